@@ -1,0 +1,2 @@
+//! Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Image augmentation with the semantics of Keras' ImageDataGenerator, reproducible draw by draw.

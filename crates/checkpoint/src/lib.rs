@@ -1,0 +1,1 @@
+//! Named tensors and JSON state on disk: atomic, verified, resumable.

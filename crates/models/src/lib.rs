@@ -1,0 +1,1 @@
+//! The networks of the towers recipes: keras_cnn, minigooglenet.

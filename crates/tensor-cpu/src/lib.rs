@@ -1,0 +1,1 @@
+//! The CPU backend of towers: SIMD convolutions on all threads, and an f64 reference.

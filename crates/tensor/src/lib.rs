@@ -1,0 +1,1 @@
+//! The tensor facade of towers: Device, Tensor and the layer-sized ops.

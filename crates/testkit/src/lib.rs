@@ -1,0 +1,1 @@
+//! Test support for the towers crates: gradient checks, golden files, the device matrix.

@@ -1,0 +1,1 @@
+//! The training loop of towers: recipes, observers, checkpoints, evaluation.

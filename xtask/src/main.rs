@@ -1,0 +1,2 @@
+//! Developer commands of the towers workspace.
+fn main() {}
