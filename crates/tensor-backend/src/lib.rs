@@ -1,1 +1,33 @@
-//! The vocabulary of the towers tensor backends: shapes, op specifications, the Backend trait, errors.
+//! The vocabulary of the `towers` tensor backends: shapes, op specifications, the [`Backend`] trait, errors.
+//!
+//! A backend is a type that implements [`Backend`]: about 25 ops the size of a layer, each writing into memory that
+//! its caller allocated. This crate has no op of its own, no I/O and no `unsafe`; it says what the words mean,
+//! so that every backend and every caller agree:
+//!
+//! - A [`Shape`] is always `(n, h, w, c)`: samples, rows, columns, channels; a vector per sample has `h = w = 1`.
+//! - A [`Layout`] places a shape in a buffer. Pixels lie `stride` elements apart, so a tensor may be a channel slice
+//!   of a wider one: that is how a concatenation costs no copy.
+//! - A [`Span`] is a run of elements of a flat arena: one parameter tensor, its gradient, its optimizer state.
+//! - Convolution weights lie as `(kh, kw, c, k)` and dense weights as `(inputs, outputs)`, as in Keras.
+//! - Every gradient is of the sum over samples that the caller scaled in the loss; no op averages on its own.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod conv;
+mod error;
+mod norm;
+mod pool;
+mod random;
+mod shape;
+mod step;
+mod view;
+
+pub use backend::{Backend, Write};
+pub use conv::{Activation, Conv2d, Linear, Pad};
+pub use error::{Error, Result};
+pub use norm::{BatchNorm, SoftmaxXent};
+pub use pool::Pool2d;
+pub use random::DropoutMask;
+pub use shape::{Layout, Shape, Span};
+pub use step::{RmspropStep, SgdStep, Velocity, WeightDecay};
+pub use view::{View, ViewMut};

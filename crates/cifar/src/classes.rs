@@ -1,0 +1,55 @@
+//! The names of the classes, in the order of the labels.
+
+use crate::Kind;
+
+/// The names of the classes, in the order of the labels (for CIFAR-100, of the fine labels).
+///
+/// ```
+/// assert_eq!(cifar::class_names(cifar::Kind::Cifar10)[3], "cat");
+/// assert_eq!(cifar::class_names(cifar::Kind::Cifar100).len(), 100);
+/// ```
+pub fn class_names(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Cifar10 => &CIFAR10,
+        Kind::Cifar100 => &CIFAR100,
+    }
+}
+
+/// The names of the 20 coarse classes of CIFAR-100, in the order of the coarse labels; none for CIFAR-10.
+pub fn coarse_class_names(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Cifar10 => &[],
+        Kind::Cifar100 => &CIFAR100_COARSE,
+    }
+}
+
+pub(crate) fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[rustfmt::skip]
+const CIFAR10: [&str; 10] =
+    ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
+
+#[rustfmt::skip]
+const CIFAR100: [&str; 100] = [
+    "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle",
+    "bowl", "boy", "bridge", "bus", "butterfly", "camel", "can", "castle", "caterpillar", "cattle",
+    "chair", "chimpanzee", "clock", "cloud", "cockroach", "couch", "crab", "crocodile", "cup", "dinosaur",
+    "dolphin", "elephant", "flatfish", "forest", "fox", "girl", "hamster", "house", "kangaroo", "keyboard",
+    "lamp", "lawn_mower", "leopard", "lion", "lizard", "lobster", "man", "maple_tree", "motorcycle", "mountain",
+    "mouse", "mushroom", "oak_tree", "orange", "orchid", "otter", "palm_tree", "pear", "pickup_truck", "pine_tree",
+    "plain", "plate", "poppy", "porcupine", "possum", "rabbit", "raccoon", "ray", "road", "rocket",
+    "rose", "sea", "seal", "shark", "shrew", "skunk", "skyscraper", "snail", "snake", "spider",
+    "squirrel", "streetcar", "sunflower", "sweet_pepper", "table", "tank", "telephone", "television", "tiger", "tractor",
+    "train", "trout", "tulip", "turtle", "wardrobe", "whale", "willow_tree", "wolf", "woman", "worm",
+];
+
+#[rustfmt::skip]
+const CIFAR100_COARSE: [&str; 20] = [
+    "aquatic_mammals", "fish", "flowers", "food_containers", "fruit_and_vegetables",
+    "household_electrical_devices", "household_furniture", "insects", "large_carnivores",
+    "large_man-made_outdoor_things", "large_natural_outdoor_scenes", "large_omnivores_and_herbivores",
+    "medium_mammals", "non-insect_invertebrates", "people", "reptiles", "small_mammals", "trees",
+    "vehicles_1", "vehicles_2",
+];

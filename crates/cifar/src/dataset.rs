@@ -1,0 +1,125 @@
+//! The data in memory: images, labels and class names.
+
+use std::fmt;
+
+use ndarray::{Array1, Array4, s};
+
+use crate::classes;
+
+/// Height and width of every image, in pixels.
+pub const SIDE: usize = 32;
+/// Colour channels of every image: red, green, blue.
+pub const CHANNELS: usize = 3;
+/// Bytes of one image.
+pub const IMAGE_BYTES: usize = SIDE * SIDE * CHANNELS;
+
+/// Which of the two CIFAR data sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// 50,000 + 10,000 images of 10 classes.
+    Cifar10,
+    /// 50,000 + 10,000 images of 100 classes, grouped into 20 coarse ones.
+    Cifar100,
+}
+
+impl Kind {
+    /// The name in file names and on command lines: `cifar10` or `cifar100`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Cifar10 => "cifar10",
+            Kind::Cifar100 => "cifar100",
+        }
+    }
+
+    /// The number of classes: 10 or 100.
+    pub fn classes(self) -> usize {
+        classes::class_names(self).len()
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Cifar10 => "CIFAR-10",
+            Kind::Cifar100 => "CIFAR-100",
+        })
+    }
+}
+
+/// Labelled images: what one trains on, or what one tests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// `[n, 32, 32, 3]`: image, row, column, channel (red, green, blue), 0..=255, in standard (C) order.
+    pub images: Array4<u8>,
+    /// `[n]`: for each image an index into [`Dataset::classes`].
+    pub labels: Array1<u16>,
+    /// `[n]`: for each image an index into [`Dataset::coarse_classes`]. CIFAR-100 only.
+    pub coarse: Option<Array1<u16>>,
+}
+
+impl Split {
+    /// The number of images.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there is no image.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// The first `n` samples; all of them if there are fewer.
+    ///
+    /// ```
+    /// let test = cifar::synthetic(1, 0, 50).test.take(20);
+    /// assert_eq!(test.images.dim(), (20, 32, 32, 3));
+    /// ```
+    pub fn take(&self, n: usize) -> Split {
+        let n = n.min(self.len());
+        Split {
+            images: self.images.slice(s![..n, .., .., ..]).to_owned(),
+            labels: self.labels.slice(s![..n]).to_owned(),
+            coarse: self.coarse.as_ref().map(|coarse| coarse.slice(s![..n]).to_owned()),
+        }
+    }
+
+    /// How many images each of the `classes` has.
+    pub fn class_counts(&self, classes: usize) -> Vec<usize> {
+        let mut counts = vec![0; classes];
+        for &label in &self.labels {
+            if let Some(count) = counts.get_mut(usize::from(label)) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+
+    /// `images` holds `labels.len()` images in NHWC order; the readers of this crate guarantee it.
+    pub(crate) fn from_parts(images: Vec<u8>, labels: Vec<u16>, coarse: Option<Vec<u16>>) -> Split {
+        let images = Array4::from_shape_vec((labels.len(), SIDE, SIDE, CHANNELS), images)
+            .expect("a reader collects IMAGE_BYTES bytes for every label");
+        Split { images, labels: labels.into(), coarse: coarse.map(Array1::from) }
+    }
+}
+
+/// A data set: a training split, a test split and the names of the classes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dataset {
+    /// `cifar10`, `cifar100`, `synthetic`, or the name of a folder of class folders.
+    pub name: String,
+    /// What to train on.
+    pub train: Split,
+    /// What to test on.
+    pub test: Split,
+    /// The name of each class, in the order of the labels.
+    pub classes: Vec<String>,
+    /// The name of each coarse class; empty but for CIFAR-100.
+    pub coarse_classes: Vec<String>,
+}
+
+/// Appends one image from CIFAR's order, a plane each of red, green and blue, in NHWC order.
+pub(crate) fn push_planes(images: &mut Vec<u8>, planes: &[u8]) {
+    let (red, rest) = planes.split_at(SIDE * SIDE);
+    let (green, blue) = rest.split_at(SIDE * SIDE);
+    images.extend(red.iter().zip(green).zip(blue).flat_map(|((&r, &g), &b)| [r, g, b]));
+}

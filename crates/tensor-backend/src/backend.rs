@@ -1,0 +1,283 @@
+use crate::{
+    Activation, BatchNorm, Conv2d, DropoutMask, Linear, Pool2d, Result, RmspropStep, SgdStep, Shape,
+    SoftmaxXent, Span, View, ViewMut,
+};
+
+/// Whether an op replaces what its output held or adds to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Write {
+    /// `y = ...`
+    Set,
+    /// `y += ...`: the gradient of a tensor that several layers read.
+    Add,
+}
+
+/// The ops of a device, each the size of a layer.
+///
+/// All operands live on this device. Outputs are `&mut` and the caller's own: no op allocates, except the `alloc`s and
+/// [`prepare_conv2d`](Backend::prepare_conv2d). Where nothing else is said an op sets (`=`) its outputs. Results
+/// are a function of the operands alone: the same bits for any number of threads.
+///
+/// `params`, `grads` and their like are flat arenas in which a [`Span`] marks one tensor. Every op checks its operands'
+/// sizes and returns an error that names what does not fit.
+pub trait Backend {
+    /// A run of numbers on the device.
+    type Buffer;
+    /// A run of unsigned integers on the device, for labels.
+    type Ints;
+
+    /// The device's name, for messages.
+    fn name(&self) -> String;
+
+    /// A buffer of `len` zeros.
+    fn alloc(&self, len: usize) -> Result<Self::Buffer>;
+
+    /// `len` zeros of integers.
+    fn alloc_ints(&self, len: usize) -> Result<Self::Ints>;
+
+    /// Copies `src` to the device, into `dst` from element `offset` on.
+    fn upload(&self, src: &[f32], dst: &mut Self::Buffer, offset: usize) -> Result<()>;
+
+    /// Copies `src` to the device, to the start of `dst`.
+    fn upload_ints(&self, src: &[u32], dst: &mut Self::Ints) -> Result<()>;
+
+    /// Copies elements of `src` from `offset` on from the device, waiting for what was asked before.
+    fn download(&self, src: &Self::Buffer, offset: usize, dst: &mut [f32]) -> Result<()>;
+
+    /// Waits until everything that was asked for is done.
+    fn synchronize(&self) -> Result<()>;
+
+    /// Sets every element of a run.
+    fn fill(&self, value: f32, dst: &mut Self::Buffer, at: Span) -> Result<()>;
+
+    /// `y = x` or `y += x`, for tensors of one shape.
+    fn copy(&self, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>, write: Write) -> Result<()>;
+
+    /// Plans and reserves what a convolution needs beside its operands, for inputs of up to this shape. Ops on
+    /// larger inputs work too, but may allocate.
+    fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()>;
+
+    /// `y = act(conv(x, w) + b)`.
+    fn conv2d_fwd(
+        &self,
+        conv: &Conv2d,
+        act: Activation,
+        x: View<Self::Buffer>,
+        params: &Self::Buffer,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Self::Buffer>,
+    ) -> Result<()>;
+
+    /// The gradient of the input, set or added. `dy` is the gradient before the activation.
+    fn conv2d_bwd_data(
+        &self,
+        conv: &Conv2d,
+        dy: View<Self::Buffer>,
+        params: &Self::Buffer,
+        w: Span,
+        dx: ViewMut<Self::Buffer>,
+        write: Write,
+    ) -> Result<()>;
+
+    /// The gradients of weights and bias. `dy` is the gradient before the activation.
+    fn conv2d_bwd_filter(
+        &self,
+        conv: &Conv2d,
+        x: View<Self::Buffer>,
+        dy: View<Self::Buffer>,
+        grads: &mut Self::Buffer,
+        dw: Span,
+        db: Option<Span>,
+    ) -> Result<()>;
+
+    /// `y = act(x w + b)`.
+    fn linear_fwd(
+        &self,
+        linear: &Linear,
+        act: Activation,
+        x: View<Self::Buffer>,
+        params: &Self::Buffer,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Self::Buffer>,
+    ) -> Result<()>;
+
+    /// The gradient of the input, set or added. `dy` is the gradient before the activation.
+    fn linear_bwd_data(
+        &self,
+        linear: &Linear,
+        dy: View<Self::Buffer>,
+        params: &Self::Buffer,
+        w: Span,
+        dx: ViewMut<Self::Buffer>,
+        write: Write,
+    ) -> Result<()>;
+
+    /// The gradients of weights and bias. `dy` is the gradient before the activation.
+    fn linear_bwd_filter(
+        &self,
+        linear: &Linear,
+        x: View<Self::Buffer>,
+        dy: View<Self::Buffer>,
+        grads: &mut Self::Buffer,
+        dw: Span,
+        db: Option<Span>,
+    ) -> Result<()>;
+
+    /// Batch normalization with the batch's own statistics, for training.
+    ///
+    /// `saved` (2c elements) receives the mean and `1/sqrt(var + epsilon)` for the backward pass. The span `sums` of
+    /// `grads` (2c elements) receives `n * mean` and `n * unbiased variance`, `n` the samples: summed over replicas and
+    /// divided by all samples these become the running statistics, see [`ema_step`](Backend::ema_step).
+    fn bn_act_fwd_train(
+        &self,
+        bn: &BatchNorm,
+        x: View<Self::Buffer>,
+        params: &Self::Buffer,
+        gamma: Span,
+        beta: Span,
+        y: ViewMut<Self::Buffer>,
+        saved: &mut Self::Buffer,
+        grads: &mut Self::Buffer,
+        sums: Span,
+    ) -> Result<()>;
+
+    /// Batch normalization with the running statistics, for inference.
+    fn bn_act_fwd_infer(
+        &self,
+        bn: &BatchNorm,
+        x: View<Self::Buffer>,
+        params: &Self::Buffer,
+        gamma: Span,
+        beta: Span,
+        running: &Self::Buffer,
+        mean: Span,
+        var: Span,
+        y: ViewMut<Self::Buffer>,
+    ) -> Result<()>;
+
+    /// The gradients of the input (set or added), gamma and beta. `dy` is the gradient after the activation, whose
+    /// mask is computed again from `x`, `saved`, gamma and beta.
+    fn bn_act_bwd(
+        &self,
+        bn: &BatchNorm,
+        x: View<Self::Buffer>,
+        dy: View<Self::Buffer>,
+        params: &Self::Buffer,
+        gamma: Span,
+        beta: Span,
+        saved: &Self::Buffer,
+        grads: &mut Self::Buffer,
+        dgamma: Span,
+        dbeta: Span,
+        dx: ViewMut<Self::Buffer>,
+        write: Write,
+    ) -> Result<()>;
+
+    /// `running = momentum * running + (1 - momentum) * scale * sums`, element by element.
+    fn ema_step(
+        &self,
+        momentum: f32,
+        scale: f32,
+        sums: &Self::Buffer,
+        from: Span,
+        running: &mut Self::Buffer,
+        to: Span,
+    ) -> Result<()>;
+
+    /// `y = act(x)`.
+    fn act_fwd(&self, act: Activation, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>) -> Result<()>;
+
+    /// The gradient before the activation from the one after it, set or added; `y` is the activation's output.
+    fn act_bwd(
+        &self,
+        act: Activation,
+        y: View<Self::Buffer>,
+        dy: View<Self::Buffer>,
+        dx: ViewMut<Self::Buffer>,
+        write: Write,
+    ) -> Result<()>;
+
+    /// As [`act_bwd`](Backend::act_bwd), in place: for activations fused into the op before them.
+    fn act_bwd_in_place(
+        &self,
+        act: Activation,
+        y: View<Self::Buffer>,
+        dy: ViewMut<Self::Buffer>,
+    ) -> Result<()>;
+
+    /// The largest element of each window.
+    fn maxpool_fwd(&self, pool: &Pool2d, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>) -> Result<()>;
+
+    /// The gradient of the input, set or added. Of several largest elements the first in row-major order gets the
+    /// gradient, as in PyTorch and TensorFlow.
+    fn maxpool_bwd(
+        &self,
+        pool: &Pool2d,
+        x: View<Self::Buffer>,
+        y: View<Self::Buffer>,
+        dy: View<Self::Buffer>,
+        dx: ViewMut<Self::Buffer>,
+        write: Write,
+    ) -> Result<()>;
+
+    /// The mean of each window, padding not counted.
+    fn avgpool_fwd(&self, pool: &Pool2d, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>) -> Result<()>;
+
+    /// The gradient of the input, set or added.
+    fn avgpool_bwd(
+        &self,
+        pool: &Pool2d,
+        dy: View<Self::Buffer>,
+        dx: ViewMut<Self::Buffer>,
+        write: Write,
+    ) -> Result<()>;
+
+    /// `y = x * mask / (1 - rate)`, set or added: the forward pass on activations, the backward pass on gradients.
+    fn dropout(
+        &self,
+        mask: &DropoutMask,
+        x: View<Self::Buffer>,
+        y: ViewMut<Self::Buffer>,
+        write: Write,
+    ) -> Result<()>;
+
+    /// Softmax over the channels of each pixel.
+    fn softmax(&self, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>) -> Result<()>;
+
+    /// Softmax cross-entropy of `logits` (n vectors) against the first `n` of `labels`.
+    ///
+    /// The span `metrics` of `sums` (2 elements) receives the sum of the losses and the number of samples whose largest
+    /// logit (the first, among equals) is their label. A label outside of the classes gives a NaN loss.
+    fn softmax_xent(
+        &self,
+        xent: &SoftmaxXent,
+        logits: View<Self::Buffer>,
+        labels: &Self::Ints,
+        dlogits: Option<ViewMut<Self::Buffer>>,
+        sums: &mut Self::Buffer,
+        metrics: Span,
+    ) -> Result<()>;
+
+    /// One step of SGD on a run of parameters. The three arenas are laid out alike. With a momentum of 0 `velocity` is
+    /// not touched.
+    fn sgd_step(
+        &self,
+        step: &SgdStep,
+        params: &mut Self::Buffer,
+        grads: &Self::Buffer,
+        velocity: &mut Self::Buffer,
+        at: Span,
+    ) -> Result<()>;
+
+    /// One step of RMSprop on a run of parameters. The three arenas are laid out alike.
+    fn rmsprop_step(
+        &self,
+        step: &RmspropStep,
+        params: &mut Self::Buffer,
+        grads: &Self::Buffer,
+        mean_square: &mut Self::Buffer,
+        at: Span,
+    ) -> Result<()>;
+}

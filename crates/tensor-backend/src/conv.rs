@@ -1,0 +1,179 @@
+use crate::{Error, Result, Shape, Span};
+
+/// What follows a convolution, a dense layer or a normalization, fused into the same op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// `max(x, 0)`.
+    Relu,
+}
+
+/// Zeros around an image, in pixels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Pad {
+    /// Rows above.
+    pub top: usize,
+    /// Rows below.
+    pub bottom: usize,
+    /// Columns to the left.
+    pub left: usize,
+    /// Columns to the right.
+    pub right: usize,
+}
+
+impl Pad {
+    /// No padding: Keras' `padding="valid"`.
+    pub const VALID: Pad = Pad { top: 0, bottom: 0, left: 0, right: 0 };
+
+    /// Keras' (TensorFlow's) `padding="same"`: as many outputs as `ceil(size / stride)`; an odd pixel of padding goes
+    /// below and to the right.
+    pub fn same(h: usize, w: usize, kernel: [usize; 2], stride: [usize; 2]) -> Pad {
+        let total = |size: usize, kernel: usize, stride: usize| {
+            ((size.div_ceil(stride).max(1) - 1) * stride + kernel).saturating_sub(size)
+        };
+        let (v, u) = (total(h, kernel[0], stride[0]), total(w, kernel[1], stride[1]));
+        Pad { top: v / 2, bottom: v - v / 2, left: u / 2, right: u - u / 2 }
+    }
+}
+
+/// Rows and columns that a window of `kernel` leaves when it moves over `h x w` by `stride`, or `None` where it does
+/// not fit once.
+pub(crate) fn windows(
+    h: usize,
+    w: usize,
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    pad: Pad,
+) -> Option<[usize; 2]> {
+    let along =
+        |size: usize, kernel: usize, stride: usize| Some(size.checked_sub(kernel)?.checked_div(stride)? + 1);
+    Some([
+        along(h + pad.top + pad.bottom, kernel[0], stride[0])?,
+        along(w + pad.left + pad.right, kernel[1], stride[1])?,
+    ])
+}
+
+/// A two-dimensional convolution (cross-correlation, as in every deep-learning library).
+///
+/// `y[n, i, j, k] = b[k] + sum over u, v, c of x[n, i*sy + u - top, j*sx + v - left, c] * w[u, v, c, k]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Conv2d {
+    /// Input channels, `c`.
+    pub inputs: usize,
+    /// Output channels (filters), `k`.
+    pub outputs: usize,
+    /// Rows and columns of the kernel.
+    pub kernel: [usize; 2],
+    /// Rows and columns from one window to the next.
+    pub stride: [usize; 2],
+    /// Zeros around the input.
+    pub pad: Pad,
+}
+
+impl Conv2d {
+    /// Elements of the weights: `kh * kw * c * k`.
+    pub const fn weights(&self) -> usize {
+        self.kernel[0] * self.kernel[1] * self.inputs * self.outputs
+    }
+
+    /// Multiply-adds for `n` samples of `h x w` inputs, forward; each of the two backward passes has as many.
+    pub fn multiply_adds(&self, x: Shape) -> usize {
+        self.output(x).map_or(0, |y| y.rows() * self.weights())
+    }
+
+    /// The output's shape for an input of shape `x`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the channels differ, [`Error::Value`] if the kernel does not fit into the padded input.
+    pub fn output(&self, x: Shape) -> Result<Shape> {
+        let op = "conv2d";
+        Error::check_shape(op, "the input", x, x.with_c(self.inputs))?;
+        let [h, w] = windows(x.h, x.w, self.kernel, self.stride, self.pad).ok_or(Error::Value {
+            op,
+            what: "the kernel's height or width",
+            value: self.kernel[0].max(self.kernel[1]) as f64,
+            accepted: "at most the padded input's, with a stride of at least 1",
+        })?;
+        Ok(Shape::new(x.n, h, w, self.outputs))
+    }
+
+    /// Checks the operands' sizes: what every backend calls first.
+    ///
+    /// # Errors
+    /// As [`Conv2d::output`]; [`Error::Shape`] and [`Error::Length`] for the output, weights and bias.
+    pub fn check(
+        &self,
+        op: &'static str,
+        x: Shape,
+        y: Shape,
+        w: Option<Span>,
+        b: Option<Span>,
+    ) -> Result<()> {
+        Error::check_shape(op, "the output", y, self.output(x)?)?;
+        if let Some(w) = w {
+            Error::check_len(op, "the weights", w, self.weights())?;
+        }
+        b.map_or(Ok(()), |b| Error::check_len(op, "the bias", b, self.outputs))
+    }
+}
+
+/// A dense layer: `y[n, k] = b[k] + sum over c of x[n, c] * w[c, k]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Linear {
+    /// Input features, `c`.
+    pub inputs: usize,
+    /// Output features (units), `k`.
+    pub outputs: usize,
+}
+
+impl Linear {
+    /// Checks the operands' sizes: what every backend calls first.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] and [`Error::Length`].
+    pub fn check(
+        &self,
+        op: &'static str,
+        x: Shape,
+        y: Shape,
+        w: Option<Span>,
+        b: Option<Span>,
+    ) -> Result<()> {
+        Error::check_shape(op, "the input", x, Shape::vectors(x.n, self.inputs))?;
+        Error::check_shape(op, "the output", y, Shape::vectors(x.n, self.outputs))?;
+        if let Some(w) = w {
+            Error::check_len(op, "the weights", w, self.inputs * self.outputs)?;
+        }
+        b.map_or(Ok(()), |b| Error::check_len(op, "the bias", b, self.outputs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conv(kernel: usize, stride: usize, pad: Pad) -> Conv2d {
+        Conv2d { inputs: 3, outputs: 8, kernel: [kernel; 2], stride: [stride; 2], pad }
+    }
+
+    #[test]
+    fn output_sizes() {
+        let x = Shape::new(2, 32, 32, 3);
+        assert_eq!(conv(3, 2, Pad::VALID).output(x).unwrap(), Shape::new(2, 15, 15, 8));
+        let same = Pad::same(32, 32, [3; 2], [1; 2]);
+        assert_eq!(same, Pad { top: 1, bottom: 1, left: 1, right: 1 });
+        assert_eq!(conv(3, 1, same).output(x).unwrap(), Shape::new(2, 32, 32, 8));
+        assert!(matches!(conv(33, 1, Pad::VALID).output(x), Err(Error::Value { .. })));
+        assert!(matches!(conv(3, 0, Pad::VALID).output(x), Err(Error::Value { .. })));
+        assert!(matches!(conv(3, 1, same).output(x.with_c(4)), Err(Error::Shape { .. })));
+    }
+
+    /// TensorFlow puts the odd pixel of "same" padding below and to the right.
+    #[test]
+    fn same_padding_with_stride() {
+        assert_eq!(Pad::same(32, 31, [3; 2], [2; 2]), Pad { top: 0, bottom: 1, left: 1, right: 1 });
+        assert_eq!(Pad::same(5, 5, [1; 2], [2; 2]), Pad::VALID);
+    }
+}

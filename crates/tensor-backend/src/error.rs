@@ -1,0 +1,102 @@
+use crate::{Layout, Shape, Span};
+
+/// The result of an op.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// What can go wrong in a backend. Every variant names the op and the values that it refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Two operands do not fit each other.
+    #[error("{op}: {what} has shape {got}, but {expected} is needed")]
+    Shape {
+        /// The op that refused.
+        op: &'static str,
+        /// Which operand.
+        what: &'static str,
+        /// The shape that would fit.
+        expected: Shape,
+        /// The shape that was given.
+        got: Shape,
+    },
+    /// A run of parameters has the wrong length.
+    #[error("{op}: {what} has {got} elements, but {expected} are needed")]
+    Length {
+        /// The op that refused.
+        op: &'static str,
+        /// Which operand.
+        what: &'static str,
+        /// The length that would fit.
+        expected: usize,
+        /// The length that was given.
+        got: usize,
+    },
+    /// A layout reaches past the end of its buffer.
+    #[error("{op}: {what} ends at element {end} of a buffer of {len}")]
+    OutOfBounds {
+        /// The op that refused.
+        op: &'static str,
+        /// Which operand.
+        what: &'static str,
+        /// One past the last element that was asked for.
+        end: usize,
+        /// The buffer's length.
+        len: usize,
+    },
+    /// A layout whose pixels overlap or lie apart where the op needs them back to back.
+    #[error("{op}: {what} needs contiguous pixels, but has {layout:?}")]
+    NotContiguous {
+        /// The op that refused.
+        op: &'static str,
+        /// Which operand.
+        what: &'static str,
+        /// The layout that was given.
+        layout: Layout,
+    },
+    /// A parameter of the op is outside of its domain.
+    #[error("{op}: {what} is {value}, but must be {accepted}")]
+    Value {
+        /// The op that refused.
+        op: &'static str,
+        /// Which parameter.
+        what: &'static str,
+        /// The value that was given.
+        value: f64,
+        /// What would be accepted.
+        accepted: &'static str,
+    },
+    /// Tensors of two devices met in one op.
+    #[error("{op}: an operand lives on another device than the op runs on")]
+    DeviceMismatch {
+        /// The op that refused.
+        op: &'static str,
+    },
+    /// The device has too little memory.
+    #[error("out of memory: {bytes} bytes could not be allocated on {device}")]
+    OutOfMemory {
+        /// The size that was asked for.
+        bytes: usize,
+        /// The device's name.
+        device: String,
+    },
+    /// The device's own libraries reported an error.
+    #[error("{device}: {message}")]
+    Device {
+        /// The device's name.
+        device: String,
+        /// What the library said.
+        message: String,
+    },
+}
+
+impl Error {
+    /// Checks that a run of parameters has `expected` elements.
+    pub fn check_len(op: &'static str, what: &'static str, span: Span, expected: usize) -> Result<()> {
+        if span.len == expected { Ok(()) } else { Err(Error::Length { op, what, expected, got: span.len }) }
+    }
+
+    /// Checks that a tensor has the shape `expected`.
+    pub fn check_shape(op: &'static str, what: &'static str, got: Shape, expected: Shape) -> Result<()> {
+        if got == expected { Ok(()) } else { Err(Error::Shape { op, what, expected, got }) }
+    }
+}

@@ -1,0 +1,40 @@
+use crate::conv::windows;
+use crate::{Error, Pad, Result, Shape};
+
+/// A pooling window. Padding never wins a maximum and never counts in an average, as in Keras.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pool2d {
+    /// Rows and columns of the window.
+    pub kernel: [usize; 2],
+    /// Rows and columns from one window to the next.
+    pub stride: [usize; 2],
+    /// Pixels around the input.
+    pub pad: Pad,
+}
+
+impl Pool2d {
+    /// The output's shape for an input of shape `x`.
+    ///
+    /// # Errors
+    /// [`Error::Value`] if the window does not fit into the padded input, or could lie in the padding alone.
+    pub fn output(&self, x: Shape) -> Result<Shape> {
+        let fits = self.pad.top.max(self.pad.bottom) < self.kernel[0]
+            && self.pad.left.max(self.pad.right) < self.kernel[1];
+        let size = windows(x.h, x.w, self.kernel, self.stride, self.pad).filter(|_| fits);
+        let [h, w] = size.ok_or(Error::Value {
+            op: "pool2d",
+            what: "the window's height or width",
+            value: self.kernel[0].max(self.kernel[1]) as f64,
+            accepted: "larger than the padding and at most the padded input, with a stride of at least 1",
+        })?;
+        Ok(Shape::new(x.n, h, w, x.c))
+    }
+
+    /// Checks the operands' sizes: what every backend calls first.
+    ///
+    /// # Errors
+    /// As [`Pool2d::output`]; [`Error::Shape`] for the output.
+    pub fn check(&self, op: &'static str, x: Shape, y: Shape) -> Result<()> {
+        Error::check_shape(op, "the output", y, self.output(x)?)
+    }
+}

@@ -1,0 +1,57 @@
+/// How a weight decay of strength `w` acts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum WeightDecay {
+    /// Not at all.
+    #[default]
+    None,
+    /// As an L2 penalty: the gradient becomes `g + w * p` (PyTorch's SGD and RMSprop).
+    Coupled(f32),
+    /// Beside the gradient: `p` first becomes `p - lr * w * p` (Keras 3, AdamW).
+    Decoupled(f32),
+}
+
+/// Where the learning rate enters the velocity of SGD with momentum `m`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Velocity {
+    /// Keras: `v = m * v - lr * g`; `p += v`, or with Nesterov `p += m * v - lr * g`.
+    #[default]
+    Keras,
+    /// PyTorch: `v = m * v + g`; `p -= lr * v`, or with Nesterov `p -= lr * (g + m * v)`.
+    ///
+    /// With a constant rate and a velocity that starts at 0 both give the same weights; when the rate
+    /// changes, Keras' velocity still carries the old rate.
+    PyTorch,
+}
+
+/// One step of stochastic gradient descent with momentum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SgdStep {
+    /// The learning rate of this step.
+    pub lr: f32,
+    /// The momentum, `m`; 0 for none.
+    pub momentum: f32,
+    /// Nesterov's form.
+    pub nesterov: bool,
+    /// Whose convention the velocity follows.
+    pub velocity: Velocity,
+    /// Weight decay.
+    pub weight_decay: WeightDecay,
+}
+
+/// One step of RMSprop: `a = rho * a + (1 - rho) * g^2`, then `p -= lr * g / (sqrt(a) + epsilon)`, or with
+/// `epsilon_inside_root` `p -= lr * g / sqrt(a + epsilon)`.
+///
+/// Keras 2 and PyTorch add epsilon outside of the root, Keras 3 inside.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmspropStep {
+    /// The learning rate of this step.
+    pub lr: f32,
+    /// The decay of the mean square.
+    pub rho: f32,
+    /// Keeps the quotient finite.
+    pub epsilon: f32,
+    /// Keras 3's form.
+    pub epsilon_inside_root: bool,
+    /// Weight decay.
+    pub weight_decay: WeightDecay,
+}
