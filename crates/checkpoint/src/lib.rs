@@ -1,1 +1,72 @@
 //! Named tensors and JSON state on disk: atomic, verified, resumable.
+//!
+//! A [`Store`] is a folder of checkpoints. Each is a folder with the tensors of a training run
+//! (`tensors.safetensors`), whatever else the run must remember (`state.json`), and a completion mark
+//! (`complete.json`) with the length and the SHA-256 of both:
+//!
+//! ```text
+//! checkpoints/
+//!   epoch-0002/   tensors.safetensors  state.json  complete.json
+//!   epoch-0003/   tensors.safetensors  state.json  complete.json
+//! ```
+//!
+//! A checkpoint is written beside its place, synced, and renamed into it, so a run that is killed at any
+//! moment, or that meets a full disk, leaves the checkpoints before intact. Loading verifies every byte, and
+//! [`Store::newest_valid`] passes over what is damaged and says why.
+//!
+//! ```
+//! use checkpoint::{Policy, Store, Tensors, epoch_name};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct State {
+//!     epoch: u64,
+//!     learning_rate: f64,
+//! }
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let run = folder.path();
+//! let store = Store::open(run.join("checkpoints"))?;
+//! let policy = Policy { keep_last: Some(2), ..Policy::default() };
+//! for epoch in 1..=3 {
+//!     let mut tensors = Tensors::new();
+//!     tensors.insert("dense/kernel", [2, 2], vec![epoch as f32; 4])?;
+//!     store.save(&epoch_name(epoch), &tensors, &State { epoch, learning_rate: 0.1 })?;
+//!     store.prune(&policy, None)?;
+//! }
+//!
+//! // The newest checkpoint is hit by a broken disk ...
+//! std::fs::write(run.join("checkpoints/epoch-0003/tensors.safetensors"), "broken")?;
+//! // ... so the search finds the one before it, and says so.
+//! let search = store.newest_valid::<State>()?;
+//! for skipped in &search.skipped {
+//!     eprintln!("skipped: {}", skipped.why);
+//! }
+//! let checkpoint = search.found.ok_or("nothing to resume from")?;
+//! assert_eq!((checkpoint.name.as_str(), checkpoint.state.epoch), ("epoch-0002", 2));
+//! assert_eq!(checkpoint.tensors.get("dense/kernel").ok_or("it was saved")?.data(), [2.0; 4]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Every bit of a tensor comes back, NaN payloads and -0.0 included, and so does every finite number in the
+//! state. [`save_tensors`] and [`load_tensors`] read and write single safetensors files, which Python's
+//! `safetensors` reads and writes too. [`Policy`] decides when to save and what to keep.
+
+mod durable;
+mod error;
+mod folders;
+mod format;
+mod lock;
+mod mark;
+mod name;
+mod policy;
+mod store;
+mod tensors;
+
+pub use durable::{load_tensors, save_tensors};
+pub use error::{Error, Result};
+pub use format::MAX_HEADER;
+pub use name::{MAX_NAME, epoch_name, step_name};
+pub use policy::{Best, BestSoFar, Decision, Mode, Policy};
+pub use store::{Checkpoint, Entry, Listing, MAX_STATE, Search, Skipped, Store};
+pub use tensors::{MAX_TENSOR_NAME, Tensor, TensorRef, Tensors};

@@ -1,1 +1,23 @@
-//! The CPU backend of towers: SIMD convolutions on all threads, and an f64 reference.
+//! The CPU backend of `towers`: SIMD kernels on all threads ([`Cpu`]), and the same ops as plain loops in f64
+//! ([`Reference`]) to check them, and everything built on them, against.
+//!
+//! Results do not depend on the number of threads: work is cut into tasks by the shapes alone, a task's arithmetic has
+//! one order, and partial sums are added in the order of the tasks.
+
+mod activation;
+mod batch_norm;
+mod buffer;
+mod conv;
+mod cpu;
+mod dropout;
+mod elementwise;
+mod linear;
+mod optimizer;
+mod pooling;
+mod reference;
+mod softmax;
+mod threads;
+
+pub use buffer::Buffer;
+pub use cpu::Cpu;
+pub use reference::Reference;

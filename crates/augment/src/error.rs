@@ -1,0 +1,84 @@
+//! What can be wrong with options, images and workers.
+
+use thiserror::Error as ThisError;
+
+/// Everything that can fail in this crate.
+#[derive(Clone, Debug, PartialEq, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option has a value that makes no sense, alone or for the images at hand.
+    #[error("`{option}` is {value}, but it must be {accepted}")]
+    Option {
+        /// The option, spelled as in the builder.
+        option: &'static str,
+        /// The value that was given.
+        value: String,
+        /// What would have been accepted.
+        accepted: String,
+    },
+    /// A buffer or an array does not have the shape that the pipeline was built for.
+    #[error("{what} has shape {got:?}, but {expected:?} is needed")]
+    Shape {
+        /// Which buffer or array.
+        what: &'static str,
+        /// Its shape, or its length as the only number.
+        got: Vec<usize>,
+        /// The shape, or length, it must have.
+        expected: Vec<usize>,
+    },
+    /// Images must have at least one row, column and channel.
+    #[error("images of shape {shape:?} (height, width, channels) hold no pixels")]
+    EmptyImage {
+        /// Height, width and channels.
+        shape: [usize; 3],
+    },
+    /// A mean or an epoch was asked of a set without images.
+    #[error("{op}: the set holds no images")]
+    EmptySet {
+        /// The operation.
+        op: &'static str,
+    },
+    /// `featurewise_center` needs a mean.
+    #[error("`featurewise_center` is on, but there is no mean yet: call `fit` with the training images, or `mean`")]
+    NotFitted,
+    /// A loader was asked for a step that the epoch doesn't have.
+    #[error("step {step} lies beyond the end of the epoch, which has {steps} steps")]
+    Step {
+        /// The step asked for.
+        step: usize,
+        /// Steps in an epoch.
+        steps: usize,
+    },
+    /// The operating system gave no thread for a loader's worker.
+    #[error("could not start a worker thread: {reason}")]
+    Spawn {
+        /// The system's reason.
+        reason: String,
+    },
+    /// A worker panicked while it made a batch.
+    #[error("the worker that made step {step} panicked: {message}")]
+    Worker {
+        /// The step of the batch, counted from the beginning of the epoch.
+        step: usize,
+        /// The panic's message.
+        message: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn option(
+        option: &'static str,
+        value: impl std::fmt::Display,
+        accepted: impl Into<String>,
+    ) -> Self {
+        Error::Option { option, value: value.to_string(), accepted: accepted.into() }
+    }
+
+    /// `Ok` if `got` equals `expected`, for one-dimensional buffers.
+    pub(crate) fn check_len(what: &'static str, got: usize, expected: usize) -> Result<(), Self> {
+        if got == expected {
+            return Ok(());
+        }
+        Err(Error::Shape { what, got: vec![got], expected: vec![expected] })
+    }
+}

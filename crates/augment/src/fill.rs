@@ -1,0 +1,158 @@
+//! What lies beyond the edge of an image: the four fill modes, along one axis.
+
+use crate::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// How points outside the image get their value; Keras' `fill_mode`.
+///
+/// The pictures show a row `abcd` and what a *whole-pixel* shift brings in. For fractional positions the
+/// modes are those of SciPy's `affine_transform`, which Keras calls, edge behaviour included:
+///
+/// - `Constant` does not interpolate towards `cval`: every point beyond the outermost pixel centres is `cval`.
+/// - `Wrap` there has the period n - 1, not n: the first and the last pixel lie on the same point, so a
+///   shift by one pixel to the right gives `cabc`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
+pub enum FillMode {
+    /// `kkkk|abcd|kkkk` with k the option `cval`.
+    Constant,
+    /// `aaaa|abcd|dddd`; Keras' default.
+    #[default]
+    Nearest,
+    /// `dcba|abcd|dcba`.
+    Reflect,
+    /// `abcd|abcd|abcd`; with the period n - 1 in shifts, see above.
+    Wrap,
+}
+
+/// Where a position between pixels reads: `(1 - weight) * pixel[low] + weight * pixel[high]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Tap {
+    pub low: usize,
+    pub high: usize,
+    pub weight: f32,
+}
+
+impl FillMode {
+    /// All modes, in the order of Keras' documentation.
+    pub const ALL: [FillMode; 4] = [FillMode::Constant, FillMode::Nearest, FillMode::Reflect, FillMode::Wrap];
+
+    /// The pixels that position `at` of an axis with `len` pixels reads; `None` means `cval`.
+    pub(crate) fn tap(self, at: f64, len: usize) -> Option<Tap> {
+        let last = (len - 1) as f64;
+        let at = if (0.0..=last).contains(&at) { at } else { self.fold(at, len)? };
+        let low = at as usize;
+        let weight = (at - low as f64) as f32;
+        // The last pixel has no right neighbour and needs none. `weight` can round up to 1 in f32.
+        let high = if weight == 0.0 { low } else { low + 1 };
+        Some(Tap { low, high, weight })
+    }
+
+    /// Brings a position outside `0..=len - 1` back into it, as SciPy does.
+    fn fold(self, at: f64, len: usize) -> Option<f64> {
+        let last = (len - 1) as f64;
+        let folded = match self {
+            FillMode::Constant => return None,
+            FillMode::Nearest => at,
+            FillMode::Reflect => {
+                // The axis from half a pixel before the first centre, and its mirror image after it. The
+                // half pixels at the ends mirror onto themselves: there the outermost pixel alone counts.
+                let period = 2.0 * len as f64;
+                let place = (at + 0.5).rem_euclid(period) - 0.5;
+                if place > last + 0.5 { period - 1.0 - place } else { place }
+            }
+            FillMode::Wrap if len == 1 => 0.0,
+            FillMode::Wrap => {
+                let place = at.rem_euclid(last);
+                // Both ends stand for the same point. From the left SciPy arrives at the last pixel.
+                if at < 0.0 && place == 0.0 { last } else { place }
+            }
+        };
+        Some(folded.clamp(0.0, last))
+    }
+
+    /// The pixel that whole-pixel position `at` stands for, as the pictures of the modes show; `None` means
+    /// `cval`.
+    pub(crate) fn pixel(self, at: i64, len: usize) -> Option<usize> {
+        let n = len as i64;
+        let inside = (0..n).contains(&at);
+        let pixel = match self {
+            FillMode::Constant => return inside.then_some(at as usize),
+            FillMode::Nearest => at.clamp(0, n - 1),
+            FillMode::Reflect => {
+                let place = at.rem_euclid(2 * n);
+                place.min(2 * n - 1 - place)
+            }
+            FillMode::Wrap => at.rem_euclid(n),
+        };
+        Some(pixel as usize)
+    }
+
+    /// The name that Keras uses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FillMode::Constant => "constant",
+            FillMode::Nearest => "nearest",
+            FillMode::Reflect => "reflect",
+            FillMode::Wrap => "wrap",
+        }
+    }
+}
+
+impl fmt::Display for FillMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for FillMode {
+    type Err = Error;
+
+    /// The mode of one of Keras' names: `constant`, `nearest`, `reflect` or `wrap`.
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let found = FillMode::ALL.into_iter().find(|mode| mode.name() == name);
+        found.ok_or_else(|| {
+            Error::option("fill_mode", format!("`{name}`"), "`constant`, `nearest`, `reflect` or `wrap`")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_pixels_follow_the_pictures() {
+        let row = |mode: FillMode| -> String {
+            let letter = |at| mode.pixel(at, 4).map_or('k', |k| ['a', 'b', 'c', 'd'][k]);
+            (-4..8).map(letter).collect()
+        };
+        assert_eq!(row(FillMode::Constant), "kkkkabcdkkkk");
+        assert_eq!(row(FillMode::Nearest), "aaaaabcddddd");
+        assert_eq!(row(FillMode::Reflect), "dcbaabcddcba");
+        assert_eq!(row(FillMode::Wrap), "abcdabcdabcd");
+    }
+
+    #[test]
+    fn positions_stay_inside_however_far_away() {
+        for mode in FillMode::ALL {
+            for len in [1, 2, 3, 32] {
+                for at in [-1e300, -1e9, -64.0, -1.0, -1e-17, -0.0, 0.5, 31.0, 32.0, 1e9 + 0.25, 1e300] {
+                    let Some(tap) = mode.tap(at, len) else { continue };
+                    assert!(tap.low < len && tap.high < len, "{mode} {at} {len}: {tap:?}");
+                    assert!((0.0..=1.0).contains(&tap.weight));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_round_trip() {
+        for mode in FillMode::ALL {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+        }
+        let error = "mirror".parse::<FillMode>().unwrap_err().to_string();
+        assert!(error.contains("`mirror`") && error.contains("`reflect`"), "{error}");
+    }
+}

@@ -1,0 +1,220 @@
+//! Files that are on the disk when a function returns: written, hashed, synced, renamed into place.
+
+use crate::{Error, Result, TensorRef, Tensors, format};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How long a file is, and its SHA-256 in hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fingerprint {
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+/// Passes bytes on and keeps their fingerprint.
+struct Hashed<W> {
+    out: W,
+    bytes: u64,
+    hash: Sha256,
+}
+
+impl<W> Hashed<W> {
+    fn new(out: W) -> Self {
+        Hashed { out, bytes: 0, hash: Sha256::new() }
+    }
+
+    fn fingerprint(self) -> Fingerprint {
+        let sha256 = self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Fingerprint { bytes: self.bytes, sha256 }
+    }
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = self.out.write(bytes)?;
+        self.bytes += taken as u64;
+        self.hash.update(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Creates the file `path`, which must not exist, lets `fill` write it, and syncs it to the disk.
+pub(crate) fn create(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<Fingerprint> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::io("create", path))?;
+    let mut out = Hashed::new(&file);
+    fill(&mut out).map_err(Error::io("write", path))?;
+    let fingerprint = out.fingerprint();
+    file.sync_all().map_err(Error::io("sync", path))?;
+    Ok(fingerprint)
+}
+
+/// Creates the file `path` as a synced safetensors file.
+pub(crate) fn create_tensors(
+    path: &Path,
+    tensors: &[TensorRef<'_>],
+    metadata: &BTreeMap<String, String>,
+) -> Result<Fingerprint> {
+    let header = format::header(path, tensors, metadata)?;
+    create(path, |mut out| {
+        out.write_all(&header)?;
+        format::write_data(&mut out, tensors)
+    })
+}
+
+/// Opens a regular file for reading and gives its length. A symbolic link is refused.
+pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
+    let metadata = fs::symlink_metadata(path).map_err(Error::io("read", path))?;
+    if !metadata.is_file() {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
+        return Err(Error::Io { action: "read", path: path.to_path_buf(), source });
+    }
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    Ok((file, metadata.len()))
+}
+
+/// The fingerprint of what `file` holds; it is read from its beginning, and left there.
+pub(crate) fn fingerprint(path: &Path, file: &mut File) -> Result<Fingerprint> {
+    let mut hashed = Hashed::new(io::sink());
+    let mut buffer = vec![0; 256 << 10];
+    let mut pass = || -> io::Result<()> {
+        file.rewind()?;
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return file.rewind(),
+                read => hashed.write_all(&buffer[..read])?,
+            }
+        }
+    };
+    pass().map_err(Error::io("read", path))?;
+    Ok(hashed.fingerprint())
+}
+
+/// Makes the names in a folder durable. Only Unix has a call for that; elsewhere the file system decides.
+pub(crate) fn sync_folder(path: &Path) -> Result<()> {
+    #[cfg(unix)]
+    File::open(path).and_then(|folder| folder.sync_all()).map_err(Error::io("sync", path))?;
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
+}
+
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).map_err(Error::io("rename a new version to", to))
+}
+
+/// The folder that holds `path`.
+pub(crate) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// `PID-N`, which no other name of this process and no live process of this machine has.
+pub(crate) fn unique() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A file or folder that is removed when this is dropped, unless it was kept.
+pub(crate) struct Temporary {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Temporary {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Temporary { path, kept: false }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.kept {
+            // An error is already on its way to the caller; this is the best that can be done beside it.
+            let _ = if self.path.is_dir() {
+                fs::remove_dir_all(&self.path)
+            } else {
+                fs::remove_file(&self.path)
+            };
+        }
+    }
+}
+
+/// Writes `tensors` to `path` as a safetensors file: whoever opens `path` finds the whole old file or the
+/// whole new one, even after a power failure.
+///
+/// The tensors keep their order, and the same input gives the same bytes. `metadata` is free text; readers
+/// written for PyTorch like to find `format` = `pt` there. A process killed in the middle leaves a hidden
+/// `.NAME.tmp-PID-N` beside `path`.
+///
+/// # Errors
+/// When a name or a shape is unsound or a name occurs twice, or when the file can't be written.
+///
+/// ```
+/// use checkpoint::{TensorRef, load_tensors, save_tensors};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("model.safetensors");
+/// let arena = [1.0, 2.0, 3.0, -0.0, f32::NAN, 6.0];
+/// let slots = [("kernel", [2, 2], 0..4), ("bias", [2, 1], 4..6)];
+/// let tensors = slots.iter().map(|(name, shape, range)| {
+///     TensorRef { name, shape, data: &arena[range.clone()] }
+/// });
+/// save_tensors(&path, tensors, &[("format".into(), "pt".into())].into())?;
+///
+/// let loaded = load_tensors(&path)?;
+/// let kernel = loaded.get("kernel").ok_or("it was saved")?;
+/// assert_eq!((kernel.shape(), kernel.data()), (&[2, 2][..], &[1.0, 2.0, 3.0, -0.0][..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn save_tensors<'a>(
+    path: impl AsRef<Path>,
+    tensors: impl IntoIterator<Item = TensorRef<'a>>,
+    metadata: &BTreeMap<String, String>,
+) -> Result<()> {
+    let path = path.as_ref();
+    let tensors: Vec<_> = tensors.into_iter().collect();
+    let Some(name) = path.file_name() else {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
+        return Err(Error::Io { action: "write", path: path.to_path_buf(), source });
+    };
+    let hidden = format!(".{}.tmp-{}", name.to_string_lossy(), unique());
+    let temporary = Temporary::new(parent(path).join(hidden));
+    create_tensors(temporary.path(), &tensors, metadata)?;
+    rename(temporary.path(), path)?;
+    temporary.keep();
+    sync_folder(parent(path))
+}
+
+/// Reads a safetensors file of f32 tensors, whoever wrote it.
+///
+/// # Errors
+/// When `path` is not a regular file, or not a sound safetensors file, or has a tensor of another type.
+pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
+    let path = path.as_ref();
+    // Here, unlike inside a checkpoint, a link is the user's own choice.
+    let target = fs::canonicalize(path).map_err(Error::io("read", path))?;
+    let (mut file, len) = open(&target)?;
+    format::read(path, &mut file, len)
+}

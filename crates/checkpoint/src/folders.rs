@@ -1,0 +1,111 @@
+//! The folders of a store: which of them are checkpoints, how one takes its place and how one goes.
+//!
+//! No system call replaces a folder with things in it everywhere, so a replacement takes two renames: the
+//! old folder is set aside under a hidden name, the new one takes its place. Between the two the folder set
+//! aside still counts as the checkpoint of its name, for readers and for whoever cleans up after a crash.
+
+use crate::durable;
+use crate::name::{self, Hidden};
+use crate::{Error, Result, Skipped};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// What stands in a store's folder.
+#[derive(Default)]
+pub(crate) struct Folders {
+    /// Where the checkpoint of a name is, complete or not.
+    pub checkpoints: BTreeMap<String, PathBuf>,
+    /// Folders and links that can't be checkpoints.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Folders {
+    /// Looks into `root`, which need not exist. Hidden things and plain files are no business of ours.
+    pub(crate) fn read(root: &Path) -> Result<Folders> {
+        let mut folders = Folders::default();
+        let mut aside = Vec::new();
+        for path in children(root)? {
+            let skip = |why| Skipped { why: Error::damaged(&path, why), path: path.clone() };
+            let Ok(kind) = fs::symlink_metadata(&path).map(|metadata| metadata.file_type()) else {
+                // It went while we looked.
+                continue;
+            };
+            let name = path.file_name().and_then(|name| name.to_str());
+            match name {
+                _ if kind.is_file() => {}
+                None => folders.skipped.push(skip("its name is not UTF-8")),
+                Some(hidden) if hidden.starts_with('.') => {
+                    if let Some((Hidden::Aside, name)) = Hidden::parse(hidden) {
+                        aside.push((name.to_owned(), path.clone()));
+                    }
+                }
+                Some(_) if kind.is_symlink() => folders.skipped.push(skip("it is a symbolic link")),
+                Some(name) if name::check(name).is_err() => {
+                    folders.skipped.push(skip("no checkpoint has such a name"));
+                }
+                Some(name) => _ = folders.checkpoints.insert(name.to_owned(), path.clone()),
+            }
+        }
+        for (name, path) in aside {
+            folders.checkpoints.entry(name).or_insert(path);
+        }
+        Ok(folders)
+    }
+}
+
+/// Moves the finished folder `new` to the place of the checkpoint `name`.
+pub(crate) fn put(root: &Path, new: &Path, name: &str) -> Result<()> {
+    let target = root.join(name);
+    if fs::symlink_metadata(&target).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        durable::rename(new, &target)?;
+        return durable::sync_folder(root);
+    }
+    let old = root.join(Hidden::Aside.folder(name));
+    durable::rename(&target, &old)?;
+    if let Err(error) = durable::rename(new, &target) {
+        durable::rename(&old, &target)?;
+        return Err(error);
+    }
+    durable::sync_folder(root)?;
+    delete(&old)
+}
+
+/// Removes the checkpoint `name`: hidden at once, deleted then, so that no half of it is ever seen.
+pub(crate) fn remove(root: &Path, name: &str) -> Result<()> {
+    let hidden = root.join(Hidden::Temporary.folder(name));
+    durable::rename(&root.join(name), &hidden)?;
+    delete(&hidden)
+}
+
+/// Finishes what dead writers left. To be called under the lock, or it would disturb the living.
+pub(crate) fn sweep(root: &Path) -> Result<()> {
+    for path in children(root)? {
+        let hidden = path.file_name().and_then(|name| name.to_str()).and_then(Hidden::parse);
+        match hidden {
+            Some((Hidden::Temporary, _)) => delete(&path)?,
+            Some((Hidden::Aside, name)) if root.join(name).symlink_metadata().is_ok() => delete(&path)?,
+            Some((Hidden::Aside, name)) => durable::rename(&path, &root.join(name))?,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Deletes a folder with all that is in it; links in it are removed, not followed. Whatever else bears one
+/// of our hidden names is none of ours, and stays.
+fn delete(folder: &Path) -> Result<()> {
+    if !folder.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return Ok(());
+    }
+    fs::remove_dir_all(folder).map_err(Error::io("remove", folder))
+}
+
+fn children(root: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(root) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(Error::io("read", root))?,
+    };
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(Error::io("read", root))).collect()
+}

@@ -1,0 +1,238 @@
+//! The safetensors format: eight bytes with the length of a JSON header, the header, then the data.
+//!
+//! The header's types and the checks on untrusted offsets are those of the `safetensors` crate. Writing
+//! streams from borrowed slices, in the caller's order and always to the same bytes; reading streams into
+//! the final vectors, and allocates nothing that the file's real length doesn't warrant.
+
+use crate::{Error, Result, TensorRef, Tensors};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// The longest header that is written or read, in bytes: room for some 100,000 tensors.
+pub const MAX_HEADER: usize = 16 << 20;
+
+const METADATA: &str = "__metadata__";
+/// Values converted at a time: 64 KiB of bytes.
+const CHUNK: usize = 16 << 10;
+
+/// The header in the order in which it stands in the file.
+struct Header {
+    metadata: BTreeMap<String, String>,
+    tensors: Vec<(String, TensorInfo)>,
+}
+
+impl Serialize for Header {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if !self.metadata.is_empty() {
+            map.serialize_entry(METADATA, &self.metadata)?;
+        }
+        for (name, info) in &self.tensors {
+            map.serialize_entry(name, info)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Header;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map from names to tensors")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+                let mut header = Header { metadata: BTreeMap::new(), tensors: Vec::new() };
+                let mut seen = HashSet::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if !seen.insert(name.clone()) {
+                        return Err(A::Error::custom(format_args!("{name:?} is there twice")));
+                    }
+                    match name.as_str() {
+                        METADATA => header.metadata = map.next_value()?,
+                        _ => header.tensors.push((name, map.next_value()?)),
+                    }
+                }
+                Ok(header)
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+/// The bytes before the data for these tensors: the length and the header.
+///
+/// `path` is only for errors, of which there are: a broken name or shape, a name used twice, a header above
+/// [`MAX_HEADER`].
+pub(crate) fn header(
+    path: &Path,
+    tensors: &[TensorRef<'_>],
+    metadata: &BTreeMap<String, String>,
+) -> Result<Vec<u8>> {
+    let mut header = Header { metadata: metadata.clone(), tensors: Vec::with_capacity(tensors.len()) };
+    let (mut seen, mut start) = (HashSet::new(), 0);
+    for tensor in tensors {
+        tensor.check()?;
+        if !seen.insert(tensor.name) {
+            return Err(Error::TensorName { name: tensor.name.to_owned(), why: "its name is taken" });
+        }
+        let end = start + size_of_val(tensor.data);
+        let info = TensorInfo { dtype: Dtype::F32, shape: tensor.shape.to_vec(), data_offsets: (start, end) };
+        header.tensors.push((tensor.name.to_owned(), info));
+        start = end;
+    }
+    let mut json = serde_json::to_vec(&header).map_err(|error| Error::format(path, error.to_string()))?;
+    // The format aligns the data to eight bytes with spaces behind the JSON.
+    json.resize(json.len().next_multiple_of(8), b' ');
+    if json.len() > MAX_HEADER {
+        return Err(Error::format(path, format!("a header of {} bytes is too long", json.len())));
+    }
+    let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
+    bytes.append(&mut json);
+    Ok(bytes)
+}
+
+/// Writes the values of `tensors` one after the other, little-endian.
+pub(crate) fn write_data(out: &mut impl Write, tensors: &[TensorRef<'_>]) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(4 * CHUNK);
+    for values in tensors.iter().flat_map(|tensor| tensor.data.chunks(CHUNK)) {
+        bytes.clear();
+        bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        out.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
+/// Reads a whole safetensors file of `len` bytes from `input`; `path` is only for errors.
+pub(crate) fn read(path: &Path, input: &mut impl Read, len: u64) -> Result<Tensors> {
+    let mut word = [0; 8];
+    let short = |_| Error::format(path, "it ends early");
+    input.read_exact(&mut word).map_err(short)?;
+    let header_len = u64::from_le_bytes(word);
+    if header_len > MAX_HEADER as u64 || header_len > len.saturating_sub(8) {
+        return Err(Error::format(path, format!("it claims a header of {header_len} bytes")));
+    }
+    let mut json = vec![0; header_len as usize];
+    input.read_exact(&mut json).map_err(short)?;
+    let why = |error: &dyn fmt::Display| Error::format(path, error.to_string());
+    let mut header: Header = serde_json::from_slice(&json).map_err(|error| why(&error))?;
+    // Stable, so that tensors without values keep the header's order.
+    header.tensors.sort_by_key(|(_, info)| info.data_offsets);
+    // The library refuses gaps, overlaps, overflows, and offsets that don't fit shape and type.
+    let checked = Metadata::new(None, header.tensors.clone()).map_err(|error| why(&error))?;
+    if (checked.data_len() as u64).checked_add(8 + header_len) != Some(len) {
+        return Err(Error::format(path, "its header speaks of another length than the file has"));
+    }
+    let mut tensors = Tensors::new();
+    for (name, info) in header.tensors {
+        if info.dtype != Dtype::F32 {
+            return Err(Error::format(path, format!("tensor {name:?} is {} and not F32", info.dtype)));
+        }
+        let count = (info.data_offsets.1 - info.data_offsets.0) / 4;
+        let data = read_values(input, count).map_err(short)?;
+        tensors.insert(name, info.shape, data)?;
+    }
+    *tensors.metadata_mut() = header.metadata;
+    Ok(tensors)
+}
+
+fn read_values(input: &mut impl Read, count: usize) -> io::Result<Vec<f32>> {
+    let mut values = Vec::with_capacity(count);
+    let mut bytes = vec![0; 4 * CHUNK.min(count)];
+    while values.len() < count {
+        let part = &mut bytes[..4 * CHUNK.min(count - values.len())];
+        input.read_exact(part)?;
+        values.extend(part.as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word)));
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(header: &str, data: usize) -> Vec<u8> {
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header.as_bytes());
+        bytes.resize(bytes.len() + data, 0);
+        bytes
+    }
+
+    fn refusal(bytes: &[u8]) -> String {
+        let path = Path::new("it");
+        read(path, &mut &bytes[..], bytes.len() as u64).expect_err("hostile bytes were accepted").to_string()
+    }
+
+    #[test]
+    fn hostile_headers_are_refused() {
+        let one = r#"{"dtype":"F32","shape":[1],"data_offsets":[0,4]}"#;
+        for (header, data, why) in [
+            ("", 0, "EOF"),
+            ("[]", 0, "expected a map"),
+            (r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#, 8, "another length"),
+            (r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}"#, 8, "offset"),
+            (r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}"#, 4, "offset"),
+            (r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#, 4, "shape"),
+            (r#"{"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#, 4, "F16 and not F32"),
+            (r#"{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}"#, 4, "invalid value"),
+            (r#"{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}}"#, 0, "overflow"),
+            (r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551615]}}"#, 4, "shape"),
+            (&format!(r#"{{"a":{one},"b":{one}}}"#), 4, "offset"),
+            (&format!(r#"{{"a":{one},"a":{one}}}"#), 4, "twice"),
+            (&format!(r#"{{"":{one}}}"#), 4, "empty"),
+            (r#"{"__metadata__":{"a":1}}"#, 0, "expected a string"),
+        ] {
+            let message = refusal(&file(header, data));
+            assert!(message.contains(why), "{header}: {message}");
+        }
+        let deep = format!(r#"{{"a":{}"#, "[".repeat(100_000));
+        assert!(refusal(&file(&deep, 0)).contains("not a readable safetensors"));
+        assert!(refusal(&file("{\"\u{1}", 0)).contains("not a readable safetensors"));
+    }
+
+    #[test]
+    fn hostile_lengths_are_refused() {
+        assert!(refusal(&[]).contains("ends early"));
+        assert!(refusal(&[1, 0, 0]).contains("ends early"));
+        assert!(refusal(&u64::MAX.to_le_bytes()).contains("claims a header of 18446744073709551615"));
+        assert!(refusal(&9u64.to_le_bytes()).contains("claims a header of 9"));
+        let mut not_utf8 = file(r#"{"?":1}"#, 0);
+        not_utf8[10] = 0xff;
+        assert!(refusal(&not_utf8).contains("not a readable safetensors"));
+    }
+
+    /// A writer that fails after some bytes is an error of ours, wherever it fails.
+    #[test]
+    fn a_full_device_is_an_error() {
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                if self.0 == 0 {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                let taken = bytes.len().min(self.0);
+                self.0 -= taken;
+                Ok(taken)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let data = vec![1.0; CHUNK + 7];
+        let tensors = [TensorRef { name: "a", shape: &[CHUNK + 7], data: &data }];
+        for room in [0, 1, 4 * CHUNK, 4 * CHUNK + 27] {
+            let error = write_data(&mut Full(room), &tensors).expect_err("it doesn't fit");
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        }
+        assert!(write_data(&mut Full(4 * CHUNK + 28), &tensors).is_ok());
+    }
+}

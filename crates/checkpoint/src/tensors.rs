@@ -1,0 +1,179 @@
+use crate::{Error, Result};
+use std::collections::{BTreeMap, HashMap};
+
+/// The longest name of a tensor, in bytes.
+pub const MAX_TENSOR_NAME: usize = 1024;
+
+/// A borrowed f32 tensor: what a file is written from, so that a slot of a big arena needs no copy.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorRef<'a> {
+    /// Its name, unique in its file, e.g. `conv1/kernel`.
+    pub name: &'a str,
+    /// Its extents; empty for a scalar.
+    pub shape: &'a [usize],
+    /// Its values in row-major order, as many as the product of `shape`.
+    pub data: &'a [f32],
+}
+
+impl TensorRef<'_> {
+    /// Checks what the format asks for: a sound name, and data as long as the shape says.
+    pub(crate) fn check(&self) -> Result<()> {
+        let broken_rule = match self.name {
+            "" => Some("its name is empty"),
+            "__metadata__" => Some("the format keeps this name for itself"),
+            name if name.len() > MAX_TENSOR_NAME => Some("its name is longer than 1024 bytes"),
+            _ => None,
+        };
+        if let Some(why) = broken_rule {
+            let name = self.name.chars().take(80).collect();
+            return Err(Error::TensorName { name, why });
+        }
+        let count = self.shape.iter().try_fold(1usize, |product, &extent| product.checked_mul(extent));
+        if count != Some(self.data.len()) {
+            let (name, shape) = (self.name.to_owned(), self.shape.to_vec());
+            return Err(Error::Shape { name, shape, found: self.data.len() });
+        }
+        Ok(())
+    }
+}
+
+/// A named f32 tensor of its own.
+///
+/// Two of them are equal when name, shape and every bit of the data are: NaN equals itself here, and -0.0
+/// is not 0.0.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    name: String,
+    shape: Vec<usize>,
+    data: Vec<f32>,
+}
+
+impl Tensor {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its extents; empty for a scalar.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Its values in row-major order.
+    pub fn data(&self) -> &[f32] {
+        &self.data
+    }
+
+    /// Gives its values away.
+    pub fn into_data(self) -> Vec<f32> {
+        self.data
+    }
+
+    /// Borrows it.
+    pub fn as_ref(&self) -> TensorRef<'_> {
+        TensorRef { name: &self.name, shape: &self.shape, data: &self.data }
+    }
+}
+
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Self) -> bool {
+        let bits = |tensor: &Self| tensor.data.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        self.name == other.name && self.shape == other.shape && bits(self) == bits(other)
+    }
+}
+
+/// Named f32 tensors in a fixed order, with a map of free text (`metadata`) beside them: the content of a
+/// safetensors file.
+///
+/// ```
+/// use checkpoint::Tensors;
+///
+/// let mut tensors = Tensors::new();
+/// tensors.insert("dense/kernel", [2, 3], vec![1.0; 6])?;
+/// tensors.insert("dense/bias", [3], vec![0.0; 3])?;
+/// assert_eq!(tensors.get("dense/bias").map(|bias| bias.shape()), Some(&[3][..]));
+/// assert!(tensors.insert("dense/bias", [3], vec![0.0; 3]).is_err(), "names are unique");
+/// assert!(tensors.insert("wrong", [2, 2], vec![0.0; 3]).is_err(), "2 * 2 is not 3");
+/// # Ok::<(), checkpoint::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tensors {
+    list: Vec<Tensor>,
+    place: HashMap<String, usize>,
+    metadata: BTreeMap<String, String>,
+}
+
+impl Tensors {
+    /// No tensors, no metadata.
+    pub fn new() -> Self {
+        Tensors::default()
+    }
+
+    /// Adds a tensor behind the others.
+    ///
+    /// # Errors
+    /// When the name is empty, too long or taken, or `data` is not as long as the product of `shape`.
+    pub fn insert(
+        &mut self,
+        name: impl Into<String>,
+        shape: impl Into<Vec<usize>>,
+        data: Vec<f32>,
+    ) -> Result<()> {
+        let tensor = Tensor { name: name.into(), shape: shape.into(), data };
+        tensor.as_ref().check()?;
+        if self.place.contains_key(&tensor.name) {
+            return Err(Error::TensorName { name: tensor.name, why: "its name is taken" });
+        }
+        self.place.insert(tensor.name.clone(), self.list.len());
+        self.list.push(tensor);
+        Ok(())
+    }
+
+    /// The tensor of this name.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        self.place.get(name).map(|&place| &self.list[place])
+    }
+
+    /// How many tensors there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are no tensors.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The tensors in order, borrowed.
+    pub fn iter(&self) -> impl Iterator<Item = TensorRef<'_>> {
+        self.into_iter()
+    }
+
+    /// Free text stored with the tensors.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// Free text stored with the tensors, to be changed.
+    pub fn metadata_mut(&mut self) -> &mut BTreeMap<String, String> {
+        &mut self.metadata
+    }
+}
+
+impl<'a> IntoIterator for &'a Tensors {
+    type Item = TensorRef<'a>;
+    type IntoIter = std::iter::Map<std::slice::Iter<'a, Tensor>, fn(&'a Tensor) -> TensorRef<'a>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter().map(Tensor::as_ref)
+    }
+}
+
+impl IntoIterator for Tensors {
+    type Item = Tensor;
+    type IntoIter = std::vec::IntoIter<Tensor>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter()
+    }
+}

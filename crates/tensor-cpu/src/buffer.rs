@@ -1,0 +1,66 @@
+use core::ops::{Deref, DerefMut};
+
+/// One cache line of numbers.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Line([f32; 16]);
+
+/// A run of f32 in host memory that starts on a cache line.
+#[derive(Clone, Debug, Default)]
+pub struct Buffer {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+impl Buffer {
+    /// `len` zeros.
+    pub fn zeros(len: usize) -> Self {
+        Buffer { lines: vec![Line([0.0; 16]); len.div_ceil(16)], len }
+    }
+
+    /// `len` zeros, or `None` where the memory can't be had.
+    pub fn try_zeros(len: usize) -> Option<Self> {
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(len.div_ceil(16)).ok()?;
+        lines.resize(len.div_ceil(16), Line([0.0; 16]));
+        Some(Buffer { lines, len })
+    }
+
+    /// Makes the buffer at least `len` long; new elements are 0. Allocates only to grow past its capacity.
+    pub fn grow(&mut self, len: usize) {
+        if len > self.len {
+            self.lines.resize(len.div_ceil(16), Line([0.0; 16]));
+            self.len = len;
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        // SAFETY: `lines` holds at least `len` initialized f32s back to back (`Line` is `repr(C)` without padding).
+        unsafe { core::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as in `deref`, and `self` is borrowed exclusively.
+        unsafe { core::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_on_a_cache_line_and_grows() {
+        let mut buffer = Buffer::zeros(3);
+        buffer[2] = 5.0;
+        buffer.grow(100);
+        assert_eq!((buffer.len(), buffer[2], buffer[99]), (100, 5.0, 0.0));
+        assert_eq!(buffer.as_ptr() as usize % 64, 0);
+    }
+}
