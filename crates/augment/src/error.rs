@@ -39,7 +39,9 @@ pub enum Error {
         op: &'static str,
     },
     /// `featurewise_center` needs a mean.
-    #[error("`featurewise_center` is on, but there is no mean yet: call `fit` with the training images, or `mean`")]
+    #[error(
+        "`featurewise_center` is on, but there is no mean yet: call `fit` with the training images, or `mean`"
+    )]
     NotFitted,
     /// A loader was asked for a step that the epoch doesn't have.
     #[error("step {step} lies beyond the end of the epoch, which has {steps} steps")]

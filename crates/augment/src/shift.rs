@@ -52,7 +52,7 @@ impl ShiftRange {
 
     /// A shift in pixels of an axis with `len` pixels.
     pub(crate) fn draw(&self, rng: &mut Philox, len: usize) -> f64 {
-        let mut sign = |shift: f64, rng: &mut Philox| if rng.below(2) == 0 { -shift } else { shift };
+        let sign = |shift: f64, rng: &mut Philox| if rng.below(2) == 0 { -shift } else { shift };
         let (shift, largest) = match self {
             ShiftRange::Int(n) => {
                 let pixels = f64::from(rng.below(u32::try_from(*n).unwrap_or(0)));

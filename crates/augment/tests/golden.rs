@@ -1,0 +1,128 @@
+//! Against keras_preprocessing 1.1.2 and SciPy: `tests/golden/augment.py` made the values.
+
+use augment::{Draws, FillMode, ImageDataGenerator, Mean, Scratch, warp};
+use ndarray::Array4;
+use serde_json::Value;
+
+struct Golden(Value);
+
+impl Golden {
+    fn load() -> Self {
+        Golden(serde_json::from_str(include_str!("../../../tests/golden/augment.json")).unwrap())
+    }
+
+    fn floats(value: &Value) -> Vec<f32> {
+        value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()
+    }
+
+    fn shape(&self) -> [usize; 3] {
+        [0, 1, 2].map(|axis| self.0["shape"][axis].as_u64().unwrap() as usize)
+    }
+
+    fn images(&self) -> Array4<u8> {
+        let [h, w, c] = self.shape();
+        let bytes: Vec<u8> = Self::floats(&self.0["images"]).iter().map(|&x| x as u8).collect();
+        Array4::from_shape_vec((bytes.len() / (h * w * c), h, w, c), bytes).unwrap()
+    }
+
+    fn image(&self, case: &Value) -> Vec<u8> {
+        let sample = case["sample"].as_u64().unwrap_or(0) as usize;
+        self.images().outer_iter().nth(sample).unwrap().iter().copied().collect()
+    }
+
+    fn cases(&self, group: &str, name: Option<&str>) -> Vec<Value> {
+        let all = self.0[group].as_array().unwrap().iter();
+        let found: Vec<Value> =
+            all.filter(|case| name.is_none_or(|name| case["name"] == name)).cloned().collect();
+        assert!(!found.is_empty());
+        found
+    }
+}
+
+fn draws(case: &Value) -> Draws {
+    Draws {
+        height_shift: case["height_shift"].as_f64().unwrap(),
+        width_shift: case["width_shift"].as_f64().unwrap(),
+        horizontal_flip: case["horizontal_flip"].as_bool().unwrap(),
+        vertical_flip: case["vertical_flip"].as_bool().unwrap(),
+        ..Draws::default()
+    }
+}
+
+fn fill(case: &Value) -> (FillMode, f32) {
+    (case["fill_mode"].as_str().unwrap().parse().unwrap(), case["cval"].as_f64().unwrap() as f32)
+}
+
+fn run(options: &ImageDataGenerator, golden: &Golden, case: &Value) -> Vec<f32> {
+    let (mode, cval) = fill(case);
+    let pipeline = options.clone().fill_mode(mode).cval(cval).build(golden.shape()).unwrap();
+    let mut out = vec![f32::NAN; pipeline.image_len()];
+    pipeline.apply(&draws(case), &golden.image(case), &mut out, &mut Scratch::default()).unwrap();
+    out
+}
+
+/// `range` is what the values span: the tolerance is 1e-4 of it at most, here far less.
+fn assert_close(got: &[f32], case: &Value, range: f32) {
+    let expected = Golden::floats(&case["out"]);
+    assert_eq!(got.len(), expected.len());
+    for (place, (got, expected)) in got.iter().zip(&expected).enumerate() {
+        let error = (got - expected).abs();
+        assert!(error <= 1e-6 * range + 6e-6, "value {place}: {got}, not {expected}, in {case}");
+    }
+}
+
+#[test]
+fn shifts_and_flips_in_every_fill_mode() {
+    let golden = Golden::load();
+    for case in golden.cases("geometry", None) {
+        assert_close(&run(&ImageDataGenerator::new(), &golden, &case), &case, 255.0);
+    }
+}
+
+#[test]
+fn the_general_resampler_gives_the_same_shifts() {
+    let golden = Golden::load();
+    for case in golden.cases("geometry", Some("shift")) {
+        let image: Vec<f32> = golden.image(&case).into_iter().map(f32::from).collect();
+        let (mode, cval) = fill(&case);
+        let mut out = vec![f32::NAN; image.len()];
+        warp(&image, golden.shape(), &draws(&case).affine(), mode, cval, &mut out).unwrap();
+        assert_close(&out, &case, 255.0);
+    }
+}
+
+#[test]
+fn mean_subtracted_before_the_augmentation() {
+    let golden = Golden::load();
+    let mean = Mean::per_pixel(golden.images().view()).unwrap();
+    let [h, w, c] = golden.shape();
+    let Mean::PerPixel { shape, values } = &mean else { panic!("{mean:?}") };
+    assert_eq!(*shape, [h, w, c]);
+    assert_eq!(*values, Golden::floats(&golden.0["mean"]));
+    let options = ImageDataGenerator::new().subtract_mean_first(mean);
+    for case in golden.cases("flows", Some("mean first")) {
+        assert_close(&run(&options, &golden, &case), &case, 255.0);
+    }
+}
+
+#[test]
+fn divided_by_255_is_rescale() {
+    let golden = Golden::load();
+    for case in golden.cases("flows", Some("divided by 255")) {
+        assert_close(&run(&ImageDataGenerator::new().rescale(1.0 / 255.0), &golden, &case), &case, 1.0);
+    }
+}
+
+#[test]
+fn featurewise_center_after_fit() {
+    let golden = Golden::load();
+    let options = ImageDataGenerator::new().featurewise_center(true).rescale(1.0 / 127.5);
+    let options = options.fit(golden.images().view()).unwrap();
+    let Some(Mean::PerChannel(mean)) = &options.mean else { panic!("{options:?}") };
+    for (got, expected) in mean.iter().zip(Golden::floats(&golden.0["channel_mean"])) {
+        assert!((got - expected).abs() < 1e-5, "{got} {expected}");
+    }
+    for case in golden.cases("flows", Some("featurewise_center")) {
+        assert_close(&run(&options, &golden, &case), &case, 2.0);
+    }
+}
