@@ -1,0 +1,58 @@
+use super::activation::act;
+use super::operand::{Input, Output};
+use super::window::{Window, pixels};
+use tensor_backend::{Activation, Conv2d, Write};
+
+/// The weights of one tap and input channel: one for each output channel.
+fn weights<'a>(conv: &Conv2d, w: &'a [f64], tap: usize, c: usize) -> &'a [f64] {
+    &w[(tap * conv.inputs + c) * conv.outputs..][..conv.outputs]
+}
+
+pub(super) fn forward(
+    conv: &Conv2d,
+    activation: Activation,
+    x: Input,
+    w: &[f64],
+    b: Option<&[f64]>,
+    mut y: Output,
+) {
+    for (n, i, j) in pixels(y.shape()) {
+        let y = y.pixel(n, i, j);
+        match b {
+            Some(b) => y.copy_from_slice(b),
+            None => y.fill(0.0),
+        }
+        for (tap, row, column) in Window::from(conv).pixels(x.shape(), i, j) {
+            for (c, &x) in x.pixel(n, row, column).iter().enumerate() {
+                y.iter_mut().zip(weights(conv, w, tap, c)).for_each(|(y, w)| *y += x * w);
+            }
+        }
+        y.iter_mut().for_each(|y| *y = act(activation, *y));
+    }
+}
+
+pub(super) fn backward_data(conv: &Conv2d, dy: Input, w: &[f64], mut dx: Output, mode: Write) {
+    dx.begin(mode);
+    let shape = dx.shape();
+    for (n, i, j) in pixels(dy.shape()) {
+        let dy = dy.pixel(n, i, j);
+        for (tap, row, column) in Window::from(conv).pixels(shape, i, j) {
+            for (c, dx) in dx.pixel(n, row, column).iter_mut().enumerate() {
+                *dx += dy.iter().zip(weights(conv, w, tap, c)).map(|(dy, w)| dy * w).sum::<f64>();
+            }
+        }
+    }
+}
+
+pub(super) fn backward_filter(conv: &Conv2d, x: Input, dy: Input, dw: &mut [f64]) {
+    dw.fill(0.0);
+    for (n, i, j) in pixels(dy.shape()) {
+        let dy = dy.pixel(n, i, j);
+        for (tap, row, column) in Window::from(conv).pixels(x.shape(), i, j) {
+            for (c, x) in x.pixel(n, row, column).iter().enumerate() {
+                let dw = &mut dw[(tap * conv.inputs + c) * conv.outputs..][..conv.outputs];
+                dw.iter_mut().zip(dy).for_each(|(dw, dy)| *dw += x * dy);
+            }
+        }
+    }
+}

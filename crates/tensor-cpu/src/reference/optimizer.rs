@@ -1,0 +1,48 @@
+use tensor_backend::{RmspropStep, SgdStep, Velocity, WeightDecay};
+
+/// The parameter and gradient after weight decay.
+fn decay(decay: WeightDecay, lr: f64, p: f64, g: f64) -> (f64, f64) {
+    match decay {
+        WeightDecay::None => (p, g),
+        WeightDecay::Coupled(w) => (p, g + f64::from(w) * p),
+        WeightDecay::Decoupled(w) => (p - lr * f64::from(w) * p, g),
+    }
+}
+
+pub(super) fn ema(momentum: f64, scale: f64, sums: &[f64], running: &mut [f64]) {
+    for (running, sum) in running.iter_mut().zip(sums) {
+        *running = momentum * *running + (1.0 - momentum) * scale * sum;
+    }
+}
+
+/// `velocity` is empty where the momentum is 0.
+pub(super) fn sgd(step: &SgdStep, params: &mut [f64], grads: &[f64], velocity: &mut [f64]) {
+    let (lr, m) = (f64::from(step.lr), f64::from(step.momentum));
+    for (k, (param, &g)) in params.iter_mut().zip(grads).enumerate() {
+        let (p, g) = decay(step.weight_decay, lr, *param, g);
+        let Some(v) = velocity.get_mut(k) else {
+            *param = p - lr * g;
+            continue;
+        };
+        *param = match step.velocity {
+            Velocity::Keras => {
+                *v = m * *v - lr * g;
+                p + if step.nesterov { m * *v - lr * g } else { *v }
+            }
+            Velocity::PyTorch => {
+                *v = m * *v + g;
+                p - lr * if step.nesterov { g + m * *v } else { *v }
+            }
+        };
+    }
+}
+
+pub(super) fn rmsprop(step: &RmspropStep, params: &mut [f64], grads: &[f64], mean_square: &mut [f64]) {
+    let (lr, rho, epsilon) = (f64::from(step.lr), f64::from(step.rho), f64::from(step.epsilon));
+    for ((param, &g), a) in params.iter_mut().zip(grads).zip(mean_square) {
+        let (p, g) = decay(step.weight_decay, lr, *param, g);
+        *a = rho * *a + (1.0 - rho) * g * g;
+        let root = if step.epsilon_inside_root { (*a + epsilon).sqrt() } else { a.sqrt() + epsilon };
+        *param = p - lr * g / root;
+    }
+}
