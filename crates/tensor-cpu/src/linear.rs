@@ -1,33 +1,40 @@
-use crate::Cpu;
-use tensor_backend::{Activation, Linear, View, ViewMut, Write};
+use crate::{Cpu, conv};
+use tensor_backend::{Activation, Conv2d, Linear, Pad, View, ViewMut, Write};
+
+/// A dense layer as a convolution of 1x1 images with a 1x1 kernel: the same memory, the same sums.
+fn pointwise(linear: &Linear) -> Conv2d {
+    Conv2d {
+        inputs: linear.inputs,
+        outputs: linear.outputs,
+        kernel: [1, 1],
+        stride: [1, 1],
+        pad: Pad::VALID,
+    }
+}
 
 pub(crate) fn forward(
-    _cpu: &Cpu,
-    _linear: &Linear,
-    _act: Activation,
-    _x: View<[f32]>,
-    _w: &[f32],
-    _b: Option<&[f32]>,
-    _y: ViewMut<[f32]>,
+    cpu: &Cpu,
+    linear: &Linear,
+    act: Activation,
+    x: View<[f32]>,
+    w: &[f32],
+    b: Option<&[f32]>,
+    y: ViewMut<[f32]>,
 ) {
-    todo!()
+    conv::forward(cpu, &pointwise(linear), act, x, w, b, y);
 }
+
 pub(crate) fn backward_data(
-    _cpu: &Cpu,
-    _linear: &Linear,
-    _dy: View<[f32]>,
-    _w: &[f32],
-    _dx: ViewMut<[f32]>,
-    _mode: Write,
+    cpu: &Cpu,
+    linear: &Linear,
+    dy: View<[f32]>,
+    w: &[f32],
+    dx: ViewMut<[f32]>,
+    mode: Write,
 ) {
-    todo!()
+    conv::backward_data(cpu, &pointwise(linear), dy, w, dx, mode);
 }
-pub(crate) fn backward_filter(
-    _cpu: &Cpu,
-    _linear: &Linear,
-    _x: View<[f32]>,
-    _dy: View<[f32]>,
-    _dw: &mut [f32],
-) {
-    todo!()
+
+pub(crate) fn backward_filter(cpu: &Cpu, linear: &Linear, x: View<[f32]>, dy: View<[f32]>, dw: &mut [f32]) {
+    conv::backward_filter(cpu, &pointwise(linear), x, dy, dw);
 }

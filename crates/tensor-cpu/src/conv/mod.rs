@@ -1,34 +1,10 @@
+//! Convolutions: forward and both backward passes.
+
+mod plain;
+
 use crate::Cpu;
 use tensor_backend::{Activation, Conv2d, Shape, View, ViewMut, Write};
 
 pub(crate) fn prepare(_cpu: &Cpu, _conv: &Conv2d, _x: Shape, _y: Shape, _training: bool) {}
-pub(crate) fn forward(
-    _cpu: &Cpu,
-    _conv: &Conv2d,
-    _act: Activation,
-    _x: View<[f32]>,
-    _w: &[f32],
-    _b: Option<&[f32]>,
-    _y: ViewMut<[f32]>,
-) {
-    todo!()
-}
-pub(crate) fn backward_data(
-    _cpu: &Cpu,
-    _conv: &Conv2d,
-    _dy: View<[f32]>,
-    _w: &[f32],
-    _dx: ViewMut<[f32]>,
-    _mode: Write,
-) {
-    todo!()
-}
-pub(crate) fn backward_filter(
-    _cpu: &Cpu,
-    _conv: &Conv2d,
-    _x: View<[f32]>,
-    _dy: View<[f32]>,
-    _dw: &mut [f32],
-) {
-    todo!()
-}
+
+pub(crate) use plain::{backward_data, backward_filter, forward};
