@@ -1,6 +1,6 @@
 //! Files that are on the disk when a function returns: written, hashed, synced, renamed into place.
 
-use crate::{Error, Result, TensorRef, Tensors, format};
+use crate::{Error, Result, TensorRef, format};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -52,7 +52,8 @@ pub(crate) fn create(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<Fingerprint> {
-    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::io("create", path))?;
+    let file =
+        OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::io("create", path))?;
     let mut out = Hashed::new(&file);
     fill(&mut out).map_err(Error::io("write", path))?;
     let fingerprint = out.fingerprint();
@@ -152,69 +153,8 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.kept {
             // An error is already on its way to the caller; this is the best that can be done beside it.
-            let _ = if self.path.is_dir() {
-                fs::remove_dir_all(&self.path)
-            } else {
-                fs::remove_file(&self.path)
-            };
+            let _ =
+                if self.path.is_dir() { fs::remove_dir_all(&self.path) } else { fs::remove_file(&self.path) };
         }
     }
-}
-
-/// Writes `tensors` to `path` as a safetensors file: whoever opens `path` finds the whole old file or the
-/// whole new one, even after a power failure.
-///
-/// The tensors keep their order, and the same input gives the same bytes. `metadata` is free text; readers
-/// written for PyTorch like to find `format` = `pt` there. A process killed in the middle leaves a hidden
-/// `.NAME.tmp-PID-N` beside `path`.
-///
-/// # Errors
-/// When a name or a shape is unsound or a name occurs twice, or when the file can't be written.
-///
-/// ```
-/// use checkpoint::{TensorRef, load_tensors, save_tensors};
-///
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("model.safetensors");
-/// let arena = [1.0, 2.0, 3.0, -0.0, f32::NAN, 6.0];
-/// let slots = [("kernel", [2, 2], 0..4), ("bias", [2, 1], 4..6)];
-/// let tensors = slots.iter().map(|(name, shape, range)| {
-///     TensorRef { name, shape, data: &arena[range.clone()] }
-/// });
-/// save_tensors(&path, tensors, &[("format".into(), "pt".into())].into())?;
-///
-/// let loaded = load_tensors(&path)?;
-/// let kernel = loaded.get("kernel").ok_or("it was saved")?;
-/// assert_eq!((kernel.shape(), kernel.data()), (&[2, 2][..], &[1.0, 2.0, 3.0, -0.0][..]));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn save_tensors<'a>(
-    path: impl AsRef<Path>,
-    tensors: impl IntoIterator<Item = TensorRef<'a>>,
-    metadata: &BTreeMap<String, String>,
-) -> Result<()> {
-    let path = path.as_ref();
-    let tensors: Vec<_> = tensors.into_iter().collect();
-    let Some(name) = path.file_name() else {
-        let source = io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
-        return Err(Error::Io { action: "write", path: path.to_path_buf(), source });
-    };
-    let hidden = format!(".{}.tmp-{}", name.to_string_lossy(), unique());
-    let temporary = Temporary::new(parent(path).join(hidden));
-    create_tensors(temporary.path(), &tensors, metadata)?;
-    rename(temporary.path(), path)?;
-    temporary.keep();
-    sync_folder(parent(path))
-}
-
-/// Reads a safetensors file of f32 tensors, whoever wrote it.
-///
-/// # Errors
-/// When `path` is not a regular file, or not a sound safetensors file, or has a tensor of another type.
-pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
-    let path = path.as_ref();
-    // Here, unlike inside a checkpoint, a link is the user's own choice.
-    let target = fs::canonicalize(path).map_err(Error::io("read", path))?;
-    let (mut file, len) = open(&target)?;
-    format::read(path, &mut file, len)
 }

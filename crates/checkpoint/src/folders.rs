@@ -69,28 +69,31 @@ pub(crate) fn put(root: &Path, new: &Path, name: &str) -> Result<()> {
         return Err(error);
     }
     durable::sync_folder(root)?;
-    delete(&old)
+    // The new one is safe; what can't be deleted now is for the next sweep.
+    let _ = delete(&old);
+    Ok(())
 }
 
-/// Removes the checkpoint `name`: hidden at once, deleted then, so that no half of it is ever seen.
-pub(crate) fn remove(root: &Path, name: &str) -> Result<()> {
+/// Removes the checkpoint `name` at `folder`: hidden at once, deleted then, so that no half of it is seen.
+pub(crate) fn remove(root: &Path, name: &str, folder: &Path) -> Result<()> {
     let hidden = root.join(Hidden::Temporary.folder(name));
-    durable::rename(&root.join(name), &hidden)?;
+    fs::rename(folder, &hidden).map_err(Error::io("remove", folder))?;
     delete(&hidden)
 }
 
 /// Finishes what dead writers left. To be called under the lock, or it would disturb the living.
-pub(crate) fn sweep(root: &Path) -> Result<()> {
-    for path in children(root)? {
+///
+/// Housekeeping only: what can't be cleaned up stays, and keeps nobody from saving or loading.
+pub(crate) fn sweep(root: &Path) {
+    for path in children(root).unwrap_or_default() {
         let hidden = path.file_name().and_then(|name| name.to_str()).and_then(Hidden::parse);
-        match hidden {
-            Some((Hidden::Temporary, _)) => delete(&path)?,
-            Some((Hidden::Aside, name)) if root.join(name).symlink_metadata().is_ok() => delete(&path)?,
-            Some((Hidden::Aside, name)) => durable::rename(&path, &root.join(name))?,
-            None => {}
-        }
+        let _ = match hidden {
+            Some((Hidden::Temporary, _)) => delete(&path),
+            Some((Hidden::Aside, name)) if root.join(name).symlink_metadata().is_ok() => delete(&path),
+            Some((Hidden::Aside, name)) => durable::rename(&path, &root.join(name)),
+            None => Ok(()),
+        };
     }
-    Ok(())
 }
 
 /// Deletes a folder with all that is in it; links in it are removed, not followed. Whatever else bears one

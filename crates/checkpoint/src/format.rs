@@ -115,7 +115,10 @@ pub(crate) fn write_data(out: &mut impl Write, tensors: &[TensorRef<'_>]) -> io:
 /// Reads a whole safetensors file of `len` bytes from `input`; `path` is only for errors.
 pub(crate) fn read(path: &Path, input: &mut impl Read, len: u64) -> Result<Tensors> {
     let mut word = [0; 8];
-    let short = |_| Error::format(path, "it ends early");
+    let short = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => Error::format(path, "it ends early"),
+        _ => Error::io("read", path)(error),
+    };
     input.read_exact(&mut word).map_err(short)?;
     let header_len = u64::from_le_bytes(word);
     if header_len > MAX_HEADER as u64 || header_len > len.saturating_sub(8) {

@@ -54,6 +54,7 @@
 
 mod durable;
 mod error;
+mod file;
 mod folders;
 mod format;
 mod lock;
@@ -63,8 +64,8 @@ mod policy;
 mod store;
 mod tensors;
 
-pub use durable::{load_tensors, save_tensors};
 pub use error::{Error, Result};
+pub use file::{load_tensors, save_tensors};
 pub use format::MAX_HEADER;
 pub use name::{MAX_NAME, epoch_name, step_name};
 pub use policy::{Best, BestSoFar, Decision, Mode, Policy};

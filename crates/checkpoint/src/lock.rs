@@ -2,42 +2,46 @@
 
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 const LOCK: &str = ".lock";
-/// Longer than any save should take that somebody else is busy with.
+/// Longer than any save or load should take that somebody else is busy with.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The store's lock, held until this is dropped or the process ends, however it ends.
 pub(crate) struct Lock {
-    /// `None` where the file system knows no locks.
+    /// `None` where there are no locks.
     file: Option<File>,
 }
 
 impl Lock {
-    /// Waits for the lock of the store in `folder`.
+    /// Waits for the lock of the store in `folder`, for a writer.
     pub(crate) fn acquire(folder: &Path) -> Result<Lock> {
         let path = folder.join(LOCK);
         let file = open(&path).map_err(Error::io("open", &path))?;
-        let start = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Lock { file: Some(file) }),
-                // Some network file systems have no locks. Hidden names are unique without them.
-                Err(TryLockError::Error(_)) => return Ok(Lock { file: None }),
-                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => thread::sleep(PAUSE),
-                Err(TryLockError::WouldBlock) => {
-                    return Err(Error::Busy { path: folder.to_path_buf(), seconds: PATIENCE.as_secs() });
-                }
+        match wait(|| file.try_lock()) {
+            Ok(()) => Ok(Lock { file: Some(file) }),
+            // Some network file systems have no locks. Hidden names are unique without them.
+            Err(TryLockError::Error(_)) => Ok(Lock { file: None }),
+            Err(TryLockError::WouldBlock) => {
+                Err(Error::Busy { path: folder.to_path_buf(), seconds: PATIENCE.as_secs() })
             }
         }
     }
 
-    /// The lock if it can be had at once.
-    pub(crate) fn try_acquire(folder: &Path) -> Option<Lock> {
+    /// Waits for the lock for a reader, who may share it with others. Without it, reading is still safe, but
+    /// a checkpoint that is just being replaced looks damaged; so whoever can't have it reads all the same.
+    pub(crate) fn share(folder: &Path) -> Lock {
+        let file = open(&folder.join(LOCK)).ok();
+        Lock { file: file.filter(|file| wait(|| file.try_lock_shared()).is_ok()) }
+    }
+
+    /// The writer's lock if it can be had at once.
+    pub(crate) fn at_once(folder: &Path) -> Option<Lock> {
         let file = open(&folder.join(LOCK)).ok()?;
         file.try_lock().ok()?;
         Some(Lock { file: Some(file) })
@@ -49,6 +53,16 @@ impl Lock {
     }
 }
 
-fn open(path: &Path) -> std::io::Result<File> {
+fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+fn wait(attempt: impl Fn() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => thread::sleep(PAUSE),
+            outcome => return outcome,
+        }
+    }
 }

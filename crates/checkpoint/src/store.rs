@@ -70,8 +70,8 @@ pub struct Search<S> {
 
 /// A folder of checkpoints, each a folder of its own.
 ///
-/// Saving takes the store's lock, so that several threads or processes may use one store; reading takes
-/// none. See the [crate's page](crate) for an example.
+/// Several threads and processes may use one store: a save excludes other saves and loads while it lasts,
+/// by a lock on a hidden file, wherever the file system has locks and lets us create the file. See the [crate's page](crate) for an example.
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
@@ -92,9 +92,9 @@ impl Store {
                 return Err(Error::Io { action: "open the store", path: root, source });
             }
             Ok(_) => {
-                // Housekeeping only: a store that may only be read, or that is busy, is good as it is.
-                if let Some(_lock) = Lock::try_acquire(&root) {
-                    let _ = folders::sweep(&root);
+                // A store that may only be read, or that is busy, is good as it is.
+                if let Some(_lock) = Lock::at_once(&root) {
+                    folders::sweep(&root);
                 }
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -113,7 +113,8 @@ impl Store {
     /// A checkpoint of the same name is replaced: at every moment, even if the machine stops, the old one or
     /// the new one is there, whole. JSON has no numbers that aren't finite: a NaN in `state` is stored as
     /// `null`, which reads back into an `Option` as `None` and into an `f64` not at all. Such values belong
-    /// into the tensors, which keep every bit.
+    /// into the tensors, which keep every bit. The metadata of [`Tensors`] is not stored: that is what the
+    /// state is for.
     ///
     /// # Errors
     /// When the name, a tensor or the state can't be stored, or when the disk refuses: then nothing of it is
@@ -149,6 +150,7 @@ impl Store {
     /// When there is none, when it is damaged, or when its state is no `S`.
     pub fn load<S: DeserializeOwned>(&self, name: &str) -> Result<Checkpoint<S>> {
         name::check(name)?;
+        let _lock = Lock::share(&self.root);
         let folders = Folders::read(&self.root)?;
         let Some(folder) = folders.checkpoints.get(name) else {
             return Err(Error::NotFound { name: name.to_owned(), path: self.root.clone() });
@@ -180,6 +182,7 @@ impl Store {
     /// # Errors
     /// When the store's folder can't be read. A damaged checkpoint is no error, but is reported.
     pub fn newest_valid<S: DeserializeOwned>(&self) -> Result<Search<S>> {
+        let _lock = Lock::share(&self.root);
         let Listing { entries, mut skipped } = self.list()?;
         for Entry { name, path, .. } in entries.into_iter().rev() {
             match Mark::read(&path).and_then(|mark| load(&name, &path, &mark)) {
@@ -201,12 +204,13 @@ impl Store {
             return Ok(Vec::new());
         }
         let _lock = self.lock()?;
-        let names: Vec<String> = self.list()?.entries.into_iter().map(|entry| entry.name).collect();
-        let surplus: Vec<String> = policy.surplus(&names, best).into_iter().map(str::to_owned).collect();
-        for name in &surplus {
-            folders::remove(&self.root, name)?;
+        let entries = self.list()?.entries;
+        let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+        let surplus = policy.surplus(&names, best);
+        for entry in entries.iter().filter(|entry| surplus.contains(&entry.name.as_str())) {
+            folders::remove(&self.root, &entry.name, &entry.path)?;
         }
-        Ok(surplus)
+        Ok(surplus.into_iter().map(str::to_owned).collect())
     }
 
     fn create_root(&self) -> Result<()> {
@@ -221,7 +225,7 @@ impl Store {
     fn lock(&self) -> Result<Lock> {
         let lock = Lock::acquire(&self.root)?;
         if lock.is_exclusive() {
-            folders::sweep(&self.root)?;
+            folders::sweep(&self.root);
         }
         Ok(lock)
     }

@@ -1,5 +1,6 @@
 use crate::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 /// The longest name of a tensor, in bytes.
 pub const MAX_TENSOR_NAME: usize = 1024;
@@ -41,7 +42,7 @@ impl TensorRef<'_> {
 ///
 /// Two of them are equal when name, shape and every bit of the data are: NaN equals itself here, and -0.0
 /// is not 0.0.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Tensor {
     name: String,
     shape: Vec<usize>,
@@ -75,10 +76,20 @@ impl Tensor {
     }
 }
 
+impl fmt::Debug for Tensor {
+    /// Shows the first values only: a tensor may have millions.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = &self.data[..self.data.len().min(8)];
+        write!(f, "Tensor({:?} {:?} {start:?}", self.name, self.shape)?;
+        f.write_str(if start.len() < self.data.len() { " ...)" } else { ")" })
+    }
+}
+
 impl PartialEq for Tensor {
     fn eq(&self, other: &Self) -> bool {
-        let bits = |tensor: &Self| tensor.data.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-        self.name == other.name && self.shape == other.shape && bits(self) == bits(other)
+        self.name == other.name
+            && self.shape == other.shape
+            && self.data.iter().map(|a| a.to_bits()).eq(other.data.iter().map(|b| b.to_bits()))
     }
 }
 
