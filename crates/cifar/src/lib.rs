@@ -1,7 +1,59 @@
-//! CIFAR-10 and CIFAR-100: find, fetch, verify and read; image folders; an embedded synthetic data set.
+//! CIFAR-10 and CIFAR-100 on [`ndarray`]: found where they already are, or fetched, verified and unpacked.
+//!
+//! - [`Cifar`] finds the data on this machine (its own folder, Keras', torchvision's; binary or python batch
+//!   files) or downloads it: resumable, from several sources, verified, put into place in one move.
+//! - [`read_dir`] reads a folder of batch files.
+//! - [`folder::read`] makes a data set of a folder of class folders with PNG and JPEG pictures.
+//! - [`synthetic`] draws ten classes of figures, for trials and tests without any file.
+//!
+//! All of them give a [`Dataset`]: images `[n, 32, 32, 3]` of `u8`, labels, class names.
+//!
+//! ```
+//! use cifar::{Cifar, Dataset, Kind};
+//! use ndarray::Axis;
+//!
+//! fn data() -> Dataset {
+//!     let cifar = Cifar::new(Kind::Cifar10).offline(true).progress(|step| eprintln!("{step}"));
+//! #   let cifar = cifar.data_dir("no/such/folder").also_look_in(["neither/this"]);
+//!     cifar.load().unwrap_or_else(|error| {
+//!         eprintln!("{error}; going on with synthetic images");
+//!         cifar::synthetic(1, 1000, 200)
+//!     })
+//! }
+//!
+//! let Dataset { train, classes, .. } = data();
+//! let first = train.images.index_axis(Axis(0), 0); // 32 rows, 32 columns, 3 channels
+//! println!("{} shows a {}", first.mapv(f32::from).sum(), classes[usize::from(train.labels[0])]);
+//! # assert_eq!(first.dim(), (32, 32, 3));
+//! ```
+//!
+//! Files, archives and servers are taken as hostile: sizes, counts, labels and checksums are verified,
+//! memory and time are bounded, pickles are read without executing anything, and whatever is wrong ends in an
+//! [`Error`] that says where, with nothing half-written left behind.
+
+mod binary;
+mod cifar;
 mod classes;
 mod dataset;
+mod download;
+mod error;
+mod fetch;
+mod find;
+pub mod folder;
+mod layout;
+mod part;
+mod pickle;
+mod progress;
+mod python;
+mod source;
 mod synthetic;
+mod unpack;
+
+pub use crate::cifar::Cifar;
 pub use classes::{class_names, coarse_class_names};
 pub use dataset::{CHANNELS, Dataset, IMAGE_BYTES, Kind, SIDE, Split};
+pub use error::{Error, Result};
+pub use find::read_dir;
+pub use progress::Progress;
+pub use source::Source;
 pub use synthetic::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};

@@ -1,0 +1,54 @@
+//! The binary layout: records of one label byte (CIFAR-100: coarse, then fine) and 3,072 pixel bytes, the
+//! red plane, the green and the blue one, each 32 rows of 32.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use crate::dataset::{IMAGE_BYTES, Kind, push_planes};
+use crate::error::{Error, Result};
+use crate::layout::Records;
+
+pub(crate) fn record_bytes(kind: Kind) -> usize {
+    IMAGE_BYTES + label_bytes(kind)
+}
+
+fn label_bytes(kind: Kind) -> usize {
+    match kind {
+        Kind::Cifar10 => 1,
+        Kind::Cifar100 => 2,
+    }
+}
+
+/// Appends the records of the file at `path`, which must be `images` of them exactly.
+pub(crate) fn read(path: &Path, images: usize, records: &mut Records) -> Result<()> {
+    let (file, found) = open(path)?;
+    let mut record = vec![0; record_bytes(records.kind)];
+    let expected = (images * record.len()) as u64;
+    if found != expected {
+        return Err(Error::FileSize { path: path.into(), expected, found });
+    }
+    let mut file = BufReader::with_capacity(1 << 18, file);
+    for k in 0..images {
+        file.read_exact(&mut record).map_err(Error::io("read", path))?;
+        let (labels, planes) = record.split_at(label_bytes(records.kind));
+        if let [coarse, _] = *labels {
+            records.push_coarse(path, k, coarse.into())?;
+        }
+        records.push_label(path, k, labels[labels.len() - 1].into())?;
+        push_planes(&mut records.images, planes);
+    }
+    Ok(())
+}
+
+/// Opens a regular file and tells its size.
+pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
+    // Asked before opening: opening a named pipe would wait for ever.
+    let metadata = path.metadata().map_err(Error::io("read", path))?;
+    if !metadata.is_file() {
+        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file");
+        return Err(Error::Io { action: "read", path: path.into(), source });
+    }
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    Ok((file, metadata.len()))
+}

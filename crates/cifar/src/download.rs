@@ -1,0 +1,199 @@
+//! One HTTP download: resumable, bounded in time and size, watched for its speed.
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use ureq::http::{HeaderMap, Response, StatusCode, header};
+use ureq::{Agent, Body};
+
+use crate::error::{Error, Result};
+use crate::part::Part;
+use crate::progress::{Listener, Progress};
+use crate::source::Source;
+
+/// The most bytes an archive of unknown size may have; the official ones have 170 MB.
+const MAX_ARCHIVE: u64 = 512 << 20;
+
+/// What a network may be asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// How long to wait for a server: to be reached, to answer, and to send the next bytes.
+    pub timeout: Duration,
+    /// A source that sends less than this many bytes a second ...
+    pub slow: u64,
+    /// ... over this long is left while there is another one.
+    pub slow_over: Duration,
+}
+
+impl Patience {
+    pub fn agent(&self) -> Agent {
+        // A name lookup and a connection share the time, so that both together keep within it.
+        let config = Agent::config_builder()
+            .timeout_resolve(Some(self.timeout * 2 / 5))
+            .timeout_connect(Some(self.timeout * 3 / 5))
+            .timeout_recv_response(Some(self.timeout))
+            .timeout_per_read(Some(self.timeout))
+            .http_status_as_error(false)
+            .user_agent(concat!("towers-cifar/", env!("CARGO_PKG_VERSION")));
+        config.build().new_agent()
+    }
+}
+
+/// How a download ended that didn't fail.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Every byte is there, and the checksum is right if one is known.
+    Complete,
+    /// It crawled, at this many bytes a second.
+    Slow(u64),
+}
+
+pub(crate) struct Download<'a> {
+    pub agent: &'a Agent,
+    pub source: &'a Source,
+    pub patience: Patience,
+    /// Whether to give up when it crawls.
+    pub may_leave: bool,
+}
+
+impl Download<'_> {
+    /// Completes `part` in one connection.
+    ///
+    /// # Errors
+    /// Whatever the server does; `part` keeps the bytes that may be right, and none that can't be.
+    pub fn run(&self, part: &mut Part, progress: &mut Listener<'_>) -> Result<Ended> {
+        if self.source.size.is_some_and(|size| part.bytes() > size) {
+            part.restart()?;
+        }
+        if part.bytes() == 0 || self.source.size != Some(part.bytes()) {
+            progress(Progress::Connecting { url: &self.source.url, resume_at: part.bytes() });
+            let Some((body, total)) = self.request(part)? else { return self.finish(part) };
+            if let Some(rate) = self.receive(body, total, part, progress)? {
+                return Ok(Ended::Slow(rate));
+            }
+        }
+        self.finish(part)
+    }
+
+    /// Sends the request; the body to append to `part` and the size of the whole, or nothing if `part` is
+    /// complete already.
+    fn request(&self, part: &mut Part) -> Result<Option<(Body, Option<u64>)>> {
+        let response = self.get(part.bytes())?;
+        let (head, body) = response.into_parts();
+        let range = content_range(&head.headers);
+        let total = match (head.status, range) {
+            (StatusCode::PARTIAL_CONTENT, Some((Some(start), total))) if start == part.bytes() => total,
+            (StatusCode::RANGE_NOT_SATISFIABLE, Some((None, Some(total)))) if total == part.bytes() => {
+                return Ok(None);
+            }
+            // The file there is shorter than what is here, or the answer is to another question.
+            (StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PARTIAL_CONTENT, _) if part.bytes() > 0 => {
+                part.restart()?;
+                return self.request(part);
+            }
+            (StatusCode::OK, _) => {
+                part.restart()?;
+                body.content_length()
+            }
+            (status, _) => return Err(Error::Status { url: self.url(), status: status.as_u16() }),
+        };
+        self.check_size(total)?;
+        Ok(Some((body, total.or(self.source.size))))
+    }
+
+    fn get(&self, from: u64) -> Result<Response<Body>> {
+        let mut request = self.agent.get(&self.source.url).header(header::ACCEPT_ENCODING, "identity");
+        if from > 0 {
+            request = request.header(header::RANGE, format!("bytes={from}-"));
+        }
+        request.call().map_err(|reason| Error::Unreachable { url: self.url(), reason: reason.to_string() })
+    }
+
+    fn check_size(&self, total: Option<u64>) -> Result<()> {
+        match (self.source.size, total) {
+            (Some(expected), Some(found)) if found != expected => {
+                Err(Error::DownloadSize { url: self.url(), expected, found })
+            }
+            (None, Some(found)) if found > MAX_ARCHIVE => {
+                Err(Error::DownloadSize { url: self.url(), expected: MAX_ARCHIVE, found })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends the body to `part`; the speed if it was too slow.
+    fn receive(
+        &self,
+        body: Body,
+        total: Option<u64>,
+        part: &mut Part,
+        progress: &mut Listener<'_>,
+    ) -> Result<Option<u64>> {
+        let most = total.unwrap_or(MAX_ARCHIVE);
+        let mut reader = body.into_with_config().limit(u64::MAX).reader();
+        let mut buffer = vec![0; 1 << 16];
+        let (mut since, mut bytes_then) = (Instant::now(), part.bytes());
+        loop {
+            let n = match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(_) => return Err(Error::Cut { url: self.url(), found: part.bytes() }),
+            };
+            if part.bytes() + n as u64 > most {
+                let found = part.bytes() + n as u64;
+                part.restart()?;
+                return Err(Error::DownloadSize { url: self.url(), expected: most, found });
+            }
+            if part.bytes() == 0 {
+                self.check_start(&buffer[..n])?;
+            }
+            part.append(&buffer[..n])?;
+            progress(Progress::Downloading { url: &self.source.url, bytes: part.bytes(), total });
+            let window = since.elapsed();
+            if self.may_leave && window >= self.patience.slow_over {
+                let rate = ((part.bytes() - bytes_then) as f64 / window.as_secs_f64()) as u64;
+                if rate < self.patience.slow {
+                    return Ok(Some(rate));
+                }
+                (since, bytes_then) = (Instant::now(), part.bytes());
+            }
+        }
+        if total.is_some_and(|total| part.bytes() < total) {
+            return Err(Error::Cut { url: self.url(), found: part.bytes() });
+        }
+        Ok(None)
+    }
+
+    /// An archive begins with gzip's magic number.
+    fn check_start(&self, bytes: &[u8]) -> Result<()> {
+        let n = bytes.len().min(2);
+        if bytes[..n] == [0x1f, 0x8b][..n] {
+            return Ok(());
+        }
+        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned();
+        Err(Error::NotAnArchive { url: self.url(), start })
+    }
+
+    /// Checks the whole; bytes that are wrong are forgotten.
+    fn finish(&self, part: &mut Part) -> Result<Ended> {
+        match (&self.source.md5, part.md5()) {
+            (Some(expected), found) if *expected != found => {
+                part.restart()?;
+                Err(Error::Checksum { url: self.url(), expected: expected.clone(), found })
+            }
+            _ => Ok(Ended::Complete),
+        }
+    }
+
+    fn url(&self) -> String {
+        self.source.url.clone()
+    }
+}
+
+/// The first byte and the size of the whole from `Content-Range: bytes 5-9/10` or `bytes */10`.
+fn content_range(headers: &HeaderMap) -> Option<(Option<u64>, Option<u64>)> {
+    let value = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
+    let (range, total) = value.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
+    let start = range.split_once('-').and_then(|(start, _)| start.trim().parse().ok());
+    Some((start, total.trim().parse().ok()))
+}

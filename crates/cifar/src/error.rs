@@ -1,0 +1,214 @@
+//! What can go wrong.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Kind;
+
+/// The result of this crate's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong, one variant a cause, with the file or address it happened at.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused to `action` a file or folder.
+    #[error("can't {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, e.g. `read`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+
+    /// A batch file is truncated, too long, or no file at all.
+    #[error("{} has {found} bytes, expected {expected}; it is truncated or not a CIFAR file", path.display())]
+    FileSize {
+        /// The file.
+        path: PathBuf,
+        /// The size that its records take, or for a file of free form the most it may have.
+        expected: u64,
+        /// The size on disk.
+        found: u64,
+    },
+
+    /// A label that names no class.
+    #[error("{}: record {record} has label {label}, expected one below {classes}", path.display())]
+    Label {
+        /// The file.
+        path: PathBuf,
+        /// The record, counted from 0.
+        record: usize,
+        /// The label found.
+        label: i64,
+        /// The number of classes.
+        classes: usize,
+    },
+
+    /// A split without a single image of some class, which CIFAR never is.
+    #[error("{}: the {split} split has no image of class `{class}`; these are not CIFAR's files", dir.display())]
+    MissingClass {
+        /// The folder of batch files.
+        dir: PathBuf,
+        /// `train` or `test`.
+        split: &'static str,
+        /// The class.
+        class: String,
+    },
+
+    /// A batch file of the python layout that is no pickle, or holds something else than a batch.
+    #[error("{}: not a CIFAR batch, at byte {offset}: {reason}", path.display())]
+    Pickle {
+        /// The file.
+        path: PathBuf,
+        /// Where reading stopped.
+        offset: usize,
+        /// What was found there.
+        reason: String,
+    },
+
+    /// An archive that is damaged, hostile, or holds something else.
+    #[error("{archive}: {reason}; nothing of it was kept")]
+    Archive {
+        /// Its address, or its path.
+        archive: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// A server that can't be resolved, reached, or understood, or that fell silent.
+    #[error("{url}: {reason}")]
+    Unreachable {
+        /// What was asked for.
+        url: String,
+        /// What went wrong.
+        reason: String,
+    },
+
+    /// A server that answered with something else than the file.
+    #[error("{url}: the server answered with HTTP status {status}")]
+    Status {
+        /// What was asked for.
+        url: String,
+        /// The status, e.g. 404.
+        status: u16,
+    },
+
+    /// A download of the wrong size: another file, or an error page.
+    #[error("{url}: the download has {found} bytes, expected {expected}")]
+    DownloadSize {
+        /// What was asked for.
+        url: String,
+        /// The size it should have, or the most it may have where that is not known.
+        expected: u64,
+        /// The size that the server announced or sent.
+        found: u64,
+    },
+
+    /// A download that isn't a `.tar.gz` archive, most often a web page.
+    #[error("{url}: not a .tar.gz archive; it begins with {start:?}")]
+    NotAnArchive {
+        /// What was asked for.
+        url: String,
+        /// Its first bytes.
+        start: String,
+    },
+
+    /// A connection that ended early. What arrived is kept, and the next attempt goes on from there.
+    #[error("{url}: the connection was cut after {found} bytes; run again to go on from there")]
+    Cut {
+        /// What was asked for.
+        url: String,
+        /// The bytes that are on disk.
+        found: u64,
+    },
+
+    /// A complete download with the wrong checksum. It was deleted.
+    #[error("{url}: MD5 is {found}, expected {expected}; the download was deleted")]
+    Checksum {
+        /// What was asked for.
+        url: String,
+        /// The official checksum, in hexadecimal.
+        expected: String,
+        /// The checksum of what arrived, in hexadecimal.
+        found: String,
+    },
+
+    /// No data on this machine, and fetching was forbidden.
+    #[error(
+        "{kind} is not on this machine and fetching is switched off{}; \
+         name the folder with the batch files (or its parent) as the data folder, put the official \
+         .tar.gz archive into it, or allow fetching",
+        Looked { places: looked, rejected }
+    )]
+    NotFound {
+        /// Which data set.
+        kind: Kind,
+        /// The folders that were looked into.
+        looked: Vec<PathBuf>,
+        /// What was there but not usable, each with the reason.
+        rejected: Vec<String>,
+    },
+
+    /// No data on this machine, and every source failed.
+    #[error(
+        "{kind} can't be downloaded: {}; check the network and run again (a download goes on where it \
+         stopped), name another address, or put the official .tar.gz archive into the data folder",
+        failures.join("; ")
+    )]
+    NoSource {
+        /// Which data set.
+        kind: Kind,
+        /// Why each source failed, in the order they were tried.
+        failures: Vec<String>,
+    },
+
+    /// A picture that can't be decoded.
+    #[error("can't decode the picture {}: {source}", path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// The decoder's reason.
+        source: image::ImageError,
+    },
+
+    /// A folder that does not hold folders of pictures.
+    #[error(
+        "{}: {reason}; expected a folder for each class with .png or .jpg files, or `train` and `test` \
+         folders that hold such folders",
+        path.display()
+    )]
+    ClassFolders {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// For `map_err`: what was tried with which file.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_path_buf();
+        move |source| Error::Io { action, path, source }
+    }
+}
+
+/// The part of [`Error::NotFound`]'s sentence that says what was looked at.
+struct Looked<'a> {
+    places: &'a [PathBuf],
+    rejected: &'a [String],
+}
+
+impl fmt::Display for Looked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (k, place) in self.places.iter().enumerate() {
+            write!(f, "{}{}", if k == 0 { " (looked in " } else { ", " }, place.display())?;
+        }
+        f.write_str(if self.places.is_empty() { "" } else { ")" })?;
+        self.rejected.iter().try_for_each(|reason| write!(f, "; {reason}"))
+    }
+}

@@ -1,0 +1,81 @@
+//! Looking for data that is already on this machine.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::dataset::{Dataset, Kind};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+/// Reads CIFAR's batch files, binary or python layout, from `dir` or from the folder of the official name
+/// inside it (`cifar-10-batches-bin`, `cifar-10-batches-py`, `cifar-100-binary`, `cifar-100-python`).
+///
+/// Nothing is taken on trust: file sizes, the number of records, every label, and that each class occurs.
+///
+/// # Errors
+/// [`Error::NotFound`] if there is no batch file, otherwise what is wrong with the first that fails.
+///
+/// ```no_run
+/// let data = cifar::read_dir(cifar::Kind::Cifar10, "data/cifar-10-batches-py")?;
+/// assert_eq!(data.train.len(), 50_000);
+/// # Ok::<(), cifar::Error>(())
+/// ```
+pub fn read_dir(kind: Kind, dir: impl AsRef<Path>) -> Result<Dataset> {
+    let looked = folders_in(kind, dir.as_ref());
+    let mut search = Search::default();
+    match search.first(kind, &looked, &mut |_| {}) {
+        Some((_, data)) => Ok(data),
+        None => Err(search.rejected.into_iter().next().unwrap_or(Error::NotFound {
+            kind,
+            looked,
+            rejected: vec![],
+        })),
+    }
+}
+
+/// What a search has turned down on its way.
+#[derive(Default)]
+pub(crate) struct Search {
+    pub rejected: Vec<Error>,
+}
+
+impl Search {
+    /// The first of `folders` that holds complete and sound batch files, and what is in them.
+    pub fn first(
+        &mut self,
+        kind: Kind,
+        folders: &[PathBuf],
+        on_reject: &mut dyn FnMut(&Error),
+    ) -> Option<(PathBuf, Dataset)> {
+        for dir in folders {
+            for layout in Layout::both(kind).into_iter().filter(|layout| layout.is_in(dir)) {
+                match layout.read(dir) {
+                    Ok(data) => return Some((dir.clone(), data)),
+                    Err(reason) => {
+                        on_reject(&reason);
+                        self.rejected.push(reason);
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Where batch files may lie, given a folder that is theirs or holds theirs. Keras 3 unpacks into a folder of
+/// its own, named `...-target`.
+pub(crate) fn folders_in(kind: Kind, dir: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![dir.to_path_buf()];
+    for name in Layout::both(kind).map(Layout::folder) {
+        folders.extend([dir.join(name), dir.join(format!("{name}-target")).join(name)]);
+    }
+    folders
+}
+
+/// Where Keras (`$KERAS_HOME` or `~/.keras`) and torchvision (`data` in the working directory, as in its
+/// documentation) keep their data sets.
+pub(crate) fn other_programs() -> Vec<PathBuf> {
+    let keras =
+        env::var_os("KERAS_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".keras")));
+    keras.map(|keras| keras.join("datasets")).into_iter().chain([PathBuf::from("data")]).collect()
+}

