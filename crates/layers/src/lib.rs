@@ -1,1 +1,54 @@
-//! Neural-network layers with explicit forward and backward passes, and the Network they form.
+//! Neural-network layers with explicit forward and backward passes, and the [`Network`] they form.
+//!
+//! A [`Graph`] is an architecture: layers under Keras' names and defaults, how they are connected, the shapes that
+//! follow. It owns no memory. [`Graph::build`] makes a [`Network`] of it on a device: every activation, gradient
+//! and parameter is placed then, and no training step allocates anything afterwards.
+//!
+//! ```
+//! use layers::{Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};
+//! use tensor::{Activation, Device};
+//!
+//! let mut graph = Graph::new("tiny", [8, 8, 3]);
+//! let x = graph.input();
+//! let x = graph.add(Conv2D::new(4, 3).same().activation(Activation::Relu), x)?;
+//! let x = graph.add(MaxPooling2D::new(2), x)?;
+//! let x = graph.add(Flatten, x)?;
+//! let logits = graph.add(Dense::new(10), x)?;
+//! assert_eq!(graph.summary(logits).trainable, 3 * 3 * 3 * 4 + 4 + 64 * 10 + 10);
+//!
+//! let mut network = graph.build(logits, &Device::cpu(1), 2, Mode::Training)?;
+//! network.init(7)?;
+//! network.set_input(&[0.5; 2 * 8 * 8 * 3], &[1, 2])?;
+//! network.train_pass(Draws { seed: 7, step: 0, first_sample: 0 }, 0.0, 2)?;
+//! let metrics = network.metrics()?;
+//! assert!(metrics.loss_sum / 2.0 > 1.0 && metrics.loss_sum / 2.0 < 4.0);
+//! # Ok::<(), layers::Error>(())
+//! ```
+//!
+//! Gradients are those of the loss summed over this network's samples and divided by the *global* sample count, so
+//! replicas' gradients simply add up.
+#![forbid(unsafe_code)]
+
+mod activation;
+mod batch_norm;
+mod conv2d;
+mod dense;
+mod dropout;
+mod error;
+mod flatten;
+mod init;
+mod layer;
+mod network;
+mod pooling;
+
+pub use activation::Relu;
+pub use batch_norm::BatchNormalization;
+pub use conv2d::{Conv2D, Padding};
+pub use dense::Dense;
+pub use dropout::Dropout;
+pub use error::{Error, Result};
+pub use flatten::Flatten;
+pub use init::Initializer;
+pub use layer::{Backward, Draws, Forward, Layer, Op, ParamSpec, Place, Role};
+pub use network::{Arena, Graph, Metrics, Mode, Network, Slot, Summary, SummaryRow, Value};
+pub use pooling::{AveragePooling2D, MaxPooling2D};

@@ -1,1 +1,33 @@
-//! The tensor facade of towers: Device, Tensor and the layer-sized ops.
+//! The tensor facade of `towers`: what every crate above uses to reach a device.
+//!
+//! - [`Device`] is the closed set of devices; it implements [`Backend`], so its ops are the trait's methods.
+//! - [`Storage`] is a run of numbers on a device: an arena, an activation.
+//! - [`Tensor`] is a storage with a shape; [`View`] and [`ViewMut`] are what ops take.
+//!
+//! ```
+//! use tensor::{Activation, Backend, Device, Shape, Tensor};
+//!
+//! let device = Device::cpu(0);
+//! let x = Tensor::from_slice(&device, Shape::vectors(1, 3), &[-1.0, 0.0, 2.0])?;
+//! let mut y = Tensor::zeros(&device, x.shape())?;
+//! device.act_fwd(Activation::Relu, x.view(), y.view_mut())?;
+//! assert_eq!(y.to_vec(&device)?, [0.0, 0.0, 2.0]);
+//! # Ok::<(), tensor::Error>(())
+//! ```
+//!
+//! The CUDA backend (`tensor-cuda`) will be one more variant of [`Device`], [`Storage`] and [`Ints`]; it is not
+//! written yet.
+#![forbid(unsafe_code)]
+
+mod device;
+mod dispatch;
+mod storage;
+mod tensor;
+
+pub use device::Device;
+pub use storage::{Ints, Storage};
+pub use tensor::Tensor;
+pub use tensor_backend::{
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Layout, Linear, Pad, Pool2d, Result,
+    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, Write,
+};

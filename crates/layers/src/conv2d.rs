@@ -1,0 +1,164 @@
+use crate::{Backward, Forward, Initializer, Layer, Op, ParamSpec, Place, Role};
+use tensor::{Activation, Backend, Conv2d, Pad, Result, Shape, Span, Storage, View, ViewMut, Write};
+
+/// Keras' two kinds of padding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Padding {
+    /// None.
+    #[default]
+    Valid,
+    /// As many outputs as `ceil(size / stride)`.
+    Same,
+}
+
+impl Padding {
+    pub(crate) fn resolve(self, x: Shape, kernel: [usize; 2], stride: [usize; 2]) -> Pad {
+        match self {
+            Padding::Valid => Pad::VALID,
+            Padding::Same if stride.contains(&0) => Pad::VALID,
+            Padding::Same => Pad::same(x.h, x.w, kernel, stride),
+        }
+    }
+}
+
+/// A two-dimensional convolution, with an activation fused into it.
+///
+/// Defaults as in Keras: stride 1, valid padding, a bias, Glorot-uniform weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conv2D {
+    filters: usize,
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: Padding,
+    activation: Activation,
+    use_bias: bool,
+    kernel_initializer: Initializer,
+}
+
+impl Conv2D {
+    /// `filters` output channels of `kernel_size x kernel_size` windows.
+    pub fn new(filters: usize, kernel_size: usize) -> Self {
+        Conv2D {
+            filters,
+            kernel: [kernel_size; 2],
+            stride: [1; 2],
+            padding: Padding::Valid,
+            activation: Activation::None,
+            use_bias: true,
+            kernel_initializer: Initializer::GlorotUniform,
+        }
+    }
+
+    /// `padding="same"`.
+    pub fn same(self) -> Self {
+        self.padding(Padding::Same)
+    }
+
+    /// The padding.
+    pub fn padding(self, padding: Padding) -> Self {
+        Conv2D { padding, ..self }
+    }
+
+    /// Rows and columns from one window to the next.
+    pub fn strides(self, stride: usize) -> Self {
+        Conv2D { stride: [stride; 2], ..self }
+    }
+
+    /// What follows the convolution.
+    pub fn activation(self, activation: Activation) -> Self {
+        Conv2D { activation, ..self }
+    }
+
+    /// Whether there is a bias.
+    pub fn use_bias(self, use_bias: bool) -> Self {
+        Conv2D { use_bias, ..self }
+    }
+
+    /// The weights' first values.
+    pub fn kernel_initializer(self, kernel_initializer: Initializer) -> Self {
+        Conv2D { kernel_initializer, ..self }
+    }
+
+    fn spec(&self, x: Shape) -> Conv2d {
+        Conv2d {
+            inputs: x.c,
+            outputs: self.filters,
+            kernel: self.kernel,
+            stride: self.stride,
+            pad: self.padding.resolve(x, self.kernel, self.stride),
+        }
+    }
+}
+
+impl Layer for Conv2D {
+    fn kind(&self) -> &'static str {
+        "Conv2D"
+    }
+
+    fn output_shape(&self, x: Shape) -> Result<Shape> {
+        self.spec(x).output(x)
+    }
+
+    fn params(&self, x: Shape) -> Vec<ParamSpec> {
+        weights_and_bias(
+            vec![self.kernel[0], self.kernel[1], x.c, self.filters],
+            self.kernel_initializer,
+            self.use_bias,
+        )
+    }
+
+    fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
+        let conv = self.spec(place.x);
+        place.device.prepare_conv2d(&conv, place.x, place.training)?;
+        Ok(Box::new(Conv2DOp {
+            conv,
+            act: self.activation,
+            w: place.params[0],
+            b: place.params.get(1).copied(),
+        }))
+    }
+}
+
+/// The parameters of a layer that multiplies: a kernel of this shape and a bias of its last dimension.
+pub(crate) fn weights_and_bias(shape: Vec<usize>, init: Initializer, use_bias: bool) -> Vec<ParamSpec> {
+    let outputs = shape.last().copied().unwrap_or(0);
+    let mut params = vec![ParamSpec { name: "kernel", shape, init, role: Role::Trainable }];
+    if use_bias {
+        let init = Initializer::Zeros;
+        params.push(ParamSpec { name: "bias", shape: vec![outputs], init, role: Role::Trainable });
+    }
+    params
+}
+
+struct Conv2DOp {
+    conv: Conv2d,
+    act: Activation,
+    w: Span,
+    b: Option<Span>,
+}
+
+impl Op for Conv2DOp {
+    fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
+        cx.device.conv2d_fwd(&self.conv, self.act, x, cx.params, self.w, self.b, y)
+    }
+
+    fn backward(
+        &mut self,
+        cx: Backward<'_>,
+        x: View<Storage>,
+        y: View<Storage>,
+        mut dy: ViewMut<Storage>,
+        dx: Option<(ViewMut<Storage>, Write)>,
+    ) -> Result<()> {
+        if self.act != Activation::None {
+            cx.device.act_bwd_in_place(self.act, y, dy.reborrow())?;
+        }
+        cx.device.conv2d_bwd_filter(&self.conv, x, dy.as_view(), cx.grads, self.w, self.b)?;
+        match dx {
+            Some((dx, write)) => {
+                cx.device.conv2d_bwd_data(&self.conv, dy.as_view(), cx.params, self.w, dx, write)
+            }
+            None => Ok(()),
+        }
+    }
+}

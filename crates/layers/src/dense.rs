@@ -1,0 +1,95 @@
+use crate::conv2d::weights_and_bias;
+use crate::{Backward, Forward, Initializer, Layer, Op, ParamSpec, Place};
+use tensor::{Activation, Backend, Error, Linear, Result, Shape, Span, Storage, View, ViewMut, Write};
+
+/// A fully connected layer, with an activation fused into it.
+///
+/// Defaults as in Keras: a bias, Glorot-uniform weights. Takes vectors: put a [`Flatten`](crate::Flatten) before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dense {
+    units: usize,
+    activation: Activation,
+    use_bias: bool,
+    kernel_initializer: Initializer,
+}
+
+impl Dense {
+    /// `units` outputs.
+    pub fn new(units: usize) -> Self {
+        let kernel_initializer = Initializer::GlorotUniform;
+        Dense { units, activation: Activation::None, use_bias: true, kernel_initializer }
+    }
+
+    /// What follows the product.
+    pub fn activation(self, activation: Activation) -> Self {
+        Dense { activation, ..self }
+    }
+
+    /// Whether there is a bias.
+    pub fn use_bias(self, use_bias: bool) -> Self {
+        Dense { use_bias, ..self }
+    }
+
+    /// The weights' first values.
+    pub fn kernel_initializer(self, kernel_initializer: Initializer) -> Self {
+        Dense { kernel_initializer, ..self }
+    }
+}
+
+impl Layer for Dense {
+    fn kind(&self) -> &'static str {
+        "Dense"
+    }
+
+    fn output_shape(&self, x: Shape) -> Result<Shape> {
+        Error::check_shape("dense", "the input (flatten it first)", x, x.flatten())?;
+        Ok(Shape::vectors(x.n, self.units))
+    }
+
+    fn params(&self, x: Shape) -> Vec<ParamSpec> {
+        weights_and_bias(vec![x.c, self.units], self.kernel_initializer, self.use_bias)
+    }
+
+    fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
+        let linear = Linear { inputs: place.x.c, outputs: self.units };
+        Ok(Box::new(DenseOp {
+            linear,
+            act: self.activation,
+            w: place.params[0],
+            b: place.params.get(1).copied(),
+        }))
+    }
+}
+
+struct DenseOp {
+    linear: Linear,
+    act: Activation,
+    w: Span,
+    b: Option<Span>,
+}
+
+impl Op for DenseOp {
+    fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
+        cx.device.linear_fwd(&self.linear, self.act, x, cx.params, self.w, self.b, y)
+    }
+
+    fn backward(
+        &mut self,
+        cx: Backward<'_>,
+        x: View<Storage>,
+        y: View<Storage>,
+        mut dy: ViewMut<Storage>,
+        dx: Option<(ViewMut<Storage>, Write)>,
+    ) -> Result<()> {
+        if self.act != Activation::None {
+            cx.device.act_bwd_in_place(self.act, y, dy.reborrow())?;
+        }
+        cx.device.linear_bwd_filter(&self.linear, x, dy.as_view(), cx.grads, self.w, self.b)?;
+        match dx {
+            Some((dx, write)) => {
+                cx.device.linear_bwd_data(&self.linear, dy.as_view(), cx.params, self.w, dx, write)
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+/// The result of building or running a network.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// What can go wrong in a network.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A layer's op failed.
+    #[error("layer {layer}: {source}")]
+    Layer {
+        /// The layer's name.
+        layer: String,
+        /// What the device said.
+        source: tensor::Error,
+    },
+    /// The device failed outside of any layer.
+    #[error(transparent)]
+    Tensor(#[from] tensor::Error),
+    /// Tensors that a layer can't join.
+    #[error("layer {layer}: {what}")]
+    Graph {
+        /// The layer's name.
+        layer: String,
+        /// What does not fit.
+        what: String,
+    },
+    /// A batch that the network was not built for.
+    #[error("the network was built for {accepted}, but was given {given}")]
+    Batch {
+        /// What it was built for.
+        accepted: String,
+        /// What it was given.
+        given: String,
+    },
+    /// A training pass on a network built for inference.
+    #[error("the network was built for inference and cannot train; build it with Mode::Training")]
+    InferenceOnly,
+}
+
+/// Names the layer whose op failed.
+pub(crate) trait InLayer<T> {
+    fn in_layer(self, name: &str) -> Result<T>;
+}
+
+impl<T> InLayer<T> for tensor::Result<T> {
+    fn in_layer(self, name: &str) -> Result<T> {
+        self.map_err(|source| Error::Layer { layer: name.to_owned(), source })
+    }
+}

@@ -1,0 +1,139 @@
+use crate::Initializer;
+use tensor::{Device, Result, Shape, Span, Storage, View, ViewMut, Write};
+
+/// A layer's configuration: what a [`Graph`](crate::Graph) holds.
+///
+/// A layer of one's own implements this and [`Op`].
+pub trait Layer: core::fmt::Debug + Send + Sync {
+    /// The type's name as Keras spells it, for the summary: `Conv2D`.
+    fn kind(&self) -> &'static str;
+
+    /// The output's shape for inputs of shape `x`.
+    ///
+    /// # Errors
+    /// If the layer can't take such inputs.
+    fn output_shape(&self, x: Shape) -> Result<Shape>;
+
+    /// The parameters for inputs of shape `x`, in the order in which [`Place::params`] will hold them.
+    fn params(&self, _x: Shape) -> Vec<ParamSpec> {
+        Vec::new()
+    }
+
+    /// Whether backward passes need a place for the input's gradient even where nobody reads it.
+    fn needs_dx(&self) -> bool {
+        false
+    }
+
+    /// Whether the output's vectors must lie back to back, so that it can't be a slice of a concatenation.
+    fn contiguous_output(&self) -> bool {
+        false
+    }
+
+    /// The layer at its place in a network, with the memory that it needs beside its parameters.
+    ///
+    /// # Errors
+    /// If the device can't allocate or prepare.
+    fn build(&self, place: &Place) -> Result<Box<dyn Op>>;
+}
+
+/// A parameter: its name in the layer, shape, first values and part in training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParamSpec {
+    /// As Keras names it: `kernel`, `bias`, `gamma`, ...
+    pub name: &'static str,
+    /// As Keras lays it out: `(kh, kw, c, k)`, `(inputs, outputs)`, `(c)`.
+    pub shape: Vec<usize>,
+    /// The first values.
+    pub init: Initializer,
+    /// Who changes it.
+    pub role: Role,
+}
+
+/// Who changes a parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Role {
+    /// The optimizer, by its gradient.
+    Trainable,
+    /// A running average of sums that the forward pass leaves in the gradients' arena:
+    /// `running = momentum * running + (1 - momentum) * new`.
+    Running {
+        /// The share of the old value that stays in a step.
+        momentum: f32,
+    },
+}
+
+/// Where a layer stands in a network.
+pub struct Place<'a> {
+    /// The device.
+    pub device: &'a Device,
+    /// The layer's unique name.
+    pub name: &'a str,
+    /// The input's shape, with the largest batch.
+    pub x: Shape,
+    /// Whether there will be backward passes.
+    pub training: bool,
+    /// For each of [`Layer::params`], in order: trainable ones lie at this span of `params` and, their gradients, of `grads`;
+    /// running ones lie in `running`.
+    pub params: &'a [Span],
+    /// For each of the running ones, in order: where in `grads` the forward pass leaves its sums.
+    pub sums: &'a [Span],
+}
+
+/// What random numbers of a training pass are drawn for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draws {
+    /// The run's seed.
+    pub seed: u64,
+    /// The training step, counted from the start of the run.
+    pub step: u64,
+    /// The place of this network's first sample in the global batch.
+    pub first_sample: u32,
+}
+
+/// What a forward pass works with.
+pub struct Forward<'a> {
+    /// The device.
+    pub device: &'a Device,
+    /// The parameters' arena.
+    pub params: &'a Storage,
+    /// The running averages' arena.
+    pub running: &'a Storage,
+    /// The gradients' arena, for sums that replicas add up.
+    pub grads: &'a mut Storage,
+    /// `Some` in training, `None` for inference.
+    pub training: Option<Draws>,
+}
+
+/// What a backward pass works with.
+pub struct Backward<'a> {
+    /// The device.
+    pub device: &'a Device,
+    /// The parameters' arena.
+    pub params: &'a Storage,
+    /// The gradients' arena.
+    pub grads: &'a mut Storage,
+    /// The same as in the forward pass.
+    pub draws: Draws,
+}
+
+/// A layer at its place in a network.
+pub trait Op: Send {
+    /// Computes `y` from `x`.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()>;
+
+    /// Computes the gradients of the parameters and, where `dx` is given, of the input. `dy` is this op's to overwrite.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn backward(
+        &mut self,
+        cx: Backward<'_>,
+        x: View<Storage>,
+        y: View<Storage>,
+        dy: ViewMut<Storage>,
+        dx: Option<(ViewMut<Storage>, Write)>,
+    ) -> Result<()>;
+}

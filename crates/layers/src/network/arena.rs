@@ -1,0 +1,124 @@
+use super::graph::{Graph, Kind};
+use crate::{Initializer, ParamSpec, Result, Role};
+use tensor::{Backend, Device, Span, Storage};
+
+/// Every tensor of an arena starts on a cache line: a multiple of 16 elements.
+const ALIGN: usize = 16;
+
+/// One parameter tensor: its name, shape and place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slot {
+    /// `LAYER/PARAMETER`, e.g. `conv2d_1/kernel`.
+    pub name: String,
+    /// As Keras lays it out.
+    pub shape: Vec<usize>,
+    /// Who changes it, and so which arena it lies in: `params` or `running`.
+    pub role: Role,
+    /// The place in its arena.
+    pub span: Span,
+    /// For running averages: where in `grads` the forward pass leaves the sums.
+    pub sums: Span,
+    pub(super) init: Initializer,
+}
+
+/// The flat memory of a network's parameters.
+///
+/// `grads` holds first the gradients, laid out as `params`, then what else replicas add up: the sums behind the running
+/// averages, and the two metrics. So one all-reduce of `grads` is all that replicas exchange in a step.
+#[derive(Debug)]
+pub struct Arena {
+    /// Trainable parameters.
+    pub params: Storage,
+    /// Gradients, sums, metrics.
+    pub grads: Storage,
+    /// Running averages.
+    pub running: Storage,
+    /// The run of `params`, and of the same places in `grads`, that the optimizer steps over.
+    pub trainable: Span,
+    /// The run of `grads` with the sum of the losses and the number of correct answers.
+    pub metrics: Span,
+    slots: Vec<Slot>,
+}
+
+/// Where the next tensor goes.
+#[derive(Default)]
+struct Cursor(usize);
+
+impl Cursor {
+    fn take(&mut self, len: usize) -> Span {
+        let span = Span::new(self.0, len);
+        self.0 += len.next_multiple_of(ALIGN);
+        span
+    }
+}
+
+impl Arena {
+    pub(super) fn new(graph: &Graph, device: &Device) -> Result<Self> {
+        let (mut params, mut running) = (Cursor::default(), Cursor::default());
+        let mut slots: Vec<Slot> = specs(graph)
+            .map(|(layer, ParamSpec { name, shape, init, role })| {
+                let len = shape.iter().product();
+                let cursor = if role == Role::Trainable { &mut params } else { &mut running };
+                let (name, span) = (format!("{layer}/{name}"), cursor.take(len));
+                Slot { name, shape, role, span, sums: Span::new(0, 0), init }
+            })
+            .collect();
+        // The sums lie side by side, unaligned: a normalization writes its two as one run.
+        let mut end = params.0;
+        for slot in slots.iter_mut().filter(|slot| slot.role != Role::Trainable) {
+            slot.sums = Span::new(end, slot.span.len);
+            end += slot.span.len;
+        }
+        let metrics = Span::new(end, 2);
+        Ok(Arena {
+            params: device.alloc(params.0)?,
+            grads: device.alloc(metrics.end())?,
+            running: device.alloc(running.0)?,
+            trainable: Span::new(0, params.0),
+            metrics,
+            slots,
+        })
+    }
+
+    /// The parameters, in the order of the layers.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// The memory that holds `slot`.
+    pub fn storage(&self, slot: &Slot) -> &Storage {
+        if slot.role == Role::Trainable { &self.params } else { &self.running }
+    }
+
+    /// Copies `values` into `slot`.
+    ///
+    /// # Errors
+    /// If their number is not the slot's.
+    pub fn load(&mut self, device: &Device, slot: &Slot, values: &[f32]) -> Result<()> {
+        tensor::Error::check_len("load", "a parameter", Span::new(0, values.len()), slot.span.len)?;
+        let storage = if slot.role == Role::Trainable { &mut self.params } else { &mut self.running };
+        Ok(device.upload(values, storage, slot.span.offset)?)
+    }
+
+    /// Sets every parameter to its first values: a pure function of the seed.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn init(&mut self, device: &Device, seed: u64) -> Result<()> {
+        for slot in self.slots.clone() {
+            self.load(device, &slot, &slot.init.values(seed, &slot.name, &slot.shape))?;
+        }
+        Ok(())
+    }
+}
+
+/// The parameters of every layer, with the layer's name.
+pub(super) fn specs(graph: &Graph) -> impl Iterator<Item = (&str, ParamSpec)> {
+    graph.nodes.iter().flat_map(|node| {
+        let specs = match &node.kind {
+            Kind::Layer(layer) => layer.params(graph.shapes[node.inputs[0].0]),
+            Kind::Concatenate => Vec::new(),
+        };
+        specs.into_iter().map(|spec| (node.name.as_str(), spec))
+    })
+}

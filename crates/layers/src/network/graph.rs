@@ -1,0 +1,153 @@
+use crate::error::InLayer;
+use crate::{Error, Layer, Result};
+use std::collections::HashMap;
+use tensor::Shape;
+
+/// A tensor of a [`Graph`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Value(pub(super) usize);
+
+/// What a network is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Forward passes only: memory is used again as soon as a tensor has been read for the last time.
+    Inference,
+    /// Forward and backward passes.
+    Training,
+    /// Training, and the gradient of the network's input too.
+    TrainingWithInputGradient,
+}
+
+/// An architecture: named layers and how they are connected. Owns no memory on any device.
+#[derive(Debug)]
+pub struct Graph {
+    pub(super) name: String,
+    pub(super) nodes: Vec<Node>,
+    /// Shapes for one sample, by value.
+    pub(super) shapes: Vec<Shape>,
+    /// Whether the value is a batch of vectors, not of 1x1 images; for the summary.
+    pub(super) flat: Vec<bool>,
+    counts: HashMap<String, usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) inputs: Vec<Value>,
+    pub(super) output: Value,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Layer(Box<dyn Layer>),
+    Concatenate,
+}
+
+impl Graph {
+    /// An empty graph for images of `[height, width, channels]`.
+    pub fn new(name: &str, [h, w, c]: [usize; 3]) -> Self {
+        let (name, shapes) = (name.to_owned(), vec![Shape::new(1, h, w, c)]);
+        Graph { name, nodes: Vec::new(), shapes, flat: vec![false], counts: HashMap::new() }
+    }
+
+    /// The graph's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The images that go in.
+    pub fn input(&self) -> Value {
+        Value(0)
+    }
+
+    /// The shape of `value` for a batch of one.
+    pub fn shape(&self, value: Value) -> Shape {
+        self.shapes[value.0]
+    }
+
+    /// Adds a layer that reads `x`, named as Keras would: `conv2d`, `conv2d_1`, ...
+    ///
+    /// # Errors
+    /// If the layer can't take inputs of this shape.
+    pub fn add(&mut self, layer: impl Layer + 'static, x: Value) -> Result<Value> {
+        let name = self.auto_name(layer.kind());
+        self.add_named(&name, layer, x)
+    }
+
+    /// Adds a layer under a name of one's own, which parameters and dropout masks are keyed by.
+    ///
+    /// # Errors
+    /// If the layer can't take inputs of this shape, or the name is taken.
+    pub fn add_named(&mut self, name: &str, layer: impl Layer + 'static, x: Value) -> Result<Value> {
+        let shape = layer.output_shape(self.shapes[x.0]).in_layer(name)?;
+        let flat = self.flat[x.0] || matches!(layer.kind(), "Flatten" | "Dense");
+        self.push(name, Kind::Layer(Box::new(layer)), vec![x], shape, flat)
+    }
+
+    /// Joins tensors along their channels. This costs nothing: the layers before it write into their slices of the result.
+    ///
+    /// # Errors
+    /// If the tensors' sizes differ, or one of them can't be a slice: the network's input, a tensor that another
+    /// concatenation holds, the output of a `Flatten`.
+    pub fn concat(&mut self, values: &[Value]) -> Result<Value> {
+        let name = self.auto_name("Concatenate");
+        let refuse = |what: String| Err(Error::Graph { layer: name.clone(), what });
+        let Some(first) = values.first() else {
+            return refuse("there is nothing to join".into());
+        };
+        let size = self.shapes[first.0];
+        for (k, value) in values.iter().enumerate() {
+            let shape = self.shapes[value.0];
+            if shape.with_c(1) != size.with_c(1) {
+                return refuse(format!("cannot join {size} and {shape} along the channels"));
+            }
+            let held = |n: &Node| matches!(n.kind, Kind::Concatenate) && n.inputs.contains(value);
+            if values[..k].contains(value) || self.nodes.iter().any(held) {
+                return refuse("an input is part of a concatenation already".into());
+            }
+            let contiguous =
+                |n: &Node| matches!(&n.kind, Kind::Layer(l) if l.contiguous_output()) && n.output == *value;
+            if value.0 == 0 || self.nodes.iter().any(contiguous) {
+                return refuse("the network's input and the output of a Flatten can't be joined".into());
+            }
+        }
+        let channels = values.iter().map(|v| self.shapes[v.0].c).sum();
+        let flat = self.flat[first.0];
+        self.push(&name.clone(), Kind::Concatenate, values.to_vec(), size.with_c(channels), flat)
+    }
+
+    fn push(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        inputs: Vec<Value>,
+        shape: Shape,
+        flat: bool,
+    ) -> Result<Value> {
+        if self.nodes.iter().any(|node| node.name == name) {
+            return Err(Error::Graph { layer: name.to_owned(), what: "this name is taken".into() });
+        }
+        let output = Value(self.shapes.len());
+        self.shapes.push(shape);
+        self.flat.push(flat);
+        self.nodes.push(Node { name: name.to_owned(), kind, inputs, output });
+        Ok(output)
+    }
+
+    /// `Conv2D` becomes `conv2d`, then `conv2d_1`; what is fused into a layer stays out of its name.
+    fn auto_name(&mut self, kind: &str) -> String {
+        let mut name = String::new();
+        let mut lower = false;
+        for ch in kind.split('+').next().unwrap_or(kind).chars() {
+            if lower && ch.is_uppercase() {
+                name.push('_');
+            }
+            lower = ch.is_lowercase();
+            name.extend(ch.to_lowercase());
+        }
+        let count = self.counts.entry(name.clone()).or_insert(0);
+        *count += 1;
+        if *count == 1 { name } else { format!("{name}_{}", *count - 1) }
+    }
+}

@@ -1,0 +1,295 @@
+use super::arena::{Arena, specs};
+use super::graph::{Graph, Kind, Mode, Value};
+use super::plan::{Plan, Tenant};
+use crate::error::InLayer;
+use crate::{Backward, Draws, Error, Forward, Op, Place, Result, Role};
+use tensor::{Backend, Device, Ints, SoftmaxXent, Span, Storage, Tensor, View, ViewMut, Write};
+
+/// What a pass over some samples measured, as sums: divide by the number of samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Metrics {
+    /// The sum of the losses.
+    pub loss_sum: f64,
+    /// How many samples were classified correctly.
+    pub correct: f64,
+}
+
+/// An architecture on a device, with all the memory that its passes need.
+pub struct Network {
+    device: Device,
+    steps: Vec<BuiltStep>,
+    input: Tenant,
+    output: Tenant,
+    slots: Vec<Storage>,
+    labels: Ints,
+    probabilities: Tensor,
+    arena: Arena,
+    mode: Mode,
+    /// Samples in the current batch.
+    n: usize,
+}
+
+struct BuiltStep {
+    name: String,
+    op: Box<dyn Op>,
+    x: Tenant,
+    y: Tenant,
+    dx: Option<Write>,
+    clear: Vec<(usize, usize)>,
+}
+
+impl Tenant {
+    fn view<'a>(&self, slot: &'a Storage, n: usize) -> View<'a, Storage> {
+        View::new(slot, self.layout.samples(0..n))
+    }
+
+    fn view_mut<'a>(&self, slot: &'a mut Storage, n: usize) -> ViewMut<'a, Storage> {
+        ViewMut::new(slot, self.layout.samples(0..n))
+    }
+}
+
+/// Several slots to work with at once.
+fn disjoint<const N: usize>(slots: &mut [Storage], which: [usize; N]) -> [&mut Storage; N] {
+    slots.get_disjoint_mut(which).expect("the plan gives the tensors of one op slots of their own")
+}
+
+impl Graph {
+    /// Builds the part of the graph that ends in `output` (the logits: one vector of class scores a sample) on a device,
+    /// for batches of up to `batch` samples.
+    ///
+    /// # Errors
+    /// If a layer leads nowhere, or the device's memory doesn't suffice.
+    pub fn build(&self, output: Value, device: &Device, batch: usize, mode: Mode) -> Result<Network> {
+        let plan = Plan::new(self, output, batch, mode)?;
+        let arena = Arena::new(self, device)?;
+        let slots = plan.slots.iter().map(|&len| device.alloc(len)).collect::<tensor::Result<Vec<_>>>()?;
+        let owners: Vec<&str> = specs(self).map(|(layer, _)| layer).collect();
+        let mut steps = Vec::new();
+        for step in plan.steps {
+            let node = &self.nodes[step.node];
+            let Kind::Layer(layer) = &node.kind else { continue };
+            let own = arena
+                .slots()
+                .iter()
+                .zip(&owners)
+                .filter(|(_, owner)| **owner == node.name)
+                .map(|(slot, _)| slot);
+            let params: Vec<Span> = own.clone().map(|slot| slot.span).collect();
+            let sums: Vec<Span> =
+                own.filter(|slot| slot.role != Role::Trainable).map(|slot| slot.sums).collect();
+            let (x, training) = (step.x.layout.shape, mode != Mode::Inference);
+            let place = Place { device, name: &node.name, x, training, params: &params, sums: &sums };
+            let (name, op) = (node.name.clone(), layer.build(&place).in_layer(&node.name)?);
+            steps.push(BuiltStep { name, op, x: step.x, y: step.y, dx: step.dx, clear: step.clear });
+        }
+        let logits = plan.output.layout.shape;
+        tensor::Error::check_shape("build", "the network's output", logits, logits.flatten())?;
+        Ok(Network {
+            device: device.clone(),
+            steps,
+            input: plan.input,
+            output: plan.output,
+            slots,
+            labels: device.alloc_ints(batch)?,
+            probabilities: Tensor::zeros(device, logits)?,
+            arena,
+            mode,
+            n: 0,
+        })
+    }
+}
+
+impl Network {
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Parameters, gradients and running averages.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Parameters, gradients and running averages, to change.
+    pub fn arena_mut(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
+
+    /// The largest batch.
+    pub fn max_batch(&self) -> usize {
+        self.input.layout.shape.n
+    }
+
+    /// How many classes the output has.
+    pub fn classes(&self) -> usize {
+        self.output.layout.shape.c
+    }
+
+    /// Elements of one input sample: height x width x channels.
+    pub fn sample_len(&self) -> usize {
+        self.input.layout.shape.per_sample()
+    }
+
+    /// Sets every parameter to its first values: a pure function of the seed.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn init(&mut self, seed: u64) -> Result<()> {
+        self.arena.init(&self.device, seed)
+    }
+
+    /// Copies a batch to the device: images in NHWC order, one label each.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] if there are more samples than the network was built for, or the images' size differs.
+    pub fn set_input(&mut self, images: &[f32], labels: &[u32]) -> Result<()> {
+        let (n, per_sample) = (labels.len(), self.sample_len());
+        if n > self.max_batch() || images.len() != n * per_sample {
+            return Err(Error::Batch {
+                accepted: format!("up to {} samples of {per_sample} numbers", self.max_batch()),
+                given: format!("{} numbers for {n} labels", images.len()),
+            });
+        }
+        self.device.upload(images, &mut self.slots[self.input.slot], self.input.layout.offset)?;
+        self.device.upload_ints(labels, &mut self.labels)?;
+        self.n = n;
+        Ok(())
+    }
+
+    /// A training pass over the current batch: afterwards the arena's `grads` hold the gradients, the sums behind the
+    /// running averages, and the metrics, ready to be added to other replicas'.
+    ///
+    /// The loss is softmax cross-entropy; its gradient is divided by `global_batch`, the samples of all replicas.
+    /// A batch of no samples leaves zeros.
+    ///
+    /// # Errors
+    /// [`Error::InferenceOnly`], or what the device says.
+    pub fn train_pass(&mut self, draws: Draws, label_smoothing: f32, global_batch: usize) -> Result<()> {
+        if self.mode == Mode::Inference {
+            return Err(Error::InferenceOnly);
+        }
+        if self.n == 0 {
+            let all = Span::new(0, self.arena.grads.len());
+            return Ok(self.device.fill(0.0, &mut self.arena.grads, all)?);
+        }
+        self.forward(Some(draws))?;
+        let xent = SoftmaxXent { label_smoothing, scale: 1.0 / global_batch as f32 };
+        self.loss(&xent, true)?;
+        self.backward(draws)
+    }
+
+    /// After replicas' `grads` have been added: moves the running averages by the sums over all `global_batch` samples.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn finish_step(&mut self, global_batch: usize) -> Result<()> {
+        for k in 0..self.arena.slots().len() {
+            let (role, sums, span) = {
+                let slot = &self.arena.slots()[k];
+                (slot.role, slot.sums, slot.span)
+            };
+            if let Role::Running { momentum } = role {
+                let Arena { grads, running, .. } = &mut self.arena;
+                self.device.ema_step(momentum, 1.0 / global_batch as f32, grads, sums, running, span)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A forward pass over the current batch, as in inference. With `labels` the arena's `grads` receive the metrics.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn evaluate_pass(&mut self) -> Result<()> {
+        let metrics = self.arena.metrics;
+        self.device.fill(0.0, &mut self.arena.grads, metrics)?;
+        if self.n > 0 {
+            self.forward(None)?;
+            self.loss(&SoftmaxXent { label_smoothing: 0.0, scale: 1.0 }, false)?;
+        }
+        Ok(())
+    }
+
+    /// The class probabilities of the current batch, by a forward pass as in inference: one row of
+    /// [`classes`](Network::classes) a sample.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn predict(&mut self) -> Result<Vec<f32>> {
+        let n = self.n;
+        self.forward(None)?;
+        let logits = self.output.view(&self.slots[self.output.slot], n);
+        let layout = self.probabilities.view().layout.samples(0..n);
+        self.device.softmax(logits, ViewMut::new(self.probabilities.storage_mut(), layout))?;
+        Ok(self.probabilities.storage().to_vec(&self.device, 0, layout.shape.len())?)
+    }
+
+    /// What the last pass measured (or, after an all-reduce, all replicas').
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn metrics(&self) -> Result<Metrics> {
+        let mut sums = [0.0; 2];
+        self.device.download(&self.arena.grads, self.arena.metrics.offset, &mut sums)?;
+        Ok(Metrics { loss_sum: f64::from(sums[0]), correct: f64::from(sums[1]) })
+    }
+
+    /// The input, for tests that vary it.
+    pub fn input_mut(&mut self) -> &mut Storage {
+        &mut self.slots[self.input.slot]
+    }
+
+    /// The gradient of the input after a training pass, where the network was built for it.
+    pub fn input_gradient(&self) -> Option<&Storage> {
+        self.input.grad_slot.map(|slot| &self.slots[slot])
+    }
+
+    fn forward(&mut self, training: Option<Draws>) -> Result<()> {
+        let Network { device, steps, slots, arena, n, .. } = self;
+        for BuiltStep { name, op, x, y, .. } in steps {
+            let [x_slot, y_slot] = disjoint(slots, [x.slot, y.slot]);
+            let Arena { params, grads, running, .. } = &mut *arena;
+            let cx = Forward { device, params, running, grads, training };
+            op.forward(cx, x.view(x_slot, *n), y.view_mut(y_slot, *n)).in_layer(name)?;
+        }
+        Ok(())
+    }
+
+    fn loss(&mut self, xent: &SoftmaxXent, gradient: bool) -> Result<()> {
+        let Network { device, output, slots, arena, labels, n, .. } = self;
+        let metrics = arena.metrics;
+        let (logits, dlogits) = match output.grad_slot.filter(|_| gradient) {
+            Some(grad_slot) => {
+                let [logits, dlogits] = disjoint(slots, [output.slot, grad_slot]);
+                (output.view(logits, *n), Some(output.view_mut(dlogits, *n)))
+            }
+            None => (output.view(&slots[output.slot], *n), None),
+        };
+        device.softmax_xent(xent, logits, labels, dlogits, &mut arena.grads, metrics).in_layer("loss")
+    }
+
+    fn backward(&mut self, draws: Draws) -> Result<()> {
+        let Network { device, steps, slots, arena, n, .. } = self;
+        for BuiltStep { name, op, x, y, dx, clear } in steps.iter_mut().rev() {
+            for &(slot, len) in &*clear {
+                device.fill(0.0, &mut slots[slot], Span::new(0, len))?;
+            }
+            let Arena { params, grads, .. } = &mut *arena;
+            let cx = Backward { device, params, grads, draws };
+            let dy_slot = y.grad_slot.expect("the plan gives every output of a training network a gradient");
+            match (*dx, x.grad_slot) {
+                (Some(write), Some(dx_slot)) => {
+                    let [xs, ys, dys, dxs] = disjoint(slots, [x.slot, y.slot, dy_slot, dx_slot]);
+                    let dx = Some((x.view_mut(dxs, *n), write));
+                    op.backward(cx, x.view(xs, *n), y.view(ys, *n), y.view_mut(dys, *n), dx)
+                }
+                _ => {
+                    let [xs, ys, dys] = disjoint(slots, [x.slot, y.slot, dy_slot]);
+                    op.backward(cx, x.view(xs, *n), y.view(ys, *n), y.view_mut(dys, *n), None)
+                }
+            }
+            .in_layer(name)?;
+        }
+        Ok(())
+    }
+}

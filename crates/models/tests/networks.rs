@@ -1,0 +1,61 @@
+//! The networks have exactly the published sizes, and their summaries read as Keras'.
+
+use models::{by_name, keras_cnn, minigooglenet};
+
+#[test]
+fn parameter_counts() {
+    let summary = minigooglenet(10).unwrap().summary();
+    assert_eq!((summary.trainable, summary.trainable + summary.non_trainable), (1_652_826, 1_656_250));
+    let summary = keras_cnn(10).unwrap().summary();
+    assert_eq!((summary.trainable, summary.non_trainable), (1_250_858, 0));
+}
+
+#[test]
+fn shapes_of_minigooglenet() {
+    let summary = minigooglenet(10).unwrap().summary();
+    let shape = |name: &str| summary.rows.iter().find(|row| row.name == name).unwrap().shape.clone();
+    assert_eq!(shape("concatenate_1"), "(None, 32, 32, 80)");
+    assert_eq!(shape("concatenate_2"), "(None, 15, 15, 160)");
+    assert_eq!(shape("concatenate_7"), "(None, 7, 7, 240)");
+    assert_eq!(shape("average_pooling2d"), "(None, 1, 1, 336)");
+    assert_eq!(shape("dense"), "(None, 10)");
+}
+
+#[test]
+fn the_summary_of_keras_cnn() {
+    let printed = keras_cnn(10).unwrap().summary().to_string();
+    let expected = "\
+Model: \"keras_cnn\"
+_______________________________________________________________
+Layer (type)                    Output Shape        Param #
+===============================================================
+input (Input)                   (None, 32, 32, 3)   0
+conv2d (Conv2D)                 (None, 32, 32, 32)  896
+conv2d_1 (Conv2D)               (None, 30, 30, 32)  9,248
+max_pooling2d (MaxPooling2D)    (None, 15, 15, 32)  0
+dropout (Dropout)               (None, 15, 15, 32)  0
+conv2d_2 (Conv2D)               (None, 15, 15, 64)  18,496
+conv2d_3 (Conv2D)               (None, 13, 13, 64)  36,928
+max_pooling2d_1 (MaxPooling2D)  (None, 6, 6, 64)    0
+dropout_1 (Dropout)             (None, 6, 6, 64)    0
+flatten (Flatten)               (None, 2304)        0
+dense (Dense)                   (None, 512)         1,180,160
+dropout_2 (Dropout)             (None, 512)         0
+dense_1 (Dense)                 (None, 10)          5,130
+===============================================================
+Total params: 1,250,858
+Trainable params: 1,250,858
+Non-trainable params: 0";
+    assert_eq!(printed, expected, "\n{printed}");
+}
+
+#[test]
+fn every_name_builds_for_ten_and_a_hundred_classes() {
+    for name in models::NAMES {
+        for classes in [10, 100] {
+            let summary = by_name(name, classes).unwrap().unwrap().summary();
+            assert_eq!(summary.rows.last().unwrap().shape, format!("(None, {classes})"));
+        }
+    }
+    assert!(by_name("no such network", 10).is_none());
+}

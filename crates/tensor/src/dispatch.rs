@@ -1,0 +1,285 @@
+use crate::storage::{Ints, Storage, buf, buf_mut, ints, ints_mut, view, view_mut, wrap, wrap_ints};
+use crate::{
+    Activation, Backend, BatchNorm, Conv2d, Device, DropoutMask, Linear, Pool2d, Result, RmspropStep,
+    SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+};
+
+/// Runs `$body` on the backend behind a device; `$d` is that backend.
+macro_rules! on {
+    ($device:expr, $d:ident => $body:expr) => {
+        match $device {
+            Device::Cpu($d) => $body,
+            Device::Reference($d) => $body,
+        }
+    };
+}
+
+impl Backend for Device {
+    type Buffer = Storage;
+    type Ints = Ints;
+
+    fn name(&self) -> String {
+        on!(self, d => d.name())
+    }
+
+    fn alloc(&self, len: usize) -> Result<Storage> {
+        on!(self, d => d.alloc(len).map(|buffer| wrap(d, buffer)))
+    }
+
+    fn alloc_ints(&self, len: usize) -> Result<Ints> {
+        on!(self, d => d.alloc_ints(len).map(|ints| wrap_ints(d, ints)))
+    }
+
+    fn upload(&self, src: &[f32], dst: &mut Storage, offset: usize) -> Result<()> {
+        on!(self, d => d.upload(src, buf_mut(d, "upload", dst)?, offset))
+    }
+
+    fn upload_ints(&self, src: &[u32], dst: &mut Ints) -> Result<()> {
+        on!(self, d => d.upload_ints(src, ints_mut(d, "upload_ints", dst)?))
+    }
+
+    fn download(&self, src: &Storage, offset: usize, dst: &mut [f32]) -> Result<()> {
+        on!(self, d => d.download(buf(d, "download", src)?, offset, dst))
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        on!(self, d => d.synchronize())
+    }
+
+    fn fill(&self, value: f32, dst: &mut Storage, at: Span) -> Result<()> {
+        on!(self, d => d.fill(value, buf_mut(d, "fill", dst)?, at))
+    }
+
+    fn copy(&self, x: View<Storage>, y: ViewMut<Storage>, write: Write) -> Result<()> {
+        on!(self, d => d.copy(view(d, "copy", x)?, view_mut(d, "copy", y)?, write))
+    }
+
+    fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
+        on!(self, d => d.prepare_conv2d(conv, x, training))
+    }
+
+    fn conv2d_fwd(
+        &self,
+        conv: &Conv2d,
+        act: Activation,
+        x: View<Storage>,
+        params: &Storage,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Storage>,
+    ) -> Result<()> {
+        on!(self, d => d.conv2d_fwd(conv, act, view(d, "conv2d_fwd", x)?, buf(d, "conv2d_fwd", params)?, w, b, view_mut(d, "conv2d_fwd", y)?))
+    }
+
+    fn conv2d_bwd_data(
+        &self,
+        conv: &Conv2d,
+        dy: View<Storage>,
+        params: &Storage,
+        w: Span,
+        dx: ViewMut<Storage>,
+        write: Write,
+    ) -> Result<()> {
+        on!(self, d => d.conv2d_bwd_data(conv, view(d, "conv2d_bwd_data", dy)?, buf(d, "conv2d_bwd_data", params)?, w, view_mut(d, "conv2d_bwd_data", dx)?, write))
+    }
+
+    fn conv2d_bwd_filter(
+        &self,
+        conv: &Conv2d,
+        x: View<Storage>,
+        dy: View<Storage>,
+        grads: &mut Storage,
+        dw: Span,
+        db: Option<Span>,
+    ) -> Result<()> {
+        on!(self, d => d.conv2d_bwd_filter(conv, view(d, "conv2d_bwd_filter", x)?, view(d, "conv2d_bwd_filter", dy)?, buf_mut(d, "conv2d_bwd_filter", grads)?, dw, db))
+    }
+
+    fn linear_fwd(
+        &self,
+        linear: &Linear,
+        act: Activation,
+        x: View<Storage>,
+        params: &Storage,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Storage>,
+    ) -> Result<()> {
+        on!(self, d => d.linear_fwd(linear, act, view(d, "linear_fwd", x)?, buf(d, "linear_fwd", params)?, w, b, view_mut(d, "linear_fwd", y)?))
+    }
+
+    fn linear_bwd_data(
+        &self,
+        linear: &Linear,
+        dy: View<Storage>,
+        params: &Storage,
+        w: Span,
+        dx: ViewMut<Storage>,
+        write: Write,
+    ) -> Result<()> {
+        on!(self, d => d.linear_bwd_data(linear, view(d, "linear_bwd_data", dy)?, buf(d, "linear_bwd_data", params)?, w, view_mut(d, "linear_bwd_data", dx)?, write))
+    }
+
+    fn linear_bwd_filter(
+        &self,
+        linear: &Linear,
+        x: View<Storage>,
+        dy: View<Storage>,
+        grads: &mut Storage,
+        dw: Span,
+        db: Option<Span>,
+    ) -> Result<()> {
+        on!(self, d => d.linear_bwd_filter(linear, view(d, "linear_bwd_filter", x)?, view(d, "linear_bwd_filter", dy)?, buf_mut(d, "linear_bwd_filter", grads)?, dw, db))
+    }
+
+    fn bn_act_fwd_train(
+        &self,
+        bn: &BatchNorm,
+        x: View<Storage>,
+        params: &Storage,
+        gamma: Span,
+        beta: Span,
+        y: ViewMut<Storage>,
+        saved: &mut Storage,
+        grads: &mut Storage,
+        sums: Span,
+    ) -> Result<()> {
+        on!(self, d => d.bn_act_fwd_train(bn, view(d, "bn_act_fwd_train", x)?, buf(d, "bn_act_fwd_train", params)?, gamma, beta, view_mut(d, "bn_act_fwd_train", y)?, buf_mut(d, "bn_act_fwd_train", saved)?, buf_mut(d, "bn_act_fwd_train", grads)?, sums))
+    }
+
+    fn bn_act_fwd_infer(
+        &self,
+        bn: &BatchNorm,
+        x: View<Storage>,
+        params: &Storage,
+        gamma: Span,
+        beta: Span,
+        running: &Storage,
+        mean: Span,
+        var: Span,
+        y: ViewMut<Storage>,
+    ) -> Result<()> {
+        on!(self, d => d.bn_act_fwd_infer(bn, view(d, "bn_act_fwd_infer", x)?, buf(d, "bn_act_fwd_infer", params)?, gamma, beta, buf(d, "bn_act_fwd_infer", running)?, mean, var, view_mut(d, "bn_act_fwd_infer", y)?))
+    }
+
+    fn bn_act_bwd(
+        &self,
+        bn: &BatchNorm,
+        x: View<Storage>,
+        dy: View<Storage>,
+        params: &Storage,
+        gamma: Span,
+        beta: Span,
+        saved: &Storage,
+        grads: &mut Storage,
+        dgamma: Span,
+        dbeta: Span,
+        dx: ViewMut<Storage>,
+        write: Write,
+    ) -> Result<()> {
+        on!(self, d => d.bn_act_bwd(bn, view(d, "bn_act_bwd", x)?, view(d, "bn_act_bwd", dy)?, buf(d, "bn_act_bwd", params)?, gamma, beta, buf(d, "bn_act_bwd", saved)?, buf_mut(d, "bn_act_bwd", grads)?, dgamma, dbeta, view_mut(d, "bn_act_bwd", dx)?, write))
+    }
+
+    fn ema_step(
+        &self,
+        momentum: f32,
+        scale: f32,
+        sums: &Storage,
+        from: Span,
+        running: &mut Storage,
+        to: Span,
+    ) -> Result<()> {
+        on!(self, d => d.ema_step(momentum, scale, buf(d, "ema_step", sums)?, from, buf_mut(d, "ema_step", running)?, to))
+    }
+
+    fn act_fwd(&self, act: Activation, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
+        on!(self, d => d.act_fwd(act, view(d, "act_fwd", x)?, view_mut(d, "act_fwd", y)?))
+    }
+
+    fn act_bwd(
+        &self,
+        act: Activation,
+        y: View<Storage>,
+        dy: View<Storage>,
+        dx: ViewMut<Storage>,
+        write: Write,
+    ) -> Result<()> {
+        on!(self, d => d.act_bwd(act, view(d, "act_bwd", y)?, view(d, "act_bwd", dy)?, view_mut(d, "act_bwd", dx)?, write))
+    }
+
+    fn act_bwd_in_place(&self, act: Activation, y: View<Storage>, dy: ViewMut<Storage>) -> Result<()> {
+        on!(self, d => d.act_bwd_in_place(act, view(d, "act_bwd_in_place", y)?, view_mut(d, "act_bwd_in_place", dy)?))
+    }
+
+    fn maxpool_fwd(&self, pool: &Pool2d, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
+        on!(self, d => d.maxpool_fwd(pool, view(d, "maxpool_fwd", x)?, view_mut(d, "maxpool_fwd", y)?))
+    }
+
+    fn maxpool_bwd(
+        &self,
+        pool: &Pool2d,
+        x: View<Storage>,
+        y: View<Storage>,
+        dy: View<Storage>,
+        dx: ViewMut<Storage>,
+        write: Write,
+    ) -> Result<()> {
+        on!(self, d => d.maxpool_bwd(pool, view(d, "maxpool_bwd", x)?, view(d, "maxpool_bwd", y)?, view(d, "maxpool_bwd", dy)?, view_mut(d, "maxpool_bwd", dx)?, write))
+    }
+
+    fn avgpool_fwd(&self, pool: &Pool2d, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
+        on!(self, d => d.avgpool_fwd(pool, view(d, "avgpool_fwd", x)?, view_mut(d, "avgpool_fwd", y)?))
+    }
+
+    fn avgpool_bwd(
+        &self,
+        pool: &Pool2d,
+        dy: View<Storage>,
+        dx: ViewMut<Storage>,
+        write: Write,
+    ) -> Result<()> {
+        on!(self, d => d.avgpool_bwd(pool, view(d, "avgpool_bwd", dy)?, view_mut(d, "avgpool_bwd", dx)?, write))
+    }
+
+    fn dropout(&self, mask: &DropoutMask, x: View<Storage>, y: ViewMut<Storage>, write: Write) -> Result<()> {
+        on!(self, d => d.dropout(mask, view(d, "dropout", x)?, view_mut(d, "dropout", y)?, write))
+    }
+
+    fn softmax(&self, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
+        on!(self, d => d.softmax(view(d, "softmax", x)?, view_mut(d, "softmax", y)?))
+    }
+
+    fn softmax_xent(
+        &self,
+        xent: &SoftmaxXent,
+        logits: View<Storage>,
+        labels: &Ints,
+        dlogits: Option<ViewMut<Storage>>,
+        sums: &mut Storage,
+        metrics: Span,
+    ) -> Result<()> {
+        on!(self, d => d.softmax_xent(xent, view(d, "softmax_xent", logits)?, ints(d, "softmax_xent", labels)?, dlogits.map(|v| view_mut(d, "softmax_xent", v)).transpose()?, buf_mut(d, "softmax_xent", sums)?, metrics))
+    }
+
+    fn sgd_step(
+        &self,
+        step: &SgdStep,
+        params: &mut Storage,
+        grads: &Storage,
+        velocity: &mut Storage,
+        at: Span,
+    ) -> Result<()> {
+        on!(self, d => d.sgd_step(step, buf_mut(d, "sgd_step", params)?, buf(d, "sgd_step", grads)?, buf_mut(d, "sgd_step", velocity)?, at))
+    }
+
+    fn rmsprop_step(
+        &self,
+        step: &RmspropStep,
+        params: &mut Storage,
+        grads: &Storage,
+        mean_square: &mut Storage,
+        at: Span,
+    ) -> Result<()> {
+        on!(self, d => d.rmsprop_step(step, buf_mut(d, "rmsprop_step", params)?, buf(d, "rmsprop_step", grads)?, buf_mut(d, "rmsprop_step", mean_square)?, at))
+    }
+}
