@@ -76,9 +76,9 @@ impl FillMode {
     /// `cval`.
     pub(crate) fn pixel(self, at: i64, len: usize) -> Option<usize> {
         let n = len as i64;
-        let inside = (0..n).contains(&at);
         let pixel = match self {
-            FillMode::Constant => return inside.then_some(at as usize),
+            _ if (0..n).contains(&at) => at,
+            FillMode::Constant => return None,
             FillMode::Nearest => at.clamp(0, n - 1),
             FillMode::Reflect => {
                 let place = at.rem_euclid(2 * n);

@@ -1,20 +1,66 @@
 //! Image augmentation with the semantics of Keras' ImageDataGenerator, reproducible draw by draw.
+//!
+//! - [`ImageDataGenerator`] holds the options, with Keras' names and defaults; [`ImageDataGenerator::build`]
+//!   checks them and gives a [`Pipeline`] for images of one shape.
+//! - A [`Pipeline`] turns a u8 image (HWC) into the f32 image that a network sees. Shifts are bilinear and
+//!   equal those of Keras and SciPy to the last few bits, edges included.
+//! - What is random about a sample is a [`Draws`] value: a pure function of (seed, epoch, sample), which can
+//!   be printed and applied again. No state is carried from one sample to the next.
+//! - A [`Loader`] makes batches ahead of time on worker threads. Its results depend neither on their number
+//!   nor on where an epoch is entered.
+//!
+//! ```
+//! use augment::{ImageDataGenerator, Loader, LoaderOptions, Mean, Samples};
+//! use ndarray::Array4;
+//!
+//! // 100 images of 32x32 RGB pixels with their labels; crate `cifar` reads real ones.
+//! let images = Array4::from_shape_fn((100, 32, 32, 3), |(n, y, x, c)| (n + 7 * y + 3 * x + c) as u8);
+//! let samples = Samples::new(images, (0..100).map(|n| n % 10).collect::<Vec<u16>>())?;
+//!
+//! // The data flow of the MiniGoogLeNet tutorial.
+//! let pipeline = ImageDataGenerator::new()
+//!     .subtract_mean_first(Mean::per_pixel(samples.images())?)
+//!     .width_shift_range(0.1)
+//!     .height_shift_range(0.1)
+//!     .horizontal_flip(true)
+//!     .build(samples.shape())?;
+//! println!("sample 41 in epoch 3: {}", pipeline.draw(1, 3, 41));
+//!
+//! let options = LoaderOptions::new().batch_size(64).seed(1).workers(2);
+//! let mut loader = Loader::new(samples, pipeline, options)?;
+//! for batch in loader.epoch(0, 0)? {
+//!     let batch = batch?;
+//!     println!("step {}: {} images, {} floats", batch.step, batch.len(), batch.x.len());
+//! }
+//! # Ok::<(), augment::Error>(())
+//! ```
 
+mod batch;
 mod draws;
 mod error;
 mod fill;
 mod generator;
+mod loader;
+mod loader_options;
 mod mean;
 mod pipeline;
+mod prefetch;
+mod preview;
 mod resample;
+mod samples;
 mod shift;
 mod warp;
 
+pub use batch::Batch;
 pub use draws::{Cutout, Draws};
 pub use error::Error;
 pub use fill::FillMode;
 pub use generator::{ImageDataGenerator, Preprocess};
+pub use loader::{Epoch, Loader};
+pub use loader_options::{LoaderOptions, Rows};
 pub use mean::Mean;
 pub use pipeline::{Pipeline, Scratch};
+pub use preview::preview;
+pub use samples::Samples;
 pub use shift::ShiftRange;
 pub use warp::{Affine, warp};

@@ -29,10 +29,17 @@ pub struct Pipeline {
 }
 
 /// Reusable memory for [`Pipeline::apply`]: it grows with the first sample, the others allocate nothing.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Scratch {
     image: Vec<f32>,
     resampler: Resampler,
+}
+
+impl Scratch {
+    /// Memory that need not grow for images of this shape.
+    pub(crate) fn for_shape([h, w, c]: [usize; 3]) -> Self {
+        Scratch { image: vec![0.0; h * w * c], resampler: Resampler::for_width(w, c) }
+    }
 }
 
 impl Pipeline {

@@ -24,7 +24,7 @@ impl Axis {
 }
 
 /// Neighbouring output pixels of a row whose taps move in step.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Span {
     start: usize,
     len: usize,
@@ -57,13 +57,18 @@ impl Span {
 }
 
 /// Reusable memory of the resampler.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Resampler {
     spans: Vec<Span>,
     row: Vec<f32>,
 }
 
 impl Resampler {
+    /// Memory for rows of `w` pixels of `c` channels.
+    pub(crate) fn for_width(w: usize, c: usize) -> Self {
+        Resampler { spans: Vec::with_capacity(w), row: vec![0.0; w * c] }
+    }
+
     /// Resamples `image` (HWC of `shape`) by the geometric part of `draws` into `out`.
     pub(crate) fn apply(
         &mut self,
@@ -84,11 +89,11 @@ impl Resampler {
                 out.fill(cval);
                 continue;
             };
-            let [low, high] = [low, high].map(|row| &image[row * w * c..][..w * c]);
+            let row = |y: usize| &image[y * w * c..][..w * c];
             if weight == 0.0 {
-                write_row(&self.spans, low, c, cval, out);
+                write_row(&self.spans, row(low), c, cval, out);
             } else {
-                mix(low, high, weight, &mut self.row);
+                mix(row(low), row(high), weight, &mut self.row);
                 write_row(&self.spans, &self.row, c, cval, out);
             }
         }
@@ -115,14 +120,14 @@ fn write_row(spans: &[Span], row: &[f32], c: usize, cval: f32, out: &mut [f32]) 
             out.fill(cval);
             continue;
         };
-        let [low, high] = [low, high].map(|first| {
+        let pixels = |first: usize| {
             let leftmost = if backward { first + 1 - len } else { first };
             &row[leftmost * c..][..len * c]
-        });
+        };
         if weight == 0.0 {
-            out.copy_from_slice(low)
+            out.copy_from_slice(pixels(low));
         } else {
-            mix(low, high, weight, out)
+            mix(pixels(low), pixels(high), weight, out);
         }
         if backward {
             reverse_pixels(out, c);

@@ -1,4 +1,5 @@
 //! Against keras_preprocessing 1.1.2 and SciPy: `tests/golden/augment.py` made the values.
+#![allow(clippy::unwrap_used)]
 
 use augment::{Draws, FillMode, ImageDataGenerator, Mean, Scratch, warp};
 use ndarray::Array4;

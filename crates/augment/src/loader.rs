@@ -1,0 +1,202 @@
+//! Batches of augmented images, made ahead of time by worker threads.
+
+use crate::batch::Buffers;
+use crate::prefetch::{Pool, Prefetcher};
+use crate::{Batch, Draws, Error, LoaderOptions, Pipeline, Samples, Scratch};
+use std::sync::Arc;
+
+/// Goes through a set in batches, epoch by epoch.
+///
+/// What it yields is a pure function of the samples, the pipeline, the seed, the epoch and the step: the
+/// number of workers doesn't matter, and neither does the step at which it begins. After the first epoch
+/// has begun it allocates nothing, as long as no more than two batches are held at a time.
+///
+/// ```
+/// use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
+/// use ndarray::Array4;
+///
+/// let samples = Samples::new(Array4::zeros((10, 4, 4, 3)), vec![0; 10])?;
+/// let pipeline = ImageDataGenerator::new().horizontal_flip(true).build(samples.shape())?;
+/// let mut loader = Loader::new(samples, pipeline, LoaderOptions::new().batch_size(4).workers(2))?;
+/// for batch in loader.epoch(0, 0)? {
+///     let batch = batch?;
+///     assert_eq!(batch.x.len(), batch.len() * 4 * 4 * 3);
+/// }
+/// // Goes on exactly where a run stopped: with step 2 of epoch 5.
+/// assert_eq!(loader.epoch(5, 2)?.count(), 1);
+/// # Ok::<(), augment::Error>(())
+/// ```
+pub struct Loader {
+    plan: Arc<Plan>,
+    pool: Arc<Pool<Buffers>>,
+    prefetcher: Prefetcher<Job, Buffers>,
+}
+
+/// An epoch: its number and the order of the samples.
+#[derive(Clone)]
+struct Job {
+    epoch: u64,
+    order: Arc<[u32]>,
+}
+
+/// All that the content of a batch depends on, but for the epoch and the step.
+struct Plan {
+    samples: Samples,
+    pipeline: Pipeline,
+    options: LoaderOptions,
+}
+
+/// Batches beside the prefetched ones that a caller can hold before new memory is needed.
+const HELD: usize = 2;
+
+impl Loader {
+    /// Prepares the memory and starts the workers.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if `pipeline` was built for images of another shape; [`Error::Option`] for options
+    /// that make no sense; [`Error::Spawn`] if a thread can't be started.
+    pub fn new(samples: Samples, pipeline: Pipeline, options: LoaderOptions) -> Result<Self, Error> {
+        options.check()?;
+        if samples.shape() != pipeline.shape() {
+            let (got, expected) = (samples.shape().to_vec(), pipeline.shape().to_vec());
+            return Err(Error::Shape { what: "the images of the set", got, expected });
+        }
+        let rows = options.rows.of(options.batch_size.min(samples.len())).len();
+        let shape = samples.shape();
+        let buffers = move || Buffers {
+            x: vec![0.0; rows * shape.iter().product::<usize>()],
+            labels: Vec::with_capacity(rows),
+            indices: Vec::with_capacity(rows),
+            scratch: Scratch::for_shape(shape),
+        };
+        let ahead = if options.workers == 0 { 0 } else { options.prefetch };
+        let pool = Arc::new(Pool::new(ahead + HELD, buffers));
+        let plan = Arc::new(Plan { samples, pipeline, options });
+        let make = Box::new({
+            let plan = Arc::clone(&plan);
+            move |job: &Job, step: usize, buffers: &mut Buffers| plan.fill(job, step, buffers)
+        });
+        let prefetcher =
+            Prefetcher::new(plan.options.workers, plan.options.prefetch, Arc::clone(&pool), make)?;
+        Ok(Loader { plan, pool, prefetcher })
+    }
+
+    /// Batches in an epoch.
+    pub fn steps_per_epoch(&self) -> usize {
+        self.plan.steps()
+    }
+
+    /// The set.
+    pub fn samples(&self) -> &Samples {
+        &self.plan.samples
+    }
+
+    /// The pipeline.
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.plan.pipeline
+    }
+
+    /// The options.
+    pub fn options(&self) -> &LoaderOptions {
+        &self.plan.options
+    }
+
+    /// The batches of `epoch` from `step` on. Workers begin at once; dropping the iterator calls them off.
+    ///
+    /// # Errors
+    /// [`Error::Step`] if the epoch has fewer than `step` steps.
+    pub fn epoch(&mut self, epoch: u64, step: usize) -> Result<Epoch<'_>, Error> {
+        let steps = self.plan.steps();
+        if step > steps {
+            return Err(Error::Step { step, steps });
+        }
+        let n = self.plan.samples.len() as u32;
+        let order = if self.plan.options.shuffle {
+            philox::permutation(self.plan.options.seed, epoch, n)
+        } else {
+            (0..n).collect()
+        };
+        self.prefetcher.start(Job { epoch, order: order.into() }, step, steps);
+        Ok(Epoch { loader: self, epoch, left: steps - step })
+    }
+}
+
+impl std::fmt::Debug for Loader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loader").field("options", &self.plan.options).finish_non_exhaustive()
+    }
+}
+
+impl Plan {
+    fn steps(&self) -> usize {
+        let (n, batch) = (self.samples.len(), self.options.batch_size);
+        if self.options.drop_last { n / batch } else { n.div_ceil(batch) }
+    }
+
+    /// The samples of a batch, as places in the epoch's order.
+    fn global_rows(&self, step: usize) -> std::ops::Range<usize> {
+        let start = step * self.options.batch_size;
+        start..start.saturating_add(self.options.batch_size).min(self.samples.len())
+    }
+
+    fn fill(&self, job: &Job, step: usize, buffers: &mut Buffers) -> Result<(), Error> {
+        let global = self.global_rows(step);
+        let indices = &job.order[global.clone()][self.options.rows.of(global.len())];
+        let len = self.pipeline.image_len();
+        let Buffers { x, labels, indices: kept, scratch } = buffers;
+        kept.clear();
+        kept.extend_from_slice(indices);
+        labels.clear();
+        labels.extend(indices.iter().map(|&sample| u32::from(self.samples.labels()[sample as usize])));
+        x.resize(indices.len() * len, 0.0);
+        for (&sample, out) in indices.iter().zip(x.chunks_exact_mut(len)) {
+            let draws = if self.options.augment {
+                self.pipeline.draw(self.options.seed, job.epoch, sample)
+            } else {
+                Draws::default()
+            };
+            self.pipeline.apply(&draws, self.samples.image(sample as usize), out, scratch)?;
+        }
+        Ok(())
+    }
+}
+
+/// The batches of one epoch, in order; made by [`Loader::epoch`]. Ends after an error.
+#[derive(Debug)]
+pub struct Epoch<'a> {
+    loader: &'a mut Loader,
+    epoch: u64,
+    left: usize,
+}
+
+impl Iterator for Epoch<'_> {
+    type Item = Result<Batch, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let loader = &self.loader;
+        let Some((step, made)) = loader.prefetcher.next() else {
+            self.left = 0;
+            return None;
+        };
+        self.left -= 1;
+        let global_len = loader.plan.global_rows(step).len();
+        let batch = made.map(|buffers| Batch::new(buffers, self.epoch, step, global_len, &loader.pool));
+        if batch.is_err() {
+            loader.prefetcher.cancel();
+            self.left = 0;
+        }
+        Some(batch)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Epoch<'_> {}
+
+impl Drop for Epoch<'_> {
+    fn drop(&mut self) {
+        self.loader.prefetcher.cancel();
+    }
+}
