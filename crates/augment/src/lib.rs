@@ -64,3 +64,8 @@ pub use preview::preview;
 pub use samples::Samples;
 pub use shift::ShiftRange;
 pub use warp::{Affine, warp};
+
+/// The README's example is compiled and run with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
