@@ -1,1 +1,40 @@
 //! Data parallelism: batch slicing, replicas on threads, collectives with a fixed summing order.
+//!
+//! Every replica (the tutorials' *tower*) runs the same body with a device of its own, on its own slice of every batch; what
+//! they exchange goes through a [`Collective`]. Gradients are divided by the global sample count before they are summed, so
+//! uneven slices and a short last batch weigh every sample alike, and the sum is taken in the order of the ranks, so a run
+//! repeats bit for bit.
+//!
+//! ```
+//! use parallel::{run_replicas, slice_batch};
+//! use tensor::{Backend, Device, Span};
+//!
+//! // Three towers on one machine add up what they have.
+//! let devices = vec![Device::cpu(1); 3];
+//! let sums = run_replicas(&devices, |mut replica| {
+//!     let device = replica.device.clone();
+//!     let mut data = device.alloc(2)?;
+//!     let own = slice_batch(100, replica.world(), replica.rank());
+//!     device.upload(&[1.0, own.len() as f32], &mut data, 0)?;
+//!     replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 2))?;
+//!     Ok::<_, parallel::Error>(data.to_vec(&device, 0, 2)?)
+//! })?;
+//! assert_eq!(sums, [[3.0, 100.0]; 3]);
+//! # Ok::<(), parallel::Error>(())
+//! ```
+//!
+//! NCCL, MPI, processes, virtual replicas and pipeline stages are not written yet.
+#![forbid(unsafe_code)]
+
+mod barrier;
+mod collective;
+mod error;
+mod local;
+mod replicas;
+mod slice;
+
+pub use collective::Collective;
+pub use error::{Error, Result};
+pub use local::Local;
+pub use replicas::{Replica, run_replicas};
+pub use slice::{largest_slice, slice_batch};

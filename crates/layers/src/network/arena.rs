@@ -37,6 +37,9 @@ pub struct Arena {
     pub trainable: Span,
     /// The run of `grads` with the sum of the losses and the number of correct answers.
     pub metrics: Span,
+    /// One number at the end of `grads` that no pass touches, for a signal that replicas add up with the rest: a request to
+    /// stop, say.
+    pub signal: Span,
     slots: Vec<Slot>,
 }
 
@@ -70,12 +73,14 @@ impl Arena {
             end += slot.span.len;
         }
         let metrics = Span::new(end, 2);
+        let signal = Span::new(metrics.end(), 1);
         Ok(Arena {
             params: device.alloc(params.0)?,
-            grads: device.alloc(metrics.end())?,
+            grads: device.alloc(signal.end())?,
             running: device.alloc(running.0)?,
             trainable: Span::new(0, params.0),
             metrics,
+            signal,
             slots,
         })
     }

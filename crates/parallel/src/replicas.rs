@@ -1,0 +1,120 @@
+use crate::{Collective, Error, Local};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::ScopedJoinHandle;
+use tensor::Device;
+
+/// What the body of a replica works with.
+pub struct Replica {
+    /// The replica's device.
+    pub device: Device,
+    /// The way to the other replicas.
+    pub collective: Box<dyn Collective>,
+}
+
+impl Replica {
+    /// A single replica.
+    pub fn alone(device: Device) -> Self {
+        Replica { device, collective: Box::new(Local::alone()) }
+    }
+
+    /// The replica's number, from 0.
+    pub fn rank(&self) -> usize {
+        self.collective.rank()
+    }
+
+    /// How many replicas there are.
+    pub fn world(&self) -> usize {
+        self.collective.world()
+    }
+}
+
+/// Runs `body` once for each device, each on a thread of its own, and returns what they return, by rank.
+///
+/// When a body fails or panics, the collectives of all others fail, so none waits for it forever; the error that is returned
+/// is that first failure, not the others' stopping.
+///
+/// # Errors
+/// The error of the replica that failed first.
+pub fn run_replicas<T, E, F>(devices: &[Device], body: F) -> Result<Vec<T>, E>
+where
+    T: Send,
+    E: From<Error> + core::fmt::Display + Send,
+    F: Fn(Replica) -> Result<T, E> + Sync,
+{
+    if let [device] = devices {
+        return Ok(vec![body(Replica::alone(device.clone()))?]);
+    }
+    let body = &body;
+    let results: Vec<Result<T, Failure<E>>> = std::thread::scope(|scope| {
+        let spawn = |(device, member): (&Device, Local)| {
+            let (rank, device, abort) = (member.rank(), device.clone(), member.abort_handle());
+            let run = move || run_one(rank, Replica { device, collective: Box::new(member) }, &abort, body);
+            std::thread::Builder::new().name(format!("replica-{rank}")).spawn_scoped(scope, run)
+        };
+        let group = Local::group(devices.len());
+        let abort = group[0].abort_handle();
+        let threads: Vec<_> = devices.iter().zip(group).map(spawn).collect();
+        let not_spawned =
+            threads.iter().enumerate().find_map(|(rank, thread)| Some((rank, thread.as_ref().err()?)));
+        if let Some((rank, source)) = not_spawned {
+            abort(&format!("replica {rank} could not be started: {source}"));
+        }
+        let join = |(rank, thread): (usize, std::io::Result<ScopedJoinHandle<'_, _>>)| match thread {
+            Ok(thread) => {
+                thread.join().unwrap_or_else(|panic| Err(Failure::panicked(rank, panic.as_ref(), true)))
+            }
+            Err(source) => Err(Failure { first: true, error: Error::Spawn { rank, source }.into() }),
+        };
+        threads.into_iter().enumerate().map(join).collect()
+    });
+    let mut done = Vec::with_capacity(results.len());
+    let mut failures = Vec::new();
+    for result in results {
+        match result {
+            Ok(value) => done.push(value),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    failures.sort_by_key(|failure| !failure.first);
+    failures.into_iter().next().map_or(Ok(done), |failure| Err(failure.error))
+}
+
+/// How a replica ended early.
+struct Failure<E> {
+    error: E,
+    /// Whether it was the first, and not stopped by another's.
+    first: bool,
+}
+
+impl<E: From<Error>> Failure<E> {
+    fn panicked(rank: usize, panic: &(dyn Any + Send), first: bool) -> Self {
+        Failure { error: Error::Panicked { rank, message: message(panic) }.into(), first }
+    }
+}
+
+/// Runs one body; if it fails, the others are told.
+fn run_one<T, E, F>(
+    rank: usize,
+    replica: Replica,
+    abort: &dyn Fn(&str) -> bool,
+    body: &F,
+) -> Result<T, Failure<E>>
+where
+    E: From<Error> + core::fmt::Display,
+    F: Fn(Replica) -> Result<T, E>,
+{
+    match catch_unwind(AssertUnwindSafe(|| body(replica))) {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(Failure { first: abort(&format!("replica {rank} failed: {error}")), error }),
+        Err(panic) => {
+            let first = abort(&format!("replica {rank} panicked: {}", message(panic.as_ref())));
+            Err(Failure::panicked(rank, panic.as_ref(), first))
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,86 @@
+//! The in-process collective: sums, order, errors.
+
+use parallel::{Error, Replica, run_replicas};
+use tensor::{Backend, Device, Span};
+
+fn devices(world: usize) -> Vec<Device> {
+    vec![Device::cpu(1); world]
+}
+
+#[test]
+fn sums_are_added_in_the_order_of_the_ranks() {
+    for world in 1..=5 {
+        let value = |rank: usize, k: usize| {
+            1.0e7_f32.powi((rank % 2) as i32) * (1.0 + k as f32 * 0.37) / (rank + 1) as f32
+        };
+        let len = 23;
+        let all = run_replicas(&devices(world), |mut replica: Replica| {
+            let device = replica.device.clone();
+            let mut data = device.alloc(len + 2)?;
+            let mut results = Vec::new();
+            for _ in 0..3 {
+                let own: Vec<f32> = (0..len).map(|k| value(replica.rank(), k)).collect();
+                device.upload(&own, &mut data, 1)?;
+                replica.collective.all_reduce_sum(&device, &mut data, Span::new(1, len))?;
+                results.push(data.to_vec(&device, 0, len + 2)?);
+            }
+            Ok::<_, Error>(results)
+        })
+        .unwrap();
+        let expected: Vec<f32> =
+            (0..len).map(|k| (1..world).fold(value(0, k), |sum, rank| sum + value(rank, k))).collect();
+        for result in all.iter().flatten() {
+            assert_eq!((result[0], result[len + 1]), (0.0, 0.0), "only the span changes");
+            assert_eq!(result[1..=len], expected[..], "bit for bit, world {world}");
+        }
+    }
+}
+
+#[test]
+fn broadcast_brings_the_roots_numbers() {
+    let all = run_replicas(&devices(3), |mut replica: Replica| {
+        let device = replica.device.clone();
+        let mut data = device.alloc(2)?;
+        device.fill(replica.rank() as f32, &mut data, Span::new(0, 2))?;
+        replica.collective.broadcast(&device, &mut data, Span::new(0, 1), 2)?;
+        Ok::<_, Error>(data.to_vec(&device, 0, 2)?)
+    });
+    assert_eq!(all.unwrap(), [[2.0, 0.0], [2.0, 1.0], [2.0, 2.0]]);
+}
+
+/// One replica panics, fails or goes home early: the others stop, and the caller learns the cause.
+#[test]
+fn a_failing_replica_stops_the_others() {
+    for bad in 0..3 {
+        let result = run_replicas(&devices(3), |mut replica: Replica| {
+            assert!(replica.rank() != bad, "replica {bad} is the bad one");
+            replica.collective.barrier()
+        });
+        let error = result.unwrap_err();
+        assert!(matches!(&error, Error::Panicked { rank, .. } if *rank == bad), "{error}");
+        assert!(error.to_string().contains("is the bad one"), "{error}");
+    }
+}
+
+#[test]
+fn different_sizes_are_an_error_on_all() {
+    let result = run_replicas(&devices(2), |mut replica: Replica| {
+        let device = replica.device.clone();
+        let len = 4 + replica.rank();
+        let mut data = device.alloc(len)?;
+        replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, len))
+    });
+    assert!(matches!(result, Err(Error::Mismatch { .. })), "{result:?}");
+}
+
+#[test]
+fn an_aborted_group_stays_aborted() {
+    let result = run_replicas(&devices(2), |mut replica: Replica| {
+        replica.collective.abort("the power is going");
+        let first = replica.collective.barrier();
+        let second = replica.collective.barrier();
+        assert!(first.is_err() && second.is_err());
+        second
+    });
+    assert_eq!(result.unwrap_err().to_string(), "stopped because the power is going");
+}
