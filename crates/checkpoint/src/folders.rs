@@ -37,7 +37,7 @@ impl Folders {
                 _ if kind.is_file() => {}
                 None => folders.skipped.push(skip("its name is not UTF-8")),
                 Some(hidden) if hidden.starts_with('.') => {
-                    if let Some((Hidden::Aside, name)) = Hidden::parse(hidden) {
+                    if let Some((Hidden::Aside, name)) = Hidden::parse(hidden).filter(|_| kind.is_dir()) {
                         aside.push((name.to_owned(), path.clone()));
                     }
                 }

@@ -4,6 +4,8 @@
 use checkpoint::{Error, Policy, Store, TensorRef, Tensors, epoch_name};
 use std::fs;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 fn filled(value: f32) -> Tensors {
     let mut tensors = Tensors::new();
@@ -125,28 +127,36 @@ fn a_file_is_no_store() {
     assert!(error.to_string().contains("file"), "{error}");
 }
 
+/// A reader never sees a replacement half done, and every save of every writer counts.
 #[test]
 fn threads_share_a_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).unwrap();
-    std::thread::scope(|scope| {
-        for writer in 0..3 {
-            let store = store.clone();
-            scope.spawn(move || {
-                for k in 0..5 {
-                    store.save("shared", &filled(k as f32), &k).unwrap();
-                    store.save(&format!("own-{writer}"), &filled(k as f32), &k).unwrap();
+    let large = |value: i32| {
+        let mut tensors = Tensors::new();
+        tensors.insert("kernel", [100, 1000], vec![value as f32; 100_000]).unwrap();
+        tensors
+    };
+    thread::scope(|scope| {
+        let writer = |writer: i32| {
+            let store = &store;
+            move || {
+                for k in 0..20 {
+                    store.save("shared", &large(k), &k).unwrap();
+                    store.save(&format!("own-{writer}"), &large(k), &k).unwrap();
                 }
-            });
-        }
-        for _ in 0..20 {
+            }
+        };
+        let writers = [scope.spawn(writer(0)), scope.spawn(writer(1))];
+        while !writers.iter().all(|writer| writer.is_finished()) {
             let search = store.newest_valid::<i32>().unwrap();
             assert!(search.skipped.is_empty(), "{:?}", search.skipped);
-            assert!(search.found.is_none_or(|found| found.tensors == filled(found.state as f32)));
+            assert!(search.found.is_none_or(|found| found.tensors == large(found.state)));
+            // Gives the writers, who ask for the lock now and then, their turn.
+            thread::sleep(Duration::from_millis(1));
         }
     });
-    let mut entries = store.list().unwrap().entries;
-    entries.dedup_by_key(|entry| entry.sequence);
-    assert_eq!(entries.len(), 4);
-    assert_eq!(entries[3].sequence, 30, "every save counted");
+    let entries = store.list().unwrap().entries;
+    assert_eq!(entries.len(), 3);
+    assert_eq!(entries[2].sequence, 80, "two writers, twenty rounds, two saves each");
 }
