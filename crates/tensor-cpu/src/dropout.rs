@@ -1,6 +1,78 @@
 use crate::Cpu;
-use tensor_backend::{DropoutMask, View, ViewMut, Write};
+use crate::dispatch::multiversion;
+use crate::threads::Shards;
+use core::ops::Range;
+use tensor_backend::{DropoutMask, Layout, View, ViewMut, Write};
 
-pub(crate) fn apply(_cpu: &Cpu, _mask: &DropoutMask, _x: View<[f32]>, _y: ViewMut<[f32]>, _mode: Write) {
-    todo!()
+/// Elements whose random words are drawn together: a multiple of 4, as Philox gives four words a call.
+const BATCH: usize = 256;
+
+/// Elements a task.
+const BLOCK: usize = 16 * BATCH;
+
+pub(crate) fn apply(cpu: &Cpu, mask: &DropoutMask, x: View<[f32]>, y: ViewMut<[f32]>, mode: Write) {
+    let per_sample = x.layout.shape.per_sample();
+    let (from, to) = (pixels(x.layout), pixels(y.layout));
+    let end = y.layout.end();
+    let y = Shards::new(&mut y.data[..end]);
+    let blocks = per_sample.div_ceil(BLOCK);
+    cpu.pool().run(x.layout.shape.n * blocks, &|task| {
+        let (sample, start) = (task / blocks, task % blocks * BLOCK);
+        let elements = start..(start + BLOCK).min(per_sample);
+        drop_elements(mask, sample, elements, x.data, from, y, to, mode);
+    });
+}
+
+/// The tensor with as few pixels as can be: each run of a pixel's channels lies back to back.
+fn pixels(layout: Layout) -> Layout {
+    if layout.is_contiguous() { layout.flatten() } else { layout }
+}
+
+multiversion! {
+    /// `elements` count within the sample. Its tensor is `from` in `x` and `to` in `y`.
+    fn drop_elements(
+        mask: &DropoutMask,
+        sample: usize,
+        elements: Range<usize>,
+        x: &[f32],
+        from: Layout,
+        y: Shards,
+        to: Layout,
+        mode: Write,
+    ) {
+        let (threshold, scale) = (mask.threshold(), mask.scale());
+        for start in elements.clone().step_by(BATCH) {
+            let mut words = [[0; 4]; BATCH / 4];
+            for (k, words) in words.iter_mut().enumerate() {
+                *words = mask.words(sample as u32, (start / 4 + k) as u32);
+            }
+            let words = words.as_flattened();
+            let end = (start + BATCH).min(elements.end);
+            let mut at = start;
+            while at < end {
+                let len = run(from, at).min(run(to, at)).min(end - at);
+                // SAFETY: each task has elements of its own, and lends one run at a time.
+                let y = unsafe { y.part(place(to, sample, at)..place(to, sample, at) + len) };
+                let x = &x[place(from, sample, at)..][..len];
+                for ((y, &x), &word) in y.iter_mut().zip(x).zip(&words[at - start..][..len]) {
+                    let kept = if word < threshold { 0.0 } else { x * scale };
+                    *y = if mode == Write::Add { *y + kept } else { kept };
+                }
+                at += len;
+            }
+        }
+    }
+}
+
+/// How many elements follow `element` of a sample back to back, with itself.
+#[inline(always)]
+fn run(layout: Layout, element: usize) -> usize {
+    layout.shape.c - element % layout.shape.c
+}
+
+/// Where `element` of `sample` lies.
+#[inline(always)]
+fn place(layout: Layout, sample: usize, element: usize) -> usize {
+    let pixel = sample * layout.shape.h * layout.shape.w + element / layout.shape.c;
+    layout.offset + pixel * layout.stride + element % layout.shape.c
 }

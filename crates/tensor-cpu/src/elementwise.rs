@@ -1,11 +1,63 @@
 use crate::Cpu;
-use crate::threads::Threads;
+use crate::dispatch::multiversion;
+use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
+use crate::threads::{Shards, Threads};
+use core::ops::Range;
 use tensor_backend::{View, ViewMut, Write};
 
-pub(crate) fn copy(_threads: &Threads, _x: View<[f32]>, _y: ViewMut<[f32]>, _mode: Write) {
-    todo!()
+pub(crate) fn copy(threads: &Threads, x: View<[f32]>, y: ViewMut<[f32]>, mode: Write) {
+    let flat = all_contiguous(&[x.layout, y.layout]);
+    let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
+    let blocks = Blocks::for_map(x);
+    threads.run(blocks.count(), &|block| copy_rows(x, y, mode, blocks.range(block)));
 }
+
+multiversion! {
+    fn copy_rows(x: Rows, y: RowsMut, mode: Write, rows: Range<usize>) {
+        for row in rows {
+            // SAFETY: each task has rows of its own.
+            let (x, y) = (x.row(row), unsafe { y.row(row) });
+            match mode {
+                Write::Set => y.copy_from_slice(x),
+                Write::Add => y.iter_mut().zip(x).for_each(|(y, x)| *y += x),
+            }
+        }
+    }
+}
+
 /// The sum of each channel over all pixels: the gradient of a bias.
-pub(crate) fn column_sums(_cpu: &Cpu, _x: View<[f32]>, _sums: &mut [f32]) {
-    todo!()
+pub(crate) fn column_sums(cpu: &Cpu, x: View<[f32]>, sums: &mut [f32]) {
+    let x = Rows::new(x);
+    let (blocks, width) = (Blocks::for_sums(x), x.width());
+    let mut scratch = cpu.scratch(blocks.count() * width);
+    let partials = &mut scratch[..blocks.count() * width];
+    let shards = Shards::new(partials);
+    cpu.pool().run(blocks.count(), &|block| {
+        // SAFETY: each task has a part of its own.
+        let sums = unsafe { shards.part(block * width..(block + 1) * width) };
+        sum_rows(x, blocks.range(block), sums);
+    });
+    add_up(partials, width, sums);
+}
+
+multiversion! {
+    fn sum_rows(x: Rows, rows: Range<usize>, sums: &mut [f32]) {
+        sums.fill(0.0);
+        for row in rows {
+            sums.iter_mut().zip(x.row(row)).for_each(|(sum, x)| *sum += x);
+        }
+    }
+}
+
+/// Adds up in f64 the blocks' partial sums, which lie `pitch` apart, in the order of the blocks.
+pub(crate) fn add_up(partials: &[f32], pitch: usize, sums: &mut [f32]) {
+    const LANES: usize = 16;
+    for (chunk, sums) in sums.chunks_mut(LANES).enumerate() {
+        let mut totals = [0.0_f64; LANES];
+        for block in partials.chunks_exact(pitch) {
+            let part = &block[chunk * LANES..][..sums.len()];
+            totals.iter_mut().zip(part).for_each(|(total, &part)| *total += f64::from(part));
+        }
+        sums.iter_mut().zip(totals).for_each(|(sum, total)| *sum = total as f32);
+    }
 }

@@ -9,13 +9,17 @@ mod batch_norm;
 mod buffer;
 mod conv;
 mod cpu;
+mod dispatch;
 mod dropout;
 mod elementwise;
 mod linear;
 mod optimizer;
 mod pooling;
 mod reference;
+mod rows;
+mod simd;
 mod softmax;
+mod statistics;
 mod threads;
 
 pub use buffer::Buffer;

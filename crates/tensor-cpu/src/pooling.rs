@@ -1,29 +1,185 @@
-use crate::Cpu;
-use tensor_backend::{Pool2d, View, ViewMut, Write};
+//! Pooling: forward passes run in parallel over rows of output pixels, backward passes, whose windows may overlap, over
+//! samples.
 
-pub(crate) fn max_forward(_cpu: &Cpu, _pool: &Pool2d, _x: View<[f32]>, _y: ViewMut<[f32]>) {
-    todo!()
+use crate::Cpu;
+use crate::dispatch::multiversion;
+use crate::rows::{Rows, RowsMut};
+use core::ops::Range;
+use tensor_backend::{Pool2d, Shape, View, ViewMut, Write};
+
+/// Channels that are worked on together while a window is walked.
+const LANES: usize = 64;
+
+/// The windows of a pooling op on images of `x.h * x.w` pixels, `y.h * y.w` of them an image.
+#[derive(Clone, Copy)]
+struct Windows {
+    pool: Pool2d,
+    x: Shape,
+    y: Shape,
 }
+
+impl Windows {
+    /// The part of the window of output pixel `(i, j)` that lies inside the image: its rows and columns.
+    #[inline(always)]
+    fn inside(self, i: usize, j: usize) -> (Range<usize>, Range<usize>) {
+        let along = |k: usize, axis: usize, before: usize, size: usize| {
+            let start = k * self.pool.stride[axis];
+            start.saturating_sub(before)..(start + self.pool.kernel[axis]).saturating_sub(before).min(size)
+        };
+        let pad = self.pool.pad;
+        (along(i, 0, pad.top, self.x.h), along(j, 1, pad.left, self.x.w))
+    }
+
+    /// The pixels of a window, in row-major order, by their places among all rows of the input.
+    #[inline(always)]
+    fn pixels(self, sample: usize, i: usize, j: usize) -> impl Iterator<Item = usize> + Clone {
+        let (rows, columns) = self.inside(i, j);
+        rows.flat_map(move |row| {
+            columns.clone().map(move |column| (sample * self.x.h + row) * self.x.w + column)
+        })
+    }
+
+    /// One over the number of pixels in a window.
+    #[inline(always)]
+    fn weight(self, i: usize, j: usize) -> f32 {
+        let (rows, columns) = self.inside(i, j);
+        1.0 / (rows.len() * columns.len()).max(1) as f32
+    }
+
+    /// The place of output pixel `(i, j)` among all rows of the output.
+    #[inline(always)]
+    fn output(self, sample: usize, i: usize, j: usize) -> usize {
+        (sample * self.y.h + i) * self.y.w + j
+    }
+}
+
+pub(crate) fn max_forward(cpu: &Cpu, pool: &Pool2d, x: View<[f32]>, y: ViewMut<[f32]>) {
+    let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
+    let (x, y) = (Rows::new(x), RowsMut::new(y));
+    if x.count() > 0 {
+        cpu.pool().run(windows.y.n * windows.y.h, &|task| max_row(windows, x, y, task));
+    }
+}
+
+multiversion! {
+    /// The row `line` of output pixels, of all `n * h`.
+    fn max_row(windows: Windows, x: Rows, y: RowsMut, line: usize) {
+        let (sample, i) = (line / windows.y.h, line % windows.y.h);
+        for j in 0..windows.y.w {
+            // SAFETY: each task has pixels of its own.
+            let y = unsafe { y.row(windows.output(sample, i, j)) };
+            let mut pixels = windows.pixels(sample, i, j);
+            if let Some(first) = pixels.next() {
+                y.copy_from_slice(x.row(first));
+            }
+            for pixel in pixels {
+                // A NaN wins, and stays.
+                y.iter_mut().zip(x.row(pixel)).for_each(|(y, &x)| *y = if x > *y || x.is_nan() { x } else { *y });
+            }
+        }
+    }
+}
+
 pub(crate) fn max_backward(
-    _cpu: &Cpu,
-    _pool: &Pool2d,
-    _x: View<[f32]>,
-    _y: View<[f32]>,
-    _dy: View<[f32]>,
-    _dx: ViewMut<[f32]>,
-    _mode: Write,
+    cpu: &Cpu,
+    pool: &Pool2d,
+    x: View<[f32]>,
+    y: View<[f32]>,
+    dy: View<[f32]>,
+    dx: ViewMut<[f32]>,
+    mode: Write,
 ) {
-    todo!()
+    let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
+    let (x, y, dy, dx) = (Rows::new(x), Rows::new(y), Rows::new(dy), RowsMut::new(dx));
+    if x.count() > 0 {
+        cpu.pool().run(windows.x.n, &|sample| max_sample(windows, x, y, dy, dx, mode, sample));
+    }
 }
-pub(crate) fn average_forward(_cpu: &Cpu, _pool: &Pool2d, _x: View<[f32]>, _y: ViewMut<[f32]>) {
-    todo!()
+
+multiversion! {
+    fn max_sample(windows: Windows, x: Rows, y: Rows, dy: Rows, dx: RowsMut, mode: Write, sample: usize) {
+        begin(windows, dx, mode, sample);
+        for i in 0..windows.y.h {
+            for j in 0..windows.y.w {
+                let output = windows.output(sample, i, j);
+                for (chunk, (y, dy)) in y.row(output).chunks(LANES).zip(dy.row(output).chunks(LANES)).enumerate() {
+                    let channels = chunk * LANES..chunk * LANES + y.len();
+                    // The gradients that no pixel of the window has taken yet.
+                    let mut rest = [0.0; LANES];
+                    rest[..dy.len()].copy_from_slice(dy);
+                    for pixel in windows.pixels(sample, i, j) {
+                        // SAFETY: each task has a sample of its own, and lends one pixel at a time.
+                        let dx = &mut unsafe { dx.row(pixel) }[channels.clone()];
+                        let x = &x.row(pixel)[channels.clone()];
+                        for (((dx, &x), &y), rest) in dx.iter_mut().zip(x).zip(y).zip(&mut rest) {
+                            let wins = x == y || x.is_nan();
+                            *dx += if wins { *rest } else { 0.0 };
+                            *rest = if wins { 0.0 } else { *rest };
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
-pub(crate) fn average_backward(
-    _cpu: &Cpu,
-    _pool: &Pool2d,
-    _dy: View<[f32]>,
-    _dx: ViewMut<[f32]>,
-    _mode: Write,
-) {
-    todo!()
+
+/// Makes ready for contributions that arrive one by one: to "set" is to add to zeros.
+#[inline(always)]
+fn begin(windows: Windows, dx: RowsMut, mode: Write, sample: usize) {
+    if mode == Write::Set {
+        let pixels = windows.x.h * windows.x.w;
+        for pixel in sample * pixels..(sample + 1) * pixels {
+            // SAFETY: each task has a sample of its own, and lends one pixel at a time.
+            unsafe { dx.row(pixel) }.fill(0.0);
+        }
+    }
+}
+
+pub(crate) fn average_forward(cpu: &Cpu, pool: &Pool2d, x: View<[f32]>, y: ViewMut<[f32]>) {
+    let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
+    let (x, y) = (Rows::new(x), RowsMut::new(y));
+    if x.width() > 0 {
+        cpu.pool().run(windows.y.n * windows.y.h, &|task| average_row(windows, x, y, task));
+    }
+}
+
+multiversion! {
+    /// The row `line` of output pixels, of all `n * h`.
+    fn average_row(windows: Windows, x: Rows, y: RowsMut, line: usize) {
+        let (sample, i) = (line / windows.y.h, line % windows.y.h);
+        for j in 0..windows.y.w {
+            // SAFETY: each task has pixels of its own.
+            let y = unsafe { y.row(windows.output(sample, i, j)) };
+            y.fill(0.0);
+            for pixel in windows.pixels(sample, i, j) {
+                y.iter_mut().zip(x.row(pixel)).for_each(|(y, x)| *y += x);
+            }
+            let weight = windows.weight(i, j);
+            y.iter_mut().for_each(|y| *y *= weight);
+        }
+    }
+}
+
+pub(crate) fn average_backward(cpu: &Cpu, pool: &Pool2d, dy: View<[f32]>, dx: ViewMut<[f32]>, mode: Write) {
+    let windows = Windows { pool: *pool, x: dx.layout.shape, y: dy.layout.shape };
+    let (dy, dx) = (Rows::new(dy), RowsMut::new(dx));
+    if dy.count() > 0 {
+        cpu.pool().run(windows.x.n, &|sample| average_sample(windows, dy, dx, mode, sample));
+    }
+}
+
+multiversion! {
+    fn average_sample(windows: Windows, dy: Rows, dx: RowsMut, mode: Write, sample: usize) {
+        begin(windows, dx, mode, sample);
+        for i in 0..windows.y.h {
+            for j in 0..windows.y.w {
+                let (dy, weight) = (dy.row(windows.output(sample, i, j)), windows.weight(i, j));
+                for pixel in windows.pixels(sample, i, j) {
+                    // SAFETY: each task has a sample of its own, and lends one pixel at a time.
+                    let dx = unsafe { dx.row(pixel) };
+                    dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += dy * weight);
+                }
+            }
+        }
+    }
 }

@@ -1,14 +1,70 @@
+use crate::rows::{Rows, RowsMut};
 use tensor_backend::{SoftmaxXent, View, ViewMut};
 
-pub(crate) fn probabilities(_x: View<[f32]>, _y: ViewMut<[f32]>) {
-    todo!()
+// Logits are few beside activations, so everything here runs on one thread and in f64.
+
+/// The logarithm of the sum of the exponentials. Subtracting the largest first, nothing overflows.
+fn log_sum_exp(x: &[f32]) -> f64 {
+    let largest = f64::from(x.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    largest + x.iter().map(|&x| (f64::from(x) - largest).exp()).sum::<f64>().ln()
 }
+
+pub(crate) fn probabilities(x: View<[f32]>, y: ViewMut<[f32]>) {
+    let (x, y) = (Rows::new(x), RowsMut::new(y));
+    for row in 0..x.count() {
+        let total = log_sum_exp(x.row(row));
+        // SAFETY: one row is lent at a time.
+        let y = unsafe { y.row(row) };
+        y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = (f64::from(x) - total).exp() as f32);
+    }
+}
+
+/// The cross-entropy of one sample with its smoothed target; NaN for a label outside of the classes.
+fn loss(smoothing: f64, x: &[f32], label: usize, total: f64) -> f64 {
+    let Some(&own) = x.get(label) else { return f64::NAN };
+    let hard = (1.0 - smoothing) * (total - f64::from(own));
+    if smoothing == 0.0 {
+        return hard;
+    }
+    hard + smoothing / x.len() as f64 * x.iter().map(|&x| total - f64::from(x)).sum::<f64>()
+}
+
+/// The gradient of [`loss`] with respect to the logits, scaled.
+fn gradient(xent: &SoftmaxXent, x: &[f32], label: usize, total: f64, dx: &mut [f32]) {
+    let (smoothing, scale) = (f64::from(xent.label_smoothing), f64::from(xent.scale));
+    let share = smoothing / x.len() as f64;
+    if label >= x.len() {
+        return dx.fill(f32::NAN);
+    }
+    for (k, (dx, &x)) in dx.iter_mut().zip(x).enumerate() {
+        let target = if k == label { 1.0 - smoothing + share } else { share };
+        *dx = (scale * ((f64::from(x) - total).exp() - target)) as f32;
+    }
+}
+
+/// The place of the largest number, the first among equals.
+fn largest(x: &[f32]) -> usize {
+    (0..x.len()).fold(0, |best, k| if x[k] > x[best] { k } else { best })
+}
+
 pub(crate) fn cross_entropy(
-    _xent: &SoftmaxXent,
-    _logits: View<[f32]>,
-    _labels: &[u32],
-    _dlogits: Option<ViewMut<[f32]>>,
-    _metrics: &mut [f32],
+    xent: &SoftmaxXent,
+    logits: View<[f32]>,
+    labels: &[u32],
+    dlogits: Option<ViewMut<[f32]>>,
+    metrics: &mut [f32],
 ) {
-    todo!()
+    let (x, dx) = (Rows::new(logits), dlogits.map(RowsMut::new));
+    let (mut losses, mut correct) = (0.0, 0.0);
+    for (row, &label) in labels.iter().enumerate().take(x.count()) {
+        let (x, label) = (x.row(row), label as usize);
+        let total = log_sum_exp(x);
+        losses += loss(f64::from(xent.label_smoothing), x, label, total);
+        correct += if largest(x) == label { 1.0 } else { 0.0 };
+        if let Some(dx) = &dx {
+            // SAFETY: one row is lent at a time.
+            gradient(xent, x, label, total, unsafe { dx.row(row) });
+        }
+    }
+    metrics.copy_from_slice(&[losses as f32, correct]);
 }

@@ -1,0 +1,89 @@
+//! Means and variances of columns in one pass over memory.
+//!
+//! Tasks reduce blocks of at most 512 rows in f32 with the block's first row subtracted, so that a mean far from 0
+//! costs no digits: the first row is itself one of the block's `m` numbers, so its distance from their mean is at most
+//! `sqrt(m)` deviations. The blocks are then joined in f64 and in order (T. F. Chan, G. H. Golub, R. J. LeVeque,
+//! "Algorithms for computing the sample variance", 1983).
+
+use crate::Cpu;
+use crate::dispatch::multiversion;
+use crate::rows::{Blocks, Rows};
+use crate::threads::Shards;
+use core::ops::Range;
+
+/// Columns joined at a time.
+const LANES: usize = 16;
+
+/// The scratch elements that [`of_columns`] needs.
+pub(crate) fn scratch(x: Rows) -> usize {
+    Blocks::for_sums(x).count() * 2 * x.width()
+}
+
+/// Calls `each(column, mean, sum of squared differences from the mean)` for every column; both are 0 without rows.
+pub(crate) fn of_columns(cpu: &Cpu, x: Rows, scratch: &mut [f32], mut each: impl FnMut(usize, f64, f64)) {
+    let (blocks, c) = (Blocks::for_sums(x), x.width());
+    let shards = Shards::new(scratch);
+    cpu.pool().run(blocks.count(), &|block| {
+        // SAFETY: each task has a part of its own.
+        let part = unsafe { shards.part(block * 2 * c..(block + 1) * 2 * c) };
+        reduce(x, blocks.range(block), part);
+    });
+    for start in (0..c).step_by(LANES) {
+        let columns = start..(start + LANES).min(c);
+        let (means, squares) = join(scratch, blocks, x.count(), c, columns.clone());
+        for (lane, column) in columns.enumerate() {
+            each(column, means[lane], squares[lane]);
+        }
+    }
+}
+
+multiversion! {
+    /// `part` receives the columns' means over `rows`, then their sums of squared differences from those.
+    fn reduce(x: Rows, rows: Range<usize>, part: &mut [f32]) {
+        let c = x.width();
+        let count = rows.len() as f32;
+        let first = &x.row(rows.start)[..c];
+        part.fill(0.0);
+        let (sums, squares) = part.split_at_mut(c);
+        let (sums, squares) = (&mut sums[..c], &mut squares[..c]);
+        for row in rows {
+            let x = &x.row(row)[..c];
+            for k in 0..c {
+                let d = x[k] - first[k];
+                sums[k] += d;
+                squares[k] += d * d;
+            }
+        }
+        for k in 0..c {
+            let mean = sums[k] / count;
+            squares[k] -= sums[k] * mean;
+            sums[k] = first[k] + mean;
+        }
+    }
+}
+
+/// Means and sums of squared differences of at most `LANES` columns of all blocks together.
+fn join(
+    parts: &[f32],
+    blocks: Blocks,
+    count: usize,
+    c: usize,
+    columns: Range<usize>,
+) -> ([f64; LANES], [f64; LANES]) {
+    let part = |block: usize| {
+        let (means, squares) = parts[block * 2 * c..(block + 1) * 2 * c].split_at(c);
+        (blocks.range(block).len() as f64, &means[columns.clone()], &squares[columns.clone()])
+    };
+    let (mut mean, mut total) = ([0.0; LANES], [0.0; LANES]);
+    for block in 0..blocks.count() {
+        let (rows, means, _) = part(block);
+        mean.iter_mut().zip(means).for_each(|(mean, &part)| *mean += rows / count as f64 * f64::from(part));
+    }
+    for block in 0..blocks.count() {
+        let (rows, means, squares) = part(block);
+        for (k, (&of_block, &squares)) in means.iter().zip(squares).enumerate() {
+            total[k] += f64::from(squares.max(0.0)) + rows * (f64::from(of_block) - mean[k]).powi(2);
+        }
+    }
+    (mean, total)
+}
