@@ -1,4 +1,5 @@
 use crate::buffer::Buffer;
+use crate::simd::Level;
 use crate::threads::Threads;
 use crate::{activation, batch_norm, conv, dropout, elementwise, linear, optimizer, pooling, softmax};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,22 +18,37 @@ pub struct Cpu {
 
 struct Inner {
     threads: Threads,
+    simd: Level,
     scratch: Mutex<Buffer>,
 }
 
 impl Cpu {
     /// A CPU device on which `threads` threads work, the calling one among them; 0 for one a core.
     pub fn new(threads: usize) -> Self {
+        Cpu::with_simd(threads, Level::detect())
+    }
+
+    /// As [`Cpu::new`], with kernels for a level that the processor has.
+    pub(crate) fn with_simd(threads: usize, simd: Level) -> Self {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let count = if threads == 0 { cores() } else { threads };
         Cpu {
-            inner: Arc::new(Inner { threads: Threads::new(count), scratch: Mutex::new(Buffer::default()) }),
+            inner: Arc::new(Inner {
+                threads: Threads::new(count),
+                simd,
+                scratch: Mutex::new(Buffer::default()),
+            }),
         }
     }
 
     /// How many threads work.
     pub fn threads(&self) -> usize {
         self.inner.threads.count()
+    }
+
+    /// The instruction set that kernels use.
+    pub(crate) fn simd(&self) -> Level {
+        self.inner.simd
     }
 
     pub(crate) fn pool(&self) -> &Threads {

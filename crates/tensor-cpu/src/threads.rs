@@ -17,11 +17,14 @@ pub(crate) struct Threads {
     workers: Vec<JoinHandle<()>>,
 }
 
-/// A loop body with its lifetime erased; only dereferenced while `Threads::run` waits for the loop.
-#[derive(Clone, Copy)]
-struct Body(*const (dyn Fn(usize) + Sync));
+/// What a loop does, given which thread works (below the pool's count) and which task.
+type Task<'a> = dyn Fn(usize, usize) + Sync + 'a;
 
-// SAFETY: the pointer is to a `Sync` closure that outlives the loop (see `Threads::run`).
+/// A loop body with its lifetime erased; only dereferenced while `Threads::run_on` waits for the loop.
+#[derive(Clone, Copy)]
+struct Body(*const Task<'static>);
+
+// SAFETY: the pointer is to a `Sync` closure that outlives the loop (see `Threads::run_on`).
 unsafe impl Send for Body {}
 
 struct Shared {
@@ -52,10 +55,10 @@ impl Threads {
             stop: AtomicBool::new(false),
         });
         let workers = (1..count)
-            .filter_map(|k| {
+            .map_while(|k| {
                 let shared = Arc::clone(&shared);
                 let builder = std::thread::Builder::new().name(format!("towers-cpu-{k}"));
-                builder.spawn(move || shared.work()).ok()
+                builder.spawn(move || shared.work(k)).ok()
             })
             .collect();
         Threads { shared, turn: Mutex::new(()), workers }
@@ -71,8 +74,17 @@ impl Threads {
     /// # Panics
     /// If a task panics, after the other tasks have ended.
     pub(crate) fn run(&self, tasks: usize, body: &(dyn Fn(usize) + Sync)) {
+        self.run_on(tasks, &|_, task| body(task));
+    }
+
+    /// As [`Threads::run`], and tells the body which thread it runs on, below [`Threads::count`]: tasks that run at
+    /// the same time have different threads, so each thread may own a piece of scratch memory.
+    ///
+    /// # Panics
+    /// As [`Threads::run`].
+    pub(crate) fn run_on(&self, tasks: usize, body: &Task<'_>) {
         if tasks <= 1 || self.workers.is_empty() {
-            (0..tasks).for_each(body);
+            (0..tasks).for_each(|task| body(0, task));
             return;
         }
         let _turn = lock(&self.turn);
@@ -82,14 +94,12 @@ impl Threads {
         {
             // SAFETY: only the lifetime changes. Workers use the body between here and their decrement of `working`,
             // and this function does not return, or unwind, before `working` is 0.
-            let body = unsafe {
-                core::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(body)
-            };
+            let body = unsafe { core::mem::transmute::<&Task<'_>, &'static Task<'static>>(body) };
             *lock(&shared.job) = Some((Body(body), tasks));
             shared.round.fetch_add(1, Release);
         }
         shared.wake.notify_all();
-        let own = catch_unwind(AssertUnwindSafe(|| shared.claim(tasks, body)));
+        let own = catch_unwind(AssertUnwindSafe(|| shared.claim(0, tasks, body)));
         let mut spins = 0;
         while shared.working.load(Acquire) > 0 {
             spins += 1;
@@ -105,23 +115,23 @@ impl Threads {
 
 impl Shared {
     /// Runs tasks that no other thread has claimed until there are none.
-    fn claim(&self, tasks: usize, body: &(dyn Fn(usize) + Sync)) {
+    fn claim(&self, thread: usize, tasks: usize, body: &Task<'_>) {
         loop {
             let task = self.next.fetch_add(1, Relaxed);
             if task >= tasks {
                 return;
             }
-            body(task);
+            body(thread, task);
         }
     }
 
     /// A worker's life: wait for a new round, join it, report.
-    fn work(&self) {
+    fn work(&self, thread: usize) {
         let mut seen = 0;
         while let Some((body, tasks)) = self.next_job(&mut seen) {
-            // SAFETY: `run` keeps the body alive until this worker has decremented `working` below.
+            // SAFETY: `run_on` keeps the body alive until this worker has decremented `working` below.
             let body = unsafe { &*body.0 };
-            if catch_unwind(AssertUnwindSafe(|| self.claim(tasks, body))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| self.claim(thread, tasks, body))).is_err() {
                 self.panicked.store(true, Relaxed);
             }
             self.working.fetch_sub(1, Release);
@@ -186,6 +196,11 @@ impl<'a> Shards<'a> {
         assert!(range.start <= range.end && range.end <= self.len, "a task's part lies outside of the slice");
         // SAFETY: inside the slice by the check above, and not shared by the caller's promise.
         unsafe { core::slice::from_raw_parts_mut(self.start.add(range.start), range.end - range.start) }
+    }
+
+    /// How many elements there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// The first element's address, for kernels that write strided parts.

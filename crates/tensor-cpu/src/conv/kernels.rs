@@ -1,0 +1,250 @@
+//! The inner loops, written once over [`Simd`] and compiled for every [`Level`].
+
+use crate::simd::{Level, Portable, Simd};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::{Avx2, Avx512};
+
+/// Channels in a block of a packed image: its pixels lie this far apart, so that the rows of a tile are constant
+/// displacements from one address.
+pub(super) const BLOCK: usize = 16;
+
+/// A tile of outputs, `MR` neighbouring pixels by `NV` vectors of channels, as sums over taps and channels.
+pub(super) struct SumTile {
+    /// The first pixel, in the first block of channels, of a packed image.
+    pub a: *const f32,
+    /// Elements from a pixel to the one that each tap reads, in a packed image.
+    pub taps: *const usize,
+    pub tap_count: usize,
+    /// Blocks of channels, the distance between them, and the channels of the last one.
+    pub blocks: usize,
+    pub block_len: usize,
+    pub last: usize,
+    /// Packed weights: `NV` vectors for every block, tap and channel.
+    pub b: *const f32,
+    /// The first output, and elements from one pixel to the next.
+    pub y: *mut f32,
+    pub y_step: usize,
+    /// Lanes of the last vector that exist.
+    pub lanes: usize,
+    /// What to add to the sums: one number a channel unless null, and what `y` held.
+    pub bias: *const f32,
+    pub add: bool,
+    pub relu: bool,
+}
+
+/// A tile of a weight gradient, `MR` inputs by `NV` vectors of outputs, as sums over pixels.
+pub(super) struct GradTile {
+    /// The first pixel's first input; elements from one pixel, row and image to the next.
+    pub a: *const f32,
+    pub a_steps: [usize; 3],
+    /// The same of the output's gradient.
+    pub b: *const f32,
+    pub b_steps: [usize; 3],
+    /// Pixels in a row, rows and images.
+    pub counts: [usize; 3],
+    /// The first sum, and elements from one input's sums to the next.
+    pub out: *mut f32,
+    pub out_step: usize,
+    /// Lanes of the last vector that exist.
+    pub lanes: usize,
+    /// Whether to add to what `out` held.
+    pub add: bool,
+}
+
+/// A run of pixels to copy into blocks of channels.
+pub(super) struct PackRun {
+    /// The first pixel, and elements from one to the next.
+    pub src: *const f32,
+    pub src_step: usize,
+    /// The first pixel's first block, and elements from one block to the next.
+    pub dst: *mut f32,
+    pub block_len: usize,
+    pub count: usize,
+    /// Blocks of channels, and the channels of the last one.
+    pub blocks: usize,
+    pub last: usize,
+}
+
+pub(super) type SumKernel = unsafe fn(&SumTile);
+pub(super) type GradKernel = unsafe fn(&GradTile);
+
+/// The kernels of one level.
+pub(super) struct Kernels {
+    /// Lanes of a vector.
+    pub width: usize,
+    /// `sum[nv - 1][mr - 1]` is the kernel of that tile.
+    pub sum: &'static [&'static [SumKernel]],
+    /// `grad[nv - 1][mr - 1]` is the kernel of that tile.
+    pub grad: &'static [&'static [GradKernel]],
+    pub pack: unsafe fn(&PackRun),
+}
+
+impl Kernels {
+    pub(super) fn of(level: Level) -> &'static Kernels {
+        match level {
+            Level::Portable => &PORTABLE,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => &AVX2,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => &AVX512,
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => &PORTABLE,
+        }
+    }
+}
+
+/// # Safety
+/// The level's instructions exist, and every address that the tile describes is valid.
+#[inline(always)]
+unsafe fn sum<S: Simd, const MR: usize, const NV: usize>(t: &SumTile) {
+    // SAFETY: by this function's contract; `a` stays in a packed image and `b` in packed weights, `y` inside the output.
+    unsafe {
+        let mut acc = [[S::zero(); NV]; MR];
+        let mut b = t.b;
+        for block in 0..t.blocks {
+            let count = if block + 1 == t.blocks { t.last } else { BLOCK };
+            for tap in 0..t.tap_count {
+                let mut a = t.a.add(block * t.block_len + *t.taps.add(tap));
+                for _ in 0..count {
+                    let w: [S::Vec; NV] = core::array::from_fn(|j| S::load(b.add(j * S::LANES)));
+                    for (r, acc) in acc.iter_mut().enumerate() {
+                        let x = S::splat(a.add(r * BLOCK));
+                        for j in 0..NV {
+                            acc[j] = S::fma(x, w[j], acc[j]);
+                        }
+                    }
+                    a = a.add(1);
+                    b = b.add(NV * S::LANES);
+                }
+            }
+        }
+        let mask = S::mask(t.lanes);
+        for j in 0..NV {
+            let whole = j + 1 < NV;
+            let bias = match (t.bias.is_null(), whole) {
+                (true, _) => S::zero(),
+                (_, true) => S::load(t.bias.add(j * S::LANES)),
+                (_, false) => S::load_masked(t.bias.add(j * S::LANES), mask),
+            };
+            for (r, acc) in acc.iter().enumerate() {
+                let y = t.y.add(r * t.y_step + j * S::LANES);
+                let mut v = S::add(acc[j], bias);
+                if t.add {
+                    v = S::add(v, if whole { S::load(y) } else { S::load_masked(y, mask) });
+                }
+                if t.relu {
+                    v = S::relu(v);
+                }
+                if whole { S::store(y, v) } else { S::store_masked(y, mask, v) }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for `sum`.
+#[inline(always)]
+unsafe fn grad<S: Simd, const MR: usize, const NV: usize>(t: &GradTile) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let mask = S::mask(t.lanes);
+        let mut acc = [[S::zero(); NV]; MR];
+        for image in 0..t.counts[2] {
+            for row in 0..t.counts[1] {
+                let mut a = t.a.add(image * t.a_steps[2] + row * t.a_steps[1]);
+                let mut b = t.b.add(image * t.b_steps[2] + row * t.b_steps[1]);
+                for _ in 0..t.counts[0] {
+                    let w: [S::Vec; NV] = core::array::from_fn(|j| {
+                        let at = b.add(j * S::LANES);
+                        if j + 1 < NV { S::load(at) } else { S::load_masked(at, mask) }
+                    });
+                    for (r, acc) in acc.iter_mut().enumerate() {
+                        let x = S::splat(a.add(r));
+                        for j in 0..NV {
+                            acc[j] = S::fma(x, w[j], acc[j]);
+                        }
+                    }
+                    a = a.wrapping_add(t.a_steps[0]);
+                    b = b.wrapping_add(t.b_steps[0]);
+                }
+            }
+        }
+        for (r, acc) in acc.iter().enumerate() {
+            for j in 0..NV {
+                let out = t.out.add(r * t.out_step + j * S::LANES);
+                let whole = j + 1 < NV;
+                let mut v = acc[j];
+                if t.add {
+                    v = S::add(v, if whole { S::load(out) } else { S::load_masked(out, mask) });
+                }
+                if whole { S::store(out, v) } else { S::store_masked(out, mask, v) }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for `sum`.
+#[inline(always)]
+unsafe fn pack<S: Simd>(t: &PackRun) {
+    // SAFETY: by this function's contract; a destination has room for whole blocks.
+    unsafe {
+        let parts = BLOCK / S::LANES;
+        for i in 0..t.count {
+            let src = t.src.add(i * t.src_step);
+            let dst = t.dst.add(i * BLOCK);
+            for block in 0..t.blocks - 1 {
+                for part in (0..parts).map(|part| part * S::LANES) {
+                    let v = S::load(src.add(block * BLOCK + part));
+                    S::store(dst.add(block * t.block_len + part), v);
+                }
+            }
+            let block = t.blocks - 1;
+            for part in (0..parts).map(|part| part * S::LANES).take_while(|&part| part < t.last) {
+                let lanes = (t.last - part).min(S::LANES);
+                let v = S::load_masked(src.add(block * BLOCK + part), S::mask(lanes));
+                S::store(dst.add(block * t.block_len + part), v);
+            }
+        }
+    }
+}
+
+/// The kernels of one level, with at most so many rows for one, two, ... vectors of columns.
+macro_rules! kernels {
+    ($table:ident, $simd:ty, [$($feature:literal)?], $($nv:literal: $($mr:literal)*;)*) => {
+        static $table: Kernels = {
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn sum_tile<const MR: usize, const NV: usize>(t: &SumTile) {
+                // SAFETY: the caller's promise.
+                unsafe { sum::<$simd, MR, NV>(t) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn grad_tile<const MR: usize, const NV: usize>(t: &GradTile) {
+                // SAFETY: the caller's promise.
+                unsafe { grad::<$simd, MR, NV>(t) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn pack_run(t: &PackRun) {
+                // SAFETY: the caller's promise.
+                unsafe { pack::<$simd>(t) }
+            }
+            Kernels {
+                width: <$simd as Simd>::LANES,
+                sum: &[$(&[$(sum_tile::<$mr, $nv>),*]),*],
+                grad: &[$(&[$(grad_tile::<$mr, $nv>),*]),*],
+                pack: pack_run,
+            }
+        };
+    };
+}
+
+kernels!(PORTABLE, Portable, [], 1: 1 2 3 4; 2: 1 2 3 4;);
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX2, Avx2, ["avx2,fma"], 1: 1 2 3 4 5 6 7 8; 2: 1 2 3 4 5 6; 3: 1 2 3 4;);
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX512, Avx512, ["avx512f"],
+    1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
+    2: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
+    3: 1 2 3 4 5 6 7 8 9;
+    4: 1 2 3 4 5 6 7;
+);

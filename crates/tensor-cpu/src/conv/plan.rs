@@ -1,0 +1,203 @@
+use super::kernels::{BLOCK, Kernels};
+use super::problem::Problem;
+use core::ops::Range;
+
+/// Taps of one pass at most: a pass keeps their offsets on the stack.
+pub(super) const PASS_TAPS: usize = 64;
+
+/// About so many products are summed for an output in one pass, so that its packed weights stay near the core.
+const PASS_PRODUCTS: usize = 288;
+
+/// About so many output pixels make a task, and at least so many tasks are wanted.
+const TASK_PIXELS: usize = 1024;
+const MIN_TASKS: usize = 8;
+
+/// How a [`Problem`] is cut up. It depends on the problem and the vectors' width alone, never on the number of threads.
+///
+/// A *segment* is a box of output pixels (some images, or some rows of one, or some pixels of one row), a *group* some
+/// panels of columns, a *panel* one to four vectors of columns, a *pass* some blocks of channels and some taps. A task
+/// is one segment and one group: for each pass it packs what the segment reads, then adds to the outputs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    /// Vectors of columns; panels that they form.
+    vectors: usize,
+    pub panels: usize,
+    lanes: usize,
+    /// Panels in a group.
+    group: usize,
+    pub groups: usize,
+    /// Images, rows and pixels of a segment, and segments along each.
+    size: [usize; 3],
+    count: [usize; 3],
+    /// Blocks of channels in a pass.
+    pass_blocks: usize,
+}
+
+/// A box of output pixels.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub images: Range<usize>,
+    pub rows: Range<usize>,
+    pub pixels: Range<usize>,
+}
+
+/// Some channels, in blocks, and some taps.
+#[derive(Clone, Debug)]
+pub(super) struct Pass {
+    pub blocks: usize,
+    pub channels: Range<usize>,
+    pub taps: Range<usize>,
+    /// Products before those of this pass, for one output.
+    pub before: usize,
+    pub is_last: bool,
+}
+
+impl Pass {
+    /// Products that this pass sums for one output.
+    pub fn products(&self) -> usize {
+        self.channels.len() * self.taps.len()
+    }
+}
+
+/// Some columns of the weights.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Panel {
+    /// The first column, counted with the padding of the panels before.
+    pub column: usize,
+    pub vectors: usize,
+    /// Columns that exist.
+    pub columns: usize,
+}
+
+impl Plan {
+    pub fn new(p: &Problem, kernels: &Kernels) -> Plan {
+        let vectors = p.columns.div_ceil(kernels.width);
+        let widest = kernels.sum.len();
+        // Narrow images leave room for more columns in the registers.
+        let widest = if p.x.outputs <= kernels.sum[widest - 1].len() { widest } else { widest.min(3) };
+        let panels = vectors.div_ceil(widest).max(1);
+        let size = Self::segment_size(p);
+        let count = [
+            p.images.div_ceil(size[0].max(1)),
+            p.y.outputs.div_ceil(size[1].max(1)),
+            p.x.outputs.div_ceil(size[2].max(1)),
+        ];
+        let segments: usize = count.iter().product();
+        let group = panels.div_ceil(MIN_TASKS.div_ceil(segments.max(1)));
+        let pass_blocks = (PASS_PRODUCTS / (p.taps().clamp(1, PASS_TAPS) * BLOCK)).max(1);
+        Plan {
+            vectors,
+            panels,
+            lanes: kernels.width,
+            group,
+            groups: panels.div_ceil(group),
+            size,
+            count,
+            pass_blocks,
+        }
+    }
+
+    fn segment_size(p: &Problem) -> [usize; 3] {
+        let all = p.images * p.pixels();
+        let target = all.div_ceil(MIN_TASKS).clamp(TASK_PIXELS / 8, TASK_PIXELS);
+        let [rows, pixels] = [p.y.outputs, p.x.outputs];
+        if rows == 1 {
+            let parts = pixels.div_ceil(target).max(1);
+            return if parts > 1 { [1, 1, pixels.div_ceil(parts)] } else { [(target / pixels.max(1)).max(1), 1, pixels] };
+        }
+        if rows * pixels > target {
+            let parts = (rows * pixels).div_ceil(target);
+            return [1, rows.div_ceil(parts), pixels];
+        }
+        [target / (rows * pixels).max(1), rows, pixels]
+    }
+
+    pub fn segments(&self) -> usize {
+        self.count.iter().product()
+    }
+
+    pub fn segment(&self, p: &Problem, index: usize) -> Segment {
+        let [_, rows, columns] = self.count;
+        let part = |at: usize, size: usize, all: usize| at * size..((at + 1) * size).min(all);
+        Segment {
+            images: part(index / (rows * columns), self.size[0], p.images),
+            rows: part(index / columns % rows, self.size[1], p.y.outputs),
+            pixels: part(index % columns, self.size[2], p.x.outputs),
+        }
+    }
+
+    /// The panels of a group.
+    pub fn group(&self, index: usize) -> Range<usize> {
+        index * self.group..((index + 1) * self.group).min(self.panels)
+    }
+
+    pub fn panel(&self, p: &Problem, index: usize) -> Panel {
+        // The first `wide` panels have a vector more than the others.
+        let (least, wide) = (self.vectors / self.panels, self.vectors % self.panels);
+        let column = (index * least + index.min(wide)) * self.lanes;
+        let vectors = least + usize::from(index < wide);
+        Panel { column, vectors, columns: (vectors * self.lanes).min(p.columns - column) }
+    }
+
+    pub fn passes(&self, p: &Problem) -> impl Iterator<Item = Pass> + use<> {
+        let (blocks, taps, channels, step) = (p.blocks().max(1), p.taps(), p.channels, self.pass_blocks);
+        (0..blocks).step_by(step).flat_map(move |block| {
+            let of_pass = block * BLOCK..((block + step) * BLOCK).min(channels);
+            (0..taps.max(1)).step_by(PASS_TAPS).map(move |tap| {
+                let taps_of_pass = tap..(tap + PASS_TAPS).min(taps);
+                Pass {
+                    blocks: of_pass.len().div_ceil(BLOCK),
+                    before: of_pass.start * taps + of_pass.len() * tap,
+                    is_last: block + step >= blocks && tap + PASS_TAPS >= taps,
+                    channels: of_pass.clone(),
+                    taps: taps_of_pass,
+                }
+            })
+        })
+    }
+
+    /// Lanes of a vector.
+    pub fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    /// Columns with the padding to whole vectors.
+    pub fn padded(&self) -> usize {
+        self.vectors * self.lanes
+    }
+
+    /// Whether each task packs the weights that it needs by itself, since no other one needs them.
+    pub fn packs_late(&self) -> bool {
+        self.segments() == 1
+    }
+
+    /// Elements for the weights that are packed before the tasks.
+    pub fn weights_len(&self, p: &Problem) -> usize {
+        if self.packs_late() { 0 } else { p.taps() * p.channels * self.padded() }
+    }
+
+    /// Elements for one pass of the weights of one panel.
+    pub fn panel_len(&self, p: &Problem) -> usize {
+        let widest = self.vectors.div_ceil(self.panels) * self.lanes;
+        self.pass_blocks * BLOCK * p.taps().min(PASS_TAPS) * widest
+    }
+
+    /// Packed pixels in a row of a segment: for each phase of the step, the source pixels that leave it.
+    pub fn slots(&self, p: &Problem, pixels: usize) -> usize {
+        p.x.extent(pixels).div_ceil(p.x.step)
+    }
+
+    /// Elements of one block of channels of a packed segment.
+    pub fn block_len(&self, p: &Problem) -> usize {
+        self.size[0].min(p.images)
+            * p.y.extent(self.size[1])
+            * self.slots(p, self.size[2])
+            * p.x.step
+            * BLOCK
+    }
+
+    /// Elements for a packed segment.
+    pub fn source_len(&self, p: &Problem) -> usize {
+        self.pass_blocks.min(p.blocks()) * self.block_len(p)
+    }
+}

@@ -1,0 +1,208 @@
+use super::kernels::BLOCK;
+use tensor_backend::{Conv2d, Layout};
+
+/// One direction of a [`Problem`]: which source coordinates an output reads.
+///
+/// Output `o` reads, with tap `t`, the source at `o * step + first + t` (or `- t` where `down`) and the weights at
+/// `w_first + t * w_step`. Coordinates outside of `0..size` read zeros.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Axis {
+    /// Source pixels.
+    pub size: usize,
+    /// Output pixels.
+    pub outputs: usize,
+    pub step: usize,
+    pub taps: usize,
+    pub first: isize,
+    pub down: bool,
+    pub w_first: usize,
+    pub w_step: usize,
+}
+
+impl Axis {
+    fn forward(size: usize, outputs: usize, kernel: usize, stride: usize, pad: usize) -> Axis {
+        let first = -(pad as isize);
+        Axis { size, outputs, step: stride, taps: kernel, first, down: false, w_first: 0, w_step: 1 }
+    }
+
+    /// The gradients of the inputs `phase, phase + stride, ...` of `inputs`: input `i` was read by output
+    /// `(i + pad - k) / stride` through the kernel's element `k`, for the `k` that divide.
+    fn backward(
+        size: usize,
+        inputs: usize,
+        kernel: usize,
+        stride: usize,
+        pad: usize,
+        phase: usize,
+    ) -> Axis {
+        let w_first = (phase + pad) % stride;
+        let taps = kernel.saturating_sub(w_first).div_ceil(stride);
+        let first = ((phase + pad) / stride) as isize;
+        let outputs = inputs.saturating_sub(phase).div_ceil(stride);
+        Axis { size, outputs, step: 1, taps, first, down: true, w_first, w_step: stride }
+    }
+
+    /// The smallest source coordinate of output 0.
+    pub fn low(&self) -> isize {
+        if self.down { self.first - self.taps as isize + 1 } else { self.first }
+    }
+
+    /// Source pixels from [`Axis::low`] to the one that tap `t` reads.
+    pub fn rise(&self, t: usize) -> usize {
+        if self.down { self.taps - 1 - t } else { t }
+    }
+
+    /// Source pixels under `outputs` neighbouring outputs.
+    pub fn extent(&self, outputs: usize) -> usize {
+        if outputs == 0 || self.taps == 0 { 0 } else { (outputs - 1) * self.step + self.taps }
+    }
+}
+
+/// Where outputs lie: elements to the first, from one image, row and pixel to the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    pub offset: usize,
+    pub image: usize,
+    pub row: usize,
+    pub pixel: usize,
+}
+
+/// A source whose columns under the kernel were merged into channels: see [`Problem::forward`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Merge {
+    /// Kernel columns, stride and left padding of the convolution.
+    pub kernel: usize,
+    pub stride: usize,
+    pub left: usize,
+    /// Channels before merging.
+    pub channels: usize,
+}
+
+/// Sums over taps and channels for every output pixel and column:
+/// `out[p, j] = sum over taps t, channels i of source[p * step + t, i] * w[t, i, j]`.
+///
+/// A forward convolution is one of these, and a gradient of the input one for each phase of the stride.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Problem {
+    pub images: usize,
+    /// Numbers a source pixel and an output pixel has.
+    pub channels: usize,
+    pub columns: usize,
+    pub y: Axis,
+    pub x: Axis,
+    pub source: Layout,
+    pub out: Places,
+    /// Kernel columns of the weights' layout.
+    pub kernel_width: usize,
+    /// Whether the weights lie as (tap, column, channel).
+    pub transposed: bool,
+    pub merge: Option<Merge>,
+}
+
+/// With at most so many channels the columns under the kernel are merged into channels.
+const FEW_CHANNELS: usize = 4;
+
+impl Problem {
+    /// `conv` on `source`, into `out`.
+    ///
+    /// Images of few channels (colours) would leave most of a block empty and make short loops, so their pixels
+    /// under one row of the kernel, which lie together in memory as their weights do, become the channels of one.
+    /// Images of a 1x1 kernel without stride become one row of pixels.
+    pub fn forward(conv: &Conv2d, source: Layout, out: Layout) -> Problem {
+        let (s, o) = (source.shape, out.shape);
+        let [kh, kw] = conv.kernel;
+        let mut problem = Problem {
+            images: s.n,
+            channels: conv.inputs,
+            columns: conv.outputs,
+            y: Axis::forward(s.h, o.h, kh, conv.stride[0], conv.pad.top),
+            x: Axis::forward(s.w, o.w, kw, conv.stride[1], conv.pad.left),
+            source,
+            out: places(out, [0; 2], [1; 2]),
+            kernel_width: kw,
+            transposed: false,
+            merge: None,
+        };
+        if conv.inputs <= FEW_CHANNELS && kw > 1 {
+            problem.merge =
+                Some(Merge { kernel: kw, stride: conv.stride[1], left: conv.pad.left, channels: conv.inputs });
+            problem.channels = kw * conv.inputs;
+            problem.kernel_width = 1;
+            problem.x = Axis::forward(o.w, o.w, 1, 1, 0);
+        }
+        problem.flattened(conv)
+    }
+
+    /// The gradient of the inputs whose row and column leave `phase` when divided by the stride; `source` is the
+    /// output's gradient, `out` the input's.
+    pub fn backward(conv: &Conv2d, source: Layout, out: Layout, phase: [usize; 2]) -> Problem {
+        let (s, o) = (source.shape, out.shape);
+        let [kh, kw] = conv.kernel;
+        let [sy, sx] = conv.stride;
+        Problem {
+            images: s.n,
+            channels: conv.outputs,
+            columns: conv.inputs,
+            y: Axis::backward(s.h, o.h, kh, sy, conv.pad.top, phase[0]),
+            x: Axis::backward(s.w, o.w, kw, sx, conv.pad.left, phase[1]),
+            source,
+            out: places(out, phase, conv.stride),
+            kernel_width: kw,
+            transposed: true,
+            merge: None,
+        }
+        .flattened(conv)
+    }
+
+    /// The same with all images in one row, where pixels have nothing to do with each other.
+    fn flattened(mut self, conv: &Conv2d) -> Problem {
+        if is_pointwise(conv) {
+            let pixels = self.source.shape.rows();
+            self.images = 1;
+            for axis in [&mut self.y, &mut self.x] {
+                (axis.size, axis.outputs) = (1, 1);
+            }
+            (self.x.size, self.x.outputs) = (pixels, pixels);
+            self.source.shape.n = 1;
+            self.source.shape.h = 1;
+            self.source.shape.w = pixels;
+        }
+        self
+    }
+
+    /// Output pixels of an image.
+    pub fn pixels(&self) -> usize {
+        self.y.outputs * self.x.outputs
+    }
+
+    pub fn taps(&self) -> usize {
+        self.y.taps * self.x.taps
+    }
+
+    /// Blocks of channels.
+    pub fn blocks(&self) -> usize {
+        self.channels.div_ceil(BLOCK)
+    }
+
+    /// Where the weights of a tap start.
+    pub fn weights(&self, tap: usize) -> usize {
+        let v = self.y.w_first + tap / self.x.taps * self.y.w_step;
+        let u = self.x.w_first + tap % self.x.taps * self.x.w_step;
+        (v * self.kernel_width + u) * self.channels * self.columns
+    }
+}
+
+/// Whether each output pixel reads the input pixel of the same number alone.
+pub(super) fn is_pointwise(conv: &Conv2d) -> bool {
+    conv.kernel == [1, 1] && conv.stride == [1, 1] && conv.pad == tensor_backend::Pad::VALID
+}
+
+fn places(at: Layout, phase: [usize; 2], stride: [usize; 2]) -> Places {
+    let row = at.shape.w * at.stride;
+    Places {
+        offset: at.offset + phase[0] * row + phase[1] * at.stride,
+        image: at.shape.h * row,
+        row: stride[0] * row,
+        pixel: stride[1] * at.stride,
+    }
+}

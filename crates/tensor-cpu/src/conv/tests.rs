@@ -1,0 +1,249 @@
+//! Every pass against [`Reference`], for every instruction set that this processor has.
+
+use crate::simd::Level;
+use crate::{Buffer, Cpu, Reference};
+use tensor_backend::{Activation, Backend, Conv2d, Layout, Linear, Pad, Shape, Span, View, ViewMut, Write};
+
+/// Numbers in -1..1, the same for the same seed.
+fn random(len: usize, mut seed: u64) -> Vec<f32> {
+    let next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+fn buffer(numbers: &[f32]) -> Buffer {
+    let mut buffer = Buffer::zeros(numbers.len());
+    buffer.copy_from_slice(numbers);
+    buffer
+}
+
+fn wide(numbers: &[f32]) -> Vec<f64> {
+    numbers.iter().map(|&x| f64::from(x)).collect()
+}
+
+/// The layout of a slice of a tensor with `extra` more channels, not at its start.
+fn slice(shape: Shape, extra: usize) -> Layout {
+    let stride = shape.c + extra;
+    Layout { offset: extra / 2 + 3 * usize::from(extra > 0), shape, stride }
+}
+
+/// Elements of a buffer that just holds the tensor.
+fn room(at: Layout) -> usize {
+    at.end()
+}
+
+/// `|got - want|` is at most what sums of so many products may differ by; elements that no op may touch included.
+#[track_caller]
+fn close(what: &str, got: &[f32], want: &[f64], products: usize) {
+    assert_eq!(got.len(), want.len());
+    let tolerance = 2e-7 * (products as f64).sqrt().max(4.0) * 8.0;
+    for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
+        let error = (f64::from(got) - want).abs();
+        assert!(error <= tolerance * want.abs().max(1.0), "{what}[{i}]: {got} instead of {want}");
+    }
+}
+
+/// All three passes of one convolution. `extra` channels lie between pixels.
+fn check(cpu: &Cpu, conv: Conv2d, x: Shape, extra: usize) {
+    let y = conv.output(x).unwrap();
+    let what = format!("{:?} {conv:?} of {x} with {extra} more channels", cpu.simd());
+    let (xl, yl) = (slice(x, extra), slice(y, extra / 2));
+    let (w, b) = (Span::new(5, conv.weights()), Span::new(5 + conv.weights(), conv.outputs));
+    let (xs, dys) = (random(room(xl), 1), random(room(yl), 2));
+    let params = random(b.end(), 3);
+    let (xb, dyb, pb) = (buffer(&xs), buffer(&dys), buffer(&params));
+    let (xr, dyr, pr) = (wide(&xs), wide(&dys), wide(&params));
+    let products = conv.weights() / conv.outputs;
+
+    for (act, bias) in [(Activation::None, None), (Activation::Relu, Some(b))] {
+        let (mut got, mut want) = (buffer(&dys), dyr.clone());
+        cpu.conv2d_fwd(&conv, act, View::new(&xb, xl), &pb, w, bias, ViewMut::new(&mut got, yl)).unwrap();
+        Reference
+            .conv2d_fwd(&conv, act, View::new(&xr, xl), &pr, w, bias, ViewMut::new(&mut want, yl))
+            .unwrap();
+        close(&format!("forward {act:?}, {what}"), &got, &want, products);
+    }
+    for mode in [Write::Set, Write::Add] {
+        let (mut got, mut want) = (buffer(&xs), xr.clone());
+        cpu.conv2d_bwd_data(&conv, View::new(&dyb, yl), &pb, w, ViewMut::new(&mut got, xl), mode).unwrap();
+        Reference
+            .conv2d_bwd_data(&conv, View::new(&dyr, yl), &pr, w, ViewMut::new(&mut want, xl), mode)
+            .unwrap();
+        let products = conv.weights() / conv.inputs;
+        close(&format!("backward data {mode:?}, {what}"), &got, &want, products);
+    }
+    // Not asking for the bias's gradient, which is not this module's.
+    let (mut got, mut want) = (buffer(&params), pr.clone());
+    cpu.conv2d_bwd_filter(&conv, View::new(&xb, xl), View::new(&dyb, yl), &mut got, w, None).unwrap();
+    Reference
+        .conv2d_bwd_filter(&conv, View::new(&xr, xl), View::new(&dyr, yl), &mut want, w, None)
+        .unwrap();
+    close(&format!("backward filter, {what}"), &got, &want, y.rows());
+}
+
+fn square(inputs: usize, outputs: usize, kernel: usize, stride: usize, pad: usize) -> Conv2d {
+    let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
+    Conv2d { inputs, outputs, kernel: [kernel; 2], stride: [stride; 2], pad }
+}
+
+fn levels() -> impl Iterator<Item = Level> {
+    Level::available().iter().copied()
+}
+
+#[test]
+fn channels_of_all_sizes() {
+    for level in levels() {
+        let cpu = Cpu::with_simd(2, level);
+        for c in [1, 3, 5, 16, 17, 32, 48, 80, 96] {
+            for k in [1, 3, 5, 16, 17, 32, 48, 80, 96, 112] {
+                check(&cpu, square(c, k, 3, 1, 1), Shape::new(2, 4, 5, c), (c + k) % 7);
+                check(&cpu, square(c, k, 1, 1, 0), Shape::new(3, 3, 5, c), (c + k) % 5);
+            }
+        }
+    }
+}
+
+#[test]
+fn kernels_strides_and_paddings() {
+    let pads = [
+        Pad::VALID,
+        Pad { top: 1, bottom: 1, left: 1, right: 1 },
+        Pad { top: 0, bottom: 1, left: 0, right: 1 },
+        Pad { top: 2, bottom: 0, left: 1, right: 3 },
+    ];
+    for level in levels() {
+        let cpu = Cpu::with_simd(2, level);
+        for kernel in [[1, 1], [2, 2], [3, 3], [5, 5], [3, 1], [1, 4]] {
+            for stride in [[1, 1], [2, 2], [3, 3], [1, 2], [3, 2]] {
+                for pad in pads {
+                    for (n, h, w, c, k) in [(1, 7, 9, 3, 5), (2, 8, 6, 17, 20), (5, 5, 5, 6, 33)] {
+                        let conv = Conv2d { inputs: c, outputs: k, kernel, stride, pad };
+                        check(&cpu, conv, Shape::new(n, h, w, c), n % 2 * 3);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn small_and_odd_images() {
+    for level in levels() {
+        let cpu = Cpu::with_simd(2, level);
+        for (n, h, w) in [(1, 1, 1), (5, 1, 1), (3, 1, 40), (2, 40, 1), (1, 33, 17), (9, 7, 7), (0, 4, 4)] {
+            check(&cpu, square(8, 24, 3, 1, 1), Shape::new(n, h, w, 8), 2);
+            check(&cpu, square(3, 24, 3, 1, 1), Shape::new(n, h, w, 3), 0);
+            check(&cpu, square(40, 24, 1, 1, 0), Shape::new(n, h, w, 40), 4);
+            check(&cpu, square(2, 20, 3, 2, 1), Shape::new(n, h, w, 2), 4);
+        }
+        // More taps than one pass takes; a stride larger than the kernel.
+        check(&cpu, square(2, 3, 11, 1, 5), Shape::new(2, 12, 11, 2), 1);
+        check(&cpu, square(6, 18, 9, 1, 4), Shape::new(1, 9, 10, 6), 1);
+        check(&cpu, square(18, 6, 2, 4, 0), Shape::new(2, 11, 10, 18), 1);
+    }
+}
+
+/// Large enough for several tasks, passes and partitions.
+#[test]
+fn shapes_of_real_networks() {
+    for level in levels() {
+        let cpu = Cpu::with_simd(2, level);
+        check(&cpu, square(3, 96, 3, 1, 1), Shape::new(2, 32, 32, 3), 0);
+        check(&cpu, square(64, 48, 3, 1, 1), Shape::new(2, 32, 32, 64), 16);
+        check(&cpu, square(80, 80, 3, 2, 0), Shape::new(3, 32, 32, 80), 0);
+        check(&cpu, square(160, 112, 1, 1, 0), Shape::new(10, 15, 15, 160), 48);
+        check(&cpu, square(240, 160, 3, 1, 1), Shape::new(9, 7, 7, 240), 0);
+    }
+}
+
+#[test]
+fn dense_layers() {
+    for level in levels() {
+        let cpu = Cpu::with_simd(2, level);
+        for (n, inputs, outputs) in [(1, 1, 1), (128, 300, 10), (3, 64, 512), (65, 1000, 130), (130, 31, 17)] {
+            let linear = Linear { inputs, outputs };
+            let at = |c: usize| slice(Shape::vectors(n, c), n % 3);
+            let (xl, yl, w) = (at(inputs), at(outputs), Span::new(1, inputs * outputs));
+            let b = Span::new(w.end(), outputs);
+            let (xs, dys, params) = (random(room(xl), 4), random(room(yl), 5), random(b.end(), 6));
+            let (xb, dyb, pb) = (buffer(&xs), buffer(&dys), buffer(&params));
+            let (xr, dyr, pr) = (wide(&xs), wide(&dys), wide(&params));
+            let what = format!("{level:?} {linear:?} of {n}");
+
+            let (mut got, mut want) = (buffer(&dys), dyr.clone());
+            let act = Activation::Relu;
+            cpu.linear_fwd(&linear, act, View::new(&xb, xl), &pb, w, Some(b), ViewMut::new(&mut got, yl))
+                .unwrap();
+            Reference
+                .linear_fwd(&linear, act, View::new(&xr, xl), &pr, w, Some(b), ViewMut::new(&mut want, yl))
+                .unwrap();
+            close(&format!("forward, {what}"), &got, &want, inputs);
+
+            let (mut got, mut want) = (buffer(&xs), xr.clone());
+            cpu.linear_bwd_data(&linear, View::new(&dyb, yl), &pb, w, ViewMut::new(&mut got, xl), Write::Add)
+                .unwrap();
+            Reference
+                .linear_bwd_data(&linear, View::new(&dyr, yl), &pr, w, ViewMut::new(&mut want, xl), Write::Add)
+                .unwrap();
+            close(&format!("backward data, {what}"), &got, &want, outputs);
+
+            let (mut got, mut want) = (buffer(&params), pr.clone());
+            cpu.linear_bwd_filter(&linear, View::new(&xb, xl), View::new(&dyb, yl), &mut got, w, None).unwrap();
+            Reference
+                .linear_bwd_filter(&linear, View::new(&xr, xl), View::new(&dyr, yl), &mut want, w, None)
+                .unwrap();
+            close(&format!("backward filter, {what}"), &got, &want, n);
+        }
+    }
+}
+
+/// The outputs of all passes of a convolution, back to back.
+fn all_passes(cpu: &Cpu, conv: Conv2d, x: Shape) -> Vec<u32> {
+    let y = conv.output(x).unwrap();
+    let (xl, yl, w) = (slice(x, 0), slice(y, 0), Span::new(0, conv.weights()));
+    let (xs, dys) = (buffer(&random(room(xl), 7)), buffer(&random(room(yl), 8)));
+    let params = buffer(&random(w.end(), 9));
+    let (mut got, mut dx, mut dw) = (dys.clone(), xs.clone(), params.clone());
+    let act = Activation::Relu;
+    cpu.conv2d_fwd(&conv, act, View::new(&xs, xl), &params, w, None, ViewMut::new(&mut got, yl)).unwrap();
+    cpu.conv2d_bwd_data(&conv, View::new(&dys, yl), &params, w, ViewMut::new(&mut dx, xl), Write::Add).unwrap();
+    cpu.conv2d_bwd_filter(&conv, View::new(&xs, xl), View::new(&dys, yl), &mut dw, w, None).unwrap();
+    [&got, &dx, &dw].into_iter().flat_map(|b| b.iter().map(|x| x.to_bits())).collect()
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    for level in levels() {
+        for (conv, x) in [
+            (square(3, 40, 3, 1, 1), Shape::new(5, 32, 32, 3)),
+            (square(48, 40, 3, 2, 0), Shape::new(11, 15, 15, 48)),
+            (square(80, 96, 1, 1, 0), Shape::new(7, 9, 9, 80)),
+            (square(200, 70, 3, 1, 1), Shape::new(6, 7, 7, 200)),
+            (square(600, 70, 1, 1, 0), Shape::new(100, 1, 1, 600)),
+        ] {
+            let one = all_passes(&Cpu::with_simd(1, level), conv, x);
+            for threads in [2, 3, 5] {
+                assert!(one == all_passes(&Cpu::with_simd(threads, level), conv, x), "{conv:?}");
+            }
+        }
+    }
+}
+
+/// A number that is none reaches every output that depends on it, past a rectifier too.
+#[test]
+fn nan_is_not_hidden() {
+    for level in levels() {
+        let cpu = Cpu::with_simd(2, level);
+        let conv = square(4, 20, 1, 1, 0);
+        let at = |c| Layout::contiguous(Shape::new(1, 2, 2, c));
+        let mut x = buffer(&random(16, 1));
+        x[4] = f32::NAN;
+        let (params, mut y) = (buffer(&random(80, 2)), Buffer::zeros(80));
+        let (w, y_at) = (Span::new(0, 80), at(20));
+        cpu.conv2d_fwd(&conv, Activation::Relu, View::new(&x, at(4)), &params, w, None, ViewMut::new(&mut y, y_at))
+            .unwrap();
+        assert!(y.iter().enumerate().all(|(i, y)| y.is_nan() == (20..40).contains(&i)));
+    }
+}

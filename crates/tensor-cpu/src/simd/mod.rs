@@ -1,0 +1,85 @@
+//! Vectors of f32 behind one small trait, so that a kernel is written once and compiled for every instruction set.
+//!
+//! A kernel is an `#[inline(always)]` function over `S: Simd`; it becomes machine code inside thin functions that carry
+//! the `#[target_feature]`s of one [`Level`] (see `conv::kernels`), which is where all of this is inlined to.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512::Avx512;
+pub(crate) use portable::Portable;
+
+use std::sync::OnceLock;
+
+/// An instruction set that kernels are compiled for, from the narrowest to the widest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// What the compiler makes of plain loops on the target's baseline.
+    Portable,
+    /// AVX2 with FMA: 8 lanes, 16 registers.
+    Avx2,
+    /// AVX-512F: 16 lanes, 32 registers.
+    Avx512,
+}
+
+impl Level {
+    /// All levels that this processor has, the narrowest first.
+    pub(crate) fn available() -> &'static [Level] {
+        const ALL: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            return &ALL[..if is_x86_feature_detected!("avx512f") { 3 } else { 2 }];
+        }
+        &ALL[..1]
+    }
+
+    /// The widest level that this processor has, or a narrower one that the environment variable `TOWERS_SIMD` asks
+    /// for (`portable`, `avx2` or `avx512`; other values are ignored). Read once.
+    pub(crate) fn detect() -> Level {
+        static CHOICE: OnceLock<Level> = OnceLock::new();
+        *CHOICE.get_or_init(|| {
+            let wanted = match std::env::var("TOWERS_SIMD").as_deref() {
+                Ok("portable") => Level::Portable,
+                Ok("avx2") => Level::Avx2,
+                _ => Level::Avx512,
+            };
+            Level::available().iter().copied().filter(|&level| level <= wanted).max().unwrap_or(Level::Portable)
+        })
+    }
+}
+
+/// A vector of f32.
+///
+/// # Safety
+/// Every function may only run where the processor has the implementor's instruction set. Pointers must be valid for
+/// the lanes that are read or written; they need no alignment.
+pub(crate) trait Simd: Copy {
+    /// How many numbers a vector holds.
+    const LANES: usize;
+    /// The vector.
+    type Vec: Copy;
+    /// The first so many lanes.
+    type Mask: Copy;
+
+    unsafe fn mask(lanes: usize) -> Self::Mask;
+    unsafe fn zero() -> Self::Vec;
+    /// One number in all lanes.
+    unsafe fn splat(from: *const f32) -> Self::Vec;
+    unsafe fn load(from: *const f32) -> Self::Vec;
+    /// The masked lanes; the others are 0 and their memory is not touched.
+    unsafe fn load_masked(from: *const f32, mask: Self::Mask) -> Self::Vec;
+    unsafe fn store(to: *mut f32, v: Self::Vec);
+    /// Stores the masked lanes; the others' memory is not touched.
+    unsafe fn store_masked(to: *mut f32, mask: Self::Mask, v: Self::Vec);
+    unsafe fn add(a: Self::Vec, b: Self::Vec) -> Self::Vec;
+    /// `a * b + c`.
+    unsafe fn fma(a: Self::Vec, b: Self::Vec, c: Self::Vec) -> Self::Vec;
+    /// `max(v, 0)`, NaN where `v` is.
+    unsafe fn relu(v: Self::Vec) -> Self::Vec;
+}
