@@ -14,13 +14,16 @@ use crate::download::{Download, Ended, Patience};
 use crate::error::{Error, Result};
 use crate::find::{Search, folders_in};
 use crate::layout::Layout;
-use crate::part::Part;
+use crate::part::{Part, md5_of};
 use crate::progress::{Listener, Progress};
 use crate::source::Source;
 use crate::unpack::unpack;
 
 /// How many connections to a source may be cut, each after it has brought some bytes.
 const CONNECTIONS: usize = 6;
+
+/// How the names of temporary folders end.
+const SUFFIX: &str = ".tmp";
 
 pub(crate) struct Fetch<'a> {
     pub kind: Kind,
@@ -44,6 +47,7 @@ impl Fetch<'_> {
         }
         fs::create_dir_all(self.root).map_err(Error::io("create", self.root))?;
         let _lock = self.lock()?;
+        self.remove_leftovers()?;
         // Another process may have fetched it in the meantime.
         if let Some(found) =
             Search::default().first(self.kind, &folders_in(self.kind, self.root), &mut |_| {})
@@ -73,6 +77,25 @@ impl Fetch<'_> {
         Ok(file)
     }
 
+    /// Deletes the temporary folders of processes that were killed. Whoever holds the lock owns them all.
+    fn remove_leftovers(&self) -> Result<()> {
+        for entry in fs::read_dir(self.root).map_err(Error::io("list", self.root))? {
+            let entry = entry.map_err(Error::io("list", self.root))?;
+            let name = entry.file_name();
+            let ours =
+                name.to_str().is_some_and(|name| name.starts_with(&self.prefix()) && name.ends_with(SUFFIX));
+            if ours && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                fs::remove_dir_all(entry.path()).map_err(Error::io("delete", &entry.path()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How the names of temporary folders begin.
+    fn prefix(&self) -> String {
+        format!(".{}-", self.kind.name())
+    }
+
     fn local_archives(&self) -> Vec<(PathBuf, Source)> {
         let archives = Layout::both(self.kind).into_iter();
         let archives = archives.map(|layout| (self.root.join(layout.archive()), Source::archive("", layout)));
@@ -83,7 +106,7 @@ impl Fetch<'_> {
     fn unpack_local_archive(&mut self) -> Result<Option<Fetched>> {
         for (path, official) in self.local_archives() {
             let name = path.display().to_string();
-            let found = Part::open(path.clone())?.md5();
+            let found = md5_of(&path)?;
             let reason = match official.md5 {
                 Some(expected) if expected != found => Error::Archive {
                     archive: name,
@@ -184,9 +207,8 @@ impl Fetch<'_> {
     /// Unpacks an archive beside the place where the data belongs, checks it and puts it there.
     fn install(&mut self, archive: &Path, name: &str) -> Result<Fetched> {
         (self.listener)(Progress::Unpacking { archive: name });
-        let prefix = format!(".{}-", self.kind.name());
         // Deleted with all that is in it when it is dropped, whatever happens before.
-        let folder = tempfile::Builder::new().prefix(&prefix).suffix(".tmp").tempdir_in(self.root);
+        let folder = tempfile::Builder::new().prefix(&self.prefix()).suffix(SUFFIX).tempdir_in(self.root);
         let folder = folder.map_err(Error::io("create a folder in", self.root))?;
         let fresh = folder.path().join("unpacked");
         fs::create_dir(&fresh).map_err(Error::io("create", &fresh))?;

@@ -164,7 +164,7 @@ impl Records {
         Ok(())
     }
 
-    fn into_split(self) -> Split {
+    pub fn into_split(self) -> Split {
         let coarse = (self.kind == Kind::Cifar100).then_some(self.coarse);
         Split::from_parts(self.images, self.labels, coarse)
     }

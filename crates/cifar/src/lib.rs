@@ -45,6 +45,8 @@ mod part;
 mod pickle;
 mod progress;
 mod python;
+#[cfg(test)]
+mod random_bytes;
 mod source;
 mod synthetic;
 mod unpack;
@@ -57,3 +59,8 @@ pub use find::read_dir;
 pub use progress::Progress;
 pub use source::Source;
 pub use synthetic::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -24,18 +24,8 @@ impl Part {
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(Error::io("open", &path))?;
         let mut part = Part { path, file, md5: Md5::new(), bytes: 0 };
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            match part.file.read(&mut buffer).map_err(Error::io("read", &part.path))? {
-                0 => return Ok(part),
-                n => part.count(&buffer[..n]),
-            }
-        }
-    }
-
-    fn count(&mut self, bytes: &[u8]) {
-        self.md5.update(bytes);
-        self.bytes += bytes.len() as u64;
+        (part.md5, part.bytes) = digest(&mut part.file, &part.path)?;
+        Ok(part)
     }
 
     pub fn path(&self) -> &Path {
@@ -54,7 +44,8 @@ impl Part {
 
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(Error::io("write", &self.path))?;
-        self.count(bytes);
+        self.md5.update(bytes);
+        self.bytes += bytes.len() as u64;
         Ok(())
     }
 
@@ -71,5 +62,26 @@ impl Part {
         let Part { path, file, .. } = self;
         drop(file); // Windows deletes no open file.
         fs::remove_file(&path).map_err(Error::io("delete", &path))
+    }
+}
+
+/// The MD5 of the file at `path`, in hexadecimal.
+pub(crate) fn md5_of(path: &Path) -> Result<String> {
+    let mut file = File::open(path).map_err(Error::io("open", path))?;
+    Ok(hex(&digest(&mut file, path)?.0.finalize()))
+}
+
+/// The state of the checksum after all bytes of `file`, and their number.
+fn digest(file: &mut File, path: &Path) -> Result<(Md5, u64)> {
+    let (mut md5, mut bytes) = (Md5::new(), 0);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer).map_err(Error::io("read", path))? {
+            0 => return Ok((md5, bytes)),
+            n => {
+                md5.update(&buffer[..n]);
+                bytes += n as u64;
+            }
+        }
     }
 }

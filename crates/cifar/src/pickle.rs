@@ -282,3 +282,65 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root(pickle: &[u8]) -> Node<'_> {
+        parse(pickle).unwrap().root().clone()
+    }
+
+    #[test]
+    fn numbers_keep_their_sign() {
+        assert_eq!(root(b"K\xff."), Node::Int(255));
+        assert_eq!(root(b"M\x10\x27."), Node::Int(10_000));
+        assert_eq!(root(b"J\xff\xff\xff\xff."), Node::Int(-1));
+        assert_eq!(root(b"\x8a\x00."), Node::Int(0));
+        assert_eq!(root(b"\x8a\x02\x00\x80."), Node::Int(-32_768));
+        assert_eq!(root(b"\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01."), Node::Number);
+    }
+
+    #[test]
+    fn a_remembered_list_is_one_list() {
+        // [x, x] where the one x is appended to after both were placed.
+        let tree = parse(b"]]q\x00h\x00K\x05a0h\x00\x86.").unwrap();
+        let Node::Tuple(items) = tree.root() else { panic!() };
+        assert_eq!(items[0], items[1]);
+        assert!(matches!(tree.get(items[0]), Node::List(list) if list.len() == 1));
+    }
+
+    #[test]
+    fn calls_are_described_and_never_made() {
+        let tree = parse(b"\x80\x02cos\nsystem\nU\x07rm -rf ~\x85R.".as_slice());
+        assert!(tree.is_err(), "the length is wrong on purpose: the string ends early");
+        let tree = parse(b"\x80\x02cos\nsystem\nU\x08rm -rf ~\x85R.").unwrap();
+        let Node::Call { callable, .. } = tree.root() else { panic!() };
+        assert_eq!(*tree.get(*callable), Node::Global(b"os", b"system"));
+    }
+
+    #[test]
+    fn malformed_pickles_are_refused() {
+        let cases: [&[u8]; 14] = [
+            b"",
+            b".",
+            b"K",
+            b"(.",
+            b"t.",
+            b"K\x01a.",
+            b"K\x01K\x02K\x03s.",
+            b"}(K\x01u.",
+            b"h\x07.",
+            b"q\x00.",
+            b"X\xff\xff\xff\xffshort.",
+            b"\x8d\xff\xff\xff\xff\xff\xff\xff\xff.",
+            b"K\x01Nb.",
+            b"cos\nsystem",
+        ];
+        for pickle in cases {
+            assert!(parse(pickle).is_err(), "{pickle:?}");
+        }
+        assert!(parse(&[b'N'; MAX_OPCODES + 9]).is_err_and(|fault| fault.reason.contains("opcodes")));
+        assert!(parse(&[b'('; 1 << 21]).is_err());
+    }
+}

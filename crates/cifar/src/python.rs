@@ -65,8 +65,9 @@ type Found<T> = Result<T, String>;
 impl<'a> Batch<'a> {
     fn entry(&self, name: &str) -> Found<&Node<'a>> {
         let Node::Dict(entries) = self.tree.root() else { return Err("the file holds no dictionary".into()) };
-        let key = Node::Bytes(name.as_bytes());
-        let found = entries.iter().find(|(id, _)| *self.tree.get(*id) == key);
+        // Python 3 writes a key of bytes as a call, under protocol 2.
+        let mut entries = entries.iter();
+        let found = entries.find(|&&(key, _)| self.bytes(key).is_ok_and(|key| *key == *name.as_bytes()));
         found.map(|&(_, value)| self.tree.get(value)).ok_or_else(|| format!("the dictionary lacks `{name}`"))
     }
 
@@ -172,4 +173,51 @@ fn latin1(utf8: &[u8]) -> Option<Vec<u8>> {
 /// Column-major bytes of an `[n, IMAGE_BYTES]` array, row-major.
 fn transposed(columns: &[u8], n: usize) -> Vec<u8> {
     (0..n).flat_map(|row| columns.iter().skip(row).step_by(n)).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch of two images written by `tests/golden/cifar_pickle.py`.
+    fn golden(kind: Kind, name: &str) -> Result<Records> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/cifar_pickle");
+        let path = folder.join(format!("{name}.pickle"));
+        let mut records = Records::with_capacity(kind, 2);
+        read(&path, 2, 1 << 20, &mut records).map(|()| records)
+    }
+
+    #[test]
+    fn every_protocol_and_order_of_bytes_gives_the_same_images() {
+        let names = (2..=5)
+            .flat_map(|protocol| ["protocol", "column_major"].map(|name| format!("{name}_{protocol}")));
+        for name in names.chain(["text_keys".to_owned()]) {
+            let split = golden(Kind::Cifar10, &name).unwrap().into_split();
+            assert_eq!(split.labels.to_vec(), [3, 9], "{name}");
+            for ((image, y, x, channel), &byte) in split.images.indexed_iter() {
+                let place = channel * 1024 + y * 32 + x;
+                assert_eq!(usize::from(byte), (7 * image + 13 * place) % 256, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn cifar100_has_coarse_labels() {
+        let split = golden(Kind::Cifar100, "cifar100").unwrap().into_split();
+        assert_eq!((split.labels.to_vec(), split.coarse.unwrap().to_vec()), (vec![3, 99], vec![1, 19]));
+    }
+
+    #[test]
+    fn another_shape_type_or_set_of_labels_is_refused() {
+        let reason = |kind, name| golden(kind, name).err().expect("an error").to_string();
+        assert!(reason(Kind::Cifar10, "floats").contains("unsigned bytes"));
+        assert!(reason(Kind::Cifar10, "cifar100").contains("lacks `labels`"));
+        assert!(reason(Kind::Cifar100, "protocol_4").contains("lacks `fine_labels`"));
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/cifar_pickle/protocol_4.pickle");
+        let read =
+            |images, most| read(&path, images, most, &mut Records::with_capacity(Kind::Cifar10, images));
+        assert!(matches!(read(3, 1 << 20), Err(Error::Pickle { .. })), "two images are not three");
+        assert!(matches!(read(2, 6000), Err(Error::FileSize { expected: 6000, .. })));
+    }
 }

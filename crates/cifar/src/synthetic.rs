@@ -64,12 +64,12 @@ fn draw(rng: &mut Philox, label: u16, images: &mut Vec<u8>) {
     let figure = Figure::random(rng, label);
     let background = Background::random(rng);
     let polarity = if rng.below(2) == 0 { -1.0 } else { 1.0 };
-    let contrast: [f32; CHANNELS] = std::array::from_fn(|_| polarity * between(rng, 60.0, 100.0));
+    let contrast: [f32; CHANNELS] = std::array::from_fn(|_| polarity * between(rng, 70.0, 105.0));
     for y in 0..SIDE {
         for x in 0..SIDE {
             let coverage = figure.coverage(x as f32, y as f32);
             for (channel, contrast) in contrast.iter().enumerate() {
-                let noise = between(rng, -10.0, 10.0);
+                let noise = between(rng, -7.0, 7.0);
                 // `as u8` saturates, and truncates what is left of the half that was added to round.
                 images.push((background.at(x, y, channel) + coverage * contrast + noise + 0.5) as u8);
             }
@@ -91,10 +91,10 @@ impl Background {
     const KNOTS: usize = 4;
 
     fn random(rng: &mut Philox) -> Background {
-        let colour: [f32; CHANNELS] = std::array::from_fn(|_| between(rng, 100.0, 155.0));
+        let colour: [f32; CHANNELS] = std::array::from_fn(|_| between(rng, 105.0, 150.0));
         Background {
             knots: std::array::from_fn(|_| {
-                std::array::from_fn(|_| colour.map(|level| level + between(rng, -20.0, 20.0)))
+                std::array::from_fn(|_| colour.map(|level| level + between(rng, -16.0, 16.0)))
             }),
         }
     }
@@ -126,7 +126,7 @@ struct Figure {
 
 impl Figure {
     fn random(rng: &mut Philox, label: u16) -> Figure {
-        let radius = between(rng, 8.5, 12.5);
+        let radius = between(rng, 9.0, 13.0);
         let margin = SIDE as f32 - 1.0 - radius;
         Figure {
             label,

@@ -1,0 +1,117 @@
+//! Folders of class folders.
+
+use std::fs;
+use std::path::Path;
+
+use cifar::{Error, folder};
+use image::{ImageFormat, Rgb, RgbImage};
+
+/// A picture of one colour in `dir/name`.
+fn picture(dir: &Path, name: &str, (width, height): (u32, u32), colour: [u8; 3]) {
+    let path = dir.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let format = ImageFormat::from_path(&path).unwrap();
+    RgbImage::from_pixel(width, height, Rgb(colour)).save_with_format(path, format).unwrap();
+}
+
+#[test]
+fn train_and_test_folders_of_pictures_of_any_size() {
+    for test_name in ["test", "val", "valid", "validation"] {
+        let dir = tempfile::tempdir().unwrap();
+        picture(dir.path(), "train/dog/b.PNG", (32, 32), [1, 2, 3]);
+        picture(dir.path(), "train/dog/a.png", (100, 7), [9, 8, 7]);
+        picture(dir.path(), "train/cat/x.jpeg", (1, 1), [128, 128, 128]);
+        picture(dir.path(), &format!("{test_name}/dog/c.jpg"), (640, 480), [255, 255, 255]);
+        fs::write(dir.path().join("train/dog/notes.txt"), "not a picture").unwrap();
+        fs::write(dir.path().join("train/dog/._b.png"), "a Mac was here").unwrap();
+        let data = folder::read(dir.path()).unwrap();
+        assert_eq!(data.classes, ["cat", "dog"]);
+        assert_eq!(data.train.labels.to_vec(), [0, 1, 1]);
+        assert_eq!(data.test.labels.to_vec(), [1]);
+        assert_eq!(data.train.images.dim(), (3, 32, 32, 3));
+        let pixel = |image: usize| [0, 1, 2].map(|channel| data.train.images[[image, 20, 11, channel]]);
+        assert_eq!((pixel(0), pixel(1), pixel(2)), ([128; 3], [9, 8, 7], [1, 2, 3]));
+        assert!(data.test.images.iter().all(|&level| level == 255));
+    }
+}
+
+#[test]
+fn rows_and_columns_keep_their_places() {
+    let dir = tempfile::tempdir().unwrap();
+    let drawn = RgbImage::from_fn(32, 32, |x, y| Rgb([x as u8, y as u8, 0]));
+    for class in ["a", "b"] {
+        fs::create_dir(dir.path().join(class)).unwrap();
+        (0..2).for_each(|k| drawn.save(dir.path().join(class).join(format!("{k}.png"))).unwrap());
+    }
+    let data = folder::read(dir.path()).unwrap();
+    assert_eq!((data.train.images[[0, 5, 9, 0]], data.train.images[[0, 5, 9, 1]]), (9, 5));
+}
+
+#[test]
+fn without_a_test_folder_every_sixth_picture_is_for_testing() {
+    let dir = tempfile::tempdir().unwrap();
+    for k in 0..13 {
+        picture(dir.path(), &format!("many/{k:02}.png"), (2, 2), [k, 0, 0]);
+    }
+    for k in 0..3 {
+        picture(dir.path(), &format!("few/{k}.png"), (2, 2), [100 + k, 0, 0]);
+    }
+    picture(dir.path(), "single/0.png", (2, 2), [200, 0, 0]);
+    let data = folder::read(dir.path()).unwrap();
+    assert_eq!(data.classes, ["few", "many", "single"]);
+    let reds =
+        |split: &cifar::Split| split.images.outer_iter().map(|image| image[[0, 0, 0]]).collect::<Vec<_>>();
+    assert_eq!(reds(&data.test), [102, 5, 11]);
+    assert_eq!(reds(&data.train), [100, 101, 0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 12, 200]);
+}
+
+#[test]
+fn the_first_bad_picture_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    for k in 0..40 {
+        picture(dir.path(), &format!("a/{k:02}.png"), (8, 8), [0; 3]);
+        picture(dir.path(), &format!("b/{k:02}.png"), (8, 8), [0; 3]);
+    }
+    fs::write(dir.path().join("b/07.png"), "<html>").unwrap();
+    fs::write(dir.path().join("b/30.png"), "").unwrap();
+    let whole = fs::read(dir.path().join("a/03.png")).unwrap();
+    fs::write(dir.path().join("a/03.png"), &whole[..whole.len() / 2]).unwrap();
+    let error = folder::read(dir.path()).unwrap_err();
+    assert!(matches!(&error, Error::Image { path, .. } if path.ends_with("a/03.png")), "{error}");
+}
+
+#[test]
+fn a_picture_that_claims_to_be_huge_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    picture(dir.path(), "a/0.png", (2, 2), [0; 3]);
+    picture(dir.path(), "a/1.png", (2, 2), [0; 3]);
+    picture(dir.path(), "b/0.png", (2, 2), [0; 3]);
+    picture(dir.path(), "b/1.png", (2, 2), [0; 3]);
+    let mut png = fs::read(dir.path().join("b/0.png")).unwrap();
+    png[16..24].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff]);
+    fs::write(dir.path().join("b/0.png"), png).unwrap();
+    assert!(matches!(folder::read(dir.path()), Err(Error::Image { .. })));
+}
+
+#[test]
+fn folders_that_are_no_data_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let reason = |dir: &Path| match folder::read(dir) {
+        Err(Error::ClassFolders { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    };
+    assert!(reason(dir.path()).contains("0 class folders"));
+    picture(dir.path(), "a/0.png", (2, 2), [0; 3]);
+    assert!(reason(dir.path()).contains("1 class folders"));
+    fs::create_dir(dir.path().join("b")).unwrap();
+    assert!(reason(dir.path()).contains("no .png or .jpg"));
+    picture(dir.path(), "b/0.png", (2, 2), [0; 3]);
+    assert!(reason(dir.path()).contains("no picture for the test split"));
+    assert!(matches!(folder::read(dir.path().join("none")), Err(Error::Io { .. })));
+
+    let split = tempfile::tempdir().unwrap();
+    for name in ["train/a/0.png", "train/b/0.png", "test/c/0.png"] {
+        picture(split.path(), name, (2, 2), [0; 3]);
+    }
+    assert!(reason(split.path()).contains("no class of this name"));
+}
