@@ -121,10 +121,8 @@ pub(crate) fn backward(
         let sums = unsafe { shards.part(block * 2 * c..(block + 1) * 2 * c) };
         sum_gradients(affine, x, dy, blocks.range(block), sums);
     });
-    if c > 0 {
-        add_up(partials, 2 * c, dbeta);
-        add_up(&partials[c.min(partials.len())..], 2 * c, dgamma);
-    }
+    add_up(partials, 2 * c, 0, dbeta);
+    add_up(partials, 2 * c, c, dgamma);
 
     let (offset, slope) = coefficients.split_at_mut(c);
     let count = x.count() as f32;

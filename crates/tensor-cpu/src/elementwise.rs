@@ -37,7 +37,7 @@ pub(crate) fn column_sums(cpu: &Cpu, x: View<[f32]>, sums: &mut [f32]) {
         let sums = unsafe { shards.part(block * width..(block + 1) * width) };
         sum_rows(x, blocks.range(block), sums);
     });
-    add_up(partials, width, sums);
+    add_up(partials, width, 0, sums);
 }
 
 multiversion! {
@@ -49,13 +49,13 @@ multiversion! {
     }
 }
 
-/// Adds up in f64 the blocks' partial sums, which lie `pitch` apart, in the order of the blocks.
-pub(crate) fn add_up(partials: &[f32], pitch: usize, sums: &mut [f32]) {
+/// Adds up in f64 the blocks' partial sums, in the order of the blocks: of each `pitch` elements those from `at` on.
+pub(crate) fn add_up(partials: &[f32], pitch: usize, at: usize, sums: &mut [f32]) {
     const LANES: usize = 16;
     for (chunk, sums) in sums.chunks_mut(LANES).enumerate() {
         let mut totals = [0.0_f64; LANES];
         for block in partials.chunks_exact(pitch) {
-            let part = &block[chunk * LANES..][..sums.len()];
+            let part = &block[at + chunk * LANES..][..sums.len()];
             totals.iter_mut().zip(part).for_each(|(total, &part)| *total += f64::from(part));
         }
         sums.iter_mut().zip(totals).for_each(|(sum, total)| *sum = total as f32);
