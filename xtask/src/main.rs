@@ -1,2 +1,129 @@
-//! Developer commands of the towers workspace.
-fn main() {}
+//! Developer commands of the towers workspace: `cargo xtask COMMAND`.
+//!
+//! This is the first program that a newcomer compiles, so it has two small dependencies, reads its
+//! arguments by hand and depends on no other crate of the workspace. It needs Cargo, Git, and for `golden`
+//! Python; it needs no network of its own, no data and no GPU.
+
+#![forbid(unsafe_code)]
+
+mod cargo;
+mod golden;
+mod tally;
+mod test;
+mod tidy;
+mod train_cifar;
+mod workspace;
+
+use std::process::ExitCode;
+use workspace::Workspace;
+
+/// Why a command ended without success; the exit status says which.
+enum Failure {
+    /// The command line can't be understood: exit status 2.
+    Usage(String),
+    /// The command was understood and did not succeed: exit status 1.
+    Failed(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure::Failed(error.into())
+    }
+}
+
+/// A command: its name, its arguments for the help page, what it does in one line, and its body.
+struct Command {
+    name: &'static str,
+    arguments: &'static str,
+    summary: &'static str,
+    run: fn(&Workspace, &[String]) -> Result<ExitCode, Failure>,
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "train-cifar",
+        arguments: "[FLAGS]",
+        summary: "build towers for release and run `towers train FLAGS`; begin with --quick",
+        run: train_cifar::run,
+    },
+    Command {
+        name: "test",
+        arguments: "[STEP...]",
+        summary: "every check and every test, the cheapest first; or the named steps alone",
+        run: test::run,
+    },
+    Command {
+        name: "tidy",
+        arguments: "",
+        summary: "the rules of the house: dependency arrows, file lengths, links, ...",
+        run: tidy::run,
+    },
+    Command {
+        name: "golden",
+        arguments: "[--python PATH] [NAME...]",
+        summary: "make the golden values of tests/golden anew, then show what changed",
+        run: golden::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = match std::env::args_os().skip(1).map(|word| word.into_string()).collect() {
+        Ok(words) => words,
+        Err(word) => return usage(&format!("the argument {} is not UTF-8", word.display())),
+    };
+    let Some((name, rest)) = arguments.split_first() else {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        return usage(&format!("there is no command `{name}`"));
+    };
+    let outcome =
+        Workspace::load().map_err(Failure::from).and_then(|workspace| (command.run)(&workspace, rest));
+    match outcome {
+        Ok(status) => status,
+        Err(Failure::Usage(what)) => usage(&what),
+        Err(Failure::Failed(error)) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says what is wrong with the command line and how to learn more.
+fn usage(what: &str) -> ExitCode {
+    eprintln!("error: {what}\nhint: `cargo xtask --help` lists the commands");
+    ExitCode::from(2)
+}
+
+fn help() -> String {
+    let mut page =
+        String::from("Developer commands of the towers workspace\n\nUsage: cargo xtask COMMAND\n\n");
+    let heads: Vec<String> = COMMANDS.iter().map(|c| format!("{} {}", c.name, c.arguments)).collect();
+    let width = heads.iter().map(String::len).max().unwrap_or(0);
+    for (head, command) in heads.iter().zip(COMMANDS) {
+        page += &format!("  {head:width$}  {}\n", command.summary);
+    }
+    page += &format!("\nSteps of `test`: {}\n", test::step_names().join(", "));
+    page += "Flags of `train-cifar`: `cargo xtask train-cifar --help`\n";
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_page_names_every_command_on_one_line() {
+        let page = help();
+        for command in COMMANDS {
+            let line = page.lines().find(|line| line.trim_start().starts_with(command.name)).unwrap();
+            assert!(line.ends_with(command.summary));
+            assert!(line.len() <= 110, "{line}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `cargo xtask test`: every check and every test, the cheapest first, up to the first failure.
+//!
+//! All steps share one target folder and the `dev` profile, so from a cold start the dependencies are
+//! checked once (clippy, each crate alone, docs) and compiled once (tests, documentation tests).
+
+use crate::tally::{Reader, Tally};
+use crate::workspace::Workspace;
+use crate::{Failure, cargo, tidy};
+use anyhow::{Context as _, Result, bail};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// A step: the name that selects it on the command line, and its body.
+struct Step {
+    name: &'static str,
+    run: fn(&Workspace, &mut Tally) -> Result<()>,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "fmt", run: |workspace, _| cargo(workspace, &["fmt", "--all", "--check"]) },
+    Step { name: "tidy", run: |workspace, _| tidy::rules(workspace) },
+    Step { name: "clippy", run: clippy },
+    Step { name: "alone", run: |workspace, _| tidy::alone(workspace) },
+    Step { name: "docs", run: docs },
+    Step { name: "tests", run: tests },
+    Step { name: "doctests", run: doctests },
+];
+
+/// The names of the steps, in their order.
+pub fn step_names() -> Vec<&'static str> {
+    STEPS.iter().map(|step| step.name).collect()
+}
+
+/// Runs all steps, or those that `names` lists, and ends with a table and the sum of the tests.
+pub fn run(workspace: &Workspace, names: &[String]) -> Result<ExitCode, Failure> {
+    let steps = select(names).map_err(Failure::Usage)?;
+    let mut tally = None;
+    let mut times = Vec::new();
+    let mut failure = None;
+    for step in steps {
+        println!("\n== {}", step.name);
+        let start = Instant::now();
+        let mut counted = Tally::default();
+        let outcome = (step.run)(workspace, &mut counted);
+        times.push((step.name, start.elapsed(), outcome.is_ok()));
+        if matches!(step.name, "tests" | "doctests") {
+            tally = Some(add(tally.unwrap_or_default(), counted, outcome.is_ok()));
+        }
+        if let Err(error) = outcome {
+            failure = Some((step.name, error));
+            break;
+        }
+    }
+    print!("\n{}", table(&times));
+    if let Some(tally) = tally {
+        if tally.ignored > 0 {
+            println!("{} ignored tests were not run", tally.ignored);
+        }
+        println!("{tally}");
+    }
+    let Some((name, error)) = failure else { return Ok(ExitCode::SUCCESS) };
+    eprintln!("error: {name} failed: {error:#}\nhint: `cargo xtask test {name}` runs this step alone");
+    Ok(ExitCode::FAILURE)
+}
+
+fn select(names: &[String]) -> Result<Vec<&'static Step>, String> {
+    if let Some(unknown) = names.iter().find(|name| !step_names().contains(&name.as_str())) {
+        return Err(format!("`test` has no step `{unknown}`; it has {}", step_names().join(", ")));
+    }
+    Ok(STEPS.iter().filter(|step| names.is_empty() || names.iter().any(|name| name == step.name)).collect())
+}
+
+/// Adds a step's count to the sum. A step that fails without a failed test (a compile error, a crash of a
+/// test program) counts as one failure, so that the sum can't look like success.
+fn add(sum: Tally, step: Tally, succeeded: bool) -> Tally {
+    let unseen = u64::from(!succeeded && step.failed == 0);
+    Tally {
+        passed: sum.passed + step.passed,
+        failed: sum.failed + step.failed + unseen,
+        ignored: sum.ignored + step.ignored,
+        skipped: sum.skipped + step.skipped,
+    }
+}
+
+fn table(times: &[(&str, Duration, bool)]) -> String {
+    let mut table = format!("{:<10}{:>8}{:>10}\n", "step", "result", "seconds");
+    for (name, time, succeeded) in times {
+        let result = if *succeeded { "ok" } else { "FAILED" };
+        table += &format!("{name:<10}{result:>8}{:>10.1}\n", time.as_secs_f64());
+    }
+    let total: Duration = times.iter().map(|(_, time, _)| *time).sum();
+    table + &format!("{:<10}{:>8}{:>10.1}\n", "total", "", total.as_secs_f64())
+}
+
+fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
+    cargo::run(&mut cargo::command(workspace, arguments))
+}
+
+fn clippy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+    cargo(workspace, &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])
+}
+
+fn docs(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+    let mut command = cargo::command(workspace, &["doc", "--workspace", "--no-deps"]);
+    cargo::run(command.env("RUSTDOCFLAGS", "--deny warnings"))
+}
+
+/// Unit and integration tests; examples are compiled. Every test program runs even if one before it fails.
+fn tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let targets = ["--lib", "--bins", "--tests", "--examples"];
+    let mut command = cargo::command(workspace, &["test", "--workspace", "--no-fail-fast"]);
+    counted(command.args(targets).args(["--", "--show-output"]), tally)
+}
+
+fn doctests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let arguments = ["test", "--workspace", "--no-fail-fast", "--doc", "--", "--show-output"];
+    counted(&mut cargo::command(workspace, &arguments), tally)
+}
+
+/// Runs a test command, passing its output on line by line while counting.
+fn counted(command: &mut Command, tally: &mut Tally) -> Result<()> {
+    let shown = cargo::show(command);
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("`{shown}` does not start"))?;
+    let mut lines = BufReader::new(child.stdout.take().context("the child's output is not piped")?);
+    let (mut reader, mut bytes) = (Reader::default(), Vec::new());
+    while lines.read_until(b'\n', &mut bytes)? > 0 {
+        let line = String::from_utf8_lossy(&bytes);
+        if reader.line(line.trim_end_matches(['\n', '\r'])) {
+            std::io::stdout().write_all(line.as_bytes())?;
+        }
+        bytes.clear();
+    }
+    *tally = reader.tally;
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("`{shown}` ended with {status}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_selected_by_name_and_keep_their_order() {
+        let names = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+            select(&words).map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).unwrap(), step_names());
+        assert_eq!(names(&["docs", "fmt"]).unwrap(), ["fmt", "docs"]);
+        assert!(names(&["lint"]).unwrap_err().contains("clippy"));
+    }
+
+    #[test]
+    fn a_crash_counts_as_a_failure() {
+        let counted = Tally { passed: 3, ..Tally::default() };
+        assert_eq!(add(Tally::default(), counted, false).failed, 1);
+        assert_eq!(add(counted, counted, true), Tally { passed: 6, ..Tally::default() });
+        let failed = Tally { failed: 2, ..counted };
+        assert_eq!(add(counted, failed, false), Tally { passed: 6, ..failed });
+    }
+
+    #[test]
+    fn the_table_has_a_row_a_step_and_the_total() {
+        let times = [("fmt", Duration::from_millis(1500), true), ("tidy", Duration::from_secs(1), false)];
+        let table = table(&times);
+        assert_eq!(table.lines().count(), 4);
+        assert!(table.contains("FAILED") && table.ends_with("2.5\n"), "{table}");
+    }
+}

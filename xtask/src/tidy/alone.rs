@@ -1,0 +1,67 @@
+//! Every crate builds by itself, with the features that it alone asks for.
+//!
+//! In a build of the whole workspace Cargo unites the features that all crates ask of a dependency, so a
+//! crate may use a feature that only its neighbour turned on. Building it alone shows that.
+
+use crate::cargo;
+use crate::workspace::{Crate, Workspace};
+use anyhow::{Result, bail};
+use std::time::Instant;
+
+/// Checks each crate alone; goes through all of them even if one fails.
+pub fn alone(workspace: &Workspace) -> Result<()> {
+    let mut failed = Vec::new();
+    for krate in &workspace.crates {
+        for features in feature_sets(krate) {
+            let mut arguments = vec!["check", "--quiet", "--package", &krate.name];
+            arguments.extend(features);
+            let start = Instant::now();
+            let outcome = cargo::run(&mut cargo::command(workspace, &arguments));
+            let words = arguments[3..].join(" ");
+            println!("{words}: {} after {:.1} s", verdict(&outcome), start.elapsed().as_secs_f64());
+            if outcome.is_err() {
+                failed.push(words);
+            }
+        }
+    }
+    if !failed.is_empty() {
+        bail!(
+            "not every crate builds alone: {}; give each the features it uses in its own manifest",
+            failed.join(", ")
+        );
+    }
+    Ok(())
+}
+
+fn verdict(outcome: &Result<()>) -> &'static str {
+    if outcome.is_ok() { "builds alone" } else { "does not build alone" }
+}
+
+/// The sets of features worth a build: the default, and where there are features, none and all of them.
+fn feature_sets(krate: &Crate) -> Vec<Option<&'static str>> {
+    let mut sets = vec![None];
+    if krate.features.iter().any(|feature| feature == "default") {
+        sets.push(Some("--no-default-features"));
+    }
+    if krate.features.iter().any(|feature| feature != "default") {
+        sets.push(Some("--all-features"));
+    }
+    sets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::fake;
+
+    #[test]
+    fn crates_with_features_are_built_with_and_without_them() {
+        let mut workspace = fake::workspace(&[("a", &[], &[])]);
+        let krate = &mut workspace.crates[0];
+        assert_eq!(feature_sets(krate), [None]);
+        krate.features = vec!["serde".to_owned()];
+        assert_eq!(feature_sets(krate), [None, Some("--all-features")]);
+        krate.features.push("default".to_owned());
+        assert_eq!(feature_sets(krate), [None, Some("--no-default-features"), Some("--all-features")]);
+    }
+}

@@ -1,0 +1,73 @@
+//! `cargo xtask train-cifar FLAGS`: builds the release binary and becomes `towers train FLAGS`.
+
+use crate::workspace::Workspace;
+use crate::{Failure, cargo};
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+/// Builds, then runs in the caller's own folder, so that relative paths in the flags mean what they say.
+pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure> {
+    let program = build(workspace)?;
+    let mut command = Command::new(program);
+    command.arg("train").args(flags);
+    eprintln!("     Running `{}`", cargo::show(&command));
+    Ok(replace_self(command)?)
+}
+
+/// Builds `towers` for release, with Cargo's progress on stderr, and returns the path of the binary.
+fn build(workspace: &Workspace) -> Result<PathBuf> {
+    let arguments = ["build", "--release", "--package", "towers", "--message-format=json-render-diagnostics"];
+    let mut command = cargo::command(workspace, &arguments);
+    let output = command.stderr(Stdio::inherit()).output().context("`cargo build` does not start")?;
+    if !output.status.success() {
+        bail!("the release build of towers failed ({}); its errors are above", output.status);
+    }
+    executable(&String::from_utf8_lossy(&output.stdout))
+        .context("`cargo build` did not say where the binary `towers` is")
+}
+
+/// Finds the binary `towers` in Cargo's messages, one JSON object a line: the target folder may be anywhere.
+fn executable(messages: &str) -> Option<PathBuf> {
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["reason"] == "compiler-artifact" && message["target"]["name"] == "towers")
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+}
+
+/// Replaces this process by `command`: a signal (Ctrl-C) then reaches the training alone, which saves and
+/// ends in its own time, and its exit status is ours.
+#[cfg(unix)]
+fn replace_self(mut command: Command) -> Result<ExitCode> {
+    use std::os::unix::process::CommandExt as _;
+    let error = command.exec();
+    Err(error).with_context(|| format!("`{}` does not start", cargo::show(&command)))
+}
+
+/// Runs `command` and passes its exit status on.
+#[cfg(not(unix))]
+fn replace_self(mut command: Command) -> Result<ExitCode> {
+    let status = command.status().with_context(|| format!("`{}` does not start", cargo::show(&command)))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_binary_is_found_among_the_messages() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"name":"train"},"executable":null}"#,
+            "\n",
+            "not JSON\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"towers"},"executable":"/t/release/towers"}"#,
+            "\n",
+            r#"{"reason":"build-finished","success":true}"#,
+        );
+        assert_eq!(executable(messages), Some(PathBuf::from("/t/release/towers")));
+        assert_eq!(executable("{\"reason\":\"build-finished\"}"), None);
+    }
+}
