@@ -34,7 +34,15 @@ impl Storage {
         self.len() == 0
     }
 
-    /// The numbers of the f64 reference, for gradient checks; `None` on other devices.
+    /// The numbers of the f64 reference, without rounding; `None` on other devices.
+    pub fn as_f64(&self) -> Option<&[f64]> {
+        match self {
+            Storage::Reference(buffer) => Some(buffer),
+            _ => None,
+        }
+    }
+
+    /// The numbers of the f64 reference, to vary in gradient checks; `None` on other devices.
     pub fn as_f64_mut(&mut self) -> Option<&mut [f64]> {
         match self {
             Storage::Reference(buffer) => Some(buffer),

@@ -1,1 +1,22 @@
-//! Test support for the towers crates: gradient checks, golden files, the device matrix.
+//! Test support for the towers crates; nothing that ships depends on it.
+//!
+//! - [`GradientCheck`]: every gradient of a graph against central differences, in f64.
+//! - [`Golden`]: values that another library computed, from small safetensors files in `tests/golden`.
+//! - [`on_every_device`]: one test body on every device that is present.
+//! - [`pattern`] and [`fingerprint`]: numbers that a script in another language makes too, and a short summary of many
+//!   numbers, so that golden files stay small.
+#![forbid(unsafe_code)]
+
+mod compare;
+mod devices;
+mod error;
+mod golden;
+mod gradient;
+mod pattern;
+
+pub use compare::{Tolerance, compare};
+pub use devices::on_every_device;
+pub use error::{Error, Result};
+pub use golden::Golden;
+pub use gradient::{GradientCheck, Report, Worst};
+pub use pattern::{fingerprint, pattern};

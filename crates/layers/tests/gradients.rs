@@ -1,0 +1,148 @@
+//! The gradients of every layer, of its input and of each of its parameters, against differences of the loss in f64.
+
+use layers::{
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, Layer, MaxPooling2D,
+    Padding, Relu, Value,
+};
+use tensor::Activation;
+use testkit::{GradientCheck, Report};
+
+/// A convolution, the layer, a dense layer: whatever the layer does to a gradient reaches the first parameters.
+fn network(size: [usize; 3], layer: impl Layer + 'static) -> (Graph, Value) {
+    let mut graph = Graph::new("one layer", size);
+    let x = graph.add_named("before", Conv2D::new(3, 1), graph.input()).unwrap();
+    let x = graph.add_named("layer", layer, x).unwrap();
+    let x = graph.add(Flatten, x).unwrap();
+    let logits = graph.add_named("after", Dense::new(4), x).unwrap();
+    (graph, logits)
+}
+
+fn check(size: [usize; 3], layer: impl Layer + 'static) -> Report {
+    let (graph, logits) = network(size, layer);
+    GradientCheck::new().assert(&graph, logits)
+}
+
+/// The layer reads the images themselves.
+fn check_alone(size: [usize; 3], layer: impl Layer + 'static) -> Report {
+    let mut graph = Graph::new("first layer", size);
+    let x = graph.add(layer, graph.input()).unwrap();
+    let logits = graph.add(Flatten, x).unwrap();
+    GradientCheck::new().elements(60).assert(&graph, logits)
+}
+
+#[test]
+fn conv2d_with_every_padding_stride_and_kernel() {
+    for kernel in [1, 2, 3, 5] {
+        for padding in [Padding::Valid, Padding::Same] {
+            for stride in [1, 2, 3] {
+                check([6, 5, 2], Conv2D::new(4, kernel).padding(padding).strides(stride));
+            }
+        }
+    }
+}
+
+#[test]
+fn conv2d_without_bias_and_with_relu() {
+    check([5, 4, 2], Conv2D::new(5, 3).same().use_bias(false));
+    check([5, 4, 2], Conv2D::new(5, 3).same().activation(Activation::Relu));
+    check([5, 4, 2], Conv2D::new(5, 3).strides(2).use_bias(false).activation(Activation::Relu));
+}
+
+#[test]
+fn conv2d_on_one_pixel_and_on_images_as_large_as_its_kernel() {
+    check([1, 1, 2], Conv2D::new(3, 1));
+    check([1, 1, 2], Conv2D::new(3, 3).same());
+    check([3, 3, 2], Conv2D::new(3, 3));
+    check([7, 1, 2], Conv2D::new(3, 1).strides(4));
+}
+
+#[test]
+fn conv2d_reading_the_images() {
+    check_alone([4, 4, 3], Conv2D::new(2, 3).same());
+    check_alone([4, 4, 3], Conv2D::new(2, 3).strides(2).padding(Padding::Same));
+}
+
+#[test]
+fn dense() {
+    for dense in [
+        Dense::new(6),
+        Dense::new(6).use_bias(false),
+        Dense::new(6).activation(Activation::Relu),
+        Dense::new(1),
+    ] {
+        let mut graph = Graph::new("dense", [2, 3, 2]);
+        let x = graph.add(Flatten, graph.input()).unwrap();
+        let x = graph.add(dense, x).unwrap();
+        let logits = graph.add(Dense::new(3), x).unwrap();
+        GradientCheck::new().batch(3).elements(80).assert(&graph, logits);
+    }
+}
+
+#[test]
+fn batch_normalization_with_and_without_relu() {
+    for activation in [Activation::None, Activation::Relu] {
+        let layer = BatchNormalization::new().activation(activation);
+        check([3, 4, 2], layer.clone());
+        let (graph, logits) = network([2, 2, 3], layer.clone().epsilon(0.1));
+        GradientCheck::new().batch(5).assert(&graph, logits);
+        check_alone([2, 2, 3], layer);
+    }
+}
+
+/// The bias before a normalization has no influence: its gradient is 0 but for rounding.
+#[test]
+fn a_bias_before_a_normalization() {
+    let mut graph = Graph::new("conv module", [4, 4, 2]);
+    let x = graph.add(Conv2D::new(3, 3).same(), graph.input()).unwrap();
+    let x = graph.add(BatchNormalization::new().activation(Activation::Relu), x).unwrap();
+    let x = graph.add(Flatten, x).unwrap();
+    let logits = graph.add(Dense::new(3), x).unwrap();
+    GradientCheck::new().batch(3).assert(&graph, logits);
+}
+
+#[test]
+fn relu() {
+    check([3, 4, 2], Relu);
+    check_alone([3, 4, 2], Relu);
+}
+
+#[test]
+fn pooling_side_by_side_overlapping_and_padded() {
+    for padding in [Padding::Valid, Padding::Same] {
+        for (pool, strides) in [(1, 1), (2, 2), (3, 2), (3, 1), (2, 3)] {
+            check([6, 5, 2], MaxPooling2D::new(pool).strides(strides).padding(padding));
+            check([6, 5, 2], AveragePooling2D::new(pool).strides(strides).padding(padding));
+        }
+    }
+    check([4, 4, 2], AveragePooling2D::new(4));
+    check_alone([4, 4, 3], MaxPooling2D::new(2));
+    check_alone([4, 4, 3], AveragePooling2D::new(2));
+}
+
+/// The mask is a function of the seed, the step and the sample, so the loss with dropout has a derivative.
+#[test]
+fn dropout() {
+    for rate in [0.0, 0.3, 0.9] {
+        check([3, 3, 2], Dropout::new(rate));
+        check_alone([3, 3, 2], Dropout::new(rate));
+    }
+}
+
+#[test]
+fn smoothed_labels() {
+    let (graph, logits) = network([3, 3, 2], Relu);
+    for smoothing in [0.1, 0.9] {
+        GradientCheck::new().batch(3).label_smoothing(smoothing).assert(&graph, logits);
+    }
+}
+
+#[test]
+fn a_batch_of_one_and_one_smaller_than_the_network_was_built_for() {
+    for layer in [BatchNormalization::new(), BatchNormalization::new().activation(Activation::Relu)] {
+        let (graph, logits) = network([3, 3, 2], layer);
+        GradientCheck::new().batch(1).assert(&graph, logits);
+        GradientCheck::new().batch(3).max_batch(7).assert(&graph, logits);
+    }
+    let (graph, logits) = network([4, 4, 2], MaxPooling2D::new(3).strides(2).padding(Padding::Same));
+    GradientCheck::new().batch(1).max_batch(5).assert(&graph, logits);
+}
