@@ -137,10 +137,9 @@ pub enum Error {
         found: String,
     },
 
-    /// No data on this machine, and fetching was forbidden.
+    /// No data on this machine, and none was to be fetched.
     #[error(
-        "{kind} is not on this machine and fetching is switched off{}; \
-         name the folder with the batch files (or its parent) as the data folder, put the official \
+        "no usable {kind} was found{}; name the folder with the batch files (or its parent) as the data folder, put the official \
          .tar.gz archive into it, or allow fetching",
         Looked { places: looked, rejected }
     )]

@@ -22,8 +22,10 @@ use crate::unpack::unpack;
 /// How many connections to a source may be cut, each after it has brought some bytes.
 const CONNECTIONS: usize = 6;
 
+/// How the names of unfinished downloads end.
+const PART: &str = ".part";
 /// How the names of temporary folders end.
-const SUFFIX: &str = ".tmp";
+const TEMPORARY: &str = ".tmp";
 
 pub(crate) struct Fetch<'a> {
     pub kind: Kind,
@@ -47,7 +49,7 @@ impl Fetch<'_> {
         }
         fs::create_dir_all(self.root).map_err(Error::io("create", self.root))?;
         let _lock = self.lock()?;
-        self.remove_leftovers()?;
+        self.remove_leftovers(TEMPORARY)?;
         // Another process may have fetched it in the meantime.
         if let Some(found) =
             Search::default().first(self.kind, &folders_in(self.kind, self.root), &mut |_| {})
@@ -77,21 +79,22 @@ impl Fetch<'_> {
         Ok(file)
     }
 
-    /// Deletes the temporary folders of processes that were killed. Whoever holds the lock owns them all.
-    fn remove_leftovers(&self) -> Result<()> {
+    /// Deletes what processes that were killed or sources that were left have left behind, by the ends of
+    /// their names. Whoever holds the lock owns it all.
+    fn remove_leftovers(&self, ends: &str) -> Result<()> {
         for entry in fs::read_dir(self.root).map_err(Error::io("list", self.root))? {
-            let entry = entry.map_err(Error::io("list", self.root))?;
-            let name = entry.file_name();
-            let ours =
-                name.to_str().is_some_and(|name| name.starts_with(&self.prefix()) && name.ends_with(SUFFIX));
-            if ours && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                fs::remove_dir_all(entry.path()).map_err(Error::io("delete", &entry.path()))?;
+            let path = entry.map_err(Error::io("list", self.root))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with(&self.prefix()) && name.ends_with(ends) {
+                let is_dir = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+                let deleted = if is_dir { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+                deleted.map_err(Error::io("delete", &path))?;
             }
         }
         Ok(())
     }
 
-    /// How the names of temporary folders begin.
+    /// How the names of all that is unfinished begin.
     fn prefix(&self) -> String {
         format!(".{}-", self.kind.name())
     }
@@ -167,7 +170,8 @@ impl Fetch<'_> {
         if source.md5.is_none() {
             (self.listener)(Progress::NoChecksum { url: &source.url });
         }
-        let mut part = Part::open(self.root.join(source.part_name(self.kind)))?;
+        let part = format!("{}{}{PART}", self.prefix(), source.part_name());
+        let mut part = Part::open(self.root.join(part))?;
         let mut connections_left = CONNECTIONS;
         loop {
             let before = part.bytes();
@@ -182,6 +186,7 @@ impl Fetch<'_> {
             let reason = match fetched {
                 Ok(found) => {
                     part.delete()?;
+                    self.remove_leftovers(PART)?;
                     return Ok(Outcome::Fetched(Box::new(found)));
                 }
                 Err(reason @ Error::Io { .. }) => return Err(reason),
@@ -208,7 +213,7 @@ impl Fetch<'_> {
     fn install(&mut self, archive: &Path, name: &str) -> Result<Fetched> {
         (self.listener)(Progress::Unpacking { archive: name });
         // Deleted with all that is in it when it is dropped, whatever happens before.
-        let folder = tempfile::Builder::new().prefix(&self.prefix()).suffix(SUFFIX).tempdir_in(self.root);
+        let folder = tempfile::Builder::new().prefix(&self.prefix()).suffix(TEMPORARY).tempdir_in(self.root);
         let folder = folder.map_err(Error::io("create a folder in", self.root))?;
         let fresh = folder.path().join("unpacked");
         fs::create_dir(&fresh).map_err(Error::io("create", &fresh))?;

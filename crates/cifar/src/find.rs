@@ -21,16 +21,13 @@ use crate::layout::Layout;
 /// # Ok::<(), cifar::Error>(())
 /// ```
 pub fn read_dir(kind: Kind, dir: impl AsRef<Path>) -> Result<Dataset> {
-    let looked = folders_in(kind, dir.as_ref());
+    let dir = dir.as_ref();
     let mut search = Search::default();
-    match search.first(kind, &looked, &mut |_| {}) {
-        Some((_, data)) => Ok(data),
-        None => Err(search.rejected.into_iter().next().unwrap_or(Error::NotFound {
-            kind,
-            looked,
-            rejected: vec![],
-        })),
+    if let Some((_, data)) = search.first(kind, &folders_in(kind, dir), &mut |_| {}) {
+        return Ok(data);
     }
+    let nothing = Error::NotFound { kind, looked: vec![dir.into()], rejected: vec![] };
+    Err(search.rejected.into_iter().next().unwrap_or(nothing))
 }
 
 /// What a search has turned down on its way.

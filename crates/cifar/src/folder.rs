@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// The widest and highest picture that is decoded.
 const MAX_PIXELS_ASIDE: u32 = 16_384;
 /// The most memory that decoding one picture may take.
-const MAX_DECODED: u64 = 1 << 30;
+const MAX_DECODED: u64 = 256 << 20;
 
 /// Reads a folder of class folders: PNG and JPEG files of any size, scaled to 32x32.
 ///
@@ -42,17 +42,16 @@ const MAX_DECODED: u64 = 1 << 30;
 /// ```
 pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
     let dir = dir.as_ref();
-    let train_dir = dir.join("train");
-    let test_dir =
-        ["test", "val", "valid", "validation"].map(|name| dir.join(name)).into_iter().find(|d| d.is_dir());
-    let (classes, train, test) = match test_dir {
-        Some(test_dir) if train_dir.is_dir() => {
+    let train_dir = split_dir(dir, &["train"]);
+    let test_dir = split_dir(dir, &["test", "val", "valid", "validation"]);
+    let (classes, train, test) = match (train_dir, test_dir) {
+        (Some(train_dir), Some(test_dir)) => {
             let (classes, train) = pictures(&train_dir)?;
             let test = pictures_of(&test_dir, &classes)?;
             (classes, train, test)
         }
-        _ => {
-            let (classes, all) = pictures(if train_dir.is_dir() { &train_dir } else { dir })?;
+        (train_dir, _) => {
+            let (classes, all) = pictures(train_dir.as_deref().unwrap_or(dir))?;
             let (train, test) = divide(all);
             (classes, train, test)
         }
@@ -64,6 +63,14 @@ pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
     }
     let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
     Ok(Dataset { name, train: decode(&train)?, test: decode(&test)?, classes, coarse_classes: Vec::new() })
+}
+
+/// The first folder of these names that holds folders. One that doesn't may be a class: trains are pictured too.
+fn split_dir(dir: &Path, names: &[&str]) -> Option<PathBuf> {
+    let folders = names.iter().map(|name| dir.join(name));
+    let holds_folders =
+        |path: &PathBuf| entries(path).is_ok_and(|inside| inside.iter().any(|path| path.is_dir()));
+    folders.into_iter().find(holds_folders)
 }
 
 /// A file and its class.

@@ -70,11 +70,11 @@ impl Source {
         Source::new(format!("{folder}{}", layout.archive())).md5(md5).size(size)
     }
 
-    /// The name of the file in which an unfinished download waits: the same for the same bytes, wherever
-    /// they come from.
-    pub(crate) fn part_name(&self, kind: Kind) -> String {
+    /// The name, but for its ends, of the file in which an unfinished download waits: the same for the same
+    /// bytes, wherever they come from.
+    pub(crate) fn part_name(&self) -> String {
         let identity = self.md5.clone().unwrap_or_else(|| hex(&Md5::digest(&self.url)));
-        format!("{}-{:.8}.tar.gz.part", kind.name(), identity)
+        format!("{identity:.8}.tar.gz")
     }
 }
 

@@ -119,21 +119,25 @@ fn a_source_that_crawls_is_left_for_a_faster_one() {
     let slow =
         Server::new(|_, start| Reply::range(binary_archive(), start).pace(64, Duration::from_millis(5)));
     let fast = Server::new(|_, start| Reply::range(binary_archive(), start));
+    let other =
+        Server::new(|_, start| Reply::range(binary_archive(), start).pace(64, Duration::from_millis(5)));
     let mut left = Vec::new();
     let listener = |step: Progress<'_>| {
         if let Progress::Slow { url, .. } = step {
             left.push(url.to_owned());
         }
     };
-    let sources = [&slow, &fast].map(|server| source(server.url(), binary_archive()));
+    let mut sources = vec![Source::new(other.url())];
+    sources.extend([&slow, &fast].map(|server| source(server.url(), binary_archive())));
     cifar10(dir.path())
         .sources(sources)
         .slow(1 << 30, Duration::from_millis(100))
         .progress(listener)
         .fetch()
         .unwrap();
-    assert_eq!(left, [slow.url()]);
+    assert_eq!(left, [other.url(), slow.url()]);
     assert!(matches!(fast.starts()[..], [Some(start)] if start > 0), "what the slow one sent is not lost");
+    assert_eq!(names_in(dir.path()), [FOLDER], "nor is anything of the other one kept");
 }
 
 #[test]

@@ -66,6 +66,15 @@ fn without_a_test_folder_every_sixth_picture_is_for_testing() {
 }
 
 #[test]
+fn a_class_may_be_called_train() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["bus/0.png", "bus/1.png", "train/0.png", "train/1.png"] {
+        picture(dir.path(), name, (2, 2), [0; 3]);
+    }
+    assert_eq!(folder::read(dir.path()).unwrap().classes, ["bus", "train"]);
+}
+
+#[test]
 fn the_first_bad_picture_is_named() {
     let dir = tempfile::tempdir().unwrap();
     for k in 0..40 {
