@@ -216,10 +216,9 @@ impl Backend for Cpu {
         let op = "conv2d_bwd_filter";
         conv.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
         let (x, dy) = (read(op, "the input", x)?, read(op, "dy", dy)?);
-        conv::backward_filter(self, conv, x, dy, run_mut(op, "dw", grads, dw)?);
-        if let Some(db) = db {
-            elementwise::column_sums(self, dy, run_mut(op, "db", grads, db)?);
-        }
+        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
+        conv::backward_filter(self, conv, x, dy, dw);
+        elementwise::column_sums(self, dy, db);
         Ok(())
     }
 
@@ -269,10 +268,9 @@ impl Backend for Cpu {
         let op = "linear_bwd_filter";
         linear.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
         let (x, dy) = (read(op, "the input", x)?, read(op, "dy", dy)?);
-        linear::backward_filter(self, linear, x, dy, run_mut(op, "dw", grads, dw)?);
-        if let Some(db) = db {
-            elementwise::column_sums(self, dy, run_mut(op, "db", grads, db)?);
-        }
+        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
+        linear::backward_filter(self, linear, x, dy, dw);
+        elementwise::column_sums(self, dy, db);
         Ok(())
     }
 
@@ -511,5 +509,14 @@ impl Backend for Cpu {
             run_mut(op, "the mean squares", mean_square, at)?,
         );
         Ok(())
+    }
+}
+
+/// The instruction set that the kernels use on this processor: `avx512`, `avx2` or `portable`.
+pub fn simd_level() -> &'static str {
+    match crate::simd::Level::detect() {
+        crate::simd::Level::Avx512 => "avx512",
+        crate::simd::Level::Avx2 => "avx2",
+        crate::simd::Level::Portable => "portable",
     }
 }

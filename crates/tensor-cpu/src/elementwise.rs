@@ -25,8 +25,11 @@ multiversion! {
     }
 }
 
-/// The sum of each channel over all pixels: the gradient of a bias.
+/// The sum of each channel over all pixels: the gradient of a bias. Empty `sums` stand for no bias.
 pub(crate) fn column_sums(cpu: &Cpu, x: View<[f32]>, sums: &mut [f32]) {
+    if sums.is_empty() {
+        return;
+    }
     let x = Rows::new(x);
     let (blocks, width) = (Blocks::for_sums(x), x.width());
     let mut scratch = cpu.scratch(blocks.count() * width);

@@ -23,5 +23,5 @@ mod statistics;
 mod threads;
 
 pub use buffer::Buffer;
-pub use cpu::Cpu;
+pub use cpu::{Cpu, simd_level};
 pub use reference::Reference;

@@ -7,7 +7,7 @@ pub(super) fn copy(x: Input, mut y: Output, mode: Write) {
     }
 }
 
-/// The sum of each channel over all pixels: the gradient of a bias.
+/// The sum of each channel over all pixels: the gradient of a bias. Empty `sums` stand for no bias.
 pub(super) fn column_sums(x: Input, sums: &mut [f64]) {
     sums.fill(0.0);
     for row in 0..x.shape().rows() {

@@ -9,7 +9,7 @@ mod pooling;
 mod softmax;
 mod window;
 
-use operand::{Input, Output, run, run_mut, runs_mut, weights_and_bias};
+use operand::{Input, Output, run, run_mut, runs_mut};
 use tensor_backend::{
     Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, Pool2d, Result, RmspropStep, SgdStep,
     Shape, SoftmaxXent, Span, View, ViewMut, Write,
@@ -134,11 +134,9 @@ impl Backend for Reference {
         let op = "conv2d_bwd_filter";
         conv.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
         let (x, dy) = (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?);
-        let (dw, db) = weights_and_bias(op, grads, dw, db)?;
+        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
         conv::backward_filter(conv, x, dy, dw);
-        if let Some(db) = db {
-            elementwise::column_sums(dy, db);
-        }
+        elementwise::column_sums(dy, db);
         Ok(())
     }
 
@@ -195,11 +193,9 @@ impl Backend for Reference {
         let op = "linear_bwd_filter";
         linear.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
         let (x, dy) = (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?);
-        let (dw, db) = weights_and_bias(op, grads, dw, db)?;
+        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
         linear::backward_filter(linear, x, dy, dw);
-        if let Some(db) = db {
-            elementwise::column_sums(dy, db);
-        }
+        elementwise::column_sums(dy, db);
         Ok(())
     }
 

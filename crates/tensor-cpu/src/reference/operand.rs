@@ -114,16 +114,3 @@ pub(super) fn runs_mut<'a>(
         accepted: "outside of the other run",
     })
 }
-
-/// The gradients of weights and bias, which may not overlap.
-pub(super) fn weights_and_bias<'a>(
-    op: &'static str,
-    grads: &'a mut [f64],
-    dw: Span,
-    db: Option<Span>,
-) -> Result<(&'a mut [f64], Option<&'a mut [f64]>)> {
-    match db {
-        Some(db) => runs_mut(op, "dw and db", grads, dw, db).map(|(dw, db)| (dw, Some(db))),
-        None => Ok((run_mut(op, "dw", grads, dw)?, None)),
-    }
-}

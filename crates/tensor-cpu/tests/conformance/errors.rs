@@ -1,1 +1,229 @@
+//! Operands that do not fit are refused by both devices alike, with an error that names them, and never a panic.
 
+use crate::harness::*;
+use tensor_backend::{
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Layout, Linear, Pad, Pool2d, RmspropStep,
+    Shape, SoftmaxXent, Span, View, ViewMut, Write,
+};
+use tensor_cpu::{Cpu, Reference};
+
+/// Runs a block on both devices, with `$device` bound to each.
+macro_rules! on_both {
+    (|$device:ident| $body:expr) => {{
+        fn run<B: Backend>($device: &B) {
+            $body
+        }
+        run(&Reference);
+        run(&Cpu::new(2));
+    }};
+}
+
+/// Asserts that a result is an error of one variant.
+macro_rules! refused {
+    ($result:expr, $variant:ident { $($fields:tt)* }) => {
+        let result = $result;
+        assert!(matches!(result, Err(Error::$variant { $($fields)* })), "{} gave {result:?}", stringify!($result));
+    };
+}
+
+const RELU: Activation = Activation::Relu;
+const CONV: Conv2d = Conv2d { inputs: 2, outputs: 3, kernel: [3; 2], stride: [1; 2], pad: Pad::VALID };
+const POOL: Pool2d = Pool2d { kernel: [2; 2], stride: [2; 2], pad: Pad::VALID };
+
+fn at(n: usize, h: usize, w: usize, c: usize) -> Layout {
+    Layout::contiguous(Shape::new(n, h, w, c))
+}
+
+#[test]
+fn transfers_out_of_bounds() {
+    on_both!(|d| {
+        let (mut a, mut ints) = (d.alloc(4).unwrap(), d.alloc_ints(2).unwrap());
+        refused!(d.upload(&[0.0; 3], &mut a, 2), OutOfBounds { op: "upload", end: 5, len: 4, .. });
+        refused!(d.download(&a, 4, &mut [0.0]), OutOfBounds { op: "download", .. });
+        refused!(d.upload_ints(&[0; 3], &mut ints), OutOfBounds { op: "upload_ints", .. });
+        refused!(d.fill(1.0, &mut a, Span::new(3, 2)), OutOfBounds { op: "fill", .. });
+    });
+}
+
+#[test]
+fn elementwise_shapes_and_layouts() {
+    on_both!(|d| {
+        let (a, mut b) = (d.alloc(12).unwrap(), d.alloc(12).unwrap());
+        let (fits, wide) = (at(1, 2, 2, 3), at(1, 2, 3, 2));
+        let long = at(2, 2, 2, 3);
+        let overlapping = Layout { stride: 2, ..fits };
+        let mut pair =
+            |x, y, f: &dyn Fn(View<B::Buffer>, ViewMut<B::Buffer>) -> tensor_backend::Result<()>| {
+                f(View::new(&a, x), ViewMut::new(&mut b, y))
+            };
+        let mask = DropoutMask { rate: 0.5, key: [0; 2], step: 0, first_sample: 0 };
+        let all: [(&str, &dyn Fn(View<B::Buffer>, ViewMut<B::Buffer>) -> tensor_backend::Result<()>); 5] = [
+            ("copy", &|x, y| d.copy(x, y, Write::Set)),
+            ("act_fwd", &|x, y| d.act_fwd(RELU, x, y)),
+            ("act_bwd", &|x, y| d.act_bwd(RELU, x, x, y, Write::Set)),
+            ("dropout", &|x, y| d.dropout(&mask, x, y, Write::Add)),
+            ("softmax", &|x, y| d.softmax(x, y)),
+        ];
+        for (name, op) in all {
+            assert!(pair(fits, fits, op).is_ok(), "{name}");
+            assert!(matches!(pair(fits, wide, op), Err(Error::Shape { op, .. }) if op == name));
+            assert!(matches!(pair(long, long, op), Err(Error::OutOfBounds { op, .. }) if op == name));
+            assert!(
+                matches!(pair(fits, overlapping, op), Err(Error::NotContiguous { op, .. }) if op == name)
+            );
+        }
+        for rate in [-0.1, 1.0, f32::NAN] {
+            let (mask, y) = (DropoutMask { rate, ..mask }, ViewMut::new(&mut b, fits));
+            refused!(d.dropout(&mask, View::new(&a, fits), y, Write::Set), Value { op: "dropout", .. });
+        }
+        refused!(d.act_bwd_in_place(RELU, View::new(&a, wide), ViewMut::new(&mut b, fits)), Shape { .. });
+    });
+}
+
+#[test]
+fn convolution_operands() {
+    on_both!(|d| {
+        let (x, mut y) = (d.alloc(200).unwrap(), d.alloc(200).unwrap());
+        let params = d.alloc(60).unwrap();
+        let (image, output) = (at(1, 5, 5, 2), at(1, 3, 3, 3));
+        let (w, b) = (Span::new(0, 54), Span::new(54, 3));
+        let mut forward = |conv: &Conv2d, x_at, y_at, w, b| {
+            d.conv2d_fwd(conv, RELU, View::new(&x, x_at), &params, w, Some(b), ViewMut::new(&mut y, y_at))
+        };
+        assert!(forward(&CONV, image, output, w, b).is_ok());
+        refused!(forward(&CONV, at(1, 5, 5, 3), output, w, b), Shape { what: "the input", .. });
+        refused!(forward(&CONV, image, at(1, 3, 4, 3), w, b), Shape { what: "the output", .. });
+        refused!(forward(&CONV, image, output, Span::new(0, 53), b), Length { what: "the weights", .. });
+        refused!(forward(&CONV, image, output, w, Span::new(54, 4)), Length { what: "the bias", .. });
+        refused!(forward(&CONV, image, output, Span::new(7, 54), b), OutOfBounds { what: "the weights", .. });
+        refused!(forward(&CONV, image, output, w, Span::new(58, 3)), OutOfBounds { what: "the bias", .. });
+        refused!(forward(&CONV, at(1, 2, 5, 2), output, w, b), Value { .. });
+        refused!(forward(&Conv2d { stride: [0, 1], ..CONV }, image, output, w, b), Value { .. });
+        refused!(d.prepare_conv2d(&CONV, Shape::new(1, 2, 2, 2), true), Value { .. });
+        let far = Layout { offset: 180, ..image };
+        refused!(forward(&CONV, far, output, w, b), OutOfBounds { what: "the input", .. });
+    });
+}
+
+#[test]
+fn gradients_that_overlap() {
+    on_both!(|d| {
+        let (x, mut grads) = (d.alloc(200).unwrap(), d.alloc(60).unwrap());
+        let (image, output) = (View::new(&x, at(1, 5, 5, 2)), View::new(&x, at(1, 3, 3, 3)));
+        let (dw, db) = (Span::new(0, 54), Some(Span::new(53, 3)));
+        refused!(d.conv2d_bwd_filter(&CONV, image, output, &mut grads, dw, db), Value { .. });
+        let (linear, dw, db) = (Linear { inputs: 2, outputs: 3 }, Span::new(5, 6), Some(Span::new(3, 3)));
+        let (a, b) = (View::new(&x, at(4, 1, 1, 2)), View::new(&x, at(4, 1, 1, 3)));
+        refused!(d.linear_bwd_filter(&linear, a, b, &mut grads, dw, db), Value { .. });
+        let (params, saved, mut dx) = (d.alloc(6).unwrap(), d.alloc(6).unwrap(), d.alloc(12).unwrap());
+        let bn = BatchNorm { epsilon: 1e-3, act: RELU };
+        let (gamma, beta, dx) = (Span::new(0, 3), Span::new(3, 3), ViewMut::new(&mut dx, at(4, 1, 1, 3)));
+        let (dgamma, dbeta) = (Span::new(9, 3), Span::new(11, 3));
+        refused!(
+            d.bn_act_bwd(&bn, b, b, &params, gamma, beta, &saved, &mut grads, dgamma, dbeta, dx, Write::Set),
+            Value { .. }
+        );
+    });
+}
+
+#[test]
+fn dense_operands() {
+    on_both!(|d| {
+        let (x, mut y, params) = (d.alloc(8).unwrap(), d.alloc(12).unwrap(), d.alloc(9).unwrap());
+        let linear = Linear { inputs: 2, outputs: 3 };
+        let (w, b) = (Span::new(0, 6), Some(Span::new(6, 3)));
+        let mut forward = |x_at, y_at, w, b| {
+            d.linear_fwd(&linear, RELU, View::new(&x, x_at), &params, w, b, ViewMut::new(&mut y, y_at))
+        };
+        assert!(forward(at(4, 1, 1, 2), at(4, 1, 1, 3), w, b).is_ok());
+        refused!(forward(at(2, 2, 1, 2), at(4, 1, 1, 3), w, b), Shape { .. });
+        refused!(forward(at(4, 1, 1, 2), at(4, 1, 1, 2), w, b), Shape { .. });
+        refused!(forward(at(4, 1, 1, 2), at(4, 1, 1, 3), Span::new(0, 5), b), Length { .. });
+        refused!(forward(at(4, 1, 1, 2), at(4, 1, 1, 3), w, Some(Span::new(7, 3))), OutOfBounds { .. });
+        refused!(forward(at(5, 1, 1, 2), at(5, 1, 1, 3), w, b), OutOfBounds { .. });
+    });
+}
+
+#[test]
+fn normalization_operands() {
+    on_both!(|d| {
+        let (x, mut y, params) = (d.alloc(12).unwrap(), d.alloc(12).unwrap(), d.alloc(8).unwrap());
+        let (bn, fits) = (BatchNorm { epsilon: 1e-3, act: RELU }, at(2, 2, 1, 3));
+        let (gamma, beta, sums) = (Span::new(0, 3), Span::new(3, 3), Span::new(0, 6));
+        let mut train = |x_at, gamma, saved: usize, sums| {
+            let (mut saved, mut grads) = (d.alloc(saved).unwrap(), d.alloc(6).unwrap());
+            let (x, y) = (View::new(&x, x_at), ViewMut::new(&mut y, fits));
+            d.bn_act_fwd_train(&bn, x, &params, gamma, beta, y, &mut saved, &mut grads, sums)
+        };
+        assert!(train(fits, gamma, 6, sums).is_ok());
+        refused!(train(at(4, 1, 1, 3), gamma, 6, sums), Shape { .. });
+        refused!(train(fits, Span::new(0, 2), 6, sums), Length { what: "gamma", .. });
+        refused!(train(fits, gamma, 5, sums), OutOfBounds { what: "the saved statistics", .. });
+        refused!(train(fits, gamma, 6, Span::new(0, 3)), Length { what: "the sums", .. });
+        refused!(train(fits, gamma, 6, Span::new(1, 6)), OutOfBounds { what: "the sums", .. });
+        refused!(
+            d.ema_step(0.9, 1.0, &x, Span::new(0, 3), &mut y, Span::new(0, 4)),
+            Length { op: "ema_step", .. }
+        );
+    });
+}
+
+#[test]
+fn pooling_operands() {
+    on_both!(|d| {
+        let (x, mut y) = (d.alloc(48).unwrap(), d.alloc(48).unwrap());
+        let (image, output) = (at(1, 4, 4, 3), at(1, 2, 2, 3));
+        refused!(d.maxpool_fwd(&POOL, View::new(&x, image), ViewMut::new(&mut y, image)), Shape { .. });
+        refused!(
+            d.avgpool_fwd(&POOL, View::new(&x, at(1, 1, 4, 3)), ViewMut::new(&mut y, output)),
+            Value { .. }
+        );
+        let padded = Pool2d { pad: Pad { top: 2, ..Pad::VALID }, ..POOL };
+        refused!(d.maxpool_fwd(&padded, View::new(&x, image), ViewMut::new(&mut y, output)), Value { .. });
+        let (image_of, dy) = (View::new(&x, image), View::new(&x, output));
+        let wrong = ViewMut::new(&mut y, output);
+        refused!(d.maxpool_bwd(&POOL, image_of, dy, dy, wrong, Write::Set), Shape { what: "dx", .. });
+        let right = ViewMut::new(&mut y, image);
+        refused!(d.maxpool_bwd(&POOL, image_of, dy, image_of, right, Write::Set), Shape { what: "dy", .. });
+        let right = ViewMut::new(&mut y, image);
+        refused!(d.avgpool_bwd(&POOL, image_of, right, Write::Set), Shape { .. });
+    });
+}
+
+#[test]
+fn loss_operands() {
+    on_both!(|d| {
+        let (x, labels, mut sums) = (d.alloc(12).unwrap(), d.alloc_ints(3).unwrap(), d.alloc(2).unwrap());
+        let (metrics, hard) = (Span::new(0, 2), SoftmaxXent { label_smoothing: 0.0, scale: 1.0 });
+        let mut loss = |xent: &SoftmaxXent, x_at, metrics| {
+            d.softmax_xent(xent, View::new(&x, x_at), &labels, None, &mut sums, metrics)
+        };
+        assert!(loss(&hard, at(3, 1, 1, 4), metrics).is_ok());
+        refused!(loss(&hard, at(4, 1, 1, 3), metrics), OutOfBounds { what: "the labels", .. });
+        refused!(loss(&hard, at(1, 3, 1, 4), metrics), Shape { .. });
+        refused!(loss(&hard, at(3, 1, 1, 4), Span::new(0, 1)), Length { .. });
+        refused!(loss(&hard, at(3, 1, 1, 4), Span::new(1, 2)), OutOfBounds { .. });
+        for label_smoothing in [1.0, -0.5, f32::NAN] {
+            let xent = SoftmaxXent { label_smoothing, ..hard };
+            refused!(loss(&xent, at(3, 1, 1, 4), metrics), Value { .. });
+        }
+    });
+}
+
+#[test]
+fn optimizer_arenas() {
+    on_both!(|d| {
+        let (mut params, grads) = (upload(d, &[0.0; 8]).unwrap(), upload(d, &[0.0; 8]).unwrap());
+        let mut state = d.alloc(6).unwrap();
+        let step = RmspropStep {
+            lr: 0.1,
+            rho: 0.9,
+            epsilon: 1e-7,
+            epsilon_inside_root: false,
+            weight_decay: Default::default(),
+        };
+        let refuse_state = d.rmsprop_step(&step, &mut params, &grads, &mut state, Span::new(0, 8));
+        refused!(refuse_state, OutOfBounds { what: "the mean squares", .. });
+        refused!(d.rmsprop_step(&step, &mut params, &grads, &mut state, Span::new(5, 4)), OutOfBounds { .. });
+    });
+}

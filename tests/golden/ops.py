@@ -1,0 +1,146 @@
+"""Golden values of single ops from PyTorch and Keras: writes ops.safetensors next to this file.
+
+Run with Python packages torch, keras, numpy and safetensors:
+
+    KERAS_BACKEND=torch python ops.py
+
+Everything is computed in float64. Inputs and options are numbers that float32 holds exactly, so that an f64
+implementation must agree to the last few digits. Images are stored as (n, h, w, c).
+"""
+
+import pathlib
+
+import keras
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.numpy import save_file
+
+keras.backend.set_floatx("float64")
+rng = np.random.default_rng(20)
+golden = {}
+
+
+def draw(*shape, digits=7):
+    """Random numbers with a few binary digits behind the point; with 1, many are equal."""
+    return np.round(rng.standard_normal(shape) * 2**digits) / 2**digits
+
+
+def tensor(array, grad=True):
+    return torch.tensor(array, dtype=torch.float64, requires_grad=grad)
+
+
+def nchw(array):
+    return tensor(np.transpose(array, (0, 3, 1, 2)))
+
+
+def nhwc(t):
+    return np.ascontiguousarray(np.transpose(t.detach().numpy(), (0, 2, 3, 1)))
+
+
+def save(name, value):
+    golden[name] = np.ascontiguousarray(value.detach().numpy() if torch.is_tensor(value) else value)
+
+
+def batch_norm():
+    """Two training steps with ReLU, the running statistics after them, and inference with these."""
+    layer = torch.nn.BatchNorm2d(5, eps=2**-10, momentum=0.125, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(tensor(draw(5)))
+        layer.bias.copy_(tensor(draw(5)))
+    save("bn.gamma", layer.weight.clone())
+    save("bn.beta", layer.bias.clone())
+    for step in range(2):
+        x, dy = draw(4, 4, 2, 5) + 3.0 * step, draw(4, 4, 2, 5)
+        save(f"bn.{step}.x", x)
+        save(f"bn.{step}.dy", dy)
+        layer.zero_grad()
+        x = nchw(x)
+        y = F.relu(layer(x))
+        y.backward(nchw(dy).detach())
+        save(f"bn.{step}.y", nhwc(y))
+        save(f"bn.{step}.dx", nhwc(x.grad))
+        save(f"bn.{step}.dgamma", layer.weight.grad)
+        save(f"bn.{step}.dbeta", layer.bias.grad)
+    save("bn.running_mean", layer.running_mean)
+    save("bn.running_var", layer.running_var)
+    layer.eval()
+    save("bn.infer", nhwc(F.relu(layer(nchw(golden["bn.0.x"])))))
+
+
+def cross_entropy():
+    logits, labels = draw(6, 10), np.array([0, 3, 9, 3, 5, 1], dtype=np.uint32)
+    save("xent.logits", logits)
+    save("xent.labels", labels)
+    for name, smoothing in [("hard", 0.0), ("smooth", 0.125)]:
+        x = tensor(logits)
+        loss = F.cross_entropy(x, torch.tensor(labels.astype(np.int64)), label_smoothing=smoothing, reduction="sum")
+        (loss / 8).backward()
+        save(f"xent.{name}.loss", loss.reshape(1))
+        save(f"xent.{name}.dlogits", x.grad)
+    save("xent.probabilities", torch.softmax(tensor(logits), 1))
+
+
+def pooling():
+    """Windows that overlap, with padding, over numbers of which many are equal."""
+    for name, side, kernel, stride, pad in [("3s2", 9, 3, 2, 0), ("3s2p1", 8, 3, 2, 1), ("2s2", 7, 2, 2, 0)]:
+        image = draw(2, side, side, 3, digits=1)
+        x = nchw(image)
+        y = F.max_pool2d(x, kernel, stride, pad)
+        dy = draw(*nhwc(y).shape)
+        y.backward(nchw(dy).detach())
+        z = nchw(image)
+        mean = F.avg_pool2d(z, kernel, stride, pad, count_include_pad=False)
+        mean.backward(nchw(dy).detach())
+        save(f"pool.{name}.x", image)
+        save(f"pool.{name}.dy", dy)
+        save(f"pool.{name}.max.y", nhwc(y))
+        save(f"pool.{name}.max.dx", nhwc(x.grad))
+        save(f"pool.{name}.average.y", nhwc(mean))
+        save(f"pool.{name}.average.dx", nhwc(z.grad))
+
+
+def rate(step):
+    """A learning rate that changes: constant ones hide where the velocity takes it in."""
+    return 0.125 if step < 4 else 0.03125
+
+
+def optimizers():
+    """Ten steps of each convention with the same gradients."""
+    params, grads = draw(7), draw(10, 7)
+    save("step.params", params)
+    save("step.grads", grads)
+    of_torch = {
+        "torch.sgd": (torch.optim.SGD, {}),
+        "torch.momentum": (torch.optim.SGD, {"momentum": 0.875, "weight_decay": 2**-5}),
+        "torch.nesterov": (torch.optim.SGD, {"momentum": 0.875, "nesterov": True}),
+        "torch.rmsprop": (torch.optim.RMSprop, {"alpha": 0.875, "eps": 2**-20, "weight_decay": 2**-5}),
+    }
+    for name, (optimizer, options) in of_torch.items():
+        p = tensor(params)
+        optimizer = optimizer([p], lr=1.0, **options)
+        for step, g in enumerate(grads):
+            optimizer.param_groups[0]["lr"] = rate(step)
+            p.grad = tensor(g, grad=False)
+            optimizer.step()
+        save(f"step.{name}", p)
+    of_keras = {
+        "keras.momentum": (keras.optimizers.SGD, {"momentum": 0.875, "weight_decay": 2**-5}),
+        "keras.nesterov": (keras.optimizers.SGD, {"momentum": 0.875, "nesterov": True}),
+        "keras.rmsprop": (keras.optimizers.RMSprop, {"rho": 0.875, "epsilon": 2**-20, "weight_decay": 2**-5}),
+    }
+    for name, (optimizer, options) in of_keras.items():
+        p = keras.Variable(params, dtype="float64")
+        optimizer = optimizer(learning_rate=1.0, **options)
+        optimizer.build([p])
+        for step, g in enumerate(grads):
+            optimizer.learning_rate = rate(step)
+            optimizer.apply([tensor(g, grad=False)], [p])
+        save(f"step.{name}", p.value)
+
+
+batch_norm()
+cross_entropy()
+pooling()
+optimizers()
+save_file(golden, pathlib.Path(__file__).with_name("ops.safetensors"))
