@@ -1,8 +1,8 @@
 //! The inner loops, written once over [`Simd`] and compiled for every [`Level`].
 
-use crate::simd::{Level, Portable, Simd};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
+use crate::simd::{Level, Portable, Simd};
 
 /// Channels in a block of a packed image: its pixels lie this far apart, so that the rows of a tile are constant
 /// displacements from one address.

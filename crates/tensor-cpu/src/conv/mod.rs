@@ -1,8 +1,8 @@
 //! Convolutions: forward and both backward passes.
 
+mod grads;
 mod kernels;
 mod pack;
-mod plain;
 mod plan;
 mod problem;
 mod sums;
@@ -21,6 +21,7 @@ pub(crate) fn prepare(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bo
     let kernels = Kernels::of(cpu.simd());
     let mut len = sums::scratch_len(&Problem::forward(conv, x, y), kernels, cpu.threads());
     if training {
+        len = len.max(grads::scratch_len(conv, x, y, kernels));
         for problem in phases(conv).map(|phase| Problem::backward(conv, y, x, phase)) {
             len = len.max(sums::scratch_len(&problem, kernels, cpu.threads()));
         }
@@ -63,4 +64,6 @@ pub(crate) fn backward_data(
     }
 }
 
-pub(crate) use plain::backward_filter;
+pub(crate) fn backward_filter(cpu: &Cpu, conv: &Conv2d, x: View<[f32]>, dy: View<[f32]>, dw: &mut [f32]) {
+    grads::run(cpu, conv, x, dy, dw);
+}

@@ -86,7 +86,9 @@ impl PackedSource {
                         + (image * p.source.shape.h + y as usize) * p.source.shape.w * p.source.stride;
                     match &p.merge {
                         None => self.fill_row(p, kernels, segment, pass, &source[from..], &mut to[at..]),
-                        Some(merge) => self.fill_merged(p, merge, segment, pass, &source[from..], &mut to[at..]),
+                        Some(merge) => {
+                            self.fill_merged(p, merge, segment, pass, &source[from..], &mut to[at..])
+                        }
                     }
                 }
             }
@@ -154,11 +156,8 @@ impl PackedSource {
             for channel in pass.channels.clone() {
                 let x = (pixel * merge.stride + channel / merge.channels).wrapping_sub(merge.left);
                 let at = channel - pass.channels.start;
-                to[at / BLOCK * self.block_len + slot * BLOCK + at % BLOCK] = if x < width {
-                    source[x * p.source.stride + channel % merge.channels]
-                } else {
-                    0.0
-                };
+                to[at / BLOCK * self.block_len + slot * BLOCK + at % BLOCK] =
+                    if x < width { source[x * p.source.stride + channel % merge.channels] } else { 0.0 };
             }
         }
     }

@@ -103,7 +103,11 @@ impl Plan {
         let [rows, pixels] = [p.y.outputs, p.x.outputs];
         if rows == 1 {
             let parts = pixels.div_ceil(target).max(1);
-            return if parts > 1 { [1, 1, pixels.div_ceil(parts)] } else { [(target / pixels.max(1)).max(1), 1, pixels] };
+            return if parts > 1 {
+                [1, 1, pixels.div_ceil(parts)]
+            } else {
+                [(target / pixels.max(1)).max(1), 1, pixels]
+            };
         }
         if rows * pixels > target {
             let parts = (rows * pixels).div_ceil(target);
@@ -189,11 +193,7 @@ impl Plan {
 
     /// Elements of one block of channels of a packed segment.
     pub fn block_len(&self, p: &Problem) -> usize {
-        self.size[0].min(p.images)
-            * p.y.extent(self.size[1])
-            * self.slots(p, self.size[2])
-            * p.x.step
-            * BLOCK
+        self.size[0].min(p.images) * p.y.extent(self.size[1]) * self.slots(p, self.size[2]) * p.x.step * BLOCK
     }
 
     /// Elements for a packed segment.

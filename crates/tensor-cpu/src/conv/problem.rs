@@ -27,14 +27,7 @@ impl Axis {
 
     /// The gradients of the inputs `phase, phase + stride, ...` of `inputs`: input `i` was read by output
     /// `(i + pad - k) / stride` through the kernel's element `k`, for the `k` that divide.
-    fn backward(
-        size: usize,
-        inputs: usize,
-        kernel: usize,
-        stride: usize,
-        pad: usize,
-        phase: usize,
-    ) -> Axis {
+    fn backward(size: usize, inputs: usize, kernel: usize, stride: usize, pad: usize, phase: usize) -> Axis {
         let w_first = (phase + pad) % stride;
         let taps = kernel.saturating_sub(w_first).div_ceil(stride);
         let first = ((phase + pad) / stride) as isize;
@@ -70,8 +63,7 @@ pub(super) struct Places {
 /// A source whose columns under the kernel were merged into channels: see [`Problem::forward`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merge {
-    /// Kernel columns, stride and left padding of the convolution.
-    pub kernel: usize,
+    /// Stride and left padding of the convolution, along a row.
     pub stride: usize,
     pub left: usize,
     /// Channels before merging.
@@ -125,7 +117,7 @@ impl Problem {
         };
         if conv.inputs <= FEW_CHANNELS && kw > 1 {
             problem.merge =
-                Some(Merge { kernel: kw, stride: conv.stride[1], left: conv.pad.left, channels: conv.inputs });
+                Some(Merge { stride: conv.stride[1], left: conv.pad.left, channels: conv.inputs });
             problem.channels = kw * conv.inputs;
             problem.kernel_width = 1;
             problem.x = Axis::forward(o.w, o.w, 1, 1, 0);

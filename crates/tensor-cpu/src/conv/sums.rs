@@ -39,8 +39,7 @@ pub(super) fn run(cpu: &Cpu, p: &Problem, source: &[f32], w: &[f32], finish: Fin
         pack_all(cpu, p, &plan, w, weights);
     }
     let (worker_len, workers) = (worker_len(p, &plan), Shards::new(workers));
-    let job =
-        Job { p, plan: &plan, kernels, source, w, packed: weights, finish, out: Shards::new(out) };
+    let job = Job { p, plan: &plan, kernels, source, w, packed: weights, finish, out: Shards::new(out) };
     cpu.pool().run_on(plan.segments() * plan.groups, &|thread, task| {
         // SAFETY: a thread runs one task at a time.
         let memory = unsafe { workers.part(thread * worker_len..(thread + 1) * worker_len) };

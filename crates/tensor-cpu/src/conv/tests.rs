@@ -77,9 +77,7 @@ fn check(cpu: &Cpu, conv: Conv2d, x: Shape, extra: usize) {
     // Not asking for the bias's gradient, which is not this module's.
     let (mut got, mut want) = (buffer(&params), pr.clone());
     cpu.conv2d_bwd_filter(&conv, View::new(&xb, xl), View::new(&dyb, yl), &mut got, w, None).unwrap();
-    Reference
-        .conv2d_bwd_filter(&conv, View::new(&xr, xl), View::new(&dyr, yl), &mut want, w, None)
-        .unwrap();
+    Reference.conv2d_bwd_filter(&conv, View::new(&xr, xl), View::new(&dyr, yl), &mut want, w, None).unwrap();
     close(&format!("backward filter, {what}"), &got, &want, y.rows());
 }
 
@@ -162,7 +160,8 @@ fn shapes_of_real_networks() {
 fn dense_layers() {
     for level in levels() {
         let cpu = Cpu::with_simd(2, level);
-        for (n, inputs, outputs) in [(1, 1, 1), (128, 300, 10), (3, 64, 512), (65, 1000, 130), (130, 31, 17)] {
+        for (n, inputs, outputs) in [(1, 1, 1), (128, 300, 10), (3, 64, 512), (65, 1000, 130), (130, 31, 17)]
+        {
             let linear = Linear { inputs, outputs };
             let at = |c: usize| slice(Shape::vectors(n, c), n % 3);
             let (xl, yl, w) = (at(inputs), at(outputs), Span::new(1, inputs * outputs));
@@ -185,12 +184,20 @@ fn dense_layers() {
             cpu.linear_bwd_data(&linear, View::new(&dyb, yl), &pb, w, ViewMut::new(&mut got, xl), Write::Add)
                 .unwrap();
             Reference
-                .linear_bwd_data(&linear, View::new(&dyr, yl), &pr, w, ViewMut::new(&mut want, xl), Write::Add)
+                .linear_bwd_data(
+                    &linear,
+                    View::new(&dyr, yl),
+                    &pr,
+                    w,
+                    ViewMut::new(&mut want, xl),
+                    Write::Add,
+                )
                 .unwrap();
             close(&format!("backward data, {what}"), &got, &want, outputs);
 
             let (mut got, mut want) = (buffer(&params), pr.clone());
-            cpu.linear_bwd_filter(&linear, View::new(&xb, xl), View::new(&dyb, yl), &mut got, w, None).unwrap();
+            cpu.linear_bwd_filter(&linear, View::new(&xb, xl), View::new(&dyb, yl), &mut got, w, None)
+                .unwrap();
             Reference
                 .linear_bwd_filter(&linear, View::new(&xr, xl), View::new(&dyr, yl), &mut want, w, None)
                 .unwrap();
@@ -208,7 +215,8 @@ fn all_passes(cpu: &Cpu, conv: Conv2d, x: Shape) -> Vec<u32> {
     let (mut got, mut dx, mut dw) = (dys.clone(), xs.clone(), params.clone());
     let act = Activation::Relu;
     cpu.conv2d_fwd(&conv, act, View::new(&xs, xl), &params, w, None, ViewMut::new(&mut got, yl)).unwrap();
-    cpu.conv2d_bwd_data(&conv, View::new(&dys, yl), &params, w, ViewMut::new(&mut dx, xl), Write::Add).unwrap();
+    cpu.conv2d_bwd_data(&conv, View::new(&dys, yl), &params, w, ViewMut::new(&mut dx, xl), Write::Add)
+        .unwrap();
     cpu.conv2d_bwd_filter(&conv, View::new(&xs, xl), View::new(&dys, yl), &mut dw, w, None).unwrap();
     [&got, &dx, &dw].into_iter().flat_map(|b| b.iter().map(|x| x.to_bits())).collect()
 }
@@ -242,8 +250,16 @@ fn nan_is_not_hidden() {
         x[4] = f32::NAN;
         let (params, mut y) = (buffer(&random(80, 2)), Buffer::zeros(80));
         let (w, y_at) = (Span::new(0, 80), at(20));
-        cpu.conv2d_fwd(&conv, Activation::Relu, View::new(&x, at(4)), &params, w, None, ViewMut::new(&mut y, y_at))
-            .unwrap();
+        cpu.conv2d_fwd(
+            &conv,
+            Activation::Relu,
+            View::new(&x, at(4)),
+            &params,
+            w,
+            None,
+            ViewMut::new(&mut y, y_at),
+        )
+        .unwrap();
         assert!(y.iter().enumerate().all(|(i, y)| y.is_nan() == (20..40).contains(&i)));
     }
 }

@@ -49,7 +49,12 @@ impl Level {
                 Ok("avx2") => Level::Avx2,
                 _ => Level::Avx512,
             };
-            Level::available().iter().copied().filter(|&level| level <= wanted).max().unwrap_or(Level::Portable)
+            Level::available()
+                .iter()
+                .copied()
+                .filter(|&level| level <= wanted)
+                .max()
+                .unwrap_or(Level::Portable)
         })
     }
 }

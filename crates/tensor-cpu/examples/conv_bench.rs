@@ -1,0 +1,254 @@
+//! The speed of every convolution and dense layer of the recipes' networks, beside what the processor can do.
+//!
+//! `cargo run --release -p tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet] [LAYER]`
+//!
+//! With one thread, time is the processor's, so that other programs on the machine hardly show; with more it is the
+//! wall clock's. For each layer and pass: milliseconds, GFLOP/s, and the share of the fused multiply-add peak of that many threads.
+//! The last lines predict the images a second of training if these layers were all of the work.
+
+use std::array::from_fn;
+use std::hint::black_box;
+use std::time::Instant;
+use tensor_backend::{
+    Activation, Backend, Conv2d, Layout, Linear, Pad, Result, Shape, Span, View, ViewMut, Write,
+};
+use tensor_cpu::{Buffer, Cpu};
+
+struct Layer {
+    name: String,
+    conv: Conv2d,
+    x: Shape,
+    /// Whether the network's input needs no gradient.
+    first: bool,
+    dense: bool,
+}
+
+impl Layer {
+    fn conv(x: Shape, k: usize, kernel: usize, stride: usize, same: bool) -> Layer {
+        let pad = if same { Pad::same(x.h, x.w, [kernel; 2], [stride; 2]) } else { Pad::VALID };
+        let conv = Conv2d { inputs: x.c, outputs: k, kernel: [kernel; 2], stride: [stride; 2], pad };
+        let name = format!("{}x{} {kernel}x{kernel}/{stride} {}->{k}", x.h, x.w, x.c);
+        Layer { name, conv, x, first: x.c == 3, dense: false }
+    }
+
+    fn dense(n: usize, inputs: usize, outputs: usize) -> Layer {
+        let layer = Layer::conv(Shape::vectors(n, inputs), outputs, 1, 1, false);
+        Layer { name: format!("dense {inputs}->{outputs}"), dense: true, ..layer }
+    }
+}
+
+fn keras_cnn(n: usize) -> Vec<Layer> {
+    let at = |h, c| Shape::new(n, h, h, c);
+    vec![
+        Layer::conv(at(32, 3), 32, 3, 1, true),
+        Layer::conv(at(32, 32), 32, 3, 1, false),
+        Layer::conv(at(15, 32), 64, 3, 1, true),
+        Layer::conv(at(15, 64), 64, 3, 1, false),
+        Layer::dense(n, 2304, 512),
+        Layer::dense(n, 512, 10),
+    ]
+}
+
+fn minigooglenet(n: usize) -> Vec<Layer> {
+    let mut layers = vec![Layer::conv(Shape::new(n, 32, 32, 3), 96, 3, 1, true)];
+    let mut inception = |h, c, a, b| {
+        layers.push(Layer::conv(Shape::new(n, h, h, c), a, 1, 1, true));
+        layers.push(Layer::conv(Shape::new(n, h, h, c), b, 3, 1, true));
+        a + b
+    };
+    let c = inception(32, 96, 32, 32);
+    let c = inception(32, c, 32, 48);
+    let c = inception(15, c + 80, 112, 48);
+    let c = inception(15, c, 96, 64);
+    let c = inception(15, c, 80, 80);
+    let c = inception(15, c, 48, 96);
+    let c = inception(7, c + 96, 176, 160);
+    inception(7, c, 176, 160);
+    layers.push(Layer::conv(Shape::new(n, 32, 32, 80), 80, 3, 2, false));
+    layers.push(Layer::conv(Shape::new(n, 15, 15, 144), 96, 3, 2, false));
+    layers.push(Layer::dense(n, 336, 10));
+    layers
+}
+
+/// A clock in seconds: the processor's time of this program for one thread, the wall's for several.
+struct Clock {
+    start: Instant,
+    of_processor: bool,
+}
+
+impl Clock {
+    fn new(threads: usize) -> Clock {
+        Clock { start: Instant::now(), of_processor: cfg!(target_os = "linux") && threads == 1 }
+    }
+
+    fn now(&self) -> f64 {
+        #[cfg(target_os = "linux")]
+        if self.of_processor {
+            unsafe extern "C" {
+                safe fn clock() -> core::ffi::c_long;
+            }
+            return clock() as f64 / 1e6;
+        }
+        self.start.elapsed().as_secs_f64()
+    }
+}
+
+/// The smallest time of a call, in seconds: other programs only ever add.
+fn time(clock: &Clock, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
+    call()?;
+    let (begin, mut best, mut calls) = (clock.now(), f64::MAX, 0);
+    while calls < 3 || (clock.now() - begin < 0.25 && calls < 1000) {
+        let start = clock.now();
+        call()?;
+        best = best.min(clock.now() - start);
+        calls += 1;
+    }
+    Ok(best)
+}
+
+/// Forward, backward data, backward filter, in seconds.
+fn passes(cpu: &Cpu, clock: &Clock, layer: &Layer) -> Result<[f64; 3]> {
+    let (conv, y) = (&layer.conv, layer.conv.output(layer.x)?);
+    let (xl, yl) = (Layout::contiguous(layer.x), Layout::contiguous(y));
+    let filled = |len: usize| {
+        let mut buffer = Buffer::zeros(len);
+        buffer.iter_mut().enumerate().for_each(|(i, x)| *x = (i * 37 % 101) as f32 / 101.0 - 0.5);
+        buffer
+    };
+    let w = Span::new(0, conv.weights());
+    let b = Some(Span::new(w.end(), conv.outputs));
+    let params = filled(conv.weights() + conv.outputs);
+    let mut grads = filled(params.len());
+    let (x, dy) = (filled(layer.x.len()), filled(y.len()));
+    let (mut dx, mut out) = (filled(x.len()), filled(dy.len()));
+    let act = Activation::None;
+    if layer.dense {
+        let linear = Linear { inputs: conv.inputs, outputs: conv.outputs };
+        return Ok([
+            time(clock, || {
+                let y = ViewMut::new(&mut out, yl);
+                cpu.linear_fwd(&linear, act, View::new(&x, xl), &params, w, b, y)
+            })?,
+            time(clock, || {
+                let dx = ViewMut::new(&mut dx, xl);
+                cpu.linear_bwd_data(&linear, View::new(&dy, yl), &params, w, dx, Write::Set)
+            })?,
+            time(clock, || {
+                let dy = View::new(&dy, yl);
+                cpu.linear_bwd_filter(&linear, View::new(&x, xl), dy, &mut grads, w, None)
+            })?,
+        ]);
+    }
+    cpu.prepare_conv2d(conv, layer.x, true)?;
+    let forward = time(clock, || {
+        cpu.conv2d_fwd(conv, act, View::new(&x, xl), &params, w, b, ViewMut::new(&mut out, yl))
+    })?;
+    let data = if layer.first {
+        0.0
+    } else {
+        time(clock, || {
+            let dx = ViewMut::new(&mut dx, xl);
+            cpu.conv2d_bwd_data(conv, View::new(&dy, yl), &params, w, dx, Write::Set)
+        })?
+    };
+    let filter = time(clock, || {
+        cpu.conv2d_bwd_filter(conv, View::new(&x, xl), View::new(&dy, yl), &mut grads, w, None)
+    })?;
+    Ok([forward, data, filter])
+}
+
+/// GFLOP/s of one thread that does nothing but fused multiply-adds.
+fn peak_of_one(clock: &Clock) -> f64 {
+    const ROUNDS: usize = 2_000_000;
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::*;
+        /// Independent chains, more than the units' latency needs.
+        #[target_feature(enable = "avx512f")]
+        fn wide() -> f32 {
+            let (a, b) = (_mm512_set1_ps(black_box(0.999)), _mm512_set1_ps(black_box(1e-3)));
+            let mut acc: [__m512; 12] = from_fn(|i| _mm512_set1_ps(black_box(i as f32)));
+            for _ in 0..ROUNDS {
+                for acc in &mut acc {
+                    *acc = _mm512_fmadd_ps(*acc, a, b);
+                }
+            }
+            acc.into_iter().map(|acc| _mm512_reduce_add_ps(acc)).sum()
+        }
+        #[target_feature(enable = "avx2,fma")]
+        fn narrow() -> f32 {
+            let (a, b) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(1e-3)));
+            let mut acc: [__m256; 12] = from_fn(|i| _mm256_set1_ps(black_box(i as f32)));
+            for _ in 0..ROUNDS {
+                for acc in &mut acc {
+                    *acc = _mm256_fmadd_ps(*acc, a, b);
+                }
+            }
+            acc.into_iter().map(|acc| _mm_cvtss_f32(_mm256_castps256_ps128(acc))).sum()
+        }
+        let begin = clock.now();
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: detected.
+            black_box(unsafe { wide() });
+            return (ROUNDS * 12 * 32) as f64 / (clock.now() - begin) / 1e9;
+        } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: detected.
+            black_box(unsafe { narrow() });
+            return (ROUNDS * 12 * 16) as f64 / (clock.now() - begin) / 1e9;
+        }
+    }
+    let (a, b, mut acc) = (black_box(0.999f32), black_box(1e-3f32), [black_box(1.0f32); 64]);
+    let begin = clock.now();
+    for _ in 0..ROUNDS {
+        acc.iter_mut().for_each(|acc| *acc = *acc * a + b);
+    }
+    black_box(acc);
+    (ROUNDS * 128) as f64 / (clock.now() - begin) / 1e9
+}
+
+/// The best of some trials on so many threads at once.
+fn peak(clock: &Clock, threads: usize) -> f64 {
+    let trial = || {
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..threads).map(|_| scope.spawn(|| peak_of_one(clock))).collect();
+            all.into_iter().filter_map(|thread| thread.join().ok()).sum::<f64>()
+        })
+    };
+    (0..20).map(|_| trial()).fold(0.0, f64::max)
+}
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let threads = args.first().and_then(|arg| arg.parse().ok()).unwrap_or(0);
+    let cpu = Cpu::new(threads);
+    let clock = Clock::new(cpu.threads());
+    let peak = peak(&clock, cpu.threads());
+    println!("{}: {peak:.0} GFLOP/s of multiply-adds at most", cpu.name());
+    for (name, n, layers) in [("keras_cnn", 128, keras_cnn(128)), ("minigooglenet", 64, minigooglenet(64))] {
+        if args.get(1).is_some_and(|wanted| wanted != name) {
+            continue;
+        }
+        println!("\n{name}, batch {n}\n{:26}{:^22}{:^22}{:^22}", "", "forward", "bwd data", "bwd filter");
+        let (mut total, mut floor) = ([0.0; 3], 0.0);
+        for layer in layers.iter().filter(|l| args.get(2).is_none_or(|wanted| l.name.contains(wanted))) {
+            let seconds = passes(&cpu, &clock, layer)?;
+            let gflop = 2.0 * layer.conv.multiply_adds(layer.x) as f64 / 1e9;
+            print!("{:26}", layer.name);
+            for (seconds, total) in seconds.into_iter().zip(&mut total) {
+                if seconds > 0.0 {
+                    let rate = gflop / seconds;
+                    print!("{:8.2} {rate:6.0} {:3.0}%   ", seconds * 1e3, rate / peak * 100.0);
+                    floor += gflop / peak;
+                } else {
+                    print!("{:22}", "");
+                }
+                *total += seconds;
+            }
+            println!();
+        }
+        let sum: f64 = total.iter().sum();
+        println!("{:26}{:8.2} ms{:19.2} ms{:19.2} ms", "all", total[0] * 1e3, total[1] * 1e3, total[2] * 1e3);
+        println!("{:.0} images/s at most ({:.0}% of the peak)", n as f64 / sum, floor / sum * 100.0);
+    }
+    Ok(())
+}
