@@ -130,6 +130,11 @@ impl Network {
         self.input.layout.shape.per_sample()
     }
 
+    /// Elements of device memory for activations and their gradients, beside the parameters.
+    pub fn activation_len(&self) -> usize {
+        self.slots.iter().map(Storage::len).sum()
+    }
+
     /// Sets every parameter to its first values: a pure function of the seed.
     ///
     /// # Errors
@@ -196,7 +201,7 @@ impl Network {
         Ok(())
     }
 
-    /// A forward pass over the current batch, as in inference. With `labels` the arena's `grads` receive the metrics.
+    /// A forward pass over the current batch, as in inference: afterwards the arena's `grads` hold the metrics.
     ///
     /// # Errors
     /// What the device says.
@@ -222,6 +227,11 @@ impl Network {
         let layout = self.probabilities.view().layout.samples(0..n);
         self.device.softmax(logits, ViewMut::new(self.probabilities.storage_mut(), layout))?;
         Ok(self.probabilities.storage().to_vec(&self.device, 0, layout.shape.len())?)
+    }
+
+    /// The class scores that the last pass computed for the current batch, one vector a sample.
+    pub fn logits(&self) -> View<'_, Storage> {
+        self.output.view(&self.slots[self.output.slot], self.n)
     }
 
     /// What the last pass measured (or, after an all-reduce, all replicas').

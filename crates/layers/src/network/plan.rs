@@ -141,8 +141,10 @@ fn lives(
     let n = graph.nodes.len();
     let mut lives = vec![Life::NONE; 2 * graph.shapes.len()];
     let root = |value: Value| places[value.0].root;
-    lives[2 * root(graph.input())].extend(0);
-    lives[2 * root(output)].extend(n);
+    // The input and the logits outlive the pass: for another pass over the same batch, and for who reads the logits.
+    let end = if training { 2 * n + 1 } else { n };
+    lives[2 * root(graph.input())] = Life { from: 0, to: end };
+    lives[2 * root(output)].extend(end);
     for (k, node) in graph.nodes.iter().enumerate() {
         if matches!(node.kind, Kind::Concatenate) {
             continue;
@@ -294,7 +296,8 @@ mod tests {
                 assert_eq!(slots.len(), all, "{mode:?}");
             }
             if mode == Mode::Inference {
-                assert_eq!(plan.slots.len(), 2);
+                // The input keeps its own.
+                assert_eq!(plan.slots.len(), 3);
             } else {
                 assert!(plan.slots.len() <= 11 + 2, "gradients take turns: {}", plan.slots.len());
             }

@@ -1,0 +1,266 @@
+//! How networks behave: slices of a batch, empty batches, threads, misuse, memory.
+
+use layers::{
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Flatten, Graph, MaxPooling2D,
+    Metrics, Mode, Network, Padding, Value,
+};
+use tensor::{Activation::Relu, Device};
+use testkit::{Tolerance, compare, on_every_device, pattern};
+
+const SIZE: [usize; 3] = [6, 6, 3];
+const SAMPLE: usize = 6 * 6 * 3;
+
+/// Every kind of layer but, unless it is wanted, batch normalization: whose statistics are those of a slice.
+fn graph(normalized: bool) -> (Graph, Value) {
+    let mut g = Graph::new("test", SIZE);
+    let mut x = g.add(Conv2D::new(8, 3).same().activation(Relu), g.input()).unwrap();
+    if normalized {
+        x = g.add(BatchNormalization::new().activation(Relu), x).unwrap();
+    }
+    x = g.add(Dropout::new(0.25), x).unwrap();
+    let a = g.add(Conv2D::new(5, 3).strides(2).padding(Padding::Same), x).unwrap();
+    let b = g.add(MaxPooling2D::new(3).strides(2).padding(Padding::Same), x).unwrap();
+    x = g.concat(&[a, b]).unwrap();
+    x = g.add(layers::Relu, x).unwrap();
+    x = g.add(AveragePooling2D::new(2).strides(1), x).unwrap();
+    x = g.add(Flatten, x).unwrap();
+    x = g.add(Dropout::new(0.5), x).unwrap();
+    x = g.add(Dense::new(7), x).unwrap();
+    (g, x)
+}
+
+fn build(device: &Device, normalized: bool, batch: usize, mode: Mode) -> Network {
+    let (graph, logits) = graph(normalized);
+    let mut network = graph.build(logits, device, batch, mode).unwrap();
+    network.init(3).unwrap();
+    network
+}
+
+fn batch(n: usize) -> (Vec<f32>, Vec<u32>) {
+    let images = pattern(1, n * SAMPLE, 1.0).iter().map(|&x| x as f32).collect();
+    (images, (0..n as u32).map(|k| k % 7).collect())
+}
+
+/// The arena of gradients after a pass over these samples of a batch of ten.
+fn gradients(network: &mut Network, from: usize, to: usize) -> Vec<f64> {
+    let (images, labels) = batch(10);
+    network.set_input(&images[from * SAMPLE..to * SAMPLE], &labels[from..to]).unwrap();
+    network.train_pass(Draws { seed: 4, step: 9, first_sample: from as u32 }, 0.1, 10).unwrap();
+    let grads = &network.arena().grads;
+    let all = grads.to_vec(network.device(), 0, grads.len()).unwrap();
+    all.into_iter().map(f64::from).collect()
+}
+
+#[test]
+fn slices_add_up_to_the_batch() {
+    on_every_device(|device| {
+        let mut whole = build(device, false, 10, Mode::Training);
+        let expected = gradients(&mut whole, 0, 10);
+        let mut tower = build(device, false, 6, Mode::Training);
+        for cuts in [&[0, 5, 10][..], &[0, 3, 6, 10], &[0, 1, 7, 10], &[0, 0, 6, 6, 10]] {
+            let mut sum = vec![0.0; expected.len()];
+            for slice in cuts.windows(2) {
+                let part = gradients(&mut tower, slice[0], slice[1]);
+                sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+            }
+            // What f32 keeps of sums of a few dozen terms.
+            compare(&format!("{cuts:?}"), &sum, &expected, Tolerance::new(0.0, 1e-6)).unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_place_in_the_global_batch_decides_the_dropout() {
+    let mut network = build(&Device::reference(), false, 10, Mode::Training);
+    let (images, labels) = batch(4);
+    let mut loss = |first_sample, step, seed| {
+        network.set_input(&images, &labels).unwrap();
+        network.train_pass(Draws { seed, step, first_sample }, 0.0, 4).unwrap();
+        network.metrics().unwrap().loss_sum
+    };
+    let here = loss(0, 0, 0);
+    assert_eq!(here, loss(0, 0, 0));
+    for other in [loss(4, 0, 0), loss(0, 1, 0), loss(0, 0, 1)] {
+        assert_ne!(here, other);
+    }
+}
+
+#[test]
+fn no_samples_leave_zeros() {
+    on_every_device(|device| {
+        let mut network = build(device, true, 10, Mode::Training);
+        assert!(gradients(&mut network, 0, 10).iter().any(|&g| g != 0.0));
+        assert!(gradients(&mut network, 4, 4).iter().all(|&g| g == 0.0));
+        network.evaluate_pass().unwrap();
+        assert_eq!(network.metrics().unwrap(), Metrics::default());
+        assert!(network.predict().unwrap().is_empty());
+    });
+}
+
+/// All bits of three steps' gradients and running averages.
+fn bits(device: &Device) -> Vec<u32> {
+    let mut network = build(device, true, 10, Mode::Training);
+    let mut bits = Vec::new();
+    for (from, to) in [(0, 10), (3, 10), (2, 3)] {
+        bits.extend(gradients(&mut network, from, to).iter().map(|&g| (g as f32).to_bits()));
+        network.finish_step(to - from).unwrap();
+    }
+    let running = &network.arena().running;
+    bits.extend(running.to_vec(device, 0, running.len()).unwrap().iter().map(|x| x.to_bits()));
+    bits.extend(network.predict().unwrap().iter().map(|x| x.to_bits()));
+    bits
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    let one = bits(&Device::cpu(1));
+    for threads in [2, 3] {
+        assert!(bits(&Device::cpu(threads)) == one, "{threads} threads");
+    }
+}
+
+#[test]
+fn the_mode_changes_no_bit_of_an_evaluation() {
+    on_every_device(|device| {
+        let (images, labels) = batch(6);
+        let evaluated = [Mode::Training, Mode::TrainingWithInputGradient, Mode::Inference].map(|mode| {
+            let mut network = build(device, true, 6, mode);
+            network.set_input(&images, &labels).unwrap();
+            network.evaluate_pass().unwrap();
+            let probabilities = network.predict().unwrap();
+            (network.metrics().unwrap(), probabilities)
+        });
+        assert_eq!(evaluated[0], evaluated[1]);
+        assert_eq!(evaluated[0], evaluated[2]);
+        let Metrics { loss_sum, .. } = evaluated[0].0;
+        let sums = evaluated[0].1.chunks(7).map(|row| row.iter().sum::<f32>());
+        assert!(loss_sum.is_finite() && sums.clone().count() == 6);
+        assert!(sums.into_iter().all(|sum| (sum - 1.0).abs() < 1e-6));
+    });
+}
+
+/// The input stays, so a second pass needs no second upload; and the logits stay to be read.
+#[test]
+fn passes_leave_the_input_and_the_logits() {
+    for mode in [Mode::Training, Mode::Inference] {
+        let mut network = build(&Device::reference(), true, 6, mode);
+        let (images, labels) = batch(6);
+        network.set_input(&images, &labels).unwrap();
+        let mut logits = || {
+            network.evaluate_pass().unwrap();
+            let view = network.logits();
+            view.data.as_f64().unwrap()[view.layout.offset..view.layout.end()].to_vec()
+        };
+        let first = logits();
+        assert_eq!(first.len(), 6 * 7);
+        assert_eq!(logits(), first, "{mode:?}");
+    }
+}
+
+/// Running averages after one step: the mean and the unbiased variance of the samples, with Keras' momentum.
+#[test]
+fn running_averages() {
+    on_every_device(|device| {
+        let mut graph = Graph::new("bn", [1, 1, 1]);
+        let x = graph.add(BatchNormalization::new(), graph.input()).unwrap();
+        let logits = graph.add(Flatten, x).unwrap();
+        let mut network = graph.build(logits, device, 4, Mode::Training).unwrap();
+        network.init(0).unwrap();
+        network.set_input(&[1.0, 2.0, 3.0, 6.0], &[0; 4]).unwrap();
+        network.train_pass(Draws { seed: 0, step: 0, first_sample: 0 }, 0.0, 4).unwrap();
+        network.finish_step(4).unwrap();
+        let arena = network.arena();
+        let [.., mean, variance] = arena.slots() else { panic!("four parameters") };
+        let value = |slot: &layers::Slot| arena.running.to_vec(device, slot.span.offset, 1).unwrap()[0];
+        assert!((value(mean) - 0.01 * 3.0).abs() < 1e-6, "{}", value(mean));
+        let unbiased = (4.0 + 1.0 + 0.0 + 9.0) / 3.0;
+        assert!((value(variance) - (0.99 + 0.01 * unbiased)).abs() < 1e-6, "{}", value(variance));
+    });
+}
+
+#[test]
+fn wrong_batches_are_refused_and_leave_the_last_one() {
+    let mut network = build(&Device::cpu(1), false, 4, Mode::Training);
+    let (images, labels) = batch(6);
+    network.set_input(&images[..2 * SAMPLE], &labels[..2]).unwrap();
+    let before = network.predict().unwrap();
+    for (numbers, n) in [(6 * SAMPLE, 6), (4 * SAMPLE, 3), (3 * SAMPLE, 4), (4 * SAMPLE - 1, 4), (0, 1)] {
+        let error = network.set_input(&images[..numbers], &labels[..n]).unwrap_err();
+        assert!(matches!(error, Error::Batch { .. }), "{error}");
+        assert!(error.to_string().contains("up to 4 samples of 108 numbers"), "{error}");
+    }
+    assert_eq!(network.predict().unwrap(), before);
+}
+
+/// A wrong label is seen in the loss at once, and nothing else breaks.
+#[test]
+fn a_label_outside_of_the_classes_gives_a_nan_loss() {
+    on_every_device(|device| {
+        let mut network = build(device, false, 4, Mode::Training);
+        let (images, _) = batch(2);
+        for label in [7, u32::MAX] {
+            network.set_input(&images, &[0, label]).unwrap();
+            network.train_pass(Draws { seed: 0, step: 0, first_sample: 0 }, 0.0, 2).unwrap();
+            assert!(network.metrics().unwrap().loss_sum.is_nan());
+        }
+    });
+}
+
+#[test]
+fn inference_takes_less_memory_and_does_not_train() {
+    let device = Device::cpu(1);
+    let [inference, training, input_gradient] =
+        [Mode::Inference, Mode::Training, Mode::TrainingWithInputGradient]
+            .map(|mode| build(&device, true, 8, mode));
+    assert!(2 * inference.activation_len() < training.activation_len());
+    assert!(training.activation_len() <= input_gradient.activation_len());
+    assert!(training.input_gradient().is_none() && input_gradient.input_gradient().is_some());
+    let mut network = inference;
+    let (images, labels) = batch(2);
+    network.set_input(&images, &labels).unwrap();
+    let error = network.train_pass(Draws { seed: 0, step: 0, first_sample: 0 }, 0.0, 2).unwrap_err();
+    assert!(matches!(error, Error::InferenceOnly), "{error}");
+}
+
+#[test]
+fn graphs_refuse_what_they_cannot_join() {
+    let refused = |build: &dyn Fn(&mut Graph, Value) -> layers::Result<Value>| {
+        let mut graph = Graph::new("refused", SIZE);
+        let x = graph.input();
+        build(&mut graph, x).unwrap_err().to_string()
+    };
+    let conv = |filters| Conv2D::new(filters, 1);
+    let cases: [(&dyn Fn(&mut Graph, Value) -> layers::Result<Value>, &str); 9] = [
+        (&|g, _| g.concat(&[]), "layer concatenate: there is nothing to join"),
+        (&|g, x| g.concat(&[x]), "network's input"),
+        (
+            &|g, x| {
+                let a = g.add(conv(2), x)?;
+                g.concat(&[a, a])
+            },
+            "part of a concatenation already",
+        ),
+        (
+            &|g, x| {
+                let (a, b) = (g.add(conv(2), x)?, g.add(Conv2D::new(2, 3), x)?);
+                g.concat(&[a, b])
+            },
+            "cannot join (1, 6, 6, 2) and (1, 4, 4, 2)",
+        ),
+        (
+            &|g, x| {
+                g.add_named("a", conv(2), x)?;
+                g.add_named("a", conv(2), x)
+            },
+            "layer a: this name is taken",
+        ),
+        (&|g, x| g.add(Dense::new(3), x), "layer dense: dense: the input (flatten it first)"),
+        (&|g, x| g.add(Conv2D::new(3, 7), x), "layer conv2d: conv2d: the kernel's height or width is 7"),
+        (&|g, x| g.add(MaxPooling2D::new(2).strides(0), x), "stride of at least 1"),
+        (&|g, x| g.add(Dropout::new(1.0), x), "the rate is 1, but must be at least 0 and below 1"),
+    ];
+    for (build, expected) in cases {
+        let message = refused(build);
+        assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
+    }
+}

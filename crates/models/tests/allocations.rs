@@ -1,0 +1,71 @@
+//! Steps allocate nothing once a network has been built and stepped once. Alone in its binary: the count is for the whole
+//! process, all threads.
+#![allow(unsafe_code)]
+
+use layers::{Draws, Mode, Network};
+use models::Model;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tensor::{Backend, Device, SgdStep, Storage, Velocity, WeightDecay};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
+        // SAFETY: the caller keeps `alloc`'s contract, which is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `alloc` above, so from the system's allocator, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A training step and an evaluation, as the training loop makes them.
+fn step(network: &mut Network, velocity: &mut Storage, images: &[f32], labels: &[u32], step: u64) {
+    let global_batch = labels.len();
+    network.set_input(images, labels).unwrap();
+    network.train_pass(Draws { seed: 1, step, first_sample: 0 }, 0.1, global_batch).unwrap();
+    network.finish_step(global_batch).unwrap();
+    let (lr, momentum, nesterov) = (1e-3, 0.9, true);
+    let (velocity_form, weight_decay) = (Velocity::Keras, WeightDecay::None);
+    let sgd = SgdStep { lr, momentum, nesterov, velocity: velocity_form, weight_decay };
+    let device = network.device().clone();
+    let arena = network.arena_mut();
+    device.sgd_step(&sgd, &mut arena.params, &arena.grads, velocity, arena.trainable).unwrap();
+    network.evaluate_pass().unwrap();
+    assert!(network.metrics().unwrap().loss_sum.is_finite());
+}
+
+fn check(name: &str, model: &Model) {
+    let mut network = model.build(&Device::cpu(2), 8, Mode::Training).unwrap();
+    network.init(1).unwrap();
+    let mut velocity = network.device().alloc(network.arena().params.len()).unwrap();
+    let (images, labels) = (vec![0.5; 8 * network.sample_len()], [0, 1, 2, 3, 4, 5, 6, 7]);
+    step(&mut network, &mut velocity, &images, &labels, 0);
+    let before = ALLOCATIONS.load(Ordering::SeqCst);
+    // Two whole batches, then a short one.
+    for (number, n) in [(1, 8), (2, 8), (3, 5)] {
+        let images = &images[..n * network.sample_len()];
+        step(&mut network, &mut velocity, images, &labels[..n], number);
+    }
+    let after = ALLOCATIONS.load(Ordering::SeqCst);
+    assert_eq!(after - before, 0, "{name} allocates in its steps");
+}
+
+#[test]
+fn steps_allocate_nothing() {
+    let before = ALLOCATIONS.load(Ordering::SeqCst);
+    drop(std::hint::black_box(vec![1]));
+    assert_eq!(ALLOCATIONS.load(Ordering::SeqCst), before + 1, "the counter counts");
+    check("keras_cnn", &models::keras_cnn(10).unwrap());
+    check("minigooglenet", &models::minigooglenet(10).unwrap());
+}

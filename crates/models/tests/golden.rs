@@ -1,0 +1,166 @@
+//! Forward and backward passes and ten steps of SGD against PyTorch: `tests/golden/networks.py` made the values, in f64.
+
+use layers::{Draws, Mode, Network, Role};
+use models::Model;
+use tensor::{Backend, Device, SgdStep, Storage, Velocity, WeightDecay};
+use testkit::{Golden, Tolerance, compare, fingerprint, pattern};
+
+const SEED: u64 = 7;
+const STEPS: u64 = 10;
+
+/// How far a device may be from f64: in the first step, where only one pass rounds, and after ten steps, in which each
+/// rounding error grows.
+struct Precision {
+    first: Tolerance,
+    last: Tolerance,
+}
+
+fn precision(device: &Device) -> Precision {
+    match device {
+        // PyTorch sums in another order, in f64 too.
+        Device::Reference(_) => {
+            Precision { first: Tolerance::new(1e-13, 1e-10), last: Tolerance::new(1e-12, 1e-8) }
+        }
+        _ => Precision { first: Tolerance::new(1e-6, 2e-4), last: Tolerance::new(1e-5, 5e-3) },
+    }
+}
+
+/// A network and the values that it should give.
+struct Case {
+    name: &'static str,
+    network: Network,
+    batch: usize,
+    golden: Golden,
+    precision: Precision,
+}
+
+/// Numbers of a device as f64.
+fn read(device: &Device, storage: &Storage, offset: usize, len: usize) -> Vec<f64> {
+    match storage.as_f64() {
+        Some(all) => all[offset..offset + len].to_vec(),
+        None => storage.to_vec(device, offset, len).unwrap().into_iter().map(f64::from).collect(),
+    }
+}
+
+impl Case {
+    /// The network with the script's images, labels and parameters.
+    fn new(device: &Device, name: &'static str, model: &Model, batch: usize) -> Case {
+        let mut network = model.build(device, batch, Mode::Training).unwrap();
+        let images: Vec<f32> = pattern(1, batch * 32 * 32 * 3, 1.0).iter().map(|&x| x as f32).collect();
+        let labels: Vec<u32> = (0..batch as u32).collect();
+        network.set_input(&images, &labels).unwrap();
+        for (k, slot) in network.arena().slots().to_vec().iter().enumerate() {
+            let values: Vec<f32> = if slot.role == Role::Trainable {
+                let (middle, limit) = match slot.shape[..] {
+                    [_] => (if slot.name.ends_with("/gamma") { 1.0 } else { 0.0 }, 0.25),
+                    [ref inputs @ .., _] => (0.0, (6.0 / inputs.iter().product::<usize>() as f64).sqrt()),
+                    [] => unreachable!("no parameter is a scalar"),
+                };
+                let scale = limit.log2().round().exp2();
+                pattern(k as u32 + 2, slot.span.len, scale).iter().map(|x| (x + middle) as f32).collect()
+            } else {
+                vec![if slot.name.ends_with("moving_variance") { 1.0 } else { 0.0 }; slot.span.len]
+            };
+            network.arena_mut().load(device, slot, &values).unwrap();
+        }
+        let golden = Golden::open("networks").unwrap();
+        Case { name, network, batch, golden, precision: precision(device) }
+    }
+
+    fn check(&self, what: &str, got: &[f64], tolerance: Tolerance) {
+        self.golden.check(&format!("{}/{what}", self.name), got, tolerance).unwrap_or_else(|e| panic!("{e}"));
+    }
+
+    /// Every tensor's fingerprint: the product and the norm apart from the elements, each for its own size.
+    fn check_tensor(&self, what: &str, got: &[f64], tolerance: Tolerance) {
+        let name = format!("{}/{what}", self.name);
+        let (got, expected) = (fingerprint(got), self.golden.get(&name).unwrap());
+        let norm = expected[1];
+        compare(&format!("{name}: product and norm"), &got[..2], &expected[..2], tolerance)
+            .unwrap_or_else(|e| panic!("{e} (norm {norm:e})"));
+        compare(&format!("{name}: elements"), &got[2..], &expected[2..], tolerance)
+            .unwrap_or_else(|e| panic!("{e} (norm {norm:e})"));
+    }
+
+    /// The gradients, and what the running averages became.
+    fn check_gradients(&self) {
+        let (device, arena) = (self.network.device(), self.network.arena());
+        for slot in arena.slots() {
+            let storage = if slot.role == Role::Trainable { &arena.grads } else { &arena.running };
+            let values = read(device, storage, slot.span.offset, slot.span.len);
+            self.check_tensor(&slot.name, &values, self.precision.first);
+        }
+    }
+
+    fn check_parameters(&self) {
+        let (device, arena) = (self.network.device(), self.network.arena());
+        for slot in arena.slots() {
+            let values = read(device, arena.storage(slot), slot.span.offset, slot.span.len);
+            self.check_tensor(&format!("final/{}", slot.name), &values, self.precision.last);
+        }
+    }
+
+    fn logits(&self) -> Vec<f64> {
+        let logits = self.network.logits();
+        read(self.network.device(), logits.data, logits.layout.offset, logits.layout.shape.len())
+    }
+
+    /// The mean loss of the last pass.
+    fn loss(&self) -> f64 {
+        let arena = self.network.arena();
+        read(self.network.device(), &arena.grads, arena.metrics.offset, 1)[0] / self.batch as f64
+    }
+
+    /// Ten steps of SGD with momentum, then an evaluation.
+    fn run(mut self, lr: f32) {
+        let device = self.network.device().clone();
+        let mut velocity = device.alloc(self.network.arena().params.len()).unwrap();
+        let sgd = SgdStep {
+            lr,
+            momentum: 0.875,
+            nesterov: false,
+            velocity: Velocity::Keras,
+            weight_decay: WeightDecay::None,
+        };
+        let mut losses = Vec::new();
+        for step in 0..STEPS {
+            let draws = Draws { seed: SEED, step, first_sample: 0 };
+            self.network.train_pass(draws, 0.0, self.batch).unwrap();
+            losses.push(self.loss());
+            self.network.finish_step(self.batch).unwrap();
+            if step == 0 {
+                self.check("logits", &self.logits(), self.precision.first);
+                self.check_gradients();
+            }
+            let arena = self.network.arena_mut();
+            device.sgd_step(&sgd, &mut arena.params, &arena.grads, &mut velocity, arena.trainable).unwrap();
+        }
+        self.check("losses", &losses, self.precision.last);
+        self.check_parameters();
+        self.network.evaluate_pass().unwrap();
+        self.check("evaluated", &self.logits(), self.precision.last);
+    }
+}
+
+/// On the reference and on the CPU, tightly and loosely.
+fn check(name: &'static str, model: &Model, batch: usize, lr: f32) {
+    for device in [Device::reference(), Device::cpu(2)] {
+        println!("{name} on {}", device.name());
+        Case::new(&device, name, model, batch).run(lr);
+    }
+}
+
+#[test]
+fn small_cnn() {
+    check("small_cnn", &models::small_cnn(10).unwrap(), 4, 1.0 / 512.0);
+}
+
+#[test]
+fn keras_cnn() {
+    check("keras_cnn", &models::keras_cnn(10).unwrap(), 4, 1.0 / 8192.0);
+}
+
+#[test]
+fn minigooglenet() {
+    check("minigooglenet", &models::minigooglenet(10).unwrap(), 2, 1.0 / 512.0);
+}
