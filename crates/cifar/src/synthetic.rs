@@ -2,8 +2,9 @@
 //!
 //! Every image shows one figure of random place, size, colour and polarity (brighter or darker than what is
 //! behind it) on a random background, under noise. Since a figure is as often brighter as it is darker, the
-//! ten classes have the same mean image, so a linear model of the pixels has nothing to go by, whereas two
-//! convolutional layers suffice.
+//! ten classes have the same mean image, and a linear model of the pixels has nothing to go by: it stays below
+//! 17%, whereas the CNN of Keras' CIFAR-10 example reaches 96 to 99% in two epochs at a learning rate of 1e-3
+//! (`tests/golden/cifar_synthetic.py` measures both).
 //!
 //! Only `+ - * /`, square roots and comparisons touch the pixels; IEEE 754 defines them to the last bit, so
 //! the images are the same on every machine.
@@ -64,12 +65,12 @@ fn draw(rng: &mut Philox, label: u16, images: &mut Vec<u8>) {
     let figure = Figure::random(rng, label);
     let background = Background::random(rng);
     let polarity = if rng.below(2) == 0 { -1.0 } else { 1.0 };
-    let contrast: [f32; CHANNELS] = std::array::from_fn(|_| polarity * between(rng, 70.0, 105.0));
+    let contrast: [f32; CHANNELS] = std::array::from_fn(|_| polarity * between(rng, 60.0, 100.0));
     for y in 0..SIDE {
         for x in 0..SIDE {
             let coverage = figure.coverage(x as f32, y as f32);
             for (channel, contrast) in contrast.iter().enumerate() {
-                let noise = between(rng, -7.0, 7.0);
+                let noise = between(rng, -10.0, 10.0);
                 // `as u8` saturates, and truncates what is left of the half that was added to round.
                 images.push((background.at(x, y, channel) + coverage * contrast + noise + 0.5) as u8);
             }
@@ -91,10 +92,10 @@ impl Background {
     const KNOTS: usize = 4;
 
     fn random(rng: &mut Philox) -> Background {
-        let colour: [f32; CHANNELS] = std::array::from_fn(|_| between(rng, 105.0, 150.0));
+        let colour: [f32; CHANNELS] = std::array::from_fn(|_| between(rng, 100.0, 155.0));
         Background {
             knots: std::array::from_fn(|_| {
-                std::array::from_fn(|_| colour.map(|level| level + between(rng, -16.0, 16.0)))
+                std::array::from_fn(|_| colour.map(|level| level + between(rng, -20.0, 20.0)))
             }),
         }
     }
@@ -126,7 +127,7 @@ struct Figure {
 
 impl Figure {
     fn random(rng: &mut Philox, label: u16) -> Figure {
-        let radius = between(rng, 9.0, 13.0);
+        let radius = between(rng, 8.5, 12.5);
         let margin = SIDE as f32 - 1.0 - radius;
         Figure {
             label,
