@@ -1,1 +1,54 @@
-//! Optimizers over flat parameter arenas and learning-rate schedules as pure functions of the step.
+//! Optimizers over flat parameter arenas, and learning-rate schedules as pure functions of the step.
+//!
+//! - [`Schedule`] gives the learning rate at a [`Progress`]: a [`Curve`] and, before it, a [`Warmup`]. It needs no
+//!   device and works alone.
+//! - [`Optimizer`] is a rule with its constants: [`Sgd`] or [`Rmsprop`], in the conventions of Keras or PyTorch.
+//! - [`OptimizerState`] is an optimizer at work on a device: one step is one launch over the whole arena.
+//!
+//! All of them are plain data that serde reads and writes, and have a compact form for a command line.
+//!
+//! ```
+//! use optim::{Curve, Progress, Schedule, Warmup};
+//!
+//! let schedules = [
+//!     Schedule::from(Curve::Constant),
+//!     Schedule::from(Curve::poly(1.0)),
+//!     Schedule::from(Curve::time(0.01)),
+//!     Schedule::from(Curve::milestones([2, 3])),
+//!     Schedule::from(Curve::cosine()).with_warmup(Warmup::epochs(1)),
+//! ];
+//! let mut table = String::new();
+//! for schedule in schedules {
+//!     let rates = (0..4).map(|epoch| schedule.lr(0.1, &Progress::at_step(epoch * 100, 100, 4)));
+//!     let rates: String = rates.map(|lr| format!(" {lr:.4}")).collect();
+//!     table += &format!("{:24}{rates}\n", schedule.to_string());
+//! }
+//! assert_eq!(table, "\
+//! constant                 0.1000 0.1000 0.1000 0.1000
+//! poly                     0.1000 0.0750 0.0500 0.0250
+//! time:decay=0.01          0.1000 0.0500 0.0333 0.0250
+//! milestones:at=2/3        0.1000 0.1000 0.0100 0.0010
+//! cosine+warmup:epochs=1   0.0000 0.0854 0.0500 0.0146
+//! ");
+//! ```
+//!
+//! Values are checked against Keras 2.3.1, Keras 3 and PyTorch: `tests/golden/optim.py` of the repository.
+#![forbid(unsafe_code)]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+mod error;
+mod optimizer;
+mod progress;
+mod schedule;
+mod state;
+mod text;
+
+pub use error::{Error, Result};
+pub use optimizer::{Optimizer, Rmsprop, Sgd};
+pub use progress::Progress;
+pub use schedule::{Curve, Per, Schedule, Warmup};
+pub use state::OptimizerState;
+pub use tensor::{Velocity, WeightDecay};

@@ -1,0 +1,85 @@
+/// The result of this crate's functions.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// What can be wrong with a schedule, an optimizer, or a step. Every variant names what it refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option is outside of its domain.
+    #[error("{of}: {option} is {value}, but must be {accepted}")]
+    Value {
+        /// Whose option: the schedule's or optimizer's name.
+        of: String,
+        /// The option, spelled as on the command line.
+        option: &'static str,
+        /// The value that was given.
+        value: String,
+        /// What would be accepted.
+        accepted: &'static str,
+    },
+    /// A name that is none of the known ones.
+    #[error("{what} `{name}` is unknown; there are {accepted}")]
+    UnknownName {
+        /// What was to be named.
+        what: &'static str,
+        /// The name that was given.
+        name: String,
+        /// The names there are.
+        accepted: &'static str,
+    },
+    /// An option that the schedule or optimizer does not have.
+    #[error("{of}: option `{option}` is unknown; there are {accepted}")]
+    UnknownOption {
+        /// The schedule or optimizer.
+        of: String,
+        /// The option that was given.
+        option: String,
+        /// The options there are, or that there are none.
+        accepted: String,
+    },
+    /// An option that was given twice.
+    #[error("{of}: option `{option}` is given twice")]
+    Repeated {
+        /// The schedule or optimizer.
+        of: String,
+        /// The option that was given.
+        option: String,
+    },
+    /// An option that has no default was not given.
+    #[error("{of}: option `{option}` is missing; give {accepted}, as in `{of}:{option}=...`")]
+    Missing {
+        /// The schedule or optimizer.
+        of: String,
+        /// The option that is needed.
+        option: &'static str,
+        /// What would be accepted.
+        accepted: &'static str,
+    },
+    /// A warm-up whose length is not given once: in epochs or in steps.
+    #[error("warmup: give its length, as `epochs=N` or as `steps=N`")]
+    WarmupLength,
+    /// Weight decay was asked for in both of its forms.
+    #[error("`weight-decay` (decoupled) and `l2` (coupled) exclude each other; give one")]
+    TwoWeightDecays,
+    /// The learning rate of a step is negative, infinite or not a number.
+    #[error("the learning rate is {lr}, but must be finite and not negative")]
+    LearningRate {
+        /// The rate that was given.
+        lr: f64,
+    },
+    /// A saved state is not this optimizer's.
+    #[error(
+        "{state}: {got} values were given, but {expected} are needed; is the checkpoint of another model or optimizer?"
+    )]
+    StateLength {
+        /// The state's name, see [`OptimizerState::name`](crate::OptimizerState::name).
+        state: &'static str,
+        /// The length that would fit.
+        expected: usize,
+        /// The length that was given.
+        got: usize,
+    },
+    /// The device refused an op.
+    #[error(transparent)]
+    Tensor(#[from] tensor::Error),
+}

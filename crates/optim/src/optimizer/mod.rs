@@ -1,0 +1,101 @@
+mod rmsprop;
+mod sgd;
+mod text;
+
+pub use rmsprop::Rmsprop;
+pub use sgd::Sgd;
+
+use crate::Result;
+use crate::text::check;
+use serde::{Deserialize, Serialize};
+use tensor::{Velocity, WeightDecay};
+
+/// How parameters follow their gradients: the rule and its constants, without the learning rate.
+///
+/// # Compact form
+/// [`FromStr`](core::str::FromStr) reads and [`Display`](core::fmt::Display) writes `NAME[:OPTION=VALUE,...]`:
+///
+/// | name | options, with defaults |
+/// | --- | --- |
+/// | `sgd` | `momentum=0`, `nesterov=false`, `velocity=keras` or `pytorch` |
+/// | `rmsprop` | `style=keras2`, `keras3` or `pytorch`, whose defaults hold for `rho`, `epsilon`, `epsilon-inside-root` |
+/// | both | `weight-decay` ([decoupled](WeightDecay::Decoupled)) or `l2` ([coupled](WeightDecay::Coupled), PyTorch's `weight_decay`) |
+///
+/// ```
+/// use optim::{Optimizer, Rmsprop, Sgd};
+///
+/// let sgd: Optimizer = "sgd:momentum=0.9,nesterov".parse()?;
+/// assert_eq!(sgd, Sgd::keras().momentum(0.9).nesterov().into());
+///
+/// let rmsprop: Optimizer = "rmsprop:style=keras3,rho=0.95".parse()?;
+/// assert_eq!(rmsprop, Rmsprop::keras3().rho(0.95).into());
+/// # Ok::<(), optim::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Optimizer {
+    /// Stochastic gradient descent with momentum.
+    Sgd(Sgd),
+    /// RMSprop.
+    Rmsprop(Rmsprop),
+}
+
+impl Optimizer {
+    /// The name in the compact form and in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Optimizer::Sgd(_) => "sgd",
+            Optimizer::Rmsprop(_) => "rmsprop",
+        }
+    }
+
+    /// Checks the options. Parsing does so by itself, and so does [`OptimizerState::new`](crate::OptimizerState::new).
+    ///
+    /// # Errors
+    /// Names the first option that is outside of its domain.
+    pub fn validate(&self) -> Result<()> {
+        match self {
+            Optimizer::Sgd(sgd) => sgd.validate(),
+            Optimizer::Rmsprop(rmsprop) => rmsprop.validate(),
+        }
+    }
+}
+
+impl From<Sgd> for Optimizer {
+    fn from(sgd: Sgd) -> Self {
+        Optimizer::Sgd(sgd)
+    }
+}
+
+impl From<Rmsprop> for Optimizer {
+    fn from(rmsprop: Rmsprop) -> Self {
+        Optimizer::Rmsprop(rmsprop)
+    }
+}
+
+/// Momentum and rho: an average must forget.
+fn fading(x: f32) -> (bool, &'static str) {
+    ((0.0..1.0).contains(&x), "a number from 0 to below 1")
+}
+
+fn check_weight_decay(of: &str, decay: WeightDecay) -> Result<()> {
+    let (WeightDecay::Coupled(w) | WeightDecay::Decoupled(w)) = decay else { return Ok(()) };
+    check(of, "weight-decay", w, (w.is_finite() && w >= 0.0, "a number of 0 or more"))
+}
+
+/// How [`Velocity`] is written in JSON: `"keras"` or `"pytorch"`.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Velocity", rename_all = "lowercase")]
+enum VelocityJson {
+    Keras,
+    PyTorch,
+}
+
+/// How [`WeightDecay`] is written in JSON: `"none"`, `{"coupled": 0.0005}` or `{"decoupled": 0.0005}`.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "WeightDecay", rename_all = "lowercase")]
+enum WeightDecayJson {
+    None,
+    Coupled(f32),
+    Decoupled(f32),
+}

@@ -1,0 +1,117 @@
+use super::{Optimizer, Rmsprop, Sgd};
+use crate::text::{Number, Options, Writer, parse};
+use crate::{Error, Result};
+use core::fmt::{self, Display, Formatter};
+use core::str::FromStr;
+use tensor::{Velocity, WeightDecay};
+
+const NUMBER: &str = "a number";
+const SWITCH: &str = "true or false";
+const STYLES: [(&str, fn() -> Rmsprop); 3] =
+    [("keras2", Rmsprop::keras2), ("keras3", Rmsprop::keras3), ("pytorch", Rmsprop::pytorch)];
+
+impl FromStr for Optimizer {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, mut options) = parse(text)?;
+        let optimizer = match name {
+            "sgd" => Optimizer::Sgd(Sgd {
+                momentum: options.or("momentum", NUMBER, 0.0)?,
+                nesterov: options.or("nesterov", SWITCH, false)?,
+                velocity: options.or("velocity", "keras or pytorch", Convention(Velocity::Keras))?.0,
+                weight_decay: read_weight_decay(&mut options)?,
+            }),
+            "rmsprop" => {
+                let style = options.or("style", "keras2, keras3 or pytorch", Style(STYLES[0].1))?.0();
+                Optimizer::Rmsprop(Rmsprop {
+                    rho: options.or("rho", NUMBER, style.rho)?,
+                    epsilon: options.or("epsilon", NUMBER, style.epsilon)?,
+                    epsilon_inside_root: options.or(
+                        "epsilon-inside-root",
+                        SWITCH,
+                        style.epsilon_inside_root,
+                    )?,
+                    weight_decay: read_weight_decay(&mut options)?,
+                })
+            }
+            _ => {
+                let (what, name) = ("the optimizer", name.into());
+                return Err(Error::UnknownName { what, name, accepted: "sgd, rmsprop" });
+            }
+        };
+        options.finish()?;
+        optimizer.validate()?;
+        Ok(optimizer)
+    }
+}
+
+fn read_weight_decay(options: &mut Options) -> Result<WeightDecay> {
+    match (options.get("weight-decay", NUMBER)?, options.get("l2", NUMBER)?) {
+        (None, None) => Ok(WeightDecay::None),
+        (Some(w), None) => Ok(WeightDecay::Decoupled(w)),
+        (None, Some(w)) => Ok(WeightDecay::Coupled(w)),
+        (Some(_), Some(_)) => Err(Error::TwoWeightDecays),
+    }
+}
+
+impl Display for Optimizer {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        let mut out = Writer::new(f, self.name())?;
+        match *self {
+            Optimizer::Sgd(sgd) => {
+                out.unless_default("momentum", Number(sgd.momentum), Number(0.0))?;
+                out.unless_default("nesterov", sgd.nesterov, false)?;
+                if sgd.velocity == Velocity::PyTorch {
+                    out.option("velocity", "pytorch")?;
+                }
+                write_weight_decay(&mut out, sgd.weight_decay)
+            }
+            Optimizer::Rmsprop(rmsprop) => {
+                let plain = rmsprop.weight_decay(WeightDecay::None);
+                let known = STYLES.iter().find(|(_, style)| style() == plain);
+                let (name, style) = known.unwrap_or(&STYLES[0]);
+                let style = style();
+                out.unless_default("style", *name, STYLES[0].0)?;
+                out.unless_default("rho", Number(rmsprop.rho), Number(style.rho))?;
+                out.unless_default("epsilon", Number(rmsprop.epsilon), Number(style.epsilon))?;
+                let inside = rmsprop.epsilon_inside_root;
+                out.unless_default("epsilon-inside-root", inside, style.epsilon_inside_root)?;
+                write_weight_decay(&mut out, rmsprop.weight_decay)
+            }
+        }
+    }
+}
+
+fn write_weight_decay(out: &mut Writer, decay: WeightDecay) -> fmt::Result {
+    match decay {
+        WeightDecay::None => Ok(()),
+        WeightDecay::Decoupled(w) => out.option("weight-decay", Number(w)),
+        WeightDecay::Coupled(w) => out.option("l2", Number(w)),
+    }
+}
+
+/// Whose defaults RMSprop starts from.
+struct Style(fn() -> Rmsprop);
+
+impl FromStr for Style {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        STYLES.iter().find(|(name, _)| *name == text).map(|(_, style)| Style(*style)).ok_or(())
+    }
+}
+
+struct Convention(Velocity);
+
+impl FromStr for Convention {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "keras" => Ok(Convention(Velocity::Keras)),
+            "pytorch" => Ok(Convention(Velocity::PyTorch)),
+            _ => Err(()),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+/// Where a training run stands: all that a schedule may look at.
+///
+/// ```
+/// use optim::Progress;
+///
+/// // Before the first step of the 4th of 10 epochs, with 391 steps each.
+/// let progress = Progress::at_step(3 * 391, 391, 10);
+/// assert_eq!(progress.epoch, 3);
+/// assert_eq!(progress, Progress { step: 1173, epoch: 3, steps_per_epoch: 391, epochs: 10 });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Progress {
+    /// The optimizer steps that were done before this one, over the whole run: Keras' `iterations`.
+    pub step: u64,
+    /// The current epoch, counted from 0, as Keras gives it to its `LearningRateScheduler`.
+    pub epoch: u64,
+    /// The steps of an epoch.
+    pub steps_per_epoch: u64,
+    /// The epochs of the whole run.
+    pub epochs: u64,
+}
+
+impl Progress {
+    /// Before the step with this number, counted from 0, in a run whose epochs are all equally long.
+    pub fn at_step(step: u64, steps_per_epoch: u64, epochs: u64) -> Self {
+        Progress { step, epoch: step / steps_per_epoch.max(1), steps_per_epoch, epochs }
+    }
+}

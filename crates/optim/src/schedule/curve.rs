@@ -1,0 +1,201 @@
+use crate::text::check;
+use crate::{Progress, Result};
+use core::f64::consts::PI;
+use serde::{Deserialize, Serialize};
+
+/// Whether a rate changes with every step or stays for an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Per {
+    /// With every step.
+    Step,
+    /// Once an epoch.
+    Epoch,
+}
+
+/// The course of the learning rate, as a factor of the base rate.
+///
+/// Curves that run from start to end do so over the run's epochs, or over `epochs` of their own, and then stay
+/// at their end. With `t` the part of them that is done, from 0 to 1:
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Curve {
+    /// 1.
+    #[default]
+    Constant,
+    /// `(1 - alpha) * (1 - t)^power + alpha`.
+    ///
+    /// Once an epoch and with `alpha` 0 this is the tutorial's `poly_decay`, `base * (1 - epoch / epochs)^power`, and
+    /// PyTorch's `PolynomialLR`; per step it is Keras' `PolynomialDecay` with an end rate of `alpha * base`.
+    Poly {
+        /// The exponent; 1 is a straight line.
+        #[serde(default = "one")]
+        power: f64,
+        /// Where it ends.
+        #[serde(default)]
+        alpha: f64,
+        /// How often it changes.
+        #[serde(default = "per_epoch")]
+        per: Per,
+        /// Its length, instead of the run's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epochs: Option<u64>,
+    },
+    /// `(1 - alpha) * (1 + cos(pi * t)) / 2 + alpha`: half a period of a cosine.
+    ///
+    /// Per step it is Keras' `CosineDecay`; once an epoch PyTorch's `CosineAnnealingLR` with `eta_min` at
+    /// `alpha * base`. From I. Loshchilov, F. Hutter, "SGDR" (ICLR 2017), without restarts.
+    Cosine {
+        /// Where it ends.
+        #[serde(default)]
+        alpha: f64,
+        /// How often it changes.
+        #[serde(default = "per_step")]
+        per: Per,
+        /// Its length, instead of the run's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epochs: Option<u64>,
+    },
+    /// `1 / (1 + decay * step)`, with the number of steps done before this one.
+    ///
+    /// The argument `decay` of Keras 2's optimizers, which read their counter before they increment it. Keras 3's
+    /// `InverseTimeDecay` is the same for `decay = decay_rate / decay_steps`.
+    Time {
+        /// How fast it falls: after `1 / decay` steps the rate is half.
+        decay: f64,
+    },
+    /// `factor^(epoch / every)`, the quotient rounded down: PyTorch's `StepLR`.
+    Step {
+        /// The epochs between two drops.
+        every: u64,
+        /// What a drop leaves.
+        #[serde(default = "tenth")]
+        factor: f64,
+    },
+    /// `factor^k` once `k` of the milestones are reached: PyTorch's `MultiStepLR`.
+    Milestones {
+        /// The epochs with which a new rate begins, counted from 0.
+        at: Vec<u64>,
+        /// What a drop leaves.
+        #[serde(default = "tenth")]
+        factor: f64,
+    },
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn tenth() -> f64 {
+    0.1
+}
+
+fn per_epoch() -> Per {
+    Per::Epoch
+}
+
+fn per_step() -> Per {
+    Per::Step
+}
+
+impl Curve {
+    /// [`Curve::Poly`] as in the tutorial: once an epoch, to 0.
+    pub fn poly(power: f64) -> Self {
+        Curve::Poly { power, alpha: 0.0, per: Per::Epoch, epochs: None }
+    }
+
+    /// [`Curve::Cosine`] with every step, to 0.
+    pub fn cosine() -> Self {
+        Curve::Cosine { alpha: 0.0, per: Per::Step, epochs: None }
+    }
+
+    /// [`Curve::Time`].
+    pub fn time(decay: f64) -> Self {
+        Curve::Time { decay }
+    }
+
+    /// [`Curve::Step`] to a tenth.
+    pub fn step(every: u64) -> Self {
+        Curve::Step { every, factor: tenth() }
+    }
+
+    /// [`Curve::Milestones`] to a tenth each.
+    pub fn milestones(at: impl Into<Vec<u64>>) -> Self {
+        Curve::Milestones { at: at.into(), factor: tenth() }
+    }
+
+    /// The name in the compact form and in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Curve::Constant => "constant",
+            Curve::Poly { .. } => "poly",
+            Curve::Cosine { .. } => "cosine",
+            Curve::Time { .. } => "time",
+            Curve::Step { .. } => "step",
+            Curve::Milestones { .. } => "milestones",
+        }
+    }
+
+    /// What the base rate is multiplied with at `progress`.
+    pub fn factor(&self, progress: &Progress) -> f64 {
+        match *self {
+            Curve::Constant => 1.0,
+            Curve::Poly { power, alpha, per, epochs } => {
+                let left = 1.0 - done(progress, per, epochs);
+                (1.0 - alpha) * left.powf(power) + alpha
+            }
+            Curve::Cosine { alpha, per, epochs } => {
+                let wave = 0.5 * (1.0 + (PI * done(progress, per, epochs)).cos());
+                (1.0 - alpha) * wave + alpha
+            }
+            Curve::Time { decay } => 1.0 / (1.0 + decay * progress.step as f64),
+            Curve::Step { every, factor } => {
+                factor.powf(progress.epoch.checked_div(every).unwrap_or(0) as f64)
+            }
+            Curve::Milestones { ref at, factor } => {
+                factor.powf(at.iter().filter(|&&epoch| epoch <= progress.epoch).count() as f64)
+            }
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<()> {
+        let of = self.name();
+        let positive = |x: f64| (x.is_finite() && x > 0.0, "a positive number");
+        let part = |x: f64| ((0.0..=1.0).contains(&x), "a number from 0 to 1");
+        let some = |n: Option<u64>| (n != Some(0), "at least 1");
+        match *self {
+            Curve::Constant => Ok(()),
+            Curve::Poly { power, alpha, epochs, .. } => {
+                check(of, "power", power, positive(power))?;
+                check(of, "alpha", alpha, part(alpha))?;
+                check(of, "epochs", 0, some(epochs))
+            }
+            Curve::Cosine { alpha, epochs, .. } => {
+                check(of, "alpha", alpha, part(alpha))?;
+                check(of, "epochs", 0, some(epochs))
+            }
+            Curve::Time { decay } => {
+                check(of, "decay", decay, (decay.is_finite() && decay >= 0.0, "a number of 0 or more"))
+            }
+            Curve::Step { every, factor } => {
+                check(of, "every", every, some(Some(every)))?;
+                check(of, "factor", factor, positive(factor))
+            }
+            Curve::Milestones { ref at, factor } => {
+                let rising = !at.is_empty() && at.windows(2).all(|pair| pair[0] < pair[1]);
+                check(of, "at", super::text::slashed(at), (rising, "rising epochs such as 30/60/80"))?;
+                check(of, "factor", factor, positive(factor))
+            }
+        }
+    }
+}
+
+/// The part of a curve over `epochs`, or the whole run, that is done: from 0 to 1.
+fn done(progress: &Progress, per: Per, epochs: Option<u64>) -> f64 {
+    let epochs = epochs.unwrap_or(progress.epochs) as f64;
+    let (at, end) = match per {
+        Per::Epoch => (progress.epoch as f64, epochs),
+        Per::Step => (progress.step as f64, epochs * progress.steps_per_epoch as f64),
+    };
+    if at < end { at / end } else { 1.0 }
+}

@@ -1,0 +1,96 @@
+mod curve;
+mod text;
+mod warmup;
+
+pub use curve::{Curve, Per};
+pub use warmup::Warmup;
+
+use crate::{Progress, Result};
+use serde::{Deserialize, Serialize};
+
+/// How the learning rate changes over a run: a pure function of where the run stands.
+///
+/// The rate is the base rate times the [`Curve`]'s factor times the [`Warmup`]'s. Nothing is remembered from step to
+/// step, so a resumed run goes on with exactly the rates of one that was never stopped.
+///
+/// Rates are computed in f64 and rounded to f32 once, by the step that uses them. PyTorch does the same; Keras keeps
+/// rates in f32 throughout, so its rates differ from these by up to about one part in ten million.
+///
+/// # Compact form
+/// [`FromStr`](core::str::FromStr) reads and [`Display`](core::fmt::Display) writes `CURVE[:OPTION=VALUE,...]`, and
+/// behind it, if so wished, `+warmup:OPTION=VALUE,...`:
+///
+/// | form | options, with defaults | [`Curve`] |
+/// | --- | --- | --- |
+/// | `constant` | | [`Constant`](Curve::Constant) |
+/// | `poly` | `power=1`, `alpha=0`, `per=epoch`, `epochs` | [`Poly`](Curve::Poly) |
+/// | `cosine` | `alpha=0`, `per=step`, `epochs` | [`Cosine`](Curve::Cosine) |
+/// | `time` | `decay` (required) | [`Time`](Curve::Time) |
+/// | `step` | `every` (required), `factor=0.1` | [`Step`](Curve::Step) |
+/// | `milestones` | `at=30/60/80` (required), `factor=0.1` | [`Milestones`](Curve::Milestones) |
+/// | `...+warmup` | `epochs` or `steps` (required), `start=0` | [`Warmup`] |
+///
+/// ```
+/// use optim::{Progress, Schedule};
+///
+/// // The MiniGoogLeNet tutorial: from 0.01 in a straight line to 0 within 70 epochs.
+/// let poly: Schedule = "poly".parse()?;
+/// assert_eq!(poly.lr(0.01, &Progress::at_step(0, 391, 70)), 0.01);
+/// assert_eq!(poly.lr(0.01, &Progress::at_step(35 * 391, 391, 70)), 0.005);
+///
+/// let cosine: Schedule = "cosine:alpha=0.01+warmup:epochs=5".parse()?;
+/// assert_eq!(cosine.lr(0.1, &Progress::at_step(0, 391, 70)), 0.0);
+/// assert_eq!(cosine.to_string(), "cosine:alpha=0.01+warmup:epochs=5");
+///
+/// let error = "poly:pow=2".parse::<Schedule>().unwrap_err();
+/// assert_eq!(error.to_string(), "poly: option `pow` is unknown; there are power, alpha, per, epochs");
+/// # Ok::<(), optim::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    /// What the rate does over the run.
+    pub curve: Curve,
+    /// What it does before it reaches the curve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Warmup>,
+}
+
+impl Schedule {
+    /// The schedule with a warm-up in front.
+    ///
+    /// ```
+    /// use optim::{Curve, Schedule, Warmup};
+    ///
+    /// let schedule = Schedule::from(Curve::cosine()).with_warmup(Warmup::epochs(5));
+    /// assert_eq!(schedule.to_string(), "cosine+warmup:epochs=5");
+    /// ```
+    pub fn with_warmup(self, warmup: Warmup) -> Self {
+        Schedule { warmup: Some(warmup), ..self }
+    }
+
+    /// The learning rate of the step at `progress`, for the base rate `base`.
+    pub fn lr(&self, base: f64, progress: &Progress) -> f64 {
+        base * self.factor(progress)
+    }
+
+    /// What the base rate is multiplied with at `progress`.
+    pub fn factor(&self, progress: &Progress) -> f64 {
+        self.curve.factor(progress) * self.warmup.map_or(1.0, |warmup| warmup.factor(progress))
+    }
+
+    /// Checks the options. Parsing does so by itself; a value that was built or deserialized should be checked once.
+    ///
+    /// # Errors
+    /// Names the first option that is outside of its domain.
+    pub fn validate(&self) -> Result<()> {
+        self.curve.validate()?;
+        self.warmup.map_or(Ok(()), |warmup| warmup.validate())
+    }
+}
+
+impl From<Curve> for Schedule {
+    fn from(curve: Curve) -> Self {
+        Schedule { curve, warmup: None }
+    }
+}

@@ -1,0 +1,123 @@
+//! The compact form `NAME:KEY=VALUE,KEY=VALUE` of the command line, both ways, and the check of its values.
+
+use crate::{Error, Result};
+use core::fmt::{self, Display, Formatter};
+use core::str::FromStr;
+
+/// The options after a name, taken one by one.
+pub(crate) struct Options<'a> {
+    of: &'a str,
+    pairs: Vec<(&'a str, &'a str)>,
+    asked: Vec<&'static str>,
+}
+
+/// The name and the options of `text`.
+///
+/// A key without `=` is a switch: `nesterov` is `nesterov=true`.
+pub(crate) fn parse(text: &str) -> Result<(&str, Options<'_>)> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let of = name.trim();
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    for pair in rest.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, "true"));
+        let (key, value) = (key.trim(), value.trim());
+        if pairs.iter().any(|(known, _)| *known == key) {
+            return Err(Error::Repeated { of: of.into(), option: key.into() });
+        }
+        pairs.push((key, value));
+    }
+    Ok((of, Options { of, pairs, asked: Vec::new() }))
+}
+
+impl Options<'_> {
+    /// The value of `option`, if it was given.
+    pub(crate) fn get<T: FromStr>(
+        &mut self,
+        option: &'static str,
+        accepted: &'static str,
+    ) -> Result<Option<T>> {
+        self.asked.push(option);
+        let Some(at) = self.pairs.iter().position(|(key, _)| *key == option) else { return Ok(None) };
+        let (_, value) = self.pairs.remove(at);
+        let refused = |_| Error::Value { of: self.of.into(), option, value: value.into(), accepted };
+        value.parse().map(Some).map_err(refused)
+    }
+
+    /// The value of an option without a default.
+    pub(crate) fn need<T: FromStr>(&mut self, option: &'static str, accepted: &'static str) -> Result<T> {
+        self.get(option, accepted)?.ok_or(Error::Missing { of: self.of.into(), option, accepted })
+    }
+
+    /// The value of `option`, or else `default`.
+    pub(crate) fn or<T: FromStr>(
+        &mut self,
+        option: &'static str,
+        accepted: &'static str,
+        default: T,
+    ) -> Result<T> {
+        Ok(self.get(option, accepted)?.unwrap_or(default))
+    }
+
+    /// Refuses what was not asked for.
+    pub(crate) fn finish(self) -> Result<()> {
+        let Some((option, _)) = self.pairs.first() else { return Ok(()) };
+        let accepted = if self.asked.is_empty() { "none".into() } else { self.asked.join(", ") };
+        Err(Error::UnknownOption { of: self.of.into(), option: (*option).into(), accepted })
+    }
+}
+
+/// Refuses a value of an option unless it `holds` what is accepted.
+pub(crate) fn check(
+    of: &str,
+    option: &'static str,
+    value: impl Display,
+    (holds, accepted): (bool, &'static str),
+) -> Result<()> {
+    if holds {
+        return Ok(());
+    }
+    Err(Error::Value { of: of.into(), option, value: value.to_string(), accepted })
+}
+
+/// Writes a name and those of its options that are not the default.
+pub(crate) struct Writer<'a, 'f> {
+    f: &'a mut Formatter<'f>,
+    mark: char,
+}
+
+impl<'a, 'f> Writer<'a, 'f> {
+    pub(crate) fn new(f: &'a mut Formatter<'f>, name: &str) -> Result<Self, fmt::Error> {
+        f.write_str(name)?;
+        Ok(Writer { f, mark: ':' })
+    }
+
+    pub(crate) fn option(&mut self, key: &str, value: impl Display) -> fmt::Result {
+        write!(self.f, "{}{key}={value}", self.mark)?;
+        self.mark = ',';
+        Ok(())
+    }
+
+    pub(crate) fn unless_default<T: Display + PartialEq>(
+        &mut self,
+        key: &str,
+        value: T,
+        default: T,
+    ) -> fmt::Result {
+        if value == default { Ok(()) } else { self.option(key, value) }
+    }
+}
+
+/// A number in its shortest form that reads back the same: `0.9`, `1e-6`.
+#[derive(PartialEq)]
+pub(crate) struct Number<T>(pub(crate) T);
+
+impl<T: Copy + Into<f64> + Display + fmt::LowerExp> Display for Number<T> {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        let size = self.0.into().abs();
+        if size == 0.0 || (1e-3..1e6).contains(&size) {
+            write!(f, "{}", self.0)
+        } else {
+            write!(f, "{:e}", self.0)
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The optimizer at work: resume, spans, refusals, and the differences between conventions that the docs state.
+#![allow(clippy::unwrap_used)]
+
+use optim::{Error, Optimizer, OptimizerState, Rmsprop, Sgd, WeightDecay};
+use proptest::prelude::*;
+use tensor::{Backend, Device, Span, Storage};
+
+fn upload(device: &Device, values: &[f32]) -> Storage {
+    let mut storage = device.alloc(values.len()).unwrap();
+    device.upload(values, &mut storage, 0).unwrap();
+    storage
+}
+
+fn all_kinds() -> Vec<Optimizer> {
+    vec![
+        Sgd::keras().into(),
+        Sgd::keras().momentum(0.9).weight_decay(WeightDecay::Decoupled(0.01)).into(),
+        Sgd::keras().momentum(0.9).nesterov().into(),
+        Sgd::pytorch().momentum(0.9).nesterov().weight_decay(WeightDecay::Coupled(0.01)).into(),
+        Rmsprop::keras2().into(),
+        Rmsprop::keras3().weight_decay(WeightDecay::Decoupled(0.01)).into(),
+        Rmsprop::pytorch().weight_decay(WeightDecay::Coupled(0.01)).into(),
+    ]
+}
+
+/// Parameters and state after `rates.len()` steps; with `stop`, through an export and import in the middle.
+fn train(
+    optimizer: Optimizer,
+    threads: usize,
+    rates: &[f64],
+    grads: &[f32],
+    stop: Option<usize>,
+) -> (Vec<u32>, Vec<u32>) {
+    let mut device = Device::cpu(threads);
+    let len = grads.len() / rates.len();
+    let span = Span::new(0, len);
+    let mut params = upload(&device, &vec![0.5; len]);
+    let mut state = OptimizerState::new(&device, optimizer, len).unwrap();
+    for (step, (lr, grad)) in rates.iter().zip(grads.chunks(len)).enumerate() {
+        if stop == Some(step) {
+            let (weights, memory) = (params.to_vec(&device, 0, len).unwrap(), state.export(&device).unwrap());
+            device = Device::cpu(3);
+            params = upload(&device, &weights);
+            state = OptimizerState::new(&device, optimizer, len).unwrap();
+            state.import(&device, &memory).unwrap();
+        }
+        state.step(&device, *lr, &mut params, &upload(&device, grad), span).unwrap();
+    }
+    let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect();
+    (bits(params.to_vec(&device, 0, len).unwrap()), bits(state.export(&device).unwrap()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn a_resumed_run_goes_on_bit_for_bit(
+        rates in proptest::collection::vec(0.0..0.5f64, 2..8),
+        stop in 0..8usize,
+        seed in proptest::collection::vec(-2.0f32..2.0, 8 * 37),
+    ) {
+        let grads = &seed[..rates.len() * 37];
+        for optimizer in all_kinds() {
+            let whole = train(optimizer, 1, &rates, grads, None);
+            let resumed = train(optimizer, 1, &rates, grads, Some(stop % rates.len()));
+            prop_assert_eq!(whole, resumed, "{}", optimizer);
+        }
+    }
+}
+
+#[test]
+fn the_cpu_does_as_the_reference() {
+    let (cpu, reference) = (Device::cpu(2), Device::reference());
+    // Longer than a thread's part of the work, and no multiple of a vector.
+    let len = 40_013;
+    let weights: Vec<f32> = (0..len).map(|k| (k as f32 * 0.37).sin()).collect();
+    // No `g + w * p` near 0: RMSprop would magnify what is lost in the cancellation.
+    let grad: Vec<f32> =
+        (0..len).map(|k| 0.1 * (1.5 + (k as f32 * 1.7).cos()) * [1.0, -1.0][k % 2]).collect();
+    for optimizer in all_kinds() {
+        let results = [&cpu, &reference].map(|device| {
+            let (mut params, grads) = (upload(device, &weights), upload(device, &grad));
+            let mut state = OptimizerState::new(device, optimizer, len).unwrap();
+            for lr in [0.1, 0.1, 0.01] {
+                state.step(device, lr, &mut params, &grads, Span::new(0, len)).unwrap();
+            }
+            params.to_vec(device, 0, len).unwrap()
+        });
+        let worst = results[0].iter().zip(&results[1]).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(worst < 2e-6, "{optimizer}: {worst}");
+    }
+}
+
+#[test]
+fn a_step_leaves_what_lies_outside_of_its_span() {
+    for device in [Device::reference(), Device::cpu(2)] {
+        for optimizer in all_kinds() {
+            let mut params = upload(&device, &[1.0; 5]);
+            // Gradients may be followed by more: sums of batch norm, metrics.
+            let grads = upload(&device, &[0.5; 9]);
+            let mut state = OptimizerState::new(&device, optimizer, 5).unwrap();
+            state.step(&device, 0.1, &mut params, &grads, Span::new(1, 2)).unwrap();
+            let after = params.to_vec(&device, 0, 5).unwrap();
+            assert_eq!((after[0], after[3], after[4]), (1.0, 1.0, 1.0), "{optimizer}");
+            assert!(after[1] < 1.0 && after[1] == after[2], "{optimizer}: {after:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rate_of_0_changes_no_parameter() {
+    let device = Device::cpu(1);
+    for optimizer in all_kinds() {
+        let mut params = upload(&device, &[1.0, -3.0]);
+        let mut state = OptimizerState::new(&device, optimizer, 2).unwrap();
+        state.step(&device, 0.0, &mut params, &upload(&device, &[0.5, 0.0]), Span::new(0, 2)).unwrap();
+        assert_eq!(params.to_vec(&device, 0, 2).unwrap(), [1.0, -3.0], "{optimizer}");
+    }
+}
+
+#[test]
+fn names_and_sizes_of_the_memory() {
+    let device = Device::reference();
+    let named = |optimizer: Optimizer| {
+        let state = OptimizerState::new(&device, optimizer, 3).unwrap();
+        (state.name(), state.memory().len())
+    };
+    assert_eq!(named(Sgd::keras().into()), (None, 0));
+    assert_eq!(named(Sgd::pytorch().momentum(0.5).into()), (Some("velocity"), 3));
+    assert_eq!(named(Rmsprop::keras3().into()), (Some("mean_square"), 3));
+}
+
+#[test]
+fn refusals() {
+    let device = Device::cpu(1);
+    let span = Span::new(0, 2);
+    let (mut params, grads) = (upload(&device, &[1.0; 2]), upload(&device, &[1.0; 2]));
+    let mut state = OptimizerState::new(&device, Rmsprop::keras2(), 2).unwrap();
+
+    for lr in [f64::NAN, f64::INFINITY, -0.1, 1e300] {
+        let error = state.step(&device, lr, &mut params, &grads, span).unwrap_err();
+        assert!(matches!(error, Error::LearningRate { .. }), "{error}");
+    }
+    let error = state.import(&device, &[0.0; 3]).unwrap_err();
+    assert!(matches!(error, Error::StateLength { state: "mean_square", expected: 2, got: 3 }), "{error}");
+    let error = state.step(&Device::reference(), 0.1, &mut params, &grads, span).unwrap_err();
+    assert!(matches!(error, Error::Tensor(_)), "{error}");
+    let error = state.step(&device, 0.1, &mut params, &grads, Span::new(1, 2)).unwrap_err();
+    assert!(matches!(error, Error::Tensor(_)), "{error}");
+    let error = OptimizerState::new(&device, Sgd::keras().momentum(f32::NAN), 2).unwrap_err();
+    assert!(matches!(error, Error::Value { option: "momentum", .. }), "{error}");
+    assert_eq!(params.to_vec(&device, 0, 2).unwrap(), [1.0; 2], "a refused step changes nothing");
+}
+
+/// The length of a step from 0 under a steady gradient of 1, after 200 steps at rate 1, when the rate drops to 0.1.
+fn after_a_drop(optimizer: Sgd) -> f32 {
+    let device = Device::reference();
+    let (mut params, grads) = (upload(&device, &[0.0]), upload(&device, &[1.0]));
+    let mut state = OptimizerState::new(&device, optimizer, 1).unwrap();
+    for _ in 0..200 {
+        state.step(&device, 1.0, &mut params, &grads, Span::new(0, 1)).unwrap();
+    }
+    device.upload(&[0.0], &mut params, 0).unwrap();
+    state.step(&device, 0.1, &mut params, &grads, Span::new(0, 1)).unwrap();
+    -params.to_vec(&device, 0, 1).unwrap()[0]
+}
+
+#[test]
+fn a_drop_of_the_rate_is_felt_later_in_keras() {
+    let (keras, pytorch) = (Sgd::keras().momentum(0.9), Sgd::pytorch().momentum(0.9));
+    let ratio = after_a_drop(keras) / after_a_drop(pytorch);
+    assert!((ratio - 9.1).abs() < 1e-3, "{ratio}");
+}
+
+#[test]
+fn epsilon_inside_of_the_root_shortens_small_steps() {
+    let device = Device::reference();
+    let length = |rule: Rmsprop, gradient: f32| {
+        let mut params = upload(&device, &[0.0]);
+        let mut state = OptimizerState::new(&device, rule, 1).unwrap();
+        state.import(&device, &[gradient * gradient]).unwrap();
+        state.step(&device, 1.0, &mut params, &upload(&device, &[gradient]), Span::new(0, 1)).unwrap();
+        -params.to_vec(&device, 0, 1).unwrap()[0]
+    };
+    for (gradient, shorter) in [(1e-2, 0.0005), (1e-3, 0.0464), (1e-4, 0.698)] {
+        let ratio = length(Rmsprop::keras3(), gradient) / length(Rmsprop::keras2(), gradient);
+        assert!((1.0 - ratio - shorter).abs() < 5e-4, "{gradient}: {ratio}");
+    }
+}

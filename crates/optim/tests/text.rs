@@ -1,0 +1,184 @@
+//! The compact form and JSON: what is written reads back the same, and what is wrong is named.
+#![allow(clippy::unwrap_used)]
+
+use optim::{Curve, Optimizer, Per, Progress, Rmsprop, Schedule, Sgd, Velocity, Warmup, WeightDecay};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn per() -> impl Strategy<Value = Per> {
+    prop_oneof![Just(Per::Step), Just(Per::Epoch)]
+}
+
+fn positive() -> impl Strategy<Value = f64> {
+    prop_oneof![1e-9..1.0, 1.0..1e9, Just(0.1), Just(1.0), Just(f64::MIN_POSITIVE)]
+}
+
+fn curve() -> impl Strategy<Value = Curve> {
+    let epochs = || proptest::option::of(1..u64::MAX);
+    prop_oneof![
+        Just(Curve::Constant),
+        (positive(), 0.0..=1.0, per(), epochs()).prop_map(|(power, alpha, per, epochs)| Curve::Poly {
+            power,
+            alpha,
+            per,
+            epochs
+        }),
+        (0.0..=1.0, per(), epochs()).prop_map(|(alpha, per, epochs)| Curve::Cosine { alpha, per, epochs }),
+        positive().prop_map(Curve::time),
+        (1..u64::MAX, positive()).prop_map(|(every, factor)| Curve::Step { every, factor }),
+        (proptest::collection::btree_set(any::<u64>(), 1..5), positive())
+            .prop_map(|(at, factor)| { Curve::Milestones { at: BTreeSet::into_iter(at).collect(), factor } }),
+    ]
+}
+
+fn schedule() -> impl Strategy<Value = Schedule> {
+    let warmup =
+        (1..u64::MAX, per(), 0.0..=1.0).prop_map(|(length, per, start)| Warmup { length, per, start });
+    (curve(), proptest::option::of(warmup)).prop_map(|(curve, warmup)| Schedule { curve, warmup })
+}
+
+fn optimizer() -> impl Strategy<Value = Optimizer> {
+    let decay = || {
+        prop_oneof![
+            Just(WeightDecay::None),
+            (0.0f32..10.0).prop_map(WeightDecay::Coupled),
+            (0.0f32..10.0).prop_map(WeightDecay::Decoupled)
+        ]
+    };
+    let velocity = prop_oneof![Just(Velocity::Keras), Just(Velocity::PyTorch)];
+    let style = prop_oneof![
+        Just(Rmsprop::keras2()),
+        Just(Rmsprop::keras3()),
+        Just(Rmsprop::pytorch()),
+        (0.0f32..1.0, 1e-12f32..1.0).prop_map(|(rho, epsilon)| Rmsprop::keras3().rho(rho).epsilon(epsilon)),
+    ];
+    prop_oneof![
+        (0.0f32..1.0, any::<bool>(), velocity, decay()).prop_map(
+            |(momentum, nesterov, velocity, weight_decay)| {
+                Sgd { momentum, nesterov, velocity, weight_decay }.into()
+            }
+        ),
+        (style, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn schedules_read_back(schedule in schedule()) {
+        prop_assert_eq!(&schedule.to_string().parse::<Schedule>().unwrap(), &schedule);
+        let json = serde_json::to_string(&schedule).unwrap();
+        prop_assert_eq!(&serde_json::from_str::<Schedule>(&json).unwrap(), &schedule);
+    }
+
+    #[test]
+    fn optimizers_read_back(optimizer in optimizer()) {
+        prop_assert_eq!(optimizer.to_string().parse::<Optimizer>().unwrap(), optimizer);
+        let json = serde_json::to_string(&optimizer).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Optimizer>(&json).unwrap(), optimizer);
+    }
+
+    #[test]
+    fn any_text_is_answered(text in "(poly|step|time|sgd|rmsprop|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
+        let _ = (text.parse::<Schedule>(), text.parse::<Optimizer>());
+    }
+
+    /// No progress, however odd, makes a valid schedule panic or leave the numbers.
+    #[test]
+    fn factors_are_numbers(schedule in schedule(), at in any::<[u64; 4]>()) {
+        let [step, epoch, steps_per_epoch, epochs] = at;
+        let factor = schedule.factor(&Progress { step, epoch, steps_per_epoch, epochs });
+        prop_assert!(factor >= 0.0, "{}", factor);
+    }
+}
+
+#[test]
+fn compact_forms() {
+    for (text, schedule) in [
+        ("poly:power=2", Schedule::from(Curve::poly(2.0))),
+        ("time:decay=1e-6", Curve::time(1e-6).into()),
+        ("step:every=30,factor=0.5", Curve::Step { every: 30, factor: 0.5 }.into()),
+        ("milestones:at=30/60/80", Curve::milestones([30, 60, 80]).into()),
+        ("cosine+warmup:steps=500", Schedule::from(Curve::cosine()).with_warmup(Warmup::steps(500))),
+    ] {
+        assert_eq!(text.parse::<Schedule>().unwrap(), schedule);
+        assert_eq!(schedule.to_string(), text);
+    }
+    assert_eq!(
+        " time : decay = 1e+6 , +warmup: epochs=1".parse::<Schedule>().unwrap().to_string(),
+        "time:decay=1e6+warmup:epochs=1"
+    );
+    for text in
+        ["sgd", "sgd:momentum=0.9,nesterov=true,velocity=pytorch,l2=5e-4", "rmsprop", "rmsprop:style=keras3"]
+    {
+        assert_eq!(text.parse::<Optimizer>().unwrap().to_string(), text);
+    }
+}
+
+#[test]
+fn json_forms() {
+    let read = |text: &str| serde_json::from_str::<Schedule>(text);
+    assert_eq!(read(r#"{"curve": {"kind": "poly"}}"#).unwrap(), Curve::poly(1.0).into());
+    assert_eq!(
+        serde_json::to_string(&Schedule::from(Curve::cosine()).with_warmup(Warmup::epochs(5))).unwrap(),
+        r#"{"curve":{"kind":"cosine","alpha":0.0,"per":"step"},"warmup":{"length":5,"per":"epoch","start":0.0}}"#
+    );
+    for wrong in [r#"{"curve": {"kind": "poly", "pow": 2}}"#, r#"{"curve": {"kind": "polly"}}"#, "{}"] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
+    let json = serde_json::to_string(&Optimizer::from(Rmsprop::keras3())).unwrap();
+    assert_eq!(
+        json,
+        r#"{"kind":"rmsprop","rho":0.9,"epsilon":1e-7,"epsilon_inside_root":true,"weight_decay":"none"}"#
+    );
+    assert!(serde_json::from_str::<Optimizer>(r#"{"kind": "sgd", "momentun": 0.9}"#).is_err());
+}
+
+#[test]
+fn wrong_schedules_are_named() {
+    for (text, message) in [
+        ("", "the schedule `` is unknown; there are constant, poly, cosine, time, step, milestones"),
+        (
+            "linear",
+            "the schedule `linear` is unknown; there are constant, poly, cosine, time, step, milestones",
+        ),
+        ("constant:power=1", "constant: option `power` is unknown; there are none"),
+        ("poly:power=two", "poly: power is two, but must be a number"),
+        ("poly:power=nan", "poly: power is NaN, but must be a positive number"),
+        ("poly:power=1,power=2", "poly: option `power` is given twice"),
+        ("poly:alpha=2", "poly: alpha is 2, but must be a number from 0 to 1"),
+        ("poly:epochs=0", "poly: epochs is 0, but must be at least 1"),
+        ("cosine:per=batch", "cosine: per is batch, but must be step or epoch"),
+        ("time", "time: option `decay` is missing; give a number, as in `time:decay=...`"),
+        ("time:decay=-1", "time: decay is -1, but must be a number of 0 or more"),
+        ("step:every=0", "step: every is 0, but must be at least 1"),
+        ("milestones:at=60/30", "milestones: at is 60/30, but must be rising epochs such as 30/60/80"),
+        ("poly+warmup", "warmup: give its length, as `epochs=N` or as `steps=N`"),
+        ("poly+warmup:epochs=1,steps=1", "warmup: give its length, as `epochs=N` or as `steps=N`"),
+        ("poly+warmup:epochs=0", "warmup: epochs is 0, but must be at least 1"),
+        ("poly+warmups:epochs=1", "the addition to a schedule `warmups` is unknown; there are warmup"),
+    ] {
+        assert_eq!(text.parse::<Schedule>().unwrap_err().to_string(), message, "{text}");
+    }
+}
+
+#[test]
+fn wrong_optimizers_are_named() {
+    for (text, message) in [
+        ("adam", "the optimizer `adam` is unknown; there are sgd, rmsprop"),
+        ("sgd:momentum=1", "sgd: momentum is 1, but must be a number from 0 to below 1"),
+        ("sgd:nesterov=yes", "sgd: nesterov is yes, but must be true or false"),
+        (
+            "sgd:rho=0.9",
+            "sgd: option `rho` is unknown; there are momentum, nesterov, velocity, weight-decay, l2",
+        ),
+        (
+            "sgd:l2=1,weight-decay=1",
+            "`weight-decay` (decoupled) and `l2` (coupled) exclude each other; give one",
+        ),
+        ("sgd:l2=-1", "sgd: weight-decay is -1, but must be a number of 0 or more"),
+        ("rmsprop:epsilon=0", "rmsprop: epsilon is 0, but must be a positive number"),
+        ("rmsprop:style=keras", "rmsprop: style is keras, but must be keras2, keras3 or pytorch"),
+    ] {
+        assert_eq!(text.parse::<Optimizer>().unwrap_err().to_string(), message, "{text}");
+    }
+}
