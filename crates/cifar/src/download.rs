@@ -67,22 +67,23 @@ impl Download<'_> {
         }
         if part.bytes() == 0 || self.source.size != Some(part.bytes()) {
             progress(Progress::Connecting { url: &self.source.url, resume_at: part.bytes() });
-            let Some((body, total)) = self.request(part)? else { return self.finish(part) };
-            if let Some(rate) = self.receive(body, total, part, progress)? {
+            let Some(answer) = self.request(part)? else { return self.finish(part) };
+            if let Some(rate) = self.receive(answer, part, progress)? {
                 return Ok(Ended::Slow(rate));
             }
         }
         self.finish(part)
     }
 
-    /// Sends the request; the body to append to `part` and the size of the whole, or nothing if `part` is
-    /// complete already.
-    fn request(&self, part: &mut Part) -> Result<Option<(Body, Option<u64>)>> {
+    /// Sends the request; nothing if `part` is complete already.
+    fn request(&self, part: &mut Part) -> Result<Option<Answer>> {
         let response = self.get(part.bytes())?;
         let (head, body) = response.into_parts();
         let range = content_range(&head.headers);
-        let total = match (head.status, range) {
-            (StatusCode::PARTIAL_CONTENT, Some((Some(start), total))) if start == part.bytes() => total,
+        let (total, whole) = match (head.status, range) {
+            (StatusCode::PARTIAL_CONTENT, Some((Some(start), total))) if start == part.bytes() => {
+                (total, false)
+            }
             (StatusCode::RANGE_NOT_SATISFIABLE, Some((None, Some(total)))) if total == part.bytes() => {
                 return Ok(None);
             }
@@ -91,14 +92,11 @@ impl Download<'_> {
                 part.restart()?;
                 return self.request(part);
             }
-            (StatusCode::OK, _) => {
-                part.restart()?;
-                body.content_length()
-            }
+            (StatusCode::OK, _) => (body.content_length(), true),
             (status, _) => return Err(Error::Status { url: self.url(), status: status.as_u16() }),
         };
         self.check_size(total)?;
-        Ok(Some((body, total.or(self.source.size))))
+        Ok(Some(Answer { body, total: total.or(self.source.size), whole }))
     }
 
     fn get(&self, from: u64) -> Result<Response<Body>> {
@@ -122,14 +120,11 @@ impl Download<'_> {
     }
 
     /// Appends the body to `part`; the speed if it was too slow.
-    fn receive(
-        &self,
-        body: Body,
-        total: Option<u64>,
-        part: &mut Part,
-        progress: &mut Listener<'_>,
-    ) -> Result<Option<u64>> {
+    fn receive(&self, answer: Answer, part: &mut Part, progress: &mut Listener<'_>) -> Result<Option<u64>> {
+        let Answer { body, total, whole } = answer;
         let most = total.unwrap_or(MAX_ARCHIVE);
+        // What is on disk gives way to an archive, but not to the web page of some gateway.
+        let mut must_restart = whole;
         let mut reader = body.into_with_config().limit(u64::MAX).reader();
         let mut buffer = vec![0; 1 << 16];
         let (mut since, mut bytes_then) = (Instant::now(), part.bytes());
@@ -139,13 +134,15 @@ impl Download<'_> {
                 Ok(n) => n,
                 Err(_) => return Err(Error::Cut { url: self.url(), found: part.bytes() }),
             };
+            if must_restart {
+                self.check_start(&buffer[..n])?;
+                part.restart()?;
+                (must_restart, bytes_then) = (false, 0);
+            }
             if part.bytes() + n as u64 > most {
                 let found = part.bytes() + n as u64;
                 part.restart()?;
                 return Err(Error::DownloadSize { url: self.url(), expected: most, found });
-            }
-            if part.bytes() == 0 {
-                self.check_start(&buffer[..n])?;
             }
             part.append(&buffer[..n])?;
             progress(Progress::Downloading { url: &self.source.url, bytes: part.bytes(), total });
@@ -158,6 +155,9 @@ impl Download<'_> {
                 (since, bytes_then) = (Instant::now(), part.bytes());
             }
         }
+        if must_restart {
+            self.check_start(&[])?; // There was nothing in the body.
+        }
         if total.is_some_and(|total| part.bytes() < total) {
             return Err(Error::Cut { url: self.url(), found: part.bytes() });
         }
@@ -167,7 +167,7 @@ impl Download<'_> {
     /// An archive begins with gzip's magic number.
     fn check_start(&self, bytes: &[u8]) -> Result<()> {
         let n = bytes.len().min(2);
-        if bytes[..n] == [0x1f, 0x8b][..n] {
+        if n > 0 && bytes[..n] == [0x1f, 0x8b][..n] {
             return Ok(());
         }
         let start = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned();
@@ -188,6 +188,15 @@ impl Download<'_> {
     fn url(&self) -> String {
         self.source.url.clone()
     }
+}
+
+/// What a server sends.
+struct Answer {
+    body: Body,
+    /// The size of the whole archive.
+    total: Option<u64>,
+    /// Whether this is the archive from its first byte on, whatever was asked for.
+    whole: bool,
 }
 
 /// The first byte and the size of the whole from `Content-Range: bytes 5-9/10` or `bytes */10`.

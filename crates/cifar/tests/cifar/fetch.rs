@@ -71,11 +71,20 @@ fn an_unfinished_download_waits_for_the_next_run_and_any_source_completes_it() {
     let half = binary_archive().len() / 2;
     let broken = Server::new(move |request, start| match request {
         0 => Reply::range(binary_archive(), start).cut_after(half),
-        _ => Reply::new("503 Service Unavailable", ""),
+        1 => Reply::new("503 Service Unavailable", ""),
+        // A gateway's page of unknown length, with and without contents.
+        2 => Reply { headers: vec![], ..Reply::ok("<html>Please log in") },
+        _ => Reply { headers: vec![], ..Reply::ok("") },
     });
-    let error = cifar10(dir.path()).sources([source(broken.url(), binary_archive())]).fetch().unwrap_err();
-    assert!(matches!(&error, Error::NoSource { failures, .. } if failures[0].contains("503")), "{error}");
-    assert!(matches!(&names_in(dir.path())[..], [part] if part.ends_with(".part")));
+    for reason in ["503", "Please log in", "begins with \"\""] {
+        let error =
+            cifar10(dir.path()).sources([source(broken.url(), binary_archive())]).fetch().unwrap_err();
+        assert!(
+            matches!(&error, Error::NoSource { failures, .. } if failures[0].contains(reason)),
+            "{error}"
+        );
+        assert!(matches!(&names_in(dir.path())[..], [part] if part.ends_with(".part")));
+    }
 
     let mirror = Server::new(|_, start| Reply::range(binary_archive(), start));
     cifar10(dir.path()).sources([source(mirror.url(), binary_archive())]).fetch().unwrap();
