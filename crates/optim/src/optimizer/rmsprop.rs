@@ -41,17 +41,17 @@ pub struct Rmsprop {
 
 impl Rmsprop {
     /// As in Keras 2.3. (Its default rate is 0.001.)
-    pub fn keras2() -> Self {
+    pub const fn keras2() -> Self {
         Rmsprop { rho: 0.9, epsilon: 1e-7, epsilon_inside_root: false, weight_decay: WeightDecay::None }
     }
 
     /// As in Keras 3. (Its default rate is 0.001.)
-    pub fn keras3() -> Self {
+    pub const fn keras3() -> Self {
         Rmsprop { epsilon_inside_root: true, ..Rmsprop::keras2() }
     }
 
     /// As in PyTorch. (Its default rate is 0.01.)
-    pub fn pytorch() -> Self {
+    pub const fn pytorch() -> Self {
         Rmsprop { rho: 0.99, epsilon: 1e-8, ..Rmsprop::keras2() }
     }
 

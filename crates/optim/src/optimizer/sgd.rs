@@ -42,12 +42,12 @@ pub struct Sgd {
 
 impl Sgd {
     /// Keras' convention and defaults, alike in Keras 2.3 and 3: no momentum. (Keras' default rate is 0.01.)
-    pub fn keras() -> Self {
+    pub const fn keras() -> Self {
         Sgd { momentum: 0.0, nesterov: false, velocity: Velocity::Keras, weight_decay: WeightDecay::None }
     }
 
     /// PyTorch's convention and defaults: no momentum. (PyTorch's default rate is 0.001; its dampening is 0, here always.)
-    pub fn pytorch() -> Self {
+    pub const fn pytorch() -> Self {
         Sgd { velocity: Velocity::PyTorch, ..Sgd::keras() }
     }
 

@@ -7,8 +7,8 @@ use tensor::{Velocity, WeightDecay};
 
 const NUMBER: &str = "a number";
 const SWITCH: &str = "true or false";
-const STYLES: [(&str, fn() -> Rmsprop); 3] =
-    [("keras2", Rmsprop::keras2), ("keras3", Rmsprop::keras3), ("pytorch", Rmsprop::pytorch)];
+const STYLES: [(&str, Rmsprop); 3] =
+    [("keras2", Rmsprop::keras2()), ("keras3", Rmsprop::keras3()), ("pytorch", Rmsprop::pytorch())];
 
 impl FromStr for Optimizer {
     type Err = Error;
@@ -23,7 +23,7 @@ impl FromStr for Optimizer {
                 weight_decay: read_weight_decay(&mut options)?,
             }),
             "rmsprop" => {
-                let style = options.or("style", "keras2, keras3 or pytorch", Style(STYLES[0].1))?.0();
+                let style = options.or("style", "keras2, keras3 or pytorch", Style(STYLES[0].1))?.0;
                 Optimizer::Rmsprop(Rmsprop {
                     rho: options.or("rho", NUMBER, style.rho)?,
                     epsilon: options.or("epsilon", NUMBER, style.epsilon)?,
@@ -69,9 +69,8 @@ impl Display for Optimizer {
             }
             Optimizer::Rmsprop(rmsprop) => {
                 let plain = rmsprop.weight_decay(WeightDecay::None);
-                let known = STYLES.iter().find(|(_, style)| style() == plain);
+                let known = STYLES.iter().find(|(_, style)| *style == plain);
                 let (name, style) = known.unwrap_or(&STYLES[0]);
-                let style = style();
                 out.unless_default("style", *name, STYLES[0].0)?;
                 out.unless_default("rho", Number(rmsprop.rho), Number(style.rho))?;
                 out.unless_default("epsilon", Number(rmsprop.epsilon), Number(style.epsilon))?;
@@ -92,7 +91,7 @@ fn write_weight_decay(out: &mut Writer, decay: WeightDecay) -> fmt::Result {
 }
 
 /// Whose defaults RMSprop starts from.
-struct Style(fn() -> Rmsprop);
+struct Style(Rmsprop);
 
 impl FromStr for Style {
     type Err = ();

@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 /// The rate is the base rate times the [`Curve`]'s factor times the [`Warmup`]'s. Nothing is remembered from step to
 /// step, so a resumed run goes on with exactly the rates of one that was never stopped.
 ///
-/// Rates are computed in f64 and rounded to f32 once, by the step that uses them. PyTorch does the same; Keras keeps
-/// rates in f32 throughout, so its rates differ from these by up to about one part in ten million.
+/// Rates are computed in f64 and rounded to f32 once, by the step that uses them. PyTorch does the same, and
+/// so does a function given to Keras' `LearningRateScheduler`. Keras' own schedules and Keras 2's `decay` compute in f32:
+/// their rates differ from these by up to about one part in ten million.
 ///
 /// # Compact form
 /// [`FromStr`](core::str::FromStr) reads and [`Display`](core::fmt::Display) writes `CURVE[:OPTION=VALUE,...]`, and

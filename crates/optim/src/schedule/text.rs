@@ -49,7 +49,7 @@ fn read_warmup(text: &str) -> Result<Warmup> {
     };
     let start = options.or("start", NUMBER, 0.0)?;
     options.finish()?;
-    Ok(warmup.from(start))
+    Ok(warmup.starting_at(start))
 }
 
 impl FromStr for Curve {

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 /// use optim::{Curve, Progress, Schedule, Warmup};
 ///
 /// // Four GPUs: four times the rate, reached within 5 epochs from the rate of one.
-/// let schedule = Schedule::from(Curve::Constant).with_warmup(Warmup::epochs(5).from(0.25));
-/// let lr = |epoch| schedule.lr(0.4, &Progress::at_step(epoch * 100, 100, 70));
+/// let schedule = Schedule::from(Curve::Constant).with_warmup(Warmup::epochs(5).starting_at(0.25));
+/// let lr = |epoch: u64| schedule.lr(0.4, &Progress::at_step(epoch * 100, 100, 70));
 /// assert_eq!([lr(0), lr(4), lr(5), lr(6)], [0.1, 0.34, 0.4, 0.4]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ impl Warmup {
     }
 
     /// The same from another start.
-    pub fn from(self, start: f64) -> Self {
+    pub fn starting_at(self, start: f64) -> Self {
         Warmup { start, ..self }
     }
 
