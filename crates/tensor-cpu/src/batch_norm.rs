@@ -1,5 +1,6 @@
 //! Batch normalization: each pass over the tensor is one parallel loop, and there are as few as can be, two forward
-//! and two backward, because memory sets the pace.
+//! and two backward, because memory sets the pace. Second passes go from the end to the start, where the caches still hold
+//! what the first pass read last.
 
 use crate::activation::floor;
 use crate::dispatch::multiversion;
@@ -70,7 +71,7 @@ pub(crate) fn forward_infer(
 }
 
 fn normalize(cpu: &Cpu, affine: Affine, x: Rows, y: RowsMut) {
-    let blocks = Blocks::for_map(x);
+    let blocks = Blocks::for_map(x).from_the_end();
     cpu.pool().run(blocks.count(), &|block| normalize_rows(affine, x, y, blocks.range(block)));
 }
 
@@ -131,7 +132,7 @@ pub(crate) fn backward(
         offset[k] = dbeta[k] / count;
         slope[k] = inverse[k] * dgamma[k] / count;
     }
-    let blocks = Blocks::for_map(x);
+    let blocks = Blocks::for_map(x).from_the_end();
     cpu.pool().run(blocks.count(), &|block| {
         input_gradients(affine, offset, slope, x, dy, dx, mode, blocks.range(block));
     });

@@ -7,8 +7,8 @@ use crate::rows::{Rows, RowsMut};
 use core::ops::Range;
 use tensor_backend::{Pool2d, Shape, View, ViewMut, Write};
 
-/// Channels that are worked on together while a window is walked.
-const LANES: usize = 64;
+/// Channels that are worked on together while a window is walked: a vector or two.
+const LANES: usize = 16;
 
 /// The windows of a pooling op on images of `x.h * x.w` pixels, `y.h * y.w` of them an image.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ multiversion! {
             }
             for pixel in pixels {
                 // A NaN wins, and stays.
-                y.iter_mut().zip(x.row(pixel)).for_each(|(y, &x)| *y = if x > *y || x.is_nan() { x } else { *y });
+                y.iter_mut().zip(x.row(pixel)).for_each(|(y, &x)| *y = if (x > *y) | x.is_nan() { x } else { *y });
             }
         }
     }
@@ -99,28 +99,59 @@ pub(crate) fn max_backward(
 multiversion! {
     fn max_sample(windows: Windows, x: Rows, y: Rows, dy: Rows, dx: RowsMut, mode: Write, sample: usize) {
         begin(windows, dx, mode, sample);
+        let vectors = x.width() / LANES * LANES;
         for i in 0..windows.y.h {
             for j in 0..windows.y.w {
-                let output = windows.output(sample, i, j);
-                for (chunk, (y, dy)) in y.row(output).chunks(LANES).zip(dy.row(output).chunks(LANES)).enumerate() {
-                    let channels = chunk * LANES..chunk * LANES + y.len();
-                    // The gradients that no pixel of the window has taken yet.
-                    let mut rest = [0.0; LANES];
-                    rest[..dy.len()].copy_from_slice(dy);
-                    for pixel in windows.pixels(sample, i, j) {
-                        // SAFETY: each task has a sample of its own, and lends one pixel at a time.
-                        let dx = &mut unsafe { dx.row(pixel) }[channels.clone()];
-                        let x = &x.row(pixel)[channels.clone()];
-                        for (((dx, &x), &y), rest) in dx.iter_mut().zip(x).zip(y).zip(&mut rest) {
-                            let wins = x == y || x.is_nan();
-                            *dx += if wins { *rest } else { 0.0 };
-                            *rest = if wins { 0.0 } else { *rest };
-                        }
-                    }
+                for channel in (0..vectors).step_by(LANES) {
+                    max_window::<LANES>(windows, x, y, dy, dx, (sample, i, j), channel);
+                }
+                for channel in vectors..x.width() {
+                    max_window::<1>(windows, x, y, dy, dx, (sample, i, j), channel);
                 }
             }
         }
     }
+}
+
+/// Hands the gradients of `N` channels of an output pixel to the pixels of its window. Those that no pixel has taken yet
+/// stay in registers.
+#[inline(always)]
+fn max_window<const N: usize>(
+    windows: Windows,
+    x: Rows,
+    y: Rows,
+    dy: Rows,
+    dx: RowsMut,
+    (sample, i, j): (usize, usize, usize),
+    channel: usize,
+) {
+    let output = windows.output(sample, i, j);
+    let (largest, mut rest): ([f32; N], [f32; N]) =
+        (load(y.row(output), channel), load(dy.row(output), channel));
+    let (rows, columns) = windows.inside(i, j);
+    for row in rows {
+        for column in columns.clone() {
+            let pixel = (sample * windows.x.h + row) * windows.x.w + column;
+            // SAFETY: each task has a sample of its own, and lends one pixel at a time.
+            let dx = unsafe { dx.row(pixel) };
+            let (x, mut sums): ([f32; N], [f32; N]) = (load(x.row(pixel), channel), load(dx, channel));
+            for k in 0..N {
+                // Where the largest is NaN the first NaN is it; elsewhere there is none. Masks of bits keep the compiler
+                // from masked stores, whose results could not be read back at once.
+                let wins = u32::from((x[k] == largest[k]) | x[k].is_nan()).wrapping_neg();
+                sums[k] += f32::from_bits(rest[k].to_bits() & wins);
+                rest[k] = f32::from_bits(rest[k].to_bits() & !wins);
+            }
+            dx[channel..channel + N].copy_from_slice(&sums);
+        }
+    }
+}
+
+#[inline(always)]
+fn load<const N: usize>(row: &[f32], channel: usize) -> [f32; N] {
+    let mut lanes = [0.0; N];
+    lanes.copy_from_slice(&row[channel..channel + N]);
+    lanes
 }
 
 /// Makes ready for contributions that arrive one by one: to "set" is to add to zeros.

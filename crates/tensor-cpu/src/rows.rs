@@ -105,19 +105,25 @@ impl<'a> RowsMut<'a> {
 pub(crate) struct Blocks {
     rows: usize,
     size: usize,
+    backwards: bool,
 }
 
 impl Blocks {
     /// Blocks for ops that treat rows one by one: about 64 KiB of each operand, so that a task outweighs its start.
     pub(crate) fn for_map(x: Rows) -> Self {
-        Blocks { rows: x.count(), size: (16_384 / x.width().max(1)).max(1) }
+        Blocks { rows: x.count(), size: (16_384 / x.width().max(1)).max(1), backwards: false }
     }
 
     /// Blocks for sums over rows: at most 512 rows, which f32 can add up without harm, and otherwise about 64 blocks of
     /// at least 16 KiB.
     pub(crate) fn for_sums(x: Rows) -> Self {
         let size = x.count().div_ceil(64).max(4096 / x.width().max(1)).clamp(1, 512);
-        Blocks { rows: x.count(), size }
+        Blocks { rows: x.count(), size, backwards: false }
+    }
+
+    /// The same blocks, the last one first.
+    pub(crate) fn from_the_end(self) -> Self {
+        Blocks { backwards: true, ..self }
     }
 
     pub(crate) fn count(self) -> usize {
@@ -125,6 +131,7 @@ impl Blocks {
     }
 
     pub(crate) fn range(self, block: usize) -> Range<usize> {
+        let block = if self.backwards { self.count() - 1 - block } else { block };
         let start = block * self.size;
         start..(start + self.size).min(self.rows)
     }
@@ -153,6 +160,13 @@ mod tests {
             for blocks in [Blocks::for_map(rows), Blocks::for_sums(rows)] {
                 let covered: Vec<usize> = (0..blocks.count()).flat_map(|b| blocks.range(b)).collect();
                 assert!(covered.into_iter().eq(0..count));
+                let ends = blocks.from_the_end();
+                assert!(
+                    (0..ends.count())
+                        .rev()
+                        .map(|b| ends.range(b))
+                        .eq((0..ends.count()).map(|b| blocks.range(b)))
+                );
             }
         }
     }
