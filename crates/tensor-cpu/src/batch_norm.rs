@@ -71,7 +71,7 @@ pub(crate) fn forward_infer(
 }
 
 fn normalize(cpu: &Cpu, affine: Affine, x: Rows, y: RowsMut) {
-    let blocks = Blocks::for_map(x).from_the_end();
+    let blocks = Blocks::for_map(x).reversed();
     cpu.pool().run(blocks.count(), &|block| normalize_rows(affine, x, y, blocks.range(block)));
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn backward(
         offset[k] = dbeta[k] / count;
         slope[k] = inverse[k] * dgamma[k] / count;
     }
-    let blocks = Blocks::for_map(x).from_the_end();
+    let blocks = Blocks::for_map(x).reversed();
     cpu.pool().run(blocks.count(), &|block| {
         input_gradients(affine, offset, slope, x, dy, dx, mode, blocks.range(block));
     });

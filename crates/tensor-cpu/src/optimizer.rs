@@ -124,14 +124,11 @@ multiversion! {
     }
 }
 
-/// Runs `body` on equal blocks of the three arenas; `state` may be empty.
-fn for_blocks(
-    threads: &Threads,
-    params: &mut [f32],
-    grads: &[f32],
-    state: &mut [f32],
-    body: &(dyn Fn(&mut [f32], &[f32], &mut [f32]) + Sync),
-) {
+/// A step on one block of parameters, gradients and state.
+type Step<'a> = &'a (dyn Fn(&mut [f32], &[f32], &mut [f32]) + Sync);
+
+/// Runs `step` on equal blocks of the three arenas; `state` may be empty.
+fn for_blocks(threads: &Threads, params: &mut [f32], grads: &[f32], state: &mut [f32], step: Step) {
     let (len, states) = (params.len(), state.len());
     let (params, state) = (Shards::new(params), Shards::new(state));
     threads.run(len.div_ceil(BLOCK), &|block| {
@@ -139,6 +136,6 @@ fn for_blocks(
         let of_state = range.start.min(states)..range.end.min(states);
         // SAFETY: each task has a part of its own.
         let (p, s) = unsafe { (params.part(range.clone()), state.part(of_state)) };
-        body(p, &grads[range], s);
+        step(p, &grads[range], s);
     });
 }

@@ -122,7 +122,7 @@ impl Blocks {
     }
 
     /// The same blocks, the last one first.
-    pub(crate) fn from_the_end(self) -> Self {
+    pub(crate) fn reversed(self) -> Self {
         Blocks { backwards: true, ..self }
     }
 
@@ -160,7 +160,7 @@ mod tests {
             for blocks in [Blocks::for_map(rows), Blocks::for_sums(rows)] {
                 let covered: Vec<usize> = (0..blocks.count()).flat_map(|b| blocks.range(b)).collect();
                 assert!(covered.into_iter().eq(0..count));
-                let ends = blocks.from_the_end();
+                let ends = blocks.reversed();
                 assert!(
                     (0..ends.count())
                         .rev()

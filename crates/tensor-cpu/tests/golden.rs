@@ -1,4 +1,6 @@
 //! Both devices against values from PyTorch and Keras, made by `tests/golden/ops.py`.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
 
 use safetensors::SafeTensors;
 use tensor_backend::{

@@ -68,7 +68,7 @@ proptest! {
 
     #[test]
     fn any_convolution(
-        (n, h, w, inputs, outputs) in (1..4_usize, 1..11_usize, 1..11_usize, 1..24_usize, 1..40_usize),
+        (n, h, w, inputs, outputs) in (0..4_usize, 1..11_usize, 1..11_usize, 1..24_usize, 1..40_usize),
         kernel in prop::array::uniform2(1..5_usize),
         stride in prop::array::uniform2(1..4_usize),
         (top, bottom, left, right) in (0..3_usize, 0..3_usize, 0..3_usize, 0..3_usize),
@@ -126,7 +126,7 @@ proptest! {
 
     #[test]
     fn any_dense_layer(
-        (samples, inputs, outputs) in (1..40_usize, 1..300_usize, 1..70_usize),
+        (samples, inputs, outputs) in (0..40_usize, 1..300_usize, 1..70_usize),
         place in placement(),
         mode in write_mode(),
         (relu, bias) in any::<(bool, bool)>(),

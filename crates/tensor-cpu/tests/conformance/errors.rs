@@ -18,6 +18,9 @@ macro_rules! on_both {
     }};
 }
 
+/// An op with one input and one output.
+type Op<'a, B> = &'a dyn Fn(View<B>, ViewMut<B>) -> Result<()>;
+
 /// Asserts that a result is an error of one variant.
 macro_rules! refused {
     ($result:expr, $variant:ident { $($fields:tt)* }) => {
@@ -52,12 +55,9 @@ fn elementwise_shapes_and_layouts() {
         let (fits, wide) = (at(1, 2, 2, 3), at(1, 2, 3, 2));
         let long = at(2, 2, 2, 3);
         let overlapping = Layout { stride: 2, ..fits };
-        let mut pair =
-            |x, y, f: &dyn Fn(View<B::Buffer>, ViewMut<B::Buffer>) -> tensor_backend::Result<()>| {
-                f(View::new(&a, x), ViewMut::new(&mut b, y))
-            };
+        let mut pair = |x, y, f: Op<B::Buffer>| f(View::new(&a, x), ViewMut::new(&mut b, y));
         let mask = DropoutMask { rate: 0.5, key: [0; 2], step: 0, first_sample: 0 };
-        let all: [(&str, &dyn Fn(View<B::Buffer>, ViewMut<B::Buffer>) -> tensor_backend::Result<()>); 5] = [
+        let all: [(&str, Op<B::Buffer>); 5] = [
             ("copy", &|x, y| d.copy(x, y, Write::Set)),
             ("act_fwd", &|x, y| d.act_fwd(RELU, x, y)),
             ("act_bwd", &|x, y| d.act_bwd(RELU, x, x, y, Write::Set)),

@@ -81,7 +81,7 @@ proptest! {
 
     #[test]
     fn any_window(
-        (n, h, w, c) in (1..4_usize, 1..12_usize, 1..12_usize, 1..150_usize),
+        (n, h, w, c) in (0..4_usize, 1..12_usize, 1..12_usize, 1..150_usize),
         kernel in prop::array::uniform2(1..5_usize),
         stride in prop::array::uniform2(1..4_usize),
         (top, bottom, left, right) in (0..3_usize, 0..3_usize, 0..3_usize, 0..3_usize),
