@@ -2,8 +2,8 @@
 
 use crate::harness::*;
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Layout, Linear, Pad, Pool2d, RmspropStep,
-    Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Layout, Linear, Pad, Pool2d, Result,
+    RmspropStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 use tensor_cpu::{Cpu, Reference};
 
