@@ -212,9 +212,10 @@ def record(name, network, batch, lr, out):
     print(name, sum(value.numel() for value in p.values.values()), "parameters, losses", losses)
 
 
-tensors = {}
-# The rates are exact in f32.
-record("small_cnn", small_cnn, 4, 2.0**-9, tensors)
-record("keras_cnn", keras_cnn, 4, 2.0**-13, tensors)
-record("minigooglenet", minigooglenet, 2, 2.0**-9, tensors)
-save_file(tensors, pathlib.Path(__file__).with_suffix(".safetensors"))
+if __name__ == "__main__":
+    tensors = {}
+    # The rates are exact in f32.
+    record("small_cnn", small_cnn, 4, 2.0**-9, tensors)
+    record("keras_cnn", keras_cnn, 4, 2.0**-13, tensors)
+    record("minigooglenet", minigooglenet, 2, 2.0**-9, tensors)
+    save_file(tensors, pathlib.Path(__file__).with_suffix(".safetensors"))

@@ -11,7 +11,7 @@ pub enum Error {
         /// The layer's name.
         layer: String,
         /// What the device said.
-        source: tensor::Error,
+        source: Box<tensor::Error>,
     },
     /// The device failed outside of any layer.
     #[error(transparent)]
@@ -44,6 +44,6 @@ pub(crate) trait InLayer<T> {
 
 impl<T> InLayer<T> for tensor::Result<T> {
     fn in_layer(self, name: &str) -> Result<T> {
-        self.map_err(|source| Error::Layer { layer: name.to_owned(), source })
+        self.map_err(|source| Error::Layer { layer: name.to_owned(), source: Box::new(source) })
     }
 }

@@ -1,4 +1,5 @@
 //! Gradients where tensors meet and part: concatenations, shared inputs, gradients written in several parts.
+#![allow(clippy::unwrap_used)]
 
 use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Relu, Value,

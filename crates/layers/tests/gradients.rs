@@ -1,4 +1,5 @@
 //! The gradients of every layer, of its input and of each of its parameters, against differences of the loss in f64.
+#![allow(clippy::unwrap_used)]
 
 use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, Layer, MaxPooling2D,

@@ -1,4 +1,5 @@
 //! How networks behave: slices of a batch, empty batches, threads, misuse, memory.
+#![allow(clippy::unwrap_used)]
 
 use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Flatten, Graph, MaxPooling2D,
@@ -224,43 +225,43 @@ fn inference_takes_less_memory_and_does_not_train() {
 
 #[test]
 fn graphs_refuse_what_they_cannot_join() {
-    let refused = |build: &dyn Fn(&mut Graph, Value) -> layers::Result<Value>| {
-        let mut graph = Graph::new("refused", SIZE);
-        let x = graph.input();
-        build(&mut graph, x).unwrap_err().to_string()
-    };
-    let conv = |filters| Conv2D::new(filters, 1);
-    let cases: [(&dyn Fn(&mut Graph, Value) -> layers::Result<Value>, &str); 9] = [
-        (&|g, _| g.concat(&[]), "layer concatenate: there is nothing to join"),
-        (&|g, x| g.concat(&[x]), "network's input"),
+    fn conv(filters: usize) -> Conv2D {
+        Conv2D::new(filters, 1)
+    }
+    type Build = fn(&mut Graph, Value) -> layers::Result<Value>;
+    let cases: [(Build, &str); 9] = [
+        (|g, _| g.concat(&[]), "layer concatenate: there is nothing to join"),
+        (|g, x| g.concat(&[x]), "network's input"),
         (
-            &|g, x| {
+            |g, x| {
                 let a = g.add(conv(2), x)?;
                 g.concat(&[a, a])
             },
             "part of a concatenation already",
         ),
         (
-            &|g, x| {
+            |g, x| {
                 let (a, b) = (g.add(conv(2), x)?, g.add(Conv2D::new(2, 3), x)?);
                 g.concat(&[a, b])
             },
             "cannot join (1, 6, 6, 2) and (1, 4, 4, 2)",
         ),
         (
-            &|g, x| {
+            |g, x| {
                 g.add_named("a", conv(2), x)?;
                 g.add_named("a", conv(2), x)
             },
             "layer a: this name is taken",
         ),
-        (&|g, x| g.add(Dense::new(3), x), "layer dense: dense: the input (flatten it first)"),
-        (&|g, x| g.add(Conv2D::new(3, 7), x), "layer conv2d: conv2d: the kernel's height or width is 7"),
-        (&|g, x| g.add(MaxPooling2D::new(2).strides(0), x), "stride of at least 1"),
-        (&|g, x| g.add(Dropout::new(1.0), x), "the rate is 1, but must be at least 0 and below 1"),
+        (|g, x| g.add(Dense::new(3), x), "layer dense: dense: the input (flatten it first)"),
+        (|g, x| g.add(Conv2D::new(3, 7), x), "layer conv2d: conv2d: the kernel's height or width is 7"),
+        (|g, x| g.add(MaxPooling2D::new(2).strides(0), x), "stride of at least 1"),
+        (|g, x| g.add(Dropout::new(1.0), x), "the rate is 1, but must be at least 0 and below 1"),
     ];
     for (build, expected) in cases {
-        let message = refused(build);
+        let mut graph = Graph::new("refused", SIZE);
+        let x = graph.input();
+        let message = build(&mut graph, x).unwrap_err().to_string();
         assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
     }
 }

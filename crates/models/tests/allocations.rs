@@ -1,5 +1,6 @@
 //! Steps allocate nothing once a network has been built and stepped once. Alone in its binary: the count is for the whole
 //! process, all threads.
+#![allow(clippy::unwrap_used)]
 #![allow(unsafe_code)]
 
 use layers::{Draws, Mode, Network};

@@ -1,9 +1,10 @@
 //! Forward and backward passes and ten steps of SGD against PyTorch: `tests/golden/networks.py` made the values, in f64.
+#![allow(clippy::unwrap_used)]
 
 use layers::{Draws, Mode, Network, Role};
 use models::Model;
-use tensor::{Backend, Device, SgdStep, Storage, Velocity, WeightDecay};
-use testkit::{Golden, Tolerance, compare, fingerprint, pattern};
+use tensor::{Backend, Device, SgdStep, Span, Velocity, View, WeightDecay};
+use testkit::{Golden, Tolerance, compare, fingerprint, pattern, read};
 
 const SEED: u64 = 7;
 const STEPS: u64 = 10;
@@ -15,13 +16,16 @@ struct Precision {
     last: Tolerance,
 }
 
-fn precision(device: &Device) -> Precision {
+/// `growth` is the relative error that ten steps in f32 may leave: few samples under many batch normalizations make a
+/// network that enlarges every error.
+fn precision(device: &Device, growth: f64) -> Precision {
     match device {
         // PyTorch sums in another order, in f64 too.
         Device::Reference(_) => {
             Precision { first: Tolerance::new(1e-13, 1e-10), last: Tolerance::new(1e-12, 1e-8) }
         }
-        _ => Precision { first: Tolerance::new(1e-6, 2e-4), last: Tolerance::new(1e-5, 5e-3) },
+        // The absolute part is for biases before a batch normalization, whose gradient is 0 but for rounding.
+        _ => Precision { first: Tolerance::new(3e-6, 3e-5), last: Tolerance::new(1e-5, growth) },
     }
 }
 
@@ -34,17 +38,9 @@ struct Case {
     precision: Precision,
 }
 
-/// Numbers of a device as f64.
-fn read(device: &Device, storage: &Storage, offset: usize, len: usize) -> Vec<f64> {
-    match storage.as_f64() {
-        Some(all) => all[offset..offset + len].to_vec(),
-        None => storage.to_vec(device, offset, len).unwrap().into_iter().map(f64::from).collect(),
-    }
-}
-
 impl Case {
     /// The network with the script's images, labels and parameters.
-    fn new(device: &Device, name: &'static str, model: &Model, batch: usize) -> Case {
+    fn new(device: &Device, name: &'static str, model: &Model, batch: usize, growth: f64) -> Case {
         let mut network = model.build(device, batch, Mode::Training).unwrap();
         let images: Vec<f32> = pattern(1, batch * 32 * 32 * 3, 1.0).iter().map(|&x| x as f32).collect();
         let labels: Vec<u32> = (0..batch as u32).collect();
@@ -64,7 +60,7 @@ impl Case {
             network.arena_mut().load(device, slot, &values).unwrap();
         }
         let golden = Golden::open("networks").unwrap();
-        Case { name, network, batch, golden, precision: precision(device) }
+        Case { name, network, batch, golden, precision: precision(device, growth) }
     }
 
     fn check(&self, what: &str, got: &[f64], tolerance: Tolerance) {
@@ -87,7 +83,7 @@ impl Case {
         let (device, arena) = (self.network.device(), self.network.arena());
         for slot in arena.slots() {
             let storage = if slot.role == Role::Trainable { &arena.grads } else { &arena.running };
-            let values = read(device, storage, slot.span.offset, slot.span.len);
+            let values = read(device, storage, slot.span).unwrap();
             self.check_tensor(&slot.name, &values, self.precision.first);
         }
     }
@@ -95,20 +91,20 @@ impl Case {
     fn check_parameters(&self) {
         let (device, arena) = (self.network.device(), self.network.arena());
         for slot in arena.slots() {
-            let values = read(device, arena.storage(slot), slot.span.offset, slot.span.len);
+            let values = read(device, arena.storage(slot), slot.span).unwrap();
             self.check_tensor(&format!("final/{}", slot.name), &values, self.precision.last);
         }
     }
 
     fn logits(&self) -> Vec<f64> {
-        let logits = self.network.logits();
-        read(self.network.device(), logits.data, logits.layout.offset, logits.layout.shape.len())
+        let View { data, layout } = self.network.logits();
+        read(self.network.device(), data, Span::new(layout.offset, layout.shape.len())).unwrap()
     }
 
     /// The mean loss of the last pass.
     fn loss(&self) -> f64 {
         let arena = self.network.arena();
-        read(self.network.device(), &arena.grads, arena.metrics.offset, 1)[0] / self.batch as f64
+        read(self.network.device(), &arena.grads, arena.metrics).unwrap()[0] / self.batch as f64
     }
 
     /// Ten steps of SGD with momentum, then an evaluation.
@@ -142,25 +138,25 @@ impl Case {
     }
 }
 
-/// On the reference and on the CPU, tightly and loosely.
-fn check(name: &'static str, model: &Model, batch: usize, lr: f32) {
+/// On the reference and on the CPU: each number of threads gives the same bits, as another test shows.
+fn check(name: &'static str, model: &Model, batch: usize, lr: f32, growth: f64) {
     for device in [Device::reference(), Device::cpu(2)] {
         println!("{name} on {}", device.name());
-        Case::new(&device, name, model, batch).run(lr);
+        Case::new(&device, name, model, batch, growth).run(lr);
     }
 }
 
 #[test]
 fn small_cnn() {
-    check("small_cnn", &models::small_cnn(10).unwrap(), 4, 1.0 / 512.0);
+    check("small_cnn", &models::small_cnn(10).unwrap(), 4, 1.0 / 512.0, 1e-4);
 }
 
 #[test]
 fn keras_cnn() {
-    check("keras_cnn", &models::keras_cnn(10).unwrap(), 4, 1.0 / 8192.0);
+    check("keras_cnn", &models::keras_cnn(10).unwrap(), 4, 1.0 / 8192.0, 1e-4);
 }
 
 #[test]
 fn minigooglenet() {
-    check("minigooglenet", &models::minigooglenet(10).unwrap(), 2, 1.0 / 512.0);
+    check("minigooglenet", &models::minigooglenet(10).unwrap(), 2, 1.0 / 512.0, 1e-2);
 }

@@ -1,4 +1,5 @@
 //! The networks have exactly the published sizes, and their summaries read as Keras'.
+#![allow(clippy::unwrap_used)]
 
 use models::{by_name, keras_cnn, minigooglenet};
 

@@ -1,4 +1,5 @@
 use crate::{Error, Result};
+use tensor::{Device, Span, Storage};
 
 /// How far a number may be from the one that was expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,6 +53,17 @@ pub fn compare(name: &str, got: &[f64], expected: &[f64], tolerance: Tolerance) 
             allowed,
         }),
         _ => Ok(()),
+    }
+}
+
+/// Numbers of a device as f64: exactly those of the reference, and those of the others as they are in f32.
+///
+/// # Errors
+/// What the device says.
+pub fn read(device: &Device, storage: &Storage, at: Span) -> Result<Vec<f64>> {
+    match storage.as_f64() {
+        Some(all) => Ok(all[at.range()].to_vec()),
+        None => Ok(storage.to_vec(device, at.offset, at.len)?.into_iter().map(f64::from).collect()),
     }
 }
 

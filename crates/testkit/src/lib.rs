@@ -2,6 +2,7 @@
 //!
 //! - [`GradientCheck`]: every gradient of a graph against central differences, in f64.
 //! - [`Golden`]: values that another library computed, from small safetensors files in `tests/golden`.
+//! - [`compare`] and [`read`]: numbers of any device against those that were expected, with a [`Tolerance`].
 //! - [`on_every_device`]: one test body on every device that is present.
 //! - [`pattern`] and [`fingerprint`]: numbers that a script in another language makes too, and a short summary of many
 //!   numbers, so that golden files stay small.
@@ -14,7 +15,7 @@ mod golden;
 mod gradient;
 mod pattern;
 
-pub use compare::{Tolerance, compare};
+pub use compare::{Tolerance, compare, read};
 pub use devices::on_every_device;
 pub use error::{Error, Result};
 pub use golden::Golden;
