@@ -96,7 +96,7 @@ impl OptimizerState {
         Ok(())
     }
 
-    /// The memory's numbers, copied from the device.
+    /// The memory's numbers, copied from the device: exact, but for the f64 reference, whose numbers are rounded.
     ///
     /// # Errors
     /// If `device` is another than the state's, or reports an error.
