@@ -184,6 +184,16 @@ fn decode(pictures: &[Picture]) -> Result<Split> {
     Ok(Split::from_parts(images, pictures.iter().map(|&(_, label)| label).collect(), None))
 }
 
+/// Reads one picture, PNG or JPEG of any size: 32 rows of 32 RGB pixels, as the pictures of a folder are read.
+///
+/// # Errors
+/// [`Error::Io`] or [`Error::Image`] if it can't be read or decoded, or is too large.
+pub fn picture(path: impl AsRef<Path>) -> Result<Vec<u8>> {
+    let mut pixels = vec![0; IMAGE_BYTES];
+    decode_one(path.as_ref(), &mut pixels)?;
+    Ok(pixels)
+}
+
 /// Decodes one picture into `to`, IMAGE_BYTES bytes.
 fn decode_one(path: &Path, to: &mut [u8]) -> Result<()> {
     let file = fs::File::open(path).map_err(Error::io("open", path))?;

@@ -514,9 +514,9 @@ impl Backend for Cpu {
 
 /// The instruction set that the kernels use on this processor: `avx512`, `avx2` or `portable`.
 pub fn simd_level() -> &'static str {
-    match crate::simd::Level::detect() {
-        crate::simd::Level::Avx512 => "avx512",
-        crate::simd::Level::Avx2 => "avx2",
-        crate::simd::Level::Portable => "portable",
+    match Level::detect() {
+        Level::Avx512 => "avx512",
+        Level::Avx2 => "avx2",
+        Level::Portable => "portable",
     }
 }

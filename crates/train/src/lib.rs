@@ -1,1 +1,55 @@
-//! The training loop of towers: recipes, observers, checkpoints, evaluation.
+//! The training loop of `towers`: recipes, observers, checkpoints, evaluation.
+//!
+//! A [`Config`] says everything about a run and is saved with it; a [`recipe`] is a named one. [`train`] runs it on data
+//! in memory, one replica a device, and tells [`Observer`]s what happens.
+//!
+//! ```
+//! use train::{Config, StopFlag, recipe, train};
+//!
+//! let mut config: Config = recipe("quick")?;
+//! config.epochs = 1;
+//! config.batch_size = 32;
+//! config.devices.threads = 1;
+//! let data = cifar::synthetic(1, 256, 64);
+//! let outcome = train(&config, &data, None, &mut [], &StopFlag::default())?;
+//! let epoch = &outcome.state.history[0];
+//! println!("loss {:.3}, accuracy {:.3}", epoch.loss, epoch.val_acc);
+//! assert!(epoch.loss < 3.0);
+//! # Ok::<(), train::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod bench;
+mod config;
+mod data;
+mod devices;
+mod error;
+mod evaluate;
+mod fit;
+mod input;
+mod model_file;
+mod observer;
+pub mod observers;
+mod preview;
+mod recipe;
+mod resume;
+mod state;
+mod worker;
+
+pub use bench::{BenchMode, BenchOptions, BenchResult, bench};
+pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptions, EarlyStop};
+pub use data::load_data;
+pub use devices::{describe_devices, open_devices};
+pub use error::{Error, Result};
+pub use evaluate::{Evaluation, evaluate};
+pub use fit::{End, Outcome, StopFlag, train};
+pub use input::{Input, Preprocessing};
+pub use model_file::{Classifier, MODEL_FILE, Prediction};
+pub use observer::{Flow, Observer, RunInfo, Snapshot, StepInfo};
+pub use preview::preview;
+pub use recipe::{RECIPES, recipe};
+pub use resume::{CHECKPOINTS, Resume, Saved};
+pub use state::{EpochRecord, Partial, TrainState};
+
+/// The data sets' crate, for callers that hand in data of their own.
+pub use cifar;

@@ -1,0 +1,145 @@
+use crate::{Config, DeviceOptions, Error, Result, open_devices};
+use layers::{Draws, Mode};
+use optim::OptimizerState;
+use serde::Serialize;
+use std::time::Instant;
+
+/// What a benchmark runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BenchMode {
+    /// Forward, backward, optimizer.
+    Train,
+    /// Forward.
+    Infer,
+}
+
+/// How a benchmark runs.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// What it runs.
+    pub mode: BenchMode,
+    /// Samples of a batch; `None` for the recipe's in training, 256 in inference.
+    pub batch: Option<usize>,
+    /// Each repeat takes at least so many seconds.
+    pub seconds: f64,
+    /// The median over so many repeats counts.
+    pub repeats: usize,
+    /// Steps before the first repeat.
+    pub warmup: usize,
+}
+
+impl Default for BenchOptions {
+    fn default() -> Self {
+        BenchOptions { mode: BenchMode::Train, batch: None, seconds: 10.0, repeats: 3, warmup: 3 }
+    }
+}
+
+/// The throughput of a network on random data in memory: what `towers bench --json` prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct BenchResult {
+    /// `towers`.
+    pub peer: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// The network.
+    pub model: String,
+    /// Training or inference.
+    pub mode: BenchMode,
+    /// Samples of a batch.
+    pub batch: usize,
+    /// The median over the repeats.
+    pub images_per_s: f64,
+    /// The process's largest memory so far, in MB; `None` where the system doesn't tell.
+    pub peak_rss_mb: Option<f64>,
+    /// The kind of device.
+    pub device: String,
+    /// Host threads.
+    pub threads: usize,
+    /// Of the arithmetic.
+    pub precision: &'static str,
+    /// Every repeat's throughput.
+    pub repeats: Vec<f64>,
+    /// Seconds that the first step took.
+    pub first_step_s: f64,
+    /// The loss of the last training step: that something was learned, or at least computed.
+    pub last: f64,
+}
+
+/// Measures the throughput of a recipe's network, one replica, on random data that is already on the device.
+///
+/// # Errors
+/// What the device says.
+pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
+    config.check()?;
+    let train = options.mode == BenchMode::Train;
+    let paper = if config.model == "keras_cnn" { 128 } else { 64 };
+    let batch = options.batch.unwrap_or(if train { paper } else { 256 });
+    let devices = open_devices(&DeviceOptions { replicas: 1, ..config.devices.clone() })?;
+    let device = devices.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))?;
+    let model = models::by_name(&config.model, 10)
+        .ok_or_else(|| Error::Device("there is no such network".into()))??;
+    let mode = if train { Mode::Training } else { Mode::Inference };
+    let mut network = model.build(&device, batch, mode)?;
+    network.init(config.seed)?;
+    let mut optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
+    let images = layers::Initializer::Normal(0.0, 1.0).values(0, "bench", &[batch, network.sample_len()]);
+    let labels: Vec<u32> = (0..batch as u32).map(|k| (k * 7 + 3) % 10).collect();
+    network.set_input(&images, &labels)?;
+    let mut number = 0;
+    let mut step = || -> Result<f64> {
+        if !train {
+            return Ok(f64::from(network.predict()?[0]));
+        }
+        network.train_pass(Draws { seed: config.seed, step: number, first_sample: 0 }, 0.0, batch)?;
+        network.finish_step(batch)?;
+        let arena = network.arena_mut();
+        optimizer.step(&device, config.lr, &mut arena.params, &arena.grads, arena.trainable)?;
+        number += 1;
+        Ok(network.metrics()?.loss_sum / batch as f64)
+    };
+    let began = Instant::now();
+    let mut last = step()?;
+    let first_step_s = began.elapsed().as_secs_f64();
+    for _ in 1..options.warmup {
+        step()?;
+    }
+    let mut repeats = Vec::new();
+    for _ in 0..options.repeats.max(1) {
+        let (began, mut steps) = (Instant::now(), 0);
+        while steps < 3 || began.elapsed().as_secs_f64() < options.seconds {
+            last = step()?;
+            steps += 1;
+        }
+        repeats.push((steps * batch) as f64 / began.elapsed().as_secs_f64());
+    }
+    Ok(BenchResult {
+        peer: "towers",
+        version: env!("CARGO_PKG_VERSION"),
+        model: config.model.clone(),
+        mode: options.mode,
+        batch,
+        images_per_s: median(&repeats),
+        peak_rss_mb: peak_rss_mb(),
+        device: device.kind().to_owned(),
+        threads: device.threads(),
+        precision: "fp32",
+        repeats,
+        first_step_s,
+        last,
+    })
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0
+}
+
+/// The largest resident memory of this process so far, from Linux' `/proc`.
+fn peak_rss_mb() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<f64>().ok()? / 1024.0)
+}

@@ -1,0 +1,192 @@
+use crate::{Error, Preprocessing, Result};
+use augment::ImageDataGenerator;
+use optim::{Optimizer, Schedule};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Everything about a run: what `config.json` holds, enough to repeat it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The recipe it began as.
+    pub recipe: String,
+    /// The network, one of [`models::NAMES`].
+    pub model: String,
+    /// Passes over the training data.
+    pub epochs: u64,
+    /// Samples of a batch for each replica, as in the tutorials.
+    pub batch_size: usize,
+    /// Samples of a batch over all replicas; takes the place of `batch_size`.
+    pub global_batch_size: Option<usize>,
+    /// Whether the short batch at the end of an epoch is left out (`steps_per_epoch = n // batch`).
+    pub drop_last: bool,
+    /// The base learning rate.
+    pub lr: f64,
+    /// How the learning rate changes.
+    pub schedule: Schedule,
+    /// What turns gradients into steps.
+    pub optimizer: Optimizer,
+    /// Between 0 and 1; 0 for one-hot targets.
+    pub label_smoothing: f32,
+    /// What happens to pixels first, in training and in evaluation.
+    pub preprocessing: Preprocessing,
+    /// What happens to training images.
+    pub augmentation: ImageDataGenerator,
+    /// Everything random is a function of this.
+    pub seed: u64,
+    /// Where the data come from.
+    pub data: DataOptions,
+    /// Where the run happens.
+    pub devices: DeviceOptions,
+    /// What is kept of the run.
+    pub checkpoints: CheckpointOptions,
+    /// When to stop before the last epoch.
+    pub early_stop: Option<EarlyStop>,
+}
+
+/// Where the data come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DataOptions {
+    /// `auto` (CIFAR-10), `cifar10`, `cifar100`, `synthetic`, or a folder of class folders with pictures.
+    pub dataset: String,
+    /// Where the files are or go.
+    pub data_dir: Option<PathBuf>,
+    /// Archives to fetch instead of the official ones.
+    pub data_url: Vec<String>,
+    /// Never fetch.
+    pub offline: bool,
+    /// Only the first so many training samples.
+    pub limit_train: Option<usize>,
+    /// Only the first so many test samples.
+    pub limit_test: Option<usize>,
+}
+
+impl Default for DataOptions {
+    fn default() -> Self {
+        DataOptions {
+            dataset: "auto".to_owned(),
+            data_dir: None,
+            data_url: Vec::new(),
+            offline: false,
+            limit_train: None,
+            limit_test: None,
+        }
+    }
+}
+
+/// The kind of device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// CUDA where a GPU works, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// NVIDIA GPUs.
+    Cuda,
+}
+
+/// Where a run happens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeviceOptions {
+    /// The kind of device.
+    pub device: DeviceKind,
+    /// Towers; 0 for one a device.
+    pub replicas: usize,
+    /// Host threads in all; 0 for one a core.
+    pub threads: usize,
+}
+
+/// What is kept of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckpointOptions {
+    /// A checkpoint after every so many epochs; 0 for the best and the last only.
+    pub every_epochs: u64,
+    /// How many of them to keep, the best not counted; `None` for all.
+    pub keep_last: Option<usize>,
+    /// Keep the best by this metric.
+    pub save_best: Option<String>,
+}
+
+impl Default for CheckpointOptions {
+    fn default() -> Self {
+        CheckpointOptions { every_epochs: 1, keep_last: Some(3), save_best: None }
+    }
+}
+
+/// When to stop before the last epoch: Keras' `EarlyStopping`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EarlyStop {
+    /// The metric to watch.
+    pub monitor: String,
+    /// A smaller change is no improvement.
+    pub min_delta: f64,
+    /// Epochs without improvement before the run stops.
+    pub patience: u64,
+}
+
+impl Config {
+    /// Samples of a batch over `replicas` replicas.
+    pub fn global_batch(&self, replicas: usize) -> usize {
+        self.global_batch_size.unwrap_or(self.batch_size * replicas)
+    }
+
+    /// Sets the momentum of SGD.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for another optimizer, or a value outside of [0, 1).
+    pub fn set_momentum(&mut self, momentum: f32) -> Result<()> {
+        let refuse = |accepted: String| {
+            Err(Error::Option { option: "--momentum", value: momentum.to_string(), accepted })
+        };
+        match &mut self.optimizer {
+            Optimizer::Sgd(_) if !(0.0..1.0).contains(&momentum) => refuse("at least 0 and below 1".into()),
+            Optimizer::Sgd(sgd) => {
+                sgd.momentum = momentum;
+                Ok(())
+            }
+            other => refuse(format!("left out with {}, which has none", other.name())),
+        }
+    }
+
+    /// Checks what the parts can't check on their own.
+    ///
+    /// # Errors
+    /// [`Error::Option`] naming the option, its value and what is accepted.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |option, value: String, accepted: &str| {
+            Err(Error::Option { option, value, accepted: accepted.to_owned() })
+        };
+        if !models::NAMES.contains(&self.model.as_str()) {
+            return refuse(
+                "the model",
+                format!("`{}`", self.model),
+                &format!("one of {}", models::NAMES.join(", ")),
+            );
+        }
+        if self.batch_size == 0 {
+            return refuse("--batch-size", "0".into(), "at least 1");
+        }
+        if self.global_batch_size == Some(0) {
+            return refuse("--global-batch-size", "0".into(), "at least 1");
+        }
+        if !(self.lr.is_finite() && self.lr >= 0.0) {
+            return refuse("--lr", self.lr.to_string(), "a finite number of at least 0");
+        }
+        let metrics = "one of loss, acc, val_loss, val_acc";
+        for (option, metric) in [
+            ("--save-best", self.checkpoints.save_best.as_deref()),
+            ("--early-stop", self.early_stop.as_ref().map(|stop| stop.monitor.as_str())),
+        ] {
+            let known = ["loss", "acc", "accuracy", "val_loss", "val_acc", "val_accuracy"];
+            if let Some(metric) = metric.filter(|metric| !known.contains(metric)) {
+                return refuse(option, format!("`{metric}`"), metrics);
+            }
+        }
+        Ok(())
+    }
+}

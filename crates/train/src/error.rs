@@ -1,0 +1,91 @@
+use std::path::PathBuf;
+
+/// The result of this crate's functions.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// What can end a run early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option with a value that makes no sense.
+    #[error("{option} is {value}, but must be {accepted}")]
+    Option {
+        /// The option, as on the command line.
+        option: &'static str,
+        /// The value given.
+        value: String,
+        /// What would be accepted.
+        accepted: String,
+    },
+    /// The loss is not a number any more.
+    #[error(
+        "the loss became {loss} in epoch {epoch}, step {step}; the last good checkpoint is kept; \
+         try a lower --lr, or resume from the checkpoint"
+    )]
+    NotFinite {
+        /// The loss: NaN or infinite.
+        loss: f64,
+        /// The epoch, from 1.
+        epoch: u64,
+        /// The step of the epoch, from 1.
+        step: u64,
+    },
+    /// A run directory or model file without what is needed.
+    #[error("{}: {reason}", path.display())]
+    Run {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is missing or wrong, and what to do.
+        reason: String,
+    },
+    /// A file that can't be read or written.
+    #[error("can't {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A picture that can't be read or written.
+    #[error("{}: {reason}", path.display())]
+    Picture {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A device that is not there.
+    #[error("{0}")]
+    Device(String),
+    /// The data can't be had.
+    #[error(transparent)]
+    Data(#[from] cifar::Error),
+    /// The augmentation's options don't fit.
+    #[error(transparent)]
+    Augment(#[from] augment::Error),
+    /// The network can't be built or run.
+    #[error(transparent)]
+    Network(#[from] layers::Error),
+    /// The optimizer's or schedule's options don't fit.
+    #[error(transparent)]
+    Optimizer(#[from] optim::Error),
+    /// A replica failed.
+    #[error(transparent)]
+    Parallel(#[from] parallel::Error),
+    /// A checkpoint can't be written or read.
+    #[error(transparent)]
+    Checkpoint(#[from] checkpoint::Error),
+    /// A device failed.
+    #[error(transparent)]
+    Tensor(#[from] tensor::Error),
+}
+
+impl Error {
+    /// An [`Error::Io`] for a file.
+    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io { action, path, source }
+    }
+}

@@ -1,0 +1,182 @@
+use crate::worker::{Prepared, Worker};
+use crate::{
+    Config, EpochRecord, Error, Flow, Input, Observer, Result, Resume, RunInfo, TrainState, open_devices,
+};
+use augment::{Loader, Samples};
+use cifar::{Dataset, Split};
+use parallel::{Replica, run_replicas};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// A request to stop after the current step. Clones share it; a signal handler may raise it.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// Asks the run to stop.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the run was asked to stop.
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All epochs are done.
+    Done,
+    /// An observer stopped it after an epoch, for this reason.
+    Stopped(String),
+    /// It was asked to stop, and can go on from its last checkpoint.
+    Interrupted,
+}
+
+/// What a run leaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// Where it stands.
+    pub state: TrainState,
+}
+
+type Observers<'o> = &'o mut [Box<dyn Observer>];
+
+/// Trains a network on `data` as `config` says, one replica a device, from the start or from a checkpoint.
+///
+/// The observers see the first replica. Every replica reads its own share of every batch; gradients are added in
+/// the order of the ranks, so a run repeats bit for bit, whatever the number of threads.
+///
+/// # Errors
+/// Whatever keeps the run from going on; see [`Error`]. A loss that is not a number is [`Error::NotFinite`].
+pub fn train(
+    config: &Config,
+    data: &Dataset,
+    resume: Option<&Resume>,
+    observers: Observers<'_>,
+    stop: &StopFlag,
+) -> Result<Outcome> {
+    config.check()?;
+    let model = models::by_name(&config.model, data.classes.len()).ok_or_else(|| Error::Option {
+        option: "the model",
+        value: config.model.clone(),
+        accepted: models::NAMES.join(", "),
+    })??;
+    let samples = |split: &Split| Samples::new(split.images.clone(), split.labels.to_vec());
+    let prepared = Prepared {
+        train: samples(&data.train)?,
+        val: samples(&data.test)?,
+        input: Input::fit(config.preprocessing, &data.train)?,
+        classes: data.classes.clone(),
+        dataset: data.name.clone(),
+    };
+    let devices = open_devices(&config.devices)?;
+    let observers = Mutex::new(Some(observers));
+    let outcomes = run_replicas(&devices, |replica: Replica| {
+        let first = replica.rank() == 0;
+        let mut own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
+        let (worker, loader) = Worker::new(config, &prepared, &model, resume, replica)?;
+        Run { worker, loader, observers: own.as_deref_mut().unwrap_or_default(), stop }.fit()
+    })?;
+    outcomes.into_iter().next().ok_or_else(|| Error::Device("there is no device to train on".into()))
+}
+
+/// One replica's run and, on the first, those who watch it.
+struct Run<'a, 'o> {
+    worker: Worker<'a>,
+    loader: Loader,
+    observers: Observers<'o>,
+    stop: &'a StopFlag,
+}
+
+impl Run<'_, '_> {
+    fn fit(mut self) -> Result<Outcome> {
+        self.begin()?;
+        let mut end = End::Done;
+        while self.worker.state.epoch < self.worker.config.epochs {
+            if self.epoch()? {
+                end = End::Interrupted;
+                break;
+            }
+            if let Flow::Stop(reason) = self.end_epoch()? {
+                end = End::Stopped(reason);
+                break;
+            }
+        }
+        let Run { worker, observers, .. } = &mut self;
+        for observer in observers.iter_mut() {
+            match end {
+                End::Interrupted => observer.on_interrupt(&worker.state, worker)?,
+                _ => observer.on_end(&worker.state, worker)?,
+            }
+        }
+        Ok(Outcome { end, state: self.worker.state })
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let Run { worker, loader, observers, .. } = self;
+        let run = RunInfo {
+            config: worker.config,
+            state: &worker.state,
+            train_samples: worker.prepared.train.len(),
+            val_samples: worker.prepared.val.len(),
+            steps_per_epoch: loader.steps_per_epoch() as u64,
+            devices: worker.describe(),
+        };
+        observers.iter_mut().try_for_each(|observer| observer.on_begin(&run))
+    }
+
+    /// The steps of one epoch, or of what is left of it; true if the run was asked to stop.
+    fn epoch(&mut self) -> Result<bool> {
+        let Run { worker, loader, observers, stop } = self;
+        let (epoch, done) = (worker.state.epoch, worker.state.partial);
+        let began = Instant::now();
+        observers.iter_mut().try_for_each(|observer| observer.on_epoch_begin(epoch))?;
+        for batch in loader.epoch(epoch, done.steps as usize)? {
+            let stopping = worker.step(&batch?, stop.is_raised())?;
+            worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
+            let step = worker.step_info(began.elapsed().as_secs_f64());
+            observers.iter_mut().try_for_each(|observer| observer.on_step(&step))?;
+            if stopping {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Evaluates, records, and lets the observers decide whether to go on.
+    fn end_epoch(&mut self) -> Result<Flow> {
+        let Run { worker, observers, .. } = self;
+        let began = Instant::now();
+        let (val_loss, val_acc) = worker.evaluate(|done, all| {
+            observers.iter_mut().try_for_each(|observer| observer.on_evaluate(done, all))
+        })?;
+        let partial = worker.end_epoch();
+        let (loss, acc) = partial.means();
+        let record = EpochRecord {
+            epoch: worker.state.epoch,
+            loss,
+            acc,
+            val_loss,
+            val_acc,
+            lr: partial.lr,
+            seconds: partial.seconds + began.elapsed().as_secs_f64(),
+            images_per_second: partial.samples as f64 / partial.seconds,
+        };
+        worker.state.history.push(record.clone());
+        let mut flow = Flow::Continue;
+        for observer in observers.iter_mut() {
+            let wish = observer.on_epoch_end(&record, &worker.state, worker)?;
+            if flow == Flow::Continue {
+                flow = wish;
+            }
+        }
+        let stop = worker.agree(flow != Flow::Continue)?;
+        Ok(if stop && flow == Flow::Continue { Flow::Stop("the first replica stopped".into()) } else { flow })
+    }
+}

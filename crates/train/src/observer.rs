@@ -1,0 +1,141 @@
+use crate::state::{EpochRecord, TrainState};
+use crate::{Config, Result};
+use checkpoint::Tensors;
+
+/// What an observer learns at the start of a run.
+pub struct RunInfo<'a> {
+    /// Everything needed to repeat the run.
+    pub config: &'a Config,
+    /// Where the run stands: epochs done before (after a resume), or none.
+    pub state: &'a TrainState,
+    /// Training samples.
+    pub train_samples: usize,
+    /// Validation samples.
+    pub val_samples: usize,
+    /// Steps of an epoch.
+    pub steps_per_epoch: u64,
+    /// The device's name and the number of replicas, e.g. `the CPU (2 threads)`.
+    pub devices: String,
+}
+
+/// What an observer learns after a step. Losses and accuracies are means over the epoch so far.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepInfo {
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// All epochs of the run.
+    pub epochs: u64,
+    /// Steps done in this epoch.
+    pub steps_done: u64,
+    /// Steps of an epoch.
+    pub steps_per_epoch: u64,
+    /// Samples seen in this epoch.
+    pub samples: u64,
+    /// The mean loss.
+    pub loss: f64,
+    /// The mean accuracy.
+    pub acc: f64,
+    /// The learning rate of the step.
+    pub lr: f64,
+    /// Seconds since this epoch began, or was resumed.
+    pub seconds: f64,
+}
+
+/// A copy of the network and the optimizer for whoever wants to save them, made when it is asked for.
+pub trait Snapshot {
+    /// Parameters, running averages, and the optimizer's state, by name: what a resume needs.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn all_tensors(&self) -> Result<Tensors>;
+
+    /// Parameters and running averages with what inference needs besides: the content of `model.safetensors`.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn model_tensors(&self) -> Result<Tensors>;
+}
+
+/// Whether a run goes on after an epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// On with the next epoch.
+    Continue,
+    /// The run is done, for this reason.
+    Stop(String),
+}
+
+/// Somebody who watches a run on its first replica: progress, history, plots, checkpoints, early stopping.
+///
+/// An observer sees numbers and, on request, copies of tensors, never a device. After a resume `on_begin` brings the
+/// epochs that were done before, so that observers which remember something can catch up.
+///
+/// ```
+/// use train::{EpochRecord, Flow, Observer, Result, Snapshot, TrainState};
+///
+/// /// Stops when the training accuracy has reached a goal.
+/// struct Goal(f64);
+///
+/// impl Observer for Goal {
+///     fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+///         Ok(if record.acc >= self.0 { Flow::Stop("the goal is reached".into()) } else { Flow::Continue })
+///     }
+/// }
+/// ```
+pub trait Observer: Send {
+    /// Before the first step.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_begin(&mut self, _run: &RunInfo<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// When an epoch begins (counted from 0), also one that is resumed half-way.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_epoch_begin(&mut self, _epoch: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// After every step.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_step(&mut self, _step: &StepInfo) -> Result<()> {
+        Ok(())
+    }
+
+    /// While the validation data are evaluated: samples done of all.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_evaluate(&mut self, _done: usize, _all: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// After every epoch and its evaluation. `state` includes the epoch.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_epoch_end(&mut self, _record: &EpochRecord, _state: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        Ok(Flow::Continue)
+    }
+
+    /// When the run is asked to stop in the middle of an epoch (Ctrl-C), after the current step.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_interrupt(&mut self, _state: &TrainState, _: &dyn Snapshot) -> Result<()> {
+        Ok(())
+    }
+
+    /// After the last epoch.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_end(&mut self, _state: &TrainState, _: &dyn Snapshot) -> Result<()> {
+        Ok(())
+    }
+}

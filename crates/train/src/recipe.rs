@@ -1,0 +1,90 @@
+use crate::{CheckpointOptions, Config, DataOptions, DeviceOptions, Error, Preprocessing, Result};
+use augment::ImageDataGenerator;
+use optim::{Curve, Rmsprop, Sgd};
+
+/// The recipes that [`recipe`] knows, each with its source.
+pub const RECIPES: [(&str, &str); 3] = [
+    (
+        "minigooglenet",
+        "MiniGoogLeNet as in A. Rosebrock's Keras multi-GPU tutorial: SGD 5e-3, poly decay, 70 epochs",
+    ),
+    (
+        "keras-cnn",
+        "Keras' cifar10_cnn as in the Keras-MXNet multi-GPU tutorial: RMSprop 1e-4, decay 1e-6, 50 epochs",
+    ),
+    ("quick", "a small network and few epochs: the two-minute trial behind --quick"),
+];
+
+/// The recipe called `name`.
+///
+/// # Errors
+/// [`Error::Option`] for a name that is not among [`RECIPES`].
+pub fn recipe(name: &str) -> Result<Config> {
+    match name {
+        "minigooglenet" => Ok(minigooglenet()),
+        "keras-cnn" => Ok(keras_cnn()),
+        "quick" => Ok(quick()),
+        _ => Err(Error::Option {
+            option: "--recipe",
+            value: format!("`{name}`"),
+            accepted: format!("one of {}", RECIPES.map(|(name, _)| name).join(", ")),
+        }),
+    }
+}
+
+/// The augmentation of both tutorials: shifts by up to a tenth of the size, horizontal flips.
+fn shift_and_flip() -> ImageDataGenerator {
+    ImageDataGenerator::new().width_shift_range(0.1).height_shift_range(0.1).horizontal_flip(true)
+}
+
+fn minigooglenet() -> Config {
+    Config {
+        recipe: "minigooglenet".to_owned(),
+        model: "minigooglenet".to_owned(),
+        epochs: 70,
+        batch_size: 64,
+        global_batch_size: None,
+        drop_last: true,
+        lr: 5e-3,
+        schedule: Curve::poly(1.0).into(),
+        optimizer: Sgd::keras().momentum(0.9).into(),
+        label_smoothing: 0.0,
+        preprocessing: Preprocessing::SubtractPixelMean,
+        augmentation: shift_and_flip(),
+        seed: 1,
+        data: DataOptions::default(),
+        devices: DeviceOptions::default(),
+        checkpoints: CheckpointOptions::default(),
+        early_stop: None,
+    }
+}
+
+fn keras_cnn() -> Config {
+    Config {
+        recipe: "keras-cnn".to_owned(),
+        model: "keras_cnn".to_owned(),
+        epochs: 50,
+        batch_size: 32,
+        drop_last: false,
+        lr: 1e-4,
+        schedule: Curve::time(1e-6).into(),
+        optimizer: Rmsprop::keras2().into(),
+        preprocessing: Preprocessing::DivideBy255,
+        ..minigooglenet()
+    }
+}
+
+fn quick() -> Config {
+    Config {
+        recipe: "quick".to_owned(),
+        model: "small_cnn".to_owned(),
+        epochs: 4,
+        batch_size: 64,
+        drop_last: false,
+        lr: 0.02,
+        schedule: Curve::cosine().into(),
+        optimizer: Sgd::keras().momentum(0.9).nesterov().into(),
+        preprocessing: Preprocessing::DivideBy255,
+        ..minigooglenet()
+    }
+}

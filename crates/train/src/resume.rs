@@ -1,0 +1,70 @@
+use crate::{Config, Error, Result, TrainState};
+use checkpoint::{Store, Tensors};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The folder of a run directory that holds its checkpoints.
+pub const CHECKPOINTS: &str = "checkpoints";
+
+/// What `state.json` of a checkpoint holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Saved {
+    /// The run's configuration.
+    pub config: Config,
+    /// Where it stands.
+    pub state: TrainState,
+}
+
+/// A checkpoint to go on from.
+pub struct Resume {
+    /// The checkpoint's folder.
+    pub path: PathBuf,
+    /// The run's configuration.
+    pub config: Config,
+    /// Where it stands.
+    pub state: TrainState,
+    /// Checkpoints that were passed over, and why.
+    pub skipped: Vec<String>,
+    tensors: Tensors,
+}
+
+impl Resume {
+    /// The newest valid checkpoint of the run directory `run`.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if there is none.
+    pub fn newest(run: &Path) -> Result<Self> {
+        let folder = run.join(CHECKPOINTS);
+        if !folder.is_dir() {
+            let reason = "no run to resume here; name the run's folder, as in --resume runs/a".to_owned();
+            return Err(Error::Run { path: run.to_owned(), reason });
+        }
+        let search = Store::open(folder)?.newest_valid::<Saved>()?;
+        let skipped: Vec<String> = search.skipped.iter().map(|skipped| skipped.why.to_string()).collect();
+        let Some(found) = search.found else {
+            let why = if skipped.is_empty() { String::new() } else { format!(" ({})", skipped.join("; ")) };
+            let reason = format!("the run has no valid checkpoint to resume from{why}");
+            return Err(Error::Run { path: run.to_owned(), reason });
+        };
+        let Saved { config, state } = found.state;
+        Ok(Resume { path: found.path, config, state, skipped, tensors: found.tensors })
+    }
+
+    /// The values of a tensor, if it has this length.
+    pub(crate) fn values(&self, name: &str, len: usize) -> Result<&[f32]> {
+        values(&self.tensors, &self.path, name, len)
+    }
+}
+
+/// The values of the tensor `name` of a file, if it has `len` elements.
+pub(crate) fn values<'t>(tensors: &'t Tensors, path: &Path, name: &str, len: usize) -> Result<&'t [f32]> {
+    let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
+    let data = tensors.get(name).ok_or_else(|| refuse(format!("there is no tensor `{name}`")))?.data();
+    if data.len() != len {
+        return Err(refuse(format!(
+            "the tensor `{name}` has {} elements, but the network needs {len}",
+            data.len()
+        )));
+    }
+    Ok(data)
+}
