@@ -106,11 +106,10 @@ fn docs(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     cargo::run(command.env("RUSTDOCFLAGS", "--deny warnings"))
 }
 
-/// Unit and integration tests; examples are compiled. Every test program runs even if one before it fails.
+/// Unit and integration tests. Every test program runs, even if one before it fails.
 fn tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let targets = ["--lib", "--bins", "--tests", "--examples"];
-    let mut command = cargo::command(workspace, &["test", "--workspace", "--no-fail-fast"]);
-    counted(command.args(targets).args(["--", "--show-output"]), tally)
+    let arguments = ["test", "--workspace", "--no-fail-fast", "--tests", "--", "--show-output"];
+    counted(&mut cargo::command(workspace, &arguments), tally)
 }
 
 fn doctests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
