@@ -7,7 +7,7 @@ use crate::rows::{Rows, RowsMut};
 use core::ops::Range;
 use tensor_backend::{Pool2d, Shape, View, ViewMut, Write};
 
-/// Channels that are worked on together while a window is walked: a vector or two.
+/// The lanes of the widest vector.
 const LANES: usize = 16;
 
 /// The windows of a pooling op on images of `x.h * x.w` pixels, `y.h * y.w` of them an image.
@@ -32,11 +32,15 @@ impl Windows {
 
     /// The pixels of a window, in row-major order, by their places among all rows of the input.
     #[inline(always)]
-    fn pixels(self, sample: usize, i: usize, j: usize) -> impl Iterator<Item = usize> + Clone {
+    fn pixels(self, sample: usize, i: usize, j: usize) -> impl Iterator<Item = usize> {
         let (rows, columns) = self.inside(i, j);
-        rows.flat_map(move |row| {
-            columns.clone().map(move |column| (sample * self.x.h + row) * self.x.w + column)
-        })
+        rows.flat_map(move |row| columns.clone().map(move |column| self.input(sample, row, column)))
+    }
+
+    /// The place of an input pixel among all rows of the input.
+    #[inline(always)]
+    fn input(self, sample: usize, row: usize, column: usize) -> usize {
+        (sample * self.x.h + row) * self.x.w + column
     }
 
     /// One over the number of pixels in a window.
@@ -66,17 +70,37 @@ multiversion! {
     fn max_row(windows: Windows, x: Rows, y: RowsMut, line: usize) {
         let (sample, i) = (line / windows.y.h, line % windows.y.h);
         for j in 0..windows.y.w {
-            // SAFETY: each task has pixels of its own.
-            let y = unsafe { y.row(windows.output(sample, i, j)) };
-            let mut pixels = windows.pixels(sample, i, j);
-            if let Some(first) = pixels.next() {
-                y.copy_from_slice(x.row(first));
-            }
-            for pixel in pixels {
-                // A NaN wins, and stays.
-                y.iter_mut().zip(x.row(pixel)).for_each(|(y, &x)| *y = if (x > *y) | x.is_nan() { x } else { *y });
+            on_lanes(x.width(), MaxForward { windows, x, y, at: (sample, i, j) });
+        }
+    }
+}
+
+/// The maximum of one window.
+struct MaxForward<'a> {
+    windows: Windows,
+    x: Rows<'a>,
+    y: RowsMut<'a>,
+    at: (usize, usize, usize),
+}
+
+impl OnLanes for MaxForward<'_> {
+    #[inline(always)]
+    fn run<const N: usize>(&self, channel: usize) {
+        let (sample, i, j) = self.at;
+        let (rows, columns) = self.windows.inside(i, j);
+        let mut largest = [f32::NEG_INFINITY; N];
+        for row in rows {
+            for column in columns.clone() {
+                let x: [f32; N] = load(self.x.row(self.windows.input(sample, row, column)), channel);
+                for k in 0..N {
+                    // A NaN wins, and stays.
+                    largest[k] = if (x[k] > largest[k]) | x[k].is_nan() { x[k] } else { largest[k] };
+                }
             }
         }
+        // SAFETY: each task has pixels of its own.
+        let y = unsafe { self.y.row(self.windows.output(sample, i, j)) };
+        y[channel..channel + N].copy_from_slice(&largest);
     }
 }
 
@@ -99,52 +123,71 @@ pub(crate) fn max_backward(
 multiversion! {
     fn max_sample(windows: Windows, x: Rows, y: Rows, dy: Rows, dx: RowsMut, mode: Write, sample: usize) {
         begin(windows, dx, mode, sample);
-        let vectors = x.width() / LANES * LANES;
         for i in 0..windows.y.h {
             for j in 0..windows.y.w {
-                for channel in (0..vectors).step_by(LANES) {
-                    max_window::<LANES>(windows, x, y, dy, dx, (sample, i, j), channel);
-                }
-                for channel in vectors..x.width() {
-                    max_window::<1>(windows, x, y, dy, dx, (sample, i, j), channel);
-                }
+                on_lanes(x.width(), MaxBackward { windows, x, y, dy, dx, at: (sample, i, j) });
             }
         }
     }
 }
 
-/// Hands the gradients of `N` channels of an output pixel to the pixels of its window. Those that no pixel has taken yet
-/// stay in registers.
-#[inline(always)]
-fn max_window<const N: usize>(
+/// Hands the gradients of one output pixel to the pixels of its window.
+struct MaxBackward<'a> {
     windows: Windows,
-    x: Rows,
-    y: Rows,
-    dy: Rows,
-    dx: RowsMut,
-    (sample, i, j): (usize, usize, usize),
-    channel: usize,
-) {
-    let output = windows.output(sample, i, j);
-    let (largest, mut rest): ([f32; N], [f32; N]) =
-        (load(y.row(output), channel), load(dy.row(output), channel));
-    let (rows, columns) = windows.inside(i, j);
-    for row in rows {
-        for column in columns.clone() {
-            let pixel = (sample * windows.x.h + row) * windows.x.w + column;
-            // SAFETY: each task has a sample of its own, and lends one pixel at a time.
-            let dx = unsafe { dx.row(pixel) };
-            let (x, mut sums): ([f32; N], [f32; N]) = (load(x.row(pixel), channel), load(dx, channel));
-            for k in 0..N {
-                // Where the largest is NaN the first NaN is it; elsewhere there is none. Masks of bits keep the compiler
-                // from masked stores, whose results could not be read back at once.
-                let wins = u32::from((x[k] == largest[k]) | x[k].is_nan()).wrapping_neg();
-                sums[k] += f32::from_bits(rest[k].to_bits() & wins);
-                rest[k] = f32::from_bits(rest[k].to_bits() & !wins);
+    x: Rows<'a>,
+    y: Rows<'a>,
+    dy: Rows<'a>,
+    dx: RowsMut<'a>,
+    at: (usize, usize, usize),
+}
+
+impl OnLanes for MaxBackward<'_> {
+    #[inline(always)]
+    fn run<const N: usize>(&self, channel: usize) {
+        let (sample, i, j) = self.at;
+        let output = self.windows.output(sample, i, j);
+        let largest: [f32; N] = load(self.y.row(output), channel);
+        // The gradients that no pixel has taken yet stay in registers.
+        let mut rest: [f32; N] = load(self.dy.row(output), channel);
+        let (rows, columns) = self.windows.inside(i, j);
+        for row in rows {
+            for column in columns.clone() {
+                let pixel = self.windows.input(sample, row, column);
+                // SAFETY: each task has a sample of its own, and lends one pixel at a time.
+                let dx = unsafe { self.dx.row(pixel) };
+                let (x, mut sums): ([f32; N], [f32; N]) =
+                    (load(self.x.row(pixel), channel), load(dx, channel));
+                for k in 0..N {
+                    // Where the largest is NaN the first NaN is it; elsewhere there is none. Masks of bits keep the
+                    // compiler from masked stores, whose results could not be read back at once.
+                    let wins = u32::from((x[k] == largest[k]) | x[k].is_nan()).wrapping_neg();
+                    sums[k] += f32::from_bits(rest[k].to_bits() & wins);
+                    rest[k] = f32::from_bits(rest[k].to_bits() & !wins);
+                }
+                dx[channel..channel + N].copy_from_slice(&sums);
             }
-            dx[channel..channel + N].copy_from_slice(&sums);
         }
     }
+}
+
+/// Work on the channels of one window, `N` of them from `channel` on.
+trait OnLanes {
+    fn run<const N: usize>(&self, channel: usize);
+}
+
+/// Does the work on all channels: several vectors at a time, then single ones, then what is left.
+#[inline(always)]
+fn on_lanes(channels: usize, work: impl OnLanes) {
+    let mut channel = 0;
+    while channels - channel >= 4 * LANES {
+        work.run::<{ 4 * LANES }>(channel);
+        channel += 4 * LANES;
+    }
+    while channels - channel >= LANES {
+        work.run::<LANES>(channel);
+        channel += LANES;
+    }
+    (channel..channels).for_each(|channel| work.run::<1>(channel));
 }
 
 #[inline(always)]
