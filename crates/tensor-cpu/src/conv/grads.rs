@@ -9,7 +9,7 @@ const MIN_TASKS: usize = 16;
 const PARTIALS_LEN: usize = 1 << 19;
 
 /// About so many elements of both operands are summed over before the next tile: what stays near the core.
-const CHUNK_LEN: usize = 1 << 17;
+const CHUNK_LEN: usize = 1 << 14;
 
 /// How the gradient of the weights is cut up, by the shapes alone.
 ///

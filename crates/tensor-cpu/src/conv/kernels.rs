@@ -8,10 +8,14 @@ use crate::simd::{Level, Portable, Simd};
 /// displacements from one address.
 pub(super) const BLOCK: usize = 16;
 
-/// A tile of outputs, `MR` neighbouring pixels by `NV` vectors of channels, as sums over taps and channels.
+/// A tile of outputs, `MR` pixels by `NV` vectors of channels, as sums over taps and channels.
+///
+/// The first half of the pixels (the larger one) are neighbours in a row, and so is the second half: the same row or
+/// another one.
 pub(super) struct SumTile {
-    /// The first pixel, in the first block of channels, of a packed image.
+    /// The first pixel, in the first block of channels, of a packed image, and elements to the second half.
     pub a: *const f32,
+    pub a_half: usize,
     /// Elements from a pixel to the one that each tap reads, in a packed image.
     pub taps: *const usize,
     pub tap_count: usize,
@@ -21,9 +25,10 @@ pub(super) struct SumTile {
     pub last: usize,
     /// Packed weights: `NV` vectors for every block, tap and channel.
     pub b: *const f32,
-    /// The first output, and elements from one pixel to the next.
+    /// The first output, elements from one pixel to the next, and to the second half.
     pub y: *mut f32,
     pub y_step: usize,
+    pub y_half: usize,
     /// Lanes of the last vector that exist.
     pub lanes: usize,
     /// What to add to the sums: one number a channel unless null, and what `y` held.
@@ -99,21 +104,39 @@ impl Kernels {
 unsafe fn sum<S: Simd, const MR: usize, const NV: usize>(t: &SumTile) {
     // SAFETY: by this function's contract; `a` stays in a packed image and `b` in packed weights, `y` inside the output.
     unsafe {
+        let half = MR.div_ceil(2);
+        let y = |r: usize| {
+            if r < half { t.y.add(r * t.y_step) } else { t.y.add(t.y_half + (r - half) * t.y_step) }
+        };
+        for r in 0..MR {
+            for j in 0..NV {
+                S::prefetch(y(r).add(j * S::LANES));
+            }
+        }
         let mut acc = [[S::zero(); NV]; MR];
         let mut b = t.b;
         for block in 0..t.blocks {
             let count = if block + 1 == t.blocks { t.last } else { BLOCK };
+            let first = t.a.add(block * t.block_len);
             for tap in 0..t.tap_count {
-                let mut a = t.a.add(block * t.block_len + *t.taps.add(tap));
-                for _ in 0..count {
+                let a = first.add(*t.taps.add(tap));
+                // The pixels of the next tap, one in each round of this one.
+                let next = if tap + 1 < t.tap_count {
+                    first.wrapping_add(*t.taps.add(tap + 1))
+                } else {
+                    first.wrapping_add(t.block_len + *t.taps)
+                };
+                for i in 0..count {
+                    S::prefetch(next.wrapping_add(i * BLOCK));
                     let w: [S::Vec; NV] = core::array::from_fn(|j| S::load(b.add(j * S::LANES)));
                     for (r, acc) in acc.iter_mut().enumerate() {
-                        let x = S::splat(a.add(r * BLOCK));
+                        let x =
+                            if r < half { a.add(r * BLOCK) } else { a.add(t.a_half + (r - half) * BLOCK) };
+                        let x = S::splat(x.add(i));
                         for j in 0..NV {
                             acc[j] = S::fma(x, w[j], acc[j]);
                         }
                     }
-                    a = a.add(1);
                     b = b.add(NV * S::LANES);
                 }
             }
@@ -127,7 +150,7 @@ unsafe fn sum<S: Simd, const MR: usize, const NV: usize>(t: &SumTile) {
                 (_, false) => S::load_masked(t.bias.add(j * S::LANES), mask),
             };
             for (r, acc) in acc.iter().enumerate() {
-                let y = t.y.add(r * t.y_step + j * S::LANES);
+                let y = y(r).add(j * S::LANES);
                 let mut v = S::add(acc[j], bias);
                 if t.add {
                     v = S::add(v, if whole { S::load(y) } else { S::load_masked(y, mask) });

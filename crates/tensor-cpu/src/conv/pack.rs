@@ -1,6 +1,7 @@
 use super::kernels::{BLOCK, Kernels, PackRun};
 use super::plan::{Panel, Pass, Plan, Segment};
 use super::problem::{Merge, Problem};
+use core::ops::Range;
 
 /// Copies the weights of one pass and panel to `to`, as (block of channels, tap, channel, column), columns padded with
 /// zeros to whole vectors.
@@ -58,19 +59,21 @@ impl PackedSource {
         y * self.row_len + (x % p.x.step * self.slots + x / p.x.step) * BLOCK
     }
 
-    /// Packs the channels of `pass` to `to`.
+    /// Packs some channels, whole blocks or the last ones, to `to`. `line` is memory for a row of the source.
     pub fn fill(
         &self,
         p: &Problem,
         kernels: &Kernels,
         segment: &Segment,
-        pass: &Pass,
+        channels: Range<usize>,
         source: &[f32],
         to: &mut [f32],
+        line: &mut [f32],
     ) {
-        if pass.blocks == 0 || self.image_len == 0 {
+        if channels.is_empty() || self.image_len == 0 {
             return;
         }
+        let blocks = channels.len().div_ceil(BLOCK);
         let top = (segment.rows.start * p.y.step) as isize + p.y.low();
         let rows = self.image_len / self.row_len;
         for (i, image) in segment.images.clone().enumerate() {
@@ -78,17 +81,25 @@ impl PackedSource {
                 let at = i * self.image_len + row * self.row_len;
                 let y = top + row as isize;
                 if y < 0 || y as usize >= p.y.size {
-                    for block in 0..pass.blocks {
+                    for block in 0..blocks {
                         to[at + block * self.block_len..][..self.row_len].fill(0.0);
                     }
                 } else {
                     let from = p.source.offset
                         + (image * p.source.shape.h + y as usize) * p.source.shape.w * p.source.stride;
                     match &p.merge {
-                        None => self.fill_row(p, kernels, segment, pass, &source[from..], &mut to[at..]),
-                        Some(merge) => {
-                            self.fill_merged(p, merge, segment, pass, &source[from..], &mut to[at..])
+                        None => {
+                            self.fill_row(p, kernels, segment, &channels, &source[from..], &mut to[at..]);
                         }
+                        Some(merge) => self.fill_merged(
+                            p,
+                            merge,
+                            segment,
+                            &channels,
+                            &source[from..],
+                            &mut to[at..],
+                            line,
+                        ),
                     }
                 }
             }
@@ -101,39 +112,38 @@ impl PackedSource {
         p: &Problem,
         kernels: &Kernels,
         segment: &Segment,
-        pass: &Pass,
+        channels: &Range<usize>,
         source: &[f32],
         to: &mut [f32],
     ) {
         let step = p.x.step;
         let left = (segment.pixels.start * step) as isize + p.x.low();
-        let last = pass.channels.len() - (pass.blocks - 1) * BLOCK;
+        let blocks = channels.len().div_ceil(BLOCK);
+        let last = channels.len() - (blocks - 1) * BLOCK;
         for phase in 0..step {
             // Of the slots, those before `start` and from `end` on lie outside of the source.
             let first = left + phase as isize;
             let start = (-first).max(0).unsigned_abs().div_ceil(step).min(self.slots);
             let inside = (p.x.size as isize - first).max(0).unsigned_abs().div_ceil(step);
             let end = inside.clamp(start, self.slots);
-            for block in 0..pass.blocks {
+            for block in 0..blocks {
                 let to = &mut to[block * self.block_len + phase * self.slots * BLOCK..][..self.slots * BLOCK];
                 to[..start * BLOCK].fill(0.0);
                 to[end * BLOCK..].fill(0.0);
             }
             if start < end {
-                let from = (first + (start * step) as isize) as usize * p.source.stride + pass.channels.start;
+                let from = (first + (start * step) as isize) as usize * p.source.stride + channels.start;
                 let run = PackRun {
                     src: source[from..].as_ptr(),
                     src_step: step * p.source.stride,
                     dst: to[(phase * self.slots + start) * BLOCK..].as_mut_ptr(),
                     block_len: self.block_len,
                     count: end - start,
-                    blocks: pass.blocks,
+                    blocks,
                     last,
                 };
-                debug_assert!(from + (run.count - 1) * run.src_step + pass.channels.len() <= source.len());
-                debug_assert!(
-                    (pass.blocks - 1) * self.block_len + (phase * self.slots + end) * BLOCK <= to.len()
-                );
+                debug_assert!(from + (run.count - 1) * run.src_step + channels.len() <= source.len());
+                debug_assert!((blocks - 1) * self.block_len + (phase * self.slots + end) * BLOCK <= to.len());
                 // SAFETY: the kernels fit the processor; the run lies inside of both slices, by the bounds above:
                 // `end` is at most the source's end and at most the slots.
                 unsafe { (kernels.pack)(&run) }
@@ -147,17 +157,29 @@ impl PackedSource {
         p: &Problem,
         merge: &Merge,
         segment: &Segment,
-        pass: &Pass,
+        channels: &Range<usize>,
         source: &[f32],
         to: &mut [f32],
+        line: &mut [f32],
     ) {
-        let width = p.source.shape.w;
-        for (slot, pixel) in segment.pixels.clone().enumerate() {
-            for channel in pass.channels.clone() {
-                let x = (pixel * merge.stride + channel / merge.channels).wrapping_sub(merge.left);
-                let at = channel - pass.channels.start;
-                to[at / BLOCK * self.block_len + slot * BLOCK + at % BLOCK] =
-                    if x < width { source[x * p.source.stride + channel % merge.channels] } else { 0.0 };
+        // First all pixels that the segment reads, back to back, zeros where the row ends.
+        let (c, width) = (merge.channels, p.source.shape.w);
+        let left = (segment.pixels.start * merge.stride) as isize - merge.left as isize;
+        for (i, to) in line.chunks_mut(c).enumerate() {
+            let x = left + i as isize;
+            if x >= 0 && (x as usize) < width {
+                let count = to.len();
+                to.copy_from_slice(&source[x as usize * p.source.stride..][..count]);
+            } else {
+                to.fill(0.0);
+            }
+        }
+        // Then whole blocks from there: what they hold past the channels is not read.
+        let blocks = channels.len().div_ceil(BLOCK);
+        for slot in 0..segment.pixels.len() {
+            let from = &line[slot * merge.stride * c + channels.start..][..blocks * BLOCK];
+            for (block, from) in from.chunks_exact(BLOCK).enumerate() {
+                to[block * self.block_len + slot * BLOCK..][..BLOCK].copy_from_slice(from);
             }
         }
     }

@@ -8,6 +8,10 @@ pub(super) const PASS_TAPS: usize = 64;
 /// About so many products are summed for an output in one pass, so that its packed weights stay near the core.
 const PASS_PRODUCTS: usize = 288;
 
+/// At most so many elements of a segment are packed at once if several passes can share them, so that they stay in the
+/// core's second cache.
+const CHUNK_LEN: usize = 96 << 10;
+
 /// About so many output pixels make a task, and at least so many tasks are wanted.
 const TASK_PIXELS: usize = 1024;
 const MIN_TASKS: usize = 8;
@@ -29,8 +33,9 @@ pub(super) struct Plan {
     /// Images, rows and pixels of a segment, and segments along each.
     size: [usize; 3],
     count: [usize; 3],
-    /// Blocks of channels in a pass.
+    /// Blocks of channels in a pass, and that are packed at once: those of some passes.
     pass_blocks: usize,
+    chunk_blocks: usize,
 }
 
 /// A box of output pixels.
@@ -49,6 +54,7 @@ pub(super) struct Pass {
     pub taps: Range<usize>,
     /// Products before those of this pass, for one output.
     pub before: usize,
+    pub is_first: bool,
     pub is_last: bool,
 }
 
@@ -73,8 +79,9 @@ impl Plan {
     pub fn new(p: &Problem, kernels: &Kernels) -> Plan {
         let vectors = p.columns.div_ceil(kernels.width);
         let widest = kernels.sum.len();
-        // Narrow images leave room for more columns in the registers.
-        let widest = if p.x.outputs <= kernels.sum[widest - 1].len() { widest } else { widest.min(3) };
+        // Narrow images: tall tiles of two rows and fewer columns, which read fewer weights.
+        let narrow = 2 * p.x.outputs <= kernels.sum[1].len() && p.y.outputs > 1;
+        let widest = widest.min(if narrow { 2 } else { 3 });
         let panels = vectors.div_ceil(widest).max(1);
         let size = Self::segment_size(p);
         let count = [
@@ -85,7 +92,7 @@ impl Plan {
         let segments: usize = count.iter().product();
         let group = panels.div_ceil(MIN_TASKS.div_ceil(segments.max(1)));
         let pass_blocks = (PASS_PRODUCTS / (p.taps().clamp(1, PASS_TAPS) * BLOCK)).max(1);
-        Plan {
+        let mut plan = Plan {
             vectors,
             panels,
             lanes: kernels.width,
@@ -94,7 +101,11 @@ impl Plan {
             size,
             count,
             pass_blocks,
-        }
+            chunk_blocks: 0,
+        };
+        let passes = (CHUNK_LEN / (pass_blocks * plan.block_len(p)).max(1)).max(1);
+        plan.chunk_blocks = (passes * pass_blocks).min(p.blocks());
+        plan
     }
 
     fn segment_size(p: &Problem) -> [usize; 3] {
@@ -151,6 +162,7 @@ impl Plan {
                 let taps_of_pass = tap..(tap + PASS_TAPS).min(taps);
                 Pass {
                     blocks: of_pass.len().div_ceil(BLOCK),
+                    is_first: block == 0 && tap == 0,
                     before: of_pass.start * taps + of_pass.len() * tap,
                     is_last: block + step >= blocks && tap + PASS_TAPS >= taps,
                     channels: of_pass.clone(),
@@ -196,8 +208,26 @@ impl Plan {
         self.size[0].min(p.images) * p.y.extent(self.size[1]) * self.slots(p, self.size[2]) * p.x.step * BLOCK
     }
 
+    /// Channels that are packed with those of this pass, if it is the first to need them.
+    pub fn chunk(&self, p: &Problem, pass: &Pass) -> Option<Range<usize>> {
+        let first = pass.channels.start / BLOCK;
+        (pass.taps.start == 0 && first.is_multiple_of(self.chunk_blocks))
+            .then(|| pass.channels.start..((first + self.chunk_blocks) * BLOCK).min(p.channels))
+    }
+
+    /// Where the channels of a pass start in a packed segment.
+    pub fn in_chunk(&self, p: &Problem, pass: &Pass) -> usize {
+        pass.channels.start / BLOCK % self.chunk_blocks.max(1) * self.block_len(p)
+    }
+
     /// Elements for a packed segment.
     pub fn source_len(&self, p: &Problem) -> usize {
-        self.pass_blocks.min(p.blocks()) * self.block_len(p)
+        self.chunk_blocks * self.block_len(p)
+    }
+
+    /// Elements for a row of the source on the way to a packed segment: see [`Merge`](super::problem::Merge).
+    pub fn line_len(&self, p: &Problem) -> usize {
+        p.merge
+            .map_or(0, |merge| self.size[2] * merge.stride * merge.channels + p.blocks() * BLOCK + p.channels)
     }
 }

@@ -1,4 +1,4 @@
-use super::kernels::{Kernels, SumTile};
+use super::kernels::{BLOCK, Kernels, SumTile};
 use super::pack::{self, PackedSource};
 use super::plan::{PASS_TAPS, Panel, Pass, Plan, Segment};
 use super::problem::Problem;
@@ -20,10 +20,10 @@ pub(super) fn scratch_len(p: &Problem, kernels: &Kernels, threads: usize) -> usi
     plan.weights_len(p).next_multiple_of(16) + threads * worker_len(p, &plan)
 }
 
-/// Elements of scratch memory for one thread: a packed segment, and a packed panel where tasks pack weights.
+/// Elements of scratch memory for one thread: a packed segment, a row on the way there, and a packed panel where tasks pack weights.
 fn worker_len(p: &Problem, plan: &Plan) -> usize {
     let panel = if plan.packs_late() { plan.panel_len(p) } else { 0 };
-    plan.source_len(p).next_multiple_of(16) + panel.next_multiple_of(16)
+    [plan.source_len(p), plan.line_len(p), panel].map(|len| len.next_multiple_of(16)).iter().sum()
 }
 
 /// Computes all outputs of the problem.
@@ -82,12 +82,14 @@ impl Job<'_> {
     fn task(&self, task: usize, memory: &mut [f32]) {
         let (p, plan) = (self.p, self.plan);
         let segment = plan.segment(p, task / plan.groups);
-        let (source, late) = memory.split_at_mut(plan.source_len(p).next_multiple_of(16));
+        let (source, rest) = memory.split_at_mut(plan.source_len(p).next_multiple_of(16));
+        let (line, late) = rest.split_at_mut(plan.line_len(p).next_multiple_of(16));
         let packed = PackedSource::new(p, plan, &segment);
         for pass in plan.passes(p) {
-            if pass.taps.start == 0 {
-                packed.fill(p, self.kernels, &segment, &pass, self.source, source);
+            if let Some(channels) = plan.chunk(p, &pass) {
+                packed.fill(p, self.kernels, &segment, channels, self.source, source, line);
             }
+            let source = &source[plan.in_chunk(p, &pass)..];
             for index in plan.group(task % plan.groups) {
                 let panel = plan.panel(p, index);
                 let range = packed_range(plan, &pass, panel, plan.lanes());
@@ -115,50 +117,72 @@ impl Job<'_> {
     ) {
         let p = self.p;
         let kernels = self.kernels.sum[panel.vectors - 1];
-        let tiles = segment.pixels.len().div_ceil(kernels.len());
-        let (least, wide) = (segment.pixels.len() / tiles, segment.pixels.len() % tiles);
+        let width = segment.pixels.len();
+        // Narrow images: the pixels of two rows in a tile.
+        let pairs = 2 * width <= kernels.len();
+        let tiles = width.div_ceil(kernels.len());
+        let (least, wide) = (width / tiles, width % tiles);
         let mut offsets = [0; PASS_TAPS];
         for (offset, tap) in offsets.iter_mut().zip(pass.taps.clone()) {
             *offset = packed.tap(p, tap);
         }
-        let first = pass.before == 0;
         let mut tile = SumTile {
             a: source.as_ptr(),
+            a_half: 0,
             taps: offsets.as_ptr(),
             tap_count: pass.taps.len(),
             blocks: pass.blocks,
             block_len: packed.block_len,
-            last: pass.channels.len() - pass.blocks.saturating_sub(1) * super::kernels::BLOCK,
+            last: pass.channels.len() - pass.blocks.saturating_sub(1) * BLOCK,
             b: weights.as_ptr(),
             y: self.out.as_ptr(),
             y_step: p.out.pixel,
+            y_half: 0,
             lanes: panel.columns - (panel.vectors - 1) * self.kernels.width,
             bias: match self.finish.bias {
-                Some(bias) if first => bias[panel.column..][..panel.columns].as_ptr(),
+                Some(bias) if pass.is_first => bias[panel.column..][..panel.columns].as_ptr(),
                 _ => core::ptr::null(),
             },
-            add: !first || self.finish.add,
+            add: !pass.is_first || self.finish.add,
             relu: pass.is_last && self.finish.relu,
         };
         for (i, image) in segment.images.clone().enumerate() {
-            for (j, row) in segment.rows.clone().enumerate() {
-                let a = i * packed.image_len + j * p.y.step * packed.row_len;
-                let y = p.out.offset + image * p.out.image + row * p.out.row + panel.column;
+            let mut row = 0;
+            while row < segment.rows.len() {
+                let pair = pairs && row + 1 < segment.rows.len();
+                let a = i * packed.image_len + row * p.y.step * packed.row_len;
+                let y = p.out.offset
+                    + image * p.out.image
+                    + (segment.rows.start + row) * p.out.row
+                    + segment.pixels.start * p.out.pixel
+                    + panel.column;
                 let mut pixel = 0;
                 for t in 0..tiles {
-                    let rows = least + usize::from(t < wide);
-                    let y = y + (segment.pixels.start + pixel) * p.out.pixel;
-                    debug_assert!(y + (rows - 1) * p.out.pixel + panel.columns <= self.out.len());
+                    let mut rows = least + usize::from(t < wide);
+                    let half = rows.div_ceil(2);
+                    (tile.a_half, tile.y_half) = (half * BLOCK, half * p.out.pixel);
+                    if pair {
+                        rows *= 2;
+                        (tile.a_half, tile.y_half) = (p.y.step * packed.row_len, p.out.row);
+                    }
+                    let y = y + pixel * p.out.pixel;
+                    let last = if pair {
+                        tile.y_half + (rows / 2 - 1) * p.out.pixel
+                    } else {
+                        (rows - 1) * p.out.pixel
+                    };
+                    debug_assert!(y + last + panel.columns <= self.out.len());
                     // SAFETY: the kernels fit the processor. `PackedSource::new` counted the pixels that the taps of
                     // this segment's outputs read; `weights` has the products of this pass; the outputs of a
                     // segment and panel lie inside of the output and are written by this task alone.
                     unsafe {
-                        tile.a = source.as_ptr().add(a + pixel * super::kernels::BLOCK);
+                        tile.a = source.as_ptr().add(a + pixel * BLOCK);
                         tile.y = self.out.as_ptr().add(y);
                         kernels[rows - 1](&tile);
                     }
                     pixel += rows;
                 }
+                row += 1 + usize::from(pair);
             }
         }
     }

@@ -57,4 +57,8 @@ impl Simd for Avx2 {
         // The instruction returns its second operand where one is NaN.
         unsafe { _mm256_max_ps(_mm256_setzero_ps(), v) }
     }
+    #[inline(always)]
+    unsafe fn prefetch(at: *const f32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
 }

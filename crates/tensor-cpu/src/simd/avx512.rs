@@ -53,4 +53,8 @@ impl Simd for Avx512 {
         // The instruction returns its second operand where one is NaN.
         unsafe { _mm512_max_ps(_mm512_setzero_ps(), v) }
     }
+    #[inline(always)]
+    unsafe fn prefetch(at: *const f32) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
 }

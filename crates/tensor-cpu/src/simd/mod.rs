@@ -87,4 +87,6 @@ pub(crate) trait Simd: Copy {
     unsafe fn fma(a: Self::Vec, b: Self::Vec, c: Self::Vec) -> Self::Vec;
     /// `max(v, 0)`, NaN where `v` is.
     unsafe fn relu(v: Self::Vec) -> Self::Vec;
+    /// Asks for the memory at any address, valid or not, to be brought near.
+    unsafe fn prefetch(at: *const f32);
 }
