@@ -47,6 +47,9 @@ pub(crate) fn windows(
     stride: [usize; 2],
     pad: Pad,
 ) -> Option<[usize; 2]> {
+    if kernel.contains(&0) {
+        return None;
+    }
     let along =
         |size: usize, kernel: usize, stride: usize| Some(size.checked_sub(kernel)?.checked_div(stride)? + 1);
     Some([
@@ -94,7 +97,7 @@ impl Conv2d {
             op,
             what: "the kernel's height or width",
             value: self.kernel[0].max(self.kernel[1]) as f64,
-            accepted: "at most the padded input's, with a stride of at least 1",
+            accepted: "from 1 to the padded input's, with a stride of at least 1",
         })?;
         Ok(Shape::new(x.n, h, w, self.outputs))
     }
@@ -166,6 +169,7 @@ mod tests {
         assert_eq!(same, Pad { top: 1, bottom: 1, left: 1, right: 1 });
         assert_eq!(conv(3, 1, same).output(x).unwrap(), Shape::new(2, 32, 32, 8));
         assert!(matches!(conv(33, 1, Pad::VALID).output(x), Err(Error::Value { .. })));
+        assert!(matches!(conv(0, 1, Pad::VALID).output(x), Err(Error::Value { .. })));
         assert!(matches!(conv(3, 0, Pad::VALID).output(x), Err(Error::Value { .. })));
         assert!(matches!(conv(3, 1, same).output(x.with_c(4)), Err(Error::Shape { .. })));
     }
