@@ -1,0 +1,253 @@
+use super::metric;
+use crate::{
+    CHECKPOINTS, Config, EpochRecord, Flow, MODEL_FILE, Observer, Result, RunInfo, Saved, Snapshot,
+    TrainState,
+};
+use checkpoint::{Best, BestSoFar, Mode, Policy, Store, epoch_name, save_tensors, step_name};
+use std::path::{Path, PathBuf};
+
+/// Keeps what a resume needs in `checkpoints/`, and the trained network in `model.safetensors`.
+///
+/// A checkpoint is saved after every so many epochs, after each epoch that is the best by the metric of `--save-best`, when the
+/// run ends, and when it is interrupted (then named by its step). The last few are kept, and the best one.
+///
+/// `model.safetensors` is the best network with `--save-best`, replaced at every improvement; without, it is the
+/// newest one, replaced with every checkpoint of a whole epoch. It is written before the checkpoint: a run killed
+/// between the two repeats the epoch and writes it again, instead of believing that it is there.
+///
+/// After a resume the best value so far is that of the epochs before.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    store: Store,
+    model: PathBuf,
+    policy: Policy,
+    config: Config,
+    best: Option<BestSoFar>,
+    /// The step of the checkpoint saved last.
+    saved: Option<u64>,
+}
+
+impl Checkpoints {
+    /// For a run directory, as `config.checkpoints` says; the configuration is saved with every checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) when there is no metric of that name, [`Error::Checkpoint`](crate::Error::Checkpoint) when
+    /// the folder can't be used.
+    pub fn new(run_dir: impl AsRef<Path>, config: &Config) -> Result<Self> {
+        let options = &config.checkpoints;
+        if let Some(metric) = &options.save_best {
+            metric::check("--save-best", metric)?;
+        }
+        let best = options.save_best.clone().map(|metric| Best { metric, mode: Mode::Auto });
+        let policy = Policy { every_epochs: options.every_epochs, keep_last: options.keep_last, best };
+        let store = Store::open(run_dir.as_ref().join(CHECKPOINTS))?;
+        let model = run_dir.as_ref().join(MODEL_FILE);
+        Ok(Checkpoints { store, model, policy, config: config.clone(), best: None, saved: None })
+    }
+
+    /// The best epoch so far, as the name of its checkpoint and the metric's value, where a metric is watched.
+    pub fn best(&self) -> Option<&BestSoFar> {
+        self.best.as_ref()
+    }
+
+    /// Decides about an epoch, and remembers it if it is the best.
+    fn decide(&mut self, record: &EpochRecord) -> checkpoint::Decision {
+        let value = self.policy.best.as_ref().and_then(|best| record.metric(&best.metric));
+        let decision = self.policy.decide(record.epoch, value, self.best.as_ref());
+        if let (true, Some(value)) = (decision.best, value) {
+            self.best = Some(BestSoFar { name: epoch_name(record.epoch), value });
+        }
+        decision
+    }
+
+    fn save(&mut self, name: &str, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        let saved = Saved { config: self.config.clone(), state: state.clone() };
+        self.store.save(name, &snapshot.all_tensors()?, &saved)?;
+        self.store.prune(&self.policy, self.best.as_ref().map(|best| best.name.as_str()))?;
+        self.saved = Some(state.step);
+        Ok(())
+    }
+
+    fn save_model(&self, snapshot: &dyn Snapshot) -> Result<()> {
+        let tensors = snapshot.model_tensors()?;
+        Ok(save_tensors(&self.model, &tensors, tensors.metadata())?)
+    }
+}
+
+impl Observer for Checkpoints {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        (self.best, self.saved) = (None, None);
+        for record in &run.state.history {
+            self.decide(record);
+        }
+        Ok(())
+    }
+
+    fn on_epoch_end(
+        &mut self,
+        record: &EpochRecord,
+        state: &TrainState,
+        snapshot: &dyn Snapshot,
+    ) -> Result<Flow> {
+        let decision = self.decide(record);
+        if decision.best || (decision.periodic && self.policy.best.is_none()) {
+            self.save_model(snapshot)?;
+        }
+        if decision.save() {
+            self.save(&epoch_name(state.epoch), state, snapshot)?;
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn on_interrupt(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        if self.saved == Some(state.step) {
+            return Ok(());
+        }
+        self.save(&step_name(state.step), state, snapshot)
+    }
+
+    fn on_end(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        if self.saved == Some(state.step) {
+            return Ok(());
+        }
+        // Also when a metric is watched that never was finite: a run that ended leaves a model.
+        if self.best.is_none() {
+            self.save_model(snapshot)?;
+        }
+        self.save(&epoch_name(state.epoch), state, snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Fake, config, record, run, state};
+    use super::*;
+    use checkpoint::load_tensors;
+
+    fn options(every_epochs: u64, keep_last: Option<usize>, save_best: Option<&str>) -> Config {
+        let mut config = config(20);
+        config.checkpoints.every_epochs = every_epochs;
+        config.checkpoints.keep_last = keep_last;
+        config.checkpoints.save_best = save_best.map(str::to_owned);
+        config
+    }
+
+    /// Runs epochs with these validation accuracies, from where `state` is.
+    fn epochs(observer: &mut Checkpoints, state: &mut TrainState, config: &Config, accuracies: &[f64]) {
+        observer.on_begin(&run(config, state)).unwrap();
+        for &val_acc in accuracies {
+            state.epoch += 1;
+            state.step += 10;
+            let record = record(state.epoch, [1.0, 0.5, 1.0, val_acc]);
+            state.history.push(record.clone());
+            observer.on_epoch_end(&record, state, &Fake(state.step as f32)).unwrap();
+        }
+    }
+
+    fn names(observer: &Checkpoints) -> Vec<String> {
+        observer.store.list().unwrap().entries.into_iter().map(|entry| entry.name).collect()
+    }
+
+    /// The step at which the model file was written.
+    fn model(folder: &Path) -> Option<f32> {
+        let path = folder.join(MODEL_FILE);
+        path.exists().then(|| load_tensors(path).unwrap().get("kernel").unwrap().data()[0])
+    }
+
+    #[test]
+    fn every_second_epoch_and_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = options(2, Some(2), None);
+        let mut observer = Checkpoints::new(folder.path(), &config).unwrap();
+        let mut state = state(vec![]);
+        epochs(&mut observer, &mut state, &config, &[0.1; 7]);
+        assert_eq!(names(&observer), ["epoch-0004", "epoch-0006"]);
+        assert_eq!(model(folder.path()), Some(60.0));
+        observer.on_end(&state, &Fake(70.0)).unwrap();
+        assert_eq!(names(&observer), ["epoch-0006", "epoch-0007"]);
+        assert_eq!(model(folder.path()), Some(70.0));
+        let found = observer.store.newest_valid::<Saved>().unwrap().found.unwrap();
+        assert_eq!((found.state.state, found.state.config.epochs), (state, 20));
+        assert_eq!(found.tensors.get("velocity").unwrap().data(), [-70.0]);
+    }
+
+    #[test]
+    fn the_best_is_kept_and_is_the_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = options(1, Some(2), Some("val_acc"));
+        let mut observer = Checkpoints::new(folder.path(), &config).unwrap();
+        let mut state = state(vec![]);
+        epochs(&mut observer, &mut state, &config, &[0.3, 0.6, 0.6, 0.5, f64::INFINITY, 0.4]);
+        assert_eq!(names(&observer), ["epoch-0002", "epoch-0005", "epoch-0006"]);
+        assert_eq!(observer.best(), Some(&BestSoFar { name: "epoch-0002".into(), value: 0.6 }));
+        assert_eq!(model(folder.path()), Some(20.0));
+        observer.on_end(&state, &Fake(60.0)).unwrap();
+        assert_eq!(model(folder.path()), Some(20.0), "the last epoch does not take the place of the best");
+    }
+
+    #[test]
+    fn only_the_best_and_the_last_are_saved_with_period_zero() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = options(0, None, Some("val_acc"));
+        let mut observer = Checkpoints::new(folder.path(), &config).unwrap();
+        let mut state = state(vec![]);
+        epochs(&mut observer, &mut state, &config, &[0.3, 0.2, 0.4, 0.1]);
+        assert_eq!(names(&observer), ["epoch-0001", "epoch-0003"]);
+        observer.on_end(&state, &Fake(40.0)).unwrap();
+        assert_eq!(names(&observer), ["epoch-0001", "epoch-0003", "epoch-0004"]);
+    }
+
+    #[test]
+    fn a_resume_remembers_the_best() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = options(1, Some(2), Some("val_acc"));
+        let mut state = state(vec![]);
+        let mut before = Checkpoints::new(folder.path(), &config).unwrap();
+        epochs(&mut before, &mut state, &config, &[0.2, 0.6, 0.5]);
+        let mut after = Checkpoints::new(folder.path(), &config).unwrap();
+        epochs(&mut after, &mut state, &config, &[0.4, 0.3]);
+        assert_eq!(after.best(), before.best());
+        assert_eq!(names(&after), ["epoch-0002", "epoch-0004", "epoch-0005"]);
+        assert_eq!(model(folder.path()), Some(20.0));
+        epochs(&mut after, &mut state, &config, &[0.7]);
+        assert_eq!(names(&after), ["epoch-0005", "epoch-0006"]);
+        assert_eq!(model(folder.path()), Some(60.0));
+    }
+
+    #[test]
+    fn an_interrupt_saves_by_step_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = options(1, None, None);
+        let mut observer = Checkpoints::new(folder.path(), &config).unwrap();
+        let mut state = state(vec![]);
+        epochs(&mut observer, &mut state, &config, &[0.2]);
+        observer.on_interrupt(&state, &Fake(10.0)).unwrap();
+        assert_eq!(names(&observer), ["epoch-0001"], "nothing has changed since");
+        state.step = 13;
+        state.partial.steps = 3;
+        observer.on_interrupt(&state, &Fake(13.0)).unwrap();
+        assert_eq!(names(&observer), ["epoch-0001", "step-00000013"]);
+        let found = observer.store.newest_valid::<Saved>().unwrap().found.unwrap();
+        assert_eq!((found.state.state, found.tensors.get("kernel").unwrap().data()[0]), (state, 13.0));
+        assert_eq!(model(folder.path()), Some(10.0));
+    }
+
+    #[test]
+    fn an_ended_run_has_a_model_even_without_a_finite_metric() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = options(5, None, Some("val_acc"));
+        let mut observer = Checkpoints::new(folder.path(), &config).unwrap();
+        let mut state = state(vec![]);
+        epochs(&mut observer, &mut state, &config, &[f64::NAN, f64::NAN]);
+        assert_eq!(model(folder.path()), None);
+        observer.on_end(&state, &Fake(20.0)).unwrap();
+        assert_eq!(model(folder.path()), Some(20.0));
+    }
+
+    #[test]
+    fn an_unknown_metric_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Checkpoints::new(folder.path(), &options(1, None, Some("f1"))).unwrap_err().to_string();
+        assert!(error.contains("--save-best is `f1`"), "{error}");
+    }
+}

@@ -1,0 +1,198 @@
+use super::metric;
+use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use checkpoint::{Best, Mode};
+
+/// Stops a run when a metric has stopped improving: Keras' `EarlyStopping`, with its names and defaults.
+///
+/// An epoch counts as an improvement when it beats the best one by more than `min_delta`. The run stops after
+/// `patience` epochs in a row without (0: at the first one). With a `baseline` the patience starts anew only at improvements that
+/// also beat the baseline. After a resume the epochs done before count as if there had been no pause.
+///
+/// As in Keras 3, the first epoch never stops a run. Other than there, a value that is not finite is never an improvement:
+/// a first NaN would otherwise be a best that nothing beats. The best weights are what `--save-best` keeps.
+///
+/// ```
+/// use train::observers::EarlyStopping;
+///
+/// let observer = EarlyStopping::new("val_loss")?.patience(10).min_delta(0.001);
+/// assert!(EarlyStopping::new("val_los").is_err());
+/// # Ok::<(), train::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct EarlyStopping {
+    monitor: Best,
+    min_delta: f64,
+    patience: u64,
+    baseline: Option<f64>,
+    /// The value and the epoch of the best one.
+    best: Option<(f64, u64)>,
+    /// Epochs since an improvement that counts.
+    wait: u64,
+}
+
+impl EarlyStopping {
+    /// Watches `monitor` (`val_loss`, `val_acc`, ...): mode `auto`, no `min_delta`, no patience, no baseline.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) when there is no such metric.
+    pub fn new(monitor: &str) -> Result<Self> {
+        metric::check("--early-stop", monitor)?;
+        let monitor = Best { metric: monitor.to_owned(), mode: Mode::Auto };
+        Ok(EarlyStopping { monitor, min_delta: 0.0, patience: 0, baseline: None, best: None, wait: 0 })
+    }
+
+    /// Which way is better; `auto` is `max` for accuracies, else `min`.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.monitor.mode = mode;
+        self
+    }
+
+    /// A change of this much or less is no improvement. Only its size counts, as in Keras.
+    pub fn min_delta(mut self, min_delta: f64) -> Self {
+        self.min_delta = min_delta.abs();
+        self
+    }
+
+    /// The epochs without improvement after which the run stops.
+    pub fn patience(mut self, patience: u64) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// A value that must be beaten.
+    pub fn baseline(mut self, baseline: f64) -> Self {
+        self.baseline = Some(baseline);
+        self
+    }
+
+    fn improves(&self, value: f64, reference: Option<f64>) -> bool {
+        // The value is handicapped by `min_delta` in the direction that is worse.
+        let sign = if self.monitor.improves(1.0, Some(0.0)) { -1.0 } else { 1.0 };
+        match reference {
+            None => value.is_finite(),
+            Some(_) => self.monitor.improves(value + sign * self.min_delta, reference),
+        }
+    }
+
+    /// Takes an epoch into account; true if the patience is at its end.
+    fn observe(&mut self, record: &EpochRecord) -> bool {
+        let Some(value) = record.metric(&self.monitor.metric) else { return false };
+        self.wait += 1;
+        if self.improves(value, self.best.map(|(value, _)| value)) {
+            self.best = Some((value, record.epoch));
+            if self.baseline.is_none() || self.improves(value, self.baseline) {
+                self.wait = 0;
+            }
+            return false;
+        }
+        self.wait >= self.patience && record.epoch > 1
+    }
+
+    fn reason(&self) -> String {
+        let epochs = if self.wait == 1 { "epoch" } else { "epochs" };
+        let metric = &self.monitor.metric;
+        match self.best {
+            Some((value, epoch)) => {
+                format!(
+                    "{metric} has not improved for {} {epochs}; its best was {value:.4} in epoch {epoch}",
+                    self.wait
+                )
+            }
+            None => format!("{metric} has had no finite value for {} {epochs}", self.wait),
+        }
+    }
+}
+
+impl Observer for EarlyStopping {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        (self.best, self.wait) = (None, 0);
+        for record in &run.state.history {
+            self.observe(record);
+        }
+        Ok(())
+    }
+
+    fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        Ok(if self.observe(record) { Flow::Stop(self.reason()) } else { Flow::Continue })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Fake, config, record, run, state};
+    use super::*;
+    use serde_json::Value;
+
+    /// The epoch (from 1) after which `observer` stops, with the values in `val_loss` and in `acc`.
+    fn stop(observer: &mut EarlyStopping, values: &[f64]) -> Option<(u64, String)> {
+        values.iter().zip(1..).find_map(|(&value, epoch)| {
+            let record = record(epoch, [0.0, value, value, 0.0]);
+            match observer.on_epoch_end(&record, &state(vec![record.clone()]), &Fake(0.0)).unwrap() {
+                Flow::Stop(reason) => Some((epoch, reason)),
+                Flow::Continue => None,
+            }
+        })
+    }
+
+    /// `tests/golden/early_stopping.py` made the sequences and ran Keras on them.
+    #[test]
+    fn stops_when_keras_stops() {
+        let text = include_str!("../../../../tests/golden/early_stopping.json");
+        let cases: Vec<Value> = serde_json::from_str(text).unwrap();
+        assert!(cases.len() > 50);
+        for case in &cases {
+            let mode = if case["mode"] == "min" { Mode::Min } else { Mode::Max };
+            let values: Vec<f64> = serde_json::from_value(case["values"].clone()).unwrap();
+            let mut observer = EarlyStopping::new("val_loss").unwrap().mode(mode);
+            observer = observer.patience(case["patience"].as_u64().unwrap());
+            observer = observer.min_delta(case["min_delta"].as_f64().unwrap());
+            if let Some(baseline) = case["baseline"].as_f64() {
+                observer = observer.baseline(baseline);
+            }
+            assert_eq!(stop(&mut observer, &values).map(|stop| stop.0), case["stopped"].as_u64(), "{case}");
+        }
+    }
+
+    #[test]
+    fn the_direction_follows_the_name() {
+        let falling = [0.9, 0.8, 0.7];
+        assert_eq!(stop(&mut EarlyStopping::new("val_loss").unwrap(), &falling), None);
+        let (epoch, reason) = stop(&mut EarlyStopping::new("acc").unwrap(), &falling).unwrap();
+        assert_eq!(
+            (epoch, reason.as_str()),
+            (2, "acc has not improved for 1 epoch; its best was 0.9000 in epoch 1")
+        );
+    }
+
+    #[test]
+    fn what_is_not_finite_never_improves() {
+        let mut observer = EarlyStopping::new("val_loss").unwrap().patience(2);
+        assert_eq!(stop(&mut observer, &[f64::NAN, 2.0, 1.0, 0.5]), None);
+        let mut observer = EarlyStopping::new("val_loss").unwrap().patience(2);
+        let (epoch, reason) = stop(&mut observer, &[f64::NAN, f64::NAN, 1.0]).unwrap();
+        assert_eq!((epoch, reason.as_str()), (2, "val_loss has had no finite value for 2 epochs"));
+    }
+
+    #[test]
+    fn a_resume_remembers_the_epochs_before() {
+        let values = [1.0, 0.5, 0.6, 0.7, 0.8, 0.9];
+        let whole = stop(&mut EarlyStopping::new("val_loss").unwrap().patience(3), &values);
+        assert_eq!(whole.as_ref().unwrap().0, 5);
+        let history: Vec<_> = (1..=4).map(|k| record(k, [0.0, 0.0, values[k as usize - 1], 0.0])).collect();
+        let mut observer = EarlyStopping::new("val_loss").unwrap().patience(3);
+        let (config, before) = (config(9), state(history));
+        observer.on_begin(&run(&config, &before)).unwrap();
+        let fifth = record(5, [0.0, 0.0, values[4], 0.0]);
+        let flow = observer.on_epoch_end(&fifth, &before, &Fake(0.0)).unwrap();
+        assert_eq!(flow, Flow::Stop(whole.unwrap().1));
+    }
+
+    #[test]
+    fn an_unknown_metric_is_refused() {
+        let error = EarlyStopping::new("val_los").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--early-stop is `val_los`, but must be one of loss, acc, val_loss, val_acc"
+        );
+    }
+}

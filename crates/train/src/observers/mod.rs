@@ -1,0 +1,36 @@
+//! Who watches a run: progress, history, curves, checkpoints, early stopping.
+//!
+//! Each is an [`Observer`](crate::Observer) that needs none of the others; [`train`](crate::train) takes any of them.
+//!
+//! ```
+//! use train::Observer;
+//! use train::observers::{Checkpoints, Curves, EarlyStopping, History, Progress};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let run = folder.path();
+//! let config = train::recipe("minigooglenet")?;
+//! let observers: Vec<Box<dyn Observer>> = vec![
+//!     Box::new(Progress::new(true)),
+//!     Box::new(History::new(run)),
+//!     Box::new(Curves::new(run, "minigooglenet on CIFAR-10")),
+//!     Box::new(Checkpoints::new(run, &config)?),
+//!     Box::new(EarlyStopping::new("val_loss")?.patience(10)),
+//! ];
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod atomic;
+mod checkpoints;
+mod curves;
+mod early_stopping;
+mod history;
+mod metric;
+mod progress;
+#[cfg(test)]
+mod testing;
+
+pub use checkpoints::Checkpoints;
+pub use curves::Curves;
+pub use early_stopping::EarlyStopping;
+pub use history::History;
+pub use progress::Progress;
