@@ -6,8 +6,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Replaces the content of `path`: whoever opens it finds the whole old or the whole new content, also when the
-/// process is killed in between. Folders on the way are made.
+/// Replaces the content of `path`: whoever opens it finds the whole old or the whole new content, also when
+/// the process is killed in between. Folders on the way are made.
 pub(super) fn replace(path: &Path, content: &[u8]) -> Result<()> {
     let Some(name) = path.file_name() else {
         let source = io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");

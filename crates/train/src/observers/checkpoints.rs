@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 /// Keeps what a resume needs in `checkpoints/`, and the trained network in `model.safetensors`.
 ///
-/// A checkpoint is saved after every so many epochs, after each epoch that is the best by the metric of `--save-best`, when the
-/// run ends, and when it is interrupted (then named by its step). The last few are kept, and the best one.
+/// A checkpoint is saved after every so many epochs, after each epoch that is the best by the metric of
+/// `--save-best`, when the run ends, and when it is interrupted (then named by its step). The last few are
+/// kept, and the best one.
 ///
-/// `model.safetensors` is the best network with `--save-best`, replaced at every improvement; without, it is the
-/// newest one, replaced with every checkpoint of a whole epoch. It is written before the checkpoint: a run killed
-/// between the two repeats the epoch and writes it again, instead of believing that it is there.
+/// `model.safetensors` is the best network with `--save-best`, replaced at every improvement; without, it is
+/// the newest one, replaced with every checkpoint of a whole epoch. It is written before the checkpoint: a
+/// run killed between the two repeats the epoch and writes it again, instead of believing that it is there.
 ///
 /// After a resume the best value so far is that of the epochs before.
 #[derive(Clone, Debug)]
@@ -31,7 +32,8 @@ impl Checkpoints {
     /// For a run directory, as `config.checkpoints` says; the configuration is saved with every checkpoint.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) when there is no metric of that name, [`Error::Checkpoint`](crate::Error::Checkpoint) when
+    /// [`Error::Option`](crate::Error::Option) when there is no metric of that name,
+    /// [`Error::Checkpoint`](crate::Error::Checkpoint) when
     /// the folder can't be used.
     pub fn new(run_dir: impl AsRef<Path>, config: &Config) -> Result<Self> {
         let options = &config.checkpoints;
@@ -45,7 +47,8 @@ impl Checkpoints {
         Ok(Checkpoints { store, model, policy, config: config.clone(), best: None, saved: None })
     }
 
-    /// The best epoch so far, as the name of its checkpoint and the metric's value, where a metric is watched.
+    /// The best epoch so far, as the name of its checkpoint and the metric's value, where a metric is
+    /// watched.
     pub fn best(&self) -> Option<&BestSoFar> {
         self.best.as_ref()
     }

@@ -5,11 +5,13 @@ use checkpoint::{Best, Mode};
 /// Stops a run when a metric has stopped improving: Keras' `EarlyStopping`, with its names and defaults.
 ///
 /// An epoch counts as an improvement when it beats the best one by more than `min_delta`. The run stops after
-/// `patience` epochs in a row without (0: at the first one). With a `baseline` the patience starts anew only at improvements that
-/// also beat the baseline. After a resume the epochs done before count as if there had been no pause.
+/// `patience` epochs in a row without (0: at the first one). With a `baseline` the patience starts anew only
+/// at improvements that also beat the baseline. After a resume the epochs done before count as if there had
+/// been no pause.
 ///
-/// As in Keras 3, the first epoch never stops a run. Other than there, a value that is not finite is never an improvement:
-/// a first NaN would otherwise be a best that nothing beats. The best weights are what `--save-best` keeps.
+/// As in Keras 3, the first epoch never stops a run. Other than there, a value that is not finite is never an
+/// improvement: a first NaN would otherwise be a best that nothing beats. The best weights are what
+/// `--save-best` keeps.
 ///
 /// ```
 /// use train::observers::EarlyStopping;

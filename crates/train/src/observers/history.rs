@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 /// Writes the figures of the epochs to `history.csv` and `history.jsonl` in the run directory.
 ///
-/// Both have `epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second`, a line an epoch. Numbers have
-/// as many digits as it takes to read the same number back. What is not finite is `NaN`, `inf` or `-inf` in the
-/// CSV file and `null` in the other, since JSON has no such numbers.
+/// Both have `epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second`, a line an epoch. Numbers
+/// have as many digits as it takes to read the same number back. What is not finite is `NaN`, `inf` or `-inf`
+/// in the CSV file and `null` in the other, since JSON has no such numbers.
 ///
-/// After every epoch both files are replaced as a whole: a resumed run continues them, epochs that a resume takes back are
-/// gone from them, and no line is ever half written.
+/// After every epoch both files are replaced as a whole: a resumed run continues them, epochs that a resume
+/// takes back are gone from them, and no line is ever half written.
 ///
 /// ```
 /// use train::observers::History;

@@ -1,6 +1,7 @@
-//! Who watches a run: progress, history, curves, checkpoints, early stopping.
+//! Who watches a run: progress, history, curves, checkpoints, early stopping, TensorBoard.
 //!
-//! Each is an [`Observer`](crate::Observer) that needs none of the others; [`train`](crate::train) takes any of them.
+//! Each is an [`Observer`](crate::Observer) that needs none of the others; [`train`](crate::train) takes any
+//! of them.
 //!
 //! ```
 //! use train::Observer;
@@ -23,9 +24,11 @@ mod atomic;
 mod checkpoints;
 mod curves;
 mod early_stopping;
+mod event;
 mod history;
 mod metric;
 mod progress;
+mod tensorboard;
 #[cfg(test)]
 mod testing;
 
@@ -34,3 +37,4 @@ pub use curves::Curves;
 pub use early_stopping::EarlyStopping;
 pub use history::History;
 pub use progress::Progress;
+pub use tensorboard::TensorBoard;

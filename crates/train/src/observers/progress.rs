@@ -15,9 +15,9 @@ const LINE_EVERY: f64 = 30.0;
 ///  - 63s - loss: 0.8554 - acc: 0.6997 - val_loss: 1.5473 - val_acc: 0.5592
 /// ```
 ///
-/// From ten seconds on the seconds are whole, below they have a digit after the point. While an epoch runs, a terminal
-/// shows a bar on standard error, which is gone when the second line comes; without a terminal there is a plain line on
-/// standard error every 30 seconds, so that a log shows life:
+/// From ten seconds on the seconds are whole, below they have a digit after the point. While an epoch runs, a
+/// terminal shows a bar on standard error, which is gone when the second line comes; without a terminal there
+/// is a plain line on standard error every 30 seconds, so that a log shows life:
 ///
 /// ```text
 /// 312/1563 [=====>......................] - ETA: 12s - 71 img/s - loss: 1.1012 - acc: 0.6043
@@ -56,7 +56,8 @@ enum Live<E> {
 }
 
 impl Progress {
-    /// On standard output and standard error, with a bar if that is wished for and standard error is a terminal that can show one.
+    /// On standard output and standard error, with a bar if that is wished for and standard error is a
+    /// terminal that can show one.
     pub fn new(bar: bool) -> Self {
         let able = io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         if bar && able {

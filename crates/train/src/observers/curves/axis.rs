@@ -89,8 +89,8 @@ impl ValueFormatter<f64> for Axis {
 }
 
 /// The greatest value that an axis should show: the greatest of all, unless it and at most a quarter of the
-/// values stand apart, each step down to the rest by more than a factor of four. A run that explodes for an epoch then still
-/// shows what it learnt.
+/// values stand apart, each step down to the rest by more than a factor of four. A run that explodes for an
+/// epoch then still shows what it learnt.
 fn ceiling(values: &[f64]) -> Option<f64> {
     let mut falling = values.to_vec();
     falling.sort_by(|a, b| b.total_cmp(a));

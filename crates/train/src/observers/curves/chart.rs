@@ -26,7 +26,7 @@ const GRID: RGBColor = RGBColor(228, 228, 228);
 const MARKED: usize = 30;
 
 /// With more epochs than this, points are so near to each other that lines must be thin and plain.
-const DENSE: usize = 250;
+const DENSE: usize = 120;
 
 type Outcome<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 type Plot<'a, B> = ChartContext<'a, B, Cartesian2d<Axis, Axis>>;
@@ -141,7 +141,8 @@ impl<'a> Panel<'a> {
             });
             near.count()
         };
-        // In a tie the first one wins: losses fall away from the upper right, accuracies rise from the lower right.
+        // In a tie the first one wins: losses fall away from the upper right, accuracies rise from the lower
+        // right.
         let rising = self.best.is_some();
         let corners = [(true, !rising), (true, rising), (false, !rising), (false, rising)];
         corners.into_iter().min_by_key(crowd).unwrap_or((true, true))

@@ -17,12 +17,13 @@ const FINE: u32 = 2;
 /// What share of the run's time drawing may take: one part in so many.
 const SHARE: u32 = 20;
 
-/// Draws loss and accuracy, training and validation, as `curves.svg` and `curves.png` in the run directory, and
-/// as one more file if asked.
+/// Draws loss and accuracy, training and validation, as `curves.svg` and `curves.png` in the run directory,
+/// and as one more file if asked.
 ///
 /// The files are replaced as a whole after an epoch and when the run ends. Where epochs are so short that
-/// drawing would take more than a twentieth of the run's time, some epochs are left to the next drawing. Values that are not
-/// finite leave a gap; a few losses far above all others are cut off, with an arrowhead at the upper edge.
+/// drawing would take more than a twentieth of the run's time, some epochs are left to the next drawing.
+/// Values that are not finite leave a gap; a few losses far above all others are cut off, with an arrowhead
+/// at the upper edge.
 ///
 /// ```
 /// use train::observers::Curves;

@@ -33,12 +33,15 @@ fn cases() -> Vec<(&'static str, Vec<EpochRecord>)> {
     overfit
         .iter_mut()
         .for_each(|record| record.val_loss = 0.9 + (record.epoch as f64 - 12.0).powi(2) / 600.0);
+    let mut noisy = history(150);
+    noisy.iter_mut().for_each(|record| record.val_acc -= 0.2 * (37.0 * record.epoch as f64).sin().powi(8));
     vec![
         ("none", vec![]),
         ("one", history(1)),
         ("two", history(2)),
         ("ten", history(10)),
         ("seventy", history(70)),
+        ("noisy", noisy),
         ("many", history(1000)),
         ("holes", holes),
         ("explosion", explosion),
@@ -56,6 +59,7 @@ fn every_history_can_be_drawn() {
         let picture = image::load_from_memory(&png).unwrap().into_rgb8();
         assert_eq!(picture.dimensions(), chart::SIZE, "{name}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
+        // `CURVES=DIR` keeps the pictures for people to look at.
         if let Some(folder) = std::env::var_os("CURVES") {
             std::fs::write(Path::new(&folder).join(format!("{name}.png")), png).unwrap();
             std::fs::write(Path::new(&folder).join(format!("{name}.svg")), svg).unwrap();

@@ -1,0 +1,83 @@
+use super::event::{Event, EventFile};
+use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use std::path::PathBuf;
+
+/// Writes the epochs' figures for TensorBoard: `tensorboard --logdir DIR` shows them.
+///
+/// The folders and names are those of Keras' callback: `DIR/train` and `DIR/validation`, each with
+/// `epoch_loss` and `epoch_accuracy`, and `epoch_learning_rate` in the former; epochs count from 0 there.
+/// Every start of a run begins new event files and writes the epochs done before into them, after a mark that
+/// takes back whatever older files say of them.
+///
+/// ```
+/// use train::observers::TensorBoard;
+///
+/// let observer: Box<dyn train::Observer> = Box::new(TensorBoard::new("runs/a/logs"));
+/// ```
+#[derive(Debug)]
+pub struct TensorBoard {
+    folder: PathBuf,
+    files: Option<[EventFile; 2]>,
+}
+
+impl TensorBoard {
+    /// Below a folder, which need not exist.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        TensorBoard { folder: folder.into(), files: None }
+    }
+
+    fn write(&mut self, record: &EpochRecord) -> Result<()> {
+        let Some([training, validation]) = &mut self.files else { return Ok(()) };
+        let step = record.epoch.saturating_sub(1) as i64;
+        let EpochRecord { loss, acc, val_loss, val_acc, lr, .. } = record;
+        for (tag, value) in [("epoch_loss", loss), ("epoch_accuracy", acc), ("epoch_learning_rate", lr)] {
+            training.write(&Event::scalar(step, tag, *value as f32))?;
+        }
+        for (tag, value) in [("epoch_loss", val_loss), ("epoch_accuracy", val_acc)] {
+            validation.write(&Event::scalar(step, tag, *value as f32))?;
+        }
+        Ok(())
+    }
+}
+
+impl Observer for TensorBoard {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        let create = |name| EventFile::create(&self.folder.join(name));
+        let mut files = [create("train")?, create("validation")?];
+        if !run.state.history.is_empty() {
+            for file in &mut files {
+                file.write(&Event::start(0))?;
+            }
+        }
+        self.files = Some(files);
+        run.state.history.iter().try_for_each(|record| self.write(record))
+    }
+
+    fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        self.write(record)?;
+        Ok(Flow::Continue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Fake, config, record, run, state};
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn training_and_validation_have_folders_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (config, start) = (config(2), state(vec![record(1, [2.0, 0.25, 2.5, 0.125])]));
+        let mut observer = TensorBoard::new(folder.path());
+        observer.on_begin(&run(&config, &start)).unwrap();
+        observer.on_epoch_end(&record(2, [1.0, 0.5, 1.5, 0.375]), &start, &Fake(0.0)).unwrap();
+        for (name, scalars) in [("train", 6), ("validation", 4)] {
+            let entry = fs::read_dir(folder.path().join(name)).unwrap().last().unwrap().unwrap();
+            assert!(entry.file_name().to_str().unwrap().starts_with("events.out.tfevents."));
+            let bytes = fs::read(entry.path()).unwrap();
+            let count = bytes.windows(6).filter(|window| window == b"epoch_").count();
+            assert_eq!(count, scalars, "{name}");
+        }
+    }
+}
