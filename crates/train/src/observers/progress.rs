@@ -36,6 +36,7 @@ pub struct Progress<O = io::Stdout, E = io::Stderr> {
     out: O,
     live: Live<E>,
     epochs: u64,
+    steps_per_epoch: u64,
     /// Where this run began: the epoch, and the steps and samples of it that were done before.
     resumed: Done,
     /// The same for the current epoch.
@@ -81,7 +82,14 @@ impl<O: Write, E: Write> Progress<O, E> {
     }
 
     fn with(out: O, live: Live<E>) -> Self {
-        Progress { out, live, epochs: 0, resumed: Done::default(), before: Done::default() }
+        Progress {
+            out,
+            live,
+            epochs: 0,
+            steps_per_epoch: 0,
+            resumed: Done::default(),
+            before: Done::default(),
+        }
     }
 
     /// What remains of the epoch, how fast it goes, and the figures so far.
@@ -147,9 +155,7 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         self.epochs = run.config.epochs;
         let TrainState { epoch, partial, .. } = run.state;
         self.resumed = Done { epoch: *epoch, steps: partial.steps, samples: partial.samples };
-        if let Live::Bar { bar, .. } = &self.live {
-            bar.set_length(run.steps_per_epoch);
-        }
+        self.steps_per_epoch = run.steps_per_epoch;
         let RunInfo { train_samples, val_samples, devices, .. } = run;
         let head =
             format!("Train on {train_samples} samples, validate on {val_samples} samples, on {devices}\n");
@@ -164,6 +170,7 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         match &mut self.live {
             Live::Bar { bar, last } => {
                 bar.set_style(style("{pos}/{len} [{wide_bar}] {msg}"));
+                bar.set_length(self.steps_per_epoch);
                 bar.set_message("");
                 bar.reset();
                 *last = 0.0;
