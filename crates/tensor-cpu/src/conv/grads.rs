@@ -1,12 +1,16 @@
 use super::kernels::{GradTile, Kernels};
+use super::problem::is_pointwise;
 use crate::Cpu;
 use crate::threads::Shards;
 use core::ops::Range;
-use tensor_backend::{Conv2d, Layout, View};
+use tensor_backend::{Conv2d, Layout, Shape, View};
 
 /// At least so many tasks are wanted, and at most so many elements of partial sums.
 const MIN_TASKS: usize = 16;
 const PARTIALS_LEN: usize = 1 << 19;
+
+/// Up to so many inputs under a row of the kernel share a tile.
+const FEW_INPUTS: usize = 12;
 
 /// About so many elements of both operands are summed over before the next tile: what stays near the core.
 const CHUNK_LEN: usize = 1 << 14;
@@ -21,8 +25,8 @@ struct Plan {
     dy: Layout,
     parts: usize,
     ranges: usize,
-    /// Images of a part that are summed before the next tile.
-    chunk: usize,
+    /// Images of a part that are summed before the next tile, and rows of one.
+    chunk: [usize; 2],
     /// Inputs and vectors of outputs of the largest tile.
     tile: [usize; 2],
 }
@@ -37,7 +41,9 @@ impl Plan {
         let parts = (PARTIALS_LEN / conv.weights().max(1)).clamp(1, MIN_TASKS.min(x.shape.n.max(1)));
         let ranges = MIN_TASKS.div_ceil(parts).min(conv.inputs.div_ceil(tile[0])).max(1);
         let image = x.shape.per_sample() / ranges + dy.shape.per_sample();
-        Plan { conv, x, dy, parts, ranges, chunk: (CHUNK_LEN / image.max(1)).max(1), tile }
+        let images = (CHUNK_LEN / image.max(1)).max(1);
+        let rows = (CHUNK_LEN * dy.shape.h).div_ceil(image.max(1)).clamp(1, dy.shape.h.max(1));
+        Plan { conv, x, dy, parts, ranges, chunk: [images, rows], tile }
     }
 
     fn partials_len(&self) -> usize {
@@ -55,15 +61,13 @@ fn portion(all: usize, parts: usize, index: usize) -> Range<usize> {
     start(index)..start(index + 1)
 }
 
-/// The same sums over images of one row, where pixels have nothing to do with each other.
+/// The same sums over images of one row, where pixels have nothing to do with each other: long rows make long loops.
 fn flattened(conv: &Conv2d, x: Layout, dy: Layout) -> (Conv2d, Layout, Layout) {
-    /// Pixels of such an image.
-    const PIXELS: usize = 64;
-    if !super::problem::is_pointwise(conv) || x.shape.rows() % PIXELS != 0 {
-        return (*conv, x, dy);
-    }
+    let pixels = x.shape.rows();
+    let width = (64..=256).chain(16..64).find(|&width| pixels.is_multiple_of(width));
+    let (true, Some(width)) = (is_pointwise(conv), width) else { return (*conv, x, dy) };
     let flat = |at: Layout| {
-        let shape = tensor_backend::Shape::new(at.shape.rows() / PIXELS, 1, PIXELS, at.shape.c);
+        let shape = Shape::new(pixels / width, 1, width, at.shape.c);
         Layout { shape, ..at }
     };
     (*conv, flat(x), flat(dy))
@@ -124,27 +128,63 @@ impl Plan {
     fn task(&self, kernels: &Kernels, x: &[f32], dy: &[f32], part: usize, range: usize, out: *mut f32) {
         let part = self.part(part);
         let inputs = portion(self.conv.inputs, self.ranges, range);
-        let mut start = part.start;
-        // Once even for no images, to set the sums.
-        loop {
-            let end = (start + self.chunk).min(part.end);
-            for tap in 0..self.conv.kernel[0] * self.conv.kernel[1] {
-                self.tap(kernels, x, dy, start..end, tap, &inputs, start > part.start, out);
+        let [ky, kx] = self.conv.kernel;
+        let [images, rows] = self.chunk;
+        let mut add = false;
+        let mut chunk = |images: Range<usize>, rows: Range<usize>| {
+            for tap in 0..ky * kx {
+                let pixels = self.pixels(tap % kx);
+                let Some(merged) = self.merged() else {
+                    self.tile(kernels, x, dy, [&images, &rows, &pixels], tap, &inputs, add, out);
+                    continue;
+                };
+                // The pixels under all columns of the kernel at once, then those at the edges.
+                if tap % kx == 0 {
+                    let all = 0..kx * self.conv.inputs;
+                    self.tile(kernels, x, dy, [&images, &rows, &merged], tap, &all, add, out);
+                }
+                for edge in [pixels.start..merged.start, merged.end..pixels.end] {
+                    if !edge.is_empty() {
+                        self.tile(kernels, x, dy, [&images, &rows, &edge], tap, &inputs, true, out);
+                    }
+                }
             }
-            start = end;
-            if start == part.end {
-                return;
+            add = true;
+        };
+        if part.is_empty() {
+            // To set the sums.
+            chunk(part.clone(), 0..0);
+        }
+        for start in part.clone().step_by(images) {
+            for row in (0..self.dy.shape.h).step_by(rows) {
+                chunk(start..(start + images).min(part.end), row..(row + rows).min(self.dy.shape.h));
             }
         }
     }
 
-    /// One tap for some images and inputs.
-    fn tap(
+    /// The outputs of a row whose input under column `kx` of the kernel lies inside of the image.
+    fn pixels(&self, kx: usize) -> Range<usize> {
+        inside(self.dy.shape.w, self.x.shape.w, self.conv.stride[1], kx, self.conv.pad.left)
+    }
+
+    /// The outputs of a row whose inputs under all columns of the kernel lie inside of the image, where these inputs
+    /// are so few that they should share a tile, and lie together in memory as their weights do.
+    fn merged(&self) -> Option<Range<usize>> {
+        let [_, columns] = self.conv.kernel;
+        let all = self.pixels(0).start..self.pixels(columns - 1).end;
+        let few =
+            columns > 1 && self.ranges == 1 && columns * self.conv.inputs <= self.tile[0].max(FEW_INPUTS);
+        (few && self.x.is_contiguous() && !all.is_empty()).then_some(all)
+    }
+
+    /// The sums over a box (images, rows and pixels) of outputs, for one tap and some inputs. Inputs past the last
+    /// are the first ones of the pixel to the right, and of the next tap.
+    fn tile(
         &self,
         kernels: &Kernels,
         x: &[f32],
         dy: &[f32],
-        images: Range<usize>,
+        [images, rows, pixels]: [&Range<usize>; 3],
         tap: usize,
         inputs: &Range<usize>,
         add: bool,
@@ -152,9 +192,9 @@ impl Plan {
     ) {
         let (conv, xs, ys) = (&self.conv, self.x, self.dy);
         let [ky, kx] = [tap / conv.kernel[1], tap % conv.kernel[1]];
-        let rows = inside(ys.shape.h, xs.shape.h, conv.stride[0], ky, conv.pad.top);
-        let pixels = inside(ys.shape.w, xs.shape.w, conv.stride[1], kx, conv.pad.left);
-        let none = rows.is_empty() || pixels.is_empty();
+        let all = inside(ys.shape.h, xs.shape.h, conv.stride[0], ky, conv.pad.top);
+        let rows = all.start.max(rows.start)..all.end.min(rows.end);
+        let none = images.is_empty() || rows.is_empty() || pixels.is_empty();
         let (mut a, mut b) = (0, 0);
         if !none {
             let iy = rows.start * conv.stride[0] + ky - conv.pad.top;
@@ -175,6 +215,10 @@ impl Plan {
             lanes: kernels.width,
             add,
         };
+        let last = |steps: [usize; 3]| steps.iter().zip(tile.counts).map(|(s, n)| s * (n - 1)).sum::<usize>();
+        debug_assert!(none || a + last(tile.a_steps) + inputs.end <= x.len());
+        debug_assert!(none || b + last(tile.b_steps) + conv.outputs <= dy.len());
+        debug_assert!((tap * conv.inputs + inputs.end) * conv.outputs <= conv.weights());
         let tiles = inputs.len().div_ceil(self.tile[0]);
         let vectors = conv.outputs.div_ceil(kernels.width);
         let panels = vectors.div_ceil(self.tile[1]);

@@ -8,6 +8,9 @@ use crate::simd::{Level, Portable, Simd};
 /// displacements from one address.
 pub(super) const BLOCK: usize = 16;
 
+/// Elements that packing asks for ahead of those it copies: the hardware's own look-ahead ends with every page.
+const AHEAD: usize = 1024;
+
 /// A tile of outputs, `MR` pixels by `NV` vectors of channels, as sums over taps and channels.
 ///
 /// The first half of the pixels (the larger one) are neighbours in a row, and so is the second half: the same row or
@@ -133,8 +136,8 @@ unsafe fn sum<S: Simd, const MR: usize, const NV: usize>(t: &SumTile) {
                         let x =
                             if r < half { a.add(r * BLOCK) } else { a.add(t.a_half + (r - half) * BLOCK) };
                         let x = S::splat(x.add(i));
-                        for j in 0..NV {
-                            acc[j] = S::fma(x, w[j], acc[j]);
+                        for (acc, &w) in acc.iter_mut().zip(&w) {
+                            *acc = S::fma(x, w, *acc);
                         }
                     }
                     b = b.add(NV * S::LANES);
@@ -183,8 +186,8 @@ unsafe fn grad<S: Simd, const MR: usize, const NV: usize>(t: &GradTile) {
                     });
                     for (r, acc) in acc.iter_mut().enumerate() {
                         let x = S::splat(a.add(r));
-                        for j in 0..NV {
-                            acc[j] = S::fma(x, w[j], acc[j]);
+                        for (acc, &w) in acc.iter_mut().zip(&w) {
+                            *acc = S::fma(x, w, *acc);
                         }
                     }
                     a = a.wrapping_add(t.a_steps[0]);
@@ -193,10 +196,10 @@ unsafe fn grad<S: Simd, const MR: usize, const NV: usize>(t: &GradTile) {
             }
         }
         for (r, acc) in acc.iter().enumerate() {
-            for j in 0..NV {
+            for (j, &sum) in acc.iter().enumerate() {
                 let out = t.out.add(r * t.out_step + j * S::LANES);
                 let whole = j + 1 < NV;
-                let mut v = acc[j];
+                let mut v = sum;
                 if t.add {
                     v = S::add(v, if whole { S::load(out) } else { S::load_masked(out, mask) });
                 }
@@ -218,12 +221,14 @@ unsafe fn pack<S: Simd>(t: &PackRun) {
             let dst = t.dst.add(i * BLOCK);
             for block in 0..t.blocks - 1 {
                 for part in (0..parts).map(|part| part * S::LANES) {
+                    S::prefetch(src.wrapping_add(AHEAD + block * BLOCK + part));
                     let v = S::load(src.add(block * BLOCK + part));
                     S::store(dst.add(block * t.block_len + part), v);
                 }
             }
             let block = t.blocks - 1;
             for part in (0..parts).map(|part| part * S::LANES).take_while(|&part| part < t.last) {
+                S::prefetch(src.wrapping_add(AHEAD + block * BLOCK + part));
                 let lanes = (t.last - part).min(S::LANES);
                 let v = S::load_masked(src.add(block * BLOCK + part), S::mask(lanes));
                 S::store(dst.add(block * t.block_len + part), v);
