@@ -95,7 +95,10 @@ impl Threads {
             // SAFETY: only the lifetime changes. Workers use the body between here and their decrement of `working`,
             // and this function does not return, or unwind, before `working` is 0.
             let body = unsafe { core::mem::transmute::<&Task<'_>, &'static Task<'static>>(body) };
-            *lock(&shared.job) = Some((Body(body), tasks));
+            // The round changes under the lock: a worker that has found nothing to do and holds it is asleep, and can be
+            // woken, before it lets go.
+            let mut job = lock(&shared.job);
+            *job = Some((Body(body), tasks));
             shared.round.fetch_add(1, Release);
         }
         shared.wake.notify_all();
@@ -226,6 +229,17 @@ mod tests {
                 assert!(seen.iter().all(|s| s.load(Relaxed) == 1));
             }
         }
+    }
+
+    #[test]
+    fn tasks_at_one_time_have_different_threads() {
+        let threads = Threads::new(3);
+        let busy: [AtomicBool; 3] = Default::default();
+        threads.run_on(500, &|thread, _| {
+            assert!(!busy[thread].swap(true, SeqCst));
+            std::thread::yield_now();
+            busy[thread].store(false, SeqCst);
+        });
     }
 
     #[test]

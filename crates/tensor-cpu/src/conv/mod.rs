@@ -1,4 +1,14 @@
-//! Convolutions: forward and both backward passes.
+//! Convolutions: forward and both backward passes. Dense layers are convolutions of one pixel.
+//!
+//! Two kinds of sums do all of the work, each in tiles that live in vector registers (`kernels`):
+//!
+//! - Sums over taps and channels for every output pixel (`problem`, `plan`, `sums`): the forward pass, and the gradient
+//!   of the input, which is the same with the weights transposed, once for every phase of the stride. The source is
+//!   packed piece by piece into blocks of 16 channels with its padding (`pack`), small enough to stay in the core's
+//!   second cache, and no patch is ever copied out of it.
+//! - Sums over pixels for every weight (`grads`), straight from both tensors.
+//!
+//! How the work is cut up depends on the shapes and the vectors' width, and never on the number of threads.
 
 mod grads;
 mod kernels;
@@ -15,18 +25,24 @@ use problem::Problem;
 use sums::Finish;
 use tensor_backend::{Activation, Conv2d, Layout, Shape, View, ViewMut, Write};
 
-/// Reserves the scratch memory that the passes of a convolution need.
+/// Reserves the scratch memory that the passes of a convolution need, for every number of samples up to `x`'s: a
+/// smaller batch is cut up in another way and may need more.
 pub(crate) fn prepare(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bool) {
+    let lens = (1..=x.n).map(|n| scratch_len(cpu, conv, x.with_n(n), y.with_n(n), training));
+    drop(cpu.scratch(lens.max().unwrap_or(0)));
+}
+
+/// Elements of scratch memory for the passes of a convolution.
+fn scratch_len(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bool) -> usize {
     let (x, y) = (Layout::contiguous(x), Layout::contiguous(y));
-    let kernels = Kernels::of(cpu.simd());
-    let mut len = sums::scratch_len(&Problem::forward(conv, x, y), kernels, cpu.threads());
-    if training {
-        len = len.max(grads::scratch_len(conv, x, y, kernels));
-        for problem in phases(conv).map(|phase| Problem::backward(conv, y, x, phase)) {
-            len = len.max(sums::scratch_len(&problem, kernels, cpu.threads()));
-        }
+    let (kernels, threads) = (Kernels::of(cpu.simd()), cpu.threads());
+    let forward = sums::scratch_len(&Problem::forward(conv, x, y), kernels, threads);
+    if !training {
+        return forward;
     }
-    drop(cpu.scratch(len));
+    let data = phases(conv).map(|phase| Problem::backward(conv, y, x, phase));
+    let data = data.map(|problem| sums::scratch_len(&problem, kernels, threads)).max().unwrap_or(0);
+    forward.max(data).max(grads::scratch_len(conv, x, y, kernels))
 }
 
 /// The places that an input can have under the stride.

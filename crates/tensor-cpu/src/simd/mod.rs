@@ -90,3 +90,16 @@ pub(crate) trait Simd: Copy {
     /// Asks for the memory at any address, valid or not, to be brought near.
     unsafe fn prefetch(at: *const f32);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_go_from_the_portable_one_up() {
+        let levels = Level::available();
+        assert_eq!(levels[0], Level::Portable);
+        assert!(levels.is_sorted());
+        assert!(levels.contains(&Level::detect()));
+    }
+}
