@@ -118,10 +118,10 @@ impl Job<'_> {
         let p = self.p;
         let kernels = self.kernels.sum[panel.vectors - 1];
         let width = segment.pixels.len();
-        // Narrow images: the pixels of two rows in a tile.
-        let pairs = 2 * width <= kernels.len();
+        // Tiles of two rows where that makes fewer, larger ones: they read each weight less often.
         let tiles = width.div_ceil(kernels.len());
-        let (least, wide) = (width / tiles, width % tiles);
+        let tiles_of_two = width.div_ceil((kernels.len() / 2).max(1));
+        let pairs = tiles_of_two < 2 * tiles && kernels.len() > 1;
         let mut offsets = [0; PASS_TAPS];
         for (offset, tap) in offsets.iter_mut().zip(pass.taps.clone()) {
             *offset = packed.tap(p, tap);
@@ -157,20 +157,18 @@ impl Job<'_> {
                     + segment.pixels.start * p.out.pixel
                     + panel.column;
                 let mut pixel = 0;
+                let tiles = if pair { tiles_of_two } else { tiles };
                 for t in 0..tiles {
-                    let mut rows = least + usize::from(t < wide);
-                    let half = rows.div_ceil(2);
-                    (tile.a_half, tile.y_half) = (half * BLOCK, half * p.out.pixel);
-                    if pair {
-                        rows *= 2;
-                        (tile.a_half, tile.y_half) = (p.y.step * packed.row_len, p.out.row);
-                    }
-                    let y = y + pixel * p.out.pixel;
-                    let last = if pair {
-                        tile.y_half + (rows / 2 - 1) * p.out.pixel
+                    let pixels = width / tiles + usize::from(t < width % tiles);
+                    let half = if pair { pixels } else { pixels.div_ceil(2) };
+                    let rows = if pair { 2 * pixels } else { pixels };
+                    (tile.a_half, tile.y_half) = if pair {
+                        (p.y.step * packed.row_len, p.out.row)
                     } else {
-                        (rows - 1) * p.out.pixel
+                        (half * BLOCK, half * p.out.pixel)
                     };
+                    let y = y + pixel * p.out.pixel;
+                    let last = if rows == 1 { 0 } else { tile.y_half + (rows - half - 1) * p.out.pixel };
                     debug_assert!(y + last + panel.columns <= self.out.len());
                     // SAFETY: the kernels fit the processor. `PackedSource::new` counted the pixels that the taps of
                     // this segment's outputs read; `weights` has the products of this pass; the outputs of a
@@ -180,7 +178,7 @@ impl Job<'_> {
                         tile.y = self.out.as_ptr().add(y);
                         kernels[rows - 1](&tile);
                     }
-                    pixel += rows;
+                    pixel += pixels;
                 }
                 row += 1 + usize::from(pair);
             }
