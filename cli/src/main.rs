@@ -1,2 +1,36 @@
-//! Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
-fn main() {}
+//! `towers`: trains convolutional image classifiers on one or many GPUs, or on the CPU alone.
+//!
+//! Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted by Ctrl-C (the run can be resumed).
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod configure;
+mod data;
+mod error;
+mod evaluate;
+mod fetch;
+mod gpus;
+mod output;
+mod predict;
+mod preview;
+mod print;
+mod resume;
+mod train;
+
+use args::{Args, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Args::parse().command {
+        Command::Train(args) => train::run(*args),
+        Command::Evaluate(args) => evaluate::run(args),
+        Command::Predict(args) => predict::run(args),
+        Command::Fetch(args) => fetch::run(args),
+        Command::Preview(args) => preview::run(args),
+        Command::Devices => print::lines(::train::describe_devices()),
+        Command::Bench(args) => bench::run(args),
+    };
+    result.unwrap_or_else(|error| error::report(&error))
+}

@@ -1,1 +1,92 @@
-//! End-to-end tests of towers; see `tests/`.
+//! Support for the end-to-end tests of towers, which are in `tests/`.
+#![forbid(unsafe_code)]
+
+use checkpoint::Tensors;
+use std::sync::{Arc, Mutex};
+use train::{
+    Config, EpochRecord, Flow, Observer, Outcome, Result, Resume, Snapshot, StepInfo, StopFlag, TrainState,
+    cifar,
+};
+
+/// What a run left: how it ended, and all its tensors.
+pub struct Finished {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Parameters, running averages, the optimizer's memory.
+    pub tensors: Tensors,
+    /// The mean loss of the epoch after each step.
+    pub losses: Vec<f64>,
+}
+
+/// Keeps the tensors at the end of a run and the loss of every step, and raises a flag at a given step.
+struct Recorder {
+    kept: Arc<Mutex<(Option<Tensors>, Vec<f64>)>>,
+    stop: StopFlag,
+    stop_after: Option<u64>,
+    steps: u64,
+}
+
+impl Recorder {
+    fn keep(&self, snapshot: &dyn Snapshot) -> Result<()> {
+        let tensors = snapshot.all_tensors()?;
+        self.kept.lock().expect("no observer panics").0 = Some(tensors);
+        Ok(())
+    }
+}
+
+impl Observer for Recorder {
+    fn on_step(&mut self, step: &StepInfo) -> Result<()> {
+        self.steps += 1;
+        if self.stop_after == Some(self.steps) {
+            self.stop.raise();
+        }
+        self.kept.lock().expect("no observer panics").1.push(step.loss);
+        Ok(())
+    }
+
+    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        Ok(Flow::Continue)
+    }
+
+    fn on_interrupt(&mut self, _: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        self.keep(snapshot)
+    }
+
+    fn on_end(&mut self, _: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        self.keep(snapshot)
+    }
+}
+
+/// Runs `config` on `data` with further observers, and asks it to stop after `stop_after` steps.
+///
+/// # Errors
+/// What the run fails with.
+pub fn run(
+    config: &Config,
+    data: &cifar::Dataset,
+    resume: Option<&Resume>,
+    stop_after: Option<u64>,
+    others: Vec<Box<dyn Observer>>,
+) -> Result<Finished> {
+    let (kept, stop) = (Arc::new(Mutex::new((None, Vec::new()))), StopFlag::default());
+    let recorder = Recorder { kept: Arc::clone(&kept), stop: stop.clone(), stop_after, steps: 0 };
+    let mut observers = others;
+    observers.push(Box::new(recorder));
+    let outcome = train::train(config, data.clone(), resume, &mut observers, &stop)?;
+    let (tensors, losses) = core::mem::take(&mut *kept.lock().expect("no observer panics"));
+    Ok(Finished { outcome, tensors: tensors.expect("every run that ends well ends with a snapshot"), losses })
+}
+
+/// The largest difference between two runs' tensors, relative to the largest element of each tensor.
+pub fn distance(a: &Tensors, b: &Tensors) -> f64 {
+    assert_eq!(a.len(), b.len(), "both runs have the same tensors");
+    let mut worst = 0.0_f64;
+    for (a, b) in a.iter().zip(b.iter()) {
+        assert_eq!((a.name, a.shape), (b.name, b.shape));
+        let largest = a.data.iter().fold(1e-3_f32, |m, x| m.max(x.abs()));
+        for (x, y) in a.data.iter().zip(b.data) {
+            worst = worst.max(f64::from((x - y).abs() / largest));
+        }
+    }
+    worst
+}

@@ -35,6 +35,8 @@
 //! # Ok::<(), augment::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod batch;
 mod draws;
 mod error;

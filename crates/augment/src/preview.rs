@@ -1,7 +1,7 @@
 //! Augmented images laid out for people to look at.
 
 use crate::{Draws, Error, Pipeline, Scratch};
-use ndarray::{Array3, ArrayView4, s};
+use ndarray::{Array3, ArrayView4};
 
 /// White pixels between the cells of a preview.
 const GAP: usize = 2;
@@ -60,10 +60,9 @@ pub fn preview(
             };
             pipeline.apply_raw(&draws, &image, &mut out, &mut scratch);
             let (top, left) = (GAP + row * (h + GAP), GAP + column * (w + GAP));
-            let mut cell = grid.slice_mut(s![top..top + h, left..left + w, ..]);
-            for ((y, x, channel), value) in cell.indexed_iter_mut() {
+            for (y, x, channel) in ndarray::indices((h, w, 3)) {
                 // `as` clamps to 0..=255.
-                *value = out[(y * w + x) * c + channel.min(c - 1)].round() as u8;
+                grid[[top + y, left + x, channel]] = out[(y * w + x) * c + channel.min(c - 1)].round() as u8;
             }
         }
     }

@@ -52,6 +52,8 @@
 //! state. [`save_tensors`] and [`load_tensors`] read and write single safetensors files, which Python's
 //! `safetensors` reads and writes too. [`Policy`] decides when to save and what to keep.
 
+#![forbid(unsafe_code)]
+
 mod durable;
 mod error;
 mod file;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ndarray::{Array1, Array4, s};
+use ndarray::{Array1, Array4, Axis, Slice};
 
 use crate::classes;
 
@@ -75,11 +75,11 @@ impl Split {
     /// assert_eq!(test.images.dim(), (20, 32, 32, 3));
     /// ```
     pub fn take(&self, n: usize) -> Split {
-        let n = n.min(self.len());
+        let (first, samples) = (Slice::from(..n.min(self.len())), Axis(0));
         Split {
-            images: self.images.slice(s![..n, .., .., ..]).to_owned(),
-            labels: self.labels.slice(s![..n]).to_owned(),
-            coarse: self.coarse.as_ref().map(|coarse| coarse.slice(s![..n]).to_owned()),
+            images: self.images.slice_axis(samples, first).to_owned(),
+            labels: self.labels.slice_axis(samples, first).to_owned(),
+            coarse: self.coarse.as_ref().map(|coarse| coarse.slice_axis(samples, first).to_owned()),
         }
     }
 

@@ -31,6 +31,8 @@
 //! memory and time are bounded, pickles are read without executing anything, and whatever is wrong ends in an
 //! [`Error`] that says where, with nothing half-written left behind.
 
+#![forbid(unsafe_code)]
+
 mod binary;
 mod cifar;
 mod classes;

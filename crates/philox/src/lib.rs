@@ -18,6 +18,8 @@
 //! assert_eq!(rng.next_u32(), again);
 //! ```
 
+#![forbid(unsafe_code)]
+
 use core::convert::Infallible;
 use rand_core::TryRng;
 

@@ -107,7 +107,9 @@ impl Layout {
         if self.shape.is_empty() {
             self.offset
         } else {
-            self.offset + (self.shape.rows() - 1) * self.stride + self.shape.c
+            // Saturating, so that an absurd layout is out of bounds instead of wrapping around into them.
+            let before = (self.shape.rows() - 1).saturating_mul(self.stride);
+            self.offset.saturating_add(before).saturating_add(self.shape.c)
         }
     }
 
@@ -173,7 +175,7 @@ impl Span {
 
     /// One past the last element.
     pub const fn end(self) -> usize {
-        self.offset + self.len
+        self.offset.saturating_add(self.len)
     }
 
     /// The span as a range of indices.
@@ -204,6 +206,13 @@ mod tests {
     #[test]
     fn an_empty_tensor_fits_anywhere() {
         assert_eq!(Layout::contiguous(Shape::new(0, 2, 2, 3)).end(), 0);
+    }
+
+    #[test]
+    fn absurd_places_are_out_of_bounds() {
+        assert!(Span::new(usize::MAX, 2).check("op", "w", 10).is_err());
+        let far = Layout { offset: 1, shape: Shape::vectors(3, 4), stride: usize::MAX / 2 + 5 };
+        assert!(matches!(far.check("op", "x", 100), Err(Error::OutOfBounds { .. })));
     }
 
     #[test]

@@ -27,8 +27,8 @@ mod tensor;
 pub use device::Device;
 pub use storage::{Ints, Storage};
 pub use tensor::Tensor;
-pub use tensor_cpu::simd_level;
 pub use tensor_backend::{
     Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Layout, Linear, Pad, Pool2d, Result,
     RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, Write,
 };
+pub use tensor_cpu::simd_level;

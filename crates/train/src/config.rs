@@ -2,7 +2,7 @@ use crate::{Error, Preprocessing, Result};
 use augment::ImageDataGenerator;
 use optim::{Optimizer, Schedule};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Everything about a run: what `config.json` holds, enough to repeat it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -168,6 +168,12 @@ impl Config {
                 &format!("one of {}", models::NAMES.join(", ")),
             );
         }
+        if self.epochs == 0 {
+            return refuse("--epochs", "0".into(), "at least 1");
+        }
+        if !(0.0..1.0).contains(&self.label_smoothing) {
+            return refuse("--label-smoothing", self.label_smoothing.to_string(), "at least 0 and below 1");
+        }
         if self.batch_size == 0 {
             return refuse("--batch-size", "0".into(), "at least 1");
         }
@@ -177,6 +183,8 @@ impl Config {
         if !(self.lr.is_finite() && self.lr >= 0.0) {
             return refuse("--lr", self.lr.to_string(), "a finite number of at least 0");
         }
+        self.schedule.validate()?;
+        self.optimizer.validate()?;
         let metrics = "one of loss, acc, val_loss, val_acc";
         for (option, metric) in [
             ("--save-best", self.checkpoints.save_best.as_deref()),
@@ -189,4 +197,18 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Writes `config.json` into a run directory: whole or not at all.
+///
+/// # Errors
+/// [`Error::Io`] if it can't be written.
+pub fn save_config(config: &Config, run: &Path) -> Result<()> {
+    let path = run.join("config.json");
+    let text = serde_json::to_string_pretty(config).map_err(|error| Error::Io {
+        action: "write",
+        path: path.clone(),
+        source: error.into(),
+    })?;
+    crate::atomic::replace(&path, (text + "\n").as_bytes())
 }

@@ -56,32 +56,36 @@ type Observers<'o> = &'o mut [Box<dyn Observer>];
 /// Whatever keeps the run from going on; see [`Error`]. A loss that is not a number is [`Error::NotFinite`].
 pub fn train(
     config: &Config,
-    data: &Dataset,
+    data: Dataset,
     resume: Option<&Resume>,
     observers: Observers<'_>,
     stop: &StopFlag,
 ) -> Result<Outcome> {
     config.check()?;
+    if data.train.is_empty() || data.test.is_empty() {
+        let (value, accepted) = ("0".to_owned(), "at least 1, for training and for validation".to_owned());
+        return Err(Error::Option { option: "the number of samples", value, accepted });
+    }
     let model = models::by_name(&config.model, data.classes.len()).ok_or_else(|| Error::Option {
         option: "the model",
         value: config.model.clone(),
         accepted: models::NAMES.join(", "),
     })??;
-    let samples = |split: &Split| Samples::new(split.images.clone(), split.labels.to_vec());
+    let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
     let prepared = Prepared {
-        train: samples(&data.train)?,
-        val: samples(&data.test)?,
         input: Input::fit(config.preprocessing, &data.train)?,
-        classes: data.classes.clone(),
-        dataset: data.name.clone(),
+        train: samples(data.train)?,
+        val: samples(data.test)?,
+        classes: data.classes,
+        dataset: data.name,
     };
     let devices = open_devices(&config.devices)?;
     let observers = Mutex::new(Some(observers));
     let outcomes = run_replicas(&devices, |replica: Replica| {
         let first = replica.rank() == 0;
-        let mut own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
+        let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
         let (worker, loader) = Worker::new(config, &prepared, &model, resume, replica)?;
-        Run { worker, loader, observers: own.as_deref_mut().unwrap_or_default(), stop }.fit()
+        Run { worker, loader, observers: own.unwrap_or_default(), stop }.fit()
     })?;
     outcomes.into_iter().next().ok_or_else(|| Error::Device("there is no device to train on".into()))
 }
@@ -156,6 +160,10 @@ impl Run<'_, '_> {
         let (val_loss, val_acc) = worker.evaluate(|done, all| {
             observers.iter_mut().try_for_each(|observer| observer.on_evaluate(done, all))
         })?;
+        if !val_loss.is_finite() {
+            let (epoch, step) = (worker.state.epoch + 1, worker.state.partial.steps);
+            return Err(Error::NotFinite { loss: val_loss, epoch, step });
+        }
         let partial = worker.end_epoch();
         let (loss, acc) = partial.means();
         let record = EpochRecord {

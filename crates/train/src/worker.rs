@@ -62,6 +62,13 @@ impl<'a> Worker<'a> {
             Loader::new(prepared.val.clone(), prepared.input.pipeline(Default::default())?, options)?;
         let state = TrainState { global_batch: global, ..TrainState::default() };
         let steps_per_epoch = loader.steps_per_epoch() as u64;
+        if steps_per_epoch == 0 {
+            let value = format!("{global} over all replicas");
+            let samples = prepared.train.len();
+            let accepted =
+                format!("at most the {samples} training samples: this recipe leaves out short batches");
+            return Err(Error::Option { option: "the batch size", value, accepted });
+        }
         let mut worker = Worker {
             config,
             prepared,
@@ -220,7 +227,7 @@ impl Snapshot for Worker<'_> {
         let Some(name) = self.optimizer.name() else { return Ok(tensors) };
         for slot in self.network.arena().slots().iter().filter(|slot| slot.role == Role::Trainable) {
             let values = self.optimizer.memory().to_vec(&self.device, slot.span.offset, slot.span.len)?;
-            tensors.insert(&format!("{name}/{}", slot.name), slot.shape.clone(), values)?;
+            tensors.insert(format!("{name}/{}", slot.name), slot.shape.clone(), values)?;
         }
         Ok(tensors)
     }

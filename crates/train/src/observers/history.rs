@@ -1,4 +1,4 @@
-use super::atomic;
+use crate::atomic;
 use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
 use std::path::{Path, PathBuf};
 

@@ -20,7 +20,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod atomic;
 mod checkpoints;
 mod curves;
 mod early_stopping;

@@ -3,7 +3,7 @@
 mod axis;
 mod chart;
 
-use super::atomic;
+use crate::atomic;
 use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
 use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, ImageEncoder};

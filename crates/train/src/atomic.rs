@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Replaces the content of `path`: whoever opens it finds the whole old or the whole new content, also when
 /// the process is killed in between. Folders on the way are made.
-pub(super) fn replace(path: &Path, content: &[u8]) -> Result<()> {
+pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<()> {
     let Some(name) = path.file_name() else {
         let source = io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
         return Err(Error::io("write", path)(source));

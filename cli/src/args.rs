@@ -1,0 +1,297 @@
+//! The command line, as declared to clap.
+
+use crate::gpus::Gpus;
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use train::DeviceKind;
+
+/// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
+#[derive(Debug, Parser)]
+#[command(name = "towers", version, about)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train a network: `towers train --quick` is the two-minute trial
+    Train(Box<TrainArgs>),
+    /// Measure a trained network on test data
+    Evaluate(EvaluateArgs),
+    /// Say what pictures show
+    Predict(PredictArgs),
+    /// Get a data set and verify it
+    Fetch(FetchArgs),
+    /// Draw a grid of augmented training images
+    Preview(PreviewArgs),
+    /// List the devices, and say why others can't be used
+    Devices,
+    /// Measure the throughput of a network on random data
+    Bench(BenchArgs),
+}
+
+/// Where the data come from.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Data")]
+pub struct DataArgs {
+    /// auto (CIFAR-10), cifar10, cifar100, synthetic, or a folder of class folders with pictures
+    #[arg(long, value_name = "NAME|DIR")]
+    pub dataset: Option<String>,
+    /// Where the data are or go
+    #[arg(long, value_name = "DIR", env = "TOWERS_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// An archive to fetch instead of the official one; may be given several times
+    #[arg(long, value_name = "URL")]
+    pub data_url: Vec<String>,
+    /// Never fetch anything
+    #[arg(long)]
+    pub offline: bool,
+    /// Only the first N training samples
+    #[arg(long, value_name = "N")]
+    pub limit_train: Option<usize>,
+    /// Only the first N test samples
+    #[arg(long, value_name = "N")]
+    pub limit_test: Option<usize>,
+}
+
+/// Where it runs.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Devices")]
+pub struct DeviceArgs {
+    /// That many GPUs, or those ids, e.g. 3 or 0,2,3; implies --device cuda
+    #[arg(long, value_name = "N|IDS")]
+    pub gpus: Option<Gpus>,
+    /// The kind of device; auto is CUDA where a GPU works, else the CPU
+    #[arg(long, value_enum)]
+    pub device: Option<Device>,
+    /// Towers; by default one a device
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<usize>,
+    /// CPU threads in all; by default one a core
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+}
+
+/// `--device`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    /// CUDA where a GPU works, else the CPU
+    Auto,
+    /// The CPU
+    Cpu,
+    /// NVIDIA GPUs
+    Cuda,
+}
+
+impl From<Device> for DeviceKind {
+    fn from(device: Device) -> Self {
+        match device {
+            Device::Auto => DeviceKind::Auto,
+            Device::Cpu => DeviceKind::Cpu,
+            Device::Cuda => DeviceKind::Cuda,
+        }
+    }
+}
+
+/// `towers train`.
+#[derive(Debug, clap::Args)]
+pub struct TrainArgs {
+    /// What to train and how: minigooglenet (default), keras-cnn, quick; other flags override it
+    #[arg(long, value_name = "NAME")]
+    pub recipe: Option<String>,
+    /// The two-minute trial: a small network, few epochs; goes on with synthetic images where CIFAR-10 can't be had
+    #[arg(long)]
+    pub quick: bool,
+    /// Passes over the training data
+    #[arg(long, value_name = "N")]
+    pub epochs: Option<u64>,
+    /// Samples of a batch for each replica
+    #[arg(long, value_name = "N")]
+    pub batch_size: Option<usize>,
+    /// Samples of a batch over all replicas
+    #[arg(long, value_name = "N", conflicts_with = "batch_size")]
+    pub global_batch_size: Option<usize>,
+    /// The base learning rate
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub lr: Option<f64>,
+    /// The momentum of SGD
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub momentum: Option<f32>,
+    /// sgd or rmsprop, with options: sgd:momentum=0.9,nesterov or rmsprop:style=keras3
+    #[arg(long, value_name = "SPEC")]
+    pub optimizer: Option<String>,
+    /// constant, poly, time, step, milestones or cosine, with options: cosine+warmup:epochs=5
+    #[arg(long, value_name = "SPEC")]
+    pub schedule: Option<String>,
+    /// The power of the poly schedule
+    #[arg(long, value_name = "X", allow_negative_numbers = true, conflicts_with = "schedule")]
+    pub power: Option<f64>,
+    /// Keras' time decay: lr / (1 + decay * step)
+    #[arg(long, value_name = "X", allow_negative_numbers = true, conflicts_with_all = ["schedule", "power"])]
+    pub decay: Option<f64>,
+    /// Label smoothing, from 0 to below 1
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub label_smoothing: Option<f32>,
+    /// The arithmetic; this build has fp32 alone
+    #[arg(long, value_name = "NAME", default_value = "fp32")]
+    pub precision: String,
+    /// Everything random is a function of this
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// The batch in V fixed shards, so that results don't depend on the number of devices (not in this build yet)
+    #[arg(long, value_name = "V")]
+    pub virtual_replicas: Option<usize>,
+    /// Data.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Devices.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
+    /// What is kept.
+    #[command(flatten)]
+    pub keep: KeepArgs,
+}
+
+/// What is kept of a run.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub struct KeepArgs {
+    /// The run's folder, or a picture (.png, .svg) for the curves; by default runs/RECIPE-N
+    #[arg(long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// Go on from the newest checkpoint of DIR, of --output, or of the newest run
+    #[arg(long, value_name = "DIR", num_args = 0..=1)]
+    pub resume: Option<Option<PathBuf>>,
+    /// Keep the best checkpoint by loss, acc, val_loss or val_acc
+    #[arg(long, value_name = "METRIC")]
+    pub save_best: Option<String>,
+    /// A checkpoint after every N epochs
+    #[arg(long, value_name = "N")]
+    pub save_every: Option<u64>,
+    /// Keep the last K checkpoints; 0 for all
+    #[arg(long, value_name = "K")]
+    pub keep_last: Option<usize>,
+    /// Stop when METRIC no longer improves
+    #[arg(long, value_name = "METRIC")]
+    pub early_stop: Option<String>,
+    /// Epochs without improvement before --early-stop stops
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "early_stop")]
+    pub patience: u64,
+    /// Write TensorBoard event files into DIR
+    #[arg(long, value_name = "DIR")]
+    pub tensorboard: Option<PathBuf>,
+    /// No progress bars
+    #[arg(long)]
+    pub no_progress: bool,
+}
+
+/// `towers evaluate`.
+#[derive(Debug, clap::Args)]
+pub struct EvaluateArgs {
+    /// A run's folder or a model.safetensors; by default the newest run
+    pub run: Option<PathBuf>,
+    /// Samples of a batch
+    #[arg(long, value_name = "N", default_value_t = 250)]
+    pub batch_size: usize,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Data.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Devices.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
+}
+
+/// `towers predict`.
+#[derive(Debug, clap::Args)]
+pub struct PredictArgs {
+    /// Pictures: PNG or JPEG of any size
+    #[arg(required = true, value_name = "IMAGE")]
+    pub images: Vec<PathBuf>,
+    /// A run's folder or a model.safetensors; by default the newest run
+    #[arg(long, value_name = "RUN")]
+    pub model: Option<PathBuf>,
+    /// Print the K likeliest classes
+    #[arg(long, value_name = "K", default_value_t = 3)]
+    pub top: usize,
+    /// One JSON object a picture instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Devices.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
+}
+
+/// `towers fetch`.
+#[derive(Debug, clap::Args)]
+pub struct FetchArgs {
+    /// Data.
+    #[command(flatten)]
+    pub data: DataArgs,
+}
+
+/// `towers preview`.
+#[derive(Debug, clap::Args)]
+pub struct PreviewArgs {
+    /// Whose augmentation to show
+    #[arg(long, value_name = "NAME", default_value = "minigooglenet")]
+    pub recipe: String,
+    /// The picture to write
+    #[arg(long, value_name = "PNG", default_value = "preview.png")]
+    pub output: PathBuf,
+    /// Training images, a row each
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub samples: usize,
+    /// Pictures in a row, the original first
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub columns: usize,
+    /// Enlarge each pixel so many times
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub zoom: u32,
+    /// The seed of the draws
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Data.
+    #[command(flatten)]
+    pub data: DataArgs,
+}
+
+/// `towers bench`.
+#[derive(Debug, clap::Args)]
+pub struct BenchArgs {
+    /// Whose network
+    #[arg(long, value_name = "NAME", default_value = "minigooglenet")]
+    pub recipe: String,
+    /// train (forward, backward, optimizer) or infer (forward)
+    #[arg(long, value_enum, default_value_t = Mode::Train)]
+    pub mode: Mode,
+    /// Samples of a batch; by default 128 (keras-cnn) or 64 in training, 256 in inference
+    #[arg(long, value_name = "N")]
+    pub batch: Option<usize>,
+    /// Each repeat takes at least so long
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    pub seconds: f64,
+    /// The median over so many repeats counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub repeats: usize,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Devices.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
+}
+
+/// `--mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Forward, backward, optimizer
+    Train,
+    /// Forward
+    Infer,
+}

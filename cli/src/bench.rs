@@ -1,0 +1,38 @@
+//! `towers bench`.
+
+use crate::args::{BenchArgs, Mode};
+use crate::print;
+use std::process::ExitCode;
+use train::{BenchMode, BenchOptions};
+
+pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    let mut config = train::recipe(&args.recipe)?;
+    args.devices.apply(&mut config.devices);
+    let mode = match args.mode {
+        Mode::Train => BenchMode::Train,
+        Mode::Infer => BenchMode::Infer,
+    };
+    let options = BenchOptions {
+        mode,
+        batch: args.batch,
+        seconds: args.seconds,
+        repeats: args.repeats,
+        ..BenchOptions::default()
+    };
+    let result = train::bench(&config, &options)?;
+    if args.json {
+        return print::text(&format!("{}\n", serde_json::to_string(&result)?));
+    }
+    let mode = serde_json::to_value(result.mode)?;
+    let memory = result.peak_rss_mb.map_or(String::new(), |mb| format!(", {mb:.0} MB at most"));
+    print::text(&format!(
+        "{} {}, batch {}: {:.1} images/s on the {} ({} threads, {}{memory})\n",
+        result.model,
+        mode.as_str().unwrap_or("?"),
+        result.batch,
+        result.images_per_s,
+        result.device,
+        result.threads,
+        result.precision,
+    ))
+}

@@ -1,0 +1,171 @@
+//! From the flags of `towers train` to a configuration.
+
+use crate::args::{Device, TrainArgs};
+use crate::error::usage;
+use train::{Config, EarlyStop, recipe};
+
+impl TrainArgs {
+    /// The configuration of a new run.
+    pub fn config(&self) -> anyhow::Result<Config> {
+        let name = self.recipe.as_deref().unwrap_or(if self.quick { "quick" } else { "minigooglenet" });
+        let mut config = recipe(name)?;
+        self.apply(&mut config)?;
+        Ok(config)
+    }
+
+    /// Overrides whatever the flags name.
+    pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
+        self.refuse_unbuilt()?;
+        if self.devices.gpus.is_some() && self.devices.device == Some(Device::Cpu) {
+            return Err(usage(
+                "--gpus and --device cpu contradict each other; for towers on the CPU use --replicas",
+            ));
+        }
+        set(&mut config.epochs, self.epochs);
+        set(&mut config.lr, self.lr);
+        set(&mut config.label_smoothing, self.label_smoothing);
+        set(&mut config.seed, self.seed);
+        if let Some(size) = self.batch_size {
+            (config.batch_size, config.global_batch_size) = (size, None);
+        }
+        config.global_batch_size = self.global_batch_size.or(config.global_batch_size);
+        self.apply_optimizer(config)?;
+        self.data.apply(&mut config.data);
+        self.devices.apply(&mut config.devices);
+        let keep = &self.keep;
+        set(&mut config.checkpoints.every_epochs, keep.save_every);
+        if let Some(last) = keep.keep_last {
+            config.checkpoints.keep_last = (last > 0).then_some(last);
+        }
+        config.checkpoints.save_best = keep.save_best.clone().or(config.checkpoints.save_best.take());
+        if let Some(monitor) = keep.early_stop.clone() {
+            config.early_stop = Some(EarlyStop { monitor, min_delta: 0.0, patience: keep.patience });
+        }
+        Ok(config.check()?)
+    }
+
+    fn apply_optimizer(&self, config: &mut Config) -> anyhow::Result<()> {
+        if let Some(optimizer) = &self.optimizer {
+            config.optimizer = optimizer.parse().map_err(|error| usage(format!("--optimizer: {error}")))?;
+        }
+        if let Some(momentum) = self.momentum {
+            config.set_momentum(momentum)?;
+        }
+        if let Some(schedule) = &self.schedule {
+            config.schedule = schedule.parse().map_err(|error| usage(format!("--schedule: {error}")))?;
+        }
+        let curve = match (self.power, self.decay) {
+            (Some(power), _) => Some(format!("poly:power={power}")),
+            (_, Some(decay)) => Some(format!("time:decay={decay}")),
+            _ => None,
+        };
+        if let Some(curve) = curve {
+            config.schedule = curve.parse().map_err(|error| usage(format!("--power or --decay: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// What the command line promises and this build can't do yet.
+    fn refuse_unbuilt(&self) -> anyhow::Result<()> {
+        match self.precision.as_str() {
+            "fp32" => {}
+            other @ ("tf32" | "bf16" | "fp16") => {
+                let why = "needs the CUDA backend, which this build does not have yet; use fp32";
+                return Err(usage(format!("--precision {other} {why}")));
+            }
+            other => {
+                let accepted = "one of fp32, tf32, bf16, fp16";
+                return Err(usage(format!("--precision is `{other}`, but must be {accepted}")));
+            }
+        }
+        if self.virtual_replicas.is_some() {
+            return Err(usage("--virtual-replicas is not in this build yet; --replicas N trains N towers"));
+        }
+        Ok(())
+    }
+
+    /// Refuses flags that would make a resumed run another one than it was.
+    pub fn check_resumed(&self, saved: &Config) -> anyhow::Result<()> {
+        let mut wanted = saved.clone();
+        self.apply(&mut wanted)?;
+        let differs: &[(&str, bool)] = &[
+            ("--recipe", self.recipe.as_ref().is_some_and(|recipe| *recipe != saved.recipe)),
+            ("--batch-size", wanted.batch_size != saved.batch_size),
+            ("--global-batch-size", wanted.global_batch_size != saved.global_batch_size),
+            ("--lr", wanted.lr != saved.lr),
+            ("--label-smoothing", wanted.label_smoothing != saved.label_smoothing),
+            ("--seed", wanted.seed != saved.seed),
+            ("--optimizer or --momentum", wanted.optimizer != saved.optimizer),
+            ("--schedule, --power or --decay", wanted.schedule != saved.schedule),
+            ("--dataset", wanted.data.dataset != saved.data.dataset),
+            ("--limit-train", wanted.data.limit_train != saved.data.limit_train),
+        ];
+        match differs.iter().find(|(_, differs)| *differs) {
+            Some((option, _)) => Err(usage(format!(
+                "{option} can't change when a run is resumed; leave it out, or start a new run"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn set<T>(field: &mut T, flag: Option<T>) {
+    if let Some(value) = flag {
+        *field = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::{Args, Command};
+    use clap::Parser;
+    use train::Config;
+
+    fn config(flags: &str) -> anyhow::Result<Config> {
+        let line = ["towers", "train"].into_iter().chain(flags.split_whitespace());
+        match Args::try_parse_from(line)?.command {
+            Command::Train(args) => args.config(),
+            other => anyhow::bail!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn flags_override_the_recipe() {
+        let base = config("").unwrap();
+        assert_eq!((base.recipe.as_str(), base.epochs, base.batch_size), ("minigooglenet", 70, 64));
+        assert_eq!(base.schedule.to_string(), "poly");
+        let flags = "--recipe keras-cnn --epochs 3 --batch-size 8 --lr 0.1 --seed 9 --decay 0.5 --optimizer sgd --momentum 0.5";
+        let config = config(flags).unwrap();
+        assert_eq!((config.model.as_str(), config.epochs, config.batch_size), ("keras_cnn", 3, 8));
+        assert_eq!((config.lr, config.seed), (0.1, 9));
+        assert_eq!(config.schedule.to_string(), "time:decay=0.5");
+        assert_eq!(config.optimizer.to_string(), "sgd:momentum=0.5");
+    }
+
+    #[test]
+    fn gpus_make_towers_on_cuda() {
+        let config = config("--gpus 0,2,3").unwrap();
+        assert_eq!((config.devices.device, config.devices.replicas), (train::DeviceKind::Cuda, 3));
+    }
+
+    #[test]
+    fn bad_values_name_the_option() {
+        for (flags, names) in [
+            ("--recipe vgg", "--recipe is `vgg`"),
+            ("--batch-size 0", "--batch-size is 0"),
+            ("--lr nan", "--lr is NaN"),
+            ("--optimizer adam", "--optimizer: the optimizer `adam` is unknown"),
+            ("--schedule cosin", "--schedule: the schedule `cosin` is unknown"),
+            ("--epochs 0", "--epochs is 0"),
+            ("--lr -1", "--lr is -1"),
+            ("--label-smoothing 2", "--label-smoothing is 2"),
+            ("--gpus 2 --device cpu", "--gpus and --device cpu contradict"),
+            ("--save-best accurracy", "--save-best is `accurracy`"),
+            ("--precision fp8", "--precision is `fp8`"),
+            ("--virtual-replicas 4", "--virtual-replicas is not in this build yet"),
+        ] {
+            let error = format!("{:#}", config(flags).unwrap_err());
+            assert!(error.contains(names), "{flags}: {error}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Data with a progress bar.
+
+use crate::args::DataArgs;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal, stderr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use train::DataOptions;
+use train::cifar::{Dataset, Progress};
+
+/// Without a terminal, a download tells how far it is this often.
+const REPORT: Duration = Duration::from_secs(10);
+
+impl DataArgs {
+    /// The data that the flags ask for, on top of `options`.
+    pub fn apply(&self, options: &mut DataOptions) {
+        if let Some(dataset) = &self.dataset {
+            options.dataset.clone_from(dataset);
+        }
+        if let Some(dir) = &self.data_dir {
+            options.data_dir = Some(dir.clone());
+        }
+        if !self.data_url.is_empty() {
+            options.data_url.clone_from(&self.data_url);
+        }
+        options.offline |= self.offline;
+        options.limit_train = self.limit_train.or(options.limit_train);
+        options.limit_test = self.limit_test.or(options.limit_test);
+        options.data_dir.get_or_insert_with(default_dir);
+    }
+
+    /// The data that the flags ask for.
+    pub fn options(&self) -> DataOptions {
+        let mut options = DataOptions::default();
+        self.apply(&mut options);
+        options
+    }
+}
+
+/// `data/` in the workspace, the user's cache otherwise.
+fn default_dir() -> PathBuf {
+    let workspace = |dir: &Path| dir.join("data").is_dir() && dir.join("crates/cifar").is_dir();
+    if let Some(dir) = std::env::current_dir()
+        .ok()
+        .and_then(|cwd| cwd.ancestors().find(|dir| workspace(dir)).map(Path::to_owned))
+    {
+        return dir.join("data");
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE")).map(PathBuf::from);
+    let cache = cache.or_else(|| Some(home()?.join(".cache")));
+    cache.map_or_else(|| PathBuf::from("data"), |cache| cache.join("towers"))
+}
+
+/// Loads the data, showing what a download does.
+pub fn load(options: &DataOptions, no_progress: bool) -> train::Result<Dataset> {
+    let mut shown = Shown::new(no_progress);
+    let data = train::load_data(options, |progress| shown.report(&progress));
+    shown.finish();
+    data
+}
+
+/// A download on stderr: a bar on a terminal, lines otherwise.
+pub struct Shown {
+    bar: Option<ProgressBar>,
+    terminal: bool,
+    last: Option<Instant>,
+}
+
+impl Shown {
+    pub fn new(no_progress: bool) -> Self {
+        Shown { bar: None, terminal: !no_progress && stderr().is_terminal(), last: None }
+    }
+
+    pub fn report(&mut self, progress: &Progress<'_>) {
+        match progress {
+            Progress::Downloading { bytes, total, .. } if self.terminal => {
+                let bar = self.bar.get_or_insert_with(bar);
+                bar.set_length(total.unwrap_or(0));
+                bar.set_position(*bytes);
+            }
+            Progress::Downloading { .. } if self.last.is_some_and(|last| last.elapsed() < REPORT) => {}
+            // Where the data are is no news when they were there all along.
+            Progress::Ready { .. } if self.last.is_none() && self.bar.is_none() => {}
+            other => {
+                self.finish();
+                self.last = Some(Instant::now());
+                eprintln!("{other}");
+            }
+        }
+    }
+
+    pub fn finish(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar() -> ProgressBar {
+    let template = "{bar:30} {bytes}/{total_bytes} - {bytes_per_sec} - ETA: {eta}";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style)
+}

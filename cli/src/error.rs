@@ -1,0 +1,74 @@
+//! How a failure is told: one sentence, a hint where there is one, and the exit status.
+
+use std::fmt;
+use std::process::ExitCode;
+use train::cifar;
+
+/// Bad usage: the command line must change. Exit status 2.
+#[derive(Debug)]
+pub struct Usage(String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// An error of bad usage.
+pub fn usage(message: impl fmt::Display) -> anyhow::Error {
+    Usage(message.to_string()).into()
+}
+
+/// Tells the error on stderr and turns it into the exit status.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {}", sentence(error));
+    let ours = error.downcast_ref::<train::Error>();
+    if let Some(hint) = ours.and_then(hint) {
+        eprintln!("hint: {hint}");
+    }
+    let bad_usage = error.is::<Usage>()
+        || matches!(
+            ours,
+            Some(train::Error::Option { .. } | train::Error::Optimizer(_) | train::Error::Augment(_))
+        );
+    if bad_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+/// The error and its causes, without what one already said of the next.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// What to do about it, in the words of the command line.
+fn hint(error: &train::Error) -> Option<&'static str> {
+    match error {
+        train::Error::Data(cifar::Error::NotFound { .. } | cifar::Error::NoSource { .. }) => Some(
+            "--data-dir DIR (or TOWERS_DATA_DIR) names the folder with the files or its parent, --data-url URL another \
+             archive, --dataset DIR a folder of class folders with pictures; --dataset synthetic needs no files",
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn no_cause_is_told_twice() {
+        let io = || std::io::Error::other("the disk is full");
+        let told = train::Error::io("write", "a.csv")(io());
+        assert_eq!(sentence(&told.into()), "can't write a.csv: the disk is full");
+        let context = Err::<(), _>(io()).context("can't listen").unwrap_err();
+        assert_eq!(sentence(&context), "can't listen: the disk is full");
+    }
+}

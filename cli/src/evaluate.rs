@@ -1,0 +1,58 @@
+//! `towers evaluate`.
+
+use crate::args::EvaluateArgs;
+use crate::output::newest_run;
+use crate::{data, print};
+use anyhow::Context;
+use serde_json::json;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use train::{Classifier, Config, DataOptions, Evaluation, MODEL_FILE};
+
+pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
+    let run = args.run.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
+    let mut options = trained_on(&run);
+    args.data.apply(&mut options);
+    let devices = train::open_devices(&args.devices.single())?;
+    let device = devices.first().context("there is no device")?;
+    let mut classifier = Classifier::load(&run, device, args.batch_size.max(1))?;
+    let data = data::load(&options, true)?;
+    let evaluation = train::evaluate(&mut classifier, &data.test, |_, _| {})?;
+    if args.json {
+        return print::text(&format!("{}\n", object(&run, &data.name, &classifier, &evaluation)));
+    }
+    print::text(&table(&run, &data.name, &classifier, &evaluation))
+}
+
+/// The data that the run was trained on, if its configuration is there.
+fn trained_on(run: &Path) -> DataOptions {
+    let folder = if run.is_dir() { run } else { run.parent().unwrap_or(run) };
+    let text = std::fs::read_to_string(folder.join("config.json")).ok();
+    let config = text.and_then(|text| serde_json::from_str::<Config>(&text).ok());
+    config.map(|config| config.data).unwrap_or_default()
+}
+
+fn object(run: &Path, dataset: &str, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {
+    json!({
+        "run": run, "dataset": dataset, "samples": e.samples, "loss": e.loss, "acc": e.acc,
+        "classes": classifier.classes, "class_acc": e.class_accuracy(), "confusion": e.confusion,
+    })
+}
+
+fn table(run: &Path, dataset: &str, classifier: &Classifier, e: &Evaluation) -> String {
+    let mut out = format!("{} on the {} test images of {dataset}\n", run.display(), e.samples);
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "loss: {:.4} - acc: {:.4}\n", e.loss, e.acc);
+    let width = classifier.classes.iter().map(String::len).max().unwrap_or(0);
+    for (k, (class, acc)) in classifier.classes.iter().zip(e.class_accuracy()).enumerate() {
+        let wrong =
+            e.confusion[k].iter().enumerate().filter(|&(other, _)| other != k).max_by_key(|&(_, n)| n);
+        let taken = wrong.filter(|&(_, &n)| n > 0);
+        let note = taken.map_or(String::new(), |(other, n)| {
+            format!("  most often taken for {} ({n})", classifier.classes[other])
+        });
+        let _ = writeln!(out, "  {class:width$}  {acc:.4}{note}");
+    }
+    out
+}

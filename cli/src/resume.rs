@@ -1,0 +1,43 @@
+//! `--resume`: which run goes on, and what may change.
+
+use crate::args::TrainArgs;
+use crate::error::usage;
+use crate::output::{is_picture, newest_run};
+use std::path::PathBuf;
+use train::{Config, DeviceOptions, Resume};
+
+impl TrainArgs {
+    /// The run to go on with: the one `--resume` names, or `--output`, or the newest.
+    pub fn resumed_run(&self) -> anyhow::Result<Option<PathBuf>> {
+        match &self.keep.resume {
+            None => Ok(None),
+            Some(Some(run)) => {
+                match self.keep.output.as_ref().filter(|output| !is_picture(output) && *output != run) {
+                    Some(_) => Err(usage(
+                        "a resumed run stays in its folder; leave --output out, or let it name a picture",
+                    )),
+                    None => Ok(Some(run.clone())),
+                }
+            }
+            Some(None) => match self.keep.output.as_ref().filter(|output| !is_picture(output)) {
+                Some(run) => Ok(Some(run.clone())),
+                None => newest_run(train::CHECKPOINTS).map(Some),
+            },
+        }
+    }
+
+    /// The configuration of a resumed run: as it was saved, with what may change taken from the flags. The devices are
+    /// those of the flags alone: a run may go on elsewhere.
+    pub fn resumed_config(&self, resume: &Resume) -> anyhow::Result<Config> {
+        self.check_resumed(&resume.config)?;
+        let mut config = resume.config.clone();
+        let towers = config.devices.replicas;
+        config.devices = DeviceOptions { replicas: towers, ..DeviceOptions::default() };
+        self.apply(&mut config)?;
+        if config.devices.replicas.max(1) != towers.max(1) {
+            // The whole batch stays what it was, on however many towers.
+            config.global_batch_size = Some(resume.state.global_batch);
+        }
+        Ok(config)
+    }
+}

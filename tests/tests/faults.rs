@@ -1,0 +1,87 @@
+//! Runs that go wrong end with a clear error and lose nothing.
+
+use towers_tests::run;
+use train::observers::Checkpoints;
+use train::{
+    Config, EpochRecord, Error, Flow, Observer, Result, Resume, Snapshot, TrainState, cifar, recipe,
+};
+
+fn quick() -> Config {
+    let mut config = recipe("quick").expect("it is built in");
+    config.epochs = 3;
+    config.batch_size = 16;
+    config.devices.threads = 1;
+    config
+}
+
+/// A rate that blows up in the second epoch: the error names the step, and the first epoch's checkpoint is there.
+#[test]
+fn a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = quick();
+    config.schedule = "milestones:at=1,factor=1e30".parse().expect("it is well-formed");
+    for replicas in [1, 2] {
+        config.devices.replicas = replicas;
+        let checkpoints: Vec<Box<dyn Observer>> =
+            vec![Box::new(Checkpoints::new(dir.path(), &config).unwrap())];
+        let error = run(&config, &cifar::synthetic(5, 64, 16), None, None, checkpoints).err().unwrap();
+        assert!(matches!(&error, Error::NotFinite { epoch: 2, .. }), "{error}");
+        let kept = Resume::newest(dir.path()).unwrap();
+        assert_eq!(kept.state.epoch, 1);
+    }
+}
+
+/// Fails in the middle of a run, on the first replica.
+struct Failing;
+
+impl Observer for Failing {
+    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        Err(Error::Device("the disk is gone".into()))
+    }
+}
+
+#[test]
+fn an_observers_error_ends_all_towers() {
+    let mut config = quick();
+    config.devices.replicas = 3;
+    let error =
+        run(&config, &cifar::synthetic(5, 64, 16), None, None, vec![Box::new(Failing)]).err().unwrap();
+    assert_eq!(error.to_string(), "the disk is gone");
+}
+
+/// Stops after the first epoch, on the first replica alone: the others learn of it.
+struct Enough;
+
+impl Observer for Enough {
+    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        Ok(Flow::Stop("enough".into()))
+    }
+}
+
+#[test]
+fn an_early_stop_is_agreed_on() {
+    let mut config = quick();
+    config.devices.replicas = 3;
+    let finished = run(&config, &cifar::synthetic(5, 64, 16), None, None, vec![Box::new(Enough)]).unwrap();
+    assert_eq!(finished.outcome.end, train::End::Stopped("enough".into()));
+    assert_eq!(finished.outcome.state.epoch, 1);
+}
+
+/// More towers than samples: some have nothing to do in every batch.
+#[test]
+fn towers_without_samples_take_part() {
+    let mut config = quick();
+    config.epochs = 1;
+    config.global_batch_size = Some(2);
+    config.devices.replicas = 4;
+    let finished = run(&config, &cifar::synthetic(5, 7, 3), None, None, Vec::new()).unwrap();
+    assert_eq!(finished.outcome.state.step, 4);
+}
+
+#[test]
+fn a_run_needs_data_to_train_and_to_validate_on() {
+    for (train, test) in [(0, 3), (32, 0)] {
+        let error = run(&quick(), &cifar::synthetic(5, train, test), None, None, Vec::new()).err().unwrap();
+        assert!(matches!(error, Error::Option { .. }), "{error}");
+    }
+}

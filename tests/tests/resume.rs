@@ -1,0 +1,98 @@
+//! A run that stops goes on exactly where it was.
+
+use std::path::Path;
+use towers_tests::{Finished, run};
+use train::observers::Checkpoints;
+use train::{Config, End, Error, Observer, Resume, cifar, recipe};
+
+fn quick(epochs: u64) -> Config {
+    let mut config = recipe("quick").expect("it is built in");
+    config.epochs = epochs;
+    config.batch_size = 16;
+    // Over four epochs, however many of them this run does.
+    config.schedule = "cosine:epochs=4".parse().expect("it is well-formed");
+    config.devices.threads = 2;
+    config
+}
+
+fn in_folder(config: &Config, dir: &Path, resume: Option<&Resume>, stop_after: Option<u64>) -> Finished {
+    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(Checkpoints::new(dir, config).expect("the folder can be made"))];
+    run(config, &cifar::synthetic(5, 90, 30), resume, stop_after, checkpoints).expect("the run goes well")
+}
+
+/// Everything of the history but the times.
+fn figures(finished: &Finished) -> Vec<[f64; 5]> {
+    finished.outcome.state.history.iter().map(|r| [r.loss, r.acc, r.val_loss, r.val_acc, r.lr]).collect()
+}
+
+#[test]
+fn two_and_two_epochs_are_four() {
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let straight = in_folder(&quick(4), whole.path(), None, None);
+    in_folder(&quick(2), parts.path(), None, None);
+    let resume = Resume::newest(parts.path()).unwrap();
+    assert_eq!((resume.state.epoch, resume.state.step), (2, 12));
+    let resumed = in_folder(&quick(4), parts.path(), Some(&resume), None);
+    assert_eq!(figures(&straight), figures(&resumed));
+    assert!(straight.tensors == resumed.tensors, "not the same bits");
+}
+
+/// Both tutorials' optimizers, and a stop in the middle of an epoch, at every step of it.
+#[test]
+fn an_interrupted_epoch_goes_on_at_the_next_step() {
+    for optimizer in ["rmsprop", "sgd:momentum=0.9"] {
+        let mut config = quick(2);
+        config.optimizer = optimizer.parse().expect("it is well-formed");
+        config.lr = 1e-3;
+        let whole = tempfile::tempdir().unwrap();
+        let straight = in_folder(&config, whole.path(), None, None);
+        for stop_after in [1, 5, 6, 7, 12] {
+            let parts = tempfile::tempdir().unwrap();
+            let stopped = in_folder(&config, parts.path(), None, Some(stop_after));
+            // A flag that is raised after the last step of an epoch is seen at the next one's first.
+            assert_eq!(stopped.outcome.end, if stop_after < 12 { End::Interrupted } else { End::Done });
+            let resume = Resume::newest(parts.path()).unwrap();
+            let resumed = in_folder(&config, parts.path(), Some(&resume), None);
+            assert_eq!(figures(&straight), figures(&resumed), "{optimizer}, stopped after step {stop_after}");
+            assert!(straight.tensors == resumed.tensors, "{optimizer}, stopped after step {stop_after}");
+        }
+    }
+}
+
+#[test]
+fn three_towers_resume_too() {
+    let parts = tempfile::tempdir().unwrap();
+    let whole = tempfile::tempdir().unwrap();
+    let towers = |epochs| {
+        let mut config = quick(epochs);
+        config.devices.replicas = 3;
+        config
+    };
+    let straight = in_folder(&towers(2), whole.path(), None, None);
+    in_folder(&towers(2), parts.path(), None, Some(1));
+    let resume = Resume::newest(parts.path()).unwrap();
+    assert!(resume.state.partial.steps > 0);
+    let resumed = in_folder(&towers(2), parts.path(), Some(&resume), None);
+    assert!(straight.tensors == resumed.tensors);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    in_folder(&quick(3), dir.path(), None, None);
+    let newest = Resume::newest(dir.path()).unwrap();
+    let file = newest.path.join("tensors.safetensors");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let older = Resume::newest(dir.path()).unwrap();
+    assert_eq!((newest.state.epoch, older.state.epoch, older.skipped.len()), (3, 2, 1));
+}
+
+#[test]
+fn nothing_to_resume_is_an_error_with_a_hint() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Resume::newest(dir.path()).err().unwrap();
+    assert!(matches!(&error, Error::Run { .. }) && error.to_string().contains("--resume"), "{error}");
+}

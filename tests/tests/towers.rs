@@ -1,0 +1,84 @@
+//! Several towers train what one tower trains on the whole batch.
+
+use towers_tests::{distance, run};
+use train::{Config, DeviceKind, cifar, recipe};
+
+/// The tutorial's network without batch normalization, with dropout and augmentation, on batches of 14 of 45 images: three
+/// whole batches and one of three images, so that with four towers the last one has all of it.
+fn config(replicas: usize) -> Config {
+    let mut config = recipe("keras-cnn").expect("it is built in");
+    config.epochs = 1;
+    config.global_batch_size = Some(14);
+    // RMSprop divides by the size of the gradient and so turns rounding into steps; SGD shows the gradients as they are.
+    config.optimizer = "sgd:momentum=0.9".parse().expect("it is well-formed");
+    config.lr = 0.01;
+    config.devices.device = DeviceKind::Cpu;
+    config.devices.replicas = replicas;
+    config.devices.threads = 2;
+    config
+}
+
+#[test]
+fn n_towers_equal_one_on_the_whole_batch() {
+    let data = cifar::synthetic(3, 45, 23);
+    let one = run(&config(1), &data, None, None, Vec::new()).unwrap();
+    assert_eq!(one.losses.len(), 4);
+    assert_eq!(one.outcome.state.history[0].epoch, 1);
+    for replicas in 2..=4 {
+        let many = run(&config(replicas), &data, None, None, Vec::new()).unwrap();
+        let distance = distance(&one.tensors, &many.tensors);
+        assert!(distance < 2e-5, "{replicas} towers: the weights differ by {distance:e}");
+        let (a, b) = (&one.outcome.state.history[0], &many.outcome.state.history[0]);
+        assert!((a.loss - b.loss).abs() < 1e-5 && (a.val_loss - b.val_loss).abs() < 1e-5, "{a:?}\n{b:?}");
+        assert_eq!((a.acc, a.val_acc), (b.acc, b.val_acc), "{replicas} towers");
+    }
+}
+
+/// Without the first sample's place, every tower would draw the same dropout masks, and this test would not hold: it makes sure
+/// that the equality above is not one of networks that learned nothing.
+#[test]
+fn training_moves_the_weights() {
+    let data = cifar::synthetic(3, 45, 23);
+    let mut still = config(1);
+    still.lr = 0.0;
+    let still = run(&still, &data, None, None, Vec::new()).unwrap();
+    let moved = run(&config(1), &data, None, None, Vec::new()).unwrap();
+    assert!(distance(&still.tensors, &moved.tensors) > 1e-2);
+}
+
+/// A batch per tower, as in the tutorials: three towers of 5 make a global batch of 15.
+#[test]
+fn the_batch_size_is_per_replica() {
+    let mut config = config(3);
+    (config.batch_size, config.global_batch_size) = (5, None);
+    let data = cifar::synthetic(3, 45, 4);
+    let many = run(&config, &data, None, None, Vec::new()).unwrap();
+    assert_eq!((many.outcome.state.global_batch, many.outcome.state.step), (15, 3));
+}
+
+/// With batch normalization every tower has statistics of its own, as in Keras; a run still repeats bit for bit, and the
+/// number of threads changes nothing.
+#[test]
+fn runs_repeat_bit_for_bit_for_any_number_of_threads() {
+    let data = cifar::synthetic(3, 70, 20);
+    for replicas in [1, 3] {
+        let mut config = recipe("quick").expect("it is built in");
+        config.epochs = 2;
+        config.global_batch_size = Some(32);
+        config.devices.replicas = replicas;
+        let run = |threads| {
+            let mut config = config.clone();
+            config.devices.threads = threads;
+            run(&config, &data, None, None, Vec::new()).unwrap()
+        };
+        let first = run(1);
+        for threads in [1, 2, 5] {
+            let again = run(threads * replicas);
+            assert!(
+                first.tensors == again.tensors,
+                "{replicas} replicas, {threads} threads each: other weights"
+            );
+            assert_eq!(first.losses, again.losses);
+        }
+    }
+}
