@@ -16,7 +16,8 @@ fn quick(epochs: u64) -> Config {
 }
 
 fn in_folder(config: &Config, dir: &Path, resume: Option<&Resume>, stop_after: Option<u64>) -> Finished {
-    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(Checkpoints::new(dir, config).expect("the folder can be made"))];
+    let checkpoints: Vec<Box<dyn Observer>> =
+        vec![Box::new(Checkpoints::new(dir, config).expect("the folder can be made"))];
     run(config, &cifar::synthetic(5, 90, 30), resume, stop_after, checkpoints).expect("the run goes well")
 }
 

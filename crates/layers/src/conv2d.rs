@@ -1,5 +1,5 @@
 use crate::{Backward, Forward, Initializer, Layer, Op, ParamSpec, Place, Role};
-use tensor::{Activation, Backend, Conv2d, Pad, Result, Shape, Span, Storage, View, ViewMut, Write};
+use tensor::{Activation, Backend, Conv2d, Error, Pad, Result, Shape, Span, Storage, View, ViewMut, Write};
 
 /// Keras' two kinds of padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +96,7 @@ impl Layer for Conv2D {
     }
 
     fn output_shape(&self, x: Shape) -> Result<Shape> {
+        at_least_one("conv2d", "filters", self.filters)?;
         self.spec(x).output(x)
     }
 
@@ -117,6 +118,11 @@ impl Layer for Conv2D {
             b: place.params.get(1).copied(),
         }))
     }
+}
+
+/// Refuses a layer without outputs.
+pub(crate) fn at_least_one(op: &'static str, what: &'static str, outputs: usize) -> Result<()> {
+    if outputs > 0 { Ok(()) } else { Err(Error::Value { op, what, value: 0.0, accepted: "at least 1" }) }
 }
 
 /// The parameters of a layer that multiplies: a kernel of this shape and a bias of its last dimension.

@@ -1,4 +1,4 @@
-use crate::conv2d::weights_and_bias;
+use crate::conv2d::{at_least_one, weights_and_bias};
 use crate::{Backward, Forward, Initializer, Layer, Op, ParamSpec, Place};
 use tensor::{Activation, Backend, Error, Linear, Result, Shape, Span, Storage, View, ViewMut, Write};
 
@@ -43,7 +43,12 @@ impl Layer for Dense {
 
     fn output_shape(&self, x: Shape) -> Result<Shape> {
         Error::check_shape("dense", "the input (flatten it first)", x, x.flatten())?;
+        at_least_one("dense", "units", self.units)?;
         Ok(Shape::vectors(x.n, self.units))
+    }
+
+    fn makes_vectors(&self) -> bool {
+        true
     }
 
     fn params(&self, x: Shape) -> Vec<ParamSpec> {

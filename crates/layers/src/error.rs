@@ -32,6 +32,14 @@ pub enum Error {
         /// What it was given.
         given: String,
     },
+    /// A global batch that is smaller than this network's part of it.
+    #[error("the global batch has {global_batch} samples, but this network alone has {own} of them")]
+    GlobalBatch {
+        /// The samples of all replicas, as they were given.
+        global_batch: usize,
+        /// This network's samples.
+        own: usize,
+    },
     /// A training pass on a network built for inference.
     #[error("the network was built for inference and cannot train; build it with Mode::Training")]
     InferenceOnly,

@@ -14,6 +14,10 @@ impl Layer for Flatten {
         Ok(x.flatten())
     }
 
+    fn makes_vectors(&self) -> bool {
+        true
+    }
+
     fn contiguous_output(&self) -> bool {
         true
     }

@@ -19,6 +19,11 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Whether the output is a batch of vectors, not of images, for the summary; by default what the input is.
+    fn makes_vectors(&self) -> bool {
+        false
+    }
+
     /// Whether backward passes need a place for the input's gradient even where nobody reads it.
     fn needs_dx(&self) -> bool {
         false

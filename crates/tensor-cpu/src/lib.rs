@@ -5,6 +5,7 @@
 //! one order, and partial sums are added in the order of the tasks.
 
 mod activation;
+mod backend;
 mod batch_norm;
 mod buffer;
 mod conv;
@@ -13,6 +14,7 @@ mod dispatch;
 mod dropout;
 mod elementwise;
 mod linear;
+mod operand;
 mod optimizer;
 mod pooling;
 mod reference;

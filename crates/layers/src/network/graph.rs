@@ -81,7 +81,7 @@ impl Graph {
     /// If the layer can't take inputs of this shape, or the name is taken.
     pub fn add_named(&mut self, name: &str, layer: impl Layer + 'static, x: Value) -> Result<Value> {
         let shape = layer.output_shape(self.shapes[x.0]).in_layer(name)?;
-        let flat = self.flat[x.0] || matches!(layer.kind(), "Flatten" | "Dense");
+        let flat = self.flat[x.0] || layer.makes_vectors();
         self.push(name, Kind::Layer(Box::new(layer)), vec![x], shape, flat)
     }
 
@@ -146,8 +146,14 @@ impl Graph {
             lower = ch.is_lowercase();
             name.extend(ch.to_lowercase());
         }
-        let count = self.counts.entry(name.clone()).or_insert(0);
-        *count += 1;
-        if *count == 1 { name } else { format!("{name}_{}", *count - 1) }
+        // A name of one's own may have taken the next number.
+        loop {
+            let count = self.counts.entry(name.clone()).or_insert(0);
+            *count += 1;
+            let numbered = if *count == 1 { name.clone() } else { format!("{name}_{}", *count - 1) };
+            if self.nodes.iter().all(|node| node.name != numbered) {
+                return numbered;
+            }
+        }
     }
 }

@@ -173,6 +173,9 @@ impl Network {
         if self.mode == Mode::Inference {
             return Err(Error::InferenceOnly);
         }
+        if global_batch < self.n.max(1) {
+            return Err(Error::GlobalBatch { global_batch, own: self.n });
+        }
         if self.n == 0 {
             let all = Span::new(0, self.arena.grads.len());
             return Ok(self.device.fill(0.0, &mut self.arena.grads, all)?);

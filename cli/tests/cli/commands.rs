@@ -1,0 +1,75 @@
+use super::Place;
+use serde_json::Value;
+
+#[test]
+fn evaluate_and_predict_use_what_was_trained() {
+    let place = Place::new();
+    let flags = "--dataset synthetic --limit-train 400 --limit-test 70 --epochs 1 --save-best val_acc";
+    place.run(&format!("train --quick {flags} --no-progress")).ends(0);
+    let history = place.read("runs/quick-1/history.jsonl");
+    let epoch: Value = serde_json::from_str(history.trim()).expect("one epoch");
+    let ran = place.run("evaluate --json").ends(0);
+    let measured: Value = serde_json::from_str(&ran.out()).expect("one object");
+    assert_eq!((&measured["samples"], &measured["acc"]), (&Value::from(70), &epoch["val_acc"]));
+    let (loss, val_loss) = (measured["loss"].as_f64(), epoch["val_loss"].as_f64());
+    let differ = (loss.expect("a number") - val_loss.expect("a number")).abs();
+    assert!(differ < 1e-4, "{loss:?} {val_loss:?}");
+    let confused: u64 = measured["confusion"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|row| row.as_array())
+        .flatten()
+        .filter_map(Value::as_u64)
+        .sum();
+    assert_eq!(confused, 70);
+    place
+        .run("evaluate runs/quick-1/model.safetensors --dataset synthetic --limit-test 10")
+        .ends(0)
+        .says("10 test images");
+    place.run("preview --dataset synthetic --recipe quick --samples 2 --columns 3 --output grid.png").ends(0);
+    let ran = place.run("predict grid.png --json --top 10").ends(0);
+    let predicted: Value = serde_json::from_str(&ran.out()).expect("one object");
+    let classes = predicted["classes"].as_array().expect("a list");
+    let sum: f64 = classes.iter().filter_map(|class| class["probability"].as_f64()).sum();
+    assert!(classes.len() == 10 && (sum - 1.0).abs() < 1e-4, "{predicted}");
+}
+
+#[test]
+fn preview_draws_rows_of_samples() {
+    let place = Place::new();
+    place
+        .run("preview --dataset synthetic --samples 3 --columns 5 --zoom 2 --output grid.png")
+        .ends(0)
+        .says("grid.png");
+    let size = image::image_dimensions(place.path().join("grid.png")).expect("a picture");
+    assert_eq!(size, ((5 * 34 + 2) * 2, (3 * 34 + 2) * 2));
+}
+
+#[test]
+fn bench_prints_the_contracts_fields() {
+    let place = Place::new();
+    let ran = place
+        .run("bench --recipe keras-cnn --batch 4 --seconds 0.01 --repeats 1 --mode infer --json")
+        .ends(0);
+    let result: Value = serde_json::from_str(&ran.out()).expect("one object");
+    assert_eq!((&result["model"], &result["mode"]), (&Value::from("keras_cnn"), &Value::from("infer")));
+    for field in ["batch", "images_per_s", "peak_rss_mb", "device", "threads", "precision"] {
+        assert!(!result[field].is_null() || field == "peak_rss_mb", "{field}: {result}");
+    }
+    place
+        .run("bench --recipe quick --batch 4 --seconds 0.01 --repeats 1")
+        .ends(0)
+        .says("images/s on the cpu");
+}
+
+#[test]
+fn devices_says_what_there_is_and_why_not_more() {
+    Place::new().run("devices").ends(0).says("cpu: ").says("cuda: none");
+}
+
+#[test]
+fn fetch_knows_the_synthetic_set() {
+    let ran = Place::new().run("fetch --dataset synthetic --limit-train 20 --limit-test 10").ends(0);
+    ran.says("20 training and 10 test images of 10 classes");
+}

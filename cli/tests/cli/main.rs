@@ -1,0 +1,74 @@
+//! The command line as its users meet it: every test runs the binary in a folder of its own.
+
+mod commands;
+mod interrupt;
+mod real_data;
+mod refusals;
+mod training;
+
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// An empty folder with a home of its own, so that no data of this machine is found.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Place(tempfile::tempdir().expect("a temporary folder can be made"))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The binary, ready to run here.
+    fn command(&self, args: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_towers"));
+        command.args(args.split_whitespace()).current_dir(self.path()).env("HOME", self.path());
+        command.env_remove("TOWERS_DATA_DIR").env_remove("XDG_CACHE_HOME").env_remove("KERAS_HOME");
+        command
+    }
+
+    fn run(&self, args: &str) -> Ran {
+        Ran(args.to_owned(), self.command(args).output().expect("the binary starts"))
+    }
+
+    fn exists(&self, file: &str) -> bool {
+        self.path().join(file).exists()
+    }
+
+    fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(self.path().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+    }
+}
+
+/// A command line and what became of it.
+struct Ran(String, Output);
+
+impl Ran {
+    fn out(&self) -> String {
+        String::from_utf8_lossy(&self.1.stdout).into_owned()
+    }
+
+    fn err(&self) -> String {
+        String::from_utf8_lossy(&self.1.stderr).into_owned()
+    }
+
+    /// Checks the exit status.
+    fn ends(self, status: i32) -> Self {
+        let Ran(args, output) = &self;
+        assert_eq!(output.status.code(), Some(status), "towers {args}\n{}{}", self.out(), self.err());
+        self
+    }
+
+    fn says(self, text: &str) -> Self {
+        assert!(self.out().contains(text), "towers {}: no `{text}` in\n{}{}", self.0, self.out(), self.err());
+        self
+    }
+
+    fn complains(self, text: &str) -> Self {
+        assert!(self.err().contains(text), "towers {}: no `{text}` in\n{}", self.0, self.err());
+        self
+    }
+}

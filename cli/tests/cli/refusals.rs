@@ -1,0 +1,65 @@
+use super::Place;
+
+/// Bad usage: status 2, one sentence that names the option, nothing left behind.
+#[test]
+fn bad_values_name_the_option() {
+    let place = Place::new();
+    for (args, says) in [
+        ("train --recipe vgg", "--recipe is `vgg`"),
+        ("train --quick --dataset no/such/folder", "--dataset is `no/such/folder`"),
+        ("train --gpus zero", "--gpus"),
+        ("train --batch-size 0", "--batch-size is 0"),
+        ("train --epochs 0", "--epochs is 0"),
+        ("train --momentum 2", "--momentum is 2"),
+        ("train --precision bf16", "--precision bf16 needs the CUDA backend"),
+        ("train --virtual-replicas 4", "--virtual-replicas"),
+        ("train --optimizer rmsprop --momentum 0.9", "--momentum is 0.9"),
+        ("train --power 2 --schedule cosine", "--power"),
+        ("train --patience 3", "--early-stop"),
+        ("train --quick --dataset synthetic --limit-train 0", "training samples is 0"),
+        ("train --recipe minigooglenet --dataset synthetic --limit-train 32", "the batch size is 64"),
+        ("train --replicas 100000 --dataset synthetic", "--replicas is 100000"),
+        ("preview --dataset synthetic --columns 0", "--columns is 0"),
+        ("nonsense", "nonsense"),
+    ] {
+        let ran = place.run(args).ends(2).complains(says);
+        assert!(!ran.err().contains("panicked"), "{args}: {}", ran.err());
+    }
+}
+
+/// Failures: status 1, one sentence and, where one helps, a hint.
+#[test]
+fn failures_say_what_to_do() {
+    let place = Place::new();
+    place.run("train --offline").ends(1).complains("error: ").complains("hint: --data-dir");
+    assert!(!place.exists("runs"), "a run without data leaves nothing behind");
+    place.run("train --gpus 3 --quick").ends(1).complains("no CUDA backend yet");
+    place.run("train --resume").ends(1).complains("no run");
+    place.run("train --resume nowhere").ends(1).complains("no run to resume");
+    place.run("evaluate").ends(1).complains("no run");
+    std::fs::write(place.path().join("notes.txt"), "no picture").expect("the file can be written");
+    std::fs::write(place.path().join("model.safetensors"), "no model").expect("the file can be written");
+    place.run("predict notes.txt --model model.safetensors").ends(1).complains("model.safetensors");
+    place.run("evaluate nowhere").ends(1).complains("there is no model here");
+}
+
+#[test]
+fn a_resumed_run_stays_what_it_was() {
+    let place = Place::new();
+    let flags = "--dataset synthetic --limit-train 100 --limit-test 20 --epochs 1 --output run --no-progress";
+    place.run(&format!("train --quick {flags}")).ends(0);
+    for flag in [
+        "--lr 0.5",
+        "--batch-size 7",
+        "--seed 9",
+        "--optimizer rmsprop",
+        "--schedule poly",
+        "--recipe keras-cnn",
+    ] {
+        let option = flag.split(' ').next().expect("a flag");
+        place.run(&format!("train --resume run --epochs 2 {flag}")).ends(2).complains(option);
+    }
+    place.run("train --resume run --output other").ends(2).complains("--output");
+    std::fs::write(place.path().join("p.jpg"), [0xFF, 0xD8, 0xFF, 0x00]).expect("the file can be written");
+    place.run("predict p.jpg --model run").ends(1).complains("p.jpg");
+}

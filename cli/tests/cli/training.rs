@@ -1,0 +1,117 @@
+use super::Place;
+
+/// A run that takes about a second.
+const SMALL: &str = "train --quick --dataset synthetic --limit-train 300 --limit-test 60 --no-progress";
+
+/// The figures of `column`, from `history.csv`.
+fn history(place: &Place, run: &str, column: &str) -> Vec<f64> {
+    let csv = place.read(&format!("{run}/history.csv"));
+    let mut lines = csv.lines();
+    let head: Vec<&str> = lines.next().expect("a header").split(',').collect();
+    assert_eq!(head, ["epoch", "loss", "acc", "val_loss", "val_acc", "lr", "seconds", "images_per_second"]);
+    let k = head.iter().position(|name| *name == column).expect("the column is there");
+    lines.map(|line| line.split(',').nth(k).expect("a figure").parse().expect("a number")).collect()
+}
+
+/// The main job without network: a loud warning, synthetic images, at least 90% in two epochs, everything in its place.
+#[test]
+fn quick_learns_the_synthetic_set_in_two_epochs() {
+    let place = Place::new();
+    let ran = place.run("train --quick --offline --epochs 2").ends(0);
+    let ran = ran.complains("SYNTHETIC").says("Epoch 1/2\n - ").says("s - loss: ").says(" - val_acc: ");
+    ran.says("done: runs/quick-1");
+    let acc = history(&place, "runs/quick-1", "val_acc");
+    assert!(acc[1] >= 0.9, "{acc:?}");
+    for file in [
+        "config.json",
+        "history.csv",
+        "history.jsonl",
+        "curves.svg",
+        "curves.png",
+        "checkpoints",
+        "model.safetensors",
+    ] {
+        assert!(place.exists(&format!("runs/quick-1/{file}")), "{file}");
+    }
+    let line = place.read("runs/quick-1/history.jsonl");
+    let row: serde_json::Value =
+        serde_json::from_str(line.lines().next().expect("an epoch")).expect("an object");
+    assert_eq!(row["epoch"], 1);
+    assert!(place.read("runs/quick-1/curves.svg").contains("small_cnn on synthetic"));
+}
+
+#[test]
+fn one_epoch_and_one_more_are_two() {
+    let place = Place::new();
+    let small = format!("{SMALL} --schedule constant");
+    place.run(&format!("{small} --epochs 2 --output whole")).ends(0);
+    place.run(&format!("{small} --epochs 1 --output parts")).ends(0);
+    place.run("train --resume parts --epochs 2").ends(0).complains("resuming from").says("Epoch 2/2");
+    for column in ["loss", "acc", "val_loss", "val_acc", "lr"] {
+        assert_eq!(history(&place, "whole", column), history(&place, "parts", column), "{column}");
+    }
+    let model = |run: &str| std::fs::read(place.path().join(run).join("model.safetensors")).expect("a model");
+    assert!(model("whole") == model("parts"), "the models differ");
+    // All done: nothing happens, and it says so.
+    place.run("train --resume parts").ends(0).complains("all 2 epochs are done");
+}
+
+#[test]
+fn three_towers_on_the_cpu() {
+    let place = Place::new();
+    let ran =
+        place.run(&format!("{SMALL} --epochs 1 --replicas 3 --device cpu --batch-size 10 --output towers"));
+    ran.ends(0).says("3 replicas");
+    assert!(place.read("towers/config.json").contains("\"replicas\": 3"));
+}
+
+#[test]
+fn the_curves_go_where_the_tutorial_wants_them() {
+    let place = Place::new();
+    place.run(&format!("{SMALL} --epochs 1 --output plot.png")).ends(0);
+    let png = std::fs::read(place.path().join("plot.png")).expect("the picture is there");
+    assert!(png.starts_with(b"\x89PNG"));
+    assert!(place.exists("runs/quick-1/model.safetensors"));
+}
+
+#[test]
+fn a_run_is_never_overwritten() {
+    let place = Place::new();
+    place.run(&format!("{SMALL} --epochs 1 --output run")).ends(0);
+    let before = place.read("run/history.csv");
+    place.run(&format!("{SMALL} --epochs 1 --output run")).ends(2).complains("already holds a run");
+    assert_eq!(before, place.read("run/history.csv"));
+}
+
+#[test]
+fn early_stopping_and_the_best_model() {
+    let place = Place::new();
+    // A rate of 0: nothing ever improves.
+    let flags = "--epochs 9 --lr 0 --early-stop val_loss --patience 2 --save-best val_loss --output run";
+    place.run(&format!("{SMALL} {flags}")).ends(0).says("stopped early");
+    assert!(history(&place, "run", "loss").len() < 9);
+    assert!(place.exists("run/model.safetensors"));
+}
+
+/// Pictures of one's own, of any size, in class folders.
+#[test]
+fn class_folders_are_a_data_set() {
+    let place = Place::new();
+    for (class, colour) in [("blue", [20, 40, 220]), ("red", [220, 40, 20])] {
+        let folder = place.path().join("pictures").join(class);
+        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        for k in 0..24_u32 {
+            let shade =
+                |x: u32, y: u32| colour.map(|c: u8| c.wrapping_add(((x * 7 + y * 3 + k * 11) % 23) as u8));
+            let picture = image::RgbImage::from_fn(40 + k, 50, |x, y| image::Rgb(shade(x, y)));
+            picture.save(folder.join(format!("{k}.png"))).expect("the picture can be written");
+        }
+    }
+    let flags = "--batch-size 8 --epochs 4 --lr 0.003 --output run --no-progress";
+    place.run(&format!("train --recipe quick --dataset pictures {flags}")).ends(0);
+    place
+        .run("predict pictures/red/3.png pictures/blue/4.png --model run --top 1")
+        .ends(0)
+        .says("3.png: red ")
+        .says("4.png: blue ");
+}

@@ -1,0 +1,405 @@
+//! Every op in front of its kernel: the operands are checked, then handed on as slices.
+
+use crate::operand::{read, run, run_mut, runs_mut, write};
+use crate::{Buffer, Cpu};
+use crate::{activation, batch_norm, conv, dropout, elementwise, linear, optimizer, pooling, softmax};
+use tensor_backend::{
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, Pool2d, Result, RmspropStep, SgdStep,
+    Shape, SoftmaxXent, Span, View, ViewMut, Write,
+};
+
+impl Backend for Cpu {
+    type Buffer = Buffer;
+    type Ints = Vec<u32>;
+
+    fn name(&self) -> String {
+        format!("the CPU ({} threads)", self.threads())
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buffer> {
+        Buffer::try_zeros(len).ok_or_else(|| Error::OutOfMemory { bytes: len * 4, device: self.name() })
+    }
+
+    fn alloc_ints(&self, len: usize) -> Result<Vec<u32>> {
+        Ok(vec![0; len])
+    }
+
+    fn upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
+        run_mut("upload", "the target", dst, Span::new(offset, src.len()))?.copy_from_slice(src);
+        Ok(())
+    }
+
+    fn upload_ints(&self, src: &[u32], dst: &mut Vec<u32>) -> Result<()> {
+        let at = Span::new(0, src.len());
+        at.check("upload_ints", "the target", dst.len())?;
+        dst[at.range()].copy_from_slice(src);
+        Ok(())
+    }
+
+    fn download(&self, src: &Buffer, offset: usize, dst: &mut [f32]) -> Result<()> {
+        dst.copy_from_slice(run("download", "the source", src, Span::new(offset, dst.len()))?);
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn fill(&self, value: f32, dst: &mut Buffer, at: Span) -> Result<()> {
+        run_mut("fill", "the target", dst, at)?.fill(value);
+        Ok(())
+    }
+
+    fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
+        let op = "copy";
+        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        elementwise::copy(self.pool(), read(op, "the input", x)?, write(op, "the output", y)?, mode);
+        Ok(())
+    }
+
+    fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
+        conv::prepare(self, conv, x, conv.output(x)?, training);
+        Ok(())
+    }
+
+    fn conv2d_fwd(
+        &self,
+        conv: &Conv2d,
+        act: Activation,
+        x: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        let op = "conv2d_fwd";
+        conv.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
+        let b = b.map(|b| run(op, "the bias", params, b)).transpose()?;
+        let w = run(op, "the weights", params, w)?;
+        conv::forward(self, conv, act, read(op, "the input", x)?, w, b, write(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn conv2d_bwd_data(
+        &self,
+        conv: &Conv2d,
+        dy: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        dx: ViewMut<Buffer>,
+        mode: Write,
+    ) -> Result<()> {
+        let op = "conv2d_bwd_data";
+        conv.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
+        let w = run(op, "the weights", params, w)?;
+        conv::backward_data(self, conv, read(op, "dy", dy)?, w, write(op, "dx", dx)?, mode);
+        Ok(())
+    }
+
+    fn conv2d_bwd_filter(
+        &self,
+        conv: &Conv2d,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        grads: &mut Buffer,
+        dw: Span,
+        db: Option<Span>,
+    ) -> Result<()> {
+        let op = "conv2d_bwd_filter";
+        conv.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
+        let (x, dy) = (read(op, "the input", x)?, read(op, "dy", dy)?);
+        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
+        conv::backward_filter(self, conv, x, dy, dw);
+        elementwise::column_sums(self, dy, db);
+        Ok(())
+    }
+
+    fn linear_fwd(
+        &self,
+        linear: &Linear,
+        act: Activation,
+        x: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        let op = "linear_fwd";
+        linear.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
+        let b = b.map(|b| run(op, "the bias", params, b)).transpose()?;
+        let w = run(op, "the weights", params, w)?;
+        linear::forward(self, linear, act, read(op, "the input", x)?, w, b, write(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn linear_bwd_data(
+        &self,
+        linear: &Linear,
+        dy: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        dx: ViewMut<Buffer>,
+        mode: Write,
+    ) -> Result<()> {
+        let op = "linear_bwd_data";
+        linear.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
+        let w = run(op, "the weights", params, w)?;
+        linear::backward_data(self, linear, read(op, "dy", dy)?, w, write(op, "dx", dx)?, mode);
+        Ok(())
+    }
+
+    fn linear_bwd_filter(
+        &self,
+        linear: &Linear,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        grads: &mut Buffer,
+        dw: Span,
+        db: Option<Span>,
+    ) -> Result<()> {
+        let op = "linear_bwd_filter";
+        linear.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
+        let (x, dy) = (read(op, "the input", x)?, read(op, "dy", dy)?);
+        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
+        linear::backward_filter(self, linear, x, dy, dw);
+        elementwise::column_sums(self, dy, db);
+        Ok(())
+    }
+
+    fn bn_act_fwd_train(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        y: ViewMut<Buffer>,
+        saved: &mut Buffer,
+        grads: &mut Buffer,
+        sums: Span,
+    ) -> Result<()> {
+        let op = "bn_act_fwd_train";
+        let c = x.layout.shape.c;
+        bn.check(op, x.layout.shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
+        Error::check_len(op, "the sums", sums, 2 * c)?;
+        let (gamma, beta) = (run(op, "gamma", params, gamma)?, run(op, "beta", params, beta)?);
+        let saved = run_mut(op, "the saved statistics", saved, Span::new(0, 2 * c))?;
+        let sums = run_mut(op, "the sums", grads, sums)?;
+        let (x, y) = (read(op, "the input", x)?, write(op, "the output", y)?);
+        batch_norm::forward_train(self, bn, x, gamma, beta, y, saved, sums);
+        Ok(())
+    }
+
+    fn bn_act_fwd_infer(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        running: &Buffer,
+        mean: Span,
+        var: Span,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        let op = "bn_act_fwd_infer";
+        let spans = [("gamma", gamma), ("beta", beta), ("the mean", mean), ("the variance", var)];
+        bn.check(op, x.layout.shape, y.layout.shape, &spans)?;
+        let (gamma, beta) = (run(op, "gamma", params, gamma)?, run(op, "beta", params, beta)?);
+        let (mean, var) = (run(op, "the mean", running, mean)?, run(op, "the variance", running, var)?);
+        let (x, y) = (read(op, "the input", x)?, write(op, "the output", y)?);
+        batch_norm::forward_infer(self, bn, x, gamma, beta, mean, var, y);
+        Ok(())
+    }
+
+    fn bn_act_bwd(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        saved: &Buffer,
+        grads: &mut Buffer,
+        dgamma: Span,
+        dbeta: Span,
+        dx: ViewMut<Buffer>,
+        mode: Write,
+    ) -> Result<()> {
+        let op = "bn_act_bwd";
+        let shape = x.layout.shape;
+        let spans = [("gamma", gamma), ("beta", beta), ("dgamma", dgamma), ("dbeta", dbeta)];
+        bn.check(op, shape, dx.layout.shape, &spans)?;
+        Error::check_shape(op, "dy", dy.layout.shape, shape)?;
+        let (gamma, beta) = (run(op, "gamma", params, gamma)?, run(op, "beta", params, beta)?);
+        let saved = run(op, "the saved statistics", saved, Span::new(0, 2 * shape.c))?;
+        let (dgamma, dbeta) = runs_mut(op, "dgamma and dbeta", grads, dgamma, dbeta)?;
+        let (x, dy, dx) = (read(op, "the input", x)?, read(op, "dy", dy)?, write(op, "dx", dx)?);
+        batch_norm::backward(self, bn, x, dy, gamma, beta, saved, dgamma, dbeta, dx, mode);
+        Ok(())
+    }
+
+    fn ema_step(
+        &self,
+        momentum: f32,
+        scale: f32,
+        sums: &Buffer,
+        from: Span,
+        running: &mut Buffer,
+        to: Span,
+    ) -> Result<()> {
+        let op = "ema_step";
+        Error::check_len(op, "the running averages", to, from.len)?;
+        let sums = run(op, "the sums", sums, from)?;
+        optimizer::ema(momentum, scale, sums, run_mut(op, "the running averages", running, to)?);
+        Ok(())
+    }
+
+    fn act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        let op = "act_fwd";
+        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        activation::forward(self, act, read(op, "the input", x)?, write(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn act_bwd(
+        &self,
+        act: Activation,
+        y: View<Buffer>,
+        dy: View<Buffer>,
+        dx: ViewMut<Buffer>,
+        mode: Write,
+    ) -> Result<()> {
+        let op = "act_bwd";
+        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
+        Error::check_shape(op, "dx", dx.layout.shape, y.layout.shape)?;
+        let (y, dy, dx) = (read(op, "y", y)?, read(op, "dy", dy)?, write(op, "dx", dx)?);
+        activation::backward(self, act, y, dy, dx, mode);
+        Ok(())
+    }
+
+    fn act_bwd_in_place(&self, act: Activation, y: View<Buffer>, dy: ViewMut<Buffer>) -> Result<()> {
+        let op = "act_bwd_in_place";
+        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
+        activation::backward_in_place(self, act, read(op, "y", y)?, write(op, "dy", dy)?);
+        Ok(())
+    }
+
+    fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        let op = "maxpool_fwd";
+        pool.check(op, x.layout.shape, y.layout.shape)?;
+        pooling::max_forward(self, pool, read(op, "the input", x)?, write(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn maxpool_bwd(
+        &self,
+        pool: &Pool2d,
+        x: View<Buffer>,
+        y: View<Buffer>,
+        dy: View<Buffer>,
+        dx: ViewMut<Buffer>,
+        mode: Write,
+    ) -> Result<()> {
+        let op = "maxpool_bwd";
+        pool.check(op, x.layout.shape, y.layout.shape)?;
+        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
+        Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
+        let (x, y, dy) = (read(op, "the input", x)?, read(op, "the output", y)?, read(op, "dy", dy)?);
+        pooling::max_backward(self, pool, x, y, dy, write(op, "dx", dx)?, mode);
+        Ok(())
+    }
+
+    fn avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        let op = "avgpool_fwd";
+        pool.check(op, x.layout.shape, y.layout.shape)?;
+        pooling::average_forward(self, pool, read(op, "the input", x)?, write(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn avgpool_bwd(&self, pool: &Pool2d, dy: View<Buffer>, dx: ViewMut<Buffer>, mode: Write) -> Result<()> {
+        let op = "avgpool_bwd";
+        pool.check(op, dx.layout.shape, dy.layout.shape)?;
+        pooling::average_backward(self, pool, read(op, "dy", dy)?, write(op, "dx", dx)?, mode);
+        Ok(())
+    }
+
+    fn dropout(&self, mask: &DropoutMask, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
+        let op = "dropout";
+        mask.check(op)?;
+        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        dropout::apply(self, mask, read(op, "the input", x)?, write(op, "the output", y)?, mode);
+        Ok(())
+    }
+
+    fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        let op = "softmax";
+        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        softmax::probabilities(read(op, "the input", x)?, write(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn softmax_xent(
+        &self,
+        xent: &SoftmaxXent,
+        logits: View<Buffer>,
+        labels: &Vec<u32>,
+        dlogits: Option<ViewMut<Buffer>>,
+        sums: &mut Buffer,
+        metrics: Span,
+    ) -> Result<()> {
+        let op = "softmax_xent";
+        let shape = logits.layout.shape;
+        xent.check(op)?;
+        Error::check_shape(op, "the logits", shape, shape.flatten())?;
+        Error::check_len(op, "the metrics", metrics, 2)?;
+        Span::new(0, shape.n).check(op, "the labels", labels.len())?;
+        let dlogits = dlogits
+            .map(|d| {
+                Error::check_shape(op, "dlogits", d.layout.shape, shape)?;
+                write(op, "dlogits", d)
+            })
+            .transpose()?;
+        let metrics = run_mut(op, "the metrics", sums, metrics)?;
+        softmax::cross_entropy(xent, read(op, "the logits", logits)?, &labels[..shape.n], dlogits, metrics);
+        Ok(())
+    }
+
+    fn sgd_step(
+        &self,
+        step: &SgdStep,
+        params: &mut Buffer,
+        grads: &Buffer,
+        velocity: &mut Buffer,
+        at: Span,
+    ) -> Result<()> {
+        let op = "sgd_step";
+        let (params, grads) =
+            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
+        let at = if step.momentum == 0.0 { Span::new(0, 0) } else { at };
+        optimizer::sgd(self.pool(), step, params, grads, run_mut(op, "the velocity", velocity, at)?);
+        Ok(())
+    }
+
+    fn rmsprop_step(
+        &self,
+        step: &RmspropStep,
+        params: &mut Buffer,
+        grads: &Buffer,
+        mean_square: &mut Buffer,
+        at: Span,
+    ) -> Result<()> {
+        let op = "rmsprop_step";
+        let (params, grads) =
+            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
+        optimizer::rmsprop(
+            self.pool(),
+            step,
+            params,
+            grads,
+            run_mut(op, "the mean squares", mean_square, at)?,
+        );
+        Ok(())
+    }
+}

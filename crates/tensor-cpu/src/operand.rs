@@ -1,0 +1,55 @@
+//! Operands as slices, once their places are known to lie inside their buffers.
+
+use crate::Buffer;
+use tensor_backend::{Error, Result, Span, View, ViewMut};
+
+/// The tensor as a slice, once its layout is known to fit.
+pub(crate) fn read<'a>(op: &'static str, what: &'static str, x: View<'a, Buffer>) -> Result<View<'a, [f32]>> {
+    x.layout.check(op, what, x.data.len())?;
+    Ok(View::new(x.data, x.layout))
+}
+
+/// The tensor as a slice to write, once its layout is known to fit.
+pub(crate) fn write<'a>(
+    op: &'static str,
+    what: &'static str,
+    y: ViewMut<'a, Buffer>,
+) -> Result<ViewMut<'a, [f32]>> {
+    y.layout.check(op, what, y.data.len())?;
+    Ok(ViewMut::new(y.data, y.layout))
+}
+
+/// A run of an arena.
+pub(crate) fn run<'a>(op: &'static str, what: &'static str, data: &'a Buffer, at: Span) -> Result<&'a [f32]> {
+    at.check(op, what, data.len())?;
+    Ok(&data[at.range()])
+}
+
+/// A run of an arena, to write.
+pub(crate) fn run_mut<'a>(
+    op: &'static str,
+    what: &'static str,
+    data: &'a mut Buffer,
+    at: Span,
+) -> Result<&'a mut [f32]> {
+    at.check(op, what, data.len())?;
+    Ok(&mut data[at.range()])
+}
+
+/// Two runs of one arena, to write: a gradient of weights and one of biases.
+pub(crate) fn runs_mut<'a>(
+    op: &'static str,
+    what: &'static str,
+    data: &'a mut Buffer,
+    a: Span,
+    b: Span,
+) -> Result<(&'a mut [f32], &'a mut [f32])> {
+    a.check(op, what, data.len())?;
+    b.check(op, what, data.len())?;
+    data.get_disjoint_mut([a.range(), b.range()]).map(|[a, b]| (a, b)).map_err(|_| Error::Value {
+        op,
+        what: "the start of a run of gradients",
+        value: b.offset as f64,
+        accepted: "outside of the other run",
+    })
+}
