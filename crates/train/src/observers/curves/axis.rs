@@ -4,6 +4,9 @@ use crate::EpochRecord;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
 
+/// Losses, of training and validation together, of a run of less than eight epochs: fewer than this.
+const SHORT: usize = 16;
+
 /// An axis: what it spans, and where its ticks are.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Axis {
@@ -89,13 +92,18 @@ impl ValueFormatter<f64> for Axis {
 }
 
 /// The greatest value that an axis should show: the greatest of all, unless it and at most a quarter of the
-/// values stand apart, each step down to the rest by more than a factor of four. A run that explodes for an
+/// values stand apart, each step down to the rest by more than a factor of ten. A run that explodes for an
 /// epoch then still shows what it learnt.
+///
+/// A short run falls from its first loss to its last within a few epochs, and a reader wants to see the whole
+/// fall: there only what no fall explains is cut, a factor of a thousand.
 fn ceiling(values: &[f64]) -> Option<f64> {
     let mut falling = values.to_vec();
     falling.sort_by(|a, b| b.total_cmp(a));
     let apart = if falling.len() < 4 { 0 } else { falling.len() / 4 };
-    let gap = (0..apart).rev().find(|&k| falling[k] > 4.0 * falling[k + 1].max(0.0) && falling[k + 1] > 0.0);
+    let factor = if falling.len() < SHORT { 1000.0 } else { 10.0 };
+    let gap =
+        (0..apart).rev().find(|&k| falling[k] > factor * falling[k + 1].max(0.0) && falling[k + 1] > 0.0);
     falling.get(gap.map_or(0, |k| k + 1)).copied()
 }
 
@@ -168,12 +176,20 @@ mod tests {
     }
 
     #[test]
+    fn a_short_run_shows_its_whole_fall() {
+        let axis = Axis::loss([1.62, 0.12, 0.09, 0.05, 0.4, 0.08, 0.06, 0.04]);
+        assert!(axis.range.end >= 1.62, "{axis:?}");
+    }
+
+    #[test]
     fn an_explosion_does_not_flatten_the_rest() {
         assert_eq!(ceiling(&[1e6, 2.0, 1.5, 1.0]), Some(2.0));
         assert_eq!(ceiling(&[1e6, 1e4, 2.0, 1.9, 1.8, 1.5, 1.2, 1.0]), Some(2.0));
         assert_eq!(ceiling(&[1e6, 1e6, 1e6, 1.0]), Some(1e6), "that is no exception any more");
         assert_eq!(ceiling(&[9.0, 1.0]), Some(9.0), "two values tell nothing");
         assert_eq!(ceiling(&[3.0, 2.0, 1.0, 0.5, 0.25]), Some(3.0));
+        let long = |first: f64| ceiling(&[[first].as_slice(), &[0.1; 19]].concat());
+        assert_eq!((long(0.9), long(1.1)), (Some(0.9), Some(0.1)));
         assert_eq!(ceiling(&[]), None);
     }
 }

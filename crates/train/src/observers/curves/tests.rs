@@ -35,8 +35,14 @@ fn cases() -> Vec<(&'static str, Vec<EpochRecord>)> {
         .for_each(|record| record.val_loss = 0.9 + (record.epoch as f64 - 12.0).powi(2) / 600.0);
     let mut noisy = history(150);
     noisy.iter_mut().for_each(|record| record.val_acc -= 0.2 * (37.0 * record.epoch as f64).sin().powi(8));
+    let mut steep = history(4);
+    let losses = [[1.05, 0.14], [0.13, 0.07], [0.08, 0.05], [0.06, 0.04]];
+    for (record, [loss, val_loss]) in steep.iter_mut().zip(losses) {
+        (record.loss, record.val_loss) = (loss, val_loss);
+    }
     vec![
         ("none", vec![]),
+        ("steep", steep),
         ("one", history(1)),
         ("two", history(2)),
         ("ten", history(10)),
