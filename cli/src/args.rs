@@ -50,10 +50,10 @@ pub struct DataArgs {
     #[arg(long)]
     pub offline: bool,
     /// Only the first N training samples
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub limit_train: Option<usize>,
     /// Only the first N test samples
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub limit_test: Option<usize>,
 }
 
@@ -68,10 +68,10 @@ pub struct DeviceArgs {
     #[arg(long, value_enum)]
     pub device: Option<Device>,
     /// Towers; by default one a device
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub replicas: Option<usize>,
     /// CPU threads in all; by default one a core
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub threads: Option<usize>,
 }
 
@@ -106,19 +106,19 @@ pub struct TrainArgs {
     #[arg(long)]
     pub quick: bool,
     /// Passes over the training data
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub epochs: Option<u64>,
     /// Samples of a batch for each replica
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub batch_size: Option<usize>,
     /// Samples of a batch over all replicas
-    #[arg(long, value_name = "N", conflicts_with = "batch_size")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "batch_size")]
     pub global_batch_size: Option<usize>,
     /// The base learning rate
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub lr: Option<f64>,
     /// The momentum of SGD
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub momentum: Option<f32>,
     /// sgd or rmsprop, with options: sgd:momentum=0.9,nesterov or rmsprop:style=keras3
     #[arg(long, value_name = "SPEC")]
@@ -127,22 +127,22 @@ pub struct TrainArgs {
     #[arg(long, value_name = "SPEC")]
     pub schedule: Option<String>,
     /// The power of the poly schedule
-    #[arg(long, value_name = "X", allow_negative_numbers = true, conflicts_with = "schedule")]
+    #[arg(long, value_name = "X", allow_hyphen_values = true, conflicts_with = "schedule")]
     pub power: Option<f64>,
     /// Keras' time decay: lr / (1 + decay * step)
-    #[arg(long, value_name = "X", allow_negative_numbers = true, conflicts_with_all = ["schedule", "power"])]
+    #[arg(long, value_name = "X", allow_hyphen_values = true, conflicts_with_all = ["schedule", "power"])]
     pub decay: Option<f64>,
     /// Label smoothing, from 0 to below 1
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub label_smoothing: Option<f32>,
     /// The arithmetic; this build has fp32 alone
     #[arg(long, value_name = "NAME", default_value = "fp32")]
     pub precision: String,
     /// Everything random is a function of this
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub seed: Option<u64>,
     /// The batch in V fixed shards, so that results don't depend on the number of devices (not in this build yet)
-    #[arg(long, value_name = "V")]
+    #[arg(long, value_name = "V", allow_hyphen_values = true)]
     pub virtual_replicas: Option<usize>,
     /// Data.
     #[command(flatten)]
@@ -169,16 +169,16 @@ pub struct KeepArgs {
     #[arg(long, value_name = "METRIC")]
     pub save_best: Option<String>,
     /// A checkpoint after every N epochs
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub save_every: Option<u64>,
     /// Keep the last K checkpoints; 0 for all
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
     pub keep_last: Option<usize>,
     /// Stop when METRIC no longer improves
     #[arg(long, value_name = "METRIC")]
     pub early_stop: Option<String>,
     /// Epochs without improvement before --early-stop stops
-    #[arg(long, value_name = "N", default_value_t = 5, requires = "early_stop")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 5, requires = "early_stop")]
     pub patience: u64,
     /// Write TensorBoard event files into DIR
     #[arg(long, value_name = "DIR")]
@@ -194,7 +194,7 @@ pub struct EvaluateArgs {
     /// A run's folder or a model.safetensors; by default the newest run
     pub run: Option<PathBuf>,
     /// Samples of a batch
-    #[arg(long, value_name = "N", default_value_t = 250)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 250)]
     pub batch_size: usize,
     /// One JSON object instead of text
     #[arg(long)]
@@ -217,7 +217,7 @@ pub struct PredictArgs {
     #[arg(long, value_name = "RUN")]
     pub model: Option<PathBuf>,
     /// Print the K likeliest classes
-    #[arg(long, value_name = "K", default_value_t = 3)]
+    #[arg(long, value_name = "K", allow_hyphen_values = true, default_value_t = 3)]
     pub top: usize,
     /// One JSON object a picture instead of text
     #[arg(long)]
@@ -245,16 +245,16 @@ pub struct PreviewArgs {
     #[arg(long, value_name = "PNG", default_value = "preview.png")]
     pub output: PathBuf,
     /// Training images, a row each
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 8)]
     pub samples: usize,
     /// Pictures in a row, the original first
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 10)]
     pub columns: usize,
     /// Enlarge each pixel so many times
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 3)]
     pub zoom: u32,
     /// The seed of the draws
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 1)]
     pub seed: u64,
     /// Data.
     #[command(flatten)]
@@ -271,13 +271,13 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t = Mode::Train)]
     pub mode: Mode,
     /// Samples of a batch; by default 128 (keras-cnn) or 64 in training, 256 in inference
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub batch: Option<usize>,
     /// Each repeat takes at least so long
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    #[arg(long, value_name = "S", allow_hyphen_values = true, default_value_t = 10.0)]
     pub seconds: f64,
     /// The median over so many repeats counts
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 3)]
     pub repeats: usize,
     /// One JSON object instead of text
     #[arg(long)]

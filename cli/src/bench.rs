@@ -1,11 +1,20 @@
 //! `towers bench`.
 
 use crate::args::{BenchArgs, Mode};
+use crate::error::{at_least_one, usage};
 use crate::print;
 use std::process::ExitCode;
 use train::{BenchMode, BenchOptions};
 
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    at_least_one("--batch", args.batch.unwrap_or(1))?;
+    at_least_one("--repeats", args.repeats)?;
+    if !(args.seconds.is_finite() && args.seconds >= 0.0) {
+        return Err(usage(format!(
+            "--seconds is {}, but must be a finite number of at least 0",
+            args.seconds
+        )));
+    }
     let mut config = train::recipe(&args.recipe)?;
     args.devices.apply(&mut config.devices);
     let mode = match args.mode {

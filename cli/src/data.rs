@@ -1,6 +1,7 @@
 //! Data with a progress bar.
 
 use crate::args::DataArgs;
+use crate::print::note;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
@@ -85,7 +86,7 @@ impl Shown {
             other => {
                 self.finish();
                 self.last = Some(Instant::now());
-                eprintln!("{other}");
+                note(other);
             }
         }
     }

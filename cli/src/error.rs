@@ -1,5 +1,6 @@
 //! How a failure is told: one sentence, a hint where there is one, and the exit status.
 
+use crate::print::note;
 use std::fmt;
 use std::process::ExitCode;
 use train::cifar;
@@ -21,12 +22,17 @@ pub fn usage(message: impl fmt::Display) -> anyhow::Error {
     Usage(message.to_string()).into()
 }
 
+/// Refuses 0 for an option that counts something.
+pub fn at_least_one(option: &str, value: usize) -> anyhow::Result<()> {
+    if value == 0 { Err(usage(format!("{option} is 0, but must be at least 1"))) } else { Ok(()) }
+}
+
 /// Tells the error on stderr and turns it into the exit status.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", sentence(error));
+    note(format_args!("error: {}", sentence(error)));
     let ours = error.downcast_ref::<train::Error>();
     if let Some(hint) = ours.and_then(hint) {
-        eprintln!("hint: {hint}");
+        note(format_args!("hint: {hint}"));
     }
     let bad_usage = error.is::<Usage>()
         || matches!(

@@ -1,6 +1,7 @@
 //! `towers evaluate`.
 
 use crate::args::EvaluateArgs;
+use crate::error::at_least_one;
 use crate::output::newest_run;
 use crate::{data, print};
 use anyhow::Context;
@@ -11,12 +12,13 @@ use std::process::ExitCode;
 use train::{Classifier, Config, DataOptions, Evaluation, MODEL_FILE};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
+    at_least_one("--batch-size", args.batch_size)?;
     let run = args.run.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
-    let mut options = trained_on(&run);
-    args.data.apply(&mut options);
     let devices = train::open_devices(&args.devices.single())?;
     let device = devices.first().context("there is no device")?;
-    let mut classifier = Classifier::load(&run, device, args.batch_size.max(1))?;
+    let mut classifier = Classifier::load(&run, device, args.batch_size)?;
+    let mut options = trained_on(&run, &classifier);
+    args.data.apply(&mut options);
     let data = data::load(&options, true)?;
     let evaluation = train::evaluate(&mut classifier, &data.test, |_, _| {})?;
     if args.json {
@@ -25,12 +27,13 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     print::text(&table(&run, &data.name, &classifier, &evaluation))
 }
 
-/// The data that the run was trained on, if its configuration is there.
-fn trained_on(run: &Path) -> DataOptions {
+/// The data that the run was trained on: from its configuration or, where that is gone, from the model's metadata.
+fn trained_on(run: &Path, classifier: &Classifier) -> DataOptions {
     let folder = if run.is_dir() { run } else { run.parent().unwrap_or(run) };
     let text = std::fs::read_to_string(folder.join("config.json")).ok();
     let config = text.and_then(|text| serde_json::from_str::<Config>(&text).ok());
-    config.map(|config| config.data).unwrap_or_default()
+    let named = || DataOptions { dataset: classifier.dataset.clone(), ..DataOptions::default() };
+    config.map_or_else(named, |config| config.data)
 }
 
 fn object(run: &Path, dataset: &str, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {

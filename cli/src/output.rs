@@ -1,9 +1,11 @@
 //! Where a run's files go.
 
 use crate::error::usage;
-use anyhow::Context;
-use std::fs;
+use anyhow::{Context, bail};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
+use train::{CHECKPOINTS, MODEL_FILE};
 
 /// The folder of runs that were given no place of their own.
 const RUNS: &str = "runs";
@@ -13,47 +15,87 @@ const RUNS: &str = "runs";
 pub struct Output {
     pub run: PathBuf,
     pub picture: Option<PathBuf>,
+    /// Whether the folder's name was chosen here, so that another number does as well.
+    pub numbered: bool,
 }
 
 impl Output {
     /// What `--output` means for a new run of `recipe`: a picture if it ends as one, else the run's folder.
     pub fn new(output: Option<&Path>, recipe: &str) -> Self {
         match output {
-            Some(path) if is_picture(path) => {
-                Output { run: unused(Path::new(RUNS), recipe), picture: Some(path.to_owned()) }
+            Some(path) if !is_picture(path) => {
+                Output { run: path.to_owned(), picture: None, numbered: false }
             }
-            Some(path) => Output { run: path.to_owned(), picture: None },
-            None => Output { run: unused(Path::new(RUNS), recipe), picture: None },
+            picture => Output {
+                run: Path::new(RUNS).join(format!("{recipe}-1")),
+                picture: picture.map(Path::to_owned),
+                numbered: true,
+            },
         }
     }
 
-    /// Refuses a folder that holds a run already.
+    /// Refuses a folder that holds a run already: anything that was learnt. What a run left that ended before
+    /// its first checkpoint is nothing to go on with, and may be replaced.
     pub fn check_unused(&self) -> anyhow::Result<()> {
-        let run = self.run.display();
-        if self.run.join("config.json").exists() {
+        let at = |name: &str| self.run.join(name);
+        let visible = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
+        let checkpoints = fs::read_dir(at(CHECKPOINTS)).is_ok_and(|all| all.flatten().any(visible));
+        let epochs = fs::read_to_string(at("history.csv")).is_ok_and(|text| text.lines().count() > 1);
+        if !self.numbered && (checkpoints || epochs || at(MODEL_FILE).exists()) {
+            let run = self.run.display();
             let remedy = format!("go on with it by --resume {run}, or choose another --output");
             return Err(usage(format!("{run} already holds a run; {remedy}")));
         }
         Ok(())
     }
 
-    /// Makes the folder.
-    pub fn create(&self) -> anyhow::Result<()> {
-        fs::create_dir_all(&self.run).with_context(|| format!("can't make the folder {}", self.run.display()))
+    /// Makes the folder, and holds it for as long as the returned file is open: two runs in one folder would
+    /// overwrite each other. A numbered one is new: the first number for which there is nothing.
+    pub fn create(&mut self) -> anyhow::Result<Option<File>> {
+        if self.numbered {
+            self.run = self.first_unused()?;
+        } else {
+            fs::create_dir_all(&self.run).with_context(|| cannot_make(&self.run))?;
+        }
+        hold(&self.run)
+    }
+
+    /// `RECIPE-N` with the first N for which there is nothing, made by us and nobody else.
+    fn first_unused(&self) -> anyhow::Result<PathBuf> {
+        fs::create_dir_all(RUNS).with_context(|| cannot_make(Path::new(RUNS)))?;
+        let name = self.run.to_string_lossy();
+        let stem = name.strip_suffix('1').unwrap_or(&name);
+        for number in 1_u64.. {
+            let run = PathBuf::from(format!("{stem}{number}"));
+            match fs::create_dir(&run) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.with_context(|| cannot_make(&run)).map(|()| run),
+            }
+        }
+        bail!("there is no number left in {RUNS}/")
+    }
+}
+
+fn cannot_make(folder: &Path) -> String {
+    format!("can't make the folder {}", folder.display())
+}
+
+/// Locks a run's folder until the file is closed, however the process ends. Where there are no locks on
+/// folders, as on some network file systems, nothing is held.
+fn hold(run: &Path) -> anyhow::Result<Option<File>> {
+    let Ok(folder) = File::open(run) else { return Ok(None) };
+    match folder.try_lock() {
+        Ok(()) => Ok(Some(folder)),
+        Err(TryLockError::WouldBlock) => {
+            bail!("another run is writing into {}; wait for it, or choose another --output", run.display())
+        }
+        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 
 pub fn is_picture(path: &Path) -> bool {
     let extension = path.extension().map(|e| e.to_ascii_lowercase());
     extension.is_some_and(|e| e == "png" || e == "svg")
-}
-
-/// `RECIPE-N` with the first N for which there is nothing.
-fn unused(runs: &Path, recipe: &str) -> PathBuf {
-    (1..)
-        .map(|n| runs.join(format!("{recipe}-{n}")))
-        .find(|path| !path.exists())
-        .unwrap_or_else(|| runs.join(recipe))
 }
 
 /// The run among `runs/` that holds `what` and was touched last.
@@ -72,8 +114,8 @@ mod tests {
     fn a_picture_or_a_folder() {
         let plot = Output::new(Some(Path::new("out/multi_gpu.PNG")), "minigooglenet");
         assert_eq!(plot.picture, Some("out/multi_gpu.PNG".into()));
-        assert!(plot.run.starts_with("runs"));
+        assert_eq!((plot.run, plot.numbered), ("runs/minigooglenet-1".into(), true));
         let folder = Output::new(Some(Path::new("runs/a")), "minigooglenet");
-        assert_eq!(folder, Output { run: "runs/a".into(), picture: None });
+        assert_eq!(folder, Output { run: "runs/a".into(), picture: None, numbered: false });
     }
 }

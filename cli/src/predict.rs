@@ -1,6 +1,7 @@
 //! `towers predict`.
 
 use crate::args::PredictArgs;
+use crate::error::at_least_one;
 use crate::output::newest_run;
 use crate::print;
 use anyhow::Context;
@@ -11,6 +12,7 @@ use train::cifar::folder::picture;
 use train::{Classifier, MODEL_FILE};
 
 pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
+    at_least_one("--top", args.top)?;
     let model = args.model.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
     let devices = train::open_devices(&args.devices.single())?;
     let device = devices.first().context("there is no device")?;
@@ -22,7 +24,7 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     let mut out = String::new();
     for (path, prediction) in args.images.iter().zip(classifier.classify(&pictures)?) {
         let ranked = prediction.ranked();
-        let top = ranked.iter().take(args.top.max(1)).map(|&(k, p)| (classifier.classes[k].as_str(), p));
+        let top = ranked.iter().take(args.top).map(|&(k, p)| (classifier.classes[k].as_str(), p));
         // Writing to a string cannot fail.
         let _ = if args.json {
             let classes: Vec<_> = top.map(|(class, p)| json!({ "class": class, "probability": p })).collect();

@@ -1,14 +1,24 @@
 //! Output that survives a closed pipe, as in `towers devices | head -1`.
 
+use anyhow::Context;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Prints text to stdout; a reader that has gone is no error.
 pub fn text(text: &str) -> anyhow::Result<ExitCode> {
     match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("can't write to standard output")
+        }
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Tells people something on stderr. That nobody reads it, or that the disk of a log is full, is dropped on
+/// purpose: it is no reason to lose a run, and `eprintln!` would panic.
+pub fn note(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Prints lines to stdout.

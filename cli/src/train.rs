@@ -2,10 +2,11 @@
 
 use crate::args::{KeepArgs, TrainArgs};
 use crate::output::Output;
+use crate::print::note;
 use crate::{data, print};
 use anyhow::Context;
 use std::process::ExitCode;
-use train::cifar::{Dataset, Error as Missing};
+use train::cifar::Dataset;
 use train::observers::{Checkpoints, Curves, EarlyStopping, History, Progress, TensorBoard};
 use train::{Config, End, Observer, Resume, StopFlag};
 
@@ -13,13 +14,12 @@ use train::{Config, End, Observer, Resume, StopFlag};
 const INTERRUPTED: u8 = 130;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
-    let resume =
-        args.resumed_run()?.map(|run| Ok::<_, train::Error>((Resume::newest(&run)?, run))).transpose()?;
-    let (mut config, output, resume) = match resume {
-        Some((resume, run)) => {
+    let (mut config, mut output, resume) = match args.resumed_run()? {
+        Some(run) => {
+            let resume = Resume::newest(&run)?;
             let config = args.resumed_config(&resume)?;
             let picture = Output::new(args.keep.output.as_deref(), &config.recipe).picture;
-            (config, Output { run, picture }, Some(resume))
+            (config, Output { run, picture, numbered: false }, Some(resume))
         }
         None => {
             let config = args.config()?;
@@ -33,7 +33,10 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
         output.check_unused()?;
     }
     let data = load(&mut config, &args)?;
-    output.create()?;
+    let _held = output.create()?;
+    if resume.is_none() {
+        output.check_unused()?;
+    }
     train::save_config(&config, &output.run)?;
     announce(&config, &data, &output, resume.as_ref());
     let stop = StopFlag::default();
@@ -43,10 +46,13 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let outcome = train::train(&config, data, resume.as_ref(), &mut observers, &stop)?;
     let run = output.run.display();
     match outcome.end {
-        End::Done => print::text(&format!("done: {run}\n")),
-        End::Stopped(reason) => print::text(&format!("stopped early: {reason}\ndone: {run}\n")),
+        // The run is done and saved, whether or not anybody can read so.
+        End::Done => print::text(&format!("done: {run}\n")).or(Ok(ExitCode::SUCCESS)),
+        End::Stopped(reason) => {
+            print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
+        }
         End::Interrupted => {
-            eprintln!("interrupted; everything is saved. Go on with: towers train --resume {run}");
+            note(format_args!("interrupted; everything is saved. Go on with: towers train --resume {run}"));
             Ok(ExitCode::from(INTERRUPTED))
         }
     }
@@ -55,22 +61,22 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
 /// The first Ctrl-C asks the run to stop after the current step; a second one ends the process.
 fn interrupt(stop: &StopFlag) {
     if stop.is_raised() {
-        eprintln!("stopped at once; the last checkpoint is kept");
+        note("stopped at once; the checkpoints saved before are kept");
         std::process::exit(i32::from(INTERRUPTED));
     }
     stop.raise();
-    eprintln!("stopping after this step, then saving; press Ctrl-C again to stop at once");
+    note("stopping after this step, then saving; press Ctrl-C again to stop at once");
 }
 
-/// The data; with `--quick` synthetic ones where CIFAR can't be had.
+/// The data; with `--quick` synthetic ones where CIFAR can't be had, for whatever reason.
 fn load(config: &mut Config, args: &TrainArgs) -> anyhow::Result<Dataset> {
     match data::load(&config.data, args.keep.no_progress) {
         Ok(data) => Ok(data),
-        Err(error @ train::Error::Data(Missing::NotFound { .. } | Missing::NoSource { .. }))
-            if args.quick =>
+        Err(error @ train::Error::Data(_))
+            if args.quick && ["auto", "cifar10", "cifar100"].contains(&config.data.dataset.as_str()) =>
         {
-            eprintln!("warning: {error}");
-            eprintln!("warning: going on with SYNTHETIC images: drawn figures, not CIFAR-10");
+            note(format_args!("warning: {error}"));
+            note("warning: going on with SYNTHETIC images: drawn figures, not CIFAR");
             config.data.dataset = "synthetic".to_owned();
             Ok(data::load(&config.data, args.keep.no_progress)?)
         }
@@ -81,17 +87,17 @@ fn load(config: &mut Config, args: &TrainArgs) -> anyhow::Result<Dataset> {
 fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Resume>) {
     let run = output.run.display();
     let (train, test) = (data.train.len(), data.test.len());
-    eprintln!(
+    note(format_args!(
         "{}: {} on {} ({train} training, {test} test images), into {run}",
         config.recipe, config.model, data.name
-    );
+    ));
     if let Some(resume) = resume {
         for skipped in &resume.skipped {
-            eprintln!("warning: a checkpoint was passed over: {skipped}");
+            note(format_args!("warning: a checkpoint was passed over: {skipped}"));
         }
-        eprintln!("resuming from {} after epoch {}", resume.path.display(), resume.state.epoch);
+        note(format_args!("resuming from {} after epoch {}", resume.path.display(), resume.state.epoch));
         if resume.state.epoch >= config.epochs {
-            eprintln!("all {} epochs are done; to go on, give a larger --epochs", config.epochs);
+            note(format_args!("all {} epochs are done; to go on, give a larger --epochs", config.epochs));
         }
     }
 }

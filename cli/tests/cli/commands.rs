@@ -27,6 +27,9 @@ fn evaluate_and_predict_use_what_was_trained() {
         .run("evaluate runs/quick-1/model.safetensors --dataset synthetic --limit-test 10")
         .ends(0)
         .says("10 test images");
+    // The model knows its data when the run's configuration is gone.
+    std::fs::write(place.path().join("runs/quick-1/config.json"), "{").expect("the file can be written");
+    place.run("evaluate --limit-test 10 --offline").ends(0).says("10 test images of synthetic");
     place.run("preview --dataset synthetic --recipe quick --samples 2 --columns 3 --output grid.png").ends(0);
     let ran = place.run("predict grid.png --json --top 10").ends(0);
     let predicted: Value = serde_json::from_str(&ran.out()).expect("one object");

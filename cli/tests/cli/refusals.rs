@@ -19,7 +19,16 @@ fn bad_values_name_the_option() {
         ("train --quick --dataset synthetic --limit-train 0", "training samples is 0"),
         ("train --recipe minigooglenet --dataset synthetic --limit-train 32", "the batch size is 64"),
         ("train --replicas 100000 --dataset synthetic", "--replicas is 100000"),
+        ("train --batch-size -5", "invalid value '-5' for '--batch-size <N>'"),
+        ("train --lr -1e-3", "--lr is -0.001"),
+        ("train --threads 100000 --dataset synthetic", "--threads is 100000"),
         ("preview --dataset synthetic --columns 0", "--columns is 0"),
+        ("preview --dataset synthetic --samples 1000 --columns 1000 --zoom 64", "pixels"),
+        ("evaluate --batch-size 0", "--batch-size is 0"),
+        ("predict a.png --top 0", "--top is 0"),
+        ("bench --batch 0", "--batch is 0"),
+        ("bench --repeats 0", "--repeats is 0"),
+        ("bench --seconds nan", "--seconds is NaN"),
         ("nonsense", "nonsense"),
     ] {
         let ran = place.run(args).ends(2).complains(says);

@@ -81,6 +81,74 @@ fn a_run_is_never_overwritten() {
     let before = place.read("run/history.csv");
     place.run(&format!("{SMALL} --epochs 1 --output run")).ends(2).complains("already holds a run");
     assert_eq!(before, place.read("run/history.csv"));
+    // A run is what was learnt, not its config.json.
+    std::fs::remove_file(place.path().join("run/config.json")).expect("the file can be removed");
+    place.run(&format!("{SMALL} --epochs 1 --output run")).ends(2).complains("already holds a run");
+    std::fs::remove_dir_all(place.path().join("run/checkpoints")).expect("the folder can be removed");
+    place.run(&format!("{SMALL} --epochs 1 --output run")).ends(2).complains("already holds a run");
+    assert_eq!(before, place.read("run/history.csv"));
+}
+
+/// Ended before its first checkpoint, a run is nothing to go on with: its folder can be used again.
+#[test]
+fn a_run_that_learnt_nothing_is_no_obstacle() {
+    let place = Place::new();
+    place.run(&format!("{SMALL} --epochs 1 --lr 1e30 --output run")).ends(1).complains("try a lower --lr");
+    place.run("train --resume run").ends(1).complains("start it again");
+    place.run(&format!("{SMALL} --epochs 1 --output run")).ends(0);
+}
+
+/// Whoever reads the output may go, and a disk with a log may be full: the run goes on.
+#[cfg(unix)]
+#[test]
+fn a_run_outlives_its_readers() {
+    use std::process::Stdio;
+    let place = Place::new();
+    let args = format!("{SMALL} --epochs 1 --output closed");
+    let mut child = place
+        .command(&args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    drop((child.stdout.take(), child.stderr.take()));
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert!(place.exists("closed/model.safetensors"));
+    if let Ok(full) = std::fs::File::options().write(true).open("/dev/full") {
+        let mut command = place.command(&format!("{SMALL} --epochs 1 --output full"));
+        let also = full.try_clone().expect("it can be opened twice");
+        let status = command.stdout(full).stderr(also).status().expect("the binary starts");
+        assert_eq!(status.code(), Some(0));
+    }
+}
+
+/// Runs that start together get folders of their own, and no two ever write into one.
+#[test]
+fn runs_that_start_together_keep_apart() {
+    let place = Place::new();
+    let start = |args: &str| {
+        place.command(args).stderr(std::process::Stdio::null()).spawn().expect("the binary starts")
+    };
+    let numbered = format!("{SMALL} --epochs 1");
+    let named = format!("{SMALL} --epochs 2 --output one");
+    let mut children: Vec<_> = [&numbered, &numbered, &numbered].map(|args| start(args)).into();
+    children.iter_mut().for_each(|child| assert!(child.wait().expect("it ends").success()));
+    for number in 1..=3 {
+        assert_eq!(history(&place, &format!("runs/quick-{number}"), "loss").len(), 1);
+    }
+    let mut children: Vec<_> = [&named, &named, &named].map(|args| start(args)).into();
+    let mut succeeds = |child: &mut std::process::Child| child.wait().expect("it ends").success();
+    let done = children.iter_mut().filter_map(|child| succeeds(child).then_some(())).count();
+    assert_eq!(done, 1, "one of them trains, the others are refused");
+}
+
+#[test]
+fn quick_goes_on_where_the_data_folder_cannot_be_made() {
+    let place = Place::new();
+    std::fs::write(place.path().join("file"), "").expect("the file can be written");
+    let flags =
+        "--data-dir file/data --data-url http://127.0.0.1:9/x.tar.gz --limit-train 100 --limit-test 50";
+    place.run(&format!("train --quick --epochs 1 {flags}")).ends(0).complains("SYNTHETIC");
 }
 
 #[test]

@@ -132,7 +132,7 @@ pub struct EarlyStop {
 impl Config {
     /// Samples of a batch over `replicas` replicas.
     pub fn global_batch(&self, replicas: usize) -> usize {
-        self.global_batch_size.unwrap_or(self.batch_size * replicas)
+        self.global_batch_size.unwrap_or(self.batch_size.saturating_mul(replicas))
     }
 
     /// Sets the momentum of SGD.

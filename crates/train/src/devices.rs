@@ -17,6 +17,10 @@ pub fn open_devices(options: &DeviceOptions) -> Result<Vec<Device>> {
         let (value, accepted) = (replicas.to_string(), "at most 1024".to_owned());
         return Err(Error::Option { option: "--replicas", value, accepted });
     }
+    if options.threads > 1024 {
+        let (value, accepted) = (options.threads.to_string(), "at most 1024".to_owned());
+        return Err(Error::Option { option: "--threads", value, accepted });
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if options.threads == 0 { cores } else { options.threads };
     Ok((0..replicas).map(|_| Device::cpu((threads / replicas).max(1))).collect())

@@ -19,8 +19,7 @@ pub enum Error {
     },
     /// The loss is not a number any more.
     #[error(
-        "the loss became {loss} in epoch {epoch}, step {step}; the last good checkpoint is kept; \
-         try a lower --lr, or resume from the checkpoint"
+        "the loss became {loss} in epoch {epoch}, step {step}; try a lower --lr; checkpoints saved before are kept"
     )]
     NotFinite {
         /// The loss: NaN or infinite.

@@ -6,6 +6,9 @@ use image::imageops::{FilterType, resize};
 use image::{ImageFormat, RgbImage};
 use std::path::Path;
 
+/// A bigger picture would fill the memory, and few programs could show it.
+const MOST_PIXELS: usize = 100_000_000;
+
 /// Writes a PNG with a grid of augmented training images: a row each for the first `samples` images, the original in the first
 /// column, then `columns - 1` draws; every pixel enlarged `zoom` times.
 ///
@@ -29,6 +32,12 @@ pub fn preview(
         }
     }
     let samples = samples.min(split.len());
+    let pixels = (samples * columns * IMAGE[0] * IMAGE[1]).saturating_mul((zoom * zoom) as usize);
+    if pixels > MOST_PIXELS {
+        let value = format!("{samples} x {columns} images, enlarged {zoom} times");
+        let accepted = format!("at most {MOST_PIXELS} pixels; give smaller --samples, --columns or --zoom");
+        return Err(Error::Option { option: "the picture", value, accepted });
+    }
     let pipeline = augmentation.clone().build(IMAGE)?;
     let places: Vec<u32> = (0..samples as u32).collect();
     let grid = augment::preview(&pipeline, split.take(samples).images.view(), &places, columns, seed)?;

@@ -36,7 +36,12 @@ impl Resume {
     pub fn newest(run: &Path) -> Result<Self> {
         let folder = run.join(CHECKPOINTS);
         if !folder.is_dir() {
-            let reason = "no run to resume here; name the run's folder, as in --resume runs/a".to_owned();
+            let reason = if run.join("config.json").is_file() {
+                "the run ended before its first checkpoint, or its checkpoints are gone; start it again"
+            } else {
+                "no run to resume here; name the run's folder, as in --resume runs/a"
+            };
+            let reason = reason.to_owned();
             return Err(Error::Run { path: run.to_owned(), reason });
         }
         let search = Store::open(folder)?.newest_valid::<Saved>()?;
