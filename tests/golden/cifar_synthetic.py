@@ -1,3 +1,4 @@
+# golden: by name only (it measures and makes nothing, and needs a folder as its argument)
 """Measures with PyTorch how hard crate `cifar`'s synthetic set is: for a linear model, and for a small CNN.
 
 usage: cargo run -p cifar --example synthetic_records -- 0 DIR

@@ -1,3 +1,4 @@
+# golden: by name only (it needs a Python 3.11 of its own, with Keras 2.3.1)
 """Makes optim_keras2.json: ten optimizer steps of the real Keras 2.3.1, on its Theano backend.
 
 Python 3.11: pip install keras==2.3.1 keras_applications keras_preprocessing==1.1.2 Theano-PyMC==1.1.2 \

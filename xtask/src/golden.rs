@@ -2,24 +2,30 @@
 //!
 //! The tests only read the values, which are committed beside their scripts. A script says in its head
 //! which Python packages it needs; together they are numpy, scipy, torch, keras, keras_preprocessing,
-//! safetensors and pillow.
+//! safetensors and pillow. A script that one environment can't run with the others, or that makes no values, says
+//! so in a line of its head, `# golden: by name only (why)`: without names it is left out, and named.
 
 use crate::workspace::Workspace;
 use crate::{Failure, cargo};
 use anyhow::{Context as _, Result, bail};
+use std::fs;
 use std::process::{Command, ExitCode};
 
 const FOLDER: &str = "tests/golden";
+
+/// How the line begins that a script has among its first [`HEAD`] lines if it is to run only when named.
+const BY_NAME_ONLY: &str = "# golden: by name only";
+const HEAD: usize = 30;
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq)]
 struct Options {
     python: String,
-    /// The scripts to run, without their ending; all if there are none.
+    /// The scripts to run, without their ending; if there are none, all but those by name only.
     names: Vec<String>,
 }
 
-/// Runs all scripts, or the named ones, and ends with Git's summary of the changed values.
+/// Runs the named scripts, or all that one environment runs, and ends with Git's summary of the changed values.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
     let options = parse(arguments).map_err(Failure::Usage)?;
     let all = scripts(workspace)?;
@@ -28,6 +34,12 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Fail
     }
     for name in all.iter().filter(|name| options.names.is_empty() || options.names.contains(name)) {
         let script = format!("{FOLDER}/{name}.py");
+        let source = fs::read_to_string(workspace.root.join(&script))
+            .with_context(|| format!("{script} can't be read"))?;
+        if let (true, Some(why)) = (options.names.is_empty(), by_name_only(&source)) {
+            println!("{script}: left out{why}; to run it: cargo xtask golden {name}");
+            continue;
+        }
         println!("{script}");
         let mut python = Command::new(&options.python);
         python.arg(&script).current_dir(&workspace.root).env("KERAS_BACKEND", "torch");
@@ -52,6 +64,11 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         }
     }
     Ok(options)
+}
+
+/// Whether a script is to run only when named, and what its line says after that: ` (why)`.
+fn by_name_only(source: &str) -> Option<&str> {
+    source.lines().take(HEAD).find_map(|line| line.strip_prefix(BY_NAME_ONLY)).map(str::trim_end)
 }
 
 /// The names of the scripts, sorted.
@@ -84,5 +101,27 @@ mod tests {
         assert_eq!(parse(&[]).unwrap(), Options { python: "python3".to_owned(), names: Vec::new() });
         assert!(parse(&words("--python")).is_err());
         assert!(parse(&words("--all")).unwrap_err().contains("--all"));
+    }
+
+    #[test]
+    fn a_script_may_ask_to_be_named() {
+        let marked = "# golden: by name only (it needs a folder)\n\"\"\"Measures something.\"\"\"\n";
+        assert_eq!(by_name_only(marked), Some(" (it needs a folder)"));
+        assert_eq!(by_name_only("\"\"\"Makes a.json.\"\"\"\n# golden: by name only\n"), Some(""));
+        assert_eq!(by_name_only("import numpy\n"), None);
+        assert_eq!(by_name_only("say = '# golden: by name only'\n"), None);
+        let late = format!("{}{BY_NAME_ONLY}\n", "import this\n".repeat(HEAD));
+        assert_eq!(by_name_only(&late), None, "only the head counts");
+    }
+
+    #[test]
+    fn the_scripts_that_need_something_of_their_own_say_so() {
+        let workspace = Workspace::load().unwrap();
+        let marked = |name: &String| {
+            let source = fs::read_to_string(workspace.root.join(FOLDER).join(format!("{name}.py"))).unwrap();
+            by_name_only(&source).is_some()
+        };
+        let marked: Vec<String> = scripts(&workspace).unwrap().into_iter().filter(marked).collect();
+        assert_eq!(marked, ["cifar_synthetic", "optim_keras2"]);
     }
 }
