@@ -13,6 +13,17 @@ struct State {
     waiting: usize,
     round: u64,
     aborted: Option<String>,
+    /// Why no meeting can come about any more, though nobody failed.
+    left: Option<String>,
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        match self.aborted.as_ref().or(self.left.as_ref()) {
+            Some(reason) => Err(Error::Aborted { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Barrier {
@@ -27,9 +38,7 @@ impl Barrier {
     /// Waits for the others; an error if the meeting was called off.
     pub(crate) fn wait(&self) -> Result<()> {
         let mut state = self.lock();
-        if let Some(reason) = &state.aborted {
-            return Err(Error::Aborted { reason: reason.clone() });
-        }
+        state.check()?;
         let round = state.round;
         state.waiting += 1;
         if state.waiting == self.world {
@@ -39,9 +48,7 @@ impl Barrier {
             return Ok(());
         }
         while state.round == round {
-            if let Some(reason) = &state.aborted {
-                return Err(Error::Aborted { reason: reason.clone() });
-            }
+            state.check()?;
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         Ok(())
@@ -54,5 +61,11 @@ impl Barrier {
         state.aborted.get_or_insert_with(|| reason.to_owned());
         self.changed.notify_all();
         first
+    }
+
+    /// Says that one of the threads will not come again. Meetings that all have come to still succeed.
+    pub(crate) fn leave(&self, reason: &str) {
+        self.lock().left.get_or_insert_with(|| reason.to_owned());
+        self.changed.notify_all();
     }
 }

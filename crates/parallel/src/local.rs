@@ -13,7 +13,7 @@ pub struct Local {
 }
 
 struct Group {
-    barrier: Barrier,
+    barrier: Arc<Barrier>,
     /// What each replica brought.
     brought: Vec<RwLock<Vec<f32>>>,
     /// The sums of each replica's stretch.
@@ -32,20 +32,20 @@ impl Local {
     /// The members of a group of `world` replicas, by rank.
     pub fn group(world: usize) -> Vec<Local> {
         let board = || (0..world).map(|_| RwLock::default()).collect();
-        let group = Arc::new(Group { barrier: Barrier::new(world), brought: board(), sums: board() });
+        let group =
+            Arc::new(Group { barrier: Arc::new(Barrier::new(world)), brought: board(), sums: board() });
         (0..world).map(|rank| Local { rank, group: Arc::clone(&group) }).collect()
     }
 
     /// A group of one, for a run without replicas.
     pub fn alone() -> Local {
-        let group = Group { barrier: Barrier::new(1), brought: Vec::new(), sums: Vec::new() };
+        let group = Group { barrier: Arc::new(Barrier::new(1)), brought: Vec::new(), sums: Vec::new() };
         Local { rank: 0, group: Arc::new(group) }
     }
 
-    /// A way to make the group's operations fail from outside of its members; true if it was the first to do so.
-    pub(crate) fn abort_handle(&self) -> impl Fn(&str) -> bool + Send + use<> {
-        let group = Arc::clone(&self.group);
-        move |reason| group.barrier.abort(reason)
+    /// Where the group meets: who runs its members calls the meetings off when one has ended.
+    pub(crate) fn meeting(&self) -> Arc<Barrier> {
+        Arc::clone(&self.group.barrier)
     }
 
     /// Writes this replica's numbers on the board.

@@ -1,3 +1,4 @@
+use crate::barrier::Barrier;
 use crate::{Collective, Error, Local};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +33,8 @@ impl Replica {
 /// Runs `body` once for each device, each on a thread of its own, and returns what they return, by rank.
 ///
 /// When a body fails or panics, the collectives of all others fail, so none waits for it forever; the error that is returned
-/// is that first failure, not the others' stopping.
+/// is that first failure, not the others' stopping. So do collectives that a body calls after another has returned. (On a
+/// single device the body runs on the calling thread, and its panic is the caller's.)
 ///
 /// # Errors
 /// The error of the replica that failed first.
@@ -42,23 +44,25 @@ where
     E: From<Error> + core::fmt::Display + Send,
     F: Fn(Replica) -> Result<T, E> + Sync,
 {
-    if let [device] = devices {
-        return Ok(vec![body(Replica::alone(device.clone()))?]);
+    match devices {
+        [] => return Ok(Vec::new()),
+        [device] => return Ok(vec![body(Replica::alone(device.clone()))?]),
+        _ => {}
     }
     let body = &body;
     let results: Vec<Result<T, Failure<E>>> = std::thread::scope(|scope| {
         let spawn = |(device, member): (&Device, Local)| {
-            let (rank, device, abort) = (member.rank(), device.clone(), member.abort_handle());
-            let run = move || run_one(rank, Replica { device, collective: Box::new(member) }, &abort, body);
+            let (rank, device, meeting) = (member.rank(), device.clone(), member.meeting());
+            let run = move || run_one(rank, Replica { device, collective: Box::new(member) }, &meeting, body);
             std::thread::Builder::new().name(format!("replica-{rank}")).spawn_scoped(scope, run)
         };
         let group = Local::group(devices.len());
-        let abort = group[0].abort_handle();
+        let meeting = group[0].meeting();
         let threads: Vec<_> = devices.iter().zip(group).map(spawn).collect();
         let not_spawned =
             threads.iter().enumerate().find_map(|(rank, thread)| Some((rank, thread.as_ref().err()?)));
         if let Some((rank, source)) = not_spawned {
-            abort(&format!("replica {rank} could not be started: {source}"));
+            meeting.abort(&format!("replica {rank} could not be started: {source}"));
         }
         let join = |(rank, thread): (usize, std::io::Result<ScopedJoinHandle<'_, _>>)| match thread {
             Ok(thread) => {
@@ -93,22 +97,22 @@ impl<E: From<Error>> Failure<E> {
     }
 }
 
-/// Runs one body; if it fails, the others are told.
-fn run_one<T, E, F>(
-    rank: usize,
-    replica: Replica,
-    abort: &dyn Fn(&str) -> bool,
-    body: &F,
-) -> Result<T, Failure<E>>
+/// Runs one body; the others are told when it has ended, and how.
+fn run_one<T, E, F>(rank: usize, replica: Replica, meeting: &Barrier, body: &F) -> Result<T, Failure<E>>
 where
     E: From<Error> + core::fmt::Display,
     F: Fn(Replica) -> Result<T, E>,
 {
     match catch_unwind(AssertUnwindSafe(|| body(replica))) {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => Err(Failure { first: abort(&format!("replica {rank} failed: {error}")), error }),
+        Ok(Ok(done)) => {
+            meeting.leave(&format!("replica {rank} has finished"));
+            Ok(done)
+        }
+        Ok(Err(error)) => {
+            Err(Failure { first: meeting.abort(&format!("replica {rank} failed: {error}")), error })
+        }
         Err(panic) => {
-            let first = abort(&format!("replica {rank} panicked: {}", message(panic.as_ref())));
+            let first = meeting.abort(&format!("replica {rank} panicked: {}", message(panic.as_ref())));
             Err(Failure::panicked(rank, panic.as_ref(), first))
         }
     }

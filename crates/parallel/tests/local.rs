@@ -62,6 +62,22 @@ fn a_failing_replica_stops_the_others() {
     }
 }
 
+/// Nobody waits for a replica that will not come again.
+#[test]
+fn a_replica_that_finished_early_keeps_nobody_waiting() {
+    let result = run_replicas(&devices(3), |mut replica: Replica| match replica.rank() {
+        1 => Ok(()),
+        _ => replica.collective.barrier(),
+    });
+    assert_eq!(result.unwrap_err().to_string(), "stopped because replica 1 has finished");
+}
+
+#[test]
+fn no_devices_are_no_replicas() {
+    let none = run_replicas(&[], |replica: Replica| Ok::<_, Error>(replica.rank()));
+    assert_eq!(none.unwrap(), []);
+}
+
 #[test]
 fn different_sizes_are_an_error_on_all() {
     let result = run_replicas(&devices(2), |mut replica: Replica| {
