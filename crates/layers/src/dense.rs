@@ -57,6 +57,7 @@ impl Layer for Dense {
 
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
         let linear = Linear { inputs: place.x.c, outputs: self.units };
+        place.device.prepare_linear(&linear, place.x.n, place.training)?;
         Ok(Box::new(DenseOp {
             linear,
             act: self.activation,

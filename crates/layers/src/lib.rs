@@ -2,7 +2,7 @@
 //!
 //! A [`Graph`] is an architecture: layers under Keras' names and defaults, how they are connected, the shapes that
 //! follow. It owns no memory. [`Graph::build`] makes a [`Network`] of it on a device: every activation, gradient
-//! and parameter is placed then, and no training step allocates anything afterwards.
+//! and parameter is placed then, and no training step after the first allocates anything.
 //!
 //! ```
 //! use layers::{Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};

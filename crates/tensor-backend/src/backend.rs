@@ -14,9 +14,10 @@ pub enum Write {
 
 /// The ops of a device, each the size of a layer.
 ///
-/// All operands live on this device. Outputs are `&mut` and the caller's own: no op allocates, except the `alloc`s and
-/// [`prepare_conv2d`](Backend::prepare_conv2d). Where nothing else is said an op sets (`=`) its outputs. Results
-/// are a function of the operands alone: the same bits for any number of threads.
+/// All operands live on this device. Outputs are `&mut` and the caller's own: no op allocates, except the `alloc`s, the
+/// `prepare`s and, for scratch memory that ops share, the first run of an op on its largest batch. Where nothing else is
+/// said an op sets (`=`) its outputs. Results are a function of the operands alone: the same bits for any number of
+/// threads.
 ///
 /// `params`, `grads` and their like are flat arenas in which a [`Span`] marks one tensor. Every op checks its operands'
 /// sizes and returns an error that names what does not fit.
@@ -56,6 +57,12 @@ pub trait Backend {
     /// Plans and reserves what a convolution needs beside its operands, for inputs of up to this shape. Ops on
     /// larger inputs work too, but may allocate.
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()>;
+
+    /// Plans and reserves what a dense layer needs beside its operands, for up to `n` samples. More work too, but may
+    /// allocate. By default nothing is needed.
+    fn prepare_linear(&self, _linear: &Linear, _n: usize, _training: bool) -> Result<()> {
+        Ok(())
+    }
 
     /// `y = act(conv(x, w) + b)`.
     fn conv2d_fwd(

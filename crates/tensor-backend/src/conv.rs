@@ -31,15 +31,19 @@ impl Pad {
     /// below and to the right.
     pub fn same(h: usize, w: usize, kernel: [usize; 2], stride: [usize; 2]) -> Pad {
         let total = |size: usize, kernel: usize, stride: usize| {
-            ((size.div_ceil(stride).max(1) - 1) * stride + kernel).saturating_sub(size)
+            ((size.div_ceil(stride).max(1) - 1) * stride).saturating_add(kernel).saturating_sub(size)
         };
         let (v, u) = (total(h, kernel[0], stride[0]), total(w, kernel[1], stride[1]));
         Pad { top: v / 2, bottom: v - v / 2, left: u / 2, right: u - u / 2 }
     }
 }
 
+/// The most pixels of a padded image, and pixels from one window to the next: so many that no image is refused, and so
+/// few that no place in one overflows.
+const MOST: usize = u32::MAX as usize;
+
 /// Rows and columns that a window of `kernel` leaves when it moves over `h x w` by `stride`, or `None` where it does
-/// not fit once.
+/// not fit once or a size is absurd.
 pub(crate) fn windows(
     h: usize,
     w: usize,
@@ -47,15 +51,14 @@ pub(crate) fn windows(
     stride: [usize; 2],
     pad: Pad,
 ) -> Option<[usize; 2]> {
-    if kernel.contains(&0) {
+    let rows = h.checked_add(pad.top)?.checked_add(pad.bottom)?;
+    let columns = w.checked_add(pad.left)?.checked_add(pad.right)?;
+    if kernel.contains(&0) || rows.checked_mul(columns)? > MOST || stride[0].max(stride[1]) > MOST {
         return None;
     }
     let along =
         |size: usize, kernel: usize, stride: usize| Some(size.checked_sub(kernel)?.checked_div(stride)? + 1);
-    Some([
-        along(h + pad.top + pad.bottom, kernel[0], stride[0])?,
-        along(w + pad.left + pad.right, kernel[1], stride[1])?,
-    ])
+    Some([along(rows, kernel[0], stride[0])?, along(columns, kernel[1], stride[1])?])
 }
 
 /// A two-dimensional convolution (cross-correlation, as in every deep-learning library).
@@ -76,14 +79,15 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
-    /// Elements of the weights: `kh * kw * c * k`.
+    /// Elements of the weights: `kh * kw * c * k`, saturating as a shape's counts do.
     pub const fn weights(&self) -> usize {
-        self.kernel[0] * self.kernel[1] * self.inputs * self.outputs
+        let [kh, kw] = self.kernel;
+        kh.saturating_mul(kw).saturating_mul(self.inputs).saturating_mul(self.outputs)
     }
 
     /// Multiply-adds for `n` samples of `h x w` inputs, forward; each of the two backward passes has as many.
     pub fn multiply_adds(&self, x: Shape) -> usize {
-        self.output(x).map_or(0, |y| y.rows() * self.weights())
+        self.output(x).map_or(0, |y| y.rows().saturating_mul(self.weights()))
     }
 
     /// The output's shape for an input of shape `x`.
@@ -97,7 +101,7 @@ impl Conv2d {
             op,
             what: "the kernel's height or width",
             value: self.kernel[0].max(self.kernel[1]) as f64,
-            accepted: "from 1 to the padded input's, with a stride of at least 1",
+            accepted: "from 1 to the padded input's, which has less than 2^32 pixels, with a stride of at least 1",
         })?;
         Ok(Shape::new(x.n, h, w, self.outputs))
     }
@@ -147,7 +151,7 @@ impl Linear {
         Error::check_shape(op, "the input", x, Shape::vectors(x.n, self.inputs))?;
         Error::check_shape(op, "the output", y, Shape::vectors(x.n, self.outputs))?;
         if let Some(w) = w {
-            Error::check_len(op, "the weights", w, self.inputs * self.outputs)?;
+            Error::check_len(op, "the weights", w, self.inputs.saturating_mul(self.outputs))?;
         }
         b.map_or(Ok(()), |b| Error::check_len(op, "the bias", b, self.outputs))
     }

@@ -18,7 +18,9 @@ impl Pool2d {
     /// # Errors
     /// [`Error::Value`] if the window does not fit into the padded input, or could lie in the padding alone.
     pub fn output(&self, x: Shape) -> Result<Shape> {
-        let fits = self.pad.top.max(self.pad.bottom) < self.kernel[0]
+        let fits = x.h > 0
+            && x.w > 0
+            && self.pad.top.max(self.pad.bottom) < self.kernel[0]
             && self.pad.left.max(self.pad.right) < self.kernel[1];
         let size = windows(x.h, x.w, self.kernel, self.stride, self.pad).filter(|_| fits);
         let [h, w] = size.ok_or(Error::Value {

@@ -4,7 +4,8 @@ use core::ops::Range;
 
 /// The shape of a tensor: `n` samples of `h` rows, `w` columns and `c` channels (NHWC).
 ///
-/// A batch of vectors has `h = w = 1`.
+/// A batch of vectors has `h = w = 1`. Counts saturate, so that an absurd shape fits into no buffer instead of wrapping
+/// around into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Samples.
@@ -30,12 +31,12 @@ impl Shape {
 
     /// Pixels: `n * h * w`.
     pub const fn rows(self) -> usize {
-        self.n * self.h * self.w
+        self.n.saturating_mul(self.h).saturating_mul(self.w)
     }
 
     /// Elements: `n * h * w * c`.
     pub const fn len(self) -> usize {
-        self.rows() * self.c
+        self.rows().saturating_mul(self.c)
     }
 
     /// Whether there are no elements.
@@ -45,7 +46,7 @@ impl Shape {
 
     /// Elements of one sample: `h * w * c`.
     pub const fn per_sample(self) -> usize {
-        self.h * self.w * self.c
+        self.h.saturating_mul(self.w).saturating_mul(self.c)
     }
 
     /// The same with `n` samples.
@@ -107,7 +108,7 @@ impl Layout {
         if self.shape.is_empty() {
             self.offset
         } else {
-            // Saturating, so that an absurd layout is out of bounds instead of wrapping around into them.
+            // Saturating, as the shape's counts do: an absurd layout is out of bounds.
             let before = (self.shape.rows() - 1).saturating_mul(self.stride);
             self.offset.saturating_add(before).saturating_add(self.shape.c)
         }

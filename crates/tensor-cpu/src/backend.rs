@@ -1,5 +1,6 @@
 //! Every op in front of its kernel: the operands are checked, then handed on as slices.
 
+use crate::buffer::filled;
 use crate::operand::{read, run, run_mut, runs_mut, write};
 use crate::{Buffer, Cpu};
 use crate::{activation, batch_norm, conv, dropout, elementwise, linear, optimizer, pooling, softmax};
@@ -17,11 +18,11 @@ impl Backend for Cpu {
     }
 
     fn alloc(&self, len: usize) -> Result<Buffer> {
-        Buffer::try_zeros(len).ok_or_else(|| Error::OutOfMemory { bytes: len * 4, device: self.name() })
+        Buffer::try_zeros(self, len)
     }
 
     fn alloc_ints(&self, len: usize) -> Result<Vec<u32>> {
-        Ok(vec![0; len])
+        filled(self, len, 0)
     }
 
     fn upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
@@ -59,6 +60,11 @@ impl Backend for Cpu {
 
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
         conv::prepare(self, conv, x, conv.output(x)?, training);
+        Ok(())
+    }
+
+    fn prepare_linear(&self, linear: &Linear, n: usize, training: bool) -> Result<()> {
+        linear::prepare(self, linear, n, training);
         Ok(())
     }
 

@@ -109,7 +109,7 @@ pub(crate) fn backward(
     let c = gamma.len();
     let (mean, inverse) = saved.split_at(c);
     let blocks = Blocks::for_sums(x);
-    let mut scratch = cpu.scratch(3 * c + blocks.count() * 2 * c);
+    let mut scratch = cpu.scratch(3 * c + Blocks::most_for_sums(x) * 2 * c);
     let (coefficients, partials) = scratch.split_at_mut(3 * c);
     let partials = &mut partials[..blocks.count() * 2 * c];
     let (scale, coefficients) = coefficients.split_at_mut(c);

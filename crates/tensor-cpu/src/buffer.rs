@@ -1,4 +1,5 @@
 use core::ops::{Deref, DerefMut};
+use tensor_backend::{Backend, Error, Result};
 
 /// One cache line of numbers.
 #[derive(Clone, Copy, Debug)]
@@ -18,12 +19,12 @@ impl Buffer {
         Buffer { lines: vec![Line([0.0; 16]); len.div_ceil(16)], len }
     }
 
-    /// `len` zeros, or `None` where the memory can't be had.
-    pub fn try_zeros(len: usize) -> Option<Self> {
-        let mut lines = Vec::new();
-        lines.try_reserve_exact(len.div_ceil(16)).ok()?;
-        lines.resize(len.div_ceil(16), Line([0.0; 16]));
-        Some(Buffer { lines, len })
+    /// `len` zeros for a device.
+    ///
+    /// # Errors
+    /// If the memory can't be had.
+    pub(crate) fn try_zeros(device: &impl Backend, len: usize) -> Result<Self> {
+        Ok(Buffer { lines: filled(device, len.div_ceil(16), Line([0.0; 16]))?, len })
     }
 
     /// Makes the buffer at least `len` long; new elements are 0. Allocates only to grow past its capacity.
@@ -33,6 +34,18 @@ impl Buffer {
             self.len = len;
         }
     }
+}
+
+/// So many times `value`, for a device.
+///
+/// # Errors
+/// If the memory can't be had.
+pub(crate) fn filled<T: Clone>(device: &impl Backend, len: usize, value: T) -> Result<Vec<T>> {
+    let bytes = len.saturating_mul(size_of::<T>());
+    let mut all = Vec::new();
+    all.try_reserve_exact(len).map_err(|_| Error::OutOfMemory { bytes, device: device.name() })?;
+    all.resize(len, value);
+    Ok(all)
 }
 
 impl Deref for Buffer {

@@ -32,7 +32,7 @@ pub(crate) fn column_sums(cpu: &Cpu, x: View<[f32]>, sums: &mut [f32]) {
     }
     let x = Rows::new(x);
     let (blocks, width) = (Blocks::for_sums(x), x.width());
-    let mut scratch = cpu.scratch(blocks.count() * width);
+    let mut scratch = cpu.scratch(Blocks::most_for_sums(x) * width);
     let partials = &mut scratch[..blocks.count() * width];
     let shards = Shards::new(partials);
     cpu.pool().run(blocks.count(), &|block| {

@@ -1,9 +1,15 @@
 use crate::{Cpu, conv};
-use tensor_backend::{Activation, Conv2d, Linear, Pad, View, ViewMut, Write};
+use tensor_backend::{Activation, Conv2d, Linear, Pad, Shape, View, ViewMut, Write};
 
 /// A dense layer as a convolution of 1x1 images with a 1x1 kernel: the same memory, the same sums.
 fn pointwise(linear: &Linear) -> Conv2d {
     Conv2d { inputs: linear.inputs, outputs: linear.outputs, kernel: [1, 1], stride: [1, 1], pad: Pad::VALID }
+}
+
+/// As [`conv::prepare`].
+pub(crate) fn prepare(cpu: &Cpu, linear: &Linear, n: usize, training: bool) {
+    let (x, y) = (Shape::vectors(n, linear.inputs), Shape::vectors(n, linear.outputs));
+    conv::prepare(cpu, &pointwise(linear), x, y, training);
 }
 
 pub(crate) fn forward(

@@ -121,6 +121,12 @@ impl Blocks {
         Blocks { rows: x.count(), size, backwards: false }
     }
 
+    /// The most blocks that [`Blocks::for_sums`] makes of `x` or of fewer rows: what scratch memory is asked for, since a
+    /// smaller batch may be cut into more.
+    pub(crate) fn most_for_sums(x: Rows) -> usize {
+        x.count().min(64).max(x.count().div_ceil(512))
+    }
+
     /// The same blocks, the last one first.
     pub(crate) fn reversed(self) -> Self {
         Blocks { backwards: true, ..self }
@@ -156,7 +162,11 @@ mod tests {
     fn blocks_cover_all_rows_once() {
         for (count, width) in [(0, 4), (1, 1), (513, 1), (1000, 7), (65_536, 96), (3136, 336)] {
             let data = vec![0.0; count * width];
-            let rows = Rows::new(View::new(&data[..], Layout::contiguous(Shape::vectors(count, width))));
+            let rows =
+                |count| Rows::new(View::new(&data[..], Layout::contiguous(Shape::vectors(count, width))));
+            let most = Blocks::most_for_sums(rows(count));
+            assert!((0..=count).all(|count| Blocks::for_sums(rows(count)).count() <= most));
+            let rows = rows(count);
             for blocks in [Blocks::for_map(rows), Blocks::for_sums(rows)] {
                 let covered: Vec<usize> = (0..blocks.count()).flat_map(|b| blocks.range(b)).collect();
                 assert!(covered.into_iter().eq(0..count));

@@ -14,9 +14,9 @@ use core::ops::Range;
 /// Columns joined at a time.
 const LANES: usize = 16;
 
-/// The scratch elements that [`of_columns`] needs.
+/// The scratch elements that [`of_columns`] needs, at most, for `x` or fewer rows.
 pub(crate) fn scratch(x: Rows) -> usize {
-    Blocks::for_sums(x).count() * 2 * x.width()
+    Blocks::most_for_sums(x) * 2 * x.width()
 }
 
 /// Calls `each(column, mean, sum of squared differences from the mean)` for every column; both are 0 without rows.

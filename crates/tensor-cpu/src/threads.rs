@@ -105,8 +105,12 @@ impl Threads {
         let own = catch_unwind(AssertUnwindSafe(|| shared.claim(0, tasks, body)));
         let mut spins = 0;
         while shared.working.load(Acquire) > 0 {
-            spins += 1;
-            if spins < SPINS { core::hint::spin_loop() } else { std::thread::yield_now() }
+            if spins < SPINS {
+                spins += 1;
+                core::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
         }
         if let Err(panic) = own {
             shared.panicked.store(false, Relaxed);

@@ -97,6 +97,17 @@ fn every_op(cpu: &Cpu, labels: &Vec<u32>, [a, b, c, d, saved]: &mut [Buffer; 5])
     cpu.rmsprop_step(&rmsprop, b, a, c, arena)
 }
 
+/// A normalization and a dense layer on so many vectors.
+fn on_vectors(cpu: &Cpu, n: usize, [a, b, c, d, saved]: &mut [Buffer; 5]) -> Result<()> {
+    let (wide, narrow) =
+        (Layout::contiguous(Shape::vectors(n, 4096)), Layout::contiguous(Shape::vectors(n, 8)));
+    let (bn, linear) = (BatchNorm { epsilon: 1e-3, act: RELU }, Linear { inputs: 8, outputs: 4096 });
+    let (gamma, beta, sums) = (Span::new(0, 4096), Span::new(4096, 4096), Span::new(0, 2 * 4096));
+    cpu.bn_act_fwd_train(&bn, View::new(a, wide), b, gamma, beta, ViewMut::new(c, wide), saved, d, sums)?;
+    let (dw, db) = (Span::new(0, 8 * 4096), Span::new(8 * 4096, 4096));
+    cpu.linear_bwd_filter(&linear, View::new(b, narrow), View::new(a, wide), d, dw, Some(db))
+}
+
 #[test]
 fn a_second_run_allocates_nothing() {
     let (cpu, labels) = (Cpu::new(2), vec![0; 64]);
@@ -104,5 +115,14 @@ fn a_second_run_allocates_nothing() {
     every_op(&cpu, &labels, &mut buffers).unwrap();
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     every_op(&cpu, &labels, &mut buffers).unwrap();
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+
+    // Fewer rows may be cut into more blocks: still nothing.
+    let cpu = Cpu::new(2);
+    cpu.prepare_linear(&Linear { inputs: 8, outputs: 4096 }, 65, true).unwrap();
+    let mut buffers = core::array::from_fn(|_| Buffer::zeros(65 * 4096));
+    on_vectors(&cpu, 65, &mut buffers).unwrap();
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    (1..65).for_each(|n| on_vectors(&cpu, n, &mut buffers).unwrap());
     assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
 }

@@ -58,6 +58,10 @@ impl Backend for Device {
         on!(self, d => d.prepare_conv2d(conv, x, training))
     }
 
+    fn prepare_linear(&self, linear: &Linear, n: usize, training: bool) -> Result<()> {
+        on!(self, d => d.prepare_linear(linear, n, training))
+    }
+
     fn conv2d_fwd(
         &self,
         conv: &Conv2d,

@@ -40,14 +40,14 @@ fn scratch_len(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bool) -> 
     if !training {
         return forward;
     }
-    let data = phases(conv).map(|phase| Problem::backward(conv, y, x, phase));
+    let data = phases(conv, x.shape).map(|phase| Problem::backward(conv, y, x, phase));
     let data = data.map(|problem| sums::scratch_len(&problem, kernels, threads)).max().unwrap_or(0);
     forward.max(data).max(grads::scratch_len(conv, x, y, kernels))
 }
 
-/// The places that an input can have under the stride.
-fn phases(conv: &Conv2d) -> impl Iterator<Item = [usize; 2]> + use<> {
-    let [rows, columns] = conv.stride;
+/// The places that a pixel of `x` can have under the stride.
+fn phases(conv: &Conv2d, x: Shape) -> impl Iterator<Item = [usize; 2]> + use<> {
+    let [rows, columns] = [conv.stride[0].min(x.h), conv.stride[1].min(x.w)];
     (0..rows).flat_map(move |row| (0..columns).map(move |column| [row, column]))
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn backward_data(
     mode: Write,
 ) {
     let finish = Finish { bias: None, relu: false, add: mode == Write::Add };
-    for phase in phases(conv) {
+    for phase in phases(conv, dx.layout.shape) {
         let problem = Problem::backward(conv, dy.layout, dx.layout, phase);
         sums::run(cpu, &problem, dy.data, w, finish, dx.data);
     }

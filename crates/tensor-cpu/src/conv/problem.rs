@@ -22,7 +22,9 @@ pub(super) struct Axis {
 impl Axis {
     fn forward(size: usize, outputs: usize, kernel: usize, stride: usize, pad: usize) -> Axis {
         let first = -(pad as isize);
-        Axis { size, outputs, step: stride, taps: kernel, first, down: false, w_first: 0, w_step: 1 }
+        // From a single output there is no step, and none may make its packed row longer.
+        let step = if outputs > 1 { stride } else { 1 };
+        Axis { size, outputs, step, taps: kernel, first, down: false, w_first: 0, w_step: 1 }
     }
 
     /// The gradients of the inputs `phase, phase + stride, ...` of `inputs`: input `i` was read by output
@@ -117,7 +119,7 @@ impl Problem {
         };
         if conv.inputs <= FEW_CHANNELS && kw > 1 {
             problem.merge =
-                Some(Merge { stride: conv.stride[1], left: conv.pad.left, channels: conv.inputs });
+                Some(Merge { stride: problem.x.step, left: conv.pad.left, channels: conv.inputs });
             problem.channels = kw * conv.inputs;
             problem.kernel_width = 1;
             problem.x = Axis::forward(o.w, o.w, 1, 1, 0);

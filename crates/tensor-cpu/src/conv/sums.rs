@@ -174,7 +174,8 @@ impl Job<'_> {
                     // this segment's outputs read; `weights` has the products of this pass; the outputs of a
                     // segment and panel lie inside of the output and are written by this task alone.
                     unsafe {
-                        tile.a = source.as_ptr().add(a + pixel * BLOCK);
+                        // Wrapping: sums over nothing have no source, and read none.
+                        tile.a = source.as_ptr().wrapping_add(a + pixel * BLOCK);
                         tile.y = self.out.as_ptr().add(y);
                         kernels[rows - 1](&tile);
                     }

@@ -143,6 +143,10 @@ fn small_and_odd_images() {
         check(&cpu, square(2, 3, 11, 1, 5), Shape::new(2, 12, 11, 2), 1);
         check(&cpu, square(6, 18, 9, 1, 4), Shape::new(1, 9, 10, 6), 1);
         check(&cpu, square(18, 6, 2, 4, 0), Shape::new(2, 11, 10, 18), 1);
+        // A stride that is larger than the image.
+        let stride = [u32::MAX as usize; 2];
+        check(&cpu, Conv2d { stride, ..square(18, 6, 3, 1, 1) }, Shape::new(2, 4, 3, 18), 1);
+        check(&cpu, Conv2d { stride, ..square(3, 6, 3, 1, 1) }, Shape::new(2, 4, 3, 3), 0);
     }
 }
 

@@ -9,6 +9,7 @@ mod pooling;
 mod softmax;
 mod window;
 
+use crate::buffer::filled;
 use operand::{Input, Output, run, run_mut, runs_mut};
 use tensor_backend::{
     Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, Pool2d, Result, RmspropStep, SgdStep,
@@ -42,11 +43,11 @@ impl Backend for Reference {
     }
 
     fn alloc(&self, len: usize) -> Result<Vec<f64>> {
-        Ok(vec![0.0; len])
+        filled(self, len, 0.0)
     }
 
     fn alloc_ints(&self, len: usize) -> Result<Vec<u32>> {
-        Ok(vec![0; len])
+        filled(self, len, 0)
     }
 
     fn upload(&self, src: &[f32], dst: &mut Vec<f64>, offset: usize) -> Result<()> {

@@ -105,6 +105,49 @@ fn convolution_operands() {
     });
 }
 
+/// Sizes whose products do not fit into a machine word must not wrap around into sizes that fit.
+#[test]
+fn absurd_sizes() {
+    const MAX: usize = usize::MAX;
+    // Three times this is 1 more than what a word holds.
+    const THIRD: usize = MAX / 3 * 2 + 1;
+    on_both!(|d| {
+        refused!(d.alloc(MAX).map(drop), OutOfMemory { bytes: MAX, .. });
+        refused!(d.alloc_ints(MAX).map(drop), OutOfMemory { bytes: MAX, .. });
+        let (x, mut y, params) = (d.alloc(8).unwrap(), d.alloc(8).unwrap(), d.alloc(8).unwrap());
+        assert_eq!(THIRD.wrapping_mul(3), 1);
+        for wraps in [at(3, THIRD, 1, 1), at(1 << 32, 1 << 31, 2, 2)] {
+            let (x, y) = (View::new(&x, wraps), ViewMut::new(&mut y, wraps));
+            refused!(d.act_fwd(RELU, x, y), OutOfBounds { .. });
+        }
+        let mut forward = |conv: &Conv2d, x_at, y_at, w| {
+            d.conv2d_fwd(conv, RELU, View::new(&x, x_at), &params, w, None, ViewMut::new(&mut y, y_at))
+        };
+        let (one, w) = (at(1, 1, 1, 1), Span::new(0, 1));
+        let valid = Conv2d { inputs: 1, outputs: 1, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+        let tall = Conv2d { kernel: [3, 1], pad: Pad { top: 1, bottom: 1, ..Pad::VALID }, ..valid };
+        refused!(forward(&tall, at(3, THIRD, 1, 1), at(3, THIRD, 1, 1), Span::new(0, 3)), Value { .. });
+        let around = Conv2d { pad: Pad { top: MAX, bottom: 1, ..Pad::VALID }, ..valid };
+        refused!(forward(&around, one, one, w), Value { .. });
+        let apart = Conv2d { pad: Pad { top: 1 << 60, ..Pad::VALID }, stride: [1 << 59, 1], ..valid };
+        refused!(forward(&apart, one, at(1, 3, 1, 1), w), Value { .. });
+        let wide = Conv2d { inputs: 1 << 32, outputs: 1 << 32, ..valid };
+        refused!(forward(&wide, at(0, 1, 1, 1 << 32), at(0, 1, 1, 1 << 32), Span::new(0, 0)), Length { .. });
+    });
+}
+
+/// No window may lie in the padding alone: an image without pixels has no other ones.
+#[test]
+fn pooling_of_nothing() {
+    on_both!(|d| {
+        let (x, mut y) = (d.alloc(0).unwrap(), d.alloc(3).unwrap());
+        let pool = Pool2d { pad: Pad { top: 1, bottom: 1, ..Pad::VALID }, ..POOL };
+        let (image, output) = (at(1, 0, 2, 3), at(1, 1, 1, 3));
+        refused!(d.maxpool_fwd(&pool, View::new(&x, image), ViewMut::new(&mut y, output)), Value { .. });
+        refused!(d.avgpool_fwd(&pool, View::new(&x, image), ViewMut::new(&mut y, output)), Value { .. });
+    });
+}
+
 #[test]
 fn gradients_that_overlap() {
     on_both!(|d| {
