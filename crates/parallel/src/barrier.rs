@@ -12,14 +12,15 @@ pub(crate) struct Barrier {
 struct State {
     waiting: usize,
     round: u64,
-    aborted: Option<String>,
+    /// Who called the meetings off, and why.
+    aborted: Option<(usize, String)>,
     /// Why no meeting can come about any more, though nobody failed.
     left: Option<String>,
 }
 
 impl State {
     fn check(&self) -> Result<()> {
-        match self.aborted.as_ref().or(self.left.as_ref()) {
+        match self.aborted.as_ref().map(|(_, reason)| reason).or(self.left.as_ref()) {
             Some(reason) => Err(Error::Aborted { reason: reason.clone() }),
             None => Ok(()),
         }
@@ -54,13 +55,12 @@ impl Barrier {
         Ok(())
     }
 
-    /// Calls this and all later meetings off; false if that had been done already. The first reason stays.
-    pub(crate) fn abort(&self, reason: &str) -> bool {
+    /// Calls this and all later meetings off; false if another replica has done so before. The first reason stays.
+    pub(crate) fn abort(&self, rank: usize, reason: &str) -> bool {
         let mut state = self.lock();
-        let first = state.aborted.is_none();
-        state.aborted.get_or_insert_with(|| reason.to_owned());
+        let (by, _) = state.aborted.get_or_insert_with(|| (rank, reason.to_owned()));
         self.changed.notify_all();
-        first
+        *by == rank
     }
 
     /// Says that one of the threads will not come again. Meetings that all have come to still succeed.

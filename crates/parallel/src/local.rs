@@ -50,6 +50,7 @@ impl Local {
 
     /// Writes this replica's numbers on the board.
     fn bring(&self, device: &Device, data: &Storage, at: Span) -> Result<()> {
+        at.check("collective", "the run", data.len())?;
         let mut board = write(&self.group.brought[self.rank]);
         board.resize(at.len, 0.0);
         Ok(device.download(data, at.offset, &mut board)?)
@@ -61,9 +62,7 @@ impl Local {
         if board.len() == len {
             return Ok(board);
         }
-        let error = Error::Mismatch { rank: self.rank, got: len, other, expected: board.len() };
-        self.abort(&error.to_string());
-        Err(error)
+        Err(Error::Mismatch { rank: self.rank, got: len, other, expected: board.len() })
     }
 
     /// Adds this replica's stretch of the board, in the order of the ranks.
@@ -77,6 +76,34 @@ impl Local {
             sums.iter_mut().zip(&board[own.clone()]).for_each(|(sum, x)| *sum += x);
         }
         Ok(())
+    }
+
+    fn try_all_reduce_sum(&self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+        self.bring(device, data, at)?;
+        self.group.barrier.wait()?;
+        self.add_stretch(at.len)?;
+        self.group.barrier.wait()?;
+        for rank in 0..self.world() {
+            let stretch = slice_batch(at.len, self.world(), rank);
+            device.upload(&read(&self.group.sums[rank]), data, at.offset + stretch.start)?;
+        }
+        Ok(())
+    }
+
+    fn try_broadcast(&self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
+        if self.rank == root {
+            self.bring(device, data, at)?;
+        }
+        self.group.barrier.wait()?;
+        if self.rank != root {
+            device.upload(&self.brought(root, at.len)?, data, at.offset)?;
+        }
+        self.group.barrier.wait()
+    }
+
+    /// Has a failure of this replica in the middle of an operation stop the others, who would wait for it.
+    fn telling(&self, result: Result<()>) -> Result<()> {
+        result.inspect_err(|error| self.abort(&format!("replica {} failed: {error}", self.rank)))
     }
 }
 
@@ -93,29 +120,14 @@ impl Collective for Local {
         if self.world() == 1 {
             return Ok(());
         }
-        self.bring(device, data, at)?;
-        self.group.barrier.wait()?;
-        self.add_stretch(at.len)?;
-        self.group.barrier.wait()?;
-        for rank in 0..self.world() {
-            let stretch = slice_batch(at.len, self.world(), rank);
-            device.upload(&read(&self.group.sums[rank]), data, at.offset + stretch.start)?;
-        }
-        Ok(())
+        self.telling(self.try_all_reduce_sum(device, data, at))
     }
 
     fn broadcast(&mut self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
         if self.world() == 1 {
             return Ok(());
         }
-        if self.rank == root {
-            self.bring(device, data, at)?;
-        }
-        self.group.barrier.wait()?;
-        if self.rank != root {
-            device.upload(&self.brought(root, at.len)?, data, at.offset)?;
-        }
-        self.group.barrier.wait()
+        self.telling(self.try_broadcast(device, data, at, root))
     }
 
     fn barrier(&mut self) -> Result<()> {
@@ -123,6 +135,6 @@ impl Collective for Local {
     }
 
     fn abort(&self, reason: &str) {
-        self.group.barrier.abort(reason);
+        self.group.barrier.abort(self.rank, reason);
     }
 }

@@ -62,7 +62,7 @@ where
         let not_spawned =
             threads.iter().enumerate().find_map(|(rank, thread)| Some((rank, thread.as_ref().err()?)));
         if let Some((rank, source)) = not_spawned {
-            meeting.abort(&format!("replica {rank} could not be started: {source}"));
+            meeting.abort(rank, &format!("replica {rank} could not be started: {source}"));
         }
         let join = |(rank, thread): (usize, std::io::Result<ScopedJoinHandle<'_, _>>)| match thread {
             Ok(thread) => {
@@ -109,10 +109,10 @@ where
             Ok(done)
         }
         Ok(Err(error)) => {
-            Err(Failure { first: meeting.abort(&format!("replica {rank} failed: {error}")), error })
+            Err(Failure { first: meeting.abort(rank, &format!("replica {rank} failed: {error}")), error })
         }
         Err(panic) => {
-            let first = meeting.abort(&format!("replica {rank} panicked: {}", message(panic.as_ref())));
+            let first = meeting.abort(rank, &format!("replica {rank} panicked: {}", message(panic.as_ref())));
             Err(Failure::panicked(rank, panic.as_ref(), first))
         }
     }

@@ -89,6 +89,32 @@ fn different_sizes_are_an_error_on_all() {
     assert!(matches!(result, Err(Error::Mismatch { .. })), "{result:?}");
 }
 
+/// The root, the only one to bring numbers, can't know; its error is not the cause.
+#[test]
+fn a_broadcast_of_different_sizes_names_the_cause() {
+    let result = run_replicas(&devices(2), |mut replica: Replica| {
+        let device = replica.device.clone();
+        let len = 4 + replica.rank();
+        let mut data = device.alloc(len)?;
+        replica.collective.broadcast(&device, &mut data, Span::new(0, len), 0)
+    });
+    assert!(matches!(result, Err(Error::Mismatch { rank: 1, .. })), "{result:?}");
+}
+
+/// A replica whose own memory does not fit leaves nobody waiting, even if it carries on.
+#[test]
+fn an_operation_that_fails_on_one_fails_on_all() {
+    let result = run_replicas(&devices(2), |mut replica: Replica| {
+        let device = replica.device.clone();
+        let mut data = device.alloc(4)?;
+        let at = Span::new(replica.rank(), 4);
+        let first = replica.collective.all_reduce_sum(&device, &mut data, at);
+        assert!(first.is_err() && replica.collective.barrier().is_err());
+        first
+    });
+    assert!(matches!(result, Err(Error::Tensor(_))), "{result:?}");
+}
+
 #[test]
 fn an_aborted_group_stays_aborted() {
     let result = run_replicas(&devices(2), |mut replica: Replica| {
