@@ -137,7 +137,7 @@ fn runs_that_start_together_keep_apart() {
         assert_eq!(history(&place, &format!("runs/quick-{number}"), "loss").len(), 1);
     }
     let mut children: Vec<_> = [&named, &named, &named].map(|args| start(args)).into();
-    let mut succeeds = |child: &mut std::process::Child| child.wait().expect("it ends").success();
+    let succeeds = |child: &mut std::process::Child| child.wait().expect("it ends").success();
     let done = children.iter_mut().filter_map(|child| succeeds(child).then_some(())).count();
     assert_eq!(done, 1, "one of them trains, the others are refused");
 }
