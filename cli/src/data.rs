@@ -19,7 +19,8 @@ impl DataArgs {
             options.dataset.clone_from(dataset);
         }
         if let Some(dir) = &self.data_dir {
-            options.data_dir = Some(dir.clone());
+            // A run may be resumed from another folder.
+            options.data_dir = Some(std::path::absolute(dir).unwrap_or_else(|_| dir.clone()));
         }
         if !self.data_url.is_empty() {
             options.data_url.clone_from(&self.data_url);

@@ -1,6 +1,7 @@
 //! `towers train`.
 
 use crate::args::{KeepArgs, TrainArgs};
+use crate::error::usage;
 use crate::output::Output;
 use crate::print::note;
 use crate::{data, print};
@@ -33,6 +34,9 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
         output.check_unused()?;
     }
     let data = load(&mut config, &args)?;
+    if data.test.is_empty() {
+        return Err(usage("the number of test samples is 0, but must be at least 1; see --limit-test"));
+    }
     let _held = output.create()?;
     if resume.is_none() {
         output.check_unused()?;

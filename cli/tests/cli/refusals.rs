@@ -17,6 +17,7 @@ fn bad_values_name_the_option() {
         ("train --power 2 --schedule cosine", "--power"),
         ("train --patience 3", "--early-stop"),
         ("train --quick --dataset synthetic --limit-train 0", "training samples is 0"),
+        ("train --quick --dataset synthetic --limit-test 0", "test samples is 0"),
         ("train --recipe minigooglenet --dataset synthetic --limit-train 32", "the batch size is 64"),
         ("train --replicas 100000 --dataset synthetic", "--replicas is 100000"),
         ("train --batch-size -5", "invalid value '-5' for '--batch-size <N>'"),
