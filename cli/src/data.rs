@@ -16,10 +16,12 @@ impl DataArgs {
     /// The data that the flags ask for, on top of `options`.
     pub fn apply(&self, options: &mut DataOptions) {
         if let Some(dataset) = &self.dataset {
-            options.dataset.clone_from(dataset);
+            // A run may be resumed from another folder.
+            let folder = Path::new(dataset).is_dir().then(|| std::path::absolute(dataset).ok()).flatten();
+            options.dataset =
+                folder.map_or_else(|| dataset.clone(), |dir| dir.to_string_lossy().into_owned());
         }
         if let Some(dir) = &self.data_dir {
-            // A run may be resumed from another folder.
             options.data_dir = Some(std::path::absolute(dir).unwrap_or_else(|_| dir.clone()));
         }
         if !self.data_url.is_empty() {

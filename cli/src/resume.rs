@@ -34,6 +34,13 @@ impl TrainArgs {
         let towers = config.devices.replicas;
         config.devices = DeviceOptions { replicas: towers, ..DeviceOptions::default() };
         self.apply(&mut config)?;
+        let done = resume.state.epoch;
+        if self.epochs.is_some_and(|epochs| epochs < done) {
+            return Err(usage(format!(
+                "--epochs is {}, but {done} epochs of this run are done already",
+                config.epochs
+            )));
+        }
         if config.devices.replicas.max(1) != towers.max(1) {
             // The whole batch stays what it was, on however many towers.
             config.global_batch_size = Some(resume.state.global_batch);

@@ -2,6 +2,7 @@
 
 use crate::durable::{self, Temporary};
 use crate::{Error, Result, TensorRef, Tensors, format};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -11,7 +12,8 @@ use std::path::Path;
 /// whole new one, even after a power failure.
 ///
 /// The tensors keep their order, and the same input gives the same bytes. `metadata` is free text; readers
-/// written for PyTorch like to find `format` = `pt` there. A process killed in the middle leaves a hidden
+/// written for PyTorch like to find `format` = `pt` there. A digest of the tensors is added as `sha256`, which
+/// [`load_tensors`] verifies and takes out again. A process killed in the middle leaves a hidden
 /// `.NAME.tmp-PID-N` beside `path`.
 ///
 /// # Errors
@@ -47,20 +49,50 @@ pub fn save_tensors<'a>(
     };
     let hidden = format!(".{}.tmp-{}", name.to_string_lossy(), durable::unique());
     let temporary = Temporary::new(durable::parent(path).join(hidden));
-    durable::create_tensors(temporary.path(), &tensors, metadata)?;
+    let mut metadata = metadata.clone();
+    metadata.insert(DIGEST.to_owned(), digest(tensors.iter().copied()));
+    durable::create_tensors(temporary.path(), &tensors, &metadata)?;
     durable::rename(temporary.path(), path)?;
     temporary.keep();
     durable::sync_folder(durable::parent(path))
 }
 
-/// Reads a safetensors file of f32 tensors, whoever wrote it.
+/// Reads a safetensors file of f32 tensors, whoever wrote it. A file of [`save_tensors`] is verified by its digest.
 ///
 /// # Errors
-/// When `path` is not a regular file, or not a sound safetensors file, or has a tensor of another type.
+/// When `path` is not a regular file, or not a sound safetensors file, or has a tensor of another type; when the
+/// tensors are not those that were written.
 pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
     let path = path.as_ref();
     // Here, unlike inside a checkpoint, a link is the user's own choice.
     let target = fs::canonicalize(path).map_err(Error::io("read", path))?;
     let (mut file, len) = durable::open(&target)?;
-    format::read(path, &mut file, len)
+    let mut tensors = format::read(path, &mut file, len)?;
+    match tensors.metadata_mut().remove(DIGEST) {
+        Some(written) if written != digest(tensors.iter()) => {
+            Err(Error::format(path, "its tensors are not those that were written: the file is damaged"))
+        }
+        _ => Ok(tensors),
+    }
+}
+
+/// The key of the metadata under which a file keeps the digest of its tensors.
+const DIGEST: &str = "sha256";
+
+/// The SHA-256 of names, shapes and bits, in the order of the tensors.
+fn digest<'a>(tensors: impl Iterator<Item = TensorRef<'a>>) -> String {
+    let mut hash = Sha256::new();
+    for TensorRef { name, shape, data } in tensors {
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(name);
+        hash.update((shape.len() as u64).to_le_bytes());
+        shape.iter().for_each(|&n| hash.update((n as u64).to_le_bytes()));
+        let mut bytes = [0; 4096];
+        for numbers in data.chunks(bytes.len() / 4) {
+            let pairs = bytes.chunks_exact_mut(4).zip(numbers);
+            pairs.for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
+            hash.update(&bytes[..4 * numbers.len()]);
+        }
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

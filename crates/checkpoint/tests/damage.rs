@@ -192,3 +192,21 @@ fn an_interrupted_replacement_is_finished_or_undone() {
     assert!(!at(".old-1-0-new").exists() && at(".tmp-mine").exists());
     assert_eq!(store.list().unwrap().entries.len(), 3);
 }
+
+/// A single file has no completion mark; a digest among its metadata takes its place.
+#[test]
+fn a_flipped_bit_in_a_single_file_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let about = [("format".to_owned(), "pt".to_owned())].into();
+    checkpoint::save_tensors(&path, &filled(3.0), &about).unwrap();
+    let loaded = checkpoint::load_tensors(&path).unwrap();
+    assert_eq!(loaded.get("kernel").unwrap().data(), [3.0; 25]);
+    assert_eq!(*loaded.metadata(), about, "the digest is nobody else's business");
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let error = checkpoint::load_tensors(&path).unwrap_err();
+    assert!(matches!(&error, Error::Format { .. }) && error.to_string().contains("damaged"), "{error}");
+}
