@@ -1,4 +1,4 @@
-//! Operands as slices, once their places are known to lie inside their buffers.
+//! Operands as slices, once their places are known to lie inside their buffers. Runs serve both backends.
 
 use crate::Buffer;
 use tensor_backend::{Error, Result, Span, View, ViewMut};
@@ -20,30 +20,30 @@ pub(crate) fn write<'a>(
 }
 
 /// A run of an arena.
-pub(crate) fn run<'a>(op: &'static str, what: &'static str, data: &'a Buffer, at: Span) -> Result<&'a [f32]> {
+pub(crate) fn run<'a, T>(op: &'static str, what: &'static str, data: &'a [T], at: Span) -> Result<&'a [T]> {
     at.check(op, what, data.len())?;
     Ok(&data[at.range()])
 }
 
 /// A run of an arena, to write.
-pub(crate) fn run_mut<'a>(
+pub(crate) fn run_mut<'a, T>(
     op: &'static str,
     what: &'static str,
-    data: &'a mut Buffer,
+    data: &'a mut [T],
     at: Span,
-) -> Result<&'a mut [f32]> {
+) -> Result<&'a mut [T]> {
     at.check(op, what, data.len())?;
     Ok(&mut data[at.range()])
 }
 
 /// Two runs of one arena, to write: a gradient of weights and one of biases.
-pub(crate) fn runs_mut<'a>(
+pub(crate) fn runs_mut<'a, T>(
     op: &'static str,
     what: &'static str,
-    data: &'a mut Buffer,
+    data: &'a mut [T],
     a: Span,
     b: Span,
-) -> Result<(&'a mut [f32], &'a mut [f32])> {
+) -> Result<(&'a mut [T], &'a mut [T])> {
     a.check(op, what, data.len())?;
     b.check(op, what, data.len())?;
     data.get_disjoint_mut([a.range(), b.range()]).map(|[a, b]| (a, b)).map_err(|_| Error::Value {

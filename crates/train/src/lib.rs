@@ -40,7 +40,7 @@ mod worker;
 pub use bench::{BenchMode, BenchOptions, BenchResult, bench};
 pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptions, EarlyStop, save_config};
 pub use data::load_data;
-pub use devices::{describe_devices, open_devices};
+pub use devices::{check_devices, describe_devices, open_devices};
 pub use error::{Error, Result};
 pub use evaluate::{Evaluation, evaluate};
 pub use fit::{End, Outcome, StopFlag, train};

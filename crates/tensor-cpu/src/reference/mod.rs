@@ -10,7 +10,8 @@ mod softmax;
 mod window;
 
 use crate::buffer::filled;
-use operand::{Input, Output, run, run_mut, runs_mut};
+use crate::operand::{run, run_mut, runs_mut};
+use operand::{Input, Output};
 use tensor_backend::{
     Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, Pool2d, Result, RmspropStep, SgdStep,
     Shape, SoftmaxXent, Span, View, ViewMut, Write,

@@ -1,4 +1,4 @@
-use tensor_backend::{Error, Layout, Result, Shape, Span, View, ViewMut, Write};
+use tensor_backend::{Layout, Result, Shape, View, ViewMut, Write};
 
 /// A tensor to read, whose layout is known to fit its buffer.
 #[derive(Clone, Copy)]
@@ -78,39 +78,4 @@ pub(super) fn put(y: &mut f64, value: f64, mode: Write) {
         Write::Set => *y = value,
         Write::Add => *y += value,
     }
-}
-
-/// A run of an arena.
-pub(super) fn run<'a>(op: &'static str, what: &'static str, data: &'a [f64], at: Span) -> Result<&'a [f64]> {
-    at.check(op, what, data.len())?;
-    Ok(&data[at.range()])
-}
-
-/// A run of an arena, to write.
-pub(super) fn run_mut<'a>(
-    op: &'static str,
-    what: &'static str,
-    data: &'a mut [f64],
-    at: Span,
-) -> Result<&'a mut [f64]> {
-    at.check(op, what, data.len())?;
-    Ok(&mut data[at.range()])
-}
-
-/// Two runs of one arena, to write.
-pub(super) fn runs_mut<'a>(
-    op: &'static str,
-    what: &'static str,
-    data: &'a mut [f64],
-    a: Span,
-    b: Span,
-) -> Result<(&'a mut [f64], &'a mut [f64])> {
-    a.check(op, what, data.len())?;
-    b.check(op, what, data.len())?;
-    data.get_disjoint_mut([a.range(), b.range()]).map(|[a, b]| (a, b)).map_err(|_| Error::Value {
-        op,
-        what: "the start of a run of gradients",
-        value: b.offset as f64,
-        accepted: "outside of the other run",
-    })
 }
