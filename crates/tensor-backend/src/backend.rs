@@ -33,6 +33,12 @@ pub trait Backend {
     /// A buffer of `len` zeros.
     fn alloc(&self, len: usize) -> Result<Self::Buffer>;
 
+    /// A buffer of `len` zeros for activations and their gradients: in the device's number format for these, where that
+    /// is another than f32. By default it is the same.
+    fn alloc_activations(&self, len: usize) -> Result<Self::Buffer> {
+        self.alloc(len)
+    }
+
     /// `len` zeros of integers.
     fn alloc_ints(&self, len: usize) -> Result<Self::Ints>;
 
@@ -47,6 +53,11 @@ pub trait Backend {
 
     /// Waits until everything that was asked for is done.
     fn synchronize(&self) -> Result<()>;
+
+    /// Whether ops return before their work is done, so that to read a number means to wait. By default not.
+    fn runs_ahead(&self) -> bool {
+        false
+    }
 
     /// Sets every element of a run.
     fn fill(&self, value: f32, dst: &mut Self::Buffer, at: Span) -> Result<()>;
@@ -131,6 +142,13 @@ pub trait Backend {
         dw: Span,
         db: Option<Span>,
     ) -> Result<()>;
+
+    /// Completes the gradients of weights in `grads`: until then a device may keep what
+    /// [`conv2d_bwd_filter`](Backend::conv2d_bwd_filter) and [`linear_bwd_filter`](Backend::linear_bwd_filter) computed in a
+    /// form of its own, to bring all of it into place at once. By default there is nothing to do.
+    fn finish_grads(&self, _grads: &mut Self::Buffer) -> Result<()> {
+        Ok(())
+    }
 
     /// Batch normalization with the batch's own statistics, for training.
     ///
@@ -266,6 +284,14 @@ pub trait Backend {
         sums: &mut Self::Buffer,
         metrics: Span,
     ) -> Result<()>;
+
+    /// Adds a step's metrics to those of the steps before it: `meter` (4 elements) holds the sum of the losses as a number
+    /// and what rounding took from it (together exact to 48 bits), the sum of the correct answers, and the steps.
+    ///
+    /// A device that [`runs_ahead`](Backend::runs_ahead) ignores all steps of optimizers and running averages from the first
+    /// loss on that is not finite, until the meter is uploaded anew: so nobody need look at each loss before the next
+    /// step. The meter then holds that loss, and counts no further steps.
+    fn meter(&self, sums: &Self::Buffer, metrics: Span, meter: &mut Self::Buffer) -> Result<()>;
 
     /// One step of SGD on a run of parameters. The three arenas are laid out alike. With a momentum of 0 `velocity` is
     /// not touched.

@@ -262,6 +262,14 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn meter(&self, sums: &Buffer, metrics: Span, meter: &mut Buffer) -> Result<()> {
+        let op = "meter";
+        Error::check_len(op, "the metrics", metrics, 2)?;
+        let metrics = run(op, "the metrics", sums, metrics)?;
+        optimizer::meter(metrics, run_mut(op, "the meter", meter, Span::new(0, 4))?);
+        Ok(())
+    }
+
     fn act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "act_fwd";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;

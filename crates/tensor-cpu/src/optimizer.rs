@@ -12,6 +12,20 @@ pub(crate) fn ema(momentum: f32, scale: f32, sums: &[f32], running: &mut [f32]) 
     }
 }
 
+/// Adds a step's metrics up: see `Backend::meter`.
+pub(crate) fn meter(metrics: &[f32], meter: &mut [f32]) {
+    let total = f64::from(meter[0]) + f64::from(meter[1]) + f64::from(metrics[0]);
+    if !meter[0].is_finite() {
+        return;
+    }
+    meter[0] = total as f32;
+    meter[1] = if meter[0].is_finite() { (total - f64::from(meter[0])) as f32 } else { 0.0 };
+    if meter[0].is_finite() {
+        meter[2] += metrics[1];
+        meter[3] += 1.0;
+    }
+}
+
 /// A weight decay as two factors, one of which does nothing: `g += penalty * p`, `p *= keep`.
 #[derive(Clone, Copy)]
 struct Decay {

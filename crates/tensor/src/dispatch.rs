@@ -26,6 +26,10 @@ impl Backend for Device {
         on!(self, d => d.alloc(len).map(|buffer| wrap(d, buffer)))
     }
 
+    fn alloc_activations(&self, len: usize) -> Result<Storage> {
+        on!(self, d => d.alloc_activations(len).map(|buffer| wrap(d, buffer)))
+    }
+
     fn alloc_ints(&self, len: usize) -> Result<Ints> {
         on!(self, d => d.alloc_ints(len).map(|ints| wrap_ints(d, ints)))
     }
@@ -44,6 +48,10 @@ impl Backend for Device {
 
     fn synchronize(&self) -> Result<()> {
         on!(self, d => d.synchronize())
+    }
+
+    fn runs_ahead(&self) -> bool {
+        on!(self, d => d.runs_ahead())
     }
 
     fn fill(&self, value: f32, dst: &mut Storage, at: Span) -> Result<()> {
@@ -136,6 +144,10 @@ impl Backend for Device {
         on!(self, d => d.linear_bwd_filter(linear, view(d, "linear_bwd_filter", x)?, view(d, "linear_bwd_filter", dy)?, buf_mut(d, "linear_bwd_filter", grads)?, dw, db))
     }
 
+    fn finish_grads(&self, grads: &mut Storage) -> Result<()> {
+        on!(self, d => d.finish_grads(buf_mut(d, "finish_grads", grads)?))
+    }
+
     fn bn_act_fwd_train(
         &self,
         bn: &BatchNorm,
@@ -194,6 +206,10 @@ impl Backend for Device {
         to: Span,
     ) -> Result<()> {
         on!(self, d => d.ema_step(momentum, scale, buf(d, "ema_step", sums)?, from, buf_mut(d, "ema_step", running)?, to))
+    }
+
+    fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()> {
+        on!(self, d => d.meter(buf(d, "meter", sums)?, metrics, buf_mut(d, "meter", meter)?))
     }
 
     fn act_fwd(&self, act: Activation, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {

@@ -4,8 +4,8 @@ use super::Violation;
 use super::files::Files;
 use crate::workspace::{Crate, Kind, Workspace};
 
-/// The crates that may contain `unsafe`: the tensor backends, for SIMD and threads.
-const UNSAFE: &[&str] = &["tensor-cpu"];
+/// The crates that may contain `unsafe`: the tensor backends, for SIMD, threads and the driver's libraries.
+const UNSAFE: &[&str] = &["tensor-cpu", "tensor-cuda"];
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
 /// The files that a reader of the repository counts on.

@@ -297,6 +297,14 @@ impl Backend for Reference {
         Ok(())
     }
 
+    fn meter(&self, sums: &Vec<f64>, metrics: Span, meter: &mut Vec<f64>) -> Result<()> {
+        let op = "meter";
+        Error::check_len(op, "the metrics", metrics, 2)?;
+        let metrics = run(op, "the metrics", sums, metrics)?;
+        optimizer::meter(metrics, run_mut(op, "the meter", meter, Span::new(0, 4))?);
+        Ok(())
+    }
+
     fn act_fwd(&self, act: Activation, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {
         let op = "act_fwd";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;

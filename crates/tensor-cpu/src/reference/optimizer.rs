@@ -15,6 +15,16 @@ pub(super) fn ema(momentum: f64, scale: f64, sums: &[f64], running: &mut [f64]) 
     }
 }
 
+pub(super) fn meter(metrics: &[f64], meter: &mut [f64]) {
+    if meter[0].is_finite() {
+        meter[0] += metrics[0];
+        if meter[0].is_finite() {
+            meter[2] += metrics[1];
+            meter[3] += 1.0;
+        }
+    }
+}
+
 /// `velocity` is empty where the momentum is 0.
 pub(super) fn sgd(step: &SgdStep, params: &mut [f64], grads: &[f64], velocity: &mut [f64]) {
     let (lr, m) = (f64::from(step.lr), f64::from(step.momentum));

@@ -1,0 +1,2 @@
+// Batch normalization with its activation.
+#include "towers.cuh"

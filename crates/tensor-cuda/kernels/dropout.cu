@@ -1,0 +1,2 @@
+// Dropout.
+#include "towers.cuh"

@@ -1,0 +1,2 @@
+// Largest and mean elements of windows.
+#include "towers.cuh"

@@ -1,0 +1,2 @@
+// Softmax and the loss.
+#include "towers.cuh"

@@ -1,0 +1,191 @@
+// What all kernels share: number formats, wide loads and stores, reductions, random numbers.
+//
+// Each .cu file is a translation unit of its own, compiled once for each device and number format by NVRTC, and in tests
+// by the host's C++ compiler behind emulation/shim.h. Nothing is included from the CUDA toolkit, so none need be
+// installed. The format of activations and their gradients, act_t, is chosen by the macro TOWERS_ACT:
+// 0 for float, 1 for bfloat16, 2 for IEEE half. All arithmetic is in float.
+//
+// Conventions of every kernel:
+// - A tensor is a pointer to its first element, its sizes, and a row stride: elements from a pixel to the next.
+// - Rows, columns and channels fit in 32 bits; products of them are computed in 64.
+// - Sums are added in an order that the shapes decide, never with floating-point atomics: the same bits every time.
+// - The head of a file says purpose, layout, launch geometry, and whether outputs are set (=) or added to (+=).
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
+
+#ifdef TOWERS_EMULATION
+#include "shim.h"
+#else
+// A kernel's name, as the host finds it.
+#define KERNEL extern "C" __global__ void
+// Shared memory whose size the launch decides.
+#define DYNAMIC_SHARED(type, name)                              \
+    extern __shared__ __align__(16) unsigned char name##_raw[]; \
+    type* name = reinterpret_cast<type*>(name##_raw)
+#endif
+
+struct bf16 {
+    u16 bits;
+};
+struct f16 {
+    u16 bits;
+};
+
+// 16 bytes, the widest load.
+struct __align__(16) Wide {
+    u32 word[4];
+};
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(bf16 x) { return __uint_as_float(static_cast<u32>(x.bits) << 16); }
+#ifdef TOWERS_EMULATION
+__device__ inline float to_float(f16 x) { return emulation::half_to_float(x.bits); }
+#else
+__device__ inline float to_float(f16 x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+}
+#endif
+
+// Rounds to the nearest, ties to even.
+template <class T>
+__device__ inline T from_float(float x);
+template <>
+__device__ inline float from_float<float>(float x) {
+    return x;
+}
+template <>
+__device__ inline bf16 from_float<bf16>(float x) {
+#if !defined(TOWERS_EMULATION) && __CUDA_ARCH__ >= 800
+    u16 bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return {bits};
+#else
+    u32 bits = __float_as_uint(x);
+    bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    return {static_cast<u16>(nan ? 0x7fffu : (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16)};
+#endif
+}
+template <>
+__device__ inline f16 from_float<f16>(float x) {
+#ifdef TOWERS_EMULATION
+    return {emulation::float_to_half(x)};
+#else
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return {bits};
+#endif
+}
+
+#if TOWERS_ACT == 0
+typedef float act_t;
+#elif TOWERS_ACT == 1
+typedef bf16 act_t;
+#else
+typedef f16 act_t;
+#endif
+
+// Elements of act_t in 16 bytes: 4 or 8.
+constexpr int PACK = 16 / sizeof(act_t);
+
+// V neighbouring elements as floats. V is 1, or fills 16 bytes; then p is aligned to them.
+template <int V, class T>
+__device__ inline void load(const T* p, float (&v)[V]) {
+    if constexpr (V == 1) {
+        v[0] = to_float(*p);
+    } else {
+        static_assert(V * sizeof(T) % 16 == 0, "a vector is made of whole 16 bytes");
+        constexpr int WIDES = V * sizeof(T) / 16;
+        union {
+            Wide wide[WIDES];
+            T element[V];
+        } all;
+#pragma unroll
+        for (int k = 0; k < WIDES; ++k) all.wide[k] = reinterpret_cast<const Wide*>(p)[k];
+#pragma unroll
+        for (int k = 0; k < V; ++k) v[k] = to_float(all.element[k]);
+    }
+}
+
+template <int V, class T>
+__device__ inline void store(T* p, const float (&v)[V]) {
+    if constexpr (V == 1) {
+        *p = from_float<T>(v[0]);
+    } else {
+        constexpr int WIDES = V * sizeof(T) / 16;
+        union {
+            Wide wide[WIDES];
+            T element[V];
+        } all;
+#pragma unroll
+        for (int k = 0; k < V; ++k) all.element[k] = from_float<T>(v[k]);
+#pragma unroll
+        for (int k = 0; k < WIDES; ++k) reinterpret_cast<Wide*>(p)[k] = all.wide[k];
+    }
+}
+
+// This thread's place in a grid of one dimension, and the grid's size.
+__device__ inline u64 global_thread() { return static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ inline u64 global_threads() { return static_cast<u64>(gridDim.x) * blockDim.x; }
+
+// The sum over the 32 lanes of a warp, on all of them.
+__device__ inline float warp_sum(float x) {
+#pragma unroll
+    for (int lane = 16; lane > 0; lane /= 2) x += __shfl_xor_sync(0xffffffffu, x, lane);
+    return x;
+}
+
+// The sum over a block of one dimension (a multiple of 32 threads, at most 1024), on all of them. All threads call it.
+__device__ inline float block_sum(float x) {
+    __shared__ float parts[32];
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    x = warp_sum(x);
+    __syncthreads(); // whoever still reads the parts of a call before
+    if (lane == 0) parts[warp] = x;
+    __syncthreads();
+    return warp_sum(lane < warps ? parts[lane] : 0.0f);
+}
+
+__device__ inline u32 ceil_div(u32 a, u32 b) { return (a + b - 1) / b; }
+
+// relu, where act is 1; a NaN passes.
+__device__ inline float activate(float x, u32 act) { return act == 1 && x < 0.0f ? 0.0f : x; }
+
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), as in crate `philox`.
+struct Words {
+    u32 word[4];
+};
+__device__ inline Words philox(Words counter, u32 key0, u32 key1) {
+    u32* c = counter.word;
+#pragma unroll
+    for (int round = 0; round < 10; ++round) {
+        u64 a = static_cast<u64>(c[0]) * 0xD2511F53u, b = static_cast<u64>(c[2]) * 0xCD9E8D57u;
+        u32 c1 = c[1], c3 = c[3];
+        c[0] = static_cast<u32>(b >> 32) ^ c1 ^ key0;
+        c[1] = static_cast<u32>(b);
+        c[2] = static_cast<u32>(a >> 32) ^ c3 ^ key1;
+        c[3] = static_cast<u32>(a);
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+    return counter;
+}
+
+// What changes from one step to the next of a recording, and what a step leaves for the next: in device memory, so that a
+// captured graph can be replayed. The host's mirror image is src/turn.rs.
+struct Turn {
+    u64 step;         // of the training, for dropout
+    float lr;         // of this step
+    u32 first;        // the first place of this batch in the epoch's order
+    float loss_scale; // 1, but in half precision
+    u32 good_steps;   // since the loss scale changed
+    u32 halted;       // 1 after a loss that is not finite: nothing moves any more
+    u32 overflow;     // 1 if a gradient of this step is not finite: it moves nothing
+};

@@ -1,0 +1,306 @@
+//! `trait Backend`: every op by its topic in `ops`.
+
+use crate::buffer::Format;
+use crate::memory::Memory;
+use crate::{Buffer, Cuda, Ints};
+use tensor_backend::{
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Linear, Pool2d, Result, RmspropStep, SgdStep, Shape,
+    SoftmaxXent, Span, View, ViewMut, Write,
+};
+
+impl Cuda {
+    fn alloc_of(&self, len: usize, format: Format) -> Result<Buffer> {
+        let bytes = len
+            .checked_mul(format.bytes())
+            .ok_or_else(|| self.error(format!("{len} numbers are too many")))?;
+        Ok(Buffer::new(Memory::zeros(self.driver(), bytes)?, len, format))
+    }
+}
+
+impl Backend for Cuda {
+    type Buffer = Buffer;
+    type Ints = Ints;
+
+    fn name(&self) -> String {
+        self.name_of()
+    }
+
+    fn alloc(&self, len: usize) -> Result<Buffer> {
+        self.alloc_of(len, Format::F32)
+    }
+
+    fn alloc_activations(&self, len: usize) -> Result<Buffer> {
+        self.alloc_of(len, self.format())
+    }
+
+    fn alloc_ints(&self, len: usize) -> Result<Ints> {
+        let bytes = len.checked_mul(4).ok_or_else(|| self.error(format!("{len} integers are too many")))?;
+        Ok(Ints { memory: Memory::zeros(self.driver(), bytes)?, len })
+    }
+
+    fn upload_ints(&self, src: &[u32], dst: &mut Ints) -> Result<()> {
+        let to = self.ints("upload_ints", "the target", dst, src.len())?;
+        let bytes: Vec<u8> = src.iter().flat_map(|x| x.to_le_bytes()).collect();
+        // SAFETY: the target has room for them, as was checked.
+        unsafe { self.driver().write(&bytes, to) }
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.driver().synchronize()
+    }
+
+    fn runs_ahead(&self) -> bool {
+        true
+    }
+
+    fn upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
+        self.op_upload(src, dst, offset)
+    }
+
+    fn download(&self, src: &Buffer, offset: usize, dst: &mut [f32]) -> Result<()> {
+        self.op_download(src, offset, dst)
+    }
+
+    fn fill(&self, value: f32, dst: &mut Buffer, at: Span) -> Result<()> {
+        self.op_fill(value, dst, at)
+    }
+
+    fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, write: Write) -> Result<()> {
+        self.op_copy(x, y, write)
+    }
+
+    fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
+        self.op_prepare_conv2d(conv, x, training)
+    }
+
+    fn prepare_linear(&self, linear: &Linear, n: usize, training: bool) -> Result<()> {
+        self.op_prepare_linear(linear, n, training)
+    }
+
+    fn conv2d_fwd(
+        &self,
+        conv: &Conv2d,
+        act: Activation,
+        x: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        self.op_conv2d_fwd(conv, act, x, params, w, b, y)
+    }
+
+    fn conv2d_bwd_data(
+        &self,
+        conv: &Conv2d,
+        dy: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        dx: ViewMut<Buffer>,
+        write: Write,
+    ) -> Result<()> {
+        self.op_conv2d_bwd_data(conv, dy, params, w, dx, write)
+    }
+
+    fn conv2d_bwd_filter(
+        &self,
+        conv: &Conv2d,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        grads: &mut Buffer,
+        dw: Span,
+        db: Option<Span>,
+    ) -> Result<()> {
+        self.op_conv2d_bwd_filter(conv, x, dy, grads, dw, db)
+    }
+
+    fn linear_fwd(
+        &self,
+        linear: &Linear,
+        act: Activation,
+        x: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        self.op_linear_fwd(linear, act, x, params, w, b, y)
+    }
+
+    fn linear_bwd_data(
+        &self,
+        linear: &Linear,
+        dy: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        dx: ViewMut<Buffer>,
+        write: Write,
+    ) -> Result<()> {
+        self.op_linear_bwd_data(linear, dy, params, w, dx, write)
+    }
+
+    fn linear_bwd_filter(
+        &self,
+        linear: &Linear,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        grads: &mut Buffer,
+        dw: Span,
+        db: Option<Span>,
+    ) -> Result<()> {
+        self.op_linear_bwd_filter(linear, x, dy, grads, dw, db)
+    }
+
+    fn finish_grads(&self, grads: &mut Buffer) -> Result<()> {
+        self.op_finish_grads(grads)
+    }
+
+    fn bn_act_fwd_train(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        y: ViewMut<Buffer>,
+        saved: &mut Buffer,
+        grads: &mut Buffer,
+        sums: Span,
+    ) -> Result<()> {
+        self.op_bn_act_fwd_train(bn, x, params, gamma, beta, y, saved, grads, sums)
+    }
+
+    fn bn_act_fwd_infer(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        running: &Buffer,
+        mean: Span,
+        var: Span,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        self.op_bn_act_fwd_infer(bn, x, params, gamma, beta, running, mean, var, y)
+    }
+
+    fn bn_act_bwd(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        saved: &Buffer,
+        grads: &mut Buffer,
+        dgamma: Span,
+        dbeta: Span,
+        dx: ViewMut<Buffer>,
+        write: Write,
+    ) -> Result<()> {
+        self.op_bn_act_bwd(bn, x, dy, params, gamma, beta, saved, grads, dgamma, dbeta, dx, write)
+    }
+
+    fn ema_step(
+        &self,
+        momentum: f32,
+        scale: f32,
+        sums: &Buffer,
+        from: Span,
+        running: &mut Buffer,
+        to: Span,
+    ) -> Result<()> {
+        self.op_ema_step(momentum, scale, sums, from, running, to)
+    }
+
+    fn act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        self.op_act_fwd(act, x, y)
+    }
+
+    fn act_bwd(
+        &self,
+        act: Activation,
+        y: View<Buffer>,
+        dy: View<Buffer>,
+        dx: ViewMut<Buffer>,
+        write: Write,
+    ) -> Result<()> {
+        self.op_act_bwd(act, y, dy, dx, write)
+    }
+
+    fn act_bwd_in_place(&self, act: Activation, y: View<Buffer>, dy: ViewMut<Buffer>) -> Result<()> {
+        self.op_act_bwd_in_place(act, y, dy)
+    }
+
+    fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        self.op_maxpool_fwd(pool, x, y)
+    }
+
+    fn maxpool_bwd(
+        &self,
+        pool: &Pool2d,
+        x: View<Buffer>,
+        y: View<Buffer>,
+        dy: View<Buffer>,
+        dx: ViewMut<Buffer>,
+        write: Write,
+    ) -> Result<()> {
+        self.op_maxpool_bwd(pool, x, y, dy, dx, write)
+    }
+
+    fn avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        self.op_avgpool_fwd(pool, x, y)
+    }
+
+    fn avgpool_bwd(&self, pool: &Pool2d, dy: View<Buffer>, dx: ViewMut<Buffer>, write: Write) -> Result<()> {
+        self.op_avgpool_bwd(pool, dy, dx, write)
+    }
+
+    fn dropout(&self, mask: &DropoutMask, x: View<Buffer>, y: ViewMut<Buffer>, write: Write) -> Result<()> {
+        self.op_dropout(mask, x, y, write)
+    }
+
+    fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        self.op_softmax(x, y)
+    }
+
+    fn softmax_xent(
+        &self,
+        xent: &SoftmaxXent,
+        logits: View<Buffer>,
+        labels: &Ints,
+        dlogits: Option<ViewMut<Buffer>>,
+        sums: &mut Buffer,
+        metrics: Span,
+    ) -> Result<()> {
+        self.op_softmax_xent(xent, logits, labels, dlogits, sums, metrics)
+    }
+
+    fn meter(&self, sums: &Buffer, metrics: Span, meter: &mut Buffer) -> Result<()> {
+        self.op_meter(sums, metrics, meter)
+    }
+
+    fn sgd_step(
+        &self,
+        step: &SgdStep,
+        params: &mut Buffer,
+        grads: &Buffer,
+        velocity: &mut Buffer,
+        at: Span,
+    ) -> Result<()> {
+        self.op_sgd_step(step, params, grads, velocity, at)
+    }
+
+    fn rmsprop_step(
+        &self,
+        step: &RmspropStep,
+        params: &mut Buffer,
+        grads: &Buffer,
+        mean_square: &mut Buffer,
+        at: Span,
+    ) -> Result<()> {
+        self.op_rmsprop_step(step, params, grads, mean_square, at)
+    }
+}

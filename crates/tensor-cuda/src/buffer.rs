@@ -1,0 +1,78 @@
+//! Runs of numbers on the device.
+
+use crate::memory::Memory;
+use crate::mirror::Mirror;
+use std::sync::Mutex;
+use tensor_backend::Precision;
+
+/// The format of the numbers in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Format {
+    F32,
+    Bf16,
+    F16,
+}
+
+impl Format {
+    /// The format of activations and their gradients.
+    pub(crate) const fn of_activations(precision: Precision) -> Format {
+        match precision {
+            Precision::Fp32 | Precision::Tf32 => Format::F32,
+            Precision::Bf16 => Format::Bf16,
+            Precision::Fp16 => Format::F16,
+        }
+    }
+
+    /// Bytes of a number.
+    pub(crate) const fn bytes(self) -> usize {
+        match self {
+            Format::F32 => 4,
+            Format::Bf16 | Format::F16 => 2,
+        }
+    }
+}
+
+/// A run of numbers on a CUDA device: f32, or in mixed precision the format of activations.
+#[derive(Debug)]
+pub struct Buffer {
+    pub(crate) memory: Memory,
+    pub(crate) len: usize,
+    pub(crate) format: Format,
+    /// What convolutions and dense layers keep beside parameters, or beside gradients of parameters.
+    pub(crate) mirror: Mutex<Mirror>,
+}
+
+impl Buffer {
+    pub(crate) fn new(memory: Memory, len: usize, format: Format) -> Buffer {
+        Buffer { memory, len, format, mirror: Mutex::default() }
+    }
+
+    /// How many numbers.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// A run of unsigned integers on a CUDA device.
+#[derive(Debug)]
+pub struct Ints {
+    pub(crate) memory: Memory,
+    pub(crate) len: usize,
+}
+
+impl Ints {
+    /// How many integers.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}

@@ -1,0 +1,160 @@
+//! A CUDA device.
+
+use crate::buffer::Format;
+use crate::driver::{Arg, CudaDriver, Driver, Geometry, Kernel, Ptr};
+use crate::engine::{self, Engine};
+use crate::memory::Memory;
+use crate::turn;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tensor_backend::{Error, Precision, Result};
+
+/// How a device is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The GPU's number.
+    pub gpu: usize,
+    /// The number formats of its arithmetic.
+    pub precision: Precision,
+    /// Whether only algorithms are used that give the same bits every time.
+    pub deterministic: bool,
+}
+
+/// An NVIDIA GPU, or for tests its emulation. Clones are the same device with the same stream.
+#[derive(Clone)]
+pub struct Cuda {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) options: Options,
+    pub(crate) turn: Memory,
+    pub(crate) engine: Box<dyn Engine>,
+    kernels: Mutex<HashMap<&'static str, Kernel>>,
+    /// The scratch memory in use is the last; those before it stay for recordings that were made with them.
+    scratch: Mutex<Vec<Memory>>,
+    recording: AtomicBool,
+}
+
+/// The loss scale that half precision begins with, as in PyTorch's `GradScaler`.
+const FIRST_LOSS_SCALE: f32 = 65536.0;
+
+impl Cuda {
+    /// Opens a GPU.
+    ///
+    /// # Errors
+    /// [`Error::Device`] with one sentence and what to do: no driver, no such GPU, a missing or too old library.
+    pub fn new(options: Options) -> Result<Cuda> {
+        let driver = Arc::new(CudaDriver::new(&options)?);
+        let engine = engine::of_libraries(&driver, &options)?;
+        Cuda::with(driver, engine, options)
+    }
+
+    /// The kernels of this backend, run on the processor: for tests of everything but the driver and its libraries.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if no C++ compiler is found, or it refuses a kernel.
+    #[cfg(feature = "emulation")]
+    pub fn emulated(precision: Precision) -> Result<Cuda> {
+        let options = Options { gpu: 0, precision, deterministic: true };
+        let driver = Arc::new(crate::driver::emulated::EmulatedDriver::new(&options)?);
+        Cuda::with(driver, Box::new(engine::Own), options)
+    }
+
+    fn with(driver: Arc<dyn Driver>, engine: Box<dyn Engine>, options: Options) -> Result<Cuda> {
+        let turn = Memory::zeros(&driver, turn::BYTES)?;
+        let cuda = Cuda {
+            inner: Arc::new(Inner {
+                driver,
+                options,
+                turn,
+                engine,
+                kernels: Mutex::default(),
+                scratch: Mutex::default(),
+                recording: AtomicBool::new(false),
+            }),
+        };
+        let half = options.precision == Precision::Fp16;
+        cuda.reset_turn(if half { FIRST_LOSS_SCALE } else { 1.0 })?;
+        Ok(cuda)
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> Options {
+        self.inner.options
+    }
+
+    /// The number format of activations.
+    pub(crate) fn format(&self) -> Format {
+        Format::of_activations(self.inner.options.precision)
+    }
+
+    pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
+        &self.inner.driver
+    }
+
+    pub(crate) fn name_of(&self) -> String {
+        self.inner.driver.name()
+    }
+
+    /// An error of this device.
+    pub(crate) fn error(&self, message: impl Into<String>) -> Error {
+        Error::Device { device: self.name_of(), message: message.into() }
+    }
+
+    /// Runs a kernel on this device's stream.
+    pub(crate) fn launch(&self, kernel: &'static str, geometry: Geometry, args: &[Arg]) -> Result<()> {
+        let known = lock(&self.inner.kernels).get(kernel).copied();
+        let kernel = match known {
+            Some(known) => known,
+            None => {
+                let found = self.inner.driver.kernel(kernel)?;
+                lock(&self.inner.kernels).insert(kernel, found);
+                found
+            }
+        };
+        // SAFETY: the ops hand over operands whose places were checked, in the order of the kernel's parameters.
+        unsafe { self.inner.driver.launch(kernel, geometry, args) }
+    }
+
+    /// Blocks of `threads` for a loop over `items` in which every thread takes several: enough to fill the device, and no
+    /// more.
+    pub(crate) fn blocks(&self, items: usize, threads: u32) -> u32 {
+        let most = 16 * self.inner.driver.multiprocessors();
+        u32::try_from(items.div_ceil(threads as usize)).unwrap_or(most).clamp(1, most)
+    }
+
+    /// Scratch memory of at least so many bytes, with any content. The next op's is the same: an op uses it up.
+    pub(crate) fn scratch(&self, bytes: usize) -> Result<Ptr> {
+        let mut all = lock(&self.inner.scratch);
+        if let Some(last) = all.last().filter(|last| last.bytes() >= bytes) {
+            return Ok(last.ptr());
+        }
+        let memory = Memory::zeros(&self.inner.driver, bytes.next_power_of_two().max(1 << 16))?;
+        let ptr = memory.ptr();
+        all.push(memory);
+        Ok(ptr)
+    }
+
+    /// Whether ops are being written down.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.inner.recording.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_recording(&self, on: bool) {
+        self.inner.recording.store(on, Ordering::Relaxed);
+    }
+}
+
+/// Nothing panics while it holds one of our locks, so a poisoned one is still in order.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl core::fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Cuda").field("name", &self.name_of()).field("options", &self.inner.options).finish()
+    }
+}

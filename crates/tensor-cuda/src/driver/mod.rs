@@ -1,0 +1,182 @@
+//! What the backend asks of a driver: memory, copies, launches, graphs. Everything is in order on one stream.
+
+mod cuda;
+#[cfg(feature = "emulation")]
+pub(crate) mod emulated;
+
+pub(crate) use cuda::CudaDriver;
+
+use tensor_backend::Result;
+
+/// An address in the device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ptr(pub(crate) u64);
+
+impl Ptr {
+    /// The address `bytes` further on.
+    pub(crate) fn offset(self, bytes: usize) -> Ptr {
+        Ptr(self.0 + bytes as u64)
+    }
+
+    /// No address.
+    pub(crate) const NULL: Ptr = Ptr(0);
+}
+
+/// An argument of a kernel. Its type must be the parameter's: the emulated driver checks it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Arg {
+    Ptr(Ptr),
+    U32(u32),
+    I32(i32),
+    U64(u64),
+    F32(f32),
+}
+
+impl Arg {
+    /// The argument's bytes, at the start of the word (on a little-endian host, as all that CUDA runs on are).
+    pub(crate) fn word(self) -> u64 {
+        match self {
+            Arg::Ptr(ptr) => ptr.0,
+            Arg::U32(x) => x.into(),
+            Arg::I32(x) => u64::from(x as u32),
+            Arg::U64(x) => x,
+            Arg::F32(x) => u64::from(x.to_bits()),
+        }
+    }
+}
+
+impl From<Ptr> for Arg {
+    fn from(x: Ptr) -> Arg {
+        Arg::Ptr(x)
+    }
+}
+
+impl From<u32> for Arg {
+    fn from(x: u32) -> Arg {
+        Arg::U32(x)
+    }
+}
+
+impl From<i32> for Arg {
+    fn from(x: i32) -> Arg {
+        Arg::I32(x)
+    }
+}
+
+impl From<u64> for Arg {
+    fn from(x: u64) -> Arg {
+        Arg::U64(x)
+    }
+}
+
+impl From<f32> for Arg {
+    fn from(x: f32) -> Arg {
+        Arg::F32(x)
+    }
+}
+
+/// The arguments of a launch, from values of the parameters' types.
+macro_rules! args {
+    ($($arg:expr),* $(,)?) => {
+        &[$($crate::driver::Arg::from($arg)),*]
+    };
+}
+pub(crate) use args;
+
+/// How many blocks and threads a kernel runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub(crate) shared: u32,
+}
+
+impl Geometry {
+    /// One dimension of each.
+    pub(crate) fn line(blocks: u32, threads: u32) -> Geometry {
+        Geometry { grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0 }
+    }
+
+    /// The same with dynamic shared memory.
+    pub(crate) fn shared(self, bytes: u32) -> Geometry {
+        Geometry { shared: bytes, ..self }
+    }
+}
+
+/// A kernel of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kernel(pub(crate) usize);
+
+/// A graph of a driver.
+#[derive(Debug)]
+pub(crate) struct Graph(pub(crate) usize);
+
+/// A GPU, or what stands in for one. All work happens in the order of the calls; only `read` and `synchronize` wait for it.
+///
+/// While a capture is under way, launches, clears and copies are written down and not carried out; `alloc`, `write`, `read`
+/// and `synchronize` are errors then.
+pub(crate) trait Driver: Send + Sync {
+    /// The device's name, for messages.
+    fn name(&self) -> String;
+
+    /// Multiprocessors: how many blocks, at least, should be there to keep the device busy.
+    fn multiprocessors(&self) -> u32;
+
+    /// `bytes` zeros, aligned to 256 bytes. An empty allocation may be [`Ptr::NULL`].
+    fn alloc(&self, bytes: usize) -> Result<Ptr>;
+
+    /// Gives memory back, once all work that was asked for is done with it.
+    ///
+    /// # Safety
+    /// `ptr` came from `alloc` with as many bytes, and is used no more, by replays neither.
+    unsafe fn free(&self, ptr: Ptr, bytes: usize);
+
+    /// Copies from host memory, which is the caller's again on return.
+    ///
+    /// # Safety
+    /// `src.len()` bytes from `dst` on lie within one allocation.
+    unsafe fn write(&self, src: &[u8], dst: Ptr) -> Result<()>;
+
+    /// Copies to host memory and waits for it.
+    ///
+    /// # Safety
+    /// `dst.len()` bytes from `src` on lie within one allocation.
+    unsafe fn read(&self, src: Ptr, dst: &mut [u8]) -> Result<()>;
+
+    /// Sets bytes to 0.
+    ///
+    /// # Safety
+    /// They lie within one allocation.
+    unsafe fn clear(&self, dst: Ptr, bytes: usize) -> Result<()>;
+
+    /// The kernel of that name.
+    fn kernel(&self, name: &str) -> Result<Kernel>;
+
+    /// Runs a kernel.
+    ///
+    /// # Safety
+    /// The arguments are what the kernel's parameters are, and it keeps to memory that is there.
+    unsafe fn launch(&self, kernel: Kernel, geometry: Geometry, args: &[Arg]) -> Result<()>;
+
+    /// Waits until everything is done, and reports an error that came up on the way.
+    fn synchronize(&self) -> Result<()>;
+
+    /// Begins to write down what is asked for.
+    fn begin_capture(&self) -> Result<()>;
+
+    /// What was written down, ready to run; with `keep` false it is thrown away (then the graph is of no use).
+    fn end_capture(&self, keep: bool) -> Result<Graph>;
+
+    /// Does all of a graph's work again.
+    fn launch_graph(&self, graph: &Graph) -> Result<()>;
+
+    /// Gives a graph back.
+    fn free_graph(&self, graph: Graph);
+
+    /// The stream, for libraries that take one; null where there is no real one.
+    fn stream(&self) -> *mut core::ffi::c_void;
+
+    /// Makes the device the calling thread's current one, for calls into libraries.
+    fn make_current(&self) -> Result<()>;
+}

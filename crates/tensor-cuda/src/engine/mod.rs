@@ -1,0 +1,58 @@
+//! Who computes convolutions and matrix products: NVIDIA's libraries, or kernels of our own where these are missing.
+
+mod own;
+
+pub(crate) use own::Own;
+
+use crate::driver::{CudaDriver, Ptr};
+use crate::operand::Place;
+use crate::{Cuda, Options};
+use std::sync::Arc;
+use tensor_backend::{Conv2d, Linear, Result, Shape, Write};
+
+/// Matrix products and convolutions, on operands that are made for them: tensors are contiguous, all numbers are in the
+/// format of activations, and weights lie as (outputs, kh, kw, inputs), or (outputs, inputs) for a dense layer. Sums are
+/// f32. No bias, no activation: the ops add these.
+pub(crate) trait Engine: Send + Sync {
+    /// Chooses algorithms and reserves scratch memory for inputs of up to this shape.
+    fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()>;
+
+    /// `y = conv(x, w)`.
+    fn conv_fwd(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, w: Ptr, y: &Place) -> Result<()>;
+
+    /// The gradient of the input, set or added.
+    fn conv_bwd_data(
+        &self,
+        cuda: &Cuda,
+        conv: &Conv2d,
+        dy: &Place,
+        w: Ptr,
+        dx: &Place,
+        write: Write,
+    ) -> Result<()>;
+
+    /// The gradient of the weights, laid out as they are, in the format of activations.
+    fn conv_bwd_filter(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, dy: &Place, dw: Ptr) -> Result<()>;
+
+    /// `y = x w^T`.
+    fn linear_fwd(&self, cuda: &Cuda, linear: &Linear, x: &Place, w: Ptr, y: &Place) -> Result<()>;
+
+    /// `dx = dy w`, set or added.
+    fn linear_bwd_data(
+        &self,
+        cuda: &Cuda,
+        linear: &Linear,
+        dy: &Place,
+        w: Ptr,
+        dx: &Place,
+        write: Write,
+    ) -> Result<()>;
+
+    /// `dw = dy^T x`.
+    fn linear_bwd_filter(&self, cuda: &Cuda, linear: &Linear, x: &Place, dy: &Place, dw: Ptr) -> Result<()>;
+}
+
+/// The best engine that the installed libraries allow.
+pub(crate) fn of_libraries(_driver: &Arc<CudaDriver>, _options: &Options) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Own))
+}

@@ -1,0 +1,32 @@
+//! The kernels' sources, and what each of them holds.
+
+use crate::ops;
+
+/// A file of kernels.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    /// The file's name, in `kernels/`.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// The kernels in it.
+    pub kernels: &'static [&'static str],
+}
+
+/// What every file includes: its name and text.
+pub const PRELUDE: (&str, &str) = ("towers.cuh", include_str!("../kernels/towers.cuh"));
+
+/// Every file, one topic each.
+pub const SOURCES: &[Source] = &[
+    crate::turn::SOURCE,
+    ops::elementwise::SOURCE,
+    ops::convolution::SOURCE,
+    ops::batch_norm::SOURCE,
+    ops::pooling::SOURCE,
+    ops::softmax::SOURCE,
+    ops::dropout::SOURCE,
+    ops::optimizer::SOURCE,
+];
+
+/// How a kernel file is compiled for a number format: the macro `TOWERS_ACT`.
+pub const FORMATS: [(&str, u32); 3] = [("f32", 0), ("bf16", 1), ("f16", 2)];

@@ -1,0 +1,29 @@
+//! The CUDA backend of `towers`.
+//!
+//! [`Cuda`] implements [`tensor_backend::Backend`] on an NVIDIA GPU. Nothing of CUDA is needed to build it: the driver,
+//! NVRTC, cuDNN and cuBLASLt are looked for when a device is opened, and what is missing is an error of one sentence.
+//!
+//! - Convolutions and dense layers go to cuDNN and cuBLASLt, or where these are missing to kernels of our own.
+//! - Everything else is a kernel in `kernels/`, compiled by NVRTC for the device at hand and kept on disk.
+//! - A step can be written down once as a [`Recording`] and be replayed at the cost of a single call.
+//!
+//! The feature `emulation` adds `Cuda::emulated`: the same kernels and the same host code on the processor, for
+//! tests on machines without a GPU.
+
+mod backend;
+mod buffer;
+mod cuda;
+mod driver;
+mod engine;
+pub mod kernels;
+mod memory;
+mod mirror;
+mod operand;
+mod ops;
+mod recording;
+mod turn;
+
+pub use buffer::{Buffer, Ints};
+pub use cuda::{Cuda, Options};
+pub use recording::Recording;
+pub use turn::Turn;

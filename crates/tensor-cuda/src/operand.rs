@@ -1,0 +1,92 @@
+//! Operands as addresses, once their places are known to lie inside their buffers.
+
+use crate::buffer::{Buffer, Format};
+use crate::driver::Ptr;
+use crate::{Cuda, Ints};
+use tensor_backend::{Error, Layout, Result, Shape, Span, View, ViewMut};
+
+/// A tensor of activations at its place in device memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The first element.
+    pub(crate) ptr: Ptr,
+    pub(crate) shape: Shape,
+    /// Elements from a pixel to the next.
+    pub(crate) stride: usize,
+}
+
+impl Place {
+    /// Pixels of all samples.
+    pub(crate) fn rows(&self) -> usize {
+        self.shape.rows()
+    }
+
+    /// Whether pixels lie back to back.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.stride == self.shape.c
+    }
+}
+
+/// A number that a kernel takes as `u32`.
+pub(crate) fn u32_of(op: &'static str, what: &'static str, value: usize) -> Result<u32> {
+    u32::try_from(value).map_err(|_| Error::Value { op, what, value: value as f64, accepted: "below 2^32" })
+}
+
+impl Cuda {
+    /// The tensor of activations, to read.
+    pub(crate) fn read(&self, op: &'static str, what: &'static str, x: View<Buffer>) -> Result<Place> {
+        self.place(op, what, x.data, x.layout)
+    }
+
+    /// The tensor of activations, to write.
+    pub(crate) fn write(&self, op: &'static str, what: &'static str, y: ViewMut<Buffer>) -> Result<Place> {
+        self.place(op, what, y.data, y.layout)
+    }
+
+    fn place(&self, op: &'static str, what: &'static str, data: &Buffer, layout: Layout) -> Result<Place> {
+        layout.check(op, what, data.len())?;
+        self.check_format(op, what, data, self.format())?;
+        for (size, name) in [(layout.shape.rows(), "the number of pixels"), (layout.stride, "the stride")] {
+            u32_of(op, name, size)?;
+        }
+        let ptr = data.memory.ptr().offset(layout.offset * data.format.bytes());
+        Ok(Place { ptr, shape: layout.shape, stride: layout.stride })
+    }
+
+    /// A run of f32 in an arena.
+    pub(crate) fn run(&self, op: &'static str, what: &'static str, data: &Buffer, at: Span) -> Result<Ptr> {
+        at.check(op, what, data.len())?;
+        self.check_format(op, what, data, Format::F32)?;
+        Ok(data.memory.ptr().offset(at.offset * Format::F32.bytes()))
+    }
+
+    /// The first `len` integers.
+    pub(crate) fn ints(&self, op: &'static str, what: &'static str, data: &Ints, len: usize) -> Result<Ptr> {
+        Span::new(0, len).check(op, what, data.len())?;
+        Ok(data.memory.ptr())
+    }
+
+    fn check_format(
+        &self,
+        op: &'static str,
+        what: &'static str,
+        data: &Buffer,
+        wanted: Format,
+    ) -> Result<()> {
+        if data.format == wanted {
+            return Ok(());
+        }
+        let message = format!("{op}: {what} is {:?} where {wanted:?} is needed", data.format);
+        Err(Error::Device { device: self.name_of(), message })
+    }
+
+    /// Elements that a kernel may handle at once: those of 16 bytes if every tensor's pixels begin on them and are made of
+    /// them, else 1.
+    pub(crate) fn vector(&self, places: &[&Place]) -> u32 {
+        let pack = 16 / self.format().bytes();
+        let wide = places
+            .iter()
+            .all(|p| p.shape.c % pack == 0 && p.stride % pack == 0 && p.ptr.0.is_multiple_of(16));
+        if wide { pack as u32 } else { 1 }
+    }
+}

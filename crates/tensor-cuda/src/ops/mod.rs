@@ -1,0 +1,9 @@
+//! One topic a file: the host's side of the kernels.
+
+pub(crate) mod batch_norm;
+pub(crate) mod convolution;
+pub(crate) mod dropout;
+pub(crate) mod elementwise;
+pub(crate) mod optimizer;
+pub(crate) mod pooling;
+pub(crate) mod softmax;

@@ -1,0 +1,68 @@
+//! A run of ops that was written down once and is done again at the cost of a single call.
+
+use crate::driver::Graph;
+use crate::{Cuda, Turn};
+use tensor_backend::Result;
+
+/// A run of ops, ready to be done again.
+///
+/// It names memory by its address: whoever replays it keeps every buffer that its ops worked on. The ops must be the same
+/// every time but for the numbers of a [`Turn`].
+#[derive(Debug)]
+pub struct Recording {
+    cuda: Cuda,
+    graph: Option<Graph>,
+}
+
+impl Cuda {
+    /// Begins to write ops down; they are not carried out. Every op must have run before on operands as large, so that
+    /// nothing need be allocated or chosen.
+    ///
+    /// # Errors
+    /// If a recording is under way, or the driver refuses.
+    pub fn begin_recording(&self) -> Result<()> {
+        if self.is_recording() {
+            return Err(self.error("a recording is under way already"));
+        }
+        self.inner.driver.begin_capture()?;
+        self.set_recording(true);
+        Ok(())
+    }
+
+    /// What was written down since [`begin_recording`](Cuda::begin_recording).
+    ///
+    /// # Errors
+    /// If the driver could not write down one of the ops.
+    pub fn end_recording(&self) -> Result<Recording> {
+        self.set_recording(false);
+        let graph = self.inner.driver.end_capture(true)?;
+        Ok(Recording { cuda: self.clone(), graph: Some(graph) })
+    }
+
+    /// Ends a recording in which an op failed, and forgets it.
+    pub fn abandon_recording(&self) {
+        self.set_recording(false);
+        // What is thrown away need not be whole; the op's own error is the one to report.
+        let _ = self.inner.driver.end_capture(false);
+    }
+}
+
+impl Recording {
+    /// Does the ops again with the numbers of `turn`.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn replay(&self, turn: &Turn) -> Result<()> {
+        let Some(graph) = &self.graph else { return Ok(()) };
+        self.cuda.set_turn(turn)?;
+        self.cuda.driver().launch_graph(graph)
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(graph) = self.graph.take() {
+            self.cuda.driver().free_graph(graph);
+        }
+    }
+}
