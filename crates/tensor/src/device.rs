@@ -1,4 +1,6 @@
+use crate::{CudaOptions, Precision, Result};
 use tensor_cpu::{Cpu, Reference};
+use tensor_cuda::Cuda;
 
 /// A place where tensors live and ops run. Clones are the same device.
 ///
@@ -9,6 +11,8 @@ pub enum Device {
     Cpu(Cpu),
     /// The same ops as plain loops in f64: slow, and what the others are checked against.
     Reference(Reference),
+    /// An NVIDIA GPU.
+    Cuda(Cuda),
 }
 
 impl Device {
@@ -22,11 +26,37 @@ impl Device {
         Device::Reference(Reference)
     }
 
+    /// An NVIDIA GPU.
+    ///
+    /// # Errors
+    /// In one sentence what is missing, and what to do: the driver, the GPU of that number, a library.
+    pub fn cuda(options: CudaOptions) -> Result<Self> {
+        Ok(Device::Cuda(Cuda::new(options)?))
+    }
+
+    /// The CUDA backend without a GPU: its kernels run on the processor, for tests. Slow.
+    ///
+    /// # Errors
+    /// If there is no C++ compiler.
+    #[cfg(feature = "emulation")]
+    pub fn emulated_cuda(precision: Precision) -> Result<Self> {
+        Ok(Device::Cuda(Cuda::emulated(precision)?))
+    }
+
+    /// The number formats of its arithmetic.
+    pub fn precision(&self) -> Precision {
+        match self {
+            Device::Cpu(_) | Device::Reference(_) => Precision::Fp32,
+            Device::Cuda(cuda) => cuda.options().precision,
+        }
+    }
+
     /// The name that `--device` and benchmarks use.
     pub fn kind(&self) -> &'static str {
         match self {
             Device::Cpu(_) => "cpu",
             Device::Reference(_) => "reference",
+            Device::Cuda(_) => "cuda",
         }
     }
 
@@ -34,7 +64,7 @@ impl Device {
     pub fn threads(&self) -> usize {
         match self {
             Device::Cpu(cpu) => cpu.threads(),
-            Device::Reference(_) => 1,
+            Device::Reference(_) | Device::Cuda(_) => 1,
         }
     }
 }

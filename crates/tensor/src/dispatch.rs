@@ -10,6 +10,7 @@ macro_rules! on {
         match $device {
             Device::Cpu($d) => $body,
             Device::Reference($d) => $body,
+            Device::Cuda($d) => $body,
         }
     };
 }

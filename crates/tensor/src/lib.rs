@@ -15,20 +15,22 @@
 //! # Ok::<(), tensor::Error>(())
 //! ```
 //!
-//! The CUDA backend (`tensor-cuda`) will be one more variant of [`Device`], [`Storage`] and [`Ints`]; it is not
-//! written yet.
+//! A [`Recorder`] plays work that repeats from step to step; on a GPU it is written down once, as a CUDA graph.
 #![forbid(unsafe_code)]
 
 mod device;
 mod dispatch;
+mod recorder;
 mod storage;
 mod tensor;
 
 pub use device::Device;
+pub use recorder::Recorder;
 pub use storage::{Ints, Storage};
 pub use tensor::Tensor;
 pub use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Layout, Linear, Pad, Pool2d, Result,
-    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Layout, Linear, Pad, Pool2d, Precision,
+    Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, Write,
 };
 pub use tensor_cpu::simd_level;
+pub use tensor_cuda::{Options as CudaOptions, Turn};

@@ -1,6 +1,7 @@
 use crate::{Device, Error, Result, View, ViewMut};
 use tensor_backend::Backend;
 use tensor_cpu::{Buffer, Cpu, Reference};
+use tensor_cuda::Cuda;
 
 /// A run of numbers on a device.
 #[derive(Debug)]
@@ -9,6 +10,8 @@ pub enum Storage {
     Cpu(Buffer),
     /// f64 in host memory.
     Reference(Vec<f64>),
+    /// In a GPU's memory.
+    Cuda(tensor_cuda::Buffer),
 }
 
 /// A run of unsigned integers on a device: labels.
@@ -18,6 +21,8 @@ pub enum Ints {
     Cpu(Vec<u32>),
     /// In host memory.
     Reference(Vec<u32>),
+    /// In a GPU's memory.
+    Cuda(tensor_cuda::Ints),
 }
 
 impl Storage {
@@ -26,6 +31,7 @@ impl Storage {
         match self {
             Storage::Cpu(buffer) => buffer.len(),
             Storage::Reference(buffer) => buffer.len(),
+            Storage::Cuda(buffer) => buffer.len(),
         }
     }
 
@@ -97,6 +103,7 @@ macro_rules! member {
 }
 member!(Cpu, Cpu);
 member!(Reference, Reference);
+member!(Cuda, Cuda);
 
 /// The storage's memory on the device `_d`.
 pub(crate) fn buf<'a, D: Member>(_d: &D, op: &'static str, x: &'a Storage) -> Result<&'a D::Buffer> {

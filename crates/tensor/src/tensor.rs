@@ -13,7 +13,7 @@ impl Tensor {
     /// # Errors
     /// If the device has no memory left.
     pub fn zeros(device: &Device, shape: Shape) -> Result<Self> {
-        Ok(Tensor { storage: device.alloc(shape.len())?, shape })
+        Ok(Tensor { storage: device.alloc_activations(shape.len())?, shape })
     }
 
     /// A copy of `values` on the device.

@@ -140,6 +140,7 @@ impl Run<'_, '_> {
         let Run { worker, loader, observers, stop } = self;
         let (epoch, done) = (worker.state.epoch, worker.state.partial);
         let began = Instant::now();
+        worker.begin_epoch()?;
         observers.iter_mut().try_for_each(|observer| observer.on_epoch_begin(epoch))?;
         for batch in loader.epoch(epoch, done.steps as usize)? {
             let stopping = worker.step(&batch?, stop.is_raised())?;
@@ -147,9 +148,12 @@ impl Run<'_, '_> {
             let step = worker.step_info(began.elapsed().as_secs_f64());
             observers.iter_mut().try_for_each(|observer| observer.on_step(&step))?;
             if stopping {
+                worker.read_losses()?;
                 return Ok(true);
             }
         }
+        worker.read_losses()?;
+        worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
         Ok(false)
     }
 

@@ -2,11 +2,12 @@ use crate::state::Partial;
 use crate::{Config, Error, Input, Result, Resume, Snapshot, StepInfo, TrainState};
 use augment::{Batch, Loader, LoaderOptions, Rows, Samples};
 use checkpoint::Tensors;
-use layers::{Draws, Metrics, Mode, Network, Role};
+use layers::{Draws, Mode, Network, Role};
 use models::Model;
 use optim::{OptimizerState, Progress};
 use parallel::{Collective, Replica, largest_slice, slice_batch};
-use tensor::{Backend, Device, Span};
+use std::time::{Duration, Instant};
+use tensor::{Backend, Device, Recorder, Span, Storage, Turn};
 
 /// The data of a run, shared by its replicas.
 pub(crate) struct Prepared {
@@ -28,7 +29,37 @@ pub(crate) struct Worker<'a> {
     network: Network,
     optimizer: OptimizerState,
     val_loader: Loader,
+    recorder: Recorder<Work>,
+    /// Losses and correct answers of the epoch so far, on the device: see [`Backend::meter`].
+    meter: Storage,
+    /// When the meter was read last.
+    read: Instant,
 }
+
+/// Work that repeats from step to step, for batches of so many own samples and so many over all replicas.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Work {
+    part: Part,
+    own: usize,
+    global: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part {
+    /// A whole step of a single replica.
+    Step,
+    /// What comes before the exchange with other replicas, and what comes after it.
+    Passes,
+    Update,
+    /// A batch of the validation data.
+    Evaluation,
+}
+
+/// Elements of a meter.
+const METER: usize = 4;
+
+/// Devices that run ahead are asked for their losses no more often: every time means to wait for them.
+const READ_EVERY: Duration = Duration::from_millis(100);
 
 impl<'a> Worker<'a> {
     pub(crate) fn new(
@@ -47,6 +78,7 @@ impl<'a> Worker<'a> {
         let mut network = model.build(&device, batch, Mode::Training)?;
         network.init(config.seed)?;
         let optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
+        let meter = device.alloc(METER)?;
         let rows = Rows::Share { index: rank, of: world };
         let options = LoaderOptions::new()
             .batch_size(global)
@@ -79,6 +111,9 @@ impl<'a> Worker<'a> {
             network,
             optimizer,
             val_loader,
+            recorder: Recorder::default(),
+            meter,
+            read: Instant::now(),
         };
         if let Some(resume) = resume {
             worker.restore(resume)?;
@@ -118,30 +153,70 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Makes ready for an epoch, or for the rest of one: its sums so far go to the device.
+    pub(crate) fn begin_epoch(&mut self) -> Result<()> {
+        let Partial { steps, loss_sum, correct, .. } = self.state.partial;
+        let high = loss_sum as f32;
+        let low = (loss_sum - f64::from(high)) as f32;
+        Ok(self.device.upload(&[high, low, correct as f32, steps as f32], &mut self.meter, 0)?)
+    }
+
     /// One training step on this replica's share of a batch. Returns whether any replica was asked to stop.
+    ///
+    /// A device that runs ahead has only been told what to do: a loss that is not a number is found when the losses are
+    /// read, and has moved no parameter until then.
     pub(crate) fn step(&mut self, batch: &Batch, stop: bool) -> Result<bool> {
         let lr = self.lr();
-        let share = slice_batch(batch.global_len, self.collective.world(), self.collective.rank());
+        let (own, global) = (batch.len(), batch.global_len);
+        let share = slice_batch(global, self.collective.world(), self.collective.rank());
         let draws = Draws { seed: self.config.seed, step: self.state.step, first_sample: share.start as u32 };
+        let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
+        let smoothing = self.config.label_smoothing;
         self.network.set_input(&batch.x, &batch.labels)?;
-        self.network.train_pass(draws, self.config.label_smoothing, batch.global_len)?;
-        let stop = self.reduce_from(0, stop)?;
-        let metrics = self.network.metrics()?;
-        if !metrics.loss_sum.is_finite() {
-            let (epoch, step) = (self.state.epoch + 1, self.state.partial.steps + 1);
-            return Err(Error::NotFinite { loss: metrics.loss_sum, epoch, step });
-        }
-        self.network.finish_step(batch.global_len)?;
-        let arena = self.network.arena_mut();
-        self.optimizer.step(&self.device, lr, &mut arena.params, &arena.grads, arena.trainable)?;
+        let work = |part| Work { part, own, global };
+        let stop = if self.collective.world() == 1 {
+            let Worker { recorder, device, network, optimizer, meter, state, .. } = self;
+            recorder.play(device, work(Part::Step), &turn, || -> Result<()> {
+                network.train_pass(draws, smoothing, global)?;
+                update(device, network, optimizer, meter, state, lr, global)
+            })?;
+            stop
+        } else {
+            let Worker { recorder, device, network, .. } = self;
+            recorder.play(device, work(Part::Passes), &turn, || {
+                network.train_pass(draws, smoothing, global).map_err(Error::from)
+            })?;
+            let stop = self.reduce_from(0, stop)?;
+            let Worker { recorder, device, network, optimizer, meter, state, .. } = self;
+            recorder.play(device, work(Part::Update), &turn, || {
+                update(device, network, optimizer, meter, state, lr, global)
+            })?;
+            stop
+        };
         self.state.step += 1;
         let partial = &mut self.state.partial;
         partial.steps += 1;
-        partial.samples += batch.global_len as u64;
-        partial.loss_sum += metrics.loss_sum;
-        partial.correct += metrics.correct;
+        partial.samples += global as u64;
         partial.lr = lr;
+        if !self.device.runs_ahead() || self.read.elapsed() >= READ_EVERY {
+            self.read_losses()?;
+        }
         Ok(stop)
+    }
+
+    /// Brings the sums of the epoch up to date; waits for a device that runs ahead.
+    pub(crate) fn read_losses(&mut self) -> Result<()> {
+        let [loss_sum, correct, steps] = read_meter(&self.device, &self.meter)?;
+        self.read = Instant::now();
+        if !loss_sum.is_finite() {
+            return Err(Error::NotFinite {
+                loss: loss_sum,
+                epoch: self.state.epoch + 1,
+                step: steps as u64 + 1,
+            });
+        }
+        (self.state.partial.loss_sum, self.state.partial.correct) = (loss_sum, correct);
+        Ok(())
     }
 
     /// Whether any replica wants the run to stop.
@@ -171,20 +246,22 @@ impl<'a> Worker<'a> {
         mut progress: impl FnMut(usize, usize) -> Result<()>,
     ) -> Result<(f64, f64)> {
         let all = self.prepared.val.len();
-        let (mut done, mut sums) = (0, Metrics::default());
+        let mut done = 0;
+        let Worker { device, network, collective, recorder, meter, .. } = self;
+        device.upload(&[0.0; METER], meter, 0)?;
         for batch in self.val_loader.epoch(0, 0)? {
             let batch = batch?;
-            self.network.set_input(&batch.x, &batch.labels)?;
-            self.network.evaluate_pass()?;
-            let arena = self.network.arena_mut();
-            self.collective.all_reduce_sum(&self.device, &mut arena.grads, arena.metrics)?;
-            let metrics = self.network.metrics()?;
-            sums.loss_sum += metrics.loss_sum;
-            sums.correct += metrics.correct;
+            network.set_input(&batch.x, &batch.labels)?;
+            let work = Work { part: Part::Evaluation, own: batch.len(), global: batch.global_len };
+            recorder.play(device, work, &Turn::default(), || network.evaluate_pass().map_err(Error::from))?;
+            let arena = network.arena_mut();
+            collective.all_reduce_sum(device, &mut arena.grads, arena.metrics)?;
+            device.meter(&arena.grads, arena.metrics, meter)?;
             done += batch.global_len;
             progress(done, all)?;
         }
-        Ok((sums.loss_sum / all as f64, sums.correct / all as f64))
+        let [loss_sum, correct, _] = read_meter(device, meter)?;
+        Ok((loss_sum / all as f64, correct / all as f64))
     }
 
     /// Makes this replica what it was when the checkpoint was written.
@@ -219,6 +296,37 @@ impl<'a> Worker<'a> {
         self.state.epoch += 1;
         core::mem::take(&mut self.state.partial)
     }
+}
+
+/// What a step does once the gradients of all replicas have been added.
+fn update(
+    device: &Device,
+    network: &mut Network,
+    optimizer: &mut OptimizerState,
+    meter: &mut Storage,
+    state: &TrainState,
+    lr: f64,
+    global: usize,
+) -> Result<()> {
+    let arena = network.arena();
+    device.meter(&arena.grads, arena.metrics, meter)?;
+    if !device.runs_ahead() {
+        let [loss, _, steps] = read_meter(device, meter)?;
+        if !loss.is_finite() {
+            return Err(Error::NotFinite { loss, epoch: state.epoch + 1, step: steps as u64 + 1 });
+        }
+    }
+    network.finish_step(global)?;
+    let arena = network.arena_mut();
+    Ok(optimizer.step(device, lr, &mut arena.params, &arena.grads, arena.trainable)?)
+}
+
+/// The sum of the losses, the number of correct answers, the number of steps.
+fn read_meter(device: &Device, meter: &Storage) -> Result<[f64; 3]> {
+    let mut numbers = [0.0; METER];
+    device.download(meter, 0, &mut numbers)?;
+    let [high, low, correct, steps] = numbers.map(f64::from);
+    Ok([high + low, correct, steps])
 }
 
 impl Snapshot for Worker<'_> {

@@ -2,7 +2,7 @@ use super::graph::{Graph, Kind};
 use crate::{Initializer, ParamSpec, Result, Role};
 use tensor::{Backend, Device, Span, Storage};
 
-/// Every tensor of an arena starts on a cache line: a multiple of 16 elements.
+/// Every trainable tensor starts on a cache line: a multiple of 16 elements.
 const ALIGN: usize = 16;
 
 /// One parameter tensor: its name, shape and place.
@@ -41,47 +41,65 @@ pub struct Arena {
     /// stop, say.
     pub signal: Span,
     slots: Vec<Slot>,
+    pub(super) averages: Vec<Averages>,
 }
 
-/// Where the next tensor goes.
-#[derive(Default)]
-struct Cursor(usize);
+/// Running averages with one momentum, as one run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Averages {
+    pub(super) momentum: f32,
+    /// In `grads`.
+    pub(super) sums: Span,
+    /// In `running`.
+    pub(super) running: Span,
+}
 
-impl Cursor {
-    fn take(&mut self, len: usize) -> Span {
-        let span = Span::new(self.0, len);
-        self.0 += len.next_multiple_of(ALIGN);
-        span
-    }
+/// Takes the next `len` elements, or a few more, so that the tensor after it is aligned.
+fn take(end: &mut usize, len: usize, align: usize) -> Span {
+    let span = Span::new(*end, len);
+    *end += len.next_multiple_of(align);
+    span
 }
 
 impl Arena {
     pub(super) fn new(graph: &Graph, device: &Device) -> Result<Self> {
-        let (mut params, mut running) = (Cursor::default(), Cursor::default());
+        let (mut params, mut running) = (0, 0);
         let mut slots: Vec<Slot> = specs(graph)
             .map(|(layer, ParamSpec { name, shape, init, role })| {
                 let len = shape.iter().product();
-                let cursor = if role == Role::Trainable { &mut params } else { &mut running };
-                let (name, span) = (format!("{layer}/{name}"), cursor.take(len));
-                Slot { name, shape, role, span, sums: Span::new(0, 0), init }
+                let span = match role {
+                    Role::Trainable => take(&mut params, len, ALIGN),
+                    _ => take(&mut running, len, 1),
+                };
+                Slot { name: format!("{layer}/{name}"), shape, role, span, sums: Span::new(0, 0), init }
             })
             .collect();
-        // The sums lie side by side, unaligned: a normalization writes its two as one run.
-        let mut end = params.0;
+        // The sums and their averages lie side by side, in the same order: a normalization writes its two sums as one
+        // run, and a step moves all averages at once.
+        let mut end = params;
+        let mut averages: Vec<Averages> = Vec::new();
         for slot in slots.iter_mut().filter(|slot| slot.role != Role::Trainable) {
-            slot.sums = Span::new(end, slot.span.len);
-            end += slot.span.len;
+            slot.sums = take(&mut end, slot.span.len, 1);
+            let Role::Running { momentum } = slot.role else { continue };
+            match averages.last_mut() {
+                Some(last) if last.momentum == momentum && last.running.end() == slot.span.offset => {
+                    last.sums.len += slot.span.len;
+                    last.running.len += slot.span.len;
+                }
+                _ => averages.push(Averages { momentum, sums: slot.sums, running: slot.span }),
+            }
         }
         let metrics = Span::new(end, 2);
         let signal = Span::new(metrics.end(), 1);
         Ok(Arena {
-            params: device.alloc(params.0)?,
+            params: device.alloc(params)?,
             grads: device.alloc(signal.end())?,
-            running: device.alloc(running.0)?,
-            trainable: Span::new(0, params.0),
+            running: device.alloc(running)?,
+            trainable: Span::new(0, params),
             metrics,
             signal,
             slots,
+            averages,
         })
     }
 

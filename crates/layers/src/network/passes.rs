@@ -62,7 +62,11 @@ impl Graph {
     pub fn build(&self, output: Value, device: &Device, batch: usize, mode: Mode) -> Result<Network> {
         let plan = Plan::new(self, output, batch, mode)?;
         let arena = Arena::new(self, device)?;
-        let slots = plan.slots.iter().map(|&len| device.alloc(len)).collect::<tensor::Result<Vec<_>>>()?;
+        let slots = plan
+            .slots
+            .iter()
+            .map(|&len| device.alloc_activations(len))
+            .collect::<tensor::Result<Vec<_>>>()?;
         let owners: Vec<&str> = specs(self).map(|(layer, _)| layer).collect();
         let mut steps = Vec::new();
         for step in plan.steps {
@@ -161,6 +165,32 @@ impl Network {
         Ok(())
     }
 
+    /// Has the device itself put the next batch of `n` samples in place: `load` writes images and labels.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] if there are more samples than the network was built for, and those of `load`.
+    pub fn load_input<E: From<Error>>(
+        &mut self,
+        n: usize,
+        load: impl FnOnce(ViewMut<'_, Storage>, &mut Ints) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.set_batch(n)?;
+        load(self.input.view_mut(&mut self.slots[self.input.slot], n), &mut self.labels)
+    }
+
+    /// Says how many samples the current batch has, where its images and labels are in place already.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] if there are more samples than the network was built for.
+    pub fn set_batch(&mut self, n: usize) -> Result<()> {
+        if n > self.max_batch() {
+            let accepted = format!("up to {} samples", self.max_batch());
+            return Err(Error::Batch { accepted, given: n.to_string() });
+        }
+        self.n = n;
+        Ok(())
+    }
+
     /// A training pass over the current batch: afterwards the arena's `grads` hold the gradients, the sums behind the
     /// running averages, and the metrics, ready to be added to other replicas'.
     ///
@@ -183,7 +213,8 @@ impl Network {
         self.forward(Some(draws))?;
         let xent = SoftmaxXent { label_smoothing, scale: 1.0 / global_batch as f32 };
         self.loss(&xent, true)?;
-        self.backward(draws)
+        self.backward(draws)?;
+        Ok(self.device.finish_grads(&mut self.arena.grads)?)
     }
 
     /// After replicas' `grads` have been added: moves the running averages by the sums over all `global_batch` samples.
@@ -191,15 +222,10 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn finish_step(&mut self, global_batch: usize) -> Result<()> {
-        for k in 0..self.arena.slots().len() {
-            let (role, sums, span) = {
-                let slot = &self.arena.slots()[k];
-                (slot.role, slot.sums, slot.span)
-            };
-            if let Role::Running { momentum } = role {
-                let Arena { grads, running, .. } = &mut self.arena;
-                self.device.ema_step(momentum, 1.0 / global_batch as f32, grads, sums, running, span)?;
-            }
+        let Arena { grads, running, averages, .. } = &mut self.arena;
+        for average in averages {
+            let scale = 1.0 / global_batch as f32;
+            self.device.ema_step(average.momentum, scale, grads, average.sums, running, average.running)?;
         }
         Ok(())
     }

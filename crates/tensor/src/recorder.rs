@@ -1,0 +1,94 @@
+use crate::{Device, Error, Result, Turn};
+use tensor_cuda::Recording;
+
+/// Plays work that repeats from step to step.
+///
+/// On a GPU the work of each key is run once, written down at its second turn as a CUDA graph, and from then on done again at
+/// the cost of one call; on other devices it runs every time. For one key the work must be the same ops on the same
+/// memory with the same numbers, but for those of the [`Turn`]; and whoever owns that memory keeps it as long as
+/// the recorder.
+///
+/// ```
+/// use tensor::{Backend, Device, Error, Recorder, Span, Turn};
+///
+/// let device = Device::cpu(1);
+/// let mut x = device.alloc(3)?;
+/// let mut recorder = Recorder::default();
+/// for step in 0..3 {
+///     let turn = Turn { step, ..Turn::default() };
+///     recorder.play::<Error>(&device, "fill", &turn, || device.fill(1.0, &mut x, Span::new(0, 3)))?;
+/// }
+/// assert_eq!(x.to_vec(&device, 0, 3)?, [1.0; 3]);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Recorder<K> {
+    known: Vec<(K, State)>,
+    refusal: Option<String>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It ran once, so all memory is reserved and all choices are made.
+    Ran,
+    Recorded(Recording),
+    /// The driver refused to write it down: it runs every time.
+    Refused,
+}
+
+impl<K> Default for Recorder<K> {
+    fn default() -> Self {
+        Recorder { known: Vec::new(), refusal: None }
+    }
+}
+
+impl<K: PartialEq> Recorder<K> {
+    /// Does the work of `key` once more: `work` is called only where it isn't recorded.
+    ///
+    /// # Errors
+    /// Those of `work`, and what the device says.
+    pub fn play<E: From<Error>>(
+        &mut self,
+        device: &Device,
+        key: K,
+        turn: &Turn,
+        mut work: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Device::Cuda(cuda) = device else { return work() };
+        let Some((_, state)) = self.known.iter_mut().find(|(known, _)| *known == key) else {
+            work()?;
+            self.known.push((key, State::Ran));
+            return Ok(());
+        };
+        match state {
+            State::Recorded(recording) => return Ok(recording.replay(turn)?),
+            State::Refused => return work(),
+            State::Ran => cuda.begin_recording()?,
+        }
+        let written = work();
+        let recording = if written.is_ok() {
+            cuda.end_recording()
+        } else {
+            cuda.abandon_recording();
+            Err(Error::Device { device: device.kind().into(), message: "an op can't be recorded".into() })
+        };
+        match recording {
+            Ok(recording) => {
+                recording.replay(turn)?;
+                *state = State::Recorded(recording);
+            }
+            Err(why) => {
+                // An op that fails by itself fails here too, and says why.
+                work()?;
+                *state = State::Refused;
+                self.refusal = Some(why.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// Why some work runs every time although the device can record; `None` where nothing was refused.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+}
