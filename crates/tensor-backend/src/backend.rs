@@ -1,6 +1,6 @@
 use crate::{
-    Activation, BatchNorm, Conv2d, DropoutMask, Linear, Pool2d, Result, RmspropStep, SgdStep, Shape,
-    SoftmaxXent, Span, View, ViewMut,
+    Activation, BatchNorm, Conv2d, DropoutMask, Linear, LoadImages, Pool2d, Result, RmspropStep, SgdStep,
+    Shape, SoftmaxXent, Span, View, ViewMut,
 };
 
 /// Whether an op replaces what its output held or adds to it.
@@ -26,6 +26,8 @@ pub trait Backend {
     type Buffer;
     /// A run of unsigned integers on the device, for labels.
     type Ints;
+    /// A run of bytes on the device, for images.
+    type Bytes;
 
     /// The device's name, for messages.
     fn name(&self) -> String;
@@ -42,11 +44,17 @@ pub trait Backend {
     /// `len` zeros of integers.
     fn alloc_ints(&self, len: usize) -> Result<Self::Ints>;
 
+    /// `len` zeros of bytes.
+    fn alloc_bytes(&self, len: usize) -> Result<Self::Bytes>;
+
     /// Copies `src` to the device, into `dst` from element `offset` on.
     fn upload(&self, src: &[f32], dst: &mut Self::Buffer, offset: usize) -> Result<()>;
 
     /// Copies `src` to the device, to the start of `dst`.
     fn upload_ints(&self, src: &[u32], dst: &mut Self::Ints) -> Result<()>;
+
+    /// Copies `src` to the device, into `dst` from byte `offset` on.
+    fn upload_bytes(&self, src: &[u8], dst: &mut Self::Bytes, offset: usize) -> Result<()>;
 
     /// Copies elements of `src` from `offset` on from the device, waiting for what was asked before.
     fn download(&self, src: &Self::Buffer, offset: usize, dst: &mut [f32]) -> Result<()>;
@@ -230,6 +238,27 @@ pub trait Backend {
         act: Activation,
         y: View<Self::Buffer>,
         dy: ViewMut<Self::Buffer>,
+    ) -> Result<()>;
+
+    /// A batch of images out of a set that lies on the device, with its labels.
+    ///
+    /// `images` holds the set (N, H, W, C) and `labels` one integer an image. `draws` is a table of
+    /// [`ImageDraw`](crate::ImageDraw)s; place k of the batch `x`, and of its labels `to`, is row `first + k` of it. `means`
+    /// holds what is subtracted first (H, W, C), then what is subtracted after the scale (H, W, C).
+    ///
+    /// A draw that makes no sense, such as one of an image that the set lacks, is an error where the host sees the table.
+    /// Elsewhere its image becomes NaN and its label `u32::MAX`, so that the loss shows it. When a recorded step is done
+    /// again, a row past the end of the table is such a draw too.
+    fn load_images(
+        &self,
+        load: &LoadImages,
+        images: &Self::Bytes,
+        labels: &Self::Ints,
+        draws: &Self::Ints,
+        first: usize,
+        means: &Self::Buffer,
+        x: ViewMut<Self::Buffer>,
+        to: &mut Self::Ints,
     ) -> Result<()>;
 
     /// The largest element of each window.

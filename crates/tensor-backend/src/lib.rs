@@ -15,6 +15,7 @@
 mod backend;
 mod conv;
 mod error;
+mod images;
 mod norm;
 mod pool;
 mod precision;
@@ -26,6 +27,7 @@ mod view;
 pub use backend::{Backend, Write};
 pub use conv::{Activation, Conv2d, Linear, Pad};
 pub use error::{Error, Result};
+pub use images::{AxisDraw, Fill, ImageDraw, LoadImages, Tap};
 pub use norm::{BatchNorm, SoftmaxXent};
 pub use pool::Pool2d;
 pub use precision::Precision;

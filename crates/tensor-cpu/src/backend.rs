@@ -3,15 +3,18 @@
 use crate::buffer::filled;
 use crate::operand::{read, run, run_mut, runs_mut, write};
 use crate::{Buffer, Cpu};
-use crate::{activation, batch_norm, conv, dropout, elementwise, linear, optimizer, pooling, softmax};
+use crate::{
+    activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling, softmax,
+};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, Pool2d, Result, RmspropStep, SgdStep,
-    Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, Pool2d, Result,
+    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 impl Backend for Cpu {
     type Buffer = Buffer;
     type Ints = Vec<u32>;
+    type Bytes = Vec<u8>;
 
     fn name(&self) -> String {
         format!("the CPU ({} threads)", self.threads())
@@ -25,6 +28,10 @@ impl Backend for Cpu {
         filled(self, len, 0)
     }
 
+    fn alloc_bytes(&self, len: usize) -> Result<Vec<u8>> {
+        filled(self, len, 0)
+    }
+
     fn upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
         run_mut("upload", "the target", dst, Span::new(offset, src.len()))?.copy_from_slice(src);
         Ok(())
@@ -34,6 +41,11 @@ impl Backend for Cpu {
         let at = Span::new(0, src.len());
         at.check("upload_ints", "the target", dst.len())?;
         dst[at.range()].copy_from_slice(src);
+        Ok(())
+    }
+
+    fn upload_bytes(&self, src: &[u8], dst: &mut Vec<u8>, offset: usize) -> Result<()> {
+        run_mut("upload_bytes", "the target", dst, Span::new(offset, src.len()))?.copy_from_slice(src);
         Ok(())
     }
 
@@ -298,6 +310,20 @@ impl Backend for Cpu {
         Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
         activation::backward_in_place(self, act, read(op, "y", y)?, write(op, "dy", dy)?);
         Ok(())
+    }
+
+    fn load_images(
+        &self,
+        load: &LoadImages,
+        images: &Vec<u8>,
+        labels: &Vec<u32>,
+        draws: &Vec<u32>,
+        first: usize,
+        means: &Buffer,
+        x: ViewMut<Buffer>,
+        to: &mut Vec<u32>,
+    ) -> Result<()> {
+        images::load(self.pool(), load, images, labels, draws, first, means, x, to)
     }
 
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {

@@ -13,6 +13,7 @@ mod cpu;
 mod dispatch;
 mod dropout;
 mod elementwise;
+mod images;
 mod linear;
 mod operand;
 mod optimizer;

@@ -2,10 +2,10 @@
 
 use crate::buffer::Format;
 use crate::memory::Memory;
-use crate::{Buffer, Cuda, Ints};
+use crate::{Buffer, Bytes, Cuda, Ints};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Linear, Pool2d, Result, RmspropStep, SgdStep, Shape,
-    SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Linear, LoadImages, Pool2d, Result, RmspropStep,
+    SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 impl Cuda {
@@ -20,6 +20,7 @@ impl Cuda {
 impl Backend for Cuda {
     type Buffer = Buffer;
     type Ints = Ints;
+    type Bytes = Bytes;
 
     fn name(&self) -> String {
         self.name_of()
@@ -38,11 +39,22 @@ impl Backend for Cuda {
         Ok(Ints { memory: Memory::zeros(self.driver(), bytes)?, len })
     }
 
+    fn alloc_bytes(&self, len: usize) -> Result<Bytes> {
+        Ok(Bytes { memory: Memory::zeros(self.driver(), len)? })
+    }
+
     fn upload_ints(&self, src: &[u32], dst: &mut Ints) -> Result<()> {
         let to = self.ints("upload_ints", "the target", dst, src.len())?;
-        let bytes: Vec<u8> = src.iter().flat_map(|x| x.to_le_bytes()).collect();
+        // SAFETY: integers are bytes without gaps, in the order of the device's, as on every host that CUDA runs on.
+        let bytes = unsafe { core::slice::from_raw_parts(src.as_ptr().cast(), size_of_val(src)) };
         // SAFETY: the target has room for them, as was checked.
-        unsafe { self.driver().write(&bytes, to) }
+        unsafe { self.driver().write(bytes, to) }
+    }
+
+    fn upload_bytes(&self, src: &[u8], dst: &mut Bytes, offset: usize) -> Result<()> {
+        Span::new(offset, src.len()).check("upload_bytes", "the target", dst.len())?;
+        // SAFETY: the target has room for them, as was checked.
+        unsafe { self.driver().write(src, dst.memory.ptr().offset(offset)) }
     }
 
     fn synchronize(&self) -> Result<()> {
@@ -232,6 +244,20 @@ impl Backend for Cuda {
 
     fn act_bwd_in_place(&self, act: Activation, y: View<Buffer>, dy: ViewMut<Buffer>) -> Result<()> {
         self.op_act_bwd_in_place(act, y, dy)
+    }
+
+    fn load_images(
+        &self,
+        load: &LoadImages,
+        images: &Bytes,
+        labels: &Ints,
+        draws: &Ints,
+        first: usize,
+        means: &Buffer,
+        x: ViewMut<Buffer>,
+        to: &mut Ints,
+    ) -> Result<()> {
+        self.op_load_images(load, images, labels, draws, first, means, x, to)
     }
 
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {

@@ -76,3 +76,21 @@ impl Ints {
         self.len == 0
     }
 }
+
+/// A run of bytes on a CUDA device.
+#[derive(Debug)]
+pub struct Bytes {
+    pub(crate) memory: Memory,
+}
+
+impl Bytes {
+    /// How many bytes.
+    pub fn len(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -19,6 +19,7 @@ pub const PRELUDE: (&str, &str) = ("towers.cuh", include_str!("../kernels/towers
 /// Every file, one topic each.
 pub const SOURCES: &[Source] = &[
     crate::turn::SOURCE,
+    ops::images::SOURCE,
     ops::elementwise::SOURCE,
     ops::convolution::SOURCE,
     ops::batch_norm::SOURCE,

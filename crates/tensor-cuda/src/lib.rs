@@ -23,7 +23,7 @@ mod ops;
 mod recording;
 mod turn;
 
-pub use buffer::{Buffer, Ints};
+pub use buffer::{Buffer, Bytes, Ints};
 pub use cuda::{Cuda, Options};
 pub use recording::Recording;
 pub use turn::Turn;

@@ -49,7 +49,6 @@ impl Cuda {
     }
 
     /// Sets the first place for an op that runs now.
-    #[expect(dead_code, reason = "for the op that loads images on the device")]
     pub(crate) fn set_first(&self, first: u32) -> Result<()> {
         self.unless_recording("set_first", args![self.turn(), first])
     }

@@ -1,7 +1,10 @@
-use crate::storage::{Ints, Storage, buf, buf_mut, ints, ints_mut, view, view_mut, wrap, wrap_ints};
+use crate::storage::{
+    Bytes, Ints, Storage, buf, buf_mut, bytes, bytes_mut, ints, ints_mut, view, view_mut, wrap, wrap_bytes,
+    wrap_ints,
+};
 use crate::{
-    Activation, Backend, BatchNorm, Conv2d, Device, DropoutMask, Linear, Pool2d, Result, RmspropStep,
-    SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, Device, DropoutMask, Linear, LoadImages, Pool2d, Result,
+    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 /// Runs `$body` on the backend behind a device; `$d` is that backend.
@@ -18,6 +21,7 @@ macro_rules! on {
 impl Backend for Device {
     type Buffer = Storage;
     type Ints = Ints;
+    type Bytes = Bytes;
 
     fn name(&self) -> String {
         on!(self, d => d.name())
@@ -35,12 +39,20 @@ impl Backend for Device {
         on!(self, d => d.alloc_ints(len).map(|ints| wrap_ints(d, ints)))
     }
 
+    fn alloc_bytes(&self, len: usize) -> Result<Bytes> {
+        on!(self, d => d.alloc_bytes(len).map(|bytes| wrap_bytes(d, bytes)))
+    }
+
     fn upload(&self, src: &[f32], dst: &mut Storage, offset: usize) -> Result<()> {
         on!(self, d => d.upload(src, buf_mut(d, "upload", dst)?, offset))
     }
 
     fn upload_ints(&self, src: &[u32], dst: &mut Ints) -> Result<()> {
         on!(self, d => d.upload_ints(src, ints_mut(d, "upload_ints", dst)?))
+    }
+
+    fn upload_bytes(&self, src: &[u8], dst: &mut Bytes, offset: usize) -> Result<()> {
+        on!(self, d => d.upload_bytes(src, bytes_mut(d, "upload_bytes", dst)?, offset))
     }
 
     fn download(&self, src: &Storage, offset: usize, dst: &mut [f32]) -> Result<()> {
@@ -230,6 +242,20 @@ impl Backend for Device {
 
     fn act_bwd_in_place(&self, act: Activation, y: View<Storage>, dy: ViewMut<Storage>) -> Result<()> {
         on!(self, d => d.act_bwd_in_place(act, view(d, "act_bwd_in_place", y)?, view_mut(d, "act_bwd_in_place", dy)?))
+    }
+
+    fn load_images(
+        &self,
+        load: &LoadImages,
+        images: &Bytes,
+        labels: &Ints,
+        draws: &Ints,
+        first: usize,
+        means: &Storage,
+        x: ViewMut<Storage>,
+        to: &mut Ints,
+    ) -> Result<()> {
+        on!(self, d => d.load_images(load, bytes(d, "load_images", images)?, ints(d, "load_images", labels)?, ints(d, "load_images", draws)?, first, buf(d, "load_images", means)?, view_mut(d, "load_images", x)?, ints_mut(d, "load_images", to)?))
     }
 
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {

@@ -26,11 +26,12 @@ mod tensor;
 
 pub use device::Device;
 pub use recorder::Recorder;
-pub use storage::{Ints, Storage};
+pub use storage::{Bytes, Ints, Storage};
 pub use tensor::Tensor;
 pub use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Layout, Linear, Pad, Pool2d, Precision,
-    Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, AxisDraw, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill, ImageDraw, Layout, Linear,
+    LoadImages, Pad, Pool2d, Precision, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity,
+    View, ViewMut, WeightDecay, Write,
 };
 pub use tensor_cpu::simd_level;
 pub use tensor_cuda::{Options as CudaOptions, Turn};

@@ -25,6 +25,17 @@ pub enum Ints {
     Cuda(tensor_cuda::Ints),
 }
 
+/// A run of bytes on a device: images.
+#[derive(Debug)]
+pub enum Bytes {
+    /// In host memory.
+    Cpu(Vec<u8>),
+    /// In host memory.
+    Reference(Vec<u8>),
+    /// In a GPU's memory.
+    Cuda(tensor_cuda::Bytes),
+}
+
 impl Storage {
     /// How many numbers.
     pub fn len(&self) -> usize {
@@ -75,6 +86,9 @@ pub(crate) trait Member: Backend {
     fn ints_mut(ints: &mut Ints) -> Option<&mut Self::Ints>;
     fn wrap(buffer: Self::Buffer) -> Storage;
     fn wrap_ints(ints: Self::Ints) -> Ints;
+    fn bytes(bytes: &Bytes) -> Option<&Self::Bytes>;
+    fn bytes_mut(bytes: &mut Bytes) -> Option<&mut Self::Bytes>;
+    fn wrap_bytes(bytes: Self::Bytes) -> Bytes;
 }
 
 macro_rules! member {
@@ -97,6 +111,15 @@ macro_rules! member {
             }
             fn wrap_ints(ints: Self::Ints) -> Ints {
                 Ints::$variant(ints)
+            }
+            fn bytes(bytes: &Bytes) -> Option<&Self::Bytes> {
+                if let Bytes::$variant(bytes) = bytes { Some(bytes) } else { None }
+            }
+            fn bytes_mut(bytes: &mut Bytes) -> Option<&mut Self::Bytes> {
+                if let Bytes::$variant(bytes) = bytes { Some(bytes) } else { None }
+            }
+            fn wrap_bytes(bytes: Self::Bytes) -> Bytes {
+                Bytes::$variant(bytes)
             }
         }
     };
@@ -147,6 +170,20 @@ pub(crate) fn ints_mut<'a, D: Member>(_d: &D, op: &'static str, x: &'a mut Ints)
     D::ints_mut(x).ok_or(Error::DeviceMismatch { op })
 }
 
+/// The images' memory on the device `_d`.
+pub(crate) fn bytes<'a, D: Member>(_d: &D, op: &'static str, x: &'a Bytes) -> Result<&'a D::Bytes> {
+    D::bytes(x).ok_or(Error::DeviceMismatch { op })
+}
+
+/// The images' memory on the device `_d`, to write.
+pub(crate) fn bytes_mut<'a, D: Member>(
+    _d: &D,
+    op: &'static str,
+    x: &'a mut Bytes,
+) -> Result<&'a mut D::Bytes> {
+    D::bytes_mut(x).ok_or(Error::DeviceMismatch { op })
+}
+
 /// The memory as the facade's, given the device `_d` that it lives on.
 pub(crate) fn wrap<D: Member>(_d: &D, buffer: D::Buffer) -> Storage {
     D::wrap(buffer)
@@ -155,4 +192,9 @@ pub(crate) fn wrap<D: Member>(_d: &D, buffer: D::Buffer) -> Storage {
 /// The labels as the facade's, given the device `_d` that they live on.
 pub(crate) fn wrap_ints<D: Member>(_d: &D, ints: D::Ints) -> Ints {
     D::wrap_ints(ints)
+}
+
+/// The images as the facade's, given the device `_d` that they live on.
+pub(crate) fn wrap_bytes<D: Member>(_d: &D, bytes: D::Bytes) -> Bytes {
+    D::wrap_bytes(bytes)
 }

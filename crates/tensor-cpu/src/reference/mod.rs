@@ -2,6 +2,7 @@ mod activation;
 mod batch_norm;
 mod conv;
 mod elementwise;
+mod images;
 mod linear;
 mod operand;
 mod optimizer;
@@ -13,8 +14,8 @@ use crate::buffer::filled;
 use crate::operand::{run, run_mut, runs_mut};
 use operand::{Input, Output};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, Pool2d, Result, RmspropStep, SgdStep,
-    Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, Pool2d, Result,
+    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 /// Every op as a plain loop in f64, straight from its definition: what the other backends, and gradients, are
@@ -38,6 +39,7 @@ pub struct Reference;
 impl Backend for Reference {
     type Buffer = Vec<f64>;
     type Ints = Vec<u32>;
+    type Bytes = Vec<u8>;
 
     fn name(&self) -> String {
         "the f64 reference".to_owned()
@@ -51,6 +53,10 @@ impl Backend for Reference {
         filled(self, len, 0)
     }
 
+    fn alloc_bytes(&self, len: usize) -> Result<Vec<u8>> {
+        filled(self, len, 0)
+    }
+
     fn upload(&self, src: &[f32], dst: &mut Vec<f64>, offset: usize) -> Result<()> {
         let dst = run_mut("upload", "the target", dst, Span::new(offset, src.len()))?;
         dst.iter_mut().zip(src).for_each(|(dst, &src)| *dst = f64::from(src));
@@ -61,6 +67,11 @@ impl Backend for Reference {
         let at = Span::new(0, src.len());
         at.check("upload_ints", "the target", dst.len())?;
         dst[at.range()].copy_from_slice(src);
+        Ok(())
+    }
+
+    fn upload_bytes(&self, src: &[u8], dst: &mut Vec<u8>, offset: usize) -> Result<()> {
+        run_mut("upload_bytes", "the target", dst, Span::new(offset, src.len()))?.copy_from_slice(src);
         Ok(())
     }
 
@@ -333,6 +344,20 @@ impl Backend for Reference {
         Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
         activation::backward_in_place(act, Input::new(op, "y", y)?, Output::new(op, "dy", dy)?);
         Ok(())
+    }
+
+    fn load_images(
+        &self,
+        load: &LoadImages,
+        images: &Vec<u8>,
+        labels: &Vec<u32>,
+        draws: &Vec<u32>,
+        first: usize,
+        means: &Vec<f64>,
+        x: ViewMut<Vec<f64>>,
+        to: &mut Vec<u32>,
+    ) -> Result<()> {
+        images::load(load, images, labels, draws, first, means, x, to)
     }
 
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {

@@ -4,6 +4,7 @@ pub(crate) mod batch_norm;
 pub(crate) mod convolution;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
+pub(crate) mod images;
 pub(crate) mod optimizer;
 pub(crate) mod pooling;
 pub(crate) mod softmax;

@@ -1,0 +1,89 @@
+use crate::Buffer;
+use crate::operand::{run, write};
+use crate::rows::RowsMut;
+use crate::threads::Threads;
+use tensor_backend::{ImageDraw, LoadImages, Result, Span, Tap, ViewMut};
+
+/// A batch out of a set of images, an image a task.
+pub(crate) fn load(
+    pool: &Threads,
+    load: &LoadImages,
+    images: &[u8],
+    labels: &[u32],
+    draws: &[u32],
+    first: usize,
+    means: &Buffer,
+    x: ViewMut<Buffer>,
+    to: &mut [u32],
+) -> Result<()> {
+    let (op, shape, len) = ("load_images", x.layout.shape, load.image_len());
+    load.check(op, images.len(), labels.len(), draws.len(), first, means.len(), shape, to.len())?;
+    ImageDraw::check(op, draws, first, shape.n, labels.len())?;
+    let (before, after) = run(op, "the means", means, Span::new(0, 2 * len))?.split_at(len);
+    let x = RowsMut::new(write(op, "the batch", x)?);
+    pool.run(shape.n, &|sample| {
+        let draw = ImageDraw::at(draws, first + sample);
+        let image = Image { load, bytes: &images[draw.image as usize * len..][..len], before };
+        for row in 0..load.height {
+            let tap = draw.rows.tap(row, load.height, load.fill);
+            let blanked = draw.rows.blank.contains(&(row as u32));
+            for column in 0..load.width {
+                let pixel = row * load.width + column;
+                // SAFETY: an image belongs to one task, which lends one pixel at a time.
+                let x = unsafe { x.row(sample * load.height * load.width + pixel) };
+                if blanked && draw.columns.blank.contains(&(column as u32)) {
+                    x.fill(0.0);
+                    continue;
+                }
+                image.pixel(tap, draw.columns.tap(column, load.width, load.fill), x);
+                let after = &after[pixel * load.channels..];
+                x.iter_mut().zip(after).for_each(|(x, after)| *x = *x * load.scale - after);
+            }
+        }
+    });
+    copy_labels(labels, draws, first, &mut to[..shape.n]);
+    Ok(())
+}
+
+/// The labels of the images from row `first` of the table on.
+pub(crate) fn copy_labels(labels: &[u32], draws: &[u32], first: usize, to: &mut [u32]) {
+    for (k, to) in to.iter_mut().enumerate() {
+        *to = labels[ImageDraw::at(draws, first + k).image as usize];
+    }
+}
+
+/// An image of the set, and what is subtracted from it.
+struct Image<'a> {
+    load: &'a LoadImages,
+    bytes: &'a [u8],
+    before: &'a [f32],
+}
+
+impl Image<'_> {
+    /// What lies at a position, between pixels or outside.
+    fn pixel(&self, row: Option<Tap>, column: Option<Tap>, out: &mut [f32]) {
+        let (Some(row), Some(column)) = (row, column) else {
+            return out.fill(self.load.fill.constant());
+        };
+        let corners = [
+            self.corner(row.low, column.low),
+            self.corner(row.high, column.low),
+            self.corner(row.low, column.high),
+            self.corner(row.high, column.high),
+        ];
+        for (channel, out) in out.iter_mut().enumerate() {
+            let [a, b, c, d] =
+                corners.map(|at| f32::from(self.bytes[at + channel]) - self.before[at + channel]);
+            *out = mix(mix(a, b, row.weight), mix(c, d, row.weight), column.weight);
+        }
+    }
+
+    /// Where a pixel begins.
+    fn corner(&self, row: usize, column: usize) -> usize {
+        (row * self.load.width + column) * self.load.channels
+    }
+}
+
+fn mix(a: f32, b: f32, weight: f32) -> f32 {
+    (1.0 - weight) * a + weight * b
+}

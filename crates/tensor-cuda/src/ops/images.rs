@@ -1,0 +1,73 @@
+//! Batches of images out of a set on the device.
+
+use crate::driver::{Geometry, args};
+use crate::kernels::Source;
+use crate::operand::u32_of;
+use crate::{Buffer, Bytes, Cuda, Ints};
+use tensor_backend::{Fill, ImageDraw, LoadImages, Result, Span, ViewMut};
+
+pub(crate) const SOURCE: Source =
+    Source { name: "images.cu", text: include_str!("../../kernels/images.cu"), kernels: &["load_images"] };
+
+/// Threads of a block, each with a pixel of the same image.
+const PIXELS: u32 = 256;
+
+impl Cuda {
+    pub(crate) fn op_load_images(
+        &self,
+        load: &LoadImages,
+        images: &Bytes,
+        labels: &Ints,
+        draws: &Ints,
+        first: usize,
+        means: &Buffer,
+        x: ViewMut<Buffer>,
+        to: &mut Ints,
+    ) -> Result<()> {
+        let (op, shape) = ("load_images", x.layout.shape);
+        load.check(op, images.len(), labels.len(), draws.len(), first, means.len(), shape, to.len())?;
+        let means = self.run(op, "the means", means, Span::new(0, 2 * load.image_len()))?;
+        let x = self.write(op, "the batch", x)?;
+        let size = |what, value| u32_of(op, what, value);
+        let count = size("the number of images", labels.len())?;
+        let rows = size("the rows of the table of draws", draws.len() / ImageDraw::WORDS)?;
+        if shape.n == 0 {
+            return Ok(());
+        }
+        self.set_first(size("the first place", first)?)?;
+        // As `enum Fill` of images.cu has them.
+        let fill: u32 = match load.fill {
+            Fill::Constant(_) => 0,
+            Fill::Nearest => 1,
+            Fill::Reflect => 2,
+            Fill::Wrap => 3,
+        };
+        // The sizes of an image were checked to be small.
+        let [h, w, c] = [shape.h, shape.w, shape.c].map(|size| size as u32);
+        let blocks = size("the number of blocks", shape.n.saturating_mul((h * w).div_ceil(PIXELS) as usize))?;
+        let (images, draws, labels, to) =
+            (images.memory.ptr(), draws.memory.ptr(), labels.memory.ptr(), to.memory.ptr());
+        self.launch(
+            "load_images",
+            Geometry::line(blocks, PIXELS),
+            args![
+                self.turn(),
+                images,
+                labels,
+                draws,
+                count,
+                rows,
+                means,
+                h,
+                w,
+                c,
+                fill,
+                load.fill.constant(),
+                load.scale,
+                x.ptr,
+                x.stride as u32,
+                to,
+            ],
+        )
+    }
+}
