@@ -1,2 +1,281 @@
-// Largest and mean elements of windows.
+// Largest and mean elements of windows, forward and backward.
+//
+// Layout: x and dx are images of h x w pixels, y and dy of oh x ow, all with c channels and each with a row stride of its
+// own. The window of output (i, j) is kh x kw and begins at pixel (i * sh - top, j * sw - left); what lies outside of the
+// image never counts. Every window has pixels inside.
+// Geometry: any number of blocks of 256 threads; a thread takes `vector` channels (1 or PACK) of a pixel at a time.
+// Writes: y and winners =; dx += if `add`, else =. Nothing is added by two threads, and a pixel's windows are added in
+// row-major order.
 #include "towers.cuh"
+
+struct Windows {
+    u32 c, h, w, oh, ow, kh, kw, sh, sw, top, left;
+
+    // The places of a window are numbered u * pitch + v, so that pixels between windows have numbers of their own.
+    __device__ u32 pitch() const { return kw > sw ? kw : sw; }
+};
+
+struct Range {
+    u32 from, to;
+};
+
+// The rows or columns inside of the image under window k.
+__device__ inline Range under(u32 k, u32 kernel, u32 stride, u32 before, u32 size) {
+    u32 start = k * stride, end = start + kernel - before;
+    return {start > before ? start - before : 0, end < size ? end : size};
+}
+
+// The windows that contain a row or column; there may be none.
+__device__ inline Range over(u32 pixel, u32 kernel, u32 stride, u32 before, u32 count) {
+    u32 at = pixel + before, end = at / stride + 1;
+    return {at < kernel ? 0 : (at - kernel) / stride + 1, end < count ? end : count};
+}
+
+// Channels of one pixel of an image.
+struct Spot {
+    u32 n, row, column, channel;
+};
+
+// The spot that is number `item` of an image of h x w pixels of `packs` packs of V channels.
+template <int V>
+__device__ inline Spot spot(u64 item, u32 packs, u32 h, u32 w) {
+    // A division in 32 bits is several times as fast as one in 64.
+    bool small = item >> 32 == 0;
+    u32 pixel = small ? static_cast<u32>(item) / packs : static_cast<u32>(item / packs);
+    u32 pack = small ? static_cast<u32>(item) % packs : static_cast<u32>(item % packs);
+    return {pixel / w / h, pixel / w % h, pixel % w, pack * V};
+}
+
+__device__ inline u64 place(u32 n, u32 row, u32 column, u32 h, u32 w) {
+    return (static_cast<u64>(n) * h + row) * w + column;
+}
+
+// The largest element under a window, lane by lane, and the number of its place: of equals the first. A NaN wins.
+template <int V>
+struct Largest {
+    float value[V];
+    u32 at[V];
+};
+
+template <int V>
+__device__ inline Largest<V> largest(const act_t* x, u32 stride, Windows s, Spot y) {
+    Range rows = under(y.row, s.kh, s.sh, s.top, s.h), columns = under(y.column, s.kw, s.sw, s.left, s.w);
+    u32 pitch = s.pitch(), up = s.top - y.row * s.sh, back = s.left - y.column * s.sw;
+    Largest<V> best;
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+        best.value[k] = __uint_as_float(0xff800000u);
+        best.at[k] = (rows.from + up) * pitch + columns.from + back;
+    }
+    for (u32 row = rows.from; row < rows.to; ++row) {
+        for (u32 column = columns.from; column < columns.to; ++column) {
+            float v[V];
+            load<V>(x + place(y.n, row, column, s.h, s.w) * stride + y.channel, v);
+            u32 at = (row + up) * pitch + column + back;
+#pragma unroll
+            for (int k = 0; k < V; ++k) {
+                bool first_nan = v[k] != v[k] && best.value[k] == best.value[k];
+                bool wins = v[k] > best.value[k] || first_nan;
+                best.value[k] = wins ? v[k] : best.value[k];
+                best.at[k] = wins ? at : best.at[k];
+            }
+        }
+    }
+    return best;
+}
+
+template <int V>
+__device__ inline void max_forward(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, Windows s) {
+    u64 items = static_cast<u64>(n) * s.oh * s.ow * (s.c / V);
+    for (u64 item = global_thread(); item < items; item += global_threads()) {
+        Spot at = spot<V>(item, s.c / V, s.oh, s.ow);
+        Largest<V> best = largest<V>(x, x_stride, s, at);
+        store<V>(y + place(at.n, at.row, at.column, s.oh, s.ow) * y_stride + at.channel, best.value);
+    }
+}
+
+KERNEL maxpool_fwd(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, u32 c, u32 h, u32 w, u32 oh, u32 ow,
+                   u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
+    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+    if (vector == 1) max_forward<1>(x, x_stride, y, y_stride, n, s);
+    else max_forward<PACK>(x, x_stride, y, y_stride, n, s);
+}
+
+// The backward pass where no two windows share a pixel: a thread takes a window with the pixels up to the next ones, of
+// `down` x `across` such cells an image.
+template <int V>
+__device__ inline void max_backward_apart(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx,
+                                          u32 dx_stride, u32 n, Windows s, u32 add) {
+    u32 down = ceil_div(s.h + s.top, s.sh), across = ceil_div(s.w + s.left, s.sw), pitch = s.pitch();
+    u64 items = static_cast<u64>(n) * down * across * (s.c / V);
+    for (u64 item = global_thread(); item < items; item += global_threads()) {
+        Spot at = spot<V>(item, s.c / V, down, across);
+        bool window = at.row < s.oh && at.column < s.ow; // else pixels that no window contains
+        Largest<V> best = {};
+        float gradient[V] = {};
+        if (window) {
+            best = largest<V>(x, x_stride, s, at);
+            load<V>(dy + place(at.n, at.row, at.column, s.oh, s.ow) * dy_stride + at.channel, gradient);
+        }
+        Range rows = under(at.row, s.sh, s.sh, s.top, s.h), columns = under(at.column, s.sw, s.sw, s.left, s.w);
+        for (u32 row = rows.from; row < rows.to; ++row) {
+            for (u32 column = columns.from; column < columns.to; ++column) {
+                act_t* to = dx + place(at.n, row, column, s.h, s.w) * dx_stride + at.channel;
+                u32 here = (row + s.top - at.row * s.sh) * pitch + column + s.left - at.column * s.sw;
+                float v[V] = {};
+                if (add) load<V>(to, v);
+#pragma unroll
+                for (int k = 0; k < V; ++k) v[k] += window && best.at[k] == here ? gradient[k] : 0.0f;
+                store<V>(to, v);
+            }
+        }
+    }
+}
+
+KERNEL maxpool_bwd_apart(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add,
+                         u32 n, u32 c, u32 h, u32 w, u32 oh, u32 ow, u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left,
+                         u32 vector) {
+    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+    if (vector == 1) max_backward_apart<1>(x, x_stride, dy, dy_stride, dx, dx_stride, n, s, add);
+    else max_backward_apart<PACK>(x, x_stride, dy, dy_stride, dx, dx_stride, n, s, add);
+}
+
+// Where windows overlap the backward pass is two kernels. The first finds each window's winner, once; the second asks of
+// every pixel which of its windows it won. That reads x about as often as the forward pass, and adds without atomics.
+template <int V>
+struct __align__(2 * V) Winners {
+    u16 at[V];
+};
+
+template <int V>
+__device__ inline void find_winners(const act_t* x, u32 x_stride, u16* winners, u32 n, Windows s) {
+    u64 items = static_cast<u64>(n) * s.oh * s.ow * (s.c / V);
+    for (u64 item = global_thread(); item < items; item += global_threads()) {
+        Largest<V> best = largest<V>(x, x_stride, s, spot<V>(item, s.c / V, s.oh, s.ow));
+        Winners<V> all;
+#pragma unroll
+        for (int k = 0; k < V; ++k) all.at[k] = static_cast<u16>(best.at[k]);
+        reinterpret_cast<Winners<V>*>(winners)[item] = all;
+    }
+}
+
+// winners: (n, oh, ow, c), back to back.
+KERNEL maxpool_winners(const act_t* x, u32 x_stride, u16* winners, u32 n, u32 c, u32 h, u32 w, u32 oh, u32 ow, u32 kh,
+                       u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
+    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+    if (vector == 1) find_winners<1>(x, x_stride, winners, n, s);
+    else find_winners<PACK>(x, x_stride, winners, n, s);
+}
+
+template <int V>
+__device__ inline void max_backward(const u16* winners, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 n,
+                                    Windows s, u32 add) {
+    u64 items = static_cast<u64>(n) * s.h * s.w * (s.c / V);
+    for (u64 item = global_thread(); item < items; item += global_threads()) {
+        Spot at = spot<V>(item, s.c / V, s.h, s.w);
+        Range rows = over(at.row, s.kh, s.sh, s.top, s.oh), columns = over(at.column, s.kw, s.sw, s.left, s.ow);
+        act_t* to = dx + place(at.n, at.row, at.column, s.h, s.w) * dx_stride + at.channel;
+        float v[V] = {};
+        if (add) load<V>(to, v);
+        for (u32 i = rows.from; i < rows.to; ++i) {
+            for (u32 j = columns.from; j < columns.to; ++j) {
+                u64 window = place(at.n, i, j, s.oh, s.ow);
+                Winners<V> won = *reinterpret_cast<const Winners<V>*>(winners + window * s.c + at.channel);
+                u32 here = (at.row + s.top - i * s.sh) * s.pitch() + at.column + s.left - j * s.sw;
+                float gradient[V];
+                load<V>(dy + window * dy_stride + at.channel, gradient);
+#pragma unroll
+                for (int k = 0; k < V; ++k) v[k] += won.at[k] == here ? gradient[k] : 0.0f;
+            }
+        }
+        store<V>(to, v);
+    }
+}
+
+KERNEL maxpool_bwd(const u16* winners, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add, u32 n, u32 c,
+                   u32 h, u32 w, u32 oh, u32 ow, u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
+    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+    if (vector == 1) max_backward<1>(winners, dy, dy_stride, dx, dx_stride, n, s, add);
+    else max_backward<PACK>(winners, dy, dy_stride, dx, dx_stride, n, s, add);
+}
+
+// One over the number of pixels under a window.
+__device__ inline float weight(Range rows, Range columns) {
+    return 1.0f / static_cast<float>((rows.to - rows.from) * (columns.to - columns.from));
+}
+
+// TEAM threads of a warp share a window, so that a few large windows, as of a global mean, still make many threads. The
+// warp's lanes lie packs first: neighbours read neighbouring channels.
+template <int V, int TEAM>
+__device__ inline void average_forward(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, Windows s) {
+    constexpr u32 TEAMS = 32 / TEAM;
+    u64 items = static_cast<u64>(n) * s.oh * s.ow * (s.c / V);
+    u32 lane = threadIdx.x % 32, member = lane / TEAMS;
+    for (u64 first = global_thread() / 32 * TEAMS; first < items; first += global_threads() / 32 * TEAMS) {
+        u64 item = first + lane % TEAMS;
+        bool real = item < items; // others take part in the shuffles alone
+        Spot at = spot<V>(real ? item : first, s.c / V, s.oh, s.ow);
+        Range rows = under(at.row, s.kh, s.sh, s.top, s.h), columns = under(at.column, s.kw, s.sw, s.left, s.w);
+        u32 row = rows.from, column = columns.from + member, width = columns.to - columns.from;
+        float sum[V] = {};
+        while (true) {
+            for (; column >= columns.to; column -= width) ++row;
+            if (row >= rows.to) break;
+            float v[V];
+            load<V>(x + place(at.n, row, column, s.h, s.w) * x_stride + at.channel, v);
+#pragma unroll
+            for (int k = 0; k < V; ++k) sum[k] += v[k];
+            column += TEAM;
+        }
+        float scale = weight(rows, columns);
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+#pragma unroll
+            for (u32 other = 32 / 2; other >= TEAMS; other /= 2) sum[k] += __shfl_xor_sync(0xffffffffu, sum[k], other);
+            sum[k] *= scale;
+        }
+        if (real && member == 0) {
+            store<V>(y + place(at.n, at.row, at.column, s.oh, s.ow) * y_stride + at.channel, sum);
+        }
+    }
+}
+
+// team: 1 or 16
+KERNEL avgpool_fwd(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 team, u32 n, u32 c, u32 h, u32 w, u32 oh,
+                   u32 ow, u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
+    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+    if (team == 1 && vector == 1) average_forward<1, 1>(x, x_stride, y, y_stride, n, s);
+    else if (team == 1) average_forward<PACK, 1>(x, x_stride, y, y_stride, n, s);
+    else if (vector == 1) average_forward<1, 16>(x, x_stride, y, y_stride, n, s);
+    else average_forward<PACK, 16>(x, x_stride, y, y_stride, n, s);
+}
+
+template <int V>
+__device__ inline void average_backward(const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 n, Windows s,
+                                        u32 add) {
+    u64 items = static_cast<u64>(n) * s.h * s.w * (s.c / V);
+    for (u64 item = global_thread(); item < items; item += global_threads()) {
+        Spot at = spot<V>(item, s.c / V, s.h, s.w);
+        Range is = over(at.row, s.kh, s.sh, s.top, s.oh), js = over(at.column, s.kw, s.sw, s.left, s.ow);
+        act_t* to = dx + place(at.n, at.row, at.column, s.h, s.w) * dx_stride + at.channel;
+        float v[V] = {};
+        if (add) load<V>(to, v);
+        for (u32 i = is.from; i < is.to; ++i) {
+            Range rows = under(i, s.kh, s.sh, s.top, s.h);
+            for (u32 j = js.from; j < js.to; ++j) {
+                float scale = weight(rows, under(j, s.kw, s.sw, s.left, s.w)), gradient[V];
+                load<V>(dy + place(at.n, i, j, s.oh, s.ow) * dy_stride + at.channel, gradient);
+#pragma unroll
+                for (int k = 0; k < V; ++k) v[k] += gradient[k] * scale;
+            }
+        }
+        store<V>(to, v);
+    }
+}
+
+KERNEL avgpool_bwd(const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add, u32 n, u32 c, u32 h, u32 w, u32 oh,
+                   u32 ow, u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
+    Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
+    if (vector == 1) average_backward<1>(dy, dy_stride, dx, dx_stride, n, s, add);
+    else average_backward<PACK>(dy, dy_stride, dx, dx_stride, n, s, add);
+}

@@ -1,40 +1,160 @@
 //! Largest and mean elements of windows.
 
+use crate::driver::{Geometry, args};
 use crate::kernels::Source;
+use crate::operand::u32_of;
 use crate::{Buffer, Cuda};
-use tensor_backend::{Pool2d, Result, View, ViewMut, Write};
+use tensor_backend::{Error, Pool2d, Result, Shape, View, ViewMut, Write};
 
-pub(crate) const SOURCE: Source =
-    Source { name: "pooling.cu", text: include_str!("../../kernels/pooling.cu"), kernels: &[] };
+pub(crate) const SOURCE: Source = Source {
+    name: "pooling.cu",
+    text: include_str!("../../kernels/pooling.cu"),
+    kernels: &[
+        "maxpool_fwd",
+        "maxpool_bwd_apart",
+        "maxpool_winners",
+        "maxpool_bwd",
+        "avgpool_fwd",
+        "avgpool_bwd",
+    ],
+};
+
+const THREADS: u32 = 256;
+
+/// Threads that share a window of an average, if it is as large as that.
+const TEAM: usize = 16;
+
+/// The numbers that all kernels take: of the samples, the images, and the windows.
+struct Windows {
+    n: u32,
+    c: u32,
+    x: [u32; 2],
+    y: [u32; 2],
+    kernel: [u32; 2],
+    stride: [u32; 2],
+    top: u32,
+    left: u32,
+}
+
+/// Arguments of a kernel: its own, the windows, and how many channels a thread takes.
+macro_rules! window_args {
+    ($s:expr, $vector:expr, $($arg:expr),* $(,)?) => {
+        args![
+            $($arg,)* $s.n, $s.c, $s.x[0], $s.x[1], $s.y[0], $s.y[1], $s.kernel[0], $s.kernel[1],
+            $s.stride[0], $s.stride[1], $s.top, $s.left, $vector
+        ]
+    };
+}
+
+impl Windows {
+    fn new(op: &'static str, pool: &Pool2d, x: Shape, y: Shape) -> Result<Windows> {
+        let u32_of = |what, value| u32_of(op, what, value);
+        let (pad, [kh, kw], [sh, sw]) = (pool.pad, pool.kernel, pool.stride);
+        // Sums of a size and what lies around it do not overflow either.
+        let sum = |parts: [usize; 4]| parts.into_iter().fold(0, usize::saturating_add);
+        u32_of("the padded height", sum([x.h, pad.top, pad.bottom, sh]))?;
+        u32_of("the padded width", sum([x.w, pad.left, pad.right, sw]))?;
+        Ok(Windows {
+            n: u32_of("the number of samples", x.n)?,
+            c: u32_of("the number of channels", x.c)?,
+            x: [u32_of("the height", x.h)?, u32_of("the width", x.w)?],
+            y: [u32_of("the output's height", y.h)?, u32_of("the output's width", y.w)?],
+            kernel: [u32_of("the window's height", kh)?, u32_of("the window's width", kw)?],
+            stride: [u32_of("the stride", sh)?, u32_of("the stride", sw)?],
+            top: u32_of("the padding", pad.top)?,
+            left: u32_of("the padding", pad.left)?,
+        })
+    }
+}
 
 impl Cuda {
-    pub(crate) fn op_maxpool_fwd(&self, _pool: &Pool2d, _x: View<Buffer>, _y: ViewMut<Buffer>) -> Result<()> {
-        Err(self.error("maxpool_fwd is not written yet"))
+    pub(crate) fn op_maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        let op = "maxpool_fwd";
+        pool.check(op, x.layout.shape, y.layout.shape)?;
+        let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
+        let (s, vector) = (Windows::new(op, pool, x.shape, y.shape)?, self.vector(&[&x, &y]));
+        let args = window_args![s, vector, x.ptr, x.stride as u32, y.ptr, y.stride as u32];
+        self.over_channels("maxpool_fwd", y.shape, vector, args)
     }
 
     pub(crate) fn op_maxpool_bwd(
         &self,
-        _pool: &Pool2d,
-        _x: View<Buffer>,
-        _y: View<Buffer>,
-        _dy: View<Buffer>,
-        _dx: ViewMut<Buffer>,
-        _write: Write,
+        pool: &Pool2d,
+        x: View<Buffer>,
+        y: View<Buffer>,
+        dy: View<Buffer>,
+        dx: ViewMut<Buffer>,
+        write: Write,
     ) -> Result<()> {
-        Err(self.error("maxpool_bwd is not written yet"))
+        let op = "maxpool_bwd";
+        pool.check(op, x.layout.shape, y.layout.shape)?;
+        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
+        Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
+        self.read(op, "the output", y)?;
+        let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
+        let dx = self.write(op, "dx", dx)?;
+        let (s, vector) = (Windows::new(op, pool, x.shape, dy.shape)?, self.vector(&[&x, &dy, &dx]));
+        let (x_stride, dy_stride, dx_stride) = (x.stride as u32, dy.stride as u32, dx.stride as u32);
+        let add = u32::from(write == Write::Add);
+        let [[kh, kw], [sh, sw]] = [pool.kernel, pool.stride];
+        if kh <= sh && kw <= sw {
+            let cells = |size: usize, before: usize, stride: usize| (size + before).div_ceil(stride);
+            let (down, across) = (cells(x.shape.h, pool.pad.top, sh), cells(x.shape.w, pool.pad.left, sw));
+            let cells = Shape::new(x.shape.n, down, across, x.shape.c);
+            u32_of(op, "the number of windows", cells.rows())?;
+            let args = window_args![s, vector, x.ptr, x_stride, dy.ptr, dy_stride, dx.ptr, dx_stride, add];
+            return self.over_channels("maxpool_bwd_apart", cells, vector, args);
+        }
+        let places = kh.saturating_mul(kw.max(sw));
+        if places > 1 << 16 {
+            let (what, accepted) = ("the size of windows that overlap", "at most 65536 pixels");
+            return Err(Error::Value { op, what, value: places as f64, accepted });
+        }
+        let winners = self.scratch(dy.shape.len().saturating_mul(size_of::<u16>()))?;
+        let args = window_args![s, vector, x.ptr, x_stride, winners];
+        self.over_channels("maxpool_winners", dy.shape, vector, args)?;
+        let args = window_args![s, vector, winners, dy.ptr, dy_stride, dx.ptr, dx_stride, add];
+        self.over_channels("maxpool_bwd", dx.shape, vector, args)
     }
 
-    pub(crate) fn op_avgpool_fwd(&self, _pool: &Pool2d, _x: View<Buffer>, _y: ViewMut<Buffer>) -> Result<()> {
-        Err(self.error("avgpool_fwd is not written yet"))
+    pub(crate) fn op_avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        let op = "avgpool_fwd";
+        pool.check(op, x.layout.shape, y.layout.shape)?;
+        let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
+        let (s, vector) = (Windows::new(op, pool, x.shape, y.shape)?, self.vector(&[&x, &y]));
+        let team = if pool.kernel[0].saturating_mul(pool.kernel[1]) < TEAM { 1 } else { TEAM };
+        let args = window_args![s, vector, x.ptr, x.stride as u32, y.ptr, y.stride as u32, team as u32];
+        self.over_channels("avgpool_fwd", y.shape.with_n(y.shape.n * team), vector, args)
     }
 
     pub(crate) fn op_avgpool_bwd(
         &self,
-        _pool: &Pool2d,
-        _dy: View<Buffer>,
-        _dx: ViewMut<Buffer>,
-        _write: Write,
+        pool: &Pool2d,
+        dy: View<Buffer>,
+        dx: ViewMut<Buffer>,
+        write: Write,
     ) -> Result<()> {
-        Err(self.error("avgpool_bwd is not written yet"))
+        let op = "avgpool_bwd";
+        pool.check(op, dx.layout.shape, dy.layout.shape)?;
+        let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
+        let (s, vector) = (Windows::new(op, pool, dx.shape, dy.shape)?, self.vector(&[&dy, &dx]));
+        let add = u32::from(write == Write::Add);
+        let args = window_args![s, vector, dy.ptr, dy.stride as u32, dx.ptr, dx.stride as u32, add];
+        self.over_channels("avgpool_bwd", dx.shape, vector, args)
+    }
+
+    /// Launches a kernel whose threads take `vector` channels of a pixel of this shape at a time.
+    fn over_channels(
+        &self,
+        kernel: &'static str,
+        shape: Shape,
+        vector: u32,
+        args: &[crate::driver::Arg],
+    ) -> Result<()> {
+        if shape.is_empty() {
+            return Ok(());
+        }
+        let blocks = self.blocks(shape.len() / vector as usize, THREADS);
+        self.launch(kernel, Geometry::line(blocks, THREADS), args)
     }
 }
