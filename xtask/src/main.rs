@@ -8,6 +8,7 @@
 
 mod cargo;
 mod golden;
+mod gpu;
 mod tally;
 mod test;
 mod tidy;
@@ -63,6 +64,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--python PATH] [NAME...]",
         summary: "make the golden values of tests/golden anew, then show what changed",
         run: golden::run,
+    },
+    Command {
+        name: "gpu",
+        arguments: "[FOLDER]",
+        summary: "a bundle of programs for a machine with a GPU and no Rust",
+        run: gpu::run,
     },
 ];
 

@@ -17,7 +17,7 @@ pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure>
 }
 
 /// Builds `towers` for release, with Cargo's progress on stderr, and returns the path of the binary.
-fn build(workspace: &Workspace) -> Result<PathBuf> {
+pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     let arguments = ["build", "--release", "--package", "towers", "--message-format=json-render-diagnostics"];
     let mut command = cargo::command(workspace, &arguments);
     let output = command.stderr(Stdio::inherit()).output().context("`cargo build` does not start")?;

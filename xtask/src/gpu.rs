@@ -1,0 +1,104 @@
+//! `cargo xtask gpu [FOLDER]`: a bundle for a machine that has a GPU and no Rust.
+//!
+//! The folder (by default `target/gpu`) receives the release binary, the test programs that use a GPU, and from
+//! `xtask/gpu` the script `run.sh`, which runs and measures all of it there in one call.
+
+use crate::workspace::Workspace;
+use crate::{Failure, cargo, train_cifar};
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// The crates whose tests run on a GPU where there is one.
+const TESTED: [&str; 4] = ["tensor-cuda", "layers", "models", "train"];
+
+pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
+    let folder = match arguments {
+        [] => workspace.root.join("target/gpu"),
+        [folder] => PathBuf::from(folder),
+        _ => return Err(Failure::Usage("`gpu` takes one folder".to_owned())),
+    };
+    bundle(workspace, &folder)?;
+    println!("{} is ready: there, `run.sh OUT [DATA]` tests and measures", folder.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn bundle(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let tests = folder.join("tests");
+    if tests.is_dir() {
+        fs::remove_dir_all(&tests).with_context(|| format!("can't clear {}", tests.display()))?;
+    }
+    fs::create_dir_all(&tests).with_context(|| format!("can't make {}", tests.display()))?;
+    let program = train_cifar::build(workspace)?;
+    put(&program, &folder.join("towers"))?;
+    for (name, program) in test_programs(workspace)? {
+        put(&program, &tests.join(name))?;
+    }
+    for name in ["run.sh", "peer_torch.py"] {
+        copy(&workspace.root.join("xtask/gpu").join(name), &folder.join(name))?;
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("can't copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+/// Copies a program without its symbols: the bundle may have to travel.
+fn put(program: &Path, to: &Path) -> Result<()> {
+    copy(program, to)?;
+    cargo::run(Command::new("strip").arg(to))
+}
+
+/// Builds the test programs; each under the name `CRATE-TARGET`.
+fn test_programs(workspace: &Workspace) -> Result<Vec<(String, PathBuf)>> {
+    let mut arguments = vec!["test", "--tests", "--no-run", "--message-format=json-render-diagnostics"];
+    arguments.extend(TESTED.iter().flat_map(|name| ["--package", name]));
+    let mut command = cargo::command(workspace, &arguments);
+    let output = command.stderr(Stdio::inherit()).output().context("`cargo test` does not start")?;
+    if !output.status.success() {
+        bail!("the test programs don't build ({}); the errors are above", output.status);
+    }
+    Ok(executables(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// The test programs in Cargo's messages, one JSON object a line.
+fn executables(messages: &str) -> Vec<(String, PathBuf)> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    messages
+        .filter(|message| message["reason"] == "compiler-artifact" && message["profile"]["test"] == true)
+        .filter_map(|message| {
+            let program = PathBuf::from(message["executable"].as_str()?);
+            let manifest = Path::new(message["manifest_path"].as_str()?);
+            let krate = manifest.parent()?.file_name()?.to_str()?;
+            let target = message["target"]["name"].as_str()?;
+            Some((format!("{krate}-{target}"), program))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_found_among_the_messages() {
+        let artifact = |manifest: &str, name: &str, test: bool, program: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"{manifest}","target":{{"name":"{name}"}},"profile":{{"test":{test}}},"executable":{program}}}"#
+            )
+        };
+        let messages = [
+            artifact("/w/crates/layers/Cargo.toml", "keras", true, r#""/t/keras-1f""#),
+            artifact("/w/crates/layers/Cargo.toml", "layers", false, "null"),
+            artifact("/w/crates/train/Cargo.toml", "train", true, r#""/t/train-2e""#),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ];
+        let expected = [("layers-keras", "/t/keras-1f"), ("train-train", "/t/train-2e")];
+        let expected = expected.map(|(name, program)| (name.to_owned(), PathBuf::from(program)));
+        assert_eq!(executables(&messages.join("\n")), expected);
+    }
+}
