@@ -1,2 +1,128 @@
-// Softmax and the loss.
+// Softmax over the channels of each pixel, and its cross-entropy with integer labels.
+//
+// Layout: rows of c logits with a row stride; outputs alike. Labels: one u32 a row.
+// Geometry: `team` threads, a power of two up to 32, share a row; blocks of BLOCK threads, any number for softmax. For
+// softmax_xent exactly as many as make a team for every row, so that the shapes decide in which order losses are added.
+// Writes: all outputs =.
 #include "towers.cuh"
+
+// Combines the values of a team, on all of its threads. All threads of a warp call it.
+template <class T, class Combine>
+__device__ inline T over_team(T x, u32 team, Combine combine) {
+    for (u32 lane = team / 2; lane > 0; lane /= 2) x = combine(x, __shfl_xor_sync(0xffffffffu, x, lane));
+    return x;
+}
+__device__ inline float team_sum(float x, u32 team) {
+    return over_team(x, team, [](float a, float b) { return a + b; });
+}
+
+// What to compare of logit k for the largest: a NaN is never larger than another, and none is larger than a NaN that
+// comes first.
+__device__ inline float rank(float x, u32 k) {
+    return x == x ? x : __uint_as_float(k == 0 ? 0x7f800000u : 0xff800000u);
+}
+
+// A row as one thread of its team sees it: it takes every `team`-th logit.
+struct Row {
+    const act_t* x;
+    u32 c, member, team;
+    float largest; // of the ranks; with a NaN in the row, total is NaN
+    float total;   // of the exponentials of x - largest
+};
+
+// With c = 0 for threads that have no row, and only take part in the shuffles.
+__device__ inline Row read_row(const act_t* x, u32 c, u32 team) {
+    Row row = {x, c, threadIdx.x % team, team, __uint_as_float(0xff800000u), 0.0f};
+    for (u32 k = row.member; k < c; k += team) row.largest = fmaxf(row.largest, rank(to_float(x[k]), k));
+    row.largest = over_team(row.largest, team, [](float a, float b) { return fmaxf(a, b); });
+    for (u32 k = row.member; k < c; k += team) row.total += expf(to_float(x[k]) - row.largest);
+    row.total = team_sum(row.total, team);
+    return row;
+}
+
+template <class T>
+__device__ inline void probabilities(const act_t* x, u32 x_stride, T* y, u32 y_stride, u32 rows, u32 c, u32 team) {
+    u64 teams = global_threads() / team, warp_first = global_thread() / 32 * 32 / team, own = global_thread() / team;
+    for (u64 shift = 0; warp_first + shift < rows; shift += teams) { // the same for all threads of a warp
+        u64 r = own + shift;
+        bool real = r < rows;
+        Row row = read_row(x + (real ? r : 0) * x_stride, real ? c : 0, team);
+        float scale = 1.0f / row.total;
+        for (u32 k = row.member; k < row.c; k += team) {
+            y[r * y_stride + k] = from_float<T>(expf(to_float(row.x[k]) - row.largest) * scale);
+        }
+    }
+}
+
+KERNEL softmax(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 c, u32 team) {
+    probabilities(x, x_stride, y, y_stride, rows, c, team);
+}
+
+KERNEL softmax_f32(const act_t* x, u32 x_stride, float* y, u32 y_stride, u32 rows, u32 c, u32 team) {
+    probabilities(x, x_stride, y, y_stride, rows, c, team);
+}
+
+// The cross-entropy with the smoothed target.
+__device__ inline float loss_of(const Row& row, u32 label, float smoothing) {
+    float log_total = logf(row.total), below = 0.0f;
+    if (smoothing != 0.0f) {
+        for (u32 k = row.member; k < row.c; k += row.team) below += row.largest - to_float(row.x[k]);
+        below = team_sum(below, row.team);
+    }
+    if (label >= row.c) return __uint_as_float(0x7fc00000u);
+    float hard = (1.0f - smoothing) * (row.largest - to_float(row.x[label]) + log_total);
+    return smoothing == 0.0f ? hard : hard + smoothing * (below / row.c + log_total);
+}
+
+// Whether the label is the place of the largest logit, the first among equals.
+__device__ inline bool is_correct(const Row& row, u32 label) {
+    u32 first = row.c;
+    for (u32 k = row.member; k < row.c; k += row.team) {
+        if (k < first && rank(to_float(row.x[k]), k) == row.largest) first = k;
+    }
+    first = over_team(first, row.team, [](u32 a, u32 b) { return a < b ? a : b; });
+    return label == first && label < row.c;
+}
+
+__device__ inline void write_gradient(const Row& row, u32 label, float smoothing, float scale, act_t* d) {
+    float share = smoothing / row.c, inverse = 1.0f / row.total;
+    for (u32 k = row.member; k < row.c; k += row.team) {
+        float target = k == label ? 1.0f - smoothing + share : share;
+        float gradient = scale * (expf(to_float(row.x[k]) - row.largest) * inverse - target);
+        d[k] = from_float<act_t>(label < row.c ? gradient : __uint_as_float(0x7fc00000u));
+    }
+}
+
+// The gradient is multiplied by `scale` and by the loss scale of half precision; d may be null. A block writes the sums of
+// its losses and correct answers to its place in `sums`.
+KERNEL softmax_xent(const Turn* turn, const act_t* x, u32 x_stride, const u32* labels, act_t* d, u32 d_stride, u32 rows,
+                    u32 c, u32 team, float smoothing, float scale, float* sums) {
+    u64 r = global_thread() / team;
+    bool real = r < rows;
+    Row row = read_row(x + (real ? r : 0) * x_stride, real ? c : 0, team);
+    u32 label = real ? labels[r] : 0;
+    float loss = loss_of(row, label, smoothing);
+    bool correct = is_correct(row, label);
+    if (real && d) write_gradient(row, label, smoothing, scale * turn->loss_scale, d + r * d_stride);
+    bool counts = real && row.member == 0;
+    float losses = block_sum(counts ? loss : 0.0f), right = block_sum(counts && correct ? 1.0f : 0.0f);
+    if (threadIdx.x == 0) {
+        sums[2 * blockIdx.x] = losses;
+        sums[2 * blockIdx.x + 1] = right;
+    }
+}
+
+// The sum of `count` pairs. Geometry: one block.
+KERNEL sum_pairs(const float* pairs, u32 count, float* sums) {
+    float first = 0.0f, second = 0.0f;
+    for (u32 k = threadIdx.x; k < count; k += blockDim.x) {
+        first += pairs[2 * k];
+        second += pairs[2 * k + 1];
+    }
+    first = block_sum(first);
+    second = block_sum(second);
+    if (threadIdx.x == 0) {
+        sums[0] = first;
+        sums[1] = second;
+    }
+}
