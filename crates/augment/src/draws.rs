@@ -1,8 +1,9 @@
 //! What was drawn for one sample.
 
-use crate::{Affine, ImageDataGenerator};
+use crate::{Affine, Error, ImageDataGenerator};
 use philox::{Philox, domain};
 use std::fmt;
+use std::ops::Range;
 
 /// The random decisions about one sample in one epoch. They can be printed, kept and applied again.
 ///
@@ -45,6 +46,16 @@ pub struct Cutout {
     pub side: usize,
 }
 
+impl Cutout {
+    /// Its rows and columns in an image of `h` by `w` pixels.
+    pub(crate) fn reach(&self, [h, w]: [usize; 2]) -> [Range<usize>; 2] {
+        [(self.row, h), (self.column, w)].map(|(centre, len)| {
+            let start = centre.saturating_sub(self.side / 2).min(len);
+            start..centre.saturating_add(self.side.div_ceil(2)).min(len)
+        })
+    }
+}
+
 impl Draws {
     /// The draws of `sample` in `epoch` for images of `h` by `w` pixels.
     ///
@@ -83,6 +94,14 @@ impl Draws {
     /// The affine part: which point of the input each point of the output shows.
     pub fn affine(&self) -> Affine {
         Affine::shift(self.height_shift, self.width_shift)
+    }
+
+    /// Refuses shifts that are not finite: only a caller's own draws can have them.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.height_shift.is_finite() && self.width_shift.is_finite() {
+            return Ok(());
+        }
+        Err(Error::option("draws", self, "finite"))
     }
 
     /// Whether every pixel stays where it is.

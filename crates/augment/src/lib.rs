@@ -8,6 +8,8 @@
 //!   be printed and applied again. No state is carried from one sample to the next.
 //! - A [`Loader`] makes batches ahead of time on worker threads. Its results depend neither on their number
 //!   nor on where an epoch is entered.
+//! - A [`Placement`] says in numbers where the pixels of an image come from, for someone else who makes the batches:
+//!   a GPU that holds the set.
 //!
 //! ```
 //! use augment::{ImageDataGenerator, Loader, LoaderOptions, Mean, Samples};
@@ -46,6 +48,7 @@ mod loader;
 mod loader_options;
 mod mean;
 mod pipeline;
+mod placement;
 mod prefetch;
 mod preview;
 mod resample;
@@ -62,6 +65,7 @@ pub use loader::{Epoch, Loader};
 pub use loader_options::{LoaderOptions, Rows};
 pub use mean::Mean;
 pub use pipeline::{Pipeline, Scratch};
+pub use placement::{AxisPlacement, Placement};
 pub use preview::preview;
 pub use samples::Samples;
 pub use shift::ShiftRange;

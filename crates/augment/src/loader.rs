@@ -110,12 +110,7 @@ impl Loader {
         if step > steps {
             return Err(Error::Step { step, steps });
         }
-        let n = self.plan.samples.len() as u32;
-        let order = if self.plan.options.shuffle {
-            philox::permutation(self.plan.options.seed, epoch, n)
-        } else {
-            (0..n).collect()
-        };
+        let order = self.plan.options.order(epoch, self.plan.samples.len());
         self.prefetcher.start(Job { epoch, order: order.into() }, step, steps);
         Ok(Epoch { loader: self, epoch, left: steps - step })
     }
@@ -129,14 +124,12 @@ impl std::fmt::Debug for Loader {
 
 impl Plan {
     fn steps(&self) -> usize {
-        let (n, batch) = (self.samples.len(), self.options.batch_size);
-        if self.options.drop_last { n / batch } else { n.div_ceil(batch) }
+        self.options.steps(self.samples.len())
     }
 
     /// The samples of a batch, as places in the epoch's order.
     fn global_rows(&self, step: usize) -> std::ops::Range<usize> {
-        let start = step * self.options.batch_size;
-        start..start.saturating_add(self.options.batch_size).min(self.samples.len())
+        self.options.batch(step, self.samples.len())
     }
 
     fn fill(&self, job: &Job, step: usize, buffers: &mut Buffers) -> Result<(), Error> {

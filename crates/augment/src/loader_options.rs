@@ -125,6 +125,23 @@ impl LoaderOptions {
         Self { rows, ..self }
     }
 
+    /// The order in which `epoch` goes through a set of `len` samples: at most 2^32 - 1.
+    pub fn order(&self, epoch: u64, len: usize) -> Vec<u32> {
+        let len = len as u32;
+        if self.shuffle { philox::permutation(self.seed, epoch, len) } else { (0..len).collect() }
+    }
+
+    /// Batches in an epoch of a set of `len` samples.
+    pub fn steps(&self, len: usize) -> usize {
+        if self.drop_last { len / self.batch_size } else { len.div_ceil(self.batch_size) }
+    }
+
+    /// The samples of batch `step`, all rows of it, as places in the epoch's [`order`](Self::order).
+    pub fn batch(&self, step: usize, len: usize) -> Range<usize> {
+        let start = step.saturating_mul(self.batch_size).min(len);
+        start..start.saturating_add(self.batch_size).min(len)
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.batch_size == 0 {
             return Err(Error::option("batch_size", 0, "at least 1"));

@@ -24,8 +24,8 @@ pub struct Pipeline {
     options: ImageDataGenerator,
     shape: [usize; 3],
     /// One value a pixel, as is `center`: a flat loop is faster than one that knows channels.
-    subtract_first: Option<Vec<f32>>,
-    center: Option<Vec<f32>>,
+    pub(crate) subtract_first: Option<Vec<f32>>,
+    pub(crate) center: Option<Vec<f32>>,
 }
 
 /// Reusable memory for [`Pipeline::apply`]: it grows with the first sample, the others allocate nothing.
@@ -98,9 +98,7 @@ impl Pipeline {
     ) -> Result<(), Error> {
         Error::check_len("the image", image.len(), self.image_len())?;
         Error::check_len("the output", out.len(), self.image_len())?;
-        if !(draws.height_shift.is_finite() && draws.width_shift.is_finite()) {
-            return Err(Error::option("draws", draws, "finite"));
-        }
+        draws.check()?;
         self.place(draws, self.subtract_first.as_deref(), image, out, scratch);
         self.standardize(out);
         self.blank(draws, out);
@@ -144,12 +142,8 @@ impl Pipeline {
     fn blank(&self, draws: &Draws, out: &mut [f32]) {
         let Some(cutout) = draws.cutout else { return };
         let [h, w, c] = self.shape;
-        let reach = |centre: usize, len: usize| {
-            let start = centre.saturating_sub(cutout.side / 2).min(len);
-            start..centre.saturating_add(cutout.side.div_ceil(2)).min(len)
-        };
-        let columns = reach(cutout.column, w);
-        for y in reach(cutout.row, h) {
+        let [rows, columns] = cutout.reach([h, w]);
+        for y in rows {
             out[(y * w + columns.start) * c..(y * w + columns.end) * c].fill(0.0);
         }
     }
