@@ -1,0 +1,156 @@
+//! Compiles kernel files by the host's C++ compiler into shared objects, which are kept on disk.
+
+use super::error;
+use crate::kernels::{FORMATS, HEADERS, Source};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{env, fs, io, process};
+use tensor_backend::Result;
+
+/// The files of `emulation/`, by their names.
+const SHIM: [(&str, &str); 5] = [
+    ("half.h", include_str!("../../../emulation/half.h")),
+    ("launch.h", include_str!("../../../emulation/launch.h")),
+    ("machine.h", include_str!("../../../emulation/machine.h")),
+    ("shim.h", include_str!("../../../emulation/shim.h")),
+    ("warp.h", include_str!("../../../emulation/warp.h")),
+];
+
+/// No fused multiply-adds but where a kernel asks for one, and no rules of aliasing, which kernels bend for wide loads.
+/// Of the warnings those are errors that no correct kernel earns; a kernel that nobody can launch is one of them.
+const FLAGS: &[&str] = &[
+    "-std=c++17",
+    "-O2",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-shared",
+    "-U_FORTIFY_SOURCE",
+    "-DTOWERS_EMULATION",
+    "-Wall",
+    "-Wno-unknown-pragmas",
+    "-Wno-unused-variable",
+    "-Wno-maybe-uninitialized",
+    "-Werror=return-type",
+    "-Werror=uninitialized",
+    "-Werror=unused-function",
+    "-Werror=overflow",
+    "-Werror=array-bounds",
+];
+
+/// The compiler's command: `$CXX`, else `g++`.
+fn command() -> String {
+    env::var("CXX").ok().filter(|cxx| !cxx.is_empty()).unwrap_or_else(|| "g++".into())
+}
+
+/// The first line of what the compiler says of its version.
+///
+/// # Errors
+/// If there is no compiler.
+pub(super) fn version() -> Result<&'static str> {
+    static VERSION: OnceLock<Option<String>> = OnceLock::new();
+    let version = VERSION.get_or_init(|| {
+        let output = Command::new(command()).arg("--version").output().ok()?;
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).lines().next().map(String::from))?
+    });
+    version.as_deref().ok_or_else(|| {
+        error(format!(
+            "the emulation needs a C++17 compiler, and `{}` does not run: install g++ or set CXX",
+            command()
+        ))
+    })
+}
+
+/// The shared object of a kernel file for a number format, from disk if it was compiled before.
+///
+/// # Errors
+/// With the compiler's first lines, if it refuses the file.
+pub(super) fn object(source: &Source, format: u32) -> Result<PathBuf> {
+    let unit = unit(source);
+    let files: Vec<(&str, &str)> = SHIM
+        .iter()
+        .chain(HEADERS)
+        .copied()
+        .chain([(source.name, source.text), ("unit.cpp", &unit)])
+        .collect();
+    let define = format!("-DTOWERS_ACT={format}");
+    let folder = folder();
+    let path = folder.join(format!("{}-{}.so", source.name, key(&files, &define)?));
+    if !path.exists() {
+        let put = |e: io::Error| error(format!("{} cannot be written: {e}", folder.display()));
+        // Another process may be at the same file: each has a folder of its own, and the last to be done wins.
+        let build = folder.join(format!("build-{}-{}", process::id(), number()));
+        fs::create_dir_all(&build).map_err(put)?;
+        let done = compile(source, format, &files, &define, &build)
+            .and_then(|()| fs::rename(build.join("unit.so"), &path).map_err(put));
+        let _ = fs::remove_dir_all(&build);
+        done?;
+    }
+    Ok(path)
+}
+
+/// The translation unit: the kernel file in a namespace without a name, so that its inline functions, and with them their
+/// shared variables, are its own.
+fn unit(source: &Source) -> String {
+    let kernels: Vec<String> =
+        source.kernels.iter().map(|name| format!("    TOWERS_KERNEL({name})\n")).collect();
+    format!(
+        "#include \"shim.h\"\nnamespace {{\n#include \"{}\"\n}}\n#include \"launch.h\"\nTOWERS_KERNELS(\n{})\n",
+        source.name,
+        kernels.concat()
+    )
+}
+
+fn key(files: &[(&str, &str)], define: &str) -> Result<String> {
+    let mut hash = Sha256::new();
+    let flags = FLAGS.iter().copied().chain([define, env::consts::ARCH, version()?]);
+    for part in flags.chain(files.iter().flat_map(|(name, text)| [*name, *text])) {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    Ok(hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn compile(source: &Source, format: u32, files: &[(&str, &str)], define: &str, build: &Path) -> Result<()> {
+    for (name, text) in files {
+        fs::write(build.join(name), text)
+            .map_err(|e| error(format!("{} cannot be written: {e}", build.display())))?;
+    }
+    let output = Command::new(command())
+        .current_dir(build)
+        .args(FLAGS)
+        .args([define, "unit.cpp", "-o", "unit.so"])
+        .output()
+        .map_err(|e| error(format!("{} cannot be run: {e}", command())))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let first: Vec<&str> = said.lines().take(30).collect();
+    let format = FORMATS.iter().find(|(_, number)| *number == format).map_or("?", |(name, _)| name);
+    Err(error(format!("{} does not compile for {format}:\n{}", source.name, first.join("\n"))))
+}
+
+/// Where objects are kept: `$TOWERS_EMULATION_CACHE`, else beside the running program, which is in Cargo's target folder
+/// for a test; `cargo clean` empties it. A program elsewhere keeps nothing from one process to the next.
+fn folder() -> PathBuf {
+    if let Some(folder) = env::var_os("TOWERS_EMULATION_CACHE") {
+        return folder.into();
+    }
+    let program = env::current_exe().unwrap_or_default();
+    let target = program.ancestors().find(|folder| folder.join(".cargo-lock").exists());
+    let alone = || env::temp_dir().join(format!("towers-emulation-{}", process::id()));
+    target.map_or_else(alone, |target| target.join("emulation"))
+}
+
+/// A number that no other call in this process gets.
+fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,154 @@
+//! Device memory on the host: every allocation between two guards, whose bytes nobody may change.
+
+use super::error;
+use crate::driver::Ptr;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
+use tensor_backend::Result;
+
+/// Bytes on both sides of an allocation.
+const GUARD: usize = 4096;
+
+/// An allocation begins on a multiple of this, as on a GPU.
+const ALIGN: usize = 256;
+
+/// What a guard holds: a NaN as float, bfloat16 and half alike, so that reading it shows too.
+const POISON: [u8; 2] = [0xa5, 0xff];
+
+/// All live allocations, by their addresses.
+#[derive(Default)]
+pub(super) struct Memory {
+    live: BTreeMap<u64, usize>,
+    /// Damage that was found where no error could be returned: reported by the next check.
+    damage: Option<String>,
+}
+
+impl Memory {
+    /// So many zeros; null for none.
+    pub(super) fn alloc(&mut self, bytes: usize) -> Result<Ptr> {
+        if bytes == 0 {
+            return Ok(Ptr::NULL);
+        }
+        let layout = layout(bytes).ok_or_else(|| error(format!("{bytes} bytes are too many")))?;
+        // SAFETY: the layout is larger than nothing.
+        let base = unsafe { alloc_zeroed(layout) };
+        if base.is_null() {
+            return Err(error(format!("no memory is left for {bytes} bytes")));
+        }
+        let start = base as u64 + GUARD as u64;
+        for at in [start - GUARD as u64, start + bytes as u64] {
+            // SAFETY: both guards lie in the block, and nobody else knows of it yet.
+            let guard = unsafe { core::slice::from_raw_parts_mut(at as *mut u8, GUARD) };
+            guard.iter_mut().zip(POISON.iter().cycle()).for_each(|(byte, poison)| *byte = *poison);
+        }
+        self.live.insert(start, bytes);
+        Ok(Ptr(start))
+    }
+
+    /// Gives an allocation back. If its guards are damaged, the next check says so.
+    pub(super) fn free(&mut self, ptr: Ptr, bytes: usize) {
+        if ptr == Ptr::NULL {
+            return;
+        }
+        if self.live.remove(&ptr.0) != Some(bytes) {
+            self.damage.get_or_insert(format!("{bytes} bytes were freed that were not allocated so"));
+            return;
+        }
+        if let Some(damage) = damage(ptr.0, bytes) {
+            self.damage.get_or_insert(damage);
+        }
+        // SAFETY: `alloc` made it with this layout, and it is live no more.
+        unsafe { release(ptr.0, bytes) };
+    }
+
+    pub(super) fn write(&self, src: &[u8], dst: Ptr) -> Result<()> {
+        self.check_range("a write of the host", dst, src.len())?;
+        // SAFETY: the range lies in one allocation, which no slice of Rust's overlaps.
+        unsafe { core::ptr::copy_nonoverlapping(src.as_ptr(), dst.0 as *mut u8, src.len()) };
+        Ok(())
+    }
+
+    pub(super) fn read(&mut self, src: Ptr, dst: &mut [u8]) -> Result<()> {
+        self.check_range("a read of the host", src, dst.len())?;
+        self.check_guards()?;
+        // SAFETY: the range lies in one allocation, which no slice of Rust's overlaps.
+        unsafe { core::ptr::copy_nonoverlapping(src.0 as *const u8, dst.as_mut_ptr(), dst.len()) };
+        Ok(())
+    }
+
+    /// Whether a range lies within one allocation. An empty one may be anywhere.
+    pub(super) fn check_range(&self, what: &str, ptr: Ptr, bytes: usize) -> Result<()> {
+        let room = self.around(ptr).map(|(start, len)| len - (ptr.0 - start) as usize);
+        match room {
+            _ if bytes == 0 => Ok(()),
+            Some(room) if bytes <= room => Ok(()),
+            Some(room) => Err(error(format!("{what} of {bytes} bytes where the allocation has {room} left"))),
+            None => Err(error(format!("{what} of {bytes} bytes outside of all allocations"))),
+        }
+    }
+
+    /// Whether a kernel's pointer is null or lies in an allocation, or right behind one.
+    pub(super) fn check_pointer(&self, kernel: &str, place: usize, ptr: Ptr) -> Result<()> {
+        if ptr == Ptr::NULL || self.around(ptr).is_some() {
+            return Ok(());
+        }
+        Err(error(format!("kernel {kernel}: argument {place} points to no live allocation")))
+    }
+
+    /// Whether the guards around a pointer are whole after a kernel had it.
+    pub(super) fn check_guards_at(&self, kernel: &str, ptr: Ptr) -> Result<()> {
+        match self.around(ptr).and_then(|(start, bytes)| damage(start, bytes)) {
+            Some(damage) => Err(error(format!("kernel {kernel}: {damage}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether all guards are whole.
+    pub(super) fn check_guards(&mut self) -> Result<()> {
+        let found = self.damage.take();
+        let found = found.or_else(|| self.live.iter().find_map(|(start, bytes)| damage(*start, *bytes)));
+        found.map_or(Ok(()), |damage| Err(error(damage)))
+    }
+
+    /// The allocation that an address lies in or right behind: where it begins, and its bytes.
+    fn around(&self, ptr: Ptr) -> Option<(u64, usize)> {
+        let (start, bytes) = self.live.range(..=ptr.0).next_back()?;
+        (ptr.0 - start <= *bytes as u64).then_some((*start, *bytes))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        for (start, bytes) in &self.live {
+            // SAFETY: it is live, and nothing is left that could use it.
+            unsafe { release(*start, *bytes) };
+        }
+    }
+}
+
+fn layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.checked_add(2 * GUARD)?, ALIGN).ok()
+}
+
+/// # Safety
+/// `Memory::alloc` made an allocation of so many bytes there, and it is used no more.
+unsafe fn release(start: u64, bytes: usize) {
+    let Some(layout) = layout(bytes) else { return };
+    // SAFETY: the block began a guard earlier, with this layout.
+    unsafe { dealloc((start - GUARD as u64) as *mut u8, layout) };
+}
+
+/// Where somebody wrote outside of a live allocation, if so.
+fn damage(start: u64, bytes: usize) -> Option<String> {
+    let changed = |at: u64| {
+        // SAFETY: both guards of a live allocation lie in its block.
+        let guard = unsafe { core::slice::from_raw_parts(at as *const u8, GUARD) };
+        guard.iter().zip(POISON.iter().cycle()).position(|(byte, poison)| byte != poison)
+    };
+    let place = match (changed(start + bytes as u64), changed(start - GUARD as u64)) {
+        (Some(at), _) => format!("{at} bytes behind the end"),
+        (None, Some(at)) => format!("{} bytes before the begin", GUARD - at),
+        (None, None) => return None,
+    };
+    Some(format!("something wrote {place} of an allocation of {bytes} bytes"))
+}

@@ -1,0 +1,282 @@
+//! The emulated driver: the kernels, compiled by the host's C++ compiler, run on the processor.
+//!
+//! It is stricter than a GPU wherever that finds a mistake: memory has guards, arguments are compared with the kernel's
+//! parameters, shared memory begins as NaN, and the order of threads changes from launch to launch. Every launch is done
+//! when the call returns, and reports its own error. See "The emulation" in docs/testing.md.
+
+mod compiler;
+mod memory;
+mod object;
+mod order;
+#[cfg(test)]
+mod tests;
+
+use super::{Arg, Driver, Geometry, Graph, Kernel, Ptr};
+use crate::Options;
+use crate::buffer::Format;
+use crate::cuda::lock;
+use crate::kernels::{SOURCES, Source};
+use memory::Memory;
+use object::Object;
+use order::Order;
+use std::sync::{Arc, Mutex};
+use tensor_backend::{Error, Result};
+
+const NAME: &str = "the emulated GPU";
+
+/// Few and odd, so that loops over a grid go round several times and end unevenly.
+const MULTIPROCESSORS: u32 = 3;
+
+/// An error of the emulation.
+fn error(message: impl Into<String>) -> Error {
+    Error::Device { device: NAME.into(), message: message.into() }
+}
+
+/// A GPU in host memory.
+pub(crate) struct EmulatedDriver {
+    format: Format,
+    sources: Vec<Source>,
+    state: Mutex<State>,
+}
+
+/// What one call changes at a time: so the work is in the order of the calls.
+struct State {
+    memory: Memory,
+    order: Order,
+    kernels: Vec<Loaded>,
+    /// Graphs by their number; given back, they leave a hole.
+    graphs: Vec<Option<Vec<Work>>>,
+    capture: Option<Capture>,
+}
+
+/// A kernel that was asked for.
+#[derive(Clone)]
+struct Loaded {
+    name: &'static str,
+    object: Arc<Object>,
+    /// Its place in the object.
+    index: u32,
+}
+
+/// A capture under way.
+#[derive(Default)]
+struct Capture {
+    works: Vec<Work>,
+    /// The first thing that may not be done in a capture, if one was asked for. As on a GPU, it spoils the capture.
+    spoiled: Option<String>,
+}
+
+/// A piece of work of a graph.
+#[derive(Clone, Debug)]
+enum Work {
+    Launch { kernel: Kernel, geometry: Geometry, args: Vec<Arg> },
+    Clear { dst: Ptr, bytes: usize },
+}
+
+impl EmulatedDriver {
+    pub(crate) fn new(options: &Options) -> Result<EmulatedDriver> {
+        EmulatedDriver::with_sources(options, SOURCES, Order::from_environment()?)
+    }
+
+    /// With other kernels and an order of threads.
+    fn with_sources(options: &Options, sources: &[Source], order: Order) -> Result<EmulatedDriver> {
+        compiler::version()?;
+        Ok(EmulatedDriver {
+            format: Format::of_activations(options.precision),
+            sources: sources.to_vec(),
+            state: Mutex::new(State {
+                memory: Memory::default(),
+                order,
+                kernels: Vec::new(),
+                graphs: Vec::new(),
+                capture: None,
+            }),
+        })
+    }
+}
+
+impl State {
+    /// An error if a capture is under way, which is spoiled by that.
+    fn refuse_in_capture(&mut self, what: &str) -> Result<()> {
+        let Some(capture) = &mut self.capture else { return Ok(()) };
+        let message = format!("{what} during a capture");
+        capture.spoiled.get_or_insert_with(|| message.clone());
+        Err(error(message))
+    }
+
+    /// Writes work down in a capture, else does it.
+    fn ask(&mut self, work: Work) -> Result<()> {
+        self.check(&work)?;
+        match &mut self.capture {
+            Some(capture) => capture.works.push(work),
+            None => self.carry_out(&work)?,
+        }
+        Ok(())
+    }
+
+    /// Whether work can be done: its kernel, geometry and arguments fit, and its memory is there.
+    fn check(&self, work: &Work) -> Result<()> {
+        match work {
+            Work::Clear { dst, bytes } => self.memory.check_range("a clear", *dst, *bytes),
+            Work::Launch { kernel, geometry, args } => {
+                let Loaded { name, object, index } = &self.kernels[kernel.0];
+                object::check_geometry(name, geometry)?;
+                object.check_args(name, *index, args)?;
+                for (place, arg) in args.iter().enumerate() {
+                    if let Arg::Ptr(ptr) = arg {
+                        self.memory.check_pointer(name, place, *ptr)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn carry_out(&mut self, work: &Work) -> Result<()> {
+        match work {
+            Work::Clear { dst, bytes } => {
+                // SAFETY: `check` found the range in an allocation.
+                unsafe { core::ptr::write_bytes(dst.0 as *mut u8, 0, *bytes) };
+                Ok(())
+            }
+            Work::Launch { kernel, geometry, args } => {
+                let Loaded { name, object, index } = &self.kernels[kernel.0];
+                // SAFETY: `check` compared the arguments with the parameters. That the kernel keeps to its memory is the
+                // caller's promise; the guards find most of what breaks it.
+                unsafe { object.launch(name, *index, geometry, args, self.order.next()) }?;
+                for arg in args {
+                    if let Arg::Ptr(ptr) = arg {
+                        self.memory.check_guards_at(name, *ptr)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Driver for EmulatedDriver {
+    fn name(&self) -> String {
+        NAME.into()
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        MULTIPROCESSORS
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<Ptr> {
+        let mut state = lock(&self.state);
+        state.refuse_in_capture("memory was allocated")?;
+        state.memory.alloc(bytes)
+    }
+
+    /// In a capture the memory is given back too: a GPU would wait, and replays of work that names it would be wrong.
+    /// So a capture of such work is spoiled.
+    unsafe fn free(&self, ptr: Ptr, bytes: usize) {
+        let mut state = lock(&self.state);
+        let State { memory, capture, .. } = &mut *state;
+        if let Some(capture) = capture {
+            let named = capture.works.iter().any(|work| work.names(ptr, bytes));
+            if named && capture.spoiled.is_none() {
+                capture.spoiled = Some(format!("{bytes} bytes were freed that the capture names"));
+            }
+        }
+        memory.free(ptr, bytes);
+    }
+
+    unsafe fn write(&self, src: &[u8], dst: Ptr) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.refuse_in_capture("the host wrote")?;
+        state.memory.write(src, dst)
+    }
+
+    unsafe fn read(&self, src: Ptr, dst: &mut [u8]) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.refuse_in_capture("the host read")?;
+        state.memory.read(src, dst)
+    }
+
+    unsafe fn clear(&self, dst: Ptr, bytes: usize) -> Result<()> {
+        lock(&self.state).ask(Work::Clear { dst, bytes })
+    }
+
+    fn kernel(&self, name: &str) -> Result<Kernel> {
+        let mut state = lock(&self.state);
+        if let Some(known) = state.kernels.iter().position(|loaded| loaded.name == name) {
+            return Ok(Kernel(known));
+        }
+        state.refuse_in_capture(&format!("kernel {name} was loaded, which must have run before,"))?;
+        let find = |source: &Source| source.kernels.iter().position(|kernel| *kernel == name);
+        let (source, index) = self
+            .sources
+            .iter()
+            .find_map(|source| Some((source, find(source)?)))
+            .ok_or_else(|| error(format!("there is no kernel {name}: is it in its file's SOURCE?")))?;
+        let object = Object::of(source, self.format)?;
+        state.kernels.push(Loaded { name: source.kernels[index], object, index: index as u32 });
+        Ok(Kernel(state.kernels.len() - 1))
+    }
+
+    unsafe fn launch(&self, kernel: Kernel, geometry: Geometry, args: &[Arg]) -> Result<()> {
+        lock(&self.state).ask(Work::Launch { kernel, geometry, args: args.to_vec() })
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.refuse_in_capture("the host waited")?;
+        state.memory.check_guards()
+    }
+
+    fn begin_capture(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.refuse_in_capture("another capture began")?;
+        state.capture = Some(Capture::default());
+        Ok(())
+    }
+
+    fn end_capture(&self, keep: bool) -> Result<Graph> {
+        let mut state = lock(&self.state);
+        let capture = state.capture.take().ok_or_else(|| error("no capture is under way"))?;
+        if let Some(spoiled) = capture.spoiled.filter(|_| keep) {
+            return Err(error(format!("the capture is of no use: {spoiled}")));
+        }
+        state.graphs.push(keep.then_some(capture.works));
+        Ok(Graph(state.graphs.len() - 1))
+    }
+
+    fn launch_graph(&self, graph: &Graph) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.refuse_in_capture("a graph was launched")?;
+        let works = state.graphs[graph.0].clone().ok_or_else(|| error("the graph was thrown away"))?;
+        for work in &works {
+            state.check(work)?;
+            state.carry_out(work)?;
+        }
+        Ok(())
+    }
+
+    fn free_graph(&self, graph: Graph) {
+        lock(&self.state).graphs[graph.0] = None;
+    }
+
+    fn stream(&self) -> *mut core::ffi::c_void {
+        core::ptr::null_mut()
+    }
+
+    fn make_current(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Work {
+    /// Whether it names memory in that range.
+    fn names(&self, ptr: Ptr, bytes: usize) -> bool {
+        let inside = |named: &Ptr| (ptr.0..ptr.0 + bytes as u64).contains(&named.0);
+        match self {
+            Work::Clear { dst, .. } => inside(dst),
+            Work::Launch { args, .. } => {
+                args.iter().any(|arg| matches!(arg, Arg::Ptr(named) if inside(named)))
+            }
+        }
+    }
+}

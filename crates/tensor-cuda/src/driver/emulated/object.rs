@@ -1,0 +1,158 @@
+//! A compiled kernel file in this process.
+
+use super::order::Sense;
+use super::{compiler, error};
+use crate::buffer::Format;
+use crate::cuda::lock;
+use crate::driver::{Arg, Geometry};
+use crate::kernels::{FORMATS, Source};
+use libloading::Library;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+use tensor_backend::Result;
+
+/// `emulation::Launch` of emulation/launch.h.
+#[repr(C)]
+struct Launch {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    sense: Sense,
+    draws: u64,
+}
+
+type LaunchFn = unsafe extern "C" fn(u32, *const Launch, *const u64) -> *const c_char;
+type SignatureFn = unsafe extern "C" fn(u32) -> *const c_char;
+
+/// A loaded object. It is never unloaded: its threads' stacks live in it.
+pub(super) struct Object {
+    signatures: Vec<Vec<u8>>,
+    launch: LaunchFn,
+    /// One launch at a time: the threads' state is static.
+    busy: Mutex<()>,
+}
+
+impl Object {
+    /// The object of a kernel file. All devices of the process share it.
+    pub(super) fn of(source: &Source, format: Format) -> Result<Arc<Object>> {
+        static LOADED: OnceLock<Mutex<HashMap<PathBuf, Arc<Object>>>> = OnceLock::new();
+        let name = match format {
+            Format::F32 => "f32",
+            Format::Bf16 => "bf16",
+            Format::F16 => "f16",
+        };
+        let number = FORMATS.iter().find(|(known, _)| *known == name).map_or(0, |(_, number)| *number);
+        // Held while it compiles: another device that wants the same file need not compile it again.
+        let mut loaded = lock(LOADED.get_or_init(Mutex::default));
+        let path = compiler::object(source, number)?;
+        if let Some(object) = loaded.get(&path) {
+            return Ok(object.clone());
+        }
+        let object = Arc::new(Object::load(&path, source.kernels.len())?);
+        loaded.insert(path, object.clone());
+        Ok(object)
+    }
+
+    fn load(path: &PathBuf, kernels: usize) -> Result<Object> {
+        let fail = |e: libloading::Error| error(format!("{} cannot be loaded: {e}", path.display()));
+        // SAFETY: it is what we compiled; it runs nothing when it is loaded.
+        let library = unsafe { Library::new(path) }.map_err(fail)?;
+        // SAFETY: emulation/launch.h defines both with these types.
+        let (launch, signature) = unsafe {
+            let launch: LaunchFn = *library.get(b"towers_launch").map_err(fail)?;
+            let signature: SignatureFn = *library.get(b"towers_signature").map_err(fail)?;
+            (launch, signature)
+        };
+        core::mem::forget(library);
+        // SAFETY: the object has so many kernels, and a signature is a constant string of C.
+        let signature_of = |kernel| unsafe { CStr::from_ptr(signature(kernel)) }.to_bytes().to_vec();
+        let signatures = (0..kernels as u32).map(signature_of).collect();
+        Ok(Object { signatures, launch, busy: Mutex::default() })
+    }
+
+    /// Whether arguments are what the kernel's parameters are.
+    pub(super) fn check_args(&self, name: &str, kernel: u32, args: &[Arg]) -> Result<()> {
+        let parameters = &self.signatures[kernel as usize];
+        if parameters.len() != args.len() {
+            return Err(error(format!(
+                "kernel {name} has {} parameters and was given {} arguments",
+                parameters.len(),
+                args.len()
+            )));
+        }
+        for (place, (parameter, arg)) in parameters.iter().zip(args).enumerate() {
+            let (wanted, given) = (name_of(*parameter), name_of(letter(arg)));
+            if wanted != given {
+                return Err(error(format!(
+                    "kernel {name}: argument {place} is {given} and the parameter {wanted}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a kernel to its end.
+    ///
+    /// # Safety
+    /// The arguments are what the kernel's parameters are, and it keeps to memory that is there.
+    pub(super) unsafe fn launch(
+        &self,
+        name: &str,
+        kernel: u32,
+        geometry: &Geometry,
+        args: &[Arg],
+        (sense, draws): (Sense, u64),
+    ) -> Result<()> {
+        let words: Vec<u64> = args.iter().map(|arg| arg.word()).collect();
+        let launch =
+            Launch { grid: geometry.grid, block: geometry.block, shared: geometry.shared, sense, draws };
+        let _alone = lock(&self.busy);
+        // SAFETY: the kernel is there, it finds a word for each parameter, and nobody else is in the object.
+        let message = unsafe { (self.launch)(kernel, &launch, words.as_ptr()) };
+        if message.is_null() {
+            return Ok(());
+        }
+        // SAFETY: it is a string of C, which stays until the next launch.
+        let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
+        Err(error(format!("kernel {name}: {message}")))
+    }
+}
+
+/// The letter of emulation/launch.h for an argument's type.
+fn letter(arg: &Arg) -> u8 {
+    match arg {
+        Arg::Ptr(_) => b'p',
+        Arg::U32(_) => b'u',
+        Arg::I32(_) => b'i',
+        Arg::U64(_) => b'U',
+        Arg::F32(_) => b'f',
+    }
+}
+
+fn name_of(letter: u8) -> &'static str {
+    match letter {
+        b'p' => "a pointer",
+        b'u' => "u32",
+        b'i' => "i32",
+        b'U' => "u64",
+        _ => "f32",
+    }
+}
+
+/// Whether a GPU takes the geometry. More than 48 KiB of dynamic shared memory, of at most 227 on Hopper, is what the real
+/// driver has to ask for.
+pub(super) fn check_geometry(name: &str, geometry: &Geometry) -> Result<()> {
+    let Geometry { grid, block, shared } = *geometry;
+    let threads: u64 = block.iter().map(|n| u64::from(*n)).product();
+    let fits =
+        |sizes: [u32; 3], most: [u32; 3]| sizes.iter().zip(most).all(|(n, most)| (1..=most).contains(n));
+    let whole = fits(grid, [0x7fff_ffff, 65535, 65535]) && fits(block, [1024, 1024, 64]);
+    if whole && threads <= 1024 && shared <= 227 << 10 {
+        return Ok(());
+    }
+    Err(error(format!(
+        "kernel {name}: no GPU runs a grid of {grid:?} blocks of {block:?} threads with {shared} bytes"
+    )))
+}
