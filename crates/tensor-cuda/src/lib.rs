@@ -12,10 +12,15 @@
 
 mod backend;
 mod buffer;
+mod cache;
+pub mod compile;
 mod cuda;
 mod driver;
 mod engine;
+mod error;
+mod gpus;
 pub mod kernels;
+mod libraries;
 mod memory;
 mod mirror;
 mod operand;
@@ -25,5 +30,8 @@ mod turn;
 
 pub use buffer::{Buffer, Bytes, Ints};
 pub use cuda::{Cuda, Options};
+pub use error::{Error, Result};
+pub use gpus::{Gpu, available, gpus};
+pub use libraries::{Found, Library, Version, libraries};
 pub use recording::Recording;
 pub use turn::Turn;

@@ -123,6 +123,11 @@ pub(crate) trait Driver: Send + Sync {
     /// Multiprocessors: how many blocks, at least, should be there to keep the device busy.
     fn multiprocessors(&self) -> u32;
 
+    /// How many kernel files had to be compiled when it was opened; the others were compiled before.
+    fn compiled(&self) -> usize {
+        0
+    }
+
     /// `bytes` zeros, aligned to 256 bytes. An empty allocation may be [`Ptr::NULL`].
     fn alloc(&self, bytes: usize) -> Result<Ptr>;
 

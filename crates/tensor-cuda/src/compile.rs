@@ -1,0 +1,305 @@
+//! Kernels from source to what a GPU runs: by NVRTC, or from the cache where that has been done before.
+
+use crate::Cuda;
+use crate::cache::{Cache, Key};
+use crate::error::{Error, Result};
+use crate::kernels::{HEADERS, Source};
+use crate::libraries::{NVRTC, Version};
+use core::ffi::{CStr, c_char, c_int};
+use core::fmt;
+use cudarc::nvrtc::sys;
+use std::ffi::CString;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What a kernel file is compiled to. Architectures are numbers like 90, for compute capability 9.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The machine code of one architecture.
+    Cubin(u32),
+    /// Code that the driver translates, for this architecture and all that come after it.
+    Ptx(u32),
+}
+
+impl Target {
+    /// The best target for a GPU among the architectures that NVRTC knows. One that is newer than all of them gets what
+    /// the driver translates from the newest before it; `None` is one that is older than all.
+    pub fn of(capability: u32, known: &[u32]) -> Option<Target> {
+        if known.contains(&capability) {
+            return Some(Target::Cubin(capability));
+        }
+        known.iter().copied().filter(|&older| older < capability).max().map(Target::Ptx)
+    }
+}
+
+impl fmt::Display for Target {
+    /// As NVRTC's option spells it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Cubin(architecture) => write!(f, "sm_{architecture}"),
+            Target::Ptx(architecture) => write!(f, "compute_{architecture}"),
+        }
+    }
+}
+
+/// A kernel file to compile.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// The file.
+    pub source: &'static Source,
+    /// The format of activations: one of [`FORMATS`](crate::kernels::FORMATS).
+    pub format: (&'static str, u32),
+    /// What it becomes.
+    pub target: Target,
+}
+
+impl Job {
+    /// NVRTC's options. Divisions and roots are IEEE's: no fast mathematics, so that formats differ by rounding alone.
+    /// Line numbers are for profilers, and cost no instruction.
+    fn options(&self) -> Vec<String> {
+        vec![
+            format!("--gpu-architecture={}", self.target),
+            "--std=c++17".into(),
+            "--generate-line-info".into(),
+            format!("--define-macro=TOWERS_ACT={}", self.format.1),
+        ]
+    }
+
+    /// Everything that decides about the result.
+    fn key(&self, nvrtc: Version) -> Key {
+        let mut parts = vec![format!("NVRTC {nvrtc}"), self.source.name.into(), self.source.text.into()];
+        parts.extend(HEADERS.iter().flat_map(|&(name, text)| [name.to_owned(), text.to_owned()]));
+        parts.extend(self.options());
+        let stem = self.source.name.trim_end_matches(".cu");
+        let label = format!("{stem}-{}-{}", self.format.0, self.target);
+        Key::new(&label, parts.iter().map(String::as_bytes))
+    }
+
+    fn refused(&self, log: String) -> Error {
+        let Job { source, format, target } = self;
+        Error::Compile { file: source.name.into(), format: format.0, target: target.to_string(), log }
+    }
+}
+
+/// A kernel file that was compiled.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// An ELF file for the driver, or PTX with a zero at its end.
+    pub image: Vec<u8>,
+    /// What NVRTC says about it; empty if it has nothing to say.
+    pub log: String,
+}
+
+/// NVRTC, known to be there.
+#[derive(Clone, Debug)]
+pub struct Nvrtc {
+    version: Version,
+    architectures: Vec<u32>,
+}
+
+impl Nvrtc {
+    /// Looks for NVRTC.
+    ///
+    /// # Errors
+    /// If it is missing or too old.
+    pub fn find() -> Result<Nvrtc> {
+        let version = NVRTC.find()?.version;
+        let mut count = 0;
+        // SAFETY: NVRTC is there and new enough; it writes the count.
+        check("nvrtcGetNumSupportedArchs", unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) })?;
+        let mut architectures: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
+        // SAFETY: there is room for as many as it has just said.
+        check("nvrtcGetSupportedArchs", unsafe { sys::nvrtcGetSupportedArchs(architectures.as_mut_ptr()) })?;
+        Ok(Nvrtc {
+            version,
+            architectures: architectures.into_iter().filter_map(|x| u32::try_from(x).ok()).collect(),
+        })
+    }
+
+    /// Its version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// What a GPU of this name and compute capability (75 for 7.5) gets.
+    ///
+    /// # Errors
+    /// If it is older than all that NVRTC knows.
+    pub fn target(&self, gpu: &str, capability: u32) -> Result<Target> {
+        let oldest = self.architectures.iter().copied().min().unwrap_or(u32::MAX);
+        Target::of(capability, &self.architectures).ok_or_else(|| Error::OldGpu {
+            gpu: gpu.into(),
+            capability,
+            oldest,
+            nvrtc: self.version,
+        })
+    }
+
+    /// Compiles one file; `more` are further options that leave the result as it is.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] with NVRTC's own words.
+    pub fn compile(&self, job: &Job, more: &[&str]) -> Result<Compiled> {
+        let program = Program::new(job)?;
+        let options = job.options().into_iter().chain(more.iter().map(|&option| option.into()));
+        let options = options.map(|option| text(job, &option)).collect::<Result<Vec<_>>>()?;
+        let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        // SAFETY: the program is there; the options are strings that outlive the call.
+        let status =
+            unsafe { sys::nvrtcCompileProgram(program.0, pointers.len() as c_int, pointers.as_ptr()) };
+        let log = program.log();
+        check("nvrtcCompileProgram", status)
+            .map_err(|error| job.refused(if log.is_empty() { error.to_string() } else { log.clone() }))?;
+        Ok(Compiled { image: program.image(job.target)?, log })
+    }
+
+    /// Compiles many files on all processors. The results are in the order of the jobs.
+    pub fn compile_all(&self, jobs: &[Job], more: &[&str]) -> Vec<Result<Compiled>> {
+        let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(jobs.len())));
+        let work = || {
+            while let Some((k, job)) =
+                Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|k| Some((k, jobs.get(k)?)))
+            {
+                let result = self.compile(job, more);
+                done.lock().unwrap_or_else(PoisonError::into_inner).push((k, result));
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(jobs.len());
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        done.sort_by_key(|(k, _)| *k);
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+
+    /// The images of these files, from the cache where it has them, and how many had to be compiled.
+    pub(crate) fn images(&self, cache: &Cache, jobs: &[Job]) -> Result<(Vec<Vec<u8>>, usize)> {
+        let keys: Vec<Key> = jobs.iter().map(|job| job.key(self.version)).collect();
+        load_or_make(cache, &keys, |missing| {
+            let jobs: Vec<Job> = missing.iter().map(|&k| jobs[k]).collect();
+            self.compile_all(&jobs, &[]).into_iter().map(|result| Ok(result?.image)).collect()
+        })
+    }
+}
+
+impl Cuda {
+    /// How many kernel files had to be compiled to open this device, which takes seconds: 0 from the second time on.
+    pub fn compiled_files(&self) -> usize {
+        self.driver().compiled()
+    }
+}
+
+/// What is stored under the keys. What is not is made, all of it at once, and stored.
+fn load_or_make(
+    cache: &Cache,
+    keys: &[Key],
+    make: impl FnOnce(&[usize]) -> Result<Vec<Vec<u8>>>,
+) -> Result<(Vec<Vec<u8>>, usize)> {
+    let mut images: Vec<Option<Vec<u8>>> = keys.iter().map(|key| cache.load(key)).collect();
+    let missing: Vec<usize> = (0..keys.len()).filter(|&k| images[k].is_none()).collect();
+    if !missing.is_empty() {
+        for (&k, image) in missing.iter().zip(make(&missing)?) {
+            cache.store(&keys[k], &image);
+            images[k] = Some(image);
+        }
+    }
+    Ok((images.into_iter().flatten().collect(), missing.len()))
+}
+
+/// A program of NVRTC.
+struct Program(sys::nvrtcProgram);
+
+impl Program {
+    fn new(job: &Job) -> Result<Program> {
+        let (source, name) = (text(job, job.source.text)?, text(job, job.source.name)?);
+        let column = |of: fn(&(&'static str, &'static str)) -> &'static str| {
+            HEADERS.iter().map(|header| text(job, of(header))).collect::<Result<Vec<CString>>>()
+        };
+        let (names, texts) = (column(|header| header.0)?, column(|header| header.1)?);
+        let pointers = |column: &[CString]| column.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
+        let mut program = ptr::null_mut();
+        // SAFETY: NVRTC is there; all strings outlive the call, which copies them; both columns are as long as it says.
+        let status = unsafe {
+            sys::nvrtcCreateProgram(
+                &raw mut program,
+                source.as_ptr(),
+                name.as_ptr(),
+                HEADERS.len() as c_int,
+                pointers(&texts).as_ptr(),
+                pointers(&names).as_ptr(),
+            )
+        };
+        check("nvrtcCreateProgram", status)?;
+        Ok(Program(program))
+    }
+
+    /// The messages; empty where there are none.
+    fn log(&self) -> String {
+        // SAFETY: the program is there; `filled` gives room for as many bytes as NVRTC says.
+        let log = unsafe {
+            self.filled("nvrtcGetProgramLog", sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog)
+        };
+        let log = log.unwrap_or_default();
+        String::from_utf8_lossy(&log).trim_end_matches(['\0', '\n', ' ']).into()
+    }
+
+    fn image(&self, target: Target) -> Result<Vec<u8>> {
+        // SAFETY: as above.
+        unsafe {
+            match target {
+                Target::Cubin(_) => self.filled("nvrtcGetCUBIN", sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN),
+                Target::Ptx(_) => self.filled("nvrtcGetPTX", sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
+            }
+        }
+    }
+
+    /// The bytes that one function counts and the other writes.
+    ///
+    /// # Safety
+    /// The functions are such a pair.
+    unsafe fn filled(
+        &self,
+        call: &'static str,
+        size: unsafe fn(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult,
+        get: unsafe fn(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult,
+    ) -> Result<Vec<u8>> {
+        let mut bytes = 0;
+        // SAFETY: the program is there; it writes the size.
+        check(call, unsafe { size(self.0, &raw mut bytes) })?;
+        let mut filled = vec![0u8; bytes];
+        // SAFETY: there is room for as many as it has just said.
+        check(call, unsafe { get(self.0, filled.as_mut_ptr().cast()) })?;
+        Ok(filled)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the program is there, and nobody uses it any more. It can't fail but for a program that is not there.
+        unsafe { sys::nvrtcDestroyProgram(&raw mut self.0) };
+    }
+}
+
+fn text(job: &Job, text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| job.refused("a zero byte in its text".into()))
+}
+
+fn check(call: &'static str, result: sys::nvrtcResult) -> Result<()> {
+    if result == sys::nvrtcResult::NVRTC_SUCCESS {
+        return Ok(());
+    }
+    // SAFETY: the result came from NVRTC, so it is there. The string is static, and there is one for every result.
+    let text = unsafe { CStr::from_ptr(sys::nvrtcGetErrorString(result)) }.to_string_lossy().into_owned();
+    // The most likely cause of the two: NVRTC loads a second library by its name.
+    let hint = (result == sys::nvrtcResult::NVRTC_ERROR_BUILTIN_OPERATION_FAILURE)
+        .then_some("have the folder of libnvrtc-builtins in LD_LIBRARY_PATH");
+    Err(Error::Call { call, name: format!("{result:?}"), text, hint })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+//! The real driver: a GPU, its context and one stream.
+//!
+//! Every call makes the context the calling thread's current one first, so any thread may use a device. Functions of the
+//! driver are called only after its version was checked: cudarc panics where one is missing, and none that is called here
+//! is newer than that version.
+
+mod context;
+mod functions;
+mod staging;
+
+use super::{Arg, Driver, Geometry, Graph, Kernel, Ptr};
+use crate::Options;
+use crate::buffer::Format;
+use crate::cache::Cache;
+use crate::compile::{Job, Nvrtc};
+use crate::cuda::lock;
+use crate::error::Error;
+use crate::gpus::{Device, check};
+use crate::kernels::{FORMATS, SOURCES};
+use context::{Context, Stream};
+use core::ffi::c_void;
+use cudarc::driver::sys;
+use functions::Functions;
+use staging::Staging;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tensor_backend::Result;
+
+/// The most arguments that a kernel may have: their places are an array, so that a launch allocates nothing.
+const MOST_ARGS: usize = 32;
+
+/// A GPU. Dropped in the order of the fields: what belongs to the context before the context.
+pub(crate) struct CudaDriver {
+    title: String,
+    multiprocessors: u32,
+    /// How many kernel files were not in the cache.
+    compiled: usize,
+    capturing: AtomicBool,
+    /// Memory that was given back during a capture, when the driver takes none.
+    retired: Mutex<Vec<Ptr>>,
+    staging: Mutex<Staging>,
+    functions: Functions,
+    stream: Stream,
+    context: Context,
+}
+
+// SAFETY: the driver's objects belong to no thread, and its functions may be called from any once the context is current.
+unsafe impl Send for CudaDriver {}
+// SAFETY: as above; what we change ourselves is behind locks.
+unsafe impl Sync for CudaDriver {}
+
+impl CudaDriver {
+    /// Opens a GPU and loads every kernel, so that whatever is wrong comes up now.
+    pub(crate) fn new(options: &Options) -> Result<CudaDriver> {
+        let number = format!("cuda:{}", options.gpu);
+        let device = Device::find(options.gpu).map_err(|error| error.of_device(number))?;
+        let title = device.title();
+        CudaDriver::open(device, options).map_err(|error| error.of_device(title))
+    }
+
+    fn open(device: Device, options: &Options) -> Result<CudaDriver, Error> {
+        use sys::CUdevice_attribute as A;
+        let nvrtc = Nvrtc::find()?;
+        let (major, minor) = device.capability()?;
+        let target = nvrtc.target(&device.name(), 10 * major + minor)?;
+        let format = FORMATS[Format::of_activations(options.precision) as usize];
+        let jobs: Vec<Job> = SOURCES.iter().map(|source| Job { source, format, target }).collect();
+        let (images, compiled) = nvrtc.images(&Cache::of_user(), &jobs)?;
+
+        let context = Context::of(device)?;
+        let stream = Stream::new()?;
+        let shared = device.attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let functions = Functions::load(SOURCES.iter().zip(&images), shared)?;
+        let staging = Mutex::new(Staging::new()?);
+        Ok(CudaDriver {
+            title: device.title(),
+            multiprocessors: device.attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1),
+            compiled,
+            capturing: AtomicBool::new(false),
+            retired: Mutex::default(),
+            staging,
+            functions,
+            stream,
+            context,
+        })
+    }
+
+    /// Makes the context current and calls; what comes back is an error of this device.
+    fn call(&self, name: &'static str, function: impl FnOnce() -> sys::CUresult) -> Result<()> {
+        let called = self.context.make_current().and_then(|()| check(name, function()));
+        called.map_err(|error| error.of_device(&self.title))
+    }
+
+    fn refused(&self, message: String) -> tensor_backend::Error {
+        tensor_backend::Error::Device { device: self.title.clone(), message }
+    }
+
+    /// Refuses what can't be written down.
+    fn unless_capturing(&self, what: &str) -> Result<()> {
+        if self.capturing.load(Ordering::Relaxed) {
+            return Err(self.refused(format!("{what} can't be part of a recording")));
+        }
+        Ok(())
+    }
+
+    /// Gives memory back at once. A context that is broken has lost its memory anyway, so errors tell nobody anything.
+    ///
+    /// # Safety
+    /// The addresses came from `alloc`, and are used no more but by work that was asked for already.
+    unsafe fn release(&self, all: impl IntoIterator<Item = Ptr>) {
+        let _ = self.synchronize();
+        for ptr in all {
+            // SAFETY: as the caller says; the work that used it has ended.
+            unsafe { sys::cuMemFree_v2(ptr.0) };
+        }
+    }
+
+    /// Ends the capture and gives its graph.
+    fn captured(&self) -> Result<sys::CUgraph> {
+        let mut graph = ptr::null_mut();
+        // SAFETY: the stream is there; the graph is the caller's.
+        let ended = self.call("cuStreamEndCapture", || unsafe {
+            sys::cuStreamEndCapture(self.stream.raw(), &raw mut graph)
+        });
+        self.capturing.store(false, Ordering::Relaxed);
+        let retired = std::mem::take(&mut *lock(&self.retired));
+        if !retired.is_empty() {
+            // SAFETY: `free` was promised that nobody uses them any more.
+            unsafe { self.release(retired) };
+        }
+        ended.map(|()| graph)
+    }
+}
+
+impl Driver for CudaDriver {
+    fn name(&self) -> String {
+        self.title.clone()
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    fn compiled(&self) -> usize {
+        self.compiled
+    }
+
+    /// Plain memory, not from a pool: a graph keeps raw addresses, and everything is allocated before the first step.
+    fn alloc(&self, bytes: usize) -> Result<Ptr> {
+        if bytes == 0 {
+            return Ok(Ptr::NULL);
+        }
+        self.unless_capturing("an allocation")?;
+        let (mut address, mut status) = (0, sys::CUresult::CUDA_SUCCESS);
+        let allocated = self.call("cuMemAlloc", || {
+            // SAFETY: it writes the address.
+            status = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };
+            status
+        });
+        if status == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return Err(tensor_backend::Error::OutOfMemory { bytes, device: self.title.clone() });
+        }
+        allocated?;
+        let ptr = Ptr(address);
+        // SAFETY: these are the bytes that were allocated just now; on failure nobody has seen them.
+        unsafe { self.clear(ptr, bytes).inspect_err(|_| self.release([ptr]))? };
+        Ok(ptr)
+    }
+
+    unsafe fn free(&self, ptr: Ptr, _bytes: usize) {
+        if ptr == Ptr::NULL {
+            return;
+        }
+        if self.capturing.load(Ordering::Relaxed) {
+            lock(&self.retired).push(ptr);
+            return;
+        }
+        // SAFETY: as the caller says.
+        unsafe { self.release([ptr]) };
+    }
+
+    unsafe fn write(&self, src: &[u8], dst: Ptr) -> Result<()> {
+        self.unless_capturing("a copy from the host")?;
+        let written = self.context.make_current().and_then(|()| {
+            // SAFETY: as the caller says.
+            unsafe { lock(&self.staging).write(src, dst, &self.stream) }
+        });
+        written.map_err(|error| error.of_device(&self.title))
+    }
+
+    unsafe fn read(&self, src: Ptr, dst: &mut [u8]) -> Result<()> {
+        if dst.is_empty() {
+            return Ok(());
+        }
+        self.unless_capturing("a copy to the host")?;
+        let to = dst.as_mut_ptr().cast::<c_void>();
+        // SAFETY: the source as the caller says; the target is borrowed until the copy has ended.
+        self.call("cuMemcpyDtoHAsync", || unsafe {
+            sys::cuMemcpyDtoHAsync_v2(to, src.0, dst.len(), self.stream.raw())
+        })?;
+        self.synchronize()
+    }
+
+    unsafe fn clear(&self, dst: Ptr, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: as the caller says.
+        self.call("cuMemsetD8Async", || unsafe { sys::cuMemsetD8Async(dst.0, 0, bytes, self.stream.raw()) })
+    }
+
+    fn kernel(&self, name: &str) -> Result<Kernel> {
+        self.functions.find(name).ok_or_else(|| self.refused(format!("there is no kernel `{name}`")))
+    }
+
+    unsafe fn launch(&self, kernel: Kernel, geometry: Geometry, args: &[Arg]) -> Result<()> {
+        let (mut words, mut places) = ([0u64; MOST_ARGS], [ptr::null_mut::<c_void>(); MOST_ARGS]);
+        let function = self.functions.get(kernel).filter(|_| args.len() <= MOST_ARGS);
+        let Some((name, function)) = function else {
+            return Err(self.refused(format!("no kernel for {kernel:?} with {} arguments", args.len())));
+        };
+        for ((arg, word), place) in args.iter().zip(&mut words).zip(&mut places) {
+            *word = arg.word();
+            *place = ptr::from_mut(word).cast();
+        }
+        let Geometry { grid: [gx, gy, gz], block: [bx, by, bz], shared } = geometry;
+        let places = places.as_mut_ptr();
+        // SAFETY: the arguments are what the caller says; the driver copies their words before it returns.
+        let launched = self.call("cuLaunchKernel", || unsafe {
+            let stream = self.stream.raw();
+            sys::cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, places, ptr::null_mut())
+        });
+        launched.map_err(|error| match error {
+            tensor_backend::Error::Device { device, message } => {
+                let message = format!("kernel `{name}` on {geometry:?}: {message}");
+                tensor_backend::Error::Device { device, message }
+            }
+            other => other,
+        })
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.unless_capturing("waiting")?;
+        // SAFETY: the stream is there.
+        self.call("cuStreamSynchronize", || unsafe { sys::cuStreamSynchronize(self.stream.raw()) })
+    }
+
+    /// In the mode that leaves other threads alone: what a neighbouring tower allocates does not end this capture.
+    fn begin_capture(&self) -> Result<()> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is there.
+        self.call("cuStreamBeginCapture", || unsafe {
+            sys::cuStreamBeginCapture_v2(self.stream.raw(), mode)
+        })?;
+        self.capturing.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn end_capture(&self, keep: bool) -> Result<Graph> {
+        let graph = match self.captured() {
+            Ok(graph) => graph,
+            Err(_) if !keep => return Ok(Graph(0)),
+            Err(error) => return Err(error),
+        };
+        let mut ready = ptr::null_mut();
+        // SAFETY: the graph was captured just now; what is ready to run can do without it.
+        let instantiated = self.call("cuGraphInstantiate", || unsafe {
+            let status = match keep {
+                true => sys::cuGraphInstantiateWithFlags(&raw mut ready, graph, 0),
+                false => sys::CUresult::CUDA_SUCCESS,
+            };
+            sys::cuGraphDestroy(graph);
+            status
+        });
+        instantiated?;
+        if !keep {
+            return Ok(Graph(0));
+        }
+        // SAFETY: it is ready, as was just said. To upload it now spares the first launch.
+        self.call("cuGraphUpload", || unsafe { sys::cuGraphUpload(ready, self.stream.raw()) })
+            .inspect_err(|_| self.free_graph(Graph(ready as usize)))?;
+        Ok(Graph(ready as usize))
+    }
+
+    fn launch_graph(&self, graph: &Graph) -> Result<()> {
+        // SAFETY: a `Graph` is what `end_capture` returned, until `free_graph` takes it.
+        self.call("cuGraphLaunch", || unsafe { sys::cuGraphLaunch(raw(graph), self.stream.raw()) })
+    }
+
+    fn free_graph(&self, graph: Graph) {
+        if graph.0 == 0 {
+            return;
+        }
+        // A graph that still runs is waited for. A context that is broken has lost its graphs anyway.
+        let _ = self.synchronize();
+        // SAFETY: it came from `end_capture`, and nobody has it any more.
+        let _ = self.call("cuGraphExecDestroy", || unsafe { sys::cuGraphExecDestroy(raw(&graph)) });
+    }
+
+    fn stream(&self) -> *mut c_void {
+        self.stream.raw().cast()
+    }
+
+    fn make_current(&self) -> Result<()> {
+        self.context.make_current().map_err(|error| error.of_device(&self.title))
+    }
+}
+
+fn raw(graph: &Graph) -> sys::CUgraphExec {
+    graph.0 as sys::CUgraphExec
+}
+
+impl Drop for CudaDriver {
+    fn drop(&mut self) {
+        // The fields that follow need the context, and an end of all work that uses them. Errors were reported by the calls
+        // that met them; here they would help nobody.
+        if self.capturing.load(Ordering::Relaxed) {
+            let _ = self.end_capture(false);
+        }
+        let _ = self.synchronize();
+        let _ = self.make_current();
+    }
+}

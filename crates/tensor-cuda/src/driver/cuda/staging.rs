@@ -1,0 +1,90 @@
+//! Copies from host memory that wait for nothing but a free place.
+//!
+//! The driver copies from pageable memory too, but makes the caller wait until the stream has come as far: a step that the
+//! host prepares would wait for the step that runs. Here the bytes go to page-locked memory, which is the GPU's to read
+//! when it gets there. The caller waits only when it is several megabytes ahead.
+
+use super::context::Stream;
+use crate::driver::Ptr;
+use crate::error::Result;
+use crate::gpus::check;
+use core::ffi::c_void;
+use cudarc::driver::sys;
+use std::ptr;
+
+const SLOTS: usize = 8;
+const BYTES: usize = 1 << 20;
+
+/// A ring of places in page-locked memory.
+pub(super) struct Staging {
+    slots: Vec<Slot>,
+    next: usize,
+}
+
+impl Staging {
+    /// In the thread's current context.
+    pub(super) fn new() -> Result<Staging> {
+        Ok(Staging { slots: (0..SLOTS).map(|_| Slot::new()).collect::<Result<_>>()?, next: 0 })
+    }
+
+    /// Copies to the device, in the stream's order. The bytes are the caller's again on return.
+    ///
+    /// # Safety
+    /// As many bytes from `dst` on are the device's memory, and the context is current.
+    pub(super) unsafe fn write(&mut self, src: &[u8], dst: Ptr, stream: &Stream) -> Result<()> {
+        for (k, piece) in src.chunks(BYTES).enumerate() {
+            let slot = &self.slots[self.next];
+            // SAFETY: as the caller says.
+            unsafe { slot.write(piece, dst.offset(k * BYTES), stream) }?;
+            self.next = (self.next + 1) % self.slots.len();
+        }
+        Ok(())
+    }
+}
+
+/// A place for some bytes, and when the copy from there has ended.
+struct Slot {
+    memory: *mut c_void,
+    copied: sys::CUevent,
+}
+
+impl Slot {
+    fn new() -> Result<Slot> {
+        let mut slot = Slot { memory: ptr::null_mut(), copied: ptr::null_mut() };
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        // SAFETY: a context is current; they write to the slot, which gives back what it got.
+        unsafe {
+            check("cuMemHostAlloc", sys::cuMemHostAlloc(&raw mut slot.memory, BYTES, 0))?;
+            check("cuEventCreate", sys::cuEventCreate(&raw mut slot.copied, flags))?;
+        }
+        Ok(slot)
+    }
+
+    /// # Safety
+    /// As for [`Staging::write`]; there are at most [`BYTES`].
+    unsafe fn write(&self, src: &[u8], dst: Ptr, stream: &Stream) -> Result<()> {
+        // SAFETY: the event is there; one that was never recorded has come to pass. After it nobody reads the slot, which
+        // has room for the bytes, and no other thread writes to it: the ring is borrowed.
+        unsafe {
+            check("cuEventSynchronize", sys::cuEventSynchronize(self.copied))?;
+            ptr::copy_nonoverlapping(src.as_ptr(), self.memory.cast(), src.len());
+            let copied = sys::cuMemcpyHtoDAsync_v2(dst.0, self.memory, src.len(), stream.raw());
+            check("cuMemcpyHtoDAsync", copied)?;
+            check("cuEventRecord", sys::cuEventRecord(self.copied, stream.raw()))
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // SAFETY: the context is current, and no copy is under way.
+        unsafe {
+            if !self.copied.is_null() {
+                sys::cuEventDestroy_v2(self.copied);
+            }
+            if !self.memory.is_null() {
+                sys::cuMemFreeHost(self.memory);
+            }
+        }
+    }
+}

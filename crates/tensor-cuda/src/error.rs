@@ -1,0 +1,131 @@
+//! What can be wrong before there is a device: with the machine, its driver and libraries, or with a kernel.
+
+use crate::libraries::Version;
+
+/// The result of looking for a GPU, a library, or of compiling a kernel.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// What is missing or does not work, in one sentence with what mends it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The dynamic linker does not find a library, or refuses it.
+    #[error("{library} can't be loaded ({reason}); {hint}")]
+    Missing {
+        /// The library's name.
+        library: &'static str,
+        /// What the linker says.
+        reason: String,
+        /// What mends it.
+        hint: &'static str,
+    },
+    /// A library is too old for what is asked of it.
+    #[error("{library} {found} is too old, for at least {needed} is needed; {hint}")]
+    TooOld {
+        /// The library's name.
+        library: &'static str,
+        /// Its version.
+        found: Version,
+        /// The oldest that will do.
+        needed: Version,
+        /// What mends it.
+        hint: &'static str,
+    },
+    /// A call into the driver or NVRTC failed.
+    #[error("{call} failed with {name}: {text}{}", remedy(.hint))]
+    Call {
+        /// The function.
+        call: &'static str,
+        /// The error's name, as `CUDA_ERROR_NO_DEVICE`.
+        name: String,
+        /// What it means.
+        text: String,
+        /// What may mend it, where something is known.
+        hint: Option<&'static str>,
+    },
+    /// A GPU that this machine does not have.
+    #[error("there is no GPU {gpu}; {}", present(.gpus))]
+    NoSuchGpu {
+        /// The number that was asked for.
+        gpu: usize,
+        /// The names of those that are there, by number.
+        gpus: Vec<String>,
+    },
+    /// A GPU for which NVRTC makes no code any more.
+    #[error(
+        "{gpu} has compute capability {}.{}, but NVRTC {nvrtc} begins at {}.{}; use a newer GPU, or `--device cpu`",
+        .capability / 10, .capability % 10, .oldest / 10, .oldest % 10
+    )]
+    OldGpu {
+        /// The GPU's name.
+        gpu: String,
+        /// Its compute capability, 75 for 7.5.
+        capability: u32,
+        /// The oldest that NVRTC knows.
+        oldest: u32,
+        /// NVRTC's version.
+        nvrtc: Version,
+    },
+    /// A kernel file that NVRTC refuses.
+    #[error("{file} does not compile for {target} with {format} activations:\n{log}")]
+    Compile {
+        /// The file in `kernels/`.
+        file: String,
+        /// The format of activations.
+        format: &'static str,
+        /// The architecture.
+        target: String,
+        /// What NVRTC says.
+        log: String,
+    },
+}
+
+fn remedy(hint: &Option<&'static str>) -> String {
+    hint.map(|hint| format!("; {hint}")).unwrap_or_default()
+}
+
+fn present(gpus: &[String]) -> String {
+    let one = |(number, name): (usize, &String)| format!("{number} ({name})");
+    match gpus {
+        [] => "the driver sees none".into(),
+        [name] => format!("the only one is {}", one((0, name))),
+        _ => format!("there are {}", gpus.iter().enumerate().map(one).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+impl Error {
+    /// The same as an error of a device.
+    pub(crate) fn of_device(self, device: impl Into<String>) -> tensor_backend::Error {
+        tensor_backend::Error::Device { device: device.into(), message: self.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_is_a_sentence_with_its_values() {
+        let name = |name: &str| name.to_owned();
+        let too_old = Error::TooOld {
+            library: "cuDNN",
+            found: Version::new(8, 9, 7),
+            needed: Version::new(9, 10, 0),
+            hint: "`pip install -U nvidia-cudnn-cu13`",
+        };
+        assert_eq!(
+            too_old.to_string(),
+            "cuDNN 8.9.7 is too old, for at least 9.10.0 is needed; `pip install -U nvidia-cudnn-cu13`"
+        );
+        let none = Error::NoSuchGpu { gpu: 2, gpus: vec![] };
+        assert_eq!(none.to_string(), "there is no GPU 2; the driver sees none");
+        let one = Error::NoSuchGpu { gpu: 2, gpus: vec![name("A")] };
+        assert_eq!(one.to_string(), "there is no GPU 2; the only one is 0 (A)");
+        let two = Error::NoSuchGpu { gpu: 2, gpus: vec![name("A"), name("B")] };
+        assert_eq!(two.to_string(), "there is no GPU 2; there are 0 (A), 1 (B)");
+        let old = Error::OldGpu { gpu: name("A"), capability: 70, oldest: 75, nvrtc: Version::new(13, 0, 0) };
+        assert!(old.to_string().contains("compute capability 7.0, but NVRTC 13.0 begins at 7.5"), "{old}");
+        let call = Error::Call { call: "cuInit", name: name("X"), text: name("no"), hint: Some("try") };
+        assert_eq!(call.to_string(), "cuInit failed with X: no; try");
+    }
+}

@@ -1,0 +1,220 @@
+//! The GPUs of this machine.
+
+use crate::error::{Error, Result};
+use crate::libraries::{DRIVER, NVRTC};
+use core::ffi::{CStr, c_char, c_int};
+use cudarc::driver::sys;
+use std::ptr;
+
+/// A GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// Its number, as `--gpus` takes it.
+    pub number: usize,
+    /// Its name.
+    pub name: String,
+    /// Its compute capability: (9, 0) for Hopper.
+    pub capability: (u32, u32),
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Bytes that nobody uses, where it tells.
+    pub free: Option<u64>,
+}
+
+/// All GPUs that the driver sees, in the order of their numbers. To learn how much memory is free, each is opened for a
+/// moment.
+///
+/// # Errors
+/// No driver, one that is too old, or one that does not start; that there is no GPU, too.
+pub fn gpus() -> Result<Vec<Gpu>> {
+    (0..count()?).map(|number| Ok(Device::get(number)?.describe())).collect()
+}
+
+/// Whether a GPU can be used: there is a driver, it sees one, and NVRTC can compile for it.
+///
+/// # Errors
+/// What is missing, in one sentence.
+pub fn available() -> Result<()> {
+    count()?;
+    NVRTC.find().map(drop)
+}
+
+/// How many GPUs there are, at least one. The driver is ready after this.
+pub(crate) fn count() -> Result<usize> {
+    DRIVER.find()?;
+    // SAFETY: the driver is there, and new enough to have every function that this crate calls.
+    check("cuInit", unsafe { sys::cuInit(0) })?;
+    let mut count = 0;
+    // SAFETY: as above; it writes the count.
+    check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
+    match usize::try_from(count) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => check("cuDeviceGetCount", sys::CUresult::CUDA_ERROR_NO_DEVICE).map(|()| 0),
+    }
+}
+
+/// A GPU by the driver's handle. There is one only after [`count`].
+#[derive(Clone, Copy)]
+pub(crate) struct Device {
+    number: usize,
+    pub(crate) handle: sys::CUdevice,
+}
+
+impl Device {
+    /// The GPU of that number.
+    pub(crate) fn find(number: usize) -> Result<Device> {
+        let count = count()?;
+        if number < count {
+            return Device::get(number);
+        }
+        let names = (0..count).map(|other| Ok(Device::get(other)?.name()));
+        Err(Error::NoSuchGpu { gpu: number, gpus: names.collect::<Result<_>>()? })
+    }
+
+    fn get(number: usize) -> Result<Device> {
+        let mut handle = 0;
+        let ordinal = c_int::try_from(number).unwrap_or(c_int::MAX);
+        // SAFETY: the driver is ready; it writes the handle.
+        check("cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut handle, ordinal) })?;
+        Ok(Device { number, handle })
+    }
+
+    /// The name, or where the driver has none, a description.
+    pub(crate) fn name(&self) -> String {
+        let mut bytes = [0u8; 128];
+        let size = bytes.len() as c_int;
+        // SAFETY: the driver is ready, and writes a string with its end into the bytes.
+        let status = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast::<c_char>(), size, self.handle) };
+        let name = CStr::from_bytes_until_nul(&bytes).map(|name| name.to_string_lossy().trim().to_owned());
+        match (check("cuDeviceGetName", status), name) {
+            (Ok(()), Ok(name)) if !name.is_empty() => name,
+            _ => "an NVIDIA GPU".into(),
+        }
+    }
+
+    /// The name as messages have it: `NVIDIA H100 80GB HBM3 (cuda:0)`.
+    pub(crate) fn title(&self) -> String {
+        format!("{} (cuda:{})", self.name(), self.number)
+    }
+
+    /// A property.
+    pub(crate) fn attribute(&self, which: sys::CUdevice_attribute) -> Result<u32> {
+        let mut value = 0;
+        // SAFETY: the driver is ready; it writes the value.
+        let status = unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, self.handle) };
+        check("cuDeviceGetAttribute", status)?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    }
+
+    /// The compute capability.
+    pub(crate) fn capability(&self) -> Result<(u32, u32)> {
+        use sys::CUdevice_attribute::{
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+        };
+        Ok((self.attribute(MAJOR)?, self.attribute(MINOR)?))
+    }
+
+    fn describe(&self) -> Gpu {
+        let mut memory = 0;
+        // SAFETY: the driver is ready; it writes the size.
+        let status = unsafe { sys::cuDeviceTotalMem_v2(&raw mut memory, self.handle) };
+        Gpu {
+            number: self.number,
+            name: self.name(),
+            capability: self.capability().unwrap_or_default(),
+            memory: check("cuDeviceTotalMem", status).map_or(0, |()| memory as u64),
+            free: self.free_memory().ok(),
+        }
+    }
+
+    /// Opens the GPU for a moment, leaving the thread's current one as it was.
+    fn free_memory(&self) -> Result<u64> {
+        let (mut context, mut free, mut total) = (ptr::null_mut(), 0, 0);
+        // SAFETY: the context is released on every way on which it was retained, and popped after it was pushed.
+        unsafe {
+            check("cuDevicePrimaryCtxRetain", sys::cuDevicePrimaryCtxRetain(&raw mut context, self.handle))?;
+            let mut asked = check("cuCtxPushCurrent", sys::cuCtxPushCurrent_v2(context));
+            if asked.is_ok() {
+                asked = check("cuMemGetInfo", sys::cuMemGetInfo_v2(&raw mut free, &raw mut total));
+                sys::cuCtxPopCurrent_v2(&raw mut context);
+            }
+            sys::cuDevicePrimaryCtxRelease_v2(self.handle);
+            asked.map(|()| free as u64)
+        }
+    }
+}
+
+/// What a call into the driver returned, as a result.
+pub(crate) fn check(call: &'static str, result: sys::CUresult) -> Result<()> {
+    if result == sys::CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    Err(Error::Call { call, name: format!("{result:?}"), text: text(result), hint: hint(result) })
+}
+
+/// The driver's words for an error.
+fn text(result: sys::CUresult) -> String {
+    let mut text = ptr::null();
+    // SAFETY: an error came from the driver, so it is there. The string is static, if it knows one.
+    let known = unsafe { sys::cuGetErrorString(result, &raw mut text) } == sys::CUresult::CUDA_SUCCESS;
+    if !known || text.is_null() {
+        return "an error that the driver has no words for".into();
+    }
+    // SAFETY: a string with its end, as was just said.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+fn hint(result: sys::CUresult) -> Option<&'static str> {
+    use sys::CUresult as E;
+    Some(match result {
+        E::CUDA_ERROR_NO_DEVICE => {
+            "`nvidia-smi` shows what the driver sees, CUDA_VISIBLE_DEVICES may hide a GPU, and a container needs `--gpus all`; \
+             or go on with `--device cpu`"
+        }
+        E::CUDA_ERROR_STUB_LIBRARY => {
+            "that libcuda is the toolkit's stand-in: take its folder out of LD_LIBRARY_PATH"
+        }
+        E::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+            "the driver was updated while it ran: restart the machine, or load its kernel module anew"
+        }
+        E::CUDA_ERROR_SYSTEM_NOT_READY => "the service nvidia-fabricmanager may not have started",
+        E::CUDA_ERROR_DEVICE_UNAVAILABLE => "another process may have the GPU to itself: see `nvidia-smi`",
+        E::CUDA_ERROR_ILLEGAL_ADDRESS | E::CUDA_ERROR_LAUNCH_FAILED | E::CUDA_ERROR_MISALIGNED_ADDRESS => {
+            "this process can't use the GPU any more; `compute-sanitizer` finds the kernel"
+        }
+        E::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+            "NVRTC is newer than the driver: update the driver, or use the NVRTC of its CUDA version"
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_gpu_there_is_a_sentence_and_with_one_there_are_properties() {
+        match gpus() {
+            Ok(gpus) => {
+                assert!(!gpus.is_empty());
+                for (number, gpu) in gpus.iter().enumerate() {
+                    assert_eq!(gpu.number, number);
+                    assert!(
+                        gpu.capability.0 > 0 && gpu.free.is_none_or(|free| free <= gpu.memory),
+                        "{gpu:?}"
+                    );
+                }
+                let error = Device::find(gpus.len()).err().map(|error| error.to_string());
+                assert!(error.is_some_and(|error| error.contains(&gpus[0].name)));
+            }
+            Err(error) => {
+                println!("SKIPPED: the properties of GPUs: {error}");
+                assert!(!error.to_string().contains('\n'));
+                assert!(available().is_err());
+                assert_eq!(Device::find(0).err(), Some(error));
+            }
+        }
+    }
+}
