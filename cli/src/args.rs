@@ -73,6 +73,12 @@ pub struct DeviceArgs {
     /// CPU threads in all; by default one a core
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub threads: Option<usize>,
+    /// The arithmetic: fp32, or on GPUs tf32, bf16 or fp16
+    #[arg(long, value_name = "NAME")]
+    pub precision: Option<String>,
+    /// Only algorithms that give the same bits every time; the CPU has no others
+    #[arg(long)]
+    pub deterministic: bool,
 }
 
 /// `--device`.
@@ -135,9 +141,6 @@ pub struct TrainArgs {
     /// Label smoothing, from 0 to below 1
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub label_smoothing: Option<f32>,
-    /// The arithmetic; this build has fp32 alone
-    #[arg(long, value_name = "NAME", default_value = "fp32")]
-    pub precision: String,
     /// Everything random is a function of this
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub seed: Option<u64>,

@@ -16,7 +16,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         )));
     }
     let mut config = train::recipe(&args.recipe)?;
-    args.devices.apply(&mut config.devices);
+    args.devices.apply(&mut config.devices)?;
     let mode = match args.mode {
         Mode::Train => BenchMode::Train,
         Mode::Infer => BenchMode::Infer,

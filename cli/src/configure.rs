@@ -1,6 +1,6 @@
 //! From the flags of `towers train` to a configuration.
 
-use crate::args::{Device, TrainArgs};
+use crate::args::TrainArgs;
 use crate::error::usage;
 use train::{Config, EarlyStop, recipe};
 
@@ -16,11 +16,6 @@ impl TrainArgs {
     /// Overrides whatever the flags name.
     pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
         self.refuse_unbuilt()?;
-        if self.devices.gpus.is_some() && self.devices.device == Some(Device::Cpu) {
-            return Err(usage(
-                "--gpus and --device cpu contradict each other; for towers on the CPU use --replicas",
-            ));
-        }
         set(&mut config.epochs, self.epochs);
         set(&mut config.lr, self.lr);
         set(&mut config.label_smoothing, self.label_smoothing);
@@ -31,7 +26,7 @@ impl TrainArgs {
         config.global_batch_size = self.global_batch_size.or(config.global_batch_size);
         self.apply_optimizer(config)?;
         self.data.apply(&mut config.data);
-        self.devices.apply(&mut config.devices);
+        self.devices.apply(&mut config.devices)?;
         let keep = &self.keep;
         set(&mut config.checkpoints.every_epochs, keep.save_every);
         if let Some(last) = keep.keep_last {
@@ -67,17 +62,6 @@ impl TrainArgs {
 
     /// What the command line promises and this build can't do yet.
     fn refuse_unbuilt(&self) -> anyhow::Result<()> {
-        match self.precision.as_str() {
-            "fp32" => {}
-            other @ ("tf32" | "bf16" | "fp16") => {
-                let why = "needs the CUDA backend, which this build does not have yet; use fp32";
-                return Err(usage(format!("--precision {other} {why}")));
-            }
-            other => {
-                let accepted = "one of fp32, tf32, bf16, fp16";
-                return Err(usage(format!("--precision is `{other}`, but must be {accepted}")));
-            }
-        }
         if self.virtual_replicas.is_some() {
             return Err(usage("--virtual-replicas is not in this build yet; --replicas N trains N towers"));
         }
@@ -98,6 +82,7 @@ impl TrainArgs {
             ("--optimizer or --momentum", wanted.optimizer != saved.optimizer),
             ("--schedule, --power or --decay", wanted.schedule != saved.schedule),
             ("--dataset", wanted.data.dataset != saved.data.dataset),
+            ("--precision", wanted.devices.precision != saved.devices.precision),
             ("--limit-train", wanted.data.limit_train != saved.data.limit_train),
         ];
         match differs.iter().find(|(_, differs)| *differs) {
@@ -145,7 +130,8 @@ mod tests {
     #[test]
     fn gpus_make_towers_on_cuda() {
         let config = config("--gpus 0,2,3").unwrap();
-        assert_eq!((config.devices.device, config.devices.replicas), (train::DeviceKind::Cuda, 3));
+        let devices = config.devices;
+        assert_eq!((devices.device, devices.gpus), (train::DeviceKind::Cuda, Some(vec![0, 2, 3])));
     }
 
     #[test]

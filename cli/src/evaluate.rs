@@ -14,7 +14,7 @@ use train::{Classifier, Config, DataOptions, Evaluation, MODEL_FILE};
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
     let run = args.run.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
-    let devices = train::open_devices(&args.devices.single())?;
+    let devices = train::open_devices(&args.devices.single()?)?;
     let device = devices.first().context("there is no device")?;
     let mut classifier = Classifier::load(&run, device, args.batch_size)?;
     let mut options = trained_on(&run, &classifier);

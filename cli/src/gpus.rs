@@ -1,6 +1,7 @@
 //! `--gpus`: a number of GPUs, or their ids.
 
-use crate::args::DeviceArgs;
+use crate::args::{Device, DeviceArgs};
+use crate::error::usage;
 use std::str::FromStr;
 use train::{DeviceKind, DeviceOptions};
 
@@ -21,6 +22,7 @@ impl FromStr for Gpus {
         let wrong = |_| "give a number of GPUs, as in --gpus 3, or their ids, as in --gpus 0,2,3".to_owned();
         if !text.contains(',') {
             return match number(text).map_err(wrong)? {
+                MOST.. => Err(format!("at most {} GPUs can be asked for", MOST - 1)),
                 0 => Err("at least one GPU is needed; for none use --device cpu".to_owned()),
                 count => Ok(Gpus::Count(count)),
             };
@@ -30,35 +32,47 @@ impl FromStr for Gpus {
     }
 }
 
+/// More towers than any machine has GPUs.
+const MOST: usize = 1024;
+
 impl Gpus {
-    /// How many towers they make.
-    pub fn towers(&self) -> usize {
+    /// Their ids. An id that comes several times makes several towers on one GPU.
+    fn ids(&self) -> Vec<usize> {
         match self {
-            Gpus::Count(count) => *count,
-            Gpus::Ids(ids) => ids.len(),
+            Gpus::Count(count) => (0..*count).collect(),
+            Gpus::Ids(ids) => ids.clone(),
         }
     }
 }
 
 impl DeviceArgs {
-    /// The devices that the flags ask for, on top of `options`.
-    pub fn apply(&self, options: &mut DeviceOptions) {
-        if let Some(gpus) = &self.gpus {
-            options.device = DeviceKind::Cuda;
-            options.replicas = gpus.towers();
+    /// Writes the devices that the flags ask for into `options`.
+    pub fn apply(&self, options: &mut DeviceOptions) -> anyhow::Result<()> {
+        if self.gpus.is_some() && self.device == Some(Device::Cpu) {
+            return Err(usage(
+                "--gpus and --device cpu contradict each other; for towers on the CPU use --replicas",
+            ));
         }
         if let Some(device) = self.device {
             options.device = device.into();
         }
+        if let Some(gpus) = &self.gpus {
+            (options.device, options.gpus) = (DeviceKind::Cuda, Some(gpus.ids()));
+        }
+        if let Some(precision) = &self.precision {
+            options.precision = precision.parse().map_err(|error| usage(format!("--precision {error}")))?;
+        }
+        options.deterministic |= self.deterministic;
         options.replicas = self.replicas.unwrap_or(options.replicas);
         options.threads = self.threads.unwrap_or(options.threads);
+        Ok(())
     }
 
     /// The one device of a command that needs no towers.
-    pub fn single(&self) -> DeviceOptions {
+    pub fn single(&self) -> anyhow::Result<DeviceOptions> {
         let mut options = DeviceOptions::default();
-        self.apply(&mut options);
-        DeviceOptions { replicas: 1, ..options }
+        self.apply(&mut options)?;
+        Ok(DeviceOptions { replicas: 1, ..options })
     }
 }
 

@@ -14,7 +14,7 @@ use train::{Classifier, MODEL_FILE};
 pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--top", args.top)?;
     let model = args.model.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
-    let devices = train::open_devices(&args.devices.single())?;
+    let devices = train::open_devices(&args.devices.single()?)?;
     let device = devices.first().context("there is no device")?;
     let mut classifier = Classifier::load(&model, device, args.images.len().clamp(1, 64))?;
     let mut pictures = Vec::new();

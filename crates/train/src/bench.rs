@@ -3,6 +3,7 @@ use layers::{Draws, Mode};
 use optim::OptimizerState;
 use serde::Serialize;
 use std::time::Instant;
+use tensor::{Backend, Recorder, Turn};
 
 /// What a benchmark runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,7 +63,7 @@ pub struct BenchResult {
     pub repeats: Vec<f64>,
     /// Seconds that the first step took.
     pub first_step_s: f64,
-    /// The loss of the last training step: that something was learned, or at least computed.
+    /// The mean loss of the last step's batch: that something was learned, or at least computed.
     pub last: f64,
 }
 
@@ -86,33 +87,44 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
     let images = layers::Initializer::Normal(0.0, 1.0).values(0, "bench", &[batch, network.sample_len()]);
     let labels: Vec<u32> = (0..batch as u32).map(|k| (k * 7 + 3) % 10).collect();
     network.set_input(&images, &labels)?;
-    let mut number = 0;
-    let mut step = || -> Result<f64> {
-        if !train {
-            return Ok(f64::from(network.predict()?[0]));
-        }
-        network.train_pass(Draws { seed: config.seed, step: number, first_sample: 0 }, 0.0, batch)?;
-        network.finish_step(batch)?;
-        let arena = network.arena_mut();
-        optimizer.step(&device, config.lr, &mut arena.params, &arena.grads, arena.trainable)?;
+    let mut meter = device.alloc(4)?;
+    let (mut recorder, mut number) = (Recorder::default(), 0);
+    let mut step = || -> Result<()> {
+        let turn = Turn { step: number, lr: config.lr as f32, first: 0 };
+        let draws = Draws { seed: config.seed, step: number, first_sample: 0 };
         number += 1;
-        Ok(network.metrics()?.loss_sum / batch as f64)
+        recorder.play(&device, (), &turn, || {
+            if !train {
+                return Ok(network.evaluate_pass()?);
+            }
+            network.train_pass(draws, 0.0, batch)?;
+            let arena = network.arena();
+            device.meter(&arena.grads, arena.metrics, &mut meter)?;
+            network.finish_step(batch)?;
+            let arena = network.arena_mut();
+            Ok(optimizer.step(&device, config.lr, &mut arena.params, &arena.grads, arena.trainable)?)
+        })
+    };
+    // A device that runs ahead is waited for after so many steps: seldom enough to cost nothing.
+    let stride = if device.runs_ahead() { 32 } else { 1 };
+    let mut run = |steps: usize| -> Result<()> {
+        (0..steps).try_for_each(|_| step())?;
+        Ok(device.synchronize()?)
     };
     let began = Instant::now();
-    let mut last = step()?;
+    run(1)?;
     let first_step_s = began.elapsed().as_secs_f64();
-    for _ in 1..options.warmup {
-        step()?;
-    }
+    run(options.warmup.saturating_sub(1))?;
     let mut repeats = Vec::new();
     for _ in 0..options.repeats.max(1) {
         let (began, mut steps) = (Instant::now(), 0);
         while steps < 3 || began.elapsed().as_secs_f64() < options.seconds {
-            last = step()?;
-            steps += 1;
+            run(stride)?;
+            steps += stride;
         }
         repeats.push((steps * batch) as f64 / began.elapsed().as_secs_f64());
     }
+    let last = network.metrics()?.loss_sum / batch as f64;
     Ok(BenchResult {
         peer: "towers",
         version: env!("CARGO_PKG_VERSION"),
@@ -123,7 +135,7 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
         peak_rss_mb: peak_rss_mb(),
         device: device.kind().to_owned(),
         threads: device.threads(),
-        precision: "fp32",
+        precision: device.precision().name(),
         repeats,
         first_step_s,
         last,

@@ -3,6 +3,7 @@ use augment::ImageDataGenerator;
 use optim::{Optimizer, Schedule};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use tensor::Precision;
 
 /// Everything about a run: what `config.json` holds, enough to repeat it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,10 +95,32 @@ pub enum DeviceKind {
 pub struct DeviceOptions {
     /// The kind of device.
     pub device: DeviceKind,
-    /// Towers; 0 for one a device.
+    /// The GPUs' numbers, one for each tower; `None` for the first one.
+    pub gpus: Option<Vec<usize>>,
+    /// Towers; 0 for one a device. More than there are devices share them.
     pub replicas: usize,
     /// Host threads in all; 0 for one a core.
     pub threads: usize,
+    /// The arithmetic.
+    #[serde(with = "precision")]
+    pub precision: Precision,
+    /// Only algorithms that give the same bits every time.
+    pub deterministic: bool,
+}
+
+/// A precision by its name.
+mod precision {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use tensor::Precision;
+
+    pub fn serialize<S: Serializer>(precision: &Precision, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(precision.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Precision, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        name.parse().map_err(|error| D::Error::custom(format!("the precision {error}")))
+    }
 }
 
 /// What is kept of a run.

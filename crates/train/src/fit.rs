@@ -1,8 +1,9 @@
+use crate::share::Source;
 use crate::worker::{Prepared, Worker};
 use crate::{
     Config, EpochRecord, Error, Flow, Input, Observer, Result, Resume, RunInfo, TrainState, open_devices,
 };
-use augment::{Loader, Samples};
+use augment::Samples;
 use cifar::{Dataset, Split};
 use parallel::{Replica, run_replicas};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,8 +85,8 @@ pub fn train(
     let outcomes = run_replicas(&devices, |replica: Replica| {
         let first = replica.rank() == 0;
         let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
-        let (worker, loader) = Worker::new(config, &prepared, &model, resume, replica)?;
-        Run { worker, loader, observers: own.unwrap_or_default(), stop }.fit()
+        let (worker, train) = Worker::new(config, &prepared, &model, resume, replica)?;
+        Run { worker, train, observers: own.unwrap_or_default(), stop }.fit()
     })?;
     outcomes.into_iter().next().ok_or_else(|| Error::Device("there is no device to train on".into()))
 }
@@ -93,7 +94,7 @@ pub fn train(
 /// One replica's run and, on the first, those who watch it.
 struct Run<'a, 'o> {
     worker: Worker<'a>,
-    loader: Loader,
+    train: Source,
     observers: Observers<'o>,
     stop: &'a StopFlag,
 }
@@ -123,13 +124,13 @@ impl Run<'_, '_> {
     }
 
     fn begin(&mut self) -> Result<()> {
-        let Run { worker, loader, observers, .. } = self;
+        let Run { worker, train, observers, .. } = self;
         let run = RunInfo {
             config: worker.config,
             state: &worker.state,
             train_samples: worker.prepared.train.len(),
             val_samples: worker.prepared.val.len(),
-            steps_per_epoch: loader.steps_per_epoch() as u64,
+            steps_per_epoch: train.steps() as u64,
             devices: worker.describe(),
         };
         observers.iter_mut().try_for_each(|observer| observer.on_begin(&run))
@@ -137,12 +138,13 @@ impl Run<'_, '_> {
 
     /// The steps of one epoch, or of what is left of it; true if the run was asked to stop.
     fn epoch(&mut self) -> Result<bool> {
-        let Run { worker, loader, observers, stop } = self;
+        let Run { worker, train, observers, stop } = self;
         let (epoch, done) = (worker.state.epoch, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
         observers.iter_mut().try_for_each(|observer| observer.on_epoch_begin(epoch))?;
-        for batch in loader.epoch(epoch, done.steps as usize)? {
+        let (device, place) = (worker.device().clone(), worker.place());
+        for batch in train.epoch(&device, epoch, done.steps as usize, place)? {
             let stopping = worker.step(&batch?, stop.is_raised())?;
             worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());

@@ -27,6 +27,7 @@ mod devices;
 mod error;
 mod evaluate;
 mod fit;
+mod image_set;
 mod input;
 mod model_file;
 mod observer;
@@ -34,6 +35,7 @@ pub mod observers;
 mod preview;
 mod recipe;
 mod resume;
+mod share;
 mod state;
 mod worker;
 

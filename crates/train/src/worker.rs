@@ -1,6 +1,7 @@
+use crate::share::{Share, Source};
 use crate::state::Partial;
 use crate::{Config, Error, Input, Result, Resume, Snapshot, StepInfo, TrainState};
-use augment::{Batch, Loader, LoaderOptions, Rows, Samples};
+use augment::{LoaderOptions, Rows, Samples};
 use checkpoint::Tensors;
 use layers::{Draws, Mode, Network, Role};
 use models::Model;
@@ -28,7 +29,7 @@ pub(crate) struct Worker<'a> {
     collective: Box<dyn Collective>,
     network: Network,
     optimizer: OptimizerState,
-    val_loader: Loader,
+    val: Source,
     recorder: Recorder<Work>,
     /// Losses and correct answers of the epoch so far, on the device: see [`Backend::meter`].
     meter: Storage,
@@ -68,7 +69,7 @@ impl<'a> Worker<'a> {
         model: &Model,
         resume: Option<&Resume>,
         replica: Replica,
-    ) -> Result<(Self, Loader)> {
+    ) -> Result<(Self, Source)> {
         let (rank, world) = (replica.rank(), replica.world());
         let Replica { device, collective } = replica;
         let global = resume.map_or(config.global_batch(world), |resume| resume.state.global_batch);
@@ -86,14 +87,14 @@ impl<'a> Worker<'a> {
             .drop_last(config.drop_last)
             .rows(rows.clone());
         let pipeline = prepared.input.pipeline(config.augmentation.clone())?;
-        let loader = Loader::new(prepared.train.clone(), pipeline, options)?;
+        let train = Source::new(&device, &prepared.train, pipeline, options)?;
         // No share of a batch of this size, or of a shorter one, is larger than the network's largest.
         let val_batch = batch.max(world * (batch + 1).saturating_sub(world));
         let options = LoaderOptions::new().batch_size(val_batch).rows(rows).evaluation();
-        let val_loader =
-            Loader::new(prepared.val.clone(), prepared.input.pipeline(Default::default())?, options)?;
+        let pipeline = prepared.input.pipeline(Default::default())?;
+        let val = Source::new(&device, &prepared.val, pipeline, options)?;
         let state = TrainState { global_batch: global, ..TrainState::default() };
-        let steps_per_epoch = loader.steps_per_epoch() as u64;
+        let steps_per_epoch = train.steps() as u64;
         if steps_per_epoch == 0 {
             let value = format!("{global} over all replicas");
             let samples = prepared.train.len();
@@ -110,7 +111,7 @@ impl<'a> Worker<'a> {
             collective,
             network,
             optimizer,
-            val_loader,
+            val,
             recorder: Recorder::default(),
             meter,
             read: Instant::now(),
@@ -118,7 +119,17 @@ impl<'a> Worker<'a> {
         if let Some(resume) = resume {
             worker.restore(resume)?;
         }
-        Ok((worker, loader))
+        Ok((worker, train))
+    }
+
+    /// This replica's number, and how many there are.
+    pub(crate) fn place(&self) -> [usize; 2] {
+        [self.collective.rank(), self.collective.world()]
+    }
+
+    /// The device.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The learning rate of the next step.
@@ -165,26 +176,28 @@ impl<'a> Worker<'a> {
     ///
     /// A device that runs ahead has only been told what to do: a loss that is not a number is found when the losses are
     /// read, and has moved no parameter until then.
-    pub(crate) fn step(&mut self, batch: &Batch, stop: bool) -> Result<bool> {
+    pub(crate) fn step(&mut self, batch: &Share, stop: bool) -> Result<bool> {
         let lr = self.lr();
-        let (own, global) = (batch.len(), batch.global_len);
+        let (own, global) = batch.len();
         let share = slice_batch(global, self.collective.world(), self.collective.rank());
         let draws = Draws { seed: self.config.seed, step: self.state.step, first_sample: share.start as u32 };
-        let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
+        let turn = Turn { step: self.state.step, lr: lr as f32, first: batch.first() };
         let smoothing = self.config.label_smoothing;
-        self.network.set_input(&batch.x, &batch.labels)?;
+        batch.send(&mut self.network)?;
         let work = |part| Work { part, own, global };
         let stop = if self.collective.world() == 1 {
             let Worker { recorder, device, network, optimizer, meter, state, .. } = self;
             recorder.play(device, work(Part::Step), &turn, || -> Result<()> {
+                batch.load(device, network)?;
                 network.train_pass(draws, smoothing, global)?;
                 update(device, network, optimizer, meter, state, lr, global)
             })?;
             stop
         } else {
             let Worker { recorder, device, network, .. } = self;
-            recorder.play(device, work(Part::Passes), &turn, || {
-                network.train_pass(draws, smoothing, global).map_err(Error::from)
+            recorder.play(device, work(Part::Passes), &turn, || -> Result<()> {
+                batch.load(device, network)?;
+                Ok(network.train_pass(draws, smoothing, global)?)
             })?;
             let stop = self.reduce_from(0, stop)?;
             let Worker { recorder, device, network, optimizer, meter, state, .. } = self;
@@ -247,17 +260,22 @@ impl<'a> Worker<'a> {
     ) -> Result<(f64, f64)> {
         let all = self.prepared.val.len();
         let mut done = 0;
-        let Worker { device, network, collective, recorder, meter, .. } = self;
+        let Worker { device, network, collective, recorder, meter, val, .. } = self;
         device.upload(&[0.0; METER], meter, 0)?;
-        for batch in self.val_loader.epoch(0, 0)? {
+        for batch in val.epoch(device, 0, 0, [collective.rank(), collective.world()])? {
             let batch = batch?;
-            network.set_input(&batch.x, &batch.labels)?;
-            let work = Work { part: Part::Evaluation, own: batch.len(), global: batch.global_len };
-            recorder.play(device, work, &Turn::default(), || network.evaluate_pass().map_err(Error::from))?;
+            let (own, global) = batch.len();
+            batch.send(network)?;
+            let turn = Turn { first: batch.first(), ..Turn::default() };
+            let work = Work { part: Part::Evaluation, own, global };
+            recorder.play(device, work, &turn, || -> Result<()> {
+                batch.load(device, network)?;
+                Ok(network.evaluate_pass()?)
+            })?;
             let arena = network.arena_mut();
             collective.all_reduce_sum(device, &mut arena.grads, arena.metrics)?;
             device.meter(&arena.grads, arena.metrics, meter)?;
-            done += batch.global_len;
+            done += global;
             progress(done, all)?;
         }
         let [loss_sum, correct, _] = read_meter(device, meter)?;

@@ -3,7 +3,7 @@ use super::graph::{Graph, Kind, Mode, Value};
 use super::plan::{Plan, Tenant};
 use crate::error::InLayer;
 use crate::{Backward, Draws, Error, Forward, Op, Place, Result, Role};
-use tensor::{Backend, Device, Ints, SoftmaxXent, Span, Storage, Tensor, View, ViewMut, Write};
+use tensor::{Backend, Device, Ints, Layout, SoftmaxXent, Span, Storage, View, ViewMut, Write};
 
 /// What a pass over some samples measured, as sums: divide by the number of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,7 +22,8 @@ pub struct Network {
     output: Tenant,
     slots: Vec<Storage>,
     labels: Ints,
-    probabilities: Tensor,
+    /// In f32, whatever activations are.
+    probabilities: Storage,
     arena: Arena,
     mode: Mode,
     /// Samples in the current batch.
@@ -54,6 +55,15 @@ fn disjoint<const N: usize>(slots: &mut [Storage], which: [usize; N]) -> [&mut S
 }
 
 impl Graph {
+    /// How many numbers a network has for activations and their gradients, beside the parameters, when it is built for
+    /// batches of up to `batch` samples.
+    ///
+    /// # Errors
+    /// As [`build`](Graph::build), but for the device.
+    pub fn activation_len(&self, output: Value, batch: usize, mode: Mode) -> Result<usize> {
+        Ok(Plan::new(self, output, batch, mode)?.slots.iter().sum())
+    }
+
     /// Builds the part of the graph that ends in `output` (the logits: one vector of class scores a sample) on a device,
     /// for batches of up to `batch` samples.
     ///
@@ -95,7 +105,7 @@ impl Graph {
             output: plan.output,
             slots,
             labels: device.alloc_ints(batch)?,
-            probabilities: Tensor::zeros(device, logits)?,
+            probabilities: device.alloc(logits.len())?,
             arena,
             mode,
             n: 0,
@@ -253,9 +263,9 @@ impl Network {
         let n = self.n;
         self.forward(None)?;
         let logits = self.output.view(&self.slots[self.output.slot], n);
-        let layout = self.probabilities.view().layout.samples(0..n);
-        self.device.softmax(logits, ViewMut::new(self.probabilities.storage_mut(), layout))?;
-        Ok(self.probabilities.storage().to_vec(&self.device, 0, layout.shape.len())?)
+        let layout = Layout::contiguous(logits.layout.shape);
+        self.device.softmax(logits, ViewMut::new(&mut self.probabilities, layout))?;
+        Ok(self.probabilities.to_vec(&self.device, 0, layout.shape.len())?)
     }
 
     /// The class scores that the last pass computed for the current batch, one vector a sample.

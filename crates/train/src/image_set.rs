@@ -1,0 +1,155 @@
+use crate::Result;
+use augment::{AxisPlacement, FillMode, LoaderOptions, Pipeline, Samples};
+use layers::Network;
+use parallel::slice_batch;
+use tensor::{AxisDraw, Backend, Bytes, Device, Fill, ImageDraw, Ints, LoadImages, Storage};
+
+/// A data set in a device's memory: the device cuts batches out of it and augments them by itself.
+///
+/// What is drawn for each image is drawn here, by the same code and so with the same numbers as for batches that the
+/// host makes: once an epoch, for all of it.
+pub(crate) struct ImageSet {
+    len: usize,
+    pipeline: Pipeline,
+    options: LoaderOptions,
+    load: LoadImages,
+    images: Bytes,
+    labels: Ints,
+    means: Storage,
+    draws: Ints,
+}
+
+/// A replica's share of a batch of an [`ImageSet`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rows {
+    /// Its first place in the epoch's order.
+    pub(crate) first: usize,
+    /// Samples in it.
+    pub(crate) own: usize,
+    /// Samples in the whole batch.
+    pub(crate) global: usize,
+}
+
+impl ImageSet {
+    pub(crate) fn new(
+        device: &Device,
+        samples: &Samples,
+        pipeline: Pipeline,
+        options: LoaderOptions,
+    ) -> Result<Self> {
+        let [height, width, channels] = samples.shape();
+        let image = height * width * channels;
+        let (fill, scale) = (fill(&pipeline), pipeline.scale());
+        let mean = |mean: Option<&[f32]>| mean.map_or_else(|| vec![0.0; image], <[f32]>::to_vec);
+        let mut set = ImageSet {
+            len: samples.len(),
+            load: LoadImages { height, width, channels, fill, scale },
+            images: device.alloc_bytes(samples.len() * image)?,
+            labels: device.alloc_ints(samples.len())?,
+            means: device.alloc(2 * image)?,
+            draws: device.alloc_ints(samples.len() * ImageDraw::WORDS)?,
+            pipeline,
+            options,
+        };
+        device.upload_bytes(samples.images().as_slice().unwrap_or_default(), &mut set.images, 0)?;
+        let labels: Vec<u32> = samples.labels().iter().map(|&label| label.into()).collect();
+        device.upload_ints(&labels, &mut set.labels)?;
+        device.upload(&mean(set.pipeline.mean_before()), &mut set.means, 0)?;
+        device.upload(&mean(set.pipeline.mean_after()), &mut set.means, image)?;
+        Ok(set)
+    }
+
+    /// Draws what happens to every image in `epoch`, and sends it to the device.
+    pub(crate) fn begin_epoch(&mut self, device: &Device, epoch: u64) -> Result<()> {
+        let order = self.options.order(epoch, self.len);
+        let placements = self.pipeline.placements(&self.options, epoch, &order);
+        let mut table = Vec::with_capacity(order.len() * ImageDraw::WORDS);
+        for (image, placement) in order.into_iter().zip(placements) {
+            let [rows, columns] = [placement.rows, placement.columns].map(axis);
+            table.extend(ImageDraw { image, rows, columns }.to_words());
+        }
+        Ok(device.upload_ints(&table, &mut self.draws)?)
+    }
+
+    /// Batches in an epoch.
+    pub(crate) fn steps(&self) -> usize {
+        self.options.steps(self.len)
+    }
+
+    /// The shares of replica `rank` of `world` in the batches of an epoch from `step` on.
+    pub(crate) fn shares(
+        &self,
+        step: usize,
+        rank: usize,
+        world: usize,
+    ) -> impl Iterator<Item = Rows> + use<> {
+        let (options, len) = (self.options.clone(), self.len);
+        (step..self.steps()).map(move |step| {
+            let batch = options.batch(step, len);
+            let share = slice_batch(batch.len(), world, rank);
+            Rows { first: batch.start + share.start, own: share.len(), global: batch.len() }
+        })
+    }
+
+    /// Has the device put a share in place as the network's input.
+    pub(crate) fn load(&self, device: &Device, rows: Rows, network: &mut Network) -> Result<()> {
+        network.load_input(rows.own, |x, labels| -> Result<()> {
+            let ImageSet { load, images, labels: all, draws, means, .. } = self;
+            Ok(device.load_images(load, images, all, draws, rows.first, means, x, labels)?)
+        })
+    }
+}
+
+fn fill(pipeline: &Pipeline) -> Fill {
+    match pipeline.options().fill_mode {
+        FillMode::Constant => Fill::Constant(pipeline.options().cval),
+        FillMode::Nearest => Fill::Nearest,
+        FillMode::Reflect => Fill::Reflect,
+        FillMode::Wrap => Fill::Wrap,
+    }
+}
+
+fn axis(placement: AxisPlacement) -> AxisDraw {
+    let AxisPlacement { shift, weight, flip, crop, blank } = placement;
+    AxisDraw { shift, weight, flip, crop, blank }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use augment::{ImageDataGenerator, Loader};
+    use layers::Mode;
+    use ndarray::Array4;
+
+    /// The batches that the device makes are those that the host makes.
+    #[test]
+    fn a_device_loads_what_a_loader_loads() {
+        let device = Device::reference();
+        let images =
+            Array4::from_shape_fn((11, 32, 32, 3), |(n, y, x, c)| (n * 37 + y * 5 + x * 3 + c * 60) as u8);
+        let samples = Samples::new(images, (0..11).collect::<Vec<u16>>()).unwrap();
+        let options =
+            ImageDataGenerator::new().width_shift_range(0.1).height_shift_range(0.2).horizontal_flip(true);
+        let pipeline = options.rescale(1.0 / 255.0).build([32, 32, 3]).unwrap();
+        let mut network = models::small_cnn(11).unwrap().build(&device, 4, Mode::Training).unwrap();
+        let batches = LoaderOptions::new().batch_size(8).seed(3);
+        let mut set = ImageSet::new(&device, &samples, pipeline.clone(), batches.clone()).unwrap();
+        for (rank, epoch) in [(0, 0), (1, 5)] {
+            let share = augment::Rows::Share { index: rank, of: 2 };
+            let mut loader =
+                Loader::new(samples.clone(), pipeline.clone(), batches.clone().rows(share)).unwrap();
+            set.begin_epoch(&device, epoch).unwrap();
+            let mut seen = 0;
+            for (batch, rows) in loader.epoch(epoch, 0).unwrap().zip(set.shares(0, rank, 2)) {
+                let batch = batch.unwrap();
+                assert_eq!((rows.own, rows.global), (batch.len(), batch.global_len));
+                set.load(&device, rows, &mut network).unwrap();
+                let x = network.input_mut().to_vec(&device, 0, batch.x.len()).unwrap();
+                let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
+                assert!(x.iter().zip(&batch.x).all(near), "rank {rank}, epoch {epoch}");
+                seen += 1;
+            }
+            assert_eq!(seen, 2);
+        }
+    }
+}
