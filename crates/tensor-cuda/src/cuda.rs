@@ -33,9 +33,26 @@ pub(crate) struct Inner {
     pub(crate) turn: Memory,
     pub(crate) engine: Box<dyn Engine>,
     kernels: Mutex<HashMap<&'static str, Kernel>>,
-    /// The scratch memory in use is the last; those before it stay for recordings that were made with them.
-    scratch: Mutex<Vec<Memory>>,
+    scratch: Scratch,
+    engine_scratch: Scratch,
     recording: AtomicBool,
+}
+
+/// Scratch memory that grows: what is in use is the last; those before it stay for recordings that were made with them.
+#[derive(Default)]
+struct Scratch(Mutex<Vec<Memory>>);
+
+impl Scratch {
+    fn at_least(&self, driver: &Arc<dyn Driver>, bytes: usize) -> Result<Ptr> {
+        let mut all = lock(&self.0);
+        if let Some(last) = all.last().filter(|last| last.bytes() >= bytes) {
+            return Ok(last.ptr());
+        }
+        let memory = Memory::zeros(driver, bytes.next_power_of_two().max(1 << 16))?;
+        let ptr = memory.ptr();
+        all.push(memory);
+        Ok(ptr)
+    }
 }
 
 /// The loss scale that half precision begins with, as in PyTorch's `GradScaler`.
@@ -72,7 +89,8 @@ impl Cuda {
                 turn,
                 engine,
                 kernels: Mutex::default(),
-                scratch: Mutex::default(),
+                scratch: Scratch::default(),
+                engine_scratch: Scratch::default(),
                 recording: AtomicBool::new(false),
             }),
         };
@@ -128,14 +146,12 @@ impl Cuda {
 
     /// Scratch memory of at least so many bytes, with any content. The next op's is the same: an op uses it up.
     pub(crate) fn scratch(&self, bytes: usize) -> Result<Ptr> {
-        let mut all = lock(&self.inner.scratch);
-        if let Some(last) = all.last().filter(|last| last.bytes() >= bytes) {
-            return Ok(last.ptr());
-        }
-        let memory = Memory::zeros(&self.inner.driver, bytes.next_power_of_two().max(1 << 16))?;
-        let ptr = memory.ptr();
-        all.push(memory);
-        Ok(ptr)
+        self.inner.scratch.at_least(&self.inner.driver, bytes)
+    }
+
+    /// Scratch memory of an engine, beside that of the op that asked it.
+    pub(crate) fn engine_scratch(&self, bytes: usize) -> Result<Ptr> {
+        self.inner.engine_scratch.at_least(&self.inner.driver, bytes)
     }
 
     /// Whether ops are being written down.

@@ -16,11 +16,20 @@ pub struct Source {
 /// What every file includes: its name and text.
 pub const PRELUDE: (&str, &str) = ("towers.cuh", include_str!("../kernels/towers.cuh"));
 
+/// Every header: what a file may include, by name and text.
+pub const HEADERS: &[(&str, &str)] = &[
+    PRELUDE,
+    ("mma.cuh", include_str!("../kernels/mma.cuh")),
+    ("product.cuh", include_str!("../kernels/product.cuh")),
+];
+
 /// Every file, one topic each.
 pub const SOURCES: &[Source] = &[
     crate::turn::SOURCE,
     ops::images::SOURCE,
     ops::elementwise::SOURCE,
+    crate::engine::own::SOURCE,
+    crate::mirror::SOURCE,
     ops::convolution::SOURCE,
     ops::batch_norm::SOURCE,
     ops::pooling::SOURCE,

@@ -1,5 +1,159 @@
 //! Weights as matrix products want them: transposed, in the format of activations.
+//!
+//! In an arena of parameters weights lie as (inputs, outputs) in f32. An engine wants (outputs, inputs) in the format of
+//! activations. So beside the arena lies a mirror of every weight that an op has used. Whatever changes the arena refreshes
+//! all of them in one launch. Likewise the gradients of weights come about in the mirror of an arena of gradients, and
+//! `finish_grads` brings all of them into the arena.
 
-/// What lies beside a buffer of parameters, or of their gradients.
+use crate::cuda::lock;
+use crate::driver::{Geometry, Ptr, args};
+use crate::kernels::Source;
+use crate::memory::Memory;
+use crate::operand::u32_of;
+use crate::{Buffer, Cuda};
+use tensor_backend::{Result, Span};
+
+pub(crate) const SOURCE: Source = Source {
+    name: "mirror.cu",
+    text: include_str!("../kernels/mirror.cu"),
+    kernels: &["mirror_weights", "mirror_grads"],
+};
+
+/// Threads of a block, and the side of a tile, in mirror.cu.
+const THREADS: u32 = 256;
+const TILE: usize = 64;
+/// Bytes of `struct Kept`, and of what stands in front of them in `struct Table`.
+const KEPT_BYTES: usize = 32;
+/// The most weights of an arena. Their table never moves, since recordings know where it is.
+const MOST: usize = 2048;
+
+/// A weight in an arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Weight {
+    pub(crate) span: Span,
+    /// Inputs (of all taps) and outputs.
+    pub(crate) inputs: usize,
+    pub(crate) outputs: usize,
+}
+
+/// What lies beside an arena: of parameters their mirrors, of gradients theirs.
 #[derive(Debug, Default)]
-pub(crate) struct Mirror {}
+pub(crate) struct Mirror {
+    weights: Table,
+    grads: Table,
+}
+
+/// Mirrors, and what the kernels know of them.
+#[derive(Debug, Default)]
+struct Table {
+    all: Vec<Kept>,
+    /// `struct Table` in mirror.cu.
+    memory: Option<Memory>,
+    tiles: u32,
+}
+
+#[derive(Debug)]
+struct Kept {
+    weight: Weight,
+    memory: Memory,
+    /// Whether it is in the kernels' table: not if a weight that overlaps it was used since.
+    live: bool,
+}
+
+impl Cuda {
+    /// The mirror of a weight of `params`, as it is now.
+    pub(crate) fn mirrored_weight(&self, op: &'static str, params: &Buffer, weight: Weight) -> Result<Ptr> {
+        let mut mirror = lock(&params.mirror);
+        let (ptr, new) = mirror.weights.find(self, op, weight)?;
+        if new {
+            self.transpose("mirror_weights", params, &mirror.weights)?;
+        }
+        Ok(ptr)
+    }
+
+    /// Where the gradient of a weight of `grads` comes about.
+    pub(crate) fn mirrored_grad(&self, op: &'static str, grads: &Buffer, weight: Weight) -> Result<Ptr> {
+        Ok(lock(&grads.mirror).grads.find(self, op, weight)?.0)
+    }
+
+    /// Brings the mirrors of weights up to date: whatever changes a buffer calls it afterwards. For a buffer without mirrors
+    /// it does nothing.
+    pub(crate) fn refresh_mirror(&self, params: &Buffer) -> Result<()> {
+        self.transpose("mirror_weights", params, &lock(&params.mirror).weights)
+    }
+
+    /// Brings the gradients of weights from their mirrors into the arena: of all weights that ever had one, so that a
+    /// recording does the same each time.
+    pub(crate) fn finish_mirrored_grads(&self, grads: &Buffer) -> Result<()> {
+        self.transpose("mirror_grads", grads, &lock(&grads.mirror).grads)
+    }
+
+    fn transpose(&self, kernel: &'static str, arena: &Buffer, table: &Table) -> Result<()> {
+        match &table.memory {
+            Some(memory) if table.tiles > 0 => self.launch(
+                kernel,
+                Geometry::line(table.tiles, THREADS),
+                args![arena.memory.ptr(), memory.ptr()],
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Table {
+    /// The mirror of a weight, and whether it came into the table just now.
+    fn find(&mut self, cuda: &Cuda, op: &'static str, weight: Weight) -> Result<(Ptr, bool)> {
+        let known = self.all.iter().position(|kept| kept.weight == weight);
+        if let Some(kept) = known.map(|at| &self.all[at]).filter(|kept| kept.live) {
+            return Ok((kept.memory.ptr(), false));
+        }
+        if cuda.is_recording() {
+            let hint = "run every op once before it is recorded";
+            return Err(cuda.error(format!("{op}: these weights are used for the first time; {hint}")));
+        }
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let bytes = weight.span.len * cuda.format().bytes();
+                let memory = Memory::zeros(cuda.driver(), bytes)?;
+                self.all.push(Kept { weight, memory, live: false });
+                self.all.len() - 1
+            }
+        };
+        // Spans mark tensors, so whoever uses another one in this place has no use for the old one any more.
+        let overlaps = |a: Span, b: Span| a.offset < b.end() && b.offset < a.end();
+        self.all.iter_mut().for_each(|kept| kept.live &= !overlaps(kept.weight.span, weight.span));
+        self.all[at].live = true;
+        self.write(cuda, op)?;
+        Ok((self.all[at].memory.ptr(), true))
+    }
+
+    /// Writes the table for the kernels.
+    fn write(&mut self, cuda: &Cuda, op: &'static str) -> Result<()> {
+        let (mut tiles, mut count, mut bytes) = (0, 0_u32, vec![0; KEPT_BYTES]);
+        for Kept { weight, memory, .. } in self.all.iter().filter(|kept| kept.live) {
+            let size = |value| u32_of(op, "the size of the weights", value);
+            bytes.extend((weight.span.offset as u64).to_le_bytes());
+            bytes.extend(memory.ptr().0.to_le_bytes());
+            for word in [size(weight.inputs)?, size(weight.outputs)?, size(tiles)?, 0] {
+                bytes.extend(word.to_le_bytes());
+            }
+            tiles += weight.inputs.div_ceil(TILE) * weight.outputs.div_ceil(TILE);
+            count += 1;
+        }
+        self.tiles = u32_of(op, "the size of all weights", tiles)?;
+        bytes[..4].copy_from_slice(&count.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.tiles.to_le_bytes());
+        if count as usize > MOST {
+            return Err(cuda.error(format!("{op}: an arena of more than {MOST} weights")));
+        }
+        let memory = match self.memory.take() {
+            Some(memory) => memory,
+            None => Memory::zeros(cuda.driver(), KEPT_BYTES * (1 + MOST))?,
+        };
+        // SAFETY: the table has room for so many.
+        let written = unsafe { cuda.driver().write(&bytes, memory.ptr()) };
+        self.memory = Some(memory);
+        written
+    }
+}

@@ -1,6 +1,6 @@
 //! Who computes convolutions and matrix products: NVIDIA's libraries, or kernels of our own where these are missing.
 
-mod own;
+pub(crate) mod own;
 
 pub(crate) use own::Own;
 
@@ -16,6 +16,11 @@ use tensor_backend::{Conv2d, Linear, Result, Shape, Write};
 pub(crate) trait Engine: Send + Sync {
     /// Chooses algorithms and reserves scratch memory for inputs of up to this shape.
     fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()>;
+
+    /// The same for a dense layer with up to `n` samples. By default nothing is needed.
+    fn prepare_linear(&self, _cuda: &Cuda, _linear: &Linear, _n: usize, _training: bool) -> Result<()> {
+        Ok(())
+    }
 
     /// `y = conv(x, w)`.
     fn conv_fwd(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, w: Ptr, y: &Place) -> Result<()>;

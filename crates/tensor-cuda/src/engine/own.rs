@@ -2,20 +2,214 @@
 
 use super::Engine;
 use crate::Cuda;
-use crate::driver::Ptr;
-use crate::operand::Place;
-use tensor_backend::{Conv2d, Linear, Result, Shape, Write};
+use crate::driver::{Geometry, Ptr, args};
+use crate::kernels::Source;
+use crate::operand::{Place, u32_of};
+use tensor_backend::{Conv2d, Error, Linear, Pad, Result, Shape, Write};
 
-/// Needs nothing but the driver and NVRTC, and gives the same bits every time.
+pub(crate) const SOURCE: Source = Source {
+    name: "convolution.cu",
+    text: include_str!("../../kernels/convolution.cu"),
+    kernels: &[
+        "conv_fwd",
+        "conv_fwd_single",
+        "conv_bwd_data",
+        "conv_bwd_data_single",
+        "conv_bwd_filter",
+        "conv_bwd_filter_image",
+        "conv_bwd_filter_single",
+        "sum_parts",
+    ],
+};
+
+/// Needs nothing but the driver and NVRTC, and gives the same bits every time. Tensor cores compute in the 16-bit formats
+/// where the GPU has some for them; f32 stays f32, also where TF32 would be allowed.
 pub(crate) struct Own;
 
-#[rustfmt::skip]
+/// Threads of a block and the tile that they compute, in product.cuh; a step along k takes 64 bytes.
+const THREADS: u32 = 256;
+const TILE: [usize; 2] = [128, 64];
+const STEP_BYTES: usize = 64;
+/// So many blocks fill a large GPU. A product of fewer tiles is cut along k: how, its sizes alone decide.
+const BLOCKS: usize = 256;
+/// Steps that a block should have to do, at least.
+const LEAST_STEPS: usize = 4;
+/// The most of anything: sizes and places of pixels stay far from where 32 bits end.
+const MOST: usize = 1 << 30;
+
+/// Which tensor's pixels the window moves over, and which one it looks at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Forward,
+    BackwardData,
+    BackwardFilter,
+}
+
+/// One pass as a matrix product: `out[m, n]` is a sum over `k`.
+struct Product<'a> {
+    kernel: &'static str,
+    conv: &'a Conv2d,
+    /// The tensor whose pixels the window moves over, and the tensor that it looks at.
+    grid: Shape,
+    image: Shape,
+    /// Channels of the tensor that is not looked at.
+    others: usize,
+    sizes: [usize; 3],
+}
+
+impl<'a> Product<'a> {
+    fn new(cuda: &Cuda, conv: &'a Conv2d, pass: Pass, x: Shape, y: Shape) -> Product<'a> {
+        let (grid, image) = if pass == Pass::BackwardData { (x, y) } else { (y, x) };
+        let taps = conv.kernel[0] * conv.kernel[1];
+        let (rows, columns, others) = (grid.rows(), taps * image.c, conv.inputs + conv.outputs - image.c);
+        let pack = 16 / cuda.format().bytes();
+        let wide = [image.c, others].map(|channels| channels.is_multiple_of(pack));
+        let (kernel, sizes) = match (pass, wide) {
+            (Pass::Forward, [true, _]) => ("conv_fwd", [rows, others, columns]),
+            (Pass::Forward, _) => ("conv_fwd_single", [rows, others, columns]),
+            (Pass::BackwardData, [true, true]) => ("conv_bwd_data", [rows, others, columns]),
+            (Pass::BackwardData, _) => ("conv_bwd_data_single", [rows, others, columns]),
+            (Pass::BackwardFilter, [true, true]) => ("conv_bwd_filter", [columns, others, rows]),
+            (Pass::BackwardFilter, [_, true]) => ("conv_bwd_filter_image", [columns, others, rows]),
+            (Pass::BackwardFilter, _) => ("conv_bwd_filter_single", [columns, others, rows]),
+        };
+        Product { kernel, conv, grid, image, others, sizes }
+    }
+
+    /// Parts of `k`, and the steps of each.
+    fn parts(&self, cuda: &Cuda) -> [usize; 2] {
+        let [m, n, k] = self.sizes;
+        let steps = k.div_ceil(STEP_BYTES / cuda.format().bytes());
+        let tiles = m.div_ceil(TILE[0]) * n.div_ceil(TILE[1]);
+        let wanted = (BLOCKS / tiles).min(steps / LEAST_STEPS).max(1);
+        let each = steps.div_ceil(wanted).max(1);
+        [steps.div_ceil(each), each]
+    }
+
+    /// `out = ...` or `out += ...`, from the tensor that is looked at and the other operand.
+    fn run(
+        &self,
+        cuda: &Cuda,
+        op: &'static str,
+        image: Ptr,
+        other: Ptr,
+        out: Ptr,
+        write: Write,
+    ) -> Result<()> {
+        let [m, n, _] = self.sizes;
+        let Pad { top, bottom, left, right } = self.conv.pad;
+        let padded = [self.image.h + top + bottom, self.image.w + left + right, self.grid.h, self.grid.w];
+        let pixels = [self.grid.rows(), self.image.rows()];
+        if let Some(value) = self.sizes.into_iter().chain(padded).chain(pixels).find(|&size| size >= MOST) {
+            let (what, accepted) = ("a size or the number of pixels", "below 2^30");
+            return Err(Error::Value { op, what, value: value as f64, accepted });
+        }
+        let [parts, steps] = self.parts(cuda);
+        let size = m * n;
+        let partial =
+            if parts > 1 { cuda.engine_scratch(parts * size * size_of::<f32>())? } else { Ptr::NULL };
+        let word = |value| u32_of(op, "a size", value);
+        let [[kernel_h, kernel_w], [stride_h, stride_w]] = [self.conv.kernel, self.conv.stride];
+        let add = u32::from(write == Write::Add);
+        let grid = [word(m.div_ceil(TILE[0]))?, word(n.div_ceil(TILE[1]))?, word(parts)?];
+        let arguments = args![
+            image,
+            other,
+            out,
+            partial,
+            word(steps)?,
+            add,
+            word(self.grid.rows())?,
+            word(kernel_h * kernel_w * self.image.c)?,
+            word(self.others)?,
+            divisor(self.grid.h),
+            divisor(self.grid.w),
+            divisor(self.image.c),
+            divisor(kernel_w),
+            word(self.image.h)?,
+            word(self.image.w)?,
+            word(stride_h)?,
+            word(stride_w)?,
+            top as i32,
+            left as i32,
+        ];
+        cuda.launch(self.kernel, Geometry { grid, block: [THREADS, 1, 1], shared: 0 }, arguments)?;
+        if parts == 1 {
+            return Ok(());
+        }
+        let pack = 16 / cuda.format().bytes();
+        let vector = if size.is_multiple_of(pack) { pack } else { 1 };
+        let line = Geometry::line(cuda.blocks(size / vector, THREADS), THREADS);
+        cuda.launch("sum_parts", line, args![partial, word(parts)?, size as u64, out, add, vector as u32])
+    }
+}
+
+/// How `struct Divisor` in convolution.cu wants a divisor below 2^30.
+fn divisor(by: usize) -> u64 {
+    let by = by.max(1) as u64;
+    let shift = 31 + by.next_power_of_two().ilog2();
+    by | ((1_u64 << shift).div_ceil(by) << 32)
+}
+
+/// Parts are only made of products with fewer tiles than blocks are wanted, so this much is enough for any shape.
+fn prepare(cuda: &Cuda) -> Result<()> {
+    cuda.engine_scratch(BLOCKS * TILE[0] * TILE[1] * size_of::<f32>()).map(drop)
+}
+
+/// A dense layer as a convolution of one pixel.
+fn one_pixel(linear: &Linear) -> Conv2d {
+    Conv2d { inputs: linear.inputs, outputs: linear.outputs, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID }
+}
+
 impl Engine for Own {
-    fn prepare_conv(&self, _: &Cuda, _: &Conv2d, _: Shape, _: bool) -> Result<()> { Ok(()) }
-    fn conv_fwd(&self, cuda: &Cuda, _: &Conv2d, _: &Place, _: Ptr, _: &Place) -> Result<()> { Err(cuda.error("not written yet")) }
-    fn conv_bwd_data(&self, cuda: &Cuda, _: &Conv2d, _: &Place, _: Ptr, _: &Place, _: Write) -> Result<()> { Err(cuda.error("not written yet")) }
-    fn conv_bwd_filter(&self, cuda: &Cuda, _: &Conv2d, _: &Place, _: &Place, _: Ptr) -> Result<()> { Err(cuda.error("not written yet")) }
-    fn linear_fwd(&self, cuda: &Cuda, _: &Linear, _: &Place, _: Ptr, _: &Place) -> Result<()> { Err(cuda.error("not written yet")) }
-    fn linear_bwd_data(&self, cuda: &Cuda, _: &Linear, _: &Place, _: Ptr, _: &Place, _: Write) -> Result<()> { Err(cuda.error("not written yet")) }
-    fn linear_bwd_filter(&self, cuda: &Cuda, _: &Linear, _: &Place, _: &Place, _: Ptr) -> Result<()> { Err(cuda.error("not written yet")) }
+    fn prepare_conv(&self, cuda: &Cuda, _: &Conv2d, _: Shape, _: bool) -> Result<()> {
+        prepare(cuda)
+    }
+
+    fn prepare_linear(&self, cuda: &Cuda, _: &Linear, _: usize, _: bool) -> Result<()> {
+        prepare(cuda)
+    }
+
+    fn conv_fwd(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, w: Ptr, y: &Place) -> Result<()> {
+        let product = Product::new(cuda, conv, Pass::Forward, x.shape, y.shape);
+        product.run(cuda, "conv2d_fwd", x.ptr, w, y.ptr, Write::Set)
+    }
+
+    fn conv_bwd_data(
+        &self,
+        cuda: &Cuda,
+        conv: &Conv2d,
+        dy: &Place,
+        w: Ptr,
+        dx: &Place,
+        write: Write,
+    ) -> Result<()> {
+        let product = Product::new(cuda, conv, Pass::BackwardData, dx.shape, dy.shape);
+        product.run(cuda, "conv2d_bwd_data", dy.ptr, w, dx.ptr, write)
+    }
+
+    fn conv_bwd_filter(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, dy: &Place, dw: Ptr) -> Result<()> {
+        let product = Product::new(cuda, conv, Pass::BackwardFilter, x.shape, dy.shape);
+        product.run(cuda, "conv2d_bwd_filter", x.ptr, dy.ptr, dw, Write::Set)
+    }
+
+    fn linear_fwd(&self, cuda: &Cuda, linear: &Linear, x: &Place, w: Ptr, y: &Place) -> Result<()> {
+        self.conv_fwd(cuda, &one_pixel(linear), x, w, y)
+    }
+
+    fn linear_bwd_data(
+        &self,
+        cuda: &Cuda,
+        linear: &Linear,
+        dy: &Place,
+        w: Ptr,
+        dx: &Place,
+        write: Write,
+    ) -> Result<()> {
+        self.conv_bwd_data(cuda, &one_pixel(linear), dy, w, dx, write)
+    }
+
+    fn linear_bwd_filter(&self, cuda: &Cuda, linear: &Linear, x: &Place, dy: &Place, dw: Ptr) -> Result<()> {
+        self.conv_bwd_filter(cuda, &one_pixel(linear), x, dy, dw)
+    }
 }

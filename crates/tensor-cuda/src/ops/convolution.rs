@@ -1,96 +1,369 @@
-//! Convolutions and dense layers: forward, both backward passes, and what they keep beside the weights.
+//! Convolutions and dense layers: operands made ready for an engine, bias, activation and the sums of biases' gradients.
 
+use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
+use crate::mirror::Weight;
+use crate::operand::{Place, u32_of};
 use crate::{Buffer, Cuda};
-use tensor_backend::{Activation, Conv2d, Linear, Result, Shape, Span, View, ViewMut, Write};
+use tensor_backend::{Activation, Conv2d, Error, Linear, Result, Shape, Span, View, ViewMut, Write};
 
-pub(crate) const SOURCE: Source =
-    Source { name: "convolution.cu", text: include_str!("../../kernels/convolution.cu"), kernels: &[] };
+pub(crate) const SOURCE: Source = Source {
+    name: "rows.cu",
+    text: include_str!("../../kernels/rows.cu"),
+    kernels: &["move_rows", "column_sums", "add_column_sums"],
+};
+
+/// Threads of a block, and loads of a thread that are under way at once, in rows.cu.
+const THREADS: usize = 256;
+const BATCH: usize = 4;
+/// The most parts of which column sums are made.
+const MOST_PARTS: usize = 256;
+/// What engines may rely on: where tensors begin.
+const ALIGNMENT: usize = 16;
+
+fn of_conv(conv: &Conv2d, span: Span) -> Weight {
+    Weight { span, inputs: conv.kernel[0] * conv.kernel[1] * conv.inputs, outputs: conv.outputs }
+}
+
+fn of_linear(linear: &Linear, span: Span) -> Weight {
+    Weight { span, inputs: linear.inputs, outputs: linear.outputs }
+}
 
 impl Cuda {
-    pub(crate) fn op_prepare_conv2d(&self, _conv: &Conv2d, _x: Shape, _training: bool) -> Result<()> {
-        Err(self.error("prepare_conv2d is not written yet"))
+    pub(crate) fn op_prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
+        let y = conv.output(x)?;
+        self.prepare_column_sums(y, training)?;
+        if x.is_empty() || y.is_empty() {
+            return Ok(());
+        }
+        self.inner.engine.prepare_conv(self, conv, x, training)
     }
 
-    pub(crate) fn op_prepare_linear(&self, _linear: &Linear, _n: usize, _training: bool) -> Result<()> {
-        Err(self.error("prepare_linear is not written yet"))
+    pub(crate) fn op_prepare_linear(&self, linear: &Linear, n: usize, training: bool) -> Result<()> {
+        self.prepare_column_sums(Shape::vectors(n, linear.outputs), training)?;
+        self.inner.engine.prepare_linear(self, linear, n, training)
     }
 
     pub(crate) fn op_conv2d_fwd(
         &self,
-        _conv: &Conv2d,
-        _act: Activation,
-        _x: View<Buffer>,
-        _params: &Buffer,
-        _w: Span,
-        _b: Option<Span>,
-        _y: ViewMut<Buffer>,
+        conv: &Conv2d,
+        act: Activation,
+        x: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Buffer>,
     ) -> Result<()> {
-        Err(self.error("conv2d_fwd is not written yet"))
-    }
-
-    pub(crate) fn op_conv2d_bwd_data(
-        &self,
-        _conv: &Conv2d,
-        _dy: View<Buffer>,
-        _params: &Buffer,
-        _w: Span,
-        _dx: ViewMut<Buffer>,
-        _write: Write,
-    ) -> Result<()> {
-        Err(self.error("conv2d_bwd_data is not written yet"))
-    }
-
-    pub(crate) fn op_conv2d_bwd_filter(
-        &self,
-        _conv: &Conv2d,
-        _x: View<Buffer>,
-        _dy: View<Buffer>,
-        _grads: &mut Buffer,
-        _dw: Span,
-        _db: Option<Span>,
-    ) -> Result<()> {
-        Err(self.error("conv2d_bwd_filter is not written yet"))
+        let op = "conv2d_fwd";
+        conv.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
+        let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
+        let engine = &self.inner.engine;
+        self.forward(op, act, &x, params, of_conv(conv, w), b, &y, |x, w, y| {
+            engine.conv_fwd(self, conv, x, w, y)
+        })
     }
 
     pub(crate) fn op_linear_fwd(
         &self,
-        _linear: &Linear,
-        _act: Activation,
-        _x: View<Buffer>,
-        _params: &Buffer,
-        _w: Span,
-        _b: Option<Span>,
-        _y: ViewMut<Buffer>,
+        linear: &Linear,
+        act: Activation,
+        x: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Buffer>,
     ) -> Result<()> {
-        Err(self.error("linear_fwd is not written yet"))
+        let op = "linear_fwd";
+        linear.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
+        let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
+        let engine = &self.inner.engine;
+        self.forward(op, act, &x, params, of_linear(linear, w), b, &y, |x, w, y| {
+            engine.linear_fwd(self, linear, x, w, y)
+        })
+    }
+
+    pub(crate) fn op_conv2d_bwd_data(
+        &self,
+        conv: &Conv2d,
+        dy: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        dx: ViewMut<Buffer>,
+        write: Write,
+    ) -> Result<()> {
+        let op = "conv2d_bwd_data";
+        conv.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
+        let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
+        let engine = &self.inner.engine;
+        self.backward_data(op, &dy, params, of_conv(conv, w), &dx, write, |dy, w, dx, write| {
+            engine.conv_bwd_data(self, conv, dy, w, dx, write)
+        })
     }
 
     pub(crate) fn op_linear_bwd_data(
         &self,
-        _linear: &Linear,
-        _dy: View<Buffer>,
-        _params: &Buffer,
-        _w: Span,
-        _dx: ViewMut<Buffer>,
-        _write: Write,
+        linear: &Linear,
+        dy: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        dx: ViewMut<Buffer>,
+        write: Write,
     ) -> Result<()> {
-        Err(self.error("linear_bwd_data is not written yet"))
+        let op = "linear_bwd_data";
+        linear.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
+        let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
+        let engine = &self.inner.engine;
+        self.backward_data(op, &dy, params, of_linear(linear, w), &dx, write, |dy, w, dx, write| {
+            engine.linear_bwd_data(self, linear, dy, w, dx, write)
+        })
+    }
+
+    pub(crate) fn op_conv2d_bwd_filter(
+        &self,
+        conv: &Conv2d,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        grads: &mut Buffer,
+        dw: Span,
+        db: Option<Span>,
+    ) -> Result<()> {
+        let op = "conv2d_bwd_filter";
+        conv.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
+        let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
+        let engine = &self.inner.engine;
+        self.backward_filter(op, &x, &dy, grads, of_conv(conv, dw), db, |x, dy, dw| {
+            engine.conv_bwd_filter(self, conv, x, dy, dw)
+        })
     }
 
     pub(crate) fn op_linear_bwd_filter(
         &self,
-        _linear: &Linear,
-        _x: View<Buffer>,
-        _dy: View<Buffer>,
-        _grads: &mut Buffer,
-        _dw: Span,
-        _db: Option<Span>,
+        linear: &Linear,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        grads: &mut Buffer,
+        dw: Span,
+        db: Option<Span>,
     ) -> Result<()> {
-        Err(self.error("linear_bwd_filter is not written yet"))
+        let op = "linear_bwd_filter";
+        linear.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
+        let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
+        let engine = &self.inner.engine;
+        self.backward_filter(op, &x, &dy, grads, of_linear(linear, dw), db, |x, dy, dw| {
+            engine.linear_bwd_filter(self, linear, x, dy, dw)
+        })
     }
 
-    pub(crate) fn op_finish_grads(&self, _grads: &mut Buffer) -> Result<()> {
-        Err(self.error("finish_grads is not written yet"))
+    pub(crate) fn op_finish_grads(&self, grads: &mut Buffer) -> Result<()> {
+        self.finish_mirrored_grads(grads)
     }
+
+    /// `y = act(x w + b)` by an engine's product of x, w and y.
+    fn forward(
+        &self,
+        op: &'static str,
+        act: Activation,
+        x: &Place,
+        params: &Buffer,
+        w: Weight,
+        b: Option<Span>,
+        y: &Place,
+        product: impl FnOnce(&Place, Ptr, &Place) -> Result<()>,
+    ) -> Result<()> {
+        self.run(op, "the weights", params, w.span)?;
+        let bias = b.map(|b| self.run(op, "the bias", params, b)).transpose()?;
+        if y.shape.is_empty() {
+            return Ok(());
+        }
+        let [ready, whole] = self.stand_ins([x, y])?;
+        if x.shape.is_empty() {
+            self.clear(&whole)?;
+        } else {
+            self.pack(op, x, &ready)?;
+            product(&ready, self.mirrored_weight(op, params, w)?, &whole)?;
+        }
+        if bias.is_none() && act == Activation::None && whole.ptr == y.ptr {
+            return Ok(());
+        }
+        self.move_rows(op, &whole, bias.unwrap_or(Ptr::NULL), act, y, Write::Set)
+    }
+
+    /// `dx = dy w^T`, set or added, by an engine's product of dy, w and dx.
+    fn backward_data(
+        &self,
+        op: &'static str,
+        dy: &Place,
+        params: &Buffer,
+        w: Weight,
+        dx: &Place,
+        write: Write,
+        product: impl FnOnce(&Place, Ptr, &Place, Write) -> Result<()>,
+    ) -> Result<()> {
+        self.run(op, "the weights", params, w.span)?;
+        if dx.shape.is_empty() || (dy.shape.is_empty() && write == Write::Add) {
+            return Ok(());
+        }
+        let [ready, whole] = self.stand_ins([dy, dx])?;
+        let direct = whole.ptr == dx.ptr;
+        if dy.shape.is_empty() {
+            self.clear(&whole)?;
+        } else {
+            self.pack(op, dy, &ready)?;
+            let write = if direct { write } else { Write::Set };
+            product(&ready, self.mirrored_weight(op, params, w)?, &whole, write)?;
+        }
+        if direct { Ok(()) } else { self.move_rows(op, &whole, Ptr::NULL, Activation::None, dx, write) }
+    }
+
+    /// `dw = x^T dy` by an engine's product of x, dy and dw, and `db` = the column sums of dy.
+    fn backward_filter(
+        &self,
+        op: &'static str,
+        x: &Place,
+        dy: &Place,
+        grads: &Buffer,
+        dw: Weight,
+        db: Option<Span>,
+        product: impl FnOnce(&Place, &Place, Ptr) -> Result<()>,
+    ) -> Result<()> {
+        self.run(op, "dw", grads, dw.span)?;
+        let sums = db.map(|db| self.run(op, "db", grads, db)).transpose()?;
+        if let Some(db) = db.filter(|db| db.offset < dw.span.end() && dw.span.offset < db.end()) {
+            let what = "the start of a run of gradients";
+            return Err(Error::Value {
+                op,
+                what,
+                value: db.offset as f64,
+                accepted: "outside of the other run",
+            });
+        }
+        if dw.span.len > 0 {
+            let to = self.mirrored_grad(op, grads, dw)?;
+            if x.shape.is_empty() || dy.shape.is_empty() {
+                // SAFETY: the mirror holds this many.
+                unsafe { self.driver().clear(to, dw.span.len * self.format().bytes())? };
+            } else {
+                let [ready_x, ready_dy] = self.stand_ins([x, dy])?;
+                self.pack(op, x, &ready_x)?;
+                self.pack(op, dy, &ready_dy)?;
+                product(&ready_x, &ready_dy, to)?;
+            }
+        }
+        sums.map_or(Ok(()), |sums| self.column_sums(op, dy, sums))
+    }
+
+    /// What an engine works on: the tensors themselves where their pixels lie back to back, else places in scratch memory.
+    fn stand_ins(&self, tensors: [&Place; 2]) -> Result<[Place; 2]> {
+        let fits = |x: &Place| x.is_contiguous() && x.ptr.0.is_multiple_of(ALIGNMENT as u64);
+        let bytes = tensors.map(|x| if fits(x) { 0 } else { reserved(x, self.format().bytes()) });
+        let total = bytes[0].saturating_add(bytes[1]);
+        if total == 0 {
+            return Ok(tensors.map(|&x| x));
+        }
+        let first = self.scratch(total)?;
+        let stand_in = |x: &Place, ptr, bytes: usize| match bytes {
+            0 => *x,
+            _ => Place { ptr, shape: x.shape, stride: x.shape.c },
+        };
+        let second = first.offset(bytes[0]);
+        Ok([stand_in(tensors[0], first, bytes[0]), stand_in(tensors[1], second, bytes[1])])
+    }
+
+    /// Copies a tensor to its stand-in, if that is another.
+    fn pack(&self, op: &'static str, x: &Place, ready: &Place) -> Result<()> {
+        if ready.ptr == x.ptr {
+            return Ok(());
+        }
+        self.move_rows(op, x, Ptr::NULL, Activation::None, ready, Write::Set)
+    }
+
+    /// Zeros in a tensor without gaps.
+    fn clear(&self, x: &Place) -> Result<()> {
+        // SAFETY: a place lies inside its buffer, or was reserved in scratch memory.
+        unsafe { self.driver().clear(x.ptr, x.shape.len() * self.format().bytes()) }
+    }
+
+    /// `y = act(x + bias)` or `y += ...`, for tensors of one shape; they may be the same.
+    fn move_rows(
+        &self,
+        op: &'static str,
+        x: &Place,
+        bias: Ptr,
+        act: Activation,
+        y: &Place,
+        write: Write,
+    ) -> Result<()> {
+        let (rows, c) = (x.rows(), x.shape.c);
+        let vector = self.vector(&[x, y]);
+        let [down, beside] = lines(c, vector);
+        let blocks = self.blocks(rows.div_ceil(BATCH), down as u32);
+        let geometry =
+            Geometry { grid: [blocks, beside as u32, 1], block: [THREADS as u32, 1, 1], shared: 0 };
+        let size = |value| u32_of(op, "a size", value);
+        let act = u32::from(act == Activation::Relu);
+        let add = u32::from(write == Write::Add);
+        let arguments = args![
+            x.ptr,
+            size(x.stride)?,
+            bias,
+            act,
+            y.ptr,
+            size(y.stride)?,
+            size(rows)?,
+            size(c)?,
+            add,
+            vector
+        ];
+        self.launch("move_rows", geometry, arguments)
+    }
+
+    /// The column sums of a tensor: in parts of some rows each, then these. How it is cut the shape alone decides.
+    fn column_sums(&self, op: &'static str, x: &Place, sums: Ptr) -> Result<()> {
+        let (rows, c) = (x.rows(), x.shape.c);
+        if c == 0 {
+            return Ok(());
+        }
+        if rows == 0 {
+            // SAFETY: the span of the sums was checked.
+            return unsafe { self.driver().clear(sums, c * size_of::<f32>()) };
+        }
+        let vector = self.vector(&[x]);
+        let [down, beside] = lines(c, vector);
+        let each = rows_each(rows, down);
+        let parts = rows.div_ceil(each);
+        let partial = if parts == 1 { sums } else { self.scratch(parts * c * size_of::<f32>())? };
+        let size = |value| u32_of(op, "a size", value);
+        let grid = [size(parts)?, size(beside)?, 1];
+        let geometry = Geometry { grid, block: [THREADS as u32, 1, 1], shared: 0 };
+        let arguments = args![x.ptr, size(x.stride)?, size(rows)?, size(c)?, size(each)?, partial, vector];
+        self.launch("column_sums", geometry, arguments)?;
+        if parts == 1 {
+            return Ok(());
+        }
+        let geometry = Geometry::line(size(c.div_ceil(32))?, THREADS as u32);
+        self.launch("add_column_sums", geometry, args![partial, size(parts)?, size(c)?, sums])
+    }
+
+    fn prepare_column_sums(&self, x: Shape, training: bool) -> Result<()> {
+        if training && !x.is_empty() {
+            self.scratch(MOST_PARTS.saturating_mul(x.c).saturating_mul(size_of::<f32>()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a stand-in, such that what follows is aligned as an allocation is.
+fn reserved(x: &Place, element: usize) -> usize {
+    x.shape.len().saturating_mul(element).div_ceil(256).saturating_mul(256)
+}
+
+/// Rows that a block of rows.cu handles at once, and blocks side by side, for `c` channels.
+fn lines(c: usize, vector: u32) -> [usize; 2] {
+    let packs = c / vector as usize;
+    [THREADS / packs.min(THREADS), packs.div_ceil(THREADS)]
+}
+
+/// Rows of a part of the column sums, if a block handles `down` at once.
+fn rows_each(rows: usize, down: usize) -> usize {
+    rows.div_ceil(MOST_PARTS).max(4 * BATCH * down)
 }

@@ -1,0 +1,77 @@
+// Tensor cores: products of 16x8x16 with float sums, and the loads that feed them.
+//
+// A product needs the 16-bit formats and compute capability 8.0; elsewhere TENSOR_CORES is false and plain arithmetic takes
+// over. The layouts of fragments are those of the PTX manual, "Matrix fragments for mma.m16n8k16" and "ldmatrix".
+#pragma once
+#include "towers.cuh"
+
+#if TOWERS_ACT != 0 && (defined(TOWERS_EMULATION) || __CUDA_ARCH__ >= 800)
+#define TOWERS_TENSOR_CORES 1
+#else
+#define TOWERS_TENSOR_CORES 0
+#endif
+constexpr bool TENSOR_CORES = TOWERS_TENSOR_CORES;
+
+// load_matrices<TURNED>(out, base, offset) loads four 8x8 matrices from shared memory: lane l points to row l % 8 of matrix
+// l / 8, aligned to 16 bytes, and gets of each matrix the elements 2 (l % 4) and the next of row l / 4, or with TURNED of
+// column l / 4; the first one is the lower half.
+// mma_16x8x16(d, a, b) is d += a b. All lanes of a warp call them together.
+
+#if !TOWERS_TENSOR_CORES
+// Never called: for the compiler alone.
+template <bool TURNED>
+__device__ inline void load_matrices(u32 (&)[4], const u16*, u32) {}
+__device__ inline void mma_16x8x16(float (&)[4], const u32 (&)[4], const u32 (&)[2]) {}
+#elif defined(TOWERS_EMULATION)
+template <bool TURNED>
+struct LoadMatrices {
+    const u16* row;
+    u32 (*out)[4];
+
+    static void finish(void* const (&offers)[emulation::WARP], u32) {
+        for (u32 lane = 0; lane < emulation::WARP; ++lane) {
+            u32 along = 2 * (lane % 4), across = lane / 4;
+            for (u32 matrix = 0; matrix < 4; ++matrix) {
+                const auto element = [&](u32 row, u32 column) -> u32 {
+                    return static_cast<const LoadMatrices*>(offers[8 * matrix + row])->row[column];
+                };
+                u32 low = TURNED ? element(along, across) : element(across, along);
+                u32 high = TURNED ? element(along + 1, across) : element(across, along + 1);
+                (*static_cast<const LoadMatrices*>(offers[lane])->out)[matrix] = low | high << 16;
+            }
+        }
+    }
+};
+template <bool TURNED>
+inline void load_matrices(u32 (&out)[4], const u16* base, u32 offset, TOWERS_LINE) {
+    LoadMatrices<TURNED> mine{base + offset, &out};
+    emulation::meet_warp(0xffffffffu, LoadMatrices<TURNED>::finish, &mine, {file, line});
+}
+#else
+template <bool TURNED>
+__device__ inline void load_matrices(u32 (&out)[4], const u16* base, u32 offset) {
+    u32 row = static_cast<u32>(__cvta_generic_to_shared(base + offset));
+    if constexpr (TURNED) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                     : "r"(row)
+                     : "memory");
+    } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                     : "r"(row)
+                     : "memory");
+    }
+}
+
+#if TOWERS_ACT == 1
+#define TOWERS_MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+#else
+#define TOWERS_MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+#endif
+__device__ inline void mma_16x8x16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm(TOWERS_MMA "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
