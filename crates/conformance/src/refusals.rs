@@ -1,20 +1,24 @@
-//! Operands that do not fit are refused by both devices alike, with an error that names them, and never a panic.
+//! Operands that do not fit are refused by every device as by the reference, with an error that names them, and never a
+//! panic.
 
-use crate::harness::*;
+use crate::Subject;
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Layout, Linear, Pad, Pool2d, Result,
-    RmspropStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill, ImageDraw, Layout, Linear, LoadImages,
+    Pad, Pool2d, Result, RmspropStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
-use tensor_cpu::{Cpu, Reference};
+use tensor_cpu::Reference;
 
-/// Runs a block on both devices, with `$device` bound to each.
-macro_rules! on_both {
-    (|$device:ident| $body:expr) => {{
-        fn run<B: Backend>($device: &B) {
+/// Runs a block on the reference and on every device, with `$device` bound to each.
+macro_rules! on_each {
+    ($subject:ident, |$device:ident| $body:expr) => {{
+        fn check<B: Backend>($device: &B) -> Result<()> {
             $body
+            Ok(())
         }
-        run(&Reference);
-        run(&Cpu::new(2));
+        check(&Reference).expect("the reference takes what fits");
+        for bench in $subject.benches() {
+            check(bench.device).expect("the device takes what fits");
+        }
     }};
 }
 
@@ -37,10 +41,10 @@ fn at(n: usize, h: usize, w: usize, c: usize) -> Layout {
     Layout::contiguous(Shape::new(n, h, w, c))
 }
 
-#[test]
-fn transfers_out_of_bounds() {
-    on_both!(|d| {
-        let (mut a, mut ints) = (d.alloc(4).unwrap(), d.alloc_ints(2).unwrap());
+/// Copies and fills.
+pub fn transfers_out_of_bounds<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let (mut a, mut ints) = (d.alloc(4)?, d.alloc_ints(2)?);
         refused!(d.upload(&[0.0; 3], &mut a, 2), OutOfBounds { op: "upload", end: 5, len: 4, .. });
         refused!(d.download(&a, 4, &mut [0.0]), OutOfBounds { op: "download", .. });
         refused!(d.upload_ints(&[0; 3], &mut ints), OutOfBounds { op: "upload_ints", .. });
@@ -48,10 +52,10 @@ fn transfers_out_of_bounds() {
     });
 }
 
-#[test]
-fn elementwise_shapes_and_layouts() {
-    on_both!(|d| {
-        let (a, mut b) = (d.alloc(12).unwrap(), d.alloc(12).unwrap());
+/// Ops that read and write tensors of one shape.
+pub fn elementwise_shapes_and_layouts<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let (a, mut b) = (d.alloc_activations(12)?, d.alloc_activations(12)?);
         let (fits, wide) = (at(1, 2, 2, 3), at(1, 2, 3, 2));
         let long = at(2, 2, 2, 3);
         let overlapping = Layout { stride: 2, ..fits };
@@ -80,11 +84,11 @@ fn elementwise_shapes_and_layouts() {
     });
 }
 
-#[test]
-fn convolution_operands() {
-    on_both!(|d| {
-        let (x, mut y) = (d.alloc(200).unwrap(), d.alloc(200).unwrap());
-        let params = d.alloc(60).unwrap();
+/// Shapes, kernels and runs of parameters.
+pub fn convolution_operands<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let (x, mut y) = (d.alloc_activations(200)?, d.alloc_activations(200)?);
+        let params = d.alloc(60)?;
         let (image, output) = (at(1, 5, 5, 2), at(1, 3, 3, 3));
         let (w, b) = (Span::new(0, 54), Span::new(54, 3));
         let mut forward = |conv: &Conv2d, x_at, y_at, w, b| {
@@ -106,15 +110,15 @@ fn convolution_operands() {
 }
 
 /// Sizes whose products do not fit into a machine word must not wrap around into sizes that fit.
-#[test]
-fn absurd_sizes() {
+pub fn absurd_sizes<B: Backend>(subject: &Subject<B>) {
     const MAX: usize = usize::MAX;
     // Three times this is 1 more than what a word holds.
     const THIRD: usize = MAX / 3 * 2 + 1;
-    on_both!(|d| {
+    on_each!(subject, |d| {
         refused!(d.alloc(MAX).map(drop), OutOfMemory { bytes: MAX, .. });
+        refused!(d.alloc_activations(MAX).map(drop), OutOfMemory { bytes: MAX, .. });
         refused!(d.alloc_ints(MAX).map(drop), OutOfMemory { bytes: MAX, .. });
-        let (x, mut y, params) = (d.alloc(8).unwrap(), d.alloc(8).unwrap(), d.alloc(8).unwrap());
+        let (x, mut y, params) = (d.alloc_activations(8)?, d.alloc_activations(8)?, d.alloc(8)?);
         assert_eq!(THIRD.wrapping_mul(3), 1);
         for wraps in [at(3, THIRD, 1, 1), at(1 << 32, 1 << 31, 2, 2)] {
             let (x, y) = (View::new(&x, wraps), ViewMut::new(&mut y, wraps));
@@ -137,10 +141,9 @@ fn absurd_sizes() {
 }
 
 /// No window may lie in the padding alone: an image without pixels has no other ones.
-#[test]
-fn pooling_of_nothing() {
-    on_both!(|d| {
-        let (x, mut y) = (d.alloc(0).unwrap(), d.alloc(3).unwrap());
+pub fn pooling_of_nothing<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let (x, mut y) = (d.alloc_activations(0)?, d.alloc_activations(3)?);
         let pool = Pool2d { pad: Pad { top: 1, bottom: 1, ..Pad::VALID }, ..POOL };
         let (image, output) = (at(1, 0, 2, 3), at(1, 1, 1, 3));
         refused!(d.maxpool_fwd(&pool, View::new(&x, image), ViewMut::new(&mut y, output)), Value { .. });
@@ -148,17 +151,17 @@ fn pooling_of_nothing() {
     });
 }
 
-#[test]
-fn gradients_that_overlap() {
-    on_both!(|d| {
-        let (x, mut grads) = (d.alloc(200).unwrap(), d.alloc(60).unwrap());
+/// Two gradients in one run.
+pub fn gradients_that_overlap<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let (x, mut grads) = (d.alloc_activations(200)?, d.alloc(60)?);
         let (image, output) = (View::new(&x, at(1, 5, 5, 2)), View::new(&x, at(1, 3, 3, 3)));
         let (dw, db) = (Span::new(0, 54), Some(Span::new(53, 3)));
         refused!(d.conv2d_bwd_filter(&CONV, image, output, &mut grads, dw, db), Value { .. });
         let (linear, dw, db) = (Linear { inputs: 2, outputs: 3 }, Span::new(5, 6), Some(Span::new(3, 3)));
         let (a, b) = (View::new(&x, at(4, 1, 1, 2)), View::new(&x, at(4, 1, 1, 3)));
         refused!(d.linear_bwd_filter(&linear, a, b, &mut grads, dw, db), Value { .. });
-        let (params, saved, mut dx) = (d.alloc(6).unwrap(), d.alloc(6).unwrap(), d.alloc(12).unwrap());
+        let (params, saved, mut dx) = (d.alloc(6)?, d.alloc(6)?, d.alloc_activations(12)?);
         let bn = BatchNorm { epsilon: 1e-3, act: RELU };
         let (gamma, beta, dx) = (Span::new(0, 3), Span::new(3, 3), ViewMut::new(&mut dx, at(4, 1, 1, 3)));
         let (dgamma, dbeta) = (Span::new(9, 3), Span::new(11, 3));
@@ -169,10 +172,10 @@ fn gradients_that_overlap() {
     });
 }
 
-#[test]
-fn dense_operands() {
-    on_both!(|d| {
-        let (x, mut y, params) = (d.alloc(8).unwrap(), d.alloc(12).unwrap(), d.alloc(9).unwrap());
+/// Shapes and runs of parameters.
+pub fn dense_operands<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let (x, mut y, params) = (d.alloc_activations(8)?, d.alloc_activations(12)?, d.alloc(9)?);
         let linear = Linear { inputs: 2, outputs: 3 };
         let (w, b) = (Span::new(0, 6), Some(Span::new(6, 3)));
         let mut forward = |x_at, y_at, w, b| {
@@ -187,14 +190,14 @@ fn dense_operands() {
     });
 }
 
-#[test]
-fn normalization_operands() {
-    on_both!(|d| {
-        let (x, mut y, params) = (d.alloc(12).unwrap(), d.alloc(12).unwrap(), d.alloc(8).unwrap());
+/// Shapes, parameters, statistics and sums.
+pub fn normalization_operands<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let (x, mut y, params) = (d.alloc_activations(12)?, d.alloc_activations(12)?, d.alloc(8)?);
         let (bn, fits) = (BatchNorm { epsilon: 1e-3, act: RELU }, at(2, 2, 1, 3));
         let (gamma, beta, sums) = (Span::new(0, 3), Span::new(3, 3), Span::new(0, 6));
         let mut train = |x_at, gamma, saved: usize, sums| {
-            let (mut saved, mut grads) = (d.alloc(saved).unwrap(), d.alloc(6).unwrap());
+            let (mut saved, mut grads) = (d.alloc(saved)?, d.alloc(6)?);
             let (x, y) = (View::new(&x, x_at), ViewMut::new(&mut y, fits));
             d.bn_act_fwd_train(&bn, x, &params, gamma, beta, y, &mut saved, &mut grads, sums)
         };
@@ -204,17 +207,16 @@ fn normalization_operands() {
         refused!(train(fits, gamma, 5, sums), OutOfBounds { what: "the saved statistics", .. });
         refused!(train(fits, gamma, 6, Span::new(0, 3)), Length { what: "the sums", .. });
         refused!(train(fits, gamma, 6, Span::new(1, 6)), OutOfBounds { what: "the sums", .. });
-        refused!(
-            d.ema_step(0.9, 1.0, &x, Span::new(0, 3), &mut y, Span::new(0, 4)),
-            Length { op: "ema_step", .. }
-        );
+        let (running, mut averages) = (d.alloc(4)?, d.alloc(4)?);
+        let average = d.ema_step(0.9, 1.0, &running, Span::new(0, 3), &mut averages, Span::new(0, 4));
+        refused!(average, Length { op: "ema_step", .. });
     });
 }
 
-#[test]
-fn pooling_operands() {
-    on_both!(|d| {
-        let (x, mut y) = (d.alloc(48).unwrap(), d.alloc(48).unwrap());
+/// Shapes and windows.
+pub fn pooling_operands<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let (x, mut y) = (d.alloc_activations(48)?, d.alloc_activations(48)?);
         let (image, output) = (at(1, 4, 4, 3), at(1, 2, 2, 3));
         refused!(d.maxpool_fwd(&POOL, View::new(&x, image), ViewMut::new(&mut y, image)), Shape { .. });
         refused!(
@@ -233,10 +235,10 @@ fn pooling_operands() {
     });
 }
 
-#[test]
-fn loss_operands() {
-    on_both!(|d| {
-        let (x, labels, mut sums) = (d.alloc(12).unwrap(), d.alloc_ints(3).unwrap(), d.alloc(2).unwrap());
+/// Logits, labels, metrics and the smoothing.
+pub fn loss_operands<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let (x, labels, mut sums) = (d.alloc_activations(12)?, d.alloc_ints(3)?, d.alloc(2)?);
         let (metrics, hard) = (Span::new(0, 2), SoftmaxXent { label_smoothing: 0.0, scale: 1.0 });
         let mut loss = |xent: &SoftmaxXent, x_at, metrics| {
             d.softmax_xent(xent, View::new(&x, x_at), &labels, None, &mut sums, metrics)
@@ -253,11 +255,10 @@ fn loss_operands() {
     });
 }
 
-#[test]
-fn optimizer_arenas() {
-    on_both!(|d| {
-        let (mut params, grads) = (upload(d, &[0.0; 8]).unwrap(), upload(d, &[0.0; 8]).unwrap());
-        let mut state = d.alloc(6).unwrap();
+/// Arenas that are too short.
+pub fn optimizer_arenas<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let (mut params, grads, mut state) = (d.alloc(8)?, d.alloc(8)?, d.alloc(6)?);
         let step = RmspropStep {
             lr: 0.1,
             rho: 0.9,
@@ -268,5 +269,28 @@ fn optimizer_arenas() {
         let refuse_state = d.rmsprop_step(&step, &mut params, &grads, &mut state, Span::new(0, 8));
         refused!(refuse_state, OutOfBounds { what: "the mean squares", .. });
         refused!(d.rmsprop_step(&step, &mut params, &grads, &mut state, Span::new(5, 4)), OutOfBounds { .. });
+    });
+}
+
+/// A set of images, its table of draws, and the batch.
+pub fn image_operands<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let load = LoadImages { height: 2, width: 2, channels: 3, fill: Fill::Nearest, scale: 1.0 };
+        let (images, labels) = (d.alloc_bytes(36)?, d.alloc_ints(3)?);
+        let draws = d.alloc_ints(4 * ImageDraw::WORDS)?;
+        let (mut x, mut to) = (d.alloc_activations(48)?, d.alloc_ints(4)?);
+        let mut batch = |load: &LoadImages, images, first, means: usize, x_at| {
+            let means = d.alloc(means)?;
+            d.load_images(load, images, &labels, &draws, first, &means, ViewMut::new(&mut x, x_at), &mut to)
+        };
+        let (short, fits) = (d.alloc_bytes(35)?, at(2, 2, 2, 3));
+        assert!(batch(&load, &images, 2, 24, fits).is_ok());
+        refused!(batch(&load, &short, 2, 24, fits), Length { what: "the set of images", .. });
+        refused!(batch(&load, &images, 3, 24, fits), OutOfBounds { what: "the table of draws", .. });
+        refused!(batch(&load, &images, usize::MAX, 24, fits), OutOfBounds { what: "the table of draws", .. });
+        refused!(batch(&load, &images, 2, 23, fits), OutOfBounds { what: "the means", .. });
+        refused!(batch(&load, &images, 2, 24, at(2, 2, 3, 2)), Shape { what: "the batch", .. });
+        refused!(batch(&load, &images, 0, 24, Layout { offset: 25, ..fits }), OutOfBounds { .. });
+        refused!(batch(&LoadImages { width: 0, ..load }, &images, 2, 24, at(2, 2, 0, 3)), Value { .. });
     });
 }

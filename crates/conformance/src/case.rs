@@ -1,0 +1,60 @@
+use crate::bench::Bench;
+use core::fmt::Debug;
+use tensor_backend::{Backend, Result};
+
+/// Ops with operands to run them on.
+pub trait Case: Debug {
+    /// Runs the ops and returns all that they wrote.
+    ///
+    /// # Errors
+    /// Those of the ops.
+    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>>;
+}
+
+/// How numbers came about, which decides how exact they are in a format other than f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In f32 throughout, from exact operands: statistics, metrics, optimizers.
+    Kept,
+    /// Stored in the format of activations.
+    Stored,
+    /// Sums of products of factors in that format, wherever they are stored.
+    Products,
+}
+
+/// What an op wrote.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// What it is.
+    pub name: &'static str,
+    /// The numbers.
+    pub values: Vec<f32>,
+    /// The tolerance in f32, relative to the largest magnitude.
+    pub tolerance: f32,
+    /// How they came about.
+    pub source: Source,
+}
+
+impl Output {
+    /// Numbers in f32.
+    pub fn new(name: &'static str, values: Vec<f32>, tolerance: f32) -> Self {
+        Output { name, values, tolerance, source: Source::Kept }
+    }
+
+    /// The same numbers, as the result of a matrix product.
+    pub fn of_products(self) -> Self {
+        Output { source: Source::Products, ..self }
+    }
+
+    /// The same numbers, each times `factor`.
+    pub fn times(mut self, factor: f32) -> Self {
+        self.values.iter_mut().for_each(|x| *x *= factor);
+        self
+    }
+
+    /// Whether both hold the same bits.
+    pub fn same_bits(&self, other: &Output) -> bool {
+        let bits = |output: &Output| output.values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        bits(self) == bits(other)
+    }
+}

@@ -1,0 +1,112 @@
+//! Batches cut out of a set of images that lies on the device.
+
+use crate::operand::*;
+use crate::{Bench, Case, Output, Subject};
+use core::ops::Range;
+use proptest::prelude::*;
+use tensor_backend::{
+    AxisDraw, Backend, Fill, ImageDraw, LoadImages, Result, Shape, SoftmaxXent, Span, ViewMut,
+};
+
+/// A batch of a set, placed in a table of draws.
+#[derive(Clone, Debug)]
+struct Batch {
+    load: LoadImages,
+    place: Placement,
+    /// The rows of the table before the batch's.
+    first: usize,
+    draws: Vec<ImageDraw>,
+}
+
+/// Images in the set.
+const SET: usize = 6;
+
+/// What a device made of a batch: the images, and the loss of logits against the labels.
+type Loaded = (Output, Vec<Output>);
+
+impl Batch {
+    /// The batch on a device that holds the set.
+    fn load<B: Backend>(&self, bench: &Bench<B>) -> Result<Loaded> {
+        let (device, len, n) = (bench.device, self.load.image_len(), self.draws.len());
+        let mut images = device.alloc_bytes(SET * len)?;
+        let bytes: Vec<u8> = numbers("images", SET * len).iter().map(|x| (128.0 + 60.0 * x) as u8).collect();
+        device.upload_bytes(&bytes[..len], &mut images, 0)?;
+        device.upload_bytes(&bytes[len..], &mut images, len)?;
+        let labels = bench.labels(&[3, 1, 4, 1, 5, 9])?;
+        let unused = ImageDraw { image: u32::MAX, ..ImageDraw::default() };
+        let table = vec![unused; self.first].into_iter().chain(self.draws.iter().cloned());
+        let draws = bench.labels(&table.flat_map(|draw| draw.to_words()).collect::<Vec<_>>())?;
+        let means = numbers("means", 2 * len);
+        let means = bench
+            .arena_of((0..2 * len).map(|k| if k < len { 10.0 * means[k] } else { means[k] }).collect())?;
+        let mut x = Operand::draw("x", self.load.shape(n), self.place).on(bench)?;
+        let mut to = device.alloc_ints(n + 1)?;
+        let x_view = x.view_mut();
+        device.load_images(&self.load, &images, &labels, &draws, self.first, &means.data, x_view, &mut to)?;
+        let loss = against_labels(bench, n, &to)?;
+        Ok((x.output(bench, "x", 1e-5)?, loss))
+    }
+}
+
+/// The loss of some logits and their gradient, which tell the labels.
+fn against_labels<B: Backend>(bench: &Bench<B>, n: usize, labels: &B::Ints) -> Result<Vec<Output>> {
+    let shape = Shape::vectors(n, 10);
+    let logits = Operand::draw("logits", shape, ALONE).on(bench)?;
+    let mut gradient = Operand::draw("gradient", shape, ALONE).on(bench)?;
+    let (mut sums, metrics) = (bench.arena("sums", 2)?, Span::new(0, 2));
+    let (xent, to): (_, Option<ViewMut<B::Buffer>>) =
+        (SoftmaxXent { label_smoothing: 0.0, scale: 0.125 }, Some(gradient.view_mut()));
+    bench.device.softmax_xent(&xent, logits.view(), labels, to, &mut sums.data, metrics)?;
+    let mut outputs = sums.outputs(bench, &[("metrics", metrics, 1e-6)])?;
+    outputs.push(gradient.output(bench, "dlogits", 1e-6)?.times(1.0 / bench.loss_scale));
+    Ok(outputs)
+}
+
+impl Case for Batch {
+    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let (x, mut outputs) = self.load(bench)?;
+        outputs.push(x);
+        Ok(outputs)
+    }
+}
+
+fn axis() -> impl Strategy<Value = AxisDraw> {
+    let weight = prop_oneof![Just(0.0_f32), 0.0..0.999_f32];
+    let blank = (0..9_u32, 0..5_u32).prop_map(|(start, len)| Range { start, end: start + len });
+    (-25..25_i32, weight, any::<bool>(), -9..9_i32, blank)
+        .prop_map(|(shift, weight, flip, crop, blank)| AxisDraw { shift, weight, flip, crop, blank })
+}
+
+/// Sizes, moves and edges at random, and batches of none.
+pub fn any_batch<B: Backend>(subject: &Subject<B>) {
+    let fill = prop_oneof![
+        (-9.0..9.0_f32).prop_map(Fill::Constant),
+        Just(Fill::Nearest),
+        Just(Fill::Reflect),
+        Just(Fill::Wrap),
+    ];
+    let draw = (0..SET as u32, axis(), axis());
+    let draw = draw.prop_map(|(image, rows, columns)| ImageDraw { image, rows, columns });
+    let load = (1..12_usize, 1..12_usize, 1..5_usize, fill, 0.005..2.0_f32);
+    let cases = (load, placement(), 0..3_usize, prop::collection::vec(draw, 0..5));
+    let case = |((height, width, channels, fill, scale), place, first, draws)| {
+        let load = LoadImages { height, width, channels, fill, scale };
+        Batch { load, place, first, draws }
+    };
+    subject.agree_on(96, cases.prop_map(case));
+}
+
+/// A draw of an image that the set lacks is refused, or shows in the images and the loss.
+pub fn a_draw_that_makes_no_sense_is_seen<B: Backend>(subject: &Subject<B>) {
+    let load = LoadImages { height: 4, width: 4, channels: 3, fill: Fill::Nearest, scale: 1.0 };
+    let good = ImageDraw { image: 2, ..ImageDraw::default() };
+    let absent = ImageDraw { image: SET as u32, ..ImageDraw::default() };
+    let batch = Batch { load, place: ALONE, first: 1, draws: vec![good.clone(), absent, good] };
+    assert!(batch.load(&subject.reference()).is_err());
+    for bench in subject.benches() {
+        let Ok((x, loss)) = batch.load(&bench) else { continue };
+        let lost = |k: usize| (48..96).contains(&k);
+        assert!(x.values.iter().enumerate().all(|(k, x)| x.is_nan() == lost(k)), "{x:?}");
+        assert!(loss[0].values[0].is_nan(), "{loss:?}");
+    }
+}

@@ -1,0 +1,85 @@
+//! Every op of a backend against the f64 reference: over many shapes and layouts, in every number format, and with the
+//! same bits on every device of a kind.
+//!
+//! A backend's test is a [`Subject`], the devices under test, and the macro [`suite!`], which makes a `#[test]` of every
+//! function of the topics below. So a new case runs on all backends, and a new backend needs ten lines.
+//!
+//! ```
+//! use conformance::Subject;
+//! use tensor_cpu::Cpu;
+//!
+//! fn subject() -> Subject<Cpu> {
+//!     Subject::new([1, 2, 3].map(|threads| (format!("{threads} threads"), Cpu::new(threads))))
+//! }
+//!
+//! conformance::suite!(subject());
+//! # fn main() {}
+//! ```
+//!
+//! Nothing that ships depends on this crate.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod case;
+mod operand;
+mod subject;
+
+pub mod convolution;
+pub mod dense;
+pub mod dropout;
+pub mod elementwise;
+pub mod images;
+pub mod meter;
+pub mod normalization;
+pub mod optimizers;
+pub mod pooling;
+pub mod refusals;
+pub mod sequences;
+pub mod softmax;
+pub mod transfers;
+
+pub use bench::{Arena, Bench, Tensor};
+pub use case::{Case, Output, Source};
+pub use operand::{ALONE, Operand, Placement, SLICE, WIDE_SLICE};
+pub use subject::Subject;
+
+/// A `#[test]` for every function of the suite, each on a subject that the expression gives.
+#[macro_export]
+macro_rules! suite {
+    ($subject:expr) => {
+        $crate::suite! { $subject =>
+            convolution: layers_of_real_networks any_convolution an_empty_batch nan_stays;
+            dense: layers_of_real_networks any_dense_layer an_empty_batch;
+            dropout: any_mask a_slice_of_the_batch_has_its_own_part_of_the_mask the_rate_is_kept;
+            elementwise: any_shape large_tensors nan_stays;
+            images: any_batch a_draw_that_makes_no_sense_is_seen;
+            meter: sums_keep_small_losses a_loss_that_is_not_finite_stays a_device_that_runs_ahead_halts;
+            normalization: layers_of_real_networks a_large_mean_costs_nothing an_empty_batch constant_channels
+                nan_stays any_shape;
+            optimizers: no_momentum_needs_no_velocity any_convention any_average;
+            pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum any_window;
+            refusals: transfers_out_of_bounds elementwise_shapes_and_layouts convolution_operands absurd_sizes
+                pooling_of_nothing gradients_that_overlap dense_operands normalization_operands pooling_operands
+                loss_operands optimizer_arenas image_operands;
+            sequences: the_order_of_ops_changes_no_bit finished_gradients_are_those_of_the_last_step
+                parameters_that_change_are_seen batches_of_changing_size;
+            softmax: enormous_logits_do_not_overflow a_label_outside_of_the_classes_gives_nan an_empty_batch
+                a_large_batch any_shape;
+            transfers: fresh_memory_is_zero what_goes_up_comes_down special_numbers_are_kept;
+        }
+    };
+    ($subject:expr => $($topic:ident: $($test:ident)+;)+) => {
+        $(
+            mod $topic {
+                #[allow(unused_imports, reason = "the expression may name things by their full path")]
+                use super::*;
+                $(
+                    #[test]
+                    fn $test() {
+                        $crate::$topic::$test(&$subject);
+                    }
+                )+
+            }
+        )+
+    };
+}

@@ -1,0 +1,102 @@
+use crate::bench::{Bench, Tensor};
+use philox::{Philox, domain};
+use proptest::prelude::*;
+use tensor_backend::{Activation, Backend, Layout, Result, Shape, Write};
+
+/// Where a tensor lies in its buffer: elements before it, and beside each pixel's channels.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// Elements before it.
+    pub before: usize,
+    /// Elements from the last channel of a pixel to the first of the next.
+    pub beside: usize,
+}
+
+/// A tensor alone in its buffer.
+pub const ALONE: Placement = Placement { before: 0, beside: 0 };
+/// A slice of the channels of a wider tensor.
+pub const SLICE: Placement = Placement { before: 5, beside: 7 };
+/// A slice that wide loads can read.
+pub const WIDE_SLICE: Placement = Placement { before: 16, beside: 32 };
+
+/// Elements behind a tensor, which no op may touch.
+const BEHIND: usize = 3;
+
+/// Any placement.
+pub fn placement() -> impl Strategy<Value = Placement> {
+    prop_oneof![
+        Just(ALONE),
+        Just(SLICE),
+        Just(WIDE_SLICE),
+        (0..40_usize, 0..20_usize).prop_map(|(before, beside)| Placement { before, beside })
+    ]
+}
+
+/// Both ways to write.
+pub fn write_mode() -> impl Strategy<Value = Write> {
+    prop_oneof![Just(Write::Set), Just(Write::Add)]
+}
+
+/// Every activation.
+pub fn activation() -> impl Strategy<Value = Activation> {
+    prop_oneof![Just(Activation::None), Just(Activation::Relu)]
+}
+
+/// A tensor's numbers in host memory, with those around it, and its place.
+#[derive(Clone, Debug)]
+pub struct Operand {
+    /// The whole buffer's numbers.
+    pub values: Vec<f32>,
+    /// The place in it.
+    pub layout: Layout,
+}
+
+impl Operand {
+    /// Random numbers, in and around the tensor.
+    pub fn draw(name: &str, shape: Shape, placement: Placement) -> Self {
+        let layout = Layout { offset: placement.before, shape, stride: shape.c + placement.beside };
+        Operand { values: numbers(name, layout.end() + BEHIND), layout }
+    }
+
+    /// The same, rounded so coarsely that many are equal.
+    pub fn coarse(name: &str, shape: Shape, placement: Placement) -> Self {
+        Operand::draw(name, shape, placement).map(|x| (x * 2.0).round())
+    }
+
+    /// One number throughout.
+    pub fn constant(value: f32, shape: Shape, placement: Placement) -> Self {
+        Operand::draw("constant", shape, placement).map(|_| value)
+    }
+
+    /// Every number through a function.
+    pub fn map(mut self, f: impl Fn(f32) -> f32) -> Self {
+        self.values.iter_mut().for_each(|x| *x = f(*x));
+        self
+    }
+
+    /// Sets the element at one place of the buffer.
+    pub fn with(mut self, at: usize, value: f32) -> Self {
+        self.values[at] = value;
+        self
+    }
+
+    /// On a device.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn on<B: Backend>(&self, bench: &Bench<B>) -> Result<Tensor<B>> {
+        bench.tensor(self)
+    }
+}
+
+/// Whether an element of the buffer belongs to the tensor.
+pub(crate) fn inside(layout: Layout, element: usize) -> bool {
+    let past = element.checked_sub(layout.offset);
+    element < layout.end() && past.is_some_and(|past| past % layout.stride < layout.shape.c)
+}
+
+/// Numbers of about a normal distribution that depend on `name` alone.
+pub fn numbers(name: &str, len: usize) -> Vec<f32> {
+    let mut rng = Philox::new(7, domain(name), [0, 0]);
+    (0..len).map(|_| rng.normal() as f32).collect()
+}

@@ -1,0 +1,110 @@
+//! Optimizers on runs of flat arenas, and running averages.
+
+use crate::operand::numbers;
+use crate::{Bench, Case, Output, Subject};
+use proptest::prelude::*;
+use tensor_backend::{Backend, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay};
+
+/// A few steps of both optimizers on a run in the middle of an arena.
+#[derive(Clone, Debug)]
+struct Steps {
+    at: Span,
+    sgd: SgdStep,
+    rmsprop: RmspropStep,
+}
+
+impl Case for Steps {
+    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let (device, at, len) = (bench.device, self.at, self.at.end() + 5);
+        // Gradients carry the loss scale until an optimizer takes it off.
+        let grads = numbers("grads", len).into_iter().map(|g| g * bench.loss_scale).collect();
+        let grads = bench.arena_of(grads)?;
+        let (mut params, mut state) = (bench.arena("params", len)?, bench.arena_of(vec![0.0; len])?);
+        for _ in 0..3 {
+            device.sgd_step(&self.sgd, &mut params.data, &grads.data, &mut state.data, at)?;
+        }
+        let mut outputs = params.outputs(bench, &[("params after SGD", at, 1e-6)])?;
+        outputs.extend(state.outputs(bench, &[("velocity", at, 1e-6)])?);
+        let (mut params, mut state) = (bench.arena("params", len)?, bench.arena_of(vec![0.0; len])?);
+        for _ in 0..3 {
+            device.rmsprop_step(&self.rmsprop, &mut params.data, &grads.data, &mut state.data, at)?;
+        }
+        // Where a penalty nearly cancels a gradient, the quotient enlarges what rounding left of it.
+        outputs.extend(params.outputs(bench, &[("params after RMSprop", at, 2e-5)])?);
+        outputs.extend(state.outputs(bench, &[("mean squares", at, 1e-6)])?);
+        Ok(outputs)
+    }
+}
+
+/// Without momentum there need be no velocity at all.
+pub fn no_momentum_needs_no_velocity<B: Backend>(subject: &Subject<B>) {
+    let step = SgdStep {
+        lr: 0.5,
+        momentum: 0.0,
+        nesterov: false,
+        velocity: Velocity::Keras,
+        weight_decay: WeightDecay::None,
+    };
+    for bench in subject.benches() {
+        let run = || {
+            let mut params = bench.arena_of(vec![1.0, 2.0])?;
+            let grads = bench.arena_of(vec![0.5 * bench.loss_scale, -bench.loss_scale])?;
+            let (at, mut none) = (Span::new(0, 2), bench.device.alloc(0)?);
+            bench.device.sgd_step(&step, &mut params.data, &grads.data, &mut none, at)?;
+            bench.download(&params.data, at)
+        };
+        assert_eq!(run().expect("a step without a velocity"), [0.75, 2.5]);
+    }
+}
+
+fn weight_decay() -> impl Strategy<Value = WeightDecay> {
+    prop_oneof![
+        Just(WeightDecay::None),
+        (0.0..0.1_f32).prop_map(WeightDecay::Coupled),
+        (0.0..0.1_f32).prop_map(WeightDecay::Decoupled),
+    ]
+}
+
+/// Every convention, on runs of any place and length.
+pub fn any_convention<B: Backend>(subject: &Subject<B>) {
+    let at = (0..50_usize, prop_oneof![0..100_usize, 16_000..50_000_usize]);
+    let momentum = prop_oneof![Just(0.0_f32), 0.1..0.99_f32];
+    let constants = (0.001..0.5_f32, momentum, 0.5..0.99_f32, 1e-7..1e-3_f32, weight_decay());
+    let cases = (at, constants, any::<(bool, bool, bool)>());
+    let case = |((offset, len), (lr, momentum, rho, epsilon, weight_decay), (nesterov, keras, inside))| {
+        let velocity = if keras { Velocity::Keras } else { Velocity::PyTorch };
+        let sgd = SgdStep { lr, momentum, nesterov, velocity, weight_decay };
+        let rmsprop = RmspropStep { lr, rho, epsilon, epsilon_inside_root: inside, weight_decay };
+        Steps { at: Span::new(offset, len), sgd, rmsprop }
+    };
+    subject.agree_on(48, cases.prop_map(case));
+}
+
+/// Running averages of a run, from sums at another place.
+#[derive(Clone, Debug)]
+struct Average {
+    from: usize,
+    to: usize,
+    len: usize,
+    momentum: f32,
+    scale: f32,
+}
+
+impl Case for Average {
+    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let (from, to) = (Span::new(self.from, self.len), Span::new(self.to, self.len));
+        let sums = bench.arena("sums", from.end() + 1)?;
+        let mut running = bench.arena("running", to.end() + 1)?;
+        for _ in 0..3 {
+            bench.device.ema_step(self.momentum, self.scale, &sums.data, from, &mut running.data, to)?;
+        }
+        running.outputs(bench, &[("running", to, 1e-6)])
+    }
+}
+
+/// Running averages of any length.
+pub fn any_average<B: Backend>(subject: &Subject<B>) {
+    let cases = (0..9_usize, 0..9_usize, 0..5000_usize, 0.0..1.0_f32, 0.001..1.0_f32);
+    let case = |(from, to, len, momentum, scale)| Average { from, to, len, momentum, scale };
+    subject.agree_on(24, cases.prop_map(case));
+}

@@ -1,0 +1,165 @@
+use crate::bench::Bench;
+use crate::case::{Case, Output, Source};
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+use tensor_backend::{Backend, Precision, Shape};
+use tensor_cpu::Reference;
+
+/// Devices under test: all of one kind, so that they must agree with each other to the bit, and with the f64 reference as
+/// far as their number format goes.
+///
+/// ```
+/// use conformance::Subject;
+/// use tensor_cpu::Cpu;
+///
+/// let subject = Subject::new([1, 2].map(|threads| (format!("{threads} threads"), Cpu::new(threads))));
+/// conformance::pooling::any_window(&subject);
+/// ```
+#[derive(Debug)]
+pub struct Subject<B> {
+    devices: Vec<(String, B)>,
+    precision: Precision,
+    loss_scale: f32,
+    slow: bool,
+}
+
+/// Multiply-adds of an op that a slow device is asked for, if the case can be made smaller.
+const SLOW_WORK: usize = 1 << 20;
+
+impl<B: Backend> Subject<B> {
+    /// Devices with names, in f32.
+    pub fn new(devices: impl IntoIterator<Item = (String, B)>) -> Self {
+        Subject {
+            devices: devices.into_iter().collect(),
+            precision: Precision::Fp32,
+            loss_scale: 1.0,
+            slow: false,
+        }
+    }
+
+    /// No device: every test passes without doing anything. Whoever makes one says why.
+    pub fn absent() -> Self {
+        Subject::new([])
+    }
+
+    /// In another number format: inputs are rounded to it, and tolerances widened by it.
+    pub fn precision(self, precision: Precision) -> Self {
+        Subject { precision, ..self }
+    }
+
+    /// For devices that multiply the gradient of the logits by this power of two, and everything after it with it.
+    pub fn loss_scale(self, loss_scale: f32) -> Self {
+        Subject { loss_scale, ..self }
+    }
+
+    /// For devices on which arithmetic is slow: fewer random cases, and smaller layers.
+    pub fn slow(self) -> Self {
+        Subject { slow: true, ..self }
+    }
+
+    /// The devices, ready for a case.
+    pub fn benches(&self) -> impl Iterator<Item = Bench<'_, B>> {
+        self.devices.iter().map(|(_, device)| Bench::new(device, self.precision, self.loss_scale))
+    }
+
+    /// The reference, with inputs rounded as on these devices.
+    pub fn reference(&self) -> Bench<'static, Reference> {
+        Bench::new(&Reference, self.precision, 1.0)
+    }
+
+    /// The largest number that the format of activations holds.
+    pub fn largest(&self) -> f32 {
+        if self.precision == Precision::Fp16 { 65504.0 } else { f32::MAX }
+    }
+
+    /// The shape, or one with fewer samples and pixels if an op of `work` multiply-adds a pixel took a slow device long.
+    /// Sides stay at least 4.
+    pub fn fit(&self, mut shape: Shape, work: usize) -> Shape {
+        while self.slow && shape.rows() * work > SLOW_WORK {
+            match shape {
+                Shape { n: 2.., .. } => shape.n = shape.n.div_ceil(2),
+                Shape { h: 8.., w: 8.., .. } => (shape.h, shape.w) = (shape.h / 2, shape.w / 2),
+                _ => break,
+            }
+        }
+        shape
+    }
+
+    /// How far a result may lie from the reference's, relative to the largest magnitude, where `for_f32` is right for f32.
+    /// A result that must be exact is exact in every format.
+    fn tolerance(&self, source: Source, for_f32: f32) -> f32 {
+        let unit = |digits: i32| 2.0_f32.powi(-digits);
+        let rounding = match (self.precision, source) {
+            _ if for_f32 == 0.0 => 0.0,
+            (Precision::Fp32, _) | (_, Source::Kept) | (Precision::Tf32, Source::Stored) => 0.0,
+            (Precision::Tf32 | Precision::Fp16, _) => unit(10),
+            // A half of the last of 8 digits, twice: some ops store what a second pass completes.
+            (Precision::Bf16, _) => unit(8),
+        };
+        for_f32 + rounding
+    }
+
+    /// Asserts that the devices agree with the reference, and to the bit with each other.
+    ///
+    /// # Panics
+    /// If they don't, or fail.
+    pub fn agree(&self, case: &impl Case) {
+        let mut results = self.devices.iter().zip(self.benches()).map(|((name, _), bench)| {
+            let outputs = case.run(&bench).unwrap_or_else(|error| panic!("{name} fails {case:?}: {error}"));
+            (name, outputs)
+        });
+        let Some((first_name, first)) = results.next() else { return };
+        let expected = case.run(&self.reference()).expect("the reference runs every case");
+        assert_eq!(first.len(), expected.len(), "outputs of {case:?}");
+        for (expected, got) in expected.iter().zip(&first) {
+            let tolerance = self.tolerance(expected.source, expected.tolerance);
+            assert_close(&format!("{} of {case:?} on {first_name}", expected.name), got, expected, tolerance);
+        }
+        for (name, again) in results {
+            for (a, b) in first.iter().zip(&again) {
+                assert!(
+                    a.same_bits(b),
+                    "{} of {case:?} has other bits on {name} than on {first_name}",
+                    a.name
+                );
+            }
+        }
+    }
+
+    /// Asserts it for random cases, `full` of them on a fast device. They are the same every time: a failure can be
+    /// repeated, and none comes by chance.
+    ///
+    /// # Panics
+    /// With a case that fails, made as small as possible.
+    pub fn agree_on<C: Case>(&self, full: u32, cases: impl Strategy<Value = C>) {
+        if self.devices.is_empty() {
+            return;
+        }
+        let config = Config {
+            rng_seed: RngSeed::Fixed(20),
+            failure_persistence: None,
+            cases: if self.slow { full.div_ceil(6) } else { full },
+            max_shrink_iters: if self.slow { 60 } else { 1000 },
+            ..Config::default()
+        };
+        let outcome = TestRunner::new(config).run(&cases, |case| {
+            self.agree(&case);
+            Ok(())
+        });
+        if let Err(failure) = outcome {
+            panic!("{failure}");
+        }
+    }
+}
+
+/// Asserts that the numbers differ by at most `tolerance` of the largest expected magnitude, and that NaNs meet NaNs.
+fn assert_close(what: &str, got: &Output, expected: &Output, tolerance: f32) {
+    let (got, expected) = (&got.values, &expected.values);
+    assert_eq!(got.len(), expected.len(), "{what}");
+    let magnitude = expected.iter().filter(|x| x.is_finite()).fold(0.0, |m: f32, x| m.max(x.abs()));
+    for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
+        let near = (got - expected).abs() <= tolerance * magnitude;
+        let same = got == expected || got.is_nan() && expected.is_nan();
+        assert!(near || same, "{what}[{k}] is {got}, not {expected} (largest {magnitude})");
+    }
+}
