@@ -1,2 +1,379 @@
-// Batch normalization with its activation.
+// Batch normalization and the activation after it, forward and backward, each in two launches: one that sums, one that maps.
+//
+// Layout: tensors are rows (pixels) of channels with a row stride. A thread handles `vector` neighbouring channels, the
+// pack of a 16-byte load or one, in many rows, so what belongs to a channel stays in its registers.
+// Geometry: blocks of (packs, rows of threads), at most 256 threads. A block works on a tile of at most 128 bytes of
+// channels, a full cache line of every row, and on a slab of rows: grid (slabs, tiles). Threads take BATCH rows at a time,
+// so that as many loads are under way together.
+// Sums: a block adds up its slab and leaves a partial result in scratch memory; the last block of a tile to finish adds the
+// slabs' in their order. The split depends on the shape alone, so the sums have the same bits every time.
+// The floor is memory. Forward an element is read twice and written once (6 bytes in half formats, 12 in f32), backward
+// two are read twice and one written (10 or 20, and 2 or 4 more where dx is added to). Of tensors that fit into the cache
+// the second reading comes from there.
 #include "towers.cuh"
+
+constexpr int BATCH = 4;
+constexpr u32 MOST_THREADS = 256;
+constexpr u32 MOST_CHANNELS = 128 / sizeof(act_t); // of a tile
+
+// What a thread works on.
+struct Part {
+    u64 first;   // the slab's first row
+    u32 count;   // the slab's rows; 0 for a thread without channels
+    u32 channel; // the first of its channels
+    bool inside; // whether it has any: the last tile may be narrower
+};
+
+template <int V>
+__device__ Part part_of(u32 rows, u32 channels, u32 slab_rows) {
+    Part part;
+    part.first = static_cast<u64>(blockIdx.x) * slab_rows;
+    part.channel = (blockIdx.y * blockDim.x + threadIdx.x) * V;
+    part.inside = part.channel < channels;
+    u64 left = rows - part.first;
+    part.count = part.inside ? static_cast<u32>(left < slab_rows ? left : slab_rows) : 0;
+    return part;
+}
+
+// The thread's channels in its next BATCH rows of the slab, as far as there are any.
+template <int V>
+__device__ inline void load_rows(const act_t* x, u32 stride, u32 row, u32 count, Raw<V, act_t> (&rows)[BATCH]) {
+#pragma unroll
+    for (int b = 0; b < BATCH; ++b) {
+        u32 r = row + b * blockDim.y;
+        if (r < count) rows[b] = fetch<V>(x + static_cast<u64>(r) * stride);
+    }
+}
+
+// Adds up over the block's rows of threads, into the numbers of row 0, always in the same order. All threads call it.
+template <int N>
+__device__ void add_rows(float (&sums)[N]) {
+    __shared__ float upper[N][MOST_THREADS / 2];
+    u32 half;
+    for (u32 rows = blockDim.y; rows > 1; rows = half) {
+        half = (rows + 1) / 2;
+        u32 row = threadIdx.y;
+        if (row >= half && row < rows) {
+#pragma unroll
+            for (int k = 0; k < N; ++k) upper[k][(row - half) * blockDim.x + threadIdx.x] = sums[k];
+        }
+        __syncthreads();
+        if (row + half < rows) {
+#pragma unroll
+            for (int k = 0; k < N; ++k) sums[k] += upper[k][row * blockDim.x + threadIdx.x];
+        }
+        __syncthreads();
+    }
+}
+
+// Whether this block is the last of its tile; then it sees what the others wrote. The counter, 0 before, is 0 again after.
+__device__ inline bool is_last(u32* counters) {
+    __shared__ u32 last;
+    __threadfence(); // what this thread wrote comes before the count
+    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+        u32* counter = counters + blockIdx.y;
+        last = atomicAdd(counter, 1u) == gridDim.x - 1;
+        if (last) *counter = 0;
+    }
+    __syncthreads();
+    __threadfence(); // and what is read now comes after it
+    return last;
+}
+
+// Where a slab leaves the first or second of its two numbers of a channel.
+__device__ inline float* partial(float* partials, u32 slab, u32 which, u32 channels, u32 channel) {
+    return partials + (static_cast<u64>(slab) * 2 + which) * channels + channel;
+}
+
+// N numbers of each of the thread's channels: computed once in a block, and handed out through shared memory.
+template <int V, int N, class F>
+__device__ void per_channel(u32 channels, float (&mine)[N][V], F compute) {
+    __shared__ __align__(16) float staged[N][MOST_CHANNELS];
+    u32 first = blockIdx.y * blockDim.x * V;
+    u32 thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
+    for (u32 k = thread; k < blockDim.x * V && first + k < channels; k += threads) {
+        float all[N];
+        compute(first + k, all);
+#pragma unroll
+        for (int n = 0; n < N; ++n) staged[n][k] = all[n];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < N; ++n) load<V>(&staged[n][threadIdx.x * V], mine[n]);
+}
+
+// The numbers of a channel, as `per_channel` computes them. Normalization is
+// z = (x - MEAN) * SCALE + BETA: the mean goes first, since folded into the offset a large one would cost digits.
+// Both passes round alike, so the backward pass finds the very mask of the forward pass.
+enum { MEAN, SCALE, BETA, OFFSET, SLOPE };
+
+template <int V, int N>
+__device__ inline float normalized(float centred, const float (&of)[N][V], int k) {
+    return fmaf(centred, of[SCALE][k], of[BETA][k]);
+}
+
+// The gradient before the activation; that of a NaN passes.
+__device__ inline float before(float z, float dy, u32 act) { return act == 1 && z <= 0.0f ? 0.0f : dy; }
+
+// The slabs' means and sums of squares around them, brought together around the first slab's mean, and what follows.
+template <int V>
+__device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_rows, float samples, float epsilon,
+                                  float* partials, float* saved, float* sums) {
+    float pivot[V], total[3 * V] = {};
+    if (part.inside) load<V>(partial(partials, 0, 0, channels, part.channel), pivot);
+#pragma unroll 4
+    for (u32 slab = part.inside ? threadIdx.y : gridDim.x; slab < gridDim.x; slab += blockDim.y) {
+        float mean[V], squares[V];
+        load<V>(partial(partials, slab, 0, channels, part.channel), mean);
+        load<V>(partial(partials, slab, 1, channels, part.channel), squares);
+        float count = slab + 1 < gridDim.x ? slab_rows : rows - slab * slab_rows;
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+            float away = mean[k] - pivot[k];
+            total[k] += count * away;
+            total[V + k] += count * away * away;
+            total[2 * V + k] += squares[k];
+        }
+    }
+    add_rows(total);
+    if (!part.inside || threadIdx.y != 0) return;
+    float count = rows > 1 ? rows : 1, others = rows > 2 ? rows - 1 : 1;
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+        float away = total[k] / count;
+        float squares = total[2 * V + k] + (total[V + k] - total[k] * away);
+        if (squares < 0.0f) squares = 0.0f; // by rounding; a NaN stays
+        u32 c = part.channel + k;
+        float mean = pivot[k] + away;
+        saved[c] = mean;
+        saved[channels + c] = 1.0f / sqrtf(squares / count + epsilon);
+        sums[c] = samples * mean;
+        sums[channels + c] = samples * (squares / others);
+    }
+}
+
+template <int V>
+__device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels, u32 slab_rows, float samples,
+                           float epsilon, float* partials, u32* counters, float* saved, float* sums) {
+    Part part = part_of<V>(rows, channels, slab_rows);
+    x += part.first * x_stride + part.channel;
+    // Sums of differences from the slab's first row lose no digits to a large mean.
+    float pivot[V] = {}, total[2 * V] = {};
+    if (part.count > 0) load<V>(x, pivot);
+    for (u32 row = threadIdx.y; row < part.count; row += BATCH * blockDim.y) {
+        Raw<V, act_t> xs[BATCH];
+        load_rows<V>(x, x_stride, row, part.count, xs);
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) {
+            if (row + b * blockDim.y >= part.count) break;
+            float value[V];
+            unpack(xs[b], value);
+#pragma unroll
+            for (int k = 0; k < V; ++k) {
+                float away = value[k] - pivot[k];
+                total[k] += away;
+                total[V + k] = fmaf(away, away, total[V + k]);
+            }
+        }
+    }
+    add_rows(total);
+    if (part.inside && threadIdx.y == 0) {
+        float count = part.count > 0 ? part.count : 1, mean[V], squares[V];
+#pragma unroll
+        for (int k = 0; k < V; ++k) {
+            float away = total[k] / count;
+            mean[k] = pivot[k] + away;
+            squares[k] = total[V + k] - total[k] * away;
+        }
+        store<V>(partial(partials, blockIdx.x, 0, channels, part.channel), mean);
+        store<V>(partial(partials, blockIdx.x, 1, channels, part.channel), squares);
+    }
+    if (!is_last(counters)) return;
+    finish_statistics<V>(part, rows, channels, slab_rows, samples, epsilon, partials, saved, sums);
+}
+
+template <int V>
+__device__ void normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 channels, u32 slab_rows,
+                          const float* gamma, const float* beta, const float* mean, const float* deviation,
+                          u32 is_variance, float epsilon, u32 act) {
+    Part part = part_of<V>(rows, channels, slab_rows);
+    x += part.first * x_stride + part.channel;
+    y += part.first * y_stride + part.channel;
+    float of[3][V];
+    per_channel<V>(channels, of, [=](u32 c, float (&all)[3]) {
+        all[MEAN] = mean[c];
+        all[SCALE] = is_variance ? gamma[c] / sqrtf(deviation[c] + epsilon) : gamma[c] * deviation[c];
+        all[BETA] = beta[c];
+    });
+    for (u32 row = threadIdx.y; row < part.count; row += BATCH * blockDim.y) {
+        Raw<V, act_t> xs[BATCH];
+        load_rows<V>(x, x_stride, row, part.count, xs);
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) {
+            u32 r = row + b * blockDim.y;
+            if (r >= part.count) break;
+            float value[V];
+            unpack(xs[b], value);
+#pragma unroll
+            for (int k = 0; k < V; ++k) value[k] = activate(normalized<V>(value[k] - of[MEAN][k], of, k), act);
+            store<V>(y + static_cast<u64>(r) * y_stride, value);
+        }
+    }
+}
+
+// Sums of dz, the gradient before the activation, and of dz * (x - mean).
+template <int V>
+__device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, u32 rows, u32 channels,
+                              u32 slab_rows, const float* gamma, const float* beta, const float* saved, u32 act,
+                              float* partials, u32* counters, float* dgamma, float* dbeta) {
+    Part part = part_of<V>(rows, channels, slab_rows);
+    x += part.first * x_stride + part.channel;
+    dy += part.first * dy_stride + part.channel;
+    float of[3][V], total[2 * V] = {};
+    per_channel<V>(channels, of, [=](u32 c, float (&all)[3]) {
+        all[MEAN] = saved[c];
+        all[SCALE] = gamma[c] * saved[channels + c];
+        all[BETA] = beta[c];
+    });
+    for (u32 row = threadIdx.y; row < part.count; row += BATCH * blockDim.y) {
+        Raw<V, act_t> xs[BATCH], dys[BATCH];
+        load_rows<V>(x, x_stride, row, part.count, xs);
+        load_rows<V>(dy, dy_stride, row, part.count, dys);
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) {
+            if (row + b * blockDim.y >= part.count) break;
+            float value[V], above[V];
+            unpack(xs[b], value);
+            unpack(dys[b], above);
+#pragma unroll
+            for (int k = 0; k < V; ++k) {
+                float centred = value[k] - of[MEAN][k];
+                float dz = before(normalized<V>(centred, of, k), above[k], act);
+                total[k] += dz;
+                total[V + k] = fmaf(dz, centred, total[V + k]);
+            }
+        }
+    }
+    add_rows(total);
+    if (part.inside && threadIdx.y == 0) {
+        float first[V], second[V];
+#pragma unroll
+        for (int k = 0; k < V; ++k) first[k] = total[k], second[k] = total[V + k];
+        store<V>(partial(partials, blockIdx.x, 0, channels, part.channel), first);
+        store<V>(partial(partials, blockIdx.x, 1, channels, part.channel), second);
+    }
+    if (!is_last(counters)) return;
+#pragma unroll
+    for (int k = 0; k < 2 * V; ++k) total[k] = 0.0f;
+#pragma unroll 4
+    for (u32 slab = part.inside ? threadIdx.y : gridDim.x; slab < gridDim.x; slab += blockDim.y) {
+        float first[V], second[V];
+        load<V>(partial(partials, slab, 0, channels, part.channel), first);
+        load<V>(partial(partials, slab, 1, channels, part.channel), second);
+#pragma unroll
+        for (int k = 0; k < V; ++k) total[k] += first[k], total[V + k] += second[k];
+    }
+    add_rows(total);
+    if (!part.inside || threadIdx.y != 0) return;
+#pragma unroll
+    for (int k = 0; k < V; ++k) {
+        u32 c = part.channel + k;
+        dbeta[c] = total[k];
+        dgamma[c] = total[V + k] * saved[channels + c];
+    }
+}
+
+// With m rows and xhat = (x - mean) / deviation:
+// dx = gamma / deviation * (dz - dbeta / m - xhat * dgamma / m) = SCALE * dz + ((x - MEAN) * SLOPE + OFFSET).
+template <int V>
+__device__ void input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
+                               u32 rows, u32 channels, u32 slab_rows, const float* gamma, const float* beta,
+                               const float* saved, const float* dgamma, const float* dbeta, u32 act, bool add) {
+    Part part = part_of<V>(rows, channels, slab_rows);
+    x += part.first * x_stride + part.channel;
+    dy += part.first * dy_stride + part.channel;
+    dx += part.first * dx_stride + part.channel;
+    float of[5][V];
+    per_channel<V>(channels, of, [=](u32 c, float (&all)[5]) {
+        float inverse = saved[channels + c], scale = gamma[c] * inverse, share = scale / static_cast<float>(rows);
+        all[MEAN] = saved[c];
+        all[SCALE] = scale;
+        all[BETA] = beta[c];
+        all[OFFSET] = -share * dbeta[c];
+        all[SLOPE] = -share * inverse * dgamma[c];
+    });
+    for (u32 row = threadIdx.y; row < part.count; row += BATCH * blockDim.y) {
+        Raw<V, act_t> xs[BATCH], dys[BATCH], olds[BATCH];
+        load_rows<V>(x, x_stride, row, part.count, xs);
+        load_rows<V>(dy, dy_stride, row, part.count, dys);
+        load_rows<V>(dx, dx_stride, row, add ? part.count : 0, olds);
+#pragma unroll
+        for (int b = 0; b < BATCH; ++b) {
+            u32 r = row + b * blockDim.y;
+            if (r >= part.count) break;
+            float value[V], above[V], sum[V] = {};
+            unpack(xs[b], value);
+            unpack(dys[b], above);
+            if (add) unpack(olds[b], sum);
+#pragma unroll
+            for (int k = 0; k < V; ++k) {
+                float centred = value[k] - of[MEAN][k];
+                float dz = before(normalized<V>(centred, of, k), above[k], act);
+                float gradient = fmaf(of[SCALE][k], dz, fmaf(centred, of[SLOPE][k], of[OFFSET][k]));
+                sum[k] = add ? sum[k] + gradient : gradient;
+            }
+            store<V>(dx + static_cast<u64>(r) * dx_stride, sum);
+        }
+    }
+}
+
+// saved = mean and 1 / sqrt(var + epsilon); sums = samples * mean and samples * unbiased variance
+KERNEL bn_statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels, u32 slab_rows, float samples, float epsilon,
+                     float* partials, u32* counters, float* saved, float* sums, u32 vector) {
+    if (vector == 1) {
+        statistics<1>(x, x_stride, rows, channels, slab_rows, samples, epsilon, partials, counters, saved, sums);
+    } else {
+        statistics<PACK>(x, x_stride, rows, channels, slab_rows, samples, epsilon, partials, counters, saved, sums);
+    }
+}
+
+// y = act((x - mean) * gamma * deviation + beta), with 1 / sqrt(var + epsilon) as the deviation. If so said it is given as
+// the variance.
+KERNEL bn_normalize(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 rows, u32 channels, u32 slab_rows,
+                    const float* gamma, const float* beta, const float* mean, const float* deviation,
+                    u32 is_variance, float epsilon, u32 act, u32 vector) {
+    if (vector == 1) {
+        normalize<1>(x, x_stride, y, y_stride, rows, channels, slab_rows, gamma, beta, mean, deviation, is_variance,
+                     epsilon, act);
+    } else {
+        normalize<PACK>(x, x_stride, y, y_stride, rows, channels, slab_rows, gamma, beta, mean, deviation, is_variance,
+                        epsilon, act);
+    }
+}
+
+// dgamma and dbeta =
+KERNEL bn_gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, u32 rows, u32 channels,
+                        u32 slab_rows, const float* gamma, const float* beta, const float* saved, u32 act,
+                        float* partials, u32* counters, float* dgamma, float* dbeta, u32 vector) {
+    if (vector == 1) {
+        gradient_sums<1>(x, x_stride, dy, dy_stride, rows, channels, slab_rows, gamma, beta, saved, act, partials,
+                         counters, dgamma, dbeta);
+    } else {
+        gradient_sums<PACK>(x, x_stride, dy, dy_stride, rows, channels, slab_rows, gamma, beta, saved, act, partials,
+                            counters, dgamma, dbeta);
+    }
+}
+
+// dx = or, if so said, dx +=
+KERNEL bn_input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
+                         u32 rows, u32 channels, u32 slab_rows, const float* gamma, const float* beta,
+                         const float* saved, const float* dgamma, const float* dbeta, u32 act, u32 add, u32 vector) {
+    if (vector == 1) {
+        input_gradient<1>(x, x_stride, dy, dy_stride, dx, dx_stride, rows, channels, slab_rows, gamma, beta, saved,
+                          dgamma, dbeta, act, add);
+    } else {
+        input_gradient<PACK>(x, x_stride, dy, dy_stride, dx, dx_stride, rows, channels, slab_rows, gamma, beta, saved,
+                             dgamma, dbeta, act, add);
+    }
+}

@@ -95,23 +95,41 @@ typedef f16 act_t;
 // Elements of act_t in 16 bytes: 4 or 8.
 constexpr int PACK = 16 / sizeof(act_t);
 
-// V neighbouring elements as floats. V is 1, or fills 16 bytes; then p is aligned to them.
+// V neighbouring elements as they lie in memory. V is 1, or fills 16 bytes; then they are aligned to them. A thread that
+// has many loads under way holds these: in half formats they take half the registers of floats.
 template <int V, class T>
-__device__ inline void load(const T* p, float (&v)[V]) {
+struct Raw {
+    static_assert(V * sizeof(T) % 16 == 0, "a vector is made of whole 16 bytes");
+    Wide wide[V * sizeof(T) / 16];
+};
+template <class T>
+struct Raw<1, T> {
+    T element;
+};
+
+template <int V, class T>
+__device__ inline Raw<V, T> fetch(const T* p) {
+    return *reinterpret_cast<const Raw<V, T>*>(p);
+}
+
+template <int V, class T>
+__device__ inline void unpack(const Raw<V, T>& raw, float (&v)[V]) {
     if constexpr (V == 1) {
-        v[0] = to_float(*p);
+        v[0] = to_float(raw.element);
     } else {
-        static_assert(V * sizeof(T) % 16 == 0, "a vector is made of whole 16 bytes");
-        constexpr int WIDES = V * sizeof(T) / 16;
         union {
-            Wide wide[WIDES];
+            Raw<V, T> raw;
             T element[V];
-        } all;
-#pragma unroll
-        for (int k = 0; k < WIDES; ++k) all.wide[k] = reinterpret_cast<const Wide*>(p)[k];
+        } all = {raw};
 #pragma unroll
         for (int k = 0; k < V; ++k) v[k] = to_float(all.element[k]);
     }
+}
+
+// The same as floats.
+template <int V, class T>
+__device__ inline void load(const T* p, float (&v)[V]) {
+    unpack(fetch<V>(p), v);
 }
 
 template <int V, class T>

@@ -31,29 +31,16 @@ pub(crate) struct Inner {
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) options: Options,
     pub(crate) turn: Memory,
+    counters: Memory,
     pub(crate) engine: Box<dyn Engine>,
     kernels: Mutex<HashMap<&'static str, Kernel>>,
-    scratch: Scratch,
-    engine_scratch: Scratch,
+    /// The scratch memory in use is the last; those before it stay for recordings that were made with them.
+    scratch: Mutex<Vec<Memory>>,
     recording: AtomicBool,
 }
 
-/// Scratch memory that grows: what is in use is the last; those before it stay for recordings that were made with them.
-#[derive(Default)]
-struct Scratch(Mutex<Vec<Memory>>);
-
-impl Scratch {
-    fn at_least(&self, driver: &Arc<dyn Driver>, bytes: usize) -> Result<Ptr> {
-        let mut all = lock(&self.0);
-        if let Some(last) = all.last().filter(|last| last.bytes() >= bytes) {
-            return Ok(last.ptr());
-        }
-        let memory = Memory::zeros(driver, bytes.next_power_of_two().max(1 << 16))?;
-        let ptr = memory.ptr();
-        all.push(memory);
-        Ok(ptr)
-    }
-}
+/// How many sums a kernel may leave to the last of several blocks.
+const COUNTERS: u32 = 1 << 14;
 
 /// The loss scale that half precision begins with, as in PyTorch's `GradScaler`.
 const FIRST_LOSS_SCALE: f32 = 65536.0;
@@ -82,15 +69,16 @@ impl Cuda {
 
     fn with(driver: Arc<dyn Driver>, engine: Box<dyn Engine>, options: Options) -> Result<Cuda> {
         let turn = Memory::zeros(&driver, turn::BYTES)?;
+        let counters = Memory::zeros(&driver, COUNTERS as usize * size_of::<u32>())?;
         let cuda = Cuda {
             inner: Arc::new(Inner {
                 driver,
                 options,
                 turn,
+                counters,
                 engine,
                 kernels: Mutex::default(),
-                scratch: Scratch::default(),
-                engine_scratch: Scratch::default(),
+                scratch: Mutex::default(),
                 recording: AtomicBool::new(false),
             }),
         };
@@ -146,12 +134,23 @@ impl Cuda {
 
     /// Scratch memory of at least so many bytes, with any content. The next op's is the same: an op uses it up.
     pub(crate) fn scratch(&self, bytes: usize) -> Result<Ptr> {
-        self.inner.scratch.at_least(&self.inner.driver, bytes)
+        let mut all = lock(&self.inner.scratch);
+        if let Some(last) = all.last().filter(|last| last.bytes() >= bytes) {
+            return Ok(last.ptr());
+        }
+        let memory = Memory::zeros(&self.inner.driver, bytes.next_power_of_two().max(1 << 16))?;
+        let ptr = memory.ptr();
+        all.push(memory);
+        Ok(ptr)
     }
 
-    /// Scratch memory of an engine, beside that of the op that asked it.
-    pub(crate) fn engine_scratch(&self, bytes: usize) -> Result<Ptr> {
-        self.inner.engine_scratch.at_least(&self.inner.driver, bytes)
+    /// So many integers that are 0 before a kernel and after it: how its blocks count which of them is the last.
+    pub(crate) fn counters(&self, op: &'static str, count: u32) -> Result<Ptr> {
+        let accepted = "at most 16384 cache lines";
+        if count > COUNTERS {
+            return Err(Error::Value { op, what: "the size of a pixel", value: count.into(), accepted });
+        }
+        Ok(self.inner.counters.ptr())
     }
 
     /// Whether ops are being written down.

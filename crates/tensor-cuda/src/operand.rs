@@ -35,17 +35,25 @@ pub(crate) fn u32_of(op: &'static str, what: &'static str, value: usize) -> Resu
 impl Cuda {
     /// The tensor of activations, to read.
     pub(crate) fn read(&self, op: &'static str, what: &'static str, x: View<Buffer>) -> Result<Place> {
-        self.place(op, what, x.data, x.layout)
+        self.place(op, what, x.data, x.layout, self.format())
     }
 
     /// The tensor of activations, to write.
     pub(crate) fn write(&self, op: &'static str, what: &'static str, y: ViewMut<Buffer>) -> Result<Place> {
-        self.place(op, what, y.data, y.layout)
+        self.place(op, what, y.data, y.layout, self.format())
     }
 
-    fn place(&self, op: &'static str, what: &'static str, data: &Buffer, layout: Layout) -> Result<Place> {
+    /// The tensor of numbers in a format.
+    pub(crate) fn place(
+        &self,
+        op: &'static str,
+        what: &'static str,
+        data: &Buffer,
+        layout: Layout,
+        format: Format,
+    ) -> Result<Place> {
         layout.check(op, what, data.len())?;
-        self.check_format(op, what, data, self.format())?;
+        self.check_format(op, what, data, format)?;
         for (size, name) in [(layout.shape.rows(), "the number of pixels"), (layout.stride, "the stride")] {
             u32_of(op, name, size)?;
         }

@@ -1,0 +1,214 @@
+//! Batch normalization on the emulated GPU.
+#![cfg(feature = "emulation")]
+
+mod harness;
+
+use harness::*;
+use tensor_backend::{
+    Activation, Backend, BatchNorm, Error, Layout, Precision, Result, Shape, Span, View, ViewMut, Write,
+};
+
+/// Training forward and backward, then inference.
+#[derive(Debug)]
+struct Norm {
+    shape: Shape,
+    /// Of x and dy, y, dx.
+    place: [Placement; 3],
+    act: Activation,
+    write: Write,
+    /// The channels' means: far from 0 they cost digits.
+    mean: f32,
+}
+
+impl Norm {
+    fn of(shape: Shape) -> Norm {
+        Norm { shape, place: [PLACEMENTS[0]; 3], act: Activation::Relu, write: Write::Set, mean: 0.0 }
+    }
+
+    fn draw(rng: &mut philox::Philox) -> Norm {
+        let c = [between(rng, 1, 70), 8 * between(rng, 1, 20)][between(rng, 0, 1)];
+        Norm {
+            shape: Shape::new(between(rng, 0, 4), between(rng, 1, 9), between(rng, 3, 9), c),
+            place: [pick(rng, &PLACEMENTS), pick(rng, &PLACEMENTS), pick(rng, &PLACEMENTS)],
+            act: pick(rng, &[Activation::None, Activation::Relu]),
+            write: pick(rng, &[Write::Set, Write::Add]),
+            mean: pick(rng, &[0.0, -4.0]),
+        }
+    }
+}
+
+impl Case for Norm {
+    fn run<B: Backend>(&self, device: &B, precision: Precision) -> Result<Vec<Output>> {
+        let (shape, c, bn) = (self.shape, self.shape.c, BatchNorm { epsilon: 1e-3, act: self.act });
+        let mut x = Operand::draw("x", shape, self.place[0]);
+        x.values.iter_mut().for_each(|x| *x += self.mean);
+        let x = x.on(device, precision)?;
+        let dy = Operand::draw("dy", shape, self.place[0]).on(device, precision)?;
+        let mut y = Operand::draw("y", shape, self.place[1]).on(device, precision)?;
+        let mut dx = Operand::draw("dx", shape, self.place[2]).on(device, precision)?;
+        let params = upload(device, &numbers("params", 2 * c + 3))?;
+        let (gamma, beta) = (Span::new(3, c), Span::new(3 + c, c));
+        let (mut saved, mut grads) =
+            (device.alloc(2 * c + 1)?, upload(device, &numbers("grads", 4 * c + 3))?);
+        let (dgamma, dbeta, sums) = (Span::new(1, c), Span::new(2 + c, c), Span::new(2 + 2 * c, 2 * c));
+        let (xv, yv) = (x.view(), y.view_mut());
+        device.bn_act_fwd_train(&bn, xv, &params, gamma, beta, yv, &mut saved, &mut grads, sums)?;
+        // Digits that the mean takes from f32 itself, and from a mean near 0, the sum of larger numbers.
+        let lost = 1.0 + self.mean.abs();
+        let (of_mean, of_deviation) = (2e-5 / lost + 2e-7, 5e-6 * lost.sqrt());
+        let mut outputs = vec![y.output(device, "y", 2e-6 * lost)?];
+        let (dyv, dxv, write) = (dy.view(), dx.view_mut(), self.write);
+        device
+            .bn_act_bwd(&bn, xv, dyv, &params, gamma, beta, &saved, &mut grads, dgamma, dbeta, dxv, write)?;
+        let running = upload(device, &numbers("running", 2 * c).iter().map(|x| x.abs()).collect::<Vec<_>>())?;
+        let (mean, var) = (Span::new(0, c), Span::new(c, c));
+        device.bn_act_fwd_infer(&bn, xv, &params, gamma, beta, &running, mean, var, y.view_mut())?;
+        let grads_of = |name, at, tolerance| Ok(Output(name, download(device, &grads, at)?, tolerance));
+        outputs.extend([
+            Output("mean", download(device, &saved, mean)?, of_mean),
+            Output("inverse deviation", download(device, &saved, var)?, of_deviation),
+            grads_of("n * mean", Span::new(sums.offset, c), of_mean)?,
+            grads_of("n * variance", Span::new(sums.offset + c, c), of_deviation)?,
+            grads_of("dgamma", dgamma, 5e-6 * lost)?,
+            grads_of("dbeta", dbeta, 5e-6 * lost)?,
+            grads_of("what lies between", Span::new(0, 1), 0.0)?,
+            grads_of("what lies behind", Span::new(sums.end(), 1), 0.0)?,
+            dx.output(device, "dx", 1e-5 * lost)?,
+            y.output(device, "y of inference", 2e-6 * lost)?,
+        ]);
+        Ok(outputs)
+    }
+}
+
+#[test]
+fn any_shape() {
+    let (mut rng, devices) = (draws("norms"), PRECISIONS.map(emulated));
+    for _ in 0..40 {
+        let case = Norm::draw(&mut rng);
+        devices.iter().for_each(|cuda| agree_on(cuda, &case));
+    }
+}
+
+/// Shapes of MiniGoogLeNet, with fewer samples: many slabs, several tiles, channels that fill no vector.
+#[test]
+fn layers_of_real_networks() {
+    let slice = |shape| Norm { place: [PLACEMENTS[1]; 3], ..Norm::of(shape) };
+    agree(&Norm::of(Shape::new(4, 32, 32, 96)));
+    agree(&slice(Shape::new(4, 15, 15, 112)));
+    agree(&Norm::of(Shape::new(8, 7, 7, 336)));
+    agree(&slice(Shape::new(4, 20, 20, 10)));
+    agree(&Norm { write: Write::Add, ..Norm::of(Shape::new(20, 32, 32, 3)) });
+}
+
+/// Nothing but the mean's own rounding is lost: deviations are those of numbers around 0.
+#[test]
+fn a_large_mean_costs_nothing() {
+    for (mean, c) in [(1000.0, 10), (-300.0, 32)] {
+        let case = Norm { mean, act: Activation::None, ..Norm::of(Shape::new(8, 32, 32, c)) };
+        agree_on(&emulated(Precision::Fp32), &case);
+    }
+}
+
+/// An outlier where a slab's sums begin does not spoil the others' variance.
+#[test]
+fn an_outlier_in_front_costs_little() {
+    let (cuda, shape) = (emulated(Precision::Fp32), Shape::new(8, 32, 32, 4));
+    let mut values = numbers("x", shape.len());
+    values[..4].fill(1e3);
+    let variances = |device: &dyn Fn(&[f32]) -> Vec<f32>| device(&values);
+    let got = variances(&|values| statistics(&cuda, shape, values).1);
+    let expected = variances(&|values| statistics(&tensor_cpu::Reference, shape, values).1);
+    assert_close("the variance", &got[4..], &expected[4..], 1e-4, 0.0);
+}
+
+/// A constant channel has a variance of exactly 0, and so has a single number.
+#[test]
+fn constant_channels() {
+    for cuda in PRECISIONS.map(emulated) {
+        for shape in [Shape::new(3, 30, 30, 8), Shape::new(2, 9, 9, 3), Shape::vectors(1, 5)] {
+            let value = rounded(cuda.options().precision, 123.456);
+            let (saved, sums, y) = statistics(&cuda, shape, &vec![value; shape.len()]);
+            assert!(saved[..shape.c].iter().all(|&mean| mean == value), "{saved:?}");
+            assert!(sums[shape.c..].iter().all(|&variance| variance == 0.0), "{sums:?}");
+            assert!(y.iter().all(|&y| y == 0.5), "{y:?}");
+        }
+    }
+}
+
+/// A NaN reaches the statistics of its channel and no other.
+#[test]
+fn nan_stays_in_its_channel() {
+    for cuda in PRECISIONS.map(emulated) {
+        for c in [8, 3] {
+            let shape = Shape::new(2, 9, 9, c);
+            let mut values = numbers("x", shape.len());
+            values[70 * c + 1] = f32::NAN;
+            let (saved, sums, y) = statistics(&cuda, shape, &values);
+            for all in [saved, sums, y] {
+                assert!(all.iter().enumerate().all(|(k, x)| x.is_nan() == (k % c == 1)), "{all:?}");
+            }
+        }
+    }
+}
+
+/// The same bits however blocks and threads take turns: the emulation has another order for each launch.
+#[test]
+fn the_order_of_threads_changes_no_bit() {
+    for cuda in PRECISIONS.map(emulated) {
+        let precision = cuda.options().precision;
+        for shape in [Shape::new(2, 24, 24, 48), Shape::new(3, 13, 13, 7)] {
+            let case = Norm { write: Write::Add, ..Norm::of(shape) };
+            let first = case.run(&cuda, precision).unwrap();
+            for _ in 0..4 {
+                // One launch more or less, so that each kernel meets every order.
+                cuda.synchronize().unwrap();
+                statistics(&cuda, Shape::vectors(2, 1), &[1.0, 2.0]);
+                for (Output(name, a, _), Output(_, b, _)) in
+                    first.iter().zip(&case.run(&cuda, precision).unwrap())
+                {
+                    let same = a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
+                    assert!(same, "{name} of {case:?} has other bits");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn refuses_what_does_not_fit() {
+    let cuda = emulated(Precision::Fp32);
+    let bn = BatchNorm { epsilon: 1e-3, act: Activation::None };
+    let at = Layout::contiguous(Shape::vectors(2, 4));
+    let (x, mut y, params) = (cuda.alloc(8).unwrap(), cuda.alloc(8).unwrap(), cuda.alloc(8).unwrap());
+    let (mut grads, mut saved) = (cuda.alloc(16).unwrap(), cuda.alloc(7).unwrap());
+    let (gamma, beta, sums) = (Span::new(0, 4), Span::new(4, 4), Span::new(8, 8));
+    let mut train = |gamma, sums| {
+        let y = ViewMut::new(&mut y, at);
+        cuda.bn_act_fwd_train(&bn, View::new(&x, at), &params, gamma, beta, y, &mut saved, &mut grads, sums)
+    };
+    assert!(matches!(train(gamma, sums), Err(Error::OutOfBounds { end: 8, len: 7, .. })));
+    assert!(matches!(train(Span::new(0, 3), sums), Err(Error::Length { what: "gamma", .. })));
+    assert!(matches!(train(gamma, gamma), Err(Error::Length { what: "the sums", .. })));
+    let (saved, x) = (cuda.alloc(8).unwrap(), View::new(&x, at));
+    let dx = ViewMut::new(&mut y, at);
+    let overlap = Span::new(2, 4);
+    let refused =
+        cuda.bn_act_bwd(&bn, x, x, &params, gamma, beta, &saved, &mut grads, gamma, overlap, dx, Write::Set);
+    assert!(matches!(refused, Err(Error::Value { op: "bn_act_bwd", .. })), "{refused:?}");
+}
+
+/// What the forward pass of training saves, its sums, and its output with a scale of 1 and an offset of 0.5.
+fn statistics<B: Backend>(device: &B, shape: Shape, values: &[f32]) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+    let (c, at) = (shape.c, Layout::contiguous(shape));
+    let bn = BatchNorm { epsilon: 1e-3, act: Activation::Relu };
+    let mut x = device.alloc_activations(shape.len()).unwrap();
+    device.upload(values, &mut x, 0).unwrap();
+    let mut y = device.alloc_activations(shape.len()).unwrap();
+    let params = upload(device, &[vec![1.0; c], vec![0.5; c]].concat()).unwrap();
+    let (mut saved, mut grads) = (device.alloc(2 * c).unwrap(), device.alloc(2 * c).unwrap());
+    let (gamma, beta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(0, 2 * c));
+    let (x, yv) = (View::new(&x, at), ViewMut::new(&mut y, at));
+    device.bn_act_fwd_train(&bn, x, &params, gamma, beta, yv, &mut saved, &mut grads, sums).unwrap();
+    let all = |buffer, len| download(device, buffer, Span::new(0, len)).unwrap();
+    (all(&saved, 2 * c), all(&grads, 2 * c), all(&y, shape.len()))
+}
