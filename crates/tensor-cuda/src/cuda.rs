@@ -56,6 +56,14 @@ impl Cuda {
         Cuda::with(driver, engine, options)
     }
 
+    /// Opens a GPU and leaves cuDNN and cuBLASLt alone, for comparisons and for tools that look into kernels.
+    ///
+    /// # Errors
+    /// As [`new`](Cuda::new).
+    pub fn of_own_kernels(options: Options) -> Result<Cuda> {
+        Cuda::with(Arc::new(CudaDriver::new(&options)?), Box::new(engine::Own), options)
+    }
+
     /// The kernels of this backend, run on the processor: for tests of everything but the driver and its libraries.
     ///
     /// # Errors
@@ -90,6 +98,11 @@ impl Cuda {
     /// How it was opened.
     pub fn options(&self) -> Options {
         self.inner.options
+    }
+
+    /// What computes convolutions and dense layers, and which algorithms were chosen so far: lines for people.
+    pub fn describe_engine(&self) -> Vec<String> {
+        self.inner.engine.describe()
     }
 
     /// The number format of activations.

@@ -1,12 +1,19 @@
 //! Who computes convolutions and matrix products: NVIDIA's libraries, or kernels of our own where these are missing.
 
+mod algorithms;
+mod cublaslt;
+mod cudnn;
+mod installed;
 pub(crate) mod own;
+mod owned;
+mod store;
 
 pub(crate) use own::Own;
 
-use crate::driver::{CudaDriver, Ptr};
+use crate::driver::{CudaDriver, Driver, Ptr};
 use crate::operand::Place;
 use crate::{Cuda, Options};
+use installed::Installed;
 use std::sync::Arc;
 use tensor_backend::{Conv2d, Linear, Result, Shape, Write};
 
@@ -14,6 +21,11 @@ use tensor_backend::{Conv2d, Linear, Result, Shape, Write};
 /// format of activations, and weights lie as (outputs, kh, kw, inputs), or (outputs, inputs) for a dense layer. Sums are
 /// f32. No bias, no activation: the ops add these.
 pub(crate) trait Engine: Send + Sync {
+    /// What computes, and what it has chosen so far, a line each.
+    fn describe(&self) -> Vec<String> {
+        vec!["own kernels".into()]
+    }
+
     /// Chooses algorithms and reserves scratch memory for inputs of up to this shape.
     fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()>;
 
@@ -58,6 +70,7 @@ pub(crate) trait Engine: Send + Sync {
 }
 
 /// The best engine that the installed libraries allow.
-pub(crate) fn of_libraries(_driver: &Arc<CudaDriver>, _options: &Options) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(Own))
+pub(crate) fn of_libraries(driver: &Arc<CudaDriver>, options: &Options) -> Result<Box<dyn Engine>> {
+    let driver: Arc<dyn Driver> = Arc::clone(driver) as _;
+    Ok(Box::new(Installed::new(&driver, options)))
 }

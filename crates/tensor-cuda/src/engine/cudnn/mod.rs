@@ -1,0 +1,159 @@
+//! Convolutions by cuDNN.
+//!
+//! Sources, by NVIDIA's names: "cuDNN API Reference", `cudnn_ops` and `cudnn_cnn` libraries (cudnnSetTensor4dDescriptor,
+//! cudnnSetFilter4dDescriptor, cudnnSetConvolutionMathType, cudnnFindConvolution*AlgorithmEx,
+//! cudnnGetConvolution*Algorithm_v7, cudnnConvolutionForward, -BackwardData, -BackwardFilter); "cuDNN Developer Guide",
+//! Legacy API (Tensor Core operations) and Odds and Ends (reproducibility, thread safety).
+//!
+//! Tensors are NHWC without gaps, filters (k, h, w, c), which cuDNN also calls NHWC. Operands are f32, bf16 or f16, sums
+//! f32: what the reference lists as `FLOAT_CONFIG`, `PSEUDO_BFLOAT16_CONFIG` and `PSEUDO_HALF_CONFIG`. The legacy calls are
+//! used and not the graph API: they choose among the same kernels for a plain convolution.
+//!
+//! To be seen on a GPU, since none was at hand when this was written:
+//! 1. NHWC filters in f32 (`FMA_MATH` and TF32) have an algorithm in all three passes, and in bf16 and f16 (`TENSOR_OP_MATH`)
+//!    the one with tensor cores: `implicit_precomp_gemm` forward and `1` backward. `tests/libraries.rs` prints the choices;
+//!    "own kernels" there means that cuDNN offered nothing.
+//! 2. Under `FMA_MATH` the answers say `FMA_MATH` too. If they said `DEFAULT_MATH`, no algorithm would pass the filter in
+//!    [`algorithms`](super::algorithms), and fp32 would run on our own kernels.
+//! 3. `beta = 1` works with every algorithm of the backward pass for data (for `Write::Add`). A refusal would be seen as
+//!    `NOT_SUPPORTED` and send this convolution to our own kernels.
+//! 4. The calls can be captured in a graph once they ran before; none of them allocates or synchronizes then.
+//! 5. Measuring on zeros ranks algorithms as measuring on data does: a GPU draws less power on zeros and may clock higher.
+//! 6. Operands aligned to 16 bytes suffice for the kernels with tensor cores.
+//! 7. 3 input channels in bf16 do not fall back to something slow (cuDNN pads channels to 8 by itself).
+
+mod convolutions;
+mod handle;
+mod numbers;
+mod problem;
+
+use super::algorithms::{Algorithms, Choice, Key, Pass};
+use super::store::Store;
+use crate::cuda::lock;
+use crate::driver::{Driver, Ptr};
+use crate::gpus::Device;
+use crate::libraries::{CUDNN, Version};
+use crate::{Cuda, Options, cache};
+use convolutions::Convolutions;
+use handle::{Failure, Handle};
+use problem::{Operands, Problem, Scratch};
+use std::sync::{Arc, Mutex};
+use tensor_backend::{Conv2d, Precision, Result, Shape, Write};
+
+/// The most scratch memory that an algorithm may take. More would rarely buy time, and is taken from larger batches.
+const MOST_SCRATCH: usize = 256 << 20;
+
+/// cuDNN on one device and stream.
+pub(crate) struct Cudnn {
+    precision: Precision,
+    version: Version,
+    state: Mutex<State>,
+}
+
+/// What one thread at a time may use.
+struct State {
+    convolutions: Convolutions,
+    algorithms: Algorithms,
+}
+
+impl Cudnn {
+    /// cuDNN, if it is installed and works, or why not.
+    pub(crate) fn new(driver: Arc<dyn Driver>, options: &Options) -> Result<Cudnn, String> {
+        let version = CUDNN.find().map_err(|error| error.to_string())?.version;
+        // Whether all functions that are called here are in a cuDNN 10, nobody knows; cudarc panics where one is missing.
+        if version >= Version::new(10, 0, 0) {
+            return Err(format!(
+                "cuDNN {version} is newer than this program; `pip install 'nvidia-cudnn-cu13<10'`"
+            ));
+        }
+        driver.make_current().map_err(|error| error.to_string())?;
+        let failed = |failure: Failure| format!("cuDNN is installed, but does not start: {failure}");
+        let handle = Handle::new(Arc::clone(&driver)).map_err(failed)?;
+        // Alike GPUs share what was measured on one of them.
+        let model = Device::find(options.gpu).map_or_else(|_| driver.name(), |device| device.name());
+        let store = cache::folder().map(|folder| Store::new(&folder, &format!("cuDNN {version}"), &model));
+        let convolutions = Convolutions::new(options.precision, driver, handle);
+        let algorithms = Algorithms::new(options.deterministic, MOST_SCRATCH, store);
+        let state = Mutex::new(State { convolutions, algorithms });
+        Ok(Cudnn { precision: options.precision, version, state })
+    }
+
+    /// Chooses the algorithms of a layer and reserves their scratch memory.
+    pub(crate) fn prepare(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
+        if !Problem::fits(conv, x) {
+            return Ok(());
+        }
+        cuda.driver().make_current()?;
+        let passes = if training { &[Pass::Forward, Pass::Data, Pass::Filter][..] } else { &[Pass::Forward] };
+        let mut most = 0;
+        let mut state = lock(&self.state);
+        let State { convolutions, algorithms } = &mut *state;
+        for &pass in passes {
+            if let Choice::Library { workspace, .. } =
+                algorithms.prepare(convolutions, &self.key(pass, conv, x))?
+            {
+                most = most.max(workspace);
+            }
+        }
+        cuda.engine_scratch(most).map(drop)
+    }
+
+    /// Computes a pass, or tells by `false` that it must be computed otherwise. `x` and `y` also stand for their gradients.
+    pub(crate) fn run(
+        &self,
+        cuda: &Cuda,
+        pass: Pass,
+        conv: &Conv2d,
+        shape: Shape,
+        [x, w, y]: [Ptr; 3],
+        write: Write,
+    ) -> Result<bool> {
+        let is_aligned = [x, w, y].iter().all(|ptr| ptr.0.is_multiple_of(16));
+        if !is_aligned || !Problem::fits(conv, shape) {
+            return Ok(false);
+        }
+        cuda.driver().make_current()?;
+        let key = self.key(pass, conv, shape);
+        let mut state = lock(&self.state);
+        let State { convolutions, algorithms } = &mut *state;
+        let choice = algorithms.choice(convolutions, &key, cuda.is_recording())?;
+        let (algorithm, bytes) = match choice {
+            Some(Choice::Library { algorithm, workspace, .. }) => (algorithm, workspace),
+            Some(Choice::Own) => return Ok(false),
+            None => {
+                let message =
+                    format!("a convolution must run once before it is recorded, but this did not: {key}");
+                return Err(cuda.error(message));
+            }
+        };
+        let scratch = Scratch { ptr: cuda.engine_scratch(bytes)?, bytes };
+        let beta = if write == Write::Add { 1.0 } else { 0.0 };
+        // SAFETY: the caller's operands have the shapes of `conv` and `shape`, without gaps, in the device's format.
+        match unsafe { convolutions.run(&key, algorithm, Operands { x, w, y }, scratch, beta) } {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.is_unsupported() => {
+                algorithms.refuse(&key);
+                Ok(false)
+            }
+            Err(failure) => Err(cuda.error(format!("{failure}, for {key}"))),
+        }
+    }
+
+    /// The version, then the choices, a line each.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let line = |(key, choice): (Key, Choice)| match choice {
+            Choice::Own => format!("{key}: own kernels"),
+            Choice::Library { algorithm, workspace, milliseconds } => {
+                let name = numbers::name(key.pass, algorithm);
+                let time = milliseconds.map_or("not measured".into(), |time| format!("{time:.4} ms"));
+                format!("{key}: {name}, {:?}, {workspace} bytes, {time}", algorithm.math)
+            }
+        };
+        let choices = lock(&self.state).algorithms.choices();
+        [format!("cuDNN {}", self.version)].into_iter().chain(choices.into_iter().map(line)).collect()
+    }
+
+    fn key(&self, pass: Pass, conv: &Conv2d, x: Shape) -> Key {
+        Key { pass, precision: self.precision, conv: *conv, x }
+    }
+}

@@ -1,0 +1,308 @@
+//! One convolution of one batch size as cuDNN sees it: its descriptors, and the calls of its three passes under one roof.
+
+use super::handle::{Failure, Handle, check};
+use super::numbers::{DATA, FILTER, FORWARD, numbered};
+use crate::buffer::Format;
+use crate::driver::Ptr;
+use crate::engine::algorithms::{Algorithm, Candidate, Math, Pass};
+use crate::engine::owned::Owned;
+use core::ffi::{c_int, c_void};
+use core::mem::size_of;
+use cudarc::cudnn::sys::{self, cudnnStatus_t as Status};
+use tensor_backend::{Conv2d, Precision, Shape};
+
+/// Where the operands of a convolution are: `x` and `y` also stand for their gradients, `w` for the weights'. Each pass
+/// writes one of them.
+#[derive(Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) x: Ptr,
+    pub(super) w: Ptr,
+    pub(super) y: Ptr,
+}
+
+/// Scratch memory: what cuDNN calls a workspace.
+#[derive(Clone, Copy)]
+pub(super) struct Scratch {
+    pub(super) ptr: Ptr,
+    pub(super) bytes: usize,
+}
+
+/// The descriptors of a convolution.
+pub(super) struct Problem {
+    precision: Precision,
+    x: Owned<sys::cudnnTensorStruct, Status>,
+    w: Owned<sys::cudnnFilterStruct, Status>,
+    y: Owned<sys::cudnnTensorStruct, Status>,
+    conv: Owned<sys::cudnnConvolutionStruct, Status>,
+}
+
+/// The most algorithms that any pass has.
+const MOST: usize = 8;
+
+/// The three structures `cudnnConvolution*AlgoPerf_t`, which are laid out alike, with numbers where these have enums: a later
+/// cuDNN may fill in a number that the enums of 9.1 do not know.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Performance {
+    algorithm: u32,
+    status: u32,
+    milliseconds: f32,
+    memory: usize,
+    determinism: u32,
+    math: u32,
+    reserved: [c_int; 3],
+}
+
+const _: () = {
+    assert!(size_of::<Performance>() == size_of::<sys::cudnnConvolutionFwdAlgoPerf_t>());
+    assert!(size_of::<Performance>() == size_of::<sys::cudnnConvolutionBwdDataAlgoPerf_t>());
+    assert!(size_of::<Performance>() == size_of::<sys::cudnnConvolutionBwdFilterAlgoPerf_t>());
+};
+
+impl Performance {
+    fn candidate(self) -> Option<Candidate> {
+        let math =
+            Math::of_number(self.math).filter(|_| self.status == Status::CUDNN_STATUS_SUCCESS as u32)?;
+        Some(Candidate {
+            algorithm: Algorithm { number: self.algorithm, math },
+            deterministic: self.determinism == sys::cudnnDeterminism_t::CUDNN_DETERMINISTIC as u32,
+            milliseconds: self.milliseconds,
+        })
+    }
+}
+
+/// A size as cuDNN takes it. One that does not fit becomes one that cuDNN refuses.
+fn int(size: usize) -> c_int {
+    c_int::try_from(size).unwrap_or(c_int::MIN)
+}
+
+fn pointer(ptr: Ptr) -> *mut c_void {
+    ptr.0 as *mut c_void
+}
+
+impl Problem {
+    /// Whether cuDNN's convolutions can be asked for it at all: they pad alike on both sides, tensors have less than 2^31
+    /// elements, and none is empty.
+    pub(super) fn fits(conv: &Conv2d, x: Shape) -> bool {
+        let pad = conv.pad;
+        let sizes = conv.output(x).map(|y| [x.len(), y.len(), conv.weights()]);
+        pad.top == pad.bottom
+            && pad.left == pad.right
+            && sizes.is_ok_and(|sizes| sizes.iter().all(|size| (1..=i32::MAX as usize).contains(size)))
+    }
+
+    pub(super) fn new(precision: Precision, conv: &Conv2d, x: Shape, y: Shape) -> Result<Problem, Failure> {
+        let data = match Format::of_activations(precision) {
+            Format::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
+            Format::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
+            Format::F16 => sys::cudnnDataType_t::CUDNN_DATA_HALF,
+        };
+        Ok(Problem {
+            precision,
+            x: tensor(data, x)?,
+            w: filter(data, conv)?,
+            y: tensor(data, y)?,
+            conv: convolution(conv)?,
+        })
+    }
+
+    /// Says how to multiply. It is the only thing in a descriptor that changes.
+    fn set_math(&self, math: Math) -> Result<(), Failure> {
+        use sys::cudnnMathType_t as Type;
+        let math = match math {
+            Math::Default => Type::CUDNN_DEFAULT_MATH,
+            Math::TensorOp => Type::CUDNN_TENSOR_OP_MATH,
+            Math::Fma => Type::CUDNN_FMA_MATH,
+        };
+        // SAFETY: the descriptor is alive.
+        let status = unsafe { sys::cudnnSetConvolutionMathType(self.conv.raw(), math) };
+        check("cudnnSetConvolutionMathType", status)
+    }
+
+    /// Runs all algorithms of a pass on these operands, one of which is overwritten.
+    ///
+    /// # Safety
+    /// The operands are as large as their descriptors say, the scratch memory as large as it says.
+    #[rustfmt::skip]
+    pub(super) unsafe fn measure(&self, handle: &Handle, pass: Pass, at: Operands, scratch: Scratch) -> Result<Vec<Candidate>, Failure> {
+        self.set_math(Math::of(self.precision))?;
+        let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
+        let (x, w, y) = (pointer(at.x), pointer(at.w), pointer(at.y));
+        let (work, bytes) = (pointer(scratch.ptr), scratch.bytes);
+        candidates(|most, count, list| match pass {
+            // SAFETY: descriptors and handle are alive, `list` has room for `most`, and the caller vouches for the rest.
+            Pass::Forward => check("cudnnFindConvolutionForwardAlgorithmEx", unsafe {
+                sys::cudnnFindConvolutionForwardAlgorithmEx(h, xd, x, wd, w, cd, yd, y, most, count, list.cast(), work, bytes)
+            }),
+            // SAFETY: as above.
+            Pass::Data => check("cudnnFindConvolutionBackwardDataAlgorithmEx", unsafe {
+                sys::cudnnFindConvolutionBackwardDataAlgorithmEx(h, wd, w, yd, y, cd, xd, x, most, count, list.cast(), work, bytes)
+            }),
+            // SAFETY: as above.
+            Pass::Filter => check("cudnnFindConvolutionBackwardFilterAlgorithmEx", unsafe {
+                sys::cudnnFindConvolutionBackwardFilterAlgorithmEx(h, xd, x, yd, y, cd, wd, w, most, count, list.cast(), work, bytes)
+            }),
+        })
+    }
+
+    /// The algorithms of a pass that cuDNN expects to be fast, the fastest first.
+    #[rustfmt::skip]
+    pub(super) fn expect(&self, handle: &Handle, pass: Pass) -> Result<Vec<Candidate>, Failure> {
+        self.set_math(Math::of(self.precision))?;
+        let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
+        candidates(|most, count, list| match pass {
+            // SAFETY: descriptors and handle are alive, and `list` has room for `most`.
+            Pass::Forward => check("cudnnGetConvolutionForwardAlgorithm_v7", unsafe {
+                sys::cudnnGetConvolutionForwardAlgorithm_v7(h, xd, wd, cd, yd, most, count, list.cast())
+            }),
+            // SAFETY: as above.
+            Pass::Data => check("cudnnGetConvolutionBackwardDataAlgorithm_v7", unsafe {
+                sys::cudnnGetConvolutionBackwardDataAlgorithm_v7(h, wd, yd, cd, xd, most, count, list.cast())
+            }),
+            // SAFETY: as above.
+            Pass::Filter => check("cudnnGetConvolutionBackwardFilterAlgorithm_v7", unsafe {
+                sys::cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, xd, yd, cd, wd, most, count, list.cast())
+            }),
+        })
+    }
+
+    /// Bytes of scratch memory that an algorithm of a pass needs.
+    #[rustfmt::skip]
+    pub(super) fn workspace(&self, handle: &Handle, pass: Pass, algorithm: Algorithm) -> Result<usize, Failure> {
+        self.set_math(algorithm.math)?;
+        let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
+        let mut bytes = 0;
+        match pass {
+            Pass::Forward => {
+                let number = numbered(&FORWARD, algorithm)?;
+                // SAFETY: descriptors and handle are alive.
+                check("cudnnGetConvolutionForwardWorkspaceSize", unsafe {
+                    sys::cudnnGetConvolutionForwardWorkspaceSize(h, xd, wd, cd, yd, number, &raw mut bytes)
+                })
+            }
+            Pass::Data => {
+                let number = numbered(&DATA, algorithm)?;
+                // SAFETY: as above.
+                check("cudnnGetConvolutionBackwardDataWorkspaceSize", unsafe {
+                    sys::cudnnGetConvolutionBackwardDataWorkspaceSize(h, wd, yd, cd, xd, number, &raw mut bytes)
+                })
+            }
+            Pass::Filter => {
+                let number = numbered(&FILTER, algorithm)?;
+                // SAFETY: as above.
+                check("cudnnGetConvolutionBackwardFilterWorkspaceSize", unsafe {
+                    sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(h, xd, yd, cd, wd, number, &raw mut bytes)
+                })
+            }
+        }?;
+        Ok(bytes)
+    }
+
+    /// Runs a pass. Its output becomes the result plus `beta` (0 or 1) times what it was.
+    ///
+    /// # Safety
+    /// The operands are as large as their descriptors say, the scratch memory as large as the algorithm needs.
+    #[rustfmt::skip]
+    pub(super) unsafe fn run(
+        &self, handle: &Handle, pass: Pass, algorithm: Algorithm, at: Operands, scratch: Scratch, beta: f32,
+    ) -> Result<(), Failure> {
+        self.set_math(algorithm.math)?;
+        let (h, xd, wd, yd, cd) = (handle.raw(), self.x.raw(), self.w.raw(), self.y.raw(), self.conv.raw());
+        let (x, w, y) = (pointer(at.x), pointer(at.w), pointer(at.y));
+        let (work, bytes) = (pointer(scratch.ptr), scratch.bytes);
+        // On the host, and f32 whatever the operands' format is, as sums are.
+        let (alpha, beta) = (&1.0_f32, &beta);
+        let (alpha, beta) = ((&raw const *alpha).cast(), (&raw const *beta).cast());
+        match pass {
+            Pass::Forward => {
+                let number = numbered(&FORWARD, algorithm)?;
+                // SAFETY: descriptors, handle and both factors are alive, and the caller vouches for the rest.
+                check("cudnnConvolutionForward", unsafe {
+                    sys::cudnnConvolutionForward(h, alpha, xd, x, wd, w, cd, number, work, bytes, beta, yd, y)
+                })
+            }
+            Pass::Data => {
+                let number = numbered(&DATA, algorithm)?;
+                // SAFETY: as above.
+                check("cudnnConvolutionBackwardData", unsafe {
+                    sys::cudnnConvolutionBackwardData(h, alpha, wd, w, yd, y, cd, number, work, bytes, beta, xd, x)
+                })
+            }
+            Pass::Filter => {
+                let number = numbered(&FILTER, algorithm)?;
+                // SAFETY: as above.
+                check("cudnnConvolutionBackwardFilter", unsafe {
+                    sys::cudnnConvolutionBackwardFilter(h, alpha, xd, x, yd, y, cd, number, work, bytes, beta, wd, w)
+                })
+            }
+        }
+    }
+}
+
+/// What a call that fills in a list says; it is told how much room there is.
+fn candidates(
+    call: impl FnOnce(c_int, *mut c_int, *mut Performance) -> Result<(), Failure>,
+) -> Result<Vec<Candidate>, Failure> {
+    let mut list = [Performance::default(); MOST];
+    let mut count = 0;
+    call(MOST as c_int, &raw mut count, list.as_mut_ptr())?;
+    let count = usize::try_from(count).unwrap_or(0);
+    Ok(list.iter().take(count).filter_map(|each| each.candidate()).collect())
+}
+
+fn tensor(
+    data: sys::cudnnDataType_t,
+    shape: Shape,
+) -> Result<Owned<sys::cudnnTensorStruct, Status>, Failure> {
+    // SAFETY: success leaves a descriptor, which its destructor takes.
+    let tensor = unsafe {
+        Owned::new(sys::cudnnDestroyTensorDescriptor, |place| {
+            check("cudnnCreateTensorDescriptor", sys::cudnnCreateTensorDescriptor(place))
+        })
+    }?;
+    let Shape { n, h, w, c } = shape;
+    let nhwc = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
+    // SAFETY: the descriptor was made just now. The order of the sizes is this one for every layout.
+    let status =
+        unsafe { sys::cudnnSetTensor4dDescriptor(tensor.raw(), nhwc, data, int(n), int(c), int(h), int(w)) };
+    check("cudnnSetTensor4dDescriptor", status)?;
+    Ok(tensor)
+}
+
+fn filter(
+    data: sys::cudnnDataType_t,
+    conv: &Conv2d,
+) -> Result<Owned<sys::cudnnFilterStruct, Status>, Failure> {
+    // SAFETY: success leaves a descriptor, which its destructor takes.
+    let filter = unsafe {
+        Owned::new(sys::cudnnDestroyFilterDescriptor, |place| {
+            check("cudnnCreateFilterDescriptor", sys::cudnnCreateFilterDescriptor(place))
+        })
+    }?;
+    let Conv2d { outputs: k, inputs: c, kernel: [h, w], .. } = *conv;
+    let nhwc = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
+    // SAFETY: the descriptor was made just now. In this layout a filter lies as (k, h, w, c).
+    let status =
+        unsafe { sys::cudnnSetFilter4dDescriptor(filter.raw(), data, nhwc, int(k), int(c), int(h), int(w)) };
+    check("cudnnSetFilter4dDescriptor", status)?;
+    Ok(filter)
+}
+
+fn convolution(conv: &Conv2d) -> Result<Owned<sys::cudnnConvolutionStruct, Status>, Failure> {
+    // SAFETY: success leaves a descriptor, which its destructor takes.
+    let descriptor = unsafe {
+        Owned::new(sys::cudnnDestroyConvolutionDescriptor, |place| {
+            check("cudnnCreateConvolutionDescriptor", sys::cudnnCreateConvolutionDescriptor(place))
+        })
+    }?;
+    let (pad, [down, right]) = (conv.pad, conv.stride.map(int));
+    let mode = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
+    let sums = sys::cudnnDataType_t::CUDNN_DATA_FLOAT;
+    // SAFETY: the descriptor was made just now. Windows are not dilated.
+    let status = unsafe {
+        let raw = descriptor.raw();
+        sys::cudnnSetConvolution2dDescriptor(raw, int(pad.top), int(pad.left), down, right, 1, 1, mode, sums)
+    };
+    check("cudnnSetConvolution2dDescriptor", status)?;
+    Ok(descriptor)
+}

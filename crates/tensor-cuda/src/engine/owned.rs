@@ -1,0 +1,71 @@
+//! What a library made and must unmake.
+
+use core::ptr;
+
+/// An object of a C library, destroyed when dropped. `S` is the library's status.
+pub(crate) struct Owned<T, S> {
+    raw: *mut T,
+    destroy: unsafe fn(*mut T) -> S,
+}
+
+// SAFETY: the objects held by it (handles, descriptors, plans) belong to no thread: NVIDIA allows their use from any, by one
+// at a time, and they are used behind a lock or, where only read, documented as safe to share.
+unsafe impl<T, S> Send for Owned<T, S> {}
+
+impl<T, S> Owned<T, S> {
+    /// What `create` leaves in the place that it is given, or its error.
+    ///
+    /// # Safety
+    /// After success there is an object that `destroy` may be called on once.
+    pub(crate) unsafe fn new<E>(
+        destroy: unsafe fn(*mut T) -> S,
+        create: impl FnOnce(*mut *mut T) -> Result<(), E>,
+    ) -> Result<Owned<T, S>, E> {
+        let mut raw = ptr::null_mut();
+        create(&raw mut raw)?;
+        Ok(Owned { raw, destroy })
+    }
+
+    pub(crate) fn raw(&self) -> *mut T {
+        self.raw
+    }
+}
+
+impl<T, S> Drop for Owned<T, S> {
+    fn drop(&mut self) {
+        // SAFETY: the object was made by `new`, and its owner is gone. There is nobody to tell of an error.
+        let _ = unsafe { (self.destroy)(self.raw) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Owned;
+    use core::sync::atomic::{AtomicU32, Ordering};
+
+    static ALIVE: AtomicU32 = AtomicU32::new(0);
+
+    unsafe fn destroy(raw: *mut u32) -> u32 {
+        // SAFETY: `raw` is the box that the test leaked.
+        drop(unsafe { Box::from_raw(raw) });
+        ALIVE.fetch_sub(1, Ordering::SeqCst)
+    }
+
+    #[test]
+    fn is_destroyed_once_and_only_if_it_was_made() {
+        let make = |place: *mut *mut u32| {
+            ALIVE.fetch_add(1, Ordering::SeqCst);
+            // SAFETY: `new` gives a place to write to.
+            unsafe { *place = Box::into_raw(Box::new(7)) };
+            Ok::<(), ()>(())
+        };
+        // SAFETY: `make` leaves a box, which `destroy` takes.
+        let one = unsafe { Owned::new(destroy, make) };
+        assert_eq!((one.is_ok(), ALIVE.load(Ordering::SeqCst)), (true, 1));
+        drop(one);
+        assert_eq!(ALIVE.load(Ordering::SeqCst), 0);
+        // SAFETY: nothing is made.
+        let none = unsafe { Owned::new(destroy, |_: *mut *mut u32| Err("no")) };
+        assert_eq!((none.err(), ALIVE.load(Ordering::SeqCst)), (Some("no"), 0));
+    }
+}

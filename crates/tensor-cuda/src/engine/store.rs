@@ -1,0 +1,124 @@
+//! Measurements on disk: lines of text, beside the compiled kernels in the user's cache folder.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A file of `key -> value` lines under a head line that says what they hold for. A file with another head is as good as
+/// none, and so is a damaged line. A folder that can't be written costs time and nothing else: it is measured again.
+pub(crate) struct Store {
+    file: PathBuf,
+    head: String,
+}
+
+/// The head's first word, to be changed with the meaning of the lines.
+const VERSION: &str = "towers-algorithms-1";
+
+impl Store {
+    /// What was measured with this version of a library on this kind of device. Both stand in the file's name too, so that
+    /// two kinds of GPU in one machine do not overwrite each other's.
+    pub(crate) fn new(folder: &Path, library: &str, device: &str) -> Store {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+        let name: String = format!("algorithms {library} {device}").chars().map(plain).collect();
+        let head = format!("{VERSION} {library} {device}").replace(['\n', '\r'], " ");
+        Store { file: folder.join(format!("{name}.txt")), head }
+    }
+
+    /// Waits for its turn among all threads and processes that use this file; the turn ends when the result is dropped.
+    /// Without a folder or locks in it everybody goes at once, at worst to measure the same twice.
+    pub(crate) fn lock(&self) -> Option<File> {
+        fs::create_dir_all(self.file.parent()?).ok()?;
+        let file = File::create(self.file.with_extension("lock")).ok()?;
+        file.lock().ok()?;
+        Some(file)
+    }
+
+    /// All lines that are whole.
+    pub(crate) fn load(&self) -> BTreeMap<String, String> {
+        let bytes = fs::read(&self.file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let mut lines = text.lines();
+        if lines.next() != Some(self.head.as_str()) {
+            return BTreeMap::new();
+        }
+        let pair = |line: &str| line.split_once(" -> ").map(|(key, value)| (key.into(), value.into()));
+        lines.filter_map(pair).collect()
+    }
+
+    /// Adds a line, or replaces the one of that key. Others see the file before or after, never in between.
+    pub(crate) fn save(&self, key: &str, value: &str) {
+        let mut all = self.load();
+        all.insert(key.into(), value.into());
+        let lines: String = all.iter().map(|(key, value)| format!("{key} -> {value}\n")).collect();
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let unique = format!("{}-{}.tmp", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let fresh = self.file.with_extension(unique);
+        let written = fs::write(&fresh, format!("{}\n{lines}", self.head));
+        if written.and_then(|()| fs::rename(&fresh, &self.file)).is_err() {
+            // Left over it would do no harm, and there is nobody to tell.
+            let _ = fs::remove_file(&fresh);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_found_again_by_their_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path(), "cuDNN 9.1.0", "A GPU / 80GB");
+        assert!(store.load().is_empty());
+        let turn = store.lock();
+        assert!(turn.is_some());
+        store.save("one", "1");
+        store.save("two", "2");
+        store.save("one", "3");
+        let again = Store::new(folder.path(), "cuDNN 9.1.0", "A GPU / 80GB").load();
+        assert_eq!(
+            again.into_iter().collect::<Vec<_>>(),
+            [("one".into(), "3".into()), ("two".into(), "2".into())]
+        );
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "the file and its lock: {left:?}");
+    }
+
+    #[test]
+    fn another_device_or_version_has_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        Store::new(folder.path(), "cuDNN 9.1.0", "A").save("one", "1");
+        assert!(Store::new(folder.path(), "cuDNN 9.1.1", "A").load().is_empty());
+        assert!(Store::new(folder.path(), "cuDNN 9.1.0", "B").load().is_empty());
+        // Two names that look alike as files: the head tells them apart.
+        assert!(Store::new(folder.path(), "cuDNN 9.1-0", "A").load().is_empty());
+    }
+
+    #[test]
+    fn damage_loses_lines_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path(), "L", "D");
+        store.save("one", "1");
+        let mut bytes = fs::read(&store.file).unwrap();
+        bytes.extend(b"no arrow here\n\xff\xfe -> \xff\ntwo -> 2");
+        fs::write(&store.file, &bytes).unwrap();
+        let lines = store.load();
+        assert_eq!((lines.get("one"), lines.get("two")), (Some(&"1".into()), Some(&"2".into())));
+        fs::write(&store.file, b"\x00\x01\x02").unwrap();
+        assert!(store.load().is_empty());
+        store.save("three", "3");
+        assert_eq!(store.load().len(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_can_not_be_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let store = Store::new(&file.join("below"), "L", "D");
+        assert!(store.lock().is_none());
+        store.save("one", "1");
+        assert!(store.load().is_empty());
+    }
+}
