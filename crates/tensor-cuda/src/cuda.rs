@@ -34,9 +34,26 @@ pub(crate) struct Inner {
     counters: Memory,
     pub(crate) engine: Box<dyn Engine>,
     kernels: Mutex<HashMap<&'static str, Kernel>>,
-    /// The scratch memory in use is the last; those before it stay for recordings that were made with them.
-    scratch: Mutex<Vec<Memory>>,
+    scratch: Scratch,
+    engine_scratch: Scratch,
     recording: AtomicBool,
+}
+
+/// Scratch memory that grows: what is in use is the last; those before it stay for recordings that were made with them.
+#[derive(Default)]
+struct Scratch(Mutex<Vec<Memory>>);
+
+impl Scratch {
+    fn at_least(&self, driver: &Arc<dyn Driver>, bytes: usize) -> Result<Ptr> {
+        let mut all = lock(&self.0);
+        if let Some(last) = all.last().filter(|last| last.bytes() >= bytes) {
+            return Ok(last.ptr());
+        }
+        let memory = Memory::zeros(driver, bytes.next_power_of_two().max(1 << 16))?;
+        let ptr = memory.ptr();
+        all.push(memory);
+        Ok(ptr)
+    }
 }
 
 /// How many sums a kernel may leave to the last of several blocks.
@@ -86,7 +103,8 @@ impl Cuda {
                 counters,
                 engine,
                 kernels: Mutex::default(),
-                scratch: Mutex::default(),
+                scratch: Scratch::default(),
+                engine_scratch: Scratch::default(),
                 recording: AtomicBool::new(false),
             }),
         };
@@ -147,14 +165,12 @@ impl Cuda {
 
     /// Scratch memory of at least so many bytes, with any content. The next op's is the same: an op uses it up.
     pub(crate) fn scratch(&self, bytes: usize) -> Result<Ptr> {
-        let mut all = lock(&self.inner.scratch);
-        if let Some(last) = all.last().filter(|last| last.bytes() >= bytes) {
-            return Ok(last.ptr());
-        }
-        let memory = Memory::zeros(&self.inner.driver, bytes.next_power_of_two().max(1 << 16))?;
-        let ptr = memory.ptr();
-        all.push(memory);
-        Ok(ptr)
+        self.inner.scratch.at_least(&self.inner.driver, bytes)
+    }
+
+    /// Scratch memory of an engine, beside that of the op that asked it.
+    pub(crate) fn engine_scratch(&self, bytes: usize) -> Result<Ptr> {
+        self.inner.engine_scratch.at_least(&self.inner.driver, bytes)
     }
 
     /// So many integers that are 0 before a kernel and after it: how its blocks count which of them is the last.
