@@ -1,2 +1,120 @@
-// Steps of optimizers and running averages over flat arenas, and the meter of the losses.
+// Steps of optimizers and running averages over flat arenas in f32, the meter of the losses, and the loss scale of half
+// precision.
+//
+// Layout: parameters, gradients and state are runs of n numbers. Gradients of half precision carry the loss scale.
+// Geometry: any number of blocks of 256 threads, which take 4 numbers at a time where `vector` is 4; what says so runs on
+// one thread.
+// Writes: parameters, state and running averages in place. Nothing moves once the turn is halted, and no parameter moves
+// in a step whose gradients overflowed.
 #include "towers.cuh"
+
+__device__ inline bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
+
+// Calls rule(p, g, s) with the numbers from `from` to `to`, V at a time. Without state `state` is not touched.
+template <int V, bool STATE, class Rule>
+__device__ inline void for_run(float* params, const float* grads, float* state, u64 from, u64 to, Rule rule) {
+    for (u64 k = from + global_thread() * V; k < to; k += global_threads() * V) {
+        float p[V], g[V], s[V] = {};
+        load<V>(params + k, p);
+        load<V>(grads + k, g);
+        if constexpr (STATE) load<V>(state + k, s);
+#pragma unroll
+        for (int i = 0; i < V; ++i) rule(p[i], g[i], s[i]);
+        store<V>(params + k, p);
+        if constexpr (STATE) store<V>(state + k, s);
+    }
+}
+
+template <bool STATE, class Rule>
+__device__ inline void for_all(float* params, const float* grads, float* state, u64 n, u32 vector, Rule rule) {
+    u64 wide = vector == 4 ? n / 4 * 4 : 0;
+    for_run<4, STATE>(params, grads, state, 0, wide, rule);
+    for_run<1, STATE>(params, grads, state, wide, n, rule);
+}
+
+// All conventions of SGD as one formula: v = m v + into g, then p += out (of_v v + of_g g). Weight decay is g += penalty p
+// (coupled), or p *= 1 - lr shrink (decoupled). With a momentum of 0 the velocity is not touched.
+KERNEL sgd_step(const Turn* turn, float* params, const float* grads, float* velocity, u64 n, float momentum, u32 keras,
+                u32 nesterov, float penalty, float shrink, u32 vector) {
+    if (turn->halted || turn->overflow) return;
+    float lr = turn->lr, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
+    if (momentum == 0.0f) {
+        for_all<false>(params, grads, velocity, n, vector, [=](float& p, float g, float&) {
+            g *= unscale;
+            p = p * keep - lr * (g + penalty * p);
+        });
+        return;
+    }
+    // The learning rate enters the velocity (Keras) or leaves with it (PyTorch).
+    float into = keras ? -lr : 1.0f, out = keras ? 1.0f : -lr;
+    // Nesterov looks one step ahead: m v + into g in place of v.
+    float of_v = nesterov ? momentum : 1.0f, of_g = nesterov ? into : 0.0f;
+    for_all<true>(params, grads, velocity, n, vector, [=](float& p, float g, float& v) {
+        g = g * unscale + penalty * p;
+        v = momentum * v + into * g;
+        p = p * keep + out * (of_v * v + of_g * g);
+    });
+}
+
+// a = rho a + (1 - rho) g^2, then p -= lr g / (sqrt(a + inside) + outside). Weight decay as in sgd_step.
+KERNEL rmsprop_step(const Turn* turn, float* params, const float* grads, float* mean_square, u64 n, float rho,
+                    float inside, float outside, float penalty, float shrink, u32 vector) {
+    if (turn->halted || turn->overflow) return;
+    float lr = turn->lr, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
+    for_all<true>(params, grads, mean_square, n, vector, [=](float& p, float g, float& a) {
+        g = g * unscale + penalty * p;
+        a = rho * a + (1.0f - rho) * g * g;
+        p = p * keep - lr * g / (sqrtf(a + inside) + outside);
+    });
+}
+
+// Half precision only, before a step: notes whether a gradient is not finite. All that write write the same.
+KERNEL find_overflow(Turn* turn, const float* grads, u64 n, u32 vector) {
+    u64 wide = vector == 4 ? n / 4 * 4 : 0;
+    bool finite = true;
+    for (u64 k = global_thread() * 4; k < wide; k += global_threads() * 4) {
+        float g[4];
+        load<4>(grads + k, g);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) finite = finite && is_finite(g[i]);
+    }
+    for (u64 k = wide + global_thread(); k < n; k += global_threads()) finite = finite && is_finite(grads[k]);
+    if (!finite) turn->overflow = 1;
+}
+
+// Half precision only, after a step: halves the loss scale if the gradients overflowed, and doubles it after 2000 steps
+// without that, as PyTorch's GradScaler does; it stays a normal number with a normal inverse. One thread.
+KERNEL update_loss_scale(Turn* turn) {
+    bool overflow = turn->overflow;
+    turn->overflow = 0;
+    if (turn->halted) return;
+    turn->good_steps = overflow ? 0 : turn->good_steps + 1;
+    if (overflow && turn->loss_scale > 1e-30f) turn->loss_scale *= 0.5f;
+    if (turn->good_steps == 2000) {
+        turn->good_steps = 0;
+        if (turn->loss_scale < 1e30f) turn->loss_scale *= 2.0f;
+    }
+}
+
+// running = momentum * running + share * sums. The forward pass is good even where gradients overflow.
+KERNEL ema_step(const Turn* turn, const float* sums, float* running, u32 n, float momentum, float share) {
+    if (turn->halted) return;
+    for (u64 k = global_thread(); k < n; k += global_threads()) running[k] = momentum * running[k] + share * sums[k];
+}
+
+// Adds metrics (loss, correct) to the meter (loss, what rounding took from it, correct, steps), until a loss is not finite;
+// that one halts the turn. One thread, so doubles cost nothing, and the sum has the bits of the processor's.
+KERNEL meter(Turn* turn, const float* metrics, float* meter) {
+    if (is_finite(meter[0])) {
+        double total = static_cast<double>(meter[0]) + meter[1] + metrics[0];
+        float high = static_cast<float>(total);
+        bool finite = is_finite(high);
+        meter[0] = high;
+        meter[1] = finite ? static_cast<float>(total - high) : 0.0f;
+        if (finite) {
+            meter[2] += metrics[1];
+            meter[3] += 1.0f;
+        }
+    }
+    turn->halted = !is_finite(meter[0]);
+}

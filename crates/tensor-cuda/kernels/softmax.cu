@@ -93,10 +93,23 @@ __device__ inline void write_gradient(const Row& row, u32 label, float smoothing
     }
 }
 
-// The gradient is multiplied by `scale` and by the loss scale of half precision; d may be null. A block writes the sums of
-// its losses and correct answers to its place in `sums`.
+// Whether this block is the last to come here; then it sees what the others wrote. The counter, 0 before, is 0 again after.
+__device__ inline bool is_last(u32* counter) {
+    __shared__ u32 last;
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicAdd(counter, 1u) == gridDim.x - 1;
+        if (last) *counter = 0;
+        __threadfence();
+    }
+    __syncthreads();
+    return last;
+}
+
+// The gradient is multiplied by `scale` and by the loss scale of half precision; d may be null. A block leaves the sums of
+// its losses and of its correct answers in `partials`; the last block adds these up, in order, to `sums`.
 KERNEL softmax_xent(const Turn* turn, const act_t* x, u32 x_stride, const u32* labels, act_t* d, u32 d_stride, u32 rows,
-                    u32 c, u32 team, float smoothing, float scale, float* sums) {
+                    u32 c, u32 team, float smoothing, float scale, float* partials, u32* counter, float* sums) {
     u64 r = global_thread() / team;
     bool real = r < rows;
     Row row = read_row(x + (real ? r : 0) * x_stride, real ? c : 0, team);
@@ -107,22 +120,19 @@ KERNEL softmax_xent(const Turn* turn, const act_t* x, u32 x_stride, const u32* l
     bool counts = real && row.member == 0;
     float losses = block_sum(counts ? loss : 0.0f), right = block_sum(counts && correct ? 1.0f : 0.0f);
     if (threadIdx.x == 0) {
-        sums[2 * blockIdx.x] = losses;
-        sums[2 * blockIdx.x + 1] = right;
+        partials[2 * blockIdx.x] = losses;
+        partials[2 * blockIdx.x + 1] = right;
     }
-}
-
-// The sum of `count` pairs. Geometry: one block.
-KERNEL sum_pairs(const float* pairs, u32 count, float* sums) {
-    float first = 0.0f, second = 0.0f;
-    for (u32 k = threadIdx.x; k < count; k += blockDim.x) {
-        first += pairs[2 * k];
-        second += pairs[2 * k + 1];
+    if (!is_last(counter)) return;
+    losses = right = 0.0f;
+    for (u32 k = threadIdx.x; k < gridDim.x; k += blockDim.x) {
+        losses += partials[2 * k];
+        right += partials[2 * k + 1];
     }
-    first = block_sum(first);
-    second = block_sum(second);
+    losses = block_sum(losses);
+    right = block_sum(right);
     if (threadIdx.x == 0) {
-        sums[0] = first;
-        sums[1] = second;
+        sums[0] = losses;
+        sums[1] = right;
     }
 }

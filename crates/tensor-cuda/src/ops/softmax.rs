@@ -5,15 +5,15 @@ use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Cuda, Ints};
-use tensor_backend::{Error, Layout, Result, SoftmaxXent, Span, View, ViewMut};
+use tensor_backend::{Error, Result, SoftmaxXent, Span, View, ViewMut};
 
 pub(crate) const SOURCE: Source = Source {
     name: "softmax.cu",
     text: include_str!("../../kernels/softmax.cu"),
-    kernels: &["softmax", "softmax_f32", "softmax_xent", "sum_pairs"],
+    kernels: &["softmax", "softmax_f32", "softmax_xent"],
 };
 
-/// Threads of a block: those of a batch of 256 samples and ten classes, whose loss then takes one launch.
+/// Threads of a block: a batch of 256 samples and ten classes needs one.
 const BLOCK: u32 = 512;
 
 /// Threads that share a row: enough that each has about eight logits.
@@ -38,14 +38,13 @@ impl Cuda {
 
     /// Probabilities may be written in the format of activations, or as f32: the kernel, the first element, the stride.
     fn probabilities(&self, op: &'static str, y: ViewMut<Buffer>) -> Result<(&'static str, Ptr, u32)> {
-        if y.data.format != Format::F32 || self.format() == Format::F32 {
-            let y = self.write(op, "the output", y)?;
-            return Ok(("softmax", y.ptr, y.stride as u32));
+        let (format, what) = (y.data.format, "the output");
+        if format == Format::F32 && format != self.format() {
+            let y = self.place(op, what, y.data, y.layout, Format::F32)?;
+            return Ok(("softmax_f32", y.ptr, y.stride as u32));
         }
-        let Layout { offset, stride, .. } = y.layout;
-        y.layout.check(op, "the output", y.data.len())?;
-        let ptr = y.data.memory.ptr().offset(offset * Format::F32.bytes());
-        Ok(("softmax_f32", ptr, u32_of(op, "the stride", stride)?))
+        let y = self.write(op, what, y)?;
+        Ok(("softmax", y.ptr, y.stride as u32))
     }
 
     pub(crate) fn op_softmax_xent(
@@ -75,18 +74,27 @@ impl Cuda {
         let metrics = self.run(op, "the metrics", sums, metrics)?;
         let (rows, c) = (shape.n as u32, u32_of(op, "the number of classes", shape.c)?);
         let team = team(shape.c);
-        // An empty batch has a sum too.
-        let blocks = u32_of(op, "the number of blocks", (shape.n * team as usize).div_ceil(BLOCK as usize))?.max(1);
-        let partial = if blocks == 1 { metrics } else { self.scratch(blocks as usize * 2 * size_of::<f32>())? };
+        // One at least: an empty batch has a sum too.
+        let blocks = (shape.n * team as usize).div_ceil(BLOCK as usize).max(1);
+        let partials = self.scratch(blocks * 2 * size_of::<f32>())?;
         let (x_stride, smoothing, scale) = (x.stride as u32, xent.label_smoothing, xent.scale);
-        self.launch(
-            "softmax_xent",
-            Geometry::line(blocks, BLOCK),
-            args![self.turn(), x.ptr, x_stride, labels, d, d_stride, rows, c, team, smoothing, scale, partial],
-        )?;
-        if blocks == 1 {
-            return Ok(());
-        }
-        self.launch("sum_pairs", Geometry::line(1, BLOCK), args![partial, blocks, metrics])
+        let geometry = Geometry::line(u32_of(op, "the number of blocks", blocks)?, BLOCK);
+        let args = args![
+            self.turn(),
+            x.ptr,
+            x_stride,
+            labels,
+            d,
+            d_stride,
+            rows,
+            c,
+            team,
+            smoothing,
+            scale,
+            partials,
+            self.counters(op, 1)?,
+            metrics,
+        ];
+        self.launch("softmax_xent", geometry, args)
     }
 }
