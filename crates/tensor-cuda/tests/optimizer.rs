@@ -1,0 +1,257 @@
+//! Optimizers, running averages and the meter on the emulated GPU against the CPU and the f64 reference.
+#![cfg(feature = "emulation")]
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+
+use harness::*;
+use tensor_backend::{Backend, Precision, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay};
+use tensor_cpu::{Cpu, Reference};
+use tensor_cuda::Cuda;
+
+/// The loss scale that half precision begins with.
+const FIRST_LOSS_SCALE: f32 = 65536.0;
+
+const PLAIN: SgdStep = SgdStep {
+    lr: 0.5,
+    momentum: 0.0,
+    nesterov: false,
+    velocity: Velocity::Keras,
+    weight_decay: WeightDecay::None,
+};
+
+/// Ten steps of both optimizers on a run in the middle of an arena, with a rate and gradients that change.
+#[derive(Debug)]
+struct Steps {
+    at: Span,
+    sgd: SgdStep,
+    rmsprop: RmspropStep,
+}
+
+impl Steps {
+    fn draw(rng: &mut philox::Philox) -> Steps {
+        let (decay, lr) = (0.1 * rng.unit_f32(), 0.001 + 0.3 * rng.unit_f32());
+        let weight_decay =
+            pick(rng, &[WeightDecay::None, WeightDecay::Coupled(decay), WeightDecay::Decoupled(decay)]);
+        let momentum = [0.0, 0.9 * rng.unit_f32()][between(rng, 0, 1)];
+        let velocity = pick(rng, &[Velocity::Keras, Velocity::PyTorch]);
+        let len = [between(rng, 0, 100), between(rng, 1000, 6000)][between(rng, 0, 1)];
+        Steps {
+            at: Span::new([between(rng, 0, 30), 4 * between(rng, 0, 9)][between(rng, 0, 1)], len),
+            sgd: SgdStep { lr, momentum, nesterov: rng.below(2) == 0, velocity, weight_decay },
+            rmsprop: RmspropStep {
+                lr: 0.01 * lr,
+                rho: 0.5 + 0.49 * rng.unit_f32(),
+                epsilon: pick(rng, &[1e-7, 1e-3]),
+                epsilon_inside_root: rng.below(2) == 0,
+                weight_decay,
+            },
+        }
+    }
+}
+
+impl Case for Steps {
+    fn run<B: Backend>(&self, device: &B, precision: Precision) -> Result<Vec<Output>> {
+        let len = self.at.end() + 5;
+        let scale = if precision == Precision::Fp16 && device.runs_ahead() { FIRST_LOSS_SCALE } else { 1.0 };
+        let all = Span::new(0, len);
+        let mut arenas = Vec::new();
+        for _ in 0..2 {
+            arenas.push((upload(device, &numbers("params", len))?, upload(device, &vec![0.25; len])?));
+        }
+        for step in 0..10 {
+            let grads: Vec<f32> = numbers(&format!("grads {step}"), len).iter().map(|g| g * scale).collect();
+            let grads = upload(device, &grads)?;
+            let shrink = 1.0 - 0.05 * step as f32;
+            let sgd = SgdStep { lr: self.sgd.lr * shrink, ..self.sgd };
+            let rmsprop = RmspropStep { lr: self.rmsprop.lr * shrink, ..self.rmsprop };
+            let (params, state) = &mut arenas[0];
+            device.sgd_step(&sgd, params, &grads, state, self.at)?;
+            let (params, state) = &mut arenas[1];
+            device.rmsprop_step(&rmsprop, params, &grads, state, self.at)?;
+        }
+        Ok(vec![
+            Output("params after SGD", download(device, &arenas[0].0, all)?, 2e-6),
+            Output("velocity", download(device, &arenas[0].1, all)?, 2e-6),
+            Output("params after RMSprop", download(device, &arenas[1].0, all)?, 2e-6),
+            Output("mean squares", download(device, &arenas[1].1, all)?, 2e-6),
+        ])
+    }
+}
+
+#[test]
+fn any_convention() {
+    let mut rng = draws("any_convention");
+    let devices = PRECISIONS.map(emulated);
+    for _ in 0..24 {
+        let case = Steps::draw(&mut rng);
+        let expected = case.run(&Reference, Precision::Fp32).unwrap();
+        let on_cpu = case.run(&Cpu::new(1), Precision::Fp32).unwrap();
+        for cuda in &devices {
+            let precision = cuda.options().precision;
+            let got = case.run(cuda, precision).unwrap();
+            for (Output(name, got, tolerance), (expected, on_cpu)) in
+                got.iter().zip(expected.iter().zip(&on_cpu))
+            {
+                let what = format!("{name} of {case:?} in {precision}");
+                assert_close(&what, got, &expected.1, *tolerance, 0.0);
+                assert_close(&format!("{what}, as on the CPU,"), got, &on_cpu.1, 1e-6, 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_momentum_needs_no_velocity() {
+    let cuda = emulated(Precision::Fp32);
+    let (mut params, grads) = (upload(&cuda, &[1.0, 2.0]).unwrap(), upload(&cuda, &[0.5, -1.0]).unwrap());
+    let at = Span::new(0, 2);
+    cuda.sgd_step(&PLAIN, &mut params, &grads, &mut cuda.alloc(0).unwrap(), at).unwrap();
+    assert_eq!(download(&cuda, &params, at).unwrap(), [0.75, 2.5]);
+}
+
+#[test]
+fn running_averages() {
+    #[derive(Debug)]
+    struct Ema;
+    impl Case for Ema {
+        fn run<B: Backend>(&self, device: &B, _: Precision) -> Result<Vec<Output>> {
+            let (sums, mut running) =
+                (upload(device, &numbers("sums", 900))?, upload(device, &numbers("run", 800))?);
+            for _ in 0..3 {
+                device.ema_step(0.99, 0.125, &sums, Span::new(101, 700), &mut running, Span::new(3, 700))?;
+            }
+            device.ema_step(0.5, 1.0, &sums, Span::new(900, 0), &mut running, Span::new(800, 0))?;
+            Ok(vec![Output("running", download(device, &running, Span::new(0, 800))?, 1e-6)])
+        }
+    }
+    // In f32 whatever the format of activations: with tolerances of f32.
+    agree_on(&emulated(Precision::Fp32), &Ema);
+    let in_half = Ema.run(&emulated(Precision::Fp16), Precision::Fp16).unwrap();
+    assert_close("running", &in_half[0].1, &Ema.run(&Reference, Precision::Fp32).unwrap()[0].1, 1e-6, 0.0);
+}
+
+/// Losses of very different sizes, summed as exactly as on the processor.
+#[test]
+fn the_meter_has_the_bits_of_the_cpu() {
+    fn run<B: Backend>(device: &B) -> Vec<f32> {
+        let mut meter = upload(device, &[0.0; 4]).unwrap();
+        let mut sums = device.alloc(3).unwrap();
+        for (k, loss) in numbers("losses", 500).iter().enumerate() {
+            let loss = loss.abs() * [1.0, 1e-5, 1e4][k % 3];
+            device.upload(&[loss, (k % 70) as f32], &mut sums, 1).unwrap();
+            device.meter(&sums, Span::new(1, 2), &mut meter).unwrap();
+        }
+        download(device, &meter, Span::new(0, 4)).unwrap()
+    }
+    let (got, on_cpu) = (run(&emulated(Precision::Bf16)), run(&Cpu::new(1)));
+    assert_eq!(got, on_cpu);
+    assert_eq!(got[3], 500.0);
+    let exact: f64 = numbers("losses", 500)
+        .iter()
+        .enumerate()
+        .map(|(k, loss)| f64::from(loss.abs() * [1.0, 1e-5, 1e4][k % 3]))
+        .sum();
+    let total = f64::from(got[0]) + f64::from(got[1]);
+    assert!((total - exact).abs() < 1e-12 * exact, "{total}, {exact}");
+}
+
+/// From a loss that is not finite on nothing moves, until the meter is uploaded anew.
+#[test]
+fn a_bad_loss_halts_all_steps() {
+    for (bad, precision) in [(f32::NAN, Precision::Fp32), (f32::INFINITY, Precision::Fp16)] {
+        let cuda = emulated(precision);
+        let at = Span::new(0, 70);
+        let arena = |name| upload(&cuda, &numbers(name, 70)).unwrap();
+        let (mut params, grads, mut velocity, mut running) = (arena("p"), arena("g"), arena("v"), arena("r"));
+        let mut squares = cuda.alloc(70).unwrap();
+        let (mut sums, mut meter) = (cuda.alloc(2).unwrap(), cuda.alloc(4).unwrap());
+        let mut step = |loss: f32, meter: &mut _| {
+            cuda.upload(&[loss, 3.0], &mut sums, 0).unwrap();
+            cuda.meter(&sums, Span::new(0, 2), meter).unwrap();
+            cuda.ema_step(0.9, 1.0, &grads, at, &mut running, at).unwrap();
+            let sgd = SgdStep { momentum: 0.9, ..PLAIN };
+            cuda.sgd_step(&sgd, &mut params, &grads, &mut velocity, at).unwrap();
+            let rmsprop = RmspropStep {
+                lr: 0.1,
+                rho: 0.9,
+                epsilon: 1e-3,
+                epsilon_inside_root: true,
+                weight_decay: WeightDecay::None,
+            };
+            cuda.rmsprop_step(&rmsprop, &mut params, &grads, &mut squares, at).unwrap();
+            [&params, &velocity, &squares, &running].map(|x| download(&cuda, x, at).unwrap())
+        };
+        let good = step(1.5, &mut meter);
+        assert_eq!(step(bad, &mut meter), good);
+        assert_eq!(step(1.0, &mut meter), good);
+        let seen = download(&cuda, &meter, Span::new(0, 4)).unwrap();
+        assert!(!seen[0].is_finite());
+        assert_eq!(seen[1..], [0.0, 3.0, 1.0], "the steps after the bad loss count no more");
+        cuda.upload(&[0.0; 4], &mut meter, 0).unwrap();
+        let moved = step(1.0, &mut meter);
+        assert!((0..4).all(|k| moved[k] != good[k]), "a new meter lets all go on");
+    }
+}
+
+/// One parameter that starts at 0: what it becomes tells the loss scale.
+struct Scaled {
+    cuda: Cuda,
+    len: usize,
+}
+
+impl Scaled {
+    /// The loss scale that a step with these gradients works with; 0 if it moves nothing.
+    fn step(&self, odd: Option<(usize, f32)>) -> f32 {
+        let mut grads = vec![1.0; self.len];
+        if let Some((at, odd)) = odd {
+            grads[at] = odd;
+        }
+        let (grads, mut params) = (upload(&self.cuda, &grads).unwrap(), self.cuda.alloc(self.len).unwrap());
+        let at = Span::new(0, self.len);
+        let step = SgdStep { lr: 1.0, ..PLAIN };
+        self.cuda.sgd_step(&step, &mut params, &grads, &mut self.cuda.alloc(0).unwrap(), at).unwrap();
+        let moved = download(&self.cuda, &params, at).unwrap()[0];
+        if moved == 0.0 { 0.0 } else { -1.0 / moved }
+    }
+}
+
+#[test]
+fn gradients_that_overflow_move_nothing_and_halve_the_loss_scale() {
+    let run = Scaled { cuda: emulated(Precision::Fp16), len: 1030 };
+    let mut scale = FIRST_LOSS_SCALE;
+    for odd in [(0, f32::INFINITY), (517, f32::NAN), (1029, f32::NEG_INFINITY)] {
+        assert_eq!(run.step(None), scale);
+        assert_eq!(run.step(Some(odd)), 0.0, "{odd:?}");
+        scale /= 2.0;
+        assert_eq!(run.step(None), scale);
+    }
+    // Other precisions have no loss scale, and take gradients as they are.
+    assert_eq!(Scaled { cuda: emulated(Precision::Bf16), len: 3 }.step(None), 1.0);
+}
+
+#[test]
+fn two_thousand_good_steps_double_the_loss_scale() {
+    let run = Scaled { cuda: emulated(Precision::Fp16), len: 3 };
+    for _ in 0..1999 {
+        assert_eq!(run.step(None), FIRST_LOSS_SCALE);
+    }
+    assert_eq!(run.step(Some((1, f32::NAN))), 0.0);
+    // The count begins anew.
+    for _ in 0..2000 {
+        assert_eq!(run.step(None), FIRST_LOSS_SCALE / 2.0);
+    }
+    assert_eq!(run.step(None), FIRST_LOSS_SCALE);
+}
+
+/// A loss scale of any size stays usable: it never becomes 0.
+#[test]
+fn the_loss_scale_never_vanishes() {
+    let run = Scaled { cuda: emulated(Precision::Fp16), len: 2 };
+    for _ in 0..200 {
+        run.step(Some((0, f32::NAN)));
+    }
+    let scale = run.step(None);
+    assert!(scale > 0.0 && scale.is_finite(), "{scale}");
+}
