@@ -109,9 +109,11 @@ impl Pipeline {
 fn split(shift: f64, len: usize, mode: FillMode) -> (i32, f32) {
     let (whole, last) = (shift.floor(), (len - 1) as f64);
     let rest = shift - whole;
-    // A rest so small that a place at the far end swallows it must not carry that place over the edge.
-    let rest = if last + rest == last { 0.0 } else { rest };
-    (near(whole, len, mode) as i32, (rest as f32).min(1.0_f32.next_down()))
+    // A rest that the place at the far end swallows must not carry it over the edge; any other must, also where f32 has no
+    // number as small, or none as near to 1.
+    let swallowed = last + rest == last;
+    let weight = if swallowed { 0.0 } else { (rest as f32).clamp(f32::MIN_POSITIVE, 1.0_f32.next_down()) };
+    (near(whole, len, mode) as i32, weight)
 }
 
 /// A short shift that reads what `whole` reads.
@@ -142,6 +144,7 @@ mod tests {
         // 31 + 1e-16 is 31, so the last pixel still shows itself; -1e-17 is outside.
         assert_eq!(split(1e-16), (0, 0.0));
         assert_eq!(split(-1e-17), (-1, 1.0_f32.next_down()));
+        assert_eq!(super::split(1e-300, 1, FillMode::Constant), (0, f32::MIN_POSITIVE));
     }
 
     #[test]

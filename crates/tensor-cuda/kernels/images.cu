@@ -87,23 +87,32 @@ __device__ inline Tap tap(const Axis& axis, bool flip, u32 out, u32 size, u32 fi
 
 __device__ inline float mix(float a, float b, float weight) { return (1.0f - weight) * a + weight * b; }
 
-// One pixel of C channels, or of c if C is 0.
+// The four pixels that a position reads, top to bottom and left to right, and how they are mixed.
+struct Corners {
+    u32 at[4];
+    float down, right;
+    bool inside;
+};
+
+// The channels [from, from + C) of a pixel. All loads come before the first store, which might lie where they do for all
+// that the compiler knows.
 template <u32 C>
-__device__ inline void load_pixel(const u8* image, const float* means, u32 h, u32 w, u32 c, const Tap& row, const Tap& column,
-                                  float constant, float scale, u32 pixel, act_t* x) {
-    if (C != 0) c = C;
-    bool inside = row.inside && column.inside;
-    u32 corner[4] = {(row.low * w + column.low) * c, (row.low * w + column.high) * c, (row.high * w + column.low) * c,
-                     (row.high * w + column.high) * c};
-    const float* after = means + static_cast<u64>(h) * w * c + static_cast<u64>(pixel) * c;
+__device__ inline void load_channels(const u8* image, const float* before, const float* after, u32 c, const Corners& corners,
+                                     float constant, float scale, u32 from, act_t* x) {
+    float value[C];
 #pragma unroll
-    for (u32 k = 0; k < (C == 0 ? c : C); ++k) {
+    for (u32 k = 0; k < C; ++k) {
         float v[4];
 #pragma unroll
-        for (u32 j = 0; j < 4; ++j) v[j] = static_cast<float>(image[corner[j] + k]) - means[corner[j] + k];
-        float value = mix(mix(v[0], v[2], row.weight), mix(v[1], v[3], row.weight), column.weight);
-        x[k] = from_float<act_t>((inside ? value : constant) * scale - after[k]);
+        for (u32 j = 0; j < 4; ++j) {
+            u32 at = corners.at[j] * c + from + k;
+            v[j] = static_cast<float>(image[at]) - before[at];
+        }
+        float mixed = mix(mix(v[0], v[2], corners.down), mix(v[1], v[3], corners.down), corners.right);
+        value[k] = (corners.inside ? mixed : constant) * scale - after[from + k];
     }
+#pragma unroll
+    for (u32 k = 0; k < C; ++k) x[from + k] = from_float<act_t>(value[k]);
 }
 
 // x =, to =
@@ -132,14 +141,17 @@ KERNEL load_images(const Turn* turn, const u8* images, const u32* labels, const 
         for (u32 ch = 0; ch < c; ++ch) x[ch] = from_float<act_t>(value);
         return;
     }
-    const u8* image = images + static_cast<u64>(draw.image) * h * w * c;
     Tap row = tap(draw.rows, draw.flips & 1, i, h, fill), column = tap(draw.columns, draw.flips & 2, j, w, fill);
-    switch (c) {
-    case 1:
-        return load_pixel<1>(image, means, h, w, c, row, column, constant, scale, pixel, x);
-    case 3:
-        return load_pixel<3>(image, means, h, w, c, row, column, constant, scale, pixel, x);
-    default:
-        return load_pixel<0>(image, means, h, w, c, row, column, constant, scale, pixel, x);
+    Corners corners = {{row.low * w + column.low, row.low * w + column.high, row.high * w + column.low,
+                        row.high * w + column.high},
+                       row.weight,
+                       column.weight,
+                       row.inside && column.inside};
+    const u8* image = images + static_cast<u64>(draw.image) * h * w * c;
+    const float* after = means + static_cast<u64>(h * w + pixel) * c;
+    if (c == 3) {
+        load_channels<3>(image, means, after, c, corners, constant, scale, 0, x);
+    } else {
+        for (u32 ch = 0; ch < c; ++ch) load_channels<1>(image, means, after, c, corners, constant, scale, ch, x);
     }
 }

@@ -1,0 +1,429 @@
+//! Batches that a device makes of a set it holds are those of `augment`'s loader, on every device.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
+
+use augment::{
+    AxisPlacement, Draws, FillMode, ImageDataGenerator, Loader, LoaderOptions, Mean, Pipeline, Placement,
+    Samples, Scratch, ShiftRange,
+};
+use ndarray::Array4;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use tensor::{
+    AxisDraw, Backend, Bytes, Device, Error, Fill, ImageDraw, Ints, Layout, LoadImages, Precision, Recorder,
+    Result, SoftmaxXent, Span, Storage, Turn, View, ViewMut,
+};
+
+const CLASSES: usize = 10;
+
+/// Every device, and how far its numbers may be from the pipeline's, as a part of the largest.
+fn devices() -> Vec<(Device, f32)> {
+    let mut devices = vec![(Device::reference(), 1e-5), (Device::cpu(1), 1e-5), (Device::cpu(3), 1e-5)];
+    for (precision, tolerance) in [(Precision::Fp32, 1e-5), (Precision::Bf16, 4e-3), (Precision::Fp16, 5e-4)]
+    {
+        match Device::emulated_cuda(precision) {
+            Ok(device) => devices.push((device, tolerance)),
+            Err(why) => println!("SKIPPED: emulated cuda in {precision}: {why}"),
+        }
+    }
+    devices
+}
+
+fn load_images(pipeline: &Pipeline) -> LoadImages {
+    let [height, width, channels] = pipeline.shape();
+    let fill = match pipeline.options().fill_mode {
+        FillMode::Constant => Fill::Constant(pipeline.options().cval),
+        FillMode::Nearest => Fill::Nearest,
+        FillMode::Reflect => Fill::Reflect,
+        FillMode::Wrap => Fill::Wrap,
+    };
+    LoadImages { height, width, channels, fill, scale: pipeline.scale() }
+}
+
+fn draw(image: u32, placement: &Placement) -> ImageDraw {
+    let axis = |axis: &AxisPlacement| {
+        let AxisPlacement { shift, weight, flip, crop, ref blank } = *axis;
+        AxisDraw { shift, weight, flip, crop, blank: blank.clone() }
+    };
+    ImageDraw { image, rows: axis(&placement.rows), columns: axis(&placement.columns) }
+}
+
+/// A set on a device, with room for a batch.
+struct Set {
+    load: LoadImages,
+    images: Bytes,
+    labels: Ints,
+    draws: Ints,
+    means: Storage,
+    x: Storage,
+    to: Ints,
+}
+
+/// Numbers between the pixels of a batch, before it and after it, that stay as they are.
+const GAP: usize = 2;
+
+impl Set {
+    fn new(device: &Device, samples: &Samples, pipeline: &Pipeline, places: usize, batch: usize) -> Set {
+        let load = load_images(pipeline);
+        let len = load.image_len();
+        let mut set = Set {
+            load,
+            images: device.alloc_bytes(samples.len() * len).unwrap(),
+            labels: device.alloc_ints(samples.len()).unwrap(),
+            draws: device.alloc_ints(places * ImageDraw::WORDS).unwrap(),
+            means: device.alloc(2 * len).unwrap(),
+            x: device.alloc_activations(layout(&load, batch).end() + GAP).unwrap(),
+            to: device.alloc_ints(batch).unwrap(),
+        };
+        for sample in 0..samples.len() {
+            device.upload_bytes(samples.image(sample), &mut set.images, sample * len).unwrap();
+        }
+        let labels: Vec<u32> = samples.labels().iter().map(|&label| label.into()).collect();
+        device.upload_ints(&labels, &mut set.labels).unwrap();
+        for (mean, offset) in [(pipeline.mean_before(), 0), (pipeline.mean_after(), len)] {
+            device.upload(mean.unwrap_or_default(), &mut set.means, offset).unwrap();
+        }
+        set
+    }
+
+    fn upload(&mut self, device: &Device, draws: impl Iterator<Item = ImageDraw>) {
+        let words: Vec<u32> = draws.flat_map(|draw| draw.to_words()).collect();
+        device.upload_ints(&words, &mut self.draws).unwrap();
+    }
+
+    fn load(&mut self, device: &Device, first: usize, n: usize) -> Result<()> {
+        let x = ViewMut::new(&mut self.x, layout(&self.load, n));
+        device.load_images(
+            &self.load,
+            &self.images,
+            &self.labels,
+            &self.draws,
+            first,
+            &self.means,
+            x,
+            &mut self.to,
+        )
+    }
+
+    /// The batch's images without the gaps, which must still be 0.
+    fn batch(&self, device: &Device, n: usize) -> Vec<f32> {
+        let at = layout(&self.load, n);
+        let mut all = self.x.to_vec(device, 0, at.end() + GAP).unwrap();
+        let mut batch = Vec::new();
+        for row in 0..at.shape.rows() {
+            let pixel = &mut all[at.offset + row * at.stride..][..at.shape.c];
+            batch.extend_from_slice(pixel);
+            pixel.fill(0.0);
+        }
+        assert!(all.iter().all(|&x| x == 0.0), "something was written beside the batch");
+        batch
+    }
+
+    /// How many of the batch's labels are these, and the loss of a network that is certain of them: NaN where a label is
+    /// none of the classes.
+    fn right(&self, device: &Device, labels: &[u32]) -> (f32, f32) {
+        let at = Layout::contiguous(tensor::Shape::vectors(labels.len(), CLASSES));
+        let mut values = vec![0.0; at.end()];
+        labels.iter().enumerate().for_each(|(k, &label)| values[k * CLASSES + label as usize] = 64.0);
+        let mut logits = device.alloc_activations(at.end()).unwrap();
+        device.upload(&values, &mut logits, 0).unwrap();
+        let xent = SoftmaxXent { label_smoothing: 0.0, scale: 1.0 };
+        let mut sums = device.alloc(2).unwrap();
+        device
+            .softmax_xent(&xent, View::new(&logits, at), &self.to, None, &mut sums, Span::new(0, 2))
+            .unwrap();
+        let sums = sums.to_vec(device, 0, 2).unwrap();
+        (sums[1], sums[0])
+    }
+}
+
+fn layout(load: &LoadImages, n: usize) -> Layout {
+    Layout { offset: GAP, shape: load.shape(n), stride: load.channels + GAP }
+}
+
+fn samples(n: usize, [h, w, c]: [usize; 3]) -> Samples {
+    let images = Array4::from_shape_fn((n, h, w, c), |(n, y, x, c)| {
+        (((n * 31 + y) * 37 + x) * 41 + c * 43).wrapping_mul(2_654_435_761) as u8
+    });
+    Samples::new(images, (0..n).map(|k| (k * 7 % CLASSES) as u16).collect::<Vec<u16>>()).unwrap()
+}
+
+/// Fails with the first number that is too far off.
+fn assert_close(what: &str, device: &Device, got: &[f32], expected: &[f32], tolerance: f32) {
+    let largest = expected.iter().fold(256.0 / 255.0, |m: f32, x| m.max(x.abs()));
+    assert_eq!(got.len(), expected.len());
+    for (k, (got, expected)) in got.iter().zip(expected).enumerate() {
+        let far = (got - expected).abs() / largest;
+        assert!(far <= tolerance, "{what} on {device:?}: x[{k}] is {got}, not {expected}");
+    }
+}
+
+fn range() -> impl Strategy<Value = ShiftRange> {
+    prop_oneof![
+        Just(ShiftRange::Float(0.0)),
+        (0.05..0.9_f64).prop_map(ShiftRange::Float),
+        (1.0..40.0_f64).prop_map(ShiftRange::Float),
+        (1..9_i64).prop_map(ShiftRange::Int),
+        Just(ShiftRange::Choices(vec![0.0, 1.5, 7.0])),
+        Just(ShiftRange::Choices(vec![0.25, 0.5])),
+    ]
+}
+
+fn options(shape: [usize; 3]) -> impl Strategy<Value = ImageDataGenerator> {
+    let side = shape[0].min(shape[1]);
+    let per_pixel: Vec<f32> = (0..shape.iter().product()).map(|k: usize| (k * 97 % 255) as f32).collect();
+    let modes = proptest::sample::select(FillMode::ALL.to_vec());
+    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (range(), range(), modes, switches, 0..side, 0..=side).prop_map(
+        move |(width, height, mode, (horizontal, vertical, rescale, before, after), crop, cutout)| {
+            let mut options = ImageDataGenerator::new()
+                .width_shift_range(0)
+                .fill_mode(mode)
+                .cval(17.5)
+                .horizontal_flip(horizontal)
+                .vertical_flip(vertical)
+                .random_crop(crop)
+                .cutout(cutout);
+            options.width_shift_range = width;
+            options.height_shift_range = height;
+            if rescale {
+                options = options.rescale(1.0 / 255.0);
+            }
+            if before {
+                options = options.subtract_mean_first(Mean::PerPixel { shape, values: per_pixel.clone() });
+            }
+            if after {
+                options = options.mean(Mean::PerChannel((0..shape[2]).map(|c| 0.25 + c as f32).collect()));
+            }
+            options
+        },
+    )
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    shape: [usize; 3],
+    options: ImageDataGenerator,
+    n: usize,
+    loader: LoaderOptions,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let shape =
+        (1..12_usize, 1..12_usize, prop_oneof![Just(3_usize), 1..6_usize]).prop_map(|(h, w, c)| [h, w, c]);
+    let loader = (1..6_usize, any::<u64>(), any::<bool>(), proptest::bool::weighted(0.9), any::<bool>());
+    (shape, 1..12_usize, loader).prop_flat_map(|(shape, n, (batch, seed, shuffle, augment, drop_last))| {
+        let loader = LoaderOptions::new().batch_size(batch).seed(seed).shuffle(shuffle).augment(augment);
+        let loader = loader.drop_last(drop_last).workers(0);
+        options(shape).prop_map(move |options| Case { shape, options, n, loader: loader.clone() })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        rng_seed: RngSeed::Fixed(20),
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(200)
+    })]
+
+    #[test]
+    fn batches_are_those_of_the_loader(case in case()) {
+        let Case { shape, options, n, loader: flow } = case;
+        let (samples, pipeline) = (samples(n, shape), options.build(shape).unwrap());
+        let epoch = 3;
+        let order = flow.order(epoch, n);
+        let placements = pipeline.placements(&flow, epoch, &order);
+        for (device, tolerance) in devices() {
+            let mut set = Set::new(&device, &samples, &pipeline, n, flow.batch_size);
+            set.upload(&device, order.iter().zip(&placements).map(|(&image, placement)| draw(image, placement)));
+            let mut loader = Loader::new(samples.clone(), pipeline.clone(), flow.clone()).unwrap();
+            let mut steps = 0;
+            for batch in loader.epoch(epoch, 0).unwrap() {
+                let batch = batch.unwrap();
+                let places = flow.batch(batch.step, n);
+                set.load(&device, places.start, places.len()).unwrap();
+                assert_close("a batch", &device, &set.batch(&device, places.len()), &batch.x, tolerance);
+                assert_eq!(set.right(&device, &batch.labels).0, batch.len() as f32, "labels on {device:?}");
+                steps += 1;
+            }
+            assert_eq!(steps, flow.steps(n));
+        }
+    }
+}
+
+/// Shifts to and over the edges by whole pixels, and by as little from these as f64 can say.
+fn edges(len: usize) -> Vec<f64> {
+    let whole =
+        [0, 1, 2, 3, 5].iter().flat_map(|k| [k - 1, k - len as i32, len as i32 * k, len as i32 - 1 - k]);
+    let near = |at: i32| {
+        let at = f64::from(at);
+        [
+            at,
+            at + 1e-15,
+            at - 1e-15,
+            at + 1e-17,
+            at - 1e-17,
+            at.next_up(),
+            at.next_down(),
+            at + 0.5,
+            at + 1e-6,
+        ]
+    };
+    whole.flat_map(near).chain([1e12 + 0.25, -1e12 - 0.75, 1e300, -1e300]).collect()
+}
+
+#[test]
+fn positions_at_the_edges_read_the_same_pixels() {
+    for shape in [[1, 5, 1], [2, 1, 3], [4, 7, 3]] {
+        let samples = samples(1, shape);
+        let shifts = [edges(shape[0]), edges(shape[1])];
+        let all: Vec<Draws> = (0..shifts[0].len().max(shifts[1].len()) * 4)
+            .map(|k| Draws {
+                height_shift: shifts[0][k % shifts[0].len()],
+                width_shift: shifts[1][(k * 7 + 3) % shifts[1].len()],
+                horizontal_flip: k & 1 == 1,
+                vertical_flip: k & 2 == 2,
+                ..Draws::default()
+            })
+            .collect();
+        for mode in FillMode::ALL {
+            let pipeline = ImageDataGenerator::new().fill_mode(mode).cval(-300.0).build(shape).unwrap();
+            let mut expected = vec![0.0; all.len() * pipeline.image_len()];
+            for (draws, out) in all.iter().zip(expected.chunks_mut(pipeline.image_len())) {
+                pipeline.apply(draws, samples.image(0), out, &mut Scratch::default()).unwrap();
+            }
+            for (device, tolerance) in devices() {
+                let mut set = Set::new(&device, &samples, &pipeline, all.len(), all.len());
+                set.upload(&device, all.iter().map(|draws| draw(0, &pipeline.placement(draws).unwrap())));
+                set.load(&device, 0, all.len()).unwrap();
+                assert_close(mode.name(), &device, &set.batch(&device, all.len()), &expected, tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recorded_step_walks_through_the_epoch() {
+    let shape = [6, 5, 3];
+    let (samples, pipeline) =
+        (samples(7, shape), ImageDataGenerator::new().random_crop(2).build(shape).unwrap());
+    let flow = LoaderOptions::new().batch_size(2).drop_last(true).workers(0);
+    let order = flow.order(0, samples.len());
+    for (device, tolerance) in devices() {
+        let mut set = Set::new(&device, &samples, &pipeline, order.len(), 2);
+        let placements = pipeline.placements(&flow, 0, &order);
+        set.upload(&device, order.iter().zip(&placements).map(|(&image, placement)| draw(image, placement)));
+        let mut recorder = Recorder::default();
+        for step in 0..flow.steps(samples.len()) {
+            let first = flow.batch(step, samples.len()).start;
+            let turn = Turn { first: first as u32, ..Turn::default() };
+            recorder.play::<Error>(&device, "load", &turn, || set.load(&device, first, 2)).unwrap();
+            let mut expected = vec![0.0; 2 * pipeline.image_len()];
+            for (k, out) in expected.chunks_mut(pipeline.image_len()).enumerate() {
+                let image = order[first + k];
+                let draws = pipeline.draw(0, 0, image);
+                pipeline.apply(&draws, samples.image(image as usize), out, &mut Scratch::default()).unwrap();
+            }
+            assert_close("a replay", &device, &set.batch(&device, 2), &expected, tolerance);
+        }
+        assert_eq!(recorder.refusal(), None);
+    }
+}
+
+#[test]
+fn draws_that_make_no_sense_are_refused_or_seen_in_the_loss() {
+    let samples = samples(3, [2, 3, 3]);
+    let pipeline = ImageDataGenerator::new().build([2, 3, 3]).unwrap();
+    let axis = AxisDraw::default;
+    let wrong = [
+        ImageDraw { image: 3, ..ImageDraw::default() },
+        ImageDraw { image: u32::MAX, ..ImageDraw::default() },
+        ImageDraw { rows: AxisDraw { shift: i32::MIN, ..axis() }, ..ImageDraw::default() },
+        ImageDraw { columns: AxisDraw { crop: i32::MAX, ..axis() }, ..ImageDraw::default() },
+        ImageDraw { columns: AxisDraw { weight: f32::NAN, ..axis() }, ..ImageDraw::default() },
+        ImageDraw { rows: AxisDraw { weight: 1.0, ..axis() }, ..ImageDraw::default() },
+    ];
+    for (device, _) in devices() {
+        let mut set = Set::new(&device, &samples, &pipeline, 3, 3);
+        for wrong in &wrong {
+            let right = ImageDraw { image: 2, ..ImageDraw::default() };
+            set.upload(&device, [right.clone(), wrong.clone(), right].into_iter());
+            let result = set.load(&device, 0, 3);
+            if !device.runs_ahead() {
+                assert!(matches!(result, Err(Error::Value { op: "load_images", .. })), "{result:?}");
+                continue;
+            }
+            result.unwrap();
+            let x = set.batch(&device, 3);
+            let (left, rest) = x.split_at(pipeline.image_len());
+            let (middle, right) = rest.split_at(pipeline.image_len());
+            assert!(middle.iter().all(|x| x.is_nan()), "{wrong:?}: {middle:?}");
+            assert!(left.iter().all(|x| x.is_finite()) && left == right);
+            let label = u32::from(samples.labels()[2]);
+            let (right, loss) = set.right(&device, &[label, 0, label]);
+            assert!(right == 2.0 && loss.is_nan(), "{right} {loss}");
+        }
+    }
+}
+
+#[test]
+fn a_replay_past_the_table_reads_nothing() {
+    let samples = samples(3, [2, 3, 3]);
+    let pipeline = ImageDataGenerator::new().build([2, 3, 3]).unwrap();
+    for (device, _) in devices().into_iter().filter(|(device, _)| device.runs_ahead()) {
+        let mut set = Set::new(&device, &samples, &pipeline, 3, 2);
+        let mut recorder = Recorder::default();
+        for first in [0, 1, 2, u32::MAX] {
+            let turn = Turn { first, ..Turn::default() };
+            recorder.play::<Error>(&device, "load", &turn, || set.load(&device, 0, 2)).unwrap();
+            let x = set.batch(&device, 2);
+            let nan = x.chunks(pipeline.image_len()).map(|image| image.iter().all(|x| x.is_nan()));
+            let inside = |k: u64| u64::from(first) + k < 3;
+            assert!(nan.eq([!inside(0), !inside(1)]), "first {first}: {x:?}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_batch_is_nothing() {
+    let samples = samples(1, [2, 2, 1]);
+    let pipeline = ImageDataGenerator::new().build([2, 2, 1]).unwrap();
+    for (device, _) in devices() {
+        let mut set = Set::new(&device, &samples, &pipeline, 1, 1);
+        set.load(&device, 1, 0).unwrap();
+        assert_eq!(set.batch(&device, 1), [0.0; 4]);
+    }
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_refused() {
+    let samples = samples(3, [2, 3, 3]);
+    let pipeline = ImageDataGenerator::new().build([2, 3, 3]).unwrap();
+    for (device, _) in devices() {
+        let mut set = Set::new(&device, &samples, &pipeline, 3, 3);
+        set.load(&device, 0, 3).unwrap();
+        let end = 4 * ImageDraw::WORDS;
+        assert!(matches!(set.load(&device, 1, 3), Err(Error::OutOfBounds { end: e, .. }) if e == end));
+        assert!(matches!(set.load(&device, usize::MAX, 1), Err(Error::OutOfBounds { .. })));
+        set.load.height = 3;
+        assert!(matches!(set.load(&device, 0, 1), Err(Error::Length { got: 54, expected: 81, .. })));
+        set.load.height = 0;
+        assert!(matches!(set.load(&device, 0, 1), Err(Error::Value { .. })));
+        let mut bytes = device.alloc_bytes(4).unwrap();
+        let refused = device.upload_bytes(&[0; 3], &mut bytes, 2);
+        assert!(matches!(refused, Err(Error::OutOfBounds { op: "upload_bytes", end: 5, len: 4, .. })));
+        let shorten: [fn(&Device, &mut Set); 6] = [
+            |device, set| set.images = device.alloc_bytes(53).unwrap(),
+            |device, set| set.labels = device.alloc_ints(2).unwrap(),
+            |device, set| set.draws = device.alloc_ints(3 * ImageDraw::WORDS - 1).unwrap(),
+            |device, set| set.means = device.alloc(35).unwrap(),
+            |device, set| set.x = device.alloc_activations(layout(&set.load, 3).end() - 1).unwrap(),
+            |device, set| set.to = device.alloc_ints(2).unwrap(),
+        ];
+        for (operand, shorten) in shorten.iter().enumerate() {
+            let mut set = Set::new(&device, &samples, &pipeline, 3, 3);
+            shorten(&device, &mut set);
+            assert!(set.load(&device, 0, 3).is_err(), "operand {operand} is too short on {device:?}");
+        }
+    }
+}
