@@ -30,7 +30,7 @@ pub const SOURCES: &[Source] = &[
     ops::elementwise::SOURCE,
     crate::engine::own::SOURCE,
     crate::mirror::SOURCE,
-    ops::convolution::SOURCE,
+    ops::rows::SOURCE,
     ops::batch_norm::SOURCE,
     ops::pooling::SOURCE,
     ops::softmax::SOURCE,

@@ -5,7 +5,8 @@ mod harness;
 
 use harness::*;
 use tensor_backend::{
-    Activation, Backend, Conv2d, Error, Linear, Pad, Precision, Result, Shape, Span, Write,
+    Activation, Backend, Conv2d, Error, Layout, Linear, Pad, Precision, Result, RmspropStep, SgdStep, Shape,
+    Span, Velocity, View, ViewMut, WeightDecay, Write,
 };
 use tensor_cuda::Turn;
 
@@ -262,6 +263,62 @@ fn weights_in_one_place() {
         }
     }
     agree(&Turns);
+}
+
+/// Whatever changes parameters changes what a layer computes with.
+#[test]
+fn parameters_that_change() {
+    #[derive(Debug)]
+    struct Changes;
+    impl Case for Changes {
+        fn run<B: Backend>(&self, device: &B, precision: Precision) -> Result<Vec<Output>> {
+            let linear = Linear { inputs: 70, outputs: 66 };
+            let arena = Arena::draw("params", precision, linear.inputs * linear.outputs, 1);
+            let (w, len) = (arena.w, arena.values.len());
+            let whole = Layout::contiguous(Shape::vectors(1, len));
+            let mut params = upload(device, &arena.values)?;
+            let other = upload(device, &Arena::draw("other", precision, w.len, 1).values)?;
+            let mut state = upload(device, &numbers("state", len).iter().map(|x| x * x).collect::<Vec<_>>())?;
+            let x = Operand::draw("x", Shape::vectors(3, linear.inputs), ALONE).on(device, precision)?;
+            let mut y = Operand::draw("y", Shape::vectors(3, linear.outputs), ALONE).on(device, precision)?;
+            let mut outputs = Vec::new();
+            // In half precision a step takes gradients for scaled ones.
+            let changes = if precision == Precision::Fp16 { 3 } else { 5 };
+            for change in 0..changes {
+                match change {
+                    0 => {}
+                    1 => device.fill(0.5, &mut params, Span::new(7, 200))?,
+                    2 => {
+                        device.copy(View::new(&other, whole), ViewMut::new(&mut params, whole), Write::Set)?
+                    }
+                    3 => {
+                        let step = SgdStep {
+                            lr: 0.5,
+                            momentum: 0.0,
+                            nesterov: false,
+                            velocity: Velocity::Keras,
+                            weight_decay: WeightDecay::None,
+                        };
+                        device.sgd_step(&step, &mut params, &other, &mut state, Span::new(0, len))?;
+                    }
+                    _ => {
+                        let step = RmspropStep {
+                            lr: 0.25,
+                            rho: 0.5,
+                            epsilon: 0.1,
+                            epsilon_inside_root: false,
+                            weight_decay: WeightDecay::None,
+                        };
+                        device.rmsprop_step(&step, &mut params, &other, &mut state, Span::new(0, len))?;
+                    }
+                }
+                device.linear_fwd(&linear, Activation::None, x.view(), &params, w, None, y.view_mut())?;
+                outputs.push(y.output(device, "y", twice(precision))?);
+            }
+            Ok(outputs)
+        }
+    }
+    agree(&Changes);
 }
 
 /// A replay computes with the numbers of the day, parameters included.

@@ -1,23 +1,11 @@
 //! Convolutions and dense layers: operands made ready for an engine, bias, activation and the sums of biases' gradients.
 
-use crate::driver::{Geometry, Ptr, args};
-use crate::kernels::Source;
+use crate::driver::Ptr;
 use crate::mirror::Weight;
-use crate::operand::{Place, u32_of};
+use crate::operand::Place;
 use crate::{Buffer, Cuda};
 use tensor_backend::{Activation, Conv2d, Error, Linear, Result, Shape, Span, View, ViewMut, Write};
 
-pub(crate) const SOURCE: Source = Source {
-    name: "rows.cu",
-    text: include_str!("../../kernels/rows.cu"),
-    kernels: &["move_rows", "column_sums", "add_column_sums"],
-};
-
-/// Threads of a block, and loads of a thread that are under way at once, in rows.cu.
-const THREADS: usize = 256;
-const BATCH: usize = 4;
-/// The most parts of which column sums are made.
-const MOST_PARTS: usize = 256;
 /// What engines may rely on: where tensors begin.
 const ALIGNMENT: usize = 16;
 
@@ -282,88 +270,9 @@ impl Cuda {
         // SAFETY: a place lies inside its buffer, or was reserved in scratch memory.
         unsafe { self.driver().clear(x.ptr, x.shape.len() * self.format().bytes()) }
     }
-
-    /// `y = act(x + bias)` or `y += ...`, for tensors of one shape; they may be the same.
-    fn move_rows(
-        &self,
-        op: &'static str,
-        x: &Place,
-        bias: Ptr,
-        act: Activation,
-        y: &Place,
-        write: Write,
-    ) -> Result<()> {
-        let (rows, c) = (x.rows(), x.shape.c);
-        let vector = self.vector(&[x, y]);
-        let [down, beside] = lines(c, vector);
-        let blocks = self.blocks(rows.div_ceil(BATCH), down as u32);
-        let geometry =
-            Geometry { grid: [blocks, beside as u32, 1], block: [THREADS as u32, 1, 1], shared: 0 };
-        let size = |value| u32_of(op, "a size", value);
-        let act = u32::from(act == Activation::Relu);
-        let add = u32::from(write == Write::Add);
-        let arguments = args![
-            x.ptr,
-            size(x.stride)?,
-            bias,
-            act,
-            y.ptr,
-            size(y.stride)?,
-            size(rows)?,
-            size(c)?,
-            add,
-            vector
-        ];
-        self.launch("move_rows", geometry, arguments)
-    }
-
-    /// The column sums of a tensor: in parts of some rows each, then these. How it is cut the shape alone decides.
-    fn column_sums(&self, op: &'static str, x: &Place, sums: Ptr) -> Result<()> {
-        let (rows, c) = (x.rows(), x.shape.c);
-        if c == 0 {
-            return Ok(());
-        }
-        if rows == 0 {
-            // SAFETY: the span of the sums was checked.
-            return unsafe { self.driver().clear(sums, c * size_of::<f32>()) };
-        }
-        let vector = self.vector(&[x]);
-        let [down, beside] = lines(c, vector);
-        let each = rows_each(rows, down);
-        let parts = rows.div_ceil(each);
-        let partial = if parts == 1 { sums } else { self.scratch(parts * c * size_of::<f32>())? };
-        let size = |value| u32_of(op, "a size", value);
-        let grid = [size(parts)?, size(beside)?, 1];
-        let geometry = Geometry { grid, block: [THREADS as u32, 1, 1], shared: 0 };
-        let arguments = args![x.ptr, size(x.stride)?, size(rows)?, size(c)?, size(each)?, partial, vector];
-        self.launch("column_sums", geometry, arguments)?;
-        if parts == 1 {
-            return Ok(());
-        }
-        let geometry = Geometry::line(size(c.div_ceil(32))?, THREADS as u32);
-        self.launch("add_column_sums", geometry, args![partial, size(parts)?, size(c)?, sums])
-    }
-
-    fn prepare_column_sums(&self, x: Shape, training: bool) -> Result<()> {
-        if training && !x.is_empty() {
-            self.scratch(MOST_PARTS.saturating_mul(x.c).saturating_mul(size_of::<f32>()))?;
-        }
-        Ok(())
-    }
 }
 
 /// Bytes of a stand-in, such that what follows is aligned as an allocation is.
 fn reserved(x: &Place, element: usize) -> usize {
     x.shape.len().saturating_mul(element).div_ceil(256).saturating_mul(256)
-}
-
-/// Rows that a block of rows.cu handles at once, and blocks side by side, for `c` channels.
-fn lines(c: usize, vector: u32) -> [usize; 2] {
-    let packs = c / vector as usize;
-    [THREADS / packs.min(THREADS), packs.div_ceil(THREADS)]
-}
-
-/// Rows of a part of the column sums, if a block handles `down` at once.
-fn rows_each(rows: usize, down: usize) -> usize {
-    rows.div_ceil(MOST_PARTS).max(4 * BATCH * down)
 }

@@ -42,7 +42,7 @@ impl Cuda {
                 write(bytes_of(&rounded))?;
             }
         }
-        Ok(())
+        self.refresh_mirror(dst)
     }
 
     pub(crate) fn op_download(&self, src: &Buffer, offset: usize, dst: &mut [f32]) -> Result<()> {
@@ -88,21 +88,24 @@ impl Cuda {
             let geometry = Geometry::line(self.blocks(packs.div_ceil(BATCH), BLOCK), BLOCK);
             self.launch(kernel, geometry, args![to, packs as u64, value, vector as u32])?;
         }
-        Ok(())
+        self.refresh_mirror(dst)
     }
 
     pub(crate) fn op_copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, write: Write) -> Result<()> {
         let op = "copy";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        let ViewMut { data, layout } = y;
         if x.data.format != Format::F32 || self.format() == Format::F32 {
-            return self.copy_act(op, Activation::None, x, y, write);
+            self.copy_act(op, Activation::None, x, ViewMut::new(data, layout), write)?;
+        } else {
+            let x = self.place(op, "the input", x.data, x.layout, Format::F32)?;
+            let y = self.place(op, "the output", data, layout, Format::F32)?;
+            let Some(walk) = Walk::over(op, Format::F32, &[&x, &y])? else { return Ok(()) };
+            let (from, to, add) = (walk.stride(&x), walk.stride(&y), u32::from(write == Write::Add));
+            let args = args![x.ptr, from, y.ptr, to, walk.rows, walk.packs, add, walk.vector];
+            self.launch("copy_f32", walk.geometry(self), args)?;
         }
-        let x = self.place(op, "the input", x.data, x.layout, Format::F32)?;
-        let y = self.place(op, "the output", y.data, y.layout, Format::F32)?;
-        let Some(walk) = Walk::over(op, Format::F32, &[&x, &y])? else { return Ok(()) };
-        let (from, to, add) = (walk.stride(&x), walk.stride(&y), u32::from(write == Write::Add));
-        let args = args![x.ptr, from, y.ptr, to, walk.rows, walk.packs, add, walk.vector];
-        self.launch("copy_f32", walk.geometry(self), args)
+        self.refresh_mirror(data)
     }
 
     pub(crate) fn op_act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {

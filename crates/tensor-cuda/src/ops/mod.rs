@@ -7,4 +7,5 @@ pub(crate) mod elementwise;
 pub(crate) mod images;
 pub(crate) mod optimizer;
 pub(crate) mod pooling;
+pub(crate) mod rows;
 pub(crate) mod softmax;
