@@ -37,6 +37,8 @@ constexpr unsigned int MAX_THREADS = 1024, WARP = 32;
 constexpr size_t STACK = 128 << 10, MAX_DYNAMIC = 227 << 10, GUARD = 1024;
 // A NaN as float, bfloat16 and half alike: what memory holds that nobody has written.
 constexpr unsigned short POISON = 0xffa5;
+// The lowest bytes of a stack: if they changed, it was too small.
+constexpr char STACK_END[16] = "end of a stack\n";
 
 enum class Order : unsigned int { forward, reverse, random };
 
@@ -45,6 +47,9 @@ struct Line {
     const char* file;
     int line;
 };
+inline bool same(const Line& a, const Line& b) {
+    return a.line == b.line && (a.file == b.file || strcmp(a.file, b.file) == 0);
+}
 
 struct Fiber {
     char* stack;
@@ -75,7 +80,8 @@ struct Machine {
     unsigned long long draws;
     unsigned int size;    // threads of the block
     unsigned int current; // the thread that runs
-    unsigned int ended, arrived;
+    unsigned int ended;
+    unsigned int arrived, first; // at the barrier: how many, and the first of them
     unsigned int ready[MAX_THREADS], head, count; // a ring of threads that could go on
     unsigned int met[MAX_THREADS / WARP];         // of each warp: lanes that wait in a meeting
     Thread threads[MAX_THREADS];
@@ -148,7 +154,7 @@ inline void describe(unsigned int thread, char* text, size_t size) {
     unsigned int first = waiting.wait == Wait::warp ? one / WARP * WARP : 0;
     for (other = first; other < machine.size; ++other) {
         const Thread& t = machine.threads[other];
-        if (t.wait != waiting.wait || t.line.line != waiting.line.line) break;
+        if (t.wait != waiting.wait || !same(t.line, waiting.line)) break;
     }
     char a[160], b[160];
     describe(one, a, sizeof a);
@@ -167,11 +173,13 @@ void run_fiber();
         void* stack = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (stack == MAP_FAILED) fail("no memory for the stack of a thread");
         fiber->stack = static_cast<char*>(stack);
-        memset(fiber->stack, 0xa5, 64);
+        memcpy(fiber->stack, STACK_END, sizeof STACK_END);
     }
     getcontext(&fiber->start);
+    // Stacks that all began on the same bits of an address would share few lines of the processor's caches.
+    size_t number = static_cast<size_t>(fiber - machine.fibers), skip = number * 13 * 64 % (STACK / 4);
     fiber->start.uc_stack.ss_sp = fiber->stack;
-    fiber->start.uc_stack.ss_size = STACK;
+    fiber->start.uc_stack.ss_size = STACK - skip;
     fiber->start.uc_link = nullptr;
     makecontext(&fiber->start, run_fiber, 0);
     setcontext(&fiber->start);
@@ -231,10 +239,8 @@ inline void check_block() {
             fail("it writes past its %u bytes of dynamic shared memory", machine.dynamic);
     }
     for (unsigned int k = 0; k < machine.size && machine.fibers[k].stack; ++k) {
-        for (int byte = 0; byte < 64; ++byte) {
-            if (machine.fibers[k].stack[byte] != static_cast<char>(0xa5))
-                fail("a thread needs more than %zu KiB of stack", STACK >> 10);
-        }
+        if (memcmp(machine.fibers[k].stack, STACK_END, sizeof STACK_END) != 0)
+            fail("a thread needs more than %zu KiB of stack", STACK >> 10);
     }
 }
 
@@ -254,15 +260,12 @@ __attribute__((noinline)) inline bool run_block() {
 
 // Waits until all threads of the block are here.
 inline void meet_block(Line line) {
+    if (machine.arrived == 0) machine.first = machine.current;
+    const Line& other = machine.threads[machine.first].line;
     Thread& mine = machine.threads[machine.current];
-    for (unsigned int k = 0; machine.arrived > 0 && k < machine.size; ++k) {
-        const Thread& other = machine.threads[k];
-        if (other.wait != Wait::block) continue;
-        if (other.line.line != line.line || strcmp(other.line.file, line.file) != 0)
-            fail("threads %u and %u wait at different barriers, in %s:%d and %s:%d", k, machine.current,
-                 other.line.file, other.line.line, line.file, line.line);
-        break; // all that wait are at one barrier
-    }
+    if (machine.arrived > 0 && !same(other, line))
+        fail("threads %u and %u wait at different barriers, in %s:%d and %s:%d", machine.first, machine.current,
+             other.file, other.line, line.file, line.line);
     mine.wait = Wait::block;
     mine.line = line;
     if (++machine.arrived == machine.size) {
@@ -289,7 +292,7 @@ inline void meet_warp(unsigned int mask, Finish finish, void* offer, Line line) 
         for (unsigned int k = 0; k < WARP; ++k) {
             if (!(mask >> k & 1)) continue;
             const Thread& other = machine.threads[first + k];
-            if (other.mask != mask || other.finish != finish || other.line.line != line.line)
+            if (other.mask != mask || other.finish != finish || !same(other.line, line))
                 fail("lanes %u and %u of a warp do different things, in %s:%d and %s:%d", k, lane,
                      other.line.file, other.line.line, line.file, line.line);
             offers[k] = other.offer;

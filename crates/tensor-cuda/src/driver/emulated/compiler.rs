@@ -1,7 +1,7 @@
 //! Compiles kernel files by the host's C++ compiler into shared objects, which are kept on disk.
 
 use super::error;
-use crate::kernels::{FORMATS, HEADERS, Source};
+use crate::kernels::{HEADERS, Source};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ const SHIM: [(&str, &str); 5] = [
 ];
 
 /// No fused multiply-adds but where a kernel asks for one, and no rules of aliasing, which kernels bend for wide loads.
-/// Of the warnings those are errors that no correct kernel earns; a kernel that nobody can launch is one of them.
+/// Warnings that no correct kernel earns are errors; that a kernel is in no list, so that nobody can launch it, is one.
 const FLAGS: &[&str] = &[
     "-std=c++17",
     "-O2",
@@ -28,17 +28,11 @@ const FLAGS: &[&str] = &[
     "-fno-strict-aliasing",
     "-fPIC",
     "-shared",
-    "-U_FORTIFY_SOURCE",
+    "-U_FORTIFY_SOURCE", // which takes a switch of stacks for damage
     "-DTOWERS_EMULATION",
-    "-Wall",
-    "-Wno-unknown-pragmas",
-    "-Wno-unused-variable",
-    "-Wno-maybe-uninitialized",
     "-Werror=return-type",
-    "-Werror=uninitialized",
     "-Werror=unused-function",
     "-Werror=overflow",
-    "-Werror=array-bounds",
 ];
 
 /// The compiler's command: `$CXX`, else `g++`.
@@ -67,32 +61,66 @@ pub(super) fn version() -> Result<&'static str> {
     })
 }
 
-/// The shared object of a kernel file for a number format, from disk if it was compiled before.
-///
-/// # Errors
-/// With the compiler's first lines, if it refuses the file.
-pub(super) fn object(source: &Source, format: u32) -> Result<PathBuf> {
-    let unit = unit(source);
-    let files: Vec<(&str, &str)> = SHIM
-        .iter()
-        .chain(HEADERS)
-        .copied()
-        .chain([(source.name, source.text), ("unit.cpp", &unit)])
-        .collect();
-    let define = format!("-DTOWERS_ACT={format}");
-    let folder = folder();
-    let path = folder.join(format!("{}-{}.so", source.name, key(&files, &define)?));
-    if !path.exists() {
-        let put = |e: io::Error| error(format!("{} cannot be written: {e}", folder.display()));
-        // Another process may be at the same file: each has a folder of its own, and the last to be done wins.
-        let build = folder.join(format!("build-{}-{}", process::id(), number()));
-        fs::create_dir_all(&build).map_err(put)?;
-        let done = compile(source, format, &files, &define, &build)
-            .and_then(|()| fs::rename(build.join("unit.so"), &path).map_err(put));
-        let _ = fs::remove_dir_all(&build);
-        done?;
+/// A kernel file for a number format: what is compiled, and where the object is kept.
+pub(super) struct Unit {
+    name: &'static str,
+    format: &'static str,
+    define: String,
+    files: Vec<(&'static str, String)>,
+    path: PathBuf,
+}
+
+impl Unit {
+    pub(super) fn new(source: &Source, (format, number): (&'static str, u32)) -> Result<Unit> {
+        let define = format!("-DTOWERS_ACT={number}");
+        let fixed = SHIM.iter().chain(HEADERS).copied().chain([(source.name, source.text)]);
+        let files: Vec<(&str, String)> =
+            fixed.map(|(name, text)| (name, text.into())).chain([("unit.cpp", unit(source))]).collect();
+        let path = folder().join(format!("{}-{format}-{}.so", source.name, key(&files, &define)?));
+        Ok(Unit { name: source.name, format, define, files, path })
     }
-    Ok(path)
+
+    /// The object's file, whether it is there or not.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Compiles it, unless it is on disk already.
+    ///
+    /// # Errors
+    /// With the compiler's first lines, if it refuses the file.
+    pub(super) fn build(&self) -> Result<()> {
+        if self.path.exists() {
+            return Ok(());
+        }
+        // Another process may be at the same file: each has a folder of its own, and the last to be done wins.
+        let build = folder().join(format!("build-{}-{}", process::id(), number()));
+        let done = self.compile(&build);
+        // What stays behind harms nobody.
+        let _ = fs::remove_dir_all(&build);
+        done
+    }
+
+    fn compile(&self, build: &Path) -> Result<()> {
+        let put = |e: io::Error| error(format!("{} cannot be written: {e}", build.display()));
+        fs::create_dir_all(build).map_err(put)?;
+        for (name, text) in &self.files {
+            fs::write(build.join(name), text).map_err(put)?;
+        }
+        // In that folder: so messages name the files alone.
+        let output = Command::new(command())
+            .current_dir(build)
+            .args(FLAGS)
+            .args([&self.define, "unit.cpp", "-o", "unit.so"])
+            .output()
+            .map_err(|e| error(format!("{} cannot be run: {e}", command())))?;
+        if output.status.success() {
+            return fs::rename(build.join("unit.so"), &self.path).map_err(put);
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let first: Vec<&str> = said.lines().take(30).collect();
+        Err(error(format!("{} does not compile for {}:\n{}", self.name, self.format, first.join("\n"))))
+    }
 }
 
 /// The translation unit: the kernel file in a namespace without a name, so that its inline functions, and with them their
@@ -107,34 +135,15 @@ fn unit(source: &Source) -> String {
     )
 }
 
-fn key(files: &[(&str, &str)], define: &str) -> Result<String> {
+/// A digest of all that decides what an object is.
+fn key(files: &[(&str, String)], define: &str) -> Result<String> {
     let mut hash = Sha256::new();
     let flags = FLAGS.iter().copied().chain([define, env::consts::ARCH, version()?]);
-    for part in flags.chain(files.iter().flat_map(|(name, text)| [*name, *text])) {
-        hash.update(part.len().to_le_bytes());
+    for part in flags.chain(files.iter().flat_map(|(name, text)| [*name, text])) {
+        hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
     Ok(hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn compile(source: &Source, format: u32, files: &[(&str, &str)], define: &str, build: &Path) -> Result<()> {
-    for (name, text) in files {
-        fs::write(build.join(name), text)
-            .map_err(|e| error(format!("{} cannot be written: {e}", build.display())))?;
-    }
-    let output = Command::new(command())
-        .current_dir(build)
-        .args(FLAGS)
-        .args([define, "unit.cpp", "-o", "unit.so"])
-        .output()
-        .map_err(|e| error(format!("{} cannot be run: {e}", command())))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let first: Vec<&str> = said.lines().take(30).collect();
-    let format = FORMATS.iter().find(|(_, number)| *number == format).map_or("?", |(name, _)| name);
-    Err(error(format!("{} does not compile for {format}:\n{}", source.name, first.join("\n"))))
 }
 
 /// Where objects are kept: `$TOWERS_EMULATION_CACHE`, else beside the running program, which is in Cargo's target folder

@@ -1,7 +1,8 @@
 //! A compiled kernel file in this process.
 
+use super::compiler::Unit;
+use super::error;
 use super::order::Sense;
-use super::{compiler, error};
 use crate::buffer::Format;
 use crate::cuda::lock;
 use crate::driver::{Arg, Geometry};
@@ -9,7 +10,7 @@ use crate::kernels::{FORMATS, Source};
 use libloading::Library;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use tensor_backend::Result;
 
@@ -34,28 +35,27 @@ pub(super) struct Object {
     busy: Mutex<()>,
 }
 
+/// An object that may still have to be compiled.
+type Slot = Arc<Mutex<Option<Arc<Object>>>>;
+
 impl Object {
-    /// The object of a kernel file. All devices of the process share it.
+    /// The object of a kernel file. All devices of the process share it, and the first to want it compiles it.
     pub(super) fn of(source: &Source, format: Format) -> Result<Arc<Object>> {
-        static LOADED: OnceLock<Mutex<HashMap<PathBuf, Arc<Object>>>> = OnceLock::new();
-        let name = match format {
-            Format::F32 => "f32",
-            Format::Bf16 => "bf16",
-            Format::F16 => "f16",
-        };
-        let number = FORMATS.iter().find(|(known, _)| *known == name).map_or(0, |(_, number)| *number);
-        // Held while it compiles: another device that wants the same file need not compile it again.
-        let mut loaded = lock(LOADED.get_or_init(Mutex::default));
-        let path = compiler::object(source, number)?;
-        if let Some(object) = loaded.get(&path) {
+        static LOADED: OnceLock<Mutex<HashMap<PathBuf, Slot>>> = OnceLock::new();
+        let unit = Unit::new(source, FORMATS[number_of(format)])?;
+        let slot: Slot =
+            lock(LOADED.get_or_init(Mutex::default)).entry(unit.path().into()).or_default().clone();
+        let mut loaded = lock(&slot);
+        if let Some(object) = &*loaded {
             return Ok(object.clone());
         }
-        let object = Arc::new(Object::load(&path, source.kernels.len())?);
-        loaded.insert(path, object.clone());
+        unit.build()?;
+        let object = Arc::new(Object::load(unit.path(), source.kernels.len())?);
+        *loaded = Some(object.clone());
         Ok(object)
     }
 
-    fn load(path: &PathBuf, kernels: usize) -> Result<Object> {
+    fn load(path: &Path, kernels: usize) -> Result<Object> {
         let fail = |e: libloading::Error| error(format!("{} cannot be loaded: {e}", path.display()));
         // SAFETY: it is what we compiled; it runs nothing when it is loaded.
         let library = unsafe { Library::new(path) }.map_err(fail)?;
@@ -117,6 +117,15 @@ impl Object {
         // SAFETY: it is a string of C, which stays until the next launch.
         let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
         Err(error(format!("kernel {name}: {message}")))
+    }
+}
+
+/// A format's place in [`FORMATS`].
+fn number_of(format: Format) -> usize {
+    match format {
+        Format::F32 => 0,
+        Format::Bf16 => 1,
+        Format::F16 => 2,
     }
 }
 
