@@ -12,8 +12,16 @@ const GUARD: usize = 4096;
 /// An allocation begins on a multiple of this, as on a GPU.
 const ALIGN: usize = 256;
 
-/// What a guard holds: a NaN as float, bfloat16 and half alike, so that reading it shows too.
-const POISON: [u8; 2] = [0xa5, 0xff];
+/// What a guard holds: NaNs as float, bfloat16 and half alike, so that reading them shows too.
+static POISON: [u8; GUARD] = {
+    let mut bytes = [0xa5; GUARD];
+    let mut odd = 1;
+    while odd < GUARD {
+        bytes[odd] = 0xff;
+        odd += 2;
+    }
+    bytes
+};
 
 /// All live allocations, by their addresses.
 #[derive(Default)]
@@ -37,9 +45,8 @@ impl Memory {
         }
         let start = base as u64 + GUARD as u64;
         for at in [start - GUARD as u64, start + bytes as u64] {
-            // SAFETY: both guards lie in the block, and nobody else knows of it yet.
-            let guard = unsafe { core::slice::from_raw_parts_mut(at as *mut u8, GUARD) };
-            guard.iter_mut().zip(POISON.iter().cycle()).for_each(|(byte, poison)| *byte = *poison);
+            // SAFETY: both guards lie in the block, which nobody else knows of yet.
+            unsafe { core::ptr::copy_nonoverlapping(POISON.as_ptr(), at as *mut u8, GUARD) };
         }
         self.live.insert(start, bytes);
         Ok(Ptr(start))
@@ -143,11 +150,15 @@ fn damage(start: u64, bytes: usize) -> Option<String> {
     let changed = |at: u64| {
         // SAFETY: both guards of a live allocation lie in its block.
         let guard = unsafe { core::slice::from_raw_parts(at as *const u8, GUARD) };
-        guard.iter().zip(POISON.iter().cycle()).position(|(byte, poison)| byte != poison)
+        if guard == POISON {
+            None
+        } else {
+            guard.iter().zip(&POISON).position(|(byte, poison)| byte != poison)
+        }
     };
     let place = match (changed(start + bytes as u64), changed(start - GUARD as u64)) {
         (Some(at), _) => format!("{at} bytes behind the end"),
-        (None, Some(at)) => format!("{} bytes before the begin", GUARD - at),
+        (None, Some(at)) => format!("{} bytes before the start", GUARD - at),
         (None, None) => return None,
     };
     Some(format!("something wrote {place} of an allocation of {bytes} bytes"))
