@@ -1,5 +1,6 @@
 use crate::case::{Output, Source};
-use crate::operand::{Operand, inside, numbers};
+use crate::operand::{Operand, numbers};
+use core::ops::Range;
 use tensor_backend::{Backend, Layout, Precision, Result, Span, View, ViewMut};
 
 /// A device with a case's operands on it.
@@ -99,20 +100,23 @@ impl<B: Backend> Tensor<B> {
     /// If the memory around it has changed.
     pub fn output(&self, bench: &Bench<B>, name: &'static str, tolerance: f32) -> Result<Output> {
         let now = bench.download(&self.data, Span::new(0, self.before.len()))?;
-        let mut values = Vec::with_capacity(self.layout.shape.len());
-        for (k, (now, before)) in now.into_iter().zip(&self.before).enumerate() {
-            if inside(self.layout, k) {
-                values.push(now);
-            } else {
-                assert!(
-                    now.to_bits() == before.to_bits(),
-                    "{name}: element {k}, outside of {:?}, became {now}",
-                    self.layout
-                );
-            }
+        let (at, mut values) = (self.layout, Vec::with_capacity(self.layout.shape.len()));
+        // The end of what was looked at.
+        let mut end = 0;
+        for row in 0..if at.shape.is_empty() { 0 } else { at.shape.rows() } {
+            let start = at.offset + row * at.stride;
+            assert_untouched(name, at, &now, &self.before, end..start);
+            end = start + at.shape.c;
+            values.extend_from_slice(&now[start..end]);
         }
+        assert_untouched(name, at, &now, &self.before, end..now.len());
         Ok(Output { name, values, tolerance, source: Source::Stored })
     }
+}
+
+fn assert_untouched(name: &str, at: Layout, now: &[f32], before: &[f32], mut elements: Range<usize>) {
+    let changed = elements.find(|&k| now[k].to_bits() != before[k].to_bits());
+    assert!(changed.is_none(), "{name} at {at:?}: an element outside of it was written to: {changed:?}");
 }
 
 /// Parameters, gradients or state on a device, in f32.

@@ -54,7 +54,7 @@ impl Output {
 
     /// Whether both hold the same bits.
     pub fn same_bits(&self, other: &Output) -> bool {
-        let bits = |output: &Output| output.values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        bits(self) == bits(other)
+        self.values.len() == other.values.len()
+            && self.values.iter().zip(&other.values).all(|(a, b)| a.to_bits() == b.to_bits())
     }
 }

@@ -52,7 +52,7 @@ impl Case for Dense {
 
 /// The shapes that training is made of.
 pub fn layers_of_real_networks<B: Backend>(subject: &Subject<B>) {
-    for (inputs, outputs, samples) in [(336, 10, 64), (2304, 512, 16), (512, 10, 128), (64, 100, 3)] {
+    for (inputs, outputs, samples) in [(336, 10, 64), (576, 128, 16), (512, 10, 128), (64, 100, 3)] {
         let linear = Linear { inputs, outputs };
         let samples = subject.fit(Shape::vectors(samples, inputs), inputs * outputs).n;
         let case =

@@ -89,12 +89,6 @@ impl Operand {
     }
 }
 
-/// Whether an element of the buffer belongs to the tensor.
-pub(crate) fn inside(layout: Layout, element: usize) -> bool {
-    let past = element.checked_sub(layout.offset);
-    element < layout.end() && past.is_some_and(|past| past % layout.stride < layout.shape.c)
-}
-
 /// Numbers of about a normal distribution that depend on `name` alone.
 pub fn numbers(name: &str, len: usize) -> Vec<f32> {
     let mut rng = Philox::new(7, domain(name), [0, 0]);

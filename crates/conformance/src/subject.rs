@@ -163,3 +163,74 @@ fn assert_close(what: &str, got: &Output, expected: &Output, tolerance: f32) {
         assert!(near || same, "{what}[{k}] is {got}, not {expected} (largest {magnitude})");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tensor_backend::Result;
+
+    /// What a device "computes": its factor on gradients, so that two subjects differ at will.
+    #[derive(Debug)]
+    struct Factor {
+        tolerance: f32,
+        source: Source,
+    }
+
+    impl Case for Factor {
+        fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+            let values = vec![0.0, bench.loss_scale, f32::NAN];
+            Ok(vec![Output { name: "y", values, tolerance: self.tolerance, source: self.source }])
+        }
+    }
+
+    fn subject(factor: f32) -> Subject<Reference> {
+        Subject::new([("a device".to_owned(), Reference)]).loss_scale(factor)
+    }
+
+    #[test]
+    fn tolerances_follow_the_format() {
+        let case = |source| Factor { tolerance: 1e-6, source };
+        subject(1.0 + 1e-6).agree(&case(Source::Stored));
+        subject(1.003).precision(Precision::Bf16).agree(&case(Source::Stored));
+        subject(1.0009).precision(Precision::Tf32).agree(&case(Source::Products));
+        subject(1.0).precision(Precision::Fp16).agree(&Factor { tolerance: 0.0, source: Source::Stored });
+    }
+
+    #[test]
+    #[should_panic(expected = "y of Factor { tolerance: 1e-6, source: Kept } on a device[1] is 1.003, not 1")]
+    fn what_is_kept_in_f32_is_exact_in_every_format() {
+        subject(1.003).precision(Precision::Bf16).agree(&Factor { tolerance: 1e-6, source: Source::Kept });
+    }
+
+    #[test]
+    #[should_panic(expected = "is 1.0000001, not 1")]
+    fn what_must_be_exact_is() {
+        let exact = Factor { tolerance: 0.0, source: Source::Stored };
+        subject(1.0000001).precision(Precision::Bf16).agree(&exact);
+    }
+
+    /// A device that is another one every time.
+    #[derive(Debug)]
+    struct Fickle(std::cell::Cell<f32>);
+
+    impl Case for Fickle {
+        fn run<B: Backend>(&self, _: &Bench<B>) -> Result<Vec<Output>> {
+            self.0.set(self.0.get() + 1e-6);
+            Ok(vec![Output::new("y", vec![self.0.get()], 1e-3)])
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "y of Fickle(Cell { value: 1.0000029 }) has other bits on b than on a")]
+    fn devices_of_a_kind_have_the_same_bits() {
+        Subject::new(["a", "b"].map(|name| (name.to_owned(), Reference))).agree(&Fickle(1.0.into()));
+    }
+
+    #[test]
+    fn slow_devices_get_smaller_layers() {
+        let shape = Shape::new(4, 32, 32, 8);
+        assert_eq!(subject(1.0).fit(shape, 1 << 20), shape);
+        assert_eq!(subject(1.0).slow().fit(shape, 1 << 10), shape.with_n(1));
+        assert_eq!(subject(1.0).slow().fit(shape, 1 << 30), Shape::new(1, 4, 4, 8));
+    }
+}
