@@ -70,8 +70,11 @@ fn more_packs_than_threads() {
 fn nan_stays() {
     for cuda in PRECISIONS.map(emulated) {
         let at = Layout::contiguous(Shape::vectors(1, 3));
-        let (x, dy) = (activations(&cuda, &[f32::NAN, -1.0, 2.0]), activations(&cuda, &[3.0, 4.0, f32::NAN]));
-        let mut y = activations(&cuda, &[7.0; 3]);
+        let (x, dy) = (
+            activations(&cuda, &[f32::NAN, -1.0, 2.0]).unwrap(),
+            activations(&cuda, &[3.0, 4.0, f32::NAN]).unwrap(),
+        );
+        let mut y = activations(&cuda, &[7.0; 3]).unwrap();
         cuda.act_fwd(Activation::Relu, View::new(&x, at), ViewMut::new(&mut y, at)).unwrap();
         let got = download(&cuda, &y, Span::new(0, 3)).unwrap();
         assert!(got[0].is_nan() && got[1..] == [0.0, 2.0], "{got:?}");
@@ -116,7 +119,7 @@ fn fills_a_run_and_nothing_beside_it() {
         for value in [0.0, -0.0, 1.5, f32::NEG_INFINITY, f32::NAN] {
             for at in [(0, 5000), (16, 4096), (1, 4000), (8, 13), (4999, 1), (7, 0), (5000, 0)] {
                 let (at, wanted) = (Span::new(at.0, at.1), f32::to_bits(value));
-                for mut buffer in [upload(&cuda, &around).unwrap(), activations(&cuda, &around)] {
+                for mut buffer in [upload(&cuda, &around).unwrap(), activations(&cuda, &around).unwrap()] {
                     cuda.fill(value, &mut buffer, at).unwrap();
                     let got = download(&cuda, &buffer, Span::new(0, 5000)).unwrap();
                     for (k, (got, old)) in got.iter().zip(&around).enumerate() {
@@ -151,7 +154,7 @@ fn copies_f32_in_half_precision() {
 #[test]
 fn refuses_what_does_not_fit() {
     let cuda = emulated(Precision::Bf16);
-    let (x, mut y) = (activations(&cuda, &[0.0; 12]), activations(&cuda, &[0.0; 12]));
+    let (x, mut y) = (activations(&cuda, &[0.0; 12]).unwrap(), activations(&cuda, &[0.0; 12]).unwrap());
     let at = |n, c| Layout::contiguous(Shape::vectors(n, c));
     let (none, set) = (Activation::None, Write::Set);
     let copied = cuda.copy(View::new(&x, at(3, 4)), ViewMut::new(&mut y, at(4, 3)), set);
@@ -175,8 +178,8 @@ fn refuses_what_does_not_fit() {
     assert!(matches!(mixed, Err(Error::Device { .. })), "{mixed:?}");
 }
 
-fn activations(cuda: &Cuda, values: &[f32]) -> Buffer {
-    let mut buffer = cuda.alloc_activations(values.len()).unwrap();
-    cuda.upload(values, &mut buffer, 0).unwrap();
-    buffer
+fn activations(cuda: &Cuda, values: &[f32]) -> Result<Buffer> {
+    let mut buffer = cuda.alloc_activations(values.len())?;
+    cuda.upload(values, &mut buffer, 0)?;
+    Ok(buffer)
 }
