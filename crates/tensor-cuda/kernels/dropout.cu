@@ -1,7 +1,8 @@
 // Dropout with the mask of tensor_backend::DropoutMask: a pure function of key, step, sample and element.
 //
-// Layout: x and y are n samples of `pixels` pixels of c channels, each with a row stride of its own. Elements of a sample
-// count in the order of memory; four neighbours share a call of Philox, with the counter (element / 4, sample, step).
+// Layout: x and y are n samples of `pixels` pixels of c channels, each with a row stride of its own. Elements of a
+// sample count in the order of memory; four neighbours share a call of Philox, with the counter (element / 4, sample,
+// step).
 // Geometry: any number of blocks of 256 threads; a thread takes `vector` elements at a time, PACK or 1 (then it takes
 // four in turn). A pack lies within a pixel.
 // Writes: y += if `add`, else =.
@@ -24,8 +25,8 @@ struct Images {
     u32 n, pixels, c, x_stride, y_stride;
 };
 
-// `group` of a sample's groups of G elements, and the sample; divided in 32 bits where these are enough, which is several
-// times as fast.
+// `group` of a sample's groups of G elements, and the sample; divided in 32 bits where these are enough, which is
+// several times as fast.
 struct Group {
     u32 sample, element;
 };
@@ -75,8 +76,8 @@ __device__ inline void drop_singles(Mask mask, const act_t* x, act_t* y, Images 
     }
 }
 
-KERNEL dropout(const Turn* turn, const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, u32 pixels, u32 c, u32 key0,
-               u32 key1, u32 first_sample, u32 threshold, float scale, u32 add, u32 vector) {
+KERNEL dropout(const Turn* turn, const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u32 n, u32 pixels, u32 c,
+               u32 key0, u32 key1, u32 first_sample, u32 threshold, float scale, u32 add, u32 vector) {
     Mask mask = {key0, key1, first_sample, threshold, scale, turn->step};
     Images s = {n, pixels, c, x_stride, y_stride};
     if (vector == 1) drop_singles(mask, x, y, s, add);

@@ -1,11 +1,11 @@
-// Steps of optimizers and running averages over flat arenas in f32, the meter of the losses, and the loss scale of half
-// precision.
+// Steps of optimizers and running averages over flat arenas in f32, the meter of the losses, and the loss scale of
+// half precision.
 //
 // Layout: parameters, gradients and state are runs of n numbers. Gradients of half precision carry the loss scale.
-// Geometry: any number of blocks of 256 threads, which take 4 numbers at a time where `vector` is 4; what says so runs on
-// one thread.
-// Writes: parameters, state and running averages in place. Nothing moves once the turn is halted, and no parameter moves
-// in a step whose gradients overflowed.
+// Geometry: any number of blocks of 256 threads, which take 4 numbers at a time where `vector` is 4; what says so runs
+// on one thread.
+// Writes: parameters, state and running averages in place. Nothing moves once the turn is halted, and no parameter
+// moves in a step whose gradients overflowed.
 #include "towers.cuh"
 
 __device__ inline bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
@@ -32,8 +32,8 @@ __device__ inline void for_all(float* params, const float* grads, float* state, 
     for_run<1, STATE>(params, grads, state, wide, n, rule);
 }
 
-// All conventions of SGD as one formula: v = m v + into g, then p += out (of_v v + of_g g). Weight decay is g += penalty p
-// (coupled), or p *= 1 - lr shrink (decoupled). With a momentum of 0 the velocity is not touched.
+// All conventions of SGD as one formula: v = m v + into g, then p += out (of_v v + of_g g). Weight decay is g +=
+// penalty p (coupled), or p *= 1 - lr shrink (decoupled). With a momentum of 0 the velocity is not touched.
 KERNEL sgd_step(const Turn* turn, float* params, const float* grads, float* velocity, u64 n, float momentum, u32 keras,
                 u32 nesterov, float penalty, float shrink, u32 vector) {
     if (turn->halted || turn->overflow) return;
@@ -102,8 +102,8 @@ KERNEL ema_step(const Turn* turn, const float* sums, float* running, u32 n, floa
     for (u64 k = global_thread(); k < n; k += global_threads()) running[k] = momentum * running[k] + share * sums[k];
 }
 
-// Adds metrics (loss, correct) to the meter (loss, what rounding took from it, correct, steps), until a loss is not finite;
-// that one halts the turn. One thread, so doubles cost nothing, and the sum has the bits of the processor's.
+// Adds metrics (loss, correct) to the meter (loss, what rounding took from it, correct, steps), until a loss is not
+// finite; that one halts the turn. One thread, so doubles cost nothing, and the sum has the bits of the processor's.
 KERNEL meter(Turn* turn, const float* metrics, float* meter) {
     if (is_finite(meter[0])) {
         double total = static_cast<double>(meter[0]) + meter[1] + metrics[0];

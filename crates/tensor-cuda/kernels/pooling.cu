@@ -1,8 +1,8 @@
 // Largest and mean elements of windows, forward and backward.
 //
-// Layout: x and dx are images of h x w pixels, y and dy of oh x ow, all with c channels and each with a row stride of its
-// own. The window of output (i, j) is kh x kw and begins at pixel (i * sh - top, j * sw - left); what lies outside of the
-// image never counts. Every window has pixels inside.
+// Layout: x and dx are images of h x w pixels, y and dy of oh x ow, all with c channels and each with a row stride of
+// its own. The window of output (i, j) is kh x kw and begins at pixel (i * sh - top, j * sw - left); what lies outside
+// of the image never counts. Every window has pixels inside.
 // Geometry: any number of blocks of 256 threads; a thread takes `vector` channels (1 or PACK) of a pixel at a time.
 // Writes: y and winners =; dx += if `add`, else =. Nothing is added by two threads, and a pixel's windows are added in
 // row-major order.
@@ -132,16 +132,17 @@ __device__ inline void max_backward_apart(const act_t* x, u32 x_stride, const ac
     }
 }
 
-KERNEL maxpool_bwd_apart(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add,
-                         u32 n, u32 c, u32 h, u32 w, u32 oh, u32 ow, u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left,
-                         u32 vector) {
+KERNEL maxpool_bwd_apart(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
+                         u32 add, u32 n, u32 c, u32 h, u32 w, u32 oh, u32 ow, u32 kh, u32 kw, u32 sh, u32 sw,
+                         u32 top, u32 left, u32 vector) {
     Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
     if (vector == 1) max_backward_apart<1>(x, x_stride, dy, dy_stride, dx, dx_stride, n, s, add);
     else max_backward_apart<PACK>(x, x_stride, dy, dy_stride, dx, dx_stride, n, s, add);
 }
 
-// Where windows overlap the backward pass is two kernels. The first finds each window's winner, once; the second asks of
-// every pixel which of its windows it won. That reads x about as often as the forward pass, and adds without atomics.
+// Where windows overlap the backward pass is two kernels. The first finds each window's winner, once; the second asks
+// of every pixel which of its windows it won. That reads x about as often as the forward pass, and adds without
+// atomics.
 template <int V>
 struct __align__(2 * V) Winners {
     u16 at[V];
@@ -273,8 +274,8 @@ __device__ inline void average_backward(const act_t* dy, u32 dy_stride, act_t* d
     }
 }
 
-KERNEL avgpool_bwd(const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add, u32 n, u32 c, u32 h, u32 w, u32 oh,
-                   u32 ow, u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
+KERNEL avgpool_bwd(const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u32 add, u32 n, u32 c, u32 h, u32 w,
+                   u32 oh, u32 ow, u32 kh, u32 kw, u32 sh, u32 sw, u32 top, u32 left, u32 vector) {
     Windows s = {c, h, w, oh, ow, kh, kw, sh, sw, top, left};
     if (vector == 1) average_backward<1>(dy, dy_stride, dx, dx_stride, n, s, add);
     else average_backward<PACK>(dy, dy_stride, dx, dx_stride, n, s, add);

@@ -93,7 +93,8 @@ __device__ inline void write_gradient(const Row& row, u32 label, float smoothing
     }
 }
 
-// Whether this block is the last to come here; then it sees what the others wrote. The counter, 0 before, is 0 again after.
+// Whether this block is the last to come here; then it sees what the others wrote. The counter, 0 before, is 0 again
+// after.
 __device__ inline bool is_last(u32* counter) {
     __shared__ u32 last;
     if (threadIdx.x == 0) {
@@ -106,8 +107,8 @@ __device__ inline bool is_last(u32* counter) {
     return last;
 }
 
-// The gradient is multiplied by `scale` and by the loss scale of half precision; d may be null. A block leaves the sums of
-// its losses and of its correct answers in `partials`; the last block adds these up, in order, to `sums`.
+// The gradient is multiplied by `scale` and by the loss scale of half precision; d may be null. A block leaves the
+// sums of its losses and of its correct answers in `partials`; the last block adds these up, in order, to `sums`.
 KERNEL softmax_xent(const Turn* turn, const act_t* x, u32 x_stride, const u32* labels, act_t* d, u32 d_stride, u32 rows,
                     u32 c, u32 team, float smoothing, float scale, float* partials, u32* counter, float* sums) {
     u64 r = global_thread() / team;
