@@ -10,7 +10,7 @@
 
 enum Fill : u32 { CONSTANT, NEAREST, REFLECT, WRAP };
 
-// As many pixels an image has, and is moved, at most: no place overflows.
+// The most pixels of an image, and the farthest that one is moved: no place overflows.
 constexpr i32 MOST = 1 << 28;
 
 // What happens along one axis.
