@@ -95,6 +95,9 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
         "{}: {} on {} ({train} training, {test} test images), into {run}",
         config.recipe, config.model, data.name
     ));
+    if let Some(why) = train::unused_gpu(&config.devices) {
+        note(format_args!("warning: {why}; training on the CPU"));
+    }
     if let Some(resume) = resume {
         for skipped in &resume.skipped {
             note(format_args!("warning: a checkpoint was passed over: {skipped}"));

@@ -3,6 +3,7 @@
 
 use checkpoint::Tensors;
 use std::sync::{Arc, Mutex};
+use tensor::Device;
 use train::{
     Config, EpochRecord, Flow, Observer, Outcome, Result, Resume, Snapshot, StepInfo, StopFlag, TrainState,
     cifar,
@@ -68,11 +69,26 @@ pub fn run(
     stop_after: Option<u64>,
     others: Vec<Box<dyn Observer>>,
 ) -> Result<Finished> {
+    run_on(&train::open_devices(&config.devices)?, config, data, resume, stop_after, others)
+}
+
+/// As [`run`], on devices that the caller opened.
+///
+/// # Errors
+/// What the run fails with.
+pub fn run_on(
+    devices: &[Device],
+    config: &Config,
+    data: &cifar::Dataset,
+    resume: Option<&Resume>,
+    stop_after: Option<u64>,
+    others: Vec<Box<dyn Observer>>,
+) -> Result<Finished> {
     let (kept, stop) = (Arc::new(Mutex::new((None, Vec::new()))), StopFlag::default());
     let recorder = Recorder { kept: Arc::clone(&kept), stop: stop.clone(), stop_after, steps: 0 };
     let mut observers = others;
     observers.push(Box::new(recorder));
-    let outcome = train::train(config, data.clone(), resume, &mut observers, &stop)?;
+    let outcome = train::train_on(devices, config, data.clone(), resume, &mut observers, &stop)?;
     let (tensors, losses) = core::mem::take(&mut *kept.lock().expect("no observer panics"));
     Ok(Finished { outcome, tensors: tensors.expect("every run that ends well ends with a snapshot"), losses })
 }

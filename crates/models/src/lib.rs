@@ -62,6 +62,14 @@ impl Model {
         self.graph.summary(self.logits)
     }
 
+    /// How many numbers a network needs for activations and their gradients, for batches of up to `batch` samples.
+    ///
+    /// # Errors
+    /// If a layer leads nowhere.
+    pub fn activation_len(&self, batch: usize, mode: Mode) -> Result<usize> {
+        self.graph.activation_len(self.logits, batch, mode)
+    }
+
     /// The network on a device, for batches of up to `batch` samples.
     ///
     /// # Errors

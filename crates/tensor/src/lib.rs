@@ -24,6 +24,11 @@ mod recorder;
 mod storage;
 mod tensor;
 
+/// What of CUDA this machine has.
+pub mod cuda {
+    pub use tensor_cuda::{Error, Found, Gpu, Library, Result, Version, available, gpus, libraries};
+}
+
 pub use device::Device;
 pub use recorder::Recorder;
 pub use storage::{Bytes, Ints, Storage};

@@ -1,9 +1,11 @@
-use tensor::Device;
+use std::sync::LazyLock;
+use tensor::{CudaOptions, Device, Precision};
 
-/// Runs a test on every device that is present: the f64 reference, and the CPU with one, two and three threads.
+/// Runs a test on every device that is present: the f64 reference, the CPU with one, two and three threads, the CUDA backend
+/// on an emulated GPU where there is a C++ compiler, and on a real one.
 ///
 /// For each device that is not, prints a line that begins with `SKIPPED` and says why; with `TOWERS_REQUIRE_CUDA=1` in the
-/// environment a missing CUDA device fails the test instead.
+/// environment a missing GPU fails the test instead.
 ///
 /// # Panics
 /// As the test does, after saying on which device it ran; or for a missing device that is required.
@@ -13,8 +15,32 @@ pub fn on_every_device(mut test: impl FnMut(&Device)) {
         println!("device: {}, {} threads", device.kind(), device.threads());
         test(device);
     }
-    let required = std::env::var_os("TOWERS_REQUIRE_CUDA").is_some_and(|value| value == "1");
-    println!("{}", skipped("cuda", "not built yet", required));
+    match Device::emulated_cuda(Precision::Fp32) {
+        Ok(device) => {
+            println!("device: {}, emulated", device.kind());
+            test(&device);
+        }
+        Err(why) => println!("{}", skipped("emulated cuda", &why.to_string(), false)),
+    }
+    match gpu() {
+        Ok(device) => {
+            println!("device: {}", device.kind());
+            test(device);
+        }
+        Err(why) => {
+            let required = std::env::var_os("TOWERS_REQUIRE_CUDA").is_some_and(|value| value == "1");
+            println!("{}", skipped("cuda", why, required));
+        }
+    }
+}
+
+/// The first GPU, opened once: that takes long.
+fn gpu() -> Result<&'static Device, &'static str> {
+    static GPU: LazyLock<Result<Device, String>> = LazyLock::new(|| {
+        let options = CudaOptions { gpu: 0, precision: Precision::Fp32, deterministic: true };
+        Device::cuda(options).map_err(|error| error.to_string())
+    });
+    GPU.as_ref().map_err(String::as_str)
 }
 
 /// The line for an absent device.
@@ -29,13 +55,13 @@ mod tests {
 
     #[test]
     fn absent_devices_are_named() {
-        assert_eq!(skipped("cuda", "not built yet", false), "SKIPPED: cuda: not built yet");
+        assert_eq!(skipped("cuda", "there is no driver", false), "SKIPPED: cuda: there is no driver");
     }
 
     #[test]
-    #[should_panic(expected = "cuda is required, but not built yet")]
+    #[should_panic(expected = "cuda is required, but there is no driver")]
     fn required_devices_fail_the_test() {
-        skipped("cuda", "not built yet", true);
+        skipped("cuda", "there is no driver", true);
     }
 
     #[test]
@@ -43,7 +69,8 @@ mod tests {
         let mut seen = Vec::new();
         if std::env::var_os("TOWERS_REQUIRE_CUDA").is_none() {
             on_every_device(|device| seen.push((device.kind(), device.threads())));
-            assert_eq!(seen, [("reference", 1), ("cpu", 1), ("cpu", 2), ("cpu", 3)]);
+            assert_eq!(seen[..4], [("reference", 1), ("cpu", 1), ("cpu", 2), ("cpu", 3)]);
+            assert!(seen[4..].iter().all(|&(kind, _)| kind == "cuda"));
         }
     }
 }

@@ -1,40 +1,187 @@
 use crate::{DeviceKind, DeviceOptions, Error, Result};
-use tensor::Device;
+use std::fmt::Write;
+use tensor::cuda::{self, Gpu, Library};
+use tensor::{CudaOptions, Device, Precision};
 
-/// The sentence for everybody who asks for a GPU today.
-const NO_CUDA: &str = "this build has no CUDA backend yet, so no GPU can be used; run with --device cpu";
+/// More towers, or threads, than any machine has use for.
+const MOST: usize = 1024;
+
+/// Where the towers go.
+#[derive(Clone, Debug, PartialEq)]
+enum Towers {
+    /// So many on the CPU, with so many threads each.
+    Cpu { replicas: usize, threads: usize },
+    /// One on each of these GPUs; a number that comes several times makes towers that share it.
+    Gpus(Vec<usize>),
+}
 
 /// Checks, without opening any, that [`open_devices`] will find the devices.
 ///
 /// # Errors
 /// [`Error::Device`] if a device is asked for that is not there; [`Error::Option`] for absurd numbers.
 pub fn check_devices(options: &DeviceOptions) -> Result<()> {
-    if options.device == DeviceKind::Cuda {
-        return Err(Error::Device(NO_CUDA.to_owned()));
+    towers(options, usable_gpus).map(|_| ())
+}
+
+/// Opens a device for each replica. On the CPU, threads are shared out evenly, at least one each.
+///
+/// # Errors
+/// As [`check_devices`], and what a GPU's libraries say when it is opened.
+pub fn open_devices(options: &DeviceOptions) -> Result<Vec<Device>> {
+    match towers(options, usable_gpus)? {
+        Towers::Cpu { replicas, threads } => Ok((0..replicas).map(|_| Device::cpu(threads)).collect()),
+        Towers::Gpus(gpus) => {
+            let DeviceOptions { precision, deterministic, .. } = *options;
+            let open = |gpu| Ok(Device::cuda(CudaOptions { gpu, precision, deterministic })?);
+            gpus.into_iter().map(open).collect()
+        }
     }
+}
+
+/// The GPUs, where everything is there that is needed to use them.
+fn usable_gpus() -> cuda::Result<Vec<Gpu>> {
+    cuda::available()?;
+    cuda::gpus()
+}
+
+/// Why a GPU of this machine is left alone where the choice is automatic: a library is missing. `None` where there is no GPU,
+/// or it is used.
+pub fn unused_gpu(options: &DeviceOptions) -> Option<String> {
+    if options.device != DeviceKind::Auto {
+        return None;
+    }
+    let gpus = cuda::gpus().ok()?;
+    let why = cuda::available().err()?;
+    Some(format!("{} is not used: {why}", gpus.first()?.name))
+}
+
+fn towers(options: &DeviceOptions, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>) -> Result<Towers> {
     for (option, value) in [("--replicas", options.replicas), ("--threads", options.threads)] {
-        if value > 1024 {
-            let accepted = "at most 1024".to_owned();
+        if value > MOST {
+            let accepted = format!("at most {MOST}");
             return Err(Error::Option { option, value: value.to_string(), accepted });
         }
     }
-    Ok(())
+    let present = match options.device {
+        DeviceKind::Cpu => None,
+        DeviceKind::Cuda => Some(list()?),
+        DeviceKind::Auto => list().ok(),
+    };
+    match present {
+        Some(present) => Ok(Towers::Gpus(spread(options, &present)?)),
+        None => on_cpu(options),
+    }
 }
 
-/// Opens a device for each replica. Host threads are shared out evenly, at least one each.
-///
-/// # Errors
-/// As [`check_devices`].
-pub fn open_devices(options: &DeviceOptions) -> Result<Vec<Device>> {
-    check_devices(options)?;
+/// The GPU of each tower.
+fn spread(options: &DeviceOptions, present: &[Gpu]) -> Result<Vec<usize>> {
+    let wanted = options.gpus.clone().filter(|gpus| !gpus.is_empty()).unwrap_or_else(|| vec![0]);
+    if let Some(&gpu) = wanted.iter().find(|number| **number >= present.len()) {
+        let gpus = present.iter().map(|gpu| gpu.name.clone()).collect();
+        return Err(cuda::Error::NoSuchGpu { gpu, gpus }.into());
+    }
+    let towers = if options.replicas == 0 { wanted.len() } else { options.replicas };
+    Ok((0..towers).map(|tower| wanted[tower % wanted.len()]).collect())
+}
+
+fn on_cpu(options: &DeviceOptions) -> Result<Towers> {
+    if options.precision != Precision::Fp32 {
+        return Err(Error::Option {
+            option: "--precision",
+            value: options.precision.to_string(),
+            accepted: "fp32 on the CPU; `towers devices` says why no GPU is used".into(),
+        });
+    }
     let replicas = options.replicas.max(1);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if options.threads == 0 { cores } else { options.threads };
-    Ok((0..replicas).map(|_| Device::cpu((threads / replicas).max(1))).collect())
+    Ok(Towers::Cpu { replicas, threads: (threads / replicas).max(1) })
 }
 
 /// What `towers devices` prints: what there is, and why not more.
 pub fn describe_devices() -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    vec![format!("cpu: {cores} cores, {}", tensor::simd_level()), format!("cuda: none; {NO_CUDA}")]
+    let mut lines = vec![format!("cpu: {cores} cores, {}", tensor::simd_level())];
+    match cuda::gpus() {
+        Ok(gpus) => lines.extend(gpus.iter().map(gpu_line)),
+        Err(why) => lines.push(format!("cuda: none; {why}")),
+    }
+    lines.extend(cuda::libraries().iter().map(library_line));
+    lines
+}
+
+fn gpu_line(gpu: &Gpu) -> String {
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let (major, minor) = gpu.capability;
+    let mut line = format!("cuda:{}: {}, compute capability {major}.{minor}", gpu.number, gpu.name);
+    let _ = write!(line, ", {:.1} GiB", gib(gpu.memory));
+    if let Some(free) = gpu.free {
+        let _ = write!(line, ", {:.1} GiB free", gib(free));
+    }
+    line
+}
+
+fn library_line(library: &Library) -> String {
+    let Library { name, purpose, state } = library;
+    match state {
+        Ok(found) => {
+            let path = found.path.as_ref().map_or(String::new(), |path| format!(" in {}", path.display()));
+            format!("  {name} {}{path}", found.version)
+        }
+        Err(why) => format!("  {name} ({purpose}): {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpu(number: usize) -> Gpu {
+        Gpu { number, name: "a GPU".into(), capability: (9, 0), memory: 80 << 30, free: Some(79 << 30) }
+    }
+
+    fn plan(options: DeviceOptions, gpus: usize) -> Result<Towers> {
+        towers(&options, || Ok((0..gpus).map(gpu).collect()))
+    }
+
+    fn options(gpus: &[usize], replicas: usize) -> DeviceOptions {
+        let gpus = (!gpus.is_empty()).then(|| gpus.to_vec());
+        DeviceOptions { device: DeviceKind::Cuda, gpus, replicas, ..DeviceOptions::default() }
+    }
+
+    #[test]
+    fn towers_go_where_they_are_asked_to() {
+        for (gpus, replicas, expected) in [
+            (&[][..], 0, &[0][..]),
+            (&[2, 0], 0, &[2, 0]),
+            (&[1, 1, 1], 0, &[1, 1, 1]),
+            (&[0, 1], 5, &[0, 1, 0, 1, 0]),
+            (&[0, 1, 2], 1, &[0]),
+        ] {
+            assert_eq!(plan(options(gpus, replicas), 3).unwrap(), Towers::Gpus(expected.to_vec()));
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_beside_what_is_there() {
+        let error = plan(options(&[0, 4], 0), 2).unwrap_err().to_string();
+        assert_eq!(error, "there is no GPU 4; there are 0 (a GPU), 1 (a GPU)");
+    }
+
+    #[test]
+    fn auto_takes_a_gpu_where_there_is_one() {
+        let auto = DeviceOptions { threads: 4, replicas: 2, ..DeviceOptions::default() };
+        assert_eq!(plan(auto.clone(), 1).unwrap(), Towers::Gpus(vec![0, 0]));
+        let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
+        assert_eq!(towers(&auto, none).unwrap(), Towers::Cpu { replicas: 2, threads: 2 });
+        assert!(towers(&options(&[], 0), none).unwrap_err().to_string().contains("the driver sees none"));
+    }
+
+    #[test]
+    fn the_cpu_computes_in_fp32() {
+        let half = DeviceOptions { precision: Precision::Bf16, ..DeviceOptions::default() };
+        let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
+        assert!(towers(&half, none).unwrap_err().to_string().contains("--precision is bf16"));
+        assert!(plan(half, 1).is_ok());
+    }
 }

@@ -76,6 +76,9 @@ pub enum Error {
     /// A checkpoint can't be written or read.
     #[error(transparent)]
     Checkpoint(#[from] checkpoint::Error),
+    /// A GPU or one of its libraries is not there.
+    #[error(transparent)]
+    Cuda(#[from] tensor::cuda::Error),
     /// A device failed.
     #[error(transparent)]
     Tensor(#[from] tensor::Error),

@@ -9,6 +9,7 @@ use parallel::{Replica, run_replicas};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use tensor::Device;
 
 /// A request to stop after the current step. Clones share it; a signal handler may raise it.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +64,22 @@ pub fn train(
     stop: &StopFlag,
 ) -> Result<Outcome> {
     config.check()?;
+    train_on(&open_devices(&config.devices)?, config, data, resume, observers, stop)
+}
+
+/// As [`train`], on devices that the caller opened: one replica on each, whatever the configuration says of devices.
+///
+/// # Errors
+/// As [`train`].
+pub fn train_on(
+    devices: &[Device],
+    config: &Config,
+    data: Dataset,
+    resume: Option<&Resume>,
+    observers: Observers<'_>,
+    stop: &StopFlag,
+) -> Result<Outcome> {
+    config.check()?;
     if data.train.is_empty() || data.test.is_empty() {
         let (value, accepted) = ("0".to_owned(), "at least 1, for training and for validation".to_owned());
         return Err(Error::Option { option: "the number of samples", value, accepted });
@@ -80,9 +97,8 @@ pub fn train(
         classes: data.classes,
         dataset: data.name,
     };
-    let devices = open_devices(&config.devices)?;
     let observers = Mutex::new(Some(observers));
-    let outcomes = run_replicas(&devices, |replica: Replica| {
+    let outcomes = run_replicas(devices, |replica: Replica| {
         let first = replica.rank() == 0;
         let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
         let (worker, train) = Worker::new(config, &prepared, &model, resume, replica)?;

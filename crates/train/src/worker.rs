@@ -1,3 +1,4 @@
+use crate::memory;
 use crate::share::{Share, Source};
 use crate::state::Partial;
 use crate::{Config, Error, Input, Result, Resume, Snapshot, StepInfo, TrainState};
@@ -76,7 +77,8 @@ impl<'a> Worker<'a> {
         let rest = if config.drop_last { 0 } else { prepared.train.len() % global };
         let batch =
             largest_slice(global.min(prepared.train.len()), world).max(largest_slice(rest, world)).max(1);
-        let mut network = model.build(&device, batch, Mode::Training)?;
+        let built = model.build(&device, batch, Mode::Training);
+        let mut network = built.map_err(|error| memory::explain(error, model, &device, batch))?;
         network.init(config.seed)?;
         let optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
         let meter = device.alloc(METER)?;

@@ -1,0 +1,140 @@
+//! Whole runs on the CUDA backend: on the emulated GPU, and on a real one where there is one.
+//!
+//! On the emulated GPU the images are few, since it computes on one core. On both, steps from the third of their kind on
+//! are replays of a recording: the emulated driver refuses to allocate or to wait in one, so a run that gets through
+//! does neither.
+
+use std::path::Path;
+use tensor::{CudaOptions, Device, Precision};
+use towers_tests::{Finished, distance, run_on};
+use train::observers::Checkpoints;
+use train::{Config, End, Error, Observer, Resume, cifar, recipe};
+
+/// Opens a device of each kind that is there, and says which are not.
+fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
+    let emulated = || Device::emulated_cuda(precision);
+    match emulated() {
+        Ok(_) => test(&|| emulated().expect("it was opened before")),
+        Err(why) => println!("SKIPPED: emulated cuda: {why}"),
+    }
+    let real = || Device::cuda(CudaOptions { gpu: 0, precision, deterministic: true });
+    match real() {
+        Ok(_) => test(&|| real().expect("it was opened before")),
+        Err(why) => {
+            assert!(
+                std::env::var("TOWERS_REQUIRE_CUDA").as_deref() != Ok("1"),
+                "cuda is required, but {why}"
+            );
+            println!("SKIPPED: cuda: {why}");
+        }
+    }
+}
+
+/// Four batches of 8 and a short one of 4 in an epoch.
+fn config(epochs: u64) -> Config {
+    let mut config = recipe("quick").expect("it is built in");
+    config.epochs = epochs;
+    config.batch_size = 8;
+    config.schedule = "constant".parse().expect("it is well-formed");
+    // So small that rounding is not blown up.
+    config.lr = 1e-3;
+    config
+}
+
+fn data() -> cifar::Dataset {
+    cifar::synthetic(5, 36, 12)
+}
+
+fn run(devices: &[Device], config: &Config) -> Finished {
+    run_on(devices, config, &data(), None, None, Vec::new()).expect("the run goes well")
+}
+
+fn assert_near(a: &Finished, b: &Finished, tolerance: f64) {
+    let apart = distance(&a.tensors, &b.tensors);
+    assert!(apart < tolerance, "the tensors lie {apart} apart");
+    for (a, b) in a.outcome.state.history.iter().zip(&b.outcome.state.history) {
+        assert!((a.loss - b.loss).abs() < tolerance * a.loss.abs(), "{} and {}", a.loss, b.loss);
+        assert!((a.val_loss - b.val_loss).abs() < 4.0 * tolerance * a.val_loss.abs());
+    }
+}
+
+#[test]
+fn a_gpu_trains_as_the_cpu_does() {
+    let expected = run(&[Device::cpu(2)], &config(2));
+    on_gpus(Precision::Fp32, |open| {
+        assert_near(&expected, &run(&[open()], &config(2)), 2e-3);
+    });
+}
+
+#[test]
+fn towers_on_one_gpu_equal_one_tower() {
+    on_gpus(Precision::Fp32, |open| {
+        // Without normalization, whose statistics are a tower's own.
+        let mut config = config(1);
+        (config.model, config.optimizer) = ("keras_cnn".into(), "sgd".parse().expect("it is well-formed"));
+        let one = run(&[open()], &config);
+        config.global_batch_size = Some(8);
+        let three = run(&[open(), open(), open()], &config);
+        assert_near(&one, &three, 1e-3);
+    });
+}
+
+#[test]
+fn half_precision_learns_about_the_same() {
+    let expected = run(&[Device::cpu(2)], &config(1));
+    for precision in [Precision::Bf16, Precision::Fp16] {
+        on_gpus(precision, |open| {
+            let half = run(&[open()], &config(1));
+            for (a, b) in expected.outcome.state.history.iter().zip(&half.outcome.state.history) {
+                assert!((a.loss - b.loss).abs() < 0.05 * a.loss, "{precision}: {} and {}", a.loss, b.loss);
+            }
+        });
+    }
+}
+
+fn in_folder(
+    device: Device,
+    config: &Config,
+    dir: &Path,
+    resume: Option<&Resume>,
+    stop_after: Option<u64>,
+) -> Finished {
+    let checkpoints: Vec<Box<dyn Observer>> =
+        vec![Box::new(Checkpoints::new(dir, config).expect("the folder can be made"))];
+    run_on(&[device], config, &data(), resume, stop_after, checkpoints).expect("the run goes well")
+}
+
+#[test]
+fn a_run_that_stops_goes_on_bit_for_bit() {
+    on_gpus(Precision::Fp32, |open| {
+        let whole = tempfile::tempdir().expect("there is room");
+        let straight = in_folder(open(), &config(2), whole.path(), None, None);
+        for stop_after in [2, 5, 6] {
+            let parts = tempfile::tempdir().expect("there is room");
+            let stopped = in_folder(open(), &config(2), parts.path(), None, Some(stop_after));
+            assert_eq!(stopped.outcome.end, End::Interrupted);
+            let resume = Resume::newest(parts.path()).expect("the run was saved");
+            let resumed = in_folder(open(), &config(2), parts.path(), Some(&resume), None);
+            assert!(
+                straight.tensors == resumed.tensors,
+                "not the same bits after a stop at step {stop_after}"
+            );
+            let losses =
+                |run: &Finished| run.outcome.state.history.iter().map(|r| r.loss).collect::<Vec<_>>();
+            assert_eq!(losses(&straight), losses(&resumed));
+        }
+    });
+}
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_run_and_names_the_step() {
+    on_gpus(Precision::Fp32, |open| {
+        let mut config = config(2);
+        config.lr = 1e30;
+        match run_on(&[open()], &config, &data(), None, None, Vec::new()) {
+            Err(Error::NotFinite { epoch: 1, step, .. }) => assert!((2..=4).contains(&step), "step {step}"),
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("the run went well"),
+        }
+    });
+}
