@@ -92,9 +92,9 @@ impl<B: Backend> Subject<B> {
         let rounding = match (self.precision, source) {
             _ if for_f32 == 0.0 => 0.0,
             (Precision::Fp32, _) | (_, Source::Kept) | (Precision::Tf32, Source::Stored) => 0.0,
+            // Half a unit in the last place, twice: some ops store what a second pass completes.
             (Precision::Tf32 | Precision::Fp16, _) => unit(10),
-            // A half of the last of 8 digits, twice: some ops store what a second pass completes.
-            (Precision::Bf16, _) => unit(8),
+            (Precision::Bf16, _) => unit(7),
         };
         for_f32 + rounding
     }
