@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod cargo;
+mod cuda_libraries;
 mod golden;
 mod gpu;
 mod tally;

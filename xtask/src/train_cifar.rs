@@ -1,7 +1,7 @@
 //! `cargo xtask train-cifar FLAGS`: builds the release binary and becomes `towers train FLAGS`.
 
 use crate::workspace::Workspace;
-use crate::{Failure, cargo};
+use crate::{Failure, cargo, cuda_libraries};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -12,6 +12,9 @@ pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure>
     let program = build(workspace)?;
     let mut command = Command::new(program);
     command.arg("train").args(flags);
+    if let Some(path) = cuda_libraries::search_path(&workspace.root.join("target/cuda-links")) {
+        command.env("LD_LIBRARY_PATH", path);
+    }
     eprintln!("     Running `{}`", cargo::show(&command));
     Ok(replace_self(command)?)
 }
