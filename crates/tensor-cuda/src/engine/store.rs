@@ -1,9 +1,11 @@
 //! Measurements on disk: lines of text, beside the compiled kernels in the user's cache folder.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A file of `key -> value` lines under a head line that says what they hold for. A file with another head is as good as
 /// none, and so is a damaged line. A folder that can't be written costs time and nothing else: it is measured again.
@@ -14,6 +16,9 @@ pub(crate) struct Store {
 
 /// The head's first word, to be changed with the meaning of the lines.
 const VERSION: &str = "towers-algorithms-1";
+
+/// To measure a convolution takes much less.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 impl Store {
     /// What was measured with this version of a library on this kind of device. Both stand in the file's name too, so that
@@ -26,12 +31,20 @@ impl Store {
     }
 
     /// Waits for its turn among all threads and processes that use this file; the turn ends when the result is dropped.
-    /// Without a folder or locks in it everybody goes at once, at worst to measure the same twice.
+    /// Who can't lock, or waited for a minute, goes without a turn, at worst to measure the same once more.
     pub(crate) fn lock(&self) -> Option<File> {
         fs::create_dir_all(self.file.parent()?).ok()?;
         let file = File::create(self.file.with_extension("lock")).ok()?;
-        file.lock().ok()?;
-        Some(file)
+        let end = Instant::now() + LONGEST_WAIT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Some(file),
+                Err(TryLockError::WouldBlock) if Instant::now() < end => {
+                    thread::sleep(Duration::from_millis(20))
+                }
+                Err(_) => return None,
+            }
+        }
     }
 
     /// All lines that are whole.
@@ -83,6 +96,19 @@ mod tests {
         );
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "the file and its lock: {left:?}");
+    }
+
+    #[test]
+    fn one_has_its_turn_after_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path(), "L", "D");
+        let turn = store.lock();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| store.lock().map(|_| store.load().len()));
+            store.save("one", "1");
+            drop(turn);
+            assert_eq!(waiting.join().unwrap(), Some(1), "what the first one saved is there");
+        });
     }
 
     #[test]

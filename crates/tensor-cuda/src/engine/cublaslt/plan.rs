@@ -221,3 +221,55 @@ fn preference(
     }
     Ok(preference)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::libraries::CUBLASLT;
+    use tensor_backend::Linear;
+
+    /// Descriptors need no GPU, so where the library is installed it can tell whether it understands them.
+    #[test]
+    fn cublaslt_understands_the_descriptors() -> Result<(), Failure> {
+        if let Err(why) = CUBLASLT.find() {
+            println!("SKIPPED: cublaslt: {why}");
+            return Ok(());
+        }
+        let linear = Linear { inputs: 336, outputs: 10 };
+        let products = [
+            Product::forward(&linear, 64, 340, 10),
+            Product::data(&linear, 64, 10, 336),
+            Product::filter(&linear, 64, 336, 10),
+        ];
+        for (precision, product) in
+            Precision::ALL.into_iter().flat_map(|p| products.map(|product| (p, product)))
+        {
+            let layouts = layouts(precision, &product)?;
+            for (layout, [rows, columns]) in layouts.iter().zip(product.stored()) {
+                use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
+                for (attribute, wanted) in [
+                    (Attribute::CUBLASLT_MATRIX_LAYOUT_ROWS, rows),
+                    (Attribute::CUBLASLT_MATRIX_LAYOUT_COLS, columns),
+                ] {
+                    let (mut value, mut written) = (0_u64, 0);
+                    let room = (&raw mut value).cast();
+                    // SAFETY: the layout is alive, and there is room for the 8 bytes that are told.
+                    let status = unsafe {
+                        sys::cublasLtMatrixLayoutGetAttribute(
+                            layout.raw(),
+                            attribute,
+                            room,
+                            8,
+                            &raw mut written,
+                        )
+                    };
+                    check("cublasLtMatrixLayoutGetAttribute", status)?;
+                    assert_eq!((value as usize, written), (wanted, 8));
+                }
+            }
+            descriptor(precision, &product)?;
+            preference(&product.at([Ptr(256), Ptr(16), Ptr(4)]), 1 << 25)?;
+        }
+        Ok(())
+    }
+}

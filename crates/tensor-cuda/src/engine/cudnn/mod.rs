@@ -9,7 +9,8 @@
 //! f32: what the reference lists as `FLOAT_CONFIG`, `PSEUDO_BFLOAT16_CONFIG` and `PSEUDO_HALF_CONFIG`. The legacy calls are
 //! used and not the graph API: they choose among the same kernels for a plain convolution.
 //!
-//! To be seen on a GPU, since none was at hand when this was written:
+//! A cuDNN 9.28 without a GPU accepted the descriptors in all formats and computed the outputs' sizes from them, and its
+//! headers have the types that are called here. The rest is to be seen on a GPU, since none was at hand:
 //! 1. NHWC filters in f32 (`FMA_MATH` and TF32) have an algorithm in all three passes, and in bf16 and f16 (`TENSOR_OP_MATH`)
 //!    the one with tensor cores: `implicit_precomp_gemm` forward and `1` backward. `tests/libraries.rs` prints the choices;
 //!    "own kernels" there means that cuDNN offered nothing.

@@ -36,8 +36,8 @@ pub(super) struct Problem {
     conv: Owned<sys::cudnnConvolutionStruct, Status>,
 }
 
-/// The most algorithms that any pass has.
-const MOST: usize = 8;
+/// Room for all that a pass has: up to 8 algorithms, each with several ways to multiply.
+const MOST: usize = 32;
 
 /// The three structures `cudnnConvolution*AlgoPerf_t`, which are laid out alike, with numbers where these have enums: a later
 /// cuDNN may fill in a number that the enums of 9.1 do not know.
@@ -305,4 +305,57 @@ fn convolution(conv: &Conv2d) -> Result<Owned<sys::cudnnConvolutionStruct, Statu
     };
     check("cudnnSetConvolution2dDescriptor", status)?;
     Ok(descriptor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::libraries::CUDNN;
+    use tensor_backend::Pad;
+
+    fn conv(pad: Pad) -> Conv2d {
+        Conv2d { inputs: 3, outputs: 96, kernel: [3, 5], stride: [2, 1], pad }
+    }
+
+    #[test]
+    fn what_pads_on_one_side_or_is_too_large_or_empty_does_not_fit() {
+        let x = Shape::new(64, 32, 32, 3);
+        let both = Pad { top: 1, bottom: 1, left: 2, right: 2 };
+        assert!(Problem::fits(&conv(both), x));
+        assert!(!Problem::fits(&conv(Pad { top: 0, ..both }), x));
+        assert!(!Problem::fits(&conv(Pad { right: 0, ..both }), x));
+        assert!(!Problem::fits(&conv(both), x.with_n(0)));
+        assert!(!Problem::fits(&conv(both), x.with_n(1 << 21)));
+        assert!(!Problem::fits(&conv(both), x.with_c(4)));
+        assert!(!Problem::fits(&Conv2d { outputs: 0, ..conv(both) }, x));
+    }
+
+    /// Descriptors need no GPU, so where the library is installed it can tell whether it understands them.
+    #[test]
+    fn cudnn_understands_the_descriptors() -> Result<(), Failure> {
+        if let Err(why) = CUDNN.find() {
+            println!("SKIPPED: cudnn: {why}");
+            return Ok(());
+        }
+        let conv = conv(Pad { top: 1, bottom: 1, left: 2, right: 2 });
+        let (x, y) = (Shape::new(64, 32, 32, 3), Shape::new(64, 16, 32, 96));
+        for precision in Precision::ALL {
+            let problem = Problem::new(precision, &conv, x, y)?;
+            problem.set_math(Math::of(precision))?;
+            let [mut n, mut c, mut h, mut w] = [0; 4];
+            // SAFETY: the descriptors are alive, and the sizes have room.
+            let status = unsafe {
+                let (conv, x, filter) = (problem.conv.raw(), problem.x.raw(), problem.w.raw());
+                let (n, c, h, w) = (&raw mut n, &raw mut c, &raw mut h, &raw mut w);
+                sys::cudnnGetConvolution2dForwardOutputDim(conv, x, filter, n, c, h, w)
+            };
+            check("cudnnGetConvolution2dForwardOutputDim", status)?;
+            assert_eq!([n, h, w, c].map(|size| size as usize), [y.n, y.h, y.w, y.c]);
+        }
+        let refused = Problem::new(Precision::Fp32, &conv, Shape { h: usize::MAX, ..x }, y).err();
+        let message = refused.map(|failure| failure.to_string()).unwrap_or_default();
+        assert!(message.starts_with("cudnnSetTensor4dDescriptor: CUDNN_STATUS_"), "{message}");
+        println!("{message}");
+        Ok(())
+    }
 }
