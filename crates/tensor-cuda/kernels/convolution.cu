@@ -1,14 +1,15 @@
 // Convolutions as matrix products, and dense layers as convolutions of one pixel.
 //
-// Tensors are NHWC and contiguous, weights (k, kh, kw, c), all in act_t. The patches under the window make a matrix that is
-// never written down: a row for each pixel of the grid that the window moves over, a column for each tap and channel.
+// Tensors are NHWC and contiguous, weights (k, kh, kw, c), all in act_t. The patches under the window make a matrix
+// that is never written down: a row for each pixel of the grid that the window moves over, a column for each tap and
+// channel.
 //   forward          y  = patches(x) w^T           grid: y's pixels
-//   backward data    dx = patches(dy) w'           grid: dx's pixels, windows turned around; w' has its channels' ends exchanged
+//   backward data    dx = patches(dy) w'           grid: dx's pixels, windows turned around; w' is w as (taps, k) x c
 //   backward filter  dw = (patches(x)^T dy)^T      grid: y's pixels
 //
-// Geometry: 256 threads, a block for each tile of 128 x 64 of the result: (tiles of m, tiles of n, parts of k). With one part
-// the result goes to `out`, = or with `add` +=. With several, each block leaves its sums (=) in `parts`, a copy of the result
-// in float for each part, and sum_parts adds these up in their order.
+// Geometry: 256 threads, a block for each tile of 128 x 64 of the result: (tiles of m, tiles of n, parts of k). With
+// one part the result goes to `out`, = or with `add` +=. With several, each block leaves its sums (=) in `parts`, a
+// copy of the result in float for each part, and sum_parts adds these up in their order.
 #include "product.cuh"
 
 // Division of numbers below 2^31 by one that the host prepared: its low half is the divisor d, its high half
@@ -55,7 +56,8 @@ struct PatchLoader {
         i32 j = static_cast<i32>(r - line * p.grid_w.by), i = static_cast<i32>(line - sample * p.grid_h.by);
         if (r >= p.rows) return {0, -FAR, 0};
         if (TURNED) return {sample * p.image_h, i + p.top, j + p.left};
-        return {sample * p.image_h, i * static_cast<i32>(p.stride_h) - p.top, j * static_cast<i32>(p.stride_w) - p.left};
+        i32 below = i * static_cast<i32>(p.stride_h), beside = j * static_cast<i32>(p.stride_w);
+        return {sample * p.image_h, below - p.top, beside - p.left};
     }
 
     __device__ Column column(u32 c) const {
@@ -69,8 +71,8 @@ struct PatchLoader {
         if (TURNED && (p.stride_h | p.stride_w) != 1) {
             // The window begins at the pixel i of the grid if that is a multiple of the stride.
             u32 below = static_cast<u32>(i) / p.stride_h, beside = static_cast<u32>(j) / p.stride_w;
-            bool hit = (i | j) >= 0 && below * p.stride_h == static_cast<u32>(i) && beside * p.stride_w == static_cast<u32>(j);
-            i = hit ? static_cast<i32>(below) : -1;
+            bool hit = below * p.stride_h == static_cast<u32>(i) && beside * p.stride_w == static_cast<u32>(j);
+            i = hit && (i | j) >= 0 ? static_cast<i32>(below) : -1;
             j = static_cast<i32>(beside);
         }
         if (static_cast<u32>(i) >= p.image_h || static_cast<u32>(j) >= p.image_w) return nullptr;
@@ -196,28 +198,25 @@ __device__ inline void backward_filter(const act_t* x, const act_t* dy, const Re
 }
 
 // A pass as a kernel. `a` is the tensor with the patches.
-#define PASS(name, pass)                                                                                                \
-    KERNEL __launch_bounds__(THREADS, 2)                                                                                \
-    name(const act_t* a, const act_t* b, act_t* out, float* parts, u32 steps, u32 add, u32 rows, u32 columns, u32 others, \
-         u64 grid_h, u64 grid_w, u64 channels, u64 kernel_w, u32 image_h, u32 image_w, u32 stride_h, u32 stride_w,       \
-         i32 top, i32 left) {                                                                                           \
-        Patches p{rows, columns, others, Divisor(grid_h), Divisor(grid_w), Divisor(channels), Divisor(kernel_w),        \
-                  image_h, image_w, stride_h, stride_w, top, left};                                                     \
-        pass(a, b, Result{out, parts, steps, add}, p);                                                                  \
+#define PASS(name, ...)                                                                                           \
+    KERNEL __launch_bounds__(THREADS, 2)                                                                          \
+    name(const act_t* a, const act_t* b, act_t* out, float* parts, u32 steps, u32 add, u32 rows, u32 columns,     \
+         u32 others, u64 grid_h, u64 grid_w, u64 channels, u64 kernel_w, u32 image_h, u32 image_w, u32 stride_h,  \
+         u32 stride_w, i32 top, i32 left) {                                                                       \
+        Patches p{rows,    columns, others,   Divisor(grid_h), Divisor(grid_w), Divisor(channels), Divisor(kernel_w), \
+                  image_h, image_w, stride_h, stride_w,        top,             left};                            \
+        __VA_ARGS__(a, b, Result{out, parts, steps, add}, p);                                                     \
     }
 
-// Both operands in packs of 16 bytes, or element by element; the backward filter also with packs of dy alone, for the few
-// channels of an image.
+// Both operands in packs of 16 bytes, or element by element; the backward filter also with packs of dy alone, for the
+// few channels of an image.
 PASS(conv_fwd, forward<true>)
 PASS(conv_fwd_single, forward<false>)
 PASS(conv_bwd_data, backward_data<true>)
 PASS(conv_bwd_data_single, backward_data<false>)
-#define BOTH backward_filter<true, true>
-#define ONE backward_filter<false, true>
-#define NONE backward_filter<false, false>
-PASS(conv_bwd_filter, BOTH)
-PASS(conv_bwd_filter_image, ONE)
-PASS(conv_bwd_filter_single, NONE)
+PASS(conv_bwd_filter, backward_filter<true, true>)
+PASS(conv_bwd_filter_image, backward_filter<false, true>)
+PASS(conv_bwd_filter_single, backward_filter<false, false>)
 
 template <int V>
 __device__ inline void add_parts(const float* parts, u32 count, u64 size, act_t* out, bool add) {
@@ -235,8 +234,8 @@ __device__ inline void add_parts(const float* parts, u32 count, u64 size, act_t*
     }
 }
 
-// out = the sum of `count` parts of `size` floats, or with `add` +=. Geometry: a line, one pack (vector 1: one element) a
-// thread.
+// out = the sum of `count` parts of `size` floats, or with `add` +=. Geometry: a line, one pack (vector 1: one
+// element) a thread.
 KERNEL sum_parts(const float* parts, u32 count, u64 size, act_t* out, u32 add, u32 vector) {
     if (vector == 1) {
         add_parts<1>(parts, count, size, out, add != 0);

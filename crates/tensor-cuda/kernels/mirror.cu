@@ -1,8 +1,8 @@
 // Weights between the arena, where they lie as (inputs, outputs) in float, and their mirror, where they lie as
 // (outputs, inputs) in act_t: all of an arena's in one launch.
 //
-// Geometry: a line of 256 threads, each block some of the tiles of 64 x 64. How many tiles there are is read from the table,
-// so that a captured launch also covers weights that came later.
+// Geometry: a line of 256 threads, each block some of the tiles of 64 x 64. How many tiles there are is read from the
+// table, so that a captured launch also covers weights that came later.
 #include "towers.cuh"
 
 constexpr u32 THREADS = 256, TILE = 64;

@@ -1,7 +1,8 @@
 // Tensor cores: products of 16x8x16 with float sums, and the loads that feed them.
 //
-// A product needs the 16-bit formats and compute capability 8.0; elsewhere TENSOR_CORES is false and plain arithmetic takes
-// over. The layouts of fragments are those of the PTX manual, "Matrix fragments for mma.m16n8k16" and "ldmatrix".
+// A product needs the 16-bit formats and compute capability 8.0; elsewhere TENSOR_CORES is false and plain arithmetic
+// takes over. The layouts of fragments are those of the PTX manual, "Matrix fragments for mma.m16n8k16" and
+// "ldmatrix".
 #pragma once
 #include "towers.cuh"
 
@@ -12,10 +13,11 @@
 #endif
 constexpr bool TENSOR_CORES = TOWERS_TENSOR_CORES;
 
-// load_matrices<TURNED>(out, base, offset) loads four 8x8 matrices from shared memory: lane l points to row l % 8 of matrix
-// l / 8, aligned to 16 bytes, and gets of each matrix the elements 2 (l % 4) and the next of row l / 4, or with TURNED of
-// column l / 4; the first one is the lower half.
-// mma_16x8x16(d, a, b) is d += a b. All lanes of a warp call them together.
+// load_matrices<TURNED>(out, base, offset) loads four 8x8 matrices from shared memory: lane l points to row l % 8 of
+// matrix l / 8, aligned to 16 bytes, and gets of each matrix the elements 2 (l % 4) and the next of row l / 4, or
+// with TURNED of column l / 4; the first one is the lower half.
+// mma_16x8x16(d, a, b) is d += a b.
+// All lanes of a warp call them together.
 
 #if !TOWERS_TENSOR_CORES
 // Never called: for the compiler alone.

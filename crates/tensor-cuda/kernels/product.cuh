@@ -1,10 +1,10 @@
 // A block's tile of a matrix product with float sums: C[m][n] = sum over k of A[m][k] B[n][k].
 //
 // 256 threads compute 128 x 64 elements, going along k by steps. A step's elements of A and B come from global memory
-// through a loader, are kept in registers while the step before is computed, and pass through shared memory. A loader is a
-// matrix in global memory, real or not (the patches under a convolution's window), whose neighbouring elements of a row
-// are read 16 bytes at once:
-//   ALONG_K      whether a row is a run along k (then there is a row for each m or n), or along m or n (a row for each k)
+// through a loader, are kept in registers while the step before is computed, and pass through shared memory. A loader
+// is a matrix in global memory, real or not (the patches under a convolution's window), whose neighbouring elements
+// of a row are read 16 bytes at once:
+//   ALONG_K      whether a row is a run along k, so that there is one for each m or n; else there is one for each k
 //   WIDE         whether packs of a row lie back to back in memory, on 16 bytes; else elements are read one by one
 //   Row row(u32), Column column(u32)      what it wants to know of a row and of a column
 //   const act_t* at(Row, Column)          the element, or null for a zero
@@ -137,8 +137,8 @@ struct Plain {
     }
 };
 
-// Tensor cores: 4 x 2 warps have 32 x 32 sums each, and shared memory holds rows as they are. Their pitch is an odd number
-// of 16 bytes, so that the eight rows of a matrix lie in different banks.
+// Tensor cores: 4 x 2 warps have 32 x 32 sums each, and shared memory holds rows as they are. Their pitch is an odd
+// number of 16 bytes, so that the eight rows of a matrix lie in different banks.
 struct Tensor {
     template <int EXTENT, bool ALONG_K>
     struct Shared {
@@ -149,8 +149,8 @@ struct Tensor {
             *reinterpret_cast<Wide*>(&element[row][column]) = pack.wide;
         }
 
-        // The 16 x 16 elements from (m or n, k) on, as four matrices: of the first 8 k the first and last 8 m, then of the
-        // last 8 k. That is what mma wants of A; of B it wants one of each pair.
+        // The 16 x 16 elements from (m or n, k) on, as four matrices: of the first 8 k the first and last 8 m, then
+        // of the last 8 k. That is what mma wants of A; of B it wants one of each pair.
         __device__ void fragments(u32 (&out)[4], u32 extent, u32 k) const {
             u32 lane = threadIdx.x % 32;
             if constexpr (ALONG_K) {

@@ -1,7 +1,7 @@
 // What goes on around a matrix product: bias and activation, strided tensors to and fro, sums of columns.
 //
-// A tensor is rows x c with a row stride. Geometry: 256 threads, as many as a row has packs side by side (at most 256; the
-// grid's y goes on from there), the others on rows below, so that a thread keeps its channels.
+// A tensor is rows x c with a row stride. Geometry: 256 threads, as many as a row has packs side by side (at most
+// 256; the grid's y goes on from there), the others on rows below, so that a thread keeps its channels.
 #include "towers.cuh"
 
 constexpr u32 THREADS = 256;
@@ -22,8 +22,8 @@ struct Spot {
 };
 
 template <int V>
-__device__ inline void move(const act_t* x, u32 x_stride, const float* bias, u32 act, act_t* y, u32 y_stride, u32 rows, u32 c,
-                            bool add) {
+__device__ inline void move(const act_t* x, u32 x_stride, const float* bias, u32 act, act_t* y, u32 y_stride, u32 rows,
+                            u32 c, bool add) {
     Spot<V> spot(c);
     if (!spot.inside(c)) return;
     float b[V] = {};
@@ -53,8 +53,8 @@ __device__ inline void move(const act_t* x, u32 x_stride, const float* bias, u32
 }
 
 // y = act(x + bias), or with `add` +=; `bias` may be null, and y may be x.
-KERNEL move_rows(const act_t* x, u32 x_stride, const float* bias, u32 act, act_t* y, u32 y_stride, u32 rows, u32 c, u32 add,
-                 u32 vector) {
+KERNEL move_rows(const act_t* x, u32 x_stride, const float* bias, u32 act, act_t* y, u32 y_stride, u32 rows, u32 c,
+                 u32 add, u32 vector) {
     if (vector == 1) {
         move<1>(x, x_stride, bias, act, y, y_stride, rows, c, add != 0);
     } else {

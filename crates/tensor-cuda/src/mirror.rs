@@ -1,9 +1,9 @@
 //! Weights as matrix products want them: transposed, in the format of activations.
 //!
-//! In an arena of parameters weights lie as (inputs, outputs) in f32. An engine wants (outputs, inputs) in the format of
-//! activations. So beside the arena lies a mirror of every weight that an op has used. Whatever changes the arena refreshes
-//! all of them in one launch. Likewise the gradients of weights come about in the mirror of an arena of gradients, and
-//! `finish_grads` brings all of them into the arena.
+//! In an arena of parameters weights lie as (inputs, outputs) in f32. An engine wants (outputs, inputs) in the format
+//! of activations. So beside the arena lies a mirror of every weight that an op has used. Whatever changes the arena
+//! refreshes all of them in one launch. Likewise the gradients of weights come about in the mirror of an arena of
+//! gradients, and `finish_grads` brings all of them into the arena.
 
 use crate::cuda::lock;
 use crate::driver::{Geometry, Ptr, args};
@@ -76,8 +76,8 @@ impl Cuda {
         Ok(lock(&grads.mirror).grads.find(self, op, weight)?.0)
     }
 
-    /// Brings the mirrors of weights up to date: whatever changes a buffer calls it afterwards. For a buffer without mirrors
-    /// it does nothing.
+    /// Brings the mirrors of weights up to date: whatever changes a buffer calls it afterwards. For a buffer without
+    /// mirrors it does nothing.
     pub(crate) fn refresh_mirror(&self, params: &Buffer) -> Result<()> {
         self.transpose("mirror_weights", params, &lock(&params.mirror).weights)
     }

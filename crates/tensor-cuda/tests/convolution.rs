@@ -13,6 +13,9 @@ use tensor_cuda::Turn;
 const ALONE: Placement = PLACEMENTS[0];
 const SAME: Pad = Pad { top: 1, bottom: 1, left: 1, right: 1 };
 
+/// How many shapes are drawn.
+const RANDOM_CASES: usize = 20;
+
 /// An arena with weights and a bias somewhere in it.
 struct Arena {
     values: Vec<f32>,
@@ -166,6 +169,31 @@ fn long_sums() {
         write: Write::Add,
         ..Convolution::new(40, [3, 3], [1, 1], SAME, Shape::new(1, 3, 3, 7))
     });
+}
+
+/// Convolutions that nobody thought of.
+#[test]
+fn random_convolutions() {
+    let mut rng = draws("convolutions");
+    let devices = PRECISIONS.map(emulated);
+    for _ in 0..RANDOM_CASES {
+        let mut size = |from, to| between(&mut rng, from, to);
+        let kernel = [size(1, 4), size(1, 4)];
+        let pad = Pad { top: size(0, 3), bottom: size(0, 3), left: size(0, 3), right: size(0, 3) };
+        let stride = [size(1, 3), size(1, 3)];
+        let [n, h, w] = [size(1, 4), size(1, 9), size(1, 9)];
+        let (h, w) = (h.max(kernel[0]), w.max(kernel[1]));
+        let c = pick(&mut rng, &[1, 2, 3, 4, 7, 8, 12, 16, 24, 33]);
+        let outputs = pick(&mut rng, &[1, 3, 4, 8, 9, 16, 20, 40, 66]);
+        let case = Convolution {
+            act: pick(&mut rng, &[Activation::None, Activation::Relu]),
+            bias: pick(&mut rng, &[true, false]),
+            place: pick(&mut rng, &PLACEMENTS),
+            write: pick(&mut rng, &[Write::Set, Write::Add]),
+            ..Convolution::new(outputs, kernel, stride, pad, Shape::new(n, h, w, c))
+        };
+        devices.iter().for_each(|device| agree_on(device, &case));
+    }
 }
 
 #[test]

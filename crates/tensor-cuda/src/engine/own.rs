@@ -22,8 +22,8 @@ pub(crate) const SOURCE: Source = Source {
     ],
 };
 
-/// Needs nothing but the driver and NVRTC, and gives the same bits every time. Tensor cores compute in the 16-bit formats
-/// where the GPU has some for them; f32 stays f32, also where TF32 would be allowed.
+/// Needs nothing but the driver and NVRTC, and gives the same bits every time. Tensor cores compute in the 16-bit
+/// formats where the GPU has some for them; f32 stays f32, also where TF32 would be allowed.
 pub(crate) struct Own;
 
 /// Threads of a block and the tile that they compute, in product.cuh; a step along k takes 64 bytes.
@@ -211,5 +211,31 @@ impl Engine for Own {
 
     fn linear_bwd_filter(&self, cuda: &Cuda, linear: &Linear, x: &Place, dy: &Place, dw: Ptr) -> Result<()> {
         self.conv_bwd_filter(cuda, &one_pixel(linear), x, dy, dw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The quotient as the kernels compute it.
+    fn quotient(n: u64, packed: u64) -> u64 {
+        let (by, magic) = (packed as u32, packed >> 32);
+        let shift = 63 - (by - 1).leading_zeros();
+        (n * magic) >> shift
+    }
+
+    #[test]
+    fn quotients_without_a_division() {
+        let most = (1 << 31) - 1;
+        for by in (1..300).chain([1023, 1024, 1025, 65_535, 65_537, (1 << 29) + 1, (1 << 30) - 1]) {
+            let packed = divisor(by);
+            let by = by as u64;
+            let multiples = [1, 2, 3, 1000, most / by].map(|times| (by * times).min(most));
+            for n in multiples.into_iter().flat_map(|n| [n - 1, n, (n + 1).min(most)]).chain([0, most]) {
+                assert_eq!(quotient(n, packed), n / by, "{n} / {by}");
+            }
+        }
+        assert_eq!(divisor(0), divisor(1));
     }
 }

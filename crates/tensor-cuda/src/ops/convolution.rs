@@ -1,4 +1,5 @@
-//! Convolutions and dense layers: operands made ready for an engine, bias, activation and the sums of biases' gradients.
+//! Convolutions and dense layers: operands made ready for an engine, bias, activation and the sums of biases'
+//! gradients.
 
 use crate::driver::Ptr;
 use crate::mirror::Weight;
@@ -240,7 +241,8 @@ impl Cuda {
         sums.map_or(Ok(()), |sums| self.column_sums(op, dy, sums))
     }
 
-    /// What an engine works on: the tensors themselves where their pixels lie back to back, else places in scratch memory.
+    /// What an engine works on: the tensors themselves where their pixels lie back to back, else places in scratch
+    /// memory.
     fn stand_ins(&self, tensors: [&Place; 2]) -> Result<[Place; 2]> {
         let fits = |x: &Place| x.is_contiguous() && x.ptr.0.is_multiple_of(ALIGNMENT as u64);
         let bytes = tensors.map(|x| if fits(x) { 0 } else { reserved(x, self.format().bytes()) });
