@@ -83,7 +83,7 @@ impl Cuda {
     }
 
     /// Brings the gradients of weights from their mirrors into the arena: of all weights that ever had one, so that a
-    /// recording does the same each time.
+    /// recording does the same each time. What was written to these places of the arena since is lost.
     pub(crate) fn finish_mirrored_grads(&self, grads: &Buffer) -> Result<()> {
         self.transpose("mirror_grads", grads, &lock(&grads.mirror).grads)
     }
@@ -124,8 +124,9 @@ impl Table {
         let overlaps = |a: Span, b: Span| a.offset < b.end() && b.offset < a.end();
         self.all.iter_mut().for_each(|kept| kept.live &= !overlaps(kept.weight.span, weight.span));
         self.all[at].live = true;
-        self.write(cuda, op)?;
-        Ok((self.all[at].memory.ptr(), true))
+        let written = self.write(cuda, op);
+        self.all[at].live = written.is_ok();
+        written.map(|()| (self.all[at].memory.ptr(), true))
     }
 
     /// Writes the table for the kernels.
