@@ -3,34 +3,48 @@ use tensor_backend::{SoftmaxXent, View, ViewMut};
 
 // Logits are few beside activations, so everything here runs on one thread and in f64.
 
-/// The logarithm of the sum of the exponentials. Subtracting the largest first, nothing overflows.
-fn log_sum_exp(x: &[f32]) -> f64 {
-    let largest = f64::from(x.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    largest + x.iter().map(|&x| (f64::from(x) - largest).exp()).sum::<f64>().ln()
+/// What turns logits into logarithms of probabilities: the largest logit, and the logarithm of the sum of the exponentials of
+/// all logits less that one. Apart, neither overflows, and no large logit swallows the sum.
+#[derive(Clone, Copy)]
+struct Total {
+    largest: f64,
+    log: f64,
+}
+
+impl Total {
+    fn of(x: &[f32]) -> Total {
+        let largest = f64::from(x.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+        Total { largest, log: x.iter().map(|&x| (f64::from(x) - largest).exp()).sum::<f64>().ln() }
+    }
+
+    /// The logarithm of the probability of the class with this logit.
+    fn log_probability(self, x: f32) -> f64 {
+        f64::from(x) - self.largest - self.log
+    }
 }
 
 pub(crate) fn probabilities(x: View<[f32]>, y: ViewMut<[f32]>) {
     let (x, y) = (Rows::new(x), RowsMut::new(y));
     for row in 0..x.count() {
-        let total = log_sum_exp(x.row(row));
+        let total = Total::of(x.row(row));
         // SAFETY: one row is lent at a time.
         let y = unsafe { y.row(row) };
-        y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = (f64::from(x) - total).exp() as f32);
+        y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = total.log_probability(x).exp() as f32);
     }
 }
 
 /// The cross-entropy of one sample with its smoothed target; NaN for a label outside of the classes.
-fn loss(smoothing: f64, x: &[f32], label: usize, total: f64) -> f64 {
+fn loss(smoothing: f64, x: &[f32], label: usize, total: Total) -> f64 {
     let Some(&own) = x.get(label) else { return f64::NAN };
-    let hard = (1.0 - smoothing) * (total - f64::from(own));
+    let hard = (smoothing - 1.0) * total.log_probability(own);
     if smoothing == 0.0 {
         return hard;
     }
-    hard + smoothing / x.len() as f64 * x.iter().map(|&x| total - f64::from(x)).sum::<f64>()
+    hard - smoothing / x.len() as f64 * x.iter().map(|&x| total.log_probability(x)).sum::<f64>()
 }
 
 /// The gradient of [`loss`] with respect to the logits, scaled.
-fn gradient(xent: &SoftmaxXent, x: &[f32], label: usize, total: f64, dx: &mut [f32]) {
+fn gradient(xent: &SoftmaxXent, x: &[f32], label: usize, total: Total, dx: &mut [f32]) {
     let (smoothing, scale) = (f64::from(xent.label_smoothing), f64::from(xent.scale));
     let share = smoothing / x.len() as f64;
     if label >= x.len() {
@@ -38,7 +52,7 @@ fn gradient(xent: &SoftmaxXent, x: &[f32], label: usize, total: f64, dx: &mut [f
     }
     for (k, (dx, &x)) in dx.iter_mut().zip(x).enumerate() {
         let target = if k == label { 1.0 - smoothing + share } else { share };
-        *dx = (scale * ((f64::from(x) - total).exp() - target)) as f32;
+        *dx = (scale * (total.log_probability(x).exp() - target)) as f32;
     }
 }
 
@@ -58,7 +72,7 @@ pub(crate) fn cross_entropy(
     let (mut losses, mut correct) = (0.0, 0.0);
     for (row, &label) in labels.iter().enumerate().take(x.count()) {
         let (x, label) = (x.row(row), label as usize);
-        let total = log_sum_exp(x);
+        let total = Total::of(x);
         losses += loss(f64::from(xent.label_smoothing), x, label, total);
         correct += if largest(x) == label { 1.0 } else { 0.0 };
         if let Some(dx) = &dx {

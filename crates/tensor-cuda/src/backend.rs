@@ -4,16 +4,20 @@ use crate::buffer::Format;
 use crate::memory::Memory;
 use crate::{Buffer, Bytes, Cuda, Ints};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Linear, LoadImages, Pool2d, Result, RmspropStep,
-    SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, Pool2d, Result,
+    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 impl Cuda {
     fn alloc_of(&self, len: usize, format: Format) -> Result<Buffer> {
-        let bytes = len
-            .checked_mul(format.bytes())
-            .ok_or_else(|| self.error(format!("{len} numbers are too many")))?;
-        Ok(Buffer::new(Memory::zeros(self.driver(), bytes)?, len, format))
+        let memory = self.zeros(len, format.bytes())?;
+        Ok(Buffer::new(memory, len, format))
+    }
+
+    /// `len` zeros of so many bytes each.
+    fn zeros(&self, len: usize, size: usize) -> Result<Memory> {
+        let too_many = || Error::OutOfMemory { bytes: usize::MAX, device: self.name_of() };
+        Memory::zeros(self.driver(), len.checked_mul(size).ok_or_else(too_many)?)
     }
 }
 
@@ -35,8 +39,7 @@ impl Backend for Cuda {
     }
 
     fn alloc_ints(&self, len: usize) -> Result<Ints> {
-        let bytes = len.checked_mul(4).ok_or_else(|| self.error(format!("{len} integers are too many")))?;
-        Ok(Ints { memory: Memory::zeros(self.driver(), bytes)?, len })
+        Ok(Ints { memory: self.zeros(len, 4)?, len })
     }
 
     fn alloc_bytes(&self, len: usize) -> Result<Bytes> {

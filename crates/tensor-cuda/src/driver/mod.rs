@@ -98,7 +98,8 @@ impl Geometry {
         Geometry { grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0 }
     }
 
-    /// The same with dynamic shared memory.
+    /// The same with dynamic shared memory; so far no kernel but those of tests has any.
+    #[cfg(all(test, feature = "emulation"))]
     pub(crate) fn shared(self, bytes: u32) -> Geometry {
         Geometry { shared: bytes, ..self }
     }
