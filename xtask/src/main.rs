@@ -2,13 +2,14 @@
 //!
 //! This is the first program that a newcomer compiles, so it has two small dependencies, reads its
 //! arguments by hand and depends on no other crate of the workspace. It needs Cargo, Git, and for `golden`
-//! Python; it needs no network of its own, no data and no GPU.
+//! Python; it needs no network but for the compiler that `kernels` fetches once, no data and no GPU.
 
 #![forbid(unsafe_code)]
 
 mod cargo;
 mod cuda_libraries;
 mod golden;
+mod kernels;
 mod gpu;
 mod tally;
 mod test;
@@ -59,6 +60,12 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         summary: "the rules of the house: dependency arrows, file lengths, links, ...",
         run: tidy::run,
+    },
+    Command {
+        name: "kernels",
+        arguments: "[FILE...]",
+        summary: "compile every CUDA kernel without a GPU; registers, memory and spills",
+        run: kernels::run,
     },
     Command {
         name: "golden",

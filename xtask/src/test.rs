@@ -5,7 +5,7 @@
 
 use crate::tally::{Reader, Tally};
 use crate::workspace::Workspace;
-use crate::{Failure, cargo, tidy};
+use crate::{Failure, cargo, kernels, tidy};
 use anyhow::{Context as _, Result, bail};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, ExitCode, Stdio};
@@ -23,6 +23,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", run: clippy },
     Step { name: "alone", run: |workspace, _| tidy::alone(workspace) },
     Step { name: "docs", run: docs },
+    Step { name: "kernels", run: kernels::step },
     Step { name: "tests", run: tests },
     Step { name: "doctests", run: doctests },
 ];
@@ -44,7 +45,7 @@ pub fn run(workspace: &Workspace, names: &[String]) -> Result<ExitCode, Failure>
         let mut counted = Tally::default();
         let outcome = (step.run)(workspace, &mut counted);
         times.push((step.name, start.elapsed(), outcome.is_ok()));
-        if matches!(step.name, "tests" | "doctests") {
+        if matches!(step.name, "kernels" | "tests" | "doctests") {
             tally = Some(add(tally.unwrap_or_default(), counted, outcome.is_ok()));
         }
         if let Err(error) = outcome {
@@ -117,8 +118,8 @@ fn doctests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     counted(&mut cargo::command(workspace, &arguments), tally)
 }
 
-/// Runs a test command, passing its output on line by line while counting.
-fn counted(command: &mut Command, tally: &mut Tally) -> Result<()> {
+/// Runs a command that tests, passing its output on line by line while counting.
+pub fn counted(command: &mut Command, tally: &mut Tally) -> Result<()> {
     let shown = cargo::show(command);
     let mut child =
         command.stdout(Stdio::piped()).spawn().with_context(|| format!("`{shown}` does not start"))?;

@@ -156,12 +156,13 @@ impl Nvrtc {
 
     /// Compiles many files on all processors. The results are in the order of the jobs.
     pub fn compile_all(&self, jobs: &[Job], more: &[&str]) -> Vec<Result<Compiled>> {
+        // The largest files first, so that none of them is left over for one processor at the end.
+        let mut order: Vec<usize> = (0..jobs.len()).collect();
+        order.sort_by_key(|&k| std::cmp::Reverse(jobs[k].source.text.len()));
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(jobs.len())));
         let work = || {
-            while let Some((k, job)) =
-                Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|k| Some((k, jobs.get(k)?)))
-            {
-                let result = self.compile(job, more);
+            while let Some(&k) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let result = self.compile(&jobs[k], more);
                 done.lock().unwrap_or_else(PoisonError::into_inner).push((k, result));
             }
         };

@@ -46,6 +46,7 @@ const ARROWS: &[(&str, Allowed)] = &[
     ),
     ("towers", Only(&["train"])),
     ("xtask", Only(&[])),
+    ("towers-kernels", Only(&["tensor-cuda"])),
     ("conformance", All),
     ("testkit", All),
     ("towers-tests", All),

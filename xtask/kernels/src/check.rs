@@ -1,0 +1,251 @@
+//! Compiling all kernels, and what came of it.
+
+use crate::ptxas::{self, Usage};
+use crate::table::Table;
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+use std::time::Instant;
+use tensor_cuda::compile::{Compiled, Job, Nvrtc, Target};
+use tensor_cuda::kernels::{FORMATS, SOURCES, Source};
+
+/// The machine code of the two architectures that matter most, and what is translated for any other: the oldest that
+/// NVRTC knows.
+const TARGETS: [Target; 3] = [Target::Cubin(80), Target::Cubin(90), Target::Ptx(75)];
+
+/// Kernels that may spill registers, with the format and what makes up for it.
+const ACCEPTED: &[(&str, &str, &str)] = &[];
+
+/// What the command line asks for.
+struct Options {
+    /// Only the sums, and what is wrong.
+    summary: bool,
+    /// The files to compile, or all.
+    files: Vec<&'static Source>,
+}
+
+fn parse(arguments: &[String]) -> Result<Options> {
+    let mut options = Options { summary: false, files: Vec::new() };
+    for argument in arguments {
+        if argument == "--summary" {
+            options.summary = true;
+        } else if let Some(file) = SOURCES.iter().find(|file| stem(file) == argument.trim_end_matches(".cu"))
+        {
+            options.files.push(file);
+        } else {
+            let names: Vec<&str> = SOURCES.iter().map(stem).collect();
+            bail!("there is no kernel file `{argument}`; there are {}", names.join(", "));
+        }
+    }
+    if options.files.is_empty() {
+        options.files = SOURCES.iter().collect();
+    }
+    Ok(options)
+}
+
+fn stem(source: &Source) -> &'static str {
+    source.name.trim_end_matches(".cu")
+}
+
+/// Compiles, prints, and says whether all is well.
+pub fn run(arguments: &[String]) -> Result<ExitCode> {
+    let options = parse(arguments)?;
+    let start = Instant::now();
+    let nvrtc = Nvrtc::find()?;
+    let jobs: Vec<Job> = options
+        .files
+        .iter()
+        .flat_map(|&source| FORMATS.map(|format| TARGETS.map(|target| Job { source, format, target })))
+        .flatten()
+        .collect();
+    let results = nvrtc.compile_all(&jobs, &[ptxas::VERBOSE]);
+    let outcomes: Vec<Outcome> =
+        jobs.iter().zip(results).map(|(job, result)| Outcome::new(*job, result)).collect();
+
+    if !options.summary {
+        print!("{}\n{}\n", usages(&outcomes), sizes(&outcomes));
+    }
+    let troubles = troubles(&outcomes);
+    troubles.iter().for_each(|trouble| println!("{trouble}\n"));
+    println!("{}", summary(&outcomes, nvrtc.version().to_string(), start.elapsed().as_secs_f64()));
+    if troubles.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("error: {} kernel files are not well; see above", troubles.len());
+    Ok(ExitCode::FAILURE)
+}
+
+/// What became of a job.
+struct Outcome {
+    job: Job,
+    /// Bytes of the result.
+    size: usize,
+    /// What its kernels take; for PTX only their names.
+    kernels: Vec<Usage>,
+    /// What is wrong, if anything.
+    trouble: Option<String>,
+}
+
+impl Outcome {
+    fn new(job: Job, result: Result<Compiled, tensor_cuda::Error>) -> Outcome {
+        let compiled = match result {
+            Ok(compiled) => compiled,
+            Err(error) => {
+                return Outcome { job, size: 0, kernels: vec![], trouble: Some(error.to_string()) };
+            }
+        };
+        let (mut kernels, warnings) = ptxas::read(&compiled.log);
+        if let Target::Ptx(_) = job.target {
+            let names = ptxas::entries(&String::from_utf8_lossy(&compiled.image));
+            kernels = names.into_iter().map(|kernel| Usage { kernel, ..Usage::default() }).collect();
+        }
+        let mut wrong: Vec<String> = vec![];
+        wrong.extend(Some(warnings.trim_end().to_owned()).filter(|warnings| !warnings.is_empty()));
+        wrong.extend(names(job.source.kernels, &kernels));
+        wrong.extend(kernels.iter().filter_map(|usage| spill(usage, job.format.0)));
+        let head = || format!("{} for {} with {} activations:\n", job.source.name, job.target, job.format.0);
+        let trouble = (!wrong.is_empty()).then(|| head() + &wrong.join("\n"));
+        Outcome { job, size: compiled.image.len(), kernels, trouble }
+    }
+}
+
+/// The host finds kernels by their names, so both lists must be the same.
+fn names(listed: &[&str], defined: &[Usage]) -> Vec<String> {
+    let is_defined = |name: &str| defined.iter().any(|usage| usage.kernel == name);
+    let missing = listed.iter().filter(|name| !is_defined(name));
+    let unknown = defined.iter().filter(|usage| !listed.contains(&usage.kernel.as_str()));
+    missing
+        .map(|name| format!("kernel `{name}` is in the host's list and not in the file"))
+        .chain(unknown.map(|usage| format!("kernel `{}` is not in the host's list", usage.kernel)))
+        .collect()
+}
+
+fn spill(usage: &Usage, format: &str) -> Option<String> {
+    let accepted = ACCEPTED.iter().any(|(kernel, of, _)| *kernel == usage.kernel && *of == format);
+    (usage.spilled > 0 && !accepted)
+        .then(|| format!("kernel `{}` spills {} bytes of registers", usage.kernel, usage.spilled))
+}
+
+fn troubles(outcomes: &[Outcome]) -> Vec<&str> {
+    let mut all: Vec<&str> = outcomes.iter().filter_map(|outcome| outcome.trouble.as_deref()).collect();
+    all.sort_unstable();
+    all
+}
+
+/// A row for each kernel, format and architecture.
+fn usages(outcomes: &[Outcome]) -> Table {
+    let head = ["file", "kernel", "format", "for", "registers", "shared", "stack", "spilled"];
+    let mut table = Table::new(4, &head);
+    for Outcome { job, kernels, .. } in outcomes {
+        let Target::Cubin(_) = job.target else { continue };
+        for usage in kernels {
+            let numbers = [usage.registers, usage.shared, usage.stack, usage.spilled];
+            let words = [stem(job.source), &usage.kernel, job.format.0].map(str::to_owned);
+            let cells = words.into_iter().chain([job.target.to_string()]);
+            table.row(cells.chain(numbers.map(|number| number.to_string())).collect());
+        }
+    }
+    table
+}
+
+/// A row for each file and format: the bytes of what it is compiled to.
+fn sizes(outcomes: &[Outcome]) -> Table {
+    let heads = TARGETS.map(|target| target.to_string());
+    let mut head = vec!["file", "format"];
+    head.extend(heads.iter().map(String::as_str));
+    let mut table = Table::new(2, &head);
+    for first in outcomes.iter().filter(|outcome| outcome.job.target == TARGETS[0]) {
+        let same = |outcome: &&Outcome| {
+            outcome.job.source.name == first.job.source.name && outcome.job.format == first.job.format
+        };
+        let size = |target: Target| {
+            let found = outcomes.iter().filter(same).find(|outcome| outcome.job.target == target);
+            found.map_or(0, |outcome| outcome.size).to_string()
+        };
+        let words = [stem(first.job.source).to_owned(), first.job.format.0.to_owned()];
+        table.row(words.into_iter().chain(TARGETS.map(size)).collect());
+    }
+    table
+}
+
+fn summary(outcomes: &[Outcome], nvrtc: String, seconds: f64) -> String {
+    let of_target = |target| outcomes.iter().filter(move |outcome| outcome.job.target == target);
+    let targets = TARGETS.map(|target| {
+        let bytes: usize = of_target(target).map(|outcome| outcome.size).sum();
+        format!("{target} ({} KiB)", bytes.div_ceil(1024))
+    });
+    let kernels: usize = of_target(TARGETS[0]).map(|outcome| outcome.kernels.len()).sum();
+    let most = outcomes.iter().flat_map(|o| &o.kernels).map(|usage| usage.registers).max().unwrap_or(0);
+    format!(
+        "{kernels} kernels in {} formats for {} by NVRTC {nvrtc} in {seconds:.1} s; at most {most} registers",
+        FORMATS.len(),
+        targets.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tensor_cuda::Error;
+
+    const SOURCE: &Source = &Source { name: "a.cu", text: "", kernels: &["one", "two"] };
+    const JOB: Job = Job { source: SOURCE, format: FORMATS[1], target: Target::Cubin(80) };
+
+    fn compiled(log: &str) -> Result<Compiled, Error> {
+        Ok(Compiled { image: vec![0; 3000], log: log.into() })
+    }
+
+    fn log(kernels: &[(&str, u32)]) -> String {
+        let lines = kernels.iter().map(|(kernel, spilled)| {
+            format!(
+                "ptxas info    : Compiling entry function '{kernel}' for 'sm_80'\n\
+                 ptxas    .     0 bytes stack frame, {spilled} bytes spill stores, 0 bytes spill loads\n\
+                 ptxas info    : Used 40 registers, used 0 barriers\n"
+            )
+        });
+        lines.collect()
+    }
+
+    #[test]
+    fn a_good_file_is_no_trouble() {
+        let outcome = Outcome::new(JOB, compiled(&log(&[("two", 0), ("one", 0)])));
+        assert_eq!(outcome.trouble, None);
+        assert_eq!(usages(std::slice::from_ref(&outcome)).to_string().lines().count(), 3);
+        assert!(sizes(std::slice::from_ref(&outcome)).to_string().contains("3000"));
+        let summary = summary(&[outcome], "13.0".into(), 1.25);
+        assert!(summary.starts_with("2 kernels in 3 formats for sm_80 (3 KiB), "), "{summary}");
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_said() {
+        let trouble = |result| Outcome::new(JOB, result).trouble.unwrap_or_default();
+        let spills = trouble(compiled(&log(&[("one", 8), ("two", 0)])));
+        assert_eq!(spills, "a.cu for sm_80 with bf16 activations:\nkernel `one` spills 8 bytes of registers");
+        let missing = trouble(compiled(&log(&[("one", 0)])));
+        assert!(missing.contains("`two` is in the host's list and not in the file"), "{missing}");
+        let unknown = trouble(compiled(&log(&[("one", 0), ("two", 0), ("three", 0)])));
+        assert!(unknown.contains("`three` is not in the host's list"), "{unknown}");
+        let warning = trouble(compiled(&format!("a.cu(1): warning\n{}", log(&[("one", 0), ("two", 0)]))));
+        assert!(warning.contains("a.cu(1): warning"), "{warning}");
+        let (file, target, log) = ("a.cu".into(), "sm_80".into(), "a.cu(7): error".into());
+        let refused = trouble(Err(Error::Compile { file, format: "bf16", target, log }));
+        assert!(refused.contains("a.cu(7): error"), "{refused}");
+    }
+
+    #[test]
+    fn the_names_of_ptx_are_compared_too() {
+        let job = Job { target: Target::Ptx(75), ..JOB };
+        let image = b".visible .entry one()\n{}\n\0".to_vec();
+        let trouble = Outcome::new(job, Ok(Compiled { image, log: String::new() })).trouble;
+        assert!(trouble.is_some_and(|trouble| trouble.contains("`two`") && !trouble.contains("`one`")));
+    }
+
+    #[test]
+    fn files_are_selected_by_name() {
+        let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+        assert_eq!(parse(&[]).unwrap().files.len(), SOURCES.len());
+        let options = parse(&words(&["--summary", "turn", "softmax.cu"])).unwrap();
+        assert!(options.summary);
+        assert_eq!(options.files.iter().map(|file| file.name).collect::<Vec<_>>(), ["turn.cu", "softmax.cu"]);
+        assert!(parse(&words(&["nonsense"])).err().unwrap().to_string().contains("turn"));
+    }
+}

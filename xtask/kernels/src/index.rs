@@ -1,0 +1,130 @@
+//! A Python package index: pages of links to files, as PEP 503 describes them.
+
+use anyhow::{Context as _, Result};
+use std::time::Duration;
+use ureq::Agent;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+
+/// The public index; the variable `PIP_INDEX_URL` names another one, as for pip.
+const PUBLIC: &str = "https://pypi.org/simple";
+
+/// How long a server may take to be reached, to answer, and to send the next bytes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Index {
+    agent: Agent,
+    url: String,
+}
+
+impl Index {
+    /// The index that the environment names.
+    pub fn of_environment() -> Result<Index> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let mut config = Agent::config_builder()
+            .timeout_connect(Some(PATIENCE))
+            .timeout_recv_response(Some(PATIENCE))
+            .timeout_per_read(Some(PATIENCE));
+        if let Some(file) = variable("PIP_CERT").or_else(|| variable("SSL_CERT_FILE")) {
+            config = config.tls_config(TlsConfig::builder().root_certs(certificates(&file)?).build());
+        }
+        let url = variable("PIP_INDEX_URL").unwrap_or_else(|| PUBLIC.to_owned());
+        Ok(Index { agent: config.build().new_agent(), url: url.trim_end_matches('/').to_owned() })
+    }
+
+    /// The server's name, without what a URL may hold of secrets.
+    pub fn host(&self) -> &str {
+        let (_, rest) = self.url.split_once("://").unwrap_or_default();
+        let authority = rest.split('/').next().unwrap_or_default();
+        authority.rsplit('@').next().unwrap_or_default()
+    }
+
+    /// Opens a file of a package; at most `limit` bytes of it are read.
+    pub fn open(&self, package: &str, file: &str, limit: u64) -> Result<impl std::io::Read + use<>> {
+        let page = format!("{}/{package}/", self.url);
+        let mut response = self.agent.get(&page).header("accept", "text/html").call()?;
+        let html = response.body_mut().with_config().limit(16 << 20).read_to_string()?;
+        let url = link(&page, &html, file).with_context(|| format!("the index has no {file}"))?;
+        Ok(self.agent.get(&url).call()?.into_body().into_with_config().limit(limit).reader())
+    }
+}
+
+/// All certificates of a PEM file.
+fn certificates(file: &str) -> Result<RootCerts> {
+    let pem = std::fs::read(file).with_context(|| format!("the certificates in {file} can't be read"))?;
+    let all = parse_pem(&pem).filter_map(|item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    });
+    Ok(RootCerts::from(all))
+}
+
+/// The address of a file on a page of links.
+fn link(page: &str, html: &str, file: &str) -> Option<String> {
+    let hrefs = html.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let names_it =
+        |href: &&str| href.split(['#', '?']).next().is_some_and(|path| path.rsplit('/').next() == Some(file));
+    let href = hrefs.map(|href| href.split('#').next().unwrap_or(href)).find(names_it)?;
+    Some(join(page, &href.replace("&amp;", "&")))
+}
+
+/// What a link on a page leads to.
+fn join(page: &str, link: &str) -> String {
+    let (scheme, rest) = page.split_once("://").unwrap_or(("https", page));
+    if link.contains("://") {
+        return link.to_owned();
+    }
+    if let Some(other_host) = link.strip_prefix("//") {
+        return format!("{scheme}://{other_host}");
+    }
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    // What follows the last slash of the page is not a folder.
+    let mut parts: Vec<&str> = path.split('/').collect();
+    parts.pop();
+    if link.starts_with('/') {
+        parts.clear();
+    }
+    for part in link.trim_start_matches('/').split('/') {
+        match part {
+            ".." => _ = parts.pop(),
+            "." => {}
+            part => parts.push(part),
+        }
+    }
+    format!("{scheme}://{host}/{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_found_by_its_file() {
+        let html = r#"<a href="https://files.example/a/one-1.whl#sha256=00">one-1.whl</a>
+            <a data-x="" href="../../packages/two-1.whl?a=1&amp;b=2#sha256=11">two-1.whl</a>"#;
+        let find = |file| link("https://example.org/simple/one/", html, file);
+        assert_eq!(find("one-1.whl").as_deref(), Some("https://files.example/a/one-1.whl"));
+        assert_eq!(find("two-1.whl").as_deref(), Some("https://example.org/packages/two-1.whl?a=1&b=2"));
+        assert_eq!(find("ne-1.whl"), None);
+        assert_eq!(find("one-1.whl.metadata"), None);
+    }
+
+    #[test]
+    fn links_lead_where_browsers_go() {
+        let page = "https://example.org/top/simple/one/";
+        assert_eq!(join(page, "x.whl"), "https://example.org/top/simple/one/x.whl");
+        assert_eq!(join(page, "./x.whl"), "https://example.org/top/simple/one/x.whl");
+        assert_eq!(join(page, "../../f/x.whl"), "https://example.org/top/f/x.whl");
+        assert_eq!(join(page, "../../../../../x.whl"), "https://example.org/x.whl");
+        assert_eq!(join(page, "/f/x.whl"), "https://example.org/f/x.whl");
+        assert_eq!(join(page, "//other.org/x.whl"), "https://other.org/x.whl");
+        assert_eq!(join(page, "http://other.org/x.whl"), "http://other.org/x.whl");
+    }
+
+    #[test]
+    fn a_host_is_named_without_secrets() {
+        let host =
+            |url: &str| Index { agent: Agent::new_with_defaults(), url: url.to_owned() }.host().to_owned();
+        assert_eq!(host(PUBLIC), "pypi.org");
+        assert_eq!(host("https://user:secret@example.org:8443/simple"), "example.org:8443");
+    }
+}

@@ -1,0 +1,79 @@
+//! `cargo xtask kernels`: compiles every kernel file for every number format and several architectures, without a GPU, and
+//! says how many registers and how much memory each kernel takes.
+//!
+//! The compiler is NVRTC, fetched once from the Python package index into `target/`. It finds its second library through
+//! LD_LIBRARY_PATH, which counts only for a process that starts with it: so this program fetches, and starts itself anew.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod index;
+mod ptxas;
+mod table;
+mod wheel;
+
+use anyhow::{Context as _, Result};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use wheel::Fetched;
+
+/// The first argument of the second start.
+const CHECK: &str = "--check";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.split_first() {
+        Some((first, rest)) if first == CHECK => check::run(rest),
+        _ => fetch_and_check(&arguments),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn fetch_and_check(arguments: &[String]) -> Result<ExitCode> {
+    let folder = match wheel::fetch(&target_folder())? {
+        Fetched::Folder(folder) => folder,
+        Fetched::Unavailable(why) => {
+            println!("SKIPPED: kernels: {why}");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let program = std::env::current_exe().context("this program does not find itself")?;
+    let status = Command::new(program)
+        .arg(CHECK)
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", library_path(&folder, std::env::var_os("LD_LIBRARY_PATH")))
+        .status()
+        .context("this program does not start itself")?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The workspace's `target`, which Git ignores wherever Cargo builds. Cargo says where the workspace is now.
+fn target_folder() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()).join("../../target")
+}
+
+/// A search path that begins with `folder`.
+fn library_path(folder: &Path, old: Option<std::ffi::OsString>) -> std::ffi::OsString {
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(old) = old.filter(|old| !old.is_empty()) {
+        path.push(":");
+        path.push(old);
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fetched_library_comes_first() {
+        assert_eq!(library_path(Path::new("/a"), None), "/a");
+        assert_eq!(library_path(Path::new("/a"), Some("".into())), "/a");
+        assert_eq!(library_path(Path::new("/a"), Some("/b:/c".into())), "/a:/b:/c");
+    }
+}
