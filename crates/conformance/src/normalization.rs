@@ -35,8 +35,8 @@ impl Case for Normalization {
         let dy = Operand::draw("dy", self.shape, self.place).on(bench)?;
         let mut y = Operand::draw("y", self.shape, self.place).on(bench)?;
         let mut dx = Operand::draw("dx", self.shape, self.place).on(bench)?;
-        let params = bench.arena("params", 2 * c + 3)?;
-        let (gamma, beta) = (Span::new(3, c), Span::new(3 + c, c));
+        let params = bench.arena("params", 3 * c + 3)?;
+        let (gamma, beta, bias) = (Span::new(3, c), Span::new(3 + c, c), Span::new(3 + 2 * c, c));
         let (mut saved, mut grads) = (bench.arena("saved", 2 * c + 1)?, bench.arena("grads", 4 * c + 1)?);
         let (dgamma, dbeta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
         let y_view = y.view_mut();
@@ -46,6 +46,7 @@ impl Case for Normalization {
             &params.data,
             gamma,
             beta,
+            Some(bias),
             y_view,
             &mut saved.data,
             &mut grads.data,
@@ -142,6 +143,7 @@ impl Case for Constant {
             &params.data,
             gamma,
             beta,
+            None,
             y_view,
             &mut saved,
             &mut grads,
@@ -178,6 +180,7 @@ impl Case for Nan {
             &params.data,
             gamma,
             beta,
+            None,
             y_view,
             &mut saved,
             &mut grads,

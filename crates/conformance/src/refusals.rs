@@ -199,7 +199,7 @@ pub fn normalization_operands<B: Backend>(subject: &Subject<B>) {
         let mut train = |x_at, gamma, saved: usize, sums| {
             let (mut saved, mut grads) = (d.alloc(saved)?, d.alloc(6)?);
             let (x, y) = (View::new(&x, x_at), ViewMut::new(&mut y, fits));
-            d.bn_act_fwd_train(&bn, x, &params, gamma, beta, y, &mut saved, &mut grads, sums)
+            d.bn_act_fwd_train(&bn, x, &params, gamma, beta, None, y, &mut saved, &mut grads, sums)
         };
         assert!(train(fits, gamma, 6, sums).is_ok());
         refused!(train(at(4, 1, 1, 3), gamma, 6, sums), Shape { .. });

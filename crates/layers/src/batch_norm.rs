@@ -68,6 +68,10 @@ impl Layer for BatchNormalization {
         true
     }
 
+    fn takes_bias_away(&self) -> bool {
+        true
+    }
+
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
         let &[gamma, beta, mean, var] = place.params else {
             unreachable!("a network places as many parameters as the layer asked for")
@@ -82,6 +86,7 @@ impl Layer for BatchNormalization {
             mean,
             var,
             sums,
+            bias: place.bias_before,
             saved: place.device.alloc(2 * place.x.c)?,
         }))
     }
@@ -94,14 +99,15 @@ struct BatchNormOp {
     mean: Span,
     var: Span,
     sums: Span,
+    bias: Option<Span>,
     saved: Storage,
 }
 
 impl Op for BatchNormOp {
     fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        let BatchNormOp { bn, gamma, beta, mean, var, sums, saved } = self;
+        let BatchNormOp { bn, gamma, beta, mean, var, sums, bias, saved } = self;
         if cx.training.is_some() {
-            cx.device.bn_act_fwd_train(bn, x, cx.params, *gamma, *beta, y, saved, cx.grads, *sums)
+            cx.device.bn_act_fwd_train(bn, x, cx.params, *gamma, *beta, *bias, y, saved, cx.grads, *sums)
         } else {
             cx.device.bn_act_fwd_infer(bn, x, cx.params, *gamma, *beta, cx.running, *mean, *var, y)
         }

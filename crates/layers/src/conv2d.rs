@@ -108,6 +108,10 @@ impl Layer for Conv2D {
         )
     }
 
+    fn bias(&self) -> Option<usize> {
+        (self.use_bias && self.activation == Activation::None).then_some(1)
+    }
+
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
         let conv = self.spec(place.x);
         place.device.prepare_conv2d(&conv, place.x, place.training)?;
@@ -116,6 +120,7 @@ impl Layer for Conv2D {
             act: self.activation,
             w: place.params[0],
             b: place.params.get(1).copied(),
+            without_bias: place.bias_taken_away,
         }))
     }
 }
@@ -141,11 +146,14 @@ struct Conv2DOp {
     act: Activation,
     w: Span,
     b: Option<Span>,
+    /// In training passes.
+    without_bias: bool,
 }
 
 impl Op for Conv2DOp {
     fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        cx.device.conv2d_fwd(&self.conv, self.act, x, cx.params, self.w, self.b, y)
+        let b = self.b.filter(|_| cx.training.is_none() || !self.without_bias);
+        cx.device.conv2d_fwd(&self.conv, self.act, x, cx.params, self.w, b, y)
     }
 
     fn backward(
@@ -159,7 +167,9 @@ impl Op for Conv2DOp {
         if self.act != Activation::None {
             cx.device.act_bwd_in_place(self.act, y, dy.reborrow())?;
         }
-        cx.device.conv2d_bwd_filter(&self.conv, x, dy.as_view(), cx.grads, self.w, self.b)?;
+        // Nobody writes the gradient of a bias that was left out, so it stays 0.
+        let b = self.b.filter(|_| !self.without_bias);
+        cx.device.conv2d_bwd_filter(&self.conv, x, dy.as_view(), cx.grads, self.w, b)?;
         match dx {
             Some((dx, write)) => {
                 cx.device.conv2d_bwd_data(&self.conv, dy.as_view(), cx.params, self.w, dx, write)

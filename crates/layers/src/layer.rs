@@ -34,6 +34,18 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
         false
     }
 
+    /// Which of the parameters is a bias: a number for each channel that is added last of all to the output; `None` where an
+    /// activation follows it, or there is none.
+    fn bias(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether a bias of the layer before makes no difference to the output of a training pass, as each channel's mean is
+    /// taken away: then that layer leaves it out, and this one counts it in, see [`Place::bias_before`].
+    fn takes_bias_away(&self) -> bool {
+        false
+    }
+
     /// The layer at its place in a network, with the memory that it needs beside its parameters.
     ///
     /// # Errors
@@ -80,6 +92,11 @@ pub struct Place<'a> {
     /// For each of [`Layer::params`], in order: trainable ones lie at this span of `params` and, their gradients, of `grads`;
     /// running ones lie in `running`.
     pub params: &'a [Span],
+    /// Whether the layer behind takes this one's [`bias`](Layer::bias) away in training passes: there it is left out of the
+    /// output, and its gradient is 0.
+    pub bias_taken_away: bool,
+    /// In `params`, the bias that the layer before leaves out in training passes.
+    pub bias_before: Option<Span>,
     /// For each of the running ones, in order: where in `grads` the forward pass leaves its sums.
     pub sums: &'a [Span],
 }

@@ -179,6 +179,33 @@ fn running_averages() {
     });
 }
 
+/// A bias before a normalization is left out of training passes and used in evaluations: both must agree.
+#[test]
+fn a_bias_that_is_taken_away_stays_in_the_running_mean() {
+    on_every_device(|device| {
+        let mut g = Graph::new("test", SIZE);
+        let x = g.add(Conv2D::new(4, 3), g.input()).unwrap();
+        let x = g.add(BatchNormalization::new().momentum(0.0).activation(Relu), x).unwrap();
+        let x = g.add(Flatten, x).unwrap();
+        let logits = g.add(Dense::new(7), x).unwrap();
+        let mut network = g.build(logits, device, 10, Mode::Training).unwrap();
+        network.init(3).unwrap();
+        let slot = network.arena().slots().iter().find(|slot| slot.name == "conv2d/bias").unwrap().clone();
+        network.arena_mut().load(device, &slot, &[3.0, -2.0, 0.5, 40.0]).unwrap();
+        let (images, labels) = batch(10);
+        network.set_input(&images, &labels).unwrap();
+        network.train_pass(Draws { seed: 4, step: 9, first_sample: 0 }, 0.0, 10).unwrap();
+        let trained = network.metrics().unwrap();
+        let bias = network.arena().grads.to_vec(device, slot.span.offset, slot.span.len).unwrap();
+        assert_eq!(bias, [0.0; 4]);
+        network.finish_step(10).unwrap();
+        network.evaluate_pass().unwrap();
+        // The running variance is the unbiased one: 160 / 159 of the batch's.
+        let apart = (network.metrics().unwrap().loss_sum - trained.loss_sum).abs();
+        assert!(apart < 0.01 * trained.loss_sum, "{apart} of {}", trained.loss_sum);
+    });
+}
+
 #[test]
 fn wrong_batches_are_refused_and_leave_the_last_one() {
     let mut network = build(&Device::cpu(1), false, 4, Mode::Training);

@@ -163,6 +163,9 @@ pub trait Backend {
     /// `saved` (2c elements) receives the mean and `1/sqrt(var + epsilon)` for the backward pass. The span `sums` of
     /// `grads` (2c elements) receives `n * mean` and `n * unbiased variance`, `n` the samples: summed over replicas and
     /// divided by all samples these become the running statistics, see [`ema_step`](Backend::ema_step).
+    ///
+    /// `bias` (c elements of `params`) is one that the op before has left out of `x`, since normalization takes it away again:
+    /// of all results it is in `n * mean` alone.
     fn bn_act_fwd_train(
         &self,
         bn: &BatchNorm,
@@ -170,6 +173,7 @@ pub trait Backend {
         params: &Self::Buffer,
         gamma: Span,
         beta: Span,
+        bias: Option<Span>,
         y: ViewMut<Self::Buffer>,
         saved: &mut Self::Buffer,
         grads: &mut Self::Buffer,

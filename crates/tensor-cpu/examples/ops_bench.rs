@@ -69,7 +69,7 @@ impl Bench {
         let x = View::new(&x, alone);
         self.line("batch norm", shape, 3 * len, || {
             let y = ViewMut::new(&mut y, slice);
-            cpu.bn_act_fwd_train(&bn, x, &params, first, second, y, &mut saved, &mut grads, sums)
+            cpu.bn_act_fwd_train(&bn, x, &params, first, second, None, y, &mut saved, &mut grads, sums)
         })?;
         self.line("batch norm bwd", shape, 5 * len, || {
             let (dy, dx) = (View::new(&dy, slice), ViewMut::new(&mut dx, alone));

@@ -191,6 +191,7 @@ impl Backend for Cpu {
         params: &Buffer,
         gamma: Span,
         beta: Span,
+        bias: Option<Span>,
         y: ViewMut<Buffer>,
         saved: &mut Buffer,
         grads: &mut Buffer,
@@ -199,12 +200,14 @@ impl Backend for Cpu {
         let op = "bn_act_fwd_train";
         let c = x.layout.shape.c;
         bn.check(op, x.layout.shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
+        bias.map_or(Ok(()), |bias| Error::check_len(op, "the bias", bias, c))?;
         Error::check_len(op, "the sums", sums, 2 * c)?;
         let (gamma, beta) = (run(op, "gamma", params, gamma)?, run(op, "beta", params, beta)?);
+        let bias = bias.map(|bias| run(op, "the bias", params, bias)).transpose()?;
         let saved = run_mut(op, "the saved statistics", saved, Span::new(0, 2 * c))?;
         let sums = run_mut(op, "the sums", grads, sums)?;
         let (x, y) = (read(op, "the input", x)?, write(op, "the output", y)?);
-        batch_norm::forward_train(self, bn, x, gamma, beta, y, saved, sums);
+        batch_norm::forward_train(self, bn, x, gamma, beta, bias, y, saved, sums);
         Ok(())
     }
 

@@ -30,6 +30,7 @@ pub(crate) fn forward_train(
     x: View<[f32]>,
     gamma: &[f32],
     beta: &[f32],
+    bias: Option<&[f32]>,
     y: ViewMut<[f32]>,
     saved: &mut [f32],
     sums: &mut [f32],
@@ -43,7 +44,7 @@ pub(crate) fn forward_train(
     statistics::of_columns(cpu, x, &mut scratch, |k, mean_k, squares| {
         mean[k] = mean_k as f32;
         inverse[k] = (1.0 / (squares / count.max(1.0) + f64::from(bn.epsilon)).sqrt()) as f32;
-        n_mean[k] = (samples * mean_k) as f32;
+        n_mean[k] = (samples * (mean_k + bias.map_or(0.0, |bias| f64::from(bias[k])))) as f32;
         // A single number has no unbiased variance: it counts as 0.
         n_var[k] = (samples * squares / (count - 1.0).max(1.0)) as f32;
     });

@@ -62,7 +62,7 @@ fn every_op(cpu: &Cpu, labels: &Vec<u32>, [a, b, c, d, saved]: &mut [Buffer; 5])
     let bn = BatchNorm { epsilon: 1e-3, act: RELU };
     let (first, second, sums) = (Span::new(0, 24), Span::new(24, 24), Span::new(48, 48));
     let x = View::new(&*a, at);
-    cpu.bn_act_fwd_train(&bn, x, b, first, second, ViewMut::new(c, at), saved, d, sums)?;
+    cpu.bn_act_fwd_train(&bn, x, b, first, second, None, ViewMut::new(c, at), saved, d, sums)?;
     cpu.bn_act_fwd_infer(&bn, x, b, first, second, d, first, second, ViewMut::new(c, at))?;
     cpu.bn_act_bwd(&bn, x, x, b, first, second, saved, d, first, second, ViewMut::new(c, at), mode)?;
     cpu.ema_step(0.9, 1.0, d, first, c, second)?;
@@ -103,7 +103,18 @@ fn on_vectors(cpu: &Cpu, n: usize, [a, b, c, d, saved]: &mut [Buffer; 5]) -> Res
         (Layout::contiguous(Shape::vectors(n, 4096)), Layout::contiguous(Shape::vectors(n, 8)));
     let (bn, linear) = (BatchNorm { epsilon: 1e-3, act: RELU }, Linear { inputs: 8, outputs: 4096 });
     let (gamma, beta, sums) = (Span::new(0, 4096), Span::new(4096, 4096), Span::new(0, 2 * 4096));
-    cpu.bn_act_fwd_train(&bn, View::new(a, wide), b, gamma, beta, ViewMut::new(c, wide), saved, d, sums)?;
+    cpu.bn_act_fwd_train(
+        &bn,
+        View::new(a, wide),
+        b,
+        gamma,
+        beta,
+        None,
+        ViewMut::new(c, wide),
+        saved,
+        d,
+        sums,
+    )?;
     let (dw, db) = (Span::new(0, 8 * 4096), Span::new(8 * 4096, 4096));
     cpu.linear_bwd_filter(&linear, View::new(b, narrow), View::new(a, wide), d, dw, Some(db))
 }

@@ -110,7 +110,7 @@ fn batch_norm<D: Device>(device: &D) {
         let (x, dy) = (View::new(&x, at), View::new(&dy, at));
         let y_view = ViewMut::new(&mut y, at);
         device
-            .bn_act_fwd_train(&bn, x, &params, first, second, y_view, &mut saved, &mut grads, sums)
+            .bn_act_fwd_train(&bn, x, &params, first, second, None, y_view, &mut saved, &mut grads, sums)
             .unwrap();
         let dx_view = ViewMut::new(&mut dx, at);
         device

@@ -119,7 +119,7 @@ __device__ inline float before(float z, float dy, u32 act) { return act == 1 && 
 // The slabs' means and sums of squares around them, brought together around the first slab's mean, and what follows.
 template <int V>
 __device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_rows, float samples, float epsilon,
-                                  float* partials, float* saved, float* sums) {
+                                  const float* bias, float* partials, float* saved, float* sums) {
     float pivot[V], total[3 * V] = {};
     if (part.inside) load<V>(partial(partials, 0, 0, channels, part.channel), pivot);
 #pragma unroll 4
@@ -148,14 +148,15 @@ __device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_ro
         float mean = pivot[k] + away;
         saved[c] = mean;
         saved[channels + c] = 1.0f / sqrtf(squares / count + epsilon);
-        sums[c] = samples * mean;
+        sums[c] = samples * (bias ? mean + bias[c] : mean);
         sums[channels + c] = samples * (squares / others);
     }
 }
 
 template <int V>
 __device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels, u32 slab_rows, float samples,
-                           float epsilon, float* partials, u32* counters, float* saved, float* sums) {
+                           float epsilon, const float* bias, float* partials, u32* counters, float* saved,
+                           float* sums) {
     Part part = part_of<V>(rows, channels, slab_rows);
     x += part.first * x_stride + part.channel;
     // Sums of differences from the slab's first row lose no digits to a large mean.
@@ -190,7 +191,7 @@ __device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels,
         store<V>(partial(partials, blockIdx.x, 1, channels, part.channel), squares);
     }
     if (!is_last(counters)) return;
-    finish_statistics<V>(part, rows, channels, slab_rows, samples, epsilon, partials, saved, sums);
+    finish_statistics<V>(part, rows, channels, slab_rows, samples, epsilon, bias, partials, saved, sums);
 }
 
 template <int V>
@@ -328,13 +329,15 @@ __device__ void input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u3
     }
 }
 
-// saved = mean and 1 / sqrt(var + epsilon); sums = samples * mean and samples * unbiased variance
+// saved = mean and 1 / sqrt(var + epsilon); sums = samples * mean (with a bias that x lacks, where there is one) and
+// samples * unbiased variance
 KERNEL bn_statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels, u32 slab_rows, float samples, float epsilon,
-                     float* partials, u32* counters, float* saved, float* sums, u32 vector) {
+                     const float* bias, float* partials, u32* counters, float* saved, float* sums, u32 vector) {
     if (vector == 1) {
-        statistics<1>(x, x_stride, rows, channels, slab_rows, samples, epsilon, partials, counters, saved, sums);
+        statistics<1>(x, x_stride, rows, channels, slab_rows, samples, epsilon, bias, partials, counters, saved, sums);
     } else {
-        statistics<PACK>(x, x_stride, rows, channels, slab_rows, samples, epsilon, partials, counters, saved, sums);
+        statistics<PACK>(x, x_stride, rows, channels, slab_rows, samples, epsilon, bias, partials, counters, saved,
+                         sums);
     }
 }
 

@@ -177,12 +177,13 @@ impl Backend for Cuda {
         params: &Buffer,
         gamma: Span,
         beta: Span,
+        bias: Option<Span>,
         y: ViewMut<Buffer>,
         saved: &mut Buffer,
         grads: &mut Buffer,
         sums: Span,
     ) -> Result<()> {
-        self.op_bn_act_fwd_train(bn, x, params, gamma, beta, y, saved, grads, sums)
+        self.op_bn_act_fwd_train(bn, x, params, gamma, beta, bias, y, saved, grads, sums)
     }
 
     fn bn_act_fwd_infer(

@@ -52,7 +52,7 @@ impl Case for Norm {
             (device.alloc(2 * c + 1)?, upload(device, &numbers("grads", 4 * c + 3))?);
         let (dgamma, dbeta, sums) = (Span::new(1, c), Span::new(2 + c, c), Span::new(2 + 2 * c, 2 * c));
         let (xv, yv) = (x.view(), y.view_mut());
-        device.bn_act_fwd_train(&bn, xv, &params, gamma, beta, yv, &mut saved, &mut grads, sums)?;
+        device.bn_act_fwd_train(&bn, xv, &params, gamma, beta, None, yv, &mut saved, &mut grads, sums)?;
         // Digits that the mean takes from f32 itself, and from a mean near 0, the sum of larger numbers.
         let lost = 1.0 + self.mean.abs();
         let (of_mean, of_deviation) = (2e-5 / lost + 2e-7, 5e-6 * lost.sqrt());
@@ -182,7 +182,18 @@ fn refuses_what_does_not_fit() {
     let (gamma, beta, sums) = (Span::new(0, 4), Span::new(4, 4), Span::new(8, 8));
     let mut train = |gamma, sums| {
         let y = ViewMut::new(&mut y, at);
-        cuda.bn_act_fwd_train(&bn, View::new(&x, at), &params, gamma, beta, y, &mut saved, &mut grads, sums)
+        cuda.bn_act_fwd_train(
+            &bn,
+            View::new(&x, at),
+            &params,
+            gamma,
+            beta,
+            None,
+            y,
+            &mut saved,
+            &mut grads,
+            sums,
+        )
     };
     assert!(matches!(train(gamma, sums), Err(Error::OutOfBounds { end: 8, len: 7, .. })));
     assert!(matches!(train(Span::new(0, 3), sums), Err(Error::Length { what: "gamma", .. })));
@@ -213,7 +224,7 @@ fn statistics<B: Backend>(device: &B, shape: Shape, values: &[f32]) -> Result<Tr
     let (mut saved, mut grads) = (device.alloc(2 * c)?, device.alloc(2 * c)?);
     let (gamma, beta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(0, 2 * c));
     let (x, yv) = (View::new(&x, at), ViewMut::new(&mut y, at));
-    device.bn_act_fwd_train(&bn, x, &params, gamma, beta, yv, &mut saved, &mut grads, sums)?;
+    device.bn_act_fwd_train(&bn, x, &params, gamma, beta, None, yv, &mut saved, &mut grads, sums)?;
     let all = |buffer, len| download(device, buffer, Span::new(0, len));
     Ok(Trained { saved: all(&saved, 2 * c)?, sums: all(&grads, 2 * c)?, y: all(&y, shape.len())? })
 }

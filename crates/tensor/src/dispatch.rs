@@ -168,12 +168,13 @@ impl Backend for Device {
         params: &Storage,
         gamma: Span,
         beta: Span,
+        bias: Option<Span>,
         y: ViewMut<Storage>,
         saved: &mut Storage,
         grads: &mut Storage,
         sums: Span,
     ) -> Result<()> {
-        on!(self, d => d.bn_act_fwd_train(bn, view(d, "bn_act_fwd_train", x)?, buf(d, "bn_act_fwd_train", params)?, gamma, beta, view_mut(d, "bn_act_fwd_train", y)?, buf_mut(d, "bn_act_fwd_train", saved)?, buf_mut(d, "bn_act_fwd_train", grads)?, sums))
+        on!(self, d => d.bn_act_fwd_train(bn, view(d, "bn_act_fwd_train", x)?, buf(d, "bn_act_fwd_train", params)?, gamma, beta, bias, view_mut(d, "bn_act_fwd_train", y)?, buf_mut(d, "bn_act_fwd_train", saved)?, buf_mut(d, "bn_act_fwd_train", grads)?, sums))
     }
 
     fn bn_act_fwd_infer(

@@ -1,6 +1,7 @@
 //! From an architecture to a network that runs: graph, memory plan, arenas, passes, summary.
 
 mod arena;
+mod bias;
 mod graph;
 mod passes;
 mod plan;

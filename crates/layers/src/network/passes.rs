@@ -78,21 +78,33 @@ impl Graph {
             .map(|&len| device.alloc_activations(len))
             .collect::<tensor::Result<Vec<_>>>()?;
         let owners: Vec<&str> = specs(self).map(|(layer, _)| layer).collect();
+        let places = |name: &str| {
+            let own = arena.slots().iter().zip(&owners).filter(move |(_, owner)| **owner == name);
+            own.map(|(slot, _)| slot).collect::<Vec<_>>()
+        };
+        let biases = self.biases_taken_away(output);
         let mut steps = Vec::new();
         for step in plan.steps {
             let node = &self.nodes[step.node];
             let Kind::Layer(layer) = &node.kind else { continue };
-            let own = arena
-                .slots()
-                .iter()
-                .zip(&owners)
-                .filter(|(_, owner)| **owner == node.name)
-                .map(|(slot, _)| slot);
-            let params: Vec<Span> = own.clone().map(|slot| slot.span).collect();
+            let own = places(&node.name);
+            let params: Vec<Span> = own.iter().map(|slot| slot.span).collect();
             let sums: Vec<Span> =
-                own.filter(|slot| slot.role != Role::Trainable).map(|slot| slot.sums).collect();
+                own.iter().filter(|slot| slot.role != Role::Trainable).map(|slot| slot.sums).collect();
+            let before = biases.iter().find(|taken| taken.by == step.node);
+            let bias_before = before.map(|taken| places(&self.nodes[taken.of].name)[taken.bias].span);
+            let bias_taken_away = biases.iter().any(|taken| taken.of == step.node);
             let (x, training) = (step.x.layout.shape, mode != Mode::Inference);
-            let place = Place { device, name: &node.name, x, training, params: &params, sums: &sums };
+            let place = Place {
+                device,
+                name: &node.name,
+                x,
+                training,
+                params: &params,
+                sums: &sums,
+                bias_taken_away,
+                bias_before,
+            };
             let (name, op) = (node.name.clone(), layer.build(&place).in_layer(&node.name)?);
             steps.push(BuiltStep { name, op, x: step.x, y: step.y, dx: step.dx, clear: step.clear });
         }

@@ -13,6 +13,7 @@ pub(super) fn forward_train(
     x: Input,
     gamma: &[f64],
     beta: &[f64],
+    bias: Option<&[f64]>,
     mut y: Output,
     saved: &mut [f64],
     sums: &mut [f64],
@@ -24,8 +25,9 @@ pub(super) fn forward_train(
         let squares = channel(x, c).map(|x| (x - mean).powi(2)).sum::<f64>();
         let inverse = 1.0 / (squares / count.max(1.0) + f64::from(bn.epsilon)).sqrt();
         (saved[c], saved[shape.c + c]) = (mean, inverse);
+        let bias = bias.map_or(0.0, |bias| bias[c]);
         // A single number has no unbiased variance: it counts as 0.
-        (sums[c], sums[shape.c + c]) = (samples * mean, samples * squares / (count - 1.0).max(1.0));
+        (sums[c], sums[shape.c + c]) = (samples * (mean + bias), samples * squares / (count - 1.0).max(1.0));
         for (row, x) in channel(x, c).enumerate() {
             y.row(row)[c] = act(bn.act, gamma[c] * (x - mean) * inverse + beta[c]);
         }

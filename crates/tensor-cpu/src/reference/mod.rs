@@ -219,6 +219,7 @@ impl Backend for Reference {
         params: &Vec<f64>,
         gamma: Span,
         beta: Span,
+        bias: Option<Span>,
         y: ViewMut<Vec<f64>>,
         saved: &mut Vec<f64>,
         grads: &mut Vec<f64>,
@@ -227,12 +228,14 @@ impl Backend for Reference {
         let op = "bn_act_fwd_train";
         let c = x.layout.shape.c;
         bn.check(op, x.layout.shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
+        bias.map_or(Ok(()), |bias| Error::check_len(op, "the bias", bias, c))?;
         Error::check_len(op, "the sums", sums, 2 * c)?;
         let (gamma, beta) = (run(op, "gamma", params, gamma)?, run(op, "beta", params, beta)?);
+        let bias = bias.map(|bias| run(op, "the bias", params, bias)).transpose()?;
         let saved = run_mut(op, "the saved statistics", saved, Span::new(0, 2 * c))?;
         let sums = run_mut(op, "the sums", grads, sums)?;
         let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
-        batch_norm::forward_train(bn, x, gamma, beta, y, saved, sums);
+        batch_norm::forward_train(bn, x, gamma, beta, bias, y, saved, sums);
         Ok(())
     }
 

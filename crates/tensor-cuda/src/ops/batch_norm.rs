@@ -70,6 +70,7 @@ impl Cuda {
         params: &Buffer,
         gamma: Span,
         beta: Span,
+        bias: Option<Span>,
         y: ViewMut<Buffer>,
         saved: &mut Buffer,
         grads: &mut Buffer,
@@ -80,6 +81,11 @@ impl Cuda {
         bn.check(op, x.layout.shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
         Error::check_len(op, "the sums", sums, 2 * c)?;
         let (gamma, beta) = (self.run(op, "gamma", params, gamma)?, self.run(op, "beta", params, beta)?);
+        let bias = bias.map(|bias| {
+            Error::check_len(op, "the bias", bias, c)?;
+            self.run(op, "the bias", params, bias)
+        });
+        let bias = bias.transpose()?.unwrap_or(Ptr::NULL);
         let saved = self.run(op, "the saved statistics", saved, Span::new(0, 2 * c))?;
         let sums = self.run(op, "the sums", grads, sums)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
@@ -96,6 +102,7 @@ impl Cuda {
             tiles.slab_rows,
             x.shape.n as f32,
             bn.epsilon,
+            bias,
             partials,
             counters,
             saved,
