@@ -1,0 +1,197 @@
+//! The host's side of the real driver without a GPU: opening, copies, recordings, errors, and that nothing is left over.
+//!
+//! Each test starts this program anew on `driver/fake.c`, compiled to stand in for the driver and NVRTC. Where there is no
+//! C compiler it prints a line that begins with `SKIPPED`. What kernels compute is tested by others.
+
+#![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
+
+use std::path::Path;
+use std::process::Command;
+use tensor_backend::{Backend, Error, Span};
+use tensor_cuda::{Cuda, Options, Turn, available, gpus, libraries};
+
+/// The variable that says which scenario a second start plays.
+const SCENARIO: &str = "TOWERS_TEST_SCENARIO";
+
+/// Starts this program anew for a scenario. It returns what was printed, or nothing if there is no compiler.
+fn play(scenario: &str, settings: &[(&str, &str)]) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    if let Err(why) = build(folder.path()) {
+        println!("SKIPPED: the driver's calls: {why}");
+        return None;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "scenario", "--nocapture"])
+        .env("LD_LIBRARY_PATH", folder.path())
+        .env("TOWERS_CACHE_DIR", folder.path().join("cache"))
+        .env(SCENARIO, scenario)
+        .envs(settings.iter().copied())
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let failed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{scenario}: {}\n{printed}{failed}", output.status);
+    Some(printed)
+}
+
+fn build(folder: &Path) -> Result<(), String> {
+    if !cfg!(target_os = "linux") {
+        return Err("the stand-in is a Linux library".into());
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/driver/fake.c");
+    let driver = folder.join("libcuda.so");
+    let compiler = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&driver).arg(source).output();
+    let output = compiler.map_err(|error| format!("`cc` does not start: {error}"))?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::copy(&driver, folder.join("libnvrtc.so")).unwrap();
+    Ok(())
+}
+
+/// What a second start does. By itself it is no test.
+#[test]
+fn scenario() {
+    match std::env::var(SCENARIO).as_deref() {
+        Ok("work") => work(),
+        Ok("memory") => memory(),
+        Ok("broken") => broken(),
+        Ok("open") => match open() {
+            Ok(cuda) => println!("opened {}, compiled {}", cuda.name(), cuda.compiled_files() > 0),
+            Err(error) => println!("refused: {error}"),
+        },
+        Ok("look") => {
+            println!("{:?}", available());
+            gpus().unwrap().iter().for_each(|gpu| println!("{gpu:?}"));
+            libraries().iter().for_each(|library| println!("{}: {:?}", library.name, library.state));
+        }
+        _ => {}
+    }
+}
+
+fn open() -> Result<Cuda, Error> {
+    let gpu = std::env::var("TOWERS_TEST_GPU").map_or(0, |number| number.parse().unwrap());
+    Cuda::of_own_kernels(Options { gpu, ..Options::default() })
+}
+
+fn work() {
+    let cuda = open().unwrap();
+    // More than the staging ring holds, from memory that is gone at once.
+    let numbers = |k: usize| (0..3_000_000).map(move |i| (i * 7 + k) as f32);
+    let mut buffer = cuda.alloc(6_000_000).unwrap();
+    for k in 0..2 {
+        let host: Vec<f32> = numbers(k).collect();
+        cuda.upload(&host, &mut buffer, k * 3_000_000).unwrap();
+    }
+    let mut back = vec![1.0; 3_000_000];
+    for k in 0..2 {
+        cuda.download(&buffer, k * 3_000_000, &mut back).unwrap();
+        assert!(numbers(k).eq(back.iter().copied()));
+    }
+    // Any thread may work, and new memory is zero.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let fresh = cuda.alloc(100).unwrap();
+            cuda.download(&fresh, 0, &mut back[..100]).unwrap();
+            assert!(back[..100].iter().all(|&x| x == 0.0));
+            assert!(cuda.alloc(0).unwrap().is_empty());
+        });
+    });
+    // A recording: what it can't hold is refused, memory given back meanwhile waits, and it may be played on.
+    let dropped = cuda.alloc(10).unwrap();
+    cuda.begin_recording().unwrap();
+    cuda.fill(1.0, &mut buffer, Span::new(0, 10)).unwrap();
+    for refused in [cuda.alloc(1).map(drop), cuda.synchronize(), cuda.upload(&[1.0], &mut buffer, 0)] {
+        assert!(refused.unwrap_err().to_string().contains("can't be part of a recording"));
+    }
+    drop(dropped);
+    let recording = cuda.end_recording().unwrap();
+    recording.replay(&Turn::default()).unwrap();
+    cuda.begin_recording().unwrap();
+    cuda.abandon_recording();
+    cuda.synchronize().unwrap();
+    recording.replay(&Turn::default()).unwrap();
+    // The device goes on another thread than it came, and with the last of those who have it.
+    std::thread::spawn(move || drop((cuda, buffer, recording))).join().unwrap();
+    // What was compiled once is not compiled again.
+    assert_eq!(open().unwrap().compiled_files(), 0);
+}
+
+fn memory() {
+    let cuda = open().unwrap();
+    let error = cuda.alloc(1 << 30).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { bytes: 0x1_0000_0000, .. }), "{error}");
+    assert!(error.to_string().ends_with("could not be allocated on Fake 0 (cuda:0)"), "{error}");
+    cuda.alloc(1 << 10).unwrap();
+}
+
+fn broken() {
+    let cuda = open().unwrap();
+    let mut buffer = cuda.alloc(10).unwrap();
+    let mut fill = || cuda.fill(1.0, &mut buffer, Span::new(0, 10));
+    let error = (0..100).find_map(|_| fill().err()).unwrap().to_string();
+    assert!(error.starts_with("Fake 0 (cuda:0): kernel `fill_f32` on "), "{error}");
+    assert!(error.contains("CUDA_ERROR_ILLEGAL_ADDRESS: what the driver says; this process"), "{error}");
+    assert!(cuda.synchronize().is_err() && cuda.begin_recording().is_err());
+    assert!(cuda.download(&buffer, 0, &mut [0.0]).is_err());
+    drop((buffer, cuda));
+}
+
+#[test]
+fn a_device_works_from_any_thread_and_leaves_nothing_over() {
+    let Some(printed) = play("work", &[]) else { return };
+    assert_eq!(printed.matches("clean after").count(), 2, "{printed}");
+}
+
+#[test]
+fn too_little_memory_is_an_error_and_not_the_end() {
+    let Some(printed) = play("memory", &[("FAKE_MEMORY", "67108864")]) else { return };
+    assert!(printed.contains("clean after"), "{printed}");
+}
+
+#[test]
+fn a_context_that_broke_is_left_without_a_panic() {
+    let Some(printed) = play("broken", &[("FAKE_BREAK", "5")]) else { return };
+    assert!(printed.contains("clean after"), "{printed}");
+}
+
+#[test]
+fn a_newer_gpu_gets_what_its_driver_translates() {
+    let Some(printed) = play("open", &[("FAKE_CAPABILITY", "130")]) else { return };
+    assert!(
+        printed.contains("opened Fake 0 (cuda:0), compiled true") && printed.contains("clean"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn what_can_not_be_opened_is_said_in_a_sentence() {
+    let cases = [
+        ("FAKE_VERSION", "12080", "cuda:0: the NVIDIA driver 12.8 is too old, for at least 13.0 is needed"),
+        (
+            "FAKE_GPUS",
+            "0",
+            "cuda:0: cuDeviceGetCount failed with CUDA_ERROR_NO_DEVICE: what the driver says;",
+        ),
+        ("TOWERS_TEST_GPU", "3", "cuda:3: there is no GPU 3; the only one is 0 (Fake 0)"),
+        (
+            "FAKE_CAPABILITY",
+            "70",
+            "Fake 0 (cuda:0): Fake 0 has compute capability 7.0, but NVRTC 13.0 begins at",
+        ),
+        ("FAKE_NVRTC", "12", "Fake 0 (cuda:0): NVRTC 12.0 is too old, for at least 13.0 is needed"),
+        ("FAKE_MEMORY", "1000", "out of memory: "),
+    ];
+    for (variable, value, said) in cases {
+        let Some(printed) = play("open", &[(variable, value)]) else { return };
+        assert!(printed.contains(&format!("refused: {said}")), "{variable}: {printed}");
+        assert!(variable != "FAKE_MEMORY" || printed.contains("clean after"), "{printed}");
+    }
+}
+
+#[test]
+fn gpus_and_libraries_are_described() {
+    let Some(printed) = play("look", &[("FAKE_GPUS", "2"), ("FAKE_MEMORY", "4096")]) else { return };
+    assert!(printed.contains("Ok(())"), "{printed}");
+    let second = r#"Gpu { number: 1, name: "Fake 1", capability: (9, 0), memory: 4096, free: Some(4096) }"#;
+    assert!(printed.contains(second), "{printed}");
+    assert!(printed.contains("libnvrtc.so") && printed.contains("libcuda.so"), "{printed}");
+}
