@@ -21,18 +21,30 @@ pub enum Rows {
         /// The number of replicas.
         of: usize,
     },
+    /// The slices `which` of `of`, each cut as for [`Rows::Share`]: for a replica with several of them.
+    Shares {
+        /// The slices, from 0.
+        which: Range<usize>,
+        /// The number of slices.
+        of: usize,
+    },
 }
 
 impl Rows {
     /// The rows to load of a batch of `len`.
     pub fn of(&self, len: usize) -> Range<usize> {
+        let share = |index: usize, of: usize| {
+            let share = len / of;
+            index * share..if index + 1 == of { len } else { (index + 1) * share }
+        };
         match *self {
             Rows::All => 0..len,
             Rows::Range(Range { start, end }) => start.min(len)..end.min(len),
-            Rows::Share { index, of } => {
-                let share = len / of;
-                index * share..if index + 1 == of { len } else { (index + 1) * share }
+            Rows::Share { index, of } => share(index, of),
+            Rows::Shares { which: Range { start, end }, of } if start < end => {
+                share(start, of).start..share(end - 1, of).end
             }
+            Rows::Shares { .. } => 0..0,
         }
     }
 }
@@ -159,6 +171,9 @@ impl LoaderOptions {
             }
             Rows::Share { index, of } if index >= of => {
                 Err(Error::option("rows", rows(), "a share with `index` below `of`"))
+            }
+            Rows::Shares { which, of } if which.start > which.end || which.end > *of => {
+                Err(Error::option("rows", rows(), "shares of which the last one is below `of`"))
             }
             _ => Ok(()),
         }

@@ -16,6 +16,22 @@ pub trait Collective: Send {
     /// If another replica failed, or brought another number of elements.
     fn all_reduce_sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()>;
 
+    /// Sets the run `at` of `into` to the sum of that run of all replicas' `parts`: those of replica 0 one after the other, then
+    /// those of replica 1, and so on, each added to the sum of all before it. Replicas may bring different numbers of parts.
+    ///
+    /// So the sum depends on the parts and their order alone, not on which replica brought which: the same bits for any number
+    /// of replicas. With one part each it is that of [`all_reduce_sum`](Collective::all_reduce_sum).
+    ///
+    /// # Errors
+    /// If another replica failed, or brought another number of elements.
+    fn all_reduce_in_order(
+        &mut self,
+        device: &Device,
+        parts: &[Storage],
+        at: Span,
+        into: &mut Storage,
+    ) -> Result<()>;
+
     /// Replaces the run `at` of `data` by what replica `root` has there.
     ///
     /// # Errors

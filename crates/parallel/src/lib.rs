@@ -23,18 +23,24 @@
 //! # Ok::<(), parallel::Error>(())
 //! ```
 //!
-//! NCCL, MPI, processes, virtual replicas and pipeline stages are not written yet.
+//! Where [`Shards`] cut every batch in the same way for any number of replicas, and [`Collective::all_reduce_in_order`] adds up
+//! what was computed of them, results don't depend on that number either.
+//!
+//! NCCL, MPI, processes and pipeline stages are not written yet.
 #![forbid(unsafe_code)]
 
 mod barrier;
 mod collective;
 mod error;
+mod in_order;
 mod local;
 mod replicas;
+mod shards;
 mod slice;
 
 pub use collective::Collective;
 pub use error::{Error, Result};
 pub use local::Local;
 pub use replicas::{Replica, run_replicas};
+pub use shards::Shards;
 pub use slice::{largest_slice, slice_batch};

@@ -1,12 +1,15 @@
 use crate::barrier::Barrier;
+use crate::in_order::add_in_order;
 use crate::{Collective, Error, Result, slice_batch};
+use std::slice;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tensor::{Backend, Device, Span, Storage};
 
 /// The collective of threads of one process, through host memory.
 ///
 /// An all-reduce copies each replica's numbers to a board, meets, adds one stretch of the board on each replica, meets again
-/// and copies the sums back: two meetings and about three passes over the numbers. Several replicas may share a device.
+/// and copies the sums back: two meetings and about three passes over the numbers. Several replicas may share a device. Where
+/// replicas bring several parts each, the board holds all of them; a replica alone adds its parts up on its device.
 pub struct Local {
     rank: usize,
     group: Arc<Group>,
@@ -15,9 +18,23 @@ pub struct Local {
 struct Group {
     barrier: Arc<Barrier>,
     /// What each replica brought.
-    brought: Vec<RwLock<Vec<f32>>>,
+    brought: Vec<RwLock<Board>>,
     /// The sums of each replica's stretch.
     sums: Vec<RwLock<Vec<f32>>>,
+}
+
+/// What a replica brought: some parts of `len` numbers, one behind the other.
+#[derive(Default)]
+struct Board {
+    len: usize,
+    parts: usize,
+    numbers: Vec<f32>,
+}
+
+impl Board {
+    fn part(&self, part: usize) -> &[f32] {
+        &self.numbers[part * self.len..][..self.len]
+    }
 }
 
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
@@ -31,9 +48,10 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 impl Local {
     /// The members of a group of `world` replicas, by rank.
     pub fn group(world: usize) -> Vec<Local> {
-        let board = || (0..world).map(|_| RwLock::default()).collect();
-        let group =
-            Arc::new(Group { barrier: Arc::new(Barrier::new(world)), brought: board(), sums: board() });
+        let barrier = Arc::new(Barrier::new(world));
+        let brought = (0..world).map(|_| RwLock::default()).collect();
+        let sums = (0..world).map(|_| RwLock::default()).collect();
+        let group = Arc::new(Group { barrier, brought, sums });
         (0..world).map(|rank| Local { rank, group: Arc::clone(&group) }).collect()
     }
 
@@ -48,55 +66,66 @@ impl Local {
         Arc::clone(&self.group.barrier)
     }
 
-    /// Writes this replica's numbers on the board.
-    fn bring(&self, device: &Device, data: &Storage, at: Span) -> Result<()> {
-        at.check("collective", "the run", data.len())?;
+    /// Writes this replica's numbers on the board: the run `at` of each part.
+    fn bring(&self, device: &Device, parts: &[Storage], at: Span) -> Result<()> {
         let mut board = write(&self.group.brought[self.rank]);
-        board.resize(at.len, 0.0);
-        Ok(device.download(data, at.offset, &mut board)?)
-    }
-
-    /// What replica `other` has on the board, if it is as much as this one has.
-    fn brought(&self, other: usize, len: usize) -> Result<RwLockReadGuard<'_, Vec<f32>>> {
-        let board = read(&self.group.brought[other]);
-        if board.len() == len {
-            return Ok(board);
-        }
-        Err(Error::Mismatch { rank: self.rank, got: len, other, expected: board.len() })
-    }
-
-    /// Adds this replica's stretch of the board, in the order of the ranks.
-    fn add_stretch(&self, len: usize) -> Result<()> {
-        let own = slice_batch(len, self.world(), self.rank);
-        let mut sums = write(&self.group.sums[self.rank]);
-        sums.clear();
-        sums.extend_from_slice(&self.brought(0, len)?[own.clone()]);
-        for other in 1..self.world() {
-            let board = self.brought(other, len)?;
-            sums.iter_mut().zip(&board[own.clone()]).for_each(|(sum, x)| *sum += x);
+        (board.len, board.parts) = (at.len, parts.len());
+        board.numbers.resize(parts.len() * at.len, 0.0);
+        for (k, part) in parts.iter().enumerate() {
+            at.check("collective", "the run", part.len())?;
+            device.download(part, at.offset, &mut board.numbers[k * at.len..][..at.len])?;
         }
         Ok(())
     }
 
-    fn try_all_reduce_sum(&self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
-        self.bring(device, data, at)?;
+    /// What replica `other` has on the board, if its parts are as long as this one's.
+    fn brought(&self, other: usize, len: usize) -> Result<RwLockReadGuard<'_, Board>> {
+        let board = read(&self.group.brought[other]);
+        if board.len == len {
+            return Ok(board);
+        }
+        Err(Error::Mismatch { rank: self.rank, got: len, other, expected: board.len })
+    }
+
+    /// Adds this replica's stretch of the board, in the order of the ranks and of each one's parts.
+    fn add_stretch(&self, len: usize) -> Result<()> {
+        let own = slice_batch(len, self.world(), self.rank);
+        let mut sums = write(&self.group.sums[self.rank]);
+        sums.clear();
+        for other in 0..self.world() {
+            let board = self.brought(other, len)?;
+            for part in (0..board.parts).map(|part| &board.part(part)[own.clone()]) {
+                if sums.is_empty() {
+                    sums.extend_from_slice(part);
+                } else {
+                    sums.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
+                }
+            }
+        }
+        // Zeros, where nobody brought a part.
+        sums.resize(own.len(), 0.0);
+        Ok(())
+    }
+
+    /// Meets the others over what all have brought, and copies the sums to `into`.
+    fn add_up(&self, device: &Device, at: Span, into: &mut Storage) -> Result<()> {
         self.group.barrier.wait()?;
         self.add_stretch(at.len)?;
         self.group.barrier.wait()?;
         for rank in 0..self.world() {
             let stretch = slice_batch(at.len, self.world(), rank);
-            device.upload(&read(&self.group.sums[rank]), data, at.offset + stretch.start)?;
+            device.upload(&read(&self.group.sums[rank]), into, at.offset + stretch.start)?;
         }
         Ok(())
     }
 
     fn try_broadcast(&self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
         if self.rank == root {
-            self.bring(device, data, at)?;
+            self.bring(device, slice::from_ref(data), at)?;
         }
         self.group.barrier.wait()?;
         if self.rank != root {
-            device.upload(&self.brought(root, at.len)?, data, at.offset)?;
+            device.upload(&self.brought(root, at.len)?.numbers, data, at.offset)?;
         }
         self.group.barrier.wait()
     }
@@ -120,7 +149,22 @@ impl Collective for Local {
         if self.world() == 1 {
             return Ok(());
         }
-        self.telling(self.try_all_reduce_sum(device, data, at))
+        let brought = self.bring(device, slice::from_ref(data), at);
+        self.telling(brought.and_then(|()| self.add_up(device, at, data)))
+    }
+
+    fn all_reduce_in_order(
+        &mut self,
+        device: &Device,
+        parts: &[Storage],
+        at: Span,
+        into: &mut Storage,
+    ) -> Result<()> {
+        if self.world() == 1 {
+            return add_in_order(device, parts, at, into);
+        }
+        let brought = self.bring(device, parts, at);
+        self.telling(brought.and_then(|()| self.add_up(device, at, into)))
     }
 
     fn broadcast(&mut self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {

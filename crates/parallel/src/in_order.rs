@@ -1,0 +1,18 @@
+use crate::Result;
+use tensor::{Backend, Device, Layout, Shape, Span, Storage, View, ViewMut, Write};
+
+/// Sets the run `at` of `into` to the sum of those of `parts`, on the device, added one after the other: the sum that replicas
+/// take of what each of them has, where there is only one.
+///
+/// Adding two f32 has one result, so it is the same sum as on the host.
+pub(crate) fn add_in_order(device: &Device, parts: &[Storage], at: Span, into: &mut Storage) -> Result<()> {
+    let layout = Layout { offset: at.offset, ..Layout::contiguous(Shape::vectors(1, at.len)) };
+    let Some((first, rest)) = parts.split_first() else {
+        return Ok(device.fill(0.0, into, at)?);
+    };
+    device.copy(View::new(first, layout), ViewMut::new(into, layout), Write::Set)?;
+    for part in rest {
+        device.copy(View::new(part, layout), ViewMut::new(into, layout), Write::Add)?;
+    }
+    Ok(())
+}

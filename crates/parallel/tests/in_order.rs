@@ -1,0 +1,122 @@
+//! Sums of several parts from each replica: the same bits for any number of replicas.
+
+use parallel::{Error, Replica, Shards, run_replicas};
+use tensor::{Backend, Device, Span, Storage};
+
+const LEN: usize = 23;
+/// Elements before and after the run that is added up.
+const EDGE: usize = 2;
+
+fn devices(world: usize) -> Vec<Device> {
+    vec![Device::cpu(1); world]
+}
+
+/// Numbers of such different sizes that every order of adding them gives other bits.
+fn value(part: usize, k: usize) -> f32 {
+    let size = [1.0e-7, 1.0, 3.0e7, -2.9e7, 0.1][part % 5];
+    size * (1.0 + k as f32 * 0.37) / (part + 1) as f32
+}
+
+/// What every replica has after the sum of `total` parts, shared out over `world` replicas.
+fn sums(total: usize, world: usize) -> Vec<Vec<f32>> {
+    run_replicas(&devices(world), |mut replica: Replica| {
+        let device = replica.device.clone();
+        let shards = Shards::new(total, replica.world(), replica.rank());
+        let bring = |part| -> Result<Storage, Error> {
+            let mut storage = device.alloc(LEN + 2 * EDGE)?;
+            let values: Vec<f32> = (0..LEN).map(|k| value(part, k)).collect();
+            device.upload(&values, &mut storage, EDGE)?;
+            Ok(storage)
+        };
+        let parts = shards.own().map(bring).collect::<Result<Vec<_>, _>>()?;
+        let mut into = device.alloc(LEN + 2 * EDGE)?;
+        device.fill(7.0, &mut into, Span::new(0, LEN + 2 * EDGE))?;
+        // Twice, with another collective and a shorter run between: nothing stays behind on the board.
+        replica.collective.all_reduce_in_order(&device, &parts, Span::new(EDGE, LEN), &mut into)?;
+        replica.collective.all_reduce_sum(&device, &mut into, Span::new(0, 1))?;
+        replica.collective.all_reduce_in_order(&device, &parts, Span::new(EDGE, 3), &mut into)?;
+        replica.collective.all_reduce_in_order(&device, &parts, Span::new(EDGE, LEN), &mut into)?;
+        Ok::<_, Error>(into.to_vec(&device, 0, LEN + 2 * EDGE)?)
+    })
+    .unwrap()
+}
+
+#[test]
+fn the_sum_is_that_of_the_parts_in_their_order() {
+    for total in [1, 2, 4, 5, 9] {
+        let expected: Vec<f32> =
+            (0..LEN).map(|k| (1..total).fold(value(0, k), |sum, part| sum + value(part, k))).collect();
+        for world in 1..=total.min(4) {
+            for result in sums(total, world) {
+                assert_eq!(result[EDGE..EDGE + LEN], expected[..], "{total} parts on {world} replicas");
+                let edges = [result[0], result[1], result[LEN + EDGE], result[LEN + EDGE + 1]];
+                assert_eq!(edges, [7.0 * world as f32, 7.0, 7.0, 7.0], "only the span changes");
+            }
+        }
+    }
+}
+
+/// That the test above can fail: in another order the sum has other bits.
+#[test]
+fn the_order_matters() {
+    let sum = |parts: &mut dyn Iterator<Item = usize>| parts.fold(0.0, |sum, part| sum + value(part, 1));
+    assert_ne!(sum(&mut (0..5)), sum(&mut (0..5).rev()));
+}
+
+#[test]
+fn with_one_part_each_it_is_the_plain_sum() {
+    let plain = run_replicas(&devices(4), |mut replica: Replica| {
+        let device = replica.device.clone();
+        let mut data = device.alloc(LEN)?;
+        let own: Vec<f32> = (0..LEN).map(|k| value(replica.rank(), k)).collect();
+        device.upload(&own, &mut data, 0)?;
+        replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, LEN))?;
+        Ok::<_, Error>(data.to_vec(&device, 0, LEN)?)
+    })
+    .unwrap();
+    for (plain, in_order) in plain.iter().zip(sums(4, 4)) {
+        assert_eq!(plain[..], in_order[EDGE..EDGE + LEN]);
+    }
+}
+
+/// A replica without a part takes part; where nobody has one, the sum is 0.
+#[test]
+fn no_parts_add_nothing() {
+    for (world, parts) in [(1, 0), (3, 0), (3, 1)] {
+        let all = run_replicas(&devices(world), |mut replica: Replica| {
+            let device = replica.device.clone();
+            let (mut own, mut into) = (vec![device.alloc(4)?], device.alloc(4)?);
+            device.fill(2.0, &mut own[0], Span::new(0, 4))?;
+            device.fill(5.0, &mut into, Span::new(0, 4))?;
+            own.truncate(if replica.rank() == 1 { parts } else { 0 });
+            replica.collective.all_reduce_in_order(&device, &own, Span::new(0, 4), &mut into)?;
+            Ok::<_, Error>(into.to_vec(&device, 0, 4)?)
+        });
+        assert_eq!(all.unwrap(), vec![[2.0 * parts as f32; 4]; world]);
+    }
+}
+
+#[test]
+fn parts_of_different_sizes_are_an_error_on_all() {
+    let result = run_replicas(&devices(2), |mut replica: Replica| {
+        let device = replica.device.clone();
+        let len = 4 + replica.rank();
+        let (parts, mut into) = (vec![device.alloc(len)?, device.alloc(len)?], device.alloc(len)?);
+        replica.collective.all_reduce_in_order(&device, &parts, Span::new(0, len), &mut into)
+    });
+    assert!(matches!(result, Err(Error::Mismatch { .. })), "{result:?}");
+}
+
+/// A run outside of the parts is an error, alone and among others, and leaves nobody waiting.
+#[test]
+fn a_run_outside_of_the_parts_is_an_error() {
+    for world in [1, 2] {
+        let result = run_replicas(&devices(world), |mut replica: Replica| {
+            let device = replica.device.clone();
+            let (parts, mut into) = (vec![device.alloc(4)?], device.alloc(4)?);
+            let at = Span::new(1 - replica.rank(), 4);
+            replica.collective.all_reduce_in_order(&device, &parts, at, &mut into)
+        });
+        assert!(matches!(result, Err(Error::Tensor(_))), "{result:?}");
+    }
+}
