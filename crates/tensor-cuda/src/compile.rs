@@ -149,8 +149,10 @@ impl Nvrtc {
         let status =
             unsafe { sys::nvrtcCompileProgram(program.0, pointers.len() as c_int, pointers.as_ptr()) };
         let log = program.log();
-        check("nvrtcCompileProgram", status)
-            .map_err(|error| job.refused(if log.is_empty() { error.to_string() } else { log.clone() }))?;
+        if status == sys::nvrtcResult::NVRTC_ERROR_COMPILATION {
+            return Err(job.refused(log));
+        }
+        check("nvrtcCompileProgram", status).map_err(|error| with_text(error, &log))?;
         Ok(Compiled { image: program.image(job.target)?, log })
     }
 
@@ -288,6 +290,17 @@ impl Drop for Program {
 
 fn text(job: &Job, text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| job.refused("a zero byte in its text".into()))
+}
+
+/// The same with NVRTC's messages in place of its text, which only repeats the name.
+fn with_text(error: Error, log: &str) -> Error {
+    let words = log.split_whitespace().collect::<Vec<_>>().join(" ");
+    match error {
+        Error::Call { call, name, hint, .. } if !words.is_empty() => {
+            Error::Call { call, name, text: words.trim_end_matches('.').into(), hint }
+        }
+        other => other,
+    }
 }
 
 fn check(call: &'static str, result: sys::nvrtcResult) -> Result<()> {

@@ -76,6 +76,15 @@ fn formats_stand_in_their_order_and_kernels_have_one_name_each() {
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
 }
 
+#[test]
+fn what_nvrtc_says_becomes_part_of_the_sentence() {
+    let (name, hint) = ("X".to_owned(), Some("mend it"));
+    let error = Error::Call { call: "f", name: name.clone(), text: name, hint };
+    assert_eq!(with_text(error.clone(), " \n"), error);
+    let error = with_text(error, "can't open a.\n  Mind a.\n").to_string();
+    assert_eq!(error, "f failed with X: can't open a. Mind a; mend it");
+}
+
 /// NVRTC, where it is; `cargo xtask kernels` runs the compiler in any case.
 fn nvrtc() -> Option<Nvrtc> {
     Nvrtc::find().map_err(|error| println!("SKIPPED: compiling: {error}")).ok()
