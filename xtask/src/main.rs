@@ -9,8 +9,8 @@
 mod cargo;
 mod cuda_libraries;
 mod golden;
-mod kernels;
 mod gpu;
+mod kernels;
 mod tally;
 mod test;
 mod tidy;
