@@ -114,7 +114,7 @@ pub struct TrainArgs {
     /// Passes over the training data
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub epochs: Option<u64>,
-    /// Samples of a batch for each replica
+    /// Samples of a batch for each replica, or each virtual one
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub batch_size: Option<usize>,
     /// Samples of a batch over all replicas
@@ -144,7 +144,7 @@ pub struct TrainArgs {
     /// Everything random is a function of this
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub seed: Option<u64>,
-    /// The batch in V fixed shards, so that results don't depend on the number of devices (not in this build yet)
+    /// Cut every batch into V fixed shards, so that results don't depend on the number of devices
     #[arg(long, value_name = "V", allow_hyphen_values = true)]
     pub virtual_replicas: Option<usize>,
     /// Data.

@@ -15,7 +15,6 @@ impl TrainArgs {
 
     /// Overrides whatever the flags name.
     pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
-        self.refuse_unbuilt()?;
         set(&mut config.epochs, self.epochs);
         set(&mut config.lr, self.lr);
         set(&mut config.label_smoothing, self.label_smoothing);
@@ -24,6 +23,7 @@ impl TrainArgs {
             (config.batch_size, config.global_batch_size) = (size, None);
         }
         config.global_batch_size = self.global_batch_size.or(config.global_batch_size);
+        config.virtual_replicas = self.virtual_replicas.or(config.virtual_replicas);
         self.apply_optimizer(config)?;
         self.data.apply(&mut config.data);
         self.devices.apply(&mut config.devices)?;
@@ -60,14 +60,6 @@ impl TrainArgs {
         Ok(())
     }
 
-    /// What the command line promises and this build can't do yet.
-    fn refuse_unbuilt(&self) -> anyhow::Result<()> {
-        if self.virtual_replicas.is_some() {
-            return Err(usage("--virtual-replicas is not in this build yet; --replicas N trains N towers"));
-        }
-        Ok(())
-    }
-
     /// Refuses flags that would make a resumed run another one than it was.
     pub fn check_resumed(&self, saved: &Config) -> anyhow::Result<()> {
         let mut wanted = saved.clone();
@@ -76,6 +68,7 @@ impl TrainArgs {
             ("--recipe", self.recipe.as_ref().is_some_and(|recipe| *recipe != saved.recipe)),
             ("--batch-size", wanted.batch_size != saved.batch_size),
             ("--global-batch-size", wanted.global_batch_size != saved.global_batch_size),
+            ("--virtual-replicas", wanted.virtual_replicas != saved.virtual_replicas),
             ("--lr", wanted.lr != saved.lr),
             ("--label-smoothing", wanted.label_smoothing != saved.label_smoothing),
             ("--seed", wanted.seed != saved.seed),
@@ -135,6 +128,17 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_is_that_of_the_virtual_replicas() {
+        assert_eq!(config("--batch-size 8").unwrap().global_batch(3), 24);
+        let config = config("--batch-size 8 --virtual-replicas 4").unwrap();
+        assert_eq!(
+            (config.virtual_replicas, config.global_batch(1), config.global_batch(3)),
+            (Some(4), 32, 32)
+        );
+        assert!(config.check_towers(4).is_ok() && config.check_towers(5).is_err());
+    }
+
+    #[test]
     fn bad_values_name_the_option() {
         for (flags, names) in [
             ("--recipe vgg", "--recipe is `vgg`"),
@@ -148,7 +152,8 @@ mod tests {
             ("--gpus 2 --device cpu", "--gpus and --device cpu contradict"),
             ("--save-best accurracy", "--save-best is `accurracy`"),
             ("--precision fp8", "--precision is `fp8`"),
-            ("--virtual-replicas 4", "--virtual-replicas is not in this build yet"),
+            ("--virtual-replicas 0", "--virtual-replicas is 0, but must be from 1"),
+            ("--virtual-replicas 5000", "--virtual-replicas is 5000"),
         ] {
             let error = format!("{:#}", config(flags).unwrap_err());
             assert!(error.contains(names), "{flags}: {error}");

@@ -41,8 +41,8 @@ impl TrainArgs {
                 config.epochs
             )));
         }
-        if config.devices.replicas.max(1) != towers.max(1) {
-            // The whole batch stays what it was, on however many towers.
+        if config.virtual_replicas.is_none() && config.devices.replicas.max(1) != towers.max(1) {
+            // The whole batch stays what it was, on however many towers. That of virtual ones does so anyway.
             config.global_batch_size = Some(resume.state.global_batch);
         }
         Ok(config)

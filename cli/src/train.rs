@@ -29,7 +29,7 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
         }
     };
     // A device that is not there is told before the data are read.
-    train::check_devices(&config.devices)?;
+    config.check_towers(train::check_devices(&config.devices)?)?;
     if resume.is_none() {
         output.check_unused()?;
     }

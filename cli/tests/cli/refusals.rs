@@ -12,7 +12,11 @@ fn bad_values_name_the_option() {
         ("train --epochs 0", "--epochs is 0"),
         ("train --momentum 2", "--momentum is 2"),
         ("train --precision bf16", "--precision bf16 needs the CUDA backend"),
-        ("train --virtual-replicas 4", "--virtual-replicas"),
+        ("train --virtual-replicas 0", "--virtual-replicas is 0"),
+        (
+            "train --quick --dataset synthetic --virtual-replicas 2 --replicas 3",
+            "--virtual-replicas is 2, but must be at least 3",
+        ),
         ("train --optimizer rmsprop --momentum 0.9", "--momentum is 0.9"),
         ("train --power 2 --schedule cosine", "--power"),
         ("train --patience 3", "--early-stop"),

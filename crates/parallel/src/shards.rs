@@ -10,10 +10,10 @@ use core::ops::Range;
 /// ```
 /// use parallel::Shards;
 ///
-/// // Five shards on three devices: the last one has three of them, and of a batch of 12 the last shard has four samples.
+/// // Five shards on three devices: the last one has two of them. Of a batch of 12 the last shard has four samples.
 /// let shards = Shards::new(5, 3, 2);
-/// assert_eq!((shards.own(), shards.own_rows(12)), (2..5, 4..12));
-/// assert_eq!(shards.own().map(|shard| shards.rows(12, shard)).collect::<Vec<_>>(), [4..6, 6..8, 8..12]);
+/// assert_eq!((shards.own(), shards.own_rows(12)), (3..5, 6..12));
+/// assert_eq!(shards.own().map(|shard| shards.rows(12, shard)).collect::<Vec<_>>(), [6..8, 8..12]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shards {
@@ -22,12 +22,15 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// The shards, `total` over all, of replica `rank` of `world`: cut as [`slice_batch`] cuts a batch.
+    /// The shards, `total` over all, of replica `rank` of `world`: as many as the others have, or one more.
+    ///
+    /// No result depends on who has which, so they are shared out evenly, other than samples: all wait for who has most.
     ///
     /// # Panics
     /// If `rank` is not below `world`.
     pub fn new(total: usize, world: usize, rank: usize) -> Self {
-        Shards { total, own: slice_batch(total, world, rank) }
+        assert!(rank < world, "replica {rank} of {world}");
+        Shards { total, own: total * rank / world..total * (rank + 1) / world }
     }
 
     /// How many there are over all replicas.
@@ -68,7 +71,7 @@ mod tests {
                 let (mut shard, mut row) = (0, 0);
                 for rank in 0..world {
                     let shards = Shards::new(total, world, rank);
-                    assert!(!shards.own().is_empty());
+                    assert!([total / world, total.div_ceil(world)].contains(&shards.own().len()));
                     assert_eq!(shards.own_rows(batch).start, row);
                     for own in shards.own() {
                         assert_eq!((own, shards.rows(batch, own).start), (shard, row));
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_replica_without_shards_has_no_samples() {
-        let shards = Shards::new(2, 3, 1);
+        let shards = Shards::new(2, 3, 0);
         assert_eq!((shards.own(), shards.own_rows(9)), (0..0, 0..0));
     }
 }

@@ -1,4 +1,6 @@
 //! Sums of several parts from each replica: the same bits for any number of replicas.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
 
 use parallel::{Error, Replica, Shards, run_replicas};
 use tensor::{Backend, Device, Span, Storage};

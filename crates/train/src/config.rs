@@ -1,3 +1,4 @@
+use crate::devices::MOST;
 use crate::{Error, Preprocessing, Result};
 use augment::ImageDataGenerator;
 use optim::{Optimizer, Schedule};
@@ -19,6 +20,9 @@ pub struct Config {
     pub batch_size: usize,
     /// Samples of a batch over all replicas; takes the place of `batch_size`.
     pub global_batch_size: Option<usize>,
+    /// Cuts every batch into so many fixed shards, each with a pass of its own, so that the results don't depend on the number
+    /// of replicas; `None` for one shard a replica.
+    pub virtual_replicas: Option<usize>,
     /// Whether the short batch at the end of an epoch is left out (`steps_per_epoch = n // batch`).
     pub drop_last: bool,
     /// The base learning rate.
@@ -153,9 +157,27 @@ pub struct EarlyStop {
 }
 
 impl Config {
-    /// Samples of a batch over `replicas` replicas.
+    /// Samples of a batch over `replicas` replicas, or over the virtual ones.
     pub fn global_batch(&self, replicas: usize) -> usize {
-        self.global_batch_size.unwrap_or(self.batch_size.saturating_mul(replicas))
+        let parts = self.virtual_replicas.unwrap_or(replicas);
+        self.global_batch_size.unwrap_or(self.batch_size.saturating_mul(parts))
+    }
+
+    /// Checks that `towers` replicas all have something to do.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if there are fewer virtual replicas.
+    pub fn check_towers(&self, towers: usize) -> Result<()> {
+        match self.virtual_replicas {
+            Some(shards) if shards < towers => Err(Error::Option {
+                option: "--virtual-replicas",
+                value: shards.to_string(),
+                accepted: format!(
+                    "at least {towers}, or some of the {towers} towers would have nothing to do"
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Sets the momentum of SGD.
@@ -202,6 +224,9 @@ impl Config {
         }
         if self.global_batch_size == Some(0) {
             return refuse("--global-batch-size", "0".into(), "at least 1");
+        }
+        if let Some(shards) = self.virtual_replicas.filter(|shards| !(1..=MOST).contains(shards)) {
+            return refuse("--virtual-replicas", shards.to_string(), &format!("from 1 to {MOST}"));
         }
         if !(self.lr.is_finite() && self.lr >= 0.0) {
             return refuse("--lr", self.lr.to_string(), "a finite number of at least 0");

@@ -4,7 +4,7 @@ use tensor::cuda::{self, Gpu, Library};
 use tensor::{CudaOptions, Device, Precision};
 
 /// More towers, or threads, than any machine has use for.
-const MOST: usize = 1024;
+pub(crate) const MOST: usize = 1024;
 
 /// Where the towers go.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,12 +15,15 @@ enum Towers {
     Gpus(Vec<usize>),
 }
 
-/// Checks, without opening any, that [`open_devices`] will find the devices.
+/// Checks, without opening any, that [`open_devices`] will find the devices; says how many towers they are for.
 ///
 /// # Errors
 /// [`Error::Device`] if a device is asked for that is not there; [`Error::Option`] for absurd numbers.
-pub fn check_devices(options: &DeviceOptions) -> Result<()> {
-    towers(options, usable_gpus).map(|_| ())
+pub fn check_devices(options: &DeviceOptions) -> Result<usize> {
+    Ok(match towers(options, usable_gpus)? {
+        Towers::Cpu { replicas, .. } => replicas,
+        Towers::Gpus(gpus) => gpus.len(),
+    })
 }
 
 /// Opens a device for each replica. On the CPU, threads are shared out evenly, at least one each.

@@ -1,7 +1,8 @@
 use crate::share::Source;
 use crate::worker::{Prepared, Worker};
 use crate::{
-    Config, EpochRecord, Error, Flow, Input, Observer, Result, Resume, RunInfo, TrainState, open_devices,
+    Config, DeviceOptions, EpochRecord, Error, Flow, Input, Observer, Result, Resume, RunInfo, TrainState,
+    open_devices,
 };
 use augment::Samples;
 use cifar::{Dataset, Split};
@@ -52,7 +53,9 @@ type Observers<'o> = &'o mut [Box<dyn Observer>];
 /// Trains a network on `data` as `config` says, one replica a device, from the start or from a checkpoint.
 ///
 /// The observers see the first replica. Every replica reads its own share of every batch; gradients are added in
-/// the order of the ranks, so a run repeats bit for bit, whatever the number of threads.
+/// the order of the ranks, so a run repeats bit for bit, whatever the number of threads. With
+/// [`virtual_replicas`](Config::virtual_replicas) the number of devices changes no bit either; on GPUs that asks for
+/// algorithms that repeat, so they are chosen.
 ///
 /// # Errors
 /// Whatever keeps the run from going on; see [`Error`]. A loss that is not a number is [`Error::NotFinite`].
@@ -64,7 +67,10 @@ pub fn train(
     stop: &StopFlag,
 ) -> Result<Outcome> {
     config.check()?;
-    train_on(&open_devices(&config.devices)?, config, data, resume, observers, stop)
+    // Two kinds of algorithms would not add up to the same bits.
+    let deterministic = config.devices.deterministic || config.virtual_replicas.is_some();
+    let devices = open_devices(&DeviceOptions { deterministic, ..config.devices.clone() })?;
+    train_on(&devices, config, data, resume, observers, stop)
 }
 
 /// As [`train`], on devices that the caller opened: one replica on each, whatever the configuration says of devices.
@@ -80,6 +86,7 @@ pub fn train_on(
     stop: &StopFlag,
 ) -> Result<Outcome> {
     config.check()?;
+    config.check_towers(devices.len())?;
     if data.train.is_empty() || data.test.is_empty() {
         let (value, accepted) = ("0".to_owned(), "at least 1, for training and for validation".to_owned());
         return Err(Error::Option { option: "the number of samples", value, accepted });
@@ -159,8 +166,8 @@ impl Run<'_, '_> {
         let began = Instant::now();
         worker.begin_epoch()?;
         observers.iter_mut().try_for_each(|observer| observer.on_epoch_begin(epoch))?;
-        let (device, place) = (worker.device().clone(), worker.place());
-        for batch in train.epoch(&device, epoch, done.steps as usize, place)? {
+        let device = worker.device().clone();
+        for batch in train.epoch(&device, epoch, done.steps as usize)? {
             let stopping = worker.step(&batch?, stop.is_raised())?;
             worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());

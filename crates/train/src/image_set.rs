@@ -1,7 +1,7 @@
 use crate::Result;
 use augment::{AxisPlacement, FillMode, LoaderOptions, Pipeline, Samples};
 use layers::Network;
-use parallel::slice_batch;
+use parallel::Shards;
 use tensor::{AxisDraw, Backend, Bytes, Device, Fill, ImageDraw, Ints, LoadImages, Storage};
 
 /// A data set in a device's memory: the device cuts batches out of it and augments them by itself.
@@ -76,17 +76,12 @@ impl ImageSet {
         self.options.steps(self.len)
     }
 
-    /// The shares of replica `rank` of `world` in the batches of an epoch from `step` on.
-    pub(crate) fn shares(
-        &self,
-        step: usize,
-        rank: usize,
-        world: usize,
-    ) -> impl Iterator<Item = Rows> + use<> {
-        let (options, len) = (self.options.clone(), self.len);
+    /// The shares of a replica with these shards in the batches of an epoch from `step` on.
+    pub(crate) fn shares(&self, step: usize, shards: &Shards) -> impl Iterator<Item = Rows> + use<> {
+        let (options, len, shards) = (self.options.clone(), self.len, shards.clone());
         (step..self.steps()).map(move |step| {
             let batch = options.batch(step, len);
-            let share = slice_batch(batch.len(), world, rank);
+            let share = shards.own_rows(batch.len());
             Rows { first: batch.start + share.start, own: share.len(), global: batch.len() }
         })
     }
@@ -131,22 +126,23 @@ mod tests {
         let options =
             ImageDataGenerator::new().width_shift_range(0.1).height_shift_range(0.2).horizontal_flip(true);
         let pipeline = options.rescale(1.0 / 255.0).build([32, 32, 3]).unwrap();
-        let mut network = models::small_cnn(11).unwrap().build(&device, 4, Mode::Training).unwrap();
+        let mut network = models::small_cnn(11).unwrap().build(&device, 6, Mode::Training).unwrap();
         let batches = LoaderOptions::new().batch_size(8).seed(3);
         let mut set = ImageSet::new(&device, &samples, pipeline.clone(), batches.clone()).unwrap();
-        for (rank, epoch) in [(0, 0), (1, 5)] {
-            let share = augment::Rows::Share { index: rank, of: 2 };
+        for (total, rank, epoch) in [(2, 0, 0), (2, 1, 5), (3, 1, 2)] {
+            let shards = Shards::new(total, 2, rank);
+            let share = augment::Rows::Shares { which: shards.own(), of: total };
             let mut loader =
                 Loader::new(samples.clone(), pipeline.clone(), batches.clone().rows(share)).unwrap();
             set.begin_epoch(&device, epoch).unwrap();
             let mut seen = 0;
-            for (batch, rows) in loader.epoch(epoch, 0).unwrap().zip(set.shares(0, rank, 2)) {
+            for (batch, rows) in loader.epoch(epoch, 0).unwrap().zip(set.shares(0, &shards)) {
                 let batch = batch.unwrap();
                 assert_eq!((rows.own, rows.global), (batch.len(), batch.global_len));
                 set.load(&device, rows, &mut network).unwrap();
                 let x = network.input_mut().to_vec(&device, 0, batch.x.len()).unwrap();
                 let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
-                assert!(x.iter().zip(&batch.x).all(near), "rank {rank}, epoch {epoch}");
+                assert!(x.iter().zip(&batch.x).all(near), "rank {rank}, {total} shards, epoch {epoch}");
                 seen += 1;
             }
             assert_eq!(seen, 2);

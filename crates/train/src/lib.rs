@@ -33,6 +33,7 @@ mod memory;
 mod model_file;
 mod observer;
 pub mod observers;
+mod passes;
 mod preview;
 mod recipe;
 mod resume;

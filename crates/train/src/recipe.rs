@@ -44,6 +44,7 @@ fn minigooglenet() -> Config {
         epochs: 70,
         batch_size: 64,
         global_batch_size: None,
+        virtual_replicas: None,
         drop_last: true,
         lr: 5e-3,
         schedule: Curve::poly(1.0).into(),

@@ -1,7 +1,9 @@
 use crate::Result;
 use crate::image_set::{ImageSet, Rows};
 use augment::{Batch, Loader, LoaderOptions, Pipeline, Samples};
+use core::ops::Range;
 use layers::Network;
+use parallel::Shards;
 use std::cell::RefCell;
 use std::rc::Rc;
 use tensor::{Backend, Device};
@@ -10,8 +12,8 @@ use tensor::{Backend, Device};
 pub(crate) enum Source {
     /// Threads of the host make them.
     Host(Loader),
-    /// The device itself does.
-    Device(Rc<RefCell<ImageSet>>),
+    /// The device itself does, of these shards.
+    Device(Rc<RefCell<ImageSet>>, Shards),
 }
 
 impl Source {
@@ -19,46 +21,43 @@ impl Source {
     pub(crate) fn steps(&self) -> usize {
         match self {
             Source::Host(loader) => loader.steps_per_epoch(),
-            Source::Device(set) => set.borrow().steps(),
+            Source::Device(set, _) => set.borrow().steps(),
         }
     }
 
-    /// A device that runs ahead loads its batches by itself: no host makes them fast enough.
+    /// A replica's share of every batch: its shards. A device that runs ahead loads them by itself: no host makes them
+    /// fast enough.
     pub(crate) fn new(
         device: &Device,
         samples: &Samples,
         pipeline: Pipeline,
         options: LoaderOptions,
+        shards: &Shards,
     ) -> Result<Self> {
         if device.runs_ahead() {
             let set = ImageSet::new(device, samples, pipeline, options)?;
-            return Ok(Source::Device(Rc::new(RefCell::new(set))));
+            return Ok(Source::Device(Rc::new(RefCell::new(set)), shards.clone()));
         }
+        let options = options.rows(augment::Rows::Shares { which: shards.own(), of: shards.total() });
         Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?))
     }
 
-    /// The shares of replica `rank` of `world` in the batches of `epoch` from `step` on.
-    pub(crate) fn epoch(
-        &mut self,
-        device: &Device,
-        epoch: u64,
-        step: usize,
-        [rank, world]: [usize; 2],
-    ) -> Result<Shares<'_>> {
+    /// The shares in the batches of `epoch` from `step` on.
+    pub(crate) fn epoch(&mut self, device: &Device, epoch: u64, step: usize) -> Result<Shares<'_>> {
         match self {
             Source::Host(loader) => {
                 Ok(Box::new(loader.epoch(epoch, step)?.map(|batch| Ok(Share::Images(batch?)))))
             }
-            Source::Device(set) => {
+            Source::Device(set, shards) => {
                 set.borrow_mut().begin_epoch(device, epoch)?;
-                let shares = set.borrow().shares(step, rank, world);
+                let shares = set.borrow().shares(step, shards);
                 Ok(Box::new(shares.map(|rows| Ok(Share::Rows(rows, Rc::clone(set))))))
             }
         }
     }
 }
 
-/// This replica's share of a batch.
+/// This replica's share of a batch: the rows of its shards, one after the other.
 pub(crate) enum Share {
     /// Images and labels in host memory.
     Images(Batch),
@@ -67,35 +66,55 @@ pub(crate) enum Share {
 }
 
 impl Share {
-    /// Samples in it, and in the whole batch.
-    pub(crate) fn len(&self) -> (usize, usize) {
+    /// Samples in the whole batch.
+    pub(crate) fn global(&self) -> usize {
         match self {
-            Share::Images(batch) => (batch.len(), batch.global_len),
-            Share::Rows(rows, _) => (rows.own, rows.global),
+            Share::Images(batch) => batch.global_len,
+            Share::Rows(rows, _) => rows.global,
         }
     }
 
+    /// Some of its rows, counted from its first one.
+    pub(crate) fn piece(&self, rows: Range<usize>) -> Piece<'_> {
+        Piece { share: self, rows }
+    }
+}
+
+/// Some rows of a share: what one pass takes.
+pub(crate) struct Piece<'a> {
+    share: &'a Share,
+    rows: Range<usize>,
+}
+
+impl Piece<'_> {
     /// Its first place in the epoch's order, for a device that finds it by itself.
     pub(crate) fn first(&self) -> u32 {
-        match self {
+        match self.share {
             Share::Images(_) => 0,
-            Share::Rows(rows, _) => rows.first as u32,
+            Share::Rows(rows, _) => (rows.first + self.rows.start) as u32,
         }
     }
 
     /// Puts it in place, as far as the host has to.
     pub(crate) fn send(&self, network: &mut Network) -> Result<()> {
-        match self {
-            Share::Images(batch) => Ok(network.set_input(&batch.x, &batch.labels)?),
-            Share::Rows(rows, _) => Ok(network.set_batch(rows.own)?),
+        match self.share {
+            Share::Images(batch) => {
+                let Range { start, end } = self.rows;
+                let len = network.sample_len();
+                Ok(network.set_input(&batch.x[start * len..end * len], &batch.labels[start..end])?)
+            }
+            Share::Rows(..) => Ok(network.set_batch(self.rows.len())?),
         }
     }
 
     /// Has the device put it in place, as far as it does so by itself.
     pub(crate) fn load(&self, device: &Device, network: &mut Network) -> Result<()> {
-        match self {
+        match self.share {
             Share::Images(_) => Ok(()),
-            Share::Rows(rows, set) => set.borrow().load(device, *rows, network),
+            Share::Rows(rows, set) => {
+                let first = rows.first + self.rows.start;
+                set.borrow().load(device, Rows { first, own: self.rows.len(), ..*rows }, network)
+            }
         }
     }
 }

@@ -1,15 +1,16 @@
 use crate::memory;
+use crate::passes::{Kind, Passes};
 use crate::share::{Share, Source};
 use crate::state::Partial;
 use crate::{Config, Error, Input, Result, Resume, Snapshot, StepInfo, TrainState};
-use augment::{LoaderOptions, Rows, Samples};
+use augment::{LoaderOptions, Samples};
 use checkpoint::Tensors;
 use layers::{Draws, Mode, Network, Role};
 use models::Model;
 use optim::{OptimizerState, Progress};
-use parallel::{Collective, Replica, largest_slice, slice_batch};
+use parallel::{Collective, Replica, Shards, largest_slice};
 use std::time::{Duration, Instant};
-use tensor::{Backend, Device, Recorder, Span, Storage, Turn};
+use tensor::{Backend, Device, Span, Storage, Turn};
 
 /// The data of a run, shared by its replicas.
 pub(crate) struct Prepared {
@@ -31,30 +32,11 @@ pub(crate) struct Worker<'a> {
     network: Network,
     optimizer: OptimizerState,
     val: Source,
-    recorder: Recorder<Work>,
+    passes: Passes,
     /// Losses and correct answers of the epoch so far, on the device: see [`Backend::meter`].
     meter: Storage,
     /// When the meter was read last.
     read: Instant,
-}
-
-/// Work that repeats from step to step, for batches of so many own samples and so many over all replicas.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Work {
-    part: Part,
-    own: usize,
-    global: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Part {
-    /// A whole step of a single replica.
-    Step,
-    /// What comes before the exchange with other replicas, and what comes after it.
-    Passes,
-    Update,
-    /// A batch of the validation data.
-    Evaluation,
 }
 
 /// Elements of a meter.
@@ -73,28 +55,26 @@ impl<'a> Worker<'a> {
     ) -> Result<(Self, Source)> {
         let (rank, world) = (replica.rank(), replica.world());
         let Replica { device, collective } = replica;
+        let shards = config.virtual_replicas.unwrap_or(world);
         let global = resume.map_or(config.global_batch(world), |resume| resume.state.global_batch);
         let rest = if config.drop_last { 0 } else { prepared.train.len() % global };
         let batch =
-            largest_slice(global.min(prepared.train.len()), world).max(largest_slice(rest, world)).max(1);
+            largest_slice(global.min(prepared.train.len()), shards).max(largest_slice(rest, shards)).max(1);
         let built = model.build(&device, batch, Mode::Training);
         let mut network = built.map_err(|error| memory::explain(error, model, &device, batch))?;
         network.init(config.seed)?;
         let optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
         let meter = device.alloc(METER)?;
-        let rows = Rows::Share { index: rank, of: world };
-        let options = LoaderOptions::new()
-            .batch_size(global)
-            .seed(config.seed)
-            .drop_last(config.drop_last)
-            .rows(rows.clone());
+        // No shard of a batch of this size, or of a shorter one, is larger than the network's largest.
+        let val_batch = batch.max(shards * (batch + 1).saturating_sub(shards));
+        let shards = Shards::new(shards, world, rank);
+        let options = LoaderOptions::new().batch_size(global).seed(config.seed).drop_last(config.drop_last);
         let pipeline = prepared.input.pipeline(config.augmentation.clone())?;
-        let train = Source::new(&device, &prepared.train, pipeline, options)?;
-        // No share of a batch of this size, or of a shorter one, is larger than the network's largest.
-        let val_batch = batch.max(world * (batch + 1).saturating_sub(world));
-        let options = LoaderOptions::new().batch_size(val_batch).rows(rows).evaluation();
+        let train = Source::new(&device, &prepared.train, pipeline, options, &shards)?;
+        let options = LoaderOptions::new().batch_size(val_batch).evaluation();
         let pipeline = prepared.input.pipeline(Default::default())?;
-        let val = Source::new(&device, &prepared.val, pipeline, options)?;
+        let val = Source::new(&device, &prepared.val, pipeline, options, &shards)?;
+        let passes = Passes::new(&network, shards, config.virtual_replicas.is_some())?;
         let state = TrainState { global_batch: global, ..TrainState::default() };
         let steps_per_epoch = train.steps() as u64;
         if steps_per_epoch == 0 {
@@ -114,7 +94,7 @@ impl<'a> Worker<'a> {
             network,
             optimizer,
             val,
-            recorder: Recorder::default(),
+            passes,
             meter,
             read: Instant::now(),
         };
@@ -122,11 +102,6 @@ impl<'a> Worker<'a> {
             worker.restore(resume)?;
         }
         Ok((worker, train))
-    }
-
-    /// This replica's number, and how many there are.
-    pub(crate) fn place(&self) -> [usize; 2] {
-        [self.collective.rank(), self.collective.world()]
     }
 
     /// The device.
@@ -160,9 +135,13 @@ impl<'a> Worker<'a> {
 
     /// The devices, in words.
     pub(crate) fn describe(&self) -> String {
-        match self.collective.world() {
+        let devices = match self.collective.world() {
             1 => self.device.name(),
             world => format!("{world} replicas, each on {}", self.device.name()),
+        };
+        match self.config.virtual_replicas {
+            Some(shards) => format!("{devices}; {shards} virtual replicas"),
+            None => devices,
         }
     }
 
@@ -174,36 +153,26 @@ impl<'a> Worker<'a> {
         Ok(self.device.upload(&[high, low, correct as f32, steps as f32], &mut self.meter, 0)?)
     }
 
-    /// One training step on this replica's share of a batch. Returns whether any replica was asked to stop.
+    /// One training step on this replica's shards of a batch. Returns whether any replica was asked to stop.
     ///
     /// A device that runs ahead has only been told what to do: a loss that is not a number is found when the losses are
     /// read, and has moved no parameter until then.
     pub(crate) fn step(&mut self, batch: &Share, stop: bool) -> Result<bool> {
-        let lr = self.lr();
-        let (own, global) = batch.len();
-        let share = slice_batch(global, self.collective.world(), self.collective.rank());
-        let draws = Draws { seed: self.config.seed, step: self.state.step, first_sample: share.start as u32 };
-        let turn = Turn { step: self.state.step, lr: lr as f32, first: batch.first() };
-        let smoothing = self.config.label_smoothing;
-        batch.send(&mut self.network)?;
-        let work = |part| Work { part, own, global };
-        let stop = if self.collective.world() == 1 {
-            let Worker { recorder, device, network, optimizer, meter, state, .. } = self;
-            recorder.play(device, work(Part::Step), &turn, || -> Result<()> {
-                batch.load(device, network)?;
-                network.train_pass(draws, smoothing, global)?;
-                update(device, network, optimizer, meter, state, lr, global)
-            })?;
+        let (lr, global, alone) = (self.lr(), batch.global(), self.passes.alone());
+        let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
+        let (seed, step, smoothing) = (self.config.seed, self.state.step, self.config.label_smoothing);
+        let Worker { passes, device, network, optimizer, meter, state, .. } = self;
+        let kind = if alone { Kind::Step } else { Kind::Gradients };
+        passes.each(network, batch, kind, &turn, |network, first| {
+            network.train_pass(Draws { seed, step, first_sample: first as u32 }, smoothing, global)?;
+            if alone { update(device, network, optimizer, meter, state, lr, global) } else { Ok(()) }
+        })?;
+        let stop = if alone {
             stop
         } else {
-            let Worker { recorder, device, network, .. } = self;
-            recorder.play(device, work(Part::Passes), &turn, || -> Result<()> {
-                batch.load(device, network)?;
-                Ok(network.train_pass(draws, smoothing, global)?)
-            })?;
             let stop = self.reduce_from(0, stop)?;
-            let Worker { recorder, device, network, optimizer, meter, state, .. } = self;
-            recorder.play(device, work(Part::Update), &turn, || {
+            let Worker { passes, device, network, optimizer, meter, state, .. } = self;
+            passes.update(device, global, &turn, || {
                 update(device, network, optimizer, meter, state, lr, global)
             })?;
             stop
@@ -239,19 +208,18 @@ impl<'a> Worker<'a> {
         self.reduce_from(self.network.arena().signal.offset, stop)
     }
 
-    /// Adds up what replicas have in `grads` from element `from` on: gradients, sums, metrics and, at the end, their wishes
-    /// to stop. Returns whether there was one.
+    /// Adds up what the shards of all replicas have in `grads` from element `from` on: gradients, sums, metrics and, at the
+    /// end, the replicas' wishes to stop. Returns whether there was one.
     fn reduce_from(&mut self, from: usize, stop: bool) -> Result<bool> {
-        let arena = self.network.arena_mut();
-        let signal = arena.signal;
-        self.device.fill(f32::from(u8::from(stop)), &mut arena.grads, signal)?;
-        self.collective.all_reduce_sum(
-            &self.device,
-            &mut arena.grads,
-            Span::new(from, signal.end() - from),
-        )?;
+        let Worker { device, network, collective, passes, .. } = self;
+        let signal = network.arena().signal;
+        device.fill(f32::from(u8::from(stop)), passes.own(network), signal)?;
+        passes.add_up(collective.as_mut(), network, Span::new(from, signal.end() - from))?;
+        if collective.world() == 1 {
+            return Ok(stop);
+        }
         let mut wishes = [0.0];
-        self.device.download(&arena.grads, signal.offset, &mut wishes)?;
+        device.download(&network.arena().grads, signal.offset, &mut wishes)?;
         Ok(wishes[0] > 0.0)
     }
 
@@ -262,22 +230,16 @@ impl<'a> Worker<'a> {
     ) -> Result<(f64, f64)> {
         let all = self.prepared.val.len();
         let mut done = 0;
-        let Worker { device, network, collective, recorder, meter, val, .. } = self;
+        let Worker { device, network, collective, passes, meter, val, .. } = self;
         device.upload(&[0.0; METER], meter, 0)?;
-        for batch in val.epoch(device, 0, 0, [collective.rank(), collective.world()])? {
+        for batch in val.epoch(device, 0, 0)? {
             let batch = batch?;
-            let (own, global) = batch.len();
-            batch.send(network)?;
-            let turn = Turn { first: batch.first(), ..Turn::default() };
-            let work = Work { part: Part::Evaluation, own, global };
-            recorder.play(device, work, &turn, || -> Result<()> {
-                batch.load(device, network)?;
-                Ok(network.evaluate_pass()?)
-            })?;
-            let arena = network.arena_mut();
-            collective.all_reduce_sum(device, &mut arena.grads, arena.metrics)?;
-            device.meter(&arena.grads, arena.metrics, meter)?;
-            done += global;
+            let evaluate = |network: &mut Network, _| Ok(network.evaluate_pass()?);
+            passes.each(network, &batch, Kind::Evaluation, &Turn::default(), evaluate)?;
+            let metrics = network.arena().metrics;
+            passes.add_up(collective.as_mut(), network, metrics)?;
+            device.meter(&network.arena().grads, metrics, meter)?;
+            done += batch.global();
             progress(done, all)?;
         }
         let [loss_sum, correct, _] = read_meter(device, meter)?;

@@ -1,0 +1,112 @@
+use crate::Result;
+use crate::share::Share;
+use core::mem::swap;
+use layers::Network;
+use parallel::{Collective, Shards};
+use tensor::{Backend, Device, Recorder, Span, Storage, Turn};
+
+/// The passes of a replica over its shards of every batch, and the way of what they leave to the sum over all replicas.
+pub(crate) struct Passes {
+    shards: Shards,
+    /// With virtual replicas: what the pass over each own shard left in `grads`, until all are added up in the order of the
+    /// shards. Otherwise the only pass leaves it in place.
+    parts: Vec<Storage>,
+    recorder: Recorder<Work>,
+}
+
+/// Work that repeats from step to step, for a shard of batches of so many samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Work {
+    kind: Kind,
+    shard: usize,
+    global: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// A whole step, where the batch is one shard.
+    Step,
+    /// What comes before the sum over the shards, and what comes after it.
+    Gradients,
+    Update,
+    /// A batch of the validation data.
+    Evaluation,
+}
+
+impl Passes {
+    /// All memory is allocated here. With `virtual_replicas` sums have the order of the shards, however many replicas there
+    /// are.
+    pub(crate) fn new(network: &Network, shards: Shards, virtual_replicas: bool) -> Result<Self> {
+        let parts = if virtual_replicas && shards.total() > 1 { shards.own().len() } else { 0 };
+        let part = || network.device().alloc(network.arena().grads.len());
+        let parts = (0..parts).map(|_| part()).collect::<tensor::Result<_>>()?;
+        Ok(Passes { shards, parts, recorder: Recorder::default() })
+    }
+
+    /// Whether every batch is one shard, so that there is nothing to add up.
+    pub(crate) fn alone(&self) -> bool {
+        self.shards.total() == 1
+    }
+
+    /// Runs `pass` on each of this replica's shards of a batch, after it has been put in place. `pass` hears of the shard's
+    /// first sample in the whole batch.
+    pub(crate) fn each(
+        &mut self,
+        network: &mut Network,
+        batch: &Share,
+        kind: Kind,
+        turn: &Turn,
+        mut pass: impl FnMut(&mut Network, usize) -> Result<()>,
+    ) -> Result<()> {
+        let Passes { shards, parts, recorder } = self;
+        let (device, global) = (network.device().clone(), batch.global());
+        let start = shards.own_rows(global).start;
+        for (own, shard) in shards.own().enumerate() {
+            let rows = shards.rows(global, shard);
+            let piece = batch.piece(rows.start - start..rows.end - start);
+            piece.send(network)?;
+            let (work, turn) = (Work { kind, shard, global }, Turn { first: piece.first(), ..*turn });
+            let mut part = parts.get_mut(own);
+            // The pass writes where the shard's part lies: the same memory each time, as a recording needs it.
+            part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
+            let done = recorder.play(&device, work, &turn, || {
+                piece.load(&device, network)?;
+                pass(network, rows.start)
+            });
+            part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
+            done?;
+        }
+        Ok(())
+    }
+
+    /// Runs what comes after the sum over the shards of a batch of `global` samples.
+    pub(crate) fn update(
+        &mut self,
+        device: &Device,
+        global: usize,
+        turn: &Turn,
+        work: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        self.recorder.play(device, Work { kind: Kind::Update, shard: 0, global }, turn, work)
+    }
+
+    /// Where this replica can leave a number of its own for the next sum: in its first shard's part.
+    pub(crate) fn own<'a>(&'a mut self, network: &'a mut Network) -> &'a mut Storage {
+        self.parts.first_mut().unwrap_or(&mut network.arena_mut().grads)
+    }
+
+    /// Replaces the run `at` of `grads` by the sum over all shards of all replicas.
+    pub(crate) fn add_up(
+        &self,
+        collective: &mut dyn Collective,
+        network: &mut Network,
+        at: Span,
+    ) -> Result<()> {
+        let device = network.device().clone();
+        let grads = &mut network.arena_mut().grads;
+        if self.parts.is_empty() {
+            return Ok(collective.all_reduce_sum(&device, grads, at)?);
+        }
+        Ok(collective.all_reduce_in_order(&device, &self.parts, at, grads)?)
+    }
+}

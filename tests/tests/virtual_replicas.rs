@@ -1,0 +1,173 @@
+//! With virtual replicas a run has the same bits on any number of devices.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use tensor::{Device, Precision};
+use towers_tests::{Finished, run_on};
+use train::observers::Checkpoints;
+use train::{Config, End, Error, Observer, Resume, cifar, recipe};
+
+/// Batch normalization, dropout and augmentation. Batches of 14 of 45 images: three whole ones, and one of three images, which
+/// leaves all shards but the last without any.
+fn config(shards: Option<usize>) -> Config {
+    let mut config = recipe("quick").unwrap();
+    config.epochs = 2;
+    config.global_batch_size = Some(14);
+    config.virtual_replicas = shards;
+    // Of which nothing depends on when a run ends.
+    config.schedule = "constant".parse().unwrap();
+    config
+}
+
+fn data() -> cifar::Dataset {
+    cifar::synthetic(3, 45, 23)
+}
+
+/// `world` devices with `threads` threads each.
+fn cpus(world: usize, threads: usize) -> Vec<Device> {
+    (0..world).map(|_| Device::cpu(threads)).collect()
+}
+
+fn run(devices: &[Device], config: &Config) -> Finished {
+    run_on(devices, config, &data(), None, None, Vec::new()).unwrap()
+}
+
+/// Everything of the history but the times, as bits.
+fn figures(finished: &Finished) -> Vec<[u64; 5]> {
+    let history = finished.outcome.state.history.iter();
+    history.map(|r| [r.loss, r.acc, r.val_loss, r.val_acc, r.lr].map(f64::to_bits)).collect()
+}
+
+fn assert_same(a: &Finished, b: &Finished, what: &str) {
+    assert_eq!(a.outcome.state.step, b.outcome.state.step, "{what}");
+    assert_eq!(figures(a), figures(b), "{what}: another history");
+    assert!(a.tensors == b.tensors, "{what}: other weights");
+}
+
+#[test]
+fn any_number_of_devices_trains_the_same_bits() {
+    for shards in [4, 5] {
+        let config = config(Some(shards));
+        let one = run(&cpus(1, 1), &config);
+        assert_eq!((one.outcome.state.step, one.outcome.state.history.len()), (8, 2));
+        for (world, threads) in [(1, 3), (2, 1), (3, 2), (4, 1)] {
+            let many = run(&cpus(world, threads), &config);
+            assert_same(&one, &many, &format!("{shards} shards on {world} devices"));
+            assert_eq!(one.losses, many.losses, "{shards} shards on {world} devices");
+        }
+    }
+}
+
+/// That the test above can fail: without virtual replicas every tower normalizes with its own slice.
+#[test]
+fn other_shards_are_another_run() {
+    let four = run(&cpus(2, 1), &config(Some(4)));
+    for (world, shards) in [(2, None), (1, None), (2, Some(5)), (2, Some(2))] {
+        let other = run(&cpus(world, 1), &config(shards));
+        assert!(four.tensors != other.tensors, "{shards:?} on {world} devices");
+        assert_ne!(figures(&four), figures(&other));
+    }
+}
+
+#[test]
+fn one_shard_a_device_is_the_plain_run() {
+    for world in [1, 2, 3] {
+        let plain = run(&cpus(world, 1), &config(None));
+        let shards = run(&cpus(world, 1), &config(Some(world)));
+        assert_same(&plain, &shards, &format!("{world} devices"));
+        assert_same(
+            &plain,
+            &run(&cpus(1, 2), &config(Some(world))),
+            &format!("{world} shards on one device"),
+        );
+    }
+}
+
+/// More shards than the batch has samples, and fewer test images than shards.
+#[test]
+fn shards_may_be_empty() {
+    let mut config = config(Some(7));
+    (config.epochs, config.global_batch_size) = (1, Some(6));
+    let few = cifar::synthetic(3, 20, 3);
+    let run = |world| run_on(&cpus(world, 1), &config, &few, None, None, Vec::new()).unwrap();
+    let one = run(1);
+    assert_eq!(one.outcome.state.step, 4);
+    for world in [2, 4] {
+        assert_same(&one, &run(world), &format!("{world} devices"));
+    }
+}
+
+/// A batch for each virtual replica, whatever the number of devices.
+#[test]
+fn the_batch_size_is_per_virtual_replica() {
+    let mut config = config(Some(3));
+    (config.batch_size, config.global_batch_size, config.epochs) = (5, None, 1);
+    for world in [1, 2] {
+        let state = run(&cpus(world, 1), &config).outcome.state;
+        assert_eq!((state.global_batch, state.step), (15, 3));
+    }
+}
+
+fn in_folder(
+    world: usize,
+    config: &Config,
+    dir: &Path,
+    resume: Option<&Resume>,
+    stop_after: Option<u64>,
+) -> Finished {
+    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(Checkpoints::new(dir, config).unwrap())];
+    run_on(&cpus(world, 1), config, &data(), resume, stop_after, checkpoints).unwrap()
+}
+
+/// Stopped in the middle of an epoch on three devices, a run goes on on one or four, where it is the same run.
+#[test]
+fn a_run_goes_on_on_another_number_of_devices() {
+    for shards in [4, 5] {
+        let config = config(Some(shards));
+        let straight = run(&cpus(2, 1), &config);
+        for (world, stop_after) in [(1, 2), (4, 2), (4, 5)] {
+            let dir = tempfile::tempdir().unwrap();
+            let stopped = in_folder(3, &config, dir.path(), None, Some(stop_after));
+            assert_eq!(stopped.outcome.end, End::Interrupted);
+            let resume = Resume::newest(dir.path()).unwrap();
+            assert!(resume.state.partial.steps > 0 && resume.config == config);
+            let resumed = in_folder(world, &config, dir.path(), Some(&resume), None);
+            let what =
+                format!("{shards} shards, stopped after step {stop_after}, resumed on {world} devices");
+            assert_same(&straight, &resumed, &what);
+        }
+    }
+}
+
+#[test]
+fn fewer_shards_than_devices_are_an_error() {
+    for (shards, world, says) in [
+        (2, 3, "--virtual-replicas is 2, but must be at least 3"),
+        (0, 1, "--virtual-replicas is 0, but must be from 1"),
+        (1 << 20, 1, "--virtual-replicas is 1048576"),
+    ] {
+        let error = run_on(&cpus(world, 1), &config(Some(shards)), &data(), None, None, Vec::new());
+        let error = error.err().unwrap();
+        assert!(matches!(error, Error::Option { .. }) && error.to_string().contains(says), "{error}");
+    }
+}
+
+/// On GPUs every shard's pass is a recording of its own from its third turn on. Few images: the emulated ones compute on one
+/// core.
+#[test]
+fn gpus_train_the_same_bits_too() {
+    let open = || Device::emulated_cuda(Precision::Fp32);
+    if let Err(why) = open() {
+        println!("SKIPPED: emulated cuda: {why}");
+        return;
+    }
+    let gpus = |world: usize| (0..world).map(|_| open().unwrap()).collect::<Vec<_>>();
+    let mut config = config(Some(3));
+    (config.global_batch_size, config.epochs) = (Some(7), 1);
+    let few = cifar::synthetic(3, 31, 4);
+    let run = |world| run_on(&gpus(world), &config, &few, None, None, Vec::new()).unwrap();
+    let one = run(1);
+    assert_eq!(one.outcome.state.step, 5);
+    assert_same(&one, &run(2), "two emulated GPUs");
+}
