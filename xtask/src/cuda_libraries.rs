@@ -71,7 +71,7 @@ mod tests {
         }
         fs::write(package.join("nccl/lib/libnccl.so.2"), "").unwrap();
         for _ in 0..2 {
-            let path = joined(&[package.clone()], &links, Some("/before".into())).unwrap();
+            let path = joined(std::slice::from_ref(&package), &links, Some("/before".into())).unwrap();
             let folders: Vec<PathBuf> = env::split_paths(&path).collect();
             let expected =
                 [package.join("cu13/lib"), package.join("nccl/lib"), links.clone(), "/before".into()];
