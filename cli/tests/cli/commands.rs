@@ -42,10 +42,10 @@ fn evaluate_and_predict_use_what_was_trained() {
 fn preview_draws_rows_of_samples() {
     let place = Place::new();
     place
-        .run("preview --dataset synthetic --samples 3 --columns 5 --zoom 2 --output grid.png")
+        .run("preview --dataset synthetic --samples 3 --columns 5 --zoom 2 --output new/folder/grid.png")
         .ends(0)
-        .says("grid.png");
-    let size = image::image_dimensions(place.path().join("grid.png")).expect("a picture");
+        .says("new/folder/grid.png");
+    let size = image::image_dimensions(place.path().join("new/folder/grid.png")).expect("a picture");
     assert_eq!(size, ((5 * 34 + 2) * 2, (3 * 34 + 2) * 2));
 }
 

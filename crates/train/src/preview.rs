@@ -10,7 +10,7 @@ use std::path::Path;
 const MOST_PIXELS: usize = 100_000_000;
 
 /// Writes a PNG with a grid of augmented training images: a row each for the first `samples` images, the original in the first
-/// column, then `columns - 1` draws; every pixel enlarged `zoom` times.
+/// column, then `columns - 1` draws; every pixel enlarged `zoom` times. The file's folder is made where it is missing.
 ///
 /// # Errors
 /// If the options don't fit, or the file can't be written.
@@ -47,6 +47,9 @@ pub fn preview(
     let pixels = grid.into_raw_vec_and_offset().0;
     let small =
         RgbImage::from_raw(w, h, pixels).ok_or_else(|| refuse("the grid is no whole picture".into()))?;
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+    }
     let large = resize(&small, w * zoom, h * zoom, FilterType::Nearest);
     large
         .save_with_format(path, ImageFormat::Png)
