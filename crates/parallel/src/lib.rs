@@ -34,6 +34,7 @@ mod collective;
 mod error;
 mod in_order;
 mod local;
+mod on_device;
 mod replicas;
 mod shards;
 mod slice;

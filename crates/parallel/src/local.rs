@@ -1,15 +1,19 @@
 use crate::barrier::Barrier;
 use crate::in_order::add_in_order;
+use crate::on_device::OnDevice;
 use crate::{Collective, Error, Result, slice_batch};
 use std::slice;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tensor::{Backend, Device, Span, Storage};
 
-/// The collective of threads of one process, through host memory.
+/// The collective of threads of one process: on their GPUs where all have one, else through host memory, with the same bits.
 ///
-/// An all-reduce copies each replica's numbers to a board, meets, adds one stretch of the board on each replica, meets again
+/// Through host memory an all-reduce copies each replica's numbers to a board, meets, adds one stretch of the board on each replica, meets again
 /// and copies the sums back: two meetings and about three passes over the numbers. Several replicas may share a device. Where
 /// replicas bring several parts each, the board holds all of them; a replica alone adds its parts up on its device.
+///
+/// On GPUs ([`on`](Local::on)) the threads meet as often, but the numbers go from device to device, and the streams wait for
+/// each other by themselves: see [`tensor::cuda::Peers`].
 pub struct Local {
     rank: usize,
     group: Arc<Group>,
@@ -21,6 +25,7 @@ struct Group {
     brought: Vec<RwLock<Board>>,
     /// The sums of each replica's stretch.
     sums: Vec<RwLock<Vec<f32>>>,
+    on_device: Option<OnDevice>,
 }
 
 /// What a replica brought: some parts of `len` numbers, one behind the other.
@@ -46,18 +51,31 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 impl Local {
-    /// The members of a group of `world` replicas, by rank.
+    /// The members of a group of `world` replicas, by rank, through host memory.
     pub fn group(world: usize) -> Vec<Local> {
+        Local::members(world, None)
+    }
+
+    /// The members of a group of replicas on these devices, by rank: on the devices, if all of them are GPUs.
+    ///
+    /// # Errors
+    /// What a GPU's driver says.
+    pub fn on(devices: &[Device]) -> Result<Vec<Local>> {
+        Ok(Local::members(devices.len(), OnDevice::of(devices)?))
+    }
+
+    fn members(world: usize, on_device: Option<OnDevice>) -> Vec<Local> {
         let barrier = Arc::new(Barrier::new(world));
         let brought = (0..world).map(|_| RwLock::default()).collect();
         let sums = (0..world).map(|_| RwLock::default()).collect();
-        let group = Arc::new(Group { barrier, brought, sums });
+        let group = Arc::new(Group { barrier, brought, sums, on_device });
         (0..world).map(|rank| Local { rank, group: Arc::clone(&group) }).collect()
     }
 
     /// A group of one, for a run without replicas.
     pub fn alone() -> Local {
-        let group = Group { barrier: Arc::new(Barrier::new(1)), brought: Vec::new(), sums: Vec::new() };
+        let barrier = Arc::new(Barrier::new(1));
+        let group = Group { barrier, brought: Vec::new(), sums: Vec::new(), on_device: None };
         Local { rank: 0, group: Arc::new(group) }
     }
 
@@ -149,6 +167,9 @@ impl Collective for Local {
         if self.world() == 1 {
             return Ok(());
         }
+        if let (Some(on_device), Storage::Cuda(data)) = (&self.group.on_device, &mut *data) {
+            return self.telling(on_device.all_reduce_sum(self.rank, &self.group.barrier, data, at));
+        }
         let brought = self.bring(device, slice::from_ref(data), at);
         self.telling(brought.and_then(|()| self.add_up(device, at, data)))
     }
@@ -163,6 +184,10 @@ impl Collective for Local {
         if self.world() == 1 {
             return add_in_order(device, parts, at, into);
         }
+        if let (Some(on_device), Storage::Cuda(into)) = (&self.group.on_device, &mut *into) {
+            let barrier = &self.group.barrier;
+            return self.telling(on_device.all_reduce_in_order(self.rank, barrier, parts, at, into));
+        }
         let brought = self.bring(device, parts, at);
         self.telling(brought.and_then(|()| self.add_up(device, at, into)))
     }
@@ -170,6 +195,9 @@ impl Collective for Local {
     fn broadcast(&mut self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
         if self.world() == 1 {
             return Ok(());
+        }
+        if let (Some(on_device), Storage::Cuda(data)) = (&self.group.on_device, &mut *data) {
+            return self.telling(on_device.broadcast(self.rank, &self.group.barrier, data, at, root));
         }
         self.telling(self.try_broadcast(device, data, at, root))
     }

@@ -50,14 +50,14 @@ where
         _ => {}
     }
     let body = &body;
+    let group = Local::on(devices)?;
+    let meeting = group[0].meeting();
     let results: Vec<Result<T, Failure<E>>> = std::thread::scope(|scope| {
         let spawn = |(device, member): (&Device, Local)| {
             let (rank, device, meeting) = (member.rank(), device.clone(), member.meeting());
             let run = move || run_one(rank, Replica { device, collective: Box::new(member) }, &meeting, body);
             std::thread::Builder::new().name(format!("replica-{rank}")).spawn_scoped(scope, run)
         };
-        let group = Local::group(devices.len());
-        let meeting = group[0].meeting();
         let threads: Vec<_> = devices.iter().zip(group).map(spawn).collect();
         let not_spawned =
             threads.iter().enumerate().find_map(|(rank, thread)| Some((rank, thread.as_ref().err()?)));
@@ -118,7 +118,8 @@ where
     }
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+/// What a panic said.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

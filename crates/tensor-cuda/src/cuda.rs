@@ -3,7 +3,7 @@
 use crate::buffer::Format;
 use crate::driver::{Arg, CudaDriver, Driver, Geometry, Kernel, Ptr};
 use crate::engine::{self, Engine};
-use crate::memory::Memory;
+use crate::memory::{Memory, Scratch};
 use crate::turn;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,23 +37,6 @@ pub(crate) struct Inner {
     scratch: Scratch,
     engine_scratch: Scratch,
     recording: AtomicBool,
-}
-
-/// Scratch memory that grows: what is in use is the last; those before it stay for recordings that were made with them.
-#[derive(Default)]
-struct Scratch(Mutex<Vec<Memory>>);
-
-impl Scratch {
-    fn at_least(&self, driver: &Arc<dyn Driver>, bytes: usize) -> Result<Ptr> {
-        let mut all = lock(&self.0);
-        if let Some(last) = all.last().filter(|last| last.bytes() >= bytes) {
-            return Ok(last.ptr());
-        }
-        let memory = Memory::zeros(driver, bytes.next_power_of_two().max(1 << 16))?;
-        let ptr = memory.ptr();
-        all.push(memory);
-        Ok(ptr)
-    }
 }
 
 /// How many sums a kernel may leave to the last of several blocks.

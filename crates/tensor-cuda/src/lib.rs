@@ -25,6 +25,7 @@ mod memory;
 mod mirror;
 mod operand;
 mod ops;
+mod peers;
 mod recording;
 mod turn;
 
@@ -33,5 +34,6 @@ pub use cuda::{Cuda, Options};
 pub use error::{Error, Result};
 pub use gpus::{Gpu, available, gpus};
 pub use libraries::{Found, Library, Version, libraries};
+pub use peers::Peers;
 pub use recording::Recording;
 pub use turn::Turn;

@@ -24,9 +24,10 @@ mod recorder;
 mod storage;
 mod tensor;
 
-/// What of CUDA this machine has.
+/// What of CUDA this machine has, and what joins several GPUs.
 pub mod cuda {
-    pub use tensor_cuda::{Error, Found, Gpu, Library, Result, Version, available, gpus, libraries};
+    pub use tensor_cuda::{Buffer, Cuda, Error, Found, Gpu, Library, Peers, Result, Version, available};
+    pub use tensor_cuda::{gpus, libraries};
 }
 
 pub use device::Device;

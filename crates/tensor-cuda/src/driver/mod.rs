@@ -3,9 +3,15 @@
 mod cuda;
 #[cfg(feature = "emulation")]
 pub(crate) mod emulated;
+mod mark;
+pub(crate) mod watch;
 
 pub(crate) use cuda::CudaDriver;
+pub(crate) use mark::Mark;
+pub(crate) use watch::{Pause, Watch};
 
+use core::ffi::c_void;
+use std::sync::Arc;
 use tensor_backend::Result;
 
 /// An address in the device's memory.
@@ -113,6 +119,10 @@ pub(crate) struct Kernel(pub(crate) usize);
 #[derive(Debug)]
 pub(crate) struct Graph(pub(crate) usize);
 
+/// An event of a driver.
+#[derive(Debug)]
+pub(crate) struct Event(pub(crate) usize);
+
 /// A GPU, or what stands in for one. All work happens in the order of the calls; only `read` and `synchronize` wait for it.
 ///
 /// While a capture is under way, launches, clears and copies are written down and not carried out; `alloc`, `write`, `read`
@@ -180,8 +190,39 @@ pub(crate) trait Driver: Send + Sync {
     /// Gives a graph back.
     fn free_graph(&self, graph: Graph);
 
+    /// Copies device memory, which may be that of another driver.
+    ///
+    /// # Safety
+    /// `bytes` bytes from `src` on lie within one allocation of `from`, and from `dst` on within one of this driver.
+    unsafe fn copy(&self, from: &dyn Driver, src: Ptr, dst: Ptr, bytes: usize) -> Result<()>;
+
+    /// Lets copies from another driver take the shortest way, where there is one.
+    fn reach(&self, _other: &dyn Driver) {}
+
+    /// An event; before it is recorded it has passed.
+    fn create_event(&self) -> Result<Event>;
+
+    /// Puts the event behind all that was asked for so far.
+    fn record_event(&self, event: &Event) -> Result<()>;
+
+    /// Whether everything before the place where the event was put last is done.
+    fn has_passed(&self, event: &Event) -> Result<bool>;
+
+    /// Has all that is asked for from now on wait for an event, which may be another driver's. The host waits for nothing.
+    fn wait_event(&self, event: &Event) -> Result<()>;
+
+    /// Gives an event back.
+    fn free_event(&self, event: Event);
+
+    /// Has somebody look after every wait of the host from now on, or nobody: on a stream that waits for other machines, a
+    /// wait may have no end.
+    fn set_watch(&self, watch: Option<Arc<dyn Watch>>);
+
     /// The stream, for libraries that take one; null where there is no real one.
-    fn stream(&self) -> *mut core::ffi::c_void;
+    fn stream(&self) -> *mut c_void;
+
+    /// The context that addresses belong to; null where there is no real one.
+    fn context(&self) -> *mut c_void;
 
     /// Makes the device the calling thread's current one, for calls into libraries.
     fn make_current(&self) -> Result<()>;

@@ -1,13 +1,13 @@
 //! Copies to and from the device, fills, copies and activations.
 
 use crate::buffer::Format;
-use crate::driver::{Geometry, args};
+use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
 use crate::{Buffer, Cuda};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use tensor_backend::{Activation, Error, Result, Span, View, ViewMut, Write};
+use tensor_backend::{Activation, Error, Result, Shape, Span, View, ViewMut, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "elementwise.cu",
@@ -106,6 +106,15 @@ impl Cuda {
             self.launch("copy_f32", walk.geometry(self), args)?;
         }
         self.refresh_mirror(data)
+    }
+
+    /// Adds `len` f32 at `from` to as many at `to`.
+    pub(crate) fn add_run(&self, op: &'static str, from: Ptr, to: Ptr, len: usize) -> Result<()> {
+        let run = |ptr| Place { ptr, shape: Shape::vectors(1, len), stride: len };
+        let (x, y) = (run(from), run(to));
+        let Some(walk) = Walk::over(op, Format::F32, &[&x, &y])? else { return Ok(()) };
+        let args = args![from, walk.vector, to, walk.vector, walk.rows, walk.packs, 1_u32, walk.vector];
+        self.launch("copy_f32", walk.geometry(self), args)
     }
 
     pub(crate) fn op_act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {

@@ -23,6 +23,10 @@ impl Context {
         Ok(context)
     }
 
+    pub(super) fn raw(&self) -> sys::CUcontext {
+        self.raw
+    }
+
     /// Makes it the thread's current one.
     pub(super) fn make_current(&self) -> Result<()> {
         // SAFETY: the context is retained.

@@ -5,10 +5,11 @@
 //! is newer than that version.
 
 mod context;
+mod events;
 mod functions;
 mod staging;
 
-use super::{Arg, Driver, Geometry, Graph, Kernel, Ptr};
+use super::{Arg, Driver, Event, Geometry, Graph, Kernel, Ptr, Watch, watch};
 use crate::Options;
 use crate::buffer::Format;
 use crate::cache::Cache;
@@ -23,8 +24,8 @@ use cudarc::driver::sys;
 use functions::Functions;
 use staging::Staging;
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use tensor_backend::Result;
 
 /// The most arguments that a kernel may have: their places are an array, so that a launch allocates nothing.
@@ -40,6 +41,8 @@ pub(crate) struct CudaDriver {
     /// Memory that was given back during a capture, when the driver takes none.
     retired: Mutex<Vec<Ptr>>,
     staging: Mutex<Staging>,
+    /// Who looks after waits.
+    watch: Mutex<Option<Arc<dyn Watch>>>,
     functions: Functions,
     stream: Stream,
     context: Context,
@@ -80,6 +83,7 @@ impl CudaDriver {
             capturing: AtomicBool::new(false),
             retired: Mutex::default(),
             staging,
+            watch: Mutex::default(),
             functions,
             stream,
             context,
@@ -102,6 +106,24 @@ impl CudaDriver {
             return Err(self.refused(format!("{what} can't be part of a recording")));
         }
         Ok(())
+    }
+
+    /// Who looks after waits, if there is somebody.
+    fn watch(&self) -> Option<Arc<dyn Watch>> {
+        lock(&self.watch).clone()
+    }
+
+    /// Asks whether something has passed.
+    fn passed(&self, name: &'static str, query: impl FnOnce() -> sys::CUresult) -> Result<bool> {
+        let mut passed = true;
+        self.call(name, || match query() {
+            sys::CUresult::CUDA_ERROR_NOT_READY => {
+                passed = false;
+                sys::CUresult::CUDA_SUCCESS
+            }
+            other => other,
+        })?;
+        Ok(passed)
     }
 
     /// Gives memory back at once. A context that is broken has lost its memory anyway, so errors tell nobody anything.
@@ -182,11 +204,18 @@ impl Driver for CudaDriver {
 
     unsafe fn write(&self, src: &[u8], dst: Ptr) -> Result<()> {
         self.unless_capturing("a copy from the host")?;
-        let written = self.context.make_current().and_then(|()| {
+        self.make_current()?;
+        let mut staging = lock(&self.staging);
+        for (k, piece) in src.chunks(staging::BYTES).enumerate() {
+            if let Some(watch) = self.watch() {
+                let copied = staging.next_copied();
+                watch::wait(|| self.passed("cuEventQuery", || events::query(copied)), &*watch)?;
+            }
             // SAFETY: as the caller says.
-            unsafe { lock(&self.staging).write(src, dst, &self.stream) }
-        });
-        written.map_err(|error| error.of_device(&self.title))
+            unsafe { staging.write(piece, dst.offset(k * staging::BYTES), &self.stream) }
+                .map_err(|error| error.of_device(&self.title))?;
+        }
+        Ok(())
     }
 
     unsafe fn read(&self, src: Ptr, dst: &mut [u8]) -> Result<()> {
@@ -194,6 +223,10 @@ impl Driver for CudaDriver {
             return Ok(());
         }
         self.unless_capturing("a copy to the host")?;
+        if self.watch().is_some() {
+            // A copy to memory that is not page-locked may wait for the stream by itself, looked after by nobody.
+            self.synchronize()?;
+        }
         let to = dst.as_mut_ptr().cast::<c_void>();
         // SAFETY: the source as the caller says; the target is borrowed until the copy has ended.
         self.call("cuMemcpyDtoHAsync", || unsafe {
@@ -242,8 +275,16 @@ impl Driver for CudaDriver {
 
     fn synchronize(&self) -> Result<()> {
         self.unless_capturing("waiting")?;
-        // SAFETY: the stream is there.
-        self.call("cuStreamSynchronize", || unsafe { sys::cuStreamSynchronize(self.stream.raw()) })
+        let stream = self.stream.raw();
+        match self.watch() {
+            // SAFETY: the stream is there.
+            None => self.call("cuStreamSynchronize", || unsafe { sys::cuStreamSynchronize(stream) }),
+            Some(watch) => {
+                // SAFETY: the stream is there.
+                let query = || self.passed("cuStreamQuery", || unsafe { sys::cuStreamQuery(stream) });
+                watch::wait(query, &*watch)
+            }
+        }
     }
 
     /// In the mode that leaves other threads alone: what a neighbouring tower allocates does not end this capture.
@@ -298,8 +339,70 @@ impl Driver for CudaDriver {
         let _ = self.call("cuGraphExecDestroy", || unsafe { sys::cuGraphExecDestroy(raw(&graph)) });
     }
 
+    unsafe fn copy(&self, from: &dyn Driver, src: Ptr, dst: Ptr, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (here, there): (sys::CUcontext, sys::CUcontext) = (self.context().cast(), from.context().cast());
+        let stream = self.stream.raw();
+        // SAFETY: the ranges as the caller says; both contexts are retained as long as their drivers.
+        unsafe {
+            if here == there {
+                return self
+                    .call("cuMemcpyDtoDAsync", || sys::cuMemcpyDtoDAsync_v2(dst.0, src.0, bytes, stream));
+            }
+            self.call("cuMemcpyPeerAsync", || {
+                sys::cuMemcpyPeerAsync(dst.0, here, src.0, there, bytes, stream)
+            })
+        }
+    }
+
+    /// A refusal is no error: copies go by way of the host then, or it was so already.
+    fn reach(&self, other: &dyn Driver) {
+        let there: sys::CUcontext = other.context().cast();
+        if there != self.context().cast() {
+            // SAFETY: the other context is retained.
+            let _ = self.call("cuCtxEnablePeerAccess", || unsafe { sys::cuCtxEnablePeerAccess(there, 0) });
+        }
+    }
+
+    fn create_event(&self) -> Result<Event> {
+        self.make_current()?;
+        let created = events::create().map_err(|error| error.of_device(&self.title))?;
+        Ok(Event(created as usize))
+    }
+
+    fn record_event(&self, event: &Event) -> Result<()> {
+        // SAFETY: an `Event` is what `create_event` made, until `free_event` takes it.
+        self.call("cuEventRecord", || unsafe { sys::cuEventRecord(events::raw(event), self.stream.raw()) })
+    }
+
+    fn has_passed(&self, event: &Event) -> Result<bool> {
+        self.passed("cuEventQuery", || events::query(events::raw(event)))
+    }
+
+    fn wait_event(&self, event: &Event) -> Result<()> {
+        // SAFETY: as for `record_event`; a stream may wait for another device's event.
+        self.call("cuStreamWaitEvent", || unsafe {
+            sys::cuStreamWaitEvent(self.stream.raw(), events::raw(event), 0)
+        })
+    }
+
+    fn free_event(&self, event: Event) {
+        // SAFETY: as for `record_event`; the driver keeps it until nothing waits for it any more.
+        let _ = self.call("cuEventDestroy", || unsafe { sys::cuEventDestroy_v2(events::raw(&event)) });
+    }
+
+    fn set_watch(&self, watch: Option<Arc<dyn Watch>>) {
+        *lock(&self.watch) = watch;
+    }
+
     fn stream(&self) -> *mut c_void {
         self.stream.raw().cast()
+    }
+
+    fn context(&self) -> *mut c_void {
+        self.context.raw().cast()
     }
 
     fn make_current(&self) -> Result<()> {

@@ -5,6 +5,7 @@
 //! when it gets there. The caller waits only when it is several megabytes ahead.
 
 use super::context::Stream;
+use super::events;
 use crate::driver::Ptr;
 use crate::error::Result;
 use crate::gpus::check;
@@ -13,7 +14,8 @@ use cudarc::driver::sys;
 use std::ptr;
 
 const SLOTS: usize = 8;
-const BYTES: usize = 1 << 20;
+/// Bytes of a place.
+pub(super) const BYTES: usize = 1 << 20;
 
 /// A ring of places in page-locked memory.
 pub(super) struct Staging {
@@ -25,6 +27,11 @@ impl Staging {
     /// In the thread's current context.
     pub(super) fn new() -> Result<Staging> {
         Ok(Staging { slots: (0..SLOTS).map(|_| Slot::new()).collect::<Result<_>>()?, next: 0 })
+    }
+
+    /// The event after which the next place is free.
+    pub(super) fn next_copied(&self) -> sys::CUevent {
+        self.slots[self.next].copied
     }
 
     /// Copies to the device, in the stream's order. The bytes are the caller's again on return.
@@ -51,12 +58,9 @@ struct Slot {
 impl Slot {
     fn new() -> Result<Slot> {
         let mut slot = Slot { memory: ptr::null_mut(), copied: ptr::null_mut() };
-        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-        // SAFETY: a context is current; they write to the slot, which gives back what it got.
-        unsafe {
-            check("cuMemHostAlloc", sys::cuMemHostAlloc(&raw mut slot.memory, BYTES, 0))?;
-            check("cuEventCreate", sys::cuEventCreate(&raw mut slot.copied, flags))?;
-        }
+        // SAFETY: a context is current; it writes to the slot, which gives back what it got.
+        check("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&raw mut slot.memory, BYTES, 0) })?;
+        slot.copied = events::create()?;
         Ok(slot)
     }
 

@@ -11,7 +11,7 @@ mod order;
 #[cfg(test)]
 mod tests;
 
-use super::{Arg, Driver, Geometry, Graph, Kernel, Ptr};
+use super::{Arg, Driver, Event, Geometry, Graph, Kernel, Ptr, Watch};
 use crate::Options;
 use crate::buffer::Format;
 use crate::cuda::lock;
@@ -259,7 +259,42 @@ impl Driver for EmulatedDriver {
         lock(&self.state).graphs[graph.0] = None;
     }
 
+    /// By way of the host: each driver looks into its own memory alone.
+    unsafe fn copy(&self, from: &dyn Driver, src: Ptr, dst: Ptr, bytes: usize) -> Result<()> {
+        let mut copied = vec![0; bytes];
+        // SAFETY: as the caller says.
+        unsafe {
+            from.read(src, &mut copied)?;
+            self.write(&copied, dst)
+        }
+    }
+
+    /// All work is done when the call that asked for it returns, so an event has always passed.
+    fn create_event(&self) -> Result<Event> {
+        Ok(Event(0))
+    }
+
+    fn record_event(&self, _event: &Event) -> Result<()> {
+        lock(&self.state).refuse_in_capture("an event was recorded")
+    }
+
+    fn has_passed(&self, _event: &Event) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn wait_event(&self, _event: &Event) -> Result<()> {
+        lock(&self.state).refuse_in_capture("an event was waited for")
+    }
+
+    fn free_event(&self, _event: Event) {}
+
+    fn set_watch(&self, _watch: Option<Arc<dyn Watch>>) {}
+
     fn stream(&self) -> *mut core::ffi::c_void {
+        core::ptr::null_mut()
+    }
+
+    fn context(&self) -> *mut core::ffi::c_void {
         core::ptr::null_mut()
     }
 

@@ -1,0 +1,90 @@
+use crate::barrier::Barrier;
+use crate::{Error, Result};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tensor::cuda::{Buffer, Peers};
+use tensor::{Device, Span, Storage};
+
+/// The way of [`Local`](crate::Local) from GPU to GPU.
+pub(crate) struct OnDevice {
+    peers: Peers,
+    /// How many numbers each replica brought.
+    lens: Vec<AtomicUsize>,
+}
+
+impl OnDevice {
+    /// `None` if there is a device that is no GPU.
+    pub(crate) fn of(devices: &[Device]) -> Result<Option<OnDevice>> {
+        let gpu = |device: &Device| match device {
+            Device::Cuda(cuda) => Some(cuda.clone()),
+            _ => None,
+        };
+        let Some(gpus) = devices.iter().map(gpu).collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let lens = devices.iter().map(|_| AtomicUsize::new(0)).collect();
+        Ok(Some(OnDevice { peers: Peers::of(&gpus)?, lens }))
+    }
+
+    pub(crate) fn all_reduce_sum(
+        &self,
+        rank: usize,
+        barrier: &Barrier,
+        data: &mut Buffer,
+        at: Span,
+    ) -> Result<()> {
+        self.peers.all_reduce_sum(rank, data, at, self.meeting(rank, barrier, at.len, None))
+    }
+
+    pub(crate) fn all_reduce_in_order(
+        &self,
+        rank: usize,
+        barrier: &Barrier,
+        parts: &[Storage],
+        at: Span,
+        into: &mut Buffer,
+    ) -> Result<()> {
+        let part = |part| match part {
+            &Storage::Cuda(ref buffer) => Ok(buffer),
+            _ => Err(tensor::Error::DeviceMismatch { op: "collective" }),
+        };
+        let parts = parts.iter().map(part).collect::<tensor::Result<Vec<_>>>()?;
+        self.peers.all_reduce_in_order(rank, &parts, at, into, self.meeting(rank, barrier, at.len, None))
+    }
+
+    pub(crate) fn broadcast(
+        &self,
+        rank: usize,
+        barrier: &Barrier,
+        data: &mut Buffer,
+        at: Span,
+        root: usize,
+    ) -> Result<()> {
+        self.peers.broadcast(rank, data, at, root, self.meeting(rank, barrier, at.len, Some(root)))
+    }
+
+    /// How replicas meet within an operation. The first time, each compares what it brings with what the others do, or with
+    /// what the root of a broadcast does.
+    fn meeting<'a>(
+        &'a self,
+        rank: usize,
+        barrier: &'a Barrier,
+        len: usize,
+        root: Option<usize>,
+    ) -> impl Fn() -> Result<()> + 'a {
+        self.lens[rank].store(len, Ordering::SeqCst);
+        let first = Cell::new(true);
+        move || {
+            barrier.wait()?;
+            if !first.replace(false) {
+                return Ok(());
+            }
+            let others = root.map_or(0..self.lens.len(), |root| root..root + 1);
+            for other in others {
+                let expected = self.lens[other].load(Ordering::SeqCst);
+                if expected != len {
+                    return Err(Error::Mismatch { rank, got: len, other, expected });
+                }
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The in-process collective on GPUs, emulated ones here: the bits of the way through host memory, and its errors.
+
+use parallel::{Error, Replica, run_replicas};
+use tensor::{Backend, Device, Precision, Span, Storage};
+
+/// So many GPUs, or none without a C++ compiler.
+fn gpus(count: usize) -> Option<Vec<Device>> {
+    let devices: Result<Vec<_>, _> = (0..count).map(|_| Device::emulated_cuda(Precision::Fp32)).collect();
+    devices.inspect_err(|error| println!("SKIPPED: collectives on GPUs: {error}")).ok()
+}
+
+/// Numbers of such different sizes that every order of adding them gives other bits.
+fn value(part: usize, k: usize) -> f32 {
+    let size = [1.0e-7, 1.0, 3.0e7, -2.9e7, 0.1][part % 5];
+    size * (1.0 + k as f32 * 0.37) / (part + 1) as f32
+}
+
+/// Elements before and after the run that is added up.
+const EDGE: usize = 3;
+
+fn bring(device: &Device, part: usize, len: usize) -> Result<Storage, Error> {
+    let mut data = device.alloc(len + 2 * EDGE)?;
+    let values: Vec<f32> = (0..len).map(|k| value(part, k)).collect();
+    device.upload(&values, &mut data, EDGE)?;
+    Ok(data)
+}
+
+/// Sums, sums of `rank` parts each in order, and a broadcast; each on what the last left behind.
+fn everything(devices: &[Device], lens: &[usize]) -> Vec<Vec<f32>> {
+    run_replicas(devices, |mut replica: Replica| {
+        let (device, rank) = (replica.device.clone(), replica.rank());
+        let mut all = Vec::new();
+        for &len in lens {
+            let at = Span::new(EDGE, len);
+            let mut data = bring(&device, rank, len)?;
+            for _ in 0..2 {
+                replica.collective.all_reduce_sum(&device, &mut data, at)?;
+                all.extend(data.to_vec(&device, 0, len + 2 * EDGE)?);
+            }
+            let parts = (0..rank).map(|part| bring(&device, rank * rank + part, len));
+            let parts = parts.collect::<Result<Vec<_>, _>>()?;
+            replica.collective.all_reduce_in_order(&device, &parts, at, &mut data)?;
+            all.extend(data.to_vec(&device, 0, len + 2 * EDGE)?);
+            device.fill(rank as f32, &mut data, Span::new(0, len + 2 * EDGE))?;
+            replica.collective.broadcast(&device, &mut data, at, 1)?;
+            all.extend(data.to_vec(&device, 0, len + 2 * EDGE)?);
+        }
+        Ok::<_, Error>(all)
+    })
+    .unwrap()
+}
+
+#[test]
+fn gpus_add_up_to_the_bits_of_host_memory() {
+    let lens = [0, 1, 2, 5, 23, 64, 1001];
+    for world in 2..=4 {
+        let Some(devices) = gpus(world) else { return };
+        let host = everything(&vec![Device::cpu(1); world], &lens);
+        let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        for (rank, numbers) in everything(&devices, &lens).iter().enumerate() {
+            assert_eq!(bits(numbers), bits(&host[rank]), "{world} replicas, replica {rank}");
+        }
+    }
+}
+
+/// Some towers share a device, as clones of it.
+#[test]
+fn towers_may_share_a_device() {
+    let Some(mut devices) = gpus(2) else { return };
+    devices.push(devices[0].clone());
+    let lens = [0, 7, 100];
+    assert_eq!(everything(&devices, &lens), everything(&vec![Device::cpu(1); 3], &lens));
+}
+
+/// A GPU and a processor have no memory to exchange but the host's.
+#[test]
+fn unlike_devices_meet_in_host_memory() {
+    let Some(mut devices) = gpus(1) else { return };
+    devices.push(Device::cpu(1));
+    let lens = [0, 7, 100];
+    assert_eq!(everything(&devices, &lens), everything(&vec![Device::cpu(1); 2], &lens));
+}
+
+/// Parameters that are used are mirrored beside their arena: a broadcast changes the mirrors too.
+#[test]
+fn a_broadcast_reaches_the_mirrors_of_weights() {
+    let Some(devices) = gpus(2) else { return };
+    let results = run_replicas(&devices, |mut replica: Replica| {
+        use tensor::{Activation, Linear, Shape, Tensor};
+        let (device, rank) = (replica.device.clone(), replica.rank());
+        let linear = Linear { inputs: 2, outputs: 1 };
+        let mut params = device.alloc(2)?;
+        device.upload(&[1.0 + rank as f32, 1.0], &mut params, 0)?;
+        let x = Tensor::from_slice(&device, Shape::vectors(1, 2), &[10.0, 1.0])?;
+        let mut y = Tensor::zeros(&device, Shape::vectors(1, 1))?;
+        let mut outputs = Vec::new();
+        for turn in 0..2 {
+            let w = Span::new(0, 2);
+            device.linear_fwd(&linear, Activation::None, x.view(), &params, w, None, y.view_mut())?;
+            outputs.extend(y.to_vec(&device)?);
+            if turn == 0 {
+                replica.collective.broadcast(&device, &mut params, w, 1)?;
+            }
+        }
+        Ok::<_, Error>(outputs)
+    });
+    assert_eq!(results.unwrap(), [[11.0, 21.0], [21.0, 21.0]]);
+}
+
+#[test]
+fn different_sizes_are_an_error_on_all() {
+    let Some(devices) = gpus(3) else { return };
+    for root in [None, Some(0)] {
+        let result = run_replicas(&devices, |mut replica: Replica| {
+            let device = replica.device.clone();
+            let len = 4 + replica.rank() / 2;
+            let mut data = device.alloc(len)?;
+            let at = Span::new(0, len);
+            match root {
+                None => replica.collective.all_reduce_sum(&device, &mut data, at),
+                Some(root) => replica.collective.broadcast(&device, &mut data, at, root),
+            }
+        });
+        assert!(matches!(result, Err(Error::Mismatch { .. })), "{result:?}");
+    }
+}
+
+/// A replica that fails, before an operation or in it, stops the others and is named; nobody reads memory that is gone.
+#[test]
+fn a_failing_replica_stops_the_others() {
+    for bad in 0..3 {
+        for outside in [false, true] {
+            let Some(devices) = gpus(3) else { return };
+            let result = run_replicas(&devices, |mut replica: Replica| {
+                let device = replica.device.clone();
+                let mut data = device.alloc(40)?;
+                replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
+                if replica.rank() == bad {
+                    assert!(outside, "replica {bad} is the bad one");
+                    replica.collective.all_reduce_sum(&device, &mut data, Span::new(1, 40))?;
+                }
+                let result = replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40));
+                assert!(result.is_err() && replica.collective.barrier().is_err());
+                result
+            });
+            match result.unwrap_err() {
+                Error::Tensor(error) if outside => assert!(error.to_string().contains("41"), "{error}"),
+                Error::Panicked { rank, .. } if !outside => assert_eq!(rank, bad),
+                other => panic!("{other}"),
+            }
+        }
+    }
+}
+
+/// The host meets the other towers, which no recording can hold.
+#[test]
+fn a_sum_is_not_recorded() {
+    use tensor::{Recorder, Turn};
+    let Some(devices) = gpus(2) else { return };
+    let result = run_replicas(&devices, |mut replica: Replica| {
+        let device = replica.device.clone();
+        let mut data = device.alloc(4)?;
+        let mut recorder = Recorder::default();
+        let collective = &mut replica.collective;
+        let mut work = || collective.all_reduce_sum(&device, &mut data, Span::new(0, 4));
+        recorder.play(&device, "sum", &Turn::default(), &mut work)?;
+        recorder.play(&device, "sum", &Turn::default(), &mut work)
+    });
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("part of a recording"), "{error}");
+}

@@ -1,0 +1,322 @@
+//! Sums over the towers of one process that stay on their GPUs.
+//!
+//! Every tower has a thread, a device and a stream of its own; several may share a GPU. The threads meet twice a sum, and wait
+//! for nothing else: what one stream needs of another it waits for by itself.
+//!
+//! 1. Each tower puts a mark behind what it brings, and says where that lies. All meet.
+//! 2. Each tower's stream waits for all marks, and adds up one stretch of what all brought, in the order of the towers and of
+//!    each one's parts. It puts a mark behind. All meet.
+//! 3. Each tower's stream waits for these marks, and copies the sums of all stretches.
+//!
+//! In step 3 nobody touches what another one brought, so a tower may go on with its own as soon as its stream is there: every
+//! other has read it by then. Sums lie in memory that stays. Its owner writes to it again in step 2 of the next sum, after the
+//! marks of step 1, which stand behind everybody's copies.
+//!
+//! The order of adding is that of the collective through host memory, and adding two f32 has one result: the same bits.
+
+use crate::cuda::lock;
+use crate::driver::{Driver, Mark, Ptr};
+use crate::memory::Scratch;
+use crate::{Buffer, Cuda};
+use core::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tensor_backend::{Error, Result, Span};
+
+const F32: usize = size_of::<f32>();
+
+/// The towers of a group.
+pub struct Peers {
+    members: Vec<Member>,
+    /// Whether one of them failed, so that what the others offered may be gone.
+    stopped: AtomicBool,
+}
+
+/// A tower.
+struct Member {
+    cuda: Cuda,
+    /// Held while it asks its stream to read what others offer.
+    reading: Mutex<()>,
+    offer: Mutex<Offer>,
+    /// Behind what it brings.
+    brought: Mark,
+    /// Behind its work on what others brought.
+    done: Mark,
+    /// The sums of its stretch.
+    sums: Scratch,
+    /// Another's part of that stretch.
+    inbox: Scratch,
+}
+
+/// What a tower has for the others.
+#[derive(Default)]
+struct Offer {
+    /// Runs of `len` f32 each.
+    parts: Vec<Ptr>,
+    len: usize,
+    sums: Option<Ptr>,
+}
+
+impl Peers {
+    /// A group of these devices, one a tower. A device may occur more than once, its clones too.
+    ///
+    /// # Errors
+    /// What a driver says.
+    pub fn of(devices: &[Cuda]) -> Result<Peers> {
+        let member = |cuda: &Cuda| -> Result<Member> {
+            devices.iter().for_each(|other| cuda.driver().reach(&**other.driver()));
+            Ok(Member {
+                cuda: cuda.clone(),
+                reading: Mutex::default(),
+                offer: Mutex::default(),
+                brought: Mark::new(cuda.driver())?,
+                done: Mark::new(cuda.driver())?,
+                sums: Scratch::default(),
+                inbox: Scratch::default(),
+            })
+        };
+        let members = devices.iter().map(member).collect::<Result<_>>()?;
+        Ok(Peers { members, stopped: AtomicBool::new(false) })
+    }
+
+    /// Replaces the run `at` of every tower's `data` by the sum over all, added in their order. Each calls it with its `rank`
+    /// and `meet`, which returns when all towers called theirs as often.
+    ///
+    /// # Errors
+    /// What a driver says, and what `meet` says. After an error the group is of no use.
+    pub fn all_reduce_sum<E: From<Error>>(
+        &self,
+        rank: usize,
+        data: &mut Buffer,
+        at: Span,
+        meet: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let part = self.run(rank, data, at);
+        self.unless_failed(part.map_err(E::from).and_then(|part| self.sum(rank, &[part], at, data, &meet)))
+    }
+
+    /// Sets the run `at` of every tower's `into` to the sum of that run of all `parts`: those of the first tower in turn, then
+    /// those of the second, and so on.
+    ///
+    /// # Errors
+    /// As [`all_reduce_sum`](Peers::all_reduce_sum).
+    pub fn all_reduce_in_order<E: From<Error>>(
+        &self,
+        rank: usize,
+        parts: &[&Buffer],
+        at: Span,
+        into: &mut Buffer,
+        meet: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let parts: Result<Vec<Ptr>> = parts.iter().map(|part| self.run(rank, part, at)).collect();
+        self.unless_failed(parts.map_err(E::from).and_then(|parts| self.sum(rank, &parts, at, into, &meet)))
+    }
+
+    /// Replaces the run `at` of every tower's `data` by what the tower `root` has there.
+    ///
+    /// # Errors
+    /// As [`all_reduce_sum`](Peers::all_reduce_sum).
+    pub fn broadcast<E: From<Error>>(
+        &self,
+        rank: usize,
+        data: &mut Buffer,
+        at: Span,
+        root: usize,
+        meet: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let spread = || {
+            let run = self.run(rank, data, at)?;
+            self.offer(rank, &[run], at.len)?;
+            meet()?;
+            if rank != root && !self.take(rank, root, run, at.len)? {
+                return Err(self.stopped_by_another(rank, meet));
+            }
+            meet()?;
+            self.withdraw(rank)?;
+            Ok(self.members[rank].cuda.refresh_mirror(data)?)
+        };
+        self.unless_failed(spread())
+    }
+
+    /// The run `at` of a buffer of tower `rank`.
+    fn run(&self, rank: usize, data: &Buffer, at: Span) -> Result<Ptr> {
+        let cuda = &self.members[rank].cuda;
+        if cuda.is_recording() {
+            return Err(cuda.error("towers meet to add up, which can't be part of a recording"));
+        }
+        cuda.run("collective", "the run", data, at)
+    }
+
+    fn sum<E: From<Error>>(
+        &self,
+        rank: usize,
+        parts: &[Ptr],
+        at: Span,
+        into: &mut Buffer,
+        meet: &impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let to = self.run(rank, into, at)?;
+        self.offer(rank, parts, at.len)?;
+        meet()?;
+        if !self.fold(rank, at.len)? {
+            return Err(self.stopped_by_another(rank, meet));
+        }
+        meet()?;
+        if !self.gather(rank, to, at.len)? {
+            return Err(self.stopped_by_another(rank, meet));
+        }
+        Ok(self.members[rank].cuda.refresh_mirror(into)?)
+    }
+
+    /// Step 1.
+    fn offer(&self, rank: usize, parts: &[Ptr], len: usize) -> Result<()> {
+        let member = &self.members[rank];
+        let mut offer = lock(&member.offer);
+        offer.parts.clear();
+        offer.parts.extend_from_slice(parts);
+        offer.len = len;
+        member.brought.put()
+    }
+
+    /// Step 2. False if the group has stopped.
+    fn fold(&self, rank: usize, len: usize) -> Result<bool> {
+        let member = &self.members[rank];
+        let Some(_reading) = self.reading(rank) else { return Ok(false) };
+        let (own, cuda) = (self.stretch(len, rank), &member.cuda);
+        if own.is_empty() {
+            return member.done.put().map(|()| true);
+        }
+        let sums = member.sums.at_least(cuda.driver(), own.len() * F32)?;
+        let inbox = member.inbox.at_least(cuda.driver(), own.len() * F32)?;
+        self.others(rank).try_for_each(|other| other.brought.hold_back(&**cuda.driver()))?;
+        let mut first = true;
+        for (number, other) in self.members.iter().enumerate() {
+            let offer = self.offered(rank, number, len)?;
+            for part in offer.parts.iter().map(|part| part.offset(own.start * F32)) {
+                if first {
+                    self.copy(member, other, part, sums, own.len())?;
+                } else if number == rank {
+                    cuda.add_run("collective", part, sums, own.len())?;
+                } else {
+                    self.copy(member, other, part, inbox, own.len())?;
+                    cuda.add_run("collective", inbox, sums, own.len())?;
+                }
+                first = false;
+            }
+        }
+        if first {
+            // SAFETY: the scratch memory has as many bytes.
+            unsafe { cuda.driver().clear(sums, own.len() * F32) }?;
+        }
+        lock(&member.offer).sums = Some(sums);
+        member.done.put().map(|()| true)
+    }
+
+    /// Step 3. False if the group has stopped.
+    fn gather(&self, rank: usize, to: Ptr, len: usize) -> Result<bool> {
+        let member = &self.members[rank];
+        let Some(_reading) = self.reading(rank) else { return Ok(false) };
+        lock(&member.offer).parts.clear();
+        self.others(rank).try_for_each(|other| other.done.hold_back(&**member.cuda.driver()))?;
+        for (number, other) in self.members.iter().enumerate() {
+            let stretch = self.stretch(len, number);
+            let sums = lock(&other.offer).sums;
+            match sums {
+                Some(sums) if !stretch.is_empty() => {
+                    self.copy(member, other, sums, to.offset(stretch.start * F32), stretch.len())?;
+                }
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes what the root of a broadcast offers. False if the group has stopped.
+    fn take(&self, rank: usize, root: usize, to: Ptr, len: usize) -> Result<bool> {
+        let (member, other) = (&self.members[rank], &self.members[root]);
+        let Some(_reading) = self.reading(rank) else { return Ok(false) };
+        let offer = self.offered(rank, root, len)?;
+        other.brought.hold_back(&**member.cuda.driver())?;
+        if let Some(&from) = offer.parts.first() {
+            self.copy(member, other, from, to, len)?;
+        }
+        member.done.put().map(|()| true)
+    }
+
+    /// Ends a broadcast: what this tower's stream does next waits until the others have read.
+    fn withdraw(&self, rank: usize) -> Result<()> {
+        let member = &self.members[rank];
+        lock(&member.offer).parts.clear();
+        self.others(rank).try_for_each(|other| other.done.hold_back(&**member.cuda.driver()))
+    }
+
+    fn others(&self, rank: usize) -> impl Iterator<Item = &Member> {
+        self.members.iter().enumerate().filter(move |(number, _)| *number != rank).map(|(_, other)| other)
+    }
+
+    /// What tower `number` offers, if it is as long as this one's.
+    fn offered(&self, rank: usize, number: usize, len: usize) -> Result<MutexGuard<'_, Offer>> {
+        let offer = lock(&self.members[number].offer);
+        if offer.len == len {
+            return Ok(offer);
+        }
+        let message =
+            format!("replica {rank} brought {len} numbers to a sum, and replica {number} {}", offer.len);
+        Err(self.members[rank].cuda.error(message))
+    }
+
+    fn copy(&self, member: &Member, from: &Member, src: Ptr, dst: Ptr, len: usize) -> Result<()> {
+        let source: &Arc<dyn Driver> = from.cuda.driver();
+        // SAFETY: the target is scratch memory or a run of a buffer that were found as large. The source was found so by its
+        // owner, who keeps it until all have read: it is borrowed until its collective returns, which its stream reaches
+        // after everybody's reads, or after `stop` waited for them.
+        unsafe { member.cuda.driver().copy(&**source, src, dst, len * F32) }
+    }
+
+    /// The part of a run that a tower adds up: cut so that all but the last begin and end on 16 bytes from its start.
+    fn stretch(&self, len: usize, rank: usize) -> Range<usize> {
+        let each = len.div_ceil(self.members.len()).next_multiple_of(4);
+        (rank * each).min(len)..((rank + 1) * each).min(len)
+    }
+
+    /// Leave to read what others offer, unless one of them failed.
+    fn reading(&self, rank: usize) -> Option<MutexGuard<'_, ()>> {
+        let leave = lock(&self.members[rank].reading);
+        (!self.stopped.load(Ordering::SeqCst)).then_some(leave)
+    }
+
+    /// The error of a tower whose sum another one ended. Who failed calls the meetings off, so to meet tells the cause.
+    fn stopped_by_another<E: From<Error>>(&self, rank: usize, meet: impl Fn() -> Result<(), E>) -> E {
+        let otherwise = || self.members[rank].cuda.error("another replica failed in the middle of a sum");
+        meet().err().unwrap_or_else(|| otherwise().into())
+    }
+
+    /// After an error the caller may give its memory back at once. So nobody begins to read any more, and who has begun is
+    /// waited for.
+    fn unless_failed<E>(&self, result: Result<(), E>) -> Result<(), E> {
+        if result.is_err() {
+            self.stopped.store(true, Ordering::SeqCst);
+            for member in &self.members {
+                let _reading = lock(&member.reading);
+                // A device that fails reads nothing any more.
+                let _ = member.cuda.driver().synchronize();
+            }
+        }
+        result
+    }
+}
+
+impl core::fmt::Debug for Peers {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.members.iter().map(|member| &member.cuda)).finish()
+    }
+}
+
+impl Drop for Peers {
+    /// The marks and the scratch memory of a tower are others' to wait for and to read.
+    fn drop(&mut self) {
+        for member in &self.members {
+            let _ = member.cuda.driver().synchronize();
+        }
+    }
+}
