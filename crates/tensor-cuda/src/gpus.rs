@@ -17,12 +17,17 @@ pub struct Gpu {
     pub capability: (u32, u32),
     /// Bytes of memory.
     pub memory: u64,
-    /// Bytes that nobody uses, where it tells.
-    pub free: Option<u64>,
 }
 
-/// All GPUs that the driver sees, in the order of their numbers. To learn how much memory is free, each is opened for a
-/// moment.
+impl Gpu {
+    /// Bytes of memory that nobody uses, where it tells. To learn it the GPU is opened for a moment, which takes a while
+    /// unless this process has it open.
+    pub fn free_memory(&self) -> Option<u64> {
+        Device::find(self.number).and_then(|device| device.free_memory()).ok()
+    }
+}
+
+/// All GPUs that the driver sees, in the order of their numbers. None of them is opened.
 ///
 /// # Errors
 /// No driver, one that is too old, or one that does not start; that there is no GPU, too.
@@ -124,7 +129,6 @@ impl Device {
             name: self.name(),
             capability: self.capability().unwrap_or_default(),
             memory: check("cuDeviceTotalMem", status).map_or(0, |()| memory as u64),
-            free: self.free_memory().ok(),
         }
     }
 
@@ -201,10 +205,8 @@ mod tests {
                 assert!(!gpus.is_empty());
                 for (number, gpu) in gpus.iter().enumerate() {
                     assert_eq!(gpu.number, number);
-                    assert!(
-                        gpu.capability.0 > 0 && gpu.free.is_none_or(|free| free <= gpu.memory),
-                        "{gpu:?}"
-                    );
+                    let free = gpu.free_memory();
+                    assert!(gpu.capability.0 > 0 && free.is_none_or(|free| free <= gpu.memory), "{gpu:?}");
                 }
                 let error = Device::find(gpus.len()).err().map(|error| error.to_string());
                 assert!(error.is_some_and(|error| error.contains(&gpus[0].name)));

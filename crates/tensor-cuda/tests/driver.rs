@@ -60,7 +60,7 @@ fn scenario() {
         },
         Ok("look") => {
             println!("{:?}", available());
-            gpus().unwrap().iter().for_each(|gpu| println!("{gpu:?}"));
+            gpus().unwrap().iter().for_each(|gpu| println!("{gpu:?}, free: {:?}", gpu.free_memory()));
             libraries().iter().for_each(|library| println!("{}: {:?}", library.name, library.state));
         }
         _ => {}
@@ -191,7 +191,7 @@ fn what_can_not_be_opened_is_said_in_a_sentence() {
 fn gpus_and_libraries_are_described() {
     let Some(printed) = play("look", &[("FAKE_GPUS", "2"), ("FAKE_MEMORY", "4096")]) else { return };
     assert!(printed.contains("Ok(())"), "{printed}");
-    let second = r#"Gpu { number: 1, name: "Fake 1", capability: (9, 0), memory: 4096, free: Some(4096) }"#;
+    let second = r#"Gpu { number: 1, name: "Fake 1", capability: (9, 0), memory: 4096 }, free: Some(4096)"#;
     assert!(printed.contains(second), "{printed}");
     assert!(printed.contains("libnvrtc.so") && printed.contains("libcuda.so"), "{printed}");
 }

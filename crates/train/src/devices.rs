@@ -110,7 +110,22 @@ pub fn describe_devices() -> Vec<String> {
         Err(why) => lines.push(format!("cuda: none; {why}")),
     }
     lines.extend(cuda::libraries().iter().map(library_line));
+    lines.extend(first_gpu());
     lines
+}
+
+/// What computes on the first GPU, once it has been opened: a driver and libraries that are there need not work.
+fn first_gpu() -> Vec<String> {
+    if usable_gpus().is_err() {
+        return Vec::new();
+    }
+    match Device::cuda(CudaOptions::default()) {
+        Ok(Device::Cuda(gpu)) => {
+            gpu.describe_engine().iter().map(|line| format!("cuda:0 computes with {line}")).collect()
+        }
+        Ok(_) => Vec::new(),
+        Err(why) => vec![format!("cuda:0 can't be used: {why}")],
+    }
 }
 
 fn gpu_line(gpu: &Gpu) -> String {
@@ -118,7 +133,7 @@ fn gpu_line(gpu: &Gpu) -> String {
     let (major, minor) = gpu.capability;
     let mut line = format!("cuda:{}: {}, compute capability {major}.{minor}", gpu.number, gpu.name);
     let _ = write!(line, ", {:.1} GiB", gib(gpu.memory));
-    if let Some(free) = gpu.free {
+    if let Some(free) = gpu.free_memory() {
         let _ = write!(line, ", {:.1} GiB free", gib(free));
     }
     line
@@ -140,7 +155,7 @@ mod tests {
     use super::*;
 
     fn gpu(number: usize) -> Gpu {
-        Gpu { number, name: "a GPU".into(), capability: (9, 0), memory: 80 << 30, free: Some(79 << 30) }
+        Gpu { number, name: "a GPU".into(), capability: (9, 0), memory: 80 << 30 }
     }
 
     fn plan(options: DeviceOptions, gpus: usize) -> Result<Towers> {

@@ -24,7 +24,7 @@ pub(crate) fn explain(error: layers::Error, model: &Model, device: &Device, batc
 
 fn free_memory(device: &Device) -> Option<u64> {
     let Device::Cuda(gpu) = device else { return None };
-    cuda::gpus().ok()?.get(gpu.options().gpu)?.free
+    cuda::gpus().ok()?.get(gpu.options().gpu)?.free_memory()
 }
 
 fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Option<String> {

@@ -111,7 +111,8 @@ pub(crate) enum Choice {
 
 /// What a library says about its algorithms.
 pub(crate) trait Library {
-    /// Runs all that fit into `limit` bytes of scratch memory, and takes their times. `None` if there is no memory for it.
+    /// Runs all that fit into `limit` bytes of scratch memory, and takes their times. `None` if it can't, for want of memory
+    /// above all.
     fn measure(&mut self, key: &Key, limit: usize) -> Result<Option<Vec<Candidate>>>;
 
     /// What it expects to be fast, the fastest first, without running anything.

@@ -39,7 +39,7 @@ use convolutions::Convolutions;
 use handle::{Failure, Handle};
 use problem::{Operands, Problem, Scratch};
 use std::sync::{Arc, Mutex};
-use tensor_backend::{Conv2d, Precision, Result, Shape, Write};
+use tensor_backend::{Conv2d, Error, Precision, Result, Shape, Write};
 
 /// The most scratch memory that an algorithm may take. More would rarely buy time, and is taken from larger batches.
 const MOST_SCRATCH: usize = 256 << 20;
@@ -127,7 +127,15 @@ impl Cudnn {
                 return Err(cuda.error(message));
             }
         };
-        let scratch = Scratch { ptr: cuda.engine_scratch(bytes)?, bytes };
+        let scratch = match cuda.engine_scratch(bytes) {
+            Ok(ptr) => Scratch { ptr, bytes },
+            // A batch that nobody planned may ask for more than was reserved, when all other memory is in use.
+            Err(Error::OutOfMemory { .. }) => {
+                algorithms.refuse(&key);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
         let beta = if write == Write::Add { 1.0 } else { 0.0 };
         // SAFETY: the caller's operands have the shapes of `conv` and `shape`, without gaps, in the device's format.
         match unsafe { convolutions.run(&key, algorithm, Operands { x, w, y }, scratch, beta) } {
