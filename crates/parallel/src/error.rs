@@ -41,6 +41,50 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Other processes did not come to an operation in time, or sent nothing more.
+    #[error("rank {rank} waited {} seconds in {operation} for {}, which did not come", waited.as_secs_f64(), ranks(missing))]
+    Late {
+        /// Who waited.
+        rank: usize,
+        /// Where.
+        operation: &'static str,
+        /// How long.
+        waited: std::time::Duration,
+        /// For whom.
+        missing: Vec<usize>,
+    },
+    /// Processes came to different operations: they run different programs.
+    #[error("rank {other} came to {got} when rank {rank} came to {expected}")]
+    OutOfStep {
+        /// The rank that noticed.
+        rank: usize,
+        /// What it came for.
+        expected: &'static str,
+        /// The other rank.
+        other: usize,
+        /// What that came for.
+        got: &'static str,
+    },
+    /// The processes of a job were not started alike.
+    #[error(
+        "rank {rank} has {what} {got}, but rank 0 has {expected}; start all of them with the same program and options"
+    )]
+    Disagree {
+        /// Who differs.
+        rank: usize,
+        /// In what.
+        what: String,
+        /// What it has.
+        got: String,
+        /// What rank 0 has.
+        expected: String,
+    },
+    /// The way to the other processes failed.
+    #[error("MPI can't be used: {what}")]
+    Transport {
+        /// How.
+        what: String,
+    },
     /// A device failed.
     #[error(transparent)]
     Tensor(#[from] tensor::Error),
@@ -50,5 +94,14 @@ impl Error {
     /// Whether this error only reports that another replica failed.
     pub fn is_aborted(&self) -> bool {
         matches!(self, Error::Aborted { .. })
+    }
+}
+
+/// Ranks in a sentence.
+fn ranks(ranks: &[usize]) -> String {
+    let names: Vec<String> = ranks.iter().map(usize::to_string).collect();
+    match names.split_last() {
+        Some((last, rest @ [_, ..])) => format!("ranks {} and {last}", rest.join(", ")),
+        _ => format!("rank {}", names.concat()),
     }
 }

@@ -34,6 +34,8 @@ mod collective;
 mod error;
 mod in_order;
 mod local;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod on_device;
 mod replicas;
 mod shards;
@@ -42,6 +44,8 @@ mod slice;
 pub use collective::Collective;
 pub use error::{Error, Result};
 pub use local::Local;
+#[cfg(feature = "mpi")]
+pub use mpi::{Facts, Mpi, MpiOptions};
 pub use replicas::{Replica, run_replicas};
 pub use shards::Shards;
 pub use slice::{largest_slice, slice_batch};

@@ -1,0 +1,138 @@
+use ::mpi::Tag;
+
+/// What a message is about. Messages of one kind from one rank to another keep their order.
+pub(super) mod tag {
+    use super::Tag;
+
+    /// "I have come to this operation": an [`Arrival`](super::Arrival).
+    pub(in crate::mpi) const ARRIVAL: Tag = 1;
+    /// Numbers of an operation.
+    pub(in crate::mpi) const NUMBERS: Tag = 2;
+    /// Sums of an all-reduce.
+    pub(in crate::mpi) const SUMS: Tag = 3;
+    /// A [`Note`](super::Note).
+    pub(in crate::mpi) const NOTE: Tag = 4;
+    /// A fact of a rank's configuration; an empty one ends them.
+    pub(in crate::mpi) const FACT: Tag = 5;
+}
+
+/// What ranks come together for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Agree,
+    Reduce,
+    Broadcast,
+    Barrier,
+    Finish,
+}
+
+impl Operation {
+    const ALL: [Operation; 5] =
+        [Operation::Agree, Operation::Reduce, Operation::Broadcast, Operation::Barrier, Operation::Finish];
+
+    /// The operation in a sentence.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Operation::Agree => "the comparison of configurations",
+            Operation::Reduce => "an all-reduce",
+            Operation::Broadcast => "a broadcast",
+            Operation::Barrier => "a barrier",
+            Operation::Finish => "the end of the run",
+        }
+    }
+
+    fn named(number: u64) -> &'static str {
+        Operation::ALL
+            .iter()
+            .find(|own| **own as u64 == number)
+            .map_or("another version's operation", |o| o.name())
+    }
+}
+
+/// A rank has come to an operation, with so many parts of so many numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrival {
+    operation: u64,
+    pub(super) len: usize,
+    pub(super) parts: usize,
+}
+
+impl Arrival {
+    pub(super) fn new(operation: Operation, len: usize, parts: usize) -> Self {
+        Arrival { operation: operation as u64, len, parts }
+    }
+
+    pub(super) fn to_words(self) -> [u64; 3] {
+        [self.operation, self.len as u64, self.parts as u64]
+    }
+
+    pub(super) fn from_words([operation, len, parts]: [u64; 3]) -> Self {
+        Arrival { operation, len: len as usize, parts: parts as usize }
+    }
+
+    /// Why the rank `rank`, who came as `self` says, and `other`, who came as `theirs` says, can't work together.
+    pub(super) fn mismatch(self, rank: usize, other: usize, theirs: Arrival) -> Option<crate::Error> {
+        if self.operation != theirs.operation {
+            let (got, expected) = (Operation::named(theirs.operation), Operation::named(self.operation));
+            return Some(crate::Error::OutOfStep { rank, expected, other, got });
+        }
+        let differ = self.len != theirs.len;
+        differ.then_some(crate::Error::Mismatch { rank, got: self.len, other, expected: theirs.len })
+    }
+}
+
+/// What a rank tells another outside of operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    /// The run is over, for this reason.
+    Abort(String),
+    /// "Are you waiting too?"
+    Ask,
+    /// "I am waiting too."
+    Waiting,
+}
+
+/// Longer reasons are cut: a note must fit into what MPI passes on without asking the receiver.
+const LONGEST: usize = 1000;
+
+impl Note {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Note::Abort(reason) => reason.chars().take(LONGEST).collect::<String>().into_bytes(),
+            Note::Ask => vec![0],
+            Note::Waiting => vec![1],
+        }
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
+        match bytes {
+            [0] => Note::Ask,
+            [1] => Note::Waiting,
+            reason => Note::Abort(String::from_utf8_lossy(reason).into_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_and_arrivals_survive_the_journey() {
+        for note in [Note::Ask, Note::Waiting, Note::Abort("rank 1 failed: \u{e9}".into())] {
+            assert_eq!(Note::from_bytes(&note.to_bytes()), note);
+        }
+        let arrival = Arrival::new(Operation::Reduce, 7, 2);
+        assert_eq!(Arrival::from_words(arrival.to_words()), arrival);
+    }
+
+    #[test]
+    fn who_comes_for_something_else_is_named() {
+        let own = Arrival::new(Operation::Reduce, 7, 1);
+        let sentence = |theirs| own.mismatch(0, 2, theirs).unwrap().to_string();
+        assert!(own.mismatch(0, 2, Arrival::new(Operation::Reduce, 7, 3)).is_none());
+        assert!(sentence(Arrival::new(Operation::Reduce, 8, 1)).contains("brought 7 numbers"));
+        let other = sentence(Arrival::new(Operation::Barrier, 0, 0));
+        assert!(other.contains("rank 2 came to a barrier") && other.contains("an all-reduce"), "{other}");
+    }
+}

@@ -1,0 +1,160 @@
+use super::control::{Arrival, Note, Operation, tag};
+use super::thread::Calls;
+use super::wait::Wait;
+use crate::Error;
+use ::mpi::point_to_point::Message;
+use ::mpi::topology::{Process, SimpleCommunicator};
+use ::mpi::traits::*;
+use std::time::{Duration, Instant};
+
+/// How long a rank that has waited too long asks who else is waiting. They look every fraction of a millisecond.
+const ASKING: Duration = Duration::from_secs(1);
+
+/// How long notes about a failure are helped on their way before this process may end, and with it the job.
+const TELLING: Duration = Duration::from_millis(300);
+
+/// This rank's end of the job: where it meets the others, on the thread that makes all MPI calls.
+///
+/// A failure never returns: [`fail`](Endpoint::fail) answers for the rest of the process. So buffers that MPI may still read or
+/// write stay where they are, borrowed by the operation that failed.
+pub(super) struct Endpoint {
+    pub(super) communicator: SimpleCommunicator,
+    pub(super) rank: usize,
+    pub(super) world: usize,
+    pub(super) timeout: Duration,
+    pub(super) calls: Calls,
+    /// Numbers from others, kept from one operation to the next.
+    pub(super) received: Vec<f32>,
+    /// This rank's stretch of the sums.
+    pub(super) sums: Vec<f32>,
+}
+
+impl Endpoint {
+    pub(super) fn process(&self, rank: usize) -> Process<'_> {
+        self.communicator.process_at_rank(rank as i32)
+    }
+
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let rank = self.rank;
+        (0..self.world).filter(move |other| *other != rank)
+    }
+
+    /// Comes to an operation and waits for all others, who must have come for the same. Returns who brought what.
+    pub(super) fn arrive(&self, operation: Operation, len: usize, parts: usize) -> Vec<Arrival> {
+        let own = Arrival::new(operation, len, parts);
+        for other in self.others() {
+            self.process(other).buffered_send_with_tag(&own.to_words(), tag::ARRIVAL);
+        }
+        let mut arrivals = vec![own; self.world];
+        self.from_each(operation, tag::ARRIVAL, |other, message| {
+            let mut words = [0; 3];
+            message.matched_receive_into(&mut words);
+            arrivals[other] = Arrival::from_words(words);
+            true
+        });
+        let theirs = arrivals.iter().enumerate();
+        let mismatch = theirs.filter_map(|(other, theirs)| own.mismatch(self.rank, other, *theirs)).next();
+        match mismatch {
+            Some(error) => self.fail(error),
+            None => arrivals,
+        }
+    }
+
+    /// Takes short messages from all others as they come, until `take` has said of each rank that it was its last.
+    pub(super) fn from_each(
+        &self,
+        operation: Operation,
+        tag: ::mpi::Tag,
+        mut take: impl FnMut(usize, Message) -> bool,
+    ) {
+        let mut missing: Vec<usize> = self.others().collect();
+        let mut wait = Wait::new(self.timeout);
+        while !missing.is_empty() {
+            let mut news = false;
+            missing.retain(|&other| match self.process(other).immediate_matched_probe_with_tag(tag) {
+                Some((message, _)) => {
+                    news = true;
+                    !take(other, message)
+                }
+                None => true,
+            });
+            self.pause(operation, &mut wait, news, || missing.clone());
+        }
+    }
+
+    /// Between two looks at what has come: serves the others' notes, and fails when `missing` have been silent for too long.
+    pub(super) fn pause(
+        &self,
+        operation: Operation,
+        wait: &mut Wait,
+        news: bool,
+        missing: impl Fn() -> Vec<usize>,
+    ) {
+        if news {
+            return wait.again();
+        }
+        self.hear(&mut Vec::new());
+        if !wait.moment() {
+            self.accuse(operation, &missing());
+        }
+    }
+
+    /// Serves the others' notes; those who said that they are waiting are added to `waiting`.
+    fn hear(&self, waiting: &mut Vec<usize>) {
+        let any = self.communicator.any_process();
+        while let Some(message) = any.immediate_matched_probe_with_tag(tag::NOTE) {
+            let (bytes, status) = message.matched_receive_vec::<u8>();
+            let from = status.source_rank() as usize;
+            match Note::from_bytes(&bytes) {
+                Note::Abort(reason) => self.serve(Error::Aborted { reason }),
+                Note::Ask => self.note(from, &Note::Waiting),
+                Note::Waiting => waiting.push(from),
+            }
+        }
+    }
+
+    fn note(&self, to: usize, note: &Note) {
+        self.process(to).buffered_send_with_tag(&note.to_bytes()[..], tag::NOTE);
+    }
+
+    /// Finds out which of the missing ranks don't wait themselves for somebody, and fails with their names.
+    fn accuse(&self, operation: Operation, missing: &[usize]) -> ! {
+        self.others().for_each(|other| self.note(other, &Note::Ask));
+        let began = Instant::now();
+        let mut waiting = Vec::new();
+        let silent = |waiting: &[usize]| missing.iter().copied().filter(|m| !waiting.contains(m)).collect();
+        let mut late: Vec<usize> = silent(&waiting);
+        while began.elapsed() < ASKING && !late.is_empty() {
+            self.hear(&mut waiting);
+            late = silent(&waiting);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // If all of them wait, what one of them sent was lost on its way.
+        let missing = if late.is_empty() { missing.to_vec() } else { late };
+        self.fail(Error::Late { rank: self.rank, operation: operation.name(), waited: self.timeout, missing })
+    }
+
+    /// Tells all others that the run is over, and serves this process until it ends.
+    pub(super) fn fail(&self, error: Error) -> ! {
+        self.tell(&error.to_string());
+        self.serve(error)
+    }
+
+    /// Sends everybody the reason, and gives the messages time to leave.
+    pub(super) fn tell(&self, reason: &str) {
+        let note = Note::Abort(reason.to_owned());
+        self.others().for_each(|other| self.note(other, &note));
+        let began = Instant::now();
+        while began.elapsed() < TELLING {
+            // Any call helps MPI to make progress.
+            let _ = self.communicator.this_process().immediate_probe_with_tag(tag::NOTE);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Answers this call with the error and all later ones with its text; then ends the job, should this process still be there.
+    pub(super) fn serve(&self, error: Error) -> ! {
+        self.calls.refuse(error);
+        self.communicator.abort(1)
+    }
+}

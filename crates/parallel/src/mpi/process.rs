@@ -1,0 +1,41 @@
+use super::Mpi;
+use crate::replicas::message;
+use crate::{Collective, Error, Replica};
+use core::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use tensor::Device;
+
+impl Mpi {
+    /// Runs `body` as this process's replica, waits for those of the other processes, and ends MPI: what
+    /// [`run_replicas`](crate::run_replicas) is to threads.
+    ///
+    /// When the body fails or panics, the others are told why; they stop at their next operation, or are ended by mpirun when
+    /// this process ends.
+    ///
+    /// # Errors
+    /// The body's error; why another rank failed, or didn't come.
+    pub fn run<T, E, F>(self, device: Device, body: F) -> Result<T, E>
+    where
+        E: From<Error> + Display,
+        F: FnOnce(Replica) -> Result<T, E>,
+    {
+        let member = Mpi { line: Arc::clone(&self.line), board: Vec::new(), ..self };
+        let replica = Replica { device, collective: Box::new(member) };
+        match catch_unwind(AssertUnwindSafe(|| body(replica))) {
+            Ok(Ok(done)) => {
+                self.finish()?;
+                Ok(done)
+            }
+            Ok(Err(error)) => {
+                self.abort(&format!("rank {} failed: {error}", self.rank));
+                Err(error)
+            }
+            Err(panic) => {
+                let message = message(panic.as_ref());
+                self.abort(&format!("rank {} panicked: {message}", self.rank));
+                Err(Error::Panicked { rank: self.rank, message }.into())
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+use super::control::Operation;
+use super::endpoint::Endpoint;
+use super::facts::Facts;
+use super::options::MpiOptions;
+use crate::{Error, Result};
+use ::mpi::Threading;
+use ::mpi::environment::Universe;
+use ::mpi::traits::*;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// After a failure the process has so long to end by itself: to tell its user, and to leave its files in order.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// What is waited for beyond the time-out: the thread is to answer in time by itself, MPI itself may fail to.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// What the thread that talks to the others is asked to do. Every command gets one answer.
+pub(super) enum Command {
+    Agree(Facts),
+    Reduce { board: Vec<f32>, parts: usize, len: usize },
+    Broadcast { board: Vec<f32>, root: usize },
+    Barrier,
+    Abort(String),
+    Finish,
+}
+
+/// The board that came with a command, or an empty one.
+type Answer = Result<Vec<f32>>;
+
+/// The way to the thread that talks to the others.
+pub(super) struct Line {
+    ends: Mutex<(Sender<Command>, Receiver<Answer>)>,
+    timeout: Duration,
+}
+
+impl Line {
+    /// Starts MPI on a thread of its own; returns the rank and the world too.
+    pub(super) fn open(options: MpiOptions) -> Result<(Line, usize, usize)> {
+        let (commands, received) = channel();
+        let (answers, answered) = channel();
+        let (started, place) = channel();
+        let timeout = options.timeout;
+        let calls = Calls { commands: received, answers };
+        let run = move || match Endpoint::start(options, calls, &started) {
+            Ok((endpoint, universe)) => endpoint.run(universe),
+            // Nobody listens any more if it took too long.
+            Err(error) => _ = started.send(Err(error)),
+        };
+        let thread = std::thread::Builder::new().name("mpi".to_owned()).spawn(run);
+        thread.map_err(|source| Error::Transport {
+            what: format!("its thread could not be started: {source}"),
+        })?;
+        let (rank, world) = place.recv_timeout(timeout).map_err(|_| Error::Transport {
+            what: format!("not all processes of the job started it within {} seconds", timeout.as_secs_f64()),
+        })??;
+        Ok((Line { ends: Mutex::new((commands, answered)), timeout }, rank, world))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Sender<Command>, Receiver<Answer>)> {
+        self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Has a command carried out.
+    pub(super) fn ask(&self, command: Command) -> Answer {
+        let ends = self.lock();
+        let lost = |what: &str| Error::Transport { what: what.to_owned() };
+        ends.0.send(command).map_err(|_| lost("it was ended before"))?;
+        // While numbers flow an operation may take longer than the time-out; the thread watches over that.
+        loop {
+            match ends.1.recv_timeout(self.timeout + SLACK) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Disconnected) => return Err(lost("its thread has ended")),
+                Err(RecvTimeoutError::Timeout) => return Err(lost("a call into it did not return")),
+            }
+        }
+    }
+
+    /// Tells all others why this one stops.
+    pub(super) fn abort(&self, reason: &str) {
+        // The answer is that error again; whoever aborts has one already.
+        let _ = self.ask(Command::Abort(reason.to_owned()));
+    }
+}
+
+/// The thread's end of the line.
+pub(super) struct Calls {
+    commands: Receiver<Command>,
+    answers: Sender<Answer>,
+}
+
+impl Calls {
+    fn answer(&self, answer: Answer) {
+        // If nobody listens, the process is ending.
+        let _ = self.answers.send(answer);
+    }
+
+    /// Answers a command with an error, and all that follow with its text, as long as a process may take to end.
+    pub(super) fn refuse(&self, error: Error) {
+        let reason = match &error {
+            Error::Aborted { reason } => reason.clone(),
+            other => other.to_string(),
+        };
+        self.answer(Err(error));
+        let began = Instant::now();
+        while let Some(left) = LINGER.checked_sub(began.elapsed()) {
+            match self.commands.recv_timeout(left) {
+                Ok(_) => self.answer(Err(Error::Aborted { reason: reason.clone() })),
+                Err(RecvTimeoutError::Timeout) => return,
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(left),
+            }
+        }
+    }
+}
+
+type Place = Result<(usize, usize)>;
+
+impl Endpoint {
+    /// Starts MPI on this thread, and says who this rank is.
+    fn start(options: MpiOptions, calls: Calls, started: &Sender<Place>) -> Result<(Endpoint, Universe)> {
+        let refuse = |what: &str| Error::Transport { what: what.to_owned() };
+        let initialized = ::mpi::initialize_with_threading(Threading::Funneled);
+        let (mut universe, threading) = initialized.ok_or_else(|| refuse("it was started before"))?;
+        if threading < Threading::Funneled {
+            return Err(refuse("this MPI library was built without support for threads"));
+        }
+        let communicator = universe.world();
+        let (rank, world) = (communicator.rank() as usize, communicator.size() as usize);
+        if let Some(expected) = options.world.filter(|expected| *expected != world) {
+            return Err(Error::Transport {
+                what: format!(
+                    "the launcher speaks of {expected} processes, MPI of {world}; \
+                     start the program with the mpirun of the MPI that it was built with"
+                ),
+            });
+        }
+        // At most two short messages to a rank are on their way at a time, and one rank's facts.
+        universe.set_buffer_size((1 << 20) + world * (8 << 10));
+        let _ = started.send(Ok((rank, world)));
+        let (received, sums, timeout) = (Vec::new(), Vec::new(), options.timeout);
+        Ok((Endpoint { communicator, rank, world, timeout, calls, received, sums }, universe))
+    }
+
+    /// Carries out commands until the last.
+    fn run(mut self, universe: Universe) {
+        while let Ok(command) = self.calls.commands.recv() {
+            let mut answer = Vec::new();
+            match command {
+                Command::Agree(facts) => self.agree(&facts),
+                Command::Reduce { mut board, parts, len } => {
+                    self.reduce(&mut board, parts, len);
+                    answer = board;
+                }
+                Command::Broadcast { mut board, root } => {
+                    self.broadcast(&mut board, root);
+                    answer = board;
+                }
+                Command::Barrier => _ = self.arrive(Operation::Barrier, 0, 0),
+                Command::Abort(reason) => {
+                    self.tell(&reason);
+                    self.serve(Error::Aborted { reason });
+                }
+                Command::Finish => {
+                    self.arrive(Operation::Finish, 0, 0);
+                    // All have come, so this returns. It ends MPI.
+                    drop(universe);
+                    return self.calls.answer(Ok(Vec::new()));
+                }
+            }
+            self.calls.answer(Ok(answer));
+        }
+    }
+}

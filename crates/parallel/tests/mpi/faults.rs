@@ -1,0 +1,98 @@
+use crate::job::{Ended, Job, mpirun_is_there, signal};
+
+/// Runs a job that must fail with this sentence.
+fn fails(role: &str, ranks: usize, sentence: &str) {
+    if mpirun_is_there() {
+        failed(&Job::start(role, ranks, &[]).wait(), sentence);
+    }
+}
+
+fn failed(ended: &Ended, sentence: &str) {
+    assert!(!ended.success, "the job should have failed:\n{}", ended.text);
+    let said = ended.text.lines().any(|line| line.starts_with("error: ") && line.contains(sentence));
+    assert!(said, "no error says `{sentence}`:\n{}", ended.text);
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_the_job() {
+    if !mpirun_is_there() {
+        return;
+    }
+    for victim in 0..3 {
+        let mut job = Job::start("steps", 3, &[]);
+        let ranks = job.wait_for("stepping", 3);
+        signal("KILL", ranks[victim]);
+        let ended = job.wait();
+        assert!(!ended.success, "{}", ended.text);
+        assert!(ended.text.contains("signal 9"), "mpirun names the signal:\n{}", ended.text);
+    }
+}
+
+#[test]
+fn a_rank_that_is_stopped_is_named() {
+    if !mpirun_is_there() {
+        return;
+    }
+    for victim in 0..3 {
+        let mut job = Job::start("steps", 3, &[]);
+        let ranks = job.wait_for("stepping", 3);
+        signal("STOP", ranks[victim]);
+        let ended = job.wait();
+        failed(&ended, &format!("waited 2 seconds in an all-reduce for rank {victim}, which did not come"));
+        let accused = ended.text.matches("which did not come").count();
+        let rightly = ended.text.matches(&format!("for rank {victim}, which did not come")).count();
+        assert_eq!(accused, rightly, "nobody else is accused:\n{}", ended.text);
+    }
+}
+
+#[test]
+fn a_rank_may_be_late_but_not_too_late() {
+    if mpirun_is_there() {
+        let ended = Job::start("late", 3, &[]).wait();
+        failed(&ended, "waited 2 seconds in a barrier for rank 2, which did not come");
+        assert!((0..3).all(|rank| ended.folder.join(format!("met-0.6-{rank}")).exists()));
+    }
+}
+
+#[test]
+fn a_rank_that_fails_tells_why() {
+    fails("fails", 3, "this rank fails on purpose");
+}
+
+#[test]
+fn a_rank_that_panics_tells_why() {
+    fails("panics", 3, "rank 1 panicked: this rank panics on purpose");
+}
+
+#[test]
+fn a_rank_that_leaves_ends_the_job() {
+    if mpirun_is_there() {
+        let ended = Job::start("leaves", 3, &[]).wait();
+        assert!(!ended.success, "{}", ended.text);
+    }
+}
+
+#[test]
+fn a_rank_that_is_done_before_the_others_is_out_of_step() {
+    fails("finishes", 2, "came to an all-reduce");
+}
+
+#[test]
+fn different_sizes_are_refused() {
+    fails("sizes", 3, "brought 1");
+}
+
+#[test]
+fn different_operations_are_refused() {
+    fails("operations", 2, "came to a barrier when rank 0 came to an all-reduce");
+}
+
+#[test]
+fn different_configurations_are_refused() {
+    fails("facts", 3, "rank 1 has the learning rate 0.2, but rank 0 has 0.1");
+}
+
+#[test]
+fn another_world_is_refused() {
+    fails("world", 2, "the launcher speaks of 5 processes, MPI of 2");
+}

@@ -1,0 +1,181 @@
+//! Jobs: mpirun with some ranks, always ended by the test that started it.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// The longest that any job here may take: only a hang takes so long.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// Jobs run one at a time: their ranks share few cores already.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Names the part that a rank plays, and the folder where it leaves what the test looks at.
+pub const ROLE: &str = "TOWERS_TEST_ROLE";
+pub const FOLDER: &str = "TOWERS_TEST_FOLDER";
+
+/// A running job.
+pub struct Job {
+    mpirun: Child,
+    folder: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// How a job ended.
+pub struct Ended {
+    pub success: bool,
+    pub text: String,
+    pub folder: PathBuf,
+}
+
+/// Whether mpirun is there; says so if not.
+pub fn mpirun_is_there() -> bool {
+    let there = version().is_some();
+    if !there {
+        println!("SKIPPED: there is no mpirun; Debian's packages openmpi-bin and libopenmpi-dev bring it");
+    }
+    there
+}
+
+fn version() -> Option<String> {
+    let output = Command::new("mpirun").arg("--version").output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The user's own mpirun, with what it needs in a container with few cores.
+pub fn mpirun() -> Command {
+    let mut command = Command::new("mpirun");
+    if version().unwrap_or_default().contains("Open MPI") {
+        command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]);
+    }
+    command
+}
+
+/// Has mpirun start this test program's `a_rank` with a role: the end of its command line.
+pub fn as_role(command: &mut Command) {
+    command.arg(std::env::current_exe().unwrap()).args(["a_rank", "--exact", "--nocapture", "--quiet"]);
+}
+
+impl Job {
+    /// Starts `ranks` processes that play `role`.
+    pub fn start(role: &str, ranks: usize, variables: &[(&str, &str)]) -> Job {
+        let mut command = mpirun();
+        command.args(["-n", &ranks.to_string()]).envs(variables.iter().copied());
+        as_role(&mut command);
+        Job::start_with(command, role)
+    }
+
+    /// Starts the ranks as `command` says.
+    pub fn start_with(mut command: Command, role: &str) -> Job {
+        let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let folder = folder(role);
+        let output = |name: &str| File::create(folder.join(name)).unwrap();
+        command.env(ROLE, role).env(FOLDER, &folder).stdin(Stdio::null());
+        let mpirun = command.stdout(output("stdout")).stderr(output("stderr")).spawn().unwrap();
+        Job { mpirun, folder, _turn: turn }
+    }
+
+    /// Waits until all `ranks` have left a mark, and returns their process numbers.
+    pub fn wait_for(&mut self, mark: &str, ranks: usize) -> Vec<u32> {
+        let began = Instant::now();
+        loop {
+            let marks = (0..ranks).map(|rank| fs::read_to_string(mark_file(&self.folder, mark, rank)));
+            if let Ok(marks) = marks.collect::<Result<Vec<_>, _>>()
+                && let Ok(numbers) = marks.iter().map(|text| text.parse()).collect::<Result<Vec<u32>, _>>()
+            {
+                return numbers;
+            }
+            let ended = self.mpirun.try_wait().unwrap();
+            let text = self.text();
+            assert!(ended.is_none(), "the job ended before all ranks were at {mark}:\n{text}");
+            assert!(began.elapsed() < BOUND, "not all ranks came to {mark}:\n{text}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until somebody has said so.
+    pub fn wait_for_text(&mut self, text: &str) {
+        self.wait_until(text, |job| job.text().contains(text));
+    }
+
+    /// Waits until these ranks are gone.
+    pub fn wait_for_end_of(&mut self, processes: &[u32]) {
+        self.wait_until("the end of all ranks", |_| !processes.iter().any(|process| is_a_rank(*process)));
+    }
+
+    fn wait_until(&self, what: &str, mut there: impl FnMut(&Job) -> bool) {
+        let began = Instant::now();
+        while !there(self) {
+            assert!(began.elapsed() < BOUND, "waited in vain for {what}:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits for the end of the job.
+    pub fn wait(mut self) -> Ended {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.mpirun.try_wait().unwrap() {
+                let (text, folder) = (self.text(), self.folder.clone());
+                return Ended { success: status.success(), text, folder };
+            }
+            assert!(began.elapsed() < BOUND, "the job did not end:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What mpirun and the ranks have printed.
+    fn text(&self) -> String {
+        let read = |name: &str| fs::read(self.folder.join(name)).unwrap_or_default();
+        [read("stdout"), read("stderr")].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat()
+    }
+}
+
+impl Drop for Job {
+    /// Ends what may still run: mpirun, and the ranks, whose numbers they left.
+    fn drop(&mut self) {
+        if self.mpirun.try_wait().is_ok_and(|status| status.is_some()) {
+            return;
+        }
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with("started-")
+                && let Ok(number) = fs::read_to_string(entry.path()).unwrap_or_default().parse()
+                && is_a_rank(number)
+            {
+                signal("KILL", number);
+            }
+        }
+        let _ = self.mpirun.kill();
+        let _ = self.mpirun.wait();
+    }
+}
+
+/// Whether this process still runs this test program: its number may have been given to another.
+fn is_a_rank(number: u32) -> bool {
+    fs::read_link(format!("/proc/{number}/exe")).ok() == std::env::current_exe().ok()
+}
+
+/// Sends a signal to one process.
+pub fn signal(name: &str, process: u32) {
+    let _ = Command::new("kill").args([format!("-{name}"), process.to_string()]).status();
+}
+
+/// Where a rank leaves its process number when it has come to a place.
+pub fn mark_file(folder: &Path, mark: &str, rank: usize) -> PathBuf {
+    folder.join(format!("{mark}-{rank}"))
+}
+
+/// An empty folder for one job.
+fn folder(role: &str) -> PathBuf {
+    static COUNT: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
+    let mut counts = COUNT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let count = counts.get_or_insert_default().entry(role.to_owned()).or_default();
+    *count += 1;
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{role}-{count}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}

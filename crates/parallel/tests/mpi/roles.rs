@@ -1,0 +1,176 @@
+//! What the ranks of a job do.
+
+use crate::job::{FOLDER, ROLE, mark_file};
+use parallel::{Error, Facts, Mpi, MpiOptions, Replica, Result};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+use tensor::{Backend, Device, Span, Storage};
+
+/// How long ranks wait for each other in tests of hangs.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Lengths of all-reduces: none, fewer than ranks, uneven stretches, more than MPI sends without asking the receiver.
+pub const LENGTHS: &[usize] = &[0, 1, 2, 3, 10, 1001, 100_003];
+
+/// Plays the role that the environment names, and ends the process if that fails.
+pub fn play() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let played = match role.as_str() {
+        "sums" => run(|replica, folder| sums(replica, &folder)),
+        "broadcast" => run(|replica, _| broadcast(replica)),
+        "facts" => facts(),
+        "world" => Mpi::start(options().world(5)).map(|_| ()),
+        "late" => run(late),
+        "fails" => run(|replica, _| match replica.rank() {
+            1 => Err(Error::Transport { what: "this rank fails on purpose".into() }),
+            _ => steps(replica),
+        }),
+        "panics" => run(|replica, _| match replica.rank() {
+            1 => panic!("this rank panics on purpose"),
+            _ => steps(replica),
+        }),
+        "sizes" => run(|replica, _| {
+            let length = 10 + replica.rank() / 2;
+            all_reduce(replica, length)
+        }),
+        "operations" => run(|mut replica, _| match replica.rank() {
+            1 => replica.collective.barrier(),
+            _ => all_reduce(replica, 5),
+        }),
+        "leaves" => run(|replica, _| match replica.rank() {
+            1 => std::process::exit(0),
+            _ => steps(replica),
+        }),
+        "finishes" => run(|replica, _| match replica.rank() {
+            1 => Ok(()),
+            _ => steps(replica),
+        }),
+        _ => run(|replica, _| steps(replica)),
+    };
+    if let Err(error) = played {
+        // In one piece: the ranks share this output.
+        let _ = std::io::stderr().write_all(format!("error: {error}\n").as_bytes());
+        std::process::exit(1);
+    }
+}
+
+fn options() -> MpiOptions {
+    MpiOptions::default().timeout(TIMEOUT)
+}
+
+/// Runs one replica, which first leaves its process number.
+fn run(body: impl FnOnce(Replica, PathBuf) -> Result<()>) -> Result<()> {
+    let mpi = Mpi::start(options())?;
+    mark("started", mpi.rank());
+    mpi.run(Device::cpu(1), |replica| body(replica, folder()))
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(std::env::var(FOLDER).unwrap())
+}
+
+fn mark(mark: &str, rank: usize) {
+    // Whole or not at all: the test reads it while this runs.
+    let path = mark_file(&folder(), mark, rank);
+    std::fs::write(path.with_extension("new"), std::process::id().to_string()).unwrap();
+    std::fs::rename(path.with_extension("new"), path).unwrap();
+}
+
+/// Steps without end, as far as a test is concerned.
+fn steps(mut replica: Replica) -> Result<()> {
+    let device = replica.device.clone();
+    let mut data = device.alloc(100_000)?;
+    for step in 0..100_000 {
+        replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 100_000))?;
+        if step == 5 {
+            mark("stepping", replica.rank());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// Rank 2 comes late, but not too late; then again, too late.
+fn late(mut replica: Replica, _: PathBuf) -> Result<()> {
+    for part_of_timeout in [0.6, 1e6] {
+        if replica.rank() == 2 {
+            std::thread::sleep(TIMEOUT.mul_f64(part_of_timeout));
+        }
+        replica.collective.barrier()?;
+        mark(&format!("met-{part_of_timeout}"), replica.rank());
+    }
+    Ok(())
+}
+
+fn all_reduce(mut replica: Replica, length: usize) -> Result<()> {
+    let device = replica.device.clone();
+    let mut data = device.alloc(length)?;
+    replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, length))
+}
+
+/// Ranks that were started with different options.
+fn facts() -> Result<()> {
+    let mpi = Mpi::start(options())?;
+    let lr = if mpi.rank() == 1 { 0.2 } else { 0.1 };
+    mpi.agree(&Facts::new().with("the model", "small_cnn").with("the learning rate", lr))?;
+    mpi.finish()
+}
+
+/// Part `part` of a rank's numbers: of very different sizes, so that every order of adding them up has a sum of its own.
+fn part(device: &Device, rank: usize, part: usize, length: usize) -> Result<Storage> {
+    let number = |k: usize| {
+        let mixed = (k as u32 ^ ((rank * 7 + part + 1) as u32) << 20).wrapping_mul(0x9e37_79b9);
+        (mixed as f32 / 1e9 - 2.0) * 10_f32.powi((mixed % 13) as i32 - 6)
+    };
+    let numbers: Vec<f32> = (0..length).map(number).collect();
+    let mut storage = device.alloc(length)?;
+    device.upload(&numbers, &mut storage, 0)?;
+    Ok(storage)
+}
+
+/// All-reduces of all lengths, in both forms; what each gave, as bits. Called by ranks here and by threads in the test.
+pub fn all_sums(mut replica: Replica) -> Result<Vec<u32>> {
+    let (device, rank, world) = (replica.device.clone(), replica.rank(), replica.world());
+    let mut bits = Vec::new();
+    for &length in LENGTHS {
+        // A run in the middle; what is around it must stay.
+        let mut data = part(&device, rank, 0, length + 5)?;
+        replica.collective.all_reduce_sum(&device, &mut data, Span::new(3, length))?;
+        keep(&mut bits, &device, &data)?;
+        // Four parts over all ranks: with three, the first two have one each, or none of only two.
+        for parts in [4, 2] {
+            let own = parallel::slice_batch(parts, world, rank);
+            let parts: Vec<Storage> = own.map(|k| part(&device, 0, k, length + 2)).collect::<Result<_>>()?;
+            let mut sum = device.alloc(length + 2)?;
+            replica.collective.all_reduce_in_order(&device, &parts, Span::new(1, length), &mut sum)?;
+            keep(&mut bits, &device, &sum)?;
+        }
+    }
+    replica.collective.barrier()?;
+    Ok(bits)
+}
+
+fn keep(bits: &mut Vec<u32>, device: &Device, data: &Storage) -> Result<()> {
+    bits.extend(data.to_vec(device, 0, data.len())?.into_iter().map(f32::to_bits));
+    Ok(())
+}
+
+fn sums(replica: Replica, folder: &std::path::Path) -> Result<()> {
+    let path = folder.join(format!("sums-{}", replica.rank()));
+    let bytes: Vec<u8> = all_sums(replica)?.into_iter().flat_map(u32::to_le_bytes).collect();
+    std::fs::write(path, bytes).unwrap();
+    Ok(())
+}
+
+fn broadcast(mut replica: Replica) -> Result<()> {
+    let (device, rank) = (replica.device.clone(), replica.rank());
+    for root in 0..replica.world() {
+        let mut data = part(&device, rank, 0, 5000)?;
+        replica.collective.broadcast(&device, &mut data, Span::new(1, 4000), root)?;
+        let (before, own) = (part(&device, rank, 0, 5000)?, part(&device, root, 0, 5000)?);
+        assert_eq!(data.to_vec(&device, 1, 4000)?, own.to_vec(&device, 1, 4000)?);
+        assert_eq!(data.to_vec(&device, 4001, 999)?, before.to_vec(&device, 4001, 999)?);
+    }
+    Ok(())
+}
