@@ -3,8 +3,8 @@
 // Layout: tensors are rows (pixels) of channels with a row stride. A thread handles `vector` neighbouring channels, the
 // pack of a 16-byte load or one, in many rows, so what belongs to a channel stays in its registers.
 // Geometry: blocks of (packs, rows of threads), at most 256 threads. A block works on a tile of at most 128 bytes of
-// channels, a full cache line of every row, and on a slab of rows: grid (slabs, tiles). Threads take BATCH rows at a time,
-// so that as many loads are under way together.
+// channels, a full cache line of every row, and on a slab of rows: grid (tiles, slabs). So the tiles of a slab, which may
+// share lines, run together. Threads take BATCH rows at a time, so that as many loads are under way together.
 // Sums: a block adds up its slab and leaves a partial result in scratch memory; the last block of a tile to finish adds the
 // slabs' in their order. The split depends on the shape alone, so the sums have the same bits every time.
 // The floor is memory. Forward an element is read twice and written once (6 bytes in half formats, 12 in f32), backward
@@ -27,8 +27,8 @@ struct Part {
 template <int V>
 __device__ Part part_of(u32 rows, u32 channels, u32 slab_rows) {
     Part part;
-    part.first = static_cast<u64>(blockIdx.x) * slab_rows;
-    part.channel = (blockIdx.y * blockDim.x + threadIdx.x) * V;
+    part.first = static_cast<u64>(blockIdx.y) * slab_rows;
+    part.channel = (blockIdx.x * blockDim.x + threadIdx.x) * V;
     part.inside = part.channel < channels;
     u64 left = rows - part.first;
     part.count = part.inside ? static_cast<u32>(left < slab_rows ? left : slab_rows) : 0;
@@ -72,8 +72,8 @@ __device__ inline bool is_last(u32* counters) {
     __threadfence(); // what this thread wrote comes before the count
     __syncthreads();
     if (threadIdx.x == 0 && threadIdx.y == 0) {
-        u32* counter = counters + blockIdx.y;
-        last = atomicAdd(counter, 1u) == gridDim.x - 1;
+        u32* counter = counters + blockIdx.x;
+        last = atomicAdd(counter, 1u) == gridDim.y - 1;
         if (last) *counter = 0;
     }
     __syncthreads();
@@ -90,7 +90,7 @@ __device__ inline float* partial(float* partials, u32 slab, u32 which, u32 chann
 template <int V, int N, class F>
 __device__ void per_channel(u32 channels, float (&mine)[N][V], F compute) {
     __shared__ __align__(16) float staged[N][MOST_CHANNELS];
-    u32 first = blockIdx.y * blockDim.x * V;
+    u32 first = blockIdx.x * blockDim.x * V;
     u32 thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
     for (u32 k = thread; k < blockDim.x * V && first + k < channels; k += threads) {
         float all[N];
@@ -123,11 +123,11 @@ __device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_ro
     float pivot[V], total[3 * V] = {};
     if (part.inside) load<V>(partial(partials, 0, 0, channels, part.channel), pivot);
 #pragma unroll 4
-    for (u32 slab = part.inside ? threadIdx.y : gridDim.x; slab < gridDim.x; slab += blockDim.y) {
+    for (u32 slab = part.inside ? threadIdx.y : gridDim.y; slab < gridDim.y; slab += blockDim.y) {
         float mean[V], squares[V];
         load<V>(partial(partials, slab, 0, channels, part.channel), mean);
         load<V>(partial(partials, slab, 1, channels, part.channel), squares);
-        float count = slab + 1 < gridDim.x ? slab_rows : rows - slab * slab_rows;
+        float count = slab + 1 < gridDim.y ? slab_rows : rows - slab * slab_rows;
 #pragma unroll
         for (int k = 0; k < V; ++k) {
             float away = mean[k] - pivot[k];
@@ -138,7 +138,11 @@ __device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_ro
     }
     add_rows(total);
     if (!part.inside || threadIdx.y != 0) return;
-    float count = rows > 1 ? rows : 1, others = rows > 2 ? rows - 1 : 1;
+    float count = rows > 1 ? rows : 1, others = rows > 2 ? rows - 1 : 1, lacking[V] = {};
+    if (bias) { // all loads before the first store, which might lie where they do for all that the compiler knows
+#pragma unroll
+        for (int k = 0; k < V; ++k) lacking[k] = bias[part.channel + k];
+    }
 #pragma unroll
     for (int k = 0; k < V; ++k) {
         float away = total[k] / count;
@@ -148,7 +152,7 @@ __device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_ro
         float mean = pivot[k] + away;
         saved[c] = mean;
         saved[channels + c] = 1.0f / sqrtf(squares / count + epsilon);
-        sums[c] = samples * (bias ? mean + bias[c] : mean);
+        sums[c] = samples * (mean + lacking[k]);
         sums[channels + c] = samples * (squares / others);
     }
 }
@@ -187,8 +191,8 @@ __device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels,
             mean[k] = pivot[k] + away;
             squares[k] = total[V + k] - total[k] * away;
         }
-        store<V>(partial(partials, blockIdx.x, 0, channels, part.channel), mean);
-        store<V>(partial(partials, blockIdx.x, 1, channels, part.channel), squares);
+        store<V>(partial(partials, blockIdx.y, 0, channels, part.channel), mean);
+        store<V>(partial(partials, blockIdx.y, 1, channels, part.channel), squares);
     }
     if (!is_last(counters)) return;
     finish_statistics<V>(part, rows, channels, slab_rows, samples, epsilon, bias, partials, saved, sums);
@@ -261,14 +265,14 @@ __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32
         float first[V], second[V];
 #pragma unroll
         for (int k = 0; k < V; ++k) first[k] = total[k], second[k] = total[V + k];
-        store<V>(partial(partials, blockIdx.x, 0, channels, part.channel), first);
-        store<V>(partial(partials, blockIdx.x, 1, channels, part.channel), second);
+        store<V>(partial(partials, blockIdx.y, 0, channels, part.channel), first);
+        store<V>(partial(partials, blockIdx.y, 1, channels, part.channel), second);
     }
     if (!is_last(counters)) return;
 #pragma unroll
     for (int k = 0; k < 2 * V; ++k) total[k] = 0.0f;
 #pragma unroll 4
-    for (u32 slab = part.inside ? threadIdx.y : gridDim.x; slab < gridDim.x; slab += blockDim.y) {
+    for (u32 slab = part.inside ? threadIdx.y : gridDim.y; slab < gridDim.y; slab += blockDim.y) {
         float first[V], second[V];
         load<V>(partial(partials, slab, 0, channels, part.channel), first);
         load<V>(partial(partials, slab, 1, channels, part.channel), second);
@@ -277,11 +281,14 @@ __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32
     }
     add_rows(total);
     if (!part.inside || threadIdx.y != 0) return;
+    float inverse[V];
+#pragma unroll
+    for (int k = 0; k < V; ++k) inverse[k] = saved[channels + part.channel + k];
 #pragma unroll
     for (int k = 0; k < V; ++k) {
         u32 c = part.channel + k;
         dbeta[c] = total[k];
-        dgamma[c] = total[V + k] * saved[channels + c];
+        dgamma[c] = total[V + k] * inverse[k];
     }
 }
 

@@ -58,7 +58,7 @@ impl Tiles {
 
     fn geometry(&self) -> Geometry {
         let [beside, below] = self.block;
-        Geometry { grid: [self.slabs, self.across, 1], block: [beside, below, 1], shared: 0 }
+        Geometry { grid: [self.across, self.slabs, 1], block: [beside, below, 1], shared: 0 }
     }
 }
 

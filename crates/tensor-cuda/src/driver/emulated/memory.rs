@@ -10,7 +10,7 @@ use tensor_backend::Result;
 const GUARD: usize = 4096;
 
 /// An allocation begins on a multiple of this, as on a GPU.
-const ALIGN: usize = 256;
+const ALIGN: u64 = 256;
 
 /// What a guard holds: NaNs as float, bfloat16 and half alike, so that reading them shows too.
 static POISON: [u8; GUARD] = {
@@ -39,11 +39,13 @@ impl Memory {
         }
         let layout = layout(bytes).ok_or_else(|| error(format!("{bytes} bytes are too many")))?;
         // SAFETY: the layout is larger than nothing.
-        let base = unsafe { alloc_zeroed(layout) };
-        if base.is_null() {
+        let base = unsafe { alloc_zeroed(layout) } as u64;
+        if base == 0 {
             return Err(error(format!("no memory is left for {bytes} bytes")));
         }
-        let start = base as u64 + GUARD as u64;
+        let start = (base + size_of::<u64>() as u64 + GUARD as u64).next_multiple_of(ALIGN);
+        // SAFETY: in front of the guard the block has room for an address, on 8 bytes as the guard is.
+        unsafe { *base_of(start) = base };
         for at in [start - GUARD as u64, start + bytes as u64] {
             // SAFETY: both guards lie in the block, which nobody else knows of yet.
             unsafe { core::ptr::copy_nonoverlapping(POISON.as_ptr(), at as *mut u8, GUARD) };
@@ -133,16 +135,25 @@ impl Drop for Memory {
     }
 }
 
+/// The block of an allocation: some bytes up to where it may begin, and the guards. No alignment is asked for, since the
+/// allocator writes to all of an aligned block; of this one the pages that nobody touches cost nothing, however large it
+/// is.
 fn layout(bytes: usize) -> Option<Layout> {
-    Layout::from_size_align(bytes.checked_add(2 * GUARD)?, ALIGN).ok()
+    let more = size_of::<u64>() + ALIGN as usize + 2 * GUARD;
+    Layout::from_size_align(bytes.checked_add(more)?, align_of::<u64>()).ok()
+}
+
+/// Where an allocation keeps its block's address: in front of its guard.
+fn base_of(start: u64) -> *mut u64 {
+    (start as usize - GUARD - size_of::<u64>()) as *mut u64
 }
 
 /// # Safety
 /// `Memory::alloc` made an allocation of so many bytes there, and it is used no more.
 unsafe fn release(start: u64, bytes: usize) {
     let Some(layout) = layout(bytes) else { return };
-    // SAFETY: the block began a guard earlier, with this layout.
-    unsafe { dealloc((start - GUARD as u64) as *mut u8, layout) };
+    // SAFETY: `alloc` left there where the block with this layout begins.
+    unsafe { dealloc(*base_of(start) as *mut u8, layout) };
 }
 
 /// Where somebody wrote outside of a live allocation, if so.
