@@ -101,6 +101,11 @@ impl Cuda {
         self.inner.options
     }
 
+    /// Whether it is no GPU but its emulation.
+    pub fn is_emulated(&self) -> bool {
+        self.inner.driver.context().is_null()
+    }
+
     /// What computes convolutions and dense layers, and which algorithms were chosen so far: lines for people.
     pub fn describe_engine(&self) -> Vec<String> {
         self.inner.engine.describe()

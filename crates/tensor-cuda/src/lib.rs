@@ -6,6 +6,7 @@
 //! - Convolutions and dense layers go to cuDNN and cuBLASLt, or where these are missing to kernels of our own.
 //! - Everything else is a kernel in `kernels/`, compiled by NVRTC for the device at hand and kept on disk.
 //! - A step can be written down once as a [`Recording`] and be replayed at the cost of a single call.
+//! - Several devices add up what they have: towers of one process by [`Peers`], others by NCCL's [`nccl::Communicator`].
 //!
 //! The feature `emulation` adds `Cuda::emulated`: the same kernels and the same host code on the processor, for
 //! tests on machines without a GPU.
@@ -23,10 +24,12 @@ pub mod kernels;
 mod libraries;
 mod memory;
 mod mirror;
+pub mod nccl;
 mod operand;
 mod ops;
 mod peers;
 mod recording;
+mod stretch;
 mod turn;
 
 pub use buffer::{Buffer, Bytes, Ints};

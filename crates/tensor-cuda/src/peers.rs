@@ -17,8 +17,8 @@
 use crate::cuda::lock;
 use crate::driver::{Driver, Mark, Ptr};
 use crate::memory::Scratch;
+use crate::stretch::stretch;
 use crate::{Buffer, Cuda};
-use core::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tensor_backend::{Error, Result, Span};
@@ -182,7 +182,7 @@ impl Peers {
     fn fold(&self, rank: usize, len: usize) -> Result<bool> {
         let member = &self.members[rank];
         let Some(_reading) = self.reading(rank) else { return Ok(false) };
-        let (own, cuda) = (self.stretch(len, rank), &member.cuda);
+        let (own, cuda) = (stretch(len, self.members.len(), rank), &member.cuda);
         if own.is_empty() {
             return member.done.put().map(|()| true);
         }
@@ -219,7 +219,7 @@ impl Peers {
         lock(&member.offer).parts.clear();
         self.others(rank).try_for_each(|other| other.done.hold_back(&**member.cuda.driver()))?;
         for (number, other) in self.members.iter().enumerate() {
-            let stretch = self.stretch(len, number);
+            let stretch = stretch(len, self.members.len(), number);
             let sums = lock(&other.offer).sums;
             match sums {
                 Some(sums) if !stretch.is_empty() => {
@@ -271,12 +271,6 @@ impl Peers {
         // owner, who keeps it until all have read: it is borrowed until its collective returns, which its stream reaches
         // after everybody's reads, or after `stop` waited for them.
         unsafe { member.cuda.driver().copy(&**source, src, dst, len * F32) }
-    }
-
-    /// The part of a run that a tower adds up: cut so that all but the last begin and end on 16 bytes from its start.
-    fn stretch(&self, len: usize, rank: usize) -> Range<usize> {
-        let each = len.div_ceil(self.members.len()).next_multiple_of(4);
-        (rank * each).min(len)..((rank + 1) * each).min(len)
     }
 
     /// Leave to read what others offer, unless one of them failed.

@@ -1,0 +1,152 @@
+//! A rank's way to the others.
+
+use super::calls::{Calls, Op};
+use super::installed::Installed;
+use super::session::{Join, Session};
+use crate::memory::Scratch;
+use crate::{Buffer, Cuda};
+use std::sync::Arc;
+use tensor_backend::{Error, Result, Span};
+
+/// A rank that has begun to join a group.
+pub struct Joining {
+    session: Arc<Session>,
+    cuda: Cuda,
+}
+
+/// A rank of a group, on a device of its own. All ranks call the same operations in the same order, with runs as long.
+///
+/// Operations go to the device's stream and return: what follows on the device comes after them, and errors may come up
+/// later, when somebody waits for the device. While there is a communicator every such wait ends, with an error that says
+/// who failed where that is known.
+pub struct Communicator {
+    pub(super) session: Arc<Session>,
+    pub(super) cuda: Cuda,
+    pub(super) inbox: Scratch,
+    pub(super) sums: Scratch,
+    /// How many parts each rank brings to a sum in order.
+    pub(super) parts: Option<Vec<usize>>,
+}
+
+impl Joining {
+    /// Waits until all ranks have come.
+    ///
+    /// # Errors
+    /// What NCCL says, and that a rank did not come.
+    pub fn finish(self) -> Result<Communicator> {
+        let Joining { session, cuda } = self;
+        session.joined()?;
+        cuda.driver().set_watch(Some(session.clone()));
+        let (inbox, sums) = (Scratch::default(), Scratch::default());
+        Ok(Communicator { session, cuda, inbox, sums, parts: None })
+    }
+}
+
+impl Communicator {
+    /// Joins a group on this device and waits for the other ranks.
+    ///
+    /// # Errors
+    /// If NCCL is missing or too old, what it says, and that a rank did not come.
+    pub fn join(cuda: &Cuda, join: Join) -> Result<Communicator> {
+        Communicator::begin(cuda, join)?.finish()
+    }
+
+    /// Begins to join a group: one thread can do so for several devices, and then wait for them.
+    ///
+    /// # Errors
+    /// As [`join`](Communicator::join).
+    pub fn begin(cuda: &Cuda, join: Join) -> Result<Joining> {
+        if cuda.is_emulated() {
+            return Err(cuda.error("NCCL needs a GPU"));
+        }
+        Communicator::begin_by(Box::new(Installed::on(cuda.driver())?), cuda, join)
+    }
+
+    pub(super) fn begin_by(calls: Box<dyn Calls>, cuda: &Cuda, join: Join) -> Result<Joining> {
+        let session = Arc::new(Session::begin(calls, cuda.name_of(), join)?);
+        Ok(Joining { session, cuda: cuda.clone() })
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> usize {
+        self.session.rank()
+    }
+
+    /// How many there are.
+    pub fn world(&self) -> usize {
+        self.session.world()
+    }
+
+    /// The device.
+    pub fn cuda(&self) -> &Cuda {
+        &self.cuda
+    }
+
+    /// Replaces the run `at` of `data` by its sum over all ranks, in an order that NCCL chooses: the same bits on all ranks
+    /// and in every run on the same machines, but others for another number of ranks.
+    ///
+    /// # Errors
+    /// What NCCL or the driver says, or that another rank failed.
+    pub fn all_reduce_sum(&mut self, data: &mut Buffer, at: Span) -> Result<()> {
+        let run = self.cuda.run("all_reduce_sum", "the run", data, at)?;
+        if at.len > 0 {
+            self.run("ncclAllReduce", &[Op::AllReduce { run, len: at.len }])?;
+        }
+        self.cuda.refresh_mirror(data)
+    }
+
+    /// Replaces the run `at` of `data` by what rank `root` has there.
+    ///
+    /// # Errors
+    /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
+    pub fn broadcast(&mut self, data: &mut Buffer, at: Span, root: usize) -> Result<()> {
+        self.check_rank("broadcast", root)?;
+        let run = self.cuda.run("broadcast", "the run", data, at)?;
+        if at.len > 0 {
+            self.run("ncclBroadcast", &[Op::Broadcast { run, len: at.len, root }])?;
+        }
+        self.cuda.refresh_mirror(data)
+    }
+
+    /// Waits until all ranks have come here, and all they were asked for before is done.
+    ///
+    /// # Errors
+    /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
+    pub fn barrier(&mut self) -> Result<()> {
+        let run = self.sums.at_least(self.cuda.driver(), size_of::<f32>())?;
+        self.run("ncclAllReduce", &[Op::AllReduce { run, len: 1 }])?;
+        self.session.wait()
+    }
+
+    /// Ends the group for this rank, for a reason that all later calls give. What the device does for the group ends at once,
+    /// and the other ranks learn of it as of any failure.
+    pub fn abort(&self, reason: &str) {
+        self.session.abort(reason);
+    }
+
+    pub(super) fn run(&self, call: &'static str, ops: &[Op]) -> Result<()> {
+        // SAFETY: the runs lie in buffers that were found as large, and in scratch memory that was made so. Their owners give
+        // them back by way of the driver, which waits for the stream.
+        unsafe { self.session.run(call, ops, self.cuda.is_recording()) }
+    }
+
+    fn check_rank(&self, op: &'static str, rank: usize) -> Result<()> {
+        if rank < self.world() {
+            return Ok(());
+        }
+        let accepted = "below the number of ranks";
+        Err(Error::Value { op, what: "the root", value: rank as f64, accepted })
+    }
+}
+
+impl Drop for Communicator {
+    /// What this rank asked for is waited for, but nobody who failed.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.session.abort("this rank panicked");
+        }
+        self.session.close();
+        // While the session may still be aborted, waits are looked after.
+        self.cuda.driver().set_watch(None);
+    }
+}

@@ -1,0 +1,217 @@
+//! NCCL's part for emulated GPUs: ranks that are threads of this process, for tests without a GPU.
+//!
+//! As NCCL does, it takes calls and does them in the background: they are done when [`Calls::progress`] has seen what the
+//! others sent. Its own sums go from the last rank to the first, so that a test sees who relies on their order.
+
+use super::calls::{Calls, Comm, Op, Status, UniqueId};
+use super::communicator::Communicator;
+use super::session::{Failed, Join};
+use crate::Cuda;
+use crate::cuda::lock;
+use crate::driver::{Driver, Ptr};
+use cudarc::nccl::sys::ncclResult_t;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tensor_backend::Result;
+
+/// A group of ranks on emulated devices, one each, that wait for each other for `patience`. `failed` makes what each is told
+/// of the others' failures, given its rank.
+///
+/// # Errors
+/// None yet: it is as [`Communicator::join`].
+pub fn emulated(
+    devices: &[Cuda],
+    patience: Duration,
+    failed: impl Fn(usize) -> Option<Failed>,
+) -> Result<Vec<Communicator>> {
+    let exchange = Arc::new(Exchange { world: devices.len(), board: Mutex::default() });
+    let begin = |(rank, cuda): (usize, &Cuda)| {
+        let calls = Wire {
+            exchange: Arc::clone(&exchange),
+            rank,
+            driver: Arc::clone(cuda.driver()),
+            pending: Mutex::default(),
+        };
+        let id = UniqueId::from_bytes([0; UniqueId::BYTES]);
+        let join = Join { id, rank, world: devices.len(), patience, failed: failed(rank) };
+        Communicator::begin_by(Box::new(calls), cuda, join)
+    };
+    let joining = devices.iter().enumerate().map(begin).collect::<Result<Vec<_>>>()?;
+    joining.into_iter().map(|joining| joining.finish()).collect()
+}
+
+struct Exchange {
+    world: usize,
+    board: Mutex<Board>,
+}
+
+#[derive(Default)]
+struct Board {
+    joined: usize,
+    /// What is under way, by sender and receiver.
+    mail: HashMap<(usize, usize), VecDeque<Vec<f32>>>,
+    /// A rank that aborted.
+    gone: Option<usize>,
+}
+
+/// A rank's end.
+struct Wire {
+    exchange: Arc<Exchange>,
+    rank: usize,
+    driver: Arc<dyn Driver>,
+    /// Operations that still wait for others.
+    pending: Mutex<VecDeque<Op>>,
+}
+
+impl Wire {
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let rank = self.rank;
+        (0..self.exchange.world).filter(move |other| *other != rank)
+    }
+
+    fn read(&self, run: Ptr, len: usize) -> Result<Vec<f32>> {
+        let mut bytes = vec![0; len * size_of::<f32>()];
+        // SAFETY: as `Calls::ask` was promised.
+        unsafe { self.driver.read(run, &mut bytes) }?;
+        let (numbers, _) = bytes.as_chunks::<4>();
+        Ok(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+    }
+
+    fn write(&self, run: Ptr, numbers: &[f32]) -> Result<()> {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+        // SAFETY: as `Calls::ask` was promised.
+        unsafe { self.driver.write(&bytes, run) }
+    }
+
+    /// Sends what an operation sends.
+    fn post(&self, op: Op) -> Result<()> {
+        let (run, len, to): (Ptr, usize, Vec<usize>) = match op {
+            Op::AllReduce { run, len } => (run, len, self.others().collect()),
+            Op::Broadcast { run, len, root } if root == self.rank => (run, len, self.others().collect()),
+            Op::Send { run, len, to } => (run, len, vec![to]),
+            Op::Broadcast { .. } | Op::Receive { .. } => return Ok(()),
+        };
+        let numbers = self.read(run, len)?;
+        let mut board = lock(&self.exchange.board);
+        for to in to {
+            board.mail.entry((self.rank, to)).or_default().push_back(numbers.clone());
+        }
+        Ok(())
+    }
+
+    /// Takes what others sent, if all of it is there.
+    fn take(&self, from: &[usize]) -> Option<Vec<Vec<f32>>> {
+        let mut board = lock(&self.exchange.board);
+        let place = |from: &usize| (*from, self.rank);
+        from.iter()
+            .all(|from| board.mail.get(&place(from)).is_some_and(|mail| !mail.is_empty()))
+            .then(|| from.iter().filter_map(|from| board.mail.get_mut(&place(from))?.pop_front()).collect())
+    }
+
+    /// Ends an operation, or leaves it as it is: `false`.
+    fn end(&self, op: Op) -> Result<bool, ncclResult_t> {
+        let from: Vec<usize> = match op {
+            Op::Send { .. } => Vec::new(),
+            Op::Receive { from, .. } => vec![from],
+            Op::Broadcast { root, .. } if root == self.rank => Vec::new(),
+            Op::Broadcast { root, .. } => vec![root],
+            Op::AllReduce { .. } => self.others().collect(),
+        };
+        let Some(mut came) = self.take(&from) else { return Ok(false) };
+        let refused = |_| ncclResult_t::ncclUnhandledCudaError;
+        match op {
+            Op::AllReduce { run, len } => {
+                came.insert(self.rank, self.read(run, len).map_err(refused)?);
+                let mut sums = came.pop().unwrap_or_default();
+                for part in came.iter().rev() {
+                    sums.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
+                }
+                self.write(run, &sums).map_err(refused)?;
+            }
+            Op::Receive { run, len, .. } | Op::Broadcast { run, len, .. } => {
+                if came.iter().any(|numbers| numbers.len() != len) {
+                    return Err(ncclResult_t::ncclInvalidUsage);
+                }
+                came.iter().try_for_each(|numbers| self.write(run, numbers)).map_err(refused)?;
+            }
+            Op::Send { .. } => {}
+        }
+        Ok(true)
+    }
+}
+
+impl Calls for Wire {
+    fn enter(&self) -> Result<()> {
+        self.driver.make_current()
+    }
+
+    fn init(&self, _id: &UniqueId, _world: usize, rank: usize) -> (Status, Comm) {
+        lock(&self.exchange.board).joined += 1;
+        (Status::InProgress, Comm(rank + 1))
+    }
+
+    fn progress(&self, _comm: Comm) -> Status {
+        let board = lock(&self.exchange.board);
+        if board.gone.is_some_and(|gone| gone != self.rank) {
+            return Status::Failed(ncclResult_t::ncclRemoteError);
+        }
+        if board.joined < self.exchange.world {
+            return Status::InProgress;
+        }
+        drop(board);
+        let mut pending = lock(&self.pending);
+        while let Some(op) = pending.front() {
+            match self.end(*op) {
+                Ok(true) => pending.pop_front(),
+                Ok(false) => return Status::InProgress,
+                Err(why) => return Status::Failed(why),
+            };
+        }
+        Status::Done
+    }
+
+    fn group_start(&self) -> Status {
+        Status::Done
+    }
+
+    fn group_end(&self) -> Status {
+        Status::InProgress
+    }
+
+    unsafe fn ask(&self, _comm: Comm, op: Op) -> Status {
+        if self.post(op).is_err() {
+            return Status::Failed(ncclResult_t::ncclUnhandledCudaError);
+        }
+        lock(&self.pending).push_back(op);
+        Status::InProgress
+    }
+
+    fn finalize(&self, _comm: Comm) -> Status {
+        Status::Done
+    }
+
+    fn destroy(&self, _comm: Comm) -> Status {
+        Status::Done
+    }
+
+    fn abort(&self, _comm: Comm) -> Status {
+        lock(&self.exchange.board).gone.get_or_insert(self.rank);
+        Status::Done
+    }
+
+    fn explain(&self, _comm: Option<Comm>, why: ncclResult_t) -> String {
+        match (why, lock(&self.exchange.board).gone) {
+            (ncclResult_t::ncclRemoteError, Some(gone)) => format!("rank {gone} has left"),
+            _ => format!("{why:?}"),
+        }
+    }
+
+    fn put_mark(&self, _number: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn has_passed(&self, _number: usize) -> Result<bool> {
+        Ok(true)
+    }
+}

@@ -1,0 +1,239 @@
+//! NCCL as it is installed.
+//!
+//! Source: NVIDIA's "NCCL User Guide" (ncclCommInitRankConfig, ncclConfig_t, "Fault Tolerance", "Group Calls").
+//!
+//! To be seen on a GPU: everything but that the library loads, draws ids and explains itself.
+
+use super::calls::{Calls, Comm, MARKS, Op, Status, UniqueId};
+use crate::driver::{Driver, Mark, Ptr};
+use crate::libraries::NCCL;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+use cudarc::nccl::sys;
+use std::sync::Arc;
+use tensor_backend::{Error, Result};
+
+/// NCCL, found, with a device's stream.
+pub(crate) struct Installed {
+    marks: Vec<Mark>,
+    driver: Arc<dyn Driver>,
+}
+
+/// What NCCL takes for a setting that was not made.
+const UNSET: c_int = c_int::MIN;
+
+/// The version whose settings we know: newer libraries understand older ones'.
+const VERSION: u32 = 22_800;
+
+/// Whether NCCL is installed and new enough.
+///
+/// # Errors
+/// What is missing, in one sentence.
+pub fn available() -> crate::Result<()> {
+    NCCL.find().map(drop)
+}
+
+/// Draws an id for a group.
+///
+/// # Errors
+/// If NCCL is missing, or finds no way to listen for the other ranks.
+pub fn unique_id() -> Result<UniqueId> {
+    available().map_err(|error| error.of_device("NCCL"))?;
+    let mut id = sys::ncclUniqueId { internal: [0; UniqueId::BYTES] };
+    // SAFETY: the library is there, and new enough to have every function that this file calls; it writes the id.
+    match Status::from(unsafe { sys::ncclGetUniqueId(&raw mut id) }) {
+        Status::Failed(why) => {
+            let message = format!("ncclGetUniqueId failed: {}", explain(ptr::null_mut(), why));
+            Err(Error::Device { device: "NCCL".into(), message })
+        }
+        _ => Ok(UniqueId::from_bytes(id.internal.map(|byte| byte as u8))),
+    }
+}
+
+impl Installed {
+    pub(crate) fn on(driver: &Arc<dyn Driver>) -> Result<Installed> {
+        available().map_err(|error| error.of_device(driver.name()))?;
+        let marks = (0..MARKS).map(|_| Mark::new(driver)).collect::<Result<_>>()?;
+        Ok(Installed { marks, driver: Arc::clone(driver) })
+    }
+}
+
+fn raw(comm: Comm) -> sys::ncclComm_t {
+    comm.0 as sys::ncclComm_t
+}
+
+fn rank_of(rank: usize) -> c_int {
+    // A group of more is refused by NCCL, as one with a negative rank is.
+    c_int::try_from(rank).unwrap_or(-1)
+}
+
+/// A communicator whose calls return before they are done.
+fn config() -> sys::ncclConfig_t {
+    sys::ncclConfig_t {
+        size: size_of::<sys::ncclConfig_t>(),
+        magic: 0xcafe_beef,
+        version: VERSION,
+        blocking: 0,
+        cgaClusterSize: UNSET,
+        minCTAs: UNSET,
+        maxCTAs: UNSET,
+        netName: ptr::null(),
+        splitShare: UNSET,
+        trafficClass: UNSET,
+        commName: ptr::null(),
+        collnetEnable: UNSET,
+        CTAPolicy: UNSET,
+        shrinkShare: UNSET,
+        nvlsCTAs: UNSET,
+        nChannelsPerNetPeer: UNSET,
+        nvlinkCentricSched: UNSET,
+    }
+}
+
+fn explain(comm: sys::ncclComm_t, why: sys::ncclResult_t) -> String {
+    // SAFETY: the library is there. Both return static strings or null.
+    let (general, last) = unsafe { (sys::ncclGetErrorString(why), sys::ncclGetLastError(comm)) };
+    let text = |text: *const c_char| {
+        // SAFETY: a string with its end.
+        let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy());
+        text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let general = text(general).unwrap_or_else(|| format!("{why:?}"));
+    text(last).map_or(general.clone(), |last| format!("{general}: {last}"))
+}
+
+impl Calls for Installed {
+    fn enter(&self) -> Result<()> {
+        self.driver.make_current()
+    }
+
+    fn init(&self, id: &UniqueId, world: usize, rank: usize) -> (Status, Comm) {
+        let id = sys::ncclUniqueId { internal: id.as_bytes().map(|byte| byte as c_char) };
+        let (mut comm, mut config) = (ptr::null_mut(), config());
+        // SAFETY: the library is there, and the device is current. It writes the communicator at once; the settings it copies.
+        let result = unsafe {
+            sys::ncclCommInitRankConfig(&raw mut comm, rank_of(world), id, rank_of(rank), &raw mut config)
+        };
+        (result.into(), Comm(comm as usize))
+    }
+
+    fn progress(&self, comm: Comm) -> Status {
+        let mut state = sys::ncclResult_t::ncclSuccess;
+        // SAFETY: a `Comm` is what `init` gave, until `destroy` or `abort` takes it. It writes the state.
+        match Status::from(unsafe { sys::ncclCommGetAsyncError(raw(comm), &raw mut state) }) {
+            Status::Done => state.into(),
+            failed => failed,
+        }
+    }
+
+    fn group_start(&self) -> Status {
+        // SAFETY: the library is there.
+        unsafe { sys::ncclGroupStart() }.into()
+    }
+
+    fn group_end(&self) -> Status {
+        // SAFETY: as above; a group is open.
+        unsafe { sys::ncclGroupEnd() }.into()
+    }
+
+    unsafe fn ask(&self, comm: Comm, op: Op) -> Status {
+        let (comm, stream) = (raw(comm), self.driver.stream().cast());
+        let (f32, sum) = (sys::ncclDataType_t::ncclFloat32, sys::ncclRedOp_t::ncclSum);
+        let at = |run: Ptr| run.0 as *mut c_void;
+        // SAFETY: the communicator as in `progress`, the runs as the caller says. Sum and broadcast may work in place.
+        let result = unsafe {
+            match op {
+                Op::AllReduce { run, len } => {
+                    sys::ncclAllReduce(at(run), at(run), len, f32, sum, comm, stream)
+                }
+                Op::Broadcast { run, len, root } => {
+                    sys::ncclBroadcast(at(run), at(run), len, f32, rank_of(root), comm, stream)
+                }
+                Op::Send { run, len, to } => sys::ncclSend(at(run), len, f32, rank_of(to), comm, stream),
+                Op::Receive { run, len, from } => {
+                    sys::ncclRecv(at(run), len, f32, rank_of(from), comm, stream)
+                }
+            }
+        };
+        result.into()
+    }
+
+    fn finalize(&self, comm: Comm) -> Status {
+        // SAFETY: as in `progress`.
+        unsafe { sys::ncclCommFinalize(raw(comm)) }.into()
+    }
+
+    fn destroy(&self, comm: Comm) -> Status {
+        // SAFETY: as in `progress`; nobody has it any more.
+        unsafe { sys::ncclCommDestroy(raw(comm)) }.into()
+    }
+
+    fn abort(&self, comm: Comm) -> Status {
+        // SAFETY: as in `destroy`.
+        unsafe { sys::ncclCommAbort(raw(comm)) }.into()
+    }
+
+    fn explain(&self, comm: Option<Comm>, why: sys::ncclResult_t) -> String {
+        explain(comm.map_or(ptr::null_mut(), raw), why)
+    }
+
+    fn put_mark(&self, number: usize) -> Result<()> {
+        self.marks.get(number).map_or(Ok(()), Mark::put)
+    }
+
+    fn has_passed(&self, number: usize) -> Result<bool> {
+        self.marks.get(number).map_or(Ok(true), Mark::has_passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a GPU NCCL still draws ids, where it is installed.
+    #[test]
+    fn ids_differ_and_are_not_shown() {
+        if let Err(error) = available() {
+            println!("SKIPPED: ids of NCCL: {error}");
+            return;
+        }
+        match (unique_id(), unique_id()) {
+            (Ok(one), Ok(other)) => {
+                assert_ne!(one, other);
+                assert_eq!(UniqueId::from_bytes(*one.as_bytes()), one);
+                assert_eq!(format!("{one:?}"), "UniqueId");
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                assert!(error.to_string().contains("ncclGetUniqueId failed: "), "{error}");
+                println!("SKIPPED: ids of NCCL: {error}");
+            }
+        }
+    }
+
+    /// The library itself, where it is installed, on a device that is none for it: it must refuse, and say why.
+    #[cfg(feature = "emulation")]
+    #[test]
+    fn a_refusal_is_a_sentence_of_nccls_own() {
+        use crate::Cuda;
+        use crate::nccl::session::{Join, Session};
+        use std::time::Duration;
+        let cuda = Cuda::emulated(Default::default());
+        let installed = cuda.and_then(|cuda| Installed::on(cuda.driver()));
+        let id = unique_id();
+        let (Ok(installed), Ok(id)) = (installed, id) else {
+            println!("SKIPPED: refusals of NCCL: it is not installed, or there is no C++ compiler");
+            return;
+        };
+        if crate::available().is_ok() {
+            println!("SKIPPED: refusals of NCCL: there is a GPU, which it would take");
+            return;
+        }
+        let join = Join { id, rank: 0, world: 1, patience: Duration::from_secs(60), failed: None };
+        let session = Session::begin(Box::new(installed), "a test".into(), join);
+        let joined = session.and_then(|session| session.joined());
+        let error = joined.unwrap_err().to_string();
+        println!("{error}");
+        assert!(error.starts_with("a test: ncclCommInitRankConfig failed: "), "{error}");
+        assert!(error.len() > 60, "NCCL's own words: {error}");
+    }
+}
