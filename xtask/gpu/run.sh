@@ -4,14 +4,17 @@
 # usage: run.sh OUT [DATA]
 #
 # Lies in a bundle that `cargo xtask gpu` made, beside the release binary and the test programs: nothing is built here, so
-# the machine needs no Rust. OUT receives a log of each test program, results.jsonl (one JSON object a measurement) and
-# summary.txt. DATA is a folder with CIFAR-10; without it training is measured on random data alone.
-# PyTorch is measured beside it where `python3` has it. CUDA's libraries are found as `pip` installs them.
+# the machine needs no Rust. OUT receives a log of each test program, results.jsonl (one JSON object a measurement), the
+# algorithms that were chosen (engine-*.txt), the time by kernel (profile-*.txt) and summary.txt. DATA is a folder with
+# CIFAR-10; without it training is measured on random data alone. PyTorch is measured beside it where `python3` has it. CUDA's
+# libraries are found as `pip` installs them. TOWERS_GPU_SECONDS (560) is all the time there is: what is told most by comes
+# first, and what finds no time left says so.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1
 data=${2:-}
 mkdir -p "$out"
+out=$(cd "$out" && pwd)
 deadline=$((SECONDS + ${TOWERS_GPU_SECONDS:-560}))
 left() { echo $((deadline - SECONDS)); }
 
@@ -24,75 +27,124 @@ if [ -n "$nvidia" ]; then
     LD_LIBRARY_PATH=$(printf '%s:' "$nvidia"/*/lib)$links:${LD_LIBRARY_PATH:-}
     export LD_LIBRARY_PATH
 fi
-export TOWERS_CACHE_DIR="$out/cache" TOWERS_REQUIRE_CUDA=1
+export TOWERS_CACHE_DIR="$out/cache" TOWERS_REQUIRE_CUDA=1 TOWERS_GOLDEN="$here/golden"
 
 summary="$out/summary.txt"
+results="$out/results.jsonl"
 : >"$summary"
+: >"$results"
+failed=0
 say() { echo "$*" | tee -a "$summary"; }
+short() { [ "$(left)" -lt "$1" ] && say "$2: SKIPPED: no time left"; }
+bench() { timeout 120 "$here/towers" bench --device cuda "$@"; }
+# The flags of `bench` for: recipe, batch, precision.
+cell() { echo "--recipe $1 --batch $2 --precision $3"; }
+
+measure() { # a label, then a command that prints one JSON object
+    short 25 "$1" && return
+    local label=$1 line
+    shift
+    line=$(timeout 120 "$@" 2>"$out/last-error.log" | grep '^{' | tail -1)
+    if [ -z "$line" ]; then
+        say "$label: failed: $(tail -2 "$out/last-error.log" | tr '\n' ' ')"
+        return 1
+    fi
+    echo "$line" >>"$results"
+    say "$label: $(echo "$line" | sed -E 's/.*"images_per_s": ?([0-9.]+).*/\1/') images/s$(
+        echo "$line" | grep -o '"not_recorded":"[^"]*"' | sed 's/^/; /')"
+}
+
+towers() { # recipe, batch, precision; a failure is tried again with every launch waited for, which names the culprit
+    local label="towers $1 $2 $3"
+    measure "$label" "$here/towers" bench --device cuda $(cell "$@") --seconds 2 --json && return
+    short 25 "$label" && return
+    failed=1
+    CUDA_LAUNCH_BLOCKING=1 bench $(cell "$@") --seconds 0 --repeats 1 >"$out/blocking-$1-$2-$3.log" 2>&1
+    say "  with CUDA_LAUNCH_BLOCKING: exit $?: $(tail -2 "$out/blocking-$1-$2-$3.log" | tr '\n' ' ')"
+}
+
+torch() { # model, batch, precision, way
+    measure "torch/$4 $1 $2 $3" python3 "$here/peer_torch.py" "$1" --way "$4" --batch "$2" --precision "$3" --seconds 2
+}
+
+profile() { # recipe, batch, precision: time by kernel, and which algorithms were chosen
+    short 30 "profile $1 $2 $3" && return
+    local name="$1-$2-$3"
+    TOWERS_PROFILE="$out/profile-$name.txt" CUDA_INJECTION64_PATH="$here/profile.so" \
+        bench $(cell "$@") --seconds 1 --repeats 1 >"$out/engine-$name.txt" 2>"$out/profile-$name.log"
+    say "profile $name: exit $?; $(tail -1 "$out/engine-$name.txt")"
+    head -13 "$out/profile-$name.txt" 2>/dev/null | cut -c1-150 | tee -a "$summary"
+}
+
+run_tests() { # how much time is to be left afterwards, then programs
+    local rest=$1 program name status verdict
+    shift
+    for program in "$@"; do
+        [ -x "$program" ] || continue
+        name=$(basename "$program")
+        short $((rest + 15)) "$name" && continue
+        timeout $(($(left) - rest)) "$program" --test-threads 4 >"$out/$name.log" 2>&1
+        status=$?
+        verdict=$(grep -h '^test result' "$out/$name.log" | tail -1)
+        say "$name: exit $status; ${verdict:-no result}"
+        if [ $status -ne 0 ]; then
+            failed=1
+            grep -hE '^test .*FAILED|panicked at|^error' -A2 "$out/$name.log" | head -20 | tee -a "$summary"
+        fi
+    done
+}
 
 say "== machine"
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | tee -a "$summary"
-"$here/towers" devices 2>&1 | tee -a "$summary"
+timeout 120 "$here/towers" devices 2>&1 | tee -a "$summary"
+
+say "== first steps"
+towers keras-cnn 128 fp32
+towers minigooglenet 64 bf16
 
 say "== tests"
-failed=0
-for program in "$here"/tests/*; do
-    name=$(basename "$program")
-    [ "$(left)" -lt 120 ] && say "$name: SKIPPED: no time left" && continue
-    timeout 150 "$program" --test-threads 2 >"$out/$name.log" 2>&1
-    status=$?
-    verdict=$(grep -h '^test result' "$out/$name.log" | tail -1)
-    say "$name: exit $status; ${verdict:-no result}"
-    if [ $status -ne 0 ]; then
-        failed=1
-        grep -hE '^test .*FAILED|panicked at|^error' -A2 "$out/$name.log" | head -20 | tee -a "$summary"
-    fi
-done
-
-if command -v compute-sanitizer >/dev/null && [ "$(left)" -gt 240 ]; then
-    say "== compute-sanitizer"
-    for tool in memcheck racecheck; do
-        timeout 60 compute-sanitizer --tool $tool --error-exitcode 9 "$here/towers" bench --device cuda --recipe keras-cnn \
-            --batch 32 --seconds 0 --repeats 1 >"$out/sanitizer-$tool.log" 2>&1
-        say "$tool: exit $? $(grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' "$out/sanitizer-$tool.log" | tail -1)"
-    done
-fi
+cd "$here/tests" || exit 1
+run_tests 300 tensor-cuda-conformance tensor-cuda-libraries tensor-cuda-replay parallel-gpus tests-cuda
+run_tests 300 $(ls | grep -vxE 'tensor-cuda-(conformance|libraries|replay)|parallel-gpus|tests-cuda')
+cd "$out" || exit 1
 
 say "== speed"
-results="$out/results.jsonl"
-: >"$results"
-measure() { # a label, then a command that prints one JSON object
-    [ "$(left)" -lt 25 ] && say "$1: SKIPPED: no time left" && return
-    local label=$1 line
-    shift
-    line=$(timeout 90 "$@" 2>"$out/last-error.log" | grep '^{' | tail -1)
-    if [ -z "$line" ]; then
-        say "$label: failed: $(tail -2 "$out/last-error.log" | tr '\n' ' ')"
-        return
-    fi
-    echo "$line" >>"$results"
-    say "$label: $(echo "$line" | sed -E 's/.*"images_per_s": ?([0-9.]+).*/\1/') images/s"
-}
-for cell in "minigooglenet minigooglenet 64 bf16" "minigooglenet minigooglenet 1024 bf16" "keras-cnn keras_cnn 128 bf16" \
-    "minigooglenet minigooglenet 64 fp32" "minigooglenet minigooglenet 64 tf32" "keras-cnn keras_cnn 128 fp32" \
-    "minigooglenet minigooglenet 1024 fp16"; do
-    read -r recipe model batch precision <<<"$cell"
-    measure "towers $model $batch $precision" "$here/towers" bench --device cuda --recipe "$recipe" --batch "$batch" \
-        --precision "$precision" --seconds 2 --json
-    for way in graph compile eager; do
-        measure "torch/$way $model $batch $precision" python3 "$here/peer_torch.py" "$model" --way $way --batch "$batch" \
-            --precision "$precision" --seconds 2
-    done
-done
+torch minigooglenet 64 bf16 graph
+towers minigooglenet 1024 bf16
+torch minigooglenet 1024 bf16 graph
+towers keras-cnn 128 bf16
+torch keras_cnn 128 bf16 graph
+profile minigooglenet 64 bf16
+profile minigooglenet 1024 bf16
+profile keras-cnn 128 bf16
 
 if [ -n "$data" ]; then
     say "== training on $data"
     for precision in bf16 fp32; do
-        [ "$(left)" -lt 40 ] && say "SKIPPED: no time left" && break
+        short 40 "$precision" && break
         timeout $(($(left) - 10)) "$here/towers" train --device cuda --precision $precision --epochs 3 --data-dir "$data" \
             --offline --no-progress --output "$out/run-$precision" 2>&1 | tee -a "$summary"
     done
     measure "torch/graph epoch 64 bf16" python3 "$here/peer_torch.py" minigooglenet --way graph --precision bf16 --epoch
+fi
+
+say "== more"
+for precision in fp32 tf32 fp16; do
+    towers minigooglenet 64 $precision
+    torch minigooglenet 64 $precision graph
+done
+for way in compile eager; do
+    torch minigooglenet 64 bf16 $way
+    torch minigooglenet 1024 bf16 $way
+    torch keras_cnn 128 bf16 $way
+done
+if command -v compute-sanitizer >/dev/null; then
+    for tool in memcheck racecheck; do
+        short 70 "$tool" && continue
+        timeout 60 compute-sanitizer --tool $tool --error-exitcode 9 "$here/towers" bench --device cuda --recipe keras-cnn \
+            --batch 32 --seconds 0 --repeats 1 >"$out/sanitizer-$tool.log" 2>&1
+        say "$tool: exit $? $(grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' "$out/sanitizer-$tool.log" | tail -1)"
+    done
 fi
 say "== done after $SECONDS s"
 exit $failed

@@ -1,7 +1,8 @@
 //! `cargo xtask gpu [FOLDER]`: a bundle for a machine that has a GPU and no Rust.
 //!
-//! The folder (by default `target/gpu`) receives the release binary, the test programs that use a GPU, and from
-//! `xtask/gpu` the script `run.sh`, which runs and measures all of it there in one call.
+//! The folder (by default `target/gpu`) receives the release binary, the test programs that use a GPU with their golden
+//! files, `profile.so`, which takes the time of every kernel, and from `xtask/gpu` the script `run.sh`, which runs and
+//! measures all of it there in one call.
 
 use crate::workspace::Workspace;
 use crate::{Failure, cargo, train_cifar};
@@ -11,8 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// The crates whose tests run on a GPU where there is one.
+/// The crates whose tests run on a GPU where there is one, and single test programs of others.
 const TESTED: [&str; 4] = ["tensor-cuda", "layers", "models", "train"];
+const TESTED_IN_PART: [(&str, &str); 2] = [("parallel", "gpus"), ("towers-tests", "cuda")];
 
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
     let folder = match arguments {
@@ -36,8 +38,29 @@ fn bundle(workspace: &Workspace, folder: &Path) -> Result<()> {
     for (name, program) in test_programs(workspace)? {
         put(&program, &tests.join(name))?;
     }
+    let sources = workspace.root.join("xtask/gpu");
     for name in ["run.sh", "peer_torch.py"] {
-        copy(&workspace.root.join("xtask/gpu").join(name), &folder.join(name))?;
+        copy(&sources.join(name), &folder.join(name))?;
+    }
+    put_golden(&workspace.root.join("tests/golden"), &folder.join("golden"))?;
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-O2", "-shared", "-fPIC", "-o"])
+        .arg(folder.join("profile.so"))
+        .arg(sources.join("profile.c"));
+    cargo::run(&mut compiler)
+}
+
+/// Copies the golden files that tests on a GPU read.
+fn put_golden(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("can't make {}", to.display()))?;
+    for file in fs::read_dir(from).with_context(|| format!("can't read {}", from.display()))? {
+        let path = file?.path();
+        if let (true, Some(name)) =
+            (path.extension().is_some_and(|end| end == "safetensors"), path.file_name())
+        {
+            copy(&path, &to.join(name))?;
+        }
     }
     Ok(())
 }
@@ -55,14 +78,22 @@ fn put(program: &Path, to: &Path) -> Result<()> {
 
 /// Builds the test programs; each under the name `CRATE-TARGET`.
 fn test_programs(workspace: &Workspace) -> Result<Vec<(String, PathBuf)>> {
-    let mut arguments = vec!["test", "--tests", "--no-run", "--message-format=json-render-diagnostics"];
-    arguments.extend(TESTED.iter().flat_map(|name| ["--package", name]));
-    let mut command = cargo::command(workspace, &arguments);
-    let output = command.stderr(Stdio::inherit()).output().context("`cargo test` does not start")?;
-    if !output.status.success() {
-        bail!("the test programs don't build ({}); the errors are above", output.status);
+    let mut all = vec!["--tests"];
+    all.extend(TESTED.iter().flat_map(|name| ["--package", name]));
+    let some: Vec<_> =
+        TESTED_IN_PART.iter().flat_map(|(name, test)| ["--package", name, "--test", test]).collect();
+    let mut programs = Vec::new();
+    for selected in [all, some] {
+        let arguments =
+            [&["test", "--no-run", "--message-format=json-render-diagnostics"][..], &selected].concat();
+        let mut command = cargo::command(workspace, &arguments);
+        let output = command.stderr(Stdio::inherit()).output().context("`cargo test` does not start")?;
+        if !output.status.success() {
+            bail!("the test programs don't build ({}); the errors are above", output.status);
+        }
+        programs.extend(executables(&String::from_utf8_lossy(&output.stdout)));
     }
-    Ok(executables(&String::from_utf8_lossy(&output.stdout)))
+    Ok(programs)
 }
 
 /// The test programs in Cargo's messages, one JSON object a line.

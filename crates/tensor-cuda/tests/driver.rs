@@ -39,6 +39,9 @@ fn build(folder: &Path) -> Result<(), String> {
         return Err("the stand-in is a Linux library".into());
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/driver/fake.c");
+    if !source.exists() {
+        return Err(format!("{} is not on this machine", source.display()));
+    }
     let driver = folder.join("libcuda.so");
     let compiler = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&driver).arg(source).output();
     let output = compiler.map_err(|error| format!("`cc` does not start: {error}"))?;

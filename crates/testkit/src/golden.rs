@@ -21,12 +21,14 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// The file `tests/golden/NAME.safetensors` of the workspace.
+    /// The file `tests/golden/NAME.safetensors` of the workspace; of another folder than `tests/golden`, if the environment
+    /// says so by `TOWERS_GOLDEN`, for test programs that were carried to another machine.
     ///
     /// # Errors
     /// [`Error::File`] if it can't be read or holds other types than f64, f32 and i64.
     pub fn open(name: &str) -> Result<Self> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+        let here = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+        let folder = std::env::var_os("TOWERS_GOLDEN").map_or_else(here, PathBuf::from);
         let path = folder.join(name).with_extension("safetensors");
         let bytes =
             std::fs::read(&path).map_err(|e| Error::File { path: path.clone(), message: e.to_string() })?;
