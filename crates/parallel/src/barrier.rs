@@ -63,6 +63,11 @@ impl Barrier {
         *by == rank
     }
 
+    /// Why the meetings were called off, if a replica failed.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.lock().aborted.as_ref().map(|(_, reason)| reason.clone())
+    }
+
     /// Says that one of the threads will not come again. Meetings that all have come to still succeed.
     pub(crate) fn leave(&self, reason: &str) {
         self.lock().left.get_or_insert_with(|| reason.to_owned());

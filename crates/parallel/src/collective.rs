@@ -10,7 +10,8 @@ pub trait Collective: Send {
     /// How many replicas there are.
     fn world(&self) -> usize;
 
-    /// Replaces the run `at` of `data` by its sum over all replicas, added in the order of the ranks: the same bits on all.
+    /// Replaces the run `at` of `data` by its sum over all replicas, with the same bits on all: added in the order of the ranks,
+    /// but for [`Nccl`](crate::Nccl), which has an order of its own unless it is told otherwise.
     ///
     /// # Errors
     /// If another replica failed, or brought another number of elements.
@@ -20,7 +21,7 @@ pub trait Collective: Send {
     /// those of replica 1, and so on, each added to the sum of all before it. Replicas may bring different numbers of parts.
     ///
     /// So the sum depends on the parts and their order alone, not on which replica brought which: the same bits for any number
-    /// of replicas. With one part each it is that of [`all_reduce_sum`](Collective::all_reduce_sum).
+    /// of replicas. With one part each it is that of [`all_reduce_sum`](Collective::all_reduce_sum) in the order of the ranks.
     ///
     /// # Errors
     /// If another replica failed, or brought another number of elements.

@@ -26,7 +26,8 @@
 //! Where [`Shards`] cut every batch in the same way for any number of replicas, and [`Collective::all_reduce_in_order`] adds up
 //! what was computed of them, results don't depend on that number either.
 //!
-//! NCCL, MPI, processes and pipeline stages are not written yet.
+//! Replicas on GPUs of their own add up by [`Nccl`], towers on one GPU from device to device, all others in host memory:
+//! [`run_replicas`] chooses. Pipeline stages are not written yet.
 #![forbid(unsafe_code)]
 
 mod barrier;
@@ -34,8 +35,10 @@ mod collective;
 mod error;
 mod in_order;
 mod local;
+mod members;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod nccl;
 mod on_device;
 mod replicas;
 mod shards;
@@ -46,6 +49,7 @@ pub use error::{Error, Result};
 pub use local::Local;
 #[cfg(feature = "mpi")]
 pub use mpi::{Facts, Mpi, MpiOptions};
+pub use nccl::{Nccl, NcclJoin};
 pub use replicas::{Replica, run_replicas};
 pub use shards::Shards;
 pub use slice::{largest_slice, slice_batch};

@@ -53,7 +53,7 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 impl Local {
     /// The members of a group of `world` replicas, by rank, through host memory.
     pub fn group(world: usize) -> Vec<Local> {
-        Local::members(world, None)
+        Local::members(&Arc::new(Barrier::new(world)), world, None)
     }
 
     /// The members of a group of replicas on these devices, by rank: on the devices, if all of them are GPUs.
@@ -61,11 +61,16 @@ impl Local {
     /// # Errors
     /// What a GPU's driver says.
     pub fn on(devices: &[Device]) -> Result<Vec<Local>> {
-        Ok(Local::members(devices.len(), OnDevice::of(devices)?))
+        Local::meeting_at(&Arc::new(Barrier::new(devices.len())), devices)
     }
 
-    fn members(world: usize, on_device: Option<OnDevice>) -> Vec<Local> {
-        let barrier = Arc::new(Barrier::new(world));
+    /// The same; who runs the members calls their meetings off when one has ended.
+    pub(crate) fn meeting_at(barrier: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Local>> {
+        Ok(Local::members(barrier, devices.len(), OnDevice::of(devices)?))
+    }
+
+    fn members(barrier: &Arc<Barrier>, world: usize, on_device: Option<OnDevice>) -> Vec<Local> {
+        let barrier = Arc::clone(barrier);
         let brought = (0..world).map(|_| RwLock::default()).collect();
         let sums = (0..world).map(|_| RwLock::default()).collect();
         let group = Arc::new(Group { barrier, brought, sums, on_device });
@@ -77,11 +82,6 @@ impl Local {
         let barrier = Arc::new(Barrier::new(1));
         let group = Group { barrier, brought: Vec::new(), sums: Vec::new(), on_device: None };
         Local { rank: 0, group: Arc::new(group) }
-    }
-
-    /// Where the group meets: who runs its members calls the meetings off when one has ended.
-    pub(crate) fn meeting(&self) -> Arc<Barrier> {
-        Arc::clone(&self.group.barrier)
     }
 
     /// Writes this replica's numbers on the board: the run `at` of each part.

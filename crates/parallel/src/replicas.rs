@@ -1,7 +1,9 @@
 use crate::barrier::Barrier;
+use crate::members::Members;
 use crate::{Collective, Error, Local};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 use tensor::Device;
 
@@ -49,16 +51,25 @@ where
         [device] => return Ok(vec![body(Replica::alone(device.clone()))?]),
         _ => {}
     }
+    run_members(devices, Members::of(devices)?, body)
+}
+
+/// The same with the members of a group that is there.
+pub(crate) fn run_members<T, E, F>(devices: &[Device], group: Members, body: F) -> Result<Vec<T>, E>
+where
+    T: Send,
+    E: From<Error> + core::fmt::Display + Send,
+    F: Fn(Replica) -> Result<T, E> + Sync,
+{
     let body = &body;
-    let group = Local::on(devices)?;
-    let meeting = group[0].meeting();
+    let Members { collectives, meeting } = group;
     let results: Vec<Result<T, Failure<E>>> = std::thread::scope(|scope| {
-        let spawn = |(device, member): (&Device, Local)| {
-            let (rank, device, meeting) = (member.rank(), device.clone(), member.meeting());
-            let run = move || run_one(rank, Replica { device, collective: Box::new(member) }, &meeting, body);
+        let spawn = |(device, collective): (&Device, Box<dyn Collective>)| {
+            let (rank, device, meeting) = (collective.rank(), device.clone(), Arc::clone(&meeting));
+            let run = move || run_one(rank, Replica { device, collective }, &meeting, body);
             std::thread::Builder::new().name(format!("replica-{rank}")).spawn_scoped(scope, run)
         };
-        let threads: Vec<_> = devices.iter().zip(group).map(spawn).collect();
+        let threads: Vec<_> = devices.iter().zip(collectives).map(spawn).collect();
         let not_spawned =
             threads.iter().enumerate().find_map(|(rank, thread)| Some((rank, thread.as_ref().err()?)));
         if let Some((rank, source)) = not_spawned {

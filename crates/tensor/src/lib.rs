@@ -27,7 +27,7 @@ mod tensor;
 /// What of CUDA this machine has, and what joins several GPUs.
 pub mod cuda {
     pub use tensor_cuda::{Buffer, Cuda, Error, Found, Gpu, Library, Peers, Result, Version, available};
-    pub use tensor_cuda::{gpus, libraries};
+    pub use tensor_cuda::{gpus, libraries, nccl};
 }
 
 pub use device::Device;

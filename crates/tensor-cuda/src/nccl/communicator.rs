@@ -26,6 +26,7 @@ pub struct Communicator {
     pub(super) sums: Scratch,
     /// How many parts each rank brings to a sum in order.
     pub(super) parts: Option<Vec<usize>>,
+    closing: bool,
 }
 
 impl Joining {
@@ -38,7 +39,7 @@ impl Joining {
         session.joined()?;
         cuda.driver().set_watch(Some(session.clone()));
         let (inbox, sums) = (Scratch::default(), Scratch::default());
-        Ok(Communicator { session, cuda, inbox, sums, parts: None })
+        Ok(Communicator { session, cuda, inbox, sums, parts: None, closing: false })
     }
 }
 
@@ -124,6 +125,15 @@ impl Communicator {
         self.session.abort(reason);
     }
 
+    /// Begins to part from the other ranks, which dropping it ends: ranks part together, so one thread that drops several
+    /// of a group begins with all of them first. No operation may follow.
+    pub fn begin_close(&mut self) {
+        if !self.closing {
+            self.closing = true;
+            self.session.begin_close();
+        }
+    }
+
     pub(super) fn run(&self, call: &'static str, ops: &[Op]) -> Result<()> {
         // SAFETY: the runs lie in buffers that were found as large, and in scratch memory that was made so. Their owners give
         // them back by way of the driver, which waits for the stream.
@@ -140,11 +150,12 @@ impl Communicator {
 }
 
 impl Drop for Communicator {
-    /// What this rank asked for is waited for, but nobody who failed.
+    /// What this rank asked for is waited for, and the other ranks for a moment; nobody who failed.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.session.abort("this rank panicked");
         }
+        self.begin_close();
         self.session.close();
         // While the session may still be aborted, waits are looked after.
         self.cuda.driver().set_watch(None);

@@ -146,28 +146,32 @@ impl Session {
         self.end(&mut lock(&self.state), reason.to_owned());
     }
 
-    /// Waits for the stream and gives the communicator back.
-    pub(crate) fn close(&self) {
-        // What goes wrong here ends the session by an abort, and leaves nobody to tell.
-        let _ = self.try_close();
-    }
-
-    fn try_close(&self) -> Result<()> {
-        self.wait()?;
-        {
+    /// Waits for what was asked for, and begins to part from the other ranks. What goes wrong here and in
+    /// [`close`](Session::close) ends the session by an abort, and leaves nobody to tell.
+    pub(crate) fn begin_close(&self) {
+        let begin = || {
+            self.wait()?;
             let mut state = self.open()?;
             let Some(comm) = state.comm else { return Ok(()) };
             self.calls.enter()?;
             let status = self.calls.finalize(comm);
-            self.unless_failed(&mut state, "ncclCommFinalize", status)?;
-        }
-        self.follow("ncclCommFinalize", self.patience.min(PARTING))?;
-        let mut state = self.open()?;
-        if let Some(comm) = state.comm.take() {
-            self.calls.destroy(comm);
-        }
-        state.ended = Some("its communicator was given back".into());
-        Ok(())
+            self.unless_failed(&mut state, "ncclCommFinalize", status)
+        };
+        let _: Result<()> = begin();
+    }
+
+    /// Parts from the other ranks, which must have begun to, and gives the communicator back.
+    pub(crate) fn close(&self) {
+        let close = || {
+            self.follow("ncclCommFinalize", self.patience.min(PARTING))?;
+            let mut state = self.open()?;
+            if let Some(comm) = state.comm.take() {
+                self.calls.destroy(comm);
+            }
+            state.ended = Some("its communicator was given back".into());
+            Ok(())
+        };
+        let _: Result<()> = close();
     }
 
     /// Follows the last call until NCCL has done it.

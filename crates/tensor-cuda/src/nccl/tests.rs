@@ -176,6 +176,7 @@ fn a_whole_life_is_in_order() {
     run(&session, SWAP).unwrap();
     run(&session, &[]).unwrap();
     session.wait().unwrap();
+    session.begin_close();
     session.close();
     let again = run(&session, SUM).unwrap_err();
     assert!(again.to_string().contains("its communicator was given back"), "{again}");
@@ -222,6 +223,7 @@ fn an_error_of_any_call_ends_in_one_abort_and_is_kept() {
             assert_eq!(again.unwrap_err().to_string(), first);
         }
         session.abort("something else");
+        session.begin_close();
         session.close();
         drop(session);
         assert_eq!(mock.calls(), expected, "{call}");
@@ -310,6 +312,7 @@ fn an_abort_from_another_thread_ends_a_wait() {
 fn a_parting_that_hangs_ends_in_an_abort() {
     let mock = Mock::fault("finalize", 0, None);
     let session = joined(&mock, SHORT).unwrap();
+    session.begin_close();
     session.close();
     assert_eq!(mock.calls(), ["init 1 of 3", "finalize", "abort"]);
 }

@@ -1,0 +1,38 @@
+use crate::barrier::Barrier;
+use crate::{Collective, Local, Nccl, Result};
+use std::collections::HashSet;
+use std::sync::Arc;
+use tensor::Device;
+use tensor::cuda::nccl;
+
+/// The members of a group of threads, by rank, and where who runs them calls their meetings off.
+pub(crate) struct Members {
+    pub(crate) collectives: Vec<Box<dyn Collective>>,
+    pub(crate) meeting: Arc<Barrier>,
+}
+
+impl Members {
+    /// A group on these devices: by NCCL where each has a GPU of its own and NCCL is installed, else [`Local`].
+    pub(crate) fn of(devices: &[Device]) -> Result<Members> {
+        let meeting = Arc::new(Barrier::new(devices.len()));
+        let collectives = if on_gpus_of_their_own(devices) && nccl::available().is_ok() {
+            boxed(Nccl::meeting_at(&meeting, devices)?)
+        } else {
+            boxed(Local::meeting_at(&meeting, devices)?)
+        };
+        Ok(Members { collectives, meeting })
+    }
+}
+
+pub(crate) fn boxed<C: Collective + 'static>(members: Vec<C>) -> Vec<Box<dyn Collective>> {
+    members.into_iter().map(|member| Box::new(member) as Box<dyn Collective>).collect()
+}
+
+/// Whether every replica has a GPU, and none of them the same. NCCL refuses two ranks on one.
+fn on_gpus_of_their_own(devices: &[Device]) -> bool {
+    let mut seen = HashSet::new();
+    devices.iter().all(|device| match device {
+        Device::Cuda(cuda) => !cuda.is_emulated() && seen.insert(cuda.options().gpu),
+        _ => false,
+    })
+}

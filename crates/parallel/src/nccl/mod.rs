@@ -1,0 +1,236 @@
+use crate::barrier::Barrier;
+use crate::in_order::add_in_order;
+use crate::{Collective, Error, Result};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tensor::cuda::nccl::{self, Communicator, Join, UniqueId, unique_id};
+use tensor::cuda::{Buffer, Cuda};
+use tensor::{Device, Span, Storage};
+
+/// How long a rank may keep the others waiting, unless something else is said.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Tells which rank failed, if it knows of one.
+type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// The collective of GPUs by NVIDIA's NCCL: a thread a GPU ([`group`](Nccl::group)), or a process a GPU
+/// ([`join`](Nccl::join)), on one machine or many.
+///
+/// Operations go to the device's stream, and the host goes on. Sums are in NCCL's own order: the same bits on all replicas and
+/// in every run on the same machines, but others for another number of replicas. On devices that were opened as deterministic,
+/// or after [`in_order`](Nccl::in_order), they are in the order of the ranks, with the bits of [`Local`](crate::Local); this
+/// takes more memory and more launches. [`all_reduce_in_order`](Collective::all_reduce_in_order) always is.
+///
+/// Nothing waits without end: a rank that is gone, or silent for longer than the group's patience, is an error on every other.
+/// Replicas that bring numbers of different lengths are not noticed as such, but as silence: NCCL can't tell.
+///
+pub struct Nccl {
+    /// Taken when it is dropped.
+    communicator: Option<Communicator>,
+    threads: Option<Arc<Threads>>,
+    failed: Failed,
+    in_order: bool,
+    rank: usize,
+    world: usize,
+}
+
+/// What members on threads of one process share.
+struct Threads {
+    meeting: Arc<Barrier>,
+    /// Those of members that are gone. They part from each other together, when all are.
+    parted: Mutex<Vec<Communicator>>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        let parted = self.parted.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reason) = self.meeting.failure() {
+            parted.iter().for_each(|communicator| communicator.abort(&reason));
+        }
+        parted.iter_mut().for_each(Communicator::begin_close);
+    }
+}
+
+/// How a process joins a group of processes.
+pub struct NcclJoin {
+    /// What rank 0 drew with [`Nccl::draw_id`] and handed to the others.
+    pub id: [u8; UniqueId::BYTES],
+    /// This process's rank, from 0.
+    pub rank: usize,
+    /// How many processes there are.
+    pub world: usize,
+    /// How long a rank may keep the others waiting, to join or within an operation.
+    pub patience: Duration,
+    /// Is asked while this rank waits: who failed, where there is a way to know besides NCCL.
+    pub failed: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
+}
+
+impl Nccl {
+    /// Draws the id of a group of processes. Who has it can join: it is handed over in private.
+    ///
+    /// # Errors
+    /// If NCCL is missing.
+    pub fn draw_id() -> Result<[u8; UniqueId::BYTES]> {
+        Ok(*unique_id()?.as_bytes())
+    }
+
+    /// Joins a group of processes with this device, and waits for the others.
+    ///
+    /// # Errors
+    /// If the device is no GPU, NCCL is missing, or a rank did not come.
+    pub fn join(device: &Device, join: NcclJoin) -> Result<Nccl> {
+        let NcclJoin { id, rank, world, patience, failed } = join;
+        let failed: Failed = failed.map_or_else(|| Arc::new(|| None) as Failed, Arc::from);
+        let asked = Arc::clone(&failed);
+        let id = UniqueId::from_bytes(id);
+        let join = Join { id, rank, world, patience, failed: Some(Box::new(move || asked())) };
+        Ok(Nccl::of(Communicator::join(gpu(device)?, join)?, None, failed))
+    }
+
+    /// The members of a group of threads, by rank, each with one of these devices.
+    ///
+    /// # Errors
+    /// If a device is no GPU, two are the same, or NCCL is missing.
+    pub fn group(devices: &[Device]) -> Result<Vec<Nccl>> {
+        Nccl::meeting_at(&Arc::new(Barrier::new(devices.len())), devices)
+    }
+
+    /// The same; who runs the members calls their meetings off when one has ended.
+    pub(crate) fn meeting_at(meeting: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Nccl>> {
+        let (id, world) = (unique_id()?, devices.len());
+        let begin = |(rank, device)| {
+            let failed = told_by(meeting);
+            let failed = Some(Box::new(move || failed()) as nccl::Failed);
+            Communicator::begin(gpu(device)?, Join { id, rank, world, patience: PATIENCE, failed })
+        };
+        let joining = devices.iter().enumerate().map(begin).collect::<tensor::Result<Vec<_>>>()?;
+        let joined: tensor::Result<Vec<_>> = joining.into_iter().map(|joining| joining.finish()).collect();
+        Ok(Nccl::on_threads(meeting, joined?))
+    }
+
+    pub(crate) fn on_threads(meeting: &Arc<Barrier>, communicators: Vec<Communicator>) -> Vec<Nccl> {
+        let threads = Arc::new(Threads { meeting: Arc::clone(meeting), parted: Mutex::default() });
+        let member = |communicator| Nccl::of(communicator, Some(Arc::clone(&threads)), told_by(meeting));
+        communicators.into_iter().map(member).collect()
+    }
+
+    fn of(communicator: Communicator, threads: Option<Arc<Threads>>, failed: Failed) -> Nccl {
+        let (rank, world) = (communicator.rank(), communicator.world());
+        let in_order = communicator.cuda().options().deterministic;
+        Nccl { communicator: Some(communicator), threads, failed, in_order, rank, world }
+    }
+
+    /// The same with all sums in the order of the ranks, or not.
+    pub fn in_order(mut self, in_order: bool) -> Nccl {
+        self.in_order = in_order;
+        self
+    }
+
+    /// Calls NCCL. What goes wrong on this replica stops the others; another's failure is told as such.
+    fn call(
+        &mut self,
+        data: &mut Storage,
+        act: impl FnOnce(&mut Communicator, &mut Buffer) -> tensor::Result<()>,
+    ) -> Result<()> {
+        let result = match (&mut self.communicator, data) {
+            (Some(communicator), Storage::Cuda(data)) => act(communicator, data),
+            _ => Err(tensor::Error::DeviceMismatch { op: "collective" }),
+        };
+        self.telling(result)
+    }
+
+    fn telling(&self, result: tensor::Result<()>) -> Result<()> {
+        let Err(error) = result else { return Ok(()) };
+        if let Some(reason) = (self.failed)() {
+            return Err(Error::Aborted { reason });
+        }
+        self.abort(&format!("replica {} failed: {error}", self.rank));
+        Err(error.into())
+    }
+}
+
+/// Who failed of the threads that meet there.
+fn told_by(meeting: &Arc<Barrier>) -> Failed {
+    let meeting = Arc::clone(meeting);
+    Arc::new(move || meeting.failure())
+}
+
+fn gpu(device: &Device) -> tensor::Result<&Cuda> {
+    match device {
+        Device::Cuda(cuda) => Ok(cuda),
+        _ => Err(tensor::Error::DeviceMismatch { op: "NCCL" }),
+    }
+}
+
+impl Collective for Nccl {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn world(&self) -> usize {
+        self.world
+    }
+
+    fn all_reduce_sum(&mut self, _device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+        let in_order = self.in_order;
+        self.call(data, |communicator, data| match in_order {
+            true => communicator.all_reduce_sum_in_order(data, at),
+            false => communicator.all_reduce_sum(data, at),
+        })
+    }
+
+    fn all_reduce_in_order(
+        &mut self,
+        device: &Device,
+        parts: &[Storage],
+        at: Span,
+        into: &mut Storage,
+    ) -> Result<()> {
+        if self.world == 1 {
+            return add_in_order(device, parts, at, into);
+        }
+        self.call(into, |communicator, into| {
+            let part = |part| match part {
+                &Storage::Cuda(ref buffer) => Ok(buffer),
+                _ => Err(tensor::Error::DeviceMismatch { op: "collective" }),
+            };
+            let parts = parts.iter().map(part).collect::<tensor::Result<Vec<_>>>()?;
+            communicator.all_reduce_in_order(&parts, at, into)
+        })
+    }
+
+    fn broadcast(&mut self, _device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
+        self.call(data, |communicator, data| communicator.broadcast(data, at, root))
+    }
+
+    fn barrier(&mut self) -> Result<()> {
+        match (&self.threads, &mut self.communicator) {
+            (Some(threads), _) => threads.meeting.wait(),
+            (None, Some(communicator)) => {
+                let result = communicator.barrier();
+                self.telling(result)
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn abort(&self, reason: &str) {
+        if let Some(threads) = &self.threads {
+            threads.meeting.abort(self.rank, reason);
+        }
+        if let Some(communicator) = &self.communicator {
+            communicator.abort(reason);
+        }
+    }
+}
+
+impl Drop for Nccl {
+    fn drop(&mut self) {
+        if let (Some(threads), Some(communicator)) = (&self.threads, self.communicator.take()) {
+            threads.parted.lock().unwrap_or_else(PoisonError::into_inner).push(communicator);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! What replicas see of NCCL, whose place an exchange between emulated GPUs takes; and NCCL itself where there are GPUs.
+
+use super::{Nccl, NcclJoin, PATIENCE, told_by};
+use crate::barrier::Barrier;
+use crate::members::{Members, boxed};
+use crate::replicas::run_members;
+use crate::{Error, Replica, run_replicas};
+use std::sync::Arc;
+use std::time::Duration;
+use tensor::cuda::{Cuda, nccl};
+use tensor::{Backend, CudaOptions, Device, Precision, Span, Storage};
+
+/// So many emulated GPUs, or none without a C++ compiler.
+fn gpus(count: usize) -> Option<Vec<Device>> {
+    let devices: Result<Vec<_>, _> = (0..count).map(|_| Device::emulated_cuda(Precision::Fp32)).collect();
+    devices.inspect_err(|error| println!("SKIPPED: collectives on GPUs: {error}")).ok()
+}
+
+/// A group on emulated GPUs.
+fn emulated(devices: &[Device], in_order: bool, patience: Duration) -> Members {
+    let meeting = Arc::new(Barrier::new(devices.len()));
+    let gpus: Vec<Cuda> = devices.iter().map(|device| super::gpu(device).unwrap().clone()).collect();
+    let failed = |_| {
+        let failed = told_by(&meeting);
+        Some(Box::new(move || failed()) as nccl::Failed)
+    };
+    let communicators = nccl::emulated(&gpus, patience, failed).unwrap();
+    let members = Nccl::on_threads(&meeting, communicators);
+    let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
+    Members { collectives: boxed(members), meeting }
+}
+
+/// Numbers of such different sizes that every order of adding them gives other bits.
+fn value(part: usize, k: usize) -> f32 {
+    let size = [1.0e-7, 1.0, 3.0e7, -2.9e7, 0.1][part % 5];
+    size * (1.0 + k as f32 * 0.37) / (part + 1) as f32
+}
+
+/// Elements before and after the run that is added up.
+const EDGE: usize = 3;
+
+fn bring(device: &Device, part: usize, len: usize) -> Result<Storage, Error> {
+    let mut data = device.alloc(len + 2 * EDGE)?;
+    let values: Vec<f32> = (0..len).map(|k| value(part, k)).collect();
+    device.upload(&values, &mut data, EDGE)?;
+    Ok(data)
+}
+
+const LENS: [usize; 6] = [0, 1, 5, 23, 64, 1001];
+
+/// Sums, sums in order of several parts each, and a broadcast; each on what the last left behind.
+fn everything(mut replica: Replica) -> Result<Vec<f32>, Error> {
+    let (device, rank) = (replica.device.clone(), replica.rank());
+    let mut all = Vec::new();
+    for len in LENS {
+        let (at, whole) = (Span::new(EDGE, len), len + 2 * EDGE);
+        let mut data = bring(&device, rank, len)?;
+        for _ in 0..2 {
+            replica.collective.all_reduce_sum(&device, &mut data, at)?;
+            all.extend(data.to_vec(&device, 0, whole)?);
+        }
+        let parts = (0..rank).map(|part| bring(&device, rank * rank + part, len));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        replica.collective.all_reduce_in_order(&device, &parts, at, &mut data)?;
+        all.extend(data.to_vec(&device, 0, whole)?);
+        device.fill(rank as f32, &mut data, Span::new(0, whole))?;
+        replica.collective.broadcast(&device, &mut data, at, 1)?;
+        replica.collective.barrier()?;
+        all.extend(data.to_vec(&device, 0, whole)?);
+    }
+    Ok(all)
+}
+
+#[test]
+fn in_order_it_has_the_bits_of_threads_in_host_memory() {
+    for world in 2..=4 {
+        let Some(devices) = gpus(world) else { return };
+        let host = run_replicas(&vec![Device::cpu(1); world], everything).unwrap();
+        let by_nccl = run_members(&devices, emulated(&devices, true, PATIENCE), everything).unwrap();
+        let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        for (rank, numbers) in by_nccl.iter().enumerate() {
+            assert_eq!(bits(numbers), bits(&host[rank]), "{world} replicas, replica {rank}");
+        }
+    }
+}
+
+/// Sums of NCCL are in its own order, here the opposite one: so the test above can fail.
+#[test]
+fn otherwise_the_order_is_nccls() {
+    let Some(devices) = gpus(3) else { return };
+    let sum = |mut replica: Replica| {
+        let mut data = bring(&replica.device, replica.rank(), 9)?;
+        replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(EDGE, 9))?;
+        Ok::<_, Error>(data.to_vec(&replica.device, EDGE, 9)?)
+    };
+    let expected: Vec<f32> = (0..9).map(|k| (value(2, k) + value(1, k)) + value(0, k)).collect();
+    let sums = run_members(&devices, emulated(&devices, false, PATIENCE), sum).unwrap();
+    assert_eq!(sums, vec![expected; 3]);
+    assert_ne!(sums, run_members(&devices, emulated(&devices, true, PATIENCE), sum).unwrap());
+}
+
+/// A replica that panics, fails by itself, or fails in an operation: it is named, and the others stop.
+#[test]
+fn a_failing_replica_stops_the_others() {
+    for (bad, way) in (0..3).flat_map(|bad| (0..3).map(move |way| (bad, way))) {
+        let Some(devices) = gpus(3) else { return };
+        let group = emulated(&devices, bad == 1, PATIENCE);
+        let result = run_members(&devices, group, |mut replica: Replica| {
+            let device = replica.device.clone();
+            let mut data = device.alloc(40)?;
+            replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
+            if replica.rank() == bad {
+                match way {
+                    0 => panic!("replica {bad} is the bad one"),
+                    1 => return Err(Error::Mismatch { rank: bad, got: 1, other: 9, expected: 2 }),
+                    _ => replica.collective.all_reduce_sum(&device, &mut data, Span::new(1, 40))?,
+                }
+            }
+            for _ in 0..3 {
+                replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 40))?;
+            }
+            Ok(())
+        });
+        match (way, result.unwrap_err()) {
+            (0, Error::Panicked { rank, .. }) | (1, Error::Mismatch { rank, .. }) => assert_eq!(rank, bad),
+            (2, Error::Tensor(error)) => assert!(error.to_string().contains("41"), "{error}"),
+            (_, other) => panic!("{other}"),
+        }
+    }
+}
+
+/// NCCL can't tell why a rank is silent, but silence has an end.
+#[test]
+fn a_replica_that_does_not_come_is_not_waited_for_without_end() {
+    let Some(devices) = gpus(2) else { return };
+    let group = emulated(&devices, false, Duration::from_millis(50));
+    let result = run_members(&devices, group, |mut replica: Replica| {
+        let mut data = replica.device.alloc(4)?;
+        match replica.rank() {
+            0 => replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 4)),
+            _ => Ok(()),
+        }
+    });
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("rank 0 of 2 waited 0.05 s in ncclAllReduce for the others"), "{error}");
+}
+
+#[test]
+fn an_aborted_group_stays_aborted() {
+    let Some(devices) = gpus(2) else { return };
+    let result = run_members(&devices, emulated(&devices, false, PATIENCE), |mut replica: Replica| {
+        let mut data = replica.device.alloc(4)?;
+        replica.collective.abort("the power is going");
+        let mut sum = || replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 4));
+        assert!(sum().is_err() && sum().is_err());
+        replica.collective.barrier()
+    });
+    assert_eq!(result.unwrap_err().to_string(), "stopped because the power is going");
+}
+
+/// A rank that brings another number of parts than before would leave the others with numbers that are not theirs.
+#[test]
+fn the_number_of_parts_stays() {
+    let Some(devices) = gpus(2) else { return };
+    let result = run_members(&devices, emulated(&devices, false, PATIENCE), |mut replica: Replica| {
+        let device = replica.device.clone();
+        let mut into = device.alloc(8)?;
+        let parts = [device.alloc(8)?, device.alloc(8)?];
+        let rank = replica.rank();
+        replica.collective.all_reduce_in_order(&device, &parts, Span::new(0, 8), &mut into)?;
+        let parts = &parts[rank..];
+        replica.collective.all_reduce_in_order(&device, parts, Span::new(0, 8), &mut into)
+    });
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("rank 1 brings 1 parts to a sum, before it was 2"), "{error}");
+}
+
+#[test]
+fn only_gpus_can_join() {
+    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, failed: None };
+    assert!(Nccl::join(&Device::cpu(1), join).is_err());
+    let Some(devices) = gpus(1) else { return };
+    let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, failed: None };
+    let error = Nccl::join(&devices[0], join).err().unwrap().to_string();
+    assert!(error.contains("NCCL needs a GPU"), "{error}");
+}
+
+/// NCCL itself, on all GPUs that there are.
+#[test]
+fn real_gpus_add_up_by_nccl() {
+    if let Err(why) = tensor::cuda::available().and_then(|()| nccl::available()) {
+        println!("SKIPPED: sums by NCCL: {why}");
+        return;
+    }
+    for world in 1..=tensor::cuda::gpus().unwrap().len() {
+        let open = |gpu| Device::cuda(CudaOptions { gpu, ..CudaOptions::default() }).unwrap();
+        let devices: Vec<Device> = (0..world).map(open).collect();
+        for in_order in [false, true] {
+            let meeting = Arc::new(Barrier::new(world));
+            let members = Nccl::meeting_at(&meeting, &devices).unwrap();
+            let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
+            let members = Members { collectives: boxed(members), meeting };
+            let sums = run_members(&devices, members, |mut replica: Replica| {
+                let mut data = bring(&replica.device, replica.rank(), 1001)?;
+                replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(EDGE, 1001))?;
+                replica.collective.broadcast(&replica.device, &mut data, Span::new(EDGE, 1001), 0)?;
+                Ok::<_, Error>(data.to_vec(&replica.device, EDGE, 1001)?)
+            });
+            for sums in sums.unwrap() {
+                for (k, sum) in sums.iter().enumerate() {
+                    let exact: f64 = (0..world).map(|rank| f64::from(value(rank, k))).sum();
+                    let size: f64 = (0..world).map(|rank| f64::from(value(rank, k)).abs()).sum();
+                    assert!((f64::from(*sum) - exact).abs() <= 1e-6 * size, "{sum} for {exact}");
+                }
+            }
+        }
+    }
+}
