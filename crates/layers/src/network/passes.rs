@@ -1,6 +1,7 @@
 use super::arena::{Arena, specs};
 use super::graph::{Graph, Kind, Mode, Value};
 use super::plan::{Plan, Tenant};
+use super::profile::Part;
 use crate::error::InLayer;
 use crate::{Backward, Draws, Error, Forward, Op, Place, Result, Role};
 use tensor::{Backend, Device, Ints, Layout, SoftmaxXent, Span, Storage, View, ViewMut, Write};
@@ -222,6 +223,17 @@ impl Network {
     /// # Errors
     /// [`Error::InferenceOnly`], or what the device says.
     pub fn train_pass(&mut self, draws: Draws, label_smoothing: f32, global_batch: usize) -> Result<()> {
+        self.train_in_parts(draws, label_smoothing, global_batch, |_, _| Ok(()))
+    }
+
+    /// A training pass that calls `after` behind each part of it. Where that does nothing, it costs nothing.
+    pub(super) fn train_in_parts(
+        &mut self,
+        draws: Draws,
+        label_smoothing: f32,
+        global_batch: usize,
+        mut after: impl FnMut(&Device, Part) -> Result<()>,
+    ) -> Result<()> {
         if self.mode == Mode::Inference {
             return Err(Error::InferenceOnly);
         }
@@ -232,11 +244,13 @@ impl Network {
             let all = Span::new(0, self.arena.grads.len());
             return Ok(self.device.fill(0.0, &mut self.arena.grads, all)?);
         }
-        self.forward(Some(draws))?;
+        self.forward(Some(draws), &mut after)?;
         let xent = SoftmaxXent { label_smoothing, scale: 1.0 / global_batch as f32 };
         self.loss(&xent, true)?;
-        self.backward(draws)?;
-        Ok(self.device.finish_grads(&mut self.arena.grads)?)
+        after(&self.device, Part::Loss)?;
+        self.backward(draws, &mut after)?;
+        self.device.finish_grads(&mut self.arena.grads)?;
+        after(&self.device, Part::Gradients)
     }
 
     /// After replicas' `grads` have been added: moves the running averages by the sums over all `global_batch` samples.
@@ -257,11 +271,20 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn evaluate_pass(&mut self) -> Result<()> {
+        self.evaluate_in_parts(|_, _| Ok(()))
+    }
+
+    /// As [`train_in_parts`](Network::train_in_parts), for [`evaluate_pass`](Network::evaluate_pass).
+    pub(super) fn evaluate_in_parts(
+        &mut self,
+        mut after: impl FnMut(&Device, Part) -> Result<()>,
+    ) -> Result<()> {
         let metrics = self.arena.metrics;
         self.device.fill(0.0, &mut self.arena.grads, metrics)?;
         if self.n > 0 {
-            self.forward(None)?;
+            self.forward(None, &mut after)?;
             self.loss(&SoftmaxXent { label_smoothing: 0.0, scale: 1.0 }, false)?;
+            after(&self.device, Part::Loss)?;
         }
         Ok(())
     }
@@ -273,7 +296,7 @@ impl Network {
     /// What the device says.
     pub fn predict(&mut self) -> Result<Vec<f32>> {
         let n = self.n;
-        self.forward(None)?;
+        self.forward(None, |_, _| Ok(()))?;
         let logits = self.output.view(&self.slots[self.output.slot], n);
         let layout = Layout::contiguous(logits.layout.shape);
         self.device.softmax(logits, ViewMut::new(&mut self.probabilities, layout))?;
@@ -305,13 +328,18 @@ impl Network {
         self.input.grad_slot.map(|slot| &self.slots[slot])
     }
 
-    fn forward(&mut self, training: Option<Draws>) -> Result<()> {
+    fn forward(
+        &mut self,
+        training: Option<Draws>,
+        mut after: impl FnMut(&Device, Part) -> Result<()>,
+    ) -> Result<()> {
         let Network { device, steps, slots, arena, n, .. } = self;
-        for BuiltStep { name, op, x, y, .. } in steps {
+        for (k, BuiltStep { name, op, x, y, .. }) in steps.iter_mut().enumerate() {
             let [x_slot, y_slot] = disjoint(slots, [x.slot, y.slot]);
             let Arena { params, grads, running, .. } = &mut *arena;
             let cx = Forward { device, params, running, grads, training };
             op.forward(cx, x.view(x_slot, *n), y.view_mut(y_slot, *n)).in_layer(name)?;
+            after(device, Part::Forward(k))?;
         }
         Ok(())
     }
@@ -329,9 +357,9 @@ impl Network {
         device.softmax_xent(xent, logits, labels, dlogits, &mut arena.grads, metrics).in_layer("loss")
     }
 
-    fn backward(&mut self, draws: Draws) -> Result<()> {
+    fn backward(&mut self, draws: Draws, mut after: impl FnMut(&Device, Part) -> Result<()>) -> Result<()> {
         let Network { device, steps, slots, arena, n, .. } = self;
-        for BuiltStep { name, op, x, y, dx, clear } in steps.iter_mut().rev() {
+        for (k, BuiltStep { name, op, x, y, dx, clear }) in steps.iter_mut().enumerate().rev() {
             for &(slot, len) in &*clear {
                 device.fill(0.0, &mut slots[slot], Span::new(0, len))?;
             }
@@ -350,6 +378,7 @@ impl Network {
                 }
             }
             .in_layer(name)?;
+            after(device, Part::Backward(k))?;
         }
         Ok(())
     }

@@ -1,0 +1,184 @@
+//! A pass cut into its parts, to time them, and what each layer has to do in its part.
+
+use super::graph::{Graph, Kind};
+use super::passes::Network;
+use crate::{Draws, Result, Role};
+use tensor::{Backend, Device, Shape};
+
+/// A part of a pass. Layers are numbered as in [`Graph::work`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A layer's forward pass.
+    Forward(usize),
+    /// The loss and, in training, its gradient.
+    Loss,
+    /// A layer's backward pass: the gradients of its parameters and of its input.
+    Backward(usize),
+    /// What the device still has to do to the gradients when the last layer is through, see
+    /// [`Backend::finish_grads`].
+    Gradients,
+}
+
+/// What a layer does for one sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// The layer's name.
+    pub name: String,
+    /// The layer's type as Keras spells it.
+    pub kind: &'static str,
+    /// The input, for one sample.
+    pub x: Shape,
+    /// The output, for one sample.
+    pub y: Shape,
+    /// Multiply-adds of the forward pass that the layer's weights take part in. Every weight of a kernel counts once for each
+    /// place of the output, in the padding too, as is usual; what is done to each element alone doesn't count.
+    pub multiply_adds: usize,
+    /// The same for the backward pass: once more for the weights' gradient and, where somebody reads it, for the input's.
+    pub backward_multiply_adds: usize,
+    /// Trainable parameters.
+    pub trainable: usize,
+    /// Running averages.
+    pub running: usize,
+}
+
+impl Graph {
+    /// What each layer does, in the order of the forward pass. Concatenations do nothing and are left out.
+    pub fn work(&self) -> Vec<Work> {
+        let work = self.nodes.iter().filter_map(|node| {
+            let Kind::Layer(layer) = &node.kind else { return None };
+            let (x, y) = (self.shape(node.inputs[0]), self.shape(node.output));
+            let specs = layer.params(x);
+            let count = |trainable: bool| {
+                let of_kind = specs.iter().filter(|spec| (spec.role == Role::Trainable) == trainable);
+                of_kind.map(|spec| spec.shape.iter().product::<usize>()).sum()
+            };
+            // A parameter with one dimension is a bias or a scale: a number for each channel, not a kernel.
+            let kernels = specs.iter().filter(|spec| spec.shape.len() > 1);
+            let weights: usize = kernels.map(|spec| spec.shape.iter().product::<usize>()).sum();
+            let multiply_adds = weights * y.h * y.w;
+            let passes = if node.inputs[0] == self.input() && !layer.needs_dx() { 1 } else { 2 };
+            Some(Work {
+                name: node.name.clone(),
+                kind: layer.kind(),
+                x,
+                y,
+                multiply_adds,
+                backward_multiply_adds: passes * multiply_adds,
+                trainable: count(true),
+                running: count(false),
+            })
+        });
+        work.collect()
+    }
+}
+
+impl Network {
+    /// A [`train_pass`](Network::train_pass) that says when each part of it has ended: `ended` is called once the device has
+    /// done all the work of the part.
+    ///
+    /// A device that runs ahead is waited for after each part, which it never is in a real step: all parts together then take
+    /// longer than the pass does.
+    ///
+    /// # Errors
+    /// As [`train_pass`](Network::train_pass).
+    pub fn profile_train_pass(
+        &mut self,
+        draws: Draws,
+        label_smoothing: f32,
+        global_batch: usize,
+        ended: impl FnMut(Part),
+    ) -> Result<()> {
+        self.train_in_parts(draws, label_smoothing, global_batch, waited_for(ended))
+    }
+
+    /// The same for [`evaluate_pass`](Network::evaluate_pass), which has no backward parts.
+    ///
+    /// # Errors
+    /// As [`evaluate_pass`](Network::evaluate_pass).
+    pub fn profile_evaluate_pass(&mut self, ended: impl FnMut(Part)) -> Result<()> {
+        self.evaluate_in_parts(waited_for(ended))
+    }
+}
+
+/// Hands on that a part has ended when the device is through with it.
+fn waited_for(mut ended: impl FnMut(Part)) -> impl FnMut(&Device, Part) -> Result<()> {
+    move |device, part| {
+        device.synchronize()?;
+        ended(part);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BatchNormalization, Conv2D, Dense, Flatten, Mode, Value};
+
+    /// A convolution, a normalization, and the same again beside it, into a dense layer.
+    fn graph() -> (Graph, Value) {
+        let mut graph = Graph::new("test", [6, 6, 3]);
+        let x = graph.add(Conv2D::new(4, 3).same(), graph.input()).unwrap();
+        let a = graph.add(BatchNormalization::new(), x).unwrap();
+        let b = graph.add(Conv2D::new(5, 3).strides(2).same(), a).unwrap();
+        let c = graph.add(Conv2D::new(6, 1).strides(2), a).unwrap();
+        let both = graph.concat(&[b, c]).unwrap();
+        let flat = graph.add(Flatten, both).unwrap();
+        let logits = graph.add(Dense::new(10), flat).unwrap();
+        (graph, logits)
+    }
+
+    #[test]
+    fn work_counts_weights_once_for_each_place() {
+        let (graph, _) = graph();
+        let work = graph.work();
+        let counts: Vec<_> = work.iter().map(|w| (w.name.as_str(), w.multiply_adds, w.trainable)).collect();
+        let dense = 3 * 3 * 11 * 10;
+        assert_eq!(
+            counts,
+            [
+                ("conv2d", 9 * 3 * 4 * 36, 9 * 3 * 4 + 4),
+                ("batch_normalization", 0, 8),
+                ("conv2d_1", 9 * 4 * 5 * 9, 9 * 4 * 5 + 5),
+                ("conv2d_2", 4 * 6 * 9, 4 * 6 + 6),
+                ("flatten", 0, 0),
+                ("dense", dense, dense + 10),
+            ]
+        );
+        assert_eq!((work[1].kind, work[1].running), ("BatchNormalization", 8));
+        // Nobody asks for the gradient of the images.
+        let backward: Vec<_> = work
+            .iter()
+            .filter(|w| w.multiply_adds > 0)
+            .map(|w| w.backward_multiply_adds / w.multiply_adds)
+            .collect();
+        assert_eq!(backward, [1, 2, 2, 2]);
+    }
+
+    #[test]
+    fn a_profiled_pass_has_every_part_once_in_order_and_the_same_result() {
+        let (graph, logits) = graph();
+        let mut network = graph.build(logits, &Device::cpu(1), 2, Mode::Training).unwrap();
+        network.init(3).unwrap();
+        let images: Vec<f32> = (0..2 * 108).map(|k| (k as f32 * 0.37).sin()).collect();
+        network.set_input(&images, &[1, 7]).unwrap();
+        let draws = Draws { seed: 3, step: 0, first_sample: 0 };
+        network.train_pass(draws, 0.0, 2).unwrap();
+        let all = |network: &Network| {
+            let grads = &network.arena().grads;
+            grads.to_vec(network.device(), 0, grads.len()).unwrap()
+        };
+        let plain = all(&network);
+        let mut parts = Vec::new();
+        network.profile_train_pass(draws, 0.0, 2, |part| parts.push(part)).unwrap();
+        assert_eq!(all(&network), plain);
+        let layers = graph.work().len();
+        let mut expected: Vec<Part> = (0..layers).map(Part::Forward).collect();
+        expected.push(Part::Loss);
+        expected.extend((0..layers).rev().map(Part::Backward));
+        expected.push(Part::Gradients);
+        assert_eq!(parts, expected);
+        let mut parts = Vec::new();
+        network.profile_evaluate_pass(|part| parts.push(part)).unwrap();
+        assert_eq!(parts, expected[..=layers]);
+    }
+}
