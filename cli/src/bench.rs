@@ -34,8 +34,13 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     }
     let mode = serde_json::to_value(result.mode)?;
     let memory = result.peak_rss_mb.map_or(String::new(), |mb| format!(", {mb:.0} MB at most"));
+    let why = |why| format!(" (steps could not be recorded: {why})");
+    let not_recorded = result.not_recorded.as_ref().map_or(String::new(), why);
+    if !result.engine.is_empty() {
+        print::lines(result.engine)?;
+    }
     print::text(&format!(
-        "{} {}, batch {}: {:.1} images/s on the {} ({} threads, {}{memory})\n",
+        "{} {}, batch {}: {:.1} images/s on the {} ({} threads, {}{memory}){not_recorded}\n",
         result.model,
         mode.as_str().unwrap_or("?"),
         result.batch,

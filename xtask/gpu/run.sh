@@ -83,7 +83,7 @@ run_tests() { # how much time is to be left afterwards, then programs
         [ -x "$program" ] || continue
         name=$(basename "$program")
         short $((rest + 15)) "$name" && continue
-        timeout $(($(left) - rest)) "$program" --test-threads 4 >"$out/$name.log" 2>&1
+        timeout $(($(left) - rest)) "$program" --test-threads 4 --show-output >"$out/$name.log" 2>&1
         status=$?
         verdict=$(grep -h '^test result' "$out/$name.log" | tail -1)
         say "$name: exit $status; ${verdict:-no result}"

@@ -1,5 +1,6 @@
 use crate::{Device, Error, Result, Turn};
-use tensor_cuda::Recording;
+use core::fmt::Display;
+use tensor_cuda::{Cuda, Recording};
 
 /// Plays work that repeats from step to step.
 ///
@@ -47,7 +48,7 @@ impl<K: PartialEq> Recorder<K> {
     ///
     /// # Errors
     /// Those of `work`, and what the device says.
-    pub fn play<E: From<Error>>(
+    pub fn play<E: From<Error> + Display>(
         &mut self,
         device: &Device,
         key: K,
@@ -63,16 +64,9 @@ impl<K: PartialEq> Recorder<K> {
         match state {
             State::Recorded(recording) => return Ok(recording.replay(turn)?),
             State::Refused => return work(),
-            State::Ran => cuda.begin_recording()?,
+            State::Ran => {}
         }
-        let written = work();
-        let recording = if written.is_ok() {
-            cuda.end_recording()
-        } else {
-            cuda.abandon_recording();
-            Err(Error::Device { device: device.kind().into(), message: "an op can't be recorded".into() })
-        };
-        match recording {
+        match write_down(cuda, &mut work) {
             Ok(recording) => {
                 recording.replay(turn)?;
                 *state = State::Recorded(recording);
@@ -91,4 +85,12 @@ impl<K: PartialEq> Recorder<K> {
     pub fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
+}
+
+/// Has `work` written down and not done.
+fn write_down<E: Display>(cuda: &Cuda, work: &mut impl FnMut() -> Result<(), E>) -> Result<Recording> {
+    cuda.begin_recording()?;
+    let Err(why) = work() else { return cuda.end_recording() };
+    cuda.abandon_recording();
+    Err(Error::Device { device: "cuda".into(), message: format!("an op can't be recorded: {why}") })
 }

@@ -3,7 +3,7 @@ use layers::{Draws, Mode};
 use optim::OptimizerState;
 use serde::Serialize;
 use std::time::Instant;
-use tensor::{Backend, Recorder, Turn};
+use tensor::{Backend, Device, Recorder, Turn};
 
 /// What a benchmark runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -26,7 +26,7 @@ pub struct BenchOptions {
     pub seconds: f64,
     /// The median over so many repeats counts.
     pub repeats: usize,
-    /// Steps before the first repeat.
+    /// Steps before the first repeat. There are at least three.
     pub warmup: usize,
 }
 
@@ -35,6 +35,9 @@ impl Default for BenchOptions {
         BenchOptions { mode: BenchMode::Train, batch: None, seconds: 10.0, repeats: 3, warmup: 3 }
     }
 }
+
+/// A step that runs op by op, one that is recorded, and one that is played.
+const LEAST_WARMUP: usize = 3;
 
 /// The throughput of a network on random data in memory: what `towers bench --json` prints.
 #[derive(Clone, Debug, Serialize)]
@@ -65,6 +68,11 @@ pub struct BenchResult {
     pub first_step_s: f64,
     /// The mean loss of the last step's batch: that something was learned, or at least computed.
     pub last: f64,
+    /// Why a device that can play back recorded steps was told each op of each step; `None` where all went as it should.
+    pub not_recorded: Option<String>,
+    /// What computes on a GPU, and which algorithms were chosen: lines for people.
+    #[serde(skip)]
+    pub engine: Vec<String>,
 }
 
 /// Measures the throughput of a recipe's network, one replica, on random data that is already on the device.
@@ -114,7 +122,7 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
     let began = Instant::now();
     run(1)?;
     let first_step_s = began.elapsed().as_secs_f64();
-    run(options.warmup.saturating_sub(1))?;
+    run(options.warmup.max(LEAST_WARMUP) - 1)?;
     let mut repeats = Vec::new();
     for _ in 0..options.repeats.max(1) {
         let (began, mut steps) = (Instant::now(), 0);
@@ -125,6 +133,14 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
         repeats.push((steps * batch) as f64 / began.elapsed().as_secs_f64());
     }
     let last = network.metrics()?.loss_sum / batch as f64;
+    if !last.is_finite() {
+        // A device that runs ahead leaves updates out from here on: what was measured were not whole steps.
+        return Err(Error::NotFinite { loss: last, epoch: 1, step: number });
+    }
+    let engine = match &device {
+        Device::Cuda(gpu) => gpu.describe_engine(),
+        _ => Vec::new(),
+    };
     Ok(BenchResult {
         peer: "towers",
         version: env!("CARGO_PKG_VERSION"),
@@ -139,6 +155,8 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
         repeats,
         first_step_s,
         last,
+        not_recorded: recorder.refusal().map(str::to_owned),
+        engine,
     })
 }
 

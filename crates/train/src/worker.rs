@@ -45,6 +45,9 @@ const METER: usize = 4;
 /// Devices that run ahead are asked for their losses no more often: every time means to wait for them.
 const READ_EVERY: Duration = Duration::from_millis(100);
 
+/// Nor, in steps, whether a replica wishes to stop. All must look after the same step, so no clock decides.
+const WISHES_EVERY: u64 = 16;
+
 impl<'a> Worker<'a> {
     pub(crate) fn new(
         config: &'a Config,
@@ -153,7 +156,8 @@ impl<'a> Worker<'a> {
         Ok(self.device.upload(&[high, low, correct as f32, steps as f32], &mut self.meter, 0)?)
     }
 
-    /// One training step on this replica's shards of a batch. Returns whether any replica was asked to stop.
+    /// One training step on this replica's shards of a batch. Returns whether any replica was asked to stop, which replicas on
+    /// devices that run ahead learn some steps late.
     ///
     /// A device that runs ahead has only been told what to do: a loss that is not a number is found when the losses are
     /// read, and has moved no parameter until then.
@@ -167,16 +171,19 @@ impl<'a> Worker<'a> {
             network.train_pass(Draws { seed, step, first_sample: first as u32 }, smoothing, global)?;
             if alone { update(device, network, optimizer, meter, state, lr, global) } else { Ok(()) }
         })?;
-        let stop = if alone {
-            stop
-        } else {
-            let stop = self.reduce_from(0, stop)?;
+        let mut stop = stop;
+        if !alone {
+            self.reduce_from(0, stop)?;
             let Worker { passes, device, network, optimizer, meter, state, .. } = self;
             passes.update(device, global, &turn, || {
                 update(device, network, optimizer, meter, state, lr, global)
             })?;
-            stop
-        };
+            // Whoever wishes to stop still does so when all look.
+            let ahead = self.device.runs_ahead() && self.collective.world() > 1;
+            let last = self.state.partial.steps + 1 == self.steps_per_epoch;
+            let look = !ahead || last || step % WISHES_EVERY == 0;
+            stop = look && self.read_wishes(stop)?;
+        }
         self.state.step += 1;
         let partial = &mut self.state.partial;
         partial.steps += 1;
@@ -205,16 +212,23 @@ impl<'a> Worker<'a> {
 
     /// Whether any replica wants the run to stop.
     pub(crate) fn agree(&mut self, stop: bool) -> Result<bool> {
-        self.reduce_from(self.network.arena().signal.offset, stop)
+        self.reduce_from(self.network.arena().signal.offset, stop)?;
+        self.read_wishes(stop)
     }
 
     /// Adds up what the shards of all replicas have in `grads` from element `from` on: gradients, sums, metrics and, at the
-    /// end, the replicas' wishes to stop. Returns whether there was one.
-    fn reduce_from(&mut self, from: usize, stop: bool) -> Result<bool> {
+    /// end, the replicas' wishes to stop, of which `stop` is this one's.
+    fn reduce_from(&mut self, from: usize, stop: bool) -> Result<()> {
         let Worker { device, network, collective, passes, .. } = self;
         let signal = network.arena().signal;
         device.fill(f32::from(u8::from(stop)), passes.own(network), signal)?;
-        passes.add_up(collective.as_mut(), network, Span::new(from, signal.end() - from))?;
+        passes.add_up(collective.as_mut(), network, Span::new(from, signal.end() - from))
+    }
+
+    /// Whether any replica wished to stop when all were added up last; waits for a device that runs ahead.
+    fn read_wishes(&self, stop: bool) -> Result<bool> {
+        let Worker { device, network, collective, .. } = self;
+        let signal = network.arena().signal;
         if collective.world() == 1 {
             return Ok(stop);
         }

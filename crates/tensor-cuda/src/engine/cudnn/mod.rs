@@ -14,14 +14,17 @@
 //! 1. NHWC filters in f32 (`FMA_MATH` and TF32) have an algorithm in all three passes, and in bf16 and f16 (`TENSOR_OP_MATH`)
 //!    the one with tensor cores: `implicit_precomp_gemm` forward and `1` backward. `tests/libraries.rs` prints the choices;
 //!    "own kernels" there means that cuDNN offered nothing.
-//! 2. Under `FMA_MATH` the answers say `FMA_MATH` too. If they said `DEFAULT_MATH`, no algorithm would pass the filter in
-//!    [`algorithms`](super::algorithms), and fp32 would run on our own kernels.
+//! 2. Under `FMA_MATH` the answers say `FMA_MATH` too, as PyTorch took for granted as long as it used these calls. If they said
+//!    `DEFAULT_MATH`, no algorithm would pass the filter in [`algorithms`](super::algorithms), and fp32 would run on our own
+//!    kernels.
 //! 3. `beta = 1` works with every algorithm of the backward pass for data (for `Write::Add`). A refusal would be seen as
 //!    `NOT_SUPPORTED` and send this convolution to our own kernels.
 //! 4. The calls can be captured in a graph once they ran before; none of them allocates or synchronizes then.
 //! 5. Measuring on zeros ranks algorithms as measuring on data does: a GPU draws less power on zeros and may clock higher.
 //! 6. Operands aligned to 16 bytes suffice for the kernels with tensor cores.
 //! 7. 3 input channels in bf16 do not fall back to something slow (cuDNN pads channels to 8 by itself).
+//! 8. The legacy calls reach the kernels that a GPU of today needs: their names in a profile begin with `sm90` on Hopper. If
+//!    most say `sm80`, the graph API is worth its descriptors.
 
 mod convolutions;
 mod handle;
