@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod barrier;
+mod buckets;
 mod collective;
 mod error;
 mod in_order;
@@ -44,6 +45,7 @@ mod replicas;
 mod shards;
 mod slice;
 
+pub use buckets::Buckets;
 pub use collective::Collective;
 pub use error::{Error, Result};
 pub use local::Local;
