@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// The crates whose tests run on a GPU where there is one, and single test programs of others.
 const TESTED: [&str; 4] = ["tensor-cuda", "layers", "models", "train"];
-const TESTED_IN_PART: [(&str, &str); 2] = [("parallel", "gpus"), ("towers-tests", "cuda")];
+const TESTED_IN_PART: [(&str, &str); 1] = [("towers-tests", "cuda")];
 
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
     let folder = match arguments {
