@@ -139,19 +139,20 @@ fn dropout_and_softmax() {
 fn dense_layers() {
     let (linear, n) = (Linear { inputs: PACK, outputs: 2 * PACK }, 3);
     let [inputs, outputs] = [linear.inputs, linear.outputs].map(|c| Shape::vectors(n, c));
-    let (w, b) = (Span::new(0, linear.inputs * linear.outputs), linear.outputs);
-    let b = Some(Span::new(w.end(), b));
+    let w = Span::new(0, linear.inputs * linear.outputs);
+    let all = w.len + linear.outputs;
+    let b = Some(Span::new(w.end(), linear.outputs));
     same_far_and_near("a dense layer", |m| {
         let (x, dy) = (m.tensor("x", inputs), m.tensor("dy", outputs));
         let (mut y, mut dx) = (m.tensor("y", outputs), m.tensor("dx", inputs));
-        let params = upload(m.cuda, &numbers("params", b.unwrap().end())).unwrap();
-        let mut grads = m.cuda.alloc(b.unwrap().end()).unwrap();
+        let params = upload(m.cuda, &numbers("params", all)).unwrap();
+        let mut grads = m.cuda.alloc(all).unwrap();
         m.cuda.linear_fwd(&linear, Activation::Relu, x.view(), &params, w, b, y.view_mut()).unwrap();
         // Not added: sums of what was packed are rounded twice.
         m.cuda.linear_bwd_data(&linear, dy.view(), &params, w, dx.view_mut(), Write::Set).unwrap();
         m.cuda.linear_bwd_filter(&linear, x.view(), dy.view(), &mut grads, w, b).unwrap();
         m.cuda.finish_grads(&mut grads).unwrap();
-        let grads = download(m.cuda, &grads, Span::new(0, b.unwrap().end())).unwrap();
+        let grads = download(m.cuda, &grads, Span::new(0, all)).unwrap();
         vec![m.values(&y), m.values(&dx), grads]
     });
 }
