@@ -5,7 +5,7 @@
 //! does neither.
 
 use std::path::Path;
-use tensor::{CudaOptions, Device, Precision};
+use tensor::{Backend, CudaOptions, Device, Precision, Recorder, Turn};
 use towers_tests::{Finished, distance, run_on};
 use train::observers::Checkpoints;
 use train::{Config, End, Error, Observer, Resume, cifar, recipe};
@@ -136,5 +136,24 @@ fn a_loss_that_is_no_number_ends_the_run_and_names_the_step() {
             Err(other) => panic!("{other}"),
             Ok(_) => panic!("the run went well"),
         }
+    });
+}
+
+#[test]
+fn what_can_not_be_recorded_runs_every_time_and_says_why() {
+    on_gpus(Precision::Fp32, |open| {
+        let (device, mut recorder, mut runs) = (open(), Recorder::default(), 0);
+        for step in 0..4 {
+            let turn = Turn { step, ..Turn::default() };
+            let work = || {
+                device.alloc(10)?;
+                runs += 1;
+                Ok(())
+            };
+            recorder.play::<tensor::Error>(&device, "alloc", &turn, work).expect("it can run");
+        }
+        assert_eq!(runs, 4);
+        let why = recorder.refusal().expect("an allocation can't be recorded");
+        assert!(why.contains("an op can't be recorded: ") && why.contains("allocat"), "{why}");
     });
 }
