@@ -42,11 +42,7 @@ impl OnDevice {
         at: Span,
         into: &mut Buffer,
     ) -> Result<()> {
-        let part = |part| match part {
-            &Storage::Cuda(ref buffer) => Ok(buffer),
-            _ => Err(tensor::Error::DeviceMismatch { op: "collective" }),
-        };
-        let parts = parts.iter().map(part).collect::<tensor::Result<Vec<_>>>()?;
+        let parts = parts.iter().map(buffer).collect::<tensor::Result<Vec<_>>>()?;
         self.peers.all_reduce_in_order(rank, &parts, at, into, self.meeting(rank, barrier, at.len, None))
     }
 
@@ -86,5 +82,13 @@ impl OnDevice {
             }
             Ok(())
         }
+    }
+}
+
+/// The memory of a run of numbers that lies on a GPU.
+pub(crate) fn buffer(storage: &Storage) -> tensor::Result<&Buffer> {
+    match storage {
+        Storage::Cuda(buffer) => Ok(buffer),
+        _ => Err(tensor::Error::DeviceMismatch { op: "collective" }),
     }
 }

@@ -5,10 +5,12 @@
 
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Barrier, Mutex};
 use tensor_backend::{Backend, Error, Span};
-use tensor_cuda::{Cuda, Options, Turn, available, gpus, libraries};
+use tensor_cuda::{Cuda, Options, Peers, Turn, available, gpus, libraries};
 
 /// The variable that says which scenario a second start plays.
 const SCENARIO: &str = "TOWERS_TEST_SCENARIO";
@@ -57,6 +59,7 @@ fn scenario() {
         Ok("work") => work(),
         Ok("memory") => memory(),
         Ok("broken") => broken(),
+        Ok("towers") => towers(),
         Ok("open") => match open() {
             Ok(cuda) => println!("opened {}, compiled {}", cuda.name(), cuda.compiled_files() > 0),
             Err(error) => println!("refused: {error}"),
@@ -136,6 +139,54 @@ fn broken() {
     assert!(cuda.synchronize().is_err() && cuda.begin_recording().is_err());
     assert!(cuda.download(&buffer, 0, &mut [0.0]).is_err());
     drop((buffer, cuda));
+}
+
+/// Two towers on two GPUs or one, each on its thread. The stand-in has no locks, so one thread at a time calls it.
+fn towers() {
+    let gpus = gpus().unwrap().len();
+    let open = |gpu| Cuda::of_own_kernels(Options { gpu: gpu % gpus, ..Options::default() }).unwrap();
+    let devices: Vec<Cuda> = (0..2).map(open).collect();
+    let peers = Peers::of(&devices).unwrap();
+    let (token, barrier) = (Mutex::new(()), Barrier::new(2));
+    std::thread::scope(|scope| {
+        for (rank, cuda) in devices.iter().enumerate() {
+            let (peers, token, barrier) = (&peers, &token, &barrier);
+            scope.spawn(move || {
+                let turn = RefCell::new(Some(token.lock().unwrap()));
+                let meet = || {
+                    turn.take();
+                    barrier.wait();
+                    turn.replace(Some(token.lock().unwrap()));
+                    Ok::<(), Error>(())
+                };
+                let mut data = cuda.alloc(100).unwrap();
+                cuda.upload(&[1.0 + rank as f32; 100], &mut data, 0).unwrap();
+                let at = Span::new(1, 98);
+                for root in [1, 0] {
+                    peers.broadcast(rank, &mut data, at, root, meet).unwrap();
+                    let mut back = [0.0; 100];
+                    cuda.download(&data, 0, &mut back).unwrap();
+                    assert_eq!(
+                        (back[0], back[1], back[98], back[99]),
+                        (1.0 + rank as f32, 2.0, 2.0, 1.0 + rank as f32)
+                    );
+                }
+                peers.all_reduce_sum(rank, &mut data, at, meet).unwrap();
+                peers.all_reduce_in_order(rank, &[], at, &mut data, meet).unwrap();
+                let mut back = [1.0; 100];
+                cuda.download(&data, 0, &mut back).unwrap();
+                assert_eq!(back[1..99], [0.0; 98], "the sum of no parts");
+            });
+        }
+    });
+}
+
+#[test]
+fn towers_reach_each_other_on_two_gpus_and_on_one() {
+    for (gpus, cleaned) in [("2", 1), ("1", 1)] {
+        let Some(printed) = play("towers", &[("FAKE_GPUS", gpus)]) else { return };
+        assert_eq!(printed.matches("clean after").count(), cleaned, "{printed}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use crate::barrier::Barrier;
 use crate::in_order::add_in_order;
+use crate::on_device::buffer;
 use crate::{Collective, Error, Result};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -190,11 +191,7 @@ impl Collective for Nccl {
             return add_in_order(device, parts, at, into);
         }
         self.call(into, |communicator, into| {
-            let part = |part| match part {
-                &Storage::Cuda(ref buffer) => Ok(buffer),
-                _ => Err(tensor::Error::DeviceMismatch { op: "collective" }),
-            };
-            let parts = parts.iter().map(part).collect::<tensor::Result<Vec<_>>>()?;
+            let parts = parts.iter().map(buffer).collect::<tensor::Result<Vec<_>>>()?;
             communicator.all_reduce_in_order(&parts, at, into)
         })
     }

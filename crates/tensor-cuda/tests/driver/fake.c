@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef int Result;
-enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, CAPTURE_INVALID = 901 };
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, CAPTURE_INVALID = 901 };
 
 #define WRONG(...) (printf("FAKE: " __VA_ARGS__), printf("\n"), fflush(stdout), _exit(3))
 void _exit(int);
@@ -77,7 +77,8 @@ Result cuDeviceGetAttribute(int* value, int which, int device) {
     *value = which == 16 ? 4 : which == 75 ? capability / 10 : which == 76 ? capability % 10 : which == 97 ? 232448 : 0;
     return 0;
 }
-Result cuDevicePrimaryCtxRetain(void** context, int device) { return ++retained, *context = &retained, 0; }
+static char contexts[64];
+Result cuDevicePrimaryCtxRetain(void** context, int device) { return ++retained, *context = contexts + device, 0; }
 Result cuDevicePrimaryCtxRelease_v2(int device) {
     if (--retained == 0) {
         if (used || modules || streams || events || graphs || ready_graphs || pinned)
@@ -144,6 +145,23 @@ Result cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream)
     return 0;
 }
 
+Result cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+    ENTER();
+    inside(__func__, from, bytes);
+    return enqueue(__func__, to, (void*)from, bytes);
+}
+Result cuMemcpyPeerAsync(uint64_t to, char* to_context, uint64_t from, char* from_context, size_t bytes, void* stream) {
+    ENTER();
+    if (to_context == from_context) WRONG("a copy between devices that stays on one");
+    inside(__func__, from, bytes);
+    return enqueue(__func__, to, (void*)from, bytes);
+}
+Result cuCtxEnablePeerAccess(char* context, unsigned flags) {
+    ENTER();
+    if (context < contexts || context >= contexts + 64) WRONG("access to no context");
+    return flags ? INVALID_VALUE : 0;
+}
+
 // ---- streams, events, graphs
 
 Result cuStreamCreate(void** stream, unsigned flags) { ENTER(); return ++streams, *stream = &streams, 0; }
@@ -157,6 +175,12 @@ Result cuStreamSynchronize(void* stream) {
 Result cuEventCreate(int** event, unsigned flags) { ENTER(); return ++events, *event = calloc(1, sizeof(int)), 0; }
 Result cuEventRecord(int* event, void* stream) { ENTER(); return *event = queued, 0; }
 Result cuEventSynchronize(int* event) { ENTER(); return run_until(*event), 0; }
+Result cuEventQuery(int* event) { ENTER(); return *event <= done ? 0 : NOT_READY; }
+Result cuStreamWaitEvent(void* stream, int* event, unsigned flags) {
+    ENTER();
+    if (*event > queued || flags) WRONG("a wait for an event of another time");
+    return 0;
+}
 Result cuEventDestroy_v2(int* event) { return --events, free(event), 0; }
 Result cuStreamBeginCapture_v2(void* stream, int mode) {
     ENTER();
