@@ -11,7 +11,7 @@ fn bad_values_name_the_option() {
         ("train --batch-size 0", "--batch-size is 0"),
         ("train --epochs 0", "--epochs is 0"),
         ("train --momentum 2", "--momentum is 2"),
-        ("train --precision bf16", "--precision bf16 needs the CUDA backend"),
+        ("train --device cpu --precision bf16", "--precision is bf16, but must be fp32 on the CPU"),
         ("train --virtual-replicas 0", "--virtual-replicas is 0"),
         (
             "train --quick --dataset synthetic --virtual-replicas 2 --replicas 3",
@@ -69,6 +69,7 @@ fn a_resumed_run_stays_what_it_was() {
         "--optimizer rmsprop",
         "--schedule poly",
         "--recipe keras-cnn",
+        "--virtual-replicas 4",
     ] {
         let option = flag.split(' ').next().expect("a flag");
         place.run(&format!("train --resume run --epochs 2 {flag}")).ends(2).complains(option);

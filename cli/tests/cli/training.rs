@@ -65,6 +65,24 @@ fn three_towers_on_the_cpu() {
     assert!(place.read("towers/config.json").contains("\"replicas\": 3"));
 }
 
+/// A run on three towers goes on on one, and stays the run that two would have done.
+#[test]
+fn virtual_replicas_go_on_on_another_number_of_towers() {
+    let place = Place::new();
+    let small = format!("{SMALL} --device cpu --schedule constant --virtual-replicas 4 --batch-size 10");
+    place.run(&format!("{small} --epochs 2 --replicas 2 --output whole")).ends(0).says("4 virtual replicas");
+    place.run(&format!("{small} --epochs 1 --replicas 3 --output parts")).ends(0);
+    assert!(place.read("parts/config.json").contains("\"virtual_replicas\": 4"));
+    let other = "--virtual-replicas can't change when a run is resumed";
+    place.run("train --resume parts --epochs 2 --virtual-replicas 3").ends(2).complains(other);
+    place.run("train --resume parts --epochs 2 --replicas 1").ends(0);
+    for column in ["loss", "acc", "val_loss", "val_acc"] {
+        assert_eq!(history(&place, "whole", column), history(&place, "parts", column), "{column}");
+    }
+    let model = |run: &str| std::fs::read(place.path().join(run).join("model.safetensors")).expect("a model");
+    assert!(model("whole") == model("parts"), "the models differ");
+}
+
 #[test]
 fn the_curves_go_where_the_tutorial_wants_them() {
     let place = Place::new();
