@@ -18,7 +18,8 @@ pub fn text(text: &str) -> anyhow::Result<ExitCode> {
 /// Tells people something on stderr. That nobody reads it, or that the disk of a log is full, is dropped on
 /// purpose: it is no reason to lose a run, and `eprintln!` would panic.
 pub fn note(text: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    // In one piece: other processes of a job may write to the same place.
+    let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Prints lines to stdout.

@@ -26,6 +26,7 @@ const STEPS: &[Step] = &[
     Step { name: "kernels", run: kernels::step },
     Step { name: "tests", run: tests },
     Step { name: "doctests", run: doctests },
+    Step { name: "mpi", run: mpi },
 ];
 
 /// The names of the steps, in their order.
@@ -45,7 +46,7 @@ pub fn run(workspace: &Workspace, names: &[String]) -> Result<ExitCode, Failure>
         let mut counted = Tally::default();
         let outcome = (step.run)(workspace, &mut counted);
         times.push((step.name, start.elapsed(), outcome.is_ok()));
-        if matches!(step.name, "kernels" | "tests" | "doctests") {
+        if matches!(step.name, "kernels" | "tests" | "doctests" | "mpi") {
             tally = Some(add(tally.unwrap_or_default(), counted, outcome.is_ok()));
         }
         if let Err(error) = outcome {
@@ -116,6 +117,25 @@ fn tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 fn doctests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let arguments = ["test", "--workspace", "--no-fail-fast", "--doc", "--", "--show-output"];
     counted(&mut cargo::command(workspace, &arguments), tally)
+}
+
+/// What is built with MPI alone, where there is an MPI to build with. Of the workspace only the crates that know the feature
+/// are compiled again.
+fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let mpicc = Command::new("mpicc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if mpicc.is_err() {
+        println!("SKIPPED: there is no mpicc; `.ci/install-mpi` installs Open MPI on Debian");
+        tally.skipped += 1;
+        return Ok(());
+    }
+    let features = "parallel/mpi,towers-tests/mpi";
+    let packages = ["-p", "parallel", "-p", "train", "-p", "towers-tests", "--features", features];
+    let clippy = [&["clippy"][..], &packages, &["--all-targets", "--", "--deny", "warnings"]].concat();
+    cargo(workspace, &clippy)?;
+    // Jobs take turns: each has several processes.
+    let tests = ["--no-fail-fast", "--test", "mpi", "--", "--show-output", "--test-threads=1"];
+    let test = [&["test"][..], &packages, &tests].concat();
+    counted(&mut cargo::command(workspace, &test), tally)
 }
 
 /// Runs a command that tests, passing its output on line by line while counting.

@@ -90,6 +90,7 @@ impl Endpoint {
         news: bool,
         missing: impl Fn() -> Vec<usize>,
     ) {
+        self.calls.beat();
         if news {
             return wait.again();
         }

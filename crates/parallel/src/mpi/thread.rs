@@ -6,8 +6,9 @@ use crate::{Error, Result};
 use ::mpi::Threading;
 use ::mpi::environment::Universe;
 use ::mpi::traits::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// After a failure the process has so long to end by itself: to tell its user, and to leave its files in order.
@@ -33,6 +34,8 @@ type Answer = Result<Vec<f32>>;
 pub(super) struct Line {
     ends: Mutex<(Sender<Command>, Receiver<Answer>)>,
     timeout: Duration,
+    /// Grows while the thread waits for others, and does not while a call into MPI keeps it.
+    beats: Arc<AtomicU64>,
 }
 
 impl Line {
@@ -41,8 +44,8 @@ impl Line {
         let (commands, received) = channel();
         let (answers, answered) = channel();
         let (started, place) = channel();
-        let timeout = options.timeout;
-        let calls = Calls { commands: received, answers };
+        let (timeout, beats) = (options.timeout, Arc::<AtomicU64>::default());
+        let calls = Calls { commands: received, answers, beats: Arc::clone(&beats) };
         let run = move || match Endpoint::start(options, calls, &started) {
             Ok((endpoint, universe)) => endpoint.run(universe),
             // Nobody listens any more if it took too long.
@@ -55,7 +58,7 @@ impl Line {
         let (rank, world) = place.recv_timeout(timeout).map_err(|_| Error::Transport {
             what: format!("not all processes of the job started it within {} seconds", timeout.as_secs_f64()),
         })??;
-        Ok((Line { ends: Mutex::new((commands, answered)), timeout }, rank, world))
+        Ok((Line { ends: Mutex::new((commands, answered)), timeout, beats }, rank, world))
     }
 
     fn lock(&self) -> MutexGuard<'_, (Sender<Command>, Receiver<Answer>)> {
@@ -67,12 +70,17 @@ impl Line {
         let ends = self.lock();
         let lost = |what: &str| Error::Transport { what: what.to_owned() };
         ends.0.send(command).map_err(|_| lost("it was ended before"))?;
-        // While numbers flow an operation may take longer than the time-out; the thread watches over that.
+        // The thread watches over the time-out; here it is only made sure that it is not stuck in MPI itself.
+        let mut beat = self.beats.load(Ordering::Relaxed);
         loop {
             match ends.1.recv_timeout(self.timeout + SLACK) {
                 Ok(answer) => return answer,
                 Err(RecvTimeoutError::Disconnected) => return Err(lost("its thread has ended")),
-                Err(RecvTimeoutError::Timeout) => return Err(lost("a call into it did not return")),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            match self.beats.load(Ordering::Relaxed) {
+                now if now == beat => return Err(lost("a call into it did not return")),
+                now => beat = now,
             }
         }
     }
@@ -88,9 +96,15 @@ impl Line {
 pub(super) struct Calls {
     commands: Receiver<Command>,
     answers: Sender<Answer>,
+    beats: Arc<AtomicU64>,
 }
 
 impl Calls {
+    /// Says that the thread is not stuck.
+    pub(super) fn beat(&self) {
+        self.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn answer(&self, answer: Answer) {
         // If nobody listens, the process is ending.
         let _ = self.answers.send(answer);

@@ -54,7 +54,7 @@ pub fn mpirun() -> Command {
     command
 }
 
-/// Has mpirun start this test program's `a_rank` with a role: the end of its command line.
+/// Has mpirun start the test `a_rank` of this test program: the end of its command line.
 pub fn as_role(command: &mut Command) {
     command.arg(std::env::current_exe().unwrap()).args(["a_rank", "--exact", "--nocapture", "--quiet"]);
 }

@@ -1,0 +1,103 @@
+//! How fast replicas add up what they have, as one JSON object a line:
+//!
+//! ```text
+//! cargo run --release -p parallel --example all_reduce_bench                    # threads, and memory to compare with
+//! cargo build --release -p parallel --example all_reduce_bench --features mpi
+//! mpirun -n 2 target/release/examples/all_reduce_bench mpi                      # processes, in the order of the ranks
+//! mpirun -n 2 target/release/examples/all_reduce_bench mpi-allreduce            # MPI_Allreduce, in an order of its own
+//! ```
+//!
+//! `gb_per_s` is bytes of numbers over the time of one all-reduce; for memory, bytes copied over the time of the copy.
+#![forbid(unsafe_code)]
+
+use parallel::{Replica, Result, run_replicas};
+use std::time::Instant;
+use tensor::{Backend, Device, Span};
+
+/// The gradients of MiniGoogLeNet: 6.6 MB.
+const NUMBERS: usize = 1_652_826;
+const ROUNDS: usize = 100;
+
+fn main() -> Result<()> {
+    match std::env::args().nth(1).as_deref() {
+        None => {
+            memory();
+            let fastest = run_replicas(&vec![Device::cpu(1); 2], measure)?;
+            report("threads", 2, &fastest[0]);
+        }
+        #[cfg(feature = "mpi")]
+        Some("mpi") => {
+            let mpi = parallel::Mpi::start(parallel::MpiOptions::default())?;
+            let (rank, world) = (mpi.rank(), mpi.world());
+            let times = mpi.run(Device::cpu(1), measure)?;
+            if rank == 0 {
+                report("mpi", world, &times);
+            }
+        }
+        #[cfg(feature = "mpi")]
+        Some("mpi-allreduce") => all_reduce(),
+        Some(other) => eprintln!("error: `{other}` is not known, or needs the feature `mpi`"),
+    }
+    Ok(())
+}
+
+/// Seconds of each round.
+fn measure(mut replica: Replica) -> Result<Vec<f64>> {
+    let device = replica.device.clone();
+    let mut data = device.alloc(NUMBERS)?;
+    let mut times = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        replica.collective.barrier()?;
+        let began = Instant::now();
+        replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, NUMBERS))?;
+        times.push(began.elapsed().as_secs_f64());
+    }
+    Ok(times)
+}
+
+#[cfg(feature = "mpi")]
+fn all_reduce() {
+    use mpi::collective::SystemOperation;
+    use mpi::traits::*;
+    let Some(universe) = mpi::initialize() else { return };
+    let world = universe.world();
+    let (brought, mut sums) = (vec![1.0_f32; NUMBERS], vec![0.0_f32; NUMBERS]);
+    let round = |_| {
+        world.barrier();
+        let began = Instant::now();
+        world.all_reduce_into(&brought[..], &mut sums[..], SystemOperation::sum());
+        began.elapsed().as_secs_f64()
+    };
+    let times: Vec<f64> = (0..ROUNDS).map(round).collect();
+    if world.rank() == 0 {
+        report("MPI_Allreduce", world.size() as usize, &times);
+    }
+}
+
+/// Copies as many numbers from one place to another.
+fn memory() {
+    let (from, mut to) = (vec![1.0_f32; NUMBERS], vec![0.0_f32; NUMBERS]);
+    let round = |_| {
+        let began = Instant::now();
+        to.copy_from_slice(std::hint::black_box(&from));
+        std::hint::black_box(&mut to);
+        began.elapsed().as_secs_f64()
+    };
+    let times: Vec<f64> = (0..ROUNDS).map(round).collect();
+    report("memcpy", 1, &times);
+}
+
+/// The median, and the fastest.
+fn report(what: &str, replicas: usize, times: &[f64]) {
+    let mut times = times.to_vec();
+    times.sort_by(f64::total_cmp);
+    let (fastest, median) = (times[0], times[times.len() / 2]);
+    let gb_per_s = NUMBERS as f64 * 4e-9 / median;
+    println!(
+        "{{\"what\": \"{what}\", \"replicas\": {replicas}, \"bytes\": {}, \"median_ms\": {:.3}, \
+         \"fastest_ms\": {:.3}, \"gb_per_s\": {gb_per_s:.2}}}",
+        NUMBERS * 4,
+        median * 1e3,
+        fastest * 1e3
+    );
+}

@@ -1,0 +1,227 @@
+//! Training with one process per replica, under mpirun: the bits of threads, resumes on other numbers, and faults that lose
+//! nothing.
+//!
+//! As in the tests of the crate `parallel`, the ranks are this test program itself.
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "mpi")]
+#[path = "../../crates/parallel/tests/mpi/job.rs"]
+mod job;
+
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn mpi() {
+    println!("SKIPPED: built without the feature `mpi`; see `cargo xtask test mpi`");
+}
+
+/// What every rank of a job runs; without a job, nothing.
+#[cfg(feature = "mpi")]
+#[test]
+fn a_rank() {
+    training::rank();
+}
+
+#[cfg(feature = "mpi")]
+mod training {
+    use crate::job::{FOLDER, Job, ROLE, mark_file, mpirun_is_there, signal};
+    use std::fs;
+    use std::io::Write as _;
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+    use train::observers::Checkpoints;
+    use train::{
+        Config, EpochRecord, Flow, Observer, Outcome, Process, Result, Resume, Snapshot, StepInfo, StopFlag,
+        TrainState, cifar, recipe,
+    };
+
+    /// What the ranks of a job are told: epochs, virtual replicas, and milliseconds that a step takes longer.
+    const EPOCHS: &str = "TOWERS_TEST_EPOCHS";
+    const VIRTUAL: &str = "TOWERS_TEST_VIRTUAL";
+    const DELAY: &str = "TOWERS_TEST_DELAY";
+
+    /// Batches of 20, and one of 10, of 90 samples: uneven slices on three replicas.
+    fn config(epochs: u64, virtual_replicas: Option<usize>) -> Config {
+        let mut config = recipe("quick").unwrap();
+        config.epochs = epochs;
+        config.global_batch_size = Some(20);
+        config.virtual_replicas = virtual_replicas;
+        config.schedule = "cosine:epochs=4".parse().unwrap();
+        config.devices.device = train::DeviceKind::Cpu;
+        config.devices.threads = 3;
+        config
+    }
+
+    fn data() -> cifar::Dataset {
+        cifar::synthetic(5, 90, 31)
+    }
+
+    /// Makes every step take longer, and leaves a mark after every epoch.
+    struct Slow(Duration, PathBuf);
+
+    impl Observer for Slow {
+        fn on_step(&mut self, _: &StepInfo) -> Result<()> {
+            std::thread::sleep(self.0);
+            Ok(())
+        }
+
+        fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+            mark(&self.1, "epoch", 0);
+            Ok(Flow::Continue)
+        }
+    }
+
+    fn mark(folder: &Path, mark: &str, rank: usize) {
+        let path = mark_file(folder, mark, rank);
+        fs::write(path.with_extension("new"), std::process::id().to_string()).unwrap();
+        fs::rename(path.with_extension("new"), path).unwrap();
+    }
+
+    fn number(name: &str) -> Option<u64> {
+        std::env::var(name).ok()?.parse().ok()
+    }
+
+    /// A run on so many threads, in this process; from the newest checkpoint of the folder, if there is one.
+    fn on_threads(mut config: Config, replicas: usize, folder: &Path) -> Outcome {
+        config.devices.replicas = replicas;
+        let resume = Resume::newest(folder).ok();
+        let mut observers: Vec<Box<dyn Observer>> =
+            vec![Box::new(Checkpoints::new(folder, &config).unwrap())];
+        train::train(&config, data(), resume.as_ref(), &mut observers, &StopFlag::default()).unwrap()
+    }
+
+    fn job(ranks: usize, config: &Config, more: &[(&str, &str)]) -> Job {
+        let epochs = config.epochs.to_string();
+        let shards = config.virtual_replicas.map_or(String::new(), |shards| shards.to_string());
+        Job::start("train", ranks, &[&[(EPOCHS, &*epochs), (VIRTUAL, &*shards)], more].concat())
+    }
+
+    /// All tensors of the newest checkpoint, as their file.
+    fn newest(folder: &Path) -> (Resume, Vec<u8>) {
+        let resume = Resume::newest(folder).unwrap();
+        let files = fs::read_dir(&resume.path).unwrap().map(|entry| entry.unwrap().path());
+        let file = files.into_iter().find(|path| path.extension().is_some_and(|e| e == "safetensors"));
+        let bytes = fs::read(file.unwrap()).unwrap();
+        (resume, bytes)
+    }
+
+    /// Plays the role that the environment names, and ends the process if that fails.
+    pub fn rank() {
+        let Ok(role) = std::env::var(ROLE) else { return };
+        if let Err(error) = play(&role) {
+            let _ = std::io::stderr().write_all(format!("error: {error}\n").as_bytes());
+            std::process::exit(1);
+        }
+    }
+
+    fn play(role: &str) -> Result<()> {
+        let folder = PathBuf::from(std::env::var(FOLDER).unwrap());
+        let mut config = config(number(EPOCHS).unwrap(), number(VIRTUAL).map(|shards| shards as usize));
+        let rank: usize =
+            std::env::var("OMPI_COMM_WORLD_RANK").or(std::env::var("PMI_RANK")).unwrap().parse().unwrap();
+        if role == "misfit" && rank == 2 {
+            config.lr *= 2.0;
+        }
+        let process = Process::join(Duration::from_secs(3))?;
+        mark(&folder, "started", rank);
+        let mut observers: Vec<Box<dyn Observer>> = Vec::new();
+        if rank == 0 {
+            observers.push(Box::new(Checkpoints::new(&folder, &config)?));
+            let delay = Duration::from_millis(number(DELAY).unwrap_or(0));
+            observers.push(Box::new(Slow(delay, folder.clone())));
+        }
+        let resume = Resume::newest(&folder).ok();
+        let stop = StopFlag::default();
+        if role == "interrupted" && rank == 1 {
+            // After a while in the middle of the run, and on one rank alone.
+            let (raised, folder) = (stop.clone(), folder.clone());
+            std::thread::spawn(move || {
+                while !mark_file(&folder, "epoch", 0).exists() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                raised.raise();
+            });
+        }
+        let outcome = match process {
+            Some(process) => process.train(&config, data(), resume.as_ref(), &mut observers, &stop)?,
+            None => train::train(&config, data(), resume.as_ref(), &mut observers, &stop)?,
+        };
+        fs::write(folder.join(format!("step-{rank}")), outcome.state.step.to_string()).unwrap();
+        Ok(())
+    }
+
+    #[test]
+    fn processes_train_as_threads_do() {
+        if !mpirun_is_there() {
+            return;
+        }
+        for ranks in 1..=3 {
+            let ended = job(ranks, &config(2, None), &[]).wait();
+            assert!(ended.success, "{}", ended.text);
+            let threads = tempfile::tempdir().unwrap();
+            let outcome = on_threads(config(2, None), ranks, threads.path());
+            let ((resume, processes), (_, threads)) = (newest(&ended.folder), newest(threads.path()));
+            assert_eq!(resume.state.step, outcome.state.step);
+            assert!(processes == threads, "not the bits of {ranks} threads");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_of_three_processes_goes_on_on_one_thread() {
+        if !mpirun_is_there() {
+            return;
+        }
+        let ended = job(3, &config(1, Some(4)), &[]).wait();
+        assert!(ended.success, "{}", ended.text);
+        on_threads(config(2, Some(4)), 1, &ended.folder);
+        let straight = tempfile::tempdir().unwrap();
+        on_threads(config(2, Some(4)), 2, straight.path());
+        assert!(newest(&ended.folder).1 == newest(straight.path()).1, "not the same bits");
+    }
+
+    #[test]
+    fn a_wish_of_one_process_stops_all_at_the_same_step() {
+        if !mpirun_is_there() {
+            return;
+        }
+        let variables = [(EPOCHS, "50"), (VIRTUAL, "3"), (DELAY, "5")];
+        let ended = Job::start("interrupted", 3, &variables).wait();
+        assert!(ended.success, "{}", ended.text);
+        let step = |rank: usize| fs::read_to_string(ended.folder.join(format!("step-{rank}"))).unwrap();
+        assert_eq!([step(1), step(2)], [step(0), step(0)]);
+        let (resume, _) = newest(&ended.folder);
+        assert_eq!(resume.state.step.to_string(), step(0));
+        let epochs = resume.state.epoch + 1;
+        on_threads(config(epochs, Some(3)), 1, &ended.folder);
+        let straight = tempfile::tempdir().unwrap();
+        on_threads(config(epochs, Some(3)), 1, straight.path());
+        assert!(newest(&ended.folder).1 == newest(straight.path()).1, "not the same bits");
+    }
+
+    #[test]
+    fn a_fault_leaves_the_newest_checkpoint_to_go_on_from() {
+        if !mpirun_is_there() {
+            return;
+        }
+        for (victim, name) in [(0, "KILL"), (1, "KILL"), (2, "KILL"), (1, "STOP")] {
+            let mut job = job(3, &config(50, Some(4)), &[(DELAY, "5")]);
+            let ranks = job.wait_for("started", 3);
+            job.wait_for("epoch", 1);
+            signal(name, ranks[victim]);
+            let ended = job.wait();
+            assert!(!ended.success, "{}", ended.text);
+            let epochs = newest(&ended.folder).0.state.epoch + 1;
+            on_threads(config(epochs, Some(4)), 1, &ended.folder);
+            let straight = tempfile::tempdir().unwrap();
+            on_threads(config(epochs, Some(4)), 1, straight.path());
+            assert!(newest(&ended.folder).1 == newest(straight.path()).1, "not the same bits after {name}");
+        }
+    }
+
+    #[test]
+    fn a_misfit_is_refused() {
+        if mpirun_is_there() {
+            let ended = Job::start("misfit", 3, &[(EPOCHS, "1"), (VIRTUAL, "")]).wait();
+            assert!(!ended.success && ended.text.contains("rank 2 has the setting lr"), "{}", ended.text);
+        }
+    }
+}
