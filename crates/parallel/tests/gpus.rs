@@ -1,5 +1,7 @@
 //! The in-process collective on GPUs, emulated ones here: the bits of the way through host memory, and its errors.
 
+#![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
+
 use parallel::{Error, Replica, run_replicas};
 use tensor::{Backend, Device, Precision, Span, Storage};
 

@@ -1,10 +1,13 @@
-//! The driver's events.
+//! The driver's events, and waits that somebody looks after.
 
-use crate::driver::Event;
+use super::CudaDriver;
+use crate::cuda::lock;
+use crate::driver::{Event, Watch, watch};
 use crate::error::Result;
 use crate::gpus::check;
 use cudarc::driver::sys;
 use std::ptr;
+use std::sync::Arc;
 
 /// An event that takes no time, in the thread's current context.
 pub(super) fn create() -> Result<sys::CUevent> {
@@ -23,4 +26,40 @@ pub(super) fn raw(event: &Event) -> sys::CUevent {
 pub(super) fn query(event: sys::CUevent) -> sys::CUresult {
     // SAFETY: the events of a driver are there as long as the driver; one that was never recorded has passed.
     unsafe { sys::cuEventQuery(event) }
+}
+
+impl CudaDriver {
+    /// Who looks after waits, if there is somebody.
+    pub(super) fn watch(&self) -> Option<Arc<dyn Watch>> {
+        lock(&self.watch).clone()
+    }
+
+    /// Asks whether something has passed.
+    pub(super) fn passed(
+        &self,
+        name: &'static str,
+        query: impl FnOnce() -> sys::CUresult,
+    ) -> tensor_backend::Result<bool> {
+        let mut passed = true;
+        self.call(name, || match query() {
+            sys::CUresult::CUDA_ERROR_NOT_READY => {
+                passed = false;
+                sys::CUresult::CUDA_SUCCESS
+            }
+            other => other,
+        })?;
+        Ok(passed)
+    }
+
+    /// Waits until the stream is done.
+    pub(super) fn wait_for_stream(&self) -> tensor_backend::Result<()> {
+        let stream = self.stream.raw();
+        let Some(looking) = self.watch() else {
+            // SAFETY: the stream is there.
+            return self.call("cuStreamSynchronize", || unsafe { sys::cuStreamSynchronize(stream) });
+        };
+        // SAFETY: the stream is there.
+        let query = || self.passed("cuStreamQuery", || unsafe { sys::cuStreamQuery(stream) });
+        watch::wait(query, &*looking)
+    }
 }

@@ -108,24 +108,6 @@ impl CudaDriver {
         Ok(())
     }
 
-    /// Who looks after waits, if there is somebody.
-    fn watch(&self) -> Option<Arc<dyn Watch>> {
-        lock(&self.watch).clone()
-    }
-
-    /// Asks whether something has passed.
-    fn passed(&self, name: &'static str, query: impl FnOnce() -> sys::CUresult) -> Result<bool> {
-        let mut passed = true;
-        self.call(name, || match query() {
-            sys::CUresult::CUDA_ERROR_NOT_READY => {
-                passed = false;
-                sys::CUresult::CUDA_SUCCESS
-            }
-            other => other,
-        })?;
-        Ok(passed)
-    }
-
     /// Gives memory back at once. A context that is broken has lost its memory anyway, so errors tell nobody anything.
     ///
     /// # Safety
@@ -275,16 +257,7 @@ impl Driver for CudaDriver {
 
     fn synchronize(&self) -> Result<()> {
         self.unless_capturing("waiting")?;
-        let stream = self.stream.raw();
-        match self.watch() {
-            // SAFETY: the stream is there.
-            None => self.call("cuStreamSynchronize", || unsafe { sys::cuStreamSynchronize(stream) }),
-            Some(watch) => {
-                // SAFETY: the stream is there.
-                let query = || self.passed("cuStreamQuery", || unsafe { sys::cuStreamQuery(stream) });
-                watch::wait(query, &*watch)
-            }
-        }
+        self.wait_for_stream()
     }
 
     /// In the mode that leaves other threads alone: what a neighbouring tower allocates does not end this capture.
