@@ -282,6 +282,9 @@ pub struct BenchArgs {
     /// The median over so many repeats counts
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 3)]
     pub repeats: usize,
+    /// The time of each layer instead: forward, backward, share of the step
+    #[arg(long)]
+    pub profile: bool,
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,

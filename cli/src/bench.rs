@@ -2,7 +2,7 @@
 
 use crate::args::{BenchArgs, Mode};
 use crate::error::{at_least_one, usage};
-use crate::print;
+use crate::{print, profile};
 use std::process::ExitCode;
 use train::{BenchMode, BenchOptions};
 
@@ -28,6 +28,9 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         repeats: args.repeats,
         ..BenchOptions::default()
     };
+    if args.profile {
+        return profile::run(&config, &options, args.json);
+    }
     let result = train::bench(&config, &options)?;
     if args.json {
         return print::text(&format!("{}\n", serde_json::to_string(&result)?));

@@ -15,6 +15,7 @@ mod output;
 mod predict;
 mod preview;
 mod print;
+mod profile;
 mod resume;
 mod train;
 

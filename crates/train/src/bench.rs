@@ -1,9 +1,9 @@
 use crate::{Config, DeviceOptions, Error, Result, open_devices};
-use layers::{Draws, Mode};
+use layers::{Draws, Initializer, Mode, Network, Work};
 use optim::OptimizerState;
 use serde::Serialize;
 use std::time::Instant;
-use tensor::{Backend, Device, Recorder, Turn};
+use tensor::{Backend, Device, Recorder, Storage, Turn};
 
 /// What a benchmark runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -37,7 +37,7 @@ impl Default for BenchOptions {
 }
 
 /// A step that runs op by op, one that is recorded, and one that is played.
-const LEAST_WARMUP: usize = 3;
+pub(crate) const LEAST_WARMUP: usize = 3;
 
 /// The throughput of a network on random data in memory: what `towers bench --json` prints.
 #[derive(Clone, Debug, Serialize)]
@@ -80,37 +80,19 @@ pub struct BenchResult {
 /// # Errors
 /// What the device says.
 pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
-    config.check()?;
-    let train = options.mode == BenchMode::Train;
-    let paper = if config.model == "keras_cnn" { 128 } else { 64 };
-    let batch = options.batch.unwrap_or(if train { paper } else { 256 });
-    let devices = open_devices(&DeviceOptions { replicas: 1, ..config.devices.clone() })?;
-    let device = devices.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))?;
-    let model = models::by_name(&config.model, 10)
-        .ok_or_else(|| Error::Device("there is no such network".into()))??;
-    let mode = if train { Mode::Training } else { Mode::Inference };
-    let mut network = model.build(&device, batch, mode)?;
-    network.init(config.seed)?;
-    let mut optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
-    let images = layers::Initializer::Normal(0.0, 1.0).values(0, "bench", &[batch, network.sample_len()]);
-    let labels: Vec<u32> = (0..batch as u32).map(|k| (k * 7 + 3) % 10).collect();
-    network.set_input(&images, &labels)?;
+    let Subject { device, mut network, mut optimizer, batch, .. } = Subject::new(config, options)?;
     let mut meter = device.alloc(4)?;
     let (mut recorder, mut number) = (Recorder::default(), 0);
     let mut step = || -> Result<()> {
         let turn = Turn { step: number, lr: config.lr as f32, first: 0 };
-        let draws = Draws { seed: config.seed, step: number, first_sample: 0 };
         number += 1;
         recorder.play(&device, (), &turn, || {
-            if !train {
+            if options.mode == BenchMode::Infer {
                 return Ok(network.evaluate_pass()?);
             }
+            let draws = Draws { seed: config.seed, step: turn.step, first_sample: 0 };
             network.train_pass(draws, 0.0, batch)?;
-            let arena = network.arena();
-            device.meter(&arena.grads, arena.metrics, &mut meter)?;
-            network.finish_step(batch)?;
-            let arena = network.arena_mut();
-            Ok(optimizer.step(&device, config.lr, &mut arena.params, &arena.grads, arena.trainable)?)
+            update(&mut network, &mut optimizer, &mut meter, config.lr, batch)
         })
     };
     // A device that runs ahead is waited for after so many steps: seldom enough to cost nothing.
@@ -160,7 +142,58 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
     })
 }
 
-fn median(values: &[f64]) -> f64 {
+/// What a benchmark measures: a network with a batch of random data in place.
+pub(crate) struct Subject {
+    pub(crate) device: Device,
+    pub(crate) network: Network,
+    /// What each layer does.
+    pub(crate) work: Vec<Work>,
+    pub(crate) optimizer: OptimizerState,
+    pub(crate) batch: usize,
+    pub(crate) images: Vec<f32>,
+    pub(crate) labels: Vec<u32>,
+}
+
+impl Subject {
+    /// One replica of the recipe's network.
+    pub(crate) fn new(config: &Config, options: &BenchOptions) -> Result<Self> {
+        config.check()?;
+        let train = options.mode == BenchMode::Train;
+        let paper = if config.model == "keras_cnn" { 128 } else { 64 };
+        let batch = options.batch.unwrap_or(if train { paper } else { 256 });
+        let devices = open_devices(&DeviceOptions { replicas: 1, ..config.devices.clone() })?;
+        let device = devices.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))?;
+        let model = models::by_name(&config.model, 10)
+            .ok_or_else(|| Error::Device("there is no such network".into()))??;
+        let mode = if train { Mode::Training } else { Mode::Inference };
+        let mut network = model.build(&device, batch, mode)?;
+        network.init(config.seed)?;
+        let optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
+        let shape = [batch, network.sample_len()];
+        let images = Initializer::Normal(0.0, 1.0).values(0, "bench", &shape);
+        let labels: Vec<u32> = (0..batch as u32).map(|k| (k * 7 + 3) % 10).collect();
+        network.set_input(&images, &labels)?;
+        Ok(Subject { device, network, work: model.graph().work(), optimizer, batch, images, labels })
+    }
+}
+
+/// What a training step does once the gradients are there.
+pub(crate) fn update(
+    network: &mut Network,
+    optimizer: &mut OptimizerState,
+    meter: &mut Storage,
+    lr: f64,
+    batch: usize,
+) -> Result<()> {
+    let device = network.device().clone();
+    let arena = network.arena();
+    device.meter(&arena.grads, arena.metrics, meter)?;
+    network.finish_step(batch)?;
+    let arena = network.arena_mut();
+    Ok(optimizer.step(&device, lr, &mut arena.params, &arena.grads, arena.trainable)?)
+}
+
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();

@@ -1,0 +1,134 @@
+//! `towers bench --profile`: a table of the layers.
+
+use crate::print;
+use std::process::ExitCode;
+use train::{BenchMode, BenchOptions, Config, LayerProfile, Profile};
+
+const HEAD: [&str; 11] = [
+    "layer",
+    "type",
+    "input",
+    "output",
+    "Mmadd",
+    "params",
+    "forward ms",
+    "GFLOP/s",
+    "backward ms",
+    "GFLOP/s",
+    "share",
+];
+
+/// The first columns are words, all after them numbers.
+const WORDS: usize = 4;
+
+pub fn run(config: &Config, options: &BenchOptions, json: bool) -> anyhow::Result<ExitCode> {
+    let profile = train::profile(config, options)?;
+    if json {
+        return print::text(&format!("{}\n", serde_json::to_string(&profile)?));
+    }
+    print::text(&table(&profile))
+}
+
+fn table(profile: &Profile) -> String {
+    let train = profile.mode == BenchMode::Train;
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(profile.layers.iter().map(|layer| row(layer, train)));
+    let part = |name: &str, ms: f64| {
+        let mut row = [const { String::new() }; HEAD.len()];
+        (row[0], row[6], row[10]) = (name.to_owned(), format!("{ms:.3}"), share(ms / profile.parts_ms));
+        row
+    };
+    rows.push(part("loss", profile.loss_ms));
+    if train {
+        rows.push(part("gradients, at the end", profile.gradients_ms));
+        rows.push(part("averages and optimizer", profile.update_ms));
+    }
+    let what = if train { "training step" } else { "inference pass" };
+    format!(
+        "{}\n{} {what}, batch {}, on the {} ({} threads, {}), medians of {} steps: {:.2} ms; its parts, one waited for after \
+         the other, {:.2} ms; set_input {:.2} ms beside\n",
+        aligned(&rows),
+        profile.model,
+        profile.batch,
+        profile.device,
+        profile.threads,
+        profile.precision,
+        profile.steps,
+        profile.step_ms,
+        profile.parts_ms,
+        profile.set_input_ms,
+    )
+}
+
+fn row(layer: &LayerProfile, train: bool) -> [String; HEAD.len()] {
+    let shape = |[h, w, c]: [usize; 3]| format!("{h}x{w}x{c}");
+    let number = |value: f64, digits: usize, there: bool| match there {
+        true => format!("{value:.digits$}"),
+        false => String::new(),
+    };
+    let multiplies = layer.multiply_adds > 0;
+    [
+        layer.name.clone(),
+        layer.kind.to_owned(),
+        shape(layer.input),
+        shape(layer.output),
+        number(layer.multiply_adds as f64 / 1e6, 2, multiplies),
+        number(layer.params as f64, 0, layer.params > 0),
+        number(layer.forward_ms, 3, true),
+        number(layer.forward_gflops, 1, multiplies),
+        number(layer.backward_ms, 3, train),
+        number(layer.backward_gflops, 1, train && multiplies),
+        share(layer.share),
+    ]
+}
+
+fn share(share: f64) -> String {
+    format!("{:.1}%", 100.0 * share)
+}
+
+/// Rows of cells, each column as wide as its widest cell.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let widths: [usize; N] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).enumerate();
+        let line: Vec<String> = cells
+            .map(|(column, (cell, width))| match column < WORDS {
+                true => format!("{cell:width$}"),
+                false => format!("{cell:>width$}"),
+            })
+            .collect();
+        text += line.join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_begin_and_numbers_end_at_one_place() {
+        let row = |cells: [&str; 5]| cells.map(str::to_owned);
+        let rows = [row(["a", "Conv2D", "", "", "1"]), row(["longest", "Flatten", "", "", "10"])];
+        assert_eq!(aligned(&rows), "a        Conv2D            1\nlongest  Flatten          10\n");
+    }
+
+    #[test]
+    fn every_layer_has_a_line_and_the_shares_are_of_the_whole() {
+        let mut config = train::recipe("quick").unwrap();
+        config.devices.threads = 1;
+        let options = BenchOptions { batch: Some(1), seconds: 0.0, ..BenchOptions::default() };
+        let profile = train::profile(&config, &options).unwrap();
+        let text = table(&profile);
+        assert_eq!(text.lines().count(), 1 + profile.layers.len() + 3 + 1, "{text}");
+        for layer in &profile.layers {
+            assert!(text.lines().any(|line| line.starts_with(&layer.name)), "{text}");
+        }
+        let infer = BenchOptions { mode: BenchMode::Infer, ..options };
+        let text = table(&train::profile(&config, &infer).unwrap());
+        assert!(text.contains("inference pass") && !text.contains("optimizer"), "{text}");
+    }
+}
