@@ -6,6 +6,7 @@ use crate::{
 };
 use augment::Samples;
 use cifar::{Dataset, Split};
+use models::Model;
 use parallel::{Replica, run_replicas};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -48,7 +49,7 @@ pub struct Outcome {
     pub state: TrainState,
 }
 
-type Observers<'o> = &'o mut [Box<dyn Observer>];
+pub(crate) type Observers<'o> = &'o mut [Box<dyn Observer>];
 
 /// Trains a network on `data` as `config` says, one replica a device, from the start or from a checkpoint.
 ///
@@ -85,33 +86,65 @@ pub fn train_on(
     observers: Observers<'_>,
     stop: &StopFlag,
 ) -> Result<Outcome> {
-    config.check()?;
-    config.check_towers(devices.len())?;
-    if data.train.is_empty() || data.test.is_empty() {
-        let (value, accepted) = ("0".to_owned(), "at least 1, for training and for validation".to_owned());
-        return Err(Error::Option { option: "the number of samples", value, accepted });
-    }
-    let model = models::by_name(&config.model, data.classes.len()).ok_or_else(|| Error::Option {
-        option: "the model",
-        value: config.model.clone(),
-        accepted: models::NAMES.join(", "),
-    })??;
-    let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
-    let prepared = Prepared {
-        input: Input::fit(config.preprocessing, &data.train)?,
-        train: samples(data.train)?,
-        val: samples(data.test)?,
-        classes: data.classes,
-        dataset: data.name,
-    };
+    let run = Whole::prepare(config, data, resume, devices.len())?;
     let observers = Mutex::new(Some(observers));
     let outcomes = run_replicas(devices, |replica: Replica| {
         let first = replica.rank() == 0;
         let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
-        let (worker, train) = Worker::new(config, &prepared, &model, resume, replica)?;
-        Run { worker, train, observers: own.unwrap_or_default(), stop }.fit()
+        run.replica(replica, own.unwrap_or_default(), stop)
     })?;
     outcomes.into_iter().next().ok_or_else(|| Error::Device("there is no device to train on".into()))
+}
+
+/// What all replicas of a run share.
+pub(crate) struct Whole<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) resume: Option<&'a Resume>,
+    pub(crate) model: Model,
+    pub(crate) prepared: Prepared,
+}
+
+impl<'a> Whole<'a> {
+    /// Makes ready for `towers` replicas.
+    pub(crate) fn prepare(
+        config: &'a Config,
+        data: Dataset,
+        resume: Option<&'a Resume>,
+        towers: usize,
+    ) -> Result<Self> {
+        config.check()?;
+        config.check_towers(towers)?;
+        if data.train.is_empty() || data.test.is_empty() {
+            let (value, accepted) =
+                ("0".to_owned(), "at least 1, for training and for validation".to_owned());
+            return Err(Error::Option { option: "the number of samples", value, accepted });
+        }
+        let model = models::by_name(&config.model, data.classes.len()).ok_or_else(|| Error::Option {
+            option: "the model",
+            value: config.model.clone(),
+            accepted: models::NAMES.join(", "),
+        })??;
+        let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
+        let prepared = Prepared {
+            input: Input::fit(config.preprocessing, &data.train)?,
+            train: samples(data.train)?,
+            val: samples(data.test)?,
+            classes: data.classes,
+            dataset: data.name,
+        };
+        Ok(Whole { config, resume, model, prepared })
+    }
+
+    /// Runs one replica; the observers see it.
+    pub(crate) fn replica(
+        &self,
+        replica: Replica,
+        observers: Observers<'_>,
+        stop: &StopFlag,
+    ) -> Result<Outcome> {
+        let (worker, train) = Worker::new(self.config, &self.prepared, &self.model, self.resume, replica)?;
+        Run { worker, train, observers, stop }.fit()
+    }
 }
 
 /// One replica's run and, on the first, those who watch it.
