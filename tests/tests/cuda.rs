@@ -106,10 +106,16 @@ fn in_folder(
 
 #[test]
 fn a_run_that_stops_goes_on_bit_for_bit() {
-    on_gpus(Precision::Fp32, |open| {
+    goes_on_bit_for_bit(Precision::Fp32, &[2, 5, 6]);
+    // With a loss scale, which is part of the state.
+    goes_on_bit_for_bit(Precision::Fp16, &[3]);
+}
+
+fn goes_on_bit_for_bit(precision: Precision, stops: &[u64]) {
+    on_gpus(precision, |open| {
         let whole = tempfile::tempdir().expect("there is room");
         let straight = in_folder(open(), &config(2), whole.path(), None, None);
-        for stop_after in [2, 5, 6] {
+        for &stop_after in stops {
             let parts = tempfile::tempdir().expect("there is room");
             let stopped = in_folder(open(), &config(2), parts.path(), None, Some(stop_after));
             assert_eq!(stopped.outcome.end, End::Interrupted);

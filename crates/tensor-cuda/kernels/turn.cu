@@ -13,7 +13,7 @@ KERNEL set_step(Turn* turn, u64 step) { turn->step = step; }
 KERNEL set_lr(Turn* turn, float lr) { turn->lr = lr; }
 KERNEL set_first(Turn* turn, u32 first) { turn->first = first; }
 
-// = the state before the first step
-KERNEL reset_turn(Turn* turn, float loss_scale) {
-    *turn = {0, 0.0f, 0, loss_scale, 0, 0, 0};
+// = the state before the first step, or before the next one of a run that goes on
+KERNEL reset_turn(Turn* turn, float loss_scale, u32 good_steps) {
+    *turn = {0, 0.0f, 0, loss_scale, good_steps, 0, 0};
 }

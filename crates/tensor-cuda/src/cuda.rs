@@ -92,7 +92,7 @@ impl Cuda {
             }),
         };
         let half = options.precision == Precision::Fp16;
-        cuda.reset_turn(if half { FIRST_LOSS_SCALE } else { 1.0 })?;
+        cuda.reset_turn(if half { FIRST_LOSS_SCALE } else { 1.0 }, 0)?;
         Ok(cuda)
     }
 

@@ -3,7 +3,7 @@
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
-use tensor_backend::Result;
+use tensor_backend::{Precision, Result};
 
 pub(crate) const SOURCE: Source = Source {
     name: "turn.cu",
@@ -12,7 +12,11 @@ pub(crate) const SOURCE: Source = Source {
 };
 
 /// Bytes of `struct Turn` in towers.cuh.
-pub(crate) const BYTES: usize = 40;
+pub(crate) const BYTES: usize = 32;
+
+/// Where in it the loss scale lies, and the good steps.
+const LOSS_SCALE: usize = 16;
+const GOOD_STEPS: usize = 20;
 
 /// The numbers that differ between the steps of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -53,9 +57,36 @@ impl Cuda {
         self.unless_recording("set_first", args![self.turn(), first])
     }
 
-    /// Puts it back to the state before the first step.
-    pub(crate) fn reset_turn(&self, loss_scale: f32) -> Result<()> {
-        self.launch("reset_turn", ONE(), args![self.turn(), loss_scale])
+    /// Puts it back to the state before a step.
+    pub(crate) fn reset_turn(&self, loss_scale: f32, good_steps: u32) -> Result<()> {
+        self.launch("reset_turn", ONE(), args![self.turn(), loss_scale, good_steps])
+    }
+
+    /// In half precision, the factor on the loss and the steps since it changed: the part of the training's state that the
+    /// device keeps by itself. `None` in other formats.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn loss_scale(&self) -> Result<Option<[f32; 2]>> {
+        if self.options().precision != Precision::Fp16 {
+            return Ok(None);
+        }
+        let mut bytes = [0; BYTES];
+        // SAFETY: the device's `Turn` has that many bytes.
+        unsafe { self.driver().read(self.turn(), &mut bytes)? };
+        let word = |at: usize| core::array::from_fn(|k| bytes[at + k]);
+        Ok(Some([f32::from_le_bytes(word(LOSS_SCALE)), u32::from_le_bytes(word(GOOD_STEPS)) as f32]))
+    }
+
+    /// Goes on with a [`loss_scale`](Cuda::loss_scale) of another time. Does nothing in other formats.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn set_loss_scale(&self, [scale, good_steps]: [f32; 2]) -> Result<()> {
+        match self.options().precision {
+            Precision::Fp16 => self.reset_turn(scale, good_steps as u32),
+            _ => Ok(()),
+        }
     }
 
     fn unless_recording(&self, kernel: &'static str, args: &[crate::driver::Arg]) -> Result<()> {

@@ -51,6 +51,29 @@ impl Device {
         }
     }
 
+    /// What of a training's state the device keeps by itself: in half precision the factor on the loss, and the steps since
+    /// it changed. `None` on other devices and in other formats.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn loss_scale(&self) -> Result<Option<[f32; 2]>> {
+        match self {
+            Device::Cpu(_) | Device::Reference(_) => Ok(None),
+            Device::Cuda(cuda) => cuda.loss_scale(),
+        }
+    }
+
+    /// Goes on with the [`loss_scale`](Device::loss_scale) of another time.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn set_loss_scale(&self, state: [f32; 2]) -> Result<()> {
+        match self {
+            Device::Cpu(_) | Device::Reference(_) => Ok(()),
+            Device::Cuda(cuda) => cuda.set_loss_scale(state),
+        }
+    }
+
     /// The name that `--device` and benchmarks use.
     pub fn kind(&self) -> &'static str {
         match self {

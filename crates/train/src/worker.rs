@@ -39,6 +39,9 @@ pub(crate) struct Worker<'a> {
     read: Instant,
 }
 
+/// The tensor of a checkpoint with the loss scale of half precision. A run that was in another format lacks it.
+const LOSS_SCALE: &str = "loss_scale";
+
 /// Elements of a meter.
 const METER: usize = 4;
 
@@ -272,6 +275,10 @@ impl<'a> Worker<'a> {
             }
         }
         self.optimizer.import(&self.device, &memory)?;
+        if let (Some(_), Ok(&[scale, good_steps])) = (self.device.loss_scale()?, resume.values(LOSS_SCALE, 2))
+        {
+            self.device.set_loss_scale([scale, good_steps])?;
+        }
         self.state = resume.state.clone();
         Ok(())
     }
@@ -328,6 +335,9 @@ fn read_meter(device: &Device, meter: &Storage) -> Result<[f64; 3]> {
 impl Snapshot for Worker<'_> {
     fn all_tensors(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
+        if let Some(state) = self.device.loss_scale()? {
+            tensors.insert(LOSS_SCALE, vec![2], state.to_vec())?;
+        }
         let Some(name) = self.optimizer.name() else { return Ok(tensors) };
         for slot in self.network.arena().slots().iter().filter(|slot| slot.role == Role::Trainable) {
             let values = self.optimizer.memory().to_vec(&self.device, slot.span.offset, slot.span.len)?;
