@@ -41,6 +41,34 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A variable of the environment that says where this process belongs makes no sense.
+    #[error("{variable} is {value}, but must be {accepted}")]
+    Variable {
+        /// The variable.
+        variable: &'static str,
+        /// Its value in quotes, or that it is not set.
+        value: String,
+        /// What would be accepted.
+        accepted: String,
+    },
+    /// Two variables that say where this process belongs disagree.
+    #[error("{one} is {value}, but {other} is {against}: unset the one that is left from another launcher")]
+    Contradiction {
+        /// The variable that comes first.
+        one: &'static str,
+        /// Its value.
+        value: usize,
+        /// The other.
+        other: &'static str,
+        /// Its value.
+        against: usize,
+    },
+    /// The processes of a run did not find each other, or are not of one run.
+    #[error("{0}")]
+    Rendezvous(String),
+    /// Nothing in this build or on this machine can join the processes of a run.
+    #[error("{0}")]
+    NoTransport(String),
     /// Other processes did not come to an operation in time, or sent nothing more.
     #[error("rank {rank} waited {} seconds in {operation} for {}, which did not come", waited.as_secs_f64(), ranks(missing))]
     Late {
@@ -91,6 +119,14 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn variable(variable: &'static str, value: &str, accepted: impl Into<String>) -> Self {
+        Error::Variable { variable, value: crate::cluster::quoted(value), accepted: accepted.into() }
+    }
+
+    pub(crate) fn missing(variable: &'static str, accepted: impl Into<String>) -> Self {
+        Error::Variable { variable, value: "not set".to_owned(), accepted: accepted.into() }
+    }
+
     /// Whether this error only reports that another replica failed.
     pub fn is_aborted(&self) -> bool {
         matches!(self, Error::Aborted { .. })

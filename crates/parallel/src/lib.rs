@@ -32,6 +32,7 @@
 
 mod barrier;
 mod buckets;
+pub mod cluster;
 mod collective;
 mod error;
 mod in_order;

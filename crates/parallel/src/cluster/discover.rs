@@ -1,0 +1,69 @@
+use super::environment::MOST_PROCESSES;
+use super::{Environment, Place, Source, mpi, slurm, tf_config, torch};
+use crate::{Error, Result};
+
+/// The place of this process, read from `env`; `None` where no launcher says anything.
+///
+/// The sources, each before the next: `RANK` and `WORLD_SIZE` (torchrun, `towers launch`, `PyTorchJob`, scripts), Open MPI,
+/// MPICH, `TF_CONFIG`, SLURM. Launchers may be nested, and then the innermost counts: inside of torchrun or `towers launch`
+/// nothing is read of MPI and SLURM, inside of `mpirun` nothing of SLURM, since the outer launcher counts agents and not
+/// processes. Sources that are left must agree on the rank and the number of processes.
+///
+/// # Errors
+/// [`Error::Variable`] if a variable holds what it can't, [`Error::Contradiction`] if two sources disagree.
+pub fn discover(env: impl Fn(&str) -> Option<String>) -> Result<Option<Place>> {
+    let env = Environment(&env);
+    let torch = torch::read(&env)?;
+    let launched =
+        torch.as_ref().is_some_and(|place| matches!(place.source, Source::Torchrun | Source::Launch));
+    let outer = |read: fn(&Environment<'_>) -> Result<Option<Place>>, inside: bool| {
+        if inside { Ok(None) } else { read(&env) }
+    };
+    let (open_mpi, mpich) = (outer(mpi::open_mpi, launched)?, outer(mpi::mpich, launched)?);
+    let slurm = outer(slurm::read, launched || open_mpi.is_some() || mpich.is_some())?;
+    let tf_config = tf_config::read(&env)?;
+    let mut found = [torch, open_mpi, mpich, tf_config, slurm].into_iter().flatten();
+    let place = found.next();
+    if let Some(place) = &place {
+        found.try_for_each(|other| agree(place, &other))?;
+    }
+    check_lone_world(&env, place.as_ref())?;
+    Ok(place)
+}
+
+/// As [`discover`], from the environment of this process.
+///
+/// # Errors
+/// As [`discover`].
+pub fn discover_here() -> Result<Option<Place>> {
+    discover(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+}
+
+/// Two sources that speak of this process say the same.
+fn agree(one: &Place, other: &Place) -> Result<()> {
+    let ((rank, world), (other_rank, other_world)) = (one.source.variables(), other.source.variables());
+    contradiction((world, one.world), (other_world, other.world))?;
+    contradiction((rank, one.rank), (other_rank, other.rank))
+}
+
+/// `WORLD_SIZE` without `RANK` says nothing of its own, but must not contradict.
+fn check_lone_world(env: &Environment<'_>, place: Option<&Place>) -> Result<()> {
+    if env.has("RANK") {
+        return Ok(());
+    }
+    let Some(lone) = env.number("WORLD_SIZE", 1..=MOST_PROCESSES)? else { return Ok(()) };
+    match place {
+        Some(place) => {
+            contradiction(("WORLD_SIZE", lone as usize), (place.source.variables().1, place.world))
+        }
+        None if lone == 1 => Ok(()),
+        None => Err(Error::missing("RANK", format!("set, since WORLD_SIZE is {lone}"))),
+    }
+}
+
+fn contradiction(one: (&'static str, usize), other: (&'static str, usize)) -> Result<()> {
+    if one.1 == other.1 {
+        return Ok(());
+    }
+    Err(Error::Contradiction { one: one.0, value: one.1, other: other.0, against: other.1 })
+}

@@ -1,0 +1,99 @@
+use crate::{Error, Result};
+use core::ops::RangeInclusive;
+
+/// More processes than any run has: larger numbers are mistakes.
+pub(crate) const MOST_PROCESSES: u64 = 1 << 20;
+/// What torchrun takes where nobody names a port.
+const PORT: u16 = 29500;
+/// Values are told up to this length.
+const TOLD: usize = 80;
+
+/// The variables of the environment, read with the care that foreign text needs.
+pub(crate) struct Environment<'a>(pub(crate) &'a dyn Fn(&str) -> Option<String>);
+
+impl Environment<'_> {
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        (self.0)(name)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.text(name).is_some()
+    }
+
+    /// The value of the first variable that is set, and its name.
+    pub(super) fn first(&self, names: &[&'static str]) -> Option<(&'static str, String)> {
+        names.iter().find_map(|name| Some((*name, self.text(name)?)))
+    }
+
+    /// A whole number, if the variable is set.
+    pub(crate) fn number(&self, name: &'static str, range: RangeInclusive<u64>) -> Result<Option<u64>> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = if digits { text.parse().ok().filter(|number| range.contains(number)) } else { None };
+        let accepted = || format!("a whole number from {} to {}", range.start(), range.end());
+        number.map(Some).ok_or_else(|| Error::variable(name, &text, accepted()))
+    }
+
+    /// A rank and the number of ranks, if the rank is set; then both must be.
+    pub(super) fn ranks(&self, rank: &'static str, world: &'static str) -> Result<Option<(usize, usize)>> {
+        let Some(own) = self.number(rank, 0..=MOST_PROCESSES - 1)? else { return Ok(None) };
+        let Some(all) = self.number(world, 1..=MOST_PROCESSES)? else {
+            return Err(Error::missing(world, format!("set, since {rank} is")));
+        };
+        if own >= all {
+            let accepted = format!("below {world}, which is {all}");
+            return Err(Error::variable(rank, &own.to_string(), accepted));
+        }
+        Ok(Some((own as usize, all as usize)))
+    }
+
+    /// As [`Self::ranks`] for those of one machine, which can't be more than all; one of one where nothing is said.
+    pub(super) fn local_ranks(
+        &self,
+        rank: &'static str,
+        world: &'static str,
+        all: usize,
+    ) -> Result<(usize, usize)> {
+        let (own, here) = self.ranks(rank, world)?.unwrap_or((0, 1));
+        if here > all {
+            let accepted = format!("at most the number of all processes, which is {all}");
+            return Err(Error::variable(world, &here.to_string(), accepted));
+        }
+        Ok((own, here))
+    }
+
+    /// How often the job was started anew; 0 where nothing is said.
+    pub(super) fn restarts(&self, name: &'static str) -> Result<u32> {
+        Ok(self.number(name, 0..=u64::from(u32::MAX))?.unwrap_or(0) as u32)
+    }
+
+    /// `MASTER_ADDR` and `MASTER_PORT`, which every source honours; `port` where only the first is set.
+    pub(super) fn master(&self) -> Result<Option<(String, u16)>> {
+        let port = self.master_port()?;
+        let Some(host) = self.text("MASTER_ADDR") else { return Ok(None) };
+        match host_name(&host) {
+            Some(host) => Ok(Some((host.to_owned(), port.unwrap_or(PORT)))),
+            None => Err(Error::variable("MASTER_ADDR", &host, "the name or address of a machine")),
+        }
+    }
+
+    pub(super) fn master_port(&self) -> Result<Option<u16>> {
+        Ok(self.number("MASTER_PORT", 1..=65_535)?.map(|port| port as u16))
+    }
+}
+
+/// The name or address of a machine, without the brackets of an IPv6 address; `None` if it can't be one.
+pub(super) fn host_name(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:%".contains(&byte);
+    (!inner.is_empty() && inner.len() <= 253 && inner.bytes().all(fits)).then_some(inner)
+}
+
+/// A value as errors tell it: in quotes, on one line, not too long.
+pub(crate) fn quoted(value: &str) -> String {
+    let mut told: String = value.chars().take(TOLD).flat_map(char::escape_debug).collect();
+    if value.chars().nth(TOLD).is_some() {
+        told.push_str("...");
+    }
+    format!("`{told}`")
+}

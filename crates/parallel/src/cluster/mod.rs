@@ -1,0 +1,30 @@
+//! Which of many processes this one is, as the environment says.
+//!
+//! Every launcher tells its processes their place in variables of its own. [`discover`] reads those of torchrun, `towers
+//! launch`, Open MPI, MPICH, SLURM, Kubernetes and `TF_CONFIG`. It reads nothing else: the environment comes as a function.
+//!
+//! ```
+//! use parallel::cluster::discover;
+//!
+//! let variables = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "4")];
+//! let env = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string());
+//! let place = discover(env)?.expect("Open MPI started this process");
+//! assert_eq!((place.rank, place.world), (1, 4));
+//! assert_eq!(discover(|_| None)?, None);
+//! # Ok::<(), parallel::Error>(())
+//! ```
+
+mod discover;
+mod environment;
+mod hostlist;
+mod mpi;
+mod place;
+mod slurm;
+mod tf_config;
+mod torch;
+
+pub use discover::{discover, discover_here};
+pub use place::{Place, Source};
+
+pub(crate) use environment::Environment;
+pub(crate) use environment::quoted;

@@ -1,0 +1,31 @@
+use super::{Environment, Place, Source};
+use crate::Result;
+
+/// The variables of Open MPI's `mpirun`.
+pub(super) fn open_mpi(env: &Environment<'_>) -> Result<Option<Place>> {
+    let local = ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
+    read(env, Source::OpenMpi, local, env.text("PMIX_NAMESPACE"))
+}
+
+/// The variables of MPICH's `mpiexec`, and of others that start processes with Hydra.
+///
+/// `srun --mpi=pmi2` sets the first two as well, but not those of the machine; SLURM's own variables say more then.
+pub(super) fn mpich(env: &Environment<'_>) -> Result<Option<Place>> {
+    if env.has("SLURM_PROCID") && !env.has("MPI_LOCALRANKID") {
+        return Ok(None);
+    }
+    read(env, Source::Mpich, ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"), None)
+}
+
+fn read(
+    env: &Environment<'_>,
+    source: Source,
+    local: (&'static str, &'static str),
+    job: Option<String>,
+) -> Result<Option<Place>> {
+    let (rank, world) = source.variables();
+    let Some((rank, world)) = env.ranks(rank, world)? else { return Ok(None) };
+    let (local_rank, local_world) = env.local_ranks(local.0, local.1, world)?;
+    let master = env.master()?;
+    Ok(Some(Place { rank, world, local_rank, local_world, master, job, restart: 0, source }))
+}
