@@ -189,6 +189,9 @@ pub struct KeepArgs {
     /// No progress bars
     #[arg(long)]
     pub no_progress: bool,
+    /// Where several processes train together: give up when one of them does not come for so long
+    #[arg(long, value_name = "SECONDS", env = "TOWERS_COLLECTIVE_TIMEOUT", default_value_t = 300)]
+    pub collective_timeout: u64,
 }
 
 /// `towers evaluate`.

@@ -1,21 +1,22 @@
 //! `towers train`.
 
 use crate::args::{KeepArgs, TrainArgs};
-use crate::error::usage;
+use crate::error::{at_least_one, usage};
 use crate::output::Output;
 use crate::print::note;
 use crate::{data, print};
 use anyhow::Context;
 use std::process::ExitCode;
+use std::time::Duration;
 use train::cifar::Dataset;
 use train::observers::{Checkpoints, Curves, EarlyStopping, History, Progress, TensorBoard};
-use train::{Config, End, Observer, Resume, StopFlag};
+use train::{Config, End, Observer, Process, Resume, StopFlag};
 
 /// The exit status after Ctrl-C, as shells count it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
-    let (mut config, mut output, resume) = match args.resumed_run()? {
+    let (config, mut output, resume) = match args.resumed_run()? {
         Some(run) => {
             let resume = Resume::newest(&run)?;
             let config = args.resumed_config(&resume)?;
@@ -28,26 +29,43 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
             (config, output, None)
         }
     };
+    at_least_one("--collective-timeout", args.keep.collective_timeout as usize)?;
+    let process = Process::join(Duration::from_secs(args.keep.collective_timeout))?;
     // A device that is not there is told before the data are read.
-    config.check_towers(train::check_devices(&config.devices)?)?;
+    config.check_towers(match &process {
+        Some(process) => process.world(),
+        None => train::check_devices(&config.devices)?,
+    })?;
+    match process {
+        Some(process) if !process.is_first() => follow(process, config, &args, resume.as_ref()),
+        process => lead(process, config, &args, &mut output, resume.as_ref()),
+    }
+}
+
+/// Trains, writes the run's files, and tells people.
+fn lead(
+    process: Option<Process>,
+    mut config: Config,
+    args: &TrainArgs,
+    output: &mut Output,
+    resume: Option<&Resume>,
+) -> anyhow::Result<ExitCode> {
     if resume.is_none() {
         output.check_unused()?;
     }
-    let data = load(&mut config, &args)?;
-    if data.test.is_empty() {
-        return Err(usage("the number of test samples is 0, but must be at least 1; see --limit-test"));
-    }
+    let data = load(&mut config, args, |line| note(line))?;
     let _held = output.create()?;
     if resume.is_none() {
         output.check_unused()?;
     }
     train::save_config(&config, &output.run)?;
-    announce(&config, &data, &output, resume.as_ref());
-    let stop = StopFlag::default();
-    let raised = stop.clone();
-    ctrlc::set_handler(move || interrupt(&raised)).context("can't listen for Ctrl-C")?;
-    let mut observers = observers(&config, &data, &output, &args.keep)?;
-    let outcome = train::train(&config, data, resume.as_ref(), &mut observers, &stop)?;
+    announce(&config, &data, output, resume);
+    let stop = stop_flag(interrupt)?;
+    let mut observers = observers(&config, &data, output, &args.keep)?;
+    let outcome = match process {
+        Some(process) => process.train(&config, data, resume, &mut observers, &stop)?,
+        None => train::train(&config, data, resume, &mut observers, &stop)?,
+    };
     let run = output.run.display();
     match outcome.end {
         // The run is done and saved, whether or not anybody can read so.
@@ -62,6 +80,28 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Trains with the first process of a job, which writes and talks for all. An interrupted run is no failure here: launchers
+/// would end the first process too, which reports it.
+fn follow(
+    process: Process,
+    mut config: Config,
+    args: &TrainArgs,
+    resume: Option<&Resume>,
+) -> anyhow::Result<ExitCode> {
+    let data = load(&mut config, args, |_| ())?;
+    let stop = stop_flag(StopFlag::raise)?;
+    process.train(&config, data, resume, &mut [], &stop)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A wish to stop that Ctrl-C and SIGTERM raise.
+fn stop_flag(raise: impl Fn(&StopFlag) + Send + 'static) -> anyhow::Result<StopFlag> {
+    let stop = StopFlag::default();
+    let raised = stop.clone();
+    ctrlc::set_handler(move || raise(&raised)).context("can't listen for Ctrl-C")?;
+    Ok(stop)
+}
+
 /// The first Ctrl-C asks the run to stop after the current step; a second one ends the process.
 fn interrupt(stop: &StopFlag) {
     if stop.is_raised() {
@@ -72,20 +112,24 @@ fn interrupt(stop: &StopFlag) {
     note("stopping after this step, then saving; press Ctrl-C again to stop at once");
 }
 
-/// The data; with `--quick` synthetic ones where CIFAR can't be had, for whatever reason.
-fn load(config: &mut Config, args: &TrainArgs) -> anyhow::Result<Dataset> {
-    match data::load(&config.data, args.keep.no_progress) {
-        Ok(data) => Ok(data),
+/// The data, with samples to train on and to test; with `--quick` synthetic ones where CIFAR can't be had, for whatever reason.
+fn load(config: &mut Config, args: &TrainArgs, tell: fn(&str)) -> anyhow::Result<Dataset> {
+    let data = match data::load(&config.data, args.keep.no_progress) {
+        Ok(data) => data,
         Err(error @ train::Error::Data(_))
             if args.quick && ["auto", "cifar10", "cifar100"].contains(&config.data.dataset.as_str()) =>
         {
-            note(format_args!("warning: {error}"));
-            note("warning: going on with SYNTHETIC images: drawn figures, not CIFAR");
+            tell(&format!("warning: {error}"));
+            tell("warning: going on with SYNTHETIC images: drawn figures, not CIFAR");
             config.data.dataset = "synthetic".to_owned();
-            Ok(data::load(&config.data, args.keep.no_progress)?)
+            data::load(&config.data, args.keep.no_progress)?
         }
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
+    };
+    if data.test.is_empty() {
+        return Err(usage("the number of test samples is 0, but must be at least 1; see --limit-test"));
     }
+    Ok(data)
 }
 
 fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Resume>) {

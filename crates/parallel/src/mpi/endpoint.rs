@@ -46,7 +46,7 @@ impl Endpoint {
             self.process(other).buffered_send_with_tag(&own.to_words(), tag::ARRIVAL);
         }
         let mut arrivals = vec![own; self.world];
-        self.from_each(operation, tag::ARRIVAL, |other, message| {
+        self.take_from_each(operation, tag::ARRIVAL, |other, message| {
             let mut words = [0; 3];
             message.matched_receive_into(&mut words);
             arrivals[other] = Arrival::from_words(words);
@@ -61,7 +61,7 @@ impl Endpoint {
     }
 
     /// Takes short messages from all others as they come, until `take` has said of each rank that it was its last.
-    pub(super) fn from_each(
+    pub(super) fn take_from_each(
         &self,
         operation: Operation,
         tag: ::mpi::Tag,

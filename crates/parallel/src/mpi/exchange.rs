@@ -115,7 +115,7 @@ impl Endpoint {
         self.arrive(Operation::Agree, 0, 0);
         if self.rank == 0 {
             let mut heard = vec![Facts::default(); self.world];
-            self.from_each(Operation::Agree, tag::FACT, |other, message| {
+            self.take_from_each(Operation::Agree, tag::FACT, |other, message| {
                 // No fact is longer than this.
                 let mut bytes = vec![0_u8; 8192];
                 let status = message.matched_receive_into(&mut bytes[..]);
