@@ -2,6 +2,7 @@
 //! nothing.
 //!
 //! As in the tests of the crate `parallel`, the ranks are this test program itself.
+#![allow(clippy::unwrap_used, reason = "all of it is a test")]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "mpi")]

@@ -1,6 +1,7 @@
 //! Processes under mpirun: the same sums as threads, and faults of every kind end the whole job in bounded time.
 //!
 //! The ranks are this test program itself: mpirun starts its test `a_rank`, and the environment says what to do there.
+#![allow(clippy::unwrap_used, reason = "all of it is a test")]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "mpi")]
