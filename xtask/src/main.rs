@@ -11,6 +11,7 @@ mod cuda_libraries;
 mod golden;
 mod gpu;
 mod kernels;
+mod scaling;
 mod tally;
 mod test;
 mod tidy;
@@ -72,6 +73,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--python PATH] [NAME...]",
         summary: "make the golden values of tests/golden anew, then show what changed",
         run: golden::run,
+    },
+    Command {
+        name: "scaling",
+        arguments: "[FLAGS]",
+        summary: "predict training on 1 to 4096 GPUs from measured layer times",
+        run: scaling::run,
     },
     Command {
         name: "gpu",

@@ -47,6 +47,7 @@ const ARROWS: &[(&str, Allowed)] = &[
     ("towers", Only(&["train"])),
     ("xtask", Only(&[])),
     ("towers-kernels", Only(&["tensor-cuda"])),
+    ("towers-scaling", Only(&[])),
     ("conformance", All),
     ("testkit", All),
     ("towers-tests", All),

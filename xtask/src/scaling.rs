@@ -1,0 +1,17 @@
+//! `cargo xtask scaling`: predicts training on many GPUs, by the program in `xtask/scaling`.
+//!
+//! It is a program of its own because it draws, and this one is to stay small.
+
+use crate::workspace::Workspace;
+use crate::{Failure, cargo};
+use anyhow::Context as _;
+use std::process::{Command, ExitCode};
+
+/// Runs it in the caller's own folder, so that relative paths in the flags mean what they say; its exit status is ours.
+pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure> {
+    let mut command = Command::new(cargo::program());
+    command.args(["run", "--quiet", "--package", "towers-scaling", "--manifest-path"]);
+    command.arg(workspace.root.join("Cargo.toml")).arg("--").args(flags);
+    let status = command.status().with_context(|| format!("`{}` does not start", cargo::show(&command)))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}
