@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "mpi")]
+#[allow(dead_code, reason = "shared with the tests of the crate `parallel`")]
 #[path = "../../crates/parallel/tests/mpi/job.rs"]
 mod job;
 
