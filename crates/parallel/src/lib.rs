@@ -42,6 +42,7 @@ mod members;
 mod mpi;
 mod nccl;
 mod on_device;
+pub mod rendezvous;
 mod replicas;
 mod shards;
 mod slice;

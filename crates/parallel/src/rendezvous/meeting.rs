@@ -1,0 +1,85 @@
+use super::channel::{Channel, LONGEST};
+use super::{Settings, first, other};
+use crate::cluster::Place;
+use crate::{Error, Result};
+use std::time::Instant;
+
+/// Who comes, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The number of the process, from 0.
+    pub rank: usize,
+    /// How many processes it expects.
+    pub world: usize,
+    /// A [`digest`](super::digest) of what it is about to do. All must have the same.
+    pub config_digest: [u8; 32],
+}
+
+/// Processes that have come together.
+pub struct Meeting {
+    /// What rank 0 brought.
+    pub blob: Vec<u8>,
+    pub(super) own: Hello,
+    /// Those whom this process hears: on rank 0 all others by rank, on the others rank 0.
+    pub(super) peers: Vec<Peer>,
+}
+
+/// Another process.
+pub(super) struct Peer {
+    pub(super) rank: usize,
+    pub(super) host: String,
+    pub(super) channel: Channel,
+}
+
+impl Peer {
+    /// The process in a sentence.
+    pub(super) fn name(&self) -> String {
+        format!("rank {} ({})", self.rank, self.host)
+    }
+}
+
+/// Brings `blob` from rank 0, who alone has one, to all others. Returns when all have come.
+///
+/// # Errors
+/// [`Error::Rendezvous`] on every rank if one does not come in time, has another secret, number of processes or configuration,
+/// or two are the same; [`Error::Variable`] where the settings don't say how to meet.
+pub fn exchange(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<Vec<u8>> {
+    Ok(meet(place, settings, own, blob)?.blob)
+}
+
+/// As [`exchange`], with connections that stay, for a [`Watch`](super::Watch).
+///
+/// # Errors
+/// As [`exchange`].
+pub fn meet(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<Meeting> {
+    check(own, blob)?;
+    let own = *own;
+    if own.world == 1 {
+        return Ok(Meeting { blob: blob.unwrap_or_default().to_vec(), own, peers: Vec::new() });
+    }
+    let (host, port) = settings.address(place)?;
+    let secret = settings.secret_for(&host)?;
+    let until = Instant::now() + settings.start;
+    let (blob, peers) = match blob {
+        Some(blob) => (blob.to_vec(), first::gather((&host, port), secret, own, blob, settings.start)?),
+        None => {
+            let (blob, first) = other::join((&host, port), &secret, own, until)?;
+            (blob, vec![first])
+        }
+    };
+    Ok(Meeting { blob, own, peers })
+}
+
+fn check(own: &Hello, blob: Option<&[u8]>) -> Result<()> {
+    let Hello { rank, world, .. } = own;
+    let wrong = match blob {
+        _ if rank >= world => format!("rank {rank} of {world} processes can't be"),
+        Some(_) if *rank > 0 => format!("rank {rank} has something to hand out, but rank 0 alone may"),
+        None if *rank == 0 => "rank 0 has nothing to hand out".to_owned(),
+        Some(blob) if blob.len() >= LONGEST => {
+            format!("rank 0 would hand out {} bytes, but less than {LONGEST} are allowed", blob.len())
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::Rendezvous(wrong))
+}

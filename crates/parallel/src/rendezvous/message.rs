@@ -1,0 +1,81 @@
+use super::meeting::Hello;
+
+/// What processes tell each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// To rank 0: who comes.
+    Hello(Hello),
+    /// From rank 0, when all have come: its bytes.
+    Blob(Vec<u8>),
+    /// Something is wrong, with somebody.
+    Failed(String),
+    /// Still there, at this step.
+    Beat(u64),
+    /// Done; nothing more will come.
+    Done,
+}
+
+impl Message {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let (kind, content): (u8, Vec<u8>) = match self {
+            Message::Hello(Hello { rank, world, config_digest }) => {
+                let ranks = [*rank as u64, *world as u64].map(u64::to_le_bytes);
+                (b'h', [ranks.as_flattened(), config_digest].concat())
+            }
+            Message::Blob(blob) => (b'b', blob.clone()),
+            Message::Failed(sentence) => (b'f', sentence.clone().into_bytes()),
+            Message::Beat(step) => (b's', step.to_le_bytes().to_vec()),
+            Message::Done => (b'd', Vec::new()),
+        };
+        [vec![kind], content].concat()
+    }
+
+    /// `None` if it is no message of this version.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Message> {
+        let (kind, content) = bytes.split_first()?;
+        let number = |at: usize| Some(u64::from_le_bytes(content.get(at..at + 8)?.try_into().ok()?));
+        Some(match kind {
+            b'h' => Message::Hello(Hello {
+                rank: number(0)?.try_into().ok()?,
+                world: number(8)?.try_into().ok()?,
+                config_digest: content.get(16..)?.try_into().ok()?,
+            }),
+            b'b' => Message::Blob(content.to_vec()),
+            b'f' => Message::Failed(String::from_utf8_lossy(content).into_owned()),
+            b's' if content.len() == 8 => Message::Beat(number(0)?),
+            b'd' if content.is_empty() => Message::Done,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_survive_the_journey() {
+        let hello = Hello { rank: 3, world: 1 << 40, config_digest: [7; 32] };
+        for message in [
+            Message::Hello(hello),
+            Message::Blob(vec![0, 255]),
+            Message::Failed("rank 1: \u{e9}".into()),
+            Message::Beat(u64::MAX),
+            Message::Done,
+        ] {
+            assert_eq!(Message::from_bytes(&message.to_bytes()), Some(message));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_reads_as_a_message_is_one(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            if let Some(message) = Message::from_bytes(&bytes) {
+                if !matches!(message, Message::Failed(_)) {
+                    prop_assert_eq!(message.to_bytes(), bytes);
+                }
+            }
+        }
+    }
+}

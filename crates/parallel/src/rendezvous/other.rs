@@ -1,0 +1,80 @@
+use super::Secret;
+use super::channel::{Channel, Silence};
+use super::greeting::{Rude, greet};
+use super::meeting::{Hello, Peer};
+use super::message::Message;
+use crate::{Error, Result};
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// One try to reach rank 0 takes no longer.
+const TRY: Duration = Duration::from_secs(5);
+/// Between tries.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+/// Rank 0's answer may come so much later than its own time is up: it says who is missing.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Comes to rank 0, and waits for what it hands out.
+pub(super) fn join(at: (&str, u16), secret: &Secret, own: Hello, until: Instant) -> Result<(Vec<u8>, Peer)> {
+    let (rank, place) = (own.rank, format!("{}:{}", at.0, at.1));
+    let failed = |sentence: String| Err(Error::Rendezvous(sentence));
+    let mut channel = reach(at, secret, rank, until)?;
+    let gone = format!("rank 0 at {place} ended before all ranks had come");
+    if channel.sender.send(&Message::Hello(own), until).is_err() {
+        return failed(gone);
+    }
+    match channel.receiver.receive(until + GRACE) {
+        Ok(Message::Blob(blob)) => Ok((blob, Peer { rank: 0, host: at.0.to_owned(), channel })),
+        Ok(Message::Failed(sentence)) => failed(sentence),
+        Err(Silence::OtherSecret) => failed(format!(
+            "rank 0 at {place} has another job secret than rank {rank}: TOWERS_JOB_SECRET or TOWERS_JOB_SECRET_FILE must \
+             be the same in all processes"
+        )),
+        Err(Silence::Late) => failed(format!("rank 0 at {place} did not answer rank {rank} in time")),
+        Err(Silence::Gone) => failed(gone),
+        Ok(_) | Err(Silence::Forged) => {
+            failed(format!("who answered rank {rank} at {place} does not know the job secret"))
+        }
+    }
+}
+
+/// Tries until rank 0 listens.
+fn reach(at: (&str, u16), secret: &Secret, rank: usize, until: Instant) -> Result<Channel> {
+    let began = Instant::now();
+    let mut pause = PAUSES[0];
+    loop {
+        let tried = match connect(at, until) {
+            Ok(stream) => match greet(stream, secret, rank, until.min(Instant::now() + 2 * TRY)) {
+                Ok(channel) => return Ok(channel),
+                Err(Rude::Silent) => "nobody answers".to_owned(),
+                Err(Rude::Foreign) => "something else, or another version, answers".to_owned(),
+                Err(Rude::Failed(error)) => return Err(error),
+            },
+            Err(error) => error.to_string(),
+        };
+        if Instant::now() + pause >= until {
+            let (waited, (host, port)) = (began.elapsed().as_secs(), at);
+            return Err(Error::Rendezvous(format!(
+                "rank {rank} did not reach rank 0 at {host}:{port} within {waited} seconds: {tried}"
+            )));
+        }
+        std::thread::sleep(pause);
+        pause = PAUSES[1].min(pause * 2);
+    }
+}
+
+/// Tries each address of the machine once.
+fn connect((host, port): (&str, u16), until: Instant) -> io::Result<TcpStream> {
+    let mut last = io::Error::other("the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let left = until.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), TRY);
+        match TcpStream::connect_timeout(&address, left) {
+            // The system may connect a port that nobody listens at with itself.
+            Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {}
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

@@ -1,0 +1,70 @@
+use super::Secret;
+use crate::cluster::{Environment, Place};
+use crate::{Error, Result};
+use core::time::Duration;
+
+/// Long enough for the slowest machine of a job to boot its container.
+const START: Duration = Duration::from_secs(600);
+
+/// How processes find each other.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What proves that a process belongs to the job. Without one only processes of one machine may meet.
+    pub secret: Option<Secret>,
+    /// The port at which rank 0 listens; by default the one after the launcher's, where torchrun keeps a store of its own.
+    pub port: Option<u16>,
+    /// How long rank 0 waits for all others, and they for it.
+    pub start: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { secret: None, port: None, start: START }
+    }
+}
+
+impl Settings {
+    /// As the environment says: `TOWERS_JOB_SECRET` or `TOWERS_JOB_SECRET_FILE`, `TOWERS_RENDEZVOUS_PORT`, and
+    /// `TOWERS_START_TIMEOUT` in seconds.
+    ///
+    /// # Errors
+    /// [`Error::Variable`] if one of them makes no sense.
+    pub fn discover(env: impl Fn(&str) -> Option<String>) -> Result<Settings> {
+        let env = Environment(&env);
+        let start = env.number("TOWERS_START_TIMEOUT", 1..=86_400)?.map_or(START, Duration::from_secs);
+        let port = env.number("TOWERS_RENDEZVOUS_PORT", 1..=65_535)?.map(|port| port as u16);
+        Ok(Settings { secret: Secret::discover(&env)?, port, start })
+    }
+
+    /// Where rank 0 listens: its machine, and a port there.
+    pub(super) fn address(&self, place: &Place) -> Result<(String, u16)> {
+        let accepted = "the machine of rank 0, so that the processes find each other";
+        let (host, port) = place.master.clone().ok_or_else(|| Error::missing("MASTER_ADDR", accepted))?;
+        let after = || {
+            let accepted = "below 65535, or TOWERS_RENDEZVOUS_PORT set";
+            port.checked_add(1).ok_or_else(|| Error::variable("MASTER_PORT", "65535", accepted))
+        };
+        Ok((host, self.port.map_or_else(after, Ok)?))
+    }
+
+    /// The secret for a meeting at `host`.
+    pub(super) fn secret_for(&self, host: &str) -> Result<Secret> {
+        match &self.secret {
+            Some(secret) => Ok(secret.clone()),
+            None if is_loopback(host) => Ok(Secret::none()),
+            None => Err(Error::missing(
+                "TOWERS_JOB_SECRET",
+                format!(
+                    "the same 16 or more random characters in all processes (or TOWERS_JOB_SECRET_FILE a file with \
+                     them), since they meet over the network, at {host}"
+                ),
+            )),
+        }
+    }
+}
+
+/// Whether only processes of this machine can come to `host`.
+pub(super) fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<core::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}

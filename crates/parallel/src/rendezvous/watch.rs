@@ -1,0 +1,171 @@
+use super::channel::{Receiver, Sender, Silence};
+use super::meeting::{Meeting, Peer};
+use super::message::Message;
+use crate::{Error, Result};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// So many signs of life within the time-out.
+const BEATS: u32 = 4;
+/// One who ends waits so long for the others to take note.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Notices which process of a run has died or fallen silent, while all wait for it elsewhere.
+///
+/// All processes send rank 0 a sign of life with their step, and it sends them its own. When one has not been heard of for the
+/// time-out, or its connection has ended before it said that it is done, rank 0 tells everybody. What a process has to wait for
+/// (NCCL, MPI) can ask [`failed`](Watch::failed) and give up with a name. Slow steps are no failure: signs of life come from a
+/// thread of their own.
+pub struct Watch {
+    shared: Arc<Shared>,
+    listeners: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    step: AtomicU64,
+    /// The first thing that went wrong.
+    failed: OnceLock<String>,
+    /// This process has ended its watch.
+    closed: AtomicBool,
+    senders: Mutex<Vec<Option<Sender>>>,
+    wake: Condvar,
+    timeout: Duration,
+}
+
+impl Watch {
+    /// Watches those who have met. Needs `timeout` to notice one who is silent; all give the same.
+    ///
+    /// # Errors
+    /// If a thread can't be started.
+    pub fn start(meeting: Meeting, timeout: Duration) -> Result<Watch> {
+        let (mut senders, mut peers) = (Vec::new(), Vec::new());
+        for Peer { rank, host, channel } in meeting.peers {
+            senders.push(Some(channel.sender));
+            peers.push((format!("rank {rank} ({host})"), channel.receiver));
+        }
+        let shared = Arc::new(Shared {
+            step: AtomicU64::new(0),
+            failed: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            senders: Mutex::new(senders),
+            wake: Condvar::new(),
+            timeout,
+        });
+        let watch = Watch { shared: Arc::clone(&shared), listeners: Mutex::default() };
+        let failed = |source| Error::Spawn { rank: meeting.own.rank, source };
+        for (at, (name, receiver)) in peers.into_iter().enumerate() {
+            let shared = Arc::clone(&shared);
+            let listener = spawn("listener", move || shared.listen(at, &name, receiver)).map_err(failed)?;
+            watch.lock_listeners().push(listener);
+        }
+        spawn("heartbeat", move || shared.beat()).map_err(failed)?;
+        Ok(watch)
+    }
+
+    /// Says at which step this process is. Others tell it if the process is lost.
+    pub fn step(&self, step: u64) {
+        self.shared.step.store(step, Ordering::Relaxed);
+    }
+
+    /// What went wrong, once something has: the same sentence on all processes that it reached.
+    pub fn failed(&self) -> Option<String> {
+        self.shared.failed.get().cloned()
+    }
+
+    /// Tells all others that this process gives up.
+    pub fn fail(&self, reason: &str) {
+        self.shared.fail(reason.to_owned());
+    }
+
+    /// Ends the watch: this process is done, and its silence is no failure any more.
+    pub fn finish(self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        self.shared.tell(&Message::Done);
+        let until = Instant::now() + FAREWELL;
+        while Instant::now() < until && !self.lock_listeners().iter().all(JoinHandle::is_finished) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn lock_listeners(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Without [`finish`](Watch::finish) the others take this process for lost, at once.
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        self.shared.lock().iter_mut().for_each(|sender| sender.take().iter().for_each(Sender::close));
+        self.shared.wake.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Sender>>> {
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hears one other process until it is done or lost.
+    fn listen(&self, at: usize, name: &str, mut receiver: Receiver) {
+        let mut step = 0;
+        let lost = loop {
+            match receiver.receive(Instant::now() + self.timeout) {
+                Ok(Message::Beat(latest)) => step = latest,
+                Ok(Message::Done) => break None,
+                Ok(Message::Failed(sentence)) => break Some(sentence),
+                Err(Silence::Late) => {
+                    let seconds = self.timeout.as_secs_f64();
+                    break Some(format!("{name} has not been heard of for {seconds} s (last step {step})"));
+                }
+                Err(Silence::Gone) => {
+                    break Some(format!("{name} has ended unexpectedly (last step {step})"));
+                }
+                Ok(_) | Err(Silence::Forged | Silence::OtherSecret) => {
+                    break Some(format!("somebody else spoke for {name} (last step {step})"));
+                }
+            }
+        };
+        if let Some(sender) = self.lock()[at].take() {
+            sender.close();
+        }
+        if let Some(sentence) = lost.filter(|_| !self.closed.load(Ordering::Relaxed)) {
+            self.fail(sentence);
+        }
+    }
+
+    /// Sends signs of life until the watch ends.
+    fn beat(&self) {
+        let pause = self.timeout / BEATS;
+        while !self.closed.load(Ordering::Relaxed) {
+            self.tell(&Message::Beat(self.step.load(Ordering::Relaxed)));
+            let senders = self.lock();
+            if !self.closed.load(Ordering::Relaxed) {
+                // Who is woken looks at `closed` again.
+                drop(self.wake.wait_timeout(senders, pause));
+            }
+        }
+    }
+
+    /// Keeps the first failure, and passes it on.
+    fn fail(&self, sentence: String) {
+        if self.failed.set(sentence.clone()).is_ok() {
+            self.tell(&Message::Failed(sentence));
+        }
+    }
+
+    /// Tells all others. One who can't be reached is the listener's business.
+    fn tell(&self, message: &Message) {
+        let until = Instant::now() + self.timeout / BEATS;
+        for sender in self.lock().iter_mut().flatten() {
+            let _ = sender.send(message, until);
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+}

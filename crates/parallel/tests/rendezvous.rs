@@ -1,0 +1,410 @@
+//! Processes, here threads on the loopback interface, find each other, or all learn what is wrong.
+
+use parallel::cluster::{Place, Source};
+use parallel::rendezvous::{Hello, Meeting, Secret, Settings, Watch, digest, exchange, meet};
+use parallel::{Error, Result};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const BLOB: &[u8] = &[42; 128];
+/// Longer than any test takes when nobody waits in vain.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A place and settings for `rank`, with a port of their own for every test.
+fn at(rank: usize, world: usize, port: u16) -> (Place, Settings, Hello) {
+    let place = Place {
+        rank,
+        world,
+        local_rank: rank,
+        local_world: world,
+        master: Some(("127.0.0.1".to_owned(), 1)),
+        job: None,
+        restart: 0,
+        source: Source::Variables,
+    };
+    let secret = Some(Secret::new("the secret of the tests").unwrap());
+    let settings = Settings { secret, port: Some(port), start: LONG };
+    (place, settings, Hello { rank, world, config_digest: digest(b"same") })
+}
+
+/// A port that is free, until somebody else takes it.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn come((place, settings, hello): (Place, Settings, Hello)) -> Result<Vec<u8>> {
+    exchange(&place, &settings, &hello, (place.rank == 0).then_some(BLOB))
+}
+
+/// All of these at once; what each learned.
+fn all(guests: Vec<(Place, Settings, Hello)>) -> Vec<Result<Vec<u8>, String>> {
+    let come = |guest| thread::spawn(move || come(guest).map_err(|error| error.to_string()));
+    let threads: Vec<_> = guests.into_iter().map(come).collect();
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+fn sentences(outcomes: &[Result<Vec<u8>, String>]) -> Vec<&str> {
+    outcomes.iter().map(|outcome| outcome.as_ref().expect_err("it is refused").as_str()).collect()
+}
+
+#[test]
+fn all_get_what_rank_0_brings() {
+    for world in [1, 2, 5, 24] {
+        let port = free_port();
+        let outcomes = all((0..world).map(|rank| at(rank, world, port)).collect());
+        assert!(outcomes.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{outcomes:?}");
+    }
+}
+
+#[test]
+fn who_comes_early_waits_for_rank_0() {
+    let port = free_port();
+    let early = thread::spawn(move || come(at(1, 2, port)));
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(come(at(0, 2, port)).unwrap(), BLOB);
+    assert_eq!(early.join().unwrap().unwrap(), BLOB);
+}
+
+/// Both sides say which rank differs, and so does the third, who did nothing wrong.
+#[test]
+fn ranks_that_do_not_fit_are_named_on_all() {
+    let port = free_port();
+    let mut other = at(2, 3, port);
+    other.2.config_digest = digest(b"different");
+    let outcomes = all(vec![at(0, 3, port), at(1, 3, port), other]);
+    for sentence in sentences(&[outcomes[0].clone(), outcomes[2].clone()]) {
+        assert_eq!(sentence, "rank 2 (127.0.0.1) was started with another configuration than rank 0");
+    }
+    // The third may come too late to hear it; then it learns that rank 0 has gone. Its own deadline bounds that.
+}
+
+#[test]
+fn another_number_of_processes_is_refused() {
+    let port = free_port();
+    for sentence in sentences(&all(vec![at(0, 3, port), at(1, 4, port)])) {
+        assert_eq!(sentence, "rank 1 (127.0.0.1) was started as one of 4 processes, but rank 0 as one of 3");
+    }
+}
+
+#[test]
+fn a_rank_is_taken_once() {
+    let port = free_port();
+    for sentence in sentences(&all(vec![at(0, 3, port), at(1, 3, port), at(1, 3, port)])) {
+        assert_eq!(sentence, "two processes say that they are rank 1, on 127.0.0.1 and on 127.0.0.1");
+    }
+}
+
+/// A wrong secret ends the process that has it, and nothing else: anybody may come with one.
+#[test]
+fn another_secret_is_refused_and_told() {
+    let port = free_port();
+    let mut first = at(0, 2, port);
+    first.1.start = Duration::from_secs(2);
+    let mut other = at(1, 2, port);
+    other.1.secret = Some(Secret::new("the secret of somebody else").unwrap());
+    let outcomes = all(vec![first, other]);
+    let sentences = sentences(&outcomes);
+    assert!(sentences[0].contains("rank 1 of 2 did not come"), "{}", sentences[0]);
+    assert!(sentences[0].ends_with("; rank 1 (127.0.0.1) has another job secret"), "{}", sentences[0]);
+    assert!(
+        sentences[1].contains("has another job secret than rank 1: TOWERS_JOB_SECRET"),
+        "{}",
+        sentences[1]
+    );
+}
+
+#[test]
+fn after_a_stranger_with_another_secret_the_real_one_may_come() {
+    let port = free_port();
+    let first = thread::spawn(move || come(at(0, 2, port)));
+    let mut stranger = at(1, 2, port);
+    stranger.1.secret = None;
+    assert!(come(stranger).unwrap_err().to_string().contains("another job secret"));
+    assert_eq!(come(at(1, 2, port)).unwrap(), BLOB);
+    assert_eq!(first.join().unwrap().unwrap(), BLOB);
+}
+
+#[test]
+fn missing_ranks_are_named_to_those_who_came() {
+    let port = free_port();
+    let mut first = at(0, 15, port);
+    first.1.start = Duration::from_secs(1);
+    let outcomes = all(vec![first, at(2, 15, port)]);
+    for sentence in sentences(&outcomes) {
+        let expected = format!(
+            "ranks 1, 3, 4, 5, 6, 7, 8, 9, 5 more of 15 did not come to rank 0 at 127.0.0.1:{port} within 1 seconds"
+        );
+        assert_eq!(sentence, expected);
+    }
+}
+
+#[test]
+fn without_rank_0_the_wait_ends() {
+    let mut alone = at(3, 4, free_port());
+    alone.1.start = Duration::from_millis(300);
+    let error = come(alone).unwrap_err().to_string();
+    assert!(error.starts_with("rank 3 did not reach rank 0 at 127.0.0.1:"), "{error}");
+}
+
+/// Connections that say nothing, speak slowly, speak something else, or claim endless messages.
+#[test]
+fn strangers_keep_nobody_waiting() {
+    let port = free_port();
+    let first = thread::spawn(move || come(at(0, 2, port)));
+    let connect = || {
+        let began = Instant::now();
+        loop {
+            match TcpStream::connect(("127.0.0.1", port)) {
+                Ok(stream) => return stream,
+                Err(error) => assert!(began.elapsed() < LONG, "{error}"),
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let mut strangers: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
+    for (number, stream) in strangers.iter_mut().enumerate() {
+        match number % 4 {
+            0 => {}
+            1 => stream.write_all(b"towe").unwrap(),
+            2 => stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap(),
+            _ => {
+                let greeting =
+                    [&b"towers-1"[..], &[1; 40], &u32::to_le_bytes(0xffff_fff0), &[0; 64]].concat();
+                stream.write_all(&greeting).unwrap();
+            }
+        }
+    }
+    let came = come(at(1, 2, port));
+    assert_eq!(came.unwrap(), BLOB);
+    assert_eq!(first.join().unwrap().unwrap(), BLOB);
+    drop(strangers);
+}
+
+/// Everything that travels, seen from between: the blob is not in it, and a changed bit is noticed.
+#[test]
+fn who_listens_learns_nothing_and_who_changes_is_noticed() {
+    for damage in [false, true] {
+        let (port, between) = (free_port(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let door = between.local_addr().unwrap().port();
+        let first = thread::spawn(move || come(at(0, 2, port)));
+        let other = thread::spawn(move || come(at(1, 2, door)));
+        let (mut near, _) = between.accept().unwrap();
+        let mut far = loop {
+            if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
+                break stream;
+            }
+        };
+        let (mut up_from, mut up_to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+        let up = thread::spawn(move || std::io::copy(&mut up_from, &mut up_to));
+        let (mut seen, mut buffer) = (Vec::new(), [0; 1]);
+        while far.read(&mut buffer).is_ok_and(|count| count > 0) {
+            // The 40 bytes of the greeting and the length come first.
+            if damage && seen.len() == 60 {
+                buffer[0] ^= 1;
+            }
+            seen.push(buffer[0]);
+            if near.write_all(&buffer).is_err() {
+                break;
+            }
+        }
+        let _ = near.shutdown(Shutdown::Both);
+        up.join().unwrap().ok();
+        assert!(seen.len() > BLOB.len() && !seen.windows(4).any(|bytes| bytes == &BLOB[..4]));
+        assert_eq!(first.join().unwrap().unwrap(), BLOB);
+        match other.join().unwrap() {
+            Ok(blob) => assert!(!damage && blob == BLOB),
+            Err(error) => {
+                assert!(damage && error.to_string().contains("does not know the job secret"), "{error}")
+            }
+        }
+    }
+}
+
+#[test]
+fn over_a_network_a_secret_is_needed() {
+    let mut open = at(1, 2, 1);
+    open.1.secret = None;
+    open.0.master = Some(("192.0.2.1".to_owned(), 1));
+    let error = come(open).unwrap_err().to_string();
+    assert!(error.starts_with("TOWERS_JOB_SECRET is not set, but must be the same 16 or more"), "{error}");
+    let mut nowhere = at(1, 2, 1);
+    nowhere.0.master = None;
+    assert!(come(nowhere).unwrap_err().to_string().starts_with("MASTER_ADDR is not set"));
+    let mut last = at(1, 2, 1);
+    (last.0.master, last.1.port) = (Some(("localhost".to_owned(), 65535)), None);
+    assert!(come(last).unwrap_err().to_string().contains("TOWERS_RENDEZVOUS_PORT"));
+}
+
+#[test]
+fn callers_that_contradict_themselves_are_refused() {
+    let (place, settings, hello) = at(1, 2, 1);
+    let refused = |hello, blob| exchange(&place, &settings, &hello, blob).unwrap_err().to_string();
+    assert!(refused(hello, Some(BLOB)).contains("rank 0 alone may"));
+    assert!(refused(Hello { rank: 0, ..hello }, None).contains("nothing to hand out"));
+    assert!(refused(Hello { rank: 2, ..hello }, None).contains("rank 2 of 2"));
+    assert!(refused(Hello { rank: 0, ..hello }, Some(&[0; 70_000])).contains("70000 bytes"));
+}
+
+#[test]
+fn settings_come_from_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    };
+    let read = |pairs: &[(&str, &str)]| {
+        Settings::discover(|name| {
+            pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string())
+        })
+    };
+    let none = read(&[]).unwrap();
+    assert!(none.secret.is_none() && none.port.is_none() && none.start == Duration::from_secs(600));
+    let good = file("good", b"0123456789abcdef\n");
+    let some = read(&[
+        ("TOWERS_JOB_SECRET_FILE", &good),
+        ("TOWERS_RENDEZVOUS_PORT", "4000"),
+        ("TOWERS_START_TIMEOUT", "30"),
+    ]);
+    let some = some.unwrap();
+    assert_eq!((some.port, some.start), (Some(4000), Duration::from_secs(30)));
+    assert_eq!(format!("{:?}", some.secret), "Some(Secret(..))");
+    let (short, long) = (file("short", b"0123456789abcde\n\n\n"), file("long", &[b'x'; 5000]));
+    for (pairs, told) in [
+        (
+            vec![("TOWERS_JOB_SECRET", "tiny")],
+            "TOWERS_JOB_SECRET is a secret of 4 bytes, but must be one of at least 16",
+        ),
+        (vec![("TOWERS_JOB_SECRET_FILE", short.as_str())], "TOWERS_JOB_SECRET_FILE is a secret of 15 bytes"),
+        (vec![("TOWERS_JOB_SECRET_FILE", long.as_str())], "TOWERS_JOB_SECRET_FILE is `"),
+        (
+            vec![("TOWERS_JOB_SECRET_FILE", "/nowhere")],
+            "TOWERS_JOB_SECRET_FILE is `/nowhere`, but must be a file",
+        ),
+        (
+            vec![("TOWERS_JOB_SECRET", "0123456789abcdef"), ("TOWERS_JOB_SECRET_FILE", good.as_str())],
+            "TOWERS_JOB_SECRET_FILE is `",
+        ),
+        (vec![("TOWERS_START_TIMEOUT", "0")], "TOWERS_START_TIMEOUT is `0`"),
+        (vec![("TOWERS_RENDEZVOUS_PORT", "x")], "TOWERS_RENDEZVOUS_PORT is `x`"),
+    ] {
+        let error = read(&pairs).unwrap_err().to_string();
+        assert!(error.starts_with(told) && !error.contains("abcdef"), "{error}");
+    }
+    assert_ne!(Secret::draw().unwrap(), Secret::draw().unwrap());
+    assert_eq!(Secret::draw().unwrap().len(), 64);
+}
+
+/// All ranks of a run, met and ready to be watched.
+fn meetings(world: usize) -> Vec<Meeting> {
+    let port = free_port();
+    let come = |rank: usize| {
+        thread::spawn(move || {
+            let (place, settings, hello) = at(rank, world, port);
+            meet(&place, &settings, &hello, (rank == 0).then_some(BLOB)).unwrap()
+        })
+    };
+    let threads: Vec<_> = (0..world).map(come).collect();
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+fn watches(world: usize, timeout: Duration) -> Vec<Watch> {
+    meetings(world).into_iter().map(|meeting| Watch::start(meeting, timeout).unwrap()).collect()
+}
+
+/// What the watch tells, once it tells something.
+fn told(watch: &Watch) -> String {
+    let began = Instant::now();
+    loop {
+        if let Some(sentence) = watch.failed() {
+            return sentence;
+        }
+        assert!(began.elapsed() < LONG, "nothing is noticed");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_dead_rank_is_named_on_all_others() {
+    for dead in 0..4 {
+        let mut watches = watches(4, LONG);
+        watches.remove(dead);
+        for watch in &watches {
+            assert_eq!(told(watch), format!("rank {dead} (127.0.0.1) has ended unexpectedly (last step 0)"));
+        }
+    }
+}
+
+/// A process that is stopped, or cut off: its connection stays, but nothing comes.
+#[test]
+fn a_silent_rank_is_named_on_all_others_with_its_last_step() {
+    let timeout = Duration::from_secs(2);
+    for silent in 0..3 {
+        let mut meetings = meetings(3);
+        let kept = meetings.remove(silent);
+        let watches: Vec<_> =
+            meetings.into_iter().map(|meeting| Watch::start(meeting, timeout).unwrap()).collect();
+        for watch in &watches {
+            let expected = format!("rank {silent} (127.0.0.1) has not been heard of for 2 s (last step 0)");
+            assert_eq!(told(watch), expected);
+        }
+        drop(kept);
+    }
+}
+
+#[test]
+fn the_last_step_is_told() {
+    let mut watches = watches(3, Duration::from_secs(4));
+    watches[1].step(17);
+    // A sign of life is due every second.
+    thread::sleep(Duration::from_secs(4));
+    drop(watches.remove(1));
+    assert!(watches.iter().all(|watch| told(watch).ends_with("(last step 17)")));
+}
+
+/// Slow steps, long beyond the time-out: the signs of life go on.
+#[test]
+fn a_slow_rank_is_no_failure() {
+    let watches = watches(3, Duration::from_secs(3));
+    thread::sleep(Duration::from_secs(4));
+    assert!(watches.iter().all(|watch| watch.failed().is_none()));
+    watches.into_iter().for_each(Watch::finish);
+}
+
+#[test]
+fn a_rank_that_gives_up_tells_why() {
+    for failing in 0..3 {
+        let watches = watches(3, LONG);
+        watches[failing].fail("the disk of rank X is full");
+        assert!(watches.iter().all(|watch| told(watch) == "the disk of rank X is full"));
+    }
+}
+
+/// In whatever order they end, nobody takes it for a failure.
+#[test]
+fn who_is_done_may_leave() {
+    for first in 0..3 {
+        let mut watches = watches(3, LONG);
+        watches.remove(first).finish();
+        thread::sleep(Duration::from_millis(50));
+        assert!(watches.iter().all(|watch| watch.failed().is_none()));
+        watches.into_iter().for_each(Watch::finish);
+    }
+}
+
+#[test]
+fn a_run_of_one_is_watched_too() {
+    let alone = watches(1, LONG).remove(0);
+    alone.step(3);
+    assert_eq!(alone.failed(), None);
+    alone.finish();
+}
+
+#[test]
+fn errors_are_of_the_rendezvous() {
+    let mut alone = at(1, 2, free_port());
+    alone.1.start = Duration::from_millis(50);
+    assert!(matches!(come(alone), Err(Error::Rendezvous(_))));
+}
