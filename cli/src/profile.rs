@@ -113,7 +113,7 @@ mod tests {
     fn words_begin_and_numbers_end_at_one_place() {
         let row = |cells: [&str; 5]| cells.map(str::to_owned);
         let rows = [row(["a", "Conv2D", "", "", "1"]), row(["longest", "Flatten", "", "", "10"])];
-        assert_eq!(aligned(&rows), "a        Conv2D            1\nlongest  Flatten          10\n");
+        assert_eq!(aligned(&rows), "a        Conv2D        1\nlongest  Flatten      10\n");
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         let options = BenchOptions { batch: Some(1), seconds: 0.0, ..BenchOptions::default() };
         let profile = train::profile(&config, &options).unwrap();
         let text = table(&profile);
-        assert_eq!(text.lines().count(), 1 + profile.layers.len() + 3 + 1, "{text}");
+        assert_eq!(text.lines().count(), 1 + profile.layers.len() + 3 + 2, "{text}");
         for layer in &profile.layers {
             assert!(text.lines().any(|line| line.starts_with(&layer.name)), "{text}");
         }
