@@ -151,7 +151,12 @@ impl Model {
         let layers = of.layers.iter().enumerate().rev();
         let mut model = Model {
             name: of.model.clone(),
-            device: format!("{}, threads: {}", of.device, of.threads),
+            device: format!(
+                "{} with {} thread{}",
+                of.device,
+                of.threads,
+                if of.threads == 1 { "" } else { "s" }
+            ),
             batch: of.batch,
             scaling: fit.words(),
             speed: None,

@@ -1,6 +1,6 @@
 //! The predictions as text: a page for people, lines of JSON for programs.
 
-use crate::link::{KNOWN, START};
+use crate::link::{KNOWN, Protocol};
 use crate::model::Model;
 use crate::options::Question;
 use crate::sweep::{Row, Scaling};
@@ -69,7 +69,10 @@ pub fn page(model: &Model, question: &Question, rows: &[Row]) -> String {
 }
 
 fn assumptions(question: &Question) -> String {
-    let mut text = format!("Assumed: {:.1} us to start a collective, and of links\n", 1e6 * START);
+    let [simple, quick] = Protocol::ALL.map(|protocol| 1e6 * protocol.start());
+    let mut text = format!(
+        "Assumed: {simple:.1} us (or {quick:.1}, at a quarter of the bandwidth) to start a collective; of links\n"
+    );
     let mut links: Vec<_> =
         question.fabrics.iter().flat_map(|fabric| [&fabric.inside, &fabric.between]).collect();
     links.sort_by(|a, b| a.name.cmp(&b.name));
@@ -77,8 +80,9 @@ fn assumptions(question: &Question) -> String {
     for link in links {
         let source =
             KNOWN.iter().find(|known| known.name == link.name).map_or("as given", |known| known.source);
-        let (bandwidth, hop) = (link.bandwidth / 1e9, link.hop * 1e6);
-        text += &format!("  {:8} {bandwidth:7.2} GB/s, {hop:.1} us a hop: {source}\n", link.name);
+        let (bandwidth, [hop, quick]) = (link.bandwidth / 1e9, link.hops.map(|hop| 1e6 * hop));
+        text +=
+            &format!("  {:8} {bandwidth:7.2} GB/s, {hop:.1} (or {quick:.1}) us a hop: {source}\n", link.name);
     }
     text
 }

@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_perfect_link_makes_weak_scaling_perfect() {
         let mut question = question(vec![1, 2, 8], f64::INFINITY, 0.0);
-        question.fabrics[0].inside.hop = 0.0;
+        question.fabrics[0].inside.hops = [0.0; 2];
         let rows = sweep(&model(&[(500_000, 10.0, 20.0), (100, 5.0, 9.0)], 0.3), &question);
         let weak: Vec<f64> =
             rows.iter().filter(|r| r.scaling == Scaling::Weak).map(|r| r.efficiency).collect();
