@@ -1,4 +1,6 @@
 //! Processes, here threads on the loopback interface, find each other, or all learn what is wrong.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
 
 use parallel::cluster::{Place, Source};
 use parallel::rendezvous::{Hello, Meeting, Secret, Settings, Watch, digest, exchange, meet};
