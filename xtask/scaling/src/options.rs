@@ -31,11 +31,11 @@ pub struct Options {
     pub gpus: Vec<usize>,
     /// Between devices of a machine: nvlink4, nvlink3, pcie5, pcie4, pcie3, or BANDWIDTH,HOP in GB/s and us. By default a few
     /// common machines are drawn beside each other
-    #[arg(long, value_name = "LINK", allow_hyphen_values = true)]
-    pub link: Option<String>,
+    #[arg(long, value_name = "LINK", value_parser = Link::parse, allow_hyphen_values = true)]
+    pub link: Option<Link>,
     /// Between machines: 100g, 200g, 400g, or BANDWIDTH,HOP
-    #[arg(long, value_name = "LINK", default_value = "400g", requires = "link", allow_hyphen_values = true)]
-    pub network: String,
+    #[arg(long, value_name = "LINK", value_parser = Link::parse, default_value = "400g", requires = "link")]
+    pub network: Link,
     /// Devices of a machine
     #[arg(long, value_name = "N", default_value_t = 8, requires = "link")]
     pub node: usize,
@@ -92,7 +92,7 @@ pub struct Question {
     pub jitter: f64,
 }
 
-/// Machines that are drawn where none is named: link inside, devices, cards, network.
+/// Machines of 8 that are drawn where none is named: link inside, cards, link between.
 const USUAL: [(&str, usize, &str); 4] =
     [("nvlink4", 8, "400g"), ("nvlink4", 1, "400g"), ("pcie5", 1, "400g"), ("pcie4", 1, "100g")];
 
@@ -106,16 +106,14 @@ impl Options {
         ensure!(self.node > 0 && self.cards > 0, "--node and --cards must be at least 1");
         ensure!((0.0..=1.0).contains(&self.fixed), "--fixed is {}, but must be from 0 to 1", self.fixed);
         ensure!((0.0..=2.0).contains(&self.jitter), "--jitter is {}, but must be from 0 to 2", self.jitter);
-        let fabric = |inside: &str, node, cards, between: &str| -> Result<Fabric> {
-            let (inside, between) = (Link::parse(inside)?, Link::parse(between)?);
-            Ok(Fabric { inside, between, node, cards, algorithm: self.algorithm })
+        let algorithm = self.algorithm;
+        let fabric = |inside, node, cards, between| Fabric { inside, between, node, cards, algorithm };
+        let usual = |&(link, cards, network): &(&str, usize, &str)| -> Result<Fabric> {
+            Ok(fabric(Link::parse(link)?, 8, cards, Link::parse(network)?))
         };
         let fabrics = match &self.link {
-            Some(link) => vec![fabric(link, self.node, self.cards, &self.network)?],
-            None => USUAL
-                .iter()
-                .map(|&(link, cards, network)| fabric(link, 8, cards, network))
-                .collect::<Result<_>>()?,
+            Some(link) => vec![fabric(link.clone(), self.node, self.cards, self.network.clone())],
+            None => USUAL.iter().map(usual).collect::<Result<_>>()?,
         };
         let batch = self.batch.unwrap_or(model.batch);
         let global_batch = self.global_batch.unwrap_or(64 * model.batch);
