@@ -31,6 +31,8 @@ pub enum Command {
     Devices,
     /// Measure the throughput of a network on random data
     Bench(BenchArgs),
+    /// Start several processes of a command on this machine: towers launch -- train ...
+    Launch(LaunchArgs),
 }
 
 /// Where the data come from.
@@ -294,6 +296,32 @@ pub struct BenchArgs {
     /// Devices.
     #[command(flatten)]
     pub devices: DeviceArgs,
+}
+
+/// `towers launch`.
+#[derive(Debug, clap::Args)]
+pub struct LaunchArgs {
+    /// So many processes; by default one on each GPU
+    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "gpus")]
+    pub processes: Option<usize>,
+    /// One process on each of that many GPUs, or of those ids
+    #[arg(long, value_name = "N|IDS")]
+    pub gpus: Option<Gpus>,
+    /// When one fails, start all anew, so many times
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 0)]
+    pub max_restarts: u32,
+    /// The port of rank 0 (MASTER_PORT), which keeps the next one free as well; by default any
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub master_port: Option<u16>,
+    /// When one fails, the others have so many seconds to end by themselves
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, default_value_t = 30)]
+    pub grace: u64,
+    /// Show what all processes say, not the first alone
+    #[arg(long)]
+    pub verbose: bool,
+    /// The command and its flags, after --
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub command: Vec<std::ffi::OsString>,
 }
 
 /// `--mode`.

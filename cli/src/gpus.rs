@@ -37,7 +37,7 @@ const MOST: usize = 1024;
 
 impl Gpus {
     /// Their ids. An id that comes several times makes several towers on one GPU.
-    fn ids(&self) -> Vec<usize> {
+    pub fn ids(&self) -> Vec<usize> {
         match self {
             Gpus::Count(count) => (0..*count).collect(),
             Gpus::Ids(ids) => ids.clone(),

@@ -11,6 +11,7 @@ mod error;
 mod evaluate;
 mod fetch;
 mod gpus;
+mod launch;
 mod output;
 mod predict;
 mod preview;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Preview(args) => preview::run(args),
         Command::Devices => print::lines(::train::describe_devices()),
         Command::Bench(args) => bench::run(args),
+        Command::Launch(args) => launch::run(args),
     };
     result.unwrap_or_else(|error| error::report(&error))
 }

@@ -17,6 +17,8 @@ pub struct Output {
     pub picture: Option<PathBuf>,
     /// Whether the folder's name was chosen here, so that another number does as well.
     pub numbered: bool,
+    /// Whether a launcher has started this job before: what is there without a whole checkpoint is the job's own.
+    pub restarted: bool,
 }
 
 impl Output {
@@ -24,12 +26,13 @@ impl Output {
     pub fn new(output: Option<&Path>, recipe: &str) -> Self {
         match output {
             Some(path) if !is_picture(path) => {
-                Output { run: path.to_owned(), picture: None, numbered: false }
+                Output { run: path.to_owned(), picture: None, numbered: false, restarted: false }
             }
             picture => Output {
                 run: Path::new(RUNS).join(format!("{recipe}-1")),
                 picture: picture.map(Path::to_owned),
                 numbered: true,
+                restarted: false,
             },
         }
     }
@@ -41,7 +44,8 @@ impl Output {
         let visible = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
         let checkpoints = fs::read_dir(at(CHECKPOINTS)).is_ok_and(|all| all.flatten().any(visible));
         let epochs = fs::read_to_string(at("history.csv")).is_ok_and(|text| text.lines().count() > 1);
-        if !self.numbered && (checkpoints || epochs || at(MODEL_FILE).exists()) {
+        let begun = !self.restarted && (checkpoints || epochs);
+        if !self.numbered && (begun || at(MODEL_FILE).exists()) {
             let run = self.run.display();
             let remedy = format!("go on with it by --resume {run}, or choose another --output");
             return Err(usage(format!("{run} already holds a run; {remedy}")));
@@ -116,6 +120,6 @@ mod tests {
         assert_eq!(plot.picture, Some("out/multi_gpu.PNG".into()));
         assert_eq!((plot.run, plot.numbered), ("runs/minigooglenet-1".into(), true));
         let folder = Output::new(Some(Path::new("runs/a")), "minigooglenet");
-        assert_eq!(folder, Output { run: "runs/a".into(), picture: None, numbered: false });
+        assert_eq!(folder, Output { run: "runs/a".into(), picture: None, numbered: false, restarted: false });
     }
 }

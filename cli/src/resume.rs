@@ -6,11 +6,17 @@ use crate::output::{is_picture, newest_run};
 use std::path::PathBuf;
 use train::{Config, DeviceOptions, Resume};
 
+/// Whether a launcher has started this job before.
+pub fn is_restarted() -> anyhow::Result<bool> {
+    let place = train::cluster::discover_here().map_err(train::Error::from)?;
+    Ok(place.is_some_and(|place| place.restart > 0))
+}
+
 impl TrainArgs {
     /// The run to go on with: the one `--resume` names, or `--output`, or the newest.
     pub fn resumed_run(&self) -> anyhow::Result<Option<PathBuf>> {
         match &self.keep.resume {
-            None => Ok(None),
+            None => self.restarted_run(),
             Some(Some(run)) => {
                 match self.keep.output.as_ref().filter(|output| !is_picture(output) && *output != run) {
                     Some(_) => Err(usage(
@@ -24,6 +30,14 @@ impl TrainArgs {
                 None => newest_run(train::CHECKPOINTS).map(Some),
             },
         }
+    }
+
+    /// The run that a launcher has started anew after a failure: the one in `--output`, if it has come to a checkpoint. So a
+    /// job goes on by itself; its command line is that of the first start.
+    fn restarted_run(&self) -> anyhow::Result<Option<PathBuf>> {
+        let output = self.keep.output.as_ref().filter(|output| !is_picture(output));
+        let again = if is_restarted()? { output } else { None };
+        Ok(again.filter(|run| Resume::newest(run).is_ok()).cloned())
     }
 
     /// The configuration of a resumed run: as it was saved, with what may change taken from the flags. The devices are

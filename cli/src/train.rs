@@ -4,6 +4,7 @@ use crate::args::{KeepArgs, TrainArgs};
 use crate::error::{at_least_one, usage};
 use crate::output::Output;
 use crate::print::note;
+use crate::resume::is_restarted;
 use crate::{data, print};
 use anyhow::Context;
 use std::process::ExitCode;
@@ -21,12 +22,12 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
             let resume = Resume::newest(&run)?;
             let config = args.resumed_config(&resume)?;
             let picture = Output::new(args.keep.output.as_deref(), &config.recipe).picture;
-            (config, Output { run, picture, numbered: false }, Some(resume))
+            (config, Output { run, picture, numbered: false, restarted: false }, Some(resume))
         }
         None => {
             let config = args.config()?;
-            let output = Output::new(args.keep.output.as_deref(), &config.recipe);
-            (config, output, None)
+            let new = Output::new(args.keep.output.as_deref(), &config.recipe);
+            (config, Output { restarted: is_restarted()?, ..new }, None)
         }
     };
     at_least_one("--collective-timeout", args.keep.collective_timeout as usize)?;

@@ -2,6 +2,7 @@
 
 mod commands;
 mod interrupt;
+mod launch;
 mod real_data;
 mod refusals;
 mod training;

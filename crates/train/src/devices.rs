@@ -47,6 +47,11 @@ fn usable_gpus() -> cuda::Result<Vec<Gpu>> {
     cuda::gpus()
 }
 
+/// How many GPUs can be used; 0 where there is none, or something is missing.
+pub fn count_gpus() -> usize {
+    usable_gpus().map_or(0, |gpus| gpus.len())
+}
+
 /// Why a GPU of this machine is left alone where the choice is automatic: a library is missing. `None` where there is no GPU,
 /// or it is used.
 pub fn unused_gpu(options: &DeviceOptions) -> Option<String> {

@@ -46,7 +46,7 @@ mod worker;
 pub use bench::{BenchMode, BenchOptions, BenchResult, bench};
 pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptions, EarlyStop, save_config};
 pub use data::load_data;
-pub use devices::{check_devices, describe_devices, open_devices, unused_gpu};
+pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
 pub use evaluate::{Evaluation, evaluate};
 pub use fit::{End, Outcome, StopFlag, train, train_on};
@@ -62,3 +62,5 @@ pub use state::{EpochRecord, Partial, TrainState};
 
 /// The data sets' crate, for callers that hand in data of their own.
 pub use cifar;
+/// Where this process stands among others, and how they find each other.
+pub use parallel::{cluster, rendezvous};

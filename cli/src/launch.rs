@@ -1,0 +1,83 @@
+//! `towers launch`: several processes of this program on this machine.
+
+mod crew;
+mod environment;
+mod worker;
+
+use crate::args::LaunchArgs;
+use crate::error::{at_least_one, usage};
+use crate::print::note;
+use anyhow::Context;
+use crew::{Crew, Ending};
+use environment::Launch;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// The exit status after Ctrl-C.
+const INTERRUPTED: u8 = 130;
+/// The exit status of bad usage: starting the same again would end the same way.
+const BAD_USAGE: u8 = 2;
+/// More processes than any machine has use for.
+const MOST: usize = 1024;
+
+pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
+    refuse_nesting()?;
+    let launch = Launch::new(processes(&args)?, &args)?;
+    let interrupts = Arc::new(AtomicUsize::new(0));
+    let raised = Arc::clone(&interrupts);
+    let count = move || {
+        raised.fetch_add(1, Ordering::Relaxed);
+    };
+    ctrlc::set_handler(count).context("can't listen for Ctrl-C")?;
+    let grace = Duration::from_secs(args.grace);
+    for restart in 0.. {
+        let mut crew = Crew::start(&launch, restart, args.verbose)?;
+        let failure = match crew.supervise(&interrupts, grace)? {
+            Ending::Done => break,
+            Ending::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+            Ending::Failed(failure) => failure,
+        };
+        failure.tell(launch.processes);
+        if failure.status == BAD_USAGE || restart >= args.max_restarts {
+            return Ok(ExitCode::from(failure.status));
+        }
+        let (next, most) = (restart + 1, args.max_restarts);
+        note(format_args!("starting anew (restart {next} of {most})"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How many processes to start.
+fn processes(args: &LaunchArgs) -> anyhow::Result<usize> {
+    let count = match (&args.processes, &args.gpus) {
+        (Some(count), _) => *count,
+        (None, Some(gpus)) => gpus.ids().len(),
+        (None, None) => match train::count_gpus() {
+            0 => {
+                return Err(usage(
+                    "no GPU can be used here, so the number of processes is not clear: give --processes N; \
+                     `towers devices` says what is missing",
+                ));
+            }
+            count => count,
+        },
+    };
+    at_least_one("--processes", count)?;
+    if count > MOST {
+        return Err(usage(format!("--processes is {count}, but must be at most {MOST}")));
+    }
+    Ok(count)
+}
+
+/// One launcher is enough: processes that another one started would each start a run of their own.
+fn refuse_nesting() -> anyhow::Result<()> {
+    match train::cluster::discover_here().map_err(train::Error::from)? {
+        Some(place) if place.world > 1 => Err(usage(format!(
+            "{} has already started {} processes; leave `launch --` out, or start one launch on one machine",
+            place.source, place.world
+        ))),
+        _ => Ok(()),
+    }
+}

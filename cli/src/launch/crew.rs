@@ -1,0 +1,129 @@
+//! All processes of a launch, from their start to their end.
+
+use super::environment::Launch;
+use super::worker::{Order, Worker};
+use crate::print::note;
+use anyhow::Context;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Between two looks at the processes.
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub struct Crew(Vec<Worker>);
+
+/// How a launch ended.
+pub enum Ending {
+    Done,
+    Interrupted,
+    Failed(Failure),
+}
+
+/// The first process that failed.
+pub struct Failure {
+    rank: usize,
+    how: String,
+    /// Its exit status, as shells count it.
+    pub status: u8,
+    last_words: Vec<String>,
+}
+
+impl Crew {
+    pub fn start(launch: &Launch, restart: u32, verbose: bool) -> anyhow::Result<Crew> {
+        let port = launch.port()?;
+        let start = |rank| Worker::start(rank, launch.command(rank, port, restart)?, verbose);
+        // Where one can't be started, those that were are dropped, and so end.
+        Ok(Crew((0..launch.processes).map(start).collect::<anyhow::Result<_>>()?))
+    }
+
+    /// Waits for all processes. When one fails, the others are asked to end, and killed after `grace`. Ctrl-C is passed on; after
+    /// the second one the processes have `grace`, too.
+    pub fn supervise(&mut self, interrupts: &AtomicUsize, grace: Duration) -> anyhow::Result<Ending> {
+        let (before, mut passed) = (interrupts.load(Ordering::Relaxed), 0);
+        let mut failure = None;
+        let mut kill_at = None;
+        while self.running()? {
+            let news = interrupts.load(Ordering::Relaxed) - before;
+            if news > passed {
+                passed = news;
+                let impatient = failure.is_some() || passed > 2;
+                self.order(if impatient { Order::Kill } else { Order::Interrupt });
+                kill_at = kill_at.or((passed > 1).then(|| Instant::now() + grace));
+            }
+            if failure.is_none() && passed == 0 {
+                failure = self.failure()?;
+                if failure.is_some() {
+                    self.order(Order::End);
+                    kill_at = Some(Instant::now() + grace);
+                }
+            }
+            if kill_at.is_some_and(|at| Instant::now() >= at) {
+                self.order(Order::Kill);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        match failure {
+            None if passed > 0 => Ok(Ending::Interrupted),
+            None => Ok(self.failure()?.map_or(Ending::Done, Ending::Failed)),
+            Some(failure) => Ok(Ending::Failed(failure)),
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        self.0.iter_mut().for_each(|worker| worker.order(order));
+    }
+
+    fn running(&mut self) -> anyhow::Result<bool> {
+        let mut running = false;
+        for worker in &mut self.0 {
+            running |=
+                worker.ended().with_context(|| format!("rank {} can't be watched", worker.rank))?.is_none();
+        }
+        Ok(running)
+    }
+
+    /// The first by rank that has failed.
+    fn failure(&mut self) -> anyhow::Result<Option<Failure>> {
+        for worker in &mut self.0 {
+            if let Some(status) = worker.ended()?.filter(|status| !status.success()) {
+                let (how, status) = describe(status);
+                let last_words = worker.last_words();
+                return Ok(Some(Failure { rank: worker.rank, how, status, last_words }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Failure {
+    pub fn tell(&self, processes: usize) {
+        self.last_words.iter().for_each(|line| note(format_args!("[rank {}] {line}", self.rank)));
+        let Failure { rank, how, .. } = self;
+        let rest = if processes > 1 { "; the others were ended" } else { "" };
+        note(format_args!("error: rank {rank} of {processes} {how}{rest}"));
+    }
+}
+
+/// The end of a process in words, and as an exit status.
+#[cfg(unix)]
+fn describe(status: ExitStatus) -> (String, u8) {
+    use std::os::unix::process::ExitStatusExt;
+    match status.signal() {
+        Some(signal) => {
+            let name = nix::sys::signal::Signal::try_from(signal).map_or("unknown", |signal| signal.as_str());
+            (format!("was ended by signal {signal} ({name})"), 128 + (signal & 0x7f) as u8)
+        }
+        None => by_code(status),
+    }
+}
+
+#[cfg(not(unix))]
+fn describe(status: ExitStatus) -> (String, u8) {
+    by_code(status)
+}
+
+fn by_code(status: ExitStatus) -> (String, u8) {
+    let code = status.code().unwrap_or(1);
+    (format!("ended with exit status {code}"), u8::try_from(code).unwrap_or(1))
+}

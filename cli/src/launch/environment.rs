@@ -1,0 +1,110 @@
+//! What the processes of a launch find in their environment.
+
+use crate::args::LaunchArgs;
+use crate::error::usage;
+use anyhow::Context;
+use std::env;
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::Command;
+use train::rendezvous::Secret;
+
+/// Variables of another launcher, or of another run, that would contradict.
+const FOREIGN: &[&str] = &[
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TF_CONFIG",
+    "TOWERS_JOB_SECRET_FILE",
+    "TOWERS_RENDEZVOUS_PORT",
+];
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// What is started.
+pub struct Launch {
+    pub processes: usize,
+    command: Vec<OsString>,
+    port: Option<u16>,
+    /// The GPUs that the processes see: each takes the one of its number.
+    visible: Option<String>,
+    /// Known to these processes alone; in the environment, where other users can't read it, and not on the command line.
+    secret: String,
+    id: String,
+}
+
+impl Launch {
+    pub fn new(processes: usize, args: &LaunchArgs) -> anyhow::Result<Launch> {
+        let visible =
+            args.gpus.as_ref().map(|gpus| visible(&gpus.ids(), env::var(VISIBLE).ok())).transpose()?;
+        let draw = || Secret::draw().map_err(train::Error::from);
+        let id = draw()?.chars().take(16).collect();
+        let (command, port) = (args.command.clone(), args.master_port);
+        Ok(Launch { processes, command, port, visible, secret: draw()?, id })
+    }
+
+    /// The port of rank 0: the one that was asked for, or one whose next is free now. There the processes meet.
+    pub fn port(&self) -> anyhow::Result<u16> {
+        match self.port {
+            Some(port) => Ok(port),
+            None => {
+                let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr());
+                Ok(free.context("no port is free on this machine")?.port() - 1)
+            }
+        }
+    }
+
+    /// The process `rank`, ready to start.
+    pub fn command(&self, rank: usize, port: u16, restart: u32) -> anyhow::Result<Command> {
+        let program = env::current_exe().context("can't find this program's own file")?;
+        let mut command = Command::new(program);
+        command.args(&self.command);
+        FOREIGN.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        for (name, value) in [
+            ("RANK", rank),
+            ("LOCAL_RANK", rank),
+            ("WORLD_SIZE", self.processes),
+            ("LOCAL_WORLD_SIZE", self.processes),
+            ("MASTER_PORT", usize::from(port)),
+            ("TOWERS_RESTART_COUNT", restart as usize),
+        ] {
+            command.env(name, value.to_string());
+        }
+        command.env("MASTER_ADDR", Ipv4Addr::LOCALHOST.to_string());
+        command.env("TOWERS_JOB_SECRET", &self.secret).env("TOWERS_LAUNCH_ID", &self.id);
+        if let Some(visible) = &self.visible {
+            command.env(VISIBLE, visible);
+        }
+        Ok(command)
+    }
+}
+
+/// The list of GPUs for the processes: `ids` count among those that are visible now.
+fn visible(ids: &[usize], now: Option<String>) -> anyhow::Result<String> {
+    let listed = now.as_ref().map(|now| now.split(',').map(str::trim).collect::<Vec<_>>());
+    let name = |id: &usize| match &listed {
+        None => Ok(id.to_string()),
+        Some(listed) => {
+            listed.get(*id).filter(|name| !name.is_empty()).map(ToString::to_string).ok_or_else(|| {
+                let now = now.as_deref().unwrap_or_default();
+                usage(format!("--gpus names GPU {id}, but {VISIBLE} is `{now}`"))
+            })
+        }
+    };
+    Ok(ids.iter().map(name).collect::<anyhow::Result<Vec<_>>>()?.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_chosen_among_the_visible_ones() {
+        assert_eq!(visible(&[0, 2], None).unwrap(), "0,2");
+        assert_eq!(visible(&[1, 0], Some("4, GPU-8a,7".into())).unwrap(), "GPU-8a,4");
+        for now in ["4", ""] {
+            let error = visible(&[1], Some(now.into())).unwrap_err().to_string();
+            assert_eq!(error, format!("--gpus names GPU 1, but CUDA_VISIBLE_DEVICES is `{now}`"));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! One process of a launch.
+
+use crate::print::note;
+use anyhow::Context;
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// So many lines of a process are kept, to be shown if it fails.
+const KEPT: usize = 50;
+/// Longer lines are cut into several.
+const LONGEST: usize = 4096;
+/// A process has ended, but one that it started may still hold its pipe: that is not waited for.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A started process. Dropped while it runs, it is killed.
+pub struct Worker {
+    pub rank: usize,
+    child: Child,
+    status: Option<ExitStatus>,
+    listener: Option<JoinHandle<()>>,
+    kept: Arc<Mutex<VecDeque<String>>>,
+}
+
+/// What a running process is told.
+#[derive(Clone, Copy)]
+pub enum Order {
+    /// Ctrl-C: finish the step, save, end.
+    Interrupt,
+    /// End.
+    End,
+    /// End at once.
+    Kill,
+}
+
+impl Worker {
+    /// Starts a process. The first speaks for all; of the others nothing is heard but on `verbose`.
+    pub fn start(rank: usize, mut command: Command, verbose: bool) -> anyhow::Result<Worker> {
+        command.stdin(Stdio::null());
+        if rank > 0 {
+            command.stdout(if verbose { Stdio::piped() } else { Stdio::null() }).stderr(Stdio::piped());
+        }
+        // A group of its own: Ctrl-C in a terminal reaches the launcher alone, which passes it on once.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let child =
+            command.spawn().with_context(|| format!("the process of rank {rank} can't be started"))?;
+        let mut worker = Worker { rank, child, status: None, listener: None, kept: Arc::default() };
+        if let Some(out) = worker.child.stdout.take() {
+            worker.hear(out, verbose)?;
+        }
+        if let Some(err) = worker.child.stderr.take() {
+            worker.listener = Some(worker.hear(err, verbose)?);
+        }
+        Ok(worker)
+    }
+
+    fn hear(&self, pipe: impl Read + Send + 'static, verbose: bool) -> anyhow::Result<JoinHandle<()>> {
+        let (rank, kept) = (self.rank, Arc::clone(&self.kept));
+        let hear = move || {
+            read_lines(pipe, |line| {
+                if verbose {
+                    return note(format_args!("[rank {rank}] {line}"));
+                }
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.push_back(line);
+                if kept.len() > KEPT {
+                    kept.pop_front();
+                }
+            });
+        };
+        let started = std::thread::Builder::new().name(format!("rank-{rank}")).spawn(hear);
+        started.context("can't start a thread to hear a process")
+    }
+
+    /// How the process ended, if it has.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait()?;
+        }
+        Ok(self.status)
+    }
+
+    /// The last lines of a process that has ended and was not shown.
+    pub fn last_words(&self) -> Vec<String> {
+        let until = Instant::now() + LAST_WORDS;
+        let hearing = || self.listener.as_ref().is_some_and(|listener| !listener.is_finished());
+        while hearing() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+
+    /// Tells the process something, if it has not ended. Until it is known to have ended its number is nobody else's.
+    pub fn order(&mut self, order: Order) {
+        if matches!(self.ended(), Ok(None)) {
+            // That it ends at this moment is fine.
+            let _ = send(&mut self.child, order);
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.order(Order::Kill);
+        if self.status.is_none() {
+            // Killed processes end soon; what is left of them is cleared away.
+            let _ = self.child.wait();
+        }
+    }
+}
+
+#[cfg(unix)]
+fn send(child: &mut Child, order: Order) -> io::Result<()> {
+    use nix::sys::signal::{Signal, kill};
+    let signal = match order {
+        Order::Interrupt => Signal::SIGINT,
+        Order::End => Signal::SIGTERM,
+        Order::Kill => return child.kill(),
+    };
+    let id = i32::try_from(child.id()).map_err(io::Error::other)?;
+    Ok(kill(nix::unistd::Pid::from_raw(id), signal)?)
+}
+
+#[cfg(not(unix))]
+fn send(child: &mut Child, _: Order) -> io::Result<()> {
+    child.kill()
+}
+
+/// Hands over each line, until nothing more comes.
+fn read_lines(mut pipe: impl Read, mut tell: impl FnMut(String)) {
+    let (mut line, mut buffer) = (Vec::new(), [0; LONGEST]);
+    let mut end_line = |line: &mut Vec<u8>| {
+        tell(String::from_utf8_lossy(line).trim_end().to_owned());
+        line.clear();
+    };
+    loop {
+        let count = match pipe.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => break,
+            Ok(count) => count,
+        };
+        for &byte in &buffer[..count] {
+            match byte {
+                b'\n' => end_line(&mut line),
+                _ => line.push(byte),
+            }
+            if line.len() >= LONGEST {
+                end_line(&mut line);
+            }
+        }
+    }
+    if !line.is_empty() {
+        end_line(&mut line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_where_they_end_or_grow_too_long() {
+        let text = [b"a\r\n\nb\xff\n".to_vec(), vec![b'x'; LONGEST + 1]].concat();
+        let mut lines = Vec::new();
+        read_lines(&text[..], |line| lines.push(line));
+        assert_eq!(lines[..3], ["a", "", "b\u{fffd}"]);
+        assert_eq!(lines[3..].iter().map(String::len).collect::<Vec<_>>(), [LONGEST, 1]);
+    }
+}

@@ -1,0 +1,258 @@
+//! Several processes on this machine, and what becomes of all when one fails.
+
+use super::Place;
+
+#[test]
+fn the_first_process_speaks_for_all() {
+    let place = Place::new();
+    let quiet = place.run("launch --processes 3 -- devices").ends(0);
+    assert_eq!((quiet.out().matches("cpu: ").count(), quiet.err().as_str()), (1, ""));
+    let all = place.run("launch --processes 3 --verbose -- devices").ends(0);
+    assert_eq!(all.out().matches("cpu: ").count(), 1);
+    assert!(all.err().contains("[rank 1] cpu: ") && all.err().contains("[rank 2] cpu: "), "{}", all.err());
+}
+
+#[test]
+fn one_process_trains() {
+    let place = Place::new();
+    let flags = "--dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress";
+    place.run(&format!("launch --processes 1 -- train --quick {flags} --output run")).ends(0);
+    assert!(place.exists("run/model.safetensors"));
+}
+
+#[test]
+fn bad_usage_is_told_and_not_tried_again() {
+    let place = Place::new();
+    let failed = place.run("launch --processes 2 --max-restarts 3 -- train --recipe nonsense").ends(2);
+    let failed = failed.complains("--recipe is `nonsense`").complains("of 2 ended with exit status 2");
+    assert!(!failed.err().contains("anew"), "{}", failed.err());
+    place.run("launch --processes 0 -- devices").ends(2).complains("--processes is 0");
+    place.run("launch --processes 5000 -- devices").ends(2).complains("at most 1024");
+    place.run("launch --processes 2").ends(2).complains("COMMAND");
+    place.run("launch --processes 2 --gpus 2 -- devices").ends(2).complains("cannot be used with");
+}
+
+/// Nothing joins processes on CPUs but MPI, which has a launcher of its own.
+#[test]
+fn processes_that_nothing_joins_say_so_after_each_restart() {
+    let place = Place::new();
+    let train = "train --quick --dataset synthetic --device cpu --output run";
+    let failed = place.run(&format!("launch --processes 2 --max-restarts 2 -- {train}")).ends(1);
+    let failed = failed.complains("towers launch started 2 processes, but").complains("(restart 2 of 2)");
+    assert_eq!(failed.err().matches("of 2 ended with exit status 1; the others were ended").count(), 3);
+    assert!(!place.exists("run"));
+}
+
+#[test]
+fn a_launcher_in_a_launcher_is_refused() {
+    let place = Place::new();
+    let mut nested = place.command("launch --processes 2 -- devices");
+    let output = nested.env("OMPI_COMM_WORLD_RANK", "1").env("OMPI_COMM_WORLD_SIZE", "2").output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("Open MPI has already started 2 processes; leave `launch --` out"), "{err}");
+}
+
+#[test]
+fn an_environment_that_makes_no_sense_ends_the_training() {
+    let place = Place::new();
+    for (variables, told) in [
+        (&[("TF_CONFIG", "{")][..], "error: TF_CONFIG is `{`, but must be JSON"),
+        (
+            &[("RANK", "2"), ("WORLD_SIZE", "2")],
+            "error: RANK is `2`, but must be below WORLD_SIZE, which is 2",
+        ),
+        (
+            &[("RANK", "0"), ("WORLD_SIZE", "1"), ("PMI_RANK", "1"), ("PMI_SIZE", "2")],
+            "but PMI_SIZE is 2: unset",
+        ),
+    ] {
+        let mut train = place.command("train --quick --dataset synthetic --output run");
+        let output = train.envs(variables.iter().copied()).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains(told), "{err}");
+    }
+    assert!(!place.exists("run"));
+}
+
+/// A job that failed before its first checkpoint was whole begins again, where a new one would be refused.
+#[test]
+fn a_restarted_job_may_replace_what_it_left() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path().join("run/checkpoints/epoch-0001")).unwrap();
+    std::fs::write(place.path().join("run/history.csv"), "epoch\n1\n").unwrap();
+    let flags = "--dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress --output run";
+    for (restart, status) in [("0", 2), ("1", 0), ("0", 2)] {
+        let mut train = place.command(&format!("train --quick {flags}"));
+        train.env("RANK", "0").env("WORLD_SIZE", "1").env("TORCHELASTIC_RESTART_COUNT", restart);
+        let output = train.output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// With processes that are looked up and killed as Linux has it.
+#[cfg(target_os = "linux")]
+mod faults {
+    use crate::Place;
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::process::{Child, Command, Output, Stdio};
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    /// Works until it is ended, in one thread.
+    const ENDLESS: &str = "bench --recipe quick --batch 8 --device cpu --threads 1 --seconds 3000";
+
+    fn start(place: &Place, args: &str) -> Child {
+        place.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
+    }
+
+    /// The environment of a process, while there is one.
+    fn environment(id: &str) -> Option<BTreeMap<String, String>> {
+        let bytes = fs::read(format!("/proc/{id}/environ")).ok()?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Some(
+            text.split('\0')
+                .filter_map(|pair| pair.split_once('='))
+                .map(|(k, v)| (k.into(), v.into()))
+                .collect(),
+        )
+    }
+
+    fn parent(id: &str) -> Option<String> {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        Some(stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.to_owned())
+    }
+
+    /// The processes of a launch by rank, when all are there and have become what they are to be.
+    fn ranks(launcher: &Child, count: usize) -> BTreeMap<usize, String> {
+        let launcher = launcher.id().to_string();
+        wait_for(|| {
+            let ids =
+                fs::read_dir("/proc").ok()?.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+            let rank = |id: String| {
+                let own = parent(&id).as_ref() == Some(&launcher);
+                Some((environment(&id).filter(|_| own)?.get("RANK")?.parse().ok()?, id))
+            };
+            let found: BTreeMap<usize, String> = ids.filter_map(rank).collect();
+            (found.len() == count).then_some(found)
+        })
+    }
+
+    fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(began.elapsed() < Duration::from_secs(300), "it never comes");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn signal(name: &str, id: &str) {
+        assert!(Command::new("kill").args([name, id]).status().expect("kill runs").success());
+    }
+
+    fn end(launcher: Child) -> (Output, String) {
+        let output = launcher.wait_with_output().expect("it ends");
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output, err)
+    }
+
+    fn all_gone(ranks: &BTreeMap<usize, String>) {
+        assert!(ranks.values().all(|id| environment(id).is_none()), "a process is left behind");
+    }
+
+    #[test]
+    fn processes_know_their_place_and_share_a_secret() {
+        let place = Place::new();
+        let launcher = start(&place, &format!("launch --processes 2 --master-port 23456 -- {ENDLESS}"));
+        let ranks = ranks(&launcher, 2);
+        let all: Vec<_> = ranks.values().map(|id| environment(id).expect("it runs")).collect();
+        for (rank, variables) in all.iter().enumerate() {
+            for (name, value) in [
+                ("RANK", rank.to_string().as_str()),
+                ("LOCAL_RANK", rank.to_string().as_str()),
+                ("WORLD_SIZE", "2"),
+                ("LOCAL_WORLD_SIZE", "2"),
+                ("MASTER_ADDR", "127.0.0.1"),
+                ("MASTER_PORT", "23456"),
+                ("TOWERS_RESTART_COUNT", "0"),
+            ] {
+                assert_eq!(variables[name], value, "{name}");
+            }
+        }
+        let secret = &all[0]["TOWERS_JOB_SECRET"];
+        assert_eq!((secret.len(), secret), (64, &all[1]["TOWERS_JOB_SECRET"]));
+        let line = fs::read_to_string(format!("/proc/{}/cmdline", ranks[&0])).expect("it runs");
+        assert!(line.contains("bench") && !line.contains(secret.as_str()));
+        signal("-TERM", &launcher.id().to_string());
+        assert_eq!(end(launcher).0.status.code(), Some(130));
+        all_gone(&ranks);
+    }
+
+    #[test]
+    fn whichever_is_killed_ends_all_with_its_status() {
+        let place = Place::new();
+        for killed in 0..3 {
+            let launcher = start(&place, &format!("launch --processes 3 -- {ENDLESS}"));
+            let ranks = ranks(&launcher, 3);
+            signal("-KILL", &ranks[&killed]);
+            let (output, err) = end(launcher);
+            assert_eq!(output.status.code(), Some(137), "{err}");
+            let told =
+                format!("error: rank {killed} of 3 was ended by signal 9 (SIGKILL); the others were ended\n");
+            assert_eq!(err, told);
+            all_gone(&ranks);
+        }
+    }
+
+    /// A stopped process does not hear that it should end; after a while it is killed.
+    #[test]
+    fn who_does_not_end_is_killed() {
+        let place = Place::new();
+        let launcher = start(&place, &format!("launch --processes 2 --grace 1 -- {ENDLESS}"));
+        let ranks = ranks(&launcher, 2);
+        signal("-STOP", &ranks[&0]);
+        signal("-ABRT", &ranks[&1]);
+        let (output, err) = end(launcher);
+        assert_eq!(output.status.code(), Some(134), "{err}");
+        assert!(err.contains("rank 1 of 2 was ended by signal 6 (SIGABRT)"), "{err}");
+        all_gone(&ranks);
+    }
+
+    #[test]
+    fn ctrl_c_reaches_all() {
+        let place = Place::new();
+        let launcher = start(&place, &format!("launch --processes 2 -- {ENDLESS}"));
+        let ranks = ranks(&launcher, 2);
+        signal("-INT", &launcher.id().to_string());
+        let (output, err) = end(launcher);
+        assert_eq!((output.status.code(), err.as_str()), (Some(130), ""));
+        all_gone(&ranks);
+    }
+
+    /// The command line is that of the first start; a run in the same folder goes on.
+    #[test]
+    fn a_restarted_training_resumes_by_itself() {
+        let place = Place::new();
+        let flags = "--dataset synthetic --limit-train 64 --limit-test 16 --epochs 60 --schedule constant";
+        let train = format!("train --quick {flags} --no-progress --threads 1 --output");
+        let launcher = start(&place, &format!("launch --processes 1 --max-restarts 1 -- {train} run"));
+        let ranks = ranks(&launcher, 1);
+        // With the second epoch told, the first one's checkpoint is whole.
+        let told = || {
+            fs::read_to_string(place.path().join("run/history.csv")).is_ok_and(|csv| csv.lines().count() > 2)
+        };
+        wait_for(|| told().then_some(()));
+        signal("-KILL", &ranks[&0]);
+        let (output, err) = end(launcher);
+        assert!(output.status.success(), "{err}");
+        assert!(err.contains("(restart 1 of 1)") && err.contains("resuming from run/checkpoints"), "{err}");
+        place.run(&format!("{train} straight")).ends(0);
+        let model = |run: &str| fs::read(place.path().join(run).join("model.safetensors")).expect("a model");
+        assert!(model("run") == model("straight"), "the restarted run is not the same run");
+    }
+}
