@@ -28,6 +28,8 @@
 //!
 //! Replicas on GPUs of their own add up by [`Nccl`], towers on one GPU from device to device, all others in host memory:
 //! [`run_replicas`] chooses. Pipeline stages are not written yet.
+//!
+//! A process finds its place among others by [`cluster`], and hears from the first one by [`rendezvous`].
 #![forbid(unsafe_code)]
 
 mod barrier;
