@@ -1,9 +1,9 @@
 //! Processes, here threads on the loopback interface, find each other, or all learn what is wrong.
 
+// A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
 mod watch;
-// A test panics where something fails, its own helper functions too.
 
 use parallel::cluster::{Place, Source};
 use parallel::rendezvous::{Hello, Secret, Settings, digest, exchange};
