@@ -24,6 +24,16 @@ pub enum Error {
         /// What does not fit.
         what: String,
     },
+    /// A place where a network can't be cut into stages.
+    #[error("the network can't be cut behind `{layer}`: {what}{}", if names.is_empty() { String::new() } else { format!("; it can be cut behind {names}") })]
+    Cut {
+        /// The layer's name, as it was given.
+        layer: String,
+        /// Why not.
+        what: String,
+        /// Where else, as a list; empty where that is no help.
+        names: String,
+    },
     /// A batch that the network was not built for.
     #[error("the network was built for {accepted}, but was given {given}")]
     Batch {

@@ -50,5 +50,5 @@ pub use error::{Error, Result};
 pub use flatten::Flatten;
 pub use init::Initializer;
 pub use layer::{Backward, Draws, Forward, Layer, Op, ParamSpec, Place, Role};
-pub use network::{Arena, Graph, Metrics, Mode, Network, Part, Slot, Summary, SummaryRow, Value, Work};
+pub use network::{Arena, Cut, Graph, Metrics, Mode, Network, Part, Slot, Summary, SummaryRow, Value, Work};
 pub use pooling::{AveragePooling2D, MaxPooling2D};

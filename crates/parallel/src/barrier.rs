@@ -1,3 +1,4 @@
+use crate::meeting::Meeting;
 use crate::{Error, Result};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -55,21 +56,21 @@ impl Barrier {
         Ok(())
     }
 
-    /// Calls this and all later meetings off; false if another replica has done so before. The first reason stays.
-    pub(crate) fn abort(&self, rank: usize, reason: &str) -> bool {
+    /// Why the meetings were called off, if a replica failed.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.lock().aborted.as_ref().map(|(_, reason)| reason.clone())
+    }
+}
+
+impl Meeting for Barrier {
+    fn abort(&self, rank: usize, reason: &str) -> bool {
         let mut state = self.lock();
         let (by, _) = state.aborted.get_or_insert_with(|| (rank, reason.to_owned()));
         self.changed.notify_all();
         *by == rank
     }
 
-    /// Why the meetings were called off, if a replica failed.
-    pub(crate) fn failure(&self) -> Option<String> {
-        self.lock().aborted.as_ref().map(|(_, reason)| reason.clone())
-    }
-
-    /// Says that one of the threads will not come again. Meetings that all have come to still succeed.
-    pub(crate) fn leave(&self, reason: &str) {
+    fn leave(&self, reason: &str) {
         self.lock().left.get_or_insert_with(|| reason.to_owned());
         self.changed.notify_all();
     }

@@ -113,6 +113,22 @@ pub enum Error {
         /// How.
         what: String,
     },
+    /// Devices that can't be shared out among pipelines.
+    #[error("{devices} devices can't be shared out among pipelines of {stages} stages")]
+    Uneven {
+        /// The devices.
+        devices: usize,
+        /// The stages.
+        stages: usize,
+    },
+    /// A stage that there is none of.
+    #[error("there is no stage {place} one of {stages}")]
+    NoStage {
+        /// Where it would be.
+        place: &'static str,
+        /// How many there are.
+        stages: usize,
+    },
     /// A device failed.
     #[error(transparent)]
     Tensor(#[from] tensor::Error),

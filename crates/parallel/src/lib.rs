@@ -27,18 +27,24 @@
 //! what was computed of them, results don't depend on that number either.
 //!
 //! Replicas on GPUs of their own add up by [`Nccl`], towers on one GPU from device to device, all others in host memory:
-//! [`run_replicas`] chooses. Pipeline stages are not written yet.
+//! [`run_replicas`] chooses.
+//!
+//! Model parallelism: [`run_stages`] runs pipelines of [`Stage`]s, each with some consecutive layers; [`balance`] says where to cut
+//! and [`one_forward_one_backward`] in which order each stage passes micro-batches.
 //!
 //! A process finds its place among others by [`cluster`], and hears from the first one by [`rendezvous`].
 #![forbid(unsafe_code)]
 
+mod balance;
 mod barrier;
 mod buckets;
 pub mod cluster;
 mod collective;
 mod error;
 mod in_order;
+mod link;
 mod local;
+mod meeting;
 mod members;
 #[cfg(feature = "mpi")]
 mod mpi;
@@ -46,9 +52,12 @@ mod nccl;
 mod on_device;
 pub mod rendezvous;
 mod replicas;
+mod schedule;
 mod shards;
 mod slice;
+mod stages;
 
+pub use balance::balance;
 pub use buckets::Buckets;
 pub use collective::Collective;
 pub use error::{Error, Result};
@@ -57,5 +66,7 @@ pub use local::Local;
 pub use mpi::{Facts, Mpi, MpiOptions};
 pub use nccl::{Nccl, NcclJoin};
 pub use replicas::{Replica, run_replicas};
+pub use schedule::{Pass, in_flight, one_forward_one_backward};
 pub use shards::Shards;
 pub use slice::{largest_slice, slice_batch};
+pub use stages::{Stage, run_stages};

@@ -1,5 +1,6 @@
 use crate::barrier::Barrier;
 use crate::in_order::add_in_order;
+use crate::meeting::Meeting;
 use crate::on_device::OnDevice;
 use crate::{Collective, Error, Result, slice_batch};
 use std::slice;
@@ -53,7 +54,12 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 impl Local {
     /// The members of a group of `world` replicas, by rank, through host memory.
     pub fn group(world: usize) -> Vec<Local> {
-        Local::members(&Arc::new(Barrier::new(world)), world, None)
+        Local::group_at(&Arc::new(Barrier::new(world)), world)
+    }
+
+    /// The same; who runs the members calls their meetings off when one has ended.
+    pub(crate) fn group_at(barrier: &Arc<Barrier>, world: usize) -> Vec<Local> {
+        Local::members(barrier, world, None)
     }
 
     /// The members of a group of replicas on these devices, by rank: on the devices, if all of them are GPUs.

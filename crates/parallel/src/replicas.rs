@@ -1,4 +1,4 @@
-use crate::barrier::Barrier;
+use crate::meeting::{Meeting, Ties};
 use crate::members::Members;
 use crate::{Collective, Error, Local};
 use std::any::Any;
@@ -61,27 +61,46 @@ where
     E: From<Error> + core::fmt::Display + Send,
     F: Fn(Replica) -> Result<T, E> + Sync,
 {
-    let body = &body;
     let Members { collectives, meeting } = group;
+    let all: Arc<[Arc<dyn Meeting>]> = Arc::new([meeting]);
+    let member = |(device, collective): (&Device, Box<dyn Collective>)| {
+        let (rank, all) = (collective.rank(), Arc::clone(&all));
+        let ties =
+            Ties { number: rank, replica: rank, who: format!("replica {rank}"), own: all.to_vec(), all };
+        (Replica { device: device.clone(), collective }, ties)
+    };
+    run_threads(devices.iter().zip(collectives).map(member).collect(), body)
+}
+
+/// Runs `body` once for each member, each on a thread of its own.
+pub(crate) fn run_threads<M, T, E, F>(members: Vec<(M, Ties)>, body: F) -> Result<Vec<T>, E>
+where
+    M: Send,
+    T: Send,
+    E: From<Error> + core::fmt::Display + Send,
+    F: Fn(M) -> Result<T, E> + Sync,
+{
+    let body = &body;
     let results: Vec<Result<T, Failure<E>>> = std::thread::scope(|scope| {
-        let spawn = |(device, collective): (&Device, Box<dyn Collective>)| {
-            let (rank, device, meeting) = (collective.rank(), device.clone(), Arc::clone(&meeting));
-            let run = move || run_one(rank, Replica { device, collective }, &meeting, body);
-            std::thread::Builder::new().name(format!("replica-{rank}")).spawn_scoped(scope, run)
+        let spawn = |(member, ties): (M, Ties)| {
+            let (name, replica) = (ties.who.replace(' ', "-"), ties.replica);
+            let ties = Arc::new(ties);
+            let own = Arc::clone(&ties);
+            let run = move || run_one(member, &own, body);
+            let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
+            if let Err(source) = &thread {
+                ties.abort(&format!("could not be started: {source}"));
+            }
+            (replica, thread)
         };
-        let threads: Vec<_> = devices.iter().zip(collectives).map(spawn).collect();
-        let not_spawned =
-            threads.iter().enumerate().find_map(|(rank, thread)| Some((rank, thread.as_ref().err()?)));
-        if let Some((rank, source)) = not_spawned {
-            meeting.abort(rank, &format!("replica {rank} could not be started: {source}"));
-        }
+        let threads: Vec<_> = members.into_iter().map(spawn).collect();
         let join = |(rank, thread): (usize, std::io::Result<ScopedJoinHandle<'_, _>>)| match thread {
             Ok(thread) => {
                 thread.join().unwrap_or_else(|panic| Err(Failure::panicked(rank, panic.as_ref(), true)))
             }
             Err(source) => Err(Failure { first: true, error: Error::Spawn { rank, source }.into() }),
         };
-        threads.into_iter().enumerate().map(join).collect()
+        threads.into_iter().map(join).collect()
     });
     let mut done = Vec::with_capacity(results.len());
     let mut failures = Vec::new();
@@ -109,22 +128,20 @@ impl<E: From<Error>> Failure<E> {
 }
 
 /// Runs one body; the others are told when it has ended, and how.
-fn run_one<T, E, F>(rank: usize, replica: Replica, meeting: &Barrier, body: &F) -> Result<T, Failure<E>>
+fn run_one<M, T, E, F>(member: M, ties: &Ties, body: &F) -> Result<T, Failure<E>>
 where
     E: From<Error> + core::fmt::Display,
-    F: Fn(Replica) -> Result<T, E>,
+    F: Fn(M) -> Result<T, E>,
 {
-    match catch_unwind(AssertUnwindSafe(|| body(replica))) {
+    match catch_unwind(AssertUnwindSafe(|| body(member))) {
         Ok(Ok(done)) => {
-            meeting.leave(&format!("replica {rank} has finished"));
+            ties.leave();
             Ok(done)
         }
-        Ok(Err(error)) => {
-            Err(Failure { first: meeting.abort(rank, &format!("replica {rank} failed: {error}")), error })
-        }
+        Ok(Err(error)) => Err(Failure { first: ties.abort(&format!("failed: {error}")), error }),
         Err(panic) => {
-            let first = meeting.abort(rank, &format!("replica {rank} panicked: {}", message(panic.as_ref())));
-            Err(Failure::panicked(rank, panic.as_ref(), first))
+            let first = ties.abort(&format!("panicked: {}", message(panic.as_ref())));
+            Err(Failure::panicked(ties.replica, panic.as_ref(), first))
         }
     }
 }

@@ -1,6 +1,7 @@
 use crate::error::InLayer;
 use crate::{Error, Layer, Result};
 use std::collections::HashMap;
+use std::sync::Arc;
 use tensor::Shape;
 
 /// A tensor of a [`Graph`].
@@ -27,10 +28,10 @@ pub struct Graph {
     pub(super) shapes: Vec<Shape>,
     /// Whether the value is a batch of vectors, not of 1x1 images; for the summary.
     pub(super) flat: Vec<bool>,
-    counts: HashMap<String, usize>,
+    pub(super) counts: HashMap<String, usize>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) kind: Kind,
@@ -38,9 +39,10 @@ pub(super) struct Node {
     pub(super) output: Value,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Kind {
-    Layer(Box<dyn Layer>),
+    /// Shared with the stages that the graph was cut into.
+    Layer(Arc<dyn Layer>),
     Concatenate,
 }
 
@@ -82,7 +84,7 @@ impl Graph {
     pub fn add_named(&mut self, name: &str, layer: impl Layer + 'static, x: Value) -> Result<Value> {
         let shape = layer.output_shape(self.shapes[x.0]).in_layer(name)?;
         let flat = self.flat[x.0] || layer.makes_vectors();
-        self.push(name, Kind::Layer(Box::new(layer)), vec![x], shape, flat)
+        self.push(name, Kind::Layer(Arc::new(layer)), vec![x], shape, flat)
     }
 
     /// Joins tensors along their channels. This costs nothing: the layers before it write into their slices of the result.

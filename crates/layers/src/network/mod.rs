@@ -1,15 +1,19 @@
-//! From an architecture to a network that runs: graph, memory plan, arenas, passes, profile, summary.
+//! From an architecture to a network that runs: graph, memory plan, arenas, passes, profile, stages, summary.
 
 mod arena;
 mod bias;
 mod graph;
+mod lane;
 mod passes;
 mod plan;
 mod profile;
+mod split;
+mod stage;
 mod summary;
 
 pub use arena::{Arena, Slot};
 pub use graph::{Graph, Mode, Value};
 pub use passes::{Metrics, Network};
 pub use profile::{Part, Work};
+pub use split::Cut;
 pub use summary::{Summary, SummaryRow};

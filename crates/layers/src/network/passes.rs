@@ -1,9 +1,10 @@
-use super::arena::{Arena, specs};
-use super::graph::{Graph, Kind, Mode, Value};
+use super::arena::Arena;
+use super::graph::{Graph, Mode, Value};
+use super::lane::Lane;
 use super::plan::{Plan, Tenant};
 use super::profile::Part;
 use crate::error::InLayer;
-use crate::{Backward, Draws, Error, Forward, Op, Place, Result, Role};
+use crate::{Backward, Draws, Error, Forward, Op, Result};
 use tensor::{Backend, Device, Ints, Layout, SoftmaxXent, Span, Storage, View, ViewMut, Write};
 
 /// What a pass over some samples measured, as sums: divide by the number of samples.
@@ -17,27 +18,26 @@ pub struct Metrics {
 
 /// An architecture on a device, with all the memory that its passes need.
 pub struct Network {
-    device: Device,
-    steps: Vec<BuiltStep>,
-    input: Tenant,
-    output: Tenant,
-    slots: Vec<Storage>,
-    labels: Ints,
+    pub(super) device: Device,
+    /// Each holds a batch; see [`Graph::build_stage`].
+    pub(super) lanes: Vec<Lane>,
+    /// The one that passes work on.
+    pub(super) lane: usize,
+    pub(super) input: Tenant,
+    pub(super) output: Tenant,
     /// In f32, whatever activations are.
     probabilities: Storage,
-    arena: Arena,
-    mode: Mode,
-    /// Samples in the current batch.
-    n: usize,
+    pub(super) arena: Arena,
+    pub(super) mode: Mode,
 }
 
-struct BuiltStep {
-    name: String,
-    op: Box<dyn Op>,
-    x: Tenant,
-    y: Tenant,
-    dx: Option<Write>,
-    clear: Vec<(usize, usize)>,
+pub(super) struct BuiltStep {
+    pub(super) name: String,
+    pub(super) op: Box<dyn Op>,
+    pub(super) x: Tenant,
+    pub(super) y: Tenant,
+    pub(super) dx: Option<Write>,
+    pub(super) clear: Vec<(usize, usize)>,
 }
 
 impl Tenant {
@@ -71,62 +71,49 @@ impl Graph {
     /// # Errors
     /// If a layer leads nowhere, or the device's memory doesn't suffice.
     pub fn build(&self, output: Value, device: &Device, batch: usize, mode: Mode) -> Result<Network> {
+        let network = self.build_stage(output, device, batch, mode, 1)?;
+        let logits = network.output.layout.shape;
+        tensor::Error::check_shape("build", "the network's output", logits, logits.flatten())?;
+        Ok(network)
+    }
+
+    /// Builds a stage of a network that [`split`](Graph::split) cut: `output` may be any tensor. The stage has so many lanes,
+    /// of which each holds a batch of up to `batch` samples between its forward and its backward pass.
+    ///
+    /// # Errors
+    /// As [`build`](Graph::build).
+    pub fn build_stage(
+        &self,
+        output: Value,
+        device: &Device,
+        batch: usize,
+        mode: Mode,
+        lanes: usize,
+    ) -> Result<Network> {
         let plan = Plan::new(self, output, batch, mode)?;
         let arena = Arena::new(self, device)?;
-        let slots = plan
-            .slots
-            .iter()
-            .map(|&len| device.alloc_activations(len))
-            .collect::<tensor::Result<Vec<_>>>()?;
-        let owners: Vec<&str> = specs(self).map(|(layer, _)| layer).collect();
-        let places = |name: &str| {
-            let own = arena.slots().iter().zip(&owners).filter(move |(_, owner)| **owner == name);
-            own.map(|(slot, _)| slot).collect::<Vec<_>>()
-        };
-        let biases = self.biases_taken_away(output);
-        let mut steps = Vec::new();
-        for step in plan.steps {
-            let node = &self.nodes[step.node];
-            let Kind::Layer(layer) = &node.kind else { continue };
-            let own = places(&node.name);
-            let params: Vec<Span> = own.iter().map(|slot| slot.span).collect();
-            let sums: Vec<Span> =
-                own.iter().filter(|slot| slot.role != Role::Trainable).map(|slot| slot.sums).collect();
-            let before = biases.iter().find(|taken| taken.by == step.node);
-            let bias_before = before.map(|taken| places(&self.nodes[taken.of].name)[taken.bias].span);
-            let bias_taken_away = biases.iter().any(|taken| taken.of == step.node);
-            let (x, training) = (step.x.layout.shape, mode != Mode::Inference);
-            let place = Place {
-                device,
-                name: &node.name,
-                x,
-                training,
-                params: &params,
-                sums: &sums,
-                bias_taken_away,
-                bias_before,
-            };
-            let (name, op) = (node.name.clone(), layer.build(&place).in_layer(&node.name)?);
-            steps.push(BuiltStep { name, op, x: step.x, y: step.y, dx: step.dx, clear: step.clear });
-        }
-        let logits = plan.output.layout.shape;
-        tensor::Error::check_shape("build", "the network's output", logits, logits.flatten())?;
+        let lane = |_| Lane::new(self, output, &plan, &arena, device, batch, mode);
+        let lanes = (0..lanes.max(1)).map(lane).collect::<Result<_>>()?;
+        let vectors = plan.output.layout.shape;
         Ok(Network {
             device: device.clone(),
-            steps,
+            lanes,
+            lane: 0,
             input: plan.input,
             output: plan.output,
-            slots,
-            labels: device.alloc_ints(batch)?,
-            probabilities: device.alloc(logits.len())?,
+            probabilities: device.alloc(vectors.n * vectors.c)?,
             arena,
             mode,
-            n: 0,
         })
     }
 }
 
 impl Network {
+    /// Samples in the current batch.
+    pub(super) fn n(&self) -> usize {
+        self.lanes[self.lane].n
+    }
+
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
@@ -159,7 +146,7 @@ impl Network {
 
     /// Elements of device memory for activations and their gradients, beside the parameters.
     pub fn activation_len(&self) -> usize {
-        self.slots.iter().map(Storage::len).sum()
+        self.lanes.iter().flat_map(|lane| &lane.slots).map(Storage::len).sum()
     }
 
     /// Sets every parameter to its first values: a pure function of the seed.
@@ -182,9 +169,11 @@ impl Network {
                 given: format!("{} numbers for {n} labels", images.len()),
             });
         }
-        self.device.upload(images, &mut self.slots[self.input.slot], self.input.layout.offset)?;
-        self.device.upload_ints(labels, &mut self.labels)?;
-        self.n = n;
+        let Network { device, lanes, lane, input, .. } = self;
+        let lane = &mut lanes[*lane];
+        device.upload(images, &mut lane.slots[input.slot], input.layout.offset)?;
+        device.upload_ints(labels, &mut lane.labels)?;
+        lane.n = n;
         Ok(())
     }
 
@@ -198,7 +187,8 @@ impl Network {
         load: impl FnOnce(ViewMut<'_, Storage>, &mut Ints) -> Result<(), E>,
     ) -> Result<(), E> {
         self.set_batch(n)?;
-        load(self.input.view_mut(&mut self.slots[self.input.slot], n), &mut self.labels)
+        let Lane { slots, labels, .. } = &mut self.lanes[self.lane];
+        load(self.input.view_mut(&mut slots[self.input.slot], n), labels)
     }
 
     /// Says how many samples the current batch has, where its images and labels are in place already.
@@ -210,7 +200,7 @@ impl Network {
             let accepted = format!("up to {} samples", self.max_batch());
             return Err(Error::Batch { accepted, given: n.to_string() });
         }
-        self.n = n;
+        self.lanes[self.lane].n = n;
         Ok(())
     }
 
@@ -237,10 +227,11 @@ impl Network {
         if self.mode == Mode::Inference {
             return Err(Error::InferenceOnly);
         }
-        if global_batch < self.n.max(1) {
-            return Err(Error::GlobalBatch { global_batch, own: self.n });
+        let n = self.n();
+        if global_batch < n.max(1) {
+            return Err(Error::GlobalBatch { global_batch, own: n });
         }
-        if self.n == 0 {
+        if n == 0 {
             let all = Span::new(0, self.arena.grads.len());
             return Ok(self.device.fill(0.0, &mut self.arena.grads, all)?);
         }
@@ -281,7 +272,7 @@ impl Network {
     ) -> Result<()> {
         let metrics = self.arena.metrics;
         self.device.fill(0.0, &mut self.arena.grads, metrics)?;
-        if self.n > 0 {
+        if self.n() > 0 {
             self.forward(None, &mut after)?;
             self.loss(&SoftmaxXent { label_smoothing: 0.0, scale: 1.0 }, false)?;
             after(&self.device, Part::Loss)?;
@@ -295,9 +286,9 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn predict(&mut self) -> Result<Vec<f32>> {
-        let n = self.n;
+        let n = self.n();
         self.forward(None, |_, _| Ok(()))?;
-        let logits = self.output.view(&self.slots[self.output.slot], n);
+        let logits = self.output.view(&self.lanes[self.lane].slots[self.output.slot], n);
         let layout = Layout::contiguous(logits.layout.shape);
         self.device.softmax(logits, ViewMut::new(&mut self.probabilities, layout))?;
         Ok(self.probabilities.to_vec(&self.device, 0, layout.shape.len())?)
@@ -305,7 +296,7 @@ impl Network {
 
     /// The class scores that the last pass computed for the current batch, one vector a sample.
     pub fn logits(&self) -> View<'_, Storage> {
-        self.output.view(&self.slots[self.output.slot], self.n)
+        self.output.view(&self.lanes[self.lane].slots[self.output.slot], self.n())
     }
 
     /// What the last pass measured (or, after an all-reduce, all replicas').
@@ -320,20 +311,21 @@ impl Network {
 
     /// The input, for tests that vary it.
     pub fn input_mut(&mut self) -> &mut Storage {
-        &mut self.slots[self.input.slot]
+        &mut self.lanes[self.lane].slots[self.input.slot]
     }
 
     /// The gradient of the input after a training pass, where the network was built for it.
     pub fn input_gradient(&self) -> Option<&Storage> {
-        self.input.grad_slot.map(|slot| &self.slots[slot])
+        self.input.grad_slot.map(|slot| &self.lanes[self.lane].slots[slot])
     }
 
-    fn forward(
+    pub(super) fn forward(
         &mut self,
         training: Option<Draws>,
         mut after: impl FnMut(&Device, Part) -> Result<()>,
     ) -> Result<()> {
-        let Network { device, steps, slots, arena, n, .. } = self;
+        let Network { device, lanes, lane, arena, .. } = self;
+        let Lane { steps, slots, n, .. } = &mut lanes[*lane];
         for (k, BuiltStep { name, op, x, y, .. }) in steps.iter_mut().enumerate() {
             let [x_slot, y_slot] = disjoint(slots, [x.slot, y.slot]);
             let Arena { params, grads, running, .. } = &mut *arena;
@@ -344,8 +336,9 @@ impl Network {
         Ok(())
     }
 
-    fn loss(&mut self, xent: &SoftmaxXent, gradient: bool) -> Result<()> {
-        let Network { device, output, slots, arena, labels, n, .. } = self;
+    pub(super) fn loss(&mut self, xent: &SoftmaxXent, gradient: bool) -> Result<()> {
+        let Network { device, lanes, lane, output, arena, .. } = self;
+        let Lane { slots, labels, n, .. } = &mut lanes[*lane];
         let metrics = arena.metrics;
         let (logits, dlogits) = match output.grad_slot.filter(|_| gradient) {
             Some(grad_slot) => {
@@ -357,8 +350,13 @@ impl Network {
         device.softmax_xent(xent, logits, labels, dlogits, &mut arena.grads, metrics).in_layer("loss")
     }
 
-    fn backward(&mut self, draws: Draws, mut after: impl FnMut(&Device, Part) -> Result<()>) -> Result<()> {
-        let Network { device, steps, slots, arena, n, .. } = self;
+    pub(super) fn backward(
+        &mut self,
+        draws: Draws,
+        mut after: impl FnMut(&Device, Part) -> Result<()>,
+    ) -> Result<()> {
+        let Network { device, lanes, lane, arena, .. } = self;
+        let Lane { steps, slots, n, .. } = &mut lanes[*lane];
         for (k, BuiltStep { name, op, x, y, dx, clear }) in steps.iter_mut().enumerate().rev() {
             for &(slot, len) in &*clear {
                 device.fill(0.0, &mut slots[slot], Span::new(0, len))?;

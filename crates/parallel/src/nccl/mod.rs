@@ -1,5 +1,6 @@
 use crate::barrier::Barrier;
 use crate::in_order::add_in_order;
+use crate::meeting::Meeting;
 use crate::on_device::buffer;
 use crate::{Collective, Error, Result};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,0 +1,63 @@
+use super::arena::{Arena, specs};
+use super::graph::{Graph, Kind, Mode, Value};
+use super::passes::BuiltStep;
+use super::plan::Plan;
+use crate::error::InLayer;
+use crate::{Place, Result, Role};
+use tensor::{Backend, Device, Ints, Span, Storage};
+
+/// What a network keeps of one batch from its forward to its backward pass: activations, labels, and what layers note.
+pub(super) struct Lane {
+    pub(super) steps: Vec<BuiltStep>,
+    pub(super) slots: Vec<Storage>,
+    pub(super) labels: Ints,
+    /// Samples in the batch.
+    pub(super) n: usize,
+}
+
+impl Lane {
+    pub(super) fn new(
+        graph: &Graph,
+        output: Value,
+        plan: &Plan,
+        arena: &Arena,
+        device: &Device,
+        batch: usize,
+        mode: Mode,
+    ) -> Result<Lane> {
+        let slots =
+            plan.slots.iter().map(|&len| device.alloc_activations(len)).collect::<tensor::Result<_>>()?;
+        let owners: Vec<&str> = specs(graph).map(|(layer, _)| layer).collect();
+        let places = |name: &str| {
+            let own = arena.slots().iter().zip(&owners).filter(move |(_, owner)| **owner == name);
+            own.map(|(slot, _)| slot).collect::<Vec<_>>()
+        };
+        let biases = graph.biases_taken_away(output);
+        let mut steps = Vec::new();
+        for step in &plan.steps {
+            let node = &graph.nodes[step.node];
+            let Kind::Layer(layer) = &node.kind else { continue };
+            let own = places(&node.name);
+            let params: Vec<Span> = own.iter().map(|slot| slot.span).collect();
+            let sums: Vec<Span> =
+                own.iter().filter(|slot| slot.role != Role::Trainable).map(|slot| slot.sums).collect();
+            let before = biases.iter().find(|taken| taken.by == step.node);
+            let bias_before = before.map(|taken| places(&graph.nodes[taken.of].name)[taken.bias].span);
+            let bias_taken_away = biases.iter().any(|taken| taken.of == step.node);
+            let (x, training) = (step.x.layout.shape, mode != Mode::Inference);
+            let place = Place {
+                device,
+                name: &node.name,
+                x,
+                training,
+                params: &params,
+                sums: &sums,
+                bias_taken_away,
+                bias_before,
+            };
+            let (name, op) = (node.name.clone(), layer.build(&place).in_layer(&node.name)?);
+            steps.push(BuiltStep { name, op, x: step.x, y: step.y, dx: step.dx, clear: step.clear.clone() });
+        }
+        Ok(Lane { steps, slots, labels: device.alloc_ints(batch)?, n: 0 })
+    }
+}

@@ -1,0 +1,112 @@
+//! A network as a stage of a larger one: its passes one by one, and what goes in and out between stages.
+
+use super::passes::Network;
+use super::plan::Tenant;
+use crate::{Draws, Error, Mode, Result};
+use tensor::{Backend, SoftmaxXent, Span};
+
+impl Network {
+    /// Has all that follows work on another lane: its batch, and what its last passes left.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] if there is no such lane.
+    pub fn choose_lane(&mut self, lane: usize) -> Result<()> {
+        if lane >= self.lanes.len() {
+            let accepted = format!("{} lanes", self.lanes.len());
+            return Err(Error::Batch { accepted, given: format!("lane {lane}") });
+        }
+        self.lane = lane;
+        Ok(())
+    }
+
+    /// The first part of a training pass: the forward pass of the current batch. Metrics are set to 0.
+    ///
+    /// With [`loss_pass`](Network::loss_pass), in the last stage, or
+    /// [`set_output_gradient`](Network::set_output_gradient), in the others, and [`backward_pass`](Network::backward_pass) it
+    /// does what [`train_pass`](Network::train_pass) does, bit for bit.
+    ///
+    /// # Errors
+    /// [`Error::InferenceOnly`], or what the device says.
+    pub fn forward_pass(&mut self, draws: Draws) -> Result<()> {
+        if self.mode == Mode::Inference {
+            return Err(Error::InferenceOnly);
+        }
+        let all = Span::new(0, self.arena.grads.len());
+        let zero = if self.n() == 0 { all } else { self.arena.metrics };
+        self.device.fill(0.0, &mut self.arena.grads, zero)?;
+        if self.n() == 0 { Ok(()) } else { self.forward(Some(draws), |_, _| Ok(())) }
+    }
+
+    /// The loss of the current batch after its forward pass, and the gradient with which its backward pass begins.
+    ///
+    /// # Errors
+    /// [`Error::GlobalBatch`] for a global batch smaller than the current one, or what the device says.
+    pub fn loss_pass(&mut self, label_smoothing: f32, global_batch: usize) -> Result<()> {
+        if global_batch < self.n().max(1) {
+            return Err(Error::GlobalBatch { global_batch, own: self.n() });
+        }
+        if self.n() == 0 {
+            return Ok(());
+        }
+        self.loss(&SoftmaxXent { label_smoothing, scale: 1.0 / global_batch as f32 }, true)
+    }
+
+    /// The backward pass of the current batch, from the gradient of the output on; `draws` are those of its forward pass.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn backward_pass(&mut self, draws: Draws) -> Result<()> {
+        if self.n() == 0 {
+            return Ok(());
+        }
+        self.backward(draws, |_, _| Ok(()))?;
+        Ok(self.device.finish_grads(&mut self.arena.grads)?)
+    }
+
+    /// A forward pass as in inference, without a loss: what a stage but the last does in evaluation. Metrics are set to 0.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn infer_pass(&mut self) -> Result<()> {
+        self.device.fill(0.0, &mut self.arena.grads, self.arena.metrics)?;
+        if self.n() == 0 { Ok(()) } else { self.forward(None, |_, _| Ok(())) }
+    }
+
+    /// Copies the output of the last forward pass, for the next stage.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn read_output(&self, into: &mut Vec<f32>) -> Result<()> {
+        self.read(&self.output, Some(self.output.slot), into)
+    }
+
+    /// Copies the gradient of the input after a backward pass, for the stage before. Only a network that was built with
+    /// [`Mode::TrainingWithInputGradient`] has one.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn read_input_gradient(&self, into: &mut Vec<f32>) -> Result<()> {
+        self.read(&self.input, self.input.grad_slot, into)
+    }
+
+    /// Sets the gradient of the output, as the next stage computed it, for the backward pass of the current batch.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] if it has another size than the output.
+    pub fn set_output_gradient(&mut self, dy: &[f32]) -> Result<()> {
+        let len = self.output.layout.shape.per_sample() * self.n();
+        let Some(slot) = self.output.grad_slot.filter(|_| dy.len() == len) else {
+            let (accepted, given) = (format!("a gradient of {len} numbers"), dy.len().to_string());
+            return Err(Error::Batch { accepted, given });
+        };
+        let offset = self.output.layout.offset;
+        Ok(self.device.upload(dy, &mut self.lanes[self.lane].slots[slot], offset)?)
+    }
+
+    /// Tensors between stages are no slices of others, so they lie back to back.
+    fn read(&self, tenant: &Tenant, slot: Option<usize>, into: &mut Vec<f32>) -> Result<()> {
+        let Some(slot) = slot else { return Err(Error::InferenceOnly) };
+        into.resize(tenant.layout.shape.per_sample() * self.n(), 0.0);
+        Ok(self.device.download(&self.lanes[self.lane].slots[slot], tenant.layout.offset, into)?)
+    }
+}

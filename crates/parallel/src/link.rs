@@ -1,0 +1,92 @@
+use crate::meeting::Meeting;
+use crate::{Error, Result};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// A way for tensors from one thread to another, through host memory. The memory goes back and is used again, so that in the
+/// long run none is allocated.
+#[derive(Default)]
+pub(crate) struct Link {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    sent: VecDeque<Vec<f32>>,
+    /// Memory that has been read.
+    free: Vec<Vec<f32>>,
+    /// Who called the link off, and why.
+    aborted: Option<(usize, String)>,
+    /// Why nothing comes any more, though nobody failed.
+    left: Option<String>,
+}
+
+impl Link {
+    pub(crate) fn new() -> Arc<Link> {
+        Arc::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Sends what `fill` writes; doesn't wait for the other thread.
+    pub(crate) fn send<E: From<Error>>(
+        &self,
+        fill: impl FnOnce(&mut Vec<f32>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut tensor = {
+            let mut state = self.lock();
+            state.check()?;
+            state.free.pop().unwrap_or_default()
+        };
+        fill(&mut tensor)?;
+        self.lock().sent.push_back(tensor);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits for the next tensor, and has it read.
+    pub(crate) fn receive<E: From<Error>>(
+        &self,
+        read: impl FnOnce(&[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let tensor = {
+            let mut state = self.lock();
+            loop {
+                if let Some(tensor) = state.sent.pop_front() {
+                    break tensor;
+                }
+                state.check()?;
+                state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            }
+        };
+        read(&tensor)?;
+        self.lock().free.push(tensor);
+        Ok(())
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        match self.aborted.as_ref().map(|(_, reason)| reason).or(self.left.as_ref()) {
+            Some(reason) => Err(Error::Aborted { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Meeting for Link {
+    fn abort(&self, number: usize, reason: &str) -> bool {
+        let mut state = self.lock();
+        let (by, _) = state.aborted.get_or_insert_with(|| (number, reason.to_owned()));
+        self.changed.notify_all();
+        *by == number
+    }
+
+    fn leave(&self, reason: &str) {
+        self.lock().left.get_or_insert_with(|| reason.to_owned());
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,40 @@
+use std::sync::Arc;
+
+/// Where threads wait for each other, and can be told that they wait in vain.
+pub(crate) trait Meeting: Send + Sync {
+    /// Has all who wait here, and all who come, fail with this reason; false if another thread than `number` has done so
+    /// before. The first reason stays.
+    fn abort(&self, number: usize, reason: &str) -> bool;
+
+    /// Says that one of the threads will not come again. What it has done its part of still succeeds.
+    fn leave(&self, reason: &str);
+}
+
+/// What ties a thread to others: what it has to call off when it has ended.
+pub(crate) struct Ties {
+    /// The thread's number among all, from 0.
+    pub(crate) number: usize,
+    /// Its replica's number.
+    pub(crate) replica: usize,
+    /// The thread, in words.
+    pub(crate) who: String,
+    /// The meetings that it takes part in.
+    pub(crate) own: Vec<Arc<dyn Meeting>>,
+    /// All meetings. The first is told first by all, so it knows who failed first.
+    pub(crate) all: Arc<[Arc<dyn Meeting>]>,
+}
+
+impl Ties {
+    /// Stops everybody; whether this thread was the first to do so.
+    pub(crate) fn abort(&self, how: &str) -> bool {
+        let reason = format!("{} {how}", self.who);
+        let first = self.all.first().is_some_and(|meeting| meeting.abort(self.number, &reason));
+        self.all.iter().skip(1).for_each(|meeting| _ = meeting.abort(self.number, &reason));
+        first
+    }
+
+    /// Says that this thread is done.
+    pub(crate) fn leave(&self) {
+        self.own.iter().for_each(|meeting| meeting.leave(&format!("{} has finished", self.who)));
+    }
+}

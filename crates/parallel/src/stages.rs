@@ -1,0 +1,190 @@
+use crate::barrier::Barrier;
+use crate::link::Link;
+use crate::meeting::{Meeting, Ties};
+use crate::members::Members;
+use crate::replicas::run_threads;
+use crate::{Collective, Error, Local, Replica, Result, run_replicas};
+use core::fmt::Display;
+use std::sync::Arc;
+use tensor::Device;
+
+/// A place in a replica's pipeline: some consecutive layers on a device of their own, and the ways to the stages before and
+/// behind.
+pub struct Stage {
+    number: usize,
+    stages: usize,
+    before: Option<Neighbour>,
+    behind: Option<Neighbour>,
+    /// The stages of this replica.
+    pub replica: Box<dyn Collective>,
+}
+
+/// The ways from and to a stage next to this one.
+struct Neighbour {
+    from: Arc<Link>,
+    to: Arc<Link>,
+}
+
+impl Stage {
+    /// The only stage of a replica that is not split.
+    pub fn whole() -> Stage {
+        Stage { number: 0, stages: 1, before: None, behind: None, replica: Box::new(Local::alone()) }
+    }
+
+    /// Its number, from 0.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// How many stages there are.
+    pub fn stages(&self) -> usize {
+        self.stages
+    }
+
+    /// Whether it reads the network's input.
+    pub fn is_first(&self) -> bool {
+        self.number == 0
+    }
+
+    /// Whether it computes the network's output.
+    pub fn is_last(&self) -> bool {
+        self.number + 1 == self.stages
+    }
+
+    /// Sends the stage behind what `fill` writes: activations. Doesn't wait.
+    ///
+    /// # Errors
+    /// If another stage failed, and those of `fill`.
+    pub fn send_on<E: From<Error>>(
+        &self,
+        fill: impl FnOnce(&mut Vec<f32>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.neighbour(&self.behind, "behind the last")?.to.send(fill)
+    }
+
+    /// Sends the stage before what `fill` writes: gradients. Doesn't wait.
+    ///
+    /// # Errors
+    /// As [`send_on`](Stage::send_on).
+    pub fn send_back<E: From<Error>>(
+        &self,
+        fill: impl FnOnce(&mut Vec<f32>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.neighbour(&self.before, "before the first")?.to.send(fill)
+    }
+
+    /// Waits for what the stage before sent on next.
+    ///
+    /// # Errors
+    /// If another stage failed, and those of `read`.
+    pub fn receive_from_before<E: From<Error>>(
+        &self,
+        read: impl FnOnce(&[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.neighbour(&self.before, "before the first")?.from.receive(read)
+    }
+
+    /// Waits for what the stage behind sent back next.
+    ///
+    /// # Errors
+    /// If another stage failed, and those of `read`.
+    pub fn receive_from_behind<E: From<Error>>(
+        &self,
+        read: impl FnOnce(&[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.neighbour(&self.behind, "behind the last")?.from.receive(read)
+    }
+
+    fn neighbour<'a>(&self, neighbour: &'a Option<Neighbour>, place: &'static str) -> Result<&'a Neighbour> {
+        neighbour.as_ref().ok_or(Error::NoStage { place, stages: self.stages })
+    }
+}
+
+/// Runs `body` for every stage of every replica, each on a thread of its own, and returns what they return: `devices` are those
+/// of the first replica's stages, then those of the second one's, and so on.
+///
+/// The collective of each [`Replica`] joins the same stage of all replicas, for gradients; that of each [`Stage`] joins
+/// the stages of one replica. With one stage this is [`run_replicas`]. When a body fails or panics, all others fail at their
+/// next operation, as there.
+///
+/// ```
+/// use parallel::{Error, run_stages};
+/// use tensor::Device;
+///
+/// // Two replicas of two stages: each first stage sends a number on, its neighbour sends back twice as much.
+/// let seen = run_stages(&vec![Device::cpu(1); 4], 2, |replica, stage| {
+///     let mut seen = 0.0;
+///     if stage.is_first() {
+///         stage.send_on(|tensor| Ok::<_, Error>(tensor.push(replica.rank() as f32 + 1.0)))?;
+///         stage.receive_from_behind(|tensor| Ok::<_, Error>(seen = tensor[0]))?;
+///     } else {
+///         stage.receive_from_before(|tensor| Ok::<_, Error>(seen = tensor[0]))?;
+///         stage.send_back(|tensor| Ok::<_, Error>(tensor.push(2.0 * seen)))?;
+///     }
+///     Ok::<_, Error>(seen)
+/// })?;
+/// assert_eq!(seen, [2.0, 1.0, 4.0, 2.0]);
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Errors
+/// The error of the body that failed first; [`Error::Uneven`] if the devices can't be shared out.
+pub fn run_stages<T, E, F>(devices: &[Device], stages: usize, body: F) -> Result<Vec<T>, E>
+where
+    T: Send,
+    E: From<Error> + Display + Send,
+    F: Fn(Replica, Stage) -> Result<T, E> + Sync,
+{
+    if stages == 0 || !devices.len().is_multiple_of(stages) {
+        return Err(Error::Uneven { devices: devices.len(), stages }.into());
+    }
+    if stages == 1 {
+        return run_replicas(devices, |replica| body(replica, Stage::whole()));
+    }
+    let (members, ties) = members(devices, stages)?;
+    run_threads(members.into_iter().zip(ties).collect(), |(replica, stage)| body(replica, stage))
+}
+
+/// Who takes part, replica by replica, and what each is tied to.
+fn members(devices: &[Device], stages: usize) -> Result<(Vec<(Replica, Stage)>, Vec<Ties>)> {
+    let replicas = devices.len() / stages;
+    let mut across = Vec::new();
+    for stage in 0..stages {
+        let of_stage: Vec<Device> = devices.iter().skip(stage).step_by(stages).cloned().collect();
+        let group = if replicas == 1 { Members::in_host_memory(1) } else { Members::of(&of_stage)? };
+        let Members { collectives, meeting } = group;
+        across.push((collectives.into_iter(), meeting));
+    }
+    let (mut members, mut own) = (Vec::new(), Vec::<Vec<Arc<dyn Meeting>>>::new());
+    for devices in devices.chunks(stages) {
+        let Members { collectives, meeting: within } = Members::in_host_memory(stages);
+        let on: Vec<Arc<Link>> = (1..stages).map(|_| Link::new()).collect();
+        let back: Vec<Arc<Link>> = (1..stages).map(|_| Link::new()).collect();
+        for ((number, collective), device) in collectives.into_iter().enumerate().zip(devices) {
+            let link = |ways: &[Arc<Link>], k: usize| Arc::clone(&ways[k]);
+            let before =
+                (number > 0).then(|| Neighbour { from: link(&on, number - 1), to: link(&back, number - 1) });
+            let behind =
+                (number + 1 < stages).then(|| Neighbour { from: link(&back, number), to: link(&on, number) });
+            let (group, meeting) = &mut across[number];
+            let mut meetings: Vec<Arc<dyn Meeting>> =
+                vec![Arc::clone(meeting) as _, Arc::clone(&within) as _];
+            for side in before.iter().chain(&behind) {
+                meetings.extend([Arc::clone(&side.from) as Arc<dyn Meeting>, Arc::clone(&side.to) as _]);
+            }
+            own.push(meetings);
+            let collective_across = group.next().ok_or(Error::Uneven { devices: devices.len(), stages })?;
+            let across = Replica { device: device.clone(), collective: collective_across };
+            members.push((across, Stage { number, stages, before, behind, replica: collective }));
+        }
+    }
+    // Nobody meets at the first: it only remembers who failed first.
+    let ledger: Arc<dyn Meeting> = Arc::new(Barrier::new(devices.len()));
+    let all: Arc<[Arc<dyn Meeting>]> = [ledger].into_iter().chain(own.iter().flatten().cloned()).collect();
+    let tie = |(number, own)| {
+        let (replica, stage) = (number / stages, number % stages);
+        let who = format!("stage {stage} of replica {replica}");
+        Ties { number, replica, who, own, all: Arc::clone(&all) }
+    };
+    Ok((members, own.into_iter().enumerate().map(tie).collect()))
+}

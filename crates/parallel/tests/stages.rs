@@ -1,0 +1,132 @@
+//! Pipelines of stages: what goes between them, and how they end.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
+
+use parallel::{Error, Pass, Replica, Stage, one_forward_one_backward, run_stages};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use tensor::{Backend, Device, Span};
+
+/// Fails instead of hanging.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(Duration::from_secs(60)).expect("it hangs")
+}
+
+/// Every stage adds its number plus 1 on the way on, and doubles on the way back.
+fn relay(replica: &Replica, stage: &Stage, micro_batches: usize) -> Result<Vec<f32>, Error> {
+    let mut kept = vec![0.0; micro_batches];
+    for pass in one_forward_one_backward(stage.stages(), stage.number(), micro_batches) {
+        match pass {
+            Pass::Forward(m) => {
+                kept[m] = (100 * replica.rank() + 10 * m) as f32;
+                if !stage.is_first() {
+                    stage.receive_from_before(|tensor| Ok::<_, Error>(kept[m] = tensor[0]))?;
+                }
+                kept[m] += (stage.number() + 1) as f32;
+                if !stage.is_last() {
+                    stage.send_on(|tensor| {
+                        tensor.clear();
+                        Ok::<_, Error>(tensor.push(kept[m]))
+                    })?;
+                }
+            }
+            Pass::Backward(m) => {
+                if !stage.is_last() {
+                    stage.receive_from_behind(|tensor| Ok::<_, Error>(kept[m] = 2.0 * tensor[0]))?;
+                }
+                if !stage.is_first() {
+                    stage.send_back(|tensor| {
+                        tensor.clear();
+                        Ok::<_, Error>(tensor.push(kept[m]))
+                    })?;
+                }
+            }
+        }
+    }
+    Ok(kept)
+}
+
+#[test]
+fn tensors_go_from_stage_to_stage_and_back() {
+    for (replicas, stages, micro_batches) in [(1, 2, 1), (1, 3, 5), (2, 2, 4), (3, 4, 2)] {
+        let devices = vec![Device::cpu(1); replicas * stages];
+        let all = in_time(move || {
+            run_stages(&devices, stages, |replica, stage| relay(&replica, &stage, micro_batches)).unwrap()
+        });
+        for (k, kept) in all.into_iter().enumerate() {
+            let (replica, stage) = (k / stages, k % stages);
+            let sum = (stages * (stages + 1) / 2) as f32;
+            for (m, x) in kept.into_iter().enumerate() {
+                let doubled = f32::from(1u16 << (stages - 1 - stage));
+                assert_eq!(x, ((100 * replica + 10 * m) as f32 + sum) * doubled);
+            }
+        }
+    }
+}
+
+#[test]
+fn stages_add_up_across_replicas_and_within_one() {
+    let sums = in_time(|| {
+        run_stages(&vec![Device::cpu(1); 6], 3, |mut replica, mut stage| {
+            let device = replica.device.clone();
+            let own = (10 * replica.rank() + stage.number() + 1) as f32;
+            let mut data = device.alloc(2)?;
+            device.upload(&[own, own], &mut data, 0)?;
+            replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 1))?;
+            stage.replica.all_reduce_sum(&device, &mut data, Span::new(1, 1))?;
+            Ok::<_, Error>(data.to_vec(&device, 0, 2)?)
+        })
+        .unwrap()
+    });
+    assert_eq!(sums, [[12.0, 6.0], [14.0, 6.0], [16.0, 6.0], [12.0, 36.0], [14.0, 36.0], [16.0, 36.0]]);
+}
+
+/// Whatever the others wait for, and in whichever replica, they stop.
+#[test]
+fn a_stage_that_fails_stops_all_of_all_replicas() {
+    for failing in 0..4 {
+        for panics in [false, true] {
+            let error = in_time(move || {
+                let run = run_stages(&vec![Device::cpu(1); 4], 2, |mut replica, mut stage| {
+                    if 2 * replica.rank() + stage.number() == failing {
+                        assert!(!panics, "the stage broke");
+                        return Err(Error::NoStage { place: "in this test", stages: 7 });
+                    }
+                    relay(&replica, &stage, 3)?;
+                    let mut data = replica.device.alloc(1)?;
+                    stage.replica.all_reduce_sum(&replica.device, &mut data, Span::new(0, 1))?;
+                    replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 1))
+                });
+                run.unwrap_err().to_string()
+            });
+            let says = if panics { "the stage broke" } else { "there is no stage in this test one of 7" };
+            assert!(error.contains(says) && !error.contains("stopped because"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_stage_that_has_finished_sends_nothing_more() {
+    let error = in_time(|| {
+        let run = run_stages(&vec![Device::cpu(1); 2], 2, |_, stage| match stage.is_first() {
+            true => Ok(()),
+            false => stage.receive_from_before(|_| Ok::<_, Error>(())),
+        });
+        run.unwrap_err().to_string()
+    });
+    assert_eq!(error, "stopped because stage 0 of replica 0 has finished");
+}
+
+#[test]
+fn what_cannot_be_is_an_error() {
+    let run = |devices: usize, stages| {
+        run_stages(&vec![Device::cpu(1); devices], stages, |_, stage| stage.send_on(|_| Ok::<_, Error>(())))
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(run(3, 2), "3 devices can't be shared out among pipelines of 2 stages");
+    assert_eq!(run(1, 0), "1 devices can't be shared out among pipelines of 0 stages");
+    assert_eq!(run(1, 1), "there is no stage behind the last one of 1");
+}
