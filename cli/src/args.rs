@@ -149,6 +149,15 @@ pub struct TrainArgs {
     /// Cut every batch into V fixed shards, so that results don't depend on the number of devices
     #[arg(long, value_name = "V", allow_hyphen_values = true)]
     pub virtual_replicas: Option<usize>,
+    /// Cut the network of every tower into S stages of consecutive layers, each on a device of its own
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    pub pipeline_stages: Option<usize>,
+    /// The last layer of each stage but the last; by default all stages get about as much to do
+    #[arg(long, value_name = "LAYER,...", value_delimiter = ',', requires = "pipeline_stages")]
+    pub split_at: Vec<String>,
+    /// Cut the batch of every tower into M micro-batches; by default two for each stage
+    #[arg(long, value_name = "M", allow_hyphen_values = true, conflicts_with = "virtual_replicas")]
+    pub micro_batches: Option<usize>,
     /// Data.
     #[command(flatten)]
     pub data: DataArgs,

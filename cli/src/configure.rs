@@ -27,6 +27,7 @@ impl TrainArgs {
         self.apply_optimizer(config)?;
         self.data.apply(&mut config.data);
         self.devices.apply(&mut config.devices)?;
+        self.apply_stages(config);
         let keep = &self.keep;
         set(&mut config.checkpoints.every_epochs, keep.save_every);
         if let Some(last) = keep.keep_last {
@@ -37,6 +38,18 @@ impl TrainArgs {
             config.early_stop = Some(EarlyStop { monitor, min_delta: 0.0, patience: keep.patience });
         }
         Ok(config.check()?)
+    }
+
+    fn apply_stages(&self, config: &mut Config) {
+        if let Some(stages) = self.pipeline_stages {
+            config.devices.pipeline_stages = stages;
+            config.devices.split_at = self.split_at.clone();
+        }
+        config.micro_batches = self.micro_batches.or(config.micro_batches);
+        if config.devices.stages() > 1 && config.virtual_replicas.is_none() {
+            // Written down, so that the run can go on with another number of stages.
+            config.micro_batches = Some(config.micro_batches());
+        }
     }
 
     fn apply_optimizer(&self, config: &mut Config) -> anyhow::Result<()> {
@@ -69,6 +82,7 @@ impl TrainArgs {
             ("--batch-size", wanted.batch_size != saved.batch_size),
             ("--global-batch-size", wanted.global_batch_size != saved.global_batch_size),
             ("--virtual-replicas", wanted.virtual_replicas != saved.virtual_replicas),
+            ("--micro-batches", wanted.micro_batches() != saved.micro_batches()),
             ("--lr", wanted.lr != saved.lr),
             ("--label-smoothing", wanted.label_smoothing != saved.label_smoothing),
             ("--seed", wanted.seed != saved.seed),
@@ -139,6 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn micro_batches_are_fixed_when_a_run_begins() {
+        let split = config("--pipeline-stages 3 --split-at concatenate_4,flatten").unwrap();
+        assert_eq!((split.devices.stages(), split.micro_batches, split.shards(2)), (3, Some(6), 12));
+        assert_eq!(split.devices.split_at, ["concatenate_4", "flatten"]);
+        assert_eq!(split.global_batch(2), 128);
+        let saved = split;
+        let line = ["towers", "train", "--pipeline-stages", "1"];
+        let Command::Train(args) = Args::try_parse_from(line).unwrap().command else { panic!("train") };
+        let mut resumed = saved.clone();
+        args.apply(&mut resumed).unwrap();
+        assert_eq!((resumed.devices.stages(), resumed.shards(1)), (1, 6));
+        assert!(args.check_resumed(&saved).is_ok());
+        assert_eq!(config("--pipeline-stages 2 --virtual-replicas 4").unwrap().shards(1), 4);
+    }
+
+    #[test]
     fn bad_values_name_the_option() {
         for (flags, names) in [
             ("--recipe vgg", "--recipe is `vgg`"),
@@ -153,6 +183,15 @@ mod tests {
             ("--save-best accurracy", "--save-best is `accurracy`"),
             ("--precision fp8", "--precision is `fp8`"),
             ("--virtual-replicas 0", "--virtual-replicas is 0, but must be from 1"),
+            ("--pipeline-stages 5000", "--pipeline-stages is 5000, but must be at most"),
+            ("--micro-batches 0", "--micro-batches is 0, but must be from 1"),
+            ("--pipeline-stages 1 --split-at dense", "--split-at is dense, but must be left out"),
+            ("--split-at dense", "--pipeline-stages"),
+            ("--micro-batches 2 --virtual-replicas 2", "cannot be used with"),
+            (
+                "--gpus 2 --pipeline-stages 2 --precision fp16",
+                "--pipeline-stages is 2, but must be left out with --precision fp16",
+            ),
             ("--virtual-replicas 5000", "--virtual-replicas is 5000"),
         ] {
             let error = format!("{:#}", config(flags).unwrap_err());

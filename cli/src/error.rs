@@ -37,7 +37,12 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     let bad_usage = error.is::<Usage>()
         || matches!(
             ours,
-            Some(train::Error::Option { .. } | train::Error::Optimizer(_) | train::Error::Augment(_))
+            Some(
+                train::Error::Option { .. }
+                    | train::Error::Optimizer(_)
+                    | train::Error::Augment(_)
+                    | train::Error::Cut(_)
+            )
         );
     if bad_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
 }

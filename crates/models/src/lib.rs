@@ -20,7 +20,7 @@ pub use keras_cnn::keras_cnn;
 pub use minigooglenet::minigooglenet;
 pub use small_cnn::small_cnn;
 
-use layers::{Graph, Mode, Network, Result, Summary, Value};
+use layers::{Cut, Graph, Mode, Network, Result, Summary, Value};
 use tensor::Device;
 
 /// An architecture and where it ends.
@@ -68,6 +68,45 @@ impl Model {
     /// If a layer leads nowhere.
     pub fn activation_len(&self, batch: usize, mode: Mode) -> Result<usize> {
         self.graph.activation_len(self.logits, batch, mode)
+    }
+
+    /// The places where it may be cut into stages, in order.
+    pub fn cuts(&self) -> Vec<Cut> {
+        self.graph.cuts(self.logits)
+    }
+
+    /// The place behind a layer.
+    ///
+    /// # Errors
+    /// If there is no such layer, or the network can't be cut there.
+    pub fn cut_behind(&self, layer: &str) -> Result<Cut> {
+        self.graph.cut_behind(layer, self.logits)
+    }
+
+    /// Cuts it into stages, each of which reads what the one before computed.
+    ///
+    /// ```
+    /// let model = models::small_cnn(10)?;
+    /// let cuts = model.cuts();
+    /// let stages = model.split(&cuts[1..2])?;
+    /// let parameters: usize = stages.iter().map(|stage| stage.summary().trainable).sum();
+    /// assert_eq!((stages.len(), parameters), (2, model.summary().trainable));
+    /// # Ok::<(), layers::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the cuts are not in order.
+    pub fn split(&self, cuts: &[Cut]) -> Result<Vec<Model>> {
+        let stages = self.graph.split(self.logits, cuts)?;
+        Ok(stages.into_iter().map(|(graph, output)| Model::new(graph, output)).collect())
+    }
+
+    /// As [`build`](Model::build), for a stage that [`split`](Model::split) made: with so many lanes, each for a batch.
+    ///
+    /// # Errors
+    /// If the device's memory doesn't suffice.
+    pub fn build_stage(&self, device: &Device, batch: usize, mode: Mode, lanes: usize) -> Result<Network> {
+        self.graph.build_stage(self.logits, device, batch, mode, lanes)
     }
 
     /// The network on a device, for batches of up to `batch` samples.

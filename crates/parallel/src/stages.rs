@@ -51,7 +51,8 @@ impl Stage {
         self.number + 1 == self.stages
     }
 
-    /// Sends the stage behind what `fill` writes: activations. Doesn't wait.
+    /// Sends the stage behind what `fill` writes: activations. Doesn't wait. The memory has been used before: `fill` finds some
+    /// older tensor in it.
     ///
     /// # Errors
     /// If another stage failed, and those of `fill`.
@@ -115,11 +116,23 @@ impl Stage {
 /// let seen = run_stages(&vec![Device::cpu(1); 4], 2, |replica, stage| {
 ///     let mut seen = 0.0;
 ///     if stage.is_first() {
-///         stage.send_on(|tensor| Ok::<_, Error>(tensor.push(replica.rank() as f32 + 1.0)))?;
-///         stage.receive_from_behind(|tensor| Ok::<_, Error>(seen = tensor[0]))?;
+///         stage.send_on(|tensor| {
+///             tensor.push(replica.rank() as f32 + 1.0);
+///             Ok::<_, Error>(())
+///         })?;
+///         stage.receive_from_behind(|tensor| {
+///             seen = tensor[0];
+///             Ok::<_, Error>(())
+///         })?;
 ///     } else {
-///         stage.receive_from_before(|tensor| Ok::<_, Error>(seen = tensor[0]))?;
-///         stage.send_back(|tensor| Ok::<_, Error>(tensor.push(2.0 * seen)))?;
+///         stage.receive_from_before(|tensor| {
+///             seen = tensor[0];
+///             Ok::<_, Error>(())
+///         })?;
+///         stage.send_back(|tensor| {
+///             tensor.push(2.0 * seen);
+///             Ok::<_, Error>(())
+///         })?;
 ///     }
 ///     Ok::<_, Error>(seen)
 /// })?;
@@ -141,12 +154,14 @@ where
     if stages == 1 {
         return run_replicas(devices, |replica| body(replica, Stage::whole()));
     }
-    let (members, ties) = members(devices, stages)?;
-    run_threads(members.into_iter().zip(ties).collect(), |(replica, stage)| body(replica, stage))
+    run_threads(members(devices, stages)?, |(replica, stage)| body(replica, stage))
 }
 
+/// What the body of a stage works with.
+type Member = (Replica, Stage);
+
 /// Who takes part, replica by replica, and what each is tied to.
-fn members(devices: &[Device], stages: usize) -> Result<(Vec<(Replica, Stage)>, Vec<Ties>)> {
+fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Ties)>> {
     let replicas = devices.len() / stages;
     let mut across = Vec::new();
     for stage in 0..stages {
@@ -186,5 +201,5 @@ fn members(devices: &[Device], stages: usize) -> Result<(Vec<(Replica, Stage)>, 
         let who = format!("stage {stage} of replica {replica}");
         Ties { number, replica, who, own, all: Arc::clone(&all) }
     };
-    Ok((members, own.into_iter().enumerate().map(tie).collect()))
+    Ok(members.into_iter().zip(own.into_iter().enumerate().map(tie)).collect())
 }

@@ -14,6 +14,23 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     receiver.recv_timeout(Duration::from_secs(60)).expect("it hangs")
 }
 
+/// Writes a tensor of one number.
+fn of(number: f32) -> impl FnOnce(&mut Vec<f32>) -> Result<(), Error> {
+    move |tensor| {
+        tensor.clear();
+        tensor.push(number);
+        Ok(())
+    }
+}
+
+/// Reads one.
+fn into(number: &mut f32) -> impl FnOnce(&[f32]) -> Result<(), Error> {
+    |tensor| {
+        *number = tensor[0];
+        Ok(())
+    }
+}
+
 /// Every stage adds its number plus 1 on the way on, and doubles on the way back.
 fn relay(replica: &Replica, stage: &Stage, micro_batches: usize) -> Result<Vec<f32>, Error> {
     let mut kept = vec![0.0; micro_batches];
@@ -22,25 +39,20 @@ fn relay(replica: &Replica, stage: &Stage, micro_batches: usize) -> Result<Vec<f
             Pass::Forward(m) => {
                 kept[m] = (100 * replica.rank() + 10 * m) as f32;
                 if !stage.is_first() {
-                    stage.receive_from_before(|tensor| Ok::<_, Error>(kept[m] = tensor[0]))?;
+                    stage.receive_from_before(into(&mut kept[m]))?;
                 }
                 kept[m] += (stage.number() + 1) as f32;
                 if !stage.is_last() {
-                    stage.send_on(|tensor| {
-                        tensor.clear();
-                        Ok::<_, Error>(tensor.push(kept[m]))
-                    })?;
+                    stage.send_on(of(kept[m]))?;
                 }
             }
             Pass::Backward(m) => {
                 if !stage.is_last() {
-                    stage.receive_from_behind(|tensor| Ok::<_, Error>(kept[m] = 2.0 * tensor[0]))?;
+                    stage.receive_from_behind(into(&mut kept[m]))?;
+                    kept[m] *= 2.0;
                 }
                 if !stage.is_first() {
-                    stage.send_back(|tensor| {
-                        tensor.clear();
-                        Ok::<_, Error>(tensor.push(kept[m]))
-                    })?;
+                    stage.send_back(of(kept[m]))?;
                 }
             }
         }

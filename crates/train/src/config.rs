@@ -23,6 +23,10 @@ pub struct Config {
     /// Cuts every batch into so many fixed shards, each with a pass of its own, so that the results don't depend on the number
     /// of replicas; `None` for one shard a replica.
     pub virtual_replicas: Option<usize>,
+    /// Cuts the batch of every replica into so many micro-batches, each with a pass of its own: what keeps the stages of a
+    /// pipeline busy at the same time. `None` for two a stage, or one where there are no stages. With `virtual_replicas` their
+    /// shards are the micro-batches.
+    pub micro_batches: Option<usize>,
     /// Whether the short batch at the end of an epoch is left out (`steps_per_epoch = n // batch`).
     pub drop_last: bool,
     /// The base learning rate.
@@ -101,8 +105,12 @@ pub struct DeviceOptions {
     pub device: DeviceKind,
     /// The GPUs' numbers, one for each tower; `None` for the first one.
     pub gpus: Option<Vec<usize>>,
-    /// Towers; 0 for one a device. More than there are devices share them.
+    /// Towers; 0 for one a device, or a pipeline's devices. More than there are devices share them.
     pub replicas: usize,
+    /// How many stages each tower's network is cut into, each with a device of its own; 0 or 1 for none.
+    pub pipeline_stages: usize,
+    /// The last layer of each stage but the last; empty to have all do about as much.
+    pub split_at: Vec<String>,
     /// Host threads in all; 0 for one a core.
     pub threads: usize,
     /// The arithmetic.
@@ -110,6 +118,31 @@ pub struct DeviceOptions {
     pub precision: Precision,
     /// Only algorithms that give the same bits every time.
     pub deterministic: bool,
+}
+
+impl DeviceOptions {
+    /// Stages of each tower: at least 1.
+    pub fn stages(&self) -> usize {
+        self.pipeline_stages.max(1)
+    }
+
+    fn check(&self) -> Result<()> {
+        let stages = self.stages();
+        let refuse = |option, value, accepted: String| Err(Error::Option { option, value, accepted });
+        if stages > MOST {
+            return refuse("--pipeline-stages", stages.to_string(), format!("at most {MOST}"));
+        }
+        if stages == 1 && !self.split_at.is_empty() {
+            let accepted = "left out, or given with --pipeline-stages".to_owned();
+            return refuse("--split-at", self.split_at.join(","), accepted);
+        }
+        if stages > 1 && self.precision == Precision::Fp16 {
+            let accepted =
+                "left out with --precision fp16, whose loss scale stages don't agree on; use bf16".to_owned();
+            return refuse("--pipeline-stages", stages.to_string(), accepted);
+        }
+        Ok(())
+    }
 }
 
 /// A precision by its name.
@@ -161,6 +194,22 @@ impl Config {
     pub fn global_batch(&self, replicas: usize) -> usize {
         let parts = self.virtual_replicas.unwrap_or(replicas);
         self.global_batch_size.unwrap_or(self.batch_size.saturating_mul(parts))
+    }
+
+    /// Micro-batches of a replica.
+    pub fn micro_batches(&self) -> usize {
+        let stages = self.devices.stages();
+        self.micro_batches.unwrap_or(if stages > 1 { 2 * stages } else { 1 })
+    }
+
+    /// How many shards every batch is cut into over `replicas` replicas, each with a pass of its own.
+    pub fn shards(&self, replicas: usize) -> usize {
+        self.virtual_replicas.unwrap_or(replicas.saturating_mul(self.micro_batches()))
+    }
+
+    /// Whether results are promised to be the same on other devices, so that only algorithms that repeat will do.
+    pub(crate) fn repeats(&self) -> bool {
+        self.virtual_replicas.is_some() || self.devices.stages() > 1
     }
 
     /// Checks that `towers` replicas all have something to do.
@@ -228,8 +277,24 @@ impl Config {
         if let Some(shards) = self.virtual_replicas.filter(|shards| !(1..=MOST).contains(shards)) {
             return refuse("--virtual-replicas", shards.to_string(), &format!("from 1 to {MOST}"));
         }
+        self.devices.check()?;
+        if let Some(micro) = self.micro_batches {
+            if !(1..=MOST).contains(&micro) {
+                return refuse("--micro-batches", micro.to_string(), &format!("from 1 to {MOST}"));
+            }
+            if self.virtual_replicas.is_some() {
+                let accepted = "left out with --virtual-replicas, whose shards are the micro-batches";
+                return refuse("--micro-batches", micro.to_string(), accepted);
+            }
+        }
         if !(self.lr.is_finite() && self.lr >= 0.0) {
             return refuse("--lr", self.lr.to_string(), "a finite number of at least 0");
+        }
+        if self.devices.stages() > 1 {
+            // Told before a run's folder is made. The number of classes makes no difference to where a network can be cut.
+            if let Some(model) = models::by_name(&self.model, 10) {
+                crate::pipeline::split(self, model?)?;
+            }
         }
         self.schedule.validate()?;
         self.optimizer.validate()?;

@@ -6,12 +6,12 @@ use tensor::{CudaOptions, Device, Precision};
 /// More towers, or threads, than any machine has use for.
 pub(crate) const MOST: usize = 1024;
 
-/// Where the towers go.
+/// Where the stages of towers go, those of the first tower first. Most towers have one stage.
 #[derive(Clone, Debug, PartialEq)]
 enum Towers {
-    /// So many on the CPU, with so many threads each.
-    Cpu { replicas: usize, threads: usize },
-    /// One on each of these GPUs; a number that comes several times makes towers that share it.
+    /// So many stages of towers on the CPU, with so many threads each.
+    Cpu { stages: usize, threads: usize },
+    /// A stage on each of these GPUs; a number that comes several times makes stages that share it.
     Gpus(Vec<usize>),
 }
 
@@ -20,19 +20,20 @@ enum Towers {
 /// # Errors
 /// [`Error::Device`] if a device is asked for that is not there; [`Error::Option`] for absurd numbers.
 pub fn check_devices(options: &DeviceOptions) -> Result<usize> {
-    Ok(match towers(options, usable_gpus)? {
-        Towers::Cpu { replicas, .. } => replicas,
+    let devices = match towers(options, usable_gpus)? {
+        Towers::Cpu { stages, .. } => stages,
         Towers::Gpus(gpus) => gpus.len(),
-    })
+    };
+    Ok(devices / options.stages())
 }
 
-/// Opens a device for each replica. On the CPU, threads are shared out evenly, at least one each.
+/// Opens a device for each stage of each replica, those of the first replica first. On the CPU, threads are shared out evenly, at least one each.
 ///
 /// # Errors
 /// As [`check_devices`], and what a GPU's libraries say when it is opened.
 pub fn open_devices(options: &DeviceOptions) -> Result<Vec<Device>> {
     match towers(options, usable_gpus)? {
-        Towers::Cpu { replicas, threads } => Ok((0..replicas).map(|_| Device::cpu(threads)).collect()),
+        Towers::Cpu { stages, threads } => Ok((0..stages).map(|_| Device::cpu(threads)).collect()),
         Towers::Gpus(gpus) => {
             let DeviceOptions { precision, deterministic, .. } = *options;
             let open = |gpu| Ok(Device::cuda(CudaOptions { gpu, precision, deterministic })?);
@@ -64,7 +65,11 @@ pub fn unused_gpu(options: &DeviceOptions) -> Option<String> {
 }
 
 fn towers(options: &DeviceOptions, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>) -> Result<Towers> {
-    for (option, value) in [("--replicas", options.replicas), ("--threads", options.threads)] {
+    for (option, value) in [
+        ("--replicas", options.replicas),
+        ("--pipeline-stages", options.pipeline_stages),
+        ("--threads", options.threads),
+    ] {
         if value > MOST {
             let accepted = format!("at most {MOST}");
             return Err(Error::Option { option, value: value.to_string(), accepted });
@@ -88,8 +93,16 @@ fn spread(options: &DeviceOptions, present: &[Gpu]) -> Result<Vec<usize>> {
         let gpus = present.iter().map(|gpu| gpu.name.clone()).collect();
         return Err(cuda::Error::NoSuchGpu { gpu, gpus }.into());
     }
-    let towers = if options.replicas == 0 { wanted.len() } else { options.replicas };
-    Ok((0..towers).map(|tower| wanted[tower % wanted.len()]).collect())
+    let stages = options.stages();
+    let towers = match options.replicas {
+        0 if wanted.len() > stages && !wanted.len().is_multiple_of(stages) => {
+            let accepted = format!("a number of GPUs that pipelines of {stages} stages can share out");
+            return Err(Error::Option { option: "--gpus", value: wanted.len().to_string(), accepted });
+        }
+        0 => (wanted.len() / stages).max(1),
+        towers => towers,
+    };
+    Ok((0..towers * stages).map(|tower| wanted[tower % wanted.len()]).collect())
 }
 
 fn on_cpu(options: &DeviceOptions) -> Result<Towers> {
@@ -100,10 +113,10 @@ fn on_cpu(options: &DeviceOptions) -> Result<Towers> {
             accepted: "fp32 on the CPU; `towers devices` says why no GPU is used".into(),
         });
     }
-    let replicas = options.replicas.max(1);
+    let stages = options.replicas.max(1) * options.stages();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if options.threads == 0 { cores } else { options.threads };
-    Ok(Towers::Cpu { replicas, threads: (threads / replicas).max(1) })
+    Ok(Towers::Cpu { stages, threads: (threads / stages).max(1) })
 }
 
 /// What `towers devices` prints: what there is, and why not more.
@@ -186,6 +199,24 @@ mod tests {
     }
 
     #[test]
+    fn stages_take_gpus_tower_by_tower() {
+        for (gpus, replicas, stages, expected) in [
+            (&[0, 1][..], 0, 2, &[0, 1][..]),
+            (&[0, 1, 2, 3], 0, 2, &[0, 1, 2, 3]),
+            (&[0], 0, 3, &[0, 0, 0]),
+            (&[0, 1], 2, 2, &[0, 1, 0, 1]),
+            (&[0, 1], 0, 3, &[0, 1, 0]),
+        ] {
+            let options = DeviceOptions { pipeline_stages: stages, ..options(gpus, replicas) };
+            assert_eq!(plan(options, 4).unwrap(), Towers::Gpus(expected.to_vec()));
+        }
+        let uneven = DeviceOptions { pipeline_stages: 2, ..options(&[0, 1, 2], 0) };
+        assert!(plan(uneven, 4).unwrap_err().to_string().contains("--gpus is 3"));
+        let cpu = DeviceOptions { pipeline_stages: 2, replicas: 2, threads: 8, ..DeviceOptions::default() };
+        assert_eq!(on_cpu(&cpu).unwrap(), Towers::Cpu { stages: 4, threads: 2 });
+    }
+
+    #[test]
     fn what_is_missing_is_named_beside_what_is_there() {
         let error = plan(options(&[0, 4], 0), 2).unwrap_err().to_string();
         assert_eq!(error, "there is no GPU 4; there are 0 (a GPU), 1 (a GPU)");
@@ -196,7 +227,7 @@ mod tests {
         let auto = DeviceOptions { threads: 4, replicas: 2, ..DeviceOptions::default() };
         assert_eq!(plan(auto.clone(), 1).unwrap(), Towers::Gpus(vec![0, 0]));
         let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
-        assert_eq!(towers(&auto, none).unwrap(), Towers::Cpu { replicas: 2, threads: 2 });
+        assert_eq!(towers(&auto, none).unwrap(), Towers::Cpu { stages: 2, threads: 2 });
         assert!(towers(&options(&[], 0), none).unwrap_err().to_string().contains("the driver sees none"));
     }
 

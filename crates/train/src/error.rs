@@ -17,6 +17,9 @@ pub enum Error {
         /// What would be accepted.
         accepted: String,
     },
+    /// A place where the network can't be cut into stages.
+    #[error("--split-at: {0}")]
+    Cut(layers::Error),
     /// The loss is not a number any more.
     #[error(
         "the loss became {loss} in epoch {epoch}, step {step}; try a lower --lr; checkpoints saved before are kept"

@@ -1,3 +1,5 @@
+use crate::pipeline;
+use crate::pipelined::{Pipelined, Shelf};
 use crate::share::Source;
 use crate::worker::{Prepared, Worker};
 use crate::{
@@ -7,7 +9,7 @@ use crate::{
 use augment::Samples;
 use cifar::{Dataset, Split};
 use models::Model;
-use parallel::{Replica, run_replicas};
+use parallel::{Replica, Stage, run_stages};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -69,12 +71,13 @@ pub fn train(
 ) -> Result<Outcome> {
     config.check()?;
     // Two kinds of algorithms would not add up to the same bits.
-    let deterministic = config.devices.deterministic || config.virtual_replicas.is_some();
+    let deterministic = config.devices.deterministic || config.repeats();
     let devices = open_devices(&DeviceOptions { deterministic, ..config.devices.clone() })?;
     train_on(&devices, config, data, resume, observers, stop)
 }
 
-/// As [`train`], on devices that the caller opened: one replica on each, whatever the configuration says of devices.
+/// As [`train`], on devices that the caller opened: one replica on each, or on as many as it has pipeline stages, whatever
+/// else the configuration says of devices.
 ///
 /// # Errors
 /// As [`train`].
@@ -86,12 +89,13 @@ pub fn train_on(
     observers: Observers<'_>,
     stop: &StopFlag,
 ) -> Result<Outcome> {
-    let run = Whole::prepare(config, data, resume, devices.len())?;
+    let stages = config.devices.stages();
+    let run = Whole::prepare(config, data, resume, devices.len() / stages)?;
     let observers = Mutex::new(Some(observers));
-    let outcomes = run_replicas(devices, |replica: Replica| {
-        let first = replica.rank() == 0;
+    let outcomes = run_stages(devices, stages, |replica: Replica, stage: Stage| {
+        let first = replica.rank() == 0 && stage.is_first();
         let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
-        run.replica(replica, own.unwrap_or_default(), stop)
+        run.stage(replica, stage, own.unwrap_or_default(), stop)
     })?;
     outcomes.into_iter().next().ok_or_else(|| Error::Device("there is no device to train on".into()))
 }
@@ -100,7 +104,9 @@ pub fn train_on(
 pub(crate) struct Whole<'a> {
     pub(crate) config: &'a Config,
     pub(crate) resume: Option<&'a Resume>,
-    pub(crate) model: Model,
+    /// The network, or the stages that it is cut into.
+    pub(crate) stages: Vec<Model>,
+    shelf: Shelf,
     pub(crate) prepared: Prepared,
 }
 
@@ -132,17 +138,26 @@ impl<'a> Whole<'a> {
             classes: data.classes,
             dataset: data.name,
         };
-        Ok(Whole { config, resume, model, prepared })
+        Ok(Whole {
+            config,
+            resume,
+            stages: pipeline::split(config, model)?,
+            shelf: Shelf::default(),
+            prepared,
+        })
     }
 
-    /// Runs one replica; the observers see it.
-    pub(crate) fn replica(
+    /// Runs one replica, or a stage of one; the observers see it.
+    pub(crate) fn stage(
         &self,
         replica: Replica,
+        stage: Stage,
         observers: Observers<'_>,
         stop: &StopFlag,
     ) -> Result<Outcome> {
-        let (worker, train) = Worker::new(self.config, &self.prepared, &self.model, self.resume, replica)?;
+        let model = &self.stages[stage.number()];
+        let stage = Pipelined { stage, shelf: &self.shelf };
+        let (worker, train) = Worker::new(self.config, &self.prepared, model, self.resume, replica, stage)?;
         Run { worker, train, observers, stop }.fit()
     }
 }
@@ -170,6 +185,7 @@ impl Run<'_, '_> {
             }
         }
         let Run { worker, observers, .. } = &mut self;
+        worker.meet_for_snapshot()?;
         for observer in observers.iter_mut() {
             match end {
                 End::Interrupted => observer.on_interrupt(&worker.state, worker)?,
@@ -239,6 +255,7 @@ impl Run<'_, '_> {
             images_per_second: partial.samples as f64 / partial.seconds,
         };
         worker.state.history.push(record.clone());
+        worker.meet_for_snapshot()?;
         let mut flow = Flow::Continue;
         for observer in observers.iter_mut() {
             let wish = observer.on_epoch_end(&record, &worker.state, worker)?;

@@ -34,6 +34,8 @@ mod model_file;
 mod observer;
 pub mod observers;
 mod passes;
+mod pipeline;
+mod pipelined;
 mod preview;
 mod process;
 mod profile;

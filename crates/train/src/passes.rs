@@ -8,7 +8,7 @@ use tensor::{Backend, Device, Recorder, Span, Storage, Turn};
 /// The passes of a replica over its shards of every batch, and the way of what they leave to the sum over all replicas.
 pub(crate) struct Passes {
     shards: Shards,
-    /// With virtual replicas: what the pass over each own shard left in `grads`, until all are added up in the order of the
+    /// With virtual replicas or micro-batches: what the pass over each own shard left in `grads`, until all are added up in the order of the
     /// shards. Otherwise the only pass leaves it in place.
     parts: Vec<Storage>,
     recorder: Recorder<Work>,
@@ -34,10 +34,10 @@ pub(crate) enum Kind {
 }
 
 impl Passes {
-    /// All memory is allocated here. With `virtual_replicas` sums have the order of the shards, however many replicas there
-    /// are.
-    pub(crate) fn new(network: &Network, shards: Shards, virtual_replicas: bool) -> Result<Self> {
-        let parts = if virtual_replicas && shards.total() > 1 { shards.own().len() } else { 0 };
+    /// All memory is allocated here. With `in_order` sums have the order of the shards, however many replicas there
+    /// are; replicas with several shards each need that.
+    pub(crate) fn new(network: &Network, shards: Shards, in_order: bool) -> Result<Self> {
+        let parts = if in_order && shards.total() > 1 { shards.own().len() } else { 0 };
         let part = || network.device().alloc(network.arena().grads.len());
         let parts = (0..parts).map(|_| part()).collect::<tensor::Result<_>>()?;
         Ok(Passes { shards, parts, recorder: Recorder::default() })
@@ -46,6 +46,30 @@ impl Passes {
     /// Whether every batch is one shard, so that there is nothing to add up.
     pub(crate) fn alone(&self) -> bool {
         self.shards.total() == 1
+    }
+
+    /// Which shards are this replica's.
+    pub(crate) fn shards(&self) -> &Shards {
+        &self.shards
+    }
+
+    /// The first sample, in a batch of `global`, of one of this replica's shards.
+    pub(crate) fn first_row(&self, global: usize, own: usize) -> usize {
+        self.shards.rows(global, self.shards.own().start + own).start
+    }
+
+    /// Runs a pass, or a piece of one, that writes where the part of the shard `own` lies.
+    pub(crate) fn with_part(
+        &mut self,
+        network: &mut Network,
+        own: usize,
+        pass: impl FnOnce(&mut Network, &Shards) -> Result<()>,
+    ) -> Result<()> {
+        let mut part = self.parts.get_mut(own);
+        part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
+        let done = pass(network, &self.shards);
+        part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
+        done
     }
 
     /// Runs `pass` on each of this replica's shards of a batch, after it has been put in place. `pass` hears of the shard's

@@ -1,8 +1,8 @@
 use crate::fit::{Observers, Whole};
 use crate::{Config, DeviceKind, DeviceOptions, Error, Outcome, Result, Resume, StopFlag, open_devices};
 use cifar::Dataset;
-use parallel::Replica;
 use parallel::cluster::{Place, discover_here};
+use parallel::{Replica, Stage};
 use std::time::Duration;
 use tensor::Device;
 
@@ -67,7 +67,7 @@ impl Process {
         let device = open(config, &self.place)?;
         let run = Whole::prepare(config, data, resume, self.world())?;
         let observers = if self.is_first() { observers } else { Default::default() };
-        run_on(self.transport, &run, device, |replica| run.replica(replica, observers, stop))
+        run_on(self.transport, &run, device, |replica| run.stage(replica, Stage::whole(), observers, stop))
     }
 }
 
@@ -80,6 +80,11 @@ fn open(config: &Config, place: &Place) -> Result<Device> {
 /// What of the machine's devices is this process's.
 fn share(config: &Config, place: &Place) -> Result<DeviceOptions> {
     let options = &config.devices;
+    if options.stages() > 1 {
+        let accepted = format!("left out: each of {} processes has one device", place.world);
+        let value = options.stages().to_string();
+        return Err(Error::Option { option: "--pipeline-stages", value, accepted });
+    }
     if options.replicas > 1 {
         let accepted = format!("left out: {} processes have one tower each", place.world);
         return Err(Error::Option { option: "--replicas", value: options.replicas.to_string(), accepted });
@@ -94,7 +99,7 @@ fn share(config: &Config, place: &Place) -> Result<DeviceOptions> {
         gpus: (options.device != DeviceKind::Cpu).then(|| vec![gpu]),
         replicas: 1,
         threads: (threads / place.local_world).max(1),
-        deterministic: options.deterministic || config.virtual_replicas.is_some(),
+        deterministic: options.deterministic || config.repeats(),
         ..options.clone()
     })
 }
@@ -151,7 +156,7 @@ fn facts(run: &Whole<'_>) -> Result<parallel::Facts> {
             facts = facts.with(format_args!("the setting {name}"), value);
         }
     }
-    let summary = run.model.summary();
+    let summary = run.stages[0].summary();
     facts = facts
         .with("the precision", run.config.devices.precision)
         .with("a number of trainable parameters of", summary.trainable)

@@ -45,6 +45,7 @@ fn minigooglenet() -> Config {
         batch_size: 64,
         global_batch_size: None,
         virtual_replicas: None,
+        micro_batches: None,
         drop_last: true,
         lr: 5e-3,
         schedule: Curve::poly(1.0).into(),

@@ -14,6 +14,8 @@ pub(crate) enum Source {
     Host(Loader),
     /// The device itself does, of these shards.
     Device(Rc<RefCell<ImageSet>>, Shards),
+    /// Another stage has the images: only their labels are needed.
+    Labels(Labels),
 }
 
 impl Source {
@@ -22,6 +24,7 @@ impl Source {
         match self {
             Source::Host(loader) => loader.steps_per_epoch(),
             Source::Device(set, _) => set.borrow().steps(),
+            Source::Labels(labels) => labels.options.steps(labels.samples.len()),
         }
     }
 
@@ -42,6 +45,11 @@ impl Source {
         Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?))
     }
 
+    /// The same for a stage that other stages send what they made of the images.
+    pub(crate) fn labels(samples: &Samples, options: LoaderOptions, shards: &Shards) -> Self {
+        Source::Labels(Labels { samples: samples.clone(), options, shards: shards.clone() })
+    }
+
     /// The shares in the batches of `epoch` from `step` on.
     pub(crate) fn epoch(&mut self, device: &Device, epoch: u64, step: usize) -> Result<Shares<'_>> {
         match self {
@@ -53,7 +61,29 @@ impl Source {
                 let shares = set.borrow().shares(step, shards);
                 Ok(Box::new(shares.map(|rows| Ok(Share::Rows(rows, Rc::clone(set))))))
             }
+            Source::Labels(labels) => Ok(Box::new(labels.shares(epoch, step))),
         }
+    }
+}
+
+/// The labels of a set, for a stage without images.
+pub(crate) struct Labels {
+    samples: Samples,
+    options: LoaderOptions,
+    shards: Shards,
+}
+
+impl Labels {
+    fn shares(&self, epoch: u64, step: usize) -> impl Iterator<Item = Result<Share>> + '_ {
+        let Labels { samples, options, shards } = self;
+        let order = options.order(epoch, samples.len());
+        (step..options.steps(samples.len())).map(move |step| {
+            let batch = options.batch(step, samples.len());
+            let own = shards.own_rows(batch.len());
+            let places = &order[batch.start + own.start..batch.start + own.end];
+            let labels = places.iter().map(|&place| u32::from(samples.labels()[place as usize])).collect();
+            Ok(Share::Labels { labels, global: batch.len() })
+        })
     }
 }
 
@@ -63,6 +93,8 @@ pub(crate) enum Share {
     Images(Batch),
     /// Places of a set on the device.
     Rows(Rows, Rc<RefCell<ImageSet>>),
+    /// The labels alone, and the samples in the whole batch.
+    Labels { labels: Vec<u32>, global: usize },
 }
 
 impl Share {
@@ -71,12 +103,20 @@ impl Share {
         match self {
             Share::Images(batch) => batch.global_len,
             Share::Rows(rows, _) => rows.global,
+            Share::Labels { global, .. } => *global,
         }
     }
 
     /// Some of its rows, counted from its first one.
     pub(crate) fn piece(&self, rows: Range<usize>) -> Piece<'_> {
         Piece { share: self, rows }
+    }
+
+    /// What of it is in the replica's shard `own`, counted from its first one.
+    pub(crate) fn piece_of(&self, shards: &Shards, own: usize) -> Piece<'_> {
+        let start = shards.own_rows(self.global()).start;
+        let rows = shards.rows(self.global(), shards.own().start + own);
+        self.piece(rows.start - start..rows.end - start)
     }
 }
 
@@ -87,10 +127,18 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
+    /// Its labels, for a stage that has no images; none where there are images.
+    pub(crate) fn labels(&self) -> &[u32] {
+        match self.share {
+            Share::Labels { labels, .. } => &labels[self.rows.clone()],
+            _ => &[],
+        }
+    }
+
     /// Its first place in the epoch's order, for a device that finds it by itself.
     pub(crate) fn first(&self) -> u32 {
         match self.share {
-            Share::Images(_) => 0,
+            Share::Images(_) | Share::Labels { .. } => 0,
             Share::Rows(rows, _) => (rows.first + self.rows.start) as u32,
         }
     }
@@ -104,13 +152,14 @@ impl Piece<'_> {
                 Ok(network.set_input(&batch.x[start * len..end * len], &batch.labels[start..end])?)
             }
             Share::Rows(..) => Ok(network.set_batch(self.rows.len())?),
+            Share::Labels { .. } => Ok(()),
         }
     }
 
     /// Has the device put it in place, as far as it does so by itself.
     pub(crate) fn load(&self, device: &Device, network: &mut Network) -> Result<()> {
         match self.share {
-            Share::Images(_) => Ok(()),
+            Share::Images(_) | Share::Labels { .. } => Ok(()),
             Share::Rows(rows, set) => {
                 let first = rows.first + self.rows.start;
                 set.borrow().load(device, Rows { first, own: self.rows.len(), ..*rows }, network)

@@ -1,5 +1,7 @@
 use crate::memory;
 use crate::passes::{Kind, Passes};
+use crate::pipeline;
+use crate::pipelined::Pipelined;
 use crate::share::{Share, Source};
 use crate::state::Partial;
 use crate::{Config, Error, Input, Result, Resume, Snapshot, StepInfo, TrainState};
@@ -33,6 +35,7 @@ pub(crate) struct Worker<'a> {
     optimizer: OptimizerState,
     val: Source,
     passes: Passes,
+    stage: Pipelined<'a>,
     /// Losses and correct answers of the epoch so far, on the device: see [`Backend::meter`].
     meter: Storage,
     /// When the meter was read last.
@@ -58,29 +61,40 @@ impl<'a> Worker<'a> {
         model: &Model,
         resume: Option<&Resume>,
         replica: Replica,
+        stage: Pipelined<'a>,
     ) -> Result<(Self, Source)> {
         let (rank, world) = (replica.rank(), replica.world());
         let Replica { device, collective } = replica;
-        let shards = config.virtual_replicas.unwrap_or(world);
+        let shards = config.shards(world);
         let global = resume.map_or(config.global_batch(world), |resume| resume.state.global_batch);
         let rest = if config.drop_last { 0 } else { prepared.train.len() % global };
         let batch =
             largest_slice(global.min(prepared.train.len()), shards).max(largest_slice(rest, shards)).max(1);
-        let built = model.build(&device, batch, Mode::Training);
-        let mut network = built.map_err(|error| memory::explain(error, model, &device, batch))?;
+        let own = Shards::new(shards, world, rank);
+        let lanes = pipeline::lanes(&stage.stage, own.own().len());
+        let first = stage.stage.is_first();
+        let mode = if first { Mode::Training } else { Mode::TrainingWithInputGradient };
+        let built = if stage.stage.is_last() {
+            model.build(&device, batch, mode)
+        } else {
+            model.build_stage(&device, batch, mode, lanes)
+        };
+        let mut network = built.map_err(|error| memory::explain(error, model, &device, batch * lanes))?;
         network.init(config.seed)?;
         let optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
         let meter = device.alloc(METER)?;
         // No shard of a batch of this size, or of a shorter one, is larger than the network's largest.
         let val_batch = batch.max(shards * (batch + 1).saturating_sub(shards));
-        let shards = Shards::new(shards, world, rank);
+        let source = |samples, augmentation, options| match first {
+            true => Source::new(&device, samples, prepared.input.pipeline(augmentation)?, options, &own),
+            false => Ok(Source::labels(samples, options, &own)),
+        };
         let options = LoaderOptions::new().batch_size(global).seed(config.seed).drop_last(config.drop_last);
-        let pipeline = prepared.input.pipeline(config.augmentation.clone())?;
-        let train = Source::new(&device, &prepared.train, pipeline, options, &shards)?;
+        let train = source(&prepared.train, config.augmentation.clone(), options)?;
         let options = LoaderOptions::new().batch_size(val_batch).evaluation();
-        let pipeline = prepared.input.pipeline(Default::default())?;
-        let val = Source::new(&device, &prepared.val, pipeline, options, &shards)?;
-        let passes = Passes::new(&network, shards, config.virtual_replicas.is_some())?;
+        let val = source(&prepared.val, Default::default(), options)?;
+        let in_order = config.virtual_replicas.is_some() || shards > world;
+        let passes = Passes::new(&network, own, in_order)?;
         let state = TrainState { global_batch: global, ..TrainState::default() };
         let steps_per_epoch = train.steps() as u64;
         if steps_per_epoch == 0 {
@@ -101,6 +115,7 @@ impl<'a> Worker<'a> {
             optimizer,
             val,
             passes,
+            stage,
             meter,
             read: Instant::now(),
         };
@@ -145,9 +160,14 @@ impl<'a> Worker<'a> {
             1 => self.device.name(),
             world => format!("{world} replicas, each on {}", self.device.name()),
         };
-        match self.config.virtual_replicas {
-            Some(shards) => format!("{devices}; {shards} virtual replicas"),
-            None => devices,
+        let devices = match self.stage.stages() {
+            1 => devices,
+            stages => format!("{devices}, a pipeline of {stages} stages"),
+        };
+        match (self.config.virtual_replicas, self.config.micro_batches()) {
+            (Some(shards), _) => format!("{devices}; {shards} virtual replicas"),
+            (None, 1) => devices,
+            (None, micro) => format!("{devices}; {micro} micro-batches"),
         }
     }
 
@@ -165,15 +185,21 @@ impl<'a> Worker<'a> {
     /// A device that runs ahead has only been told what to do: a loss that is not a number is found when the losses are
     /// read, and has moved no parameter until then.
     pub(crate) fn step(&mut self, batch: &Share, stop: bool) -> Result<bool> {
-        let (lr, global, alone) = (self.lr(), batch.global(), self.passes.alone());
+        let (lr, global, split) = (self.lr(), batch.global(), self.stage.stages() > 1);
+        let alone = self.passes.alone() && !split;
         let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
         let (seed, step, smoothing) = (self.config.seed, self.state.step, self.config.label_smoothing);
-        let Worker { passes, device, network, optimizer, meter, state, .. } = self;
+        let Worker { passes, device, network, optimizer, meter, state, stage, .. } = self;
         let kind = if alone { Kind::Step } else { Kind::Gradients };
-        passes.each(network, batch, kind, &turn, |network, first| {
-            network.train_pass(Draws { seed, step, first_sample: first as u32 }, smoothing, global)?;
-            if alone { update(device, network, optimizer, meter, state, lr, global) } else { Ok(()) }
-        })?;
+        let draws = Draws { seed, step, first_sample: 0 };
+        if split {
+            pipeline::train(passes, &stage.stage, network, batch, draws, smoothing)?;
+        } else {
+            passes.each(network, batch, kind, &turn, |network, first| {
+                network.train_pass(Draws { first_sample: first as u32, ..draws }, smoothing, global)?;
+                if alone { update(device, network, optimizer, meter, state, lr, global) } else { Ok(()) }
+            })?;
+        }
         let mut stop = stop;
         if !alone {
             self.reduce_from(0, stop)?;
@@ -222,17 +248,19 @@ impl<'a> Worker<'a> {
     /// Adds up what the shards of all replicas have in `grads` from element `from` on: gradients, sums, metrics and, at the
     /// end, the replicas' wishes to stop, of which `stop` is this one's.
     fn reduce_from(&mut self, from: usize, stop: bool) -> Result<()> {
-        let Worker { device, network, collective, passes, .. } = self;
-        let signal = network.arena().signal;
+        let Worker { device, network, collective, passes, stage, .. } = self;
+        let (metrics, signal) = (network.arena().metrics, network.arena().signal);
         device.fill(f32::from(u8::from(stop)), passes.own(network), signal)?;
-        passes.add_up(collective.as_mut(), network, Span::new(from, signal.end() - from))
+        passes.add_up(collective.as_mut(), network, Span::new(from, signal.end() - from))?;
+        let from = from.max(metrics.offset);
+        stage.tell(network, Span::new(from, signal.end() - from))
     }
 
     /// Whether any replica wished to stop when all were added up last; waits for a device that runs ahead.
     fn read_wishes(&self, stop: bool) -> Result<bool> {
-        let Worker { device, network, collective, .. } = self;
+        let Worker { device, network, collective, stage, .. } = self;
         let signal = network.arena().signal;
-        if collective.world() == 1 {
+        if collective.world() == 1 && stage.stages() == 1 {
             return Ok(stop);
         }
         let mut wishes = [0.0];
@@ -247,14 +275,19 @@ impl<'a> Worker<'a> {
     ) -> Result<(f64, f64)> {
         let all = self.prepared.val.len();
         let mut done = 0;
-        let Worker { device, network, collective, passes, meter, val, .. } = self;
+        let Worker { device, network, collective, passes, meter, val, stage, .. } = self;
         device.upload(&[0.0; METER], meter, 0)?;
         for batch in val.epoch(device, 0, 0)? {
             let batch = batch?;
-            let evaluate = |network: &mut Network, _| Ok(network.evaluate_pass()?);
-            passes.each(network, &batch, Kind::Evaluation, &Turn::default(), evaluate)?;
+            if stage.stages() > 1 {
+                pipeline::evaluate(passes, &stage.stage, network, &batch)?;
+            } else {
+                let evaluate = |network: &mut Network, _| Ok(network.evaluate_pass()?);
+                passes.each(network, &batch, Kind::Evaluation, &Turn::default(), evaluate)?;
+            }
             let metrics = network.arena().metrics;
             passes.add_up(collective.as_mut(), network, metrics)?;
+            stage.tell(network, metrics)?;
             device.meter(&network.arena().grads, metrics, meter)?;
             done += batch.global();
             progress(done, all)?;
@@ -332,12 +365,20 @@ fn read_meter(device: &Device, meter: &Storage) -> Result<[f64; 3]> {
     Ok([high + low, correct, steps])
 }
 
-impl Snapshot for Worker<'_> {
-    fn all_tensors(&self) -> Result<Tensors> {
-        let mut tensors = self.parameters()?;
-        if let Some(state) = self.device.loss_scale()? {
-            tensors.insert(LOSS_SCALE, vec![2], state.to_vec())?;
+impl Worker<'_> {
+    /// Where a snapshot may be taken next: the stages of a pipeline hand their tensors to the first one.
+    pub(crate) fn meet_for_snapshot(&mut self) -> Result<()> {
+        if self.stage.stages() == 1 {
+            return Ok(());
         }
+        let hand_over = self.collective.rank() == 0 && !self.stage.stage.is_first();
+        let own = if hand_over { Some((self.parameters()?, self.optimizer_tensors()?)) } else { None };
+        self.stage.hand_over(own)
+    }
+
+    /// What the optimizer remembers, copied from the device.
+    fn optimizer_tensors(&self) -> Result<Tensors> {
+        let mut tensors = Tensors::new();
         let Some(name) = self.optimizer.name() else { return Ok(tensors) };
         for slot in self.network.arena().slots().iter().filter(|slot| slot.role == Role::Trainable) {
             let values = self.optimizer.memory().to_vec(&self.device, slot.span.offset, slot.span.len)?;
@@ -345,10 +386,34 @@ impl Snapshot for Worker<'_> {
         }
         Ok(tensors)
     }
+}
+
+impl Snapshot for Worker<'_> {
+    fn all_tensors(&self) -> Result<Tensors> {
+        let mut tensors = self.parameters()?;
+        let mut optimizer = self.optimizer_tensors()?;
+        self.stage.each_other(|parameters, others| {
+            append(&mut tensors, parameters)?;
+            append(&mut optimizer, others)
+        })?;
+        if let Some(state) = self.device.loss_scale()? {
+            tensors.insert(LOSS_SCALE, vec![2], state.to_vec())?;
+        }
+        append(&mut tensors, &optimizer)?;
+        Ok(tensors)
+    }
 
     fn model_tensors(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
+        self.stage.each_other(|parameters, _| append(&mut tensors, parameters))?;
         crate::model_file::describe(&mut tensors, &self.config.model, self.prepared)?;
         Ok(tensors)
     }
+}
+
+fn append(tensors: &mut Tensors, others: &Tensors) -> Result<()> {
+    for tensor in others.iter() {
+        tensors.insert(tensor.name, tensor.shape.to_vec(), tensor.data.to_vec())?;
+    }
+    Ok(())
 }

@@ -1,0 +1,58 @@
+use crate::Result;
+use checkpoint::Tensors;
+use layers::Network;
+use parallel::Stage;
+use std::sync::{Mutex, MutexGuard};
+use tensor::Span;
+
+/// Parameters, and what the optimizer remembers, of one stage.
+type OfStage = (Tensors, Tensors);
+
+/// Where the stages of the first replica leave copies of their tensors for whoever saves them.
+#[derive(Default)]
+pub(crate) struct Shelf(Mutex<Vec<(usize, OfStage)>>);
+
+impl Shelf {
+    fn lock(&self) -> MutexGuard<'_, Vec<(usize, OfStage)>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A worker's place in its replica's pipeline.
+pub(crate) struct Pipelined<'a> {
+    pub(crate) stage: Stage,
+    pub(crate) shelf: &'a Shelf,
+}
+
+impl Pipelined<'_> {
+    pub(crate) fn stages(&self) -> usize {
+        self.stage.stages()
+    }
+
+    /// Adds up some numbers of `grads` over the stages of this replica: the metrics, that the last one alone knows, and wishes
+    /// to stop. After the sum over the replicas this is the way to the same numbers everywhere.
+    pub(crate) fn tell(&mut self, network: &mut Network, numbers: Span) -> Result<()> {
+        if self.stages() == 1 {
+            return Ok(());
+        }
+        let device = network.device().clone();
+        Ok(self.stage.replica.all_reduce_sum(&device, &mut network.arena_mut().grads, numbers)?)
+    }
+
+    /// Leaves a stage's tensors on the shelf, and waits until all stages have.
+    pub(crate) fn hand_over(&mut self, own: Option<OfStage>) -> Result<()> {
+        if let Some(own) = own {
+            let number = self.stage.number();
+            let mut shelf = self.shelf.lock();
+            shelf.retain(|(other, _)| *other != number);
+            shelf.push((number, own));
+            shelf.sort_by_key(|(number, _)| *number);
+        }
+        Ok(self.stage.replica.barrier()?)
+    }
+
+    /// Calls `see` with the tensors that the other stages left, in order.
+    pub(crate) fn each_other(&self, mut see: impl FnMut(&Tensors, &Tensors) -> Result<()>) -> Result<()> {
+        self.shelf.lock().iter().try_for_each(|(_, (parameters, optimizer))| see(parameters, optimizer))
+    }
+}

@@ -1,0 +1,187 @@
+//! A network cut into stages on devices of their own trains as the whole network does.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use tensor::{Device, Precision};
+use towers_tests::{Finished, run_on};
+use train::observers::Checkpoints;
+use train::{Classifier, Config, End, Error, MODEL_FILE, Observer, Result, Resume, cifar, recipe};
+
+/// Batch normalization, dropout and augmentation. Batches of 14 of 45 images: three whole ones, and one of three images, which
+/// leaves most micro-batches without any.
+fn config(stages: usize) -> Config {
+    let mut config = recipe("quick").unwrap();
+    config.epochs = 2;
+    config.global_batch_size = Some(14);
+    config.devices.pipeline_stages = stages;
+    // Of which nothing depends on when a run ends.
+    config.schedule = "constant".parse().unwrap();
+    config
+}
+
+fn whole(shards: usize) -> Config {
+    Config { virtual_replicas: Some(shards), ..config(1) }
+}
+
+fn data() -> cifar::Dataset {
+    cifar::synthetic(3, 45, 23)
+}
+
+fn cpus(devices: usize) -> Vec<Device> {
+    (0..devices).map(|_| Device::cpu(1)).collect()
+}
+
+fn run(devices: usize, config: &Config) -> Finished {
+    run_on(&cpus(devices), config, &data(), None, None, Vec::new()).unwrap()
+}
+
+/// Everything of the history but the times, as bits.
+fn figures(finished: &Finished) -> Vec<[u64; 5]> {
+    let history = finished.outcome.state.history.iter();
+    history.map(|r| [r.loss, r.acc, r.val_loss, r.val_acc, r.lr].map(f64::to_bits)).collect()
+}
+
+fn assert_same(a: &Finished, b: &Finished, what: &str) {
+    assert_eq!(a.outcome.state.step, b.outcome.state.step, "{what}");
+    assert_eq!(figures(a), figures(b), "{what}: another history");
+    assert_eq!(a.losses, b.losses, "{what}: other losses");
+    assert!(a.tensors == b.tensors, "{what}: other weights");
+}
+
+#[test]
+fn stages_train_the_bits_of_the_whole_network() {
+    for micro_batches in [1, 3, 4] {
+        let one = run(1, &whole(micro_batches));
+        for stages in [2, 3, 5] {
+            let split = Config { micro_batches: Some(micro_batches), ..config(stages) };
+            assert_same(
+                &one,
+                &run(stages, &split),
+                &format!("{stages} stages, {micro_batches} micro-batches"),
+            );
+        }
+    }
+}
+
+/// That the test above can fail, and that micro-batches need no stages.
+#[test]
+fn other_micro_batches_are_another_run() {
+    let three = run(2, &Config { micro_batches: Some(3), ..config(2) });
+    assert_same(&three, &run(1, &Config { micro_batches: Some(3), ..config(1) }), "one stage");
+    let four = run(2, &Config { micro_batches: None, ..config(2) });
+    assert_same(&four, &run(1, &whole(4)), "two micro-batches a stage by default");
+    assert!(three.tensors != four.tensors);
+}
+
+#[test]
+fn stages_and_replicas_go_together() {
+    let one = run(1, &whole(6));
+    let split = Config { micro_batches: Some(3), ..config(2) };
+    assert_same(&one, &run(4, &split), "two replicas of two stages, three micro-batches each");
+    let shards = Config { virtual_replicas: Some(6), ..config(2) };
+    assert_same(&one, &run(2, &shards), "one replica of two stages, six virtual replicas");
+    assert_same(&one, &run(8, &shards), "four replicas of two stages, six virtual replicas");
+}
+
+/// Every place where the network can be cut, and the branches of MiniGoogLeNet.
+#[test]
+fn any_cut_will_do() {
+    let one = run(1, &whole(2));
+    for cut in models::small_cnn(10).unwrap().cuts() {
+        let mut split = Config { micro_batches: Some(2), ..config(2) };
+        split.devices.split_at = vec![cut.layer.clone()];
+        assert_same(&one, &run(2, &split), &format!("cut behind {}", cut.layer));
+    }
+    let few = cifar::synthetic(3, 6, 3);
+    let google = |mut config: Config| {
+        config.model = "minigooglenet".to_owned();
+        (config.epochs, config.global_batch_size) = (1, Some(6));
+        run_on(&cpus(config.devices.stages()), &config, &few, None, None, Vec::new()).unwrap()
+    };
+    let split = google(Config { micro_batches: Some(2), ..config(3) });
+    assert_same(&google(whole(2)), &split, "three stages of MiniGoogLeNet");
+}
+
+fn in_folder(stages: usize, dir: &Path, resume: Option<&Resume>, stop_after: Option<u64>) -> Finished {
+    let config = Config { micro_batches: Some(4), ..config(stages) };
+    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(Checkpoints::new(dir, &config).unwrap())];
+    run_on(&cpus(stages), &config, &data(), resume, stop_after, checkpoints).unwrap()
+}
+
+/// Checkpoints and model files have all stages' tensors, whatever stage they come from.
+#[test]
+fn a_run_goes_on_with_another_number_of_stages() {
+    let straight = run(1, &whole(4));
+    for (before, after, stop_after) in [(3, 2, 2), (2, 1, 5), (1, 3, 5)] {
+        let dir = tempfile::tempdir().unwrap();
+        let stopped = in_folder(before, dir.path(), None, Some(stop_after));
+        assert_eq!(stopped.outcome.end, End::Interrupted);
+        let resume = Resume::newest(dir.path()).unwrap();
+        let resumed = in_folder(after, dir.path(), Some(&resume), None);
+        let same = resumed.tensors == straight.tensors && figures(&resumed) == figures(&straight);
+        assert!(same, "{before} stages, then {after}");
+        assert!(dir.path().join(MODEL_FILE).is_file());
+        Classifier::load(dir.path(), &Device::cpu(1), 4).unwrap();
+    }
+}
+
+#[test]
+fn a_loss_that_is_not_a_number_ends_all_stages() {
+    let mut config = config(3);
+    config.lr = 1e30;
+    let error = run_on(&cpus(3), &config, &data(), None, None, Vec::new()).err().unwrap();
+    assert!(matches!(error, Error::NotFinite { .. }), "{error}");
+}
+
+/// Stops a run with an error.
+struct Broken;
+
+impl Observer for Broken {
+    fn on_step(&mut self, _: &train::StepInfo) -> Result<()> {
+        Err(Error::Device("the observer broke".into()))
+    }
+}
+
+#[test]
+fn an_error_of_the_first_stage_ends_all_stages() {
+    let run = run_on(&cpus(4), &config(2), &data(), None, None, vec![Box::new(Broken)]);
+    assert_eq!(run.err().unwrap().to_string(), "the observer broke");
+}
+
+#[test]
+fn what_cannot_be_split_is_an_error() {
+    let says = |devices: usize, config: &Config| {
+        let run = run_on(&cpus(devices), config, &data(), None, None, Vec::new());
+        run.err().unwrap().to_string()
+    };
+    assert!(says(3, &config(2)).contains("3 devices can't be shared out among pipelines of 2 stages"));
+    assert!(says(99, &config(99)).contains("--pipeline-stages is 99, but must be at most"));
+    let both = Config { micro_batches: Some(2), ..whole(2) };
+    assert!(says(1, &both).contains("--micro-batches is 2, but must be left out with --virtual-replicas"));
+    assert!(says(1, &Config { micro_batches: Some(0), ..config(1) }).contains("--micro-batches is 0"));
+    let mut alone = config(1);
+    alone.devices.split_at = vec!["flatten".to_owned()];
+    assert!(says(1, &alone).contains("--split-at is flatten, but must be left out, or given with"));
+}
+
+/// Few images: the emulated GPUs compute on one core.
+#[test]
+fn gpus_train_the_same_bits_too() {
+    let open = || Device::emulated_cuda(Precision::Fp32);
+    if let Err(why) = open() {
+        println!("SKIPPED: emulated cuda: {why}");
+        return;
+    }
+    let few = cifar::synthetic(3, 17, 4);
+    let run = |mut config: Config| {
+        (config.global_batch_size, config.epochs) = (Some(5), 1);
+        let gpus: Vec<_> = (0..config.devices.stages()).map(|_| open().unwrap()).collect();
+        run_on(&gpus, &config, &few, None, None, Vec::new()).unwrap()
+    };
+    let one = run(whole(2));
+    let two = run(Config { micro_batches: Some(2), ..config(2) });
+    assert_eq!(one.outcome.state.step, two.outcome.state.step);
+    assert_eq!(figures(&one), figures(&two));
+    assert!(one.tensors == two.tensors);
+}
