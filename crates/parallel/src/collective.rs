@@ -39,6 +39,29 @@ pub trait Collective: Send {
     /// If another replica failed, or brought another number of elements.
     fn broadcast(&mut self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()>;
 
+    /// Completes the run `at` of `data`, which has a part for each replica, one behind the other and all as long: each replica
+    /// brings its own, and has all of them afterwards.
+    ///
+    /// ```
+    /// use parallel::{Error, run_replicas};
+    /// use tensor::{Backend, Device, Span};
+    ///
+    /// let seen = run_replicas(&vec![Device::cpu(1); 3], |mut replica| {
+    ///     let (device, rank) = (replica.device.clone(), replica.rank());
+    ///     let mut speeds = device.alloc(3)?;
+    ///     device.upload(&[100.0 + rank as f32], &mut speeds, rank)?;
+    ///     replica.collective.all_gather(&device, &mut speeds, Span::new(0, 3))?;
+    ///     Ok::<_, Error>(speeds.to_vec(&device, 0, 3)?)
+    /// })?;
+    /// assert_eq!(seen, [[100.0, 101.0, 102.0]; 3]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If another replica failed or brought another number of elements, or if the run can't be cut into as many equal parts as
+    /// there are replicas.
+    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()>;
+
     /// Waits until all replicas have come here.
     ///
     /// # Errors
@@ -47,4 +70,15 @@ pub trait Collective: Send {
 
     /// Makes every operation of every replica fail, now and later, with this reason.
     fn abort(&self, reason: &str);
+}
+
+/// The part of the run `at` that is replica `rank`'s where each of `world` has an equal one.
+pub(crate) fn equal_part(at: Span, world: usize, rank: usize) -> Result<Span> {
+    if at.len.is_multiple_of(world) {
+        let len = at.len / world;
+        return Ok(Span::new(at.offset + rank * len, len));
+    }
+    let accepted = "a multiple of the number of replicas";
+    let (what, value) = ("the length of the run", at.len as f64);
+    Err(tensor::Error::Value { op: "all_gather", what, value, accepted }.into())
 }

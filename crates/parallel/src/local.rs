@@ -1,4 +1,5 @@
 use crate::barrier::Barrier;
+use crate::collective::equal_part;
 use crate::in_order::add_in_order;
 use crate::meeting::Meeting;
 use crate::on_device::OnDevice;
@@ -154,6 +155,17 @@ impl Local {
         self.group.barrier.wait()
     }
 
+    fn try_all_gather(&self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+        let own = equal_part(at, self.world(), self.rank)?;
+        self.bring(device, slice::from_ref(data), own)?;
+        self.group.barrier.wait()?;
+        for other in (0..self.world()).filter(|other| *other != self.rank) {
+            let theirs = equal_part(at, self.world(), other)?;
+            device.upload(&self.brought(other, own.len)?.numbers, data, theirs.offset)?;
+        }
+        self.group.barrier.wait()
+    }
+
     /// Has a failure of this replica in the middle of an operation stop the others, who would wait for it.
     fn telling(&self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| self.abort(&format!("replica {} failed: {error}", self.rank)))
@@ -206,6 +218,16 @@ impl Collective for Local {
             return self.telling(on_device.broadcast(self.rank, &self.group.barrier, data, at, root));
         }
         self.telling(self.try_broadcast(device, data, at, root))
+    }
+
+    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+        if self.world() == 1 {
+            return Ok(());
+        }
+        if let (Some(on_device), Storage::Cuda(data)) = (&self.group.on_device, &mut *data) {
+            return self.telling(on_device.all_gather(self.rank, &self.group.barrier, data, at));
+        }
+        self.telling(self.try_all_gather(device, data, at))
     }
 
     fn barrier(&mut self) -> Result<()> {

@@ -1,4 +1,5 @@
 use crate::barrier::Barrier;
+use crate::collective::equal_part;
 use crate::{Error, Result};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,6 +56,17 @@ impl OnDevice {
         root: usize,
     ) -> Result<()> {
         self.peers.broadcast(rank, data, at, root, self.meeting(rank, barrier, at.len, Some(root)))
+    }
+
+    pub(crate) fn all_gather(
+        &self,
+        rank: usize,
+        barrier: &Barrier,
+        data: &mut Buffer,
+        at: Span,
+    ) -> Result<()> {
+        equal_part(at, self.lens.len(), rank)?;
+        self.peers.all_gather(rank, data, at, self.meeting(rank, barrier, at.len, None))
     }
 
     /// How replicas meet within an operation. The first time, each compares what it brings with what the others do, or with

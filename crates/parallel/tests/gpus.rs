@@ -27,7 +27,7 @@ fn bring(device: &Device, part: usize, len: usize) -> Result<Storage, Error> {
     Ok(data)
 }
 
-/// Sums, sums of `rank` parts each in order, and a broadcast; each on what the last left behind.
+/// Sums, sums of `rank` parts each in order, a broadcast and a gathering; most of them on what the last left behind.
 fn everything(devices: &[Device], lens: &[usize]) -> Vec<Vec<f32>> {
     run_replicas(devices, |mut replica: Replica| {
         let (device, rank) = (replica.device.clone(), replica.rank());
@@ -45,6 +45,10 @@ fn everything(devices: &[Device], lens: &[usize]) -> Vec<Vec<f32>> {
             all.extend(data.to_vec(&device, 0, len + 2 * EDGE)?);
             device.fill(rank as f32, &mut data, Span::new(0, len + 2 * EDGE))?;
             replica.collective.broadcast(&device, &mut data, at, 1)?;
+            all.extend(data.to_vec(&device, 0, len + 2 * EDGE)?);
+            let mut data = bring(&device, rank, len)?;
+            let equal_parts = Span::new(EDGE, len - len % devices.len());
+            replica.collective.all_gather(&device, &mut data, equal_parts)?;
             all.extend(data.to_vec(&device, 0, len + 2 * EDGE)?);
         }
         Ok::<_, Error>(all)
@@ -112,15 +116,16 @@ fn a_broadcast_reaches_the_mirrors_of_weights() {
 #[test]
 fn different_sizes_are_an_error_on_all() {
     let Some(devices) = gpus(3) else { return };
-    for root in [None, Some(0)] {
+    for operation in 0..3 {
         let result = run_replicas(&devices, |mut replica: Replica| {
             let device = replica.device.clone();
-            let len = 4 + replica.rank() / 2;
+            let len = 6 + replica.rank() / 2 * 3;
             let mut data = device.alloc(len)?;
             let at = Span::new(0, len);
-            match root {
-                None => replica.collective.all_reduce_sum(&device, &mut data, at),
-                Some(root) => replica.collective.broadcast(&device, &mut data, at, root),
+            match operation {
+                0 => replica.collective.all_reduce_sum(&device, &mut data, at),
+                1 => replica.collective.broadcast(&device, &mut data, at, 0),
+                _ => replica.collective.all_gather(&device, &mut data, at),
             }
         });
         assert!(matches!(result, Err(Error::Mismatch { .. })), "{result:?}");

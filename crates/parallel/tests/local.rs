@@ -48,6 +48,45 @@ fn broadcast_brings_the_roots_numbers() {
     assert_eq!(all.unwrap(), [[2.0, 0.0], [2.0, 1.0], [2.0, 2.0]]);
 }
 
+/// Of every length, also none, for as many replicas as there are; what lies around the run stays.
+#[test]
+fn a_gathering_brings_everybodys_part() {
+    for (world, len) in (1..=4).flat_map(|world| [0, 1, 5, 64].map(|len| (world, len))) {
+        let all = run_replicas(&devices(world), |mut replica: Replica| {
+            let (device, rank) = (replica.device.clone(), replica.rank());
+            let mut data = device.alloc(world * len + 2)?;
+            device.fill(-1.0, &mut data, Span::new(0, world * len + 2))?;
+            for turn in 0..2 {
+                let own: Vec<f32> = (0..len).map(|k| (turn * 1000 + rank * len + k) as f32).collect();
+                device.upload(&own, &mut data, 1 + rank * len)?;
+                replica.collective.all_gather(&device, &mut data, Span::new(1, world * len))?;
+            }
+            Ok::<_, Error>(data.to_vec(&device, 0, world * len + 2)?)
+        });
+        let parts = (0..world * len).map(|k| (1000 + k) as f32);
+        let expected: Vec<f32> = [-1.0].into_iter().chain(parts).chain([-1.0]).collect();
+        assert_eq!(all.unwrap(), vec![expected; world], "{world} replicas, {len} each");
+    }
+}
+
+#[test]
+fn a_gathering_needs_equal_parts_as_long_on_all() {
+    let gather = |len: fn(usize) -> usize| {
+        run_replicas(&devices(3), |mut replica: Replica| {
+            let device = replica.device.clone();
+            let len = len(replica.rank());
+            let mut data = device.alloc(len)?;
+            let first = replica.collective.all_gather(&device, &mut data, Span::new(0, len));
+            assert!(first.is_err() && replica.collective.barrier().is_err());
+            first
+        })
+    };
+    let unlike = gather(|rank| 3 + rank / 2 * 3);
+    assert!(matches!(unlike, Err(Error::Mismatch { .. })), "{unlike:?}");
+    let odd = gather(|rank| 6 + rank % 2).unwrap_err().to_string();
+    assert!(odd.contains("the length of the run is 7, but must be a multiple"), "{odd}");
+}
+
 /// One replica panics, fails or goes home early: the others stop, and the caller learns the cause.
 #[test]
 fn a_failing_replica_stops_the_others() {

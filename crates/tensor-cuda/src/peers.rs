@@ -128,7 +128,7 @@ impl Peers {
             let run = self.run(rank, data, at)?;
             self.offer(rank, &[run], at.len)?;
             meet()?;
-            if rank != root && !self.take(rank, root, run, at.len)? {
+            if rank != root && !self.take(rank, [(root, run)], at.len)? {
                 return Err(self.stopped_by_another(rank, meet));
             }
             meet()?;
@@ -136,6 +136,35 @@ impl Peers {
             Ok(self.members[rank].cuda.refresh_mirror(data)?)
         };
         self.unless_failed(spread())
+    }
+
+    /// Completes the run `at` of every tower's `data`, which has an equal part for each, one behind the other: each brings its
+    /// own.
+    ///
+    /// # Errors
+    /// As [`all_reduce_sum`](Peers::all_reduce_sum).
+    pub fn all_gather<E: From<Error>>(
+        &self,
+        rank: usize,
+        data: &mut Buffer,
+        at: Span,
+        meet: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let gather = || {
+            let run = self.run(rank, data, at)?;
+            let len = at.len / self.members.len();
+            let part = |tower: usize| run.offset(tower * len * F32);
+            self.offer(rank, &[part(rank)], len)?;
+            meet()?;
+            let others = (0..self.members.len()).filter(|other| *other != rank);
+            if !self.take(rank, others.map(|other| (other, part(other))), len)? {
+                return Err(self.stopped_by_another(rank, meet));
+            }
+            meet()?;
+            self.withdraw(rank)?;
+            Ok(self.members[rank].cuda.refresh_mirror(data)?)
+        };
+        self.unless_failed(gather())
     }
 
     /// The run `at` of a buffer of tower `rank`.
@@ -231,19 +260,21 @@ impl Peers {
         Ok(true)
     }
 
-    /// Takes what the root of a broadcast offers. False if the group has stopped.
-    fn take(&self, rank: usize, root: usize, to: Ptr, len: usize) -> Result<bool> {
-        let (member, other) = (&self.members[rank], &self.members[root]);
+    /// Takes what other towers offer, each to a place of its own. False if the group has stopped.
+    fn take(&self, rank: usize, others: impl IntoIterator<Item = (usize, Ptr)>, len: usize) -> Result<bool> {
+        let member = &self.members[rank];
         let Some(_reading) = self.reading(rank) else { return Ok(false) };
-        let offer = self.offered(rank, root, len)?;
-        other.brought.hold_back(&**member.cuda.driver())?;
-        if let Some(&from) = offer.parts.first() {
-            self.copy(member, other, from, to, len)?;
+        for (number, to) in others {
+            let (other, offer) = (&self.members[number], self.offered(rank, number, len)?);
+            other.brought.hold_back(&**member.cuda.driver())?;
+            if let Some(&from) = offer.parts.first() {
+                self.copy(member, other, from, to, len)?;
+            }
         }
         member.done.put().map(|()| true)
     }
 
-    /// Ends a broadcast: what this tower's stream does next waits until the others have read.
+    /// Ends a broadcast or a gathering: what this tower's stream does next waits until the others have read.
     fn withdraw(&self, rank: usize) -> Result<()> {
         let member = &self.members[rank];
         lock(&member.offer).parts.clear();

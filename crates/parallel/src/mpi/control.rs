@@ -8,7 +8,7 @@ pub(super) mod tag {
     pub(in crate::mpi) const ARRIVAL: Tag = 1;
     /// Numbers of an operation.
     pub(in crate::mpi) const NUMBERS: Tag = 2;
-    /// Sums of an all-reduce.
+    /// Sums of an all-reduce, parts of a gathering.
     pub(in crate::mpi) const SUMS: Tag = 3;
     /// A [`Note`](super::Note).
     pub(in crate::mpi) const NOTE: Tag = 4;
@@ -22,13 +22,20 @@ pub(super) enum Operation {
     Agree,
     Reduce,
     Broadcast,
+    Gather,
     Barrier,
     Finish,
 }
 
 impl Operation {
-    const ALL: [Operation; 5] =
-        [Operation::Agree, Operation::Reduce, Operation::Broadcast, Operation::Barrier, Operation::Finish];
+    const ALL: [Operation; 6] = [
+        Operation::Agree,
+        Operation::Reduce,
+        Operation::Broadcast,
+        Operation::Gather,
+        Operation::Barrier,
+        Operation::Finish,
+    ];
 
     /// The operation in a sentence.
     pub(super) fn name(self) -> &'static str {
@@ -36,6 +43,7 @@ impl Operation {
             Operation::Agree => "the comparison of configurations",
             Operation::Reduce => "an all-reduce",
             Operation::Broadcast => "a broadcast",
+            Operation::Gather => "an all-gather",
             Operation::Barrier => "a barrier",
             Operation::Finish => "the end of the run",
         }

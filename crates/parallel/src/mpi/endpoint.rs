@@ -25,7 +25,7 @@ pub(super) struct Endpoint {
     pub(super) calls: Calls,
     /// Numbers from others, kept from one operation to the next.
     pub(super) received: Vec<f32>,
-    /// This rank's stretch of the sums.
+    /// This rank's stretch of what all have afterwards.
     pub(super) sums: Vec<f32>,
 }
 

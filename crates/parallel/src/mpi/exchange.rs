@@ -44,11 +44,19 @@ impl Endpoint {
 
         board.resize(board.len().max(len), 0.0);
         board[own].copy_from_slice(&self.sums);
-        self.gather(&mut board[..len]);
+        self.gather(Operation::Reduce, &mut board[..len]);
     }
 
-    /// Sends this rank's stretch of the sums to all, and puts theirs on the board.
-    fn gather(&self, board: &mut [f32]) {
+    /// Completes the board, of which each rank has brought an equal part.
+    pub(super) fn all_gather(&mut self, board: &mut [f32]) {
+        self.arrive(Operation::Gather, board.len(), 1);
+        self.sums.clear();
+        self.sums.extend_from_slice(&board[slice_batch(board.len(), self.world, self.rank)]);
+        self.gather(Operation::Gather, board);
+    }
+
+    /// Sends this rank's stretch of the board, which is in `sums`, to all, and puts theirs on the board.
+    fn gather(&self, operation: Operation, board: &mut [f32]) {
         let sent = self.others().map(|other| (other, &self.sums[..]));
         let len = board.len();
         let mut rest = board;
@@ -59,7 +67,7 @@ impl Endpoint {
             (rank, stretch)
         });
         let expected = stretches.filter(|(rank, _)| *rank != self.rank);
-        self.exchange(Operation::Reduce, tag::SUMS, sent, expected);
+        self.exchange(operation, tag::SUMS, sent, expected);
     }
 
     /// Replaces the board by that of `root`.

@@ -22,6 +22,7 @@ mod wait;
 pub use facts::Facts;
 pub use options::MpiOptions;
 
+use crate::collective::equal_part;
 use crate::in_order::add_in_order;
 use crate::{Collective, Result};
 use core::slice;
@@ -123,6 +124,15 @@ impl Mpi {
         }
     }
 
+    fn try_all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+        equal_part(at, self.world, self.rank)?;
+        // The others' parts travel to the board and are overwritten there.
+        self.bring(device, slice::from_ref(data), at)?;
+        let board = core::mem::take(&mut self.board);
+        self.board = self.line.ask(Command::Gather { board })?;
+        Ok(device.upload(&self.board, data, at.offset)?)
+    }
+
     /// Has a failure of this rank in the middle of an operation stop the others, who would wait for it.
     fn telling(&self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| self.abort(&format!("rank {} failed: {error}", self.rank)))
@@ -168,6 +178,14 @@ impl Collective for Mpi {
         }
         let sent = self.try_broadcast(device, data, at, root);
         self.telling(sent)
+    }
+
+    fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+        if self.world == 1 {
+            return Ok(());
+        }
+        let gathered = self.try_all_gather(device, data, at);
+        self.telling(gathered)
     }
 
     fn barrier(&mut self) -> Result<()> {

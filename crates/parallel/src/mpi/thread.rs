@@ -22,6 +22,7 @@ pub(super) enum Command {
     Agree(Facts),
     Reduce { board: Vec<f32>, parts: usize, len: usize },
     Broadcast { board: Vec<f32>, root: usize },
+    Gather { board: Vec<f32> },
     Barrier,
     Abort(String),
     Finish,
@@ -168,6 +169,10 @@ impl Endpoint {
                 }
                 Command::Broadcast { mut board, root } => {
                     self.broadcast(&mut board, root);
+                    answer = board;
+                }
+                Command::Gather { mut board } => {
+                    self.all_gather(&mut board);
                     answer = board;
                 }
                 Command::Barrier => _ = self.arrive(Operation::Barrier, 0, 0),

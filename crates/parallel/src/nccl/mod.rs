@@ -201,6 +201,10 @@ impl Collective for Nccl {
         self.call(data, |communicator, data| communicator.broadcast(data, at, root))
     }
 
+    fn all_gather(&mut self, _device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+        self.call(data, |communicator, data| communicator.all_gather(data, at))
+    }
+
     fn barrier(&mut self) -> Result<()> {
         match (&self.threads, &mut self.communicator) {
             (Some(threads), _) => threads.meeting.wait(),

@@ -48,7 +48,7 @@ fn bring(device: &Device, part: usize, len: usize) -> Result<Storage, Error> {
 
 const LENS: [usize; 6] = [0, 1, 5, 23, 64, 1001];
 
-/// Sums, sums in order of several parts each, and a broadcast; each on what the last left behind.
+/// Sums, sums in order of several parts each, a broadcast and a gathering; most of them on what the last left behind.
 fn everything(mut replica: Replica) -> Result<Vec<f32>, Error> {
     let (device, rank) = (replica.device.clone(), replica.rank());
     let mut all = Vec::new();
@@ -66,6 +66,10 @@ fn everything(mut replica: Replica) -> Result<Vec<f32>, Error> {
         device.fill(rank as f32, &mut data, Span::new(0, whole))?;
         replica.collective.broadcast(&device, &mut data, at, 1)?;
         replica.collective.barrier()?;
+        all.extend(data.to_vec(&device, 0, whole)?);
+        let mut data = bring(&device, rank, len)?;
+        let equal_parts = Span::new(EDGE, len - len % replica.world());
+        replica.collective.all_gather(&device, &mut data, equal_parts)?;
         all.extend(data.to_vec(&device, 0, whole)?);
     }
     Ok(all)
@@ -185,6 +189,18 @@ fn only_gpus_can_join() {
     assert!(error.contains("NCCL needs a GPU"), "{error}");
 }
 
+/// What can't be cut into equal parts is refused before NCCL hears of it.
+#[test]
+fn only_equal_parts_are_gathered() {
+    let Some(devices) = gpus(2) else { return };
+    let result = run_members(&devices, emulated(&devices, false, PATIENCE), |mut replica: Replica| {
+        let mut data = replica.device.alloc(5)?;
+        replica.collective.all_gather(&replica.device, &mut data, Span::new(0, 5))
+    });
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains("the length of the run is 5, but must be a multiple"), "{error}");
+}
+
 /// NCCL itself, on all GPUs that there are.
 #[test]
 fn real_gpus_add_up_by_nccl() {
@@ -204,6 +220,12 @@ fn real_gpus_add_up_by_nccl() {
                 let mut data = bring(&replica.device, replica.rank(), 1001)?;
                 replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(EDGE, 1001))?;
                 replica.collective.broadcast(&replica.device, &mut data, Span::new(EDGE, 1001), 0)?;
+                let (rank, world) = (replica.rank(), replica.world());
+                let mut ranks = replica.device.alloc(world)?;
+                replica.device.fill(rank as f32, &mut ranks, Span::new(rank, 1))?;
+                replica.collective.all_gather(&replica.device, &mut ranks, Span::new(0, world))?;
+                let expected: Vec<f32> = (0..world).map(|rank| rank as f32).collect();
+                assert_eq!(ranks.to_vec(&replica.device, 0, world)?, expected);
                 Ok::<_, Error>(data.to_vec(&replica.device, EDGE, 1001)?)
             });
             for sums in sums.unwrap() {

@@ -80,6 +80,7 @@ fn a_rank_that_is_done_before_the_others_is_out_of_step() {
 #[test]
 fn different_sizes_are_refused() {
     fails("sizes", 3, "brought 1");
+    fails("gatherings", 3, "numbers to a collective in which");
 }
 
 #[test]

@@ -38,6 +38,12 @@ pub fn play() {
             1 => replica.collective.barrier(),
             _ => all_reduce(replica, 5),
         }),
+        "gatherings" => run(|mut replica, _| {
+            let device = replica.device.clone();
+            let length = 6 + replica.rank() / 2 * 3;
+            let mut data = device.alloc(length)?;
+            replica.collective.all_gather(&device, &mut data, Span::new(0, length))
+        }),
         "leaves" => run(|replica, _| match replica.rank() {
             1 => std::process::exit(0),
             _ => steps(replica),
@@ -129,7 +135,7 @@ fn part(device: &Device, rank: usize, part: usize, length: usize) -> Result<Stor
     Ok(storage)
 }
 
-/// All-reduces of all lengths, in both forms; what each gave, as bits. Called by ranks here and by threads in the test.
+/// All-reduces of all lengths, in both forms, and gatherings; what each gave, as bits. Called by ranks here and by threads in the test.
 pub fn all_sums(mut replica: Replica) -> Result<Vec<u32>> {
     let (device, rank, world) = (replica.device.clone(), replica.rank(), replica.world());
     let mut bits = Vec::new();
@@ -146,6 +152,9 @@ pub fn all_sums(mut replica: Replica) -> Result<Vec<u32>> {
             replica.collective.all_reduce_in_order(&device, &parts, Span::new(1, length), &mut sum)?;
             keep(&mut bits, &device, &sum)?;
         }
+        let mut data = part(&device, rank, 0, length * world + 5)?;
+        replica.collective.all_gather(&device, &mut data, Span::new(3, length * world))?;
+        keep(&mut bits, &device, &data)?;
     }
     replica.collective.barrier()?;
     Ok(bits)

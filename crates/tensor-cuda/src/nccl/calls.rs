@@ -68,6 +68,12 @@ pub(crate) enum Op {
         len: usize,
         root: usize,
     },
+    /// Of each rank `len` elements, in their order: this rank's are in their place already, at `own`.
+    AllGather {
+        own: Ptr,
+        run: Ptr,
+        len: usize,
+    },
     Send {
         run: Ptr,
         len: usize,

@@ -109,6 +109,24 @@ impl Communicator {
         self.cuda.refresh_mirror(data)
     }
 
+    /// Completes the run `at` of `data`, which has an equal part for each rank, one behind the other: each brings its own.
+    ///
+    /// # Errors
+    /// As [`all_reduce_sum`](Communicator::all_reduce_sum), and if the run can't be cut into equal parts.
+    pub fn all_gather(&mut self, data: &mut Buffer, at: Span) -> Result<()> {
+        let run = self.cuda.run("all_gather", "the run", data, at)?;
+        if !at.len.is_multiple_of(self.world()) {
+            let (what, accepted) = ("the length of the run", "a multiple of the number of ranks");
+            return Err(Error::Value { op: "all_gather", what, value: at.len as f64, accepted });
+        }
+        let len = at.len / self.world();
+        if len > 0 {
+            let own = run.offset(self.rank() * len * size_of::<f32>());
+            self.run("ncclAllGather", &[Op::AllGather { own, run, len }])?;
+        }
+        self.cuda.refresh_mirror(data)
+    }
+
     /// Waits until all ranks have come here, and all they were asked for before is done.
     ///
     /// # Errors

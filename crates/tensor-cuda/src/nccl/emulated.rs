@@ -89,6 +89,7 @@ impl Wire {
         let (run, len, to): (Ptr, usize, Vec<usize>) = match op {
             Op::AllReduce { run, len } => (run, len, self.others().collect()),
             Op::Broadcast { run, len, root } if root == self.rank => (run, len, self.others().collect()),
+            Op::AllGather { own, len, .. } => (own, len, self.others().collect()),
             Op::Send { run, len, to } => (run, len, vec![to]),
             Op::Broadcast { .. } | Op::Receive { .. } => return Ok(()),
         };
@@ -116,7 +117,7 @@ impl Wire {
             Op::Receive { from, .. } => vec![from],
             Op::Broadcast { root, .. } if root == self.rank => Vec::new(),
             Op::Broadcast { root, .. } => vec![root],
-            Op::AllReduce { .. } => self.others().collect(),
+            Op::AllReduce { .. } | Op::AllGather { .. } => self.others().collect(),
         };
         let Some(mut came) = self.take(&from) else { return Ok(false) };
         let refused = |_| ncclResult_t::ncclUnhandledCudaError;
@@ -128,6 +129,15 @@ impl Wire {
                     sums.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
                 }
                 self.write(run, &sums).map_err(refused)?;
+            }
+            Op::AllGather { run, len, .. } => {
+                if came.iter().any(|numbers| numbers.len() != len) {
+                    return Err(ncclResult_t::ncclInvalidUsage);
+                }
+                for (other, numbers) in from.into_iter().zip(&came) {
+                    let place = run.offset(other * len * size_of::<f32>());
+                    self.write(place, numbers).map_err(refused)?;
+                }
             }
             Op::Receive { run, len, .. } | Op::Broadcast { run, len, .. } => {
                 if came.iter().any(|numbers| numbers.len() != len) {

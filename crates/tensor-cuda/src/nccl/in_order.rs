@@ -130,6 +130,7 @@ impl Communicator {
         ops.retain(|op| match op {
             Op::AllReduce { len, .. }
             | Op::Broadcast { len, .. }
+            | Op::AllGather { len, .. }
             | Op::Send { len, .. }
             | Op::Receive { len, .. } => *len > 0,
         });

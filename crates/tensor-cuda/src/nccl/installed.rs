@@ -140,7 +140,7 @@ impl Calls for Installed {
         let (comm, stream) = (raw(comm), self.driver.stream().cast());
         let (f32, sum) = (sys::ncclDataType_t::ncclFloat32, sys::ncclRedOp_t::ncclSum);
         let at = |run: Ptr| run.0 as *mut c_void;
-        // SAFETY: the communicator as in `progress`, the runs as the caller says. Sum and broadcast may work in place.
+        // SAFETY: the communicator as in `progress`, the runs as the caller says. Sum, broadcast and gathering may work in place.
         let result = unsafe {
             match op {
                 Op::AllReduce { run, len } => {
@@ -148,6 +148,9 @@ impl Calls for Installed {
                 }
                 Op::Broadcast { run, len, root } => {
                     sys::ncclBroadcast(at(run), at(run), len, f32, rank_of(root), comm, stream)
+                }
+                Op::AllGather { own, run, len } => {
+                    sys::ncclAllGather(at(own), at(run), len, f32, comm, stream)
                 }
                 Op::Send { run, len, to } => sys::ncclSend(at(run), len, f32, rank_of(to), comm, stream),
                 Op::Receive { run, len, from } => {

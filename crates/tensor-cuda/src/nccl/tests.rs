@@ -102,6 +102,7 @@ impl Calls for Mock {
         match op {
             Op::AllReduce { len, .. } => self.call("all_reduce", format!(" {len}")),
             Op::Broadcast { root, .. } => self.call("broadcast", format!(" of {root}")),
+            Op::AllGather { len, .. } => self.call("all_gather", format!(" {len} each")),
             Op::Send { to, .. } => self.call("send", format!(" to {to}")),
             Op::Receive { from, .. } => self.call("receive", format!(" from {from}")),
         }
@@ -166,6 +167,7 @@ fn run(session: &Session, ops: &[Op]) -> Result<()> {
 
 const RUN: Ptr = Ptr(4096);
 const SUM: &[Op] = &[Op::AllReduce { run: RUN, len: 5 }];
+const GATHER: &[Op] = &[Op::AllGather { own: RUN, run: RUN, len: 4 }];
 const SWAP: &[Op] = &[Op::Send { run: RUN, len: 1, to: 0 }, Op::Receive { run: RUN, len: 1, from: 2 }];
 
 #[test]
@@ -174,6 +176,7 @@ fn a_whole_life_is_in_order() {
     let session = joined(&mock, LONG).unwrap();
     run(&session, SUM).unwrap();
     run(&session, SWAP).unwrap();
+    run(&session, GATHER).unwrap();
     run(&session, &[]).unwrap();
     session.wait().unwrap();
     session.begin_close();
@@ -182,7 +185,9 @@ fn a_whole_life_is_in_order() {
     assert!(again.to_string().contains("its communicator was given back"), "{again}");
     drop(session);
     let swap = ["group_start", "send to 0", "receive from 2", "group_end", "mark"];
-    let expected = [&["init 1 of 3", "all_reduce 5", "mark"][..], &swap, &["finalize", "destroy"]].concat();
+    let gather = ["all_gather 4 each", "mark"];
+    let expected =
+        [&["init 1 of 3", "all_reduce 5", "mark"][..], &swap, &gather, &["finalize", "destroy"]].concat();
     assert_eq!(mock.calls(), expected);
 }
 
@@ -201,7 +206,8 @@ fn a_recording_holds_no_marks() {
 fn an_error_of_any_call_ends_in_one_abort_and_is_kept() {
     let why = ncclResult_t::ncclSystemError;
     let swapped = ["init 1 of 3", "group_start", "send to 0"];
-    let cases: [(&'static str, &[Op], &str, Vec<&str>); 5] = [
+    let cases: [(&'static str, &[Op], &str, Vec<&str>); 6] = [
+        ("all_gather", GATHER, "a sum failed", vec!["init 1 of 3", "all_gather 4 each", "abort"]),
         ("all_reduce", SUM, "a sum failed: ncclSystemError", vec!["init 1 of 3", "all_reduce 5", "abort"]),
         ("group_start", SWAP, "ncclGroupStart failed: ncclSystemError", [&swapped[..2], &["abort"]].concat()),
         // A group that was begun is ended, or what follows would become part of it.
