@@ -152,7 +152,7 @@ pub struct TrainArgs {
     /// Cut the network of every tower into S stages of consecutive layers, each on a device of its own
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub pipeline_stages: Option<usize>,
-    /// The last layer of each stage but the last; by default all stages get about as much to do
+    /// The last layer of each stage but the last; by default every piece is timed, so that all stages take about as long
     #[arg(long, value_name = "LAYER,...", value_delimiter = ',', requires = "pipeline_stages")]
     pub split_at: Vec<String>,
     /// Cut the batch of every tower into M micro-batches; by default two for each stage

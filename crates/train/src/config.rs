@@ -293,7 +293,7 @@ impl Config {
         if self.devices.stages() > 1 {
             // Told before a run's folder is made. The number of classes makes no difference to where a network can be cut.
             if let Some(model) = models::by_name(&self.model, 10) {
-                crate::pipeline::split(self, model?)?;
+                crate::pipeline::check(self, &model?)?;
             }
         }
         self.schedule.validate()?;

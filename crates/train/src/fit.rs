@@ -9,7 +9,7 @@ use crate::{
 use augment::Samples;
 use cifar::{Dataset, Split};
 use models::Model;
-use parallel::{Replica, Stage, run_stages};
+use parallel::{Replica, Stage, largest_slice, run_stages};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -90,14 +90,16 @@ pub fn train_on(
     stop: &StopFlag,
 ) -> Result<Outcome> {
     let stages = config.devices.stages();
-    let run = Whole::prepare(config, data, resume, devices.len() / stages)?;
+    let none = || Error::Device("there is no device to train on".into());
+    let device = devices.first().ok_or_else(none)?;
+    let run = Whole::prepare(config, data, resume, devices.len() / stages, device)?;
     let observers = Mutex::new(Some(observers));
     let outcomes = run_stages(devices, stages, |replica: Replica, stage: Stage| {
         let first = replica.rank() == 0 && stage.is_first();
         let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
         run.stage(replica, stage, own.unwrap_or_default(), stop)
     })?;
-    outcomes.into_iter().next().ok_or_else(|| Error::Device("there is no device to train on".into()))
+    outcomes.into_iter().next().ok_or_else(none)
 }
 
 /// What all replicas of a run share.
@@ -106,17 +108,20 @@ pub(crate) struct Whole<'a> {
     pub(crate) resume: Option<&'a Resume>,
     /// The network, or the stages that it is cut into.
     pub(crate) stages: Vec<Model>,
+    /// Where it is cut: the last layer of each stage but the last.
+    cuts: String,
     shelf: Shelf,
     pub(crate) prepared: Prepared,
 }
 
 impl<'a> Whole<'a> {
-    /// Makes ready for `towers` replicas.
+    /// Makes ready for `towers` replicas on devices like this one.
     pub(crate) fn prepare(
         config: &'a Config,
         data: Dataset,
         resume: Option<&'a Resume>,
         towers: usize,
+        device: &Device,
     ) -> Result<Self> {
         config.check()?;
         config.check_towers(towers)?;
@@ -138,13 +143,11 @@ impl<'a> Whole<'a> {
             classes: data.classes,
             dataset: data.name,
         };
-        Ok(Whole {
-            config,
-            resume,
-            stages: pipeline::split(config, model)?,
-            shelf: Shelf::default(),
-            prepared,
-        })
+        let batch = config.global_batch(towers).min(prepared.train.len());
+        let micro_batch = largest_slice(batch, config.shards(towers)).max(1);
+        let stages = pipeline::split(config, model, device, micro_batch)?;
+        let cuts = pipeline::cuts(&stages);
+        Ok(Whole { config, resume, stages, cuts, shelf: Shelf::default(), prepared })
     }
 
     /// Runs one replica, or a stage of one; the observers see it.
@@ -156,7 +159,7 @@ impl<'a> Whole<'a> {
         stop: &StopFlag,
     ) -> Result<Outcome> {
         let model = &self.stages[stage.number()];
-        let stage = Pipelined { stage, shelf: &self.shelf };
+        let stage = Pipelined { stage, shelf: &self.shelf, cuts: &self.cuts };
         let (worker, train) = Worker::new(self.config, &self.prepared, model, self.resume, replica, stage)?;
         Run { worker, train, observers, stop }.fit()
     }

@@ -1,53 +1,100 @@
 //! A replica as a pipeline: where its network is cut, and the passes of a stage over the micro-batches of a step.
 
+use crate::memory;
 use crate::passes::Passes;
 use crate::share::Share;
 use crate::{Config, Error, Result};
-use layers::{Cut, Draws, Network};
+use layers::{Cut, Draws, Mode, Network};
 use models::Model;
 use parallel::{Pass, Stage, balance, in_flight, one_forward_one_backward};
+use std::time::{Duration, Instant};
+use tensor::{Backend, Device};
 
-/// An element that an op reads or writes takes about as long as so many multiply-adds.
-const MULTIPLY_ADDS_PER_ELEMENT: usize = 8;
+/// Passes over a piece of a network that are timed, after one that is not.
+const PASSES: usize = 3;
 
-/// The stages of a network: cut where the configuration says, or so that all have about as much to do.
-pub(crate) fn split(config: &Config, model: Model) -> Result<Vec<Model>> {
+/// The stages of a network: cut where the configuration says, or so that all take about as long on `device` for a micro-batch of
+/// up to `batch` samples. Where it is cut changes no result, so no result depends on what a clock says.
+pub(crate) fn split(config: &Config, model: Model, device: &Device, batch: usize) -> Result<Vec<Model>> {
     let stages = config.devices.stages();
-    let cuts = match &config.devices.split_at[..] {
-        [] if stages == 1 => return Ok(vec![model]),
-        [] => balanced(&model, stages)?,
-        layers if layers.len() + 1 == stages => layers
-            .iter()
-            .map(|layer| model.cut_behind(layer))
-            .collect::<layers::Result<_>>()
-            .map_err(Error::Cut)?,
-        layers => {
-            let accepted =
-                format!("{} layers for {stages} stages: the last one of each but the last", stages - 1);
-            return Err(Error::Option { option: "--split-at", value: layers.join(","), accepted });
-        }
+    if stages == 1 {
+        return Ok(vec![model]);
+    }
+    let cuts = match chosen(config, &model)? {
+        Some(cuts) => cuts,
+        None => balanced(&model, stages, |piece| measure(piece, device, batch))?,
     };
-    model.split(&cuts).map_err(Error::Cut)
+    Ok(model.split(&cuts)?)
+}
+
+/// Checks that a network can be cut as the configuration says, before there is any device.
+pub(crate) fn check(config: &Config, model: &Model) -> Result<()> {
+    let cuts = chosen(config, model)?;
+    model.split(&cuts.unwrap_or_default()).map_err(Error::Cut)?;
+    Ok(())
+}
+
+/// Where the configuration says to cut; `None` where it leaves that to us.
+fn chosen(config: &Config, model: &Model) -> Result<Option<Vec<Cut>>> {
+    let (stages, layers) = (config.devices.stages(), &config.devices.split_at[..]);
+    let most = model.cuts().len() + 1;
+    if stages > most {
+        let accepted = format!("at most {most} for this network");
+        return Err(Error::Option { option: "--pipeline-stages", value: stages.to_string(), accepted });
+    }
+    if layers.is_empty() {
+        return Ok(None);
+    }
+    if layers.len() + 1 != stages {
+        let accepted =
+            format!("{} layers for {stages} stages: the last one of each but the last", stages - 1);
+        return Err(Error::Option { option: "--split-at", value: layers.join(","), accepted });
+    }
+    let cuts = layers.iter().map(|layer| model.cut_behind(layer)).collect::<layers::Result<_>>();
+    Ok(Some(cuts.map_err(Error::Cut)?))
+}
+
+/// The last layers of the stages but the last, as `--split-at` takes them.
+pub(crate) fn cuts(stages: &[Model]) -> String {
+    let before = &stages[..stages.len() - 1];
+    let last = |stage: &Model| Some(stage.summary().rows.last()?.name.clone());
+    before.iter().filter_map(last).collect::<Vec<_>>().join(",")
 }
 
 /// Cuts that leave the busiest stage as little as can be.
-fn balanced(model: &Model, stages: usize) -> Result<Vec<Cut>> {
+fn balanced(model: &Model, stages: usize, cost: impl Fn(&Model) -> Result<u64>) -> Result<Vec<Cut>> {
     let cuts = model.cuts();
-    let costs: Vec<u64> = model.split(&cuts)?.iter().map(cost).collect();
-    let Some(chosen) = balance(&costs, stages) else {
-        let accepted = format!("at most {} for this network", cuts.len() + 1);
-        return Err(Error::Option { option: "--pipeline-stages", value: stages.to_string(), accepted });
-    };
-    Ok(chosen.into_iter().map(|piece| cuts[piece - 1].clone()).collect())
+    let costs = model.split(&cuts)?.iter().map(cost).collect::<Result<Vec<_>>>()?;
+    let begins = balance(&costs, stages).unwrap_or_default();
+    Ok(begins.into_iter().map(|piece| cuts[piece - 1].clone()).collect())
 }
 
-/// About how long a piece of a network takes for a training pass over a sample, in multiply-adds.
-fn cost(piece: &Model) -> u64 {
-    let work = piece.graph().work().into_iter().map(|work| {
-        // Forward, and backward for the weights and for the input; only the very first layer is spared the latter.
-        3 * (work.multiply_adds + MULTIPLY_ADDS_PER_ELEMENT * (work.x.len() + work.y.len()))
-    });
-    work.sum::<usize>() as u64
+/// The nanoseconds that a piece of a network takes for a training pass over `batch` samples: the fastest of some.
+fn measure(piece: &Model, device: &Device, batch: usize) -> Result<u64> {
+    let built = piece.build_stage(device, batch, Mode::TrainingWithInputGradient, 1);
+    let mut network = built.map_err(|error| memory::explain(error, piece, device, batch))?;
+    network.init(0)?;
+    let draws = Draws { seed: 0, step: 0, first_sample: 0 };
+    network.set_input(&vec![0.5; network.sample_len() * batch], &vec![0; batch])?;
+    let mut gradient = Vec::new();
+    let mut fastest = Duration::MAX;
+    for pass in 0..=PASSES {
+        let began = Instant::now();
+        network.forward_pass(draws)?;
+        device.synchronize()?;
+        let forward = began.elapsed();
+        if pass == 0 {
+            network.read_output(&mut gradient)?;
+        }
+        network.set_output_gradient(&gradient)?;
+        let began = Instant::now();
+        network.backward_pass(draws)?;
+        device.synchronize()?;
+        if pass > 0 {
+            fastest = fastest.min(forward + began.elapsed());
+        }
+    }
+    Ok(fastest.as_nanos() as u64)
 }
 
 /// How many batches a stage holds at a time.
@@ -151,23 +198,37 @@ mod tests {
         config
     }
 
+    /// Parameters stand in for time, so that the test knows what is right.
     #[test]
-    fn stages_have_about_as_much_to_do() {
+    fn stages_cost_about_as_much() {
+        let model = models::minigooglenet(10).unwrap();
+        let cost = |piece: &Model| Ok(piece.summary().trainable as u64);
+        let whole = cost(&model).unwrap();
         for stages in 1..=4 {
-            let model = models::minigooglenet(10).unwrap();
-            let whole = cost(&model);
-            let stages = split(&config(stages, &[]), model).unwrap();
-            let most = stages.iter().map(cost).max().unwrap();
-            assert!(most < whole / stages.len() as u64 * 3 / 2, "{most} of {whole} in {}", stages.len());
+            let pieces = model.split(&balanced(&model, stages, cost).unwrap()).unwrap();
+            let most = pieces.iter().map(|piece| cost(piece).unwrap()).max().unwrap();
+            assert_eq!(pieces.len(), stages);
+            assert!(most < whole / stages as u64 * 3 / 2, "{most} of {whole} in {stages}");
         }
+    }
+
+    /// Each piece is measured by itself, wherever it lies, and leaves nothing behind: the stages are whole again.
+    #[test]
+    fn measured_stages_are_the_network() {
+        let model = models::small_cnn(10).unwrap();
+        let layers = model.summary().rows.len();
+        let device = Device::cpu(1);
+        assert!(model.split(&model.cuts()).unwrap().iter().all(|p| measure(p, &device, 2).unwrap() > 0));
+        let stages = split(&config(2, &[]), model, &device, 2).unwrap();
+        assert_eq!(stages.len(), 2);
+        assert_eq!(stages.iter().map(|stage| stage.summary().rows.len()).sum::<usize>(), layers + 1);
     }
 
     #[test]
     fn layers_may_be_named_and_mistakes_are_told() {
-        let stages =
-            split(&config(3, &["concatenate_1", "dropout"]), models::minigooglenet(10).unwrap()).unwrap();
-        let last = |model: &Model| model.summary().rows.last().unwrap().name.clone();
-        assert_eq!(stages.iter().map(last).collect::<Vec<_>>(), ["concatenate_1", "dropout", "dense"]);
+        let split = |config| split(&config, models::minigooglenet(10).unwrap(), &Device::cpu(1), 1);
+        let stages = split(config(3, &["concatenate_1", "dropout"])).unwrap();
+        assert_eq!(cuts(&stages), "concatenate_1,dropout");
         for (stages, layers, says) in [
             (
                 2,
@@ -179,7 +240,7 @@ mod tests {
             (3, &["dropout", "concatenate_1"], "a stage would have no layers"),
             (40, &[], "--pipeline-stages is 40, but must be at most 15"),
         ] {
-            let error = split(&config(stages, layers), models::minigooglenet(10).unwrap()).unwrap_err();
+            let error = check(&config(stages, layers), &models::minigooglenet(10).unwrap()).unwrap_err();
             assert!(error.to_string().contains(says), "{error}");
         }
     }

@@ -22,6 +22,8 @@ impl Shelf {
 pub(crate) struct Pipelined<'a> {
     pub(crate) stage: Stage,
     pub(crate) shelf: &'a Shelf,
+    /// The last layers of the stages but the last, for people.
+    pub(crate) cuts: &'a str,
 }
 
 impl Pipelined<'_> {

@@ -65,7 +65,7 @@ impl Process {
         stop: &StopFlag,
     ) -> Result<Outcome> {
         let device = open(config, &self.place)?;
-        let run = Whole::prepare(config, data, resume, self.world())?;
+        let run = Whole::prepare(config, data, resume, self.world(), &device)?;
         let observers = if self.is_first() { observers } else { Default::default() };
         run_on(self.transport, &run, device, |replica| run.stage(replica, Stage::whole(), observers, stop))
     }

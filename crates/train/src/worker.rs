@@ -162,7 +162,7 @@ impl<'a> Worker<'a> {
         };
         let devices = match self.stage.stages() {
             1 => devices,
-            stages => format!("{devices}, a pipeline of {stages} stages"),
+            stages => format!("{devices}, a pipeline of {stages} stages cut behind {}", self.stage.cuts),
         };
         match (self.config.virtual_replicas, self.config.micro_batches()) {
             (Some(shards), _) => format!("{devices}; {shards} virtual replicas"),
