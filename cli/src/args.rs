@@ -149,6 +149,9 @@ pub struct TrainArgs {
     /// Cut every batch into V fixed shards, so that results don't depend on the number of devices
     #[arg(long, value_name = "V", allow_hyphen_values = true)]
     pub virtual_replicas: Option<usize>,
+    /// How much of every batch each tower computes: a number for each, as in 2,1,1; auto to measure their speed; or even
+    #[arg(long, value_name = "W,...", allow_hyphen_values = true)]
+    pub device_weights: Option<String>,
     /// Cut the network of every tower into S stages of consecutive layers, each on a device of its own
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub pipeline_stages: Option<usize>,

@@ -24,6 +24,9 @@ impl TrainArgs {
         }
         config.global_batch_size = self.global_batch_size.or(config.global_batch_size);
         config.virtual_replicas = self.virtual_replicas.or(config.virtual_replicas);
+        if let Some(weights) = &self.device_weights {
+            config.device_weights = weights.parse()?;
+        }
         self.apply_optimizer(config)?;
         self.data.apply(&mut config.data);
         self.devices.apply(&mut config.devices)?;
@@ -111,7 +114,7 @@ fn set<T>(field: &mut T, flag: Option<T>) {
 mod tests {
     use crate::args::{Args, Command};
     use clap::Parser;
-    use train::Config;
+    use train::{Config, DeviceWeights};
 
     fn config(flags: &str) -> anyhow::Result<Config> {
         let line = ["towers", "train"].into_iter().chain(flags.split_whitespace());
@@ -150,6 +153,15 @@ mod tests {
             (Some(4), 32, 32)
         );
         assert!(config.check_towers(4).is_ok() && config.check_towers(5).is_err());
+    }
+
+    #[test]
+    fn weights_are_given_or_measured() {
+        assert_eq!(config("").unwrap().device_weights, DeviceWeights::Even);
+        assert_eq!(config("--device-weights auto").unwrap().device_weights, DeviceWeights::Auto);
+        let config = config("--device-weights 2,1,1").unwrap();
+        assert_eq!(config.device_weights.to_string(), "2,1,1");
+        assert!(config.check_towers(3).is_ok() && config.check_towers(2).is_err());
     }
 
     #[test]
@@ -193,6 +205,12 @@ mod tests {
                 "--pipeline-stages is 2, but must be left out with --precision fp16",
             ),
             ("--virtual-replicas 5000", "--virtual-replicas is 5000"),
+            (
+                "--device-weights 2,0",
+                "--device-weights is `2,0`, but must be auto, even, or a positive finite",
+            ),
+            ("--device-weights -1", "--device-weights is `-1`"),
+            ("--device-weights fast", "--device-weights is `fast`"),
         ] {
             let error = format!("{:#}", config(flags).unwrap_err());
             assert!(error.contains(names), "{flags}: {error}");

@@ -36,9 +36,10 @@ mod training {
         TrainState, cifar, recipe,
     };
 
-    /// What the ranks of a job are told: epochs, virtual replicas, and milliseconds that a step takes longer.
+    /// What the ranks of a job are told: epochs, virtual replicas, their weights, and milliseconds that a step takes longer.
     const EPOCHS: &str = "TOWERS_TEST_EPOCHS";
     const VIRTUAL: &str = "TOWERS_TEST_VIRTUAL";
+    const WEIGHTS: &str = "TOWERS_TEST_WEIGHTS";
     const DELAY: &str = "TOWERS_TEST_DELAY";
 
     /// Batches of 20, and one of 10, of 90 samples: uneven slices on three replicas.
@@ -118,6 +119,9 @@ mod training {
     fn play(role: &str) -> Result<()> {
         let folder = PathBuf::from(std::env::var(FOLDER).unwrap());
         let mut config = config(number(EPOCHS).unwrap(), number(VIRTUAL).map(|shards| shards as usize));
+        if let Ok(weights) = std::env::var(WEIGHTS) {
+            config.device_weights = weights.parse()?;
+        }
         let rank: usize =
             std::env::var("OMPI_COMM_WORLD_RANK").or(std::env::var("PMI_RANK")).unwrap().parse().unwrap();
         if role == "misfit" && rank == 2 {
@@ -164,6 +168,27 @@ mod training {
             let ((resume, processes), (_, threads)) = (newest(&ended.folder), newest(threads.path()));
             assert_eq!(resume.state.step, outcome.state.step);
             assert!(processes == threads, "not the bits of {ranks} threads");
+        }
+    }
+
+    /// Given weights and measured ones: what the processes measured makes threads repeat their bits.
+    #[test]
+    fn processes_of_unlike_speed_train_as_threads_do() {
+        if !mpirun_is_there() {
+            return;
+        }
+        for (weights, shards) in [("3,1,2", None), ("auto", None), ("1,4,1", Some(5)), ("auto", Some(5))] {
+            let ended = job(3, &config(2, shards), &[(WEIGHTS, weights)]).wait();
+            assert!(ended.success, "{}", ended.text);
+            let (resume, processes) = newest(&ended.folder);
+            let mut config = config(2, shards);
+            // With virtual replicas no bit depends on the weights.
+            if shards.is_none() {
+                config.device_weights = resume.state.device_weights.clone();
+            }
+            let threads = tempfile::tempdir().unwrap();
+            on_threads(config, 3, threads.path());
+            assert!(processes == newest(threads.path()).1, "{weights}: not the bits of threads");
         }
     }
 

@@ -17,6 +17,11 @@ fn bad_values_name_the_option() {
             "train --quick --dataset synthetic --virtual-replicas 2 --replicas 3",
             "--virtual-replicas is 2, but must be at least 3",
         ),
+        ("train --device-weights 1,-2", "--device-weights is `1,-2`, but must be auto, even, or a positive"),
+        (
+            "train --quick --dataset synthetic --device cpu --replicas 3 --device-weights 2,1",
+            "--device-weights is 2,1, but must be auto, even, or as many numbers as there are towers, 3",
+        ),
         ("train --optimizer rmsprop --momentum 0.9", "--momentum is 0.9"),
         ("train --power 2 --schedule cosine", "--power"),
         ("train --patience 3", "--early-stop"),

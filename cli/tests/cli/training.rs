@@ -65,6 +65,26 @@ fn three_towers_on_the_cpu() {
     assert!(place.read("towers/config.json").contains("\"replicas\": 3"));
 }
 
+/// Measured weights are told and kept; other towers need other weights.
+#[test]
+fn towers_may_take_unlike_slices() {
+    let place = Place::new();
+    let small = format!("{SMALL} --device cpu --batch-size 10 --epochs 1");
+    place
+        .run(&format!("{small} --replicas 3 --device-weights 2,1,1 --output given"))
+        .ends(0)
+        .says("device weights 2,1,1");
+    assert!(place.read("given/config.json").contains("\"device_weights\": \"2,1,1\""));
+    let other =
+        "--device-weights is 2,1,1, but must be auto, even, or as many numbers as there are towers, 2";
+    place.run("train --resume given --epochs 2 --replicas 2").ends(2).complains(other);
+    let even = "train --resume given --epochs 2 --replicas 2 --device-weights even";
+    assert!(!place.run(even).ends(0).out().contains("device weights"));
+    let ran = place.run(&format!("{small} --replicas 2 --device-weights auto --output measured"));
+    ran.ends(0).says(", as measured");
+    assert!(place.read("measured/config.json").contains("\"device_weights\": \"auto\""));
+}
+
 /// A run on three towers goes on on one, and stays the run that two would have done.
 #[test]
 fn virtual_replicas_go_on_on_another_number_of_towers() {

@@ -61,7 +61,10 @@ impl Loader {
             let (got, expected) = (samples.shape().to_vec(), pipeline.shape().to_vec());
             return Err(Error::Shape { what: "the images of the set", got, expected });
         }
-        let rows = options.rows.of(options.batch_size.min(samples.len())).len();
+        // A slice of the short last batch may be the longest.
+        let whole = options.batch_size.min(samples.len());
+        let rows = [whole, samples.len() % whole.max(1)].map(|len| options.rows.of(len).len());
+        let rows = rows[0].max(rows[1]);
         let shape = samples.shape();
         let buffers = move || Buffers {
             x: vec![0.0; rows * shape.iter().product::<usize>()],

@@ -2,55 +2,61 @@
 
 use crate::Error;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Which rows of every batch to load: all of them, or one replica's slice.
 ///
 /// Draws belong to a sample, not to its place in a batch, so slices put together are the whole batch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// ```
+/// use augment::Rows;
+///
+/// // The second of two replicas: half of every batch, also of a short last one.
+/// let rows = Rows::by(|len| len / 2..len);
+/// assert_eq!((rows.of(64), rows.of(7)), (32..64, 3..7));
+/// ```
+#[derive(Clone, Default)]
 pub enum Rows {
     /// The whole batch.
     #[default]
     All,
     /// These rows, as far as a short last batch has them.
     Range(Range<usize>),
-    /// The slice of replica `index` of `of`, as Keras' `multi_gpu_model` cuts it: `batch / of` rows each,
-    /// and the last takes what remains.
-    Share {
-        /// The replica, from 0.
-        index: usize,
-        /// The number of replicas.
-        of: usize,
-    },
-    /// The slices `which` of `of`, each cut as for [`Rows::Share`]: for a replica with several of them.
-    Shares {
-        /// The slices, from 0.
-        which: Range<usize>,
-        /// The number of slices.
-        of: usize,
-    },
+    /// The rows that a rule gives for a batch of so many, as far as it has them: see [`Rows::by`].
+    By(Arc<dyn Fn(usize) -> Range<usize> + Send + Sync>),
 }
 
 impl Rows {
+    /// The rows that `rule` gives for the number of rows in the whole batch. Who shares batches out over replicas has a rule
+    /// for that, and knows best.
+    pub fn by(rule: impl Fn(usize) -> Range<usize> + Send + Sync + 'static) -> Self {
+        Rows::By(Arc::new(rule))
+    }
+
     /// The rows to load of a batch of `len`.
     pub fn of(&self, len: usize) -> Range<usize> {
-        let share = |index: usize, of: usize| {
-            let share = len / of;
-            index * share..if index + 1 == of { len } else { (index + 1) * share }
-        };
-        match *self {
+        let Range { start, end } = match self {
             Rows::All => 0..len,
-            Rows::Range(Range { start, end }) => start.min(len)..end.min(len),
-            Rows::Share { index, of } => share(index, of),
-            Rows::Shares { which: Range { start, end }, of } if start < end => {
-                share(start, of).start..share(end - 1, of).end
-            }
-            Rows::Shares { .. } => 0..0,
+            Rows::Range(rows) => rows.clone(),
+            Rows::By(rule) => rule(len),
+        };
+        let end = end.min(len);
+        start.min(end)..end
+    }
+}
+
+impl core::fmt::Debug for Rows {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Rows::All => f.write_str("All"),
+            Rows::Range(rows) => f.debug_tuple("Range").field(rows).finish(),
+            Rows::By(_) => f.write_str("By(..)"),
         }
     }
 }
 
 /// How a [`Loader`](crate::Loader) goes through a set. The defaults are those of Keras' `flow`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoaderOptions {
     /// Images in a batch (default 32). With [`Rows`] this is still the whole batch.
@@ -164,16 +170,10 @@ impl LoaderOptions {
         if self.workers > 1024 {
             return Err(Error::option("workers", self.workers, "at most 1024 threads"));
         }
-        let rows = || format!("{:?}", self.rows);
         match &self.rows {
             Rows::Range(range) if range.start > range.end => {
-                Err(Error::option("rows", rows(), "a range that doesn't end before it begins"))
-            }
-            Rows::Share { index, of } if index >= of => {
-                Err(Error::option("rows", rows(), "a share with `index` below `of`"))
-            }
-            Rows::Shares { which, of } if which.start > which.end || which.end > *of => {
-                Err(Error::option("rows", rows(), "shares of which the last one is below `of`"))
+                let rows = format!("{:?}", self.rows);
+                Err(Error::option("rows", rows, "a range that doesn't end before it begins"))
             }
             _ => Ok(()),
         }

@@ -70,10 +70,10 @@ proptest! {
     ) {
         let options = LoaderOptions::new().batch_size(batch_size).seed(seed).workers(1);
         let whole = epoch(&mut loader(n, options.clone()), 0, 0);
-        let shares: Vec<Rows> = (0..of).map(|index| Rows::Share { index, of }).collect();
-        let some = cut.min(of);
-        let several = [0..some, some..of].map(|which| Rows::Shares { which, of });
-        for slices in [shares, several.to_vec(), vec![Rows::Range(0..cut), Rows::Range(cut..100)]] {
+        // By a rule whose slices grow with the batch, and by fixed ranges.
+        let shares: Vec<Rows> =
+            (0..of).map(|index| Rows::by(move |len| index * len / of..(index + 1) * len / of)).collect();
+        for slices in [shares, vec![Rows::Range(0..cut), Rows::Range(cut..100)]] {
             let mut joined: Vec<Content> = whole.iter().map(|b| (vec![], vec![], vec![], b.3, b.4, b.5)).collect();
             for rows in slices {
                 for (all, slice) in joined.iter_mut().zip(epoch(&mut loader(n, options.clone().rows(rows)), 0, 0)) {
@@ -154,9 +154,6 @@ fn bad_options_are_named() {
         (LoaderOptions::new().batch_size(0), "batch_size"),
         (LoaderOptions::new().prefetch(0), "prefetch"),
         (LoaderOptions::new().workers(usize::MAX), "workers"),
-        (LoaderOptions::new().rows(Rows::Share { index: 2, of: 2 }), "rows"),
-        (LoaderOptions::new().rows(Rows::Share { index: 0, of: 0 }), "rows"),
-        (LoaderOptions::new().rows(Rows::Shares { which: 1..3, of: 2 }), "rows"),
         #[allow(clippy::reversed_empty_ranges)]
         (LoaderOptions::new().rows(Rows::Range(3..2)), "rows"),
     ];

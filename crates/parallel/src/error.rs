@@ -113,6 +113,9 @@ pub enum Error {
         /// How.
         what: String,
     },
+    /// Weights that nothing can be shared out by.
+    #[error("the weights are `{0}`, but must be positive finite numbers as in 2,1,1")]
+    Weights(String),
     /// Devices that can't be shared out among pipelines.
     #[error("{devices} devices can't be shared out among pipelines of {stages} stages")]
     Uneven {

@@ -56,6 +56,7 @@ mod schedule;
 mod shards;
 mod slice;
 mod stages;
+mod weights;
 
 pub use balance::balance;
 pub use buckets::Buckets;
@@ -68,5 +69,6 @@ pub use nccl::{Nccl, NcclJoin};
 pub use replicas::{Replica, run_replicas};
 pub use schedule::{Pass, in_flight, one_forward_one_backward};
 pub use shards::Shards;
-pub use slice::{largest_slice, slice_batch};
+pub use slice::slice_batch;
 pub use stages::{Stage, run_stages};
+pub use weights::Weights;

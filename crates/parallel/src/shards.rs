@@ -1,4 +1,4 @@
-use crate::slice_batch;
+use crate::{Weights, slice_batch};
 use core::ops::Range;
 
 /// The shards that every batch is cut into, and which of them are one replica's.
@@ -15,10 +15,19 @@ use core::ops::Range;
 /// assert_eq!((shards.own(), shards.own_rows(12)), (3..5, 6..12));
 /// assert_eq!(shards.own().map(|shard| shards.rows(12, shard)).collect::<Vec<_>>(), [6..8, 8..12]);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Shards {
-    total: usize,
+    cut: Cut,
     own: Range<usize>,
+}
+
+/// How a batch is cut into shards.
+#[derive(Clone, Debug, PartialEq)]
+enum Cut {
+    /// Into so many, as [`slice_batch`] does.
+    Even(usize),
+    /// A slice for each replica, in proportion to its weight, and each slice into so many shards, as [`slice_batch`] does.
+    Weighted(Weights, usize),
 }
 
 impl Shards {
@@ -30,12 +39,60 @@ impl Shards {
     /// If `rank` is not below `world`.
     pub fn new(total: usize, world: usize, rank: usize) -> Self {
         assert!(rank < world, "replica {rank} of {world}");
-        Shards { total, own: total * rank / world..total * (rank + 1) / world }
+        Shards { cut: Cut::Even(total), own: total * rank / world..total * (rank + 1) / world }
+    }
+
+    /// The same shards, and so the same results, on replicas of unlike speed: each has shards in proportion to its weight, at
+    /// least one if there are enough.
+    ///
+    /// ```
+    /// use parallel::{Shards, Weights};
+    ///
+    /// let weights: Weights = "3,1".parse()?;
+    /// assert_eq!(Shards::shared_out(8, &weights, 0).own(), 0..6);
+    /// # Ok::<(), parallel::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no replica `rank`.
+    pub fn shared_out(total: usize, weights: &Weights, rank: usize) -> Self {
+        let mut counts = weights.share_out(total);
+        while let Some(idle) = counts.iter().position(|count| *count == 0) {
+            match counts.iter_mut().max() {
+                Some(most) if *most > 1 => *most -= 1,
+                _ => break,
+            }
+            counts[idle] = 1;
+        }
+        let start = counts[..rank].iter().sum();
+        Shards { cut: Cut::Even(total), own: start..start + counts[rank] }
+    }
+
+    /// Every batch cut into a slice for each replica, in proportion to its weight, and that into `each` shards of replica
+    /// `rank`'s.
+    ///
+    /// ```
+    /// use parallel::{Shards, Weights};
+    ///
+    /// let weights = "3,1".parse::<Weights>()?;
+    /// let shards = Shards::weighted(2, &weights, 0);
+    /// assert_eq!((shards.own_rows(100), shards.rows(100, 0), shards.rows(100, 2)), (0..75, 0..37, 75..87));
+    /// # Ok::<(), parallel::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no replica `rank`.
+    pub fn weighted(each: usize, weights: &Weights, rank: usize) -> Self {
+        assert!(rank < weights.len(), "replica {rank} of {}", weights.len());
+        Shards { cut: Cut::Weighted(weights.clone(), each), own: rank * each..(rank + 1) * each }
     }
 
     /// How many there are over all replicas.
     pub fn total(&self) -> usize {
-        self.total
+        match &self.cut {
+            Cut::Even(total) => *total,
+            Cut::Weighted(weights, each) => weights.len() * each,
+        }
     }
 
     /// The numbers of this replica's.
@@ -48,7 +105,19 @@ impl Shards {
     /// # Panics
     /// If `shard` is not below the number of shards.
     pub fn rows(&self, batch: usize, shard: usize) -> Range<usize> {
-        slice_batch(batch, self.total, shard)
+        match &self.cut {
+            Cut::Even(total) => slice_batch(batch, *total, shard),
+            Cut::Weighted(weights, each) => {
+                let slice = weights.slice(batch, shard / each);
+                let rows = slice_batch(slice.len(), *each, shard % each);
+                slice.start + rows.start..slice.start + rows.end
+            }
+        }
+    }
+
+    /// The samples in the largest of this replica's shards of a batch of `batch`.
+    pub fn largest(&self, batch: usize) -> usize {
+        self.own().map(|shard| self.rows(batch, shard).len()).max().unwrap_or(0)
     }
 
     /// The samples of a batch of `batch` that are in this replica's shards: one run.
@@ -81,6 +150,51 @@ mod tests {
                 }
                 assert_eq!((shard, row), (total, batch));
             }
+        }
+    }
+
+    /// However they are shared out, the shards of all replicas are those of one alone, in order.
+    #[test]
+    fn weights_say_who_has_how_many_shards() {
+        for (weights, total, expected) in [
+            ("1,1", 5, &[3, 2][..]),
+            ("3,1", 8, &[6, 2]),
+            ("100,1", 4, &[3, 1]),
+            ("1,100,1", 3, &[1, 1, 1]),
+            ("1,1,5", 2, &[1, 0, 1]),
+        ] {
+            let weights: Weights = weights.parse().unwrap();
+            let shards: Vec<Shards> =
+                (0..weights.len()).map(|rank| Shards::shared_out(total, &weights, rank)).collect();
+            let counts: Vec<usize> = shards.iter().map(|shards| shards.own().len()).collect();
+            assert_eq!(counts, expected, "{weights}");
+            assert_eq!(
+                shards.iter().flat_map(Shards::own).collect::<Vec<_>>(),
+                (0..total).collect::<Vec<_>>()
+            );
+            let alone = Shards::new(total, 1, 0);
+            assert!((0..total).all(|shard| shards[0].rows(30, shard) == alone.rows(30, shard)));
+        }
+    }
+
+    #[test]
+    fn weighted_slices_cover_the_batch_in_order() {
+        let weights: Weights = "3,1,2.5".parse().unwrap();
+        for (each, batch) in [(1, 64), (1, 2), (2, 65), (3, 64), (3, 5), (2, 0)] {
+            let (mut row, mut shard) = (0, 0);
+            for rank in 0..3 {
+                let shards = Shards::weighted(each, &weights, rank);
+                assert_eq!((shards.total(), shards.own().len()), (3 * each, each));
+                assert_eq!(shards.own_rows(batch), weights.slice(batch, rank));
+                let mut largest = 0;
+                for own in shards.own() {
+                    let rows = shards.rows(batch, own);
+                    assert_eq!((own, rows.start), (shard, row));
+                    (shard, row, largest) = (own + 1, rows.end, largest.max(rows.len()));
+                }
+                assert_eq!(shards.largest(batch), largest);
+            }
+            assert_eq!((shard, row), (3 * each, batch));
         }
     }
 

@@ -17,11 +17,6 @@ pub fn slice_batch(n: usize, parts: usize, part: usize) -> Range<usize> {
     part * len..end
 }
 
-/// The largest slice of a batch of `n` samples over `parts` replicas: what the last one must have room for.
-pub fn largest_slice(n: usize, parts: usize) -> usize {
-    slice_batch(n, parts, parts - 1).len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,7 +29,6 @@ mod tests {
                 for part in 0..parts {
                     let slice = slice_batch(n, parts, part);
                     assert_eq!(slice.start, end);
-                    assert!(slice.len() <= largest_slice(n, parts));
                     end = slice.end;
                 }
                 assert_eq!(end, n);

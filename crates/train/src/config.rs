@@ -1,5 +1,5 @@
 use crate::devices::MOST;
-use crate::{Error, Preprocessing, Result};
+use crate::{DeviceWeights, Error, Preprocessing, Result};
 use augment::ImageDataGenerator;
 use optim::{Optimizer, Schedule};
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,9 @@ pub struct Config {
     /// pipeline busy at the same time. `None` for two a stage, or one where there are no stages. With `virtual_replicas` their
     /// shards are the micro-batches.
     pub micro_batches: Option<usize>,
+    /// How much of every batch each tower computes; with `virtual_replicas`, how many of the shards.
+    #[serde(default)]
+    pub device_weights: DeviceWeights,
     /// Whether the short batch at the end of an epoch is left out (`steps_per_epoch = n // batch`).
     pub drop_last: bool,
     /// The base learning rate.
@@ -215,8 +218,9 @@ impl Config {
     /// Checks that `towers` replicas all have something to do.
     ///
     /// # Errors
-    /// [`Error::Option`] if there are fewer virtual replicas.
+    /// [`Error::Option`] if there are fewer virtual replicas, or weights for another number.
     pub fn check_towers(&self, towers: usize) -> Result<()> {
+        self.device_weights.check(self, towers)?;
         match self.virtual_replicas {
             Some(shards) if shards < towers => Err(Error::Option {
                 option: "--virtual-replicas",

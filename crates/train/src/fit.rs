@@ -9,7 +9,7 @@ use crate::{
 use augment::Samples;
 use cifar::{Dataset, Split};
 use models::Model;
-use parallel::{Replica, Stage, largest_slice, run_stages};
+use parallel::{Replica, Stage, run_stages};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -144,7 +144,7 @@ impl<'a> Whole<'a> {
             dataset: data.name,
         };
         let batch = config.global_batch(towers).min(prepared.train.len());
-        let micro_batch = largest_slice(batch, config.shards(towers)).max(1);
+        let micro_batch = batch.div_ceil(config.shards(towers)).max(1);
         let stages = pipeline::split(config, model, device, micro_batch)?;
         let cuts = pipeline::cuts(&stages);
         Ok(Whole { config, resume, stages, cuts, shelf: Shelf::default(), prepared })

@@ -129,9 +129,15 @@ mod tests {
         let mut network = models::small_cnn(11).unwrap().build(&device, 6, Mode::Training).unwrap();
         let batches = LoaderOptions::new().batch_size(8).seed(3);
         let mut set = ImageSet::new(&device, &samples, pipeline.clone(), batches.clone()).unwrap();
-        for (total, rank, epoch) in [(2, 0, 0), (2, 1, 5), (3, 1, 2)] {
-            let shards = Shards::new(total, 2, rank);
-            let share = augment::Rows::Shares { which: shards.own(), of: total };
+        let weights = "1,2".parse().unwrap();
+        for (shards, epoch) in [
+            (Shards::new(2, 2, 0), 0),
+            (Shards::new(2, 2, 1), 5),
+            (Shards::new(3, 2, 1), 2),
+            (Shards::weighted(1, &weights, 1), 1),
+        ] {
+            let own = shards.clone();
+            let share = augment::Rows::by(move |len| own.own_rows(len));
             let mut loader =
                 Loader::new(samples.clone(), pipeline.clone(), batches.clone().rows(share)).unwrap();
             set.begin_epoch(&device, epoch).unwrap();
@@ -142,7 +148,7 @@ mod tests {
                 set.load(&device, rows, &mut network).unwrap();
                 let x = network.input_mut().to_vec(&device, 0, batch.x.len()).unwrap();
                 let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
-                assert!(x.iter().zip(&batch.x).all(near), "rank {rank}, {total} shards, epoch {epoch}");
+                assert!(x.iter().zip(&batch.x).all(near), "{shards:?}, epoch {epoch}");
                 seen += 1;
             }
             assert_eq!(seen, 2);

@@ -42,7 +42,9 @@ mod profile;
 mod recipe;
 mod resume;
 mod share;
+mod speed;
 mod state;
+mod weights;
 mod worker;
 
 pub use bench::{BenchMode, BenchOptions, BenchResult, bench};
@@ -61,6 +63,7 @@ pub use profile::{LayerProfile, Profile, profile};
 pub use recipe::{RECIPES, recipe};
 pub use resume::{CHECKPOINTS, Resume, Saved};
 pub use state::{EpochRecord, Partial, TrainState};
+pub use weights::DeviceWeights;
 
 /// The data sets' crate, for callers that hand in data of their own.
 pub use cifar;

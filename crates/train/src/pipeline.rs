@@ -1,14 +1,13 @@
 //! A replica as a pipeline: where its network is cut, and the passes of a stage over the micro-batches of a step.
 
-use crate::memory;
 use crate::passes::Passes;
 use crate::share::Share;
+use crate::speed::Trial;
 use crate::{Config, Error, Result};
 use layers::{Cut, Draws, Mode, Network};
 use models::Model;
 use parallel::{Pass, Stage, balance, in_flight, one_forward_one_backward};
-use std::time::{Duration, Instant};
-use tensor::{Backend, Device};
+use tensor::Device;
 
 /// Passes over a piece of a network that are timed, after one that is not.
 const PASSES: usize = 3;
@@ -71,30 +70,10 @@ fn balanced(model: &Model, stages: usize, cost: impl Fn(&Model) -> Result<u64>) 
 
 /// The nanoseconds that a piece of a network takes for a training pass over `batch` samples: the fastest of some.
 fn measure(piece: &Model, device: &Device, batch: usize) -> Result<u64> {
-    let built = piece.build_stage(device, batch, Mode::TrainingWithInputGradient, 1);
-    let mut network = built.map_err(|error| memory::explain(error, piece, device, batch))?;
-    network.init(0)?;
-    let draws = Draws { seed: 0, step: 0, first_sample: 0 };
-    network.set_input(&vec![0.5; network.sample_len() * batch], &vec![0; batch])?;
-    let mut gradient = Vec::new();
-    let mut fastest = Duration::MAX;
-    for pass in 0..=PASSES {
-        let began = Instant::now();
-        network.forward_pass(draws)?;
-        device.synchronize()?;
-        let forward = began.elapsed();
-        if pass == 0 {
-            network.read_output(&mut gradient)?;
-        }
-        network.set_output_gradient(&gradient)?;
-        let began = Instant::now();
-        network.backward_pass(draws)?;
-        device.synchronize()?;
-        if pass > 0 {
-            fastest = fastest.min(forward + began.elapsed());
-        }
-    }
-    Ok(fastest.as_nanos() as u64)
+    let mut trial = Trial::new(piece, device, batch, Mode::TrainingWithInputGradient)?;
+    trial.pass()?;
+    let passes = (0..PASSES).map(|_| trial.pass()).collect::<Result<Vec<_>>>()?;
+    Ok(passes.into_iter().min().unwrap_or_default().as_nanos() as u64)
 }
 
 /// How many batches a stage holds at a time.

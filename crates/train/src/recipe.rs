@@ -1,4 +1,6 @@
-use crate::{CheckpointOptions, Config, DataOptions, DeviceOptions, Error, Preprocessing, Result};
+use crate::{
+    CheckpointOptions, Config, DataOptions, DeviceOptions, DeviceWeights, Error, Preprocessing, Result,
+};
 use augment::ImageDataGenerator;
 use optim::{Curve, Rmsprop, Sgd};
 
@@ -46,6 +48,7 @@ fn minigooglenet() -> Config {
         global_batch_size: None,
         virtual_replicas: None,
         micro_batches: None,
+        device_weights: DeviceWeights::Even,
         drop_last: true,
         lr: 5e-3,
         schedule: Curve::poly(1.0).into(),

@@ -41,7 +41,8 @@ impl Source {
             let set = ImageSet::new(device, samples, pipeline, options)?;
             return Ok(Source::Device(Rc::new(RefCell::new(set)), shards.clone()));
         }
-        let options = options.rows(augment::Rows::Shares { which: shards.own(), of: shards.total() });
+        let own = shards.clone();
+        let options = options.rows(augment::Rows::by(move |len| own.own_rows(len)));
         Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?))
     }
 

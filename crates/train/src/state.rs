@@ -1,3 +1,4 @@
+use crate::DeviceWeights;
 use serde::{Deserialize, Serialize};
 
 /// The figures of one epoch: a row of `history.csv`, an object of `history.jsonl`.
@@ -72,6 +73,9 @@ pub struct TrainState {
     pub partial: Partial,
     /// Samples of a whole batch over all replicas.
     pub global_batch: usize,
+    /// What every batch is cut by: measured weights are here, where the configuration says `auto`.
+    #[serde(default)]
+    pub device_weights: DeviceWeights,
     /// A figure for each epoch done.
     pub history: Vec<EpochRecord>,
 }

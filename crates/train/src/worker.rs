@@ -3,14 +3,15 @@ use crate::passes::{Kind, Passes};
 use crate::pipeline;
 use crate::pipelined::Pipelined;
 use crate::share::{Share, Source};
+use crate::speed;
 use crate::state::Partial;
-use crate::{Config, Error, Input, Result, Resume, Snapshot, StepInfo, TrainState};
+use crate::{Config, DeviceWeights, Error, Input, Result, Resume, Snapshot, StepInfo, TrainState};
 use augment::{LoaderOptions, Samples};
 use checkpoint::Tensors;
 use layers::{Draws, Mode, Network, Role};
 use models::Model;
 use optim::{OptimizerState, Progress};
-use parallel::{Collective, Replica, Shards, largest_slice};
+use parallel::{Collective, Replica};
 use std::time::{Duration, Instant};
 use tensor::{Backend, Device, Span, Storage, Turn};
 
@@ -61,16 +62,23 @@ impl<'a> Worker<'a> {
         model: &Model,
         resume: Option<&Resume>,
         replica: Replica,
-        stage: Pipelined<'a>,
+        mut stage: Pipelined<'a>,
     ) -> Result<(Self, Source)> {
         let (rank, world) = (replica.rank(), replica.world());
-        let Replica { device, collective } = replica;
-        let shards = config.shards(world);
+        let Replica { device, mut collective } = replica;
         let global = resume.map_or(config.global_batch(world), |resume| resume.state.global_batch);
-        let rest = if config.drop_last { 0 } else { prepared.train.len() % global };
+        let weights = config.device_weights.settle(resume, world, || {
+            let each = global.min(prepared.train.len()).div_ceil(config.shards(world));
+            speed::measure(model, &device, collective.as_mut(), &mut stage, each)
+        })?;
+        let own = weights.shards(config, world, rank);
+        // Of all batches that will come this replica needs room for the largest of its own shards.
+        let largest = |samples: usize, drop_last: bool| {
+            let rest = if drop_last { 0 } else { samples % global };
+            own.largest(global.min(samples)).max(own.largest(rest))
+        };
         let batch =
-            largest_slice(global.min(prepared.train.len()), shards).max(largest_slice(rest, shards)).max(1);
-        let own = Shards::new(shards, world, rank);
+            largest(prepared.train.len(), config.drop_last).max(largest(prepared.val.len(), false)).max(1);
         let lanes = pipeline::lanes(&stage.stage, own.own().len());
         let first = stage.stage.is_first();
         let mode = if first { Mode::Training } else { Mode::TrainingWithInputGradient };
@@ -83,19 +91,18 @@ impl<'a> Worker<'a> {
         network.init(config.seed)?;
         let optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
         let meter = device.alloc(METER)?;
-        // No shard of a batch of this size, or of a shorter one, is larger than the network's largest.
-        let val_batch = batch.max(shards * (batch + 1).saturating_sub(shards));
         let source = |samples, augmentation, options| match first {
             true => Source::new(&device, samples, prepared.input.pipeline(augmentation)?, options, &own),
             false => Ok(Source::labels(samples, options, &own)),
         };
         let options = LoaderOptions::new().batch_size(global).seed(config.seed).drop_last(config.drop_last);
         let train = source(&prepared.train, config.augmentation.clone(), options)?;
-        let options = LoaderOptions::new().batch_size(val_batch).evaluation();
+        let options = LoaderOptions::new().batch_size(global).evaluation();
         let val = source(&prepared.val, Default::default(), options)?;
-        let in_order = config.virtual_replicas.is_some() || shards > world;
+        let in_order = config.virtual_replicas.is_some() || own.total() > world;
         let passes = Passes::new(&network, own, in_order)?;
-        let state = TrainState { global_batch: global, ..TrainState::default() };
+        let state =
+            TrainState { global_batch: global, device_weights: weights.clone(), ..TrainState::default() };
         let steps_per_epoch = train.steps() as u64;
         if steps_per_epoch == 0 {
             let value = format!("{global} over all replicas");
@@ -121,6 +128,7 @@ impl<'a> Worker<'a> {
         };
         if let Some(resume) = resume {
             worker.restore(resume)?;
+            worker.state.device_weights = weights;
         }
         Ok((worker, train))
     }
@@ -163,6 +171,13 @@ impl<'a> Worker<'a> {
         let devices = match self.stage.stages() {
             1 => devices,
             stages => format!("{devices}, a pipeline of {stages} stages cut behind {}", self.stage.cuts),
+        };
+        let devices = match (&self.state.device_weights, &self.config.device_weights) {
+            (DeviceWeights::Given(weights), DeviceWeights::Auto) => {
+                format!("{devices}; device weights {weights}, as measured")
+            }
+            (DeviceWeights::Given(weights), _) => format!("{devices}; device weights {weights}"),
+            _ => devices,
         };
         match (self.config.virtual_replicas, self.config.micro_batches()) {
             (Some(shards), _) => format!("{devices}; {shards} virtual replicas"),

@@ -1,0 +1,93 @@
+//! How long training passes take on a device, measured before a run: where batches, or networks, are to be cut by it.
+//!
+//! A network of its own makes the passes and is given back afterwards. The run's network, optimizer and random numbers don't
+//! exist yet, so nothing of them can change.
+
+use crate::bench::median;
+use crate::pipelined::Pipelined;
+use crate::{Result, memory};
+use layers::{Draws, Mode, Network};
+use models::Model;
+use parallel::{Collective, Weights};
+use std::time::{Duration, Instant};
+use tensor::{Backend, Device, Span};
+
+/// Passes before the first that counts: the first one compiles kernels and chooses algorithms.
+const WARM_UP: usize = 2;
+
+/// The least that counts: so many passes, and so long.
+const LEAST_PASSES: usize = 3;
+const LEAST_TIME: Duration = Duration::from_millis(300);
+
+/// Measures all replicas at once, as they will work, with training passes over `batch` samples each, and returns the same
+/// weights on all. A pipeline is as fast as its slowest stage.
+pub(crate) fn measure(
+    model: &Model,
+    device: &Device,
+    collective: &mut dyn Collective,
+    stage: &mut Pipelined<'_>,
+    batch: usize,
+) -> Result<Weights> {
+    let first = stage.stage.is_first();
+    let mode = if first { Mode::Training } else { Mode::TrainingWithInputGradient };
+    let mut trial = Trial::new(model, device, batch, mode)?;
+    for _ in 0..WARM_UP {
+        trial.pass()?;
+    }
+    collective.barrier()?;
+    let (began, mut seconds) = (Instant::now(), Vec::new());
+    while seconds.len() < LEAST_PASSES || began.elapsed() < LEAST_TIME {
+        seconds.push(trial.pass()?.as_secs_f64());
+    }
+    let own = batch as f64 / median(&seconds).max(1e-9);
+    let stages = gather(stage.stage.replica.as_mut(), device, own)?;
+    let towers = gather(collective, device, stages.into_iter().fold(f64::INFINITY, f64::min))?;
+    Ok(Weights::of_speeds(&towers)?)
+}
+
+/// What all members of a collective measured.
+fn gather(collective: &mut dyn Collective, device: &Device, own: f64) -> Result<Vec<f64>> {
+    let (rank, world) = (collective.rank(), collective.world());
+    let mut all = device.alloc(world)?;
+    device.upload(&[own as f32], &mut all, rank)?;
+    collective.all_gather(device, &mut all, Span::new(0, world))?;
+    Ok(all.to_vec(device, 0, world)?.into_iter().map(f64::from).collect())
+}
+
+/// A network, or a piece of one, with a batch in place that means nothing.
+pub(crate) struct Trial {
+    network: Network,
+    draws: Draws,
+    /// The gradient of its output. A loss takes no time worth measuring.
+    dy: Vec<f32>,
+}
+
+impl Trial {
+    pub(crate) fn new(model: &Model, device: &Device, batch: usize, mode: Mode) -> Result<Self> {
+        let built = model.build_stage(device, batch, mode, 1);
+        let mut network = built.map_err(|error| memory::explain(error, model, device, batch))?;
+        network.init(0)?;
+        network.set_input(&vec![0.5; network.sample_len() * batch], &vec![0; batch])?;
+        let draws = Draws { seed: 0, step: 0, first_sample: 0 };
+        let mut dy = Vec::new();
+        network.forward_pass(draws)?;
+        network.read_output(&mut dy)?;
+        Ok(Trial { network, draws, dy })
+    }
+
+    /// How long a training pass takes.
+    pub(crate) fn pass(&mut self) -> Result<Duration> {
+        let Trial { network, draws, dy } = self;
+        let device = network.device().clone();
+        let began = Instant::now();
+        network.forward_pass(*draws)?;
+        device.synchronize()?;
+        let forward = began.elapsed();
+        // In a run it comes from elsewhere.
+        network.set_output_gradient(dy)?;
+        let began = Instant::now();
+        network.backward_pass(*draws)?;
+        device.synchronize()?;
+        Ok(forward + began.elapsed())
+    }
+}

@@ -1,0 +1,184 @@
+//! Towers of unlike speed take unlike slices, and the gradient stays that of the whole batch.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use tensor::Device;
+use towers_tests::{Finished, distance, run_on};
+use train::observers::Checkpoints;
+use train::{Config, DeviceWeights, End, Observer, Resume, cifar, recipe};
+
+fn data() -> cifar::Dataset {
+    cifar::synthetic(3, 45, 23)
+}
+
+fn cpus(world: usize) -> Vec<Device> {
+    vec![Device::cpu(1); world]
+}
+
+fn run(devices: &[Device], config: &Config) -> Finished {
+    run_on(devices, config, &data(), None, None, Vec::new()).unwrap()
+}
+
+fn weighted(config: &Config, weights: &str) -> Config {
+    Config { device_weights: weights.parse().unwrap(), ..config.clone() }
+}
+
+/// Without batch normalization, on batches of 14 of 45 images, the last of them of three.
+fn keras_cnn() -> Config {
+    let mut config = recipe("keras-cnn").unwrap();
+    config.epochs = 1;
+    config.global_batch_size = Some(14);
+    // Shows the gradients as they are.
+    config.optimizer = "sgd:momentum=0.9".parse().unwrap();
+    config.lr = 0.01;
+    config
+}
+
+/// With batch normalization, dropout and augmentation; nothing of the schedule depends on when a run ends.
+fn small_cnn() -> Config {
+    let mut config = recipe("quick").unwrap();
+    config.epochs = 2;
+    config.global_batch_size = Some(14);
+    config.schedule = "constant".parse().unwrap();
+    config
+}
+
+/// The figures of a history without the times, as bits.
+fn figures(finished: &Finished) -> Vec<[u64; 4]> {
+    let history = finished.outcome.state.history.iter();
+    history.map(|r| [r.loss, r.acc, r.val_loss, r.val_acc].map(f64::to_bits)).collect()
+}
+
+#[track_caller]
+fn assert_same(a: &Finished, b: &Finished, what: &str) {
+    assert_eq!(figures(a), figures(b), "{what}: another history");
+    assert!(a.tensors == b.tensors, "{what}: other weights");
+}
+
+#[track_caller]
+fn assert_near(a: &Finished, b: &Finished, what: &str) {
+    let distance = distance(&a.tensors, &b.tensors);
+    assert!(distance < 2e-5, "{what}: the weights differ by {distance:e}");
+    let (a, b) = (&a.outcome.state.history[0], &b.outcome.state.history[0]);
+    assert!((a.loss - b.loss).abs() < 1e-5 && (a.val_loss - b.val_loss).abs() < 1e-5, "{a:?}\n{b:?}");
+    assert_eq!((a.acc, a.val_acc), (b.acc, b.val_acc), "{what}");
+}
+
+/// Every sample weighs the same, whoever computes it. Of a last batch of three some towers get nothing, and join all the
+/// same.
+#[test]
+fn uneven_slices_have_the_gradient_of_the_whole_batch() {
+    let one = run(&cpus(1), &keras_cnn());
+    for weights in ["3,1", "1,6", "2,1,1", "1,1,10", "1,2,3,4"] {
+        let config = weighted(&keras_cnn(), weights);
+        let many = run(&cpus(weights.split(',').count()), &config);
+        assert_near(&one, &many, weights);
+        assert_eq!(many.outcome.state.device_weights.to_string(), weights);
+    }
+}
+
+/// That the test above can fail: with batch normalization other slices are another run.
+#[test]
+fn the_weights_are_taken() {
+    let even = run(&cpus(2), &small_cnn());
+    assert!(even.tensors != run(&cpus(2), &weighted(&small_cnn(), "3,1")).tensors);
+}
+
+/// With virtual replicas weights say who computes which shards, and no bit depends on that.
+#[test]
+fn virtual_replicas_have_the_same_bits_on_uneven_towers() {
+    let mut config = small_cnn();
+    config.virtual_replicas = Some(5);
+    let even = run(&cpus(1), &config);
+    for weights in ["3,1", "1,100", "1,2,1", "1,1,1,1"] {
+        let towers = weights.split(',').count();
+        assert_same(&even, &run(&cpus(towers), &weighted(&config, weights)), weights);
+    }
+    assert_same(&even, &run(&cpus(2), &weighted(&config, "auto")), "measured weights");
+}
+
+/// A tower is a pipeline here; its slice is cut into its micro-batches.
+#[test]
+fn pipelines_have_weights_by_towers() {
+    let one = run(&cpus(1), &keras_cnn());
+    let mut config = keras_cnn();
+    (config.devices.pipeline_stages, config.micro_batches) = (2, Some(2));
+    for (weights, towers) in [("3,1", 2), ("1,2,2", 3)] {
+        assert_near(&one, &run(&cpus(2 * towers), &weighted(&config, weights)), weights);
+    }
+    let measured = run(&cpus(4), &weighted(&config, "auto"));
+    assert_near(&one, &measured, "measured weights");
+    assert!(
+        matches!(&measured.outcome.state.device_weights, DeviceWeights::Given(weights) if weights.len() == 2)
+    );
+}
+
+/// Measuring leaves nothing behind: the run is that of somebody who knew the weights.
+#[test]
+fn measured_weights_are_as_good_as_given_ones() {
+    let measured = run(&cpus(3), &weighted(&small_cnn(), "auto"));
+    let weights = measured.outcome.state.device_weights.to_string();
+    assert_eq!(weights.split(',').count(), 3, "{weights}");
+    assert_same(&measured, &run(&cpus(3), &weighted(&small_cnn(), &weights)), &weights);
+    let alone = run(&cpus(1), &weighted(&small_cnn(), "auto"));
+    assert_eq!(alone.outcome.state.device_weights, DeviceWeights::Even);
+    assert_same(&alone, &run(&cpus(1), &small_cnn()), "one tower");
+}
+
+/// Plain loops in f64 beside vectorized code: nobody's clock takes them for equals.
+#[test]
+fn the_slower_device_gets_less() {
+    let mut config = weighted(&small_cnn(), "auto");
+    config.epochs = 1;
+    let devices = [Device::reference(), Device::cpu(1)];
+    let few = cifar::synthetic(3, 28, 4);
+    let state = run_on(&devices, &config, &few, None, None, Vec::new()).unwrap().outcome.state;
+    let DeviceWeights::Given(weights) = &state.device_weights else { panic!("{}", state.device_weights) };
+    let shares = weights.share_out(100);
+    assert!(shares[0] < shares[1] && weights.to_string().starts_with("1,"), "{weights}");
+}
+
+fn in_folder(
+    world: usize,
+    config: &Config,
+    dir: &Path,
+    resume: Option<&Resume>,
+    stop_after: Option<u64>,
+) -> Finished {
+    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(Checkpoints::new(dir, config).unwrap())];
+    run_on(&cpus(world), config, &data(), resume, stop_after, checkpoints).unwrap()
+}
+
+/// A run that goes on has the weights of its checkpoint; on another number of towers they are measured anew.
+#[test]
+fn measured_weights_are_part_of_the_run() {
+    let (config, dir) = (weighted(&small_cnn(), "auto"), tempfile::tempdir().unwrap());
+    let stopped = in_folder(2, &config, dir.path(), None, Some(5));
+    assert_eq!(stopped.outcome.end, End::Interrupted);
+    let resume = Resume::newest(dir.path()).unwrap();
+    let weights = resume.state.device_weights.clone();
+    assert_eq!(
+        (&resume.config.device_weights, weights.to_string().contains(',')),
+        (&DeviceWeights::Auto, true)
+    );
+    let resumed = run_on(&cpus(2), &config, &data(), Some(&resume), None, Vec::new()).unwrap();
+    assert_same(&run(&cpus(2), &weighted(&small_cnn(), &weights.to_string())), &resumed, "resumed");
+    let three = run_on(&cpus(3), &config, &data(), Some(&resume), None, Vec::new()).unwrap();
+    assert_eq!(three.outcome.state.device_weights.to_string().split(',').count(), 3);
+}
+
+#[test]
+fn weights_for_other_towers_are_refused() {
+    for (weights, says) in [
+        (
+            "2,1,1",
+            "--device-weights is 2,1,1, but must be auto, even, or as many numbers as there are towers, 2",
+        ),
+        ("100,1", "tower 1 would get none of a batch of 14"),
+    ] {
+        let error = run_on(&cpus(2), &weighted(&small_cnn(), weights), &data(), None, None, Vec::new());
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
