@@ -140,6 +140,12 @@ pub struct TrainArgs {
     /// Keras' time decay: lr / (1 + decay * step)
     #[arg(long, value_name = "X", allow_hyphen_values = true, conflicts_with_all = ["schedule", "power"])]
     pub decay: Option<f64>,
+    /// linear: K times the rate for a batch K times as large as one tower's, or as in linear:base=256
+    #[arg(long, value_name = "RULE")]
+    pub lr_scaling: Option<String>,
+    /// A scaled rate rises over E epochs; by default 5, or 0 with a schedule that warms up by itself
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    pub warmup_epochs: Option<u64>,
     /// Label smoothing, from 0 to below 1
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub label_smoothing: Option<f32>,

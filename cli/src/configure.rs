@@ -28,6 +28,13 @@ impl TrainArgs {
             config.device_weights = weights.parse()?;
         }
         self.apply_optimizer(config)?;
+        // After the batch size and the schedule, which decide what it is by default.
+        if let Some(rule) = &self.lr_scaling {
+            config.set_lr_scaling(rule)?;
+        }
+        if let Some(epochs) = self.warmup_epochs {
+            config.set_warmup_epochs(epochs)?;
+        }
         self.data.apply(&mut config.data);
         self.devices.apply(&mut config.devices)?;
         self.apply_stages(config);
@@ -90,6 +97,7 @@ impl TrainArgs {
             ("--label-smoothing", wanted.label_smoothing != saved.label_smoothing),
             ("--seed", wanted.seed != saved.seed),
             ("--optimizer or --momentum", wanted.optimizer != saved.optimizer),
+            ("--lr-scaling or --warmup-epochs", wanted.lr_scaling != saved.lr_scaling),
             ("--schedule, --power or --decay", wanted.schedule != saved.schedule),
             ("--dataset", wanted.data.dataset != saved.data.dataset),
             ("--precision", wanted.devices.precision != saved.devices.precision),
@@ -156,6 +164,17 @@ mod tests {
     }
 
     #[test]
+    fn rates_are_scaled_for_the_batch_of_one_tower_or_another() {
+        let scaling = |flags| config(flags).unwrap().lr_scaling.map(|s| (s.base_batch, s.warmup_epochs));
+        assert_eq!(scaling(""), None);
+        assert_eq!(scaling("--lr-scaling linear"), Some((64, 5)));
+        assert_eq!(scaling("--lr-scaling linear --batch-size 32 --warmup-epochs 2"), Some((32, 2)));
+        assert_eq!(scaling("--lr-scaling linear:base=256 --warmup-epochs 0"), Some((256, 0)));
+        assert_eq!(scaling("--lr-scaling linear --schedule cosine+warmup:epochs=5"), Some((64, 0)));
+        assert_eq!(scaling("--lr-scaling none"), None);
+    }
+
+    #[test]
     fn weights_are_given_or_measured() {
         assert_eq!(config("").unwrap().device_weights, DeviceWeights::Even);
         assert_eq!(config("--device-weights auto").unwrap().device_weights, DeviceWeights::Auto);
@@ -205,6 +224,12 @@ mod tests {
                 "--pipeline-stages is 2, but must be left out with --precision fp16",
             ),
             ("--virtual-replicas 5000", "--virtual-replicas is 5000"),
+            ("--lr-scaling sqrt", "--lr-scaling is `sqrt`, but must be none, linear, or linear:base=N"),
+            ("--warmup-epochs 3", "--warmup-epochs is 3, but must be left out without --lr-scaling"),
+            (
+                "--lr-scaling linear --warmup-epochs 3 --schedule poly+warmup:epochs=1",
+                "--warmup-epochs is 3, but must be 0 with a schedule",
+            ),
             (
                 "--device-weights 2,0",
                 "--device-weights is `2,0`, but must be auto, even, or a positive finite",

@@ -22,6 +22,8 @@ fn bad_values_name_the_option() {
             "train --quick --dataset synthetic --device cpu --replicas 3 --device-weights 2,1",
             "--device-weights is 2,1, but must be auto, even, or as many numbers as there are towers, 3",
         ),
+        ("train --lr-scaling linear:base=0", "--lr-scaling is `linear:base=0`"),
+        ("train --warmup-epochs 3", "--warmup-epochs is 3, but must be left out without --lr-scaling"),
         ("train --optimizer rmsprop --momentum 0.9", "--momentum is 0.9"),
         ("train --power 2 --schedule cosine", "--power"),
         ("train --patience 3", "--early-stop"),
@@ -81,6 +83,7 @@ fn a_resumed_run_stays_what_it_was() {
         "--schedule poly",
         "--recipe keras-cnn",
         "--virtual-replicas 4",
+        "--lr-scaling linear",
     ] {
         let option = flag.split(' ').next().expect("a flag");
         place.run(&format!("train --resume run --epochs 2 {flag}")).ends(2).complains(option);

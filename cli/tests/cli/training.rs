@@ -65,6 +65,25 @@ fn three_towers_on_the_cpu() {
     assert!(place.read("towers/config.json").contains("\"replicas\": 3"));
 }
 
+/// Four times the batch, four times the rate, in a straight line from the rate of one tower; a resume goes on on the line.
+#[test]
+fn a_scaled_rate_rises_from_that_of_one_tower() {
+    let place = Place::new();
+    let scaled = "--replicas 4 --device cpu --batch-size 10 --schedule constant --lr 0.01 --lr-scaling linear --warmup-epochs 2";
+    let small = format!("{SMALL} {scaled}");
+    let said = "Learning rate 0.01 for batches of 10: 0.04 for batches of 40, reached within 2 epochs\n";
+    place.run(&format!("{small} --epochs 3 --output whole")).ends(0).says(said);
+    place.run(&format!("{small} --epochs 1 --output parts")).ends(0);
+    place.run("train --resume parts --epochs 3").ends(0).says(said);
+    // Of the last of eight steps an epoch.
+    let rates = history(&place, "whole", "lr");
+    let expected = [0.01 + 0.03 * 7.0 / 16.0, 0.01 + 0.03 * 15.0 / 16.0, 0.04];
+    assert!(rates.iter().zip(expected).all(|(lr, expected)| (lr - expected).abs() < 1e-9), "{rates:?}");
+    for column in ["loss", "acc", "val_loss", "val_acc", "lr"] {
+        assert_eq!(history(&place, "whole", column), history(&place, "parts", column), "{column}");
+    }
+}
+
 /// Measured weights are told and kept; other towers need other weights.
 #[test]
 fn towers_may_take_unlike_slices() {

@@ -1,7 +1,7 @@
 //! Optimizers over flat parameter arenas, and learning-rate schedules as pure functions of the step.
 //!
 //! - [`Schedule`] gives the learning rate at a [`Progress`]: a [`Curve`] and, before it, a [`Warmup`]. It needs no
-//!   device and works alone.
+//!   device and works alone. [`LinearScaling`] multiplies it for larger batches.
 //! - [`Optimizer`] is a rule with its constants: [`Sgd`] or [`Rmsprop`], in the conventions of Keras or PyTorch.
 //! - [`OptimizerState`] is an optimizer at work on a device: one step is one launch over the whole arena.
 //!
@@ -49,6 +49,6 @@ mod text;
 pub use error::{Error, Result};
 pub use optimizer::{Optimizer, Rmsprop, Sgd};
 pub use progress::Progress;
-pub use schedule::{Curve, Per, Schedule, Warmup};
+pub use schedule::{Curve, LinearScaling, Per, Schedule, Warmup};
 pub use state::OptimizerState;
 pub use tensor::{Velocity, WeightDecay};

@@ -1,7 +1,7 @@
 use crate::devices::MOST;
 use crate::{DeviceWeights, Error, Preprocessing, Result};
 use augment::ImageDataGenerator;
-use optim::{Optimizer, Schedule};
+use optim::{LinearScaling, Optimizer, Schedule};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tensor::Precision;
@@ -36,6 +36,9 @@ pub struct Config {
     pub lr: f64,
     /// How the learning rate changes.
     pub schedule: Schedule,
+    /// Scales the rate with the size of the batch; `None` to leave it alone, as the tutorials do.
+    #[serde(default)]
+    pub lr_scaling: Option<LinearScaling>,
     /// What turns gradients into steps.
     pub optimizer: Optimizer,
     /// Between 0 and 1; 0 for one-hot targets.
@@ -301,6 +304,7 @@ impl Config {
             }
         }
         self.schedule.validate()?;
+        self.check_lr_scaling()?;
         self.optimizer.validate()?;
         let metrics = "one of loss, acc, val_loss, val_acc";
         for (option, metric) in [

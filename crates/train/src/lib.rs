@@ -29,6 +29,7 @@ mod evaluate;
 mod fit;
 mod image_set;
 mod input;
+mod lr_scaling;
 mod memory;
 mod model_file;
 mod observer;

@@ -52,6 +52,7 @@ fn minigooglenet() -> Config {
         drop_last: true,
         lr: 5e-3,
         schedule: Curve::poly(1.0).into(),
+        lr_scaling: None,
         optimizer: Sgd::keras().momentum(0.9).into(),
         label_smoothing: 0.0,
         preprocessing: Preprocessing::SubtractPixelMean,

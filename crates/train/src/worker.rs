@@ -140,9 +140,9 @@ impl<'a> Worker<'a> {
 
     /// The learning rate of the next step.
     pub(crate) fn lr(&self) -> f64 {
-        let TrainState { epoch, step, .. } = self.state;
+        let TrainState { epoch, step, global_batch, .. } = self.state;
         let (steps_per_epoch, epochs) = (self.steps_per_epoch, self.config.epochs);
-        self.config.schedule.lr(self.config.lr, &Progress { step, epoch, steps_per_epoch, epochs })
+        self.config.lr_at(global_batch, &Progress { step, epoch, steps_per_epoch, epochs })
     }
 
     /// What observers learn after a step.

@@ -1,8 +1,10 @@
 mod curve;
+mod scaling;
 mod text;
 mod warmup;
 
 pub use curve::{Curve, Per};
+pub use scaling::LinearScaling;
 pub use warmup::Warmup;
 
 use crate::{Progress, Result};

@@ -160,6 +160,9 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         let head =
             format!("Train on {train_samples} samples, validate on {val_samples} samples, on {devices}\n");
         say(&mut self.out, &head);
+        if let Some(scaling) = run.config.describe_lr_scaling(run.state.global_batch) {
+            say(&mut self.out, &format!("{scaling}\n"));
+        }
         Ok(())
     }
 
