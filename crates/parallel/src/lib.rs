@@ -26,6 +26,8 @@
 //! Where [`Shards`] cut every batch in the same way for any number of replicas, and [`Collective::all_reduce_in_order`] adds up
 //! what was computed of them, results don't depend on that number either.
 //!
+//! Replicas of unlike speed take unlike slices: by [`Weights`], given or measured.
+//!
 //! Replicas on GPUs of their own add up by [`Nccl`], towers on one GPU from device to device, all others in host memory:
 //! [`run_replicas`] chooses.
 //!
