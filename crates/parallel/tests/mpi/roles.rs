@@ -78,9 +78,9 @@ fn folder() -> PathBuf {
 
 fn mark(mark: &str, rank: usize) {
     // Whole or not at all: the test reads it while this runs.
-    let path = mark_file(&folder(), mark, rank);
-    std::fs::write(path.with_extension("new"), std::process::id().to_string()).unwrap();
-    std::fs::rename(path.with_extension("new"), path).unwrap();
+    let new = folder().join(format!("new-{mark}-{rank}"));
+    std::fs::write(&new, std::process::id().to_string()).unwrap();
+    std::fs::rename(new, mark_file(&folder(), mark, rank)).unwrap();
 }
 
 /// Steps without end, as far as a test is concerned.
