@@ -36,7 +36,9 @@ mod training {
         TrainState, cifar, recipe,
     };
 
-    /// What the ranks of a job are told: epochs, virtual replicas, their weights, and milliseconds that a step takes longer.
+    /// What the ranks of a job are told: the network, epochs, virtual replicas, their weights, and milliseconds that a step takes
+    /// longer.
+    const MODEL: &str = "TOWERS_TEST_MODEL";
     const EPOCHS: &str = "TOWERS_TEST_EPOCHS";
     const VIRTUAL: &str = "TOWERS_TEST_VIRTUAL";
     const WEIGHTS: &str = "TOWERS_TEST_WEIGHTS";
@@ -95,7 +97,8 @@ mod training {
     fn job(ranks: usize, config: &Config, more: &[(&str, &str)]) -> Job {
         let epochs = config.epochs.to_string();
         let shards = config.virtual_replicas.map_or(String::new(), |shards| shards.to_string());
-        Job::start("train", ranks, &[&[(EPOCHS, &*epochs), (VIRTUAL, &*shards)], more].concat())
+        let told = [(MODEL, &*config.model), (EPOCHS, &*epochs), (VIRTUAL, &*shards)];
+        Job::start("train", ranks, &[&told, more].concat())
     }
 
     /// All tensors of the newest checkpoint, as their file.
@@ -122,6 +125,7 @@ mod training {
         if let Ok(weights) = std::env::var(WEIGHTS) {
             config.device_weights = weights.parse()?;
         }
+        config.model = std::env::var(MODEL).unwrap_or(config.model);
         let rank: usize =
             std::env::var("OMPI_COMM_WORLD_RANK").or(std::env::var("PMI_RANK")).unwrap().parse().unwrap();
         if role == "misfit" && rank == 2 {
@@ -189,6 +193,22 @@ mod training {
             let threads = tempfile::tempdir().unwrap();
             on_threads(config, 3, threads.path());
             assert!(processes == newest(threads.path()).1, "{weights}: not the bits of threads");
+        }
+    }
+
+    /// A network whose gradients are added up in several buckets, while backward goes on.
+    #[test]
+    fn processes_train_in_buckets_as_threads_do() {
+        if !mpirun_is_there() {
+            return;
+        }
+        for (ranks, shards) in [(2, None), (3, Some(4))] {
+            let config = Config { model: "keras_cnn".into(), ..config(1, shards) };
+            let ended = job(ranks, &config, &[]).wait();
+            assert!(ended.success, "{}", ended.text);
+            let threads = tempfile::tempdir().unwrap();
+            on_threads(config, ranks, threads.path());
+            assert!(newest(&ended.folder).1 == newest(threads.path()).1, "not the bits of {ranks} threads");
         }
     }
 

@@ -40,7 +40,7 @@ impl Case for Convolution {
         device.conv2d_fwd(conv, self.act, x.view(), &params.data, w, bias, y.view_mut())?;
         device.conv2d_bwd_data(conv, dy.view(), &params.data, w, dx.view_mut(), self.mode)?;
         device.conv2d_bwd_filter(conv, x.view(), dy.view(), &mut grads.data, w, bias)?;
-        device.finish_grads(&mut grads.data)?;
+        device.finish_grads(&mut grads.data, w)?;
         let runs = [("dw", w, TOLERANCE), ("db", b, TOLERANCE)];
         let grads = grads.outputs(bench, &runs[..1 + usize::from(self.bias)])?;
         let mut outputs = vec![y.output(bench, "y", TOLERANCE)?, dx.output(bench, "dx", TOLERANCE)?];

@@ -41,7 +41,7 @@ impl Case for Dense {
         device.linear_fwd(linear, self.act, x.view(), &params.data, w, bias, y.view_mut())?;
         device.linear_bwd_data(linear, dy.view(), &params.data, w, dx.view_mut(), self.mode)?;
         device.linear_bwd_filter(linear, x.view(), dy.view(), &mut grads.data, w, bias)?;
-        device.finish_grads(&mut grads.data)?;
+        device.finish_grads(&mut grads.data, w)?;
         let runs = [("dw", w, TOLERANCE), ("db", b, TOLERANCE)];
         let grads = grads.outputs(bench, &runs[..1 + usize::from(self.bias)])?;
         let mut outputs = vec![y.output(bench, "y", TOLERANCE)?, dx.output(bench, "dx", TOLERANCE)?];

@@ -5,7 +5,7 @@ use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Flatten, Graph, MaxPooling2D,
     Metrics, Mode, Network, Padding, Value,
 };
-use tensor::{Activation::Relu, Device};
+use tensor::{Activation::Relu, Backend, Device, Storage};
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
 const SIZE: [usize; 3] = [6, 6, 3];
@@ -84,6 +84,41 @@ fn the_place_in_the_global_batch_decides_the_dropout() {
     for other in [loss(4, 0, 0), loss(0, 1, 0), loss(0, 0, 1)] {
         assert_ne!(here, other);
     }
+}
+
+/// Gradients that a pass calls complete are those that it ends with, and what is done with them meanwhile stays.
+#[test]
+fn a_layer_that_is_passed_has_its_gradients() {
+    on_every_device(|device| {
+        let mut network = build(device, true, 10, Mode::Training);
+        let expected = gradients(&mut network, 0, 10);
+        let mut trainable = network.trainable();
+        assert!(trainable.is_sorted_by_key(|(layer, span)| (*layer, span.offset)));
+        let draws = Draws { seed: 4, step: 9, first_sample: 0 };
+        let mut layers = Vec::new();
+        let passed = |device: &Device, grads: &mut Storage, layer: usize| {
+            layers.push(layer);
+            while let Some((_, span)) = trainable.pop_if(|(of, _)| *of >= layer) {
+                device.finish_grads(grads, span)?;
+                let own = grads.to_vec(device, span.offset, span.len)?.into_iter().map(f64::from);
+                assert!(own.eq(expected[span.range()].iter().copied()), "layer {layer} at {span:?}");
+                device.fill(7.0, grads, span)?;
+            }
+            Ok::<_, Error>(())
+        };
+        network.train_pass_by_layers(draws, 0.1, 10, passed).unwrap();
+        assert!(trainable.is_empty());
+        assert!(layers.iter().rev().copied().eq(0..layers.len()), "{layers:?}");
+        let (grads, end) = (&network.arena().grads, network.arena().trainable.len);
+        let after = grads.to_vec(device, 0, grads.len()).unwrap();
+        assert!(network.trainable().iter().flat_map(|(_, span)| span.range()).all(|k| after[k] == 7.0));
+        assert!(after[end..].iter().map(|&x| f64::from(x)).eq(expected[end..].iter().copied()));
+
+        network.set_input(&[], &[]).unwrap();
+        let nobody = |_: &Device, _: &mut Storage, layer| panic!("layer {layer} without samples");
+        network.train_pass_by_layers::<Error>(draws, 0.1, 10, nobody).unwrap();
+        assert!(network.arena().grads.to_vec(device, 0, after.len()).unwrap().iter().all(|&x| x == 0.0));
+    });
 }
 
 #[test]

@@ -20,21 +20,11 @@ use tensor::Span;
 /// assert_eq!(buckets.passed(2), [Span::new(48, 100)]);
 /// assert_eq!(buckets.passed(1), []);
 /// assert_eq!(buckets.passed(0), [Span::new(0, 48)]);
-/// assert_eq!(buckets.rest(), [Span::new(148, 7)]);
+/// assert_eq!(buckets.behind(), Span::new(148, 7));
 /// ```
 ///
-/// # Not built yet
-/// [`Nccl`](crate::Nccl) adds up the whole arena after backward. To do it by buckets takes:
-///
-/// 1. A hook in `Network::train_pass` after each layer's backward, which calls [`passed`](Buckets::passed).
-/// 2. `Backend::finish_grads` for a run: on a GPU gradients of weights come about beside the arena, and one launch brings all
-///    of them there. Its table would be sorted by the places in the arena, so that a bucket is a run of its tiles.
-/// 3. A second stream of the device. For each bucket it waits for an event behind the launch of step 2, and NCCL adds up
-///    there; the first stream waits for an event behind the last bucket before the optimizer's step. In a recording the
-///    events become the graph's fork and join, and the sums part of it.
-/// 4. Marks behind each replay, from which the watch learns that the sums of a recording get done.
-///
-/// `Local` would gain nothing: its threads meet on the host for each sum.
+/// A pass hands each run to [`Collective::begin_sum`](crate::Collective::begin_sum) as soon as it is complete, and
+/// [`Collective::finish_sum`](crate::Collective::finish_sum) adds up what lies behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buckets {
     /// In the order in which they are added up; the last is what lies behind the gradients.
@@ -109,11 +99,21 @@ impl Buckets {
         &self.runs[from..self.given]
     }
 
-    /// Ends a backward pass: the runs that are left, what lies behind the gradients last.
+    /// Ends a backward pass: the runs of gradients that are left, because it passed no layer, as one without samples does.
     pub fn rest(&mut self) -> &[Span] {
-        let from = self.given;
-        self.given = self.runs.len();
-        &self.runs[from..]
+        let gradients = self.layers.len();
+        let from = core::mem::replace(&mut self.given, gradients);
+        &self.runs[from..gradients]
+    }
+
+    /// What lies behind the gradients: the last run.
+    pub fn behind(&self) -> Span {
+        self.runs[self.layers.len()]
+    }
+
+    /// The arena, as one run.
+    pub fn whole(&self) -> Span {
+        Span::new(0, self.behind().end())
     }
 }
 
@@ -158,8 +158,9 @@ mod tests {
                             given.push(*run);
                         }
                     }
-                    assert_eq!(buckets.rest().len(), 1, "only what lies behind the gradients is left");
-                    given.push(*buckets.runs().last().unwrap());
+                    assert_eq!(buckets.rest(), [], "only what lies behind the gradients is left");
+                    given.push(buckets.behind());
+                    assert_eq!(buckets.whole(), Span::new(0, len));
                     assert_eq!(given, buckets.runs());
                     given.iter().flat_map(|run| run.range()).for_each(|element| added[element] += 1);
                     assert!(added.iter().all(|count| *count == 1), "seed {seed}, least {least}");
@@ -179,8 +180,8 @@ mod tests {
         assert_eq!(buckets.passed(2), [Span::new(32, 20)]);
         assert_eq!(buckets.passed(1), []);
         assert_eq!(buckets.passed(0), [Span::new(0, 32)]);
-        assert_eq!(buckets.rest(), [Span::new(52, 8)]);
         assert_eq!(buckets.rest(), []);
+        assert_eq!(buckets.behind(), Span::new(52, 8));
     }
 
     /// In whatever order layers are passed, runs come in theirs; and what nobody passed comes in the end.
@@ -190,14 +191,17 @@ mod tests {
         let mut buckets = Buckets::new(&tensors, 50, 1);
         assert_eq!(buckets.passed(0), []);
         assert_eq!(buckets.passed(2), [Span::new(32, 16)]);
-        assert_eq!(buckets.rest(), [Span::new(16, 16), Span::new(0, 16), Span::new(48, 2)]);
+        assert_eq!(buckets.rest(), [Span::new(16, 16), Span::new(0, 16)]);
+        assert_eq!(buckets.rest(), []);
+        assert_eq!(buckets.behind(), Span::new(48, 2));
     }
 
     #[test]
     fn a_network_without_parameters_has_its_metrics() {
         let mut buckets = Buckets::new(&[], 3, 10);
         assert_eq!(buckets.passed(0), []);
-        assert_eq!(buckets.rest(), [Span::new(0, 3)]);
+        assert_eq!(buckets.rest(), []);
+        assert_eq!(buckets.behind(), Span::new(0, 3));
     }
 
     /// MiniGoogLeNet's 6.6 MB make a handful of buckets.

@@ -1,4 +1,4 @@
-use crate::Result;
+use crate::{Buckets, Result};
 use tensor::{Device, Span, Storage};
 
 /// What replicas do together. Every replica of a group calls the same operations in the same order; each call returns when
@@ -32,6 +32,60 @@ pub trait Collective: Send {
         at: Span,
         into: &mut Storage,
     ) -> Result<()>;
+
+    /// Begins to replace the run `at` of `data` by its sum over all replicas, as [`all_reduce_sum`](Collective::all_reduce_sum)
+    /// does, while the caller goes on with other runs of it. This one is left alone until
+    /// [`finish_sum`](Collective::finish_sum).
+    ///
+    /// All replicas begin with the runs of the same [`Buckets`], in their order; not with the last one, what lies behind the
+    /// gradients. On a device that records its work this may be part of a recording: then a replay does what the device was
+    /// asked for here, and nobody calls this again.
+    ///
+    /// By default nothing is begun, for a collective that would gain nothing.
+    ///
+    /// # Errors
+    /// If another replica failed.
+    fn begin_sum(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> Result<()> {
+        Ok(())
+    }
+
+    /// Ends what [`begin_sum`](Collective::begin_sum) began with every run of gradients, and adds up what lies behind them: then
+    /// all of `data` is as after [`all_reduce_sum`](Collective::all_reduce_sum).
+    ///
+    /// # Errors
+    /// If another replica failed, or brought another number of elements.
+    fn finish_sum(&mut self, device: &Device, buckets: &Buckets, data: &mut Storage) -> Result<()> {
+        self.all_reduce_sum(device, data, buckets.whole())
+    }
+
+    /// As [`begin_sum`](Collective::begin_sum), for the run `at` of this replica's parts in order: `earlier` ones, and its last.
+    ///
+    /// # Errors
+    /// If another replica failed.
+    fn begin_in_order(
+        &mut self,
+        _device: &Device,
+        _earlier: &[Storage],
+        _last: &Storage,
+        _at: Span,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// Ends what [`begin_in_order`](Collective::begin_in_order) began, and adds up what lies behind the gradients: then all of
+    /// `into` is as after [`all_reduce_in_order`](Collective::all_reduce_in_order) of these parts.
+    ///
+    /// # Errors
+    /// If another replica failed, or brought another number of elements.
+    fn finish_in_order(
+        &mut self,
+        device: &Device,
+        parts: &[Storage],
+        buckets: &Buckets,
+        into: &mut Storage,
+    ) -> Result<()> {
+        self.all_reduce_in_order(device, parts, buckets.whole(), into)
+    }
 
     /// Replaces the run `at` of `data` by what replica `root` has there.
     ///

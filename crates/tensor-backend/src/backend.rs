@@ -151,10 +151,10 @@ pub trait Backend {
         db: Option<Span>,
     ) -> Result<()>;
 
-    /// Completes the gradients of weights in `grads`: until then a device may keep what
+    /// Completes the gradients of the weights that lie in the run `at` of `grads`: until then a device may keep what
     /// [`conv2d_bwd_filter`](Backend::conv2d_bwd_filter) and [`linear_bwd_filter`](Backend::linear_bwd_filter) computed in a
     /// form of its own, to bring all of it into place at once. By default there is nothing to do.
-    fn finish_grads(&self, _grads: &mut Self::Buffer) -> Result<()> {
+    fn finish_grads(&self, _grads: &mut Self::Buffer, _at: Span) -> Result<()> {
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 // (outputs, inputs) in act_t: all of an arena's in one launch.
 //
 // Geometry: a line of 256 threads, each block some of the tiles of 64 x 64. How many tiles there are is read from the
-// table, so that a captured launch also covers weights that came later.
+// table, so that a captured launch also covers weights that came later. Of gradients those of a run of the arena are
+// brought there: a block passes over the tiles of the others.
 #include "towers.cuh"
 
 constexpr u32 THREADS = 256, TILE = 64;
@@ -40,18 +41,19 @@ __device__ inline void transpose(const From* from, u64 from_pitch, To* to, u64 t
 }
 
 template <bool BACK>
-__device__ inline void transpose_all(float* arena, const Table* table) {
+__device__ inline void transpose_all(float* arena, const Table* table, u64 start, u64 end) {
     __shared__ float square[TILE][TILE + 1];
     __shared__ u32 found;
     u32 count = table->count, tiles = table->tiles;
     for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         __syncthreads(); // the tile before is done
         for (u32 i = threadIdx.x; i < count; i += THREADS) {
-            u32 end = i + 1 < count ? table->kept[i + 1].first_tile : tiles;
-            if (table->kept[i].first_tile <= tile && tile < end) found = i;
+            u32 behind = i + 1 < count ? table->kept[i + 1].first_tile : tiles;
+            if (table->kept[i].first_tile <= tile && tile < behind) found = i;
         }
         __syncthreads();
         Kept kept = table->kept[found];
+        if (kept.offset < start || kept.offset >= end) continue; // the whole block
         u32 across = ceil_div(kept.columns, TILE), local = tile - kept.first_tile;
         u32 row = local / across * TILE, column = local % across * TILE;
         float* weights = arena + kept.offset + static_cast<u64>(row) * kept.columns + column;
@@ -66,7 +68,9 @@ __device__ inline void transpose_all(float* arena, const Table* table) {
 }
 
 // = every mirror of the arena's weights
-KERNEL mirror_weights(float* params, const Table* table) { transpose_all<false>(params, table); }
+KERNEL mirror_weights(float* params, const Table* table) { transpose_all<false>(params, table, 0, ~0ull); }
 
-// = every weight's gradient in the arena
-KERNEL mirror_grads(float* grads, const Table* table) { transpose_all<true>(grads, table); }
+// = the gradient of every weight that begins in [start, end) of the arena
+KERNEL mirror_grads(float* grads, const Table* table, u64 start, u64 end) {
+    transpose_all<true>(grads, table, start, end);
+}

@@ -166,8 +166,8 @@ impl Backend for Cuda {
         self.op_linear_bwd_filter(linear, x, dy, grads, dw, db)
     }
 
-    fn finish_grads(&self, grads: &mut Buffer) -> Result<()> {
-        self.op_finish_grads(grads)
+    fn finish_grads(&self, grads: &mut Buffer, at: Span) -> Result<()> {
+        self.op_finish_grads(grads, at)
     }
 
     fn bn_act_fwd_train(

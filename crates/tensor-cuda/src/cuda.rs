@@ -170,6 +170,24 @@ impl Cuda {
         Ok(self.inner.counters.ptr())
     }
 
+    /// Lets a second stream of the device go on beside the first one, from behind all that was asked for so far: the sums that
+    /// [`Communicator::begin_sum`](crate::nccl::Communicator::begin_sum) begins. Ops are always on the first.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn fork(&self) -> Result<()> {
+        self.inner.driver.fork()
+    }
+
+    /// Has all that is asked for from now on wait for the second stream. Waiting for the device does so by itself, and so does
+    /// a recording where it begins and where it ends.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn join(&self) -> Result<()> {
+        self.inner.driver.join()
+    }
+
     /// Whether ops are being written down.
     pub(crate) fn is_recording(&self) -> bool {
         self.inner.recording.load(Ordering::Relaxed)

@@ -66,7 +66,7 @@ impl Cuda {
         let mut mirror = lock(&params.mirror);
         let (ptr, new) = mirror.weights.find(self, op, weight)?;
         if new {
-            self.transpose("mirror_weights", params, &mirror.weights)?;
+            self.transpose("mirror_weights", params, &mirror.weights, None)?;
         }
         Ok(ptr)
     }
@@ -79,23 +79,23 @@ impl Cuda {
     /// Brings the mirrors of weights up to date: whatever changes a buffer calls it afterwards. For a buffer without
     /// mirrors it does nothing.
     pub(crate) fn refresh_mirror(&self, params: &Buffer) -> Result<()> {
-        self.transpose("mirror_weights", params, &lock(&params.mirror).weights)
+        self.transpose("mirror_weights", params, &lock(&params.mirror).weights, None)
     }
 
-    /// Brings the gradients of weights from their mirrors into the arena: of all weights that ever had one, so that a
-    /// recording does the same each time. What was written to these places of the arena since is lost.
-    pub(crate) fn finish_mirrored_grads(&self, grads: &Buffer) -> Result<()> {
-        self.transpose("mirror_grads", grads, &lock(&grads.mirror).grads)
+    /// Brings the gradients of weights from their mirrors into the run `at` of the arena: of all weights there that ever had
+    /// one, so that a recording does the same each time. What was written to these places of the arena since is lost.
+    pub(crate) fn finish_mirrored_grads(&self, grads: &Buffer, at: Span) -> Result<()> {
+        self.transpose("mirror_grads", grads, &lock(&grads.mirror).grads, Some(at))
     }
 
-    fn transpose(&self, kernel: &'static str, arena: &Buffer, table: &Table) -> Result<()> {
-        match &table.memory {
-            Some(memory) if table.tiles > 0 => self.launch(
-                kernel,
-                Geometry::line(table.tiles, THREADS),
-                args![arena.memory.ptr(), memory.ptr()],
-            ),
-            _ => Ok(()),
+    /// Transposes all weights, or those of a run of the arena.
+    fn transpose(&self, kernel: &'static str, arena: &Buffer, table: &Table, at: Option<Span>) -> Result<()> {
+        let Some(memory) = table.memory.as_ref().filter(|_| table.tiles > 0) else { return Ok(()) };
+        let (geometry, arena, table) =
+            (Geometry::line(table.tiles, THREADS), arena.memory.ptr(), memory.ptr());
+        match at {
+            None => self.launch(kernel, geometry, args![arena, table]),
+            Some(at) => self.launch(kernel, geometry, args![arena, table, at.offset as u64, at.end() as u64]),
         }
     }
 }

@@ -74,7 +74,7 @@ impl Case for Convolution {
         device.conv2d_fwd(conv, self.act, x.view(), &params, w, b, y.view_mut())?;
         device.conv2d_bwd_data(conv, dy.view(), &params, w, dx.view_mut(), self.write)?;
         device.conv2d_bwd_filter(conv, x.view(), dy.view(), &mut grads, w, b)?;
-        device.finish_grads(&mut grads)?;
+        device.finish_grads(&mut grads, w)?;
         let twice = twice(precision);
         let mut outputs = vec![y.output(device, "y", twice)?, dx.output(device, "dx", twice)?];
         outputs.push(Output(
@@ -117,7 +117,7 @@ impl Case for Dense {
         device.linear_fwd(linear, self.act, x.view(), &params, w, b, y.view_mut())?;
         device.linear_bwd_data(linear, dy.view(), &params, w, dx.view_mut(), self.write)?;
         device.linear_bwd_filter(linear, x.view(), dy.view(), &mut grads, w, b)?;
-        device.finish_grads(&mut grads)?;
+        device.finish_grads(&mut grads, w)?;
         let twice = twice(precision);
         let gradients = download(device, &grads, Span::new(0, arena.values.len()))?;
         Ok(vec![
@@ -281,7 +281,7 @@ fn weights_in_one_place() {
                 let none = Activation::None;
                 device.linear_fwd(&linear, none, x.view(), &params, arena.w, None, y.view_mut())?;
                 device.linear_bwd_filter(&linear, x.view(), y.view(), &mut grads, arena.w, None)?;
-                device.finish_grads(&mut grads)?;
+                device.finish_grads(&mut grads, arena.w)?;
                 outputs.push(y.output(device, "y", 2e-6)?);
                 // Of a y that is rounded.
                 let dw = download(device, &grads, Span::new(0, arena.values.len()))?;
@@ -291,6 +291,37 @@ fn weights_in_one_place() {
         }
     }
     agree(&Turns);
+}
+
+/// Of an arena's gradients those of a run are brought into place, and what is elsewhere stays: its sum may have begun.
+#[test]
+fn gradients_are_finished_by_runs() {
+    let cuda = emulated(Precision::Fp32);
+    let linear = Linear { inputs: 70, outputs: 65 };
+    let len = linear.inputs * linear.outputs;
+    let layers = [0, 1, 2].map(|k| Span::new(k * (len + 3), len));
+    let mut grads = cuda.alloc(layers[2].end()).unwrap();
+    let x = Operand::draw("x", Shape::vectors(3, 70), ALONE).on(&cuda, Precision::Fp32).unwrap();
+    let dy = Operand::draw("dy", Shape::vectors(3, 65), ALONE).on(&cuda, Precision::Fp32).unwrap();
+    for w in layers {
+        cuda.linear_bwd_filter(&linear, x.view(), dy.view(), &mut grads, w, None).unwrap();
+    }
+    let whole = Span::new(0, grads.len());
+    cuda.finish_grads(&mut grads, whole).unwrap();
+    let expected = download(&cuda, &grads, layers[0]).unwrap();
+    for (finished, run) in
+        [(0..1, layers[0]), (1..3, Span::new(len + 1, 2 * len + 5)), (3..3, Span::new(9, 40))]
+    {
+        cuda.fill(7.0, &mut grads, whole).unwrap();
+        cuda.finish_grads(&mut grads, run).unwrap();
+        for (k, w) in layers.into_iter().enumerate() {
+            let values = download(&cuda, &grads, w).unwrap();
+            let expected = if finished.contains(&k) { expected.clone() } else { vec![7.0; len] };
+            assert!(values == expected, "layer {k} after {run:?}");
+        }
+    }
+    let outside = Span::new(1, grads.len());
+    assert!(cuda.finish_grads(&mut grads, outside).is_err());
 }
 
 /// Whatever changes parameters changes what a layer computes with.
@@ -367,7 +398,7 @@ fn a_recorded_step() {
         let step = |x: &Tensor<_>, params: &_, y: &mut Tensor<_>, grads: &mut _| -> Result<()> {
             cuda.conv2d_fwd(conv, act, x.view(), params, w, b, y.view_mut())?;
             cuda.conv2d_bwd_filter(conv, x.view(), y.view(), grads, w, b)?;
-            cuda.finish_grads(grads)
+            cuda.finish_grads(grads, w)
         };
 
         cuda.begin_recording().unwrap();

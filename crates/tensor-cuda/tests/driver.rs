@@ -114,6 +114,26 @@ fn work() {
     cuda.begin_recording().unwrap();
     cuda.abandon_recording();
     cuda.synchronize().unwrap();
+    // The second stream, outside of a recording, within it, and where a recording ends before it was joined. What was
+    // recorded of it is no part of what follows.
+    cuda.fork().unwrap();
+    for joined in [true, false] {
+        cuda.begin_recording().unwrap();
+        cuda.fork().unwrap();
+        cuda.fill(2.0, &mut buffer, Span::new(0, 10)).unwrap();
+        cuda.fork().unwrap();
+        if joined {
+            cuda.join().unwrap();
+        }
+        cuda.end_recording().unwrap().replay(&Turn::default()).unwrap();
+        cuda.join().unwrap();
+        cuda.fork().unwrap();
+        cuda.synchronize().unwrap();
+    }
+    cuda.begin_recording().unwrap();
+    cuda.fork().unwrap();
+    cuda.abandon_recording();
+    cuda.fork().unwrap();
     recording.replay(&Turn::default()).unwrap();
     // The device goes on another thread than it came, and with the last of those who have it.
     std::thread::spawn(move || drop((cuda, buffer, recording))).join().unwrap();

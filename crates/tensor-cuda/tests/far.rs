@@ -151,7 +151,7 @@ fn dense_layers() {
         // Not added: sums of what was packed are rounded twice.
         m.cuda.linear_bwd_data(&linear, dy.view(), &params, w, dx.view_mut(), Write::Set).unwrap();
         m.cuda.linear_bwd_filter(&linear, x.view(), dy.view(), &mut grads, w, b).unwrap();
-        m.cuda.finish_grads(&mut grads).unwrap();
+        m.cuda.finish_grads(&mut grads, w).unwrap();
         let grads = download(m.cuda, &grads, Span::new(0, all)).unwrap();
         vec![m.values(&y), m.values(&dx), grads]
     });

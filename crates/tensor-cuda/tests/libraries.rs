@@ -102,7 +102,7 @@ fn convolve_unplanned(cuda: &Cuda, conv: &Conv2d, shape: Shape) -> [Vec<f32>; 3]
     }
     let (x, dy) = (View { data: &x, layout: xl }, View { data: &dy, layout: yl });
     cuda.conv2d_bwd_filter(conv, x, dy, &mut grads, w, None).unwrap();
-    cuda.finish_grads(&mut grads).unwrap();
+    cuda.finish_grads(&mut grads, w).unwrap();
     [values(cuda, &y), values(cuda, &dx), values(cuda, &grads)]
 }
 
@@ -125,7 +125,7 @@ fn multiply(cuda: &Cuda, linear: &Linear, n: usize) -> [Vec<f32>; 3] {
     }
     let (x, dy) = (View { data: &x, layout: xl }, View { data: &dy, layout: yl });
     cuda.linear_bwd_filter(linear, x, dy, &mut grads, w, None).unwrap();
-    cuda.finish_grads(&mut grads).unwrap();
+    cuda.finish_grads(&mut grads, w).unwrap();
     [values(cuda, &y), values(cuda, &dx), values(cuda, &grads)]
 }
 

@@ -157,8 +157,8 @@ impl Backend for Device {
         on!(self, d => d.linear_bwd_filter(linear, view(d, "linear_bwd_filter", x)?, view(d, "linear_bwd_filter", dy)?, buf_mut(d, "linear_bwd_filter", grads)?, dw, db))
     }
 
-    fn finish_grads(&self, grads: &mut Storage) -> Result<()> {
-        on!(self, d => d.finish_grads(buf_mut(d, "finish_grads", grads)?))
+    fn finish_grads(&self, grads: &mut Storage, at: Span) -> Result<()> {
+        on!(self, d => d.finish_grads(buf_mut(d, "finish_grads", grads)?, at))
     }
 
     fn bn_act_fwd_train(

@@ -34,6 +34,7 @@ mod memory;
 mod model_file;
 mod observer;
 pub mod observers;
+mod pass;
 mod passes;
 mod pipeline;
 mod pipelined;

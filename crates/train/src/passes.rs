@@ -1,8 +1,9 @@
 use crate::Result;
+use crate::pass::Pass;
 use crate::share::Share;
 use core::mem::swap;
 use layers::Network;
-use parallel::{Collective, Shards};
+use parallel::{Buckets, Collective, Shards};
 use tensor::{Backend, Device, Recorder, Span, Storage, Turn};
 
 /// The passes of a replica over its shards of every batch, and the way of what they leave to the sum over all replicas.
@@ -11,6 +12,10 @@ pub(crate) struct Passes {
     /// With virtual replicas or micro-batches: what the pass over each own shard left in `grads`, until all are added up in the order of the
     /// shards. Otherwise the only pass leaves it in place.
     parts: Vec<Storage>,
+    /// The runs in which the sum over all replicas begins while the pass over the last own shard goes on.
+    buckets: Buckets,
+    /// Whether it did in this step.
+    begun: bool,
     recorder: Recorder<Work>,
 }
 
@@ -40,7 +45,8 @@ impl Passes {
         let parts = if in_order && shards.total() > 1 { shards.own().len() } else { 0 };
         let part = || network.device().alloc(network.arena().grads.len());
         let parts = (0..parts).map(|_| part()).collect::<tensor::Result<_>>()?;
-        Ok(Passes { shards, parts, recorder: Recorder::default() })
+        let buckets = Buckets::new(&network.trainable(), network.arena().grads.len(), Buckets::ELEMENTS);
+        Ok(Passes { shards, parts, buckets, begun: false, recorder: Recorder::default() })
     }
 
     /// Whether every batch is one shard, so that there is nothing to add up.
@@ -72,17 +78,17 @@ impl Passes {
         done
     }
 
-    /// Runs `pass` on each of this replica's shards of a batch, after it has been put in place. `pass` hears of the shard's
-    /// first sample in the whole batch.
+    /// Runs `pass` on each of this replica's shards of a batch, after it has been put in place.
     pub(crate) fn each(
         &mut self,
         network: &mut Network,
         batch: &Share,
         kind: Kind,
         turn: &Turn,
-        mut pass: impl FnMut(&mut Network, usize) -> Result<()>,
+        mut pass: impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
     ) -> Result<()> {
-        let Passes { shards, parts, recorder } = self;
+        let Passes { shards, parts, buckets, begun, recorder } = self;
+        *begun = kind == Kind::Gradients;
         let (device, global) = (network.device().clone(), batch.global());
         let start = shards.own_rows(global).start;
         for (own, shard) in shards.own().enumerate() {
@@ -90,12 +96,16 @@ impl Passes {
             let piece = batch.piece(rows.start - start..rows.end - start);
             piece.send(network)?;
             let (work, turn) = (Work { kind, shard, global }, Turn { first: piece.first(), ..*turn });
-            let mut part = parts.get_mut(own);
+            let last = *begun && own + 1 == shards.own().len();
+            let (in_order, before) = (!parts.is_empty(), own.min(parts.len()));
+            let (earlier, parts) = parts.split_at_mut(before);
+            let (earlier, mut part) = (in_order.then_some(&*earlier), parts.first_mut());
             // The pass writes where the shard's part lies: the same memory each time, as a recording needs it.
             part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
             let done = recorder.play(&device, work, &turn, || {
                 piece.load(&device, network)?;
-                pass(network, rows.start)
+                let buckets = last.then_some(&mut *buckets);
+                pass(network, Pass { first: rows.start, earlier, buckets })
             });
             part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
             done?;
@@ -117,6 +127,19 @@ impl Passes {
     /// Where this replica can leave a number of its own for the next sum: in its first shard's part.
     pub(crate) fn own<'a>(&'a mut self, network: &'a mut Network) -> &'a mut Storage {
         self.parts.first_mut().unwrap_or(&mut network.arena_mut().grads)
+    }
+
+    /// Replaces `grads` by the sum over all shards of all replicas, as far as it hasn't been added up yet.
+    pub(crate) fn finish(&mut self, collective: &mut dyn Collective, network: &mut Network) -> Result<()> {
+        if !core::mem::take(&mut self.begun) {
+            return self.add_up(collective, network, self.buckets.whole());
+        }
+        let device = network.device().clone();
+        let grads = &mut network.arena_mut().grads;
+        if self.parts.is_empty() {
+            return Ok(collective.finish_sum(&device, &self.buckets, grads)?);
+        }
+        Ok(collective.finish_in_order(&device, &self.parts, &self.buckets, grads)?)
     }
 
     /// Replaces the run `at` of `grads` by the sum over all shards of all replicas.

@@ -204,20 +204,20 @@ impl<'a> Worker<'a> {
         let alone = self.passes.alone() && !split;
         let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
         let (seed, step, smoothing) = (self.config.seed, self.state.step, self.config.label_smoothing);
-        let Worker { passes, device, network, optimizer, meter, state, stage, .. } = self;
+        let Worker { passes, collective, device, network, optimizer, meter, state, stage, .. } = self;
         let kind = if alone { Kind::Step } else { Kind::Gradients };
         let draws = Draws { seed, step, first_sample: 0 };
         if split {
             pipeline::train(passes, &stage.stage, network, batch, draws, smoothing)?;
         } else {
-            passes.each(network, batch, kind, &turn, |network, first| {
-                network.train_pass(Draws { first_sample: first as u32, ..draws }, smoothing, global)?;
+            passes.each(network, batch, kind, &turn, |network, pass| {
+                pass.train(network, collective.as_mut(), draws, smoothing, global)?;
                 if alone { update(device, network, optimizer, meter, state, lr, global) } else { Ok(()) }
             })?;
         }
         let mut stop = stop;
         if !alone {
-            self.reduce_from(0, stop)?;
+            self.add_up(stop)?;
             let Worker { passes, device, network, optimizer, meter, state, .. } = self;
             passes.update(device, global, &turn, || {
                 update(device, network, optimizer, meter, state, lr, global)
@@ -256,19 +256,28 @@ impl<'a> Worker<'a> {
 
     /// Whether any replica wants the run to stop.
     pub(crate) fn agree(&mut self, stop: bool) -> Result<bool> {
-        self.reduce_from(self.network.arena().signal.offset, stop)?;
+        self.wish(stop)?;
+        let Worker { network, collective, passes, stage, .. } = self;
+        let signal = network.arena().signal;
+        passes.add_up(collective.as_mut(), network, signal)?;
+        stage.tell(network, signal)?;
         self.read_wishes(stop)
     }
 
-    /// Adds up what the shards of all replicas have in `grads` from element `from` on: gradients, sums, metrics and, at the
-    /// end, the replicas' wishes to stop, of which `stop` is this one's.
-    fn reduce_from(&mut self, from: usize, stop: bool) -> Result<()> {
-        let Worker { device, network, collective, passes, stage, .. } = self;
+    /// Leaves this replica's wish to stop for the next sum.
+    fn wish(&mut self, stop: bool) -> Result<()> {
+        let signal = self.network.arena().signal;
+        Ok(self.device.fill(f32::from(u8::from(stop)), self.passes.own(&mut self.network), signal)?)
+    }
+
+    /// Adds up what the shards of all replicas have in `grads`: gradients, sums, metrics and, at the end, the replicas' wishes
+    /// to stop, of which `stop` is this one's.
+    fn add_up(&mut self, stop: bool) -> Result<()> {
+        self.wish(stop)?;
+        let Worker { network, collective, passes, stage, .. } = self;
+        passes.finish(collective.as_mut(), network)?;
         let (metrics, signal) = (network.arena().metrics, network.arena().signal);
-        device.fill(f32::from(u8::from(stop)), passes.own(network), signal)?;
-        passes.add_up(collective.as_mut(), network, Span::new(from, signal.end() - from))?;
-        let from = from.max(metrics.offset);
-        stage.tell(network, Span::new(from, signal.end() - from))
+        stage.tell(network, Span::new(metrics.offset, signal.end() - metrics.offset))
     }
 
     /// Whether any replica wished to stop when all were added up last; waits for a device that runs ahead.
@@ -297,8 +306,9 @@ impl<'a> Worker<'a> {
             if stage.stages() > 1 {
                 pipeline::evaluate(passes, &stage.stage, network, &batch)?;
             } else {
-                let evaluate = |network: &mut Network, _| Ok(network.evaluate_pass()?);
-                passes.each(network, &batch, Kind::Evaluation, &Turn::default(), evaluate)?;
+                passes.each(network, &batch, Kind::Evaluation, &Turn::default(), |network, _| {
+                    Ok(network.evaluate_pass()?)
+                })?;
             }
             let metrics = network.arena().metrics;
             passes.add_up(collective.as_mut(), network, metrics)?;

@@ -45,8 +45,8 @@ pub struct Options {
     /// How devices add up
     #[arg(long, value_enum, default_value_t = Algorithm::Auto)]
     pub algorithm: Algorithm,
-    /// Gradients are added up in buckets of so many MB while backward goes on; `all`: at once after backward
-    #[arg(long, value_name = "MB", default_value = "1", value_parser = bucket)]
+    /// Gradients are added up in buckets of so many MiB while backward goes on; `all`: at once after backward
+    #[arg(long, value_name = "MIB", default_value = "1", value_parser = bucket)]
     pub bucket: Bucket,
     /// Samples of a device in weak scaling; by default the profile's
     #[arg(long, value_name = "N")]
@@ -62,6 +62,9 @@ pub struct Options {
     pub output: Option<PathBuf>,
 }
 
+/// A MiB, in which buckets are counted: by default one, as `parallel::Buckets::ELEMENTS` has it.
+pub const MIB: f64 = 1_048_576.0;
+
 /// When gradients are added up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bucket {
@@ -74,8 +77,8 @@ pub enum Bucket {
 fn bucket(text: &str) -> Result<Bucket, String> {
     match text.parse::<f64>() {
         _ if text == "all" => Ok(Bucket::All),
-        Ok(mb) if mb > 0.0 && mb.is_finite() => Ok(Bucket::Bytes((mb * 1e6) as usize)),
-        _ => Err("give a number of megabytes above 0, or `all`".to_owned()),
+        Ok(mib) if mib > 0.0 && mib.is_finite() => Ok(Bucket::Bytes((mib * MIB) as usize)),
+        _ => Err("give a number of MiB above 0, or `all`".to_owned()),
     }
 }
 
@@ -141,7 +144,7 @@ mod tests {
     fn the_flags_are_consistent_and_mean_what_they_say() {
         Options::command().debug_assert();
         let usual = question(&[]).unwrap();
-        assert_eq!((usual.gpus.last(), usual.fabrics.len(), usual.bucket), (Some(&4096), 4, Some(1_000_000)));
+        assert_eq!((usual.gpus.last(), usual.fabrics.len(), usual.bucket), (Some(&4096), 4, Some(1 << 20)));
         assert_eq!((usual.batch, usual.global_batch), (10, 640));
         let own = question(&["--link", "10,5", "--gpus", "4,1,4", "--bucket", "all", "--node", "2"]).unwrap();
         assert_eq!((&own.gpus[..], own.fabrics.len(), own.bucket), (&[1, 4][..], 1, None));

@@ -2,7 +2,7 @@
 
 use crate::link::{KNOWN, Protocol};
 use crate::model::Model;
-use crate::options::Question;
+use crate::options::{MIB, Question};
 use crate::sweep::{Row, Scaling};
 use anyhow::Result;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub fn page(model: &Model, question: &Question, rows: &[Row]) -> String {
         question.batch,
         work.bytes() as f64 / 1e6,
         match question.bucket {
-            Some(bytes) => format!("in buckets of {} MB while backward goes on", bytes as f64 / 1e6),
+            Some(bytes) => format!("in buckets of {} MiB while backward goes on", bytes as f64 / MIB),
             None => "at once, after backward".to_owned(),
         }
     );

@@ -4,7 +4,7 @@ use super::lane::Lane;
 use super::plan::{Plan, Tenant};
 use super::profile::Part;
 use crate::error::InLayer;
-use crate::{Backward, Draws, Error, Forward, Op, Result};
+use crate::{Backward, Draws, Error, Forward, Op, Result, Role};
 use tensor::{Backend, Device, Ints, Layout, SoftmaxXent, Span, Storage, View, ViewMut, Write};
 
 /// What a pass over some samples measured, as sums: divide by the number of samples.
@@ -213,35 +213,78 @@ impl Network {
     /// # Errors
     /// [`Error::InferenceOnly`], or what the device says.
     pub fn train_pass(&mut self, draws: Draws, label_smoothing: f32, global_batch: usize) -> Result<()> {
-        self.train_in_parts(draws, label_smoothing, global_batch, |_, _| Ok(()))
+        self.train_in_parts(draws, label_smoothing, global_batch, |_, _, _| Ok::<_, Error>(()))?;
+        self.finish_grads()
     }
 
-    /// A training pass that calls `after` behind each part of it. Where that does nothing, it costs nothing.
-    pub(super) fn train_in_parts(
+    /// A [`train_pass`](Network::train_pass) that says as it goes which gradients are complete: behind each layer's backward pass
+    /// it calls `passed` with the layer's number, that of [`trainable`](Network::trainable), and the arena's `grads`.
+    /// A batch of no samples passes no layer.
+    ///
+    /// A device may still keep gradients of weights in a form of its own. It is left to `passed` to have
+    /// [`Backend::finish_grads`] bring the run that it takes into place.
+    ///
+    /// # Errors
+    /// As [`train_pass`](Network::train_pass), and those of `passed`.
+    pub fn train_pass_by_layers<E: From<Error>>(
         &mut self,
         draws: Draws,
         label_smoothing: f32,
         global_batch: usize,
-        mut after: impl FnMut(&Device, Part) -> Result<()>,
-    ) -> Result<()> {
+        mut passed: impl FnMut(&Device, &mut Storage, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.train_in_parts(draws, label_smoothing, global_batch, |device, grads, part| match part {
+            Part::Backward(layer) => passed(device, grads, layer),
+            _ => Ok(()),
+        })
+    }
+
+    /// The trainable tensors in the order of the arena, each with the number of the layer whose backward pass completes its
+    /// gradient: layers are numbered as in [`Graph::work`].
+    pub fn trainable(&self) -> Vec<(usize, Span)> {
+        let steps = &self.lanes[self.lane].steps;
+        let slots = self.arena.slots().iter().filter(|slot| slot.role == Role::Trainable);
+        let numbered = slots.filter_map(|slot| {
+            let (layer, _) = slot.name.rsplit_once('/')?;
+            Some((steps.iter().position(|step| step.name == layer)?, slot.span))
+        });
+        numbered.collect()
+    }
+
+    /// A training pass that calls `after` behind each part of it, with the arena's `grads`. Where that does nothing, it costs
+    /// nothing.
+    pub(super) fn train_in_parts<E: From<Error>>(
+        &mut self,
+        draws: Draws,
+        label_smoothing: f32,
+        global_batch: usize,
+        mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
+    ) -> Result<(), E> {
         if self.mode == Mode::Inference {
-            return Err(Error::InferenceOnly);
+            return Err(Error::InferenceOnly.into());
         }
         let n = self.n();
         if global_batch < n.max(1) {
-            return Err(Error::GlobalBatch { global_batch, own: n });
+            return Err(Error::GlobalBatch { global_batch, own: n }.into());
         }
         if n == 0 {
             let all = Span::new(0, self.arena.grads.len());
-            return Ok(self.device.fill(0.0, &mut self.arena.grads, all)?);
+            return Ok(self.device.fill(0.0, &mut self.arena.grads, all).map_err(Error::from)?);
         }
         self.forward(Some(draws), &mut after)?;
         let xent = SoftmaxXent { label_smoothing, scale: 1.0 / global_batch as f32 };
         self.loss(&xent, true)?;
-        after(&self.device, Part::Loss)?;
-        self.backward(draws, &mut after)?;
-        self.device.finish_grads(&mut self.arena.grads)?;
-        after(&self.device, Part::Gradients)
+        after(&self.device, &mut self.arena.grads, Part::Loss)?;
+        self.backward(draws, &mut after)
+    }
+
+    /// Brings all gradients of the current batch into place.
+    pub(super) fn finish_grads(&mut self) -> Result<()> {
+        // Without samples there are none, but for the zeros in their place.
+        if self.n() == 0 {
+            return Ok(());
+        }
+        Ok(self.device.finish_grads(&mut self.arena.grads, self.arena.trainable)?)
     }
 
     /// After replicas' `grads` have been added: moves the running averages by the sums over all `global_batch` samples.
@@ -262,20 +305,20 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn evaluate_pass(&mut self) -> Result<()> {
-        self.evaluate_in_parts(|_, _| Ok(()))
+        self.evaluate_in_parts(|_, _, _| Ok(()))
     }
 
     /// As [`train_in_parts`](Network::train_in_parts), for [`evaluate_pass`](Network::evaluate_pass).
     pub(super) fn evaluate_in_parts(
         &mut self,
-        mut after: impl FnMut(&Device, Part) -> Result<()>,
+        mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<()>,
     ) -> Result<()> {
         let metrics = self.arena.metrics;
         self.device.fill(0.0, &mut self.arena.grads, metrics)?;
         if self.n() > 0 {
             self.forward(None, &mut after)?;
             self.loss(&SoftmaxXent { label_smoothing: 0.0, scale: 1.0 }, false)?;
-            after(&self.device, Part::Loss)?;
+            after(&self.device, &mut self.arena.grads, Part::Loss)?;
         }
         Ok(())
     }
@@ -287,7 +330,7 @@ impl Network {
     /// What the device says.
     pub fn predict(&mut self) -> Result<Vec<f32>> {
         let n = self.n();
-        self.forward(None, |_, _| Ok(()))?;
+        self.forward(None, |_, _, _| Ok::<_, Error>(()))?;
         let logits = self.output.view(&self.lanes[self.lane].slots[self.output.slot], n);
         let layout = Layout::contiguous(logits.layout.shape);
         self.device.softmax(logits, ViewMut::new(&mut self.probabilities, layout))?;
@@ -319,11 +362,11 @@ impl Network {
         self.input.grad_slot.map(|slot| &self.lanes[self.lane].slots[slot])
     }
 
-    pub(super) fn forward(
+    pub(super) fn forward<E: From<Error>>(
         &mut self,
         training: Option<Draws>,
-        mut after: impl FnMut(&Device, Part) -> Result<()>,
-    ) -> Result<()> {
+        mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
+    ) -> Result<(), E> {
         let Network { device, lanes, lane, arena, .. } = self;
         let Lane { steps, slots, n, .. } = &mut lanes[*lane];
         for (k, BuiltStep { name, op, x, y, .. }) in steps.iter_mut().enumerate() {
@@ -331,7 +374,7 @@ impl Network {
             let Arena { params, grads, running, .. } = &mut *arena;
             let cx = Forward { device, params, running, grads, training };
             op.forward(cx, x.view(x_slot, *n), y.view_mut(y_slot, *n)).in_layer(name)?;
-            after(device, Part::Forward(k))?;
+            after(device, &mut arena.grads, Part::Forward(k))?;
         }
         Ok(())
     }
@@ -350,16 +393,16 @@ impl Network {
         device.softmax_xent(xent, logits, labels, dlogits, &mut arena.grads, metrics).in_layer("loss")
     }
 
-    pub(super) fn backward(
+    pub(super) fn backward<E: From<Error>>(
         &mut self,
         draws: Draws,
-        mut after: impl FnMut(&Device, Part) -> Result<()>,
-    ) -> Result<()> {
+        mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
+    ) -> Result<(), E> {
         let Network { device, lanes, lane, arena, .. } = self;
         let Lane { steps, slots, n, .. } = &mut lanes[*lane];
         for (k, BuiltStep { name, op, x, y, dx, clear }) in steps.iter_mut().enumerate().rev() {
             for &(slot, len) in &*clear {
-                device.fill(0.0, &mut slots[slot], Span::new(0, len))?;
+                device.fill(0.0, &mut slots[slot], Span::new(0, len)).map_err(Error::from)?;
             }
             let Arena { params, grads, .. } = &mut *arena;
             let cx = Backward { device, params, grads, draws };
@@ -376,7 +419,7 @@ impl Network {
                 }
             }
             .in_layer(name)?;
-            after(device, Part::Backward(k))?;
+            after(device, &mut arena.grads, Part::Backward(k))?;
         }
         Ok(())
     }

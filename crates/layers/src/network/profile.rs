@@ -3,7 +3,7 @@
 use super::graph::{Graph, Kind};
 use super::passes::Network;
 use crate::{Draws, Result, Role};
-use tensor::{Backend, Device, Shape};
+use tensor::{Backend, Device, Shape, Storage};
 
 /// A part of a pass. Layers are numbered as in [`Graph::work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,10 @@ impl Network {
         global_batch: usize,
         ended: impl FnMut(Part),
     ) -> Result<()> {
-        self.train_in_parts(draws, label_smoothing, global_batch, waited_for(ended))
+        let mut after = waited_for(ended);
+        self.train_in_parts(draws, label_smoothing, global_batch, &mut after)?;
+        self.finish_grads()?;
+        after(&self.device, &mut self.arena.grads, Part::Gradients)
     }
 
     /// The same for [`evaluate_pass`](Network::evaluate_pass), which has no backward parts.
@@ -101,8 +104,8 @@ impl Network {
 }
 
 /// Hands on that a part has ended when the device is through with it.
-fn waited_for(mut ended: impl FnMut(Part)) -> impl FnMut(&Device, Part) -> Result<()> {
-    move |device, part| {
+fn waited_for(mut ended: impl FnMut(Part)) -> impl FnMut(&Device, &mut Storage, Part) -> Result<()> {
+    move |device, _, part| {
         device.synchronize()?;
         ended(part);
         Ok(())

@@ -5,6 +5,9 @@
 //! order of the ranks, and sends its sums to all. Each rank sends and receives `2 (n - 1) / n` of the numbers, as the best
 //! algorithms for long messages do; a short message costs two exchanges and an arrival instead of `log2 n` hops.
 //!
+//! Sums go on while the process computes: [`Collective::begin_sum`] hands a run to that thread and returns, and what was begun is
+//! added up in its turn.
+//!
 //! **Nobody waits for ever.** All MPI calls are made by one thread of the process, with operations that return at once and are
 //! polled; see [`endpoint`]. A rank that waits longer than [`MpiOptions::timeout`] asks who else is waiting, and names those
 //! who are not. After a failure there is no way back: the thread keeps the buffers that MPI may still write to, answers every
@@ -24,8 +27,7 @@ pub use options::MpiOptions;
 
 use crate::collective::equal_part;
 use crate::in_order::add_in_order;
-use crate::{Collective, Result};
-use core::slice;
+use crate::{Buckets, Collective, Result};
 use std::sync::Arc;
 use tensor::{Backend, Device, Span, Storage};
 use thread::{Command, Line};
@@ -52,8 +54,11 @@ pub struct Mpi {
     rank: usize,
     world: usize,
     line: Arc<Line>,
-    /// Where the device's numbers are staged. It travels to the thread that exchanges them, and back.
-    board: Vec<f32>,
+    /// Where the device's numbers are staged, one for each sum under way. They travel to the thread that exchanges them, and
+    /// back.
+    boards: Vec<Vec<f32>>,
+    /// The sums under way: where they go.
+    begun: Vec<Span>,
 }
 
 impl Mpi {
@@ -63,7 +68,11 @@ impl Mpi {
     /// If MPI was started before, doesn't start in time, or finds another number of processes than the launcher named.
     pub fn start(options: MpiOptions) -> Result<Mpi> {
         let (line, rank, world) = Line::open(options)?;
-        Ok(Mpi { rank, world, line: Arc::new(line), board: Vec::new() })
+        Ok(Mpi::at(Arc::new(line), rank, world))
+    }
+
+    fn at(line: Arc<Line>, rank: usize, world: usize) -> Mpi {
+        Mpi { rank, world, line, boards: Vec::new(), begun: Vec::new() }
     }
 
     /// This process's number, from 0.
@@ -92,45 +101,84 @@ impl Mpi {
         self.line.ask(Command::Finish).map(|_| ())
     }
 
-    /// Writes the run `at` of each part on the board, one behind the other.
-    fn bring(&mut self, device: &Device, parts: &[Storage], at: Span) -> Result<()> {
-        self.board.resize(parts.len() * at.len, 0.0);
-        for (part, board) in parts.iter().zip(self.board.chunks_exact_mut(at.len.max(1))) {
+    /// The board of the next sum.
+    fn take_board(&mut self) -> Vec<f32> {
+        self.boards.get_mut(self.begun.len()).map(core::mem::take).unwrap_or_default()
+    }
+
+    /// The same with the run `at` of `data` on it.
+    fn read_board(&mut self, device: &Device, data: &Storage, at: Span) -> Result<Vec<f32>> {
+        at.check("collective", "the run", data.len())?;
+        let mut board = self.take_board();
+        board.resize(at.len, 0.0);
+        device.download(data, at.offset, &mut board)?;
+        Ok(board)
+    }
+
+    /// Keeps the board of a sum for the one that has its number next time, so that nothing is allocated again.
+    fn keep_board(&mut self, number: usize, board: Vec<f32>) {
+        self.boards.resize_with(self.boards.len().max(number + 1), Vec::new);
+        self.boards[number] = board;
+    }
+
+    /// Has the run `at` added up over all ranks' parts, of which `earlier` and `last` are this one's.
+    fn begin(
+        &mut self,
+        device: &Device,
+        earlier: &[Storage],
+        last: Option<&Storage>,
+        at: Span,
+    ) -> Result<()> {
+        let mut board = self.take_board();
+        let parts = earlier.len() + usize::from(last.is_some());
+        board.resize(parts * at.len, 0.0);
+        for (part, board) in earlier.iter().chain(last).zip(board.chunks_exact_mut(at.len.max(1))) {
             at.check("collective", "the run", part.len())?;
             device.download(part, at.offset, board)?;
         }
+        self.line.begin(Command::Reduce { board, parts, len: at.len })?;
+        self.begun.push(at);
         Ok(())
     }
 
-    /// Adds up what all ranks have on their boards, and copies the sums to `into`.
-    fn add_up(&mut self, device: &Device, parts: usize, at: Span, into: &mut Storage) -> Result<()> {
-        let board = core::mem::take(&mut self.board);
-        self.board = self.line.ask(Command::Reduce { board, parts, len: at.len })?;
-        Ok(device.upload(&self.board[..at.len], into, at.offset)?)
+    /// The same in the middle of a pass. A device that runs ahead would have to be waited for, so there it is left to the end.
+    fn begin_early(&mut self, device: &Device, earlier: &[Storage], last: &Storage, at: Span) -> Result<()> {
+        if self.world == 1 || device.runs_ahead() {
+            return Ok(());
+        }
+        let begun = self.begin(device, earlier, Some(last), at);
+        self.telling(begun)
+    }
+
+    /// Waits for the sums under way, and copies them to `into`.
+    fn end(&mut self, device: &Device, into: &mut Storage) -> Result<()> {
+        for number in 0..self.begun.len() {
+            let (at, board) = (self.begun[number], self.line.next()?);
+            device.upload(&board[..at.len], into, at.offset)?;
+            self.keep_board(number, board);
+        }
+        self.begun.clear();
+        Ok(())
     }
 
     fn try_broadcast(&mut self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
-        if self.rank == root {
-            self.bring(device, slice::from_ref(data), at)?;
-        } else {
-            at.check("collective", "the run", data.len())?;
-            self.board.resize(at.len, 0.0);
+        let board = self.read_board(device, data, at)?;
+        let board = self.line.ask(Command::Broadcast { board, root })?;
+        if self.rank != root {
+            device.upload(&board, data, at.offset)?;
         }
-        let board = core::mem::take(&mut self.board);
-        self.board = self.line.ask(Command::Broadcast { board, root })?;
-        match self.rank == root {
-            true => Ok(()),
-            false => Ok(device.upload(&self.board, data, at.offset)?),
-        }
+        self.keep_board(0, board);
+        Ok(())
     }
 
     fn try_all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
         equal_part(at, self.world, self.rank)?;
         // The others' parts travel to the board and are overwritten there.
-        self.bring(device, slice::from_ref(data), at)?;
-        let board = core::mem::take(&mut self.board);
-        self.board = self.line.ask(Command::Gather { board })?;
-        Ok(device.upload(&self.board, data, at.offset)?)
+        let board = self.read_board(device, data, at)?;
+        let board = self.line.ask(Command::Gather { board })?;
+        device.upload(&board, data, at.offset)?;
+        self.keep_board(0, board);
+        Ok(())
     }
 
     /// Has a failure of this rank in the middle of an operation stop the others, who would wait for it.
@@ -152,8 +200,8 @@ impl Collective for Mpi {
         if self.world == 1 {
             return Ok(());
         }
-        let brought = self.bring(device, slice::from_ref(data), at);
-        let added = brought.and_then(|()| self.add_up(device, 1, at, data));
+        let begun = self.begin(device, &[], Some(data), at);
+        let added = begun.and_then(|()| self.end(device, data));
         self.telling(added)
     }
 
@@ -167,8 +215,48 @@ impl Collective for Mpi {
         if self.world == 1 {
             return add_in_order(device, parts, at, into);
         }
-        let brought = self.bring(device, parts, at);
-        let added = brought.and_then(|()| self.add_up(device, parts.len(), at, into));
+        let begun = self.begin(device, parts, None, at);
+        let added = begun.and_then(|()| self.end(device, into));
+        self.telling(added)
+    }
+
+    fn begin_sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+        self.begin_early(device, &[], data, at)
+    }
+
+    fn finish_sum(&mut self, device: &Device, buckets: &Buckets, data: &mut Storage) -> Result<()> {
+        if self.world == 1 {
+            return Ok(());
+        }
+        let mut rest = buckets.runs().iter().skip(self.begun.len());
+        let begun = rest.try_for_each(|run| self.begin(device, &[], Some(data), *run));
+        let added = begun.and_then(|()| self.end(device, data));
+        self.telling(added)
+    }
+
+    fn begin_in_order(
+        &mut self,
+        device: &Device,
+        earlier: &[Storage],
+        last: &Storage,
+        at: Span,
+    ) -> Result<()> {
+        self.begin_early(device, earlier, last, at)
+    }
+
+    fn finish_in_order(
+        &mut self,
+        device: &Device,
+        parts: &[Storage],
+        buckets: &Buckets,
+        into: &mut Storage,
+    ) -> Result<()> {
+        if self.world == 1 {
+            return add_in_order(device, parts, buckets.whole(), into);
+        }
+        let mut rest = buckets.runs().iter().skip(self.begun.len());
+        let begun = rest.try_for_each(|run| self.begin(device, parts, None, *run));
+        let added = begun.and_then(|()| self.end(device, into));
         self.telling(added)
     }
 

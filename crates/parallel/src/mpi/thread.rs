@@ -33,10 +33,17 @@ type Answer = Result<Vec<f32>>;
 
 /// The way to the thread that talks to the others.
 pub(super) struct Line {
-    ends: Mutex<(Sender<Command>, Receiver<Answer>)>,
+    ends: Mutex<Ends>,
     timeout: Duration,
     /// Grows while the thread waits for others, and does not while a call into MPI keeps it.
     beats: Arc<AtomicU64>,
+}
+
+struct Ends {
+    commands: Sender<Command>,
+    answers: Receiver<Answer>,
+    /// Commands whose answer was not heard yet.
+    unanswered: usize,
 }
 
 impl Line {
@@ -59,37 +66,65 @@ impl Line {
         let (rank, world) = place.recv_timeout(timeout).map_err(|_| Error::Transport {
             what: format!("not all processes of the job started it within {} seconds", timeout.as_secs_f64()),
         })??;
-        Ok((Line { ends: Mutex::new((commands, answered)), timeout, beats }, rank, world))
+        let ends = Mutex::new(Ends { commands, answers: answered, unanswered: 0 });
+        Ok((Line { ends, timeout, beats }, rank, world))
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Sender<Command>, Receiver<Answer>)> {
+    fn lock(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Has a command carried out.
+    /// Has a command carried out, once those before it are; [`next`](Line::next) has the answer.
+    pub(super) fn begin(&self, command: Command) -> Result<()> {
+        let mut ends = self.lock();
+        ends.commands.send(command).map_err(|_| lost("it was ended before"))?;
+        ends.unanswered += 1;
+        Ok(())
+    }
+
+    /// The answer to the first command that has none yet.
+    pub(super) fn next(&self) -> Answer {
+        self.lock().next(self.timeout, &self.beats)
+    }
+
+    /// Has a command carried out and waits for it.
     pub(super) fn ask(&self, command: Command) -> Answer {
-        let ends = self.lock();
-        let lost = |what: &str| Error::Transport { what: what.to_owned() };
-        ends.0.send(command).map_err(|_| lost("it was ended before"))?;
-        // The thread watches over the time-out; here it is only made sure that it is not stuck in MPI itself.
-        let mut beat = self.beats.load(Ordering::Relaxed);
-        loop {
-            match ends.1.recv_timeout(self.timeout + SLACK) {
-                Ok(answer) => return answer,
-                Err(RecvTimeoutError::Disconnected) => return Err(lost("its thread has ended")),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            match self.beats.load(Ordering::Relaxed) {
-                now if now == beat => return Err(lost("a call into it did not return")),
-                now => beat = now,
-            }
+        self.begin(command)?;
+        let mut ends = self.lock();
+        // Others before it are those of a pass that failed.
+        while ends.unanswered > 1 {
+            ends.next(self.timeout, &self.beats)?;
         }
+        ends.next(self.timeout, &self.beats)
     }
 
     /// Tells all others why this one stops.
     pub(super) fn abort(&self, reason: &str) {
         // The answer is that error again; whoever aborts has one already.
         let _ = self.ask(Command::Abort(reason.to_owned()));
+    }
+}
+
+fn lost(what: &str) -> Error {
+    Error::Transport { what: what.to_owned() }
+}
+
+impl Ends {
+    fn next(&mut self, timeout: Duration, beats: &AtomicU64) -> Answer {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        // The thread watches over the time-out; here it is only made sure that it is not stuck in MPI itself.
+        let mut beat = beats.load(Ordering::Relaxed);
+        loop {
+            match self.answers.recv_timeout(timeout + SLACK) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Disconnected) => return Err(lost("its thread has ended")),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            match beats.load(Ordering::Relaxed) {
+                now if now == beat => return Err(lost("a call into it did not return")),
+                now => beat = now,
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@ use crate::barrier::Barrier;
 use crate::in_order::add_in_order;
 use crate::meeting::Meeting;
 use crate::on_device::buffer;
-use crate::{Collective, Error, Result};
+use crate::{Buckets, Collective, Error, Result};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tensor::cuda::nccl::{self, Communicator, Join, UniqueId, unique_id};
@@ -195,6 +195,22 @@ impl Collective for Nccl {
             let parts = parts.iter().map(buffer).collect::<tensor::Result<Vec<_>>>()?;
             communicator.all_reduce_in_order(&parts, at, into)
         })
+    }
+
+    /// On the device's second stream, also in recordings. Sums in the order of the ranks, which take memory of their own, wait
+    /// for the end.
+    fn begin_sum(&mut self, _device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+        if self.in_order {
+            return Ok(());
+        }
+        self.call(data, |communicator, data| communicator.begin_sum(data, at))
+    }
+
+    fn finish_sum(&mut self, device: &Device, buckets: &Buckets, data: &mut Storage) -> Result<()> {
+        if self.in_order {
+            return self.all_reduce_sum(device, data, buckets.whole());
+        }
+        self.call(data, |communicator, data| communicator.finish_sum(data, buckets.behind()))
     }
 
     fn broadcast(&mut self, _device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {

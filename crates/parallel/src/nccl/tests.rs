@@ -4,7 +4,7 @@ use super::{Nccl, NcclJoin, PATIENCE, told_by};
 use crate::barrier::Barrier;
 use crate::members::{Members, boxed};
 use crate::replicas::run_members;
-use crate::{Error, Replica, run_replicas};
+use crate::{Buckets, Error, Replica, run_replicas};
 use std::sync::Arc;
 use std::time::Duration;
 use tensor::cuda::{Cuda, nccl};
@@ -101,6 +101,35 @@ fn otherwise_the_order_is_nccls() {
     let sums = run_members(&devices, emulated(&devices, false, PATIENCE), sum).unwrap();
     assert_eq!(sums, vec![expected; 3]);
     assert_ne!(sums, run_members(&devices, emulated(&devices, true, PATIENCE), sum).unwrap());
+}
+
+/// Sums that are begun bucket by bucket are those of the whole, in NCCL's order and in that of the ranks.
+#[test]
+fn buckets_have_the_bits_of_the_whole() {
+    let tensors = [(0, Span::new(0, 30)), (1, Span::new(32, 50)), (2, Span::new(96, 9))];
+    let sum = |mut replica: Replica, by_buckets: bool| {
+        let device = replica.device.clone();
+        let mut buckets = Buckets::new(&tensors, 110, 1);
+        let mut data = bring(&device, replica.rank(), 104)?;
+        if by_buckets {
+            for layer in (0..3).rev() {
+                let mut runs = buckets.passed(layer).iter();
+                runs.try_for_each(|run| replica.collective.begin_sum(&device, &mut data, *run))?;
+            }
+            replica.collective.finish_sum(&device, &buckets, &mut data)?;
+        } else {
+            replica.collective.all_reduce_sum(&device, &mut data, buckets.whole())?;
+        }
+        Ok::<_, Error>(data.to_vec(&device, 0, 110)?)
+    };
+    for in_order in [false, true] {
+        let Some(devices) = gpus(3) else { return };
+        let [whole, buckets] = [false, true].map(|by_buckets| {
+            run_members(&devices, emulated(&devices, in_order, PATIENCE), |replica| sum(replica, by_buckets))
+                .unwrap()
+        });
+        assert_eq!(whole, buckets);
+    }
 }
 
 /// A replica that panics, fails by itself, or fails in an operation: it is named, and the others stop.

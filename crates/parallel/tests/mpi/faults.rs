@@ -60,6 +60,15 @@ fn a_rank_that_fails_tells_why() {
 }
 
 #[test]
+fn a_rank_that_fails_while_sums_are_under_way_tells_why() {
+    fails(
+        "breaks-off",
+        3,
+        "stopped because rank 1 failed: MPI can't be used: this rank breaks off on purpose",
+    );
+}
+
+#[test]
 fn a_rank_that_panics_tells_why() {
     fails("panics", 3, "rank 1 panicked: this rank panics on purpose");
 }

@@ -1,7 +1,7 @@
 //! What the ranks of a job do.
 
 use crate::job::{FOLDER, ROLE, mark_file};
-use parallel::{Error, Facts, Mpi, MpiOptions, Replica, Result};
+use parallel::{Buckets, Error, Facts, Mpi, MpiOptions, Replica, Result};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,6 +30,7 @@ pub fn play() {
             1 => panic!("this rank panics on purpose"),
             _ => steps(replica),
         }),
+        "breaks-off" => run(breaks_off),
         "sizes" => run(|replica, _| {
             let length = 10 + replica.rank() / 2;
             all_reduce(replica, length)
@@ -109,6 +110,19 @@ fn late(mut replica: Replica, _: PathBuf) -> Result<()> {
     Ok(())
 }
 
+/// Rank 1 fails in the middle of a pass whose first sums have begun.
+fn breaks_off(mut replica: Replica, _: PathBuf) -> Result<()> {
+    let device = replica.device.clone();
+    let mut data = device.alloc(100_000)?;
+    let runs = [Span::new(60_000, 40_000), Span::new(20_000, 40_000)];
+    runs.iter().try_for_each(|run| replica.collective.begin_sum(&device, &mut data, *run))?;
+    if replica.rank() == 1 {
+        return Err(Error::Transport { what: "this rank breaks off on purpose".into() });
+    }
+    let tensors = [(0, Span::new(0, 20_000)), (1, runs[1]), (2, runs[0])];
+    replica.collective.finish_sum(&device, &Buckets::new(&tensors, 100_000, 1), &mut data)
+}
+
 fn all_reduce(mut replica: Replica, length: usize) -> Result<()> {
     let device = replica.device.clone();
     let mut data = device.alloc(length)?;
@@ -155,9 +169,46 @@ pub fn all_sums(mut replica: Replica) -> Result<Vec<u32>> {
         let mut data = part(&device, rank, 0, length * world + 5)?;
         replica.collective.all_gather(&device, &mut data, Span::new(3, length * world))?;
         keep(&mut bits, &device, &data)?;
+        bucket_sums(&mut replica, length, &mut bits)?;
     }
     replica.collective.barrier()?;
     Ok(bits)
+}
+
+/// Sums in buckets that are begun one after the other, of one part each and of several in order.
+fn bucket_sums(replica: &mut Replica, length: usize, bits: &mut Vec<u32>) -> Result<()> {
+    let (device, rank, world) = (replica.device.clone(), replica.rank(), replica.world());
+    let third = length / 3;
+    let tensors = [0, 1, 2].map(|layer| (layer, Span::new(layer * third, third)));
+    let mut buckets = Buckets::new(&tensors, length, 1);
+    for (parts, in_order) in [(world, false), (4, true), (2, true)] {
+        let own = parallel::slice_batch(parts, world, rank);
+        let mut parts: Vec<Storage> = own.map(|k| part(&device, 0, k, length)).collect::<Result<_>>()?;
+        buckets.begin();
+        // A rank without a part has nothing to begin with.
+        if let Some((last, earlier)) = parts.split_last_mut() {
+            for layer in (0..3).rev() {
+                let mut runs = buckets.passed(layer).iter();
+                runs.try_for_each(|run| match in_order {
+                    true => replica.collective.begin_in_order(&device, earlier, last, *run),
+                    false => replica.collective.begin_sum(&device, last, *run),
+                })?;
+                // Meanwhile the pass goes on.
+                device.fill(layer as f32, last, Span::new(0, layer * third))?;
+                device.fill(rank as f32, last, buckets.behind())?;
+            }
+        }
+        let mut sum = device.alloc(length)?;
+        match parts.first_mut() {
+            Some(data) if !in_order => {
+                replica.collective.finish_sum(&device, &buckets, data)?;
+                keep(bits, &device, data)?;
+            }
+            _ => replica.collective.finish_in_order(&device, &parts, &buckets, &mut sum)?,
+        }
+        keep(bits, &device, &sum)?;
+    }
+    Ok(())
 }
 
 fn keep(bits: &mut Vec<u32>, device: &Device, data: &Storage) -> Result<()> {

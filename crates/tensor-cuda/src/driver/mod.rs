@@ -1,4 +1,5 @@
-//! What the backend asks of a driver: memory, copies, launches, graphs. Everything is in order on one stream.
+//! What the backend asks of a driver: memory, copies, launches, graphs. Everything is in order on one stream; a second one
+//! takes what a library is to do beside it.
 
 mod cuda;
 #[cfg(feature = "emulation")]
@@ -220,6 +221,16 @@ pub(crate) trait Driver: Send + Sync {
 
     /// The stream, for libraries that take one; null where there is no real one.
     fn stream(&self) -> *mut c_void;
+
+    /// The second stream, likewise: what is asked of it runs beside the first one's work.
+    fn side_stream(&self) -> *mut c_void;
+
+    /// Has the second stream wait for all that the first was asked for so far. In a capture both are written down.
+    fn fork(&self) -> Result<()>;
+
+    /// Has all that the first stream is asked for from now on wait for the second one, if that was forked since the last
+    /// time. The beginning and the end of a capture and waits of the host do so by themselves.
+    fn join(&self) -> Result<()>;
 
     /// The context that addresses belong to; null where there is no real one.
     fn context(&self) -> *mut c_void;

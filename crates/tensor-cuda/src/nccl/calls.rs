@@ -106,11 +106,11 @@ pub(crate) trait Calls: Send + Sync {
     /// Starts them.
     fn group_end(&self) -> Status;
 
-    /// Asks for an operation on the stream.
+    /// Asks for an operation on the stream, or on the second one: `aside`.
     ///
     /// # Safety
     /// Its run lies in a buffer of the device that stays until the stream has come past it.
-    unsafe fn ask(&self, comm: Comm, op: Op) -> Status;
+    unsafe fn ask(&self, comm: Comm, op: Op, aside: bool) -> Status;
 
     /// Says that there is nothing more to come, and lets all that was asked for end.
     fn finalize(&self, comm: Comm) -> Status;

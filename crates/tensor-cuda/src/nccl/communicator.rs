@@ -2,7 +2,7 @@
 
 use super::calls::{Calls, Op};
 use super::installed::Installed;
-use super::session::{Join, Session};
+use super::session::{Join, Session, Way};
 use crate::memory::Scratch;
 use crate::{Buffer, Cuda};
 use std::sync::Arc;
@@ -96,6 +96,34 @@ impl Communicator {
         self.cuda.refresh_mirror(data)
     }
 
+    /// Begins to replace the run `at` of `data` by its sum over all ranks, as [`all_reduce_sum`](Communicator::all_reduce_sum)
+    /// does, beside what the device is asked for from now on: on a stream of its own, behind all that was asked for so far.
+    /// Nothing else may use the run until [`finish_sum`](Communicator::finish_sum).
+    ///
+    /// It may be part of a recording, of which the two streams are then a fork and a join.
+    ///
+    /// # Errors
+    /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
+    pub fn begin_sum(&mut self, data: &mut Buffer, at: Span) -> Result<()> {
+        let run = self.cuda.run("begin_sum", "the run", data, at)?;
+        if at.len == 0 {
+            return Ok(());
+        }
+        self.cuda.fork()?;
+        // SAFETY: as in `run`; what waits for the stream waits for the second one first.
+        unsafe { self.session.run("ncclAllReduce", &[Op::AllReduce { run, len: at.len }], Way::Aside) }
+    }
+
+    /// Ends the sums that were begun, and replaces the run `rest` of `data` by its sum too: all that the device is asked for
+    /// from now on comes after them.
+    ///
+    /// # Errors
+    /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
+    pub fn finish_sum(&mut self, data: &mut Buffer, rest: Span) -> Result<()> {
+        self.cuda.join()?;
+        self.all_reduce_sum(data, rest)
+    }
+
     /// Replaces the run `at` of `data` by what rank `root` has there.
     ///
     /// # Errors
@@ -153,9 +181,10 @@ impl Communicator {
     }
 
     pub(super) fn run(&self, call: &'static str, ops: &[Op]) -> Result<()> {
+        let way = if self.cuda.is_recording() { Way::Recorded } else { Way::Marked };
         // SAFETY: the runs lie in buffers that were found as large, and in scratch memory that was made so. Their owners give
         // them back by way of the driver, which waits for the stream.
-        unsafe { self.session.run(call, ops, self.cuda.is_recording()) }
+        unsafe { self.session.run(call, ops, way) }
     }
 
     fn check_rank(&self, op: &'static str, rank: usize) -> Result<()> {

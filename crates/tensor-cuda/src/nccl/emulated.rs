@@ -189,7 +189,7 @@ impl Calls for Wire {
         Status::InProgress
     }
 
-    unsafe fn ask(&self, _comm: Comm, op: Op) -> Status {
+    unsafe fn ask(&self, _comm: Comm, op: Op, _aside: bool) -> Status {
         if self.post(op).is_err() {
             return Status::Failed(ncclResult_t::ncclUnhandledCudaError);
         }

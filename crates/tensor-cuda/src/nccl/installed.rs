@@ -136,8 +136,9 @@ impl Calls for Installed {
         unsafe { sys::ncclGroupEnd() }.into()
     }
 
-    unsafe fn ask(&self, comm: Comm, op: Op) -> Status {
-        let (comm, stream) = (raw(comm), self.driver.stream().cast());
+    unsafe fn ask(&self, comm: Comm, op: Op, aside: bool) -> Status {
+        let stream = if aside { self.driver.side_stream() } else { self.driver.stream() };
+        let (comm, stream) = (raw(comm), stream.cast());
         let (f32, sum) = (sys::ncclDataType_t::ncclFloat32, sys::ncclRedOp_t::ncclSum);
         let at = |run: Ptr| run.0 as *mut c_void;
         // SAFETY: the communicator as in `progress`, the runs as the caller says. Sum, broadcast and gathering may work in place.

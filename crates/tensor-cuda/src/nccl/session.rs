@@ -18,6 +18,18 @@ pub type Failed = Box<dyn Fn() -> Option<String> + Send>;
 /// The longest that others are waited for at the end, when nothing depends on them any more.
 const PARTING: Duration = Duration::from_secs(10);
 
+/// How operations are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// On the stream, with a mark behind them.
+    Marked,
+    /// In a recording: a replay puts no marks.
+    Recorded,
+    /// On the second stream, in a recording or not. A mark of the first one, behind the place where it waits for the second,
+    /// will tell of them too.
+    Aside,
+}
+
 /// Who joins a group, and how long it waits for the others.
 pub struct Join {
     /// The group.
@@ -87,21 +99,21 @@ impl Session {
         self.world
     }
 
-    /// Asks for operations that start together. The host waits for room in the stream alone, and in a recording not for that.
+    /// Asks for operations that start together. The host waits for room in the stream alone, where it puts a mark.
     ///
     /// # Safety
     /// As for [`Calls::ask`].
-    pub(crate) unsafe fn run(&self, call: &'static str, ops: &[Op], recording: bool) -> Result<()> {
+    pub(crate) unsafe fn run(&self, call: &'static str, ops: &[Op], way: Way) -> Result<()> {
         if ops.is_empty() {
             return Ok(());
         }
-        if !recording {
+        if way == Way::Marked {
             self.until_ahead_by(MARKS - 1)?;
         }
         // SAFETY: as the caller says.
-        unsafe { self.ask(call, ops) }?;
+        unsafe { self.ask(call, ops, way == Way::Aside) }?;
         self.follow(call, self.patience)?;
-        if recording {
+        if way != Way::Marked {
             return Ok(());
         }
         let mut state = self.open()?;
@@ -115,12 +127,12 @@ impl Session {
 
     /// # Safety
     /// As for [`Calls::ask`].
-    unsafe fn ask(&self, call: &'static str, ops: &[Op]) -> Result<()> {
+    unsafe fn ask(&self, call: &'static str, ops: &[Op], aside: bool) -> Result<()> {
         let mut state = self.open()?;
         let Some(comm) = state.comm else { return Ok(()) };
         self.calls.enter()?;
         // SAFETY: as the caller says.
-        let ask = |op: &Op| unsafe { self.calls.ask(comm, *op) };
+        let ask = |op: &Op| unsafe { self.calls.ask(comm, *op, aside) };
         let failed = |status: &Status| matches!(status, Status::Failed(_));
         let (call, status) = match ops {
             [op] => (call, ask(op)),

@@ -1,7 +1,7 @@
 //! The order of the calls, by a stand-in for NCCL that writes them down, fails or hangs where it is told to.
 
 use super::calls::{Calls, Comm, Op, Status, UniqueId};
-use super::session::{Failed, Join, Session};
+use super::session::{Failed, Join, Session, Way};
 use crate::cuda::lock;
 use crate::driver::{Ptr, Watch};
 use cudarc::nccl::sys::ncclResult_t;
@@ -98,9 +98,10 @@ impl Calls for Mock {
         self.call("group_end", String::new())
     }
 
-    unsafe fn ask(&self, _comm: Comm, op: Op) -> Status {
+    unsafe fn ask(&self, _comm: Comm, op: Op, aside: bool) -> Status {
+        let aside = if aside { " aside" } else { "" };
         match op {
-            Op::AllReduce { len, .. } => self.call("all_reduce", format!(" {len}")),
+            Op::AllReduce { len, .. } => self.call("all_reduce", format!(" {len}{aside}")),
             Op::Broadcast { root, .. } => self.call("broadcast", format!(" of {root}")),
             Op::AllGather { len, .. } => self.call("all_gather", format!(" {len} each")),
             Op::Send { to, .. } => self.call("send", format!(" to {to}")),
@@ -162,7 +163,7 @@ fn joined(mock: &Mock, patience: Duration) -> Result<Session> {
 
 fn run(session: &Session, ops: &[Op]) -> Result<()> {
     // SAFETY: the stand-in touches no memory.
-    unsafe { session.run("a sum", ops, false) }
+    unsafe { session.run("a sum", ops, Way::Marked) }
 }
 
 const RUN: Ptr = Ptr(4096);
@@ -191,13 +192,52 @@ fn a_whole_life_is_in_order() {
     assert_eq!(mock.calls(), expected);
 }
 
+/// Sums that are begun go to the second stream, one behind the other and without marks; the one that ends them has a mark.
+/// In a recording nothing is allocated or waited for, which the emulated device would refuse.
+#[cfg(feature = "emulation")]
+#[test]
+fn buckets_are_a_fork_and_a_join() {
+    use super::communicator::Communicator;
+    use crate::{Cuda, Turn};
+    use tensor_backend::{Backend, Span};
+    let cuda = match Cuda::emulated(Default::default()) {
+        Ok(cuda) => cuda,
+        Err(why) => return println!("SKIPPED: sums in a recording: {why}"),
+    };
+    let mock = Mock::default();
+    let join = Join { id: UniqueId::from_bytes([1; 128]), rank: 1, world: 3, patience: LONG, failed: None };
+    let mut communicator = Communicator::begin_by(Box::new(mock.clone()), &cuda, join)
+        .and_then(|joining| joining.finish())
+        .unwrap();
+    let mut grads = cuda.alloc(100).unwrap();
+    let mut pass = |communicator: &mut Communicator| {
+        for run in [Span::new(60, 30), Span::new(20, 40), Span::new(10, 0), Span::new(0, 20)] {
+            cuda.fill(1.0, &mut grads, run).unwrap();
+            communicator.begin_sum(&mut grads, run).unwrap();
+        }
+    };
+    let mut rest = cuda.alloc(10).unwrap();
+    pass(&mut communicator);
+    communicator.finish_sum(&mut rest, Span::new(0, 10)).unwrap();
+    cuda.begin_recording().unwrap();
+    pass(&mut communicator);
+    let recording = cuda.end_recording().unwrap();
+    recording.replay(&Turn::default()).unwrap();
+    communicator.finish_sum(&mut rest, Span::new(0, 10)).unwrap();
+    drop(communicator);
+    let buckets = ["all_reduce 30 aside", "all_reduce 40 aside", "all_reduce 20 aside"];
+    let step = [&buckets[..], &["all_reduce 10", "mark"]].concat();
+    let expected = [&["init 1 of 3"][..], &step, &step, &["finalize", "destroy"]].concat();
+    assert_eq!(mock.calls(), expected);
+}
+
 /// Recordings hold the operation alone: marks are the host's, which asks for none in a replay.
 #[test]
 fn a_recording_holds_no_marks() {
     let mock = Mock::default();
     let session = joined(&mock, LONG).unwrap();
     // SAFETY: the stand-in touches no memory.
-    unsafe { session.run("a sum", SUM, true) }.unwrap();
+    unsafe { session.run("a sum", SUM, Way::Recorded) }.unwrap();
     drop(session);
     assert_eq!(mock.calls(), ["init 1 of 3", "all_reduce 5", "abort"]);
 }

@@ -143,8 +143,9 @@ impl Cuda {
         })
     }
 
-    pub(crate) fn op_finish_grads(&self, grads: &mut Buffer) -> Result<()> {
-        self.finish_mirrored_grads(grads)
+    pub(crate) fn op_finish_grads(&self, grads: &mut Buffer, at: Span) -> Result<()> {
+        at.check("finish_grads", "the run", grads.len())?;
+        self.finish_mirrored_grads(grads, at)
     }
 
     /// `y = act(x w + b)` by an engine's product of x, w and y.

@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef int Result;
-enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, CAPTURE_INVALID = 901 };
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700, CAPTURE_INVALID = 901, UNJOINED = 904 };
 
 #define WRONG(...) (printf("FAKE: " __VA_ARGS__), printf("\n"), fflush(stdout), _exit(3))
 void _exit(int);
@@ -164,33 +164,52 @@ Result cuCtxEnablePeerAccess(char* context, unsigned flags) {
 
 // ---- streams, events, graphs
 
-Result cuStreamCreate(void** stream, unsigned flags) { ENTER(); return ++streams, *stream = &streams, 0; }
-Result cuStreamDestroy_v2(void* stream) { return --streams, 0; }
-Result cuStreamSynchronize(void* stream) {
+// A stream that waits for an event of a capture takes part in it; the one that began the capture must wait for it again.
+typedef struct { int captured, begun; } Stream;
+typedef struct { int at; Stream* behind; } Event;
+static Stream *aside, *unjoined;
+
+Result cuStreamCreate(Stream** stream, unsigned flags) {
     ENTER();
-    if (capturing) WRONG("waiting during a capture");
+    return ++streams, *stream = calloc(1, sizeof(Stream)), 0;
+}
+Result cuStreamDestroy_v2(Stream* stream) { return --streams, free(stream), 0; }
+Result cuStreamSynchronize(Stream* stream) {
+    ENTER();
+    if (capturing || stream->captured) WRONG("waiting during a capture");
     run_until(queued);
     return 0;
 }
-Result cuEventCreate(int** event, unsigned flags) { ENTER(); return ++events, *event = calloc(1, sizeof(int)), 0; }
-Result cuEventRecord(int* event, void* stream) { ENTER(); return *event = queued, 0; }
-Result cuEventSynchronize(int* event) { ENTER(); return run_until(*event), 0; }
-Result cuEventQuery(int* event) { ENTER(); return *event <= done ? 0 : NOT_READY; }
-Result cuStreamWaitEvent(void* stream, int* event, unsigned flags) {
+Result cuEventCreate(Event** event, unsigned flags) { ENTER(); return ++events, *event = calloc(1, sizeof(Event)), 0; }
+Result cuEventRecord(Event* event, Stream* stream) {
     ENTER();
-    if (*event > queued || flags) WRONG("a wait for an event of another time");
+    return event->at = queued, event->behind = stream->captured ? stream : NULL, 0;
+}
+Result cuEventSynchronize(Event* event) { ENTER(); return run_until(event->at), 0; }
+Result cuEventQuery(Event* event) { ENTER(); return event->at <= done ? 0 : NOT_READY; }
+Result cuStreamWaitEvent(Stream* stream, Event* event, unsigned flags) {
+    ENTER();
+    if (event->at > queued || flags) WRONG("a wait for an event of another time");
+    if (event->behind && !event->behind->captured) WRONG("a wait for an event of a capture that has ended");
+    if (!event->behind && stream->captured) WRONG("a wait in a capture for what is not part of it");
+    if (event->behind && !stream->begun) aside = unjoined = stream, stream->captured = 1;
+    if (stream->begun && event->behind == unjoined) unjoined = NULL;
     return 0;
 }
-Result cuEventDestroy_v2(int* event) { return --events, free(event), 0; }
-Result cuStreamBeginCapture_v2(void* stream, int mode) {
+Result cuEventDestroy_v2(Event* event) { return --events, free(event), 0; }
+Result cuStreamBeginCapture_v2(Stream* stream, int mode) {
     ENTER();
     if (mode != 1) WRONG("a capture that disturbs other threads");
-    return capturing = capturing_here = 1, 0;
+    return capturing = capturing_here = stream->captured = stream->begun = 1, 0;
 }
-Result cuStreamEndCapture(void* stream, void** graph) {
+Result cuStreamEndCapture(Stream* stream, void** graph) {
     if (!capturing_here) WRONG("the end of a capture on another thread, or of none");
-    capturing = capturing_here = 0;
+    capturing = capturing_here = stream->captured = stream->begun = 0;
+    int joined = !unjoined;
+    if (aside) aside->captured = 0;
+    aside = unjoined = NULL;
     ENTER();
+    if (!joined) return UNJOINED;
     return ++graphs, *graph = &graphs, 0;
 }
 Result cuGraphInstantiateWithFlags(void** ready, void* graph, unsigned long long flags) {

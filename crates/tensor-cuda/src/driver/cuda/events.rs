@@ -18,6 +18,12 @@ pub(super) fn create() -> Result<sys::CUevent> {
     Ok(raw)
 }
 
+/// Gives back an event; the driver keeps it until nothing waits for it any more.
+pub(super) fn destroy(event: sys::CUevent) {
+    // SAFETY: `create` made it, and nobody has it any more. Errors would help nobody.
+    unsafe { sys::cuEventDestroy_v2(event) };
+}
+
 pub(super) fn raw(event: &Event) -> sys::CUevent {
     event.0 as sys::CUevent
 }
@@ -51,8 +57,9 @@ impl CudaDriver {
         Ok(passed)
     }
 
-    /// Waits until the stream is done.
+    /// Waits until the stream is done, and the second one.
     pub(super) fn wait_for_stream(&self) -> tensor_backend::Result<()> {
+        self.join_side()?;
         let stream = self.stream.raw();
         let Some(looking) = self.watch() else {
             // SAFETY: the stream is there.

@@ -1,4 +1,4 @@
-//! The real driver: a GPU, its context and one stream.
+//! The real driver: a GPU, its context, its stream, and one beside it.
 //!
 //! Every call makes the context the calling thread's current one first, so any thread may use a device. Functions of the
 //! driver are called only after its version was checked: cudarc panics where one is missing, and none that is called here
@@ -7,6 +7,7 @@
 mod context;
 mod events;
 mod functions;
+mod side;
 mod staging;
 
 use super::{Arg, Driver, Event, Geometry, Graph, Kernel, Ptr, Watch, watch};
@@ -22,6 +23,7 @@ use context::{Context, Stream};
 use core::ffi::c_void;
 use cudarc::driver::sys;
 use functions::Functions;
+use side::Side;
 use staging::Staging;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,6 +46,7 @@ pub(crate) struct CudaDriver {
     /// Who looks after waits.
     watch: Mutex<Option<Arc<dyn Watch>>>,
     functions: Functions,
+    side: Side,
     stream: Stream,
     context: Context,
 }
@@ -72,7 +75,7 @@ impl CudaDriver {
         let (images, compiled) = nvrtc.images(&Cache::of_user(), &jobs)?;
 
         let context = Context::of(device)?;
-        let stream = Stream::new()?;
+        let (stream, side) = (Stream::new()?, Side::new()?);
         let shared = device.attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         let functions = Functions::load(SOURCES.iter().zip(&images), shared)?;
         let staging = Mutex::new(Staging::new()?);
@@ -85,6 +88,7 @@ impl CudaDriver {
             staging,
             watch: Mutex::default(),
             functions,
+            side,
             stream,
             context,
         })
@@ -123,6 +127,8 @@ impl CudaDriver {
     /// Ends the capture and gives its graph.
     fn captured(&self) -> Result<sys::CUgraph> {
         let mut graph = ptr::null_mut();
+        // A capture that was spoiled can't be joined, but ended.
+        let joined = self.join_side();
         // SAFETY: the stream is there; the graph is the caller's.
         let ended = self.call("cuStreamEndCapture", || unsafe {
             sys::cuStreamEndCapture(self.stream.raw(), &raw mut graph)
@@ -133,7 +139,7 @@ impl CudaDriver {
             // SAFETY: `free` was promised that nobody uses them any more.
             unsafe { self.release(retired) };
         }
-        ended.map(|()| graph)
+        ended.and(joined).map(|()| graph)
     }
 }
 
@@ -263,6 +269,7 @@ impl Driver for CudaDriver {
     /// In the mode that leaves other threads alone: what a neighbouring tower allocates does not end this capture.
     fn begin_capture(&self) -> Result<()> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        self.join_side()?;
         // SAFETY: the stream is there.
         self.call("cuStreamBeginCapture", || unsafe {
             sys::cuStreamBeginCapture_v2(self.stream.raw(), mode)
@@ -372,6 +379,18 @@ impl Driver for CudaDriver {
 
     fn stream(&self) -> *mut c_void {
         self.stream.raw().cast()
+    }
+
+    fn side_stream(&self) -> *mut c_void {
+        self.side.raw().cast()
+    }
+
+    fn fork(&self) -> Result<()> {
+        self.fork_side()
+    }
+
+    fn join(&self) -> Result<()> {
+        self.join_side()
     }
 
     fn context(&self) -> *mut c_void {

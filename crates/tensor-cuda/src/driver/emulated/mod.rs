@@ -47,6 +47,8 @@ struct State {
     /// Graphs by their number; given back, they leave a hole.
     graphs: Vec<Option<Vec<Work>>>,
     capture: Option<Capture>,
+    /// Whether the second stream was forked, and not joined since.
+    forked: bool,
 }
 
 /// A kernel that was asked for.
@@ -69,8 +71,18 @@ struct Capture {
 /// A piece of work of a graph.
 #[derive(Clone, Debug)]
 enum Work {
-    Launch { kernel: Kernel, geometry: Geometry, args: Vec<Arg> },
-    Clear { dst: Ptr, bytes: usize },
+    Launch {
+        kernel: Kernel,
+        geometry: Geometry,
+        args: Vec<Arg>,
+    },
+    Clear {
+        dst: Ptr,
+        bytes: usize,
+    },
+    /// Where the second stream begins and ends to be part of a graph.
+    Fork,
+    Join,
 }
 
 impl EmulatedDriver {
@@ -90,6 +102,7 @@ impl EmulatedDriver {
                 kernels: Vec::new(),
                 graphs: Vec::new(),
                 capture: None,
+                forked: false,
             }),
         })
     }
@@ -114,9 +127,15 @@ impl State {
         Ok(())
     }
 
+    /// Has the first stream wait for the second one. Without a capture there is nothing to wait for.
+    fn join(&mut self) -> Result<()> {
+        if core::mem::take(&mut self.forked) { self.ask(Work::Join) } else { Ok(()) }
+    }
+
     /// Whether work can be done: its kernel, geometry and arguments fit, and its memory is there.
     fn check(&self, work: &Work) -> Result<()> {
         match work {
+            Work::Fork | Work::Join => Ok(()),
             Work::Clear { dst, bytes } => self.memory.check_range("a clear", *dst, *bytes),
             Work::Launch { kernel, geometry, args } => {
                 let Loaded { name, object, index } = &self.kernels[kernel.0];
@@ -134,6 +153,7 @@ impl State {
 
     fn carry_out(&mut self, work: &Work) -> Result<()> {
         match work {
+            Work::Fork | Work::Join => Ok(()),
             Work::Clear { dst, bytes } => {
                 // SAFETY: `check` found the range in an allocation.
                 unsafe { core::ptr::write_bytes(dst.0 as *mut u8, 0, *bytes) };
@@ -230,12 +250,14 @@ impl Driver for EmulatedDriver {
     fn begin_capture(&self) -> Result<()> {
         let mut state = lock(&self.state);
         state.refuse_in_capture("another capture began")?;
+        state.join()?;
         state.capture = Some(Capture::default());
         Ok(())
     }
 
     fn end_capture(&self, keep: bool) -> Result<Graph> {
         let mut state = lock(&self.state);
+        state.join()?;
         let capture = state.capture.take().ok_or_else(|| error("no capture is under way"))?;
         if let Some(spoiled) = capture.spoiled.filter(|_| keep) {
             return Err(error(format!("the capture is of no use: {spoiled}")));
@@ -294,6 +316,20 @@ impl Driver for EmulatedDriver {
         core::ptr::null_mut()
     }
 
+    fn side_stream(&self) -> *mut core::ffi::c_void {
+        core::ptr::null_mut()
+    }
+
+    fn fork(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        state.forked = true;
+        state.ask(Work::Fork)
+    }
+
+    fn join(&self) -> Result<()> {
+        lock(&self.state).join()
+    }
+
     fn context(&self) -> *mut core::ffi::c_void {
         core::ptr::null_mut()
     }
@@ -308,6 +344,7 @@ impl Work {
     fn names(&self, ptr: Ptr, bytes: usize) -> bool {
         let inside = |named: &Ptr| (ptr.0..ptr.0 + bytes as u64).contains(&named.0);
         match self {
+            Work::Fork | Work::Join => false,
             Work::Clear { dst, .. } => inside(dst),
             Work::Launch { args, .. } => {
                 args.iter().any(|arg| matches!(arg, Arg::Ptr(named) if inside(named)))

@@ -1,6 +1,7 @@
 //! Captures, and the recordings made of them.
 
 use super::{download, driver, run, try_download};
+use crate::cuda::lock;
 use crate::driver::{Driver, Geometry, args};
 use crate::{Cuda, Turn};
 use tensor_backend::{Precision, Result};
@@ -27,6 +28,35 @@ fn a_capture_is_written_down_and_done_again() {
     unsafe { driver.free(ptr, 24) };
     assert!(driver.launch_graph(&graph).is_err());
     driver.free_graph(graph);
+}
+
+/// The second stream is a fork and a join of the graph, and is joined at the end if nobody did.
+#[test]
+fn a_second_stream_is_part_of_a_capture() {
+    let Some(driver) = driver() else { return };
+    let ptr = driver.alloc(24).unwrap();
+    // SAFETY: the range is the allocation.
+    let clear = || unsafe { driver.clear(ptr, 24) }.unwrap();
+    driver.fork().unwrap();
+    for joined in [true, false] {
+        driver.begin_capture().unwrap();
+        driver.join().unwrap();
+        clear();
+        driver.fork().unwrap();
+        clear();
+        driver.fork().unwrap();
+        if joined {
+            driver.join().unwrap();
+            clear();
+        }
+        let graph = driver.end_capture(true).unwrap();
+        let works = format!("{:?}", lock(&driver.state).graphs[graph.0]);
+        let order =
+            works.split(|c: char| !c.is_alphabetic()).filter(|word| ["Clear", "Fork", "Join"].contains(word));
+        let expected = ["Clear", "Fork", "Clear", "Fork", "Join", "Clear"];
+        assert!(order.eq(expected[..5 + usize::from(joined)].iter().copied()), "{works}");
+        driver.launch_graph(&graph).unwrap();
+    }
 }
 
 #[test]

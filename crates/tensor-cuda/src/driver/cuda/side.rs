@@ -1,0 +1,68 @@
+//! The second stream, and how the two wait for each other.
+
+use super::CudaDriver;
+use super::context::Stream;
+use super::events;
+use crate::error::Result;
+use cudarc::driver::sys;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A stream beside the device's first one.
+pub(super) struct Side {
+    stream: Stream,
+    /// Behind what it waits for, and behind what it was asked for. Both are put anew before each wait, so no wait is for an
+    /// event of a capture that has ended.
+    forked: sys::CUevent,
+    joined: sys::CUevent,
+    /// Whether it was forked, and not joined since.
+    open: AtomicBool,
+}
+
+impl Side {
+    /// In the thread's current context.
+    pub(super) fn new() -> Result<Side> {
+        let stream = Stream::new()?;
+        let forked = events::create()?;
+        let joined = events::create().inspect_err(|_| events::destroy(forked))?;
+        Ok(Side { stream, forked, joined, open: AtomicBool::new(false) })
+    }
+
+    pub(super) fn raw(&self) -> sys::CUstream {
+        self.stream.raw()
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        events::destroy(self.forked);
+        events::destroy(self.joined);
+    }
+}
+
+impl CudaDriver {
+    pub(super) fn fork_side(&self) -> tensor_backend::Result<()> {
+        self.hold_back(self.side.raw(), self.side.forked, self.stream.raw())?;
+        self.side.open.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn join_side(&self) -> tensor_backend::Result<()> {
+        if self.side.open.swap(false, Ordering::Relaxed) {
+            self.hold_back(self.stream.raw(), self.side.joined, self.side.raw())?;
+        }
+        Ok(())
+    }
+
+    /// Has `stream` wait for all that `other` was asked for so far.
+    fn hold_back(
+        &self,
+        stream: sys::CUstream,
+        event: sys::CUevent,
+        other: sys::CUstream,
+    ) -> tensor_backend::Result<()> {
+        // SAFETY: both streams and the event are there.
+        self.call("cuEventRecord", || unsafe { sys::cuEventRecord(event, other) })?;
+        // SAFETY: as above.
+        self.call("cuStreamWaitEvent", || unsafe { sys::cuStreamWaitEvent(stream, event, 0) })
+    }
+}
