@@ -31,7 +31,7 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
         }
     };
     at_least_one("--collective-timeout", args.keep.collective_timeout as usize)?;
-    let process = Process::join(Duration::from_secs(args.keep.collective_timeout))?;
+    let process = Process::join(&config.devices, Duration::from_secs(args.keep.collective_timeout))?;
     // A device that is not there is told before the data are read.
     config.check_towers(match &process {
         Some(process) => process.world(),

@@ -131,7 +131,7 @@ mod training {
         if role == "misfit" && rank == 2 {
             config.lr *= 2.0;
         }
-        let process = Process::join(Duration::from_secs(3))?;
+        let process = Process::join(&config.devices, Duration::from_secs(3))?;
         mark(&folder, "started", rank);
         let mut observers: Vec<Box<dyn Observer>> = Vec::new();
         if rank == 0 {

@@ -16,6 +16,7 @@ const FOREIGN: &[&str] = &[
     "TF_CONFIG",
     "TOWERS_JOB_SECRET_FILE",
     "TOWERS_RENDEZVOUS_PORT",
+    "TOWERS_RENDEZVOUS_DIR",
 ];
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 

@@ -3,6 +3,10 @@
 mod commands;
 mod interrupt;
 mod launch;
+#[cfg(target_os = "linux")]
+mod processes;
+#[cfg(target_os = "linux")]
+mod ranks;
 mod real_data;
 mod refusals;
 mod training;

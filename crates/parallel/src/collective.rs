@@ -122,6 +122,9 @@ pub trait Collective: Send {
     /// If another replica failed.
     fn barrier(&mut self) -> Result<()>;
 
+    /// Says which step this replica has come to. Who watches over processes tells it when one is lost.
+    fn at_step(&self, _step: u64) {}
+
     /// Makes every operation of every replica fail, now and later, with this reason.
     fn abort(&self, reason: &str);
 }

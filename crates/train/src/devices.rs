@@ -36,16 +36,37 @@ pub fn open_devices(options: &DeviceOptions) -> Result<Vec<Device>> {
         Towers::Cpu { stages, threads } => Ok((0..stages).map(|_| Device::cpu(threads)).collect()),
         Towers::Gpus(gpus) => {
             let DeviceOptions { precision, deterministic, .. } = *options;
-            let open = |gpu| Ok(Device::cuda(CudaOptions { gpu, precision, deterministic })?);
+            let open = |gpu| open_gpu(CudaOptions { gpu, precision, deterministic });
             gpus.into_iter().map(open).collect()
         }
     }
 }
 
 /// The GPUs, where everything is there that is needed to use them.
-fn usable_gpus() -> cuda::Result<Vec<Gpu>> {
+pub(crate) fn usable_gpus() -> cuda::Result<Vec<Gpu>> {
+    #[cfg(feature = "emulation")]
+    if let Some(gpus) = crate::emulated::gpus() {
+        return Ok(gpus);
+    }
     cuda::available()?;
     cuda::gpus()
+}
+
+fn open_gpu(options: CudaOptions) -> Result<Device> {
+    #[cfg(feature = "emulation")]
+    if crate::emulated::gpus().is_some() {
+        return Ok(Device::emulated_cuda(options.precision)?);
+    }
+    Ok(Device::cuda(options)?)
+}
+
+/// Whether processes can be joined by NCCL.
+pub(crate) fn nccl_available() -> cuda::Result<()> {
+    #[cfg(feature = "emulation")]
+    if crate::emulated::gpus().is_some() {
+        return Ok(());
+    }
+    cuda::nccl::available()
 }
 
 /// How many GPUs can be used; 0 where there is none, or something is missing.

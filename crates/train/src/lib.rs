@@ -24,6 +24,8 @@ mod bench;
 mod config;
 mod data;
 mod devices;
+#[cfg(feature = "emulation")]
+mod emulated;
 mod error;
 mod evaluate;
 mod fit;

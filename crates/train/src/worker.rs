@@ -200,6 +200,7 @@ impl<'a> Worker<'a> {
     /// A device that runs ahead has only been told what to do: a loss that is not a number is found when the losses are
     /// read, and has moved no parameter until then.
     pub(crate) fn step(&mut self, batch: &Share, stop: bool) -> Result<bool> {
+        self.collective.at_step(self.state.step);
         let (lr, global, split) = (self.lr(), batch.global(), self.stage.stages() > 1);
         let alone = self.passes.alone() && !split;
         let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };

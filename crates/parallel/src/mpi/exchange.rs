@@ -1,8 +1,7 @@
 use super::control::{Operation, tag};
 use super::endpoint::Endpoint;
-use super::facts::Facts;
 use super::wait::Wait;
-use crate::slice_batch;
+use crate::{Facts, slice_batch};
 use ::mpi::Tag;
 use ::mpi::request;
 use ::mpi::traits::*;

@@ -16,13 +16,11 @@
 mod control;
 mod endpoint;
 mod exchange;
-mod facts;
 mod options;
 mod process;
 mod thread;
 mod wait;
 
-pub use facts::Facts;
 pub use options::MpiOptions;
 
 use crate::collective::equal_part;

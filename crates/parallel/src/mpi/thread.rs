@@ -1,8 +1,7 @@
 use super::control::Operation;
 use super::endpoint::Endpoint;
-use super::facts::Facts;
 use super::options::MpiOptions;
-use crate::{Error, Result};
+use crate::{Error, Facts, Result};
 use ::mpi::Threading;
 use ::mpi::environment::Universe;
 use ::mpi::traits::*;

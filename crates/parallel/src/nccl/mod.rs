@@ -1,3 +1,7 @@
+mod process;
+
+pub use process::NcclProcess;
+
 use crate::barrier::Barrier;
 use crate::in_order::add_in_order;
 use crate::meeting::Meeting;
@@ -7,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tensor::cuda::nccl::{self, Communicator, Join, UniqueId, unique_id};
 use tensor::cuda::{Buffer, Cuda};
-use tensor::{Device, Span, Storage};
+use tensor::{Backend, Device, Span, Storage};
 
 /// How long a rank may keep the others waiting, unless something else is said.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -30,6 +34,7 @@ pub struct Nccl {
     /// Taken when it is dropped.
     communicator: Option<Communicator>,
     threads: Option<Arc<Threads>>,
+    process: Option<Arc<process::Shared>>,
     failed: Failed,
     in_order: bool,
     rank: usize,
@@ -68,12 +73,12 @@ pub struct NcclJoin {
 }
 
 impl Nccl {
-    /// Draws the id of a group of processes. Who has it can join: it is handed over in private.
+    /// Draws the id of a group of processes that this device is to join. Who has it can join: it is handed over in private.
     ///
     /// # Errors
-    /// If NCCL is missing.
-    pub fn draw_id() -> Result<[u8; UniqueId::BYTES]> {
-        Ok(*unique_id()?.as_bytes())
+    /// If the device is no GPU, or NCCL is missing.
+    pub fn draw_id(device: &Device) -> Result<[u8; UniqueId::BYTES]> {
+        Ok(*Communicator::draw_id(gpu(device)?)?.as_bytes())
     }
 
     /// Joins a group of processes with this device, and waits for the others.
@@ -87,6 +92,25 @@ impl Nccl {
         let id = UniqueId::from_bytes(id);
         let join = Join { id, rank, world, patience, failed: Some(Box::new(move || asked())) };
         Ok(Nccl::of(Communicator::join(gpu(device)?, join)?, None, failed))
+    }
+
+    /// Joins the processes that `others` joins already, with this device: the id goes that way.
+    ///
+    /// # Errors
+    /// As [`join`](Nccl::join), and if a rank did not come to the broadcast.
+    pub fn join_over(others: &mut dyn Collective, device: &Device, patience: Duration) -> Result<Nccl> {
+        let (rank, world, host) = (others.rank(), others.world(), Device::cpu(1));
+        let mut board = host.alloc(UniqueId::BYTES)?;
+        if rank == 0 {
+            let id = Nccl::draw_id(device)?.map(f32::from);
+            host.upload(&id, &mut board, 0)?;
+        }
+        let all = Span::new(0, UniqueId::BYTES);
+        others.broadcast(&host, &mut board, all, 0)?;
+        let mut id = [0.0; UniqueId::BYTES];
+        host.download(&board, 0, &mut id)?;
+        let id = id.map(|byte| byte as u8);
+        Nccl::join(device, NcclJoin { id, rank, world, patience, failed: None })
     }
 
     /// The members of a group of threads, by rank, each with one of these devices.
@@ -119,7 +143,7 @@ impl Nccl {
     fn of(communicator: Communicator, threads: Option<Arc<Threads>>, failed: Failed) -> Nccl {
         let (rank, world) = (communicator.rank(), communicator.world());
         let in_order = communicator.cuda().options().deterministic;
-        Nccl { communicator: Some(communicator), threads, failed, in_order, rank, world }
+        Nccl { communicator: Some(communicator), threads, process: None, failed, in_order, rank, world }
     }
 
     /// The same with all sums in the order of the ranks, or not.
@@ -232,6 +256,12 @@ impl Collective for Nccl {
         }
     }
 
+    fn at_step(&self, step: u64) {
+        if let Some(process) = &self.process {
+            (process.at_step)(step);
+        }
+    }
+
     fn abort(&self, reason: &str) {
         if let Some(threads) = &self.threads {
             threads.meeting.abort(self.rank, reason);
@@ -244,8 +274,11 @@ impl Collective for Nccl {
 
 impl Drop for Nccl {
     fn drop(&mut self) {
-        if let (Some(threads), Some(communicator)) = (&self.threads, self.communicator.take()) {
-            threads.parted.lock().unwrap_or_else(PoisonError::into_inner).push(communicator);
+        let communicator = self.communicator.take();
+        if let Some(threads) = &self.threads {
+            threads.parted.lock().unwrap_or_else(PoisonError::into_inner).extend(communicator);
+        } else if let Some(process) = &self.process {
+            *process.parted.lock().unwrap_or_else(PoisonError::into_inner) = communicator;
         }
     }
 }

@@ -215,7 +215,7 @@ fn only_gpus_can_join() {
     let Some(devices) = gpus(1) else { return };
     let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, failed: None };
     let error = Nccl::join(&devices[0], join).err().unwrap().to_string();
-    assert!(error.contains("NCCL needs a GPU"), "{error}");
+    assert!(error.contains("this id is of no group of emulated GPUs"), "{error}");
 }
 
 /// What can't be cut into equal parts is refused before NCCL hears of it.
@@ -228,6 +228,22 @@ fn only_equal_parts_are_gathered() {
     });
     let error = result.unwrap_err().to_string();
     assert!(error.contains("the length of the run is 5, but must be a multiple"), "{error}");
+}
+
+/// As processes do that something else joins already.
+#[test]
+fn members_join_by_an_id_that_goes_another_way() {
+    let Some(devices) = gpus(3) else { return };
+    let hosts = vec![Device::cpu(1); 3];
+    let by_id = run_replicas(&hosts, |mut replica| {
+        let device = devices[replica.rank()].clone();
+        let collective = Box::new(Nccl::join_over(replica.collective.as_mut(), &device, PATIENCE)?);
+        everything(Replica { device, collective })
+    });
+    assert_eq!(
+        by_id.unwrap(),
+        run_members(&devices, emulated(&devices, true, PATIENCE), everything).unwrap()
+    );
 }
 
 /// NCCL itself, on all GPUs that there are.

@@ -3,11 +3,10 @@ use super::channel::Silence;
 use super::greeting::answer;
 use super::meeting::{Hello, Peer};
 use super::message::Message;
-use super::settings::is_loopback;
+use super::spot::{Listener, Spot};
+use super::stream::Stream;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -19,8 +18,6 @@ const STRANGERS: usize = 64;
 const PAUSE: Duration = Duration::from_millis(5);
 /// What is said at the end must be taken within so long.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// A process of the last try may still hold the port for so long.
-const PORT: Duration = Duration::from_secs(15);
 /// So many missing ranks are named.
 const NAMED: usize = 8;
 
@@ -36,19 +33,19 @@ enum Arrival {
 
 /// Waits for all others, hands out `blob`, and returns them by rank. If something is wrong, all who came are told.
 pub(super) fn gather(
-    at: (&str, u16),
+    spot: &Spot,
     secret: Secret,
-    own: Hello,
+    own: &Hello,
     blob: &[u8],
     start: Duration,
 ) -> Result<Vec<Peer>> {
     let until = Instant::now() + start;
-    let listener = listen(at, until.min(Instant::now() + PORT))?;
+    let mut listener = Listener::open(spot, until)?;
     let mut guests = Guests { own, peers: Vec::new(), strangers: BTreeMap::new() };
-    let gathered = guests.receive(&listener, secret, until);
+    let gathered = guests.receive(&mut listener, secret, until);
     let sentence = gathered.err().map(|reason| match reason {
         Some(sentence) => sentence,
-        None => guests.missing(at, start),
+        None => guests.missing(spot, start),
     });
     let message =
         sentence.as_ref().map_or_else(|| Message::Blob(blob.to_vec()), |s| Message::Failed(s.clone()));
@@ -63,18 +60,18 @@ pub(super) fn gather(
 }
 
 /// Those who have come.
-struct Guests {
-    own: Hello,
+struct Guests<'a> {
+    own: &'a Hello,
     peers: Vec<Peer>,
     /// Where those came from who say to be a rank and have another secret.
     strangers: BTreeMap<u64, String>,
 }
 
-impl Guests {
+impl Guests<'_> {
     /// Lets everybody in until all have come; the error is what is wrong with whom, or that the time is up.
     fn receive(
         &mut self,
-        listener: &TcpListener,
+        listener: &mut Listener,
         secret: Secret,
         until: Instant,
     ) -> Result<(), Option<String>> {
@@ -85,7 +82,7 @@ impl Guests {
                 return Err(None);
             }
             while talking < self.own.world + STRANGERS {
-                let Ok((stream, _)) = listener.accept() else { break };
+                let Some(stream) = listener.accept() else { break };
                 let (secret, arrive) = (secret.clone(), arrive.clone());
                 let talk = move || {
                     // Nobody waits any more if the meeting is over.
@@ -130,7 +127,7 @@ impl Guests {
 
     /// Why one who knows the secret can't take part.
     fn wrong_with(&self, hello: &Hello, peer: &Peer) -> Option<String> {
-        let (name, own) = (peer.name(), &self.own);
+        let (name, own) = (peer.name(), self.own);
         if hello.world != own.world {
             return Some(format!(
                 "{name} was started as one of {} processes, but rank 0 as one of {}",
@@ -149,12 +146,11 @@ impl Guests {
                 hello.rank, other.host, peer.host
             ));
         }
-        let differs = hello.config_digest != own.config_digest;
-        differs.then(|| format!("{name} was started with another configuration than rank 0"))
+        own.facts.difference(hello.rank, &hello.facts).map(|error| error.to_string())
     }
 
     /// Who has not come, and why if that is known.
-    fn missing(&self, (host, port): (&str, u16), start: Duration) -> String {
+    fn missing(&self, spot: &Spot, start: Duration) -> String {
         let missing: Vec<usize> = (1..self.own.world).filter(|rank| self.find(*rank).is_none()).collect();
         let mut names: Vec<String> = missing.iter().take(NAMED).map(usize::to_string).collect();
         if missing.len() > NAMED {
@@ -162,11 +158,12 @@ impl Guests {
         }
         let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
         let (names, world, seconds) = (names.join(", "), self.own.world, start.as_secs_f64());
-        let sentence = format!(
-            "{ranks} {names} of {world} did not come to rank 0 at {host}:{port} within {seconds} seconds"
-        );
+        let sentence =
+            format!("{ranks} {names} of {world} did not come to rank 0 {spot} within {seconds} seconds");
         match self.strangers.iter().find(|(rank, _)| missing.contains(&(**rank as usize))) {
-            Some((rank, host)) => format!("{sentence}; rank {rank} ({host}) has another job secret"),
+            Some((rank, host)) => format!(
+                "{sentence}; rank {rank} ({host}) has another job secret, or is of another job or start"
+            ),
             None => sentence,
         }
     }
@@ -183,15 +180,14 @@ impl Guests {
 }
 
 /// Lets one in, however slowly it speaks: each has a thread.
-fn talk(stream: TcpStream, secret: &Secret) -> Arrival {
+fn talk(stream: Stream, secret: &Secret) -> Arrival {
     let until = Instant::now() + GREETING;
-    // On some systems a connection inherits that its listener does not wait.
-    let Ok(()) = stream.set_nonblocking(false) else { return Arrival::Nobody };
     let Ok((mut channel, claimed)) = answer(stream, secret, until) else { return Arrival::Nobody };
     let host = channel.host();
     match channel.receiver.receive(until) {
         Ok(Message::Hello(hello)) => {
-            Arrival::Known(hello, Box::new(Peer { rank: hello.rank, host, channel }))
+            let peer = Peer { rank: hello.rank, host, channel };
+            Arrival::Known(hello, Box::new(peer))
         }
         Err(Silence::Forged) => {
             // Who does not hear it finds out by its own time-out.
@@ -199,37 +195,5 @@ fn talk(stream: TcpStream, secret: &Secret) -> Arrival {
             Arrival::OtherSecret(claimed, host)
         }
         _ => Arrival::Nobody,
-    }
-}
-
-/// Listens at the port: on this machine's own address alone if that is where rank 0 is said to be, else on all.
-fn listen((host, port): (&str, u16), until: Instant) -> Result<TcpListener> {
-    let address = SocketAddr::new(interface(host), port);
-    let failed = |error: io::Error| {
-        Error::Rendezvous(format!(
-            "rank 0 can't listen at {address}: {error}; TOWERS_RENDEZVOUS_PORT names another port"
-        ))
-    };
-    loop {
-        match TcpListener::bind(address)
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-        {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
-                std::thread::sleep(20 * PAUSE);
-            }
-            bound => return bound.map_err(failed),
-        }
-    }
-}
-
-fn interface(host: &str) -> IpAddr {
-    let mut addresses = (host, 0).to_socket_addrs().into_iter().flatten().map(|address| address.ip());
-    let first = addresses.next();
-    let v6 = first.is_some_and(|ip| ip.is_ipv6()) && !addresses.any(|ip| ip.is_ipv4());
-    match (is_loopback(host), v6) {
-        (true, false) => Ipv4Addr::LOCALHOST.into(),
-        (true, true) => Ipv6Addr::LOCALHOST.into(),
-        (false, false) => Ipv4Addr::UNSPECIFIED.into(),
-        (false, true) => Ipv6Addr::UNSPECIFIED.into(),
     }
 }

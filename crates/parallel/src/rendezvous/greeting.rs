@@ -1,8 +1,8 @@
 use super::Secret;
-use super::channel::{Channel, Silence, read_until, write_until};
+use super::channel::{Channel, Silence};
 use super::seal::Seal;
 use super::secret::random;
-use std::net::TcpStream;
+use super::stream::Stream;
 use std::time::Instant;
 
 /// Says that this is ours, and which version.
@@ -27,16 +27,16 @@ impl From<Silence> for Rude {
 
 /// The first side's half: says who it claims to be, and begins the conversation.
 pub(super) fn greet(
-    stream: TcpStream,
+    mut stream: Stream,
     secret: &Secret,
     rank: usize,
     until: Instant,
 ) -> Result<Channel, Rude> {
     let own = random::<NONCE>().map_err(Rude::Failed)?;
     let greeting = [&MAGIC[..], &(rank as u64).to_le_bytes(), &own].concat();
-    write_until(&stream, &greeting, until).map_err(|_| Rude::Silent)?;
+    stream.write_until(&greeting, until).map_err(|_| Rude::Silent)?;
     let mut answer = [0; MAGIC.len() + NONCE];
-    read_until(&stream, &mut answer, until)?;
+    stream.read_until(&mut answer, until)?;
     let (magic, nonce) = answer.split_at(MAGIC.len());
     if magic != MAGIC {
         return Err(Rude::Foreign);
@@ -45,21 +45,21 @@ pub(super) fn greet(
 }
 
 /// Rank 0's half: the conversation, and the rank that the other side claims to be.
-pub(super) fn answer(stream: TcpStream, secret: &Secret, until: Instant) -> Result<(Channel, u64), Rude> {
+pub(super) fn answer(mut stream: Stream, secret: &Secret, until: Instant) -> Result<(Channel, u64), Rude> {
     let mut greeting = [0; MAGIC.len() + 8 + NONCE];
-    read_until(&stream, &mut greeting[..MAGIC.len()], until)?;
+    stream.read_until(&mut greeting[..MAGIC.len()], until)?;
     if !greeting.starts_with(MAGIC) {
         return Err(Rude::Foreign);
     }
-    read_until(&stream, &mut greeting[MAGIC.len()..], until)?;
+    stream.read_until(&mut greeting[MAGIC.len()..], until)?;
     let (rank, nonce) = greeting[MAGIC.len()..].split_at(8);
     let own = random::<NONCE>().map_err(Rude::Failed)?;
-    write_until(&stream, &[&MAGIC[..], &own].concat(), until).map_err(|_| Rude::Silent)?;
+    stream.write_until(&[&MAGIC[..], &own].concat(), until).map_err(|_| Rude::Silent)?;
     let rank = rank.iter().rev().fold(0, |rank, byte| rank << 8 | u64::from(*byte));
     Ok((begin(stream, secret, [nonce, &own], false)?, rank))
 }
 
-fn begin(stream: TcpStream, secret: &Secret, nonces: [&[u8]; 2], coming: bool) -> Result<Channel, Rude> {
+fn begin(stream: Stream, secret: &Secret, nonces: [&[u8]; 2], coming: bool) -> Result<Channel, Rude> {
     let mut both = [0; 2 * NONCE];
     both[..NONCE].copy_from_slice(nonces[0]);
     both[NONCE..].copy_from_slice(nonces[1]);

@@ -1,18 +1,19 @@
 use super::channel::{Channel, LONGEST};
+use super::message::Message;
 use super::{Settings, first, other};
 use crate::cluster::Place;
-use crate::{Error, Result};
+use crate::{Error, Facts, Result};
 use std::time::Instant;
 
 /// Who comes, and what for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The number of the process, from 0.
     pub rank: usize,
     /// How many processes it expects.
     pub world: usize,
-    /// A [`digest`](super::digest) of what it is about to do. All must have the same.
-    pub config_digest: [u8; 32],
+    /// What it is about to do. All must have the same.
+    pub facts: Facts,
 }
 
 /// Processes that have come together.
@@ -53,17 +54,18 @@ pub fn exchange(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[
 /// As [`exchange`].
 pub fn meet(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<Meeting> {
     check(own, blob)?;
-    let own = *own;
+    let own = own.clone();
     if own.world == 1 {
         return Ok(Meeting { blob: blob.unwrap_or_default().to_vec(), own, peers: Vec::new() });
     }
-    let (host, port) = settings.address(place)?;
-    let secret = settings.secret_for(&host)?;
+    let spot = settings.spot(place)?;
+    let secret = settings.secret_for(&spot)?.of_start(place);
+    settings.clear_earlier(place);
     let until = Instant::now() + settings.start;
     let (blob, peers) = match blob {
-        Some(blob) => (blob.to_vec(), first::gather((&host, port), secret, own, blob, settings.start)?),
+        Some(blob) => (blob.to_vec(), first::gather(&spot, secret, &own, blob, settings.start)?),
         None => {
-            let (blob, first) = other::join((&host, port), &secret, own, until)?;
+            let (blob, first) = other::join(&spot, &secret, &own, until)?;
             (blob, vec![first])
         }
     };
@@ -72,10 +74,16 @@ pub fn meet(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>
 
 fn check(own: &Hello, blob: Option<&[u8]>) -> Result<()> {
     let Hello { rank, world, .. } = own;
+    let said = Message::Hello(own.clone()).to_bytes().len();
     let wrong = match blob {
         _ if rank >= world => format!("rank {rank} of {world} processes can't be"),
         Some(_) if *rank > 0 => format!("rank {rank} has something to hand out, but rank 0 alone may"),
         None if *rank == 0 => "rank 0 has nothing to hand out".to_owned(),
+        _ if said > LONGEST => {
+            format!(
+                "what rank {rank} is about to do takes {said} bytes to say, but at most {LONGEST} are allowed"
+            )
+        }
         Some(blob) if blob.len() >= LONGEST => {
             format!("rank 0 would hand out {} bytes, but less than {LONGEST} are allowed", blob.len())
         }

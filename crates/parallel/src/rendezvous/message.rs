@@ -1,4 +1,5 @@
 use super::meeting::Hello;
+use crate::Facts;
 
 /// What processes tell each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +19,10 @@ pub(super) enum Message {
 impl Message {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let (kind, content): (u8, Vec<u8>) = match self {
-            Message::Hello(Hello { rank, world, config_digest }) => {
+            Message::Hello(Hello { rank, world, facts }) => {
                 let ranks = [*rank as u64, *world as u64].map(u64::to_le_bytes);
-                (b'h', [ranks.as_flattened(), config_digest].concat())
+                let fact = |fact: Vec<u8>| [&(fact.len() as u64).to_le_bytes()[..], &fact].concat();
+                (b'h', [ranks.concat(), facts.messages().flat_map(fact).collect()].concat())
             }
             Message::Blob(blob) => (b'b', blob.clone()),
             Message::Failed(sentence) => (b'f', sentence.clone().into_bytes()),
@@ -38,7 +40,7 @@ impl Message {
             b'h' => Message::Hello(Hello {
                 rank: number(0)?.try_into().ok()?,
                 world: number(8)?.try_into().ok()?,
-                config_digest: content.get(16..)?.try_into().ok()?,
+                facts: facts(content.get(16..)?)?,
             }),
             b'b' => Message::Blob(content.to_vec()),
             b'f' => Message::Failed(String::from_utf8_lossy(content).into_owned()),
@@ -49,6 +51,17 @@ impl Message {
     }
 }
 
+/// Facts, each behind its length.
+fn facts(mut bytes: &[u8]) -> Option<Facts> {
+    let mut facts = Facts::default();
+    while let Some((length, rest)) = bytes.split_first_chunk() {
+        let (fact, rest) = rest.split_at_checked(u64::from_le_bytes(*length).try_into().ok()?)?;
+        facts.hear(fact);
+        bytes = rest;
+    }
+    bytes.is_empty().then_some(facts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,7 +69,7 @@ mod tests {
 
     #[test]
     fn messages_survive_the_journey() {
-        let hello = Hello { rank: 3, world: 1 << 40, config_digest: [7; 32] };
+        let hello = Hello { rank: 3, world: 1 << 40, facts: Facts::new().with("a", "b\nc").with("", "") };
         for message in [
             Message::Hello(hello),
             Message::Blob(vec![0, 255]),
@@ -71,8 +84,9 @@ mod tests {
     proptest! {
         #[test]
         fn what_reads_as_a_message_is_one(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            // A sentence that is no UTF-8 is told all the same.
-            let message = Message::from_bytes(&bytes).filter(|message| !matches!(message, Message::Failed(_)));
+            // Text that is no UTF-8 is told all the same.
+            let text = |message: &Message| matches!(message, Message::Failed(_) | Message::Hello(_));
+            let message = Message::from_bytes(&bytes).filter(|message| !text(message));
             if let Some(message) = message {
                 prop_assert_eq!(message.to_bytes(), bytes);
             }

@@ -9,13 +9,15 @@
 //!
 //! ```
 //! use parallel::cluster::discover;
-//! use parallel::rendezvous::{Hello, Settings, digest, exchange};
+//! use parallel::Facts;
+//! use parallel::rendezvous::{Hello, Settings, exchange};
 //!
 //! // What `towers launch` sets, for the only process of a run.
 //! let variables = [("RANK", "0"), ("WORLD_SIZE", "1"), ("TOWERS_JOB_SECRET", "correct horse battery")];
 //! let env = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string());
 //! let place = discover(env)?.expect("there is a rank");
-//! let own = Hello { rank: place.rank, world: place.world, config_digest: digest(b"what all ranks must agree on") };
+//! let facts = Facts::new().with("the batch size", 64);
+//! let own = Hello { rank: place.rank, world: place.world, facts };
 //! let id = exchange(&place, &Settings::discover(env)?, &own, Some(b"NCCL's id"))?;
 //! assert_eq!(id, b"NCCL's id");
 //! # Ok::<(), parallel::Error>(())
@@ -23,6 +25,7 @@
 
 mod channel;
 mod first;
+mod folder;
 mod greeting;
 mod meeting;
 mod message;
@@ -30,6 +33,8 @@ mod other;
 mod seal;
 mod secret;
 mod settings;
+mod spot;
+mod stream;
 mod watch;
 
 pub use meeting::{Hello, Meeting, exchange, meet};
@@ -37,8 +42,8 @@ pub use secret::Secret;
 pub use settings::Settings;
 pub use watch::Watch;
 
-/// A digest of what all ranks must agree on: SHA-256.
-pub fn digest(bytes: &[u8]) -> [u8; 32] {
+/// SHA-256.
+fn digest(bytes: &[u8]) -> [u8; 32] {
     use sha2::Digest;
     sha2::Sha256::digest(bytes).into()
 }

@@ -1,8 +1,11 @@
 use super::Secret;
 use super::channel::{Channel, Silence};
+use super::folder::knock;
 use super::greeting::{Rude, greet};
 use super::meeting::{Hello, Peer};
 use super::message::Message;
+use super::spot::Spot;
+use super::stream::Stream;
 use crate::{Error, Result};
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -16,35 +19,42 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Comes to rank 0, and waits for what it hands out.
-pub(super) fn join(at: (&str, u16), secret: &Secret, own: Hello, until: Instant) -> Result<(Vec<u8>, Peer)> {
-    let (rank, place) = (own.rank, format!("{}:{}", at.0, at.1));
+pub(super) fn join(spot: &Spot, secret: &Secret, own: &Hello, until: Instant) -> Result<(Vec<u8>, Peer)> {
+    let rank = own.rank;
     let failed = |sentence: String| Err(Error::Rendezvous(sentence));
-    let mut channel = reach(at, secret, rank, until)?;
-    let gone = format!("rank 0 at {place} ended before all ranks had come");
-    if channel.sender.send(&Message::Hello(own), until).is_err() {
+    let mut channel = reach(spot, secret, rank, until)?;
+    let gone = format!("rank 0 {spot} ended before all ranks had come");
+    if channel.sender.send(&Message::Hello(own.clone()), until).is_err() {
         return failed(gone);
     }
     match channel.receiver.receive(until + GRACE) {
-        Ok(Message::Blob(blob)) => Ok((blob, Peer { rank: 0, host: at.0.to_owned(), channel })),
+        Ok(Message::Blob(blob)) => {
+            let host = spot.host();
+            Ok((blob, Peer { rank: 0, host, channel }))
+        }
         Ok(Message::Failed(sentence)) => failed(sentence),
         Err(Silence::OtherSecret) => failed(format!(
-            "rank 0 at {place} has another job secret than rank {rank}: TOWERS_JOB_SECRET or TOWERS_JOB_SECRET_FILE must \
-             be the same in all processes"
+            "rank 0 {spot} has another job secret than rank {rank}, or is of another job or start: TOWERS_JOB_SECRET \
+             or TOWERS_JOB_SECRET_FILE must be the same in all processes"
         )),
-        Err(Silence::Late) => failed(format!("rank 0 at {place} did not answer rank {rank} in time")),
+        Err(Silence::Late) => failed(format!("rank 0 {spot} did not answer rank {rank} in time")),
         Err(Silence::Gone) => failed(gone),
         Ok(_) | Err(Silence::Forged) => {
-            failed(format!("who answered rank {rank} at {place} does not know the job secret"))
+            failed(format!("who answered rank {rank} {spot} does not know the job secret"))
         }
     }
 }
 
 /// Tries until rank 0 listens.
-fn reach(at: (&str, u16), secret: &Secret, rank: usize, until: Instant) -> Result<Channel> {
+fn reach(spot: &Spot, secret: &Secret, rank: usize, until: Instant) -> Result<Channel> {
     let began = Instant::now();
     let mut pause = PAUSES[0];
     loop {
-        let tried = match connect(at, until) {
+        let connected = match spot {
+            Spot::Port(host, port) => connect((host.as_str(), *port), until).map(Stream::Tcp),
+            Spot::Folder(folder) => Ok(Stream::Files(knock(folder)?)),
+        };
+        let tried = match connected {
             Ok(stream) => match greet(stream, secret, rank, until.min(Instant::now() + 2 * TRY)) {
                 Ok(channel) => return Ok(channel),
                 Err(Rude::Silent) => "nobody answers".to_owned(),
@@ -54,9 +64,9 @@ fn reach(at: (&str, u16), secret: &Secret, rank: usize, until: Instant) -> Resul
             Err(error) => error.to_string(),
         };
         if Instant::now() + pause >= until {
-            let (waited, (host, port)) = (began.elapsed().as_secs(), at);
+            let waited = began.elapsed().as_secs();
             return Err(Error::Rendezvous(format!(
-                "rank {rank} did not reach rank 0 at {host}:{port} within {waited} seconds: {tried}"
+                "rank {rank} did not reach rank 0 {spot} within {waited} seconds: {tried}"
             )));
         }
         std::thread::sleep(pause);

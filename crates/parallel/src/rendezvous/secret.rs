@@ -1,5 +1,5 @@
 use super::digest;
-use crate::cluster::Environment;
+use crate::cluster::{Environment, Place};
 use crate::{Error, Result};
 use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
@@ -49,6 +49,12 @@ impl Secret {
     /// What stands for the secret of processes that meet on one machine and have none.
     pub(super) fn none() -> Secret {
         Secret(digest(b""))
+    }
+
+    /// The secret of one start of a job: who is left of an earlier start, or of another job, does not know it.
+    pub(super) fn of_start(&self, place: &Place) -> Secret {
+        let job = place.job.as_deref().unwrap_or_default().as_bytes();
+        Secret(self.authenticate(&[b"job ", job, b" start ", &place.restart.to_le_bytes()]))
     }
 
     fn checked(mut bytes: Vec<u8>, variable: &'static str) -> Result<Secret> {

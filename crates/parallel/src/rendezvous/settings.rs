@@ -1,7 +1,12 @@
 use super::Secret;
+use super::folder::{clear_earlier, folder_of};
+use super::spot::Spot;
 use crate::cluster::{Environment, Place};
 use crate::{Error, Result};
 use core::time::Duration;
+use std::path::PathBuf;
+
+const FOLDER: &str = "TOWERS_RENDEZVOUS_DIR";
 
 /// Long enough for the slowest machine of a job to boot its container.
 const START: Duration = Duration::from_secs(600);
@@ -13,19 +18,21 @@ pub struct Settings {
     pub secret: Option<Secret>,
     /// The port at which rank 0 listens; by default the one after the launcher's, where torchrun keeps a store of its own.
     pub port: Option<u16>,
+    /// A folder that all processes see, to meet there and not at a port: nobody need know where rank 0 is.
+    pub folder: Option<PathBuf>,
     /// How long rank 0 waits for all others, and they for it.
     pub start: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { secret: None, port: None, start: START }
+        Settings { secret: None, port: None, folder: None, start: START }
     }
 }
 
 impl Settings {
-    /// As the environment says: `TOWERS_JOB_SECRET` or `TOWERS_JOB_SECRET_FILE`, `TOWERS_RENDEZVOUS_PORT`, and
-    /// `TOWERS_START_TIMEOUT` in seconds.
+    /// As the environment says: `TOWERS_JOB_SECRET` or `TOWERS_JOB_SECRET_FILE`, `TOWERS_RENDEZVOUS_PORT` or
+    /// `TOWERS_RENDEZVOUS_DIR`, and `TOWERS_START_TIMEOUT` in seconds.
     ///
     /// # Errors
     /// [`Error::Variable`] if one of them makes no sense.
@@ -33,12 +40,40 @@ impl Settings {
         let env = Environment(&env);
         let start = env.number("TOWERS_START_TIMEOUT", 1..=86_400)?.map_or(START, Duration::from_secs);
         let port = env.number("TOWERS_RENDEZVOUS_PORT", 1..=65_535)?.map(|port| port as u16);
-        Ok(Settings { secret: Secret::discover(&env)?, port, start })
+        let folder = env.text(FOLDER).map(PathBuf::from);
+        if let Some(folder) = folder.as_ref().filter(|folder| !folder.is_dir()) {
+            return Err(Error::variable(FOLDER, &folder.to_string_lossy(), "a folder that is there"));
+        }
+        Ok(Settings { secret: Secret::discover(&env)?, port, folder, start })
+    }
+
+    /// Whether this process will know where to go, and what to show there.
+    ///
+    /// # Errors
+    /// [`Error::Variable`] with what is missing.
+    pub fn check(&self, place: &Place) -> Result<()> {
+        self.secret_for(&self.spot(place)?).map(drop)
+    }
+
+    /// Where the processes meet.
+    pub(super) fn spot(&self, place: &Place) -> Result<Spot> {
+        match &self.folder {
+            Some(shared) => Ok(Spot::Folder(folder_of(shared, place))),
+            None => self.address(place).map(|(host, port)| Spot::Port(host, port)),
+        }
+    }
+
+    /// Takes away what earlier starts of the job left in the folder.
+    pub(super) fn clear_earlier(&self, place: &Place) {
+        if let Some(shared) = self.folder.as_ref().filter(|_| place.is_first()) {
+            clear_earlier(shared, place);
+        }
     }
 
     /// Where rank 0 listens: its machine, and a port there.
-    pub(super) fn address(&self, place: &Place) -> Result<(String, u16)> {
-        let accepted = "the machine of rank 0, so that the processes find each other";
+    fn address(&self, place: &Place) -> Result<(String, u16)> {
+        let accepted = "the machine of rank 0, so that the processes find each other; or let TOWERS_RENDEZVOUS_DIR name a \
+                        folder that all see";
         let (host, port) = place.master.clone().ok_or_else(|| Error::missing("MASTER_ADDR", accepted))?;
         let after = || {
             let accepted = "below 65535, or TOWERS_RENDEZVOUS_PORT set";
@@ -47,12 +82,13 @@ impl Settings {
         Ok((host, self.port.map_or_else(after, Ok)?))
     }
 
-    /// The secret for a meeting at `host`.
-    pub(super) fn secret_for(&self, host: &str) -> Result<Secret> {
-        match &self.secret {
-            Some(secret) => Ok(secret.clone()),
-            None if is_loopback(host) => Ok(Secret::none()),
-            None => Err(Error::missing(
+    /// The secret for a meeting there: only what other users can't reach is safe without one.
+    pub(super) fn secret_for(&self, spot: &Spot) -> Result<Secret> {
+        match (&self.secret, spot) {
+            (Some(secret), _) => Ok(secret.clone()),
+            (None, Spot::Folder(_)) => Ok(Secret::none()),
+            (None, Spot::Port(host, _)) if is_loopback(host) => Ok(Secret::none()),
+            (None, Spot::Port(host, _)) => Err(Error::missing(
                 "TOWERS_JOB_SECRET",
                 format!(
                     "the same 16 or more random characters in all processes (or TOWERS_JOB_SECRET_FILE a file with \

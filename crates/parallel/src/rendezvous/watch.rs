@@ -33,6 +33,10 @@ struct Shared {
     senders: Mutex<Vec<Option<Sender>>>,
     wake: Condvar,
     timeout: Duration,
+    /// The others that this process hears, and their last steps.
+    heard: Vec<(String, AtomicU64)>,
+    /// How long a rank may stay behind the others; rank 0 alone, who hears all, looks after that.
+    patience: Option<Duration>,
 }
 
 impl Watch {
@@ -41,10 +45,24 @@ impl Watch {
     /// # Errors
     /// If a thread can't be started.
     pub fn start(meeting: Meeting, timeout: Duration) -> Result<Watch> {
-        let (mut senders, mut peers) = (Vec::new(), Vec::new());
+        Watch::with_patience(meeting, timeout, None)
+    }
+
+    /// The same for processes that take their [`step`](Watch::step)s together: one that is there, but stays behind the others
+    /// for `patience`, is named too.
+    ///
+    /// # Errors
+    /// As [`start`](Watch::start).
+    pub fn start_together(meeting: Meeting, timeout: Duration, patience: Duration) -> Result<Watch> {
+        Watch::with_patience(meeting, timeout, Some(patience))
+    }
+
+    fn with_patience(meeting: Meeting, timeout: Duration, patience: Option<Duration>) -> Result<Watch> {
+        let (mut senders, mut receivers, mut heard) = (Vec::new(), Vec::new(), Vec::new());
         for Peer { rank, host, channel } in meeting.peers {
             senders.push(Some(channel.sender));
-            peers.push((format!("rank {rank} ({host})"), channel.receiver));
+            receivers.push(channel.receiver);
+            heard.push((format!("rank {rank} ({host})"), AtomicU64::new(0)));
         }
         let shared = Arc::new(Shared {
             step: AtomicU64::new(0),
@@ -53,12 +71,14 @@ impl Watch {
             senders: Mutex::new(senders),
             wake: Condvar::new(),
             timeout,
+            heard,
+            patience: patience.filter(|_| meeting.own.rank == 0),
         });
         let watch = Watch { shared: Arc::clone(&shared), listeners: Mutex::default() };
         let failed = |source| Error::Spawn { rank: meeting.own.rank, source };
-        for (at, (name, receiver)) in peers.into_iter().enumerate() {
+        for (at, receiver) in receivers.into_iter().enumerate() {
             let shared = Arc::clone(&shared);
-            let listener = spawn("listener", move || shared.listen(at, &name, receiver)).map_err(failed)?;
+            let listener = spawn("listener", move || shared.listen(at, receiver)).map_err(failed)?;
             watch.lock_listeners().push(listener);
         }
         spawn("heartbeat", move || shared.beat()).map_err(failed)?;
@@ -73,6 +93,18 @@ impl Watch {
     /// What went wrong, once something has: the same sentence on all processes that it reached.
     pub fn failed(&self) -> Option<String> {
         self.shared.failed.get().cloned()
+    }
+
+    /// What asks [`failed`](Watch::failed) from anywhere, also when the watch has ended.
+    pub fn failures(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.failed.get().cloned()
+    }
+
+    /// What says [`step`](Watch::step) from anywhere.
+    pub fn steps(&self) -> impl Fn(u64) + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move |step| shared.step.store(step, Ordering::Relaxed)
     }
 
     /// Tells all others that this process gives up.
@@ -110,11 +142,13 @@ impl Shared {
     }
 
     /// Hears one other process until it is done or lost.
-    fn listen(&self, at: usize, name: &str, mut receiver: Receiver) {
-        let mut step = 0;
+    fn listen(&self, at: usize, mut receiver: Receiver) {
+        let (name, last) = &self.heard[at];
         let lost = loop {
-            match receiver.receive(Instant::now() + self.timeout) {
-                Ok(Message::Beat(latest)) => step = latest,
+            let heard = receiver.receive(Instant::now() + self.timeout);
+            let step = last.load(Ordering::Relaxed);
+            match heard {
+                Ok(Message::Beat(latest)) => last.store(latest, Ordering::Relaxed),
                 Ok(Message::Done) => break None,
                 Ok(Message::Failed(sentence)) => break Some(sentence),
                 Err(Silence::Late) => {
@@ -140,14 +174,35 @@ impl Shared {
     /// Sends signs of life until the watch ends.
     fn beat(&self) {
         let pause = self.timeout / BEATS;
+        let (mut steps, mut since) = (Vec::new(), Instant::now());
         while !self.closed.load(Ordering::Relaxed) {
             self.tell(&Message::Beat(self.step.load(Ordering::Relaxed)));
+            let now = self.steps();
+            if now != steps {
+                (steps, since) = (now, Instant::now());
+            } else if self.patience.is_some_and(|patience| since.elapsed() >= patience) {
+                self.name_who_stays_behind(&steps, since.elapsed());
+            }
             let senders = self.lock();
             if !self.closed.load(Ordering::Relaxed) {
                 // Who is woken looks at `closed` again.
                 drop(self.wake.wait_timeout(senders, pause));
             }
         }
+    }
+
+    /// The last steps of this process and of those that it hears.
+    fn steps(&self) -> Vec<u64> {
+        let heard = self.heard.iter().map(|(_, step)| step);
+        std::iter::once(&self.step).chain(heard).map(|step| step.load(Ordering::Relaxed)).collect()
+    }
+
+    fn name_who_stays_behind(&self, steps: &[u64], waited: Duration) {
+        let ahead = steps.iter().max().copied().unwrap_or_default();
+        let Some(at) = steps.iter().position(|step| *step < ahead) else { return };
+        let name = at.checked_sub(1).map_or("rank 0", |at| &self.heard[at].0);
+        let (step, waited) = (steps[at], waited.as_secs_f64());
+        self.fail(format!("{name} has kept the others waiting for {waited:.1} s (last step {step})"));
     }
 
     /// Keeps the first failure, and passes it on.

@@ -3,11 +3,12 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+mod folder;
 mod watch;
 
 use parallel::cluster::{Place, Source};
-use parallel::rendezvous::{Hello, Secret, Settings, digest, exchange};
-use parallel::{Error, Result};
+use parallel::rendezvous::{Hello, Secret, Settings, exchange};
+use parallel::{Error, Facts, Result};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
@@ -30,8 +31,8 @@ fn at(rank: usize, world: usize, port: u16) -> (Place, Settings, Hello) {
         source: Source::Variables,
     };
     let secret = Some(Secret::new("the secret of the tests").unwrap());
-    let settings = Settings { secret, port: Some(port), start: LONG };
-    (place, settings, Hello { rank, world, config_digest: digest(b"same") })
+    let settings = Settings { secret, port: Some(port), folder: None, start: LONG };
+    (place, settings, Hello { rank, world, facts: Facts::new().with("the batch size", 64) })
 }
 
 /// A port that is free, until somebody else takes it.
@@ -77,12 +78,15 @@ fn who_comes_early_waits_for_rank_0() {
 fn ranks_that_do_not_fit_are_named_on_all() {
     let port = free_port();
     let mut other = at(2, 3, port);
-    other.2.config_digest = digest(b"different");
+    other.2.facts = Facts::new().with("the batch size", 65);
     let mut third = at(1, 3, port);
     third.1.start = Duration::from_secs(3);
     let outcomes = all(vec![at(0, 3, port), third, other]);
     for sentence in sentences(&[outcomes[0].clone(), outcomes[2].clone()]) {
-        assert_eq!(sentence, "rank 2 (127.0.0.1) was started with another configuration than rank 0");
+        assert_eq!(
+            sentence,
+            "rank 2 has the batch size 65, but rank 0 has 64; start all of them with the same program and options"
+        );
     }
     // The third may come too late to hear it; then its own time bounds the wait.
     assert!(outcomes[1].is_err());
@@ -104,6 +108,23 @@ fn a_rank_is_taken_once() {
     }
 }
 
+/// Who is left of an earlier start of the job, or belongs to another one, is as a stranger.
+#[test]
+fn another_start_of_the_job_is_not_let_in() {
+    let port = free_port();
+    let again = move |rank, job: &str, restart| {
+        let (place, settings, hello) = at(rank, 2, port);
+        (Place { job: Some(job.to_owned()), restart, ..place }, settings, hello)
+    };
+    let first = thread::spawn(move || come(again(0, "7", 1)));
+    for (job, restart) in [("7", 0), ("8", 1)] {
+        let error = come(again(1, job, restart)).unwrap_err().to_string();
+        assert!(error.contains("is of another job or start"), "{error}");
+    }
+    assert_eq!(come(again(1, "7", 1)).unwrap(), BLOB);
+    assert_eq!(first.join().unwrap().unwrap(), BLOB);
+}
+
 /// A wrong secret ends the process that has it, and nothing else: anybody may come with one.
 #[test]
 fn another_secret_is_refused_and_told() {
@@ -115,9 +136,10 @@ fn another_secret_is_refused_and_told() {
     let outcomes = all(vec![first, other]);
     let sentences = sentences(&outcomes);
     assert!(sentences[0].contains("rank 1 of 2 did not come"), "{}", sentences[0]);
-    assert!(sentences[0].ends_with("; rank 1 (127.0.0.1) has another job secret"), "{}", sentences[0]);
+    assert!(sentences[0].contains("; rank 1 (127.0.0.1) has another job secret, or"), "{}", sentences[0]);
     assert!(
-        sentences[1].contains("has another job secret than rank 1: TOWERS_JOB_SECRET"),
+        sentences[1]
+            .contains("has another job secret than rank 1, or is of another job or start: TOWERS_JOB_SECRET"),
         "{}",
         sentences[1]
     );
@@ -249,10 +271,13 @@ fn over_a_network_a_secret_is_needed() {
 fn callers_that_contradict_themselves_are_refused() {
     let (place, settings, hello) = at(1, 2, 1);
     let refused = |hello, blob| exchange(&place, &settings, &hello, blob).unwrap_err().to_string();
-    assert!(refused(hello, Some(BLOB)).contains("rank 0 alone may"));
-    assert!(refused(Hello { rank: 0, ..hello }, None).contains("nothing to hand out"));
-    assert!(refused(Hello { rank: 2, ..hello }, None).contains("rank 2 of 2"));
-    assert!(refused(Hello { rank: 0, ..hello }, Some(&[0; 70_000])).contains("70000 bytes"));
+    let of = |rank| Hello { rank, ..hello.clone() };
+    assert!(refused(of(1), Some(BLOB)).contains("rank 0 alone may"));
+    assert!(refused(of(0), None).contains("nothing to hand out"));
+    assert!(refused(of(2), None).contains("rank 2 of 2"));
+    assert!(refused(of(0), Some(&[0; 70_000])).contains("70000 bytes"));
+    let facts = (0..100).fold(Facts::new(), |facts, k| facts.with(k, "x".repeat(900)));
+    assert!(refused(Hello { facts, ..of(1) }, None).contains("bytes to say, but at most 65536"));
 }
 
 #[test]

@@ -109,3 +109,26 @@ fn a_run_of_one_is_watched_too() {
     assert_eq!(alone.failed(), None);
     alone.finish();
 }
+
+/// One that gives signs of life and takes no more steps, rank 0 or another.
+#[test]
+fn who_stays_behind_is_named_on_all() {
+    for (behind, name) in [(0, "rank 0 has kept"), (2, "rank 2 (127.0.0.1) has kept")] {
+        let (silence, patience) = (Duration::from_millis(400), Duration::from_millis(500));
+        let watches: Vec<_> = meetings(3)
+            .into_iter()
+            .map(|meeting| Watch::start_together(meeting, silence, patience).unwrap())
+            .collect();
+        watches.iter().enumerate().for_each(|(rank, watch)| watch.step(if rank == behind { 6 } else { 7 }));
+        let began = Instant::now();
+        for watch in &watches {
+            while watch.failed().is_none() {
+                assert!(began.elapsed() < LONG, "nobody is named");
+                thread::sleep(Duration::from_millis(5));
+            }
+            let told = watch.failed().unwrap();
+            assert!(told.starts_with(name) && told.ends_with("(last step 6)"), "{told}");
+        }
+        watches.into_iter().for_each(Watch::finish);
+    }
+}

@@ -1,7 +1,7 @@
 //! A rank's way to the others.
 
-use super::calls::{Calls, Op};
-use super::installed::Installed;
+use super::calls::{Calls, Op, UniqueId};
+use super::installed::{Installed, unique_id};
 use super::session::{Join, Session, Way};
 use crate::memory::Scratch;
 use crate::{Buffer, Cuda};
@@ -44,6 +44,19 @@ impl Joining {
 }
 
 impl Communicator {
+    /// Draws the id of a group that this device is to join.
+    ///
+    /// # Errors
+    /// As [`unique_id`].
+    pub fn draw_id(cuda: &Cuda) -> Result<UniqueId> {
+        #[cfg(feature = "emulation")]
+        if cuda.is_emulated() {
+            return super::emulated::draw_id(cuda);
+        }
+        let _ = cuda;
+        unique_id()
+    }
+
     /// Joins a group on this device and waits for the other ranks.
     ///
     /// # Errors
@@ -57,8 +70,9 @@ impl Communicator {
     /// # Errors
     /// As [`join`](Communicator::join).
     pub fn begin(cuda: &Cuda, join: Join) -> Result<Joining> {
+        #[cfg(feature = "emulation")]
         if cuda.is_emulated() {
-            return Err(cuda.error("NCCL needs a GPU"));
+            return super::emulated::begin(cuda, join);
         }
         Communicator::begin_by(Box::new(Installed::on(cuda.driver())?), cuda, join)
     }

@@ -1,16 +1,17 @@
-//! NCCL's part for emulated GPUs: ranks that are threads of this process, for tests without a GPU.
+//! NCCL's part for emulated GPUs: ranks that are threads of this process, or processes of this machine, for tests without a GPU.
 //!
 //! As NCCL does, it takes calls and does them in the background: they are done when [`Calls::progress`] has seen what the
 //! others sent. Its own sums go from the last rank to the first, so that a test sees who relies on their order.
 
 use super::calls::{Calls, Comm, Op, Status, UniqueId};
-use super::communicator::Communicator;
+use super::communicator::{Communicator, Joining};
+use super::mail::{Board, Folder, Mail};
 use super::session::{Failed, Join};
 use crate::Cuda;
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
 use cudarc::nccl::sys::ncclResult_t;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tensor_backend::Result;
@@ -25,40 +26,44 @@ pub fn emulated(
     patience: Duration,
     failed: impl Fn(usize) -> Option<Failed>,
 ) -> Result<Vec<Communicator>> {
-    let exchange = Arc::new(Exchange { world: devices.len(), board: Mutex::default() });
+    let mail: Arc<dyn Mail> = Arc::new(Board::default());
     let begin = |(rank, cuda): (usize, &Cuda)| {
-        let calls = Wire {
-            exchange: Arc::clone(&exchange),
-            rank,
-            driver: Arc::clone(cuda.driver()),
-            pending: Mutex::default(),
-        };
         let id = UniqueId::from_bytes([0; UniqueId::BYTES]);
         let join = Join { id, rank, world: devices.len(), patience, failed: failed(rank) };
-        Communicator::begin_by(Box::new(calls), cuda, join)
+        begin_by(Arc::clone(&mail), cuda, join)
     };
     let joining = devices.iter().enumerate().map(begin).collect::<Result<Vec<_>>>()?;
     joining.into_iter().map(|joining| joining.finish()).collect()
 }
 
-struct Exchange {
-    world: usize,
-    board: Mutex<Board>,
+/// Begins to join a group of processes with emulated devices.
+///
+/// # Errors
+/// If the id is not of [`draw_id`].
+pub(super) fn begin(cuda: &Cuda, join: Join) -> Result<Joining> {
+    let mail = Folder::of(&join.id).map_err(|why| cuda.error(why))?;
+    begin_by(Arc::new(mail), cuda, join)
 }
 
-#[derive(Default)]
-struct Board {
-    joined: usize,
-    /// What is under way, by sender and receiver.
-    mail: HashMap<(usize, usize), VecDeque<Vec<f32>>>,
-    /// A rank that aborted.
-    gone: Option<usize>,
+/// Draws the id of a group of processes with emulated devices.
+///
+/// # Errors
+/// If no folder can be made for their mail.
+pub(super) fn draw_id(cuda: &Cuda) -> Result<UniqueId> {
+    Folder::draw().map_err(|why| cuda.error(why))
+}
+
+fn begin_by(mail: Arc<dyn Mail>, cuda: &Cuda, join: Join) -> Result<Joining> {
+    let (rank, world, driver) = (join.rank, join.world, Arc::clone(cuda.driver()));
+    let calls = Wire { mail, rank, world, driver, pending: Mutex::default() };
+    Communicator::begin_by(Box::new(calls), cuda, join)
 }
 
 /// A rank's end.
 struct Wire {
-    exchange: Arc<Exchange>,
+    mail: Arc<dyn Mail>,
     rank: usize,
+    world: usize,
     driver: Arc<dyn Driver>,
     /// Operations that still wait for others.
     pending: Mutex<VecDeque<Op>>,
@@ -67,7 +72,7 @@ struct Wire {
 impl Wire {
     fn others(&self) -> impl Iterator<Item = usize> {
         let rank = self.rank;
-        (0..self.exchange.world).filter(move |other| *other != rank)
+        (0..self.world).filter(move |other| *other != rank)
     }
 
     fn read(&self, run: Ptr, len: usize) -> Result<Vec<f32>> {
@@ -94,20 +99,14 @@ impl Wire {
             Op::Broadcast { .. } | Op::Receive { .. } => return Ok(()),
         };
         let numbers = self.read(run, len)?;
-        let mut board = lock(&self.exchange.board);
-        for to in to {
-            board.mail.entry((self.rank, to)).or_default().push_back(numbers.clone());
-        }
+        to.into_iter().for_each(|to| self.mail.send(self.rank, to, &numbers));
         Ok(())
     }
 
     /// Takes what others sent, if all of it is there.
     fn take(&self, from: &[usize]) -> Option<Vec<Vec<f32>>> {
-        let mut board = lock(&self.exchange.board);
-        let place = |from: &usize| (*from, self.rank);
-        from.iter()
-            .all(|from| board.mail.get(&place(from)).is_some_and(|mail| !mail.is_empty()))
-            .then(|| from.iter().filter_map(|from| board.mail.get_mut(&place(from))?.pop_front()).collect())
+        let here = from.iter().all(|from| self.mail.waits(*from, self.rank));
+        here.then(|| from.iter().filter_map(|from| self.mail.take(*from, self.rank)).collect())
     }
 
     /// Ends an operation, or leaves it as it is: `false`.
@@ -157,19 +156,17 @@ impl Calls for Wire {
     }
 
     fn init(&self, _id: &UniqueId, _world: usize, rank: usize) -> (Status, Comm) {
-        lock(&self.exchange.board).joined += 1;
+        self.mail.join(rank);
         (Status::InProgress, Comm(rank + 1))
     }
 
     fn progress(&self, _comm: Comm) -> Status {
-        let board = lock(&self.exchange.board);
-        if board.gone.is_some_and(|gone| gone != self.rank) {
+        if self.mail.gone().is_some_and(|gone| gone != self.rank) {
             return Status::Failed(ncclResult_t::ncclRemoteError);
         }
-        if board.joined < self.exchange.world {
+        if self.mail.joined() < self.world {
             return Status::InProgress;
         }
-        drop(board);
         let mut pending = lock(&self.pending);
         while let Some(op) = pending.front() {
             match self.end(*op) {
@@ -206,12 +203,12 @@ impl Calls for Wire {
     }
 
     fn abort(&self, _comm: Comm) -> Status {
-        lock(&self.exchange.board).gone.get_or_insert(self.rank);
+        self.mail.leave(self.rank);
         Status::Done
     }
 
     fn explain(&self, _comm: Option<Comm>, why: ncclResult_t) -> String {
-        match (why, lock(&self.exchange.board).gone) {
+        match (why, self.mail.gone()) {
             (ncclResult_t::ncclRemoteError, Some(gone)) => format!("rank {gone} has left"),
             _ => format!("{why:?}"),
         }

@@ -25,6 +25,8 @@ mod communicator;
 mod emulated;
 mod in_order;
 mod installed;
+#[cfg(feature = "emulation")]
+mod mail;
 mod session;
 #[cfg(test)]
 mod tests;

@@ -27,19 +27,19 @@ impl Facts {
     }
 
     /// The facts as messages.
-    pub(super) fn messages(&self) -> impl Iterator<Item = Vec<u8>> {
+    pub(crate) fn messages(&self) -> impl Iterator<Item = Vec<u8>> {
         self.0.iter().map(|(name, value)| format!("{name}\n{value}").into_bytes())
     }
 
     /// Adds a fact that came as a message.
-    pub(super) fn hear(&mut self, message: &[u8]) {
+    pub(crate) fn hear(&mut self, message: &[u8]) {
         let text = String::from_utf8_lossy(message);
         let (name, value) = text.split_once('\n').unwrap_or((&text, ""));
         self.0.push((name.to_owned(), value.to_owned()));
     }
 
     /// The first fact in which rank `rank`, who has the facts `other`, differs from rank 0, who has these.
-    pub(super) fn difference(&self, rank: usize, other: &Facts) -> Option<Error> {
+    pub(crate) fn difference(&self, rank: usize, other: &Facts) -> Option<Error> {
         let differs = |what: &str, got: &str, expected: &str| {
             let [what, got, expected] = [what, got, expected].map(str::to_owned);
             Some(Error::Disagree { rank, what, got, expected })

@@ -1,0 +1,195 @@
+//! One process a GPU: from its start by whichever launcher, over the meeting and NCCL, to its end, by force or not.
+//!
+//! The GPUs are emulated, and so is NCCL: as the real one it notices nothing of a process that is gone.
+
+use crate::Place;
+use crate::ranks::{end, ranks, signal, spawn, wait_for};
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Child, Command};
+
+/// Two towers, and batches of two and one.
+const TRAIN: &str = "train --quick --dataset synthetic --limit-train 6 --limit-test 4 --global-batch-size 4 \
+                     --schedule constant --threads 1 --no-progress --device cuda";
+
+/// A place where this machine seems to have two GPUs, and a folder for what processes leave behind; none without a compiler.
+fn with_gpus() -> Option<Place> {
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "g++".into());
+    if let Err(error) = Command::new(&compiler).arg("--version").output() {
+        println!("SKIPPED: processes on emulated GPUs: {compiler}: {error}");
+        return None;
+    }
+    let place = Place::new();
+    fs::create_dir(place.path().join("tmp")).expect("a folder can be made");
+    Some(place)
+}
+
+fn command(place: &Place, args: &str) -> Command {
+    let mut command = place.command(args);
+    command.env("TOWERS_EMULATED_GPUS", "2").env("TMPDIR", place.path().join("tmp"));
+    command
+}
+
+fn run(place: &Place, args: &str) -> (Option<i32>, String) {
+    let (output, err) = end(spawn(command(place, args)));
+    (output.status.code(), err)
+}
+
+/// What towers in one process make of the same.
+fn expected(place: &Place, epochs: u64) -> Vec<u8> {
+    let (status, err) =
+        run(place, &format!("{TRAIN} --epochs {epochs} --replicas 2 --gpus 2 --output straight"));
+    assert_eq!(status, Some(0), "{err}");
+    model(place, "straight")
+}
+
+fn model(place: &Place, run: &str) -> Vec<u8> {
+    fs::read(place.path().join(run).join("model.safetensors")).expect("a model")
+}
+
+/// A port whose next one is free.
+fn port() -> String {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    (port.expect("a port is free").port() - 1).to_string()
+}
+
+/// Waits until so many epochs are told: then the checkpoint of the last but one is whole.
+fn wait_for_epochs(place: &Place, epochs: usize) {
+    let told = || fs::read_to_string(place.path().join("run/history.csv")).unwrap_or_default();
+    wait_for(|| (told().lines().count() > epochs).then_some(()));
+}
+
+fn nothing_left(place: &Place) {
+    let left: Vec<_> = fs::read_dir(place.path().join("tmp")).expect("it is there").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn launched_processes_train_as_towers_of_one() {
+    let Some(place) = with_gpus() else { return };
+    let (status, err) = run(&place, &format!("launch -- {TRAIN} --epochs 2 --output run"));
+    assert_eq!(status, Some(0), "{err}");
+    nothing_left(&place);
+    assert!(model(&place, "run") == expected(&place, 2), "the processes trained another network");
+}
+
+/// Starts both processes of a job with these variables, whose `#` is the rank, the second one with one option for another.
+fn job(place: &Place, variables: &[(&str, String)], (option, other): (&str, &str)) -> [Child; 2] {
+    [0, 1].map(|rank| {
+        let line = format!("{TRAIN} --epochs 1 --output run");
+        let mut train = command(place, &if rank == 1 { line.replace(option, other) } else { line });
+        for (name, value) in variables {
+            train.env(name, value.replace('#', &rank.to_string()));
+        }
+        spawn(train)
+    })
+}
+
+const SAME: (&str, &str) = ("", "");
+
+fn of_torchrun() -> Vec<(&'static str, String)> {
+    let text = |name, value: &str| (name, value.to_owned());
+    vec![
+        text("RANK", "#"),
+        text("WORLD_SIZE", "2"),
+        text("LOCAL_RANK", "#"),
+        text("LOCAL_WORLD_SIZE", "2"),
+        text("MASTER_ADDR", "127.0.0.1"),
+        ("MASTER_PORT", port()),
+        text("TORCHELASTIC_RUN_ID", "a-job"),
+        text("TORCHELASTIC_RESTART_COUNT", "0"),
+    ]
+}
+
+#[test]
+fn processes_of_every_launcher_join() {
+    let Some(place) = with_gpus() else { return };
+    let expected = expected(&place, 1);
+    let master = || [("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port())];
+    let with_master = |pairs: &[(&'static str, &str)]| {
+        let pairs = pairs.iter().map(|(name, value)| (*name, value.to_string()));
+        pairs.chain(master()).collect::<Vec<_>>()
+    };
+    let (one, other) = (port(), port());
+    let workers = format!(r#"{{"cluster":{{"worker":["127.0.0.1:{one}","127.0.0.1:{other}"]}},"#);
+    let task = r##""task":{"type":"worker","index":#}}"##;
+    let slurm = [
+        ("SLURM_PROCID", "#"),
+        ("SLURM_STEP_NUM_TASKS", "2"),
+        ("SLURM_LOCALID", "#"),
+        ("SLURM_STEP_TASKS_PER_NODE", "2"),
+        ("SLURM_JOB_ID", "77"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_STEP_NODELIST", "localhost"),
+    ];
+    let open_mpi = [
+        ("OMPI_COMM_WORLD_RANK", "#"),
+        ("OMPI_COMM_WORLD_SIZE", "2"),
+        ("OMPI_COMM_WORLD_LOCAL_RANK", "#"),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+    ];
+    for variables in [
+        of_torchrun(),
+        vec![("TF_CONFIG", format!("{workers}{task}")), ("TOWERS_JOB_SECRET", "a secret of the job".into())],
+        with_master(&slurm),
+        with_master(&open_mpi),
+    ] {
+        for (rank, child) in job(&place, &variables, SAME).into_iter().enumerate() {
+            let (output, err) = end(child);
+            assert!(output.status.success(), "{}, rank {rank}: {err}", variables[0].0);
+        }
+        assert!(model(&place, "run") == expected, "{}: another network", variables[0].0);
+        nothing_left(&place);
+        fs::remove_dir_all(place.path().join("run")).expect("it is there");
+    }
+}
+
+#[test]
+fn processes_that_do_not_fit_are_refused() {
+    let Some(place) = with_gpus() else { return };
+    let job = |changed: Option<(&'static str, &str)>, change: (&str, &str)| {
+        let mut variables = of_torchrun();
+        variables.extend(changed.map(|(name, value)| (name, value.to_owned())));
+        variables.push(("TOWERS_START_TIMEOUT", "30".into()));
+        job(&place, &variables, change).map(|child| {
+            let (output, err) = end(child);
+            assert_eq!(output.status.code(), Some(1), "{err}");
+            err
+        })
+    };
+    let told = "rank 1 has the setting lr 0.5, but rank 0 has ";
+    assert!(job(None, ("--threads 1", "--threads 1 --lr 0.5")).iter().all(|err| err.contains(told)));
+    let told = "rank 1 has a number of training images of 5, labels ";
+    assert!(job(None, ("--limit-train 6", "--limit-train 5")).iter().all(|err| err.contains(told)));
+    let [first, other] =
+        job(Some(("TOWERS_JOB_SECRET", "the secret of rank #")), SAME).map(|err| err.replace('\n', " "));
+    assert!(other.contains("has another job secret than rank 1"), "{other}");
+    assert!(first.contains("rank 1 of 2 did not come") && first.contains("another job secret"), "{first}");
+    nothing_left(&place);
+}
+
+/// What happens to a rank in the middle of a run, and what the other one says then. A new start goes on from the newest
+/// checkpoint and ends where a run without faults does.
+#[test]
+fn lost_processes_are_named_and_the_job_goes_on() {
+    let Some(place) = with_gpus() else { return };
+    let expected = expected(&place, 8);
+    for (order, lost, told) in [
+        ("-KILL", 1, "error: stopped because rank 1 (127.0.0.1) has ended unexpectedly (last step "),
+        ("-KILL", 0, "error: stopped because rank 0 (127.0.0.1) has ended unexpectedly (last step "),
+        ("-STOP", 1, "error: stopped because rank 1 (127.0.0.1) has not been heard of for 15 s (last step "),
+    ] {
+        let train = format!("{TRAIN} --epochs 8 --collective-timeout 15 --output run");
+        let launch = format!("launch --max-restarts 1 --grace 5 --verbose -- {train}");
+        let launcher = spawn(command(&place, &launch));
+        let ranks = ranks(&launcher, 2);
+        wait_for_epochs(&place, 2);
+        signal(order, &ranks[&lost]);
+        let (output, err) = end(launcher);
+        assert!(output.status.success(), "{order} {lost}: {err}");
+        assert!(err.contains(told), "{order} {lost}: {err}");
+        assert!(err.contains("(restart 1 of 1)") && err.contains("resuming from run/checkpoints"), "{err}");
+        assert!(model(&place, "run") == expected, "{order} {lost}: the restarted run is another run");
+        fs::remove_dir_all(place.path().join("run")).expect("it is there");
+    }
+}

@@ -1,0 +1,69 @@
+//! The processes of a launch, looked up and killed as Linux has it.
+
+use crate::Place;
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+pub fn start(place: &Place, args: &str) -> Child {
+    spawn(place.command(args))
+}
+
+pub fn spawn(mut command: Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+/// The environment of a process, while there is one.
+pub fn environment(id: &str) -> Option<BTreeMap<String, String>> {
+    let bytes = fs::read(format!("/proc/{id}/environ")).ok()?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Some(
+        text.split('\0').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect(),
+    )
+}
+
+fn parent(id: &str) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    Some(stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.to_owned())
+}
+
+/// The processes of a launch by rank, when all are there and have become what they are to be.
+pub fn ranks(launcher: &Child, count: usize) -> BTreeMap<usize, String> {
+    let launcher = launcher.id().to_string();
+    wait_for(|| {
+        let ids = fs::read_dir("/proc").ok()?.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+        let rank = |id: String| {
+            let own = parent(&id).as_ref() == Some(&launcher);
+            Some((environment(&id).filter(|_| own)?.get("RANK")?.parse().ok()?, id))
+        };
+        let found: BTreeMap<usize, String> = ids.filter_map(rank).collect();
+        (found.len() == count).then_some(found)
+    })
+}
+
+pub fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < Duration::from_secs(300), "it never comes");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn signal(name: &str, id: &str) {
+    assert!(Command::new("kill").args([name, id]).status().expect("kill runs").success());
+}
+
+pub fn end(launcher: Child) -> (Output, String) {
+    let output = launcher.wait_with_output().expect("it ends");
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, err)
+}
+
+pub fn all_gone(ranks: &BTreeMap<usize, String>) {
+    assert!(ranks.values().all(|id| environment(id).is_none()), "a process is left behind");
+}

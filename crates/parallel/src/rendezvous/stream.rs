@@ -1,0 +1,103 @@
+use super::channel::Silence;
+use super::folder::Files;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+/// What bytes travel on, in both directions.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Files(Files),
+}
+
+impl Stream {
+    /// The same stream once more: one half reads, the other writes.
+    pub(super) fn try_clone(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
+            Stream::Files(files) => Stream::Files(files.clone()),
+        })
+    }
+
+    /// Small messages leave at once.
+    pub(super) fn set_nodelay(&self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_nodelay(true),
+            Stream::Files(_) => Ok(()),
+        }
+    }
+
+    /// The other side's machine.
+    pub(super) fn host(&self) -> String {
+        match self {
+            Stream::Tcp(stream) => {
+                stream.peer_addr().map_or("unknown".into(), |address| address.ip().to_canonical().to_string())
+            }
+            Stream::Files(files) => files.host().to_owned(),
+        }
+    }
+
+    /// Ends the conversation, also for who is waiting on its other half.
+    pub(super) fn close(&self) {
+        match self {
+            // That it is closed already is what is wanted.
+            Stream::Tcp(stream) => _ = stream.shutdown(Shutdown::Both),
+            Stream::Files(files) => files.close(),
+        }
+    }
+
+    /// Fills `bytes`, however slowly they drip, before `until`.
+    pub(super) fn read_until(&mut self, bytes: &mut [u8], until: Instant) -> Result<(), Silence> {
+        match self {
+            Stream::Tcp(stream) => read_until(stream, bytes, until),
+            Stream::Files(files) => files.read_until(bytes, until),
+        }
+    }
+
+    pub(super) fn write_until(&self, bytes: &[u8], until: Instant) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => write_until(stream, bytes, until),
+            Stream::Files(files) => files.write(bytes),
+        }
+    }
+}
+
+fn read_until(mut stream: &TcpStream, mut bytes: &mut [u8], until: Instant) -> Result<(), Silence> {
+    while !bytes.is_empty() {
+        stream.set_read_timeout(Some(left(until)?)).map_err(|_| Silence::Gone)?;
+        match stream.read(bytes) {
+            Ok(0) => return Err(Silence::Gone),
+            Ok(count) => bytes = &mut bytes[count..],
+            Err(error) if passes(&error) => {}
+            Err(_) => return Err(Silence::Gone),
+        }
+    }
+    Ok(())
+}
+
+fn write_until(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let left = left(until).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if passes(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The time until then.
+pub(super) fn left(until: Instant) -> Result<Duration, Silence> {
+    let left = until.saturating_duration_since(Instant::now());
+    // A time-out of zero is refused by the system.
+    if left.is_zero() { Err(Silence::Late) } else { Ok(left) }
+}
+
+/// Whether it is worth another look at the clock: a time-out or a signal.
+fn passes(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}

@@ -1,0 +1,83 @@
+use parallel::cluster::{Place, Source};
+use std::fs;
+
+/// How many threads this process may keep busy, where nobody says.
+///
+/// Launchers of MPI and SLURM often give every process cores of its own, and then there is nothing left to divide; others never
+/// do, and a set of cores that this process is held to is held to by all. So the share of one process is that of the cores
+/// that all of this machine's have together, and at most what it may use itself.
+pub(super) fn threads(place: &Place) -> usize {
+    let own = std::thread::available_parallelism().map_or(1, usize::from);
+    share(place, own, together(place.source, |name| std::env::var(name).ok()))
+}
+
+/// The cores of all processes of this machine, where that is told and may be more than this one's.
+fn together(source: Source, env: impl Fn(&str) -> Option<String>) -> Option<usize> {
+    match source {
+        Source::OpenMpi | Source::Mpich | Source::Slurm => {
+            let of_job = env("SLURM_CPUS_ON_NODE").and_then(|count| count.parse().ok());
+            of_job.or_else(|| count(&fs::read_to_string("/sys/devices/system/cpu/online").ok()?))
+        }
+        _ => None,
+    }
+}
+
+fn share(place: &Place, own: usize, together: Option<usize>) -> usize {
+    (together.unwrap_or(own) / place.local_world).clamp(1, own)
+}
+
+/// How many numbers there are in a list as Linux writes it: `0-3,8,10-11`.
+fn count(list: &str) -> Option<usize> {
+    let range = |range: &str| {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        Some(to.parse::<usize>().ok()?.checked_sub(from.parse().ok()?)? + 1)
+    };
+    list.trim().split(',').map(range).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::place;
+
+    #[test]
+    fn cores_are_divided_once() {
+        for (own, together, expected) in [
+            (64, None, 16),
+            (8, None, 2),
+            // Each process was given its own.
+            (16, Some(64), 16),
+            (1, Some(64), 1),
+            // Two of them share a socket's.
+            (32, Some(64), 16),
+            // Nobody gave out any.
+            (64, Some(64), 16),
+            (3, None, 1),
+            (2, Some(2), 1),
+        ] {
+            assert_eq!(share(&place(1, 4), own, together), expected, "{own} of {together:?}");
+        }
+    }
+
+    #[test]
+    fn launchers_that_give_out_cores_say_how_many_there_are() {
+        let slurm = |name: &str| (name == "SLURM_CPUS_ON_NODE").then(|| "48".to_owned());
+        assert_eq!(together(Source::Slurm, slurm), Some(48));
+        assert_eq!(together(Source::OpenMpi, slurm), Some(48));
+        assert_eq!(together(Source::Torchrun, slurm), None);
+        assert_eq!(together(Source::Launch, slurm), None);
+        if cfg!(target_os = "linux") {
+            assert!(together(Source::OpenMpi, |_| None).is_some_and(|cores| cores > 0));
+        }
+    }
+
+    #[test]
+    fn lists_of_cores_are_counted() {
+        assert_eq!(count("0-63\n"), Some(64));
+        assert_eq!(count("0,2-3,8-11"), Some(7));
+        assert_eq!(count("5"), Some(1));
+        for garbage in ["", "x", "3-1", "0-"] {
+            assert_eq!(count(garbage), None, "{garbage}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+use super::cores;
+use crate::devices::count_gpus;
+use crate::{Config, DeviceKind, DeviceOptions, Error, Result, open_devices};
+use parallel::cluster::{Place, Source};
+use tensor::Device;
+
+/// This process's device.
+pub(super) fn open(config: &Config, place: &Place) -> Result<Device> {
+    let mut devices = open_devices(&share(config, place, count_gpus())?)?;
+    devices.pop().ok_or_else(|| Error::Device("there is no device to train on".into()))
+}
+
+/// What of the machine's devices, of which this process sees so many GPUs, is its own.
+fn share(config: &Config, place: &Place, present: usize) -> Result<DeviceOptions> {
+    let options = &config.devices;
+    if options.stages() > 1 {
+        let accepted = format!("left out: each of {} processes has one device", place.world);
+        let value = options.stages().to_string();
+        return Err(Error::Option { option: "--pipeline-stages", value, accepted });
+    }
+    if options.replicas > 1 {
+        let accepted = format!("left out: {} processes have one tower each", place.world);
+        return Err(Error::Option { option: "--replicas", value: options.replicas.to_string(), accepted });
+    }
+    let threads = match options.threads {
+        0 => cores::threads(place),
+        all => (all / place.local_world).max(1),
+    };
+    let gpu = match options.gpus.as_deref() {
+        Some(gpus @ [_, ..]) => gpus[place.local_rank % gpus.len()],
+        // Launchers of clusters may show each process its own GPU alone. Ours shows all to all.
+        _ if present == 1 && place.source != Source::Launch => 0,
+        _ => place.local_rank,
+    };
+    Ok(DeviceOptions {
+        gpus: (options.device != DeviceKind::Cpu).then(|| vec![gpu]),
+        replicas: 1,
+        threads,
+        deterministic: options.deterministic || config.repeats(),
+        ..options.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::place;
+
+    #[test]
+    fn processes_of_a_machine_share_its_devices() {
+        let mut config = crate::recipe("quick").unwrap();
+        config.devices.threads = 6;
+        let shared = share(&config, &place(1, 4), 4).unwrap();
+        assert_eq!((shared.threads, shared.gpus, shared.replicas), (1, Some(vec![1]), 1));
+        config.devices.gpus = Some(vec![4, 7]);
+        assert_eq!(share(&config, &place(1, 2), 8).unwrap().gpus, Some(vec![7]));
+        config.devices.device = DeviceKind::Cpu;
+        let shared = share(&config, &place(1, 2), 0).unwrap();
+        assert_eq!((shared.threads, shared.gpus), (3, None));
+    }
+
+    /// As under `srun --gpus-per-task=1`.
+    #[test]
+    fn the_only_gpu_that_a_process_sees_is_its_own() {
+        let config = crate::recipe("quick").unwrap();
+        assert_eq!(share(&config, &place(3, 4), 1).unwrap().gpus, Some(vec![0]));
+        let launched = Place { source: Source::Launch, ..place(3, 4) };
+        assert_eq!(share(&config, &launched, 1).unwrap().gpus, Some(vec![3]));
+    }
+
+    #[test]
+    fn a_process_has_one_tower() {
+        let mut config = crate::recipe("quick").unwrap();
+        config.devices.replicas = 2;
+        let error = share(&config, &place(0, 2), 0).unwrap_err().to_string();
+        assert!(error.contains("8 processes have one tower each"), "{error}");
+    }
+}

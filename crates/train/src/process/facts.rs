@@ -1,0 +1,36 @@
+use crate::Result;
+use crate::fit::Whole;
+use parallel::Facts;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What must be the same in all processes: the configuration but for paths and devices, the network, the data, and where the
+/// run goes on.
+pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
+    let config = serde_json::to_value(run.config).map_err(|error| {
+        parallel::Error::Rendezvous(format!("the configuration can't be compared: {error}"))
+    })?;
+    let mut facts = Facts::new();
+    for (name, value) in config.as_object().into_iter().flatten() {
+        if !["data", "devices", "checkpoints"].contains(&name.as_str()) {
+            facts = facts.with(format_args!("the setting {name}"), value);
+        }
+    }
+    let summary = run.stages[0].summary();
+    facts = facts
+        .with("the precision", run.config.devices.precision)
+        .with("a number of trainable parameters of", summary.trainable)
+        .with("a number of running averages of", summary.non_trainable);
+    let layers = summary.rows.iter().map(|row| (&row.name, &row.kind, &row.shape, row.params));
+    facts = facts.with("layers of the digest", digest(layers.collect::<Vec<_>>()));
+    for (what, samples) in [("training", &run.prepared.train), ("validation", &run.prepared.val)] {
+        let value = format!("{}, labels {}", samples.len(), digest(samples.labels()));
+        facts = facts.with(format_args!("a number of {what} images of"), value);
+    }
+    Ok(facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step)))
+}
+
+fn digest(value: impl Hash) -> String {
+    let mut digest = DefaultHasher::new();
+    value.hash(&mut digest);
+    format!("{:016x}", digest.finish())
+}

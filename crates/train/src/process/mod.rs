@@ -1,0 +1,93 @@
+mod cores;
+mod device;
+mod facts;
+mod transport;
+
+use crate::fit::{Observers, Whole};
+use crate::{Config, DeviceOptions, Outcome, Result, Resume, StopFlag};
+use cifar::Dataset;
+use parallel::Stage;
+use parallel::cluster::{Place, discover_here};
+use std::time::Duration;
+use transport::Transport;
+
+/// This process, as one of several that train together: each runs one replica.
+///
+/// All processes call the same functions in the same order. The first one alone has observers, so it alone writes files and
+/// talks to people.
+pub struct Process {
+    place: Place,
+    transport: Transport,
+}
+
+impl Process {
+    /// Finds the processes that the launcher named in the environment; `None` where this one was started alone.
+    ///
+    /// On GPUs they are joined by NCCL, and by MPI where that started them and is built in. `timeout` is the longest that a
+    /// process waits for others once they have met.
+    ///
+    /// # Errors
+    /// [`Error::Parallel`](crate::Error::Parallel) if the environment makes no sense, if nothing in this build joins processes
+    /// on such devices, or it is not said how they find each other.
+    pub fn join(devices: &DeviceOptions, timeout: Duration) -> Result<Option<Process>> {
+        match discover_here()? {
+            Some(place) if place.world > 1 => {
+                let transport = Transport::choose(&place, devices, timeout)?;
+                Ok(Some(Process { place, transport }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether this process writes the files and talks to people.
+    pub fn is_first(&self) -> bool {
+        self.place.is_first()
+    }
+
+    /// How many processes there are, and so replicas.
+    pub fn world(&self) -> usize {
+        self.place.world
+    }
+
+    /// As [`train`](crate::train()), with this process's replica.
+    ///
+    /// It has the GPU of its number on its machine, or a share of the CPU's threads.
+    ///
+    /// # Errors
+    /// As [`train`](crate::train()); and if another process failed, did not come in time, or was started with other data or another
+    /// configuration.
+    pub fn train(
+        self,
+        config: &Config,
+        data: Dataset,
+        resume: Option<&Resume>,
+        observers: Observers<'_>,
+        stop: &StopFlag,
+    ) -> Result<Outcome> {
+        let device = device::open(config, &self.place)?;
+        let run = Whole::prepare(config, data, resume, self.world(), &device)?;
+        let observers = if self.is_first() { observers } else { Default::default() };
+        let body = |replica| run.stage(replica, Stage::whole(), observers, stop);
+        self.transport.run(&self.place, device, &facts::facts(&run)?, body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parallel::cluster::Source;
+
+    /// The process of rank 5 of 8.
+    pub(super) fn place(local_rank: usize, local_world: usize) -> Place {
+        Place {
+            rank: 5,
+            world: 8,
+            local_rank,
+            local_world,
+            master: None,
+            job: None,
+            restart: 0,
+            source: Source::OpenMpi,
+        }
+    }
+}

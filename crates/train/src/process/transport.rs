@@ -1,0 +1,127 @@
+use crate::devices::{nccl_available, usable_gpus};
+use crate::{DeviceKind, DeviceOptions, Outcome, Result};
+use parallel::cluster::{Place, Source};
+use parallel::rendezvous::Settings;
+use parallel::{Error, Facts, NcclProcess, Replica};
+use std::time::Duration;
+use tensor::Device;
+
+/// What joins the processes of a run.
+pub(super) enum Transport {
+    /// NCCL, its id handed over by a rendezvous.
+    Nccl {
+        /// How the processes find each other.
+        settings: Settings,
+        /// How long they wait for each other once they have.
+        timeout: Duration,
+    },
+    /// MPI.
+    #[cfg(feature = "mpi")]
+    Mpi {
+        mpi: parallel::Mpi,
+        /// NCCL adds up; MPI hands over its id, and brings the processes to a common end.
+        nccl: bool,
+        timeout: Duration,
+    },
+}
+
+impl Transport {
+    /// NCCL where this process has a GPU, MPI where that started it and this build has it.
+    pub(super) fn choose(place: &Place, devices: &DeviceOptions, timeout: Duration) -> Result<Transport> {
+        let settings =
+            Settings::discover(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))?;
+        #[cfg(feature = "mpi")]
+        if matches!(place.source, Source::OpenMpi | Source::Mpich | Source::Slurm) {
+            let nccl = devices.device != DeviceKind::Cpu && usable_gpus().is_ok() && nccl_available().is_ok();
+            // Who says how to meet wants to do without MPI.
+            if !nccl || (settings.secret.is_none() && settings.folder.is_none()) {
+                let options = parallel::MpiOptions::default().timeout(timeout).world(place.world);
+                return Ok(Transport::Mpi { mpi: parallel::Mpi::start(options)?, nccl, timeout });
+            }
+        }
+        let Place { world, source, .. } = place;
+        let unable =
+            |why: String| Error::NoTransport(format!("{source} started {world} processes, but {why}"));
+        if devices.device == DeviceKind::Cpu {
+            return Err(unable(on_cpus(place)).into());
+        }
+        match (usable_gpus(), devices.device) {
+            (Ok(_), _) => {}
+            (Err(why), DeviceKind::Cuda) => return Err(why.into()),
+            (Err(why), _) => return Err(unable(format!("{} (no GPU is used: {why})", on_cpus(place))).into()),
+        }
+        nccl_available().map_err(|why| unable(format!("NCCL can't join them: {why}")))?;
+        settings.check(place)?;
+        Ok(Transport::Nccl { settings, timeout })
+    }
+
+    /// Runs `body` as this process's replica, together with those of the others, who must have the same facts.
+    pub(super) fn run<F>(self, place: &Place, device: Device, facts: &Facts, body: F) -> Result<Outcome>
+    where
+        F: FnOnce(Replica) -> Result<Outcome>,
+    {
+        match self {
+            Transport::Nccl { settings, timeout } => {
+                NcclProcess { place, settings: &settings, facts, timeout }.run(device, body)
+            }
+            #[cfg(feature = "mpi")]
+            Transport::Mpi { mpi, nccl, timeout } => {
+                mpi.agree(&facts.clone().with("sums by", if nccl { "NCCL" } else { "MPI" }))?;
+                mpi.run(device, |Replica { device, mut collective }| {
+                    if nccl {
+                        let nccl = parallel::Nccl::join_over(collective.as_mut(), &device, timeout)?;
+                        return body(Replica { device, collective: Box::new(nccl) });
+                    }
+                    body(Replica { device, collective })
+                })
+            }
+        }
+    }
+}
+
+/// What to do about processes without GPUs.
+fn on_cpus(place: &Place) -> String {
+    let alone = "or leave the launcher out and train with --replicas in one process";
+    match (cfg!(feature = "mpi"), place.source) {
+        (true, _) => format!("on CPUs they are joined by MPI: start them with mpirun or srun, {alone}"),
+        (false, Source::OpenMpi | Source::Mpich | Source::Slurm) => {
+            format!("on CPUs this build can't join them: build it with `--features mpi`, {alone}")
+        }
+        (false, _) => format!(
+            "on CPUs this build can't join them: build it with `--features mpi` and start them with mpirun or srun, {alone}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::place;
+
+    fn refused(place: &Place, device: DeviceKind) -> String {
+        let devices = DeviceOptions { device, ..DeviceOptions::default() };
+        Transport::choose(place, &devices, Duration::ZERO).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn processes_on_cpus_are_told_what_joins_them() {
+        let launched = Place { source: Source::Torchrun, ..place(0, 2) };
+        let error = refused(&launched, DeviceKind::Cpu);
+        assert!(error.starts_with("torchrun started 8 processes, but on CPUs "), "{error}");
+        assert!(error.contains("MPI") || error.contains("--features mpi"), "{error}");
+        #[cfg(not(feature = "mpi"))]
+        assert!(refused(&place(0, 2), DeviceKind::Cpu).contains("build it with `--features mpi`, or leave"));
+    }
+
+    #[test]
+    fn processes_that_find_no_gpu_are_told_why() {
+        if usable_gpus().is_ok() {
+            println!("SKIPPED: what processes without a GPU are told: there is one");
+            return;
+        }
+        let launched = Place { source: Source::Launch, ..place(0, 2) };
+        let error = refused(&launched, DeviceKind::Auto);
+        assert!(error.contains("but on CPUs ") && error.contains(" (no GPU is used: "), "{error}");
+        assert!(!refused(&launched, DeviceKind::Cuda).contains("on CPUs "));
+    }
+}
