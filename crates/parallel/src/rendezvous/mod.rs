@@ -24,6 +24,7 @@
 //! ```
 
 mod channel;
+mod files;
 mod first;
 mod folder;
 mod greeting;

@@ -1,6 +1,6 @@
 use super::Secret;
 use super::channel::{Channel, Silence};
-use super::folder::knock;
+use super::files::knock;
 use super::greeting::{Rude, greet};
 use super::meeting::{Hello, Peer};
 use super::message::Message;

@@ -1,4 +1,4 @@
-use super::folder::Door;
+use super::files::Door;
 use super::settings::is_loopback;
 use super::stream::Stream;
 use crate::{Error, Result};

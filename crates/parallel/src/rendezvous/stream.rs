@@ -1,5 +1,5 @@
 use super::channel::Silence;
-use super::folder::Files;
+use super::files::Files;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
