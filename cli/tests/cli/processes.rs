@@ -110,6 +110,11 @@ fn processes_of_every_launcher_join() {
         let pairs = pairs.iter().map(|(name, value)| (*name, value.to_string()));
         pairs.chain(master()).collect::<Vec<_>>()
     };
+    let with_folder = |pairs: &[(&'static str, &str)]| {
+        let pairs = pairs.iter().map(|(name, value)| (*name, value.to_string()));
+        let folder = place.path().join("tmp").display().to_string();
+        pairs.chain([("TOWERS_RENDEZVOUS_DIR", folder)]).collect::<Vec<_>>()
+    };
     let (one, other) = (port(), port());
     let workers = format!(r#"{{"cluster":{{"worker":["127.0.0.1:{one}","127.0.0.1:{other}"]}},"#);
     let task = r##""task":{"type":"worker","index":#}}"##;
@@ -133,6 +138,7 @@ fn processes_of_every_launcher_join() {
         vec![("TF_CONFIG", format!("{workers}{task}")), ("TOWERS_JOB_SECRET", "a secret of the job".into())],
         with_master(&slurm),
         with_master(&open_mpi),
+        with_folder(&open_mpi),
     ] {
         for (rank, child) in job(&place, &variables, SAME).into_iter().enumerate() {
             let (output, err) = end(child);

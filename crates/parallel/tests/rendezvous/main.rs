@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod folder;
+mod processes;
 mod watch;
 
 use parallel::cluster::{Place, Source};

@@ -1,0 +1,105 @@
+//! One process a GPU, here threads with emulated ones: joined, and stopped together when one fails.
+
+use super::{LONG, at, free_port};
+use parallel::{Error, Facts, NcclProcess, Replica, Result};
+use std::thread;
+use std::time::Duration;
+use tensor::{Backend, Device, Precision, Span};
+
+const WORLD: usize = 3;
+
+/// Runs a body as each process; what became of it, by rank. Nothing without a C++ compiler.
+fn run(facts: fn(usize) -> Facts, body: fn(Replica) -> Result<f32>) -> Option<Vec<Result<f32, String>>> {
+    if let Err(error) = Device::emulated_cuda(Precision::Fp32) {
+        println!("SKIPPED: processes on GPUs: {error}");
+        return None;
+    }
+    let port = free_port();
+    let process = |rank: usize| {
+        thread::spawn(move || {
+            let (place, mut settings, _) = at(rank, WORLD, port);
+            // Who comes when the others have given up tries for so long.
+            settings.start = Duration::from_secs(20);
+            let process =
+                NcclProcess { place: &place, settings: &settings, facts: &facts(rank), timeout: LONG };
+            let device = Device::emulated_cuda(Precision::Fp32).unwrap();
+            process.run(device, body).map_err(|error| error.to_string())
+        })
+    };
+    let threads: Vec<_> = (0..WORLD).map(process).collect();
+    Some(threads.into_iter().map(|thread| thread.join().unwrap()).collect())
+}
+
+fn same(_rank: usize) -> Facts {
+    Facts::new()
+}
+
+/// The sum of the ranks, each plus one, after so many steps.
+fn sum(replica: &mut Replica, steps: u64) -> Result<f32> {
+    let device = replica.device.clone();
+    let mut data = device.alloc(1)?;
+    for step in 0..steps {
+        replica.collective.at_step(step);
+        device.upload(&[1.0 + replica.rank() as f32], &mut data, 0)?;
+        replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 1))?;
+    }
+    Ok(data.to_vec(&device, 0, 1)?[0])
+}
+
+#[test]
+fn they_add_up_together() {
+    let Some(sums) = run(same, |mut replica| sum(&mut replica, 3)) else { return };
+    assert_eq!(sums, vec![Ok(6.0); WORLD]);
+}
+
+#[test]
+fn who_fails_stops_the_others_with_its_reason() {
+    let Some(outcomes) = run(same, |mut replica| {
+        sum(&mut replica, 2)?;
+        match replica.rank() {
+            1 => Err(Error::Rendezvous("the disk is full".into())),
+            _ => sum(&mut replica, 2),
+        }
+    }) else {
+        return;
+    };
+    let told = Err("stopped because rank 1 failed: the disk is full".to_owned());
+    assert_eq!(outcomes, [told.clone(), Err("the disk is full".into()), told]);
+}
+
+#[test]
+fn who_panics_stops_the_others_with_its_words() {
+    let Some(outcomes) = run(same, |mut replica| {
+        assert!(replica.rank() != 2, "two is too many");
+        sum(&mut replica, 1)
+    }) else {
+        return;
+    };
+    let told = Err("stopped because rank 2 panicked: two is too many".to_owned());
+    assert_eq!(outcomes, [told.clone(), told, Err("replica 2 panicked: two is too many".into())]);
+}
+
+#[test]
+fn who_asks_for_what_is_not_there_stops_the_others() {
+    let Some(outcomes) = run(same, |mut replica| match replica.rank() {
+        0 => replica
+            .collective
+            .all_reduce_sum(&replica.device.clone(), &mut replica.device.alloc(1)?, Span::new(1, 1))
+            .map(|()| 0.0),
+        _ => sum(&mut replica, 1),
+    }) else {
+        return;
+    };
+    for outcome in &outcomes[1..] {
+        assert!(outcome.as_ref().unwrap_err().starts_with("stopped because rank 0 failed: "), "{outcome:?}");
+    }
+}
+
+#[test]
+fn those_that_are_about_to_do_something_else_do_not_begin() {
+    let facts = |rank: usize| Facts::new().with("the batch size", if rank == 2 { 32 } else { 64 });
+    let Some(outcomes) = run(facts, |mut replica| sum(&mut replica, 1)) else { return };
+    let told = "rank 2 has the batch size 32, but rank 0 has 64; start all of them with the same program and options";
+    assert_eq!((&outcomes[0], &outcomes[2]), (&Err(told.into()), &Err(told.into())));
+    assert!(outcomes[1].is_err());
+}
