@@ -171,7 +171,6 @@ fn processes_that_do_not_fit_are_refused() {
         job(Some(("TOWERS_JOB_SECRET", "the secret of rank #")), SAME).map(|err| err.replace('\n', " "));
     assert!(other.contains("has another job secret than rank 1"), "{other}");
     assert!(first.contains("rank 1 of 2 did not come") && first.contains("another job secret"), "{first}");
-    nothing_left(&place);
 }
 
 /// What happens to a rank in the middle of a run, and what the other one says then. A new start goes on from the newest

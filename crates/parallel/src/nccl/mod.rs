@@ -7,6 +7,7 @@ use crate::in_order::add_in_order;
 use crate::meeting::Meeting;
 use crate::on_device::buffer;
 use crate::{Buckets, Collective, Error, Result};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tensor::cuda::nccl::{self, Communicator, Join, UniqueId, unique_id};
@@ -169,6 +170,9 @@ impl Nccl {
         let Err(error) = result else { return Ok(()) };
         if let Some(reason) = (self.failed)() {
             return Err(Error::Aborted { reason });
+        }
+        if let (Some(process), false) = (&self.process, matches!(error, tensor::Error::Device { .. })) {
+            process.at_fault.store(true, Ordering::Relaxed);
         }
         self.abort(&format!("replica {} failed: {error}", self.rank));
         Err(error.into())

@@ -5,6 +5,7 @@ use crate::replicas::message;
 use crate::{Error, Facts, Replica, Result};
 use core::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use tensor::cuda::nccl::Communicator;
 /// of their own.
 const SILENCE: Duration = Duration::from_secs(30);
 /// NCCL may notice before the watch does that a process is gone. The watch knows which one, a moment later.
-const MOMENT: Duration = Duration::from_secs(1);
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// One of several processes, each with a GPU of its own, that NCCL joins.
 pub struct NcclProcess<'a> {
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     pub(super) at_step: Box<dyn Fn(u64) + Send + Sync>,
     /// The member's, when it is gone.
     pub(super) parted: Mutex<Option<Communicator>>,
+    /// A call failed by what this process asked for.
+    pub(super) at_fault: AtomicBool,
 }
 
 impl NcclProcess<'_> {
@@ -53,7 +56,11 @@ impl NcclProcess<'_> {
     {
         let (rank, timeout) = (self.place.rank, self.timeout);
         let (id, watch) = self.meet(&device)?;
-        let shared = Arc::new(Shared { at_step: Box::new(watch.steps()), parted: Mutex::default() });
+        let shared = Arc::new(Shared {
+            at_step: Box::new(watch.steps()),
+            parted: Mutex::default(),
+            at_fault: AtomicBool::new(false),
+        });
         let ran = catch_unwind(AssertUnwindSafe(|| -> Result<T, E> {
             let failed: Option<Box<dyn Fn() -> _ + Send + Sync>> = Some(Box::new(watch.failures()));
             // The watch names who is waited for: it comes first.
@@ -77,7 +84,7 @@ impl NcclProcess<'_> {
                 (format!("panicked: {message}"), Error::Panicked { rank, message }.into())
             }
         };
-        let known = soon(&watch);
+        let known = if shared.is_at_fault() { watch.failed() } else { soon(&watch) };
         let reason = known.clone().unwrap_or_else(|| format!("rank {rank} {how}"));
         watch.fail(&reason);
         shared.abort(&reason);
@@ -99,6 +106,12 @@ impl NcclProcess<'_> {
 }
 
 impl Shared {
+    /// Whether what went wrong is this process's doing: the group goes on, or was asked for what can't be.
+    fn is_at_fault(&self) -> bool {
+        let parted = self.parted.lock().unwrap_or_else(PoisonError::into_inner);
+        self.at_fault.load(Ordering::Relaxed) || parted.as_ref().is_some_and(|group| !group.has_ended())
+    }
+
     fn parted(&self) -> Option<Communicator> {
         self.parted.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

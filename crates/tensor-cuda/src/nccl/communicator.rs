@@ -185,6 +185,11 @@ impl Communicator {
         self.session.abort(reason);
     }
 
+    /// Whether the group has ended for this rank, by an error or an abort.
+    pub fn has_ended(&self) -> bool {
+        self.session.has_ended()
+    }
+
     /// Begins to part from the other ranks, which dropping it ends: ranks part together, so one thread that drops several
     /// of a group begins with all of them first. No operation may follow.
     pub fn begin_close(&mut self) {

@@ -91,6 +91,10 @@ impl Session {
         self.follow("ncclCommInitRankConfig", self.patience)
     }
 
+    pub(crate) fn has_ended(&self) -> bool {
+        lock(&self.state).ended.is_some()
+    }
+
     pub(crate) fn rank(&self) -> usize {
         self.rank
     }
