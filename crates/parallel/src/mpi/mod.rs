@@ -25,7 +25,7 @@ pub use options::MpiOptions;
 
 use crate::collective::equal_part;
 use crate::in_order::add_in_order;
-use crate::{Buckets, Collective, Result};
+use crate::{Buckets, Collective, Facts, Result};
 use std::sync::Arc;
 use tensor::{Backend, Device, Span, Storage};
 use thread::{Command, Line};
