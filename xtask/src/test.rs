@@ -133,8 +133,8 @@ fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         tally.skipped += 1;
         return Ok(());
     }
-    let features = "parallel/mpi,towers-tests/mpi";
-    let packages = ["-p", "parallel", "-p", "train", "-p", "towers-tests", "--features", features];
+    // With the whole workspace selected its dependencies have the features of the other steps, and are not built again.
+    let packages = ["--workspace", "--features", "parallel/mpi,towers-tests/mpi"];
     let clippy = [&["clippy"][..], &packages, &["--all-targets", "--", "--deny", "warnings"]].concat();
     cargo(workspace, &clippy)?;
     // Jobs take turns: each has several processes.
