@@ -55,6 +55,7 @@ fn lead(
         output.check_unused()?;
     }
     let data = load(&mut config, args, |line| note(line))?;
+    output.make_others(args.keep.tensorboard.as_deref())?;
     let _held = output.create()?;
     if resume.is_none() {
         output.check_unused()?;

@@ -24,6 +24,11 @@ fn bad_values_name_the_option() {
         ),
         ("train --lr-scaling linear:base=0", "--lr-scaling is `linear:base=0`"),
         ("train --warmup-epochs 3", "--warmup-epochs is 3, but must be left out without --lr-scaling"),
+        (
+            "fetch --data-url cifar.tar.gz",
+            "--data-url is `cifar.tar.gz`, but must be the http:// or https:// address",
+        ),
+        ("train --quick --data-url http://", "--data-url is `http://`"),
         ("train --optimizer rmsprop --momentum 0.9", "--momentum is 0.9"),
         ("train --power 2 --schedule cosine", "--power"),
         ("train --patience 3", "--early-stop"),
@@ -50,6 +55,22 @@ fn bad_values_name_the_option() {
 
 fn gpu_is_here(place: &Place) -> bool {
     !place.run("devices").ends(0).out().contains("cuda: none")
+}
+
+/// What can't be written in the end is told at the start, before there is a run.
+#[test]
+fn a_place_that_can_not_be_written_leaves_no_run() {
+    let place = Place::new();
+    std::fs::write(place.path().join("file"), "in the way").expect("the file can be written");
+    std::fs::create_dir(place.path().join("folder.png")).expect("the folder can be made");
+    let small = "train --quick --dataset synthetic --limit-train 100 --limit-test 20 --epochs 1";
+    place.run(&format!("{small} --output file/plot.png")).ends(1).complains("can't make the folder file");
+    place
+        .run(&format!("{small} --tensorboard file/logs"))
+        .ends(1)
+        .complains("can't make the folder file/logs");
+    place.run(&format!("{small} --output folder.png")).ends(2).complains("--output is folder.png");
+    assert!(!place.exists("runs"));
 }
 
 /// Failures: status 1, one sentence and, where one helps, a hint.

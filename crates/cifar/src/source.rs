@@ -38,6 +38,20 @@ impl Source {
         Source { size: Some(bytes), ..self }
     }
 
+    /// Whether an archive can be asked for at this address: one of `http` or `https`, with a host.
+    ///
+    /// ```
+    /// use cifar::Source;
+    /// assert!(Source::new("https://mirror.example/cifar-10-python.tar.gz").is_address());
+    /// assert!(!Source::new("cifar-10-python.tar.gz").is_address());
+    /// ```
+    pub fn is_address(&self) -> bool {
+        self.url.parse::<ureq::http::Uri>().is_ok_and(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.host().is_some_and(|host| !host.is_empty())
+        })
+    }
+
     /// The public sources of a data set, in the order they are tried.
     ///
     /// CIFAR-10's python archive comes first since it has byte-identical mirrors: what one of them sent

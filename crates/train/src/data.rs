@@ -1,5 +1,5 @@
 use crate::{DataOptions, Error, Result};
-use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN};
+use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source};
 use std::path::Path;
 
 /// The synthetic data set is the same in every run: only training depends on the run's seed.
@@ -44,6 +44,13 @@ pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> R
 }
 
 fn official(kind: Kind, options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
+    if let Some(url) = options.data_url.iter().find(|url| !Source::new(*url).is_address()) {
+        return Err(Error::Option {
+            option: "--data-url",
+            value: format!("`{url}`"),
+            accepted: "the http:// or https:// address of an archive".into(),
+        });
+    }
     let mut cifar = Cifar::new(kind).offline(options.offline).progress(listener);
     if let Some(dir) = &options.data_dir {
         cifar = cifar.data_dir(dir);

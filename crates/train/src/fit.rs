@@ -161,7 +161,7 @@ impl<'a> Whole<'a> {
         let model = &self.stages[stage.number()];
         let stage = Pipelined { stage, shelf: &self.shelf, cuts: &self.cuts };
         let (worker, train) = Worker::new(self.config, &self.prepared, model, self.resume, replica, stage)?;
-        Run { worker, train, observers, stop }.fit()
+        Run { worker, train, observers, stop, told: false }.fit()
     }
 }
 
@@ -171,6 +171,8 @@ struct Run<'a, 'o> {
     train: Source,
     observers: Observers<'o>,
     stop: &'a StopFlag,
+    /// Whether the observers have heard why steps can't be recorded.
+    told: bool,
 }
 
 impl Run<'_, '_> {
@@ -182,9 +184,16 @@ impl Run<'_, '_> {
                 end = End::Interrupted;
                 break;
             }
-            if let Flow::Stop(reason) = self.end_epoch()? {
-                end = End::Stopped(reason);
-                break;
+            match self.end_epoch()? {
+                Some(Flow::Continue) => {}
+                Some(Flow::Stop(reason)) => {
+                    end = End::Stopped(reason);
+                    break;
+                }
+                None => {
+                    end = End::Interrupted;
+                    break;
+                }
             }
         }
         let Run { worker, observers, .. } = &mut self;
@@ -213,7 +222,7 @@ impl Run<'_, '_> {
 
     /// The steps of one epoch, or of what is left of it; true if the run was asked to stop.
     fn epoch(&mut self) -> Result<bool> {
-        let Run { worker, train, observers, stop } = self;
+        let Run { worker, train, observers, stop, told } = self;
         let (epoch, done) = (worker.state.epoch, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
@@ -231,16 +240,22 @@ impl Run<'_, '_> {
         }
         worker.read_losses()?;
         worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
+        if let Some(why) = worker.not_recorded().filter(|_| !core::mem::replace(told, true)) {
+            let warning = format!("steps run op by op, which takes longer: {why}");
+            observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
+        }
         Ok(false)
     }
 
-    /// Evaluates, records, and lets the observers decide whether to go on.
-    fn end_epoch(&mut self) -> Result<Flow> {
-        let Run { worker, observers, .. } = self;
+    /// Evaluates, records, and lets the observers decide whether to go on. `None` if the run was asked to stop in between: all
+    /// steps of the epoch are done then, and a resume begins with the evaluation.
+    fn end_epoch(&mut self) -> Result<Option<Flow>> {
+        let Run { worker, observers, stop, .. } = self;
         let began = Instant::now();
-        let (val_loss, val_acc) = worker.evaluate(|done, all| {
+        let evaluated = worker.evaluate(stop, |done, all| {
             observers.iter_mut().try_for_each(|observer| observer.on_evaluate(done, all))
         })?;
+        let Some((val_loss, val_acc)) = evaluated else { return Ok(None) };
         if !val_loss.is_finite() {
             let (epoch, step) = (worker.state.epoch + 1, worker.state.partial.steps);
             return Err(Error::NotFinite { loss: val_loss, epoch, step });
@@ -267,6 +282,9 @@ impl Run<'_, '_> {
             }
         }
         let stop = worker.agree(flow != Flow::Continue)?;
-        Ok(if stop && flow == Flow::Continue { Flow::Stop("the first replica stopped".into()) } else { flow })
+        Ok(Some(match flow {
+            Flow::Continue if stop => Flow::Stop("the first replica stopped".into()),
+            flow => flow,
+        }))
     }
 }

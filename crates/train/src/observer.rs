@@ -115,6 +115,14 @@ pub trait Observer: Send {
         Ok(())
     }
 
+    /// When something is worth telling people that does not keep the run from going on: once each.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_warning(&mut self, _warning: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// After every epoch and its evaluation. `state` includes the epoch.
     ///
     /// # Errors
@@ -123,7 +131,7 @@ pub trait Observer: Send {
         Ok(Flow::Continue)
     }
 
-    /// When the run is asked to stop in the middle of an epoch (Ctrl-C), after the current step.
+    /// When the run is asked to stop in the middle of an epoch (Ctrl-C), after the current step or batch of the evaluation.
     ///
     /// # Errors
     /// An error ends the run.

@@ -54,6 +54,11 @@ impl Passes {
         self.shards.total() == 1
     }
 
+    /// Why recorded work has to run every time, if some does.
+    pub(crate) fn not_recorded(&self) -> Option<&str> {
+        self.recorder.refusal()
+    }
+
     /// Which shards are this replica's.
     pub(crate) fn shards(&self) -> &Shards {
         &self.shards

@@ -5,10 +5,10 @@ use crate::pipelined::Pipelined;
 use crate::share::{Share, Source};
 use crate::speed;
 use crate::state::Partial;
-use crate::{Config, DeviceWeights, Error, Input, Result, Resume, Snapshot, StepInfo, TrainState};
+use crate::{Config, DeviceWeights, Error, Input, Result, Resume, Snapshot, StepInfo, StopFlag, TrainState};
 use augment::{LoaderOptions, Samples};
 use checkpoint::Tensors;
-use layers::{Draws, Mode, Network, Role};
+use layers::{Arena, Draws, Mode, Network, Role};
 use models::Model;
 use optim::{OptimizerState, Progress};
 use parallel::{Collective, Replica};
@@ -224,7 +224,7 @@ impl<'a> Worker<'a> {
                 update(device, network, optimizer, meter, state, lr, global)
             })?;
             // Whoever wishes to stop still does so when all look.
-            let ahead = self.device.runs_ahead() && self.collective.world() > 1;
+            let ahead = self.runs_ahead_of_others();
             let last = self.state.partial.steps + 1 == self.steps_per_epoch;
             let look = !ahead || last || step % WISHES_EVERY == 0;
             stop = look && self.read_wishes(stop)?;
@@ -284,25 +284,34 @@ impl<'a> Worker<'a> {
     /// Whether any replica wished to stop when all were added up last; waits for a device that runs ahead.
     fn read_wishes(&self, stop: bool) -> Result<bool> {
         let Worker { device, network, collective, stage, .. } = self;
-        let signal = network.arena().signal;
-        if collective.world() == 1 && stage.stages() == 1 {
-            return Ok(stop);
-        }
-        let mut wishes = [0.0];
-        device.download(&network.arena().grads, signal.offset, &mut wishes)?;
-        Ok(wishes[0] > 0.0)
+        if collective.world() == 1 && stage.stages() == 1 { Ok(stop) } else { wishes(device, network) }
     }
 
-    /// The mean loss and accuracy on the validation data, over all replicas; NaN without data.
+    /// Whether this device runs ahead, so that to look what other replicas wish would hold it up.
+    fn runs_ahead_of_others(&self) -> bool {
+        self.device.runs_ahead() && self.collective.world() > 1
+    }
+
+    /// Why a device that can play back recorded steps is told each op of each step; `None` where all is as it should be.
+    pub(crate) fn not_recorded(&self) -> Option<&str> {
+        self.passes.not_recorded()
+    }
+
+    /// The mean loss and accuracy on the validation data, over all replicas; NaN without data. `None` if a replica was asked to
+    /// stop in between.
     pub(crate) fn evaluate(
         &mut self,
+        stop: &StopFlag,
         mut progress: impl FnMut(usize, usize) -> Result<()>,
-    ) -> Result<(f64, f64)> {
+    ) -> Result<Option<(f64, f64)>> {
         let all = self.prepared.val.len();
         let mut done = 0;
+        let ahead = self.runs_ahead_of_others();
         let Worker { device, network, collective, passes, meter, val, stage, .. } = self;
         device.upload(&[0.0; METER], meter, 0)?;
-        for batch in val.epoch(device, 0, 0)? {
+        let Arena { metrics, signal, .. } = *network.arena();
+        let sums = Span::new(metrics.offset, signal.end() - metrics.offset);
+        for (number, batch) in (0..).zip(val.epoch(device, 0, 0)?) {
             let batch = batch?;
             if stage.stages() > 1 {
                 pipeline::evaluate(passes, &stage.stage, network, &batch)?;
@@ -311,15 +320,21 @@ impl<'a> Worker<'a> {
                     Ok(network.evaluate_pass()?)
                 })?;
             }
-            let metrics = network.arena().metrics;
-            passes.add_up(collective.as_mut(), network, metrics)?;
-            stage.tell(network, metrics)?;
+            let wish = stop.is_raised();
+            device.fill(f32::from(u8::from(wish)), passes.own(network), signal)?;
+            passes.add_up(collective.as_mut(), network, sums)?;
+            stage.tell(network, sums)?;
             device.meter(&network.arena().grads, metrics, meter)?;
             done += batch.global();
             progress(done, all)?;
+            let alone = collective.world() == 1 && stage.stages() == 1;
+            let look = done < all && (!ahead || number % WISHES_EVERY == 0);
+            if look && (if alone { wish } else { wishes(device, network)? }) {
+                return Ok(None);
+            }
         }
         let [loss_sum, correct, _] = read_meter(device, meter)?;
-        Ok((loss_sum / all as f64, correct / all as f64))
+        Ok(Some((loss_sum / all as f64, correct / all as f64)))
     }
 
     /// Makes this replica what it was when the checkpoint was written.
@@ -381,6 +396,14 @@ fn update(
     network.finish_step(global)?;
     let arena = network.arena_mut();
     Ok(optimizer.step(device, lr, &mut arena.params, &arena.grads, arena.trainable)?)
+}
+
+/// Whether any replica wished to stop when all were added up last; waits for a device that runs ahead.
+fn wishes(device: &Device, network: &Network) -> Result<bool> {
+    let Arena { grads, signal, .. } = network.arena();
+    let mut wishes = [0.0];
+    device.download(grads, signal.offset, &mut wishes)?;
+    Ok(wishes[0] > 0.0)
 }
 
 /// The sum of the losses, the number of correct answers, the number of steps.

@@ -214,6 +214,15 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
         Ok(())
     }
 
+    fn on_warning(&mut self, warning: &str) -> Result<()> {
+        let line = format!("warning: {warning}");
+        match &mut self.live {
+            Live::Bar { bar, .. } => bar.println(line),
+            Live::Lines { err, .. } => say(err, &(line + "\n")),
+        }
+        Ok(())
+    }
+
     fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
         if let Live::Bar { bar, .. } = &self.live {
             bar.finish_and_clear();

@@ -106,6 +106,19 @@ fn an_epoch_reads_as_in_keras() {
     assert_eq!(err.take(), "");
 }
 
+/// Where people look, and not where scripts read.
+#[test]
+fn warnings_go_to_standard_error() {
+    let (out, err) = (Tape::default(), Tape::default());
+    let mut progress = Progress::plain(out.clone(), err.clone());
+    progress.on_warning("the steps are slow").unwrap();
+    assert_eq!((out.take().as_str(), err.take().as_str()), ("", "warning: the steps are slow\n"));
+    let mut progress: Progress<_, io::Stderr> =
+        Progress::bar(out.clone(), ProgressDrawTarget::term_like(Box::new(err.clone())));
+    progress.on_warning("the steps are slow").unwrap();
+    assert!(err.take().contains("warning: the steps are slow") && out.take().is_empty());
+}
+
 #[test]
 fn a_log_shows_life_every_half_minute() {
     let err = Tape::default();
