@@ -81,6 +81,9 @@ pub struct DeviceArgs {
     /// Only algorithms that give the same bits every time; the CPU has no others
     #[arg(long)]
     pub deterministic: bool,
+    /// On the CPU, convolutions without Winograd's transforms: slower, and a digit more exact
+    #[arg(long)]
+    pub no_winograd: bool,
 }
 
 /// `--device`.
@@ -308,6 +311,9 @@ pub struct BenchArgs {
     /// The time of each layer instead: forward, backward, share of the step
     #[arg(long)]
     pub profile: bool,
+    /// What the processor can do at most instead: multiply-adds and memory traffic, on one thread and on all
+    #[arg(long, conflicts_with = "profile")]
+    pub roofline: bool,
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,

@@ -2,7 +2,7 @@
 
 use crate::args::{BenchArgs, Mode};
 use crate::error::{at_least_one, usage};
-use crate::{print, profile};
+use crate::{print, profile, roofline};
 use std::process::ExitCode;
 use train::{BenchMode, BenchOptions};
 
@@ -17,6 +17,9 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     }
     let mut config = train::recipe(&args.recipe)?;
     args.devices.apply(&mut config.devices)?;
+    if args.roofline {
+        return roofline::run(&config.devices, args.json);
+    }
     let mode = match args.mode {
         Mode::Train => BenchMode::Train,
         Mode::Infer => BenchMode::Infer,

@@ -63,6 +63,7 @@ impl DeviceArgs {
             options.precision = precision.parse().map_err(|error| usage(format!("--precision {error}")))?;
         }
         options.deterministic |= self.deterministic;
+        options.no_winograd |= self.no_winograd;
         options.replicas = self.replicas.unwrap_or(options.replicas);
         options.threads = self.threads.unwrap_or(options.threads);
         Ok(())

@@ -18,6 +18,7 @@ mod preview;
 mod print;
 mod profile;
 mod resume;
+mod roofline;
 mod train;
 
 use args::{Args, Command};

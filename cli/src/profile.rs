@@ -2,9 +2,9 @@
 
 use crate::print;
 use std::process::ExitCode;
-use train::{BenchMode, BenchOptions, Config, LayerProfile, Profile};
+use train::{BenchMode, BenchOptions, Config, LayerProfile, Profile, Roof};
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 13] = [
     "layer",
     "type",
     "input",
@@ -13,8 +13,10 @@ const HEAD: [&str; 11] = [
     "params",
     "forward ms",
     "GFLOP/s",
+    "of peak",
     "backward ms",
     "GFLOP/s",
+    "of peak",
     "share",
 ];
 
@@ -32,10 +34,10 @@ pub fn run(config: &Config, options: &BenchOptions, json: bool) -> anyhow::Resul
 fn table(profile: &Profile) -> String {
     let train = profile.mode == BenchMode::Train;
     let mut rows = vec![HEAD.map(str::to_owned)];
-    rows.extend(profile.layers.iter().map(|layer| row(layer, train)));
+    rows.extend(profile.layers.iter().map(|layer| row(layer, profile.roof.as_ref(), train)));
     let part = |name: &str, ms: f64| {
         let mut row = [const { String::new() }; HEAD.len()];
-        (row[0], row[6], row[10]) = (name.to_owned(), format!("{ms:.3}"), share(ms / profile.parts_ms));
+        (row[0], row[6], row[12]) = (name.to_owned(), format!("{ms:.3}"), share(ms / profile.parts_ms));
         row
     };
     rows.push(part("loss", profile.loss_ms));
@@ -43,9 +45,12 @@ fn table(profile: &Profile) -> String {
         rows.push(part("gradients, at the end", profile.gradients_ms));
         rows.push(part("averages and optimizer", profile.update_ms));
     }
+    let roof = profile.roof.as_ref().map_or(String::new(), |roof| {
+        format!(", peak {:.0} GFLOP/s, {:.1} GB/s", roof.gflops, roof.gigabytes_per_s)
+    });
     let what = if train { "training step" } else { "inference pass" };
     format!(
-        "{}\n{} {what}, batch {}, on the {} ({} threads, {}), medians of {} steps: {:.2} ms; its parts, one waited for after \
+        "{}\n{} {what}, batch {}, on the {} ({} threads, {}{}), medians of {} steps: {:.2} ms; its parts, one waited for after \
          the other, {:.2} ms; set_input {:.2} ms beside\n",
         aligned(&rows),
         profile.model,
@@ -53,6 +58,7 @@ fn table(profile: &Profile) -> String {
         profile.device,
         profile.threads,
         profile.precision,
+        roof,
         profile.steps,
         profile.step_ms,
         profile.parts_ms,
@@ -60,13 +66,18 @@ fn table(profile: &Profile) -> String {
     )
 }
 
-fn row(layer: &LayerProfile, train: bool) -> [String; HEAD.len()] {
+/// Transformed convolutions are counted as the sums that they stand for, so their share of the peak may pass 100%.
+fn row(layer: &LayerProfile, roof: Option<&Roof>, train: bool) -> [String; HEAD.len()] {
     let shape = |[h, w, c]: [usize; 3]| format!("{h}x{w}x{c}");
     let number = |value: f64, digits: usize, there: bool| match there {
         true => format!("{value:.digits$}"),
         false => String::new(),
     };
     let multiplies = layer.multiply_adds > 0;
+    let of_peak = |gflops: f64| match roof {
+        Some(roof) if gflops > 0.0 => format!("{:.0}%", 100.0 * gflops / roof.gflops),
+        _ => String::new(),
+    };
     [
         layer.name.clone(),
         layer.kind.to_owned(),
@@ -76,8 +87,10 @@ fn row(layer: &LayerProfile, train: bool) -> [String; HEAD.len()] {
         number(layer.params as f64, 0, layer.params > 0),
         number(layer.forward_ms, 3, true),
         number(layer.forward_gflops, 1, multiplies),
+        of_peak(layer.forward_gflops),
         number(layer.backward_ms, 3, train),
         number(layer.backward_gflops, 1, train && multiplies),
+        of_peak(layer.backward_gflops),
         share(layer.share),
     ]
 }

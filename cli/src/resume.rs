@@ -41,12 +41,16 @@ impl TrainArgs {
     }
 
     /// The configuration of a resumed run: as it was saved, with what may change taken from the flags. The devices are
-    /// those of the flags alone: a run may go on elsewhere.
+    /// those of the flags alone: a run may go on elsewhere. What decides about bits stays.
     pub fn resumed_config(&self, resume: &Resume) -> anyhow::Result<Config> {
         self.check_resumed(&resume.config)?;
         let mut config = resume.config.clone();
         let towers = config.devices.replicas;
-        config.devices = DeviceOptions { replicas: towers, ..DeviceOptions::default() };
+        config.devices = DeviceOptions {
+            replicas: towers,
+            no_winograd: config.devices.no_winograd,
+            ..DeviceOptions::default()
+        };
         self.apply(&mut config)?;
         let done = resume.state.epoch;
         if self.epochs.is_some_and(|epochs| epochs < done) {

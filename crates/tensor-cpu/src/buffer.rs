@@ -1,3 +1,4 @@
+use crate::huge_pages;
 use core::ops::{Deref, DerefMut};
 use tensor_backend::{Backend, Error, Result};
 
@@ -16,7 +17,9 @@ pub struct Buffer {
 impl Buffer {
     /// `len` zeros.
     pub fn zeros(len: usize) -> Self {
-        Buffer { lines: vec![Line([0.0; 16]); len.div_ceil(16)], len }
+        let mut buffer = Buffer::default();
+        buffer.grow(len);
+        buffer
     }
 
     /// `len` zeros for a device.
@@ -30,7 +33,14 @@ impl Buffer {
     /// Makes the buffer at least `len` long; new elements are 0. Allocates only to grow past its capacity.
     pub fn grow(&mut self, len: usize) {
         if len > self.len {
-            self.lines.resize(len.div_ceil(16), Line([0.0; 16]));
+            let lines = len.div_ceil(16);
+            if lines > self.lines.capacity() {
+                let mut all = Vec::with_capacity(lines);
+                huge_pages::prefer(all.spare_capacity_mut());
+                all.extend_from_slice(&self.lines);
+                self.lines = all;
+            }
+            self.lines.resize(lines, Line([0.0; 16]));
             self.len = len;
         }
     }
@@ -44,6 +54,7 @@ pub(crate) fn filled<T: Clone>(device: &impl Backend, len: usize, value: T) -> R
     let bytes = len.saturating_mul(size_of::<T>());
     let mut all = Vec::new();
     all.try_reserve_exact(len).map_err(|_| Error::OutOfMemory { bytes, device: device.name() })?;
+    huge_pages::prefer(all.spare_capacity_mut());
     all.resize(len, value);
     Ok(all)
 }

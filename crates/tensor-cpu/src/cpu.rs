@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Clone)]
 pub struct Cpu {
     inner: Arc<Inner>,
+    winograd: bool,
 }
 
 struct Inner {
@@ -33,7 +34,19 @@ impl Cpu {
                 simd,
                 scratch: Mutex::new(Buffer::default()),
             }),
+            winograd: true,
         }
+    }
+
+    /// The same device, with all convolutions as direct sums of products. The transforms that 3x3 kernels otherwise go
+    /// through save time and lose a digit: see docs/determinism.md.
+    pub fn without_winograd(self) -> Self {
+        Cpu { winograd: false, ..self }
+    }
+
+    /// Whether convolutions may be transformed.
+    pub(crate) fn winograd(&self) -> bool {
+        self.winograd
     }
 
     /// How many threads work.

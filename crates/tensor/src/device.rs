@@ -1,5 +1,5 @@
 use crate::{CudaOptions, Precision, Result};
-use tensor_cpu::{Cpu, Reference};
+use tensor_cpu::{Cpu, Reference, Roofline};
 use tensor_cuda::Cuda;
 
 /// A place where tensors live and ops run. Clones are the same device.
@@ -19,6 +19,12 @@ impl Device {
     /// The processor, with `threads` threads; 0 for one a core.
     pub fn cpu(threads: usize) -> Self {
         Device::Cpu(Cpu::new(threads))
+    }
+
+    /// As [`Device::cpu`], with all convolutions as direct sums of products: slower, and a digit more exact where 3x3 kernels
+    /// otherwise go through Winograd's transforms.
+    pub fn cpu_without_winograd(threads: usize) -> Self {
+        Device::Cpu(Cpu::new(threads).without_winograd())
     }
 
     /// The f64 reference.
@@ -41,6 +47,17 @@ impl Device {
     #[cfg(feature = "emulation")]
     pub fn emulated_cuda(precision: Precision) -> Result<Self> {
         Ok(Device::Cuda(Cuda::emulated(precision)?))
+    }
+
+    /// Measures what the processor can do at most; `None` on other devices.
+    ///
+    /// # Errors
+    /// If there is no memory to measure with.
+    pub fn roofline(&self) -> Result<Option<Roofline>> {
+        match self {
+            Device::Cpu(cpu) => Ok(Some(Roofline::measure(cpu)?)),
+            _ => Ok(None),
+        }
     }
 
     /// The number formats of its arithmetic.

@@ -124,6 +124,8 @@ pub struct DeviceOptions {
     pub precision: Precision,
     /// Only algorithms that give the same bits every time.
     pub deterministic: bool,
+    /// On the CPU, convolutions as direct sums alone, without Winograd's transforms: other bits, a digit more exact.
+    pub no_winograd: bool,
 }
 
 impl DeviceOptions {

@@ -33,7 +33,10 @@ pub fn check_devices(options: &DeviceOptions) -> Result<usize> {
 /// As [`check_devices`], and what a GPU's libraries say when it is opened.
 pub fn open_devices(options: &DeviceOptions) -> Result<Vec<Device>> {
     match towers(options, usable_gpus)? {
-        Towers::Cpu { stages, threads } => Ok((0..stages).map(|_| Device::cpu(threads)).collect()),
+        Towers::Cpu { stages, threads } => {
+            let open = if options.no_winograd { Device::cpu_without_winograd } else { Device::cpu };
+            Ok((0..stages).map(|_| open(threads)).collect())
+        }
         Towers::Gpus(gpus) => {
             let DeviceOptions { precision, deterministic, .. } = *options;
             let open = |gpu| open_gpu(CudaOptions { gpu, precision, deterministic });

@@ -45,6 +45,7 @@ mod process;
 mod profile;
 mod recipe;
 mod resume;
+mod roofline;
 mod share;
 mod speed;
 mod state;
@@ -66,6 +67,7 @@ pub use process::Process;
 pub use profile::{LayerProfile, Profile, profile};
 pub use recipe::{RECIPES, recipe};
 pub use resume::{CHECKPOINTS, Resume, Saved};
+pub use roofline::{Roof, Roofline, roofline};
 pub use state::{EpochRecord, Partial, TrainState};
 pub use weights::DeviceWeights;
 

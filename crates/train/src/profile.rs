@@ -1,6 +1,7 @@
 //! Where a step's time goes: `towers bench --profile`.
 
 use crate::bench::{LEAST_WARMUP, Subject, median, update};
+use crate::roofline::{Roof, roof};
 use crate::{BenchMode, BenchOptions, Config, Result};
 use layers::{Draws, Part, Work};
 use serde::Serialize;
@@ -33,6 +34,8 @@ pub struct Profile {
     pub threads: usize,
     /// Of the arithmetic.
     pub precision: &'static str,
+    /// What the processor can do at most, on all threads; `None` on other devices.
+    pub roof: Option<Roof>,
     /// How many steps were measured.
     pub steps: usize,
     /// A step that was not cut into parts, without `set_input`.
@@ -90,6 +93,7 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
     let Subject { device, mut network, work, mut optimizer, batch, images, labels } =
         Subject::new(config, options)?;
     let train = options.mode == BenchMode::Train;
+    let roof = roof(&device)?;
     let mut meter = device.alloc(4)?;
     let mut clock = Clock::new(work.len());
     let (warmup, least) = (options.warmup.max(LEAST_WARMUP), options.repeats.max(LEAST_STEPS));
@@ -139,6 +143,7 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
         device: device.kind().to_owned(),
         threads: device.threads(),
         precision: device.precision().name(),
+        roof,
         steps: step - warmup,
         step_ms: clock.ms(clock.step()),
         parts_ms,

@@ -56,7 +56,7 @@ impl Plan {
 }
 
 /// The `index`th of `parts` nearly equal portions of `0..all`.
-fn portion(all: usize, parts: usize, index: usize) -> Range<usize> {
+pub(super) fn portion(all: usize, parts: usize, index: usize) -> Range<usize> {
     let start = |i: usize| i * (all / parts) + i.min(all % parts);
     start(index)..start(index + 1)
 }

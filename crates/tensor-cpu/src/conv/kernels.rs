@@ -8,6 +8,9 @@ use crate::simd::{Level, Portable, Simd};
 /// displacements from one address.
 pub(super) const BLOCK: usize = 16;
 
+/// Elements of a cache line.
+const LINE: usize = 16;
+
 /// Elements that packing asks for ahead of those it copies: the hardware's own look-ahead ends with every page.
 const AHEAD: usize = 1024;
 
@@ -28,6 +31,8 @@ pub(super) struct SumTile {
     pub last: usize,
     /// Packed weights: `NV` vectors for every block, tap and channel.
     pub b: *const f32,
+    /// What is read after this tile, a cache line of which is asked for with every channel.
+    pub ahead: *const f32,
     /// The first output, elements from one pixel to the next, and to the second half.
     pub y: *mut f32,
     pub y_step: usize,
@@ -117,7 +122,7 @@ unsafe fn sum<S: Simd, const MR: usize, const NV: usize>(t: &SumTile) {
             }
         }
         let mut acc = [[S::zero(); NV]; MR];
-        let mut b = t.b;
+        let (mut b, mut ahead) = (t.b, t.ahead);
         for block in 0..t.blocks {
             let count = if block + 1 == t.blocks { t.last } else { BLOCK };
             let first = t.a.add(block * t.block_len);
@@ -131,6 +136,8 @@ unsafe fn sum<S: Simd, const MR: usize, const NV: usize>(t: &SumTile) {
                 };
                 for i in 0..count {
                     S::prefetch(next.wrapping_add(i * BLOCK));
+                    S::prefetch(ahead);
+                    ahead = ahead.wrapping_add(LINE);
                     let w: [S::Vec; NV] = core::array::from_fn(|j| S::load(b.add(j * S::LANES)));
                     for (r, acc) in acc.iter_mut().enumerate() {
                         let x =
@@ -175,6 +182,9 @@ unsafe fn grad<S: Simd, const MR: usize, const NV: usize>(t: &GradTile) {
     unsafe {
         let mask = S::mask(t.lanes);
         let mut acc = [[S::zero(); NV]; MR];
+        for r in 0..MR {
+            (0..NV).for_each(|j| S::prefetch(t.out.add(r * t.out_step + j * S::LANES)));
+        }
         for image in 0..t.counts[2] {
             for row in 0..t.counts[1] {
                 let mut a = t.a.add(image * t.a_steps[2] + row * t.a_steps[1]);

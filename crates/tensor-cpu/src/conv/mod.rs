@@ -18,6 +18,7 @@ mod problem;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod winograd;
 
 use crate::Cpu;
 use kernels::Kernels;
@@ -36,13 +37,26 @@ pub(crate) fn prepare(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bo
 fn scratch_len(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bool) -> usize {
     let (x, y) = (Layout::contiguous(x), Layout::contiguous(y));
     let (kernels, threads) = (Kernels::of(cpu.simd()), cpu.threads());
-    let forward = sums::scratch_len(&Problem::forward(conv, x, y), kernels, threads);
+    let winograd = winograd::choose(cpu, conv, y.shape);
+    let forward = match winograd {
+        Some(size) => winograd::Pass::forward(size, conv, x, y).scratch_len(cpu),
+        None => sums::scratch_len(&Problem::forward(conv, x, y), kernels, threads),
+    };
     if !training {
         return forward;
     }
-    let data = phases(conv, x.shape).map(|phase| Problem::backward(conv, y, x, phase));
-    let data = data.map(|problem| sums::scratch_len(&problem, kernels, threads)).max().unwrap_or(0);
-    forward.max(data).max(grads::scratch_len(conv, x, y, kernels))
+    let data = match winograd {
+        Some(size) => winograd::Pass::backward(size, conv, y, x).scratch_len(cpu),
+        None => {
+            let data = phases(conv, x.shape).map(|phase| Problem::backward(conv, y, x, phase));
+            data.map(|problem| sums::scratch_len(&problem, kernels, threads)).max().unwrap_or(0)
+        }
+    };
+    let filter = match winograd {
+        Some(size) => winograd::grads_scratch_len(cpu, size, conv, x, y),
+        None => grads::scratch_len(conv, x, y, kernels),
+    };
+    forward.max(data).max(filter)
 }
 
 /// The places that a pixel of `x` can have under the stride.
@@ -60,8 +74,12 @@ pub(crate) fn forward(
     b: Option<&[f32]>,
     y: ViewMut<[f32]>,
 ) {
-    let problem = Problem::forward(conv, x.layout, y.layout);
     let finish = Finish { bias: b, relu: act == Activation::Relu, add: false };
+    if let Some(size) = winograd::choose(cpu, conv, y.layout.shape) {
+        let pass = winograd::Pass::forward(size, conv, x.layout, y.layout);
+        return pass.run(cpu, x.data, w, finish, y.data);
+    }
+    let problem = Problem::forward(conv, x.layout, y.layout);
     sums::run(cpu, &problem, x.data, w, finish, y.data);
 }
 
@@ -74,6 +92,10 @@ pub(crate) fn backward_data(
     mode: Write,
 ) {
     let finish = Finish { bias: None, relu: false, add: mode == Write::Add };
+    if let Some(size) = winograd::choose(cpu, conv, dy.layout.shape) {
+        let pass = winograd::Pass::backward(size, conv, dy.layout, dx.layout);
+        return pass.run(cpu, dy.data, w, finish, dx.data);
+    }
     for phase in phases(conv, dx.layout.shape) {
         let problem = Problem::backward(conv, dy.layout, dx.layout, phase);
         sums::run(cpu, &problem, dy.data, w, finish, dx.data);
@@ -81,5 +103,8 @@ pub(crate) fn backward_data(
 }
 
 pub(crate) fn backward_filter(cpu: &Cpu, conv: &Conv2d, x: View<[f32]>, dy: View<[f32]>, dw: &mut [f32]) {
+    if let Some(size) = winograd::choose(cpu, conv, dy.layout.shape) {
+        return winograd::backward_filter(cpu, size, conv, x, dy, dw);
+    }
     grads::run(cpu, conv, x, dy, dw);
 }

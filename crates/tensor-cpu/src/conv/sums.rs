@@ -135,6 +135,7 @@ impl Job<'_> {
             block_len: packed.block_len,
             last: pass.channels.len() - pass.blocks.saturating_sub(1) * BLOCK,
             b: weights.as_ptr(),
+            ahead: weights.as_ptr(),
             y: self.out.as_ptr(),
             y_step: p.out.pixel,
             y_half: 0,

@@ -82,7 +82,11 @@ pub(crate) trait Simd: Copy {
     unsafe fn store(to: *mut f32, v: Self::Vec);
     /// Stores the masked lanes; the others' memory is not touched.
     unsafe fn store_masked(to: *mut f32, mask: Self::Mask, v: Self::Vec);
+    /// A value in all lanes.
+    unsafe fn set(value: f32) -> Self::Vec;
     unsafe fn add(a: Self::Vec, b: Self::Vec) -> Self::Vec;
+    unsafe fn sub(a: Self::Vec, b: Self::Vec) -> Self::Vec;
+    unsafe fn mul(a: Self::Vec, b: Self::Vec) -> Self::Vec;
     /// `a * b + c`.
     unsafe fn fma(a: Self::Vec, b: Self::Vec, c: Self::Vec) -> Self::Vec;
     /// `max(v, 0)`, NaN where `v` is.

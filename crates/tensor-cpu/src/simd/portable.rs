@@ -47,8 +47,20 @@ impl Simd for Portable {
         (0..lanes).for_each(|i| unsafe { *to.add(i) = v[i] });
     }
     #[inline(always)]
+    unsafe fn set(value: f32) -> [f32; 8] {
+        [value; 8]
+    }
+    #[inline(always)]
     unsafe fn add(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
         from_fn(|i| a[i] + b[i])
+    }
+    #[inline(always)]
+    unsafe fn sub(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        from_fn(|i| a[i] - b[i])
+    }
+    #[inline(always)]
+    unsafe fn mul(a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        from_fn(|i| a[i] * b[i])
     }
     #[inline(always)]
     unsafe fn fma(a: [f32; 8], b: [f32; 8], c: [f32; 8]) -> [f32; 8] {

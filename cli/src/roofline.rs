@@ -1,0 +1,23 @@
+//! `towers bench --roofline`: what the processor can do at most.
+
+use crate::print;
+use std::process::ExitCode;
+use train::DeviceOptions;
+
+pub fn run(options: &DeviceOptions, json: bool) -> anyhow::Result<ExitCode> {
+    let roofline = train::roofline(options)?;
+    if json {
+        return print::text(&format!("{}\n", serde_json::to_string(&roofline)?));
+    }
+    let line = |roof: &train::Roof| {
+        format!(
+            "{} thread{}: {:.0} GFLOP/s of multiply-adds ({}), {:.1} GB/s read and written by a copy",
+            roof.threads,
+            if roof.threads == 1 { "" } else { "s" },
+            roof.gflops,
+            roofline.simd,
+            roof.gigabytes_per_s,
+        )
+    };
+    print::lines(roofline.roofs.iter().map(line).collect())
+}

@@ -1,0 +1,264 @@
+use super::kernels::{FilterGradient, Spread, Transforms};
+use super::tiles::Tiles;
+use super::{Size, portion};
+use crate::Cpu;
+use crate::conv::kernels::{BLOCK, GradTile, Kernels};
+use crate::threads::Shards;
+use core::ops::Range;
+use tensor_backend::{Conv2d, Layout, View};
+
+/// About so many elements of transformed inputs and gradients are at work at once: what stays in the core's second cache.
+const CHUNK_LEN: usize = 176 << 10;
+
+/// Tiles that are summed over at once, at least and at most: fewer read and write the sums too often.
+const CHUNK_TILES: [usize; 2] = [32, 96];
+
+/// At least so many tasks are wanted, of at least so many tiles, and at most so many elements of partial sums.
+const MIN_TASKS: usize = 8;
+const TASK_TILES: usize = 64;
+const PARTIALS_LEN: usize = 4 << 20;
+
+/// How the gradient of the weights is cut up, by the shapes and the vectors' width alone.
+///
+/// The tiles are cut into parts and the inputs into ranges. A task sums one part for one range of inputs and all outputs, at
+/// every position. Then the sums of the parts are added, in their order, and transformed back.
+struct Plan {
+    kernels: &'static Kernels,
+    transforms: &'static Transforms,
+    tiles: Tiles,
+    x: Layout,
+    dy: Layout,
+    inputs: usize,
+    outputs: usize,
+    parts: usize,
+    ranges: usize,
+    /// Tiles that are summed over at once.
+    chunk: usize,
+    /// Vectors of outputs; panels that they form.
+    vectors: usize,
+    panels: usize,
+}
+
+impl Plan {
+    fn new(cpu: &Cpu, size: Size, conv: &Conv2d, x: Layout, dy: Layout) -> Plan {
+        let kernels = Kernels::of(cpu.simd());
+        let tiles = Tiles::new(size, dy, [conv.pad.top, conv.pad.left]);
+        let vectors = conv.outputs.div_ceil(kernels.width);
+        let panels = vectors.div_ceil(kernels.grad.len().min(3)).max(1);
+        let sums = size.positions() * conv.inputs * vectors * kernels.width;
+        let parts = (PARTIALS_LEN / sums).min(tiles.count() / TASK_TILES).clamp(1, MIN_TASKS);
+        let ranges = MIN_TASKS.div_ceil(parts).min(conv.inputs.div_ceil(2 * BLOCK));
+        let each = size.positions() * (conv.inputs.div_ceil(ranges) + conv.outputs);
+        let chunk = (CHUNK_LEN / each).clamp(CHUNK_TILES[0], CHUNK_TILES[1]);
+        Plan {
+            kernels,
+            transforms: Transforms::of(cpu.simd(), size),
+            tiles,
+            x,
+            dy,
+            inputs: conv.inputs,
+            outputs: conv.outputs,
+            parts,
+            ranges,
+            chunk,
+            vectors,
+            panels,
+        }
+    }
+
+    fn positions(&self) -> usize {
+        self.tiles.size.positions()
+    }
+
+    /// Outputs with the padding to whole vectors and blocks.
+    fn padded(&self) -> usize {
+        (self.vectors * self.kernels.width).next_multiple_of(BLOCK)
+    }
+
+    /// The inputs of a range: whole blocks but for the last.
+    fn range(&self, index: usize) -> Range<usize> {
+        let blocks = portion(self.inputs.div_ceil(BLOCK), self.ranges, index);
+        blocks.start * BLOCK..(blocks.end * BLOCK).min(self.inputs)
+    }
+
+    /// Elements from one tile's inputs to the next one's.
+    fn input_step(&self) -> usize {
+        self.inputs.div_ceil(BLOCK).div_ceil(self.ranges) * BLOCK
+    }
+
+    /// Elements of the transformed inputs of a chunk at one position, and of the gradients. Not a multiple of a page: the
+    /// same place of many positions is written together.
+    fn chunk_len(&self) -> [usize; 2] {
+        [self.input_step(), self.padded()].map(|step| self.chunk * step + BLOCK)
+    }
+
+    /// Elements for one thread.
+    fn worker_len(&self) -> usize {
+        self.positions() * self.chunk_len().iter().sum::<usize>()
+    }
+
+    /// Elements of the sums at one position, and of a part.
+    fn sums_len(&self) -> [usize; 2] {
+        let each = self.inputs * self.padded();
+        [each, each * self.positions()]
+    }
+
+    /// Zeros for what lies outside of the images.
+    fn zeros_len(&self) -> usize {
+        self.inputs.max(self.outputs).next_multiple_of(BLOCK)
+    }
+}
+
+/// Elements of scratch memory that [`run`] needs.
+pub(super) fn scratch_len(cpu: &Cpu, size: Size, conv: &Conv2d, x: Layout, dy: Layout) -> usize {
+    let plan = Plan::new(cpu, size, conv, x, dy);
+    plan.zeros_len() + plan.parts * plan.sums_len()[1] + cpu.threads() * plan.worker_len()
+}
+
+/// Computes the gradient of the weights.
+pub(super) fn run(cpu: &Cpu, size: Size, conv: &Conv2d, x: View<[f32]>, dy: View<[f32]>, dw: &mut [f32]) {
+    let plan = Plan::new(cpu, size, conv, x.layout, dy.layout);
+    let mut scratch = cpu.scratch(scratch_len(cpu, size, conv, x.layout, dy.layout));
+    let (zeros, rest) = scratch.split_at_mut(plan.zeros_len());
+    zeros.fill(0.0);
+    let (sums, workers) = rest.split_at_mut(plan.parts * plan.sums_len()[1]);
+    let (worker_len, workers) = (plan.worker_len(), Shards::new(workers));
+    let job = Job { plan: &plan, x: x.data, dy: dy.data, zeros, sums: Shards::new(sums) };
+    cpu.pool().run_on(plan.parts * plan.ranges, &|thread, task| {
+        // SAFETY: a thread runs one task at a time.
+        let memory = unsafe { workers.part(thread * worker_len..(thread + 1) * worker_len) };
+        job.task(task / plan.ranges, plan.range(task % plan.ranges), memory);
+    });
+    transform_back(cpu, &plan, sums, dw);
+}
+
+struct Job<'a> {
+    plan: &'a Plan,
+    x: &'a [f32],
+    dy: &'a [f32],
+    zeros: &'a [f32],
+    /// For every part: (position, input, output).
+    sums: Shards<'a>,
+}
+
+impl Job<'_> {
+    /// The sums of a part of the tiles, for some inputs.
+    fn task(&self, part: usize, range: Range<usize>, memory: &mut [f32]) {
+        let plan = self.plan;
+        let tiles = portion(plan.tiles.count(), plan.parts, part);
+        let (inputs, gradients) = memory.split_at_mut(plan.positions() * plan.chunk_len()[0]);
+        for start in tiles.clone().step_by(plan.chunk) {
+            let chunk = start..(start + plan.chunk).min(tiles.end);
+            self.transform(&chunk, &range, inputs, gradients);
+            for position in 0..plan.positions() {
+                let [of_inputs, of_gradients] = plan.chunk_len();
+                self.multiply(
+                    part * plan.sums_len()[1] + position * plan.sums_len()[0],
+                    &range,
+                    chunk.len(),
+                    &inputs[position * of_inputs..][..of_inputs],
+                    &gradients[position * of_gradients..][..of_gradients],
+                    start > tiles.start,
+                );
+            }
+        }
+    }
+
+    /// What is under some tiles, as (position, tile, channel), of a range of inputs and of all gradients.
+    fn transform(&self, tiles: &Range<usize>, range: &Range<usize>, inputs: &mut [f32], gradients: &mut [f32]) {
+        let plan = self.plan;
+        assert!(plan.x.end() <= self.x.len() && plan.dy.end() <= self.dy.len());
+        assert!(self.zeros.len() >= plan.inputs.max(plan.outputs));
+        let zeros = self.zeros.as_ptr();
+        let mut x = plan.x;
+        x.offset += range.start;
+        for (i, tile) in tiles.clone().enumerate() {
+            let from = plan.tiles.inputs(tile, x, self.x.as_ptr(), zeros);
+            let of_inputs = Spread {
+                from: from.as_ptr(),
+                channels: range.len(),
+                to: inputs[i * plan.input_step()..].as_mut_ptr(),
+                position: plan.chunk_len()[0],
+                block: BLOCK,
+            };
+            let from = plan.tiles.outputs(tile, plan.dy, self.dy.as_ptr(), zeros);
+            let of_gradients = Spread {
+                from: from.as_ptr(),
+                channels: plan.outputs,
+                to: gradients[i * plan.padded()..].as_mut_ptr(),
+                position: plan.chunk_len()[1],
+                block: BLOCK,
+            };
+            // SAFETY: the kernels fit the processor; pixels lie in the tensors, or are zeros; there is a place for every
+            // position and tile of a chunk.
+            unsafe {
+                (plan.transforms.input)(&of_inputs);
+                (plan.transforms.gradient)(&of_gradients);
+            }
+        }
+    }
+
+    /// The sums over a chunk of tiles at one position, from `sums` on.
+    fn multiply(
+        &self,
+        sums: usize,
+        range: &Range<usize>,
+        tiles: usize,
+        inputs: &[f32],
+        gradients: &[f32],
+        add: bool,
+    ) {
+        let (plan, lanes) = (self.plan, self.plan.kernels.width);
+        let mut tile = GradTile {
+            a: inputs.as_ptr(),
+            a_steps: [plan.input_step(), 0, 0],
+            b: gradients.as_ptr(),
+            b_steps: [plan.padded(), 0, 0],
+            counts: [tiles, 1, 1],
+            out: self.sums.as_ptr(),
+            out_step: plan.padded(),
+            lanes,
+            add,
+        };
+        for panel in (0..plan.panels).map(|panel| portion(plan.vectors, plan.panels, panel)) {
+            let kernels = plan.kernels.grad[panel.len() - 1];
+            let parts = range.len().div_ceil(kernels.len());
+            for rows in (0..parts).map(|part| portion(range.len(), parts, part)) {
+                let at = sums + (range.start + rows.start) * plan.padded() + panel.start * lanes;
+                debug_assert!(at + (rows.len() - 1) * plan.padded() + panel.len() * lanes <= self.sums.len());
+                tile.a = inputs[rows.start..].as_ptr();
+                tile.b = gradients[panel.start * lanes..].as_ptr();
+                // SAFETY: the kernels fit the processor; the chunk's tiles lie in both slices, whole vectors of gradients; the
+                // sums of a part and these inputs belong to this task.
+                unsafe {
+                    tile.out = self.sums.as_ptr().add(at);
+                    kernels[rows.len() - 1](&tile);
+                }
+            }
+        }
+    }
+}
+
+/// The gradients of the weights from the sums of all parts.
+fn transform_back(cpu: &Cpu, plan: &Plan, sums: &[f32], dw: &mut [f32]) {
+    let (lanes, [position, part]) = (plan.kernels.width, plan.sums_len());
+    assert!(dw.len() == 9 * plan.inputs * plan.outputs && sums.len() == plan.parts * part);
+    let dw = Shards::new(dw);
+    cpu.pool().run(plan.inputs, &|input| {
+        for column in (0..plan.outputs).step_by(lanes) {
+            let place = |tap: usize| (tap * plan.inputs + input) * plan.outputs + column;
+            // SAFETY: the kernels fit the processor; sums are there for whole vectors, weights for `lanes`; every input's
+            // weights are written by one task.
+            unsafe {
+                (plan.transforms.filter_gradient)(&FilterGradient {
+                    from: sums[input * plan.padded() + column..].as_ptr(),
+                    position,
+                    part,
+                    parts: plan.parts,
+                    lanes: lanes.min(plan.outputs - column),
+                    to: core::array::from_fn(|tap| dw.as_ptr().add(place(tap))),
+                });
+            }
+        }
+    });
+}

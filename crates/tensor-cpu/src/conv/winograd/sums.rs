@@ -1,0 +1,262 @@
+use super::kernels::{Filter, Gather, Spread, Transforms};
+use super::tiles::Tiles;
+use super::{Pass, portion};
+use crate::Cpu;
+use crate::conv::kernels::{BLOCK, Kernels, SumTile};
+use crate::conv::sums::Finish;
+use crate::threads::Shards;
+use core::ops::Range;
+
+/// About so many elements of transformed inputs and sums are at work at once: what stays in the core's second cache.
+const TASK_LEN: usize = 176 << 10;
+
+/// At least so many tasks are wanted.
+const MIN_TASKS: usize = 8;
+
+/// How the sums of a forward pass, or of an input's gradient, are cut up, by the shapes and the vectors' width alone.
+///
+/// A task is some tiles, one after the other: it transforms what is under them, multiplies the result with the transformed
+/// weights, position by position, and transforms the products back.
+struct Plan {
+    pass: Pass,
+    tiles: Tiles,
+    kernels: &'static Kernels,
+    transforms: &'static Transforms,
+    /// Tiles of a task.
+    task: usize,
+    /// Vectors of columns; panels that they form.
+    vectors: usize,
+    panels: usize,
+}
+
+impl Plan {
+    fn new(pass: &Pass, cpu: &Cpu) -> Plan {
+        let kernels = Kernels::of(cpu.simd());
+        let tiles = Tiles::new(pass.size, pass.out, pass.pad);
+        let vectors = pass.columns.div_ceil(kernels.width);
+        let panels = vectors.div_ceil(kernels.sum.len().min(3)).max(1);
+        let wide = vectors.div_ceil(panels).max(1);
+        // As many tiles of the kernel as a panel has vectors, so that each can ask for a share of the next panel.
+        let rows = kernels.sum[wide - 1].len() * wide;
+        let each = pass.size.positions() * (pass.channels + vectors * kernels.width);
+        let most = (TASK_LEN / each.max(1)).clamp(rows, 8 * rows) / rows * rows;
+        let task = most.min(tiles.count().div_ceil(MIN_TASKS)).max(1);
+        Plan { pass: *pass, tiles, kernels, transforms: Transforms::of(cpu.simd(), pass.size), task, vectors, panels }
+    }
+
+    fn positions(&self) -> usize {
+        self.pass.size.positions()
+    }
+
+    /// Columns with the padding to whole vectors.
+    fn padded(&self) -> usize {
+        self.vectors * self.kernels.width
+    }
+
+    /// Elements of transformed inputs at one position, in blocks of channels, each with all tiles of a task. Not a multiple of a
+    /// page: the same place of many positions is written together.
+    fn inputs_len(&self) -> usize {
+        self.pass.channels.div_ceil(BLOCK) * self.task * BLOCK + BLOCK
+    }
+
+    /// Elements of the sums at one position.
+    fn sums_len(&self) -> usize {
+        self.task * self.padded() + BLOCK
+    }
+
+    fn weights_len(&self) -> usize {
+        self.positions() * self.pass.channels * self.padded()
+    }
+
+    /// Zeros for what lies outside of the images.
+    fn zeros_len(&self) -> usize {
+        self.pass.channels.next_multiple_of(BLOCK)
+    }
+
+    /// Elements for one thread: transformed inputs, sums, and room for outputs outside of the images.
+    fn worker_len(&self) -> usize {
+        self.positions() * (self.inputs_len() + self.sums_len()) + self.padded().next_multiple_of(BLOCK)
+    }
+
+    fn panel(&self, index: usize) -> Range<usize> {
+        portion(self.vectors, self.panels, index)
+    }
+
+    /// Where the weights of a panel lie among those of a position, as (channel, column).
+    fn packed(&self, panel: &Range<usize>) -> usize {
+        panel.start * self.kernels.width * self.pass.channels
+    }
+}
+
+/// Elements of scratch memory that [`run`] needs.
+pub(super) fn scratch_len(cpu: &Cpu, pass: &Pass) -> usize {
+    let plan = Plan::new(pass, cpu);
+    plan.zeros_len() + plan.weights_len().next_multiple_of(BLOCK) + cpu.threads() * plan.worker_len()
+}
+
+/// Computes all outputs of the pass.
+pub(super) fn run(cpu: &Cpu, pass: &Pass, source: &[f32], w: &[f32], finish: Finish, out: &mut [f32]) {
+    let plan = Plan::new(pass, cpu);
+    let mut scratch = cpu.scratch(scratch_len(cpu, pass));
+    let (zeros, rest) = scratch.split_at_mut(plan.zeros_len());
+    zeros.fill(0.0);
+    let (weights, workers) = rest.split_at_mut(plan.weights_len().next_multiple_of(BLOCK));
+    transform_weights(cpu, &plan, w, weights);
+    let (worker_len, workers) = (plan.worker_len(), Shards::new(workers));
+    let job = Job { plan: &plan, source, zeros, weights, finish, out: Shards::new(out) };
+    cpu.pool().run_on(plan.tiles.count().div_ceil(plan.task), &|thread, task| {
+        // SAFETY: a thread runs one task at a time.
+        let memory = unsafe { workers.part(thread * worker_len..(thread + 1) * worker_len) };
+        job.task(task, memory);
+    });
+}
+
+/// The weights of every position, packed for the kernels.
+fn transform_weights(cpu: &Cpu, plan: &Plan, w: &[f32], to: &mut [f32]) {
+    let (pass, lanes) = (&plan.pass, plan.kernels.width);
+    let position = pass.channels * plan.padded();
+    let to = Shards::new(to);
+    cpu.pool().run(pass.channels.div_ceil(BLOCK), &|block| {
+        for channel in block * BLOCK..((block + 1) * BLOCK).min(pass.channels) {
+            for panel in (0..plan.panels).map(|panel| plan.panel(panel)) {
+                for vector in panel.clone() {
+                    let column = vector * lanes;
+                    let count = lanes.min(pass.columns - column);
+                    let at = plan.packed(&panel)
+                        + (channel * panel.len() + vector - panel.start) * lanes;
+                    let mut turned = [[0.0; BLOCK]; 9];
+                    let from = if pass.turned {
+                        // The weights lie as (tap, column, channel), and the last tap comes first.
+                        for (tap, lanes) in turned.iter_mut().enumerate() {
+                            let w = &w[((8 - tap) * pass.columns + column) * pass.channels + channel..];
+                            let w = w.iter().step_by(pass.channels).take(count);
+                            lanes.iter_mut().zip(w).for_each(|(to, &w)| *to = w);
+                        }
+                        core::array::from_fn(|tap| turned[tap].as_ptr())
+                    } else {
+                        core::array::from_fn(|tap| {
+                            w[(tap * pass.channels + channel) * pass.columns + column..][..count].as_ptr()
+                        })
+                    };
+                    debug_assert!((plan.positions() - 1) * position + at + lanes <= to.len());
+                    // SAFETY: the kernels fit the processor; there are `count` lanes at each tap; every channel's vectors
+                    // have places of their own.
+                    unsafe {
+                        let to = to.as_ptr().add(at);
+                        (plan.transforms.filter)(&Filter { from, lanes: count, to, position });
+                    }
+                }
+            }
+        }
+    });
+}
+
+struct Job<'a> {
+    plan: &'a Plan,
+    source: &'a [f32],
+    zeros: &'a [f32],
+    weights: &'a [f32],
+    finish: Finish<'a>,
+    out: Shards<'a>,
+}
+
+impl Job<'_> {
+    fn task(&self, task: usize, memory: &mut [f32]) {
+        let plan = self.plan;
+        let tiles = task * plan.task..((task + 1) * plan.task).min(plan.tiles.count());
+        let (inputs, rest) = memory.split_at_mut(plan.positions() * plan.inputs_len());
+        let (sums, outside) = rest.split_at_mut(plan.positions() * plan.sums_len());
+        self.transform(&tiles, inputs);
+        for position in 0..plan.positions() {
+            let inputs = &inputs[position * plan.inputs_len()..][..plan.inputs_len()];
+            let sums = &mut sums[position * plan.sums_len()..][..plan.sums_len()];
+            for panel in 0..plan.panels {
+                self.multiply(position, plan.panel(panel), tiles.len(), inputs, sums);
+            }
+        }
+        self.transform_back(&tiles, sums, outside);
+    }
+
+    /// The inputs under some tiles, as (position, block of channels, tile, channel).
+    fn transform(&self, tiles: &Range<usize>, to: &mut [f32]) {
+        let (plan, source) = (self.plan, self.plan.pass.source);
+        assert!(source.end() <= self.source.len() && self.zeros.len() >= plan.pass.channels);
+        for (i, tile) in tiles.clone().enumerate() {
+            let from = plan.tiles.inputs(tile, source, self.source.as_ptr(), self.zeros.as_ptr());
+            let spread = Spread {
+                from: from.as_ptr(),
+                channels: plan.pass.channels,
+                to: to[i * BLOCK..].as_mut_ptr(),
+                position: plan.inputs_len(),
+                block: plan.task * BLOCK,
+            };
+            // SAFETY: the kernels fit the processor; pixels lie in the source, or are zeros; `to` has a place for every
+            // position, block and tile of a task.
+            unsafe { (plan.transforms.input)(&spread) }
+        }
+    }
+
+    /// The sums over channels of all tiles at one position, for a panel of columns.
+    fn multiply(&self, position: usize, panel: Range<usize>, tiles: usize, inputs: &[f32], sums: &mut [f32]) {
+        let plan = self.plan;
+        let (channels, lanes, padded) = (plan.pass.channels, plan.kernels.width, plan.padded());
+        let at = position * channels * padded + plan.packed(&panel);
+        let weights = &self.weights[at..][..channels * panel.len() * lanes];
+        let kernels = plan.kernels.sum[panel.len() - 1];
+        let blocks = channels.div_ceil(BLOCK);
+        let taps = [0];
+        let mut tile = SumTile {
+            a: inputs.as_ptr(),
+            a_half: 0,
+            taps: taps.as_ptr(),
+            tap_count: 1,
+            blocks,
+            block_len: plan.task * BLOCK,
+            last: channels - blocks.saturating_sub(1) * BLOCK,
+            b: weights.as_ptr(),
+            ahead: weights.as_ptr(),
+            y: sums.as_mut_ptr(),
+            y_step: padded,
+            y_half: 0,
+            lanes,
+            bias: core::ptr::null(),
+            add: false,
+            relu: false,
+        };
+        let parts = tiles.div_ceil(kernels.len());
+        for part in 0..parts {
+            let rows = portion(tiles, parts, part);
+            let half = rows.len().div_ceil(2);
+            (tile.a_half, tile.y_half) = (half * BLOCK, half * padded);
+            // The next panel's weights follow on these.
+            tile.ahead = weights.as_ptr().wrapping_add(weights.len() + part * channels * BLOCK);
+            tile.a = inputs[rows.start * BLOCK..].as_ptr();
+            tile.y = sums[rows.start * padded + panel.start * lanes..].as_mut_ptr();
+            debug_assert!((rows.end - 1) * padded + panel.end * lanes <= sums.len());
+            // SAFETY: the kernels fit the processor; the tiles' inputs and sums lie in both slices, whole vectors of them.
+            unsafe { kernels[rows.len() - 1](&tile) }
+        }
+    }
+
+    /// The outputs of some tiles from their sums.
+    fn transform_back(&self, tiles: &Range<usize>, sums: &[f32], outside: &mut [f32]) {
+        let (plan, out) = (self.plan, self.plan.pass.out);
+        assert!(out.end() <= self.out.len() && outside.len() >= plan.pass.columns);
+        let outside = outside.as_mut_ptr().cast_const();
+        for (i, tile) in tiles.clone().enumerate() {
+            let to = plan.tiles.outputs(tile, out, self.out.as_ptr(), outside);
+            let gather = Gather {
+                from: sums[i * plan.padded()..].as_ptr(),
+                position: plan.sums_len(),
+                channels: plan.pass.columns,
+                to: to.as_ptr().cast(),
+                bias: self.finish.bias.map_or(core::ptr::null(), <[f32]>::as_ptr),
+                add: self.finish.add,
+                relu: self.finish.relu,
+            };
+            // SAFETY: the kernels fit the processor; the sums of every position are there; the outputs of a tile lie in the
+            // output, or in this thread's memory, and are written by this task alone.
+            unsafe { (plan.transforms.output)(&gather) }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Large pages for large buffers: a kernel that walks dozens of places at once needs an entry of the processor's page table
+//! for each of them, and there are few.
+
+use core::mem::MaybeUninit;
+
+/// The size of a large page on the systems that [`prefer`] knows.
+const PAGE: usize = 2 << 20;
+
+/// Asks the system to put memory that nothing was written to yet on large pages. Only a wish: where it is not granted,
+/// things go on more slowly.
+pub(crate) fn prefer<T>(memory: &mut [MaybeUninit<T>]) {
+    let range = memory.as_mut_ptr_range();
+    let (start, end) = ((range.start as usize).next_multiple_of(PAGE), range.end as usize / PAGE * PAGE);
+    if start < end {
+        advise(start, end - start);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn advise(start: usize, len: usize) {
+    /// From the kernel's headers, the same on all processors that Rust runs on.
+    const MADV_HUGEPAGE: core::ffi::c_int = 14;
+    unsafe extern "C" {
+        fn madvise(address: *mut core::ffi::c_void, len: usize, advice: core::ffi::c_int) -> core::ffi::c_int;
+    }
+    // SAFETY: whole pages of memory that the caller has borrowed; the advice changes nothing in it. A refusal is fine.
+    unsafe {
+        madvise(core::ptr::with_exposed_provenance_mut(start), len, MADV_HUGEPAGE);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise(_start: usize, _len: usize) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_any_size_can_be_used_afterwards() {
+        for len in [0, 1, PAGE / 8, PAGE, 5 * PAGE / 8 + 3] {
+            let mut memory: Vec<u64> = Vec::with_capacity(len);
+            prefer(memory.spare_capacity_mut());
+            memory.resize(len, 7);
+            assert!(memory.iter().all(|&x| x == 7));
+        }
+    }
+}
