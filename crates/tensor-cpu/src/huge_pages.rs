@@ -21,7 +21,8 @@ fn advise(start: usize, len: usize) {
     /// From the kernel's headers, the same on all processors that Rust runs on.
     const MADV_HUGEPAGE: core::ffi::c_int = 14;
     unsafe extern "C" {
-        fn madvise(address: *mut core::ffi::c_void, len: usize, advice: core::ffi::c_int) -> core::ffi::c_int;
+        fn madvise(address: *mut core::ffi::c_void, len: usize, advice: core::ffi::c_int)
+        -> core::ffi::c_int;
     }
     // SAFETY: whole pages of memory that the caller has borrowed; the advice changes nothing in it. A refusal is fine.
     unsafe {

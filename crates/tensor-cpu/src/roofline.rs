@@ -1,9 +1,9 @@
+use crate::Buffer;
 use crate::Cpu;
-use crate::simd::{Level, Portable, Simd};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
+use crate::simd::{Level, Portable, Simd};
 use crate::threads::Shards;
-use crate::Buffer;
 use std::hint::black_box;
 use std::time::Instant;
 use tensor_backend::{Backend, Result};

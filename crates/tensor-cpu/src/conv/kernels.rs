@@ -139,12 +139,12 @@ unsafe fn sum<S: Simd, const MR: usize, const NV: usize>(t: &SumTile) {
                     S::prefetch(ahead);
                     ahead = ahead.wrapping_add(LINE);
                     let w: [S::Vec; NV] = core::array::from_fn(|j| S::load(b.add(j * S::LANES)));
-                    for (r, acc) in acc.iter_mut().enumerate() {
+                    for r in 0..MR {
                         let x =
                             if r < half { a.add(r * BLOCK) } else { a.add(t.a_half + (r - half) * BLOCK) };
                         let x = S::splat(x.add(i));
-                        for (acc, &w) in acc.iter_mut().zip(&w) {
-                            *acc = S::fma(x, w, *acc);
+                        for j in 0..NV {
+                            acc[r][j] = S::fma(x, w[j], acc[r][j]);
                         }
                     }
                     b = b.add(NV * S::LANES);
@@ -194,10 +194,10 @@ unsafe fn grad<S: Simd, const MR: usize, const NV: usize>(t: &GradTile) {
                         let at = b.add(j * S::LANES);
                         if j + 1 < NV { S::load(at) } else { S::load_masked(at, mask) }
                     });
-                    for (r, acc) in acc.iter_mut().enumerate() {
+                    for r in 0..MR {
                         let x = S::splat(a.add(r));
-                        for (acc, &w) in acc.iter_mut().zip(&w) {
-                            *acc = S::fma(x, w, *acc);
+                        for j in 0..NV {
+                            acc[r][j] = S::fma(x, w[j], acc[r][j]);
                         }
                     }
                     a = a.wrapping_add(t.a_steps[0]);
@@ -248,8 +248,14 @@ unsafe fn pack<S: Simd>(t: &PackRun) {
 }
 
 /// The kernels of one level, with at most so many rows for one, two, ... vectors of columns.
+///
+/// 9 rows of 3 vectors would fit the registers of AVX-512, but of `sum` the compiler then keeps the sums in memory, which
+/// takes twice the time.
 macro_rules! kernels {
-    ($table:ident, $simd:ty, [$($feature:literal)?], $($nv:literal: $($mr:literal)*;)*) => {
+    (
+        $table:ident, $simd:ty, [$($feature:literal)?],
+        sum: $($nv:literal: $($mr:literal)*;)* grad: $($grad_nv:literal: $($grad_mr:literal)*;)*
+    ) => {
         static $table: Kernels = {
             $(#[target_feature(enable = $feature)])?
             unsafe fn sum_tile<const MR: usize, const NV: usize>(t: &SumTile) {
@@ -269,20 +275,24 @@ macro_rules! kernels {
             Kernels {
                 width: <$simd as Simd>::LANES,
                 sum: &[$(&[$(sum_tile::<$mr, $nv>),*]),*],
-                grad: &[$(&[$(grad_tile::<$mr, $nv>),*]),*],
+                grad: &[$(&[$(grad_tile::<$grad_mr, $grad_nv>),*]),*],
                 pack: pack_run,
             }
         };
     };
 }
 
-kernels!(PORTABLE, Portable, [], 1: 1 2 3 4; 2: 1 2 3 4;);
+kernels!(PORTABLE, Portable, [],
+    sum: 1: 1 2 3 4; 2: 1 2 3 4;
+    grad: 1: 1 2 3 4; 2: 1 2 3 4;
+);
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX2, Avx2, ["avx2,fma"], 1: 1 2 3 4 5 6 7 8; 2: 1 2 3 4 5 6; 3: 1 2 3 4;);
+kernels!(AVX2, Avx2, ["avx2,fma"],
+    sum: 1: 1 2 3 4 5 6 7 8; 2: 1 2 3 4 5 6; 3: 1 2 3 4;
+    grad: 1: 1 2 3 4 5 6 7 8; 2: 1 2 3 4 5 6; 3: 1 2 3 4;
+);
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX512, Avx512, ["avx512f"],
-    1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
-    2: 1 2 3 4 5 6 7 8 9 10 11 12 13 14;
-    3: 1 2 3 4 5 6 7 8 9;
-    4: 1 2 3 4 5 6 7;
+    sum: 1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 2: 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 3: 1 2 3 4 5 6 7 8;
+    grad: 1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 2: 1 2 3 4 5 6 7 8 9 10 11 12 13 14; 3: 1 2 3 4 5 6 7 8 9;
 );

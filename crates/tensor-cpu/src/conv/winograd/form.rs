@@ -113,9 +113,8 @@ impl Form<4, 6> for F4 {
         unsafe {
             let (even_p, odd_p) = (S::add(p, minus_p), S::sub(p, minus_p));
             let (even_q, odd_q) = (S::add(q, minus_q), S::sub(q, minus_q));
-            let sum = |of_p: f32, p: S::Vec, of_q: f32, q: S::Vec| {
-                S::fma(S::set(of_p), p, S::mul(S::set(of_q), q))
-            };
+            let sum =
+                |of_p: f32, p: S::Vec, of_q: f32, q: S::Vec| S::fma(S::set(of_p), p, S::mul(S::set(of_q), q));
             [
                 S::add(at_0, S::add(even_p, even_q)),
                 sum(P, odd_p, Q, odd_q),
@@ -133,13 +132,14 @@ impl Form<4, 6> for F4 {
         }
     }
     #[inline(always)]
-    unsafe fn filter_gradient<S: Simd>([at_0, p, minus_p, q, minus_q, at_infinity]: [S::Vec; 6]) -> [S::Vec; 3] {
+    unsafe fn filter_gradient<S: Simd>(
+        [at_0, p, minus_p, q, minus_q, at_infinity]: [S::Vec; 6],
+    ) -> [S::Vec; 3] {
         unsafe {
             let (even_p, odd_p) = (S::add(p, minus_p), S::sub(p, minus_p));
             let (even_q, odd_q) = (S::add(q, minus_q), S::sub(q, minus_q));
-            let sum = |of_p: f32, p: S::Vec, of_q: f32, q: S::Vec| {
-                S::fma(S::set(of_p), p, S::mul(S::set(of_q), q))
-            };
+            let sum =
+                |of_p: f32, p: S::Vec, of_q: f32, q: S::Vec| S::fma(S::set(of_p), p, S::mul(S::set(of_q), q));
             [
                 S::fma(S::set(AT_0), at_0, sum(AT_P, even_p, AT_Q, even_q)),
                 sum(P * AT_P, odd_p, Q * AT_Q, odd_q),

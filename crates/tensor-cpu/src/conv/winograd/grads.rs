@@ -165,7 +165,13 @@ impl Job<'_> {
     }
 
     /// What is under some tiles, as (position, tile, channel), of a range of inputs and of all gradients.
-    fn transform(&self, tiles: &Range<usize>, range: &Range<usize>, inputs: &mut [f32], gradients: &mut [f32]) {
+    fn transform(
+        &self,
+        tiles: &Range<usize>,
+        range: &Range<usize>,
+        inputs: &mut [f32],
+        gradients: &mut [f32],
+    ) {
         let plan = self.plan;
         assert!(plan.x.end() <= self.x.len() && plan.dy.end() <= self.dy.len());
         assert!(self.zeros.len() >= plan.inputs.max(plan.outputs));

@@ -93,7 +93,7 @@ unsafe fn input<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usize>(t:
                     if lanes == S::LANES { S::load(at) } else { S::load_masked(at, S::mask(lanes)) }
                 });
                 let column = F::input::<S>(column);
-                (0..IN).for_each(|i| rows[i][j] = column[i]);
+                rows.iter_mut().zip(column).for_each(|(row, v)| row[j] = v);
             }
             let to = t.to.add(channel / BLOCK * t.block + channel % BLOCK);
             for (i, &row) in rows.iter().enumerate() {
@@ -120,7 +120,7 @@ unsafe fn gradient<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usize>
                     if lanes == S::LANES { S::load(at) } else { S::load_masked(at, S::mask(lanes)) }
                 });
                 let column = F::gradient::<S>(column);
-                (0..IN).for_each(|i| rows[i][j] = column[i]);
+                rows.iter_mut().zip(column).for_each(|(row, v)| row[j] = v);
             }
             let to = t.to.add(channel / BLOCK * t.block + channel % BLOCK);
             for (i, &row) in rows.iter().enumerate() {
@@ -143,9 +143,10 @@ unsafe fn output<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usize>(t
             let (whole, mask) = (lanes == S::LANES, S::mask(lanes));
             let mut rows = [[S::zero(); IN]; OUT];
             for j in 0..IN {
-                let column = core::array::from_fn(|i| S::load(t.from.add((i * IN + j) * t.position + channel)));
+                let column =
+                    core::array::from_fn(|i| S::load(t.from.add((i * IN + j) * t.position + channel)));
                 let column = F::output::<S>(column);
-                (0..OUT).for_each(|i| rows[i][j] = column[i]);
+                rows.iter_mut().zip(column).for_each(|(row, v)| row[j] = v);
             }
             let bias = match (t.bias.is_null(), whole) {
                 (true, _) => S::zero(),
@@ -179,7 +180,7 @@ unsafe fn filter<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usize>(t
         let mut rows = [[S::zero(); 3]; IN];
         for j in 0..3 {
             let column = F::filter::<S>(core::array::from_fn(|i| S::load_masked(t.from[3 * i + j], mask)));
-            (0..IN).for_each(|i| rows[i][j] = column[i]);
+            rows.iter_mut().zip(column).for_each(|(row, v)| row[j] = v);
         }
         for (i, &row) in rows.iter().enumerate() {
             for (j, &v) in F::filter::<S>(row).iter().enumerate() {
@@ -202,7 +203,7 @@ unsafe fn filter_gradient<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN:
                 (1..t.parts).fold(S::load(from), |sum, part| S::add(sum, S::load(from.add(part * t.part))))
             });
             let column = F::filter_gradient::<S>(column);
-            (0..3).for_each(|i| rows[i][j] = column[i]);
+            rows.iter_mut().zip(column).for_each(|(row, v)| row[j] = v);
         }
         let mask = S::mask(t.lanes);
         for (i, &row) in rows.iter().enumerate() {

@@ -41,7 +41,15 @@ impl Plan {
         let each = pass.size.positions() * (pass.channels + vectors * kernels.width);
         let most = (TASK_LEN / each.max(1)).clamp(rows, 8 * rows) / rows * rows;
         let task = most.min(tiles.count().div_ceil(MIN_TASKS)).max(1);
-        Plan { pass: *pass, tiles, kernels, transforms: Transforms::of(cpu.simd(), pass.size), task, vectors, panels }
+        Plan {
+            pass: *pass,
+            tiles,
+            kernels,
+            transforms: Transforms::of(cpu.simd(), pass.size),
+            task,
+            vectors,
+            panels,
+        }
     }
 
     fn positions(&self) -> usize {
@@ -122,8 +130,7 @@ fn transform_weights(cpu: &Cpu, plan: &Plan, w: &[f32], to: &mut [f32]) {
                 for vector in panel.clone() {
                     let column = vector * lanes;
                     let count = lanes.min(pass.columns - column);
-                    let at = plan.packed(&panel)
-                        + (channel * panel.len() + vector - panel.start) * lanes;
+                    let at = plan.packed(&panel) + (channel * panel.len() + vector - panel.start) * lanes;
                     let mut turned = [[0.0; BLOCK]; 9];
                     let from = if pass.turned {
                         // The weights lie as (tap, column, channel), and the last tap comes first.

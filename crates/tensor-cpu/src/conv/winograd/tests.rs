@@ -84,7 +84,8 @@ fn transforms_lose_no_more_than_documented() {
         let cpu = Cpu::with_simd(2, level);
         for (size, bound) in [(Size::Two, [8e-7, 6e-6]), (Size::Four, [2e-6, 2e-5])] {
             for (inputs, outputs, side) in [(96, 32, 16), (48, 80, 15), (160, 64, 7)] {
-                let all = errors(&cpu, size, &conv(inputs, outputs, SAME), Shape::new(4, side, side, inputs), 0);
+                let all =
+                    errors(&cpu, size, &conv(inputs, outputs, SAME), Shape::new(4, side, side, inputs), 0);
                 println!("{level:?} {size:?} {inputs} to {outputs} at {side}x{side}: {all:?}");
                 let bounded = |e: &[f64; 2]| e[0] < bound[0] && e[1] < bound[1];
                 assert!(all.iter().all(bounded), "{level:?} {size:?} {inputs} to {outputs}: {all:?}");
