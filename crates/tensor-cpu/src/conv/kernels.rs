@@ -139,12 +139,12 @@ unsafe fn sum<S: Simd, const MR: usize, const NV: usize>(t: &SumTile) {
                     S::prefetch(ahead);
                     ahead = ahead.wrapping_add(LINE);
                     let w: [S::Vec; NV] = core::array::from_fn(|j| S::load(b.add(j * S::LANES)));
-                    for r in 0..MR {
+                    for (r, acc) in acc.iter_mut().enumerate() {
                         let x =
                             if r < half { a.add(r * BLOCK) } else { a.add(t.a_half + (r - half) * BLOCK) };
                         let x = S::splat(x.add(i));
-                        for j in 0..NV {
-                            acc[r][j] = S::fma(x, w[j], acc[r][j]);
+                        for (acc, &w) in acc.iter_mut().zip(&w) {
+                            *acc = S::fma(x, w, *acc);
                         }
                     }
                     b = b.add(NV * S::LANES);
@@ -194,10 +194,10 @@ unsafe fn grad<S: Simd, const MR: usize, const NV: usize>(t: &GradTile) {
                         let at = b.add(j * S::LANES);
                         if j + 1 < NV { S::load(at) } else { S::load_masked(at, mask) }
                     });
-                    for r in 0..MR {
+                    for (r, acc) in acc.iter_mut().enumerate() {
                         let x = S::splat(a.add(r));
-                        for j in 0..NV {
-                            acc[r][j] = S::fma(x, w[j], acc[r][j]);
+                        for (acc, &w) in acc.iter_mut().zip(&w) {
+                            *acc = S::fma(x, w, *acc);
                         }
                     }
                     a = a.wrapping_add(t.a_steps[0]);
