@@ -59,7 +59,8 @@ impl Size {
     }
 }
 
-/// A pass over a convolution: its outputs from its inputs, or, with the kernel turned around, its inputs' gradients from its outputs'.
+/// A pass over a convolution: its outputs from its inputs, or, with the kernel turned around, its inputs' gradients from its
+/// outputs'.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
     size: Size,

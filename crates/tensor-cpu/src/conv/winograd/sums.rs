@@ -61,8 +61,8 @@ impl Plan {
         self.vectors * self.kernels.width
     }
 
-    /// Elements of transformed inputs at one position, in blocks of channels, each with all tiles of a task. Not a multiple of a
-    /// page: the same place of many positions is written together.
+    /// Elements of transformed inputs at one position, in blocks of channels, each with all tiles of a task. Not a multiple of
+    /// a page: the same place of many positions is written together.
     fn inputs_len(&self) -> usize {
         self.pass.channels.div_ceil(BLOCK) * self.task * BLOCK + BLOCK
     }
