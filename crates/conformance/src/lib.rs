@@ -34,6 +34,7 @@ pub mod normalization;
 pub mod optimizers;
 pub mod pooling;
 pub mod refusals;
+pub mod replicas;
 pub mod sequences;
 pub mod softmax;
 pub mod transfers;
@@ -59,8 +60,9 @@ macro_rules! suite {
             optimizers: no_momentum_needs_no_velocity any_convention any_average;
             pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum any_window;
             refusals: transfers_out_of_bounds elementwise_shapes_and_layouts convolution_operands absurd_sizes
-                pooling_of_nothing gradients_that_overlap dense_operands normalization_operands pooling_operands
+                pooling_of_nothing gradients_that_overlap dense_operands normalization_operands halves_of_a_normalization pooling_operands
                 loss_operands optimizer_arenas image_operands;
+            replicas: parts_are_the_whole layers_of_real_networks a_large_mean_costs_nothing an_empty_batch any_parts;
             sequences: the_order_of_ops_changes_no_bit finished_gradients_are_those_of_the_last_step
                 parameters_that_change_are_seen batches_of_changing_size;
             softmax: enormous_logits_do_not_overflow a_label_outside_of_the_classes_gives_nan an_empty_batch

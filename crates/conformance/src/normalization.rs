@@ -23,7 +23,7 @@ pub struct Normalization {
 impl Normalization {
     /// The input in quarters around the mean: whether a pre-activation is above 0 hangs on few different numbers, so that
     /// hardly ever rounding decides it.
-    fn input(&self) -> Operand {
+    pub(crate) fn input(&self) -> Operand {
         Operand::draw("x", self.shape, self.place).map(|x| (x * 4.0).round() / 4.0 + self.mean)
     }
 }

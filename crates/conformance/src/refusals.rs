@@ -213,6 +213,57 @@ pub fn normalization_operands<B: Backend>(subject: &Subject<B>) {
     });
 }
 
+/// The halves that replicas meet between: statistics, and gradients of gamma and beta.
+pub fn halves_of_a_normalization<B: Backend>(subject: &Subject<B>) {
+    on_each!(subject, |d| {
+        let (x, mut y, params) = (d.alloc_activations(12)?, d.alloc_activations(12)?, d.alloc(8)?);
+        let (bn, fits) = (BatchNorm { epsilon: 1e-3, act: RELU }, at(2, 2, 1, 3));
+        let (gamma, beta, sums) = (Span::new(0, 3), Span::new(3, 3), Span::new(0, 6));
+        let mut stats = d.alloc(14)?;
+        assert!(d.bn_statistics(View::new(&x, fits), &mut stats, Span::new(7, 7)).is_ok());
+        refused!(d.bn_statistics(View::new(&x, fits), &mut stats, Span::new(8, 7)), OutOfBounds { .. });
+        refused!(d.bn_statistics(View::new(&x, fits), &mut stats, Span::new(0, 6)), Length { .. });
+        let (mut saved, mut grads) = (d.alloc(6)?, d.alloc(6)?);
+        let mut joined = |replicas, y_at| {
+            let (x, y) = (View::new(&x, fits), ViewMut::new(&mut y, y_at));
+            let (saved, grads) = (&mut saved, &mut grads);
+            d.bn_act_fwd_joined(&bn, x, &params, gamma, beta, None, &stats, replicas, y, saved, grads, sums)
+        };
+        assert!(joined(2, fits).is_ok());
+        refused!(joined(3, fits), OutOfBounds { what: "the replicas' statistics", .. });
+        refused!(joined(2, at(4, 1, 1, 3)), Shape { .. });
+        let (dgamma, dbeta, x) = (gamma, beta, View::new(&x, fits));
+        let mut params_of = |dy, dbeta| {
+            d.bn_act_bwd_params(&bn, x, dy, &params, gamma, beta, &saved, &mut grads, dgamma, dbeta)
+        };
+        assert!(params_of(x, dbeta).is_ok());
+        refused!(params_of(View::new(x.data, at(4, 1, 1, 3)), dbeta), Shape { .. });
+        refused!(params_of(x, Span::new(2, 3)), Value { .. });
+        let mut data = |dx, dbeta| {
+            let dx = ViewMut::new(&mut y, dx);
+            let grads = &grads;
+            d.bn_act_bwd_data(
+                &bn,
+                x,
+                x,
+                &params,
+                gamma,
+                beta,
+                &saved,
+                grads,
+                dgamma,
+                dbeta,
+                4,
+                dx,
+                Write::Set,
+            )
+        };
+        assert!(data(fits, dbeta).is_ok());
+        refused!(data(at(4, 1, 1, 3), dbeta), Shape { .. });
+        refused!(data(fits, Span::new(4, 3)), OutOfBounds { .. });
+    });
+}
+
 /// Shapes and windows.
 pub fn pooling_operands<B: Backend>(subject: &Subject<B>) {
     on_each!(subject, |d| {

@@ -1,5 +1,7 @@
 use crate::{Backward, Forward, Initializer, Layer, Op, ParamSpec, Place, Role};
-use tensor::{Activation, Backend, BatchNorm, Result, Shape, Span, Storage, View, ViewMut, Write};
+use tensor::{
+    Activation, Backend, BatchNorm, Device, Layout, Result, Shape, Span, Storage, View, ViewMut, Write,
+};
 
 /// Batch normalization over all axes but the channels, with an activation fused into it.
 ///
@@ -104,12 +106,26 @@ struct BatchNormOp {
 }
 
 impl Op for BatchNormOp {
+    fn board_len(&self, replicas: usize) -> usize {
+        // What the backward pass needs is less.
+        replicas * BatchNorm::stats_len(self.gamma.len)
+    }
+
     fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
         let BatchNormOp { bn, gamma, beta, mean, var, sums, bias, saved } = self;
-        if cx.training.is_some() {
-            cx.device.bn_act_fwd_train(bn, x, cx.params, *gamma, *beta, *bias, y, saved, cx.grads, *sums)
-        } else {
-            cx.device.bn_act_fwd_infer(bn, x, cx.params, *gamma, *beta, cx.running, *mean, *var, y)
+        let Forward { device, params, running, grads, training, meeting } = cx;
+        match (training, meeting) {
+            (None, _) => device.bn_act_fwd_infer(bn, x, params, *gamma, *beta, running, *mean, *var, y),
+            (Some(_), None) => {
+                device.bn_act_fwd_train(bn, x, params, *gamma, *beta, *bias, y, saved, grads, *sums)
+            }
+            (Some(_), Some(mut meeting)) => {
+                let (replicas, own) = (meeting.replicas(), BatchNorm::stats_len(gamma.len));
+                let stats = meeting.gather(device, own, |board, at| device.bn_statistics(x, board, at))?;
+                device.bn_act_fwd_joined(
+                    bn, x, params, *gamma, *beta, *bias, stats, replicas, y, saved, grads, *sums,
+                )
+            }
         }
     }
 
@@ -121,9 +137,26 @@ impl Op for BatchNormOp {
         dy: ViewMut<Storage>,
         dx: Option<(ViewMut<Storage>, Write)>,
     ) -> Result<()> {
-        let BatchNormOp { bn, gamma, beta, saved, .. } = self;
-        let Backward { device, params, grads, .. } = cx;
+        let &mut BatchNormOp { ref bn, gamma, beta, ref saved, .. } = self;
+        let Backward { device, params, grads, meeting, .. } = cx;
         let Some((dx, write)) = dx else { unreachable!("a network gives dx to a layer that needs it") };
-        device.bn_act_bwd(bn, x, dy.as_view(), params, *gamma, *beta, saved, grads, *gamma, *beta, dx, write)
+        let dy = dy.as_view();
+        let Some(mut meeting) = meeting else {
+            return device.bn_act_bwd(bn, x, dy, params, gamma, beta, saved, grads, gamma, beta, dx, write);
+        };
+        device.bn_act_bwd_params(bn, x, dy, params, gamma, beta, saved, grads, gamma, beta)?;
+        // Those in `grads` remain this replica's: they are added up with all others when the pass is done.
+        let (dgamma, dbeta) = (Span::new(0, gamma.len), Span::new(gamma.len, beta.len));
+        let count = meeting.samples() * x.layout.shape.h * x.layout.shape.w;
+        let whole = meeting.sum(device, dbeta.end(), |board| {
+            copy_run(device, grads, gamma, board, dgamma)?;
+            copy_run(device, grads, beta, board, dbeta)
+        })?;
+        device.bn_act_bwd_data(bn, x, dy, params, gamma, beta, saved, whole, dgamma, dbeta, count, dx, write)
     }
+}
+
+fn copy_run(device: &Device, x: &Storage, from: Span, y: &mut Storage, to: Span) -> Result<()> {
+    let at = |span: Span| Layout { offset: span.offset, ..Layout::contiguous(Shape::vectors(1, span.len)) };
+    device.copy(View::new(x, at(from)), ViewMut::new(y, at(to)), Write::Set)
 }

@@ -1,4 +1,4 @@
-use crate::Initializer;
+use crate::{Initializer, Meeting};
 use tensor::{Device, Result, Shape, Span, Storage, View, ViewMut, Write};
 
 /// A layer's configuration: what a [`Graph`](crate::Graph) holds.
@@ -124,6 +124,8 @@ pub struct Forward<'a> {
     pub grads: &'a mut Storage,
     /// `Some` in training, `None` for inference.
     pub training: Option<Draws>,
+    /// `Some` where several replicas have a part of the batch each, and layers are to compute with the whole.
+    pub meeting: Option<Meeting<'a>>,
 }
 
 /// What a backward pass works with.
@@ -136,10 +138,18 @@ pub struct Backward<'a> {
     pub grads: &'a mut Storage,
     /// The same as in the forward pass.
     pub draws: Draws,
+    /// The same as in the forward pass.
+    pub meeting: Option<Meeting<'a>>,
 }
 
 /// A layer at its place in a network.
 pub trait Op: Send {
+    /// How many numbers the layer needs on the board when it [meets](Meeting) those of the other replicas, this one among so
+    /// many; by default it meets nobody.
+    fn board_len(&self, _replicas: usize) -> usize {
+        0
+    }
+
     /// Computes `y` from `x`.
     ///
     /// # Errors

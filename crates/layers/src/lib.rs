@@ -38,6 +38,7 @@ mod error;
 mod flatten;
 mod init;
 mod layer;
+mod meeting;
 mod network;
 mod pooling;
 
@@ -50,5 +51,6 @@ pub use error::{Error, Result};
 pub use flatten::Flatten;
 pub use init::Initializer;
 pub use layer::{Backward, Draws, Forward, Layer, Op, ParamSpec, Place, Role};
+pub use meeting::{AcrossReplicas, Meeting};
 pub use network::{Arena, Cut, Graph, Metrics, Mode, Network, Part, Slot, Summary, SummaryRow, Value, Work};
 pub use pooling::{AveragePooling2D, MaxPooling2D};

@@ -194,8 +194,38 @@ pub trait Backend {
         y: ViewMut<Self::Buffer>,
     ) -> Result<()>;
 
+    /// The first half of [`bn_act_fwd_train`](Backend::bn_act_fwd_train) where several replicas have parts of the batch: the run
+    /// `at` of `stats` (2c + 1 elements) receives this replica's means, its sums of squared differences from them, and its number
+    /// of samples.
+    fn bn_statistics(&self, x: View<Self::Buffer>, stats: &mut Self::Buffer, at: Span) -> Result<()>;
+
+    /// The second half, once replicas know each other's statistics: `stats` begins with those of all `replicas`, one behind the
+    /// other, as [`bn_statistics`](Backend::bn_statistics) left them.
+    ///
+    /// They are joined in this order to mean and variance of the whole batch, without loss to large means. `x` and `y` are this
+    /// replica's. `saved` and `sums` receive what they do in [`bn_act_fwd_train`](Backend::bn_act_fwd_train), with the whole
+    /// batch's statistics and, in `n * mean` and `n * unbiased variance`, this replica's n.
+    fn bn_act_fwd_joined(
+        &self,
+        bn: &BatchNorm,
+        x: View<Self::Buffer>,
+        params: &Self::Buffer,
+        gamma: Span,
+        beta: Span,
+        bias: Option<Span>,
+        stats: &Self::Buffer,
+        replicas: usize,
+        y: ViewMut<Self::Buffer>,
+        saved: &mut Self::Buffer,
+        grads: &mut Self::Buffer,
+        sums: Span,
+    ) -> Result<()>;
+
     /// The gradients of the input (set or added), gamma and beta. `dy` is the gradient after the activation, whose
     /// mask is computed again from `x`, `saved`, gamma and beta.
+    ///
+    /// It is [`bn_act_bwd_params`](Backend::bn_act_bwd_params) and then [`bn_act_bwd_data`](Backend::bn_act_bwd_data), between
+    /// which replicas with parts of a batch add up their gradients.
     fn bn_act_bwd(
         &self,
         bn: &BatchNorm,
@@ -208,6 +238,44 @@ pub trait Backend {
         grads: &mut Self::Buffer,
         dgamma: Span,
         dbeta: Span,
+        dx: ViewMut<Self::Buffer>,
+        write: Write,
+    ) -> Result<()> {
+        let count = x.layout.shape.rows();
+        self.bn_act_bwd_params(bn, x, dy, params, gamma, beta, saved, grads, dgamma, dbeta)?;
+        self.bn_act_bwd_data(bn, x, dy, params, gamma, beta, saved, grads, dgamma, dbeta, count, dx, write)
+    }
+
+    /// The gradients of gamma and beta, from this replica's samples.
+    fn bn_act_bwd_params(
+        &self,
+        bn: &BatchNorm,
+        x: View<Self::Buffer>,
+        dy: View<Self::Buffer>,
+        params: &Self::Buffer,
+        gamma: Span,
+        beta: Span,
+        saved: &Self::Buffer,
+        grads: &mut Self::Buffer,
+        dgamma: Span,
+        dbeta: Span,
+    ) -> Result<()>;
+
+    /// The gradient of the input, set or added, from the gradients of gamma and beta over the whole batch, which are in `grads`.
+    /// `count` is how many numbers each channel has in the whole batch.
+    fn bn_act_bwd_data(
+        &self,
+        bn: &BatchNorm,
+        x: View<Self::Buffer>,
+        dy: View<Self::Buffer>,
+        params: &Self::Buffer,
+        gamma: Span,
+        beta: Span,
+        saved: &Self::Buffer,
+        grads: &Self::Buffer,
+        dgamma: Span,
+        dbeta: Span,
+        count: usize,
         dx: ViewMut<Self::Buffer>,
         write: Write,
     ) -> Result<()>;

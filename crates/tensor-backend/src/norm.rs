@@ -14,6 +14,12 @@ pub struct BatchNorm {
 }
 
 impl BatchNorm {
+    /// Elements of what a replica tells others of its part of a batch: of each of `c` channels the mean and the sum of squared
+    /// differences from it, then the number of samples.
+    pub const fn stats_len(c: usize) -> usize {
+        2 * c + 1
+    }
+
     /// Checks the operands' sizes: what every backend calls first. Each of `spans` holds one number a channel.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Every op in front of its kernel: the operands are checked, then handed on as slices.
 
 use crate::buffer::filled;
+use crate::norm_operands::{self, Gradient, Train};
 use crate::operand::{read, run, run_mut, runs_mut, write};
 use crate::{Buffer, Cpu};
 use crate::{
@@ -197,17 +198,10 @@ impl Backend for Cpu {
         grads: &mut Buffer,
         sums: Span,
     ) -> Result<()> {
-        let op = "bn_act_fwd_train";
-        let c = x.layout.shape.c;
-        bn.check(op, x.layout.shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
-        bias.map_or(Ok(()), |bias| Error::check_len(op, "the bias", bias, c))?;
-        Error::check_len(op, "the sums", sums, 2 * c)?;
-        let (gamma, beta) = (run(op, "gamma", params, gamma)?, run(op, "beta", params, beta)?);
-        let bias = bias.map(|bias| run(op, "the bias", params, bias)).transpose()?;
-        let saved = run_mut(op, "the saved statistics", saved, Span::new(0, 2 * c))?;
-        let sums = run_mut(op, "the sums", grads, sums)?;
+        let (op, shapes) = ("bn_act_fwd_train", [x.layout.shape, y.layout.shape]);
+        let runs = Train::new(op, bn, shapes, params, [gamma, beta], bias, saved, grads, sums)?;
         let (x, y) = (read(op, "the input", x)?, write(op, "the output", y)?);
-        batch_norm::forward_train(self, bn, x, gamma, beta, bias, y, saved, sums);
+        batch_norm::forward_train(self, bn, x, y, runs);
         Ok(())
     }
 
@@ -233,7 +227,37 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn bn_act_bwd(
+    fn bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {
+        let op = "bn_statistics";
+        let stats = norm_operands::own_stats(op, stats, at, x.layout.shape.c)?;
+        batch_norm::statistics(self, read(op, "the input", x)?, stats);
+        Ok(())
+    }
+
+    fn bn_act_fwd_joined(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        bias: Option<Span>,
+        stats: &Buffer,
+        replicas: usize,
+        y: ViewMut<Buffer>,
+        saved: &mut Buffer,
+        grads: &mut Buffer,
+        sums: Span,
+    ) -> Result<()> {
+        let (op, shapes) = ("bn_act_fwd_joined", [x.layout.shape, y.layout.shape]);
+        let runs = Train::new(op, bn, shapes, params, [gamma, beta], bias, saved, grads, sums)?;
+        let stats = norm_operands::stats(op, stats, replicas, x.layout.shape.c)?;
+        let (x, y) = (read(op, "the input", x)?, write(op, "the output", y)?);
+        batch_norm::forward_joined(self, bn, x, y, stats, runs);
+        Ok(())
+    }
+
+    fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
@@ -245,19 +269,37 @@ impl Backend for Cpu {
         grads: &mut Buffer,
         dgamma: Span,
         dbeta: Span,
+    ) -> Result<()> {
+        let (op, shapes) = ("bn_act_bwd_params", [x.layout.shape, dy.layout.shape]);
+        let runs = Gradient::new(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
+        let (dgamma, dbeta) = runs_mut(op, "dgamma and dbeta", grads, dgamma, dbeta)?;
+        let (x, dy) = (read(op, "the input", x)?, read(op, "dy", dy)?);
+        batch_norm::backward_params(self, bn, x, dy, runs, dgamma, dbeta);
+        Ok(())
+    }
+
+    fn bn_act_bwd_data(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        saved: &Buffer,
+        grads: &Buffer,
+        dgamma: Span,
+        dbeta: Span,
+        count: usize,
         dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
-        let op = "bn_act_bwd";
-        let shape = x.layout.shape;
-        let spans = [("gamma", gamma), ("beta", beta), ("dgamma", dgamma), ("dbeta", dbeta)];
-        bn.check(op, shape, dx.layout.shape, &spans)?;
-        Error::check_shape(op, "dy", dy.layout.shape, shape)?;
-        let (gamma, beta) = (run(op, "gamma", params, gamma)?, run(op, "beta", params, beta)?);
-        let saved = run(op, "the saved statistics", saved, Span::new(0, 2 * shape.c))?;
-        let (dgamma, dbeta) = runs_mut(op, "dgamma and dbeta", grads, dgamma, dbeta)?;
+        let (op, shapes) = ("bn_act_bwd_data", [x.layout.shape, dy.layout.shape]);
+        let runs = Gradient::new(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
+        Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
+        let sums = [run(op, "dgamma", grads, dgamma)?, run(op, "dbeta", grads, dbeta)?];
         let (x, dy, dx) = (read(op, "the input", x)?, read(op, "dy", dy)?, write(op, "dx", dx)?);
-        batch_norm::backward(self, bn, x, dy, gamma, beta, saved, dgamma, dbeta, dx, mode);
+        batch_norm::backward_data(self, bn, x, dy, runs, sums, count, dx, mode);
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 use crate::activation::floor;
 use crate::dispatch::multiversion;
 use crate::elementwise::add_up;
+use crate::norm_operands::{Gradient, Train};
 use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use crate::{Cpu, statistics};
@@ -28,29 +29,87 @@ pub(crate) fn forward_train(
     cpu: &Cpu,
     bn: &BatchNorm,
     x: View<[f32]>,
-    gamma: &[f32],
-    beta: &[f32],
-    bias: Option<&[f32]>,
     y: ViewMut<[f32]>,
-    saved: &mut [f32],
-    sums: &mut [f32],
+    runs: Train<'_, f32>,
 ) {
     let samples = x.layout.shape.n as f64;
     let (x, y) = (Rows::new(x), RowsMut::new(y));
-    let (c, count) = (gamma.len(), x.count() as f64);
-    let (mean, inverse) = saved.split_at_mut(c);
-    let (n_mean, n_var) = sums.split_at_mut(c);
-    let mut scratch = cpu.scratch(c.max(statistics::scratch(x)));
-    statistics::of_columns(cpu, x, &mut scratch, |k, mean_k, squares| {
-        mean[k] = mean_k as f32;
-        inverse[k] = (1.0 / (squares / count.max(1.0) + f64::from(bn.epsilon)).sqrt()) as f32;
-        n_mean[k] = (samples * (mean_k + bias.map_or(0.0, |bias| f64::from(bias[k])))) as f32;
-        // A single number has no unbiased variance: it counts as 0.
-        n_var[k] = (samples * squares / (count - 1.0).max(1.0)) as f32;
+    let count = x.count() as f64;
+    let mut scratch = cpu.scratch(x.width().max(statistics::scratch(x)));
+    let mut whole = Whole::new(bn, runs, samples, count);
+    statistics::of_columns(cpu, x, &mut scratch, |k, mean, squares| whole.set(k, mean, squares));
+    whole.normalize(cpu, bn, x, y, &mut scratch);
+}
+
+/// One replica's statistics: means, sums of squared differences, samples.
+pub(crate) fn statistics(cpu: &Cpu, x: View<[f32]>, stats: &mut [f32]) {
+    let (numbers, samples) = stats.split_at_mut(2 * x.layout.shape.c);
+    let (mean, squares) = numbers.split_at_mut(x.layout.shape.c);
+    samples[0] = x.layout.shape.n as f32;
+    let x = Rows::new(x);
+    let mut scratch = cpu.scratch(statistics::scratch(x));
+    statistics::of_columns(cpu, x, &mut scratch, |k, mean_k, squares_k| {
+        (mean[k], squares[k]) = (mean_k as f32, squares_k as f32);
     });
-    let scale = &mut scratch[..c];
-    scale.iter_mut().zip(gamma).zip(&*inverse).for_each(|((scale, gamma), inverse)| *scale = gamma * inverse);
-    normalize(cpu, Affine { mean, scale, beta, floor: floor(bn.act) }, x, y);
+}
+
+/// The second half of a training pass forward, with the statistics of all replicas.
+pub(crate) fn forward_joined(
+    cpu: &Cpu,
+    bn: &BatchNorm,
+    x: View<[f32]>,
+    y: ViewMut<[f32]>,
+    stats: &[f32],
+    runs: Train<'_, f32>,
+) {
+    let shape = x.layout.shape;
+    let joined = statistics::Joined::of(stats, shape);
+    let mut whole = Whole::new(bn, runs, shape.n as f64, joined.count());
+    (0..shape.c).for_each(|k| {
+        let (mean, squares) = joined.column(k);
+        whole.set(k, mean, squares);
+    });
+    whole.normalize(cpu, bn, Rows::new(x), RowsMut::new(y), &mut cpu.scratch(shape.c));
+}
+
+/// What follows from the statistics of a whole batch, for the samples at hand.
+struct Whole<'a> {
+    runs: Train<'a, f32>,
+    epsilon: f64,
+    /// Samples at hand.
+    samples: f64,
+    /// Numbers of each channel in the whole batch.
+    count: f64,
+}
+
+impl<'a> Whole<'a> {
+    fn new(bn: &BatchNorm, runs: Train<'a, f32>, samples: f64, count: f64) -> Self {
+        Whole { runs, epsilon: f64::from(bn.epsilon), samples, count }
+    }
+
+    /// Notes a channel's mean and sum of squared differences from it.
+    fn set(&mut self, k: usize, mean: f64, squares: f64) {
+        let Whole { runs, epsilon, samples, count } = self;
+        let c = runs.gamma.len();
+        runs.saved[k] = mean as f32;
+        runs.saved[c + k] = (1.0 / (squares / count.max(1.0) + *epsilon).sqrt()) as f32;
+        runs.sums[k] = (*samples * (mean + runs.bias.map_or(0.0, |bias| f64::from(bias[k])))) as f32;
+        // A single number has no unbiased variance: it counts as 0.
+        runs.sums[c + k] = (*samples * squares / (*count - 1.0).max(1.0)) as f32;
+    }
+
+    fn normalize(self, cpu: &Cpu, bn: &BatchNorm, x: Rows, y: RowsMut, scratch: &mut [f32]) {
+        let Train { gamma, beta, saved, .. } = self.runs;
+        let (mean, inverse) = saved.split_at(gamma.len());
+        let scale = &mut scratch[..gamma.len()];
+        scale_by(gamma, inverse, scale);
+        normalize(cpu, Affine { mean, scale, beta, floor: floor(bn.act) }, x, y);
+    }
+}
+
+/// `scale = gamma / sqrt(var + epsilon)`.
+fn scale_by(gamma: &[f32], inverse: &[f32], scale: &mut [f32]) {
+    scale.iter_mut().zip(gamma).zip(inverse).for_each(|((scale, gamma), inverse)| *scale = gamma * inverse);
 }
 
 pub(crate) fn forward_infer(
@@ -91,30 +150,26 @@ multiversion! {
     }
 }
 
-/// With `m` numbers in a channel, `xhat = (x - mean) * inverse` and `dz` the gradient before the activation:
-/// `dx = gamma * inverse * (dz - sum(dz) / m - xhat * sum(dz * xhat) / m)`.
-pub(crate) fn backward(
+/// With `xhat = (x - mean) * inverse` and `dz` the gradient before the activation: `dbeta = sum(dz)` and
+/// `dgamma = sum(dz * xhat)`.
+pub(crate) fn backward_params(
     cpu: &Cpu,
     bn: &BatchNorm,
     x: View<[f32]>,
     dy: View<[f32]>,
-    gamma: &[f32],
-    beta: &[f32],
-    saved: &[f32],
+    runs: Gradient<'_, f32>,
     dgamma: &mut [f32],
     dbeta: &mut [f32],
-    dx: ViewMut<[f32]>,
-    mode: Write,
 ) {
-    let (x, dy, dx) = (Rows::new(x), Rows::new(dy), RowsMut::new(dx));
+    let (x, dy) = (Rows::new(x), Rows::new(dy));
+    let Gradient { gamma, beta, saved } = runs;
     let c = gamma.len();
     let (mean, inverse) = saved.split_at(c);
     let blocks = Blocks::for_sums(x);
-    let mut scratch = cpu.scratch(3 * c + Blocks::most_for_sums(x) * 2 * c);
-    let (coefficients, partials) = scratch.split_at_mut(3 * c);
+    let mut scratch = cpu.scratch(c + Blocks::most_for_sums(x) * 2 * c);
+    let (scale, partials) = scratch.split_at_mut(c);
     let partials = &mut partials[..blocks.count() * 2 * c];
-    let (scale, coefficients) = coefficients.split_at_mut(c);
-    scale.iter_mut().zip(gamma).zip(inverse).for_each(|((scale, gamma), inverse)| *scale = gamma * inverse);
+    scale_by(gamma, inverse, scale);
     let affine = Affine { mean, scale, beta, floor: floor(bn.act) };
 
     let shards = Shards::new(partials);
@@ -125,14 +180,36 @@ pub(crate) fn backward(
     });
     add_up(partials, 2 * c, 0, dbeta);
     add_up(partials, 2 * c, c, dgamma);
+    dgamma.iter_mut().zip(inverse).for_each(|(dgamma, inverse)| *dgamma *= inverse);
+}
 
+/// With `m` numbers in a channel of the whole batch: `dx = gamma * inverse * (dz - dbeta / m - xhat * dgamma / m)`.
+pub(crate) fn backward_data(
+    cpu: &Cpu,
+    bn: &BatchNorm,
+    x: View<[f32]>,
+    dy: View<[f32]>,
+    runs: Gradient<'_, f32>,
+    [dgamma, dbeta]: [&[f32]; 2],
+    count: usize,
+    dx: ViewMut<[f32]>,
+    mode: Write,
+) {
+    let (x, dy, dx) = (Rows::new(x), Rows::new(dy), RowsMut::new(dx));
+    let Gradient { gamma, beta, saved } = runs;
+    let c = gamma.len();
+    let (mean, inverse) = saved.split_at(c);
+    let mut scratch = cpu.scratch(3 * c);
+    let (scale, coefficients) = scratch[..3 * c].split_at_mut(c);
     let (offset, slope) = coefficients.split_at_mut(c);
-    let count = x.count() as f32;
+    scale_by(gamma, inverse, scale);
+    let affine = Affine { mean, scale, beta, floor: floor(bn.act) };
+    let count = count as f32;
     for k in 0..c {
-        dgamma[k] *= inverse[k];
         offset[k] = dbeta[k] / count;
         slope[k] = inverse[k] * dgamma[k] / count;
     }
+    let (offset, slope) = (&*offset, &*slope);
     let blocks = Blocks::for_map(x).reversed();
     cpu.pool().run(blocks.count(), &|block| {
         input_gradients(affine, offset, slope, x, dy, dx, mode, blocks.range(block));

@@ -16,6 +16,7 @@ mod elementwise;
 mod huge_pages;
 mod images;
 mod linear;
+mod norm_operands;
 mod operand;
 mod optimizer;
 mod pooling;

@@ -10,6 +10,7 @@ use crate::dispatch::multiversion;
 use crate::rows::{Blocks, Rows};
 use crate::threads::Shards;
 use core::ops::Range;
+use tensor_backend::{BatchNorm, Shape};
 
 /// Columns joined at a time.
 const LANES: usize = 16;
@@ -86,4 +87,43 @@ fn join(
         }
     }
     (mean, total)
+}
+
+/// The statistics of several replicas, each of its part of a batch, as those of the whole: joined like blocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Joined<'a> {
+    stats: &'a [f32],
+    /// Of one replica's input.
+    shape: Shape,
+}
+
+impl<'a> Joined<'a> {
+    /// `shape` is that of any replica's input.
+    pub(crate) fn of(stats: &'a [f32], shape: Shape) -> Self {
+        Joined { stats, shape }
+    }
+
+    /// Of each replica: how many numbers a channel has, a channel's mean and its sum of squared differences from that.
+    fn parts(self, k: usize) -> impl Iterator<Item = (f64, f64, f64)> + 'a {
+        let Shape { h, w, c, .. } = self.shape;
+        let parts = self.stats.chunks_exact(BatchNorm::stats_len(c));
+        parts.map(move |part| {
+            (f64::from(part[2 * c]) * (h * w) as f64, f64::from(part[k]), f64::from(part[c + k]))
+        })
+    }
+
+    /// How many numbers a channel has in the whole batch.
+    pub(crate) fn count(self) -> f64 {
+        let samples = self.stats.chunks_exact(BatchNorm::stats_len(self.shape.c));
+        samples.map(|part| f64::from(part[2 * self.shape.c])).sum::<f64>()
+            * (self.shape.h * self.shape.w) as f64
+    }
+
+    /// A channel's mean, and the sum of squared differences from it; both are 0 without samples.
+    pub(crate) fn column(self, k: usize) -> (f64, f64) {
+        let all = self.count().max(1.0);
+        let mean = self.parts(k).map(|(count, mean, _)| count / all * mean).sum::<f64>();
+        let squares = self.parts(k).map(|(count, own, squares)| squares + count * (own - mean).powi(2));
+        (mean, squares.sum())
+    }
 }

@@ -116,10 +116,28 @@ __device__ inline float normalized(float centred, const float (&of)[N][V], int k
 // The gradient before the activation; that of a NaN passes.
 __device__ inline float before(float z, float dy, u32 act) { return act == 1 && z <= 0.0f ? 0.0f : dy; }
 
+// Where statistics go.
+struct Results {
+    float samples; // of this replica
+    float epsilon;
+    const float* bias; // that x lacks, or null
+    float* saved;      // mean and 1 / sqrt(var + epsilon)
+    float* sums;       // samples * mean and samples * unbiased variance
+    float* stats;      // instead of these, where it is not null: mean, sum of squared differences, at the end the samples
+};
+
+// Notes a channel's statistics, of `count` numbers, with one less in the unbiased variance. `lacking` is the bias.
+__device__ inline void note(const Results& to, u32 c, u32 channels, float count, float others, float mean,
+                            float squares, float lacking) {
+    to.saved[c] = mean;
+    to.saved[channels + c] = 1.0f / sqrtf(squares / count + to.epsilon);
+    to.sums[c] = to.samples * (mean + lacking);
+    to.sums[channels + c] = to.samples * (squares / others);
+}
+
 // The slabs' means and sums of squares around them, brought together around the first slab's mean, and what follows.
 template <int V>
-__device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_rows, float samples, float epsilon,
-                                  const float* bias, float* partials, float* saved, float* sums) {
+__device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_rows, float* partials, Results to) {
     float pivot[V], total[3 * V] = {};
     if (part.inside) load<V>(partial(partials, 0, 0, channels, part.channel), pivot);
 #pragma unroll 4
@@ -139,28 +157,29 @@ __device__ void finish_statistics(Part part, u32 rows, u32 channels, u32 slab_ro
     add_rows(total);
     if (!part.inside || threadIdx.y != 0) return;
     float count = rows > 1 ? rows : 1, others = rows > 2 ? rows - 1 : 1, lacking[V] = {};
-    if (bias) { // all loads before the first store, which might lie where they do for all that the compiler knows
+    if (to.bias) { // all loads before the first store, which might lie where they do for all that the compiler knows
 #pragma unroll
-        for (int k = 0; k < V; ++k) lacking[k] = bias[part.channel + k];
+        for (int k = 0; k < V; ++k) lacking[k] = to.bias[part.channel + k];
     }
+    if (to.stats && part.channel == 0) to.stats[2 * channels] = to.samples;
 #pragma unroll
     for (int k = 0; k < V; ++k) {
         float away = total[k] / count;
         float squares = total[2 * V + k] + (total[V + k] - total[k] * away);
         if (squares < 0.0f) squares = 0.0f; // by rounding; a NaN stays
         u32 c = part.channel + k;
-        float mean = pivot[k] + away;
-        saved[c] = mean;
-        saved[channels + c] = 1.0f / sqrtf(squares / count + epsilon);
-        sums[c] = samples * (mean + lacking[k]);
-        sums[channels + c] = samples * (squares / others);
+        if (to.stats) {
+            to.stats[c] = pivot[k] + away;
+            to.stats[channels + c] = squares;
+        } else {
+            note(to, c, channels, count, others, pivot[k] + away, squares, lacking[k]);
+        }
     }
 }
 
 template <int V>
-__device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels, u32 slab_rows, float samples,
-                           float epsilon, const float* bias, float* partials, u32* counters, float* saved,
-                           float* sums) {
+__device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels, u32 slab_rows, float* partials,
+                           u32* counters, Results to) {
     Part part = part_of<V>(rows, channels, slab_rows);
     x += part.first * x_stride + part.channel;
     // Sums of differences from the slab's first row lose no digits to a large mean.
@@ -195,7 +214,7 @@ __device__ void statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels,
         store<V>(partial(partials, blockIdx.y, 1, channels, part.channel), squares);
     }
     if (!is_last(counters)) return;
-    finish_statistics<V>(part, rows, channels, slab_rows, samples, epsilon, bias, partials, saved, sums);
+    finish_statistics<V>(part, rows, channels, slab_rows, partials, to);
 }
 
 template <int V>
@@ -292,19 +311,20 @@ __device__ void gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32
     }
 }
 
-// With m rows and xhat = (x - mean) / deviation:
+// With xhat = (x - mean) / deviation and the count m of rows in the whole batch, this replica's or more:
 // dx = gamma / deviation * (dz - dbeta / m - xhat * dgamma / m) = SCALE * dz + ((x - MEAN) * SLOPE + OFFSET).
 template <int V>
 __device__ void input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
                                u32 rows, u32 channels, u32 slab_rows, const float* gamma, const float* beta,
-                               const float* saved, const float* dgamma, const float* dbeta, u32 act, bool add) {
+                               const float* saved, const float* dgamma, const float* dbeta, float count, u32 act,
+                               bool add) {
     Part part = part_of<V>(rows, channels, slab_rows);
     x += part.first * x_stride + part.channel;
     dy += part.first * dy_stride + part.channel;
     dx += part.first * dx_stride + part.channel;
     float of[5][V];
     per_channel<V>(channels, of, [=](u32 c, float (&all)[5]) {
-        float inverse = saved[channels + c], scale = gamma[c] * inverse, share = scale / static_cast<float>(rows);
+        float inverse = saved[channels + c], scale = gamma[c] * inverse, share = scale / count;
         all[MEAN] = saved[c];
         all[SCALE] = scale;
         all[BETA] = beta[c];
@@ -337,15 +357,42 @@ __device__ void input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u3
 }
 
 // saved = mean and 1 / sqrt(var + epsilon); sums = samples * mean (with a bias that x lacks, where there is one) and
-// samples * unbiased variance
+// samples * unbiased variance. With stats they are left alone, and stats = mean, sum of squared differences, samples.
 KERNEL bn_statistics(const act_t* x, u32 x_stride, u32 rows, u32 channels, u32 slab_rows, float samples, float epsilon,
-                     const float* bias, float* partials, u32* counters, float* saved, float* sums, u32 vector) {
+                     const float* bias, float* partials, u32* counters, float* saved, float* sums, float* stats,
+                     u32 vector) {
+    Results to = {samples, epsilon, bias, saved, sums, stats};
     if (vector == 1) {
-        statistics<1>(x, x_stride, rows, channels, slab_rows, samples, epsilon, bias, partials, counters, saved, sums);
+        statistics<1>(x, x_stride, rows, channels, slab_rows, partials, counters, to);
     } else {
-        statistics<PACK>(x, x_stride, rows, channels, slab_rows, samples, epsilon, bias, partials, counters, saved,
-                         sums);
+        statistics<PACK>(x, x_stride, rows, channels, slab_rows, partials, counters, to);
     }
+}
+
+// saved and sums, of the statistics that all replicas left: one behind the other, joined in this order. Samples have so many
+// pixels. A thread a channel; what lies between the replicas' means is added around the mean of all.
+KERNEL bn_join(const float* stats, u32 replicas, u32 channels, float pixels, float samples, float epsilon,
+               const float* bias, float* saved, float* sums) {
+    u32 c = blockIdx.x * blockDim.x + threadIdx.x, pitch = 2 * channels + 1;
+    if (c >= channels) return;
+    float all = 0.0f, pivot = 0.0f, total = 0.0f, squares = 0.0f;
+    for (u32 k = replicas; k-- > 0;) { // the mean of the first that has samples
+        if (stats[k * pitch + 2 * channels] > 0.0f) pivot = stats[k * pitch + c];
+    }
+    for (u32 k = 0; k < replicas; ++k) {
+        const float* own = stats + k * pitch;
+        float count = own[2 * channels] * pixels;
+        all += count;
+        if (count > 0.0f) total += count * (own[c] - pivot);
+    }
+    float count = all > 1.0f ? all : 1.0f, mean = pivot + total / count;
+    for (u32 k = 0; k < replicas; ++k) {
+        const float* own = stats + k * pitch;
+        float away = own[c] - mean;
+        squares += own[channels + c] + own[2 * channels] * pixels * away * away;
+    }
+    Results to = {samples, epsilon, bias, saved, sums, nullptr};
+    note(to, c, channels, count, all > 2.0f ? all - 1.0f : 1.0f, mean, squares, bias ? bias[c] : 0.0f);
 }
 
 // y = act((x - mean) * gamma * deviation + beta), with 1 / sqrt(var + epsilon) as the deviation. If so said it is given as
@@ -378,12 +425,13 @@ KERNEL bn_gradient_sums(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_st
 // dx = or, if so said, dx +=
 KERNEL bn_input_gradient(const act_t* x, u32 x_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride,
                          u32 rows, u32 channels, u32 slab_rows, const float* gamma, const float* beta,
-                         const float* saved, const float* dgamma, const float* dbeta, u32 act, u32 add, u32 vector) {
+                         const float* saved, const float* dgamma, const float* dbeta, float count, u32 act, u32 add,
+                         u32 vector) {
     if (vector == 1) {
         input_gradient<1>(x, x_stride, dy, dy_stride, dx, dx_stride, rows, channels, slab_rows, gamma, beta, saved,
-                          dgamma, dbeta, act, add);
+                          dgamma, dbeta, count, act, add);
     } else {
         input_gradient<PACK>(x, x_stride, dy, dy_stride, dx, dx_stride, rows, channels, slab_rows, gamma, beta, saved,
-                             dgamma, dbeta, act, add);
+                             dgamma, dbeta, count, act, add);
     }
 }

@@ -201,7 +201,29 @@ impl Backend for Cuda {
         self.op_bn_act_fwd_infer(bn, x, params, gamma, beta, running, mean, var, y)
     }
 
-    fn bn_act_bwd(
+    fn bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {
+        self.op_bn_statistics(x, stats, at)
+    }
+
+    fn bn_act_fwd_joined(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        bias: Option<Span>,
+        stats: &Buffer,
+        replicas: usize,
+        y: ViewMut<Buffer>,
+        saved: &mut Buffer,
+        grads: &mut Buffer,
+        sums: Span,
+    ) -> Result<()> {
+        self.op_bn_act_fwd_joined(bn, x, params, gamma, beta, bias, stats, replicas, y, saved, grads, sums)
+    }
+
+    fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
@@ -213,10 +235,28 @@ impl Backend for Cuda {
         grads: &mut Buffer,
         dgamma: Span,
         dbeta: Span,
+    ) -> Result<()> {
+        self.op_bn_act_bwd_params(bn, x, dy, params, [gamma, beta], saved, grads, [dgamma, dbeta])
+    }
+
+    fn bn_act_bwd_data(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        saved: &Buffer,
+        grads: &Buffer,
+        dgamma: Span,
+        dbeta: Span,
+        count: usize,
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op_bn_act_bwd(bn, x, dy, params, gamma, beta, saved, grads, dgamma, dbeta, dx, write)
+        let (scale, gradients) = ([gamma, beta], [dgamma, dbeta]);
+        self.op_bn_act_bwd_data(bn, x, dy, params, scale, saved, grads, gradients, count, dx, write)
     }
 
     fn ema_step(

@@ -203,7 +203,7 @@ fn refuses_what_does_not_fit() {
     let overlap = Span::new(2, 4);
     let refused =
         cuda.bn_act_bwd(&bn, x, x, &params, gamma, beta, &saved, &mut grads, gamma, overlap, dx, Write::Set);
-    assert!(matches!(refused, Err(Error::Value { op: "bn_act_bwd", .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Value { op: "bn_act_bwd_params", .. })), "{refused:?}");
 }
 
 /// What the forward pass of training writes.

@@ -192,7 +192,29 @@ impl Backend for Device {
         on!(self, d => d.bn_act_fwd_infer(bn, view(d, "bn_act_fwd_infer", x)?, buf(d, "bn_act_fwd_infer", params)?, gamma, beta, buf(d, "bn_act_fwd_infer", running)?, mean, var, view_mut(d, "bn_act_fwd_infer", y)?))
     }
 
-    fn bn_act_bwd(
+    fn bn_statistics(&self, x: View<Storage>, stats: &mut Storage, at: Span) -> Result<()> {
+        on!(self, d => d.bn_statistics(view(d, "bn_statistics", x)?, buf_mut(d, "bn_statistics", stats)?, at))
+    }
+
+    fn bn_act_fwd_joined(
+        &self,
+        bn: &BatchNorm,
+        x: View<Storage>,
+        params: &Storage,
+        gamma: Span,
+        beta: Span,
+        bias: Option<Span>,
+        stats: &Storage,
+        replicas: usize,
+        y: ViewMut<Storage>,
+        saved: &mut Storage,
+        grads: &mut Storage,
+        sums: Span,
+    ) -> Result<()> {
+        on!(self, d => d.bn_act_fwd_joined(bn, view(d, "bn_act_fwd_joined", x)?, buf(d, "bn_act_fwd_joined", params)?, gamma, beta, bias, buf(d, "bn_act_fwd_joined", stats)?, replicas, view_mut(d, "bn_act_fwd_joined", y)?, buf_mut(d, "bn_act_fwd_joined", saved)?, buf_mut(d, "bn_act_fwd_joined", grads)?, sums))
+    }
+
+    fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
         x: View<Storage>,
@@ -204,10 +226,27 @@ impl Backend for Device {
         grads: &mut Storage,
         dgamma: Span,
         dbeta: Span,
+    ) -> Result<()> {
+        on!(self, d => d.bn_act_bwd_params(bn, view(d, "bn_act_bwd_params", x)?, view(d, "bn_act_bwd_params", dy)?, buf(d, "bn_act_bwd_params", params)?, gamma, beta, buf(d, "bn_act_bwd_params", saved)?, buf_mut(d, "bn_act_bwd_params", grads)?, dgamma, dbeta))
+    }
+
+    fn bn_act_bwd_data(
+        &self,
+        bn: &BatchNorm,
+        x: View<Storage>,
+        dy: View<Storage>,
+        params: &Storage,
+        gamma: Span,
+        beta: Span,
+        saved: &Storage,
+        grads: &Storage,
+        dgamma: Span,
+        dbeta: Span,
+        count: usize,
         dx: ViewMut<Storage>,
         write: Write,
     ) -> Result<()> {
-        on!(self, d => d.bn_act_bwd(bn, view(d, "bn_act_bwd", x)?, view(d, "bn_act_bwd", dy)?, buf(d, "bn_act_bwd", params)?, gamma, beta, buf(d, "bn_act_bwd", saved)?, buf_mut(d, "bn_act_bwd", grads)?, dgamma, dbeta, view_mut(d, "bn_act_bwd", dx)?, write))
+        on!(self, d => d.bn_act_bwd_data(bn, view(d, "bn_act_bwd_data", x)?, view(d, "bn_act_bwd_data", dy)?, buf(d, "bn_act_bwd_data", params)?, gamma, beta, buf(d, "bn_act_bwd_data", saved)?, buf(d, "bn_act_bwd_data", grads)?, dgamma, dbeta, count, view_mut(d, "bn_act_bwd_data", dx)?, write))
     }
 
     fn ema_step(

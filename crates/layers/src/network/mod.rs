@@ -1,5 +1,6 @@
 //! From an architecture to a network that runs: graph, memory plan, arenas, passes, profile, stages, summary.
 
+mod across;
 mod arena;
 mod bias;
 mod graph;

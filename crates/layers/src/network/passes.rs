@@ -4,6 +4,7 @@ use super::lane::Lane;
 use super::plan::{Plan, Tenant};
 use super::profile::Part;
 use crate::error::InLayer;
+use crate::meeting::Across;
 use crate::{Backward, Draws, Error, Forward, Op, Result, Role};
 use tensor::{Backend, Device, Ints, Layout, SoftmaxXent, Span, Storage, View, ViewMut, Write};
 
@@ -29,6 +30,8 @@ pub struct Network {
     probabilities: Storage,
     pub(super) arena: Arena,
     pub(super) mode: Mode,
+    /// Where layers of several replicas meet; see [`Network::prepare_across`].
+    pub(super) board: Option<Storage>,
 }
 
 pub(super) struct BuiltStep {
@@ -104,6 +107,7 @@ impl Graph {
             probabilities: device.alloc(vectors.n * vectors.c)?,
             arena,
             mode,
+            board: None,
         })
     }
 }
@@ -213,7 +217,7 @@ impl Network {
     /// # Errors
     /// [`Error::InferenceOnly`], or what the device says.
     pub fn train_pass(&mut self, draws: Draws, label_smoothing: f32, global_batch: usize) -> Result<()> {
-        self.train_in_parts(draws, label_smoothing, global_batch, |_, _, _| Ok::<_, Error>(()))?;
+        self.train_in_parts(draws, label_smoothing, global_batch, None, |_, _, _| Ok::<_, Error>(()))?;
         self.finish_grads()
     }
 
@@ -233,7 +237,7 @@ impl Network {
         global_batch: usize,
         mut passed: impl FnMut(&Device, &mut Storage, usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.train_in_parts(draws, label_smoothing, global_batch, |device, grads, part| match part {
+        self.train_in_parts(draws, label_smoothing, global_batch, None, |device, grads, part| match part {
             Part::Backward(layer) => passed(device, grads, layer),
             _ => Ok(()),
         })
@@ -258,6 +262,7 @@ impl Network {
         draws: Draws,
         label_smoothing: f32,
         global_batch: usize,
+        mut across: Option<Across<'_>>,
         mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.mode == Mode::Inference {
@@ -269,13 +274,17 @@ impl Network {
         }
         if n == 0 {
             let all = Span::new(0, self.arena.grads.len());
-            return Ok(self.device.fill(0.0, &mut self.arena.grads, all).map_err(Error::from)?);
+            self.device.fill(0.0, &mut self.arena.grads, all).map_err(Error::from)?;
+            // There is nothing more to do, but to meet those who have samples.
+            if across.is_none() {
+                return Ok(());
+            }
         }
-        self.forward(Some(draws), &mut after)?;
+        self.forward(Some(draws), across.as_mut(), &mut after)?;
         let xent = SoftmaxXent { label_smoothing, scale: 1.0 / global_batch as f32 };
         self.loss(&xent, true)?;
         after(&self.device, &mut self.arena.grads, Part::Loss)?;
-        self.backward(draws, &mut after)
+        self.backward(draws, across.as_mut(), &mut after)
     }
 
     /// Brings all gradients of the current batch into place.
@@ -316,7 +325,7 @@ impl Network {
         let metrics = self.arena.metrics;
         self.device.fill(0.0, &mut self.arena.grads, metrics)?;
         if self.n() > 0 {
-            self.forward(None, &mut after)?;
+            self.forward(None, None, &mut after)?;
             self.loss(&SoftmaxXent { label_smoothing: 0.0, scale: 1.0 }, false)?;
             after(&self.device, &mut self.arena.grads, Part::Loss)?;
         }
@@ -330,7 +339,7 @@ impl Network {
     /// What the device says.
     pub fn predict(&mut self) -> Result<Vec<f32>> {
         let n = self.n();
-        self.forward(None, |_, _, _| Ok::<_, Error>(()))?;
+        self.forward(None, None, |_, _, _| Ok::<_, Error>(()))?;
         let logits = self.output.view(&self.lanes[self.lane].slots[self.output.slot], n);
         let layout = Layout::contiguous(logits.layout.shape);
         self.device.softmax(logits, ViewMut::new(&mut self.probabilities, layout))?;
@@ -365,14 +374,16 @@ impl Network {
     pub(super) fn forward<E: From<Error>>(
         &mut self,
         training: Option<Draws>,
+        mut across: Option<&mut Across<'_>>,
         mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Network { device, lanes, lane, arena, .. } = self;
+        let Network { device, lanes, lane, arena, board, .. } = self;
         let Lane { steps, slots, n, .. } = &mut lanes[*lane];
         for (k, BuiltStep { name, op, x, y, .. }) in steps.iter_mut().enumerate() {
             let [x_slot, y_slot] = disjoint(slots, [x.slot, y.slot]);
             let Arena { params, grads, running, .. } = &mut *arena;
-            let cx = Forward { device, params, running, grads, training };
+            let meeting = across.as_mut().zip(board.as_mut()).map(|(across, board)| across.meeting(board));
+            let cx = Forward { device, params, running, grads, training, meeting };
             op.forward(cx, x.view(x_slot, *n), y.view_mut(y_slot, *n)).in_layer(name)?;
             after(device, &mut arena.grads, Part::Forward(k))?;
         }
@@ -396,16 +407,18 @@ impl Network {
     pub(super) fn backward<E: From<Error>>(
         &mut self,
         draws: Draws,
+        mut across: Option<&mut Across<'_>>,
         mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Network { device, lanes, lane, arena, .. } = self;
+        let Network { device, lanes, lane, arena, board, .. } = self;
         let Lane { steps, slots, n, .. } = &mut lanes[*lane];
         for (k, BuiltStep { name, op, x, y, dx, clear }) in steps.iter_mut().enumerate().rev() {
             for &(slot, len) in &*clear {
                 device.fill(0.0, &mut slots[slot], Span::new(0, len)).map_err(Error::from)?;
             }
             let Arena { params, grads, .. } = &mut *arena;
-            let cx = Backward { device, params, grads, draws };
+            let meeting = across.as_mut().zip(board.as_mut()).map(|(across, board)| across.meeting(board));
+            let cx = Backward { device, params, grads, draws, meeting };
             let dy_slot = y.grad_slot.expect("the plan gives every output of a training network a gradient");
             match (*dx, x.grad_slot) {
                 (Some(write), Some(dx_slot)) => {

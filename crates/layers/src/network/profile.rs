@@ -89,7 +89,7 @@ impl Network {
         ended: impl FnMut(Part),
     ) -> Result<()> {
         let mut after = waited_for(ended);
-        self.train_in_parts(draws, label_smoothing, global_batch, &mut after)?;
+        self.train_in_parts(draws, label_smoothing, global_batch, None, &mut after)?;
         self.finish_grads()?;
         after(&self.device, &mut self.arena.grads, Part::Gradients)
     }

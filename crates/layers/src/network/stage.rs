@@ -34,7 +34,7 @@ impl Network {
         let all = Span::new(0, self.arena.grads.len());
         let zero = if self.n() == 0 { all } else { self.arena.metrics };
         self.device.fill(0.0, &mut self.arena.grads, zero)?;
-        if self.n() == 0 { Ok(()) } else { self.forward(Some(draws), |_, _, _| Ok(())) }
+        if self.n() == 0 { Ok(()) } else { self.forward(Some(draws), None, |_, _, _| Ok(())) }
     }
 
     /// The loss of the current batch after its forward pass, and the gradient with which its backward pass begins.
@@ -59,7 +59,7 @@ impl Network {
         if self.n() == 0 {
             return Ok(());
         }
-        self.backward(draws, |_, _, _| Ok::<_, Error>(()))?;
+        self.backward(draws, None, |_, _, _| Ok::<_, Error>(()))?;
         self.finish_grads()
     }
 
@@ -69,7 +69,7 @@ impl Network {
     /// What the device says.
     pub fn infer_pass(&mut self) -> Result<()> {
         self.device.fill(0.0, &mut self.arena.grads, self.arena.metrics)?;
-        if self.n() == 0 { Ok(()) } else { self.forward(None, |_, _, _| Ok(())) }
+        if self.n() == 0 { Ok(()) } else { self.forward(None, None, |_, _, _| Ok(())) }
     }
 
     /// Copies the output of the last forward pass, for the next stage.

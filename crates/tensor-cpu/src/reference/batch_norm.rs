@@ -1,5 +1,6 @@
 use super::activation::{act, act_gradient};
 use super::operand::{Input, Output, put};
+use crate::norm_operands::{Gradient, Train};
 use tensor_backend::{BatchNorm, Write};
 
 /// The numbers of one channel.
@@ -7,22 +8,52 @@ fn channel(x: Input, c: usize) -> impl Iterator<Item = f64> {
     (0..x.shape().rows()).map(move |row| x.row(row)[c])
 }
 
-/// `saved` receives means and inverse deviations, `sums` the samples' share of the running statistics.
-pub(super) fn forward_train(
+/// A channel's mean and the sum of squared differences from it.
+fn moments(x: Input, c: usize) -> (f64, f64) {
+    let mean = channel(x, c).sum::<f64>() / (x.shape().rows() as f64).max(1.0);
+    (mean, channel(x, c).map(|x| (x - mean).powi(2)).sum())
+}
+
+pub(super) fn forward_train(bn: &BatchNorm, x: Input, y: Output, runs: Train<'_, f64>) {
+    forward(bn, x, y, runs, x.shape().rows() as f64, |c| moments(x, c));
+}
+
+/// One replica's statistics: means, sums of squared differences, samples.
+pub(super) fn statistics(x: Input, stats: &mut [f64]) {
+    let channels = x.shape().c;
+    (0..channels).for_each(|c| (stats[c], stats[channels + c]) = moments(x, c));
+    stats[2 * channels] = x.shape().n as f64;
+}
+
+/// The same with the statistics of all replicas: the sum of squared differences from the mean of all is that within the
+/// replicas and that between them.
+pub(super) fn forward_joined(bn: &BatchNorm, x: Input, y: Output, stats: &[f64], runs: Train<'_, f64>) {
+    let shape = x.shape();
+    let pixels = (shape.h * shape.w) as f64;
+    let replicas = || stats.chunks_exact(BatchNorm::stats_len(shape.c));
+    let count_of = |stats: &[f64]| stats[2 * shape.c] * pixels;
+    let count = replicas().map(count_of).sum::<f64>();
+    forward(bn, x, y, runs, count, |c| {
+        let mean = replicas().map(|own| count_of(own) * own[c]).sum::<f64>() / count.max(1.0);
+        let squares = |own: &[f64]| own[shape.c + c] + count_of(own) * (own[c] - mean).powi(2);
+        (mean, replicas().map(squares).sum())
+    });
+}
+
+/// With `count` numbers in a channel of the whole batch, and a channel's mean and sum of squared differences.
+fn forward(
     bn: &BatchNorm,
     x: Input,
-    gamma: &[f64],
-    beta: &[f64],
-    bias: Option<&[f64]>,
     mut y: Output,
-    saved: &mut [f64],
-    sums: &mut [f64],
+    runs: Train<'_, f64>,
+    count: f64,
+    moments: impl Fn(usize) -> (f64, f64),
 ) {
+    let Train { gamma, beta, bias, saved, sums } = runs;
     let shape = x.shape();
-    let (samples, count) = (shape.n as f64, shape.rows() as f64);
+    let samples = shape.n as f64;
     for c in 0..shape.c {
-        let mean = channel(x, c).sum::<f64>() / count.max(1.0);
-        let squares = channel(x, c).map(|x| (x - mean).powi(2)).sum::<f64>();
+        let (mean, squares) = moments(c);
         let inverse = 1.0 / (squares / count.max(1.0) + f64::from(bn.epsilon)).sqrt();
         (saved[c], saved[shape.c + c]) = (mean, inverse);
         let bias = bias.map_or(0.0, |bias| bias[c]);
@@ -51,33 +82,54 @@ pub(super) fn forward_infer(
     }
 }
 
-/// With `m` numbers in a channel, `xhat = (x - mean) * inverse` and `dz` the gradient before the activation:
-/// `dx = gamma * inverse * (dz - sum(dz) / m - xhat * sum(dz * xhat) / m)`.
-pub(super) fn backward(
+/// Of each number of a channel `xhat = (x - mean) * inverse`, and `dz`, the gradient before the activation.
+fn terms<'a>(
+    bn: &BatchNorm,
+    x: Input<'a>,
+    dy: Input<'a>,
+    runs: Gradient<'a, f64>,
+    c: usize,
+) -> impl Iterator<Item = (f64, f64)> + 'a {
+    let Gradient { gamma, beta, saved } = runs;
+    let (mean, inverse, act) = (saved[c], saved[x.shape().c + c], bn.act);
+    channel(x, c).zip(channel(dy, c)).map(move |(x, dy)| {
+        let xhat = (x - mean) * inverse;
+        (xhat, act_gradient(act, gamma[c] * xhat + beta[c], dy))
+    })
+}
+
+/// `dbeta = sum(dz)`, `dgamma = sum(dz * xhat)`.
+pub(super) fn backward_params(
     bn: &BatchNorm,
     x: Input,
     dy: Input,
-    gamma: &[f64],
-    beta: &[f64],
-    saved: &[f64],
+    runs: Gradient<'_, f64>,
     dgamma: &mut [f64],
     dbeta: &mut [f64],
+) {
+    for c in 0..x.shape().c {
+        dbeta[c] = terms(bn, x, dy, runs, c).map(|(_, dz)| dz).sum();
+        dgamma[c] = terms(bn, x, dy, runs, c).map(|(xhat, dz)| dz * xhat).sum();
+    }
+}
+
+/// With `count` numbers in a channel of the whole batch:
+/// `dx = gamma * inverse * (dz - dbeta / count - xhat * dgamma / count)`.
+pub(super) fn backward_data(
+    bn: &BatchNorm,
+    x: Input,
+    dy: Input,
+    runs: Gradient<'_, f64>,
+    [dgamma, dbeta]: [&[f64]; 2],
+    count: usize,
     mut dx: Output,
     mode: Write,
 ) {
-    let count = x.shape().rows() as f64;
-    for c in 0..x.shape().c {
-        let (mean, inverse) = (saved[c], saved[x.shape().c + c]);
-        let terms = || {
-            channel(x, c).zip(channel(dy, c)).map(|(x, dy)| {
-                let xhat = (x - mean) * inverse;
-                (xhat, act_gradient(bn.act, gamma[c] * xhat + beta[c], dy))
-            })
-        };
-        dbeta[c] = terms().map(|(_, dz)| dz).sum();
-        dgamma[c] = terms().map(|(xhat, dz)| dz * xhat).sum();
-        for (row, (xhat, dz)) in terms().enumerate() {
-            let value = gamma[c] * inverse * (dz - dbeta[c] / count - xhat * dgamma[c] / count);
+    let (channels, count) = (x.shape().c, count as f64);
+    for c in 0..channels {
+        let inverse = runs.saved[channels + c];
+        for (row, (xhat, dz)) in terms(bn, x, dy, runs, c).enumerate() {
+            let value = runs.gamma[c] * inverse * (dz - dbeta[c] / count - xhat * dgamma[c] / count);
             put(&mut dx.row(row)[c], value, mode);
         }
     }

@@ -3,64 +3,21 @@
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
+use crate::ops::tiles::{THREADS, Tiles};
 use crate::{Buffer, Cuda};
-use tensor_backend::{Activation, BatchNorm, Error, Result, Span, View, ViewMut, Write};
+use tensor_backend::{Activation, BatchNorm, Error, Result, Shape, Span, View, ViewMut, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "batch_norm.cu",
     text: include_str!("../../kernels/batch_norm.cu"),
-    kernels: &["bn_statistics", "bn_normalize", "bn_gradient_sums", "bn_input_gradient"],
+    kernels: &["bn_statistics", "bn_join", "bn_normalize", "bn_gradient_sums", "bn_input_gradient"],
 };
 
-/// Bytes of the channels that a block works on: a cache line of every row.
-const TILE: u32 = 128;
-/// At most so many threads in a block.
-const THREADS: u32 = 256;
-/// Rows that a thread reads together, and at least as many as make it worth its while.
-const BATCH: usize = 4;
 /// Blocks of a kernel that sums: two for each multiprocessor of the larger GPUs, so that all run at once. More would only
 /// leave more partial sums to be added by the last.
 const SUM_BLOCKS: u32 = 256;
 /// Blocks of a kernel that maps.
 const MAP_BLOCKS: u32 = 1024;
-
-/// How rows of channels are cut into blocks. The shape decides, so that sums have the same bits on every GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tiles {
-    rows: u32,
-    channels: u32,
-    /// Neighbouring channels of a thread.
-    vector: u32,
-    /// Blocks beside each other.
-    across: u32,
-    /// Blocks below each other.
-    slabs: u32,
-    /// Rows of each of these; the last may have fewer.
-    slab_rows: u32,
-    /// Threads of a block: beside and below each other.
-    block: [u32; 2],
-}
-
-impl Tiles {
-    /// `element` is the size of a number in bytes, `channels` at least 1.
-    fn new(rows: u32, channels: u32, vector: u32, element: u32, blocks: u32) -> Tiles {
-        let packs = channels / vector;
-        let across = packs.div_ceil(TILE / (vector * element));
-        // As many in each as can be, so that the last tile is no narrower than need be.
-        let beside = packs.div_ceil(across);
-        let below = (THREADS / beside).min(rows.max(1));
-        let worthwhile = (rows as usize).div_ceil(below as usize * BATCH);
-        let slabs = worthwhile.clamp(1, (blocks / across).max(1) as usize) as u32;
-        let slab_rows = rows.div_ceil(slabs).max(1);
-        let slabs = rows.div_ceil(slab_rows).max(1);
-        Tiles { rows, channels, vector, across, slabs, slab_rows, block: [beside, below] }
-    }
-
-    fn geometry(&self) -> Geometry {
-        let [beside, below] = self.block;
-        Geometry { grid: [self.across, self.slabs, 1], block: [beside, below, 1], shared: 0 }
-    }
-}
 
 impl Cuda {
     pub(crate) fn op_bn_act_fwd_train(
@@ -76,23 +33,98 @@ impl Cuda {
         grads: &mut Buffer,
         sums: Span,
     ) -> Result<()> {
-        let op = "bn_act_fwd_train";
-        let c = x.layout.shape.c;
-        bn.check(op, x.layout.shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
-        Error::check_len(op, "the sums", sums, 2 * c)?;
-        let (gamma, beta) = (self.run(op, "gamma", params, gamma)?, self.run(op, "beta", params, beta)?);
-        let bias = bias.map(|bias| {
-            Error::check_len(op, "the bias", bias, c)?;
-            self.run(op, "the bias", params, bias)
-        });
-        let bias = bias.transpose()?.unwrap_or(Ptr::NULL);
-        let saved = self.run(op, "the saved statistics", saved, Span::new(0, 2 * c))?;
-        let sums = self.run(op, "the sums", grads, sums)?;
+        let (op, shape) = ("bn_act_fwd_train", x.layout.shape);
+        bn.check(op, shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
+        let scale = [self.run(op, "gamma", params, gamma)?, self.run(op, "beta", params, beta)?];
+        let results = self.results(op, shape, params, bias, saved, grads, sums)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
+        if shape.c == 0 {
+            return Ok(());
+        }
+        self.statistics(op, &x, bn.epsilon, results, Ptr::NULL)?;
+        self.normalize_batch(op, bn, &x, &y, scale, results)
+    }
+
+    pub(crate) fn op_bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {
+        let (op, c) = ("bn_statistics", x.layout.shape.c);
+        Error::check_len(op, "the statistics", at, BatchNorm::stats_len(c))?;
+        let stats = self.run(op, "the statistics", stats, at)?;
+        let x = self.read(op, "the input", x)?;
         if c == 0 {
             return Ok(());
         }
-        let tiles = self.tiles(op, &[&x], SUM_BLOCKS)?;
+        let nowhere = Results { bias: Ptr::NULL, saved: Ptr::NULL, sums: Ptr::NULL };
+        self.statistics(op, &x, 0.0, nowhere, stats)
+    }
+
+    pub(crate) fn op_bn_act_fwd_joined(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        bias: Option<Span>,
+        stats: &Buffer,
+        replicas: usize,
+        y: ViewMut<Buffer>,
+        saved: &mut Buffer,
+        grads: &mut Buffer,
+        sums: Span,
+    ) -> Result<()> {
+        let (op, shape) = ("bn_act_fwd_joined", x.layout.shape);
+        bn.check(op, shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
+        let scale = [self.run(op, "gamma", params, gamma)?, self.run(op, "beta", params, beta)?];
+        let results = self.results(op, shape, params, bias, saved, grads, sums)?;
+        let len = replicas.saturating_mul(BatchNorm::stats_len(shape.c));
+        let stats = self.run(op, "the replicas' statistics", stats, Span::new(0, len))?;
+        let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
+        if shape.c == 0 {
+            return Ok(());
+        }
+        let channels = u32_of(op, "the number of channels", shape.c)?;
+        let args = args![
+            stats,
+            u32_of(op, "the number of replicas", replicas)?,
+            channels,
+            (shape.h * shape.w) as f32,
+            shape.n as f32,
+            bn.epsilon,
+            results.bias,
+            results.saved,
+            results.sums,
+        ];
+        let grid = [channels.div_ceil(THREADS), 1, 1];
+        self.launch("bn_join", Geometry { grid, block: [THREADS, 1, 1], shared: 0 }, args)?;
+        self.normalize_batch(op, bn, &x, &y, scale, results)
+    }
+
+    /// Where the statistics of a training pass go.
+    fn results(
+        &self,
+        op: &'static str,
+        x: Shape,
+        params: &Buffer,
+        bias: Option<Span>,
+        saved: &Buffer,
+        grads: &Buffer,
+        sums: Span,
+    ) -> Result<Results> {
+        Error::check_len(op, "the sums", sums, 2 * x.c)?;
+        let bias = bias.map(|bias| {
+            Error::check_len(op, "the bias", bias, x.c)?;
+            self.run(op, "the bias", params, bias)
+        });
+        Ok(Results {
+            bias: bias.transpose()?.unwrap_or(Ptr::NULL),
+            saved: self.run(op, "the saved statistics", saved, Span::new(0, 2 * x.c))?,
+            sums: self.run(op, "the sums", grads, sums)?,
+        })
+    }
+
+    /// The statistics of the samples at hand, to where those of a whole batch go, or else to `stats`.
+    fn statistics(&self, op: &'static str, x: &Place, epsilon: f32, to: Results, stats: Ptr) -> Result<()> {
+        let tiles = self.tiles(op, &[x], SUM_BLOCKS)?;
         let (partials, counters) = self.sums(op, &tiles)?;
         let args = args![
             x.ptr,
@@ -101,17 +133,30 @@ impl Cuda {
             tiles.channels,
             tiles.slab_rows,
             x.shape.n as f32,
-            bn.epsilon,
-            bias,
+            epsilon,
+            to.bias,
             partials,
             counters,
-            saved,
-            sums,
+            to.saved,
+            to.sums,
+            stats,
             tiles.vector,
         ];
-        self.launch("bn_statistics", tiles.geometry(), args)?;
-        let inverse = saved.offset(c * size_of::<f32>());
-        self.normalize(op, bn, &x, &y, [gamma, beta, saved, inverse], false)
+        self.launch("bn_statistics", tiles.geometry(), args)
+    }
+
+    /// Normalizes with the statistics of a batch.
+    fn normalize_batch(
+        &self,
+        op: &'static str,
+        bn: &BatchNorm,
+        x: &Place,
+        y: &Place,
+        [gamma, beta]: [Ptr; 2],
+        Results { saved, .. }: Results,
+    ) -> Result<()> {
+        let inverse = saved.offset(x.shape.c * size_of::<f32>());
+        self.normalize(op, bn, x, y, [gamma, beta, saved, inverse], false)
     }
 
     pub(crate) fn op_bn_act_fwd_infer(
@@ -172,27 +217,61 @@ impl Cuda {
         self.launch("bn_normalize", tiles.geometry(), args)
     }
 
-    pub(crate) fn op_bn_act_bwd(
+    pub(crate) fn op_bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
         dy: View<Buffer>,
         params: &Buffer,
-        gamma: Span,
-        beta: Span,
+        [gamma, beta]: [Span; 2],
         saved: &Buffer,
         grads: &mut Buffer,
-        dgamma: Span,
-        dbeta: Span,
+        [dgamma, dbeta]: [Span; 2],
+    ) -> Result<()> {
+        let op = "bn_act_bwd_params";
+        apart(op, dgamma, dbeta)?;
+        let spans = [gamma, beta, dgamma, dbeta];
+        let (numbers, x, dy) = self.norm_gradient(op, bn, [x, dy], params, saved, grads, spans)?;
+        if x.shape.c == 0 { Ok(()) } else { self.gradient_sums(op, bn, &x, &dy, numbers) }
+    }
+
+    pub(crate) fn op_bn_act_bwd_data(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        params: &Buffer,
+        [gamma, beta]: [Span; 2],
+        saved: &Buffer,
+        grads: &Buffer,
+        [dgamma, dbeta]: [Span; 2],
+        count: usize,
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        let op = "bn_act_bwd";
+        let op = "bn_act_bwd_data";
+        Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
+        let spans = [gamma, beta, dgamma, dbeta];
+        let (numbers, x, dy) = self.norm_gradient(op, bn, [x, dy], params, saved, grads, spans)?;
+        let dx = self.write(op, "dx", dx)?;
+        self.input_gradient(op, bn, [&x, &dy, &dx], numbers, count, write)
+    }
+
+    /// What both halves of a backward pass work with: gamma, beta, what was saved, dgamma, dbeta; x; dy.
+    fn norm_gradient(
+        &self,
+        op: &'static str,
+        bn: &BatchNorm,
+        [x, dy]: [View<Buffer>; 2],
+        params: &Buffer,
+        saved: &Buffer,
+        grads: &Buffer,
+        [gamma, beta, dgamma, dbeta]: [Span; 4],
+    ) -> Result<([Ptr; 5], Place, Place)> {
         let shape = x.layout.shape;
         let spans = [("gamma", gamma), ("beta", beta), ("dgamma", dgamma), ("dbeta", dbeta)];
-        bn.check(op, shape, dx.layout.shape, &spans)?;
+        bn.check(op, shape, shape, &spans)?;
         Error::check_shape(op, "dy", dy.layout.shape, shape)?;
-        apart(op, dgamma, dbeta)?;
         let numbers = [
             self.run(op, "gamma", params, gamma)?,
             self.run(op, "beta", params, beta)?,
@@ -200,13 +279,7 @@ impl Cuda {
             self.run(op, "dgamma", grads, dgamma)?,
             self.run(op, "dbeta", grads, dbeta)?,
         ];
-        let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
-        let dx = self.write(op, "dx", dx)?;
-        if shape.c == 0 {
-            return Ok(());
-        }
-        self.gradient_sums(op, bn, &x, &dy, numbers)?;
-        self.input_gradient(op, bn, [&x, &dy, &dx], numbers, write)
+        Ok((numbers, self.read(op, "the input", x)?, self.read(op, "dy", dy)?))
     }
 
     /// dgamma and dbeta. `numbers` are gamma, beta, what was saved, dgamma, dbeta.
@@ -242,13 +315,14 @@ impl Cuda {
         self.launch("bn_gradient_sums", tiles.geometry(), args)
     }
 
-    /// dx, from dgamma and dbeta.
+    /// dx, from dgamma and dbeta over `count` rows.
     fn input_gradient(
         &self,
         op: &'static str,
         bn: &BatchNorm,
         [x, dy, dx]: [&Place; 3],
         numbers: [Ptr; 5],
+        count: usize,
         write: Write,
     ) -> Result<()> {
         if x.shape.is_empty() {
@@ -271,6 +345,7 @@ impl Cuda {
             saved,
             dgamma,
             dbeta,
+            count as f32,
             relu(bn),
             u32::from(write == Write::Add),
             tiles.vector,
@@ -295,6 +370,14 @@ impl Cuda {
     }
 }
 
+/// Where the statistics of a training pass go, and what x lacks.
+#[derive(Clone, Copy)]
+struct Results {
+    bias: Ptr,
+    saved: Ptr,
+    sums: Ptr,
+}
+
 /// What a kernel calls an activation.
 fn relu(bn: &BatchNorm) -> u32 {
     u32::from(bn.act == Activation::Relu)
@@ -307,28 +390,4 @@ fn apart(op: &'static str, a: Span, b: Span) -> Result<()> {
     }
     let (what, accepted) = ("the start of a run of gradients", "outside of the other run");
     Err(Error::Value { op, what, value: b.offset as f64, accepted })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every row belongs to one slab, none is empty, and the threads of a block have the channels of a line.
-    #[test]
-    fn every_row_and_channel_has_a_thread() {
-        for rows in [0, 1, 2, 3, 64, 511, 3136, 65536, 3_211_264] {
-            for (channels, vector, element) in
-                [(1, 1, 4), (3, 1, 2), (10, 1, 4), (96, 8, 2), (336, 4, 4), (2048, 8, 2)]
-            {
-                let tiles = Tiles::new(rows, channels, vector, element, SUM_BLOCKS);
-                let [beside, below] = tiles.block;
-                assert!(beside * vector * element <= TILE && beside * below <= THREADS, "{tiles:?}");
-                assert!(tiles.across * beside * vector >= channels, "{tiles:?}");
-                assert!((tiles.across - 1) * beside * vector < channels, "{tiles:?}");
-                assert!(tiles.slabs * tiles.slab_rows >= rows && tiles.slabs >= 1, "{tiles:?}");
-                assert!(rows == 0 || (tiles.slabs - 1) * tiles.slab_rows < rows, "{tiles:?}");
-                assert!(tiles.slabs * tiles.across <= SUM_BLOCKS.max(tiles.across), "{tiles:?}");
-            }
-        }
-    }
 }

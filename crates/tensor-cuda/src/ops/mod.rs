@@ -9,3 +9,4 @@ pub(crate) mod optimizer;
 pub(crate) mod pooling;
 pub(crate) mod rows;
 pub(crate) mod softmax;
+pub(crate) mod tiles;

@@ -1,0 +1,495 @@
+//! Every op in front of its loop: the operands are checked, then handed on.
+
+use super::operand::{Input, Output};
+use super::{
+    Reference, activation, batch_norm, conv, elementwise, images, linear, optimizer, pooling, softmax,
+};
+use crate::buffer::filled;
+use crate::norm_operands::{self, Gradient, Train};
+use crate::operand::{run, run_mut, runs_mut};
+use tensor_backend::{
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, Pool2d, Result,
+    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+};
+
+impl Backend for Reference {
+    type Buffer = Vec<f64>;
+    type Ints = Vec<u32>;
+    type Bytes = Vec<u8>;
+
+    fn name(&self) -> String {
+        "the f64 reference".to_owned()
+    }
+
+    fn alloc(&self, len: usize) -> Result<Vec<f64>> {
+        filled(self, len, 0.0)
+    }
+
+    fn alloc_ints(&self, len: usize) -> Result<Vec<u32>> {
+        filled(self, len, 0)
+    }
+
+    fn alloc_bytes(&self, len: usize) -> Result<Vec<u8>> {
+        filled(self, len, 0)
+    }
+
+    fn upload(&self, src: &[f32], dst: &mut Vec<f64>, offset: usize) -> Result<()> {
+        let dst = run_mut("upload", "the target", dst, Span::new(offset, src.len()))?;
+        dst.iter_mut().zip(src).for_each(|(dst, &src)| *dst = f64::from(src));
+        Ok(())
+    }
+
+    fn upload_ints(&self, src: &[u32], dst: &mut Vec<u32>) -> Result<()> {
+        let at = Span::new(0, src.len());
+        at.check("upload_ints", "the target", dst.len())?;
+        dst[at.range()].copy_from_slice(src);
+        Ok(())
+    }
+
+    fn upload_bytes(&self, src: &[u8], dst: &mut Vec<u8>, offset: usize) -> Result<()> {
+        run_mut("upload_bytes", "the target", dst, Span::new(offset, src.len()))?.copy_from_slice(src);
+        Ok(())
+    }
+
+    fn download(&self, src: &Vec<f64>, offset: usize, dst: &mut [f32]) -> Result<()> {
+        let src = run("download", "the source", src, Span::new(offset, dst.len()))?;
+        dst.iter_mut().zip(src).for_each(|(dst, &src)| *dst = src as f32);
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn fill(&self, value: f32, dst: &mut Vec<f64>, at: Span) -> Result<()> {
+        run_mut("fill", "the target", dst, at)?.fill(f64::from(value));
+        Ok(())
+    }
+
+    fn copy(&self, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>, mode: Write) -> Result<()> {
+        let op = "copy";
+        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        elementwise::copy(Input::new(op, "the input", x)?, Output::new(op, "the output", y)?, mode);
+        Ok(())
+    }
+
+    fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, _training: bool) -> Result<()> {
+        conv.output(x).map(drop)
+    }
+
+    fn conv2d_fwd(
+        &self,
+        conv: &Conv2d,
+        act: Activation,
+        x: View<Vec<f64>>,
+        params: &Vec<f64>,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Vec<f64>>,
+    ) -> Result<()> {
+        let op = "conv2d_fwd";
+        conv.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
+        let b = b.map(|b| run(op, "the bias", params, b)).transpose()?;
+        let w = run(op, "the weights", params, w)?;
+        conv::forward(conv, act, Input::new(op, "the input", x)?, w, b, Output::new(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn conv2d_bwd_data(
+        &self,
+        conv: &Conv2d,
+        dy: View<Vec<f64>>,
+        params: &Vec<f64>,
+        w: Span,
+        dx: ViewMut<Vec<f64>>,
+        mode: Write,
+    ) -> Result<()> {
+        let op = "conv2d_bwd_data";
+        conv.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
+        let w = run(op, "the weights", params, w)?;
+        conv::backward_data(conv, Input::new(op, "dy", dy)?, w, Output::new(op, "dx", dx)?, mode);
+        Ok(())
+    }
+
+    fn conv2d_bwd_filter(
+        &self,
+        conv: &Conv2d,
+        x: View<Vec<f64>>,
+        dy: View<Vec<f64>>,
+        grads: &mut Vec<f64>,
+        dw: Span,
+        db: Option<Span>,
+    ) -> Result<()> {
+        let op = "conv2d_bwd_filter";
+        conv.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
+        let (x, dy) = (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?);
+        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
+        conv::backward_filter(conv, x, dy, dw);
+        elementwise::column_sums(dy, db);
+        Ok(())
+    }
+
+    fn linear_fwd(
+        &self,
+        linear: &Linear,
+        act: Activation,
+        x: View<Vec<f64>>,
+        params: &Vec<f64>,
+        w: Span,
+        b: Option<Span>,
+        y: ViewMut<Vec<f64>>,
+    ) -> Result<()> {
+        let op = "linear_fwd";
+        linear.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
+        let b = b.map(|b| run(op, "the bias", params, b)).transpose()?;
+        let w = run(op, "the weights", params, w)?;
+        let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
+        linear::forward(linear, act, x, w, b, y);
+        Ok(())
+    }
+
+    fn linear_bwd_data(
+        &self,
+        linear: &Linear,
+        dy: View<Vec<f64>>,
+        params: &Vec<f64>,
+        w: Span,
+        dx: ViewMut<Vec<f64>>,
+        mode: Write,
+    ) -> Result<()> {
+        let op = "linear_bwd_data";
+        linear.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
+        let w = run(op, "the weights", params, w)?;
+        linear::backward_data(linear, Input::new(op, "dy", dy)?, w, Output::new(op, "dx", dx)?, mode);
+        Ok(())
+    }
+
+    fn linear_bwd_filter(
+        &self,
+        linear: &Linear,
+        x: View<Vec<f64>>,
+        dy: View<Vec<f64>>,
+        grads: &mut Vec<f64>,
+        dw: Span,
+        db: Option<Span>,
+    ) -> Result<()> {
+        let op = "linear_bwd_filter";
+        linear.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
+        let (x, dy) = (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?);
+        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
+        linear::backward_filter(linear, x, dy, dw);
+        elementwise::column_sums(dy, db);
+        Ok(())
+    }
+
+    fn bn_act_fwd_train(
+        &self,
+        bn: &BatchNorm,
+        x: View<Vec<f64>>,
+        params: &Vec<f64>,
+        gamma: Span,
+        beta: Span,
+        bias: Option<Span>,
+        y: ViewMut<Vec<f64>>,
+        saved: &mut Vec<f64>,
+        grads: &mut Vec<f64>,
+        sums: Span,
+    ) -> Result<()> {
+        let (op, shapes) = ("bn_act_fwd_train", [x.layout.shape, y.layout.shape]);
+        let runs = Train::new(op, bn, shapes, params, [gamma, beta], bias, saved, grads, sums)?;
+        let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
+        batch_norm::forward_train(bn, x, y, runs);
+        Ok(())
+    }
+
+    fn bn_act_fwd_infer(
+        &self,
+        bn: &BatchNorm,
+        x: View<Vec<f64>>,
+        params: &Vec<f64>,
+        gamma: Span,
+        beta: Span,
+        running: &Vec<f64>,
+        mean: Span,
+        var: Span,
+        y: ViewMut<Vec<f64>>,
+    ) -> Result<()> {
+        let op = "bn_act_fwd_infer";
+        let spans = [("gamma", gamma), ("beta", beta), ("the mean", mean), ("the variance", var)];
+        bn.check(op, x.layout.shape, y.layout.shape, &spans)?;
+        let (gamma, beta) = (run(op, "gamma", params, gamma)?, run(op, "beta", params, beta)?);
+        let (mean, var) = (run(op, "the mean", running, mean)?, run(op, "the variance", running, var)?);
+        let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
+        batch_norm::forward_infer(bn, x, gamma, beta, mean, var, y);
+        Ok(())
+    }
+
+    fn bn_statistics(&self, x: View<Vec<f64>>, stats: &mut Vec<f64>, at: Span) -> Result<()> {
+        let op = "bn_statistics";
+        let stats = norm_operands::own_stats(op, stats, at, x.layout.shape.c)?;
+        batch_norm::statistics(Input::new(op, "the input", x)?, stats);
+        Ok(())
+    }
+
+    fn bn_act_fwd_joined(
+        &self,
+        bn: &BatchNorm,
+        x: View<Vec<f64>>,
+        params: &Vec<f64>,
+        gamma: Span,
+        beta: Span,
+        bias: Option<Span>,
+        stats: &Vec<f64>,
+        replicas: usize,
+        y: ViewMut<Vec<f64>>,
+        saved: &mut Vec<f64>,
+        grads: &mut Vec<f64>,
+        sums: Span,
+    ) -> Result<()> {
+        let (op, shapes) = ("bn_act_fwd_joined", [x.layout.shape, y.layout.shape]);
+        let runs = Train::new(op, bn, shapes, params, [gamma, beta], bias, saved, grads, sums)?;
+        let stats = norm_operands::stats(op, stats, replicas, x.layout.shape.c)?;
+        let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
+        batch_norm::forward_joined(bn, x, y, stats, runs);
+        Ok(())
+    }
+
+    fn bn_act_bwd_params(
+        &self,
+        bn: &BatchNorm,
+        x: View<Vec<f64>>,
+        dy: View<Vec<f64>>,
+        params: &Vec<f64>,
+        gamma: Span,
+        beta: Span,
+        saved: &Vec<f64>,
+        grads: &mut Vec<f64>,
+        dgamma: Span,
+        dbeta: Span,
+    ) -> Result<()> {
+        let (op, shapes) = ("bn_act_bwd_params", [x.layout.shape, dy.layout.shape]);
+        let runs = Gradient::new(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
+        let (dgamma, dbeta) = runs_mut(op, "dgamma and dbeta", grads, dgamma, dbeta)?;
+        let (x, dy) = (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?);
+        batch_norm::backward_params(bn, x, dy, runs, dgamma, dbeta);
+        Ok(())
+    }
+
+    fn bn_act_bwd_data(
+        &self,
+        bn: &BatchNorm,
+        x: View<Vec<f64>>,
+        dy: View<Vec<f64>>,
+        params: &Vec<f64>,
+        gamma: Span,
+        beta: Span,
+        saved: &Vec<f64>,
+        grads: &Vec<f64>,
+        dgamma: Span,
+        dbeta: Span,
+        count: usize,
+        dx: ViewMut<Vec<f64>>,
+        mode: Write,
+    ) -> Result<()> {
+        let (op, shapes) = ("bn_act_bwd_data", [x.layout.shape, dy.layout.shape]);
+        let runs = Gradient::new(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
+        Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
+        let sums = [run(op, "dgamma", grads, dgamma)?, run(op, "dbeta", grads, dbeta)?];
+        let (x, dy, dx) =
+            (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?, Output::new(op, "dx", dx)?);
+        batch_norm::backward_data(bn, x, dy, runs, sums, count, dx, mode);
+        Ok(())
+    }
+
+    fn ema_step(
+        &self,
+        momentum: f32,
+        scale: f32,
+        sums: &Vec<f64>,
+        from: Span,
+        running: &mut Vec<f64>,
+        to: Span,
+    ) -> Result<()> {
+        let op = "ema_step";
+        Error::check_len(op, "the running averages", to, from.len)?;
+        let sums = run(op, "the sums", sums, from)?;
+        let running = run_mut(op, "the running averages", running, to)?;
+        optimizer::ema(momentum.into(), scale.into(), sums, running);
+        Ok(())
+    }
+
+    fn meter(&self, sums: &Vec<f64>, metrics: Span, meter: &mut Vec<f64>) -> Result<()> {
+        let op = "meter";
+        Error::check_len(op, "the metrics", metrics, 2)?;
+        let metrics = run(op, "the metrics", sums, metrics)?;
+        optimizer::meter(metrics, run_mut(op, "the meter", meter, Span::new(0, 4))?);
+        Ok(())
+    }
+
+    fn act_fwd(&self, act: Activation, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {
+        let op = "act_fwd";
+        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        activation::forward(act, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn act_bwd(
+        &self,
+        act: Activation,
+        y: View<Vec<f64>>,
+        dy: View<Vec<f64>>,
+        dx: ViewMut<Vec<f64>>,
+        mode: Write,
+    ) -> Result<()> {
+        let op = "act_bwd";
+        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
+        Error::check_shape(op, "dx", dx.layout.shape, y.layout.shape)?;
+        let (y, dy, dx) = (Input::new(op, "y", y)?, Input::new(op, "dy", dy)?, Output::new(op, "dx", dx)?);
+        activation::backward(act, y, dy, dx, mode);
+        Ok(())
+    }
+
+    fn act_bwd_in_place(&self, act: Activation, y: View<Vec<f64>>, dy: ViewMut<Vec<f64>>) -> Result<()> {
+        let op = "act_bwd_in_place";
+        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
+        activation::backward_in_place(act, Input::new(op, "y", y)?, Output::new(op, "dy", dy)?);
+        Ok(())
+    }
+
+    fn load_images(
+        &self,
+        load: &LoadImages,
+        images: &Vec<u8>,
+        labels: &Vec<u32>,
+        draws: &Vec<u32>,
+        first: usize,
+        means: &Vec<f64>,
+        x: ViewMut<Vec<f64>>,
+        to: &mut Vec<u32>,
+    ) -> Result<()> {
+        images::load(load, images, labels, draws, first, means, x, to)
+    }
+
+    fn maxpool_fwd(&self, pool: &Pool2d, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {
+        let op = "maxpool_fwd";
+        pool.check(op, x.layout.shape, y.layout.shape)?;
+        pooling::max_forward(pool, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn maxpool_bwd(
+        &self,
+        pool: &Pool2d,
+        x: View<Vec<f64>>,
+        y: View<Vec<f64>>,
+        dy: View<Vec<f64>>,
+        dx: ViewMut<Vec<f64>>,
+        mode: Write,
+    ) -> Result<()> {
+        let op = "maxpool_bwd";
+        pool.check(op, x.layout.shape, y.layout.shape)?;
+        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
+        Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
+        Input::new(op, "the output", y)?;
+        let (x, dy) = (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?);
+        pooling::max_backward(pool, x, dy, Output::new(op, "dx", dx)?, mode);
+        Ok(())
+    }
+
+    fn avgpool_fwd(&self, pool: &Pool2d, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {
+        let op = "avgpool_fwd";
+        pool.check(op, x.layout.shape, y.layout.shape)?;
+        pooling::average_forward(pool, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn avgpool_bwd(
+        &self,
+        pool: &Pool2d,
+        dy: View<Vec<f64>>,
+        dx: ViewMut<Vec<f64>>,
+        mode: Write,
+    ) -> Result<()> {
+        let op = "avgpool_bwd";
+        pool.check(op, dx.layout.shape, dy.layout.shape)?;
+        pooling::average_backward(pool, Input::new(op, "dy", dy)?, Output::new(op, "dx", dx)?, mode);
+        Ok(())
+    }
+
+    fn dropout(
+        &self,
+        mask: &DropoutMask,
+        x: View<Vec<f64>>,
+        y: ViewMut<Vec<f64>>,
+        mode: Write,
+    ) -> Result<()> {
+        let op = "dropout";
+        mask.check(op)?;
+        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        elementwise::dropout(mask, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?, mode);
+        Ok(())
+    }
+
+    fn softmax(&self, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {
+        let op = "softmax";
+        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        softmax::probabilities(Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn softmax_xent(
+        &self,
+        xent: &SoftmaxXent,
+        logits: View<Vec<f64>>,
+        labels: &Vec<u32>,
+        dlogits: Option<ViewMut<Vec<f64>>>,
+        sums: &mut Vec<f64>,
+        metrics: Span,
+    ) -> Result<()> {
+        let op = "softmax_xent";
+        let shape = logits.layout.shape;
+        xent.check(op)?;
+        Error::check_shape(op, "the logits", shape, shape.flatten())?;
+        Error::check_len(op, "the metrics", metrics, 2)?;
+        Span::new(0, shape.n).check(op, "the labels", labels.len())?;
+        let dlogits = dlogits.map(|d| {
+            Error::check_shape(op, "dlogits", d.layout.shape, shape)?;
+            Output::new(op, "dlogits", d)
+        });
+        let metrics = run_mut(op, "the metrics", sums, metrics)?;
+        let logits = Input::new(op, "the logits", logits)?;
+        softmax::cross_entropy(xent, logits, &labels[..shape.n], dlogits.transpose()?, metrics);
+        Ok(())
+    }
+
+    fn sgd_step(
+        &self,
+        step: &SgdStep,
+        params: &mut Vec<f64>,
+        grads: &Vec<f64>,
+        velocity: &mut Vec<f64>,
+        at: Span,
+    ) -> Result<()> {
+        let op = "sgd_step";
+        let (params, grads) =
+            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
+        let at = if step.momentum == 0.0 { Span::new(0, 0) } else { at };
+        optimizer::sgd(step, params, grads, run_mut(op, "the velocity", velocity, at)?);
+        Ok(())
+    }
+
+    fn rmsprop_step(
+        &self,
+        step: &RmspropStep,
+        params: &mut Vec<f64>,
+        grads: &Vec<f64>,
+        mean_square: &mut Vec<f64>,
+        at: Span,
+    ) -> Result<()> {
+        let op = "rmsprop_step";
+        let (params, grads) =
+            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
+        optimizer::rmsprop(step, params, grads, run_mut(op, "the mean squares", mean_square, at)?);
+        Ok(())
+    }
+}
