@@ -161,6 +161,9 @@ pub struct TrainArgs {
     /// How much of every batch each tower computes: a number for each, as in 2,1,1; auto to measure their speed; or even
     #[arg(long, value_name = "W,...", allow_hyphen_values = true)]
     pub device_weights: Option<String>,
+    /// Normalize batches with the statistics of all towers' samples, so that N towers compute what one would
+    #[arg(long)]
+    pub sync_batch_norm: bool,
     /// Cut the network of every tower into S stages of consecutive layers, each on a device of its own
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub pipeline_stages: Option<usize>,

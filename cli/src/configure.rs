@@ -27,6 +27,7 @@ impl TrainArgs {
         if let Some(weights) = &self.device_weights {
             config.device_weights = weights.parse()?;
         }
+        config.sync_batch_norm |= self.sync_batch_norm;
         self.apply_optimizer(config)?;
         // After the batch size and the schedule, which decide what it is by default.
         if let Some(rule) = &self.lr_scaling {
@@ -92,6 +93,7 @@ impl TrainArgs {
             ("--batch-size", wanted.batch_size != saved.batch_size),
             ("--global-batch-size", wanted.global_batch_size != saved.global_batch_size),
             ("--virtual-replicas", wanted.virtual_replicas != saved.virtual_replicas),
+            ("--sync-batch-norm", wanted.sync_batch_norm != saved.sync_batch_norm),
             ("--micro-batches", wanted.micro_batches() != saved.micro_batches()),
             ("--lr", wanted.lr != saved.lr),
             ("--label-smoothing", wanted.label_smoothing != saved.label_smoothing),
@@ -184,6 +186,30 @@ mod tests {
     }
 
     #[test]
+    fn a_resumed_run_keeps_its_batch_normalization() {
+        let plain = config("").unwrap();
+        let synchronized = config("--sync-batch-norm").unwrap();
+        assert!(synchronized.sync_batch_norm && !plain.sync_batch_norm);
+        let resumed = |flags: &[&str], saved: &Config| {
+            let line = ["towers", "train"].iter().chain(flags);
+            let Command::Train(args) = Args::try_parse_from(line).unwrap().command else { panic!("train") };
+            let mut resumed = saved.clone();
+            args.check_resumed(saved)?;
+            args.apply(&mut resumed).map(|()| resumed.sync_batch_norm)
+        };
+        assert!(resumed(&[], &synchronized).unwrap() && !resumed(&[], &plain).unwrap());
+        assert!(resumed(&["--sync-batch-norm"], &synchronized).unwrap());
+        let error = resumed(&["--sync-batch-norm"], &plain).unwrap_err().to_string();
+        assert!(error.starts_with("--sync-batch-norm can't change when a run is resumed"), "{error}");
+        let shards = config("--sync-batch-norm --virtual-replicas 4").unwrap();
+        assert!(shards.check_towers(4).is_ok());
+        let error = shards.check_towers(2).unwrap_err().to_string();
+        assert!(
+            error.starts_with("--virtual-replicas is 4, but must be left out with --sync-batch-norm, or 2")
+        );
+    }
+
+    #[test]
     fn micro_batches_are_fixed_when_a_run_begins() {
         let split = config("--pipeline-stages 3 --split-at concatenate_4,flatten").unwrap();
         assert_eq!((split.devices.stages(), split.micro_batches, split.shards(2)), (3, Some(6), 12));
@@ -236,6 +262,11 @@ mod tests {
             ),
             ("--device-weights -1", "--device-weights is `-1`"),
             ("--device-weights fast", "--device-weights is `fast`"),
+            (
+                "--sync-batch-norm --micro-batches 2",
+                "--sync-batch-norm is given, but must be left out with --micro-",
+            ),
+            ("--sync-batch-norm --gpus 2 --pipeline-stages 2", "but must be left out with --pipeline-stages"),
         ] {
             let error = format!("{:#}", config(flags).unwrap_err());
             assert!(error.contains(names), "{flags}: {error}");

@@ -128,6 +128,7 @@ mod training {
         config.model = std::env::var(MODEL).unwrap_or(config.model);
         let rank: usize =
             std::env::var("OMPI_COMM_WORLD_RANK").or(std::env::var("PMI_RANK")).unwrap().parse().unwrap();
+        config.sync_batch_norm = role == "synchronized";
         if role == "misfit" && rank == 2 {
             config.lr *= 2.0;
         }
@@ -210,6 +211,19 @@ mod training {
             on_threads(config, ranks, threads.path());
             assert!(newest(&ended.folder).1 == newest(threads.path()).1, "not the bits of {ranks} threads");
         }
+    }
+
+    /// Where layers meet in the middle of passes, too.
+    #[test]
+    fn processes_normalize_together_as_threads_do() {
+        if !mpirun_is_there() {
+            return;
+        }
+        let ended = Job::start("synchronized", 3, &[(EPOCHS, "1"), (VIRTUAL, "")]).wait();
+        assert!(ended.success, "{}", ended.text);
+        let threads = tempfile::tempdir().unwrap();
+        on_threads(Config { sync_batch_norm: true, ..config(1, None) }, 3, threads.path());
+        assert!(newest(&ended.folder).1 == newest(threads.path()).1, "not the bits of threads");
     }
 
     #[test]

@@ -23,6 +23,10 @@ pub struct Config {
     /// Cuts every batch into so many fixed shards, each with a pass of its own, so that the results don't depend on the number
     /// of replicas; `None` for one shard a replica.
     pub virtual_replicas: Option<usize>,
+    /// Whether batch normalization takes the statistics of the whole batch of all replicas, so that they compute what one
+    /// would, up to rounding. Otherwise each replica normalizes with its own samples.
+    #[serde(default)]
+    pub sync_batch_norm: bool,
     /// Cuts the batch of every replica into so many micro-batches, each with a pass of its own: what keeps the stages of a
     /// pipeline busy at the same time. `None` for two a stage, or one where there are no stages. With `virtual_replicas` their
     /// shards are the micro-batches.
@@ -220,13 +224,22 @@ impl Config {
         self.virtual_replicas.is_some() || self.devices.stages() > 1
     }
 
-    /// Checks that `towers` replicas all have something to do.
+    /// Checks that `towers` replicas all have something to do, and that those whose batch normalization is to meet can.
     ///
     /// # Errors
-    /// [`Error::Option`] if there are fewer virtual replicas, or weights for another number.
+    /// [`Error::Option`] if there are fewer virtual replicas, or with [`sync_batch_norm`](Config::sync_batch_norm) more, or weights for
+    /// another number.
     pub fn check_towers(&self, towers: usize) -> Result<()> {
         self.device_weights.check(self, towers)?;
         match self.virtual_replicas {
+            Some(shards) if self.sync_batch_norm && shards != towers => Err(Error::Option {
+                option: "--virtual-replicas",
+                value: shards.to_string(),
+                accepted: format!(
+                    "left out with --sync-batch-norm, or {towers}, one a tower: shards that a tower passes one after the \
+                     other can't share statistics"
+                ),
+            }),
             Some(shards) if shards < towers => Err(Error::Option {
                 option: "--virtual-replicas",
                 value: shards.to_string(),
@@ -287,6 +300,7 @@ impl Config {
             return refuse("--virtual-replicas", shards.to_string(), &format!("from 1 to {MOST}"));
         }
         self.devices.check()?;
+        self.check_sync()?;
         if let Some(micro) = self.micro_batches {
             if !(1..=MOST).contains(&micro) {
                 return refuse("--micro-batches", micro.to_string(), &format!("from 1 to {MOST}"));
@@ -319,6 +333,20 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+impl Config {
+    /// Checks that batch normalization can be synchronized, where it is to be.
+    fn check_sync(&self) -> Result<()> {
+        if !self.sync_batch_norm || self.micro_batches() == 1 {
+            return Ok(());
+        }
+        let option = if self.devices.stages() > 1 { "--pipeline-stages" } else { "--micro-batches" };
+        let accepted = format!(
+            "left out with {option}: micro-batches pass one after the other, so they can't share statistics"
+        );
+        Err(Error::Option { option: "--sync-batch-norm", value: "given".to_owned(), accepted })
     }
 }
 

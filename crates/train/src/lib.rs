@@ -19,6 +19,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod across;
 mod atomic;
 mod bench;
 mod config;

@@ -34,6 +34,9 @@ pub(crate) enum Kind {
     /// What comes before the sum over the shards, and what comes after it.
     Gradients,
     Update,
+    /// As [`Kind::Gradients`], with layers that meet those of other replicas. The threads of the host meet too, which can't be
+    /// written down.
+    Meeting,
     /// A batch of the validation data.
     Evaluation,
 }
@@ -107,11 +110,15 @@ impl Passes {
             let (earlier, mut part) = (in_order.then_some(&*earlier), parts.first_mut());
             // The pass writes where the shard's part lies: the same memory each time, as a recording needs it.
             part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
-            let done = recorder.play(&device, work, &turn, || {
+            let mut work_once = || {
                 piece.load(&device, network)?;
                 let buckets = last.then_some(&mut *buckets);
                 pass(network, Pass { first: rows.start, earlier, buckets })
-            });
+            };
+            let done = match kind {
+                Kind::Meeting => work_once(),
+                _ => recorder.play(&device, work, &turn, work_once),
+            };
             part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
             done?;
         }

@@ -47,6 +47,7 @@ fn minigooglenet() -> Config {
         batch_size: 64,
         global_batch_size: None,
         virtual_replicas: None,
+        sync_batch_norm: false,
         micro_batches: None,
         device_weights: DeviceWeights::Even,
         drop_last: true,

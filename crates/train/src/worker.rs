@@ -1,3 +1,4 @@
+use crate::across::Across;
 use crate::memory;
 use crate::passes::{Kind, Passes};
 use crate::pipeline;
@@ -36,6 +37,8 @@ pub(crate) struct Worker<'a> {
     optimizer: OptimizerState,
     val: Source,
     passes: Passes,
+    /// Whether layers compute with the whole batch, and so meet those of the other replicas.
+    meets: bool,
     stage: Pipelined<'a>,
     /// Losses and correct answers of the epoch so far, on the device: see [`Backend::meter`].
     meter: Storage,
@@ -89,6 +92,7 @@ impl<'a> Worker<'a> {
         };
         let mut network = built.map_err(|error| memory::explain(error, model, &device, batch * lanes))?;
         network.init(config.seed)?;
+        let meets = config.sync_batch_norm && world > 1 && network.prepare_across(world)?;
         let optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
         let meter = device.alloc(METER)?;
         let source = |samples, augmentation, options| match first {
@@ -122,6 +126,7 @@ impl<'a> Worker<'a> {
             optimizer,
             val,
             passes,
+            meets,
             stage,
             meter,
             read: Instant::now(),
@@ -205,13 +210,22 @@ impl<'a> Worker<'a> {
         let alone = self.passes.alone() && !split;
         let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
         let (seed, step, smoothing) = (self.config.seed, self.state.step, self.config.label_smoothing);
-        let Worker { passes, collective, device, network, optimizer, meter, state, stage, .. } = self;
-        let kind = if alone { Kind::Step } else { Kind::Gradients };
+        let Worker { passes, device, network, optimizer, meter, state, stage, collective, meets, .. } = self;
+        let kind = match (alone, *meets) {
+            (true, _) => Kind::Step,
+            (_, true) => Kind::Meeting,
+            _ => Kind::Gradients,
+        };
         let draws = Draws { seed, step, first_sample: 0 };
         if split {
             pipeline::train(passes, &stage.stage, network, batch, draws, smoothing)?;
         } else {
             passes.each(network, batch, kind, &turn, |network, pass| {
+                if kind == Kind::Meeting {
+                    let draws = Draws { first_sample: pass.first as u32, ..draws };
+                    return Across::new(collective.as_mut())
+                        .run(|replicas| network.train_pass_across(draws, smoothing, global, replicas));
+                }
                 pass.train(network, collective.as_mut(), draws, smoothing, global)?;
                 if alone { update(device, network, optimizer, meter, state, lr, global) } else { Ok(()) }
             })?;

@@ -7,15 +7,15 @@ use tensor::Backend;
 
 impl Network {
     /// Makes ready for [`train_pass_across`](Network::train_pass_across) with so many replicas: allocates the board on which
-    /// layers meet.
+    /// layers meet. Says whether any of them does.
     ///
     /// # Errors
     /// What the device says.
-    pub fn prepare_across(&mut self, replicas: usize) -> Result<()> {
+    pub fn prepare_across(&mut self, replicas: usize) -> Result<bool> {
         let steps = self.lanes.iter().flat_map(|lane| &lane.steps);
         let len = steps.map(|step| step.op.board_len(replicas)).max().unwrap_or(0);
         self.board = Some(self.device.alloc(len)?);
-        Ok(())
+        Ok(len > 0)
     }
 
     /// As [`train_pass`](Network::train_pass), but layers that compute with statistics of the batch, as

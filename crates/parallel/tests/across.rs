@@ -1,0 +1,183 @@
+//! Replicas whose layers meet in the middle of a pass: one that fails there ends all, and nobody waits for ever.
+#![allow(clippy::unwrap_used)]
+
+use layers::{
+    AcrossReplicas, Backward, BatchNormalization, Conv2D, Dense, Draws, Flatten, Forward, Graph, Layer, Mode,
+    Network, Op, Place, Value,
+};
+use parallel::{Collective, Error, Replica, run_replicas};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tensor::{Backend, Device, Precision, Shape, Span, Storage, View, ViewMut, Write};
+
+/// A copy, in the middle of which a replica may go wrong: on the calls with these numbers.
+#[derive(Clone, Debug)]
+struct Trap {
+    how: How,
+    in_backward: bool,
+    armed: &'static AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Panics,
+    Fails,
+}
+
+impl Trap {
+    fn spring(&self, in_backward: bool) -> tensor::Result<()> {
+        if self.in_backward != in_backward || !self.armed.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        match self.how {
+            How::Panics => panic!("a trap"),
+            How::Fails => Err(tensor::Error::DeviceMismatch { op: "a trap" }),
+        }
+    }
+}
+
+impl Layer for Trap {
+    fn kind(&self) -> &'static str {
+        "Trap"
+    }
+
+    fn output_shape(&self, x: Shape) -> tensor::Result<Shape> {
+        Ok(x)
+    }
+
+    fn build(&self, _: &Place) -> tensor::Result<Box<dyn Op>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Op for Trap {
+    fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> tensor::Result<()> {
+        self.spring(false)?;
+        cx.device.copy(x, y, Write::Set)
+    }
+
+    fn backward(
+        &mut self,
+        cx: Backward<'_>,
+        _x: View<Storage>,
+        _y: View<Storage>,
+        dy: ViewMut<Storage>,
+        dx: Option<(ViewMut<Storage>, Write)>,
+    ) -> tensor::Result<()> {
+        self.spring(true)?;
+        dx.map_or(Ok(()), |(dx, write)| cx.device.copy(dy.as_view(), dx, write))
+    }
+}
+
+/// Normalizations before and behind the trap.
+fn graph(trap: Trap) -> (Graph, Value) {
+    let mut graph = Graph::new("trapped", [4, 4, 3]);
+    let x = graph.add(Conv2D::new(4, 3), graph.input()).unwrap();
+    let x = graph.add(BatchNormalization::new(), x).unwrap();
+    let x = graph.add(trap, x).unwrap();
+    let x = graph.add(BatchNormalization::new(), x).unwrap();
+    let x = graph.add(Flatten, x).unwrap();
+    let logits = graph.add(Dense::new(3), x).unwrap();
+    (graph, logits)
+}
+
+struct Way<'a>(&'a mut dyn Collective);
+
+fn told(error: Error) -> tensor::Error {
+    tensor::Error::Device { device: "the others".into(), message: error.to_string() }
+}
+
+impl AcrossReplicas for Way<'_> {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+
+    fn world(&self) -> usize {
+        self.0.world()
+    }
+
+    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> tensor::Result<()> {
+        self.0.all_reduce_sum(device, data, at).map_err(told)
+    }
+
+    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> tensor::Result<()> {
+        self.0.all_gather(device, data, at).map_err(told)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error(transparent)]
+    Parallel(#[from] Error),
+    #[error(transparent)]
+    Layers(#[from] layers::Error),
+}
+
+/// Three steps on samples that the middle replica has none of; the last replica has the trap.
+fn run(devices: &[Device], trap: &Trap) -> Result<Vec<Vec<f32>>, Ended> {
+    run_replicas(devices, |mut replica: Replica| {
+        let (rank, device) = (replica.rank(), replica.device.clone());
+        let own = Trap { armed: if rank == 2 { trap.armed } else { &NEVER }, ..trap.clone() };
+        let (graph, logits) = graph(own);
+        let mut network: Network = graph.build(logits, &device, 2, Mode::Training)?;
+        network.init(1)?;
+        let n = if rank == 1 { 0 } else { 2 };
+        let images: Vec<f32> = (0..n * 48).map(|k| ((k + rank) as f32 * 0.7).sin()).collect();
+        for step in 0..3 {
+            network.set_input(&images, &[0, 2][..n])?;
+            let draws = Draws { seed: 1, step, first_sample: rank as u32 };
+            network.train_pass_across(draws, 0.0, 4, &mut Way(replica.collective.as_mut()))?;
+            let grads = &mut network.arena_mut().grads;
+            let all = Span::new(0, grads.len());
+            replica.collective.all_reduce_sum(&device, grads, all)?;
+        }
+        let grads = &network.arena().grads;
+        Ok(grads.to_vec(&device, 0, grads.len()).map_err(layers::Error::from)?)
+    })
+}
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// Devices in main memory and, where they can be emulated, GPUs.
+fn groups() -> Vec<Vec<Device>> {
+    let mut groups = vec![(0..3).map(|_| Device::cpu(1)).collect()];
+    match (0..3).map(|_| Device::emulated_cuda(Precision::Fp32)).collect::<tensor::Result<Vec<_>>>() {
+        Ok(gpus) => groups.push(gpus),
+        Err(why) => println!("SKIPPED: emulated cuda: {why}"),
+    }
+    groups
+}
+
+#[test]
+fn one_that_fails_in_the_middle_of_a_pass_ends_all() {
+    static ARMED: AtomicBool = AtomicBool::new(false);
+    for devices in groups() {
+        for (how, in_backward) in [(How::Panics, false), (How::Fails, false), (How::Panics, true)] {
+            ARMED.store(true, Ordering::SeqCst);
+            let began = Instant::now();
+            let ended = run(&devices, &Trap { how, in_backward, armed: &ARMED }).unwrap_err();
+            assert!(began.elapsed() < Duration::from_secs(60), "the others waited");
+            match how {
+                How::Panics => {
+                    let is_it = matches!(ended, Ended::Parallel(Error::Panicked { rank: 2, .. }));
+                    assert!(is_it, "{ended}");
+                }
+                How::Fails => assert_eq!(
+                    ended.to_string(),
+                    "layer trap: a trap: an operand lives on another device than the op runs on"
+                ),
+            }
+        }
+    }
+}
+
+/// Without a fault all have the same sums, also those without samples.
+#[test]
+fn all_replicas_see_the_same_sums() {
+    for devices in groups() {
+        let trap = Trap { how: How::Fails, in_backward: false, armed: &NEVER };
+        let grads = run(&devices, &trap).unwrap();
+        assert!(grads[0].iter().any(|&g| g != 0.0) && grads[0].iter().all(|g| g.is_finite()));
+        assert!(grads[0] == grads[1] && grads[1] == grads[2]);
+    }
+}

@@ -1,0 +1,167 @@
+//! With `--sync-batch-norm` several towers train what one tower trains on the whole batch, batch normalization included.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use tensor::{Device, Precision};
+use towers_tests::{Finished, distance, run_on};
+use train::observers::Checkpoints;
+use train::{Config, End, Error, Observer, Resume, cifar, recipe};
+
+/// Batch normalization, dropout and augmentation, on batches of 14 of 45 images: three whole ones, and one of three images,
+/// which leaves some towers without any.
+fn config(sync_batch_norm: bool) -> Config {
+    let mut config = recipe("quick").unwrap();
+    config.epochs = 2;
+    config.global_batch_size = Some(14);
+    config.sync_batch_norm = sync_batch_norm;
+    config.schedule = "constant".parse().unwrap();
+    config.optimizer = "sgd:momentum=0.9".parse().unwrap();
+    config.lr = 0.01;
+    config
+}
+
+fn data() -> cifar::Dataset {
+    cifar::synthetic(3, 45, 23)
+}
+
+fn cpus(world: usize, threads: usize) -> Vec<Device> {
+    (0..world).map(|_| Device::cpu(threads)).collect()
+}
+
+fn run(world: usize, config: &Config) -> Finished {
+    run_on(&cpus(world, 1), config, &data(), None, None, Vec::new()).unwrap()
+}
+
+fn assert_close(one: &Finished, many: &Finished, tolerance: f64, what: &str) {
+    let distance = distance(&one.tensors, &many.tensors);
+    println!("{what}: the weights differ by {distance:e}");
+    assert!(distance < tolerance, "{what}: the weights differ by {distance:e}");
+    for (a, b) in one.outcome.state.history.iter().zip(&many.outcome.state.history) {
+        let close = |a: f64, b: f64| (a - b).abs() < tolerance;
+        assert!(close(a.loss, b.loss) && close(a.val_loss, b.val_loss), "{what}:\n{a:?}\n{b:?}");
+    }
+}
+
+#[test]
+fn n_towers_equal_one_on_the_whole_batch() {
+    let one = run(1, &config(false));
+    assert_eq!((one.outcome.state.step, one.outcome.state.history.len()), (8, 2));
+    // One tower has nobody to meet.
+    assert!(one.tensors == run(1, &config(true)).tensors);
+    for world in 2..=4 {
+        assert_close(&one, &run(world, &config(true)), 5e-4, &format!("{world} towers"));
+    }
+}
+
+/// That the test above can fail: without the flag every tower normalizes with its own slice.
+#[test]
+fn towers_that_do_not_meet_train_something_else() {
+    let one = run(1, &config(false));
+    let apart = run(3, &config(false));
+    assert!(distance(&one.tensors, &apart.tensors) > 1e-2);
+    assert!(apart.tensors != run(3, &config(true)).tensors);
+}
+
+/// How far a single step of several towers is from that of one: when they normalize together, and apart.
+fn after_a_step(config: &Config, devices: impl Fn(usize) -> Vec<Device>, world: usize) -> [f64; 2] {
+    let step = |world: usize, sync_batch_norm| {
+        let config = Config { epochs: 1, sync_batch_norm, global_batch_size: Some(5), ..config.clone() };
+        let data = cifar::synthetic(3, 5, 3);
+        let finished = run_on(&devices(world), &config, &data, None, None, Vec::new()).unwrap();
+        assert_eq!(finished.outcome.state.step, 1);
+        finished.tensors
+    };
+    let one = step(1, false);
+    let distances = [true, false].map(|sync| distance(&one, &step(world, sync)));
+    println!("{world} towers after a step: {:e}, apart {:e}", distances[0], distances[1]);
+    distances
+}
+
+/// All of MiniGoogLeNet's 19 normalizations. On so few images its steps double every difference many times over, so only one
+/// is taken.
+#[test]
+fn minigooglenet_too() {
+    let config = Config { model: "minigooglenet".into(), ..config(true) };
+    for world in [2, 3] {
+        let [together, apart] = after_a_step(&config, |world| cpus(world, 1), world);
+        assert!(together < 1e-2 && together * 20.0 < apart, "{world} towers: {together:e}, apart {apart:e}");
+    }
+}
+
+/// A run repeats bit for bit, and with as many virtual replicas as towers it is the same run.
+#[test]
+fn runs_repeat_bit_for_bit_for_any_number_of_threads() {
+    let config = config(true);
+    let first = run(3, &config);
+    for threads in [1, 2] {
+        let again = run_on(&cpus(3, threads), &config, &data(), None, None, Vec::new()).unwrap();
+        assert!(first.tensors == again.tensors && first.losses == again.losses, "{threads} threads each");
+    }
+    let shards = Config { virtual_replicas: Some(3), ..config };
+    assert!(first.tensors == run(3, &shards).tensors);
+}
+
+fn in_folder(
+    world: usize,
+    config: &Config,
+    dir: &Path,
+    resume: Option<&Resume>,
+    stop_after: Option<u64>,
+) -> Finished {
+    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(Checkpoints::new(dir, config).unwrap())];
+    run_on(&cpus(world, 1), config, &data(), resume, stop_after, checkpoints).unwrap()
+}
+
+/// Stopped in the middle of an epoch: the same bits on as many towers, the same run but for rounding on others.
+#[test]
+fn a_run_goes_on() {
+    let config = config(true);
+    let straight = run(3, &config);
+    for world in [3, 2, 1] {
+        let dir = tempfile::tempdir().unwrap();
+        let stopped = in_folder(3, &config, dir.path(), None, Some(2));
+        assert_eq!(stopped.outcome.end, End::Interrupted);
+        let resume = Resume::newest(dir.path()).unwrap();
+        assert!(resume.config.sync_batch_norm && resume.state.partial.steps > 0);
+        let resumed = in_folder(world, &resume.config, dir.path(), Some(&resume), None);
+        assert_close(&straight, &resumed, 5e-4, &format!("resumed on {world} towers"));
+        assert_eq!(straight.tensors == resumed.tensors, world == 3);
+    }
+}
+
+#[test]
+fn shards_and_micro_batches_are_refused() {
+    let refused = |config: Config, world: usize, says: &str| {
+        let error = run_on(&cpus(world, 1), &config, &data(), None, None, Vec::new()).err().unwrap();
+        assert!(matches!(error, Error::Option { .. }) && error.to_string().contains(says), "{error}");
+    };
+    refused(Config { virtual_replicas: Some(4), ..config(true) }, 2, "--virtual-replicas is 4");
+    refused(Config { micro_batches: Some(2), ..config(true) }, 2, "left out with --micro-batches");
+    let mut stages = config(true);
+    stages.devices.pipeline_stages = 2;
+    refused(stages, 2, "left out with --pipeline-stages");
+}
+
+/// On GPUs such a pass is never recorded. Few images: the emulated ones compute on one core.
+#[test]
+fn gpus_train_the_same_too() {
+    if let Err(why) = Device::emulated_cuda(Precision::Fp32) {
+        println!("SKIPPED: emulated cuda: {why}");
+        return;
+    }
+    let gpus = |world: usize, precision| -> Vec<Device> {
+        (0..world).map(|_| Device::emulated_cuda(precision).unwrap()).collect()
+    };
+    let mut config = Config { epochs: 1, ..config(true) };
+    config.global_batch_size = Some(4);
+    let few = cifar::synthetic(3, 17, 4);
+    let run = |world| run_on(&gpus(world, Precision::Fp32), &config, &few, None, None, Vec::new()).unwrap();
+    let one = run(1);
+    assert_eq!(one.outcome.state.step, 5);
+    assert_close(&one, &run(2), 5e-4, "two emulated GPUs");
+    // Half formats turn a difference in the last bit into one in the eighth: one step shows that the towers met.
+    config.devices.precision = Precision::Bf16;
+    let [together, apart] = after_a_step(&config, |world| gpus(world, Precision::Bf16), 2);
+    assert!(together * 5.0 < apart, "{together:e}, apart {apart:e}");
+}
