@@ -29,8 +29,8 @@ const STEPS: &[Step] = &[
     Step { name: "mpi", run: mpi },
 ];
 
-/// The step that runs only when it is named: it compiles much of the workspace a second time.
-const ON_REQUEST: &str = "mpi";
+/// The steps that run only when they are named: they compile much of the workspace again, with other features.
+const ON_REQUEST: [&str; 2] = ["alone", "mpi"];
 
 /// The names of the steps, in their order.
 pub fn step_names() -> Vec<&'static str> {
@@ -73,7 +73,7 @@ fn select(names: &[String]) -> Result<Vec<&'static Step>, String> {
     if let Some(unknown) = names.iter().find(|name| !step_names().contains(&name.as_str())) {
         return Err(format!("`test` has no step `{unknown}`; it has {}", step_names().join(", ")));
     }
-    let by_default = |step: &Step| names.is_empty() && step.name != ON_REQUEST;
+    let by_default = |step: &Step| names.is_empty() && !ON_REQUEST.contains(&step.name);
     let named = |step: &Step| names.iter().any(|name| name == step.name);
     Ok(STEPS.iter().filter(|step| by_default(step) || named(step)).collect())
 }
@@ -176,7 +176,7 @@ mod tests {
             select(&words).map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>())
         };
         let mut by_default = step_names();
-        by_default.retain(|name| *name != ON_REQUEST);
+        by_default.retain(|name| !ON_REQUEST.contains(name));
         assert_eq!(names(&[]).unwrap(), by_default);
         assert_eq!(names(&["mpi"]).unwrap(), ["mpi"]);
         assert_eq!(names(&["docs", "fmt"]).unwrap(), ["fmt", "docs"]);
