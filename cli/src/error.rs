@@ -5,7 +5,12 @@ use std::fmt;
 use std::process::ExitCode;
 use train::cifar;
 
-/// Bad usage: the command line must change. Exit status 2.
+/// The exit status of bad usage.
+pub const BAD_USAGE: u8 = 2;
+/// The exit status after Ctrl-C, as shells count it: 128 + SIGINT.
+pub const INTERRUPTED: u8 = 130;
+
+/// Bad usage: the command line must change. Exit status [`BAD_USAGE`].
 #[derive(Debug)]
 pub struct Usage(String);
 
@@ -44,7 +49,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
                     | train::Error::Cut(_)
             )
         );
-    if bad_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
+    if bad_usage { ExitCode::from(BAD_USAGE) } else { ExitCode::FAILURE }
 }
 
 /// The error and its causes, without what one already said of the next.

@@ -5,7 +5,7 @@ mod environment;
 mod worker;
 
 use crate::args::LaunchArgs;
-use crate::error::{at_least_one, usage};
+use crate::error::{BAD_USAGE, INTERRUPTED, at_least_one, usage};
 use crate::print::note;
 use anyhow::Context;
 use crew::{Crew, Ending};
@@ -15,10 +15,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The exit status after Ctrl-C.
-const INTERRUPTED: u8 = 130;
-/// The exit status of bad usage: starting the same again would end the same way.
-const BAD_USAGE: u8 = 2;
 /// More processes than any machine has use for.
 const MOST: usize = 1024;
 
@@ -40,6 +36,7 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
             Ending::Failed(failure) => failure,
         };
         failure.tell(launch.processes);
+        // After bad usage starting the same again would end the same way.
         if failure.status == BAD_USAGE || restart >= args.max_restarts {
             return Ok(ExitCode::from(failure.status));
         }

@@ -1,7 +1,7 @@
 //! `towers train`.
 
 use crate::args::{KeepArgs, TrainArgs};
-use crate::error::{at_least_one, usage};
+use crate::error::{INTERRUPTED, at_least_one, usage};
 use crate::output::Output;
 use crate::print::note;
 use crate::resume::is_restarted;
@@ -12,9 +12,6 @@ use std::time::Duration;
 use train::cifar::Dataset;
 use train::observers::{Checkpoints, Curves, EarlyStopping, History, Progress, TensorBoard};
 use train::{Config, End, Observer, Process, Resume, StopFlag};
-
-/// The exit status after Ctrl-C, as shells count it: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let (config, mut output, resume) = match args.resumed_run()? {

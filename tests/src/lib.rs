@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 use checkpoint::Tensors;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tensor::Device;
+use train::observers::Checkpoints;
 use train::{
     Config, EpochRecord, Flow, Observer, Outcome, Result, Resume, Snapshot, StepInfo, StopFlag, TrainState,
     cifar,
@@ -17,6 +19,14 @@ pub struct Finished {
     pub tensors: Tensors,
     /// The mean loss of the epoch after each step.
     pub losses: Vec<f64>,
+}
+
+impl Finished {
+    /// Everything of the history but the times, as bits.
+    pub fn figures(&self) -> Vec<[u64; 5]> {
+        let history = self.outcome.state.history.iter();
+        history.map(|r| [r.loss, r.acc, r.val_loss, r.val_acc, r.lr].map(f64::to_bits)).collect()
+    }
 }
 
 /// Keeps the tensors at the end of a run and the loss of every step, and raises a flag at a given step.
@@ -91,6 +101,26 @@ pub fn run_on(
     let outcome = train::train_on(devices, config, data.clone(), resume, &mut observers, &stop)?;
     let (tensors, losses) = core::mem::take(&mut *kept.lock().expect("no observer panics"));
     Ok(Finished { outcome, tensors: tensors.expect("every run that ends well ends with a snapshot"), losses })
+}
+
+/// As [`run_on`], with checkpoints in the folder of a run.
+///
+/// # Errors
+/// What the run fails with.
+pub fn run_in(
+    dir: &Path,
+    devices: &[Device],
+    config: &Config,
+    data: &cifar::Dataset,
+    resume: Option<&Resume>,
+    stop_after: Option<u64>,
+) -> Result<Finished> {
+    run_on(devices, config, data, resume, stop_after, vec![Box::new(Checkpoints::new(dir, config)?)])
+}
+
+/// `world` devices of the CPU with `threads` threads each.
+pub fn cpus(world: usize, threads: usize) -> Vec<Device> {
+    (0..world).map(|_| Device::cpu(threads)).collect()
 }
 
 /// The largest difference between two runs' tensors, relative to the largest element of each tensor.

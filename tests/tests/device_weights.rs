@@ -2,18 +2,12 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
 use tensor::Device;
-use towers_tests::{Finished, distance, run_on};
-use train::observers::Checkpoints;
-use train::{Config, DeviceWeights, End, Observer, Resume, cifar, recipe};
+use towers_tests::{Finished, cpus, distance, run_in, run_on};
+use train::{Config, DeviceWeights, End, Resume, cifar, recipe};
 
 fn data() -> cifar::Dataset {
     cifar::synthetic(3, 45, 23)
-}
-
-fn cpus(world: usize) -> Vec<Device> {
-    vec![Device::cpu(1); world]
 }
 
 fn run(devices: &[Device], config: &Config) -> Finished {
@@ -44,15 +38,9 @@ fn small_cnn() -> Config {
     config
 }
 
-/// The figures of a history without the times, as bits.
-fn figures(finished: &Finished) -> Vec<[u64; 4]> {
-    let history = finished.outcome.state.history.iter();
-    history.map(|r| [r.loss, r.acc, r.val_loss, r.val_acc].map(f64::to_bits)).collect()
-}
-
 #[track_caller]
 fn assert_same(a: &Finished, b: &Finished, what: &str) {
-    assert_eq!(figures(a), figures(b), "{what}: another history");
+    assert_eq!(a.figures(), b.figures(), "{what}: another history");
     assert!(a.tensors == b.tensors, "{what}: other weights");
 }
 
@@ -69,10 +57,10 @@ fn assert_near(a: &Finished, b: &Finished, what: &str) {
 /// same.
 #[test]
 fn uneven_slices_have_the_gradient_of_the_whole_batch() {
-    let one = run(&cpus(1), &keras_cnn());
+    let one = run(&cpus(1, 1), &keras_cnn());
     for weights in ["3,1", "1,6", "2,1,1", "1,1,10", "1,2,3,4"] {
         let config = weighted(&keras_cnn(), weights);
-        let many = run(&cpus(weights.split(',').count()), &config);
+        let many = run(&cpus(weights.split(',').count(), 1), &config);
         assert_near(&one, &many, weights);
         assert_eq!(many.outcome.state.device_weights.to_string(), weights);
     }
@@ -81,8 +69,8 @@ fn uneven_slices_have_the_gradient_of_the_whole_batch() {
 /// That the test above can fail: with batch normalization other slices are another run.
 #[test]
 fn the_weights_are_taken() {
-    let even = run(&cpus(2), &small_cnn());
-    assert!(even.tensors != run(&cpus(2), &weighted(&small_cnn(), "3,1")).tensors);
+    let even = run(&cpus(2, 1), &small_cnn());
+    assert!(even.tensors != run(&cpus(2, 1), &weighted(&small_cnn(), "3,1")).tensors);
 }
 
 /// With virtual replicas weights say who computes which shards, and no bit depends on that.
@@ -90,24 +78,24 @@ fn the_weights_are_taken() {
 fn virtual_replicas_have_the_same_bits_on_uneven_towers() {
     let mut config = small_cnn();
     config.virtual_replicas = Some(5);
-    let even = run(&cpus(1), &config);
+    let even = run(&cpus(1, 1), &config);
     for weights in ["3,1", "1,100", "1,2,1", "1,1,1,1"] {
         let towers = weights.split(',').count();
-        assert_same(&even, &run(&cpus(towers), &weighted(&config, weights)), weights);
+        assert_same(&even, &run(&cpus(towers, 1), &weighted(&config, weights)), weights);
     }
-    assert_same(&even, &run(&cpus(2), &weighted(&config, "auto")), "measured weights");
+    assert_same(&even, &run(&cpus(2, 1), &weighted(&config, "auto")), "measured weights");
 }
 
 /// A tower is a pipeline here; its slice is cut into its micro-batches.
 #[test]
 fn pipelines_have_weights_by_towers() {
-    let one = run(&cpus(1), &keras_cnn());
+    let one = run(&cpus(1, 1), &keras_cnn());
     let mut config = keras_cnn();
     (config.devices.pipeline_stages, config.micro_batches) = (2, Some(2));
     for (weights, towers) in [("3,1", 2), ("1,2,2", 3)] {
-        assert_near(&one, &run(&cpus(2 * towers), &weighted(&config, weights)), weights);
+        assert_near(&one, &run(&cpus(2 * towers, 1), &weighted(&config, weights)), weights);
     }
-    let measured = run(&cpus(4), &weighted(&config, "auto"));
+    let measured = run(&cpus(4, 1), &weighted(&config, "auto"));
     assert_near(&one, &measured, "measured weights");
     assert!(
         matches!(&measured.outcome.state.device_weights, DeviceWeights::Given(weights) if weights.len() == 2)
@@ -117,13 +105,13 @@ fn pipelines_have_weights_by_towers() {
 /// Measuring leaves nothing behind: the run is that of somebody who knew the weights.
 #[test]
 fn measured_weights_are_as_good_as_given_ones() {
-    let measured = run(&cpus(3), &weighted(&small_cnn(), "auto"));
+    let measured = run(&cpus(3, 1), &weighted(&small_cnn(), "auto"));
     let weights = measured.outcome.state.device_weights.to_string();
     assert_eq!(weights.split(',').count(), 3, "{weights}");
-    assert_same(&measured, &run(&cpus(3), &weighted(&small_cnn(), &weights)), &weights);
-    let alone = run(&cpus(1), &weighted(&small_cnn(), "auto"));
+    assert_same(&measured, &run(&cpus(3, 1), &weighted(&small_cnn(), &weights)), &weights);
+    let alone = run(&cpus(1, 1), &weighted(&small_cnn(), "auto"));
     assert_eq!(alone.outcome.state.device_weights, DeviceWeights::Even);
-    assert_same(&alone, &run(&cpus(1), &small_cnn()), "one tower");
+    assert_same(&alone, &run(&cpus(1, 1), &small_cnn()), "one tower");
 }
 
 /// Plain loops in f64 beside vectorized code: nobody's clock takes them for equals.
@@ -139,22 +127,11 @@ fn the_slower_device_gets_less() {
     assert!(shares[0] < shares[1] && weights.to_string().starts_with("1,"), "{weights}");
 }
 
-fn in_folder(
-    world: usize,
-    config: &Config,
-    dir: &Path,
-    resume: Option<&Resume>,
-    stop_after: Option<u64>,
-) -> Finished {
-    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(Checkpoints::new(dir, config).unwrap())];
-    run_on(&cpus(world), config, &data(), resume, stop_after, checkpoints).unwrap()
-}
-
 /// A run that goes on has the weights of its checkpoint; on another number of towers they are measured anew.
 #[test]
 fn measured_weights_are_part_of_the_run() {
     let (config, dir) = (weighted(&small_cnn(), "auto"), tempfile::tempdir().unwrap());
-    let stopped = in_folder(2, &config, dir.path(), None, Some(5));
+    let stopped = run_in(dir.path(), &cpus(2, 1), &config, &data(), None, Some(5)).unwrap();
     assert_eq!(stopped.outcome.end, End::Interrupted);
     let resume = Resume::newest(dir.path()).unwrap();
     let weights = resume.state.device_weights.clone();
@@ -162,9 +139,9 @@ fn measured_weights_are_part_of_the_run() {
         (&resume.config.device_weights, weights.to_string().contains(',')),
         (&DeviceWeights::Auto, true)
     );
-    let resumed = run_on(&cpus(2), &config, &data(), Some(&resume), None, Vec::new()).unwrap();
-    assert_same(&run(&cpus(2), &weighted(&small_cnn(), &weights.to_string())), &resumed, "resumed");
-    let three = run_on(&cpus(3), &config, &data(), Some(&resume), None, Vec::new()).unwrap();
+    let resumed = run_on(&cpus(2, 1), &config, &data(), Some(&resume), None, Vec::new()).unwrap();
+    assert_same(&run(&cpus(2, 1), &weighted(&small_cnn(), &weights.to_string())), &resumed, "resumed");
+    let three = run_on(&cpus(3, 1), &config, &data(), Some(&resume), None, Vec::new()).unwrap();
     assert_eq!(three.outcome.state.device_weights.to_string().split(',').count(), 3);
 }
 
@@ -177,7 +154,7 @@ fn weights_for_other_towers_are_refused() {
         ),
         ("100,1", "tower 1 would get none of a batch of 14"),
     ] {
-        let error = run_on(&cpus(2), &weighted(&small_cnn(), weights), &data(), None, None, Vec::new());
+        let error = run_on(&cpus(2, 1), &weighted(&small_cnn(), weights), &data(), None, None, Vec::new());
         let error = error.err().unwrap().to_string();
         assert!(error.contains(says), "{error}");
     }

@@ -4,8 +4,7 @@
 
 use std::path::Path;
 use tensor::{Device, Precision};
-use towers_tests::{Finished, run_on};
-use train::observers::Checkpoints;
+use towers_tests::{Finished, cpus, run_in, run_on};
 use train::{Classifier, Config, End, Error, MODEL_FILE, Observer, Result, Resume, cifar, recipe};
 
 /// Batch normalization, dropout and augmentation. Batches of 14 of 45 images: three whole ones, and one of three images, which
@@ -28,23 +27,13 @@ fn data() -> cifar::Dataset {
     cifar::synthetic(3, 45, 23)
 }
 
-fn cpus(devices: usize) -> Vec<Device> {
-    (0..devices).map(|_| Device::cpu(1)).collect()
-}
-
 fn run(devices: usize, config: &Config) -> Finished {
-    run_on(&cpus(devices), config, &data(), None, None, Vec::new()).unwrap()
-}
-
-/// Everything of the history but the times, as bits.
-fn figures(finished: &Finished) -> Vec<[u64; 5]> {
-    let history = finished.outcome.state.history.iter();
-    history.map(|r| [r.loss, r.acc, r.val_loss, r.val_acc, r.lr].map(f64::to_bits)).collect()
+    run_on(&cpus(devices, 1), config, &data(), None, None, Vec::new()).unwrap()
 }
 
 fn assert_same(a: &Finished, b: &Finished, what: &str) {
     assert_eq!(a.outcome.state.step, b.outcome.state.step, "{what}");
-    assert_eq!(figures(a), figures(b), "{what}: another history");
+    assert_eq!(a.figures(), b.figures(), "{what}: another history");
     assert_eq!(a.losses, b.losses, "{what}: other losses");
     assert!(a.tensors == b.tensors, "{what}: other weights");
 }
@@ -97,7 +86,7 @@ fn any_cut_will_do() {
     let google = |mut config: Config| {
         config.model = "minigooglenet".to_owned();
         (config.epochs, config.global_batch_size) = (1, Some(6));
-        run_on(&cpus(config.devices.stages()), &config, &few, None, None, Vec::new()).unwrap()
+        run_on(&cpus(config.devices.stages(), 1), &config, &few, None, None, Vec::new()).unwrap()
     };
     let split = google(Config { micro_batches: Some(2), ..config(3) });
     assert_same(&google(whole(2)), &split, "three stages of MiniGoogLeNet");
@@ -105,8 +94,7 @@ fn any_cut_will_do() {
 
 fn in_folder(stages: usize, dir: &Path, resume: Option<&Resume>, stop_after: Option<u64>) -> Finished {
     let config = Config { micro_batches: Some(4), ..config(stages) };
-    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(Checkpoints::new(dir, &config).unwrap())];
-    run_on(&cpus(stages), &config, &data(), resume, stop_after, checkpoints).unwrap()
+    run_in(dir, &cpus(stages, 1), &config, &data(), resume, stop_after).unwrap()
 }
 
 /// Checkpoints and model files have all stages' tensors, whatever stage they come from.
@@ -119,7 +107,7 @@ fn a_run_goes_on_with_another_number_of_stages() {
         assert_eq!(stopped.outcome.end, End::Interrupted);
         let resume = Resume::newest(dir.path()).unwrap();
         let resumed = in_folder(after, dir.path(), Some(&resume), None);
-        let same = resumed.tensors == straight.tensors && figures(&resumed) == figures(&straight);
+        let same = resumed.tensors == straight.tensors && resumed.figures() == straight.figures();
         assert!(same, "{before} stages, then {after}");
         assert!(dir.path().join(MODEL_FILE).is_file());
         Classifier::load(dir.path(), &Device::cpu(1), 4).unwrap();
@@ -130,7 +118,7 @@ fn a_run_goes_on_with_another_number_of_stages() {
 fn a_loss_that_is_not_a_number_ends_all_stages() {
     let mut config = config(3);
     config.lr = 1e30;
-    let error = run_on(&cpus(3), &config, &data(), None, None, Vec::new()).err().unwrap();
+    let error = run_on(&cpus(3, 1), &config, &data(), None, None, Vec::new()).err().unwrap();
     assert!(matches!(error, Error::NotFinite { .. }), "{error}");
 }
 
@@ -145,14 +133,14 @@ impl Observer for Broken {
 
 #[test]
 fn an_error_of_the_first_stage_ends_all_stages() {
-    let run = run_on(&cpus(4), &config(2), &data(), None, None, vec![Box::new(Broken)]);
+    let run = run_on(&cpus(4, 1), &config(2), &data(), None, None, vec![Box::new(Broken)]);
     assert_eq!(run.err().unwrap().to_string(), "the observer broke");
 }
 
 #[test]
 fn what_cannot_be_split_is_an_error() {
     let says = |devices: usize, config: &Config| {
-        let run = run_on(&cpus(devices), config, &data(), None, None, Vec::new());
+        let run = run_on(&cpus(devices, 1), config, &data(), None, None, Vec::new());
         run.err().unwrap().to_string()
     };
     assert!(says(3, &config(2)).contains("3 devices can't be shared out among pipelines of 2 stages"));
@@ -182,6 +170,6 @@ fn gpus_train_the_same_bits_too() {
     let one = run(whole(2));
     let two = run(Config { micro_batches: Some(2), ..config(2) });
     assert_eq!(one.outcome.state.step, two.outcome.state.step);
-    assert_eq!(figures(&one), figures(&two));
+    assert_eq!(one.figures(), two.figures());
     assert!(one.tensors == two.tensors);
 }

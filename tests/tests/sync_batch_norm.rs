@@ -2,11 +2,9 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
 use tensor::{Device, Precision};
-use towers_tests::{Finished, distance, run_on};
-use train::observers::Checkpoints;
-use train::{Config, End, Error, Observer, Resume, cifar, recipe};
+use towers_tests::{Finished, cpus, distance, run_in, run_on};
+use train::{Config, End, Error, Resume, cifar, recipe};
 
 /// Batch normalization, dropout and augmentation, on batches of 14 of 45 images: three whole ones, and one of three images,
 /// which leaves some towers without any.
@@ -23,10 +21,6 @@ fn config(sync_batch_norm: bool) -> Config {
 
 fn data() -> cifar::Dataset {
     cifar::synthetic(3, 45, 23)
-}
-
-fn cpus(world: usize, threads: usize) -> Vec<Device> {
-    (0..world).map(|_| Device::cpu(threads)).collect()
 }
 
 fn run(world: usize, config: &Config) -> Finished {
@@ -102,17 +96,6 @@ fn runs_repeat_bit_for_bit_for_any_number_of_threads() {
     assert!(first.tensors == run(3, &shards).tensors);
 }
 
-fn in_folder(
-    world: usize,
-    config: &Config,
-    dir: &Path,
-    resume: Option<&Resume>,
-    stop_after: Option<u64>,
-) -> Finished {
-    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(Checkpoints::new(dir, config).unwrap())];
-    run_on(&cpus(world, 1), config, &data(), resume, stop_after, checkpoints).unwrap()
-}
-
 /// Stopped in the middle of an epoch: the same bits on as many towers, the same run but for rounding on others.
 #[test]
 fn a_run_goes_on() {
@@ -120,11 +103,12 @@ fn a_run_goes_on() {
     let straight = run(3, &config);
     for world in [3, 2, 1] {
         let dir = tempfile::tempdir().unwrap();
-        let stopped = in_folder(3, &config, dir.path(), None, Some(2));
+        let stopped = run_in(dir.path(), &cpus(3, 1), &config, &data(), None, Some(2)).unwrap();
         assert_eq!(stopped.outcome.end, End::Interrupted);
         let resume = Resume::newest(dir.path()).unwrap();
         assert!(resume.config.sync_batch_norm && resume.state.partial.steps > 0);
-        let resumed = in_folder(world, &resume.config, dir.path(), Some(&resume), None);
+        let resumed =
+            run_in(dir.path(), &cpus(world, 1), &resume.config, &data(), Some(&resume), None).unwrap();
         assert_close(&straight, &resumed, 5e-4, &format!("resumed on {world} towers"));
         assert_eq!(straight.tensors == resumed.tensors, world == 3);
     }

@@ -2,11 +2,9 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
 use tensor::{Device, Precision};
-use towers_tests::{Finished, run_on};
-use train::observers::Checkpoints;
-use train::{Config, End, Error, Observer, Resume, cifar, recipe};
+use towers_tests::{Finished, cpus, run_in, run_on};
+use train::{Config, End, Error, Resume, cifar, recipe};
 
 /// Batch normalization, dropout and augmentation. Batches of 14 of 45 images: three whole ones, and one of three images, which
 /// leaves all shards but the last without any.
@@ -24,24 +22,13 @@ fn data() -> cifar::Dataset {
     cifar::synthetic(3, 45, 23)
 }
 
-/// `world` devices with `threads` threads each.
-fn cpus(world: usize, threads: usize) -> Vec<Device> {
-    (0..world).map(|_| Device::cpu(threads)).collect()
-}
-
 fn run(devices: &[Device], config: &Config) -> Finished {
     run_on(devices, config, &data(), None, None, Vec::new()).unwrap()
 }
 
-/// Everything of the history but the times, as bits.
-fn figures(finished: &Finished) -> Vec<[u64; 5]> {
-    let history = finished.outcome.state.history.iter();
-    history.map(|r| [r.loss, r.acc, r.val_loss, r.val_acc, r.lr].map(f64::to_bits)).collect()
-}
-
 fn assert_same(a: &Finished, b: &Finished, what: &str) {
     assert_eq!(a.outcome.state.step, b.outcome.state.step, "{what}");
-    assert_eq!(figures(a), figures(b), "{what}: another history");
+    assert_eq!(a.figures(), b.figures(), "{what}: another history");
     assert!(a.tensors == b.tensors, "{what}: other weights");
 }
 
@@ -66,7 +53,7 @@ fn other_shards_are_another_run() {
     for (world, shards) in [(2, None), (1, None), (2, Some(5)), (2, Some(2))] {
         let other = run(&cpus(world, 1), &config(shards));
         assert!(four.tensors != other.tensors, "{shards:?} on {world} devices");
-        assert_ne!(figures(&four), figures(&other));
+        assert_ne!(four.figures(), other.figures());
     }
 }
 
@@ -109,17 +96,6 @@ fn the_batch_size_is_per_virtual_replica() {
     }
 }
 
-fn in_folder(
-    world: usize,
-    config: &Config,
-    dir: &Path,
-    resume: Option<&Resume>,
-    stop_after: Option<u64>,
-) -> Finished {
-    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(Checkpoints::new(dir, config).unwrap())];
-    run_on(&cpus(world, 1), config, &data(), resume, stop_after, checkpoints).unwrap()
-}
-
 /// Stopped in the middle of an epoch on three devices, a run goes on on one or four, where it is the same run.
 #[test]
 fn a_run_goes_on_on_another_number_of_devices() {
@@ -128,11 +104,11 @@ fn a_run_goes_on_on_another_number_of_devices() {
         let straight = run(&cpus(2, 1), &config);
         for (world, stop_after) in [(1, 2), (4, 2), (4, 5)] {
             let dir = tempfile::tempdir().unwrap();
-            let stopped = in_folder(3, &config, dir.path(), None, Some(stop_after));
+            let stopped = run_in(dir.path(), &cpus(3, 1), &config, &data(), None, Some(stop_after)).unwrap();
             assert_eq!(stopped.outcome.end, End::Interrupted);
             let resume = Resume::newest(dir.path()).unwrap();
             assert!(resume.state.partial.steps > 0 && resume.config == config);
-            let resumed = in_folder(world, &config, dir.path(), Some(&resume), None);
+            let resumed = run_in(dir.path(), &cpus(world, 1), &config, &data(), Some(&resume), None).unwrap();
             let what =
                 format!("{shards} shards, stopped after step {stop_after}, resumed on {world} devices");
             assert_same(&straight, &resumed, &what);

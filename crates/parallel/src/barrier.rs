@@ -1,5 +1,5 @@
-use crate::meeting::Meeting;
-use crate::{Error, Result};
+use crate::Result;
+use crate::meeting::{Ended, Meeting};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// A meeting point of a fixed number of threads that any of them can call off.
@@ -13,19 +13,7 @@ pub(crate) struct Barrier {
 struct State {
     waiting: usize,
     round: u64,
-    /// Who called the meetings off, and why.
-    aborted: Option<(usize, String)>,
-    /// Why no meeting can come about any more, though nobody failed.
-    left: Option<String>,
-}
-
-impl State {
-    fn check(&self) -> Result<()> {
-        match self.aborted.as_ref().map(|(_, reason)| reason).or(self.left.as_ref()) {
-            Some(reason) => Err(Error::Aborted { reason: reason.clone() }),
-            None => Ok(()),
-        }
-    }
+    ended: Ended,
 }
 
 impl Barrier {
@@ -40,7 +28,7 @@ impl Barrier {
     /// Waits for the others; an error if the meeting was called off.
     pub(crate) fn wait(&self) -> Result<()> {
         let mut state = self.lock();
-        state.check()?;
+        state.ended.check()?;
         let round = state.round;
         state.waiting += 1;
         if state.waiting == self.world {
@@ -50,7 +38,7 @@ impl Barrier {
             return Ok(());
         }
         while state.round == round {
-            state.check()?;
+            state.ended.check()?;
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         Ok(())
@@ -58,20 +46,19 @@ impl Barrier {
 
     /// Why the meetings were called off, if a replica failed.
     pub(crate) fn failure(&self) -> Option<String> {
-        self.lock().aborted.as_ref().map(|(_, reason)| reason.clone())
+        self.lock().ended.failure().cloned()
     }
 }
 
 impl Meeting for Barrier {
     fn abort(&self, rank: usize, reason: &str) -> bool {
-        let mut state = self.lock();
-        let (by, _) = state.aborted.get_or_insert_with(|| (rank, reason.to_owned()));
+        let first = self.lock().ended.abort(rank, reason);
         self.changed.notify_all();
-        *by == rank
+        first
     }
 
     fn leave(&self, reason: &str) {
-        self.lock().left.get_or_insert_with(|| reason.to_owned());
+        self.lock().ended.leave(reason);
         self.changed.notify_all();
     }
 }

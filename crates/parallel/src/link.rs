@@ -1,4 +1,4 @@
-use crate::meeting::Meeting;
+use crate::meeting::{Ended, Meeting};
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -16,10 +16,7 @@ struct State {
     sent: VecDeque<Vec<f32>>,
     /// Memory that has been read.
     free: Vec<Vec<f32>>,
-    /// Who called the link off, and why.
-    aborted: Option<(usize, String)>,
-    /// Why nothing comes any more, though nobody failed.
-    left: Option<String>,
+    ended: Ended,
 }
 
 impl Link {
@@ -38,7 +35,7 @@ impl Link {
     ) -> Result<(), E> {
         let mut tensor = {
             let mut state = self.lock();
-            state.check()?;
+            state.ended.check()?;
             state.free.pop().unwrap_or_default()
         };
         fill(&mut tensor)?;
@@ -58,7 +55,7 @@ impl Link {
                 if let Some(tensor) = state.sent.pop_front() {
                     break tensor;
                 }
-                state.check()?;
+                state.ended.check()?;
                 state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
             }
         };
@@ -68,25 +65,15 @@ impl Link {
     }
 }
 
-impl State {
-    fn check(&self) -> Result<()> {
-        match self.aborted.as_ref().map(|(_, reason)| reason).or(self.left.as_ref()) {
-            Some(reason) => Err(Error::Aborted { reason: reason.clone() }),
-            None => Ok(()),
-        }
-    }
-}
-
 impl Meeting for Link {
     fn abort(&self, number: usize, reason: &str) -> bool {
-        let mut state = self.lock();
-        let (by, _) = state.aborted.get_or_insert_with(|| (number, reason.to_owned()));
+        let first = self.lock().ended.abort(number, reason);
         self.changed.notify_all();
-        *by == number
+        first
     }
 
     fn leave(&self, reason: &str) {
-        self.lock().left.get_or_insert_with(|| reason.to_owned());
+        self.lock().ended.leave(reason);
         self.changed.notify_all();
     }
 }

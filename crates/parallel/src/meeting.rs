@@ -1,3 +1,4 @@
+use crate::{Error, Result};
 use std::sync::Arc;
 
 /// Where threads wait for each other, and can be told that they wait in vain.
@@ -8,6 +9,41 @@ pub(crate) trait Meeting: Send + Sync {
 
     /// Says that one of the threads will not come again. What it has done its part of still succeeds.
     fn leave(&self, reason: &str);
+}
+
+/// Why a meeting can't come about any more, if so.
+#[derive(Default)]
+pub(crate) struct Ended {
+    /// Who called it off, and why.
+    aborted: Option<(usize, String)>,
+    /// Who has left, though nobody failed.
+    left: Option<String>,
+}
+
+impl Ended {
+    /// An error if the meeting was called off, or a thread has left.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.failure().or(self.left.as_ref()) {
+            Some(reason) => Err(Error::Aborted { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Why the meeting was called off, if a thread failed.
+    pub(crate) fn failure(&self) -> Option<&String> {
+        self.aborted.as_ref().map(|(_, reason)| reason)
+    }
+
+    /// As [`Meeting::abort`].
+    pub(crate) fn abort(&mut self, number: usize, reason: &str) -> bool {
+        let (by, _) = self.aborted.get_or_insert_with(|| (number, reason.to_owned()));
+        *by == number
+    }
+
+    /// As [`Meeting::leave`].
+    pub(crate) fn leave(&mut self, reason: &str) {
+        self.left.get_or_insert_with(|| reason.to_owned());
+    }
 }
 
 /// What ties a thread to others: what it has to call off when it has ended.

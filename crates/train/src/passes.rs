@@ -98,10 +98,9 @@ impl Passes {
         let Passes { shards, parts, buckets, begun, recorder } = self;
         *begun = kind == Kind::Gradients;
         let (device, global) = (network.device().clone(), batch.global());
-        let start = shards.own_rows(global).start;
         for (own, shard) in shards.own().enumerate() {
-            let rows = shards.rows(global, shard);
-            let piece = batch.piece(rows.start - start..rows.end - start);
+            let first = shards.rows(global, shard).start;
+            let piece = batch.piece_of(shards, own);
             piece.send(network)?;
             let (work, turn) = (Work { kind, shard, global }, Turn { first: piece.first(), ..*turn });
             let last = *begun && own + 1 == shards.own().len();
@@ -113,7 +112,7 @@ impl Passes {
             let mut work_once = || {
                 piece.load(&device, network)?;
                 let buckets = last.then_some(&mut *buckets);
-                pass(network, Pass { first: rows.start, earlier, buckets })
+                pass(network, Pass { first, earlier, buckets })
             };
             let done = match kind {
                 Kind::Meeting => work_once(),

@@ -1,6 +1,6 @@
 use crate::Result;
 use checkpoint::Tensors;
-use layers::Network;
+use layers::{Mode, Network};
 use parallel::Stage;
 use std::sync::{Mutex, MutexGuard};
 use tensor::Span;
@@ -29,6 +29,11 @@ pub(crate) struct Pipelined<'a> {
 impl Pipelined<'_> {
     pub(crate) fn stages(&self) -> usize {
         self.stage.stages()
+    }
+
+    /// How a stage's network is built for training: only the first has no one to hand a gradient of its input to.
+    pub(crate) fn mode(&self) -> Mode {
+        if self.stage.is_first() { Mode::Training } else { Mode::TrainingWithInputGradient }
     }
 
     /// Adds up some numbers of `grads` over the stages of this replica: the metrics, that the last one alone knows, and wishes

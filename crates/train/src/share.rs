@@ -108,16 +108,11 @@ impl Share {
         }
     }
 
-    /// Some of its rows, counted from its first one.
-    pub(crate) fn piece(&self, rows: Range<usize>) -> Piece<'_> {
-        Piece { share: self, rows }
-    }
-
     /// What of it is in the replica's shard `own`, counted from its first one.
     pub(crate) fn piece_of(&self, shards: &Shards, own: usize) -> Piece<'_> {
         let start = shards.own_rows(self.global()).start;
         let rows = shards.rows(self.global(), shards.own().start + own);
-        self.piece(rows.start - start..rows.end - start)
+        Piece { share: self, rows: rows.start - start..rows.end - start }
     }
 }
 

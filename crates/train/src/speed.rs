@@ -28,9 +28,7 @@ pub(crate) fn measure(
     stage: &mut Pipelined<'_>,
     batch: usize,
 ) -> Result<Weights> {
-    let first = stage.stage.is_first();
-    let mode = if first { Mode::Training } else { Mode::TrainingWithInputGradient };
-    let mut trial = Trial::new(model, device, batch, mode)?;
+    let mut trial = Trial::new(model, device, batch, stage.mode())?;
     for _ in 0..WARM_UP {
         trial.pass()?;
     }

@@ -9,7 +9,7 @@ use crate::state::Partial;
 use crate::{Config, DeviceWeights, Error, Input, Result, Resume, Snapshot, StepInfo, StopFlag, TrainState};
 use augment::{LoaderOptions, Samples};
 use checkpoint::Tensors;
-use layers::{Arena, Draws, Mode, Network, Role};
+use layers::{Arena, Draws, Network, Role};
 use models::Model;
 use optim::{OptimizerState, Progress};
 use parallel::{Collective, Replica};
@@ -83,8 +83,7 @@ impl<'a> Worker<'a> {
         let batch =
             largest(prepared.train.len(), config.drop_last).max(largest(prepared.val.len(), false)).max(1);
         let lanes = pipeline::lanes(&stage.stage, own.own().len());
-        let first = stage.stage.is_first();
-        let mode = if first { Mode::Training } else { Mode::TrainingWithInputGradient };
+        let (first, mode) = (stage.stage.is_first(), stage.mode());
         let built = if stage.stage.is_last() {
             model.build(&device, batch, mode)
         } else {

@@ -40,9 +40,7 @@ impl Backend for Reference {
     }
 
     fn upload_ints(&self, src: &[u32], dst: &mut Vec<u32>) -> Result<()> {
-        let at = Span::new(0, src.len());
-        at.check("upload_ints", "the target", dst.len())?;
-        dst[at.range()].copy_from_slice(src);
+        run_mut("upload_ints", "the target", dst, Span::new(0, src.len()))?.copy_from_slice(src);
         Ok(())
     }
 

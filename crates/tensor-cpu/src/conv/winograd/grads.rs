@@ -1,7 +1,8 @@
+use super::Size;
 use super::kernels::{FilterGradient, Spread, Transforms};
 use super::tiles::Tiles;
-use super::{Size, portion};
 use crate::Cpu;
+use crate::conv::grads::portion;
 use crate::conv::kernels::{BLOCK, GradTile, Kernels};
 use crate::threads::Shards;
 use core::ops::Range;

@@ -15,7 +15,6 @@ mod tiles;
 
 use super::sums::Finish;
 use crate::Cpu;
-use core::ops::Range;
 use tensor_backend::{Conv2d, Layout, Shape, View};
 
 /// With fewer channels in or out than this there is little to gain, and vectors are half empty.
@@ -118,9 +117,4 @@ pub(super) fn backward_filter(
     dw: &mut [f32],
 ) {
     grads::run(cpu, size, conv, x, dy, dw);
-}
-
-/// The `index`th of `parts` nearly equal portions of `0..all`.
-fn portion(all: usize, parts: usize, index: usize) -> Range<usize> {
-    super::grads::portion(all, parts, index)
 }

@@ -1,7 +1,8 @@
+use super::Pass;
 use super::kernels::{Filter, Gather, Spread, Transforms};
 use super::tiles::Tiles;
-use super::{Pass, portion};
 use crate::Cpu;
+use crate::conv::grads::portion;
 use crate::conv::kernels::{BLOCK, Kernels, SumTile};
 use crate::conv::sums::Finish;
 use crate::threads::Shards;
