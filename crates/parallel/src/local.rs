@@ -4,15 +4,15 @@ use crate::in_order::add_in_order;
 use crate::meeting::Meeting;
 use crate::on_device::OnDevice;
 use crate::{Collective, Error, Result, slice_batch};
-use std::slice;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use tensor::{Backend, Device, Span, Storage};
+use std::{mem, slice};
+use tensor::{Backend, Device, HostBuffer, Span, Storage};
 
 /// The collective of threads of one process: on their GPUs where all have one, else through host memory, with the same bits.
 ///
-/// Through host memory an all-reduce copies each replica's numbers to a board, meets, adds one stretch of the board on each replica, meets again
-/// and copies the sums back: two meetings and about three passes over the numbers. Several replicas may share a device. Where
-/// replicas bring several parts each, the board holds all of them; a replica alone adds its parts up on its device.
+/// Through host memory an all-reduce puts each replica's numbers on a board, meets, adds one stretch of the board on each replica,
+/// meets again and copies the sums back. The CPU's own memory goes on the board as it is; a GPU's, and where replicas bring
+/// several parts each, is copied there. Several replicas may share a device; a replica alone adds its parts up on its device.
 ///
 /// On GPUs ([`on`](Local::on)) the threads meet as often, but the numbers go from device to device, and the streams wait for
 /// each other by themselves: see [`tensor::cuda::Peers`].
@@ -30,17 +30,18 @@ struct Group {
     on_device: Option<OnDevice>,
 }
 
-/// What a replica brought: some parts of `len` numbers, one behind the other.
+/// What a replica brought: some parts of `len` numbers, one behind the other, from the place `first` on.
 #[derive(Default)]
 struct Board {
+    first: usize,
     len: usize,
     parts: usize,
-    numbers: Vec<f32>,
+    numbers: HostBuffer,
 }
 
 impl Board {
     fn part(&self, part: usize) -> &[f32] {
-        &self.numbers[part * self.len..][..self.len]
+        &self.numbers[self.first + part * self.len..][..self.len]
     }
 }
 
@@ -94,13 +95,32 @@ impl Local {
     /// Writes this replica's numbers on the board: the run `at` of each part.
     fn bring(&self, device: &Device, parts: &[Storage], at: Span) -> Result<()> {
         let mut board = write(&self.group.brought[self.rank]);
-        (board.len, board.parts) = (at.len, parts.len());
-        board.numbers.resize(parts.len() * at.len, 0.0);
+        (board.first, board.len, board.parts) = (0, at.len, parts.len());
+        board.numbers.grow(parts.len() * at.len);
         for (k, part) in parts.iter().enumerate() {
             at.check("collective", "the run", part.len())?;
             device.download(part, at.offset, &mut board.numbers[k * at.len..][..at.len])?;
         }
         Ok(())
+    }
+
+    /// Has all see the run `at` of this replica's numbers where they are, while `meet` takes place.
+    ///
+    /// Where the meeting fails others may still be reading: then the numbers stay on the board, and this replica gets a copy.
+    fn lend(&self, numbers: &mut HostBuffer, at: Span, meet: impl FnOnce() -> Result<()>) -> Result<()> {
+        at.check("collective", "the run", numbers.len())?;
+        let swap = |numbers: &mut HostBuffer| {
+            let mut board = write(&self.group.brought[self.rank]);
+            (board.first, board.len, board.parts) = (at.offset, at.len, 1);
+            mem::swap(&mut board.numbers, numbers);
+        };
+        swap(numbers);
+        let met = meet();
+        match met {
+            Ok(()) => swap(numbers),
+            Err(_) => numbers.clone_from(&read(&self.group.brought[self.rank]).numbers),
+        }
+        met
     }
 
     /// What replica `other` has on the board, if its parts are as long as this one's.
@@ -132,11 +152,15 @@ impl Local {
         Ok(())
     }
 
-    /// Meets the others over what all have brought, and copies the sums to `into`.
-    fn add_up(&self, device: &Device, at: Span, into: &mut Storage) -> Result<()> {
+    /// Meets the others over what all have brought, of which each adds up its stretch.
+    fn add_up(&self, len: usize) -> Result<()> {
         self.group.barrier.wait()?;
-        self.add_stretch(at.len)?;
-        self.group.barrier.wait()?;
+        self.add_stretch(len)?;
+        self.group.barrier.wait()
+    }
+
+    /// Copies the sums of all stretches to the run `at` of `into`.
+    fn copy_sums(&self, device: &Device, at: Span, into: &mut Storage) -> Result<()> {
         for rank in 0..self.world() {
             let stretch = slice_batch(at.len, self.world(), rank);
             device.upload(&read(&self.group.sums[rank]), into, at.offset + stretch.start)?;
@@ -150,7 +174,7 @@ impl Local {
         }
         self.group.barrier.wait()?;
         if self.rank != root {
-            device.upload(&self.brought(root, at.len)?.numbers, data, at.offset)?;
+            device.upload(self.brought(root, at.len)?.part(0), data, at.offset)?;
         }
         self.group.barrier.wait()
     }
@@ -161,7 +185,7 @@ impl Local {
         self.group.barrier.wait()?;
         for other in (0..self.world()).filter(|other| *other != self.rank) {
             let theirs = equal_part(at, self.world(), other)?;
-            device.upload(&self.brought(other, own.len)?.numbers, data, theirs.offset)?;
+            device.upload(self.brought(other, own.len)?.part(0), data, theirs.offset)?;
         }
         self.group.barrier.wait()
     }
@@ -188,8 +212,11 @@ impl Collective for Local {
         if let (Some(on_device), Storage::Cuda(data)) = (&self.group.on_device, &mut *data) {
             return self.telling(on_device.all_reduce_sum(self.rank, &self.group.barrier, data, at));
         }
-        let brought = self.bring(device, slice::from_ref(data), at);
-        self.telling(brought.and_then(|()| self.add_up(device, at, data)))
+        self.telling(match data {
+            Storage::Cpu(numbers) => self.lend(numbers, at, || self.add_up(at.len)),
+            _ => self.bring(device, slice::from_ref(data), at).and_then(|()| self.add_up(at.len)),
+        })?;
+        self.telling(self.copy_sums(device, at, data))
     }
 
     fn all_reduce_in_order(
@@ -206,8 +233,8 @@ impl Collective for Local {
             let barrier = &self.group.barrier;
             return self.telling(on_device.all_reduce_in_order(self.rank, barrier, parts, at, into));
         }
-        let brought = self.bring(device, parts, at);
-        self.telling(brought.and_then(|()| self.add_up(device, at, into)))
+        let summed = self.bring(device, parts, at).and_then(|()| self.add_up(at.len));
+        self.telling(summed.and_then(|()| self.copy_sums(device, at, into)))
     }
 
     fn broadcast(&mut self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {

@@ -123,7 +123,12 @@ fn different_sizes_are_an_error_on_all() {
         let device = replica.device.clone();
         let len = 4 + replica.rank();
         let mut data = device.alloc(len)?;
-        replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, len))
+        device.fill(7.0, &mut data, Span::new(0, len))?;
+        let refused = replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, len));
+        let mut left = vec![0.0; len];
+        device.download(&data, 0, &mut left)?;
+        assert_eq!(left, vec![7.0; len], "what is not added up stays as it was");
+        refused
     });
     assert!(matches!(result, Err(Error::Mismatch { .. })), "{result:?}");
 }

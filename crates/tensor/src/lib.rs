@@ -39,5 +39,5 @@ pub use tensor_backend::{
     LoadImages, Pad, Pool2d, Precision, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity,
     View, ViewMut, WeightDecay, Write,
 };
-pub use tensor_cpu::{Roofline, simd_level};
+pub use tensor_cpu::{Buffer as HostBuffer, Roofline, simd_level};
 pub use tensor_cuda::{Options as CudaOptions, Turn};
