@@ -2,6 +2,7 @@
 
 use crate::Scratch;
 use crate::prefetch::Pool;
+use ndarray::{Array4, ArrayView4};
 use std::mem::take;
 use std::sync::Arc;
 
@@ -11,7 +12,11 @@ pub(crate) struct Buffers {
     pub x: Vec<f32>,
     pub labels: Vec<u32>,
     pub indices: Vec<u32>,
+    pub other_labels: Vec<u32>,
+    pub weights: Vec<f32>,
     pub scratch: Scratch,
+    /// The image that another one is mixed with.
+    pub partner: Vec<f32>,
 }
 
 /// A batch of augmented images. Dropping it gives its memory back to the loader, for a later batch.
@@ -23,13 +28,19 @@ pub struct Batch {
     pub labels: Vec<u32>,
     /// The index of each image in the set.
     pub indices: Vec<u32>,
+    /// With mixup or cutmix the label of the image that each is mixed with; empty otherwise.
+    pub other_labels: Vec<u32>,
+    /// With mixup or cutmix how much each image's own label counts, the other one having the rest; empty otherwise.
+    pub weights: Vec<f32>,
     /// The epoch that the images were drawn for.
     pub epoch: u64,
     /// The number of the batch in the epoch, from 0.
     pub step: usize,
     /// Images in the whole batch, of which these may be a slice: see [`Rows`](crate::Rows).
     pub global_len: usize,
+    shape: [usize; 3],
     scratch: Scratch,
+    partner: Vec<f32>,
     home: Arc<Pool<Buffers>>,
 }
 
@@ -39,10 +50,40 @@ impl Batch {
         epoch: u64,
         step: usize,
         global_len: usize,
+        shape: [usize; 3],
         home: &Arc<Pool<Buffers>>,
     ) -> Self {
-        let Buffers { x, labels, indices, scratch } = buffers;
-        Batch { x, labels, indices, epoch, step, global_len, scratch, home: Arc::clone(home) }
+        let Buffers { x, labels, indices, other_labels, weights, scratch, partner } = buffers;
+        let home = Arc::clone(home);
+        Batch {
+            x,
+            labels,
+            indices,
+            other_labels,
+            weights,
+            epoch,
+            step,
+            global_len,
+            shape,
+            scratch,
+            partner,
+            home,
+        }
+    }
+
+    /// The images as an array (N, H, W, C); empty once [`x`](Self::x) was taken away.
+    pub fn images(&self) -> ArrayView4<'_, f32> {
+        let [h, w, c] = self.shape;
+        let n = self.x.len() / (h * w * c);
+        ArrayView4::from_shape((n, h, w, c), &self.x[..n * h * w * c])
+            .expect("as many values as the shape has")
+    }
+
+    /// The images as an array of its own. The loader makes new memory for a later batch.
+    pub fn into_images(mut self) -> Array4<f32> {
+        let [h, w, c] = self.shape;
+        let n = self.x.len() / (h * w * c);
+        Array4::from_shape_vec((n, h, w, c), take(&mut self.x)).unwrap_or_default()
     }
 
     /// Images in this batch (or slice of one).
@@ -62,7 +103,10 @@ impl Drop for Batch {
             x: take(&mut self.x),
             labels: take(&mut self.labels),
             indices: take(&mut self.indices),
+            other_labels: take(&mut self.other_labels),
+            weights: take(&mut self.weights),
             scratch: take(&mut self.scratch),
+            partner: take(&mut self.partner),
         });
     }
 }

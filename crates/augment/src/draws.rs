@@ -1,6 +1,6 @@
 //! What was drawn for one sample.
 
-use crate::{Affine, Error, ImageDataGenerator};
+use crate::{Error, ImageDataGenerator, Operation, ResizedCrop};
 use philox::{Philox, domain};
 use std::fmt;
 use std::ops::Range;
@@ -16,21 +16,55 @@ use std::ops::Range;
 /// assert_eq!(draws.to_string(), "width_shift 1.50 px, horizontal_flip");
 /// assert_eq!(Draws::default().to_string(), "no change");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draws {
+    /// The operations of RandAugment, one after the other.
+    pub rand_augment: [Operation; Draws::OPERATIONS],
+    /// In degrees, counterclockwise on the screen for the content. Keras' `theta`.
+    pub rotation: f64,
     /// Rows: output row y shows input row y + `height_shift`. Keras' `tx`.
     pub height_shift: f64,
     /// Columns: output column x shows input column x + `width_shift`. Keras' `ty`.
     pub width_shift: f64,
+    /// In degrees.
+    pub shear: f64,
+    /// The factors of rows and columns; below 1 the content grows. Keras' `zx` and `zy`.
+    pub zoom: [f64; 2],
+    /// What is added to every value, within the image's range.
+    pub channel_shift: f64,
     /// Mirrored left to right.
     pub horizontal_flip: bool,
     /// Mirrored top to bottom.
     pub vertical_flip: bool,
+    /// The factor on the image stretched to 0..=255.
+    pub brightness: Option<f64>,
     /// Rows and columns, each in -padding..=padding: output row y shows row y + `crop[0]` of the image before
     /// the crop.
     pub crop: [i32; 2],
+    /// The part that fills the image.
+    pub resized_crop: Option<ResizedCrop>,
     /// The blanked square.
     pub cutout: Option<Cutout>,
+}
+
+impl Default for Draws {
+    fn default() -> Self {
+        Draws {
+            rand_augment: [Operation::Identity; Draws::OPERATIONS],
+            rotation: 0.0,
+            height_shift: 0.0,
+            width_shift: 0.0,
+            shear: 0.0,
+            zoom: [1.0, 1.0],
+            channel_shift: 0.0,
+            horizontal_flip: false,
+            vertical_flip: false,
+            brightness: None,
+            crop: [0, 0],
+            resized_crop: None,
+            cutout: None,
+        }
+    }
 }
 
 /// A square of `side` pixels around the pixel in row `row` and column `column`, clipped at the edges.
@@ -57,6 +91,9 @@ impl Cutout {
 }
 
 impl Draws {
+    /// The most operations of RandAugment.
+    pub const OPERATIONS: usize = 4;
+
     /// The draws of `sample` in `epoch` for images of `h` by `w` pixels.
     ///
     /// Every option draws from a stream of its own, so that switching one on leaves the others' draws as
@@ -70,19 +107,48 @@ impl Draws {
     ) -> Self {
         let stream = |purpose| Philox::new(seed, purpose, [epoch, u64::from(sample)]);
         let coin = |on: bool, purpose| on && stream(purpose).below(2) == 1;
+        let around = |range: f64, purpose| match range {
+            0.0 => 0.0,
+            _ => range * (2.0 * stream(purpose).unit_f64() - 1.0),
+        };
+        let horizontal_flip = if options.alternating_flip {
+            // One coin for all epochs says how a sample begins.
+            let mut rng = Philox::new(seed, const { domain("alternating_flip") }, [0, u64::from(sample)]);
+            (u64::from(rng.below(2)) + epoch) % 2 == 1
+        } else {
+            coin(options.horizontal_flip, const { domain("horizontal_flip") })
+        };
         let padding = options.random_crop as u32;
         let side = options.cutout;
         Draws {
+            rand_augment: options.rand_augment.map_or_else(Default::default, |policy| {
+                policy.draw(&mut stream(const { domain("rand_augment") }), [h, w])
+            }),
+            rotation: around(options.rotation_range, const { domain("rotation") }),
             height_shift: options.height_shift_range.draw(&mut stream(const { domain("height_shift") }), h),
             width_shift: options.width_shift_range.draw(&mut stream(const { domain("width_shift") }), w),
-            horizontal_flip: coin(options.horizontal_flip, const { domain("horizontal_flip") }),
+            shear: around(options.shear_range, const { domain("shear") }),
+            zoom: if options.zoom_range.is_off() {
+                [1.0, 1.0]
+            } else {
+                let mut rng = stream(const { domain("zoom") });
+                [(); 2].map(|()| between(options.zoom_range.bounds(), &mut rng))
+            },
+            channel_shift: around(options.channel_shift_range, const { domain("channel_shift") }),
+            horizontal_flip,
             vertical_flip: coin(options.vertical_flip, const { domain("vertical_flip") }),
+            brightness: options
+                .brightness_range
+                .map(|bounds| between(bounds, &mut stream(const { domain("brightness") }))),
             crop: if padding == 0 {
                 [0, 0]
             } else {
                 let mut rng = stream(const { domain("random_crop") });
                 [(); 2].map(|()| rng.below(2 * padding + 1) as i32 - padding as i32)
             },
+            resized_crop: options
+                .random_resized_crop
+                .map(|crop| crop.draw(&mut stream(const { domain("resized_crop") }), [h, w])),
             cutout: (side > 0).then(|| {
                 let mut rng = stream(const { domain("cutout") });
                 let (row, column) = (rng.below(h as u32) as usize, rng.below(w as u32) as usize);
@@ -91,50 +157,71 @@ impl Draws {
         }
     }
 
-    /// The affine part: which point of the input each point of the output shows.
-    pub fn affine(&self) -> Affine {
-        Affine::shift(self.height_shift, self.width_shift)
-    }
-
-    /// Refuses shifts that are not finite: only a caller's own draws can have them.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.height_shift.is_finite() && self.width_shift.is_finite() {
-            return Ok(());
+    /// Refuses what is not finite or outside of an image of `h` by `w` pixels: only a caller's own draws can be.
+    pub(crate) fn check(&self, [h, w]: [usize; 2]) -> Result<(), Error> {
+        let numbers = [self.rotation, self.height_shift, self.width_shift, self.shear, self.channel_shift];
+        let more = [self.zoom[0], self.zoom[1], self.brightness.unwrap_or(0.0)];
+        if !numbers.iter().chain(&more).all(|number| number.is_finite()) {
+            return Err(Error::option("draws", self, "finite"));
         }
-        Err(Error::option("draws", self, "finite"))
+        match self.resized_crop {
+            Some(crop) if !crop.fits([h, w]) => {
+                Err(Error::option("draws", self, format!("a crop of some pixels inside {h} x {w}")))
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Whether every pixel stays where it is.
-    pub(crate) fn keeps_places(&self) -> bool {
-        Draws { cutout: None, ..*self } == Draws::default()
+    /// Whether values change, but for where they stand, before the standardization.
+    pub(crate) fn recolors(&self) -> bool {
+        self.channel_shift != 0.0 || self.brightness.is_some()
     }
+
+    /// Whether every pixel stays where it is, `crop` and `resized_crop` aside.
+    pub(crate) fn keeps_places(&self) -> bool {
+        !self.warps()
+            && [self.height_shift, self.width_shift] == [0.0, 0.0]
+            && !self.horizontal_flip
+            && !self.vertical_flip
+    }
+}
+
+/// A uniform number between two.
+pub(crate) fn between([low, high]: [f64; 2], rng: &mut Philox) -> f64 {
+    low + (high - low) * rng.unit_f64()
 }
 
 impl fmt::Display for Draws {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
-        let mut part = |text: fmt::Arguments<'_>| {
+        let mut part = |on: bool, text: fmt::Arguments<'_>| {
+            if !on {
+                return Ok(());
+            }
             let written = write!(f, "{separator}{text}");
             separator = ", ";
             written
         };
-        if self.height_shift != 0.0 {
-            part(format_args!("height_shift {:.2} px", self.height_shift))?;
+        for operation in self.rand_augment {
+            part(operation != Operation::Identity, format_args!("{operation}"))?;
         }
-        if self.width_shift != 0.0 {
-            part(format_args!("width_shift {:.2} px", self.width_shift))?;
+        part(self.rotation != 0.0, format_args!("rotation {:.2} degrees", self.rotation))?;
+        part(self.height_shift != 0.0, format_args!("height_shift {:.2} px", self.height_shift))?;
+        part(self.width_shift != 0.0, format_args!("width_shift {:.2} px", self.width_shift))?;
+        part(self.shear != 0.0, format_args!("shear {:.2} degrees", self.shear))?;
+        part(self.zoom != [1.0, 1.0], format_args!("zoom {:.2} {:.2}", self.zoom[0], self.zoom[1]))?;
+        part(self.channel_shift != 0.0, format_args!("channel_shift {:+.2}", self.channel_shift))?;
+        part(self.horizontal_flip, format_args!("horizontal_flip"))?;
+        part(self.vertical_flip, format_args!("vertical_flip"))?;
+        if let Some(factor) = self.brightness {
+            part(true, format_args!("brightness {factor:.2}"))?;
         }
-        if self.horizontal_flip {
-            part(format_args!("horizontal_flip"))?;
-        }
-        if self.vertical_flip {
-            part(format_args!("vertical_flip"))?;
-        }
-        if self.crop != [0, 0] {
-            part(format_args!("crop {:+} {:+} px", self.crop[0], self.crop[1]))?;
+        part(self.crop != [0, 0], format_args!("crop {:+} {:+} px", self.crop[0], self.crop[1]))?;
+        if let Some(ResizedCrop { row, column, rows, columns }) = self.resized_crop {
+            part(true, format_args!("crop {rows}x{columns} from row {row}, column {column}"))?;
         }
         if let Some(Cutout { row, column, side }) = self.cutout {
-            part(format_args!("cutout {side}x{side} at row {row}, column {column}"))?;
+            part(true, format_args!("cutout {side}x{side} at row {row}, column {column}"))?;
         }
         if separator.is_empty() { f.write_str("no change") } else { Ok(()) }
     }

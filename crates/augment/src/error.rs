@@ -38,11 +38,31 @@ pub enum Error {
         /// The operation.
         op: &'static str,
     },
-    /// `featurewise_center` needs a mean.
+    /// An option needs what `fit` measures.
     #[error(
-        "`featurewise_center` is on, but there is no mean yet: call `fit` with the training images, or `mean`"
+        "`{option}` is on, but what it needs was not measured yet: call `fit` with the training images, or give it"
     )]
-    NotFitted,
+    NotFitted {
+        /// The option.
+        option: &'static str,
+    },
+    /// The covariance of the images could not be taken apart for `zca_whitening`.
+    #[error("`zca_whitening`: the covariance of the images has no eigenvalues that can be computed")]
+    NoWhitening,
+    /// An option does something that a [`Placement`](crate::Placement) can't say.
+    #[error("`{option}` is on: what it does to an image can't be told as whole pixels of two axes")]
+    NoPlacement {
+        /// The option.
+        option: &'static str,
+    },
+    /// A picture or its folder could not be written.
+    #[error("can't write {path}: {reason}")]
+    Write {
+        /// The file or folder.
+        path: String,
+        /// The system's reason.
+        reason: String,
+    },
     /// A loader was asked for a step that the epoch doesn't have.
     #[error("step {step} lies beyond the end of the epoch, which has {steps} steps")]
     Step {

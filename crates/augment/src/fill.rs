@@ -49,6 +49,13 @@ impl FillMode {
         Some(Tap { low, high, weight })
     }
 
+    /// The pixel that is nearest to position `at` of an axis with `len` pixels, the later one of two; `None` means `cval`.
+    pub(crate) fn nearest(self, at: f64, len: usize) -> Option<usize> {
+        let last = (len - 1) as f64;
+        let at = if (0.0..=last).contains(&at) { at } else { self.fold(at, len)? };
+        Some(((at + 0.5) as usize).min(len - 1))
+    }
+
     /// Brings a position outside `0..=len - 1` back into it, as SciPy does.
     fn fold(self, at: f64, len: usize) -> Option<f64> {
         let last = (len - 1) as f64;

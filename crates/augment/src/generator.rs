@@ -1,46 +1,37 @@
 //! The options, with the names and defaults of Keras' ImageDataGenerator.
 
-use crate::{Error, FillMode, Mean, Pipeline, ShiftRange};
-use ndarray::ArrayView4;
+use crate::{
+    Draws, Error, FillMode, Mean, Pipeline, Preprocess, PreprocessingFunction, RandAugment,
+    RandomResizedCrop, Sampling, ShiftRange, Whitening, ZoomRange,
+};
 
-/// What happens to every image before it is augmented, in training and in evaluation.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
-#[non_exhaustive]
-pub enum Preprocess {
-    /// Pixels go into the augmentation as they are, 0 to 255.
-    #[default]
-    None,
-    /// A mean (in units of 0..=255) is subtracted first. What a shift then repeats at the edge is a pixel less
-    /// *its own* mean, and `cval` 0 is the mean image: the data flow of scripts that run `x -= mean` on
-    /// the whole set before they give it to a generator.
-    SubtractMean(Mean),
-}
-
-/// The options of an augmentation: Keras' ImageDataGenerator.
+/// The options of an augmentation: Keras' ImageDataGenerator, and more.
 ///
-/// Every option is off by default. A sample passes these steps, in this order:
+/// Every option is off by default. A sample passes these steps, in this order; those marked with a star are not in Keras:
 ///
-/// 1. [`Preprocess`];
-/// 2. shift (bilinear), with `fill_mode` and `cval` beyond the edge;
-/// 3. horizontal flip, vertical flip;
-/// 4. random crop (not in Keras);
-/// 5. `rescale`, then the mean of `featurewise_center`;
-/// 6. cutout (not in Keras).
+/// 1. RandAugment*, on the bytes; then [`Preprocess`]*;
+/// 2. rotation, shift, shear and zoom as one map, with `interpolation_order` between pixels, `fill_mode` and `cval` beyond the edge;
+/// 3. channel shift; horizontal flip, vertical flip; brightness;
+/// 4. random crop* or random resized crop*;
+/// 5. the preprocessing function, `rescale`, the sample's own mean and deviation, those of the set, ZCA whitening;
+/// 6. cutout*;
+/// 7. mixup* or cutmix* with another sample that passed 1 to 6: a [`Loader`](crate::Loader) does that.
 ///
 /// ```
 /// use augment::{FillMode, ImageDataGenerator};
 ///
 /// let options = ImageDataGenerator::new()
+///     .rotation_range(15.0)
 ///     .width_shift_range(0.1)
 ///     .height_shift_range(0.1)
+///     .zoom_range(0.2)
 ///     .horizontal_flip(true)
 ///     .rescale(1.0 / 255.0);
 /// assert_eq!(options.fill_mode, FillMode::Nearest);
 /// let pipeline = options.build([32, 32, 3])?;
 /// # Ok::<(), augment::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(
     feature = "serde",
     derive(serde::Serialize, serde::Deserialize),
@@ -50,131 +41,111 @@ pub enum Preprocess {
 pub struct ImageDataGenerator {
     /// What happens before the augmentation.
     pub preprocess: Preprocess,
-    /// Subtract the mean of each channel, as the last step of standardization.
+    /// Subtract the mean of each channel over the set.
     pub featurewise_center: bool,
+    /// Subtract the image's own mean.
+    pub samplewise_center: bool,
+    /// Divide by the deviation of each channel over the set; implies `featurewise_center`.
+    pub featurewise_std_normalization: bool,
+    /// Divide by the image's own deviation; implies `samplewise_center`.
+    pub samplewise_std_normalization: bool,
+    /// Decorrelate all values of an image; implies `featurewise_center`, and takes the place of `featurewise_std_normalization`.
+    pub zca_whitening: bool,
+    /// What is added to the eigenvalues of the covariance.
+    pub zca_epsilon: f64,
     /// What `featurewise_center` subtracts, in units after `rescale`.
     pub mean: Option<Mean>,
+    /// What `featurewise_std_normalization` divides by, for each channel, in units after `rescale`.
+    pub std: Option<Vec<f32>>,
+    /// The matrix of `zca_whitening`.
+    pub whitening: Option<Whitening>,
+    /// Rotations, in degrees to either side.
+    pub rotation_range: f64,
     /// Horizontal shifts.
     pub width_shift_range: ShiftRange,
     /// Vertical shifts.
     pub height_shift_range: ShiftRange,
+    /// Shears, in degrees to either side.
+    pub shear_range: f64,
+    /// Zooms of rows and columns.
+    pub zoom_range: ZoomRange,
+    /// What is added to all values, to either side, in units of the image.
+    pub channel_shift_range: f64,
+    /// The smallest and the largest factor of brightness.
+    pub brightness_range: Option<[f64; 2]>,
     /// Where points beyond the edge get their value.
     pub fill_mode: FillMode,
     /// The value beyond the edge for [`FillMode::Constant`], in units before `rescale`.
     pub cval: f32,
+    /// 0 for the nearest pixel, 1 for a bilinear mixture.
+    pub interpolation_order: u8,
     /// Mirror half of the images left to right.
     pub horizontal_flip: bool,
     /// Mirror half of the images top to bottom.
     pub vertical_flip: bool,
-    /// Pad by this many pixels on each side and cut out an image of the old size anywhere; 0 is off.
-    pub random_crop: usize,
-    /// The side of the square that is blanked; 0 is off.
-    pub cutout: usize,
+    /// Mirror every image left to right in exactly every second epoch; takes the place of `horizontal_flip`.
+    pub alternating_flip: bool,
     /// Multiply every value; `None` and 0 are off.
     pub rescale: Option<f32>,
+    /// A caller's own step. It is not saved with the other options.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub preprocessing_function: Option<PreprocessingFunction>,
+    /// The share of the set that is kept for validation: its first samples.
+    pub validation_split: f64,
+    /// Pad by this many pixels on each side and cut out an image of the old size anywhere; 0 is off.
+    pub random_crop: usize,
+    /// Cut out a part and bring it to the old size.
+    pub random_resized_crop: Option<RandomResizedCrop>,
+    /// The side of the square that is blanked; 0 is off.
+    pub cutout: usize,
+    /// Some operations of a list, each with the same strength.
+    pub rand_augment: Option<RandAugment>,
+    /// The alpha of mixup; 0 is off.
+    pub mixup: f64,
+    /// The alpha of cutmix; 0 is off.
+    pub cutmix: f64,
+}
+
+impl Default for ImageDataGenerator {
+    fn default() -> Self {
+        ImageDataGenerator {
+            preprocess: Preprocess::None,
+            featurewise_center: false,
+            samplewise_center: false,
+            featurewise_std_normalization: false,
+            samplewise_std_normalization: false,
+            zca_whitening: false,
+            zca_epsilon: 1e-6,
+            mean: None,
+            std: None,
+            whitening: None,
+            rotation_range: 0.0,
+            width_shift_range: ShiftRange::default(),
+            height_shift_range: ShiftRange::default(),
+            shear_range: 0.0,
+            zoom_range: ZoomRange::default(),
+            channel_shift_range: 0.0,
+            brightness_range: None,
+            fill_mode: FillMode::Nearest,
+            cval: 0.0,
+            interpolation_order: 1,
+            horizontal_flip: false,
+            vertical_flip: false,
+            alternating_flip: false,
+            rescale: None,
+            preprocessing_function: None,
+            validation_split: 0.0,
+            random_crop: 0,
+            random_resized_crop: None,
+            cutout: 0,
+            rand_augment: None,
+            mixup: 0.0,
+            cutmix: 0.0,
+        }
+    }
 }
 
 impl ImageDataGenerator {
-    /// All options at Keras' defaults: images pass through unchanged.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// What happens before the augmentation (default: nothing).
-    pub fn preprocess(self, preprocess: Preprocess) -> Self {
-        Self { preprocess, ..self }
-    }
-
-    /// Subtracts `mean` (in units of 0..=255) before the augmentation: [`Preprocess::SubtractMean`].
-    pub fn subtract_mean_first(self, mean: Mean) -> Self {
-        self.preprocess(Preprocess::SubtractMean(mean))
-    }
-
-    /// Subtracts the data set's mean of each channel after the augmentation (default: off). Needs
-    /// [`fit`](Self::fit) or [`mean`](Self::mean).
-    pub fn featurewise_center(self, featurewise_center: bool) -> Self {
-        Self { featurewise_center, ..self }
-    }
-
-    /// Switches `featurewise_center` on with a given mean, per channel or per pixel, in units after `rescale`.
-    pub fn mean(self, mean: Mean) -> Self {
-        Self { featurewise_center: true, mean: Some(mean), ..self }
-    }
-
-    /// Measures the mean that `featurewise_center` subtracts on `images` (N, H, W, C), as Keras' `fit` does:
-    /// per channel, after `rescale`. Does nothing if `featurewise_center` is off.
-    ///
-    /// # Errors
-    /// [`Error::EmptySet`] without images; [`Error::Shape`] if a mean to subtract first doesn't fit them.
-    pub fn fit(mut self, images: ArrayView4<'_, u8>) -> Result<Self, Error> {
-        if !self.featurewise_center {
-            return Ok(self);
-        }
-        let (_, h, w, c) = images.dim();
-        let mut mean = Mean::per_channel(images)?.expand([1, 1, c], "the mean")?;
-        if let Preprocess::SubtractMean(first) = &self.preprocess {
-            let first = first.expand([h, w, c], "the mean to subtract first")?;
-            for (channel, value) in mean.iter_mut().enumerate() {
-                let sum: f64 = first.iter().skip(channel).step_by(c).copied().map(f64::from).sum();
-                *value -= (sum / (h * w) as f64) as f32;
-            }
-        }
-        if let Some(factor) = self.factor() {
-            mean.iter_mut().for_each(|value| *value *= factor);
-        }
-        self.mean = Some(Mean::PerChannel(mean));
-        Ok(self)
-    }
-
-    /// Shifts to the left and right (default 0.0). See [`ShiftRange`] for floats, ints and arrays.
-    pub fn width_shift_range(self, range: impl Into<ShiftRange>) -> Self {
-        Self { width_shift_range: range.into(), ..self }
-    }
-
-    /// Shifts up and down (default 0.0). See [`ShiftRange`] for floats, ints and arrays.
-    pub fn height_shift_range(self, range: impl Into<ShiftRange>) -> Self {
-        Self { height_shift_range: range.into(), ..self }
-    }
-
-    /// Where points beyond the edge get their value (default: nearest).
-    pub fn fill_mode(self, fill_mode: FillMode) -> Self {
-        Self { fill_mode, ..self }
-    }
-
-    /// The value beyond the edge for [`FillMode::Constant`] (default 0), in units before `rescale`.
-    pub fn cval(self, cval: f32) -> Self {
-        Self { cval, ..self }
-    }
-
-    /// Mirrors half of the images left to right (default: off).
-    pub fn horizontal_flip(self, horizontal_flip: bool) -> Self {
-        Self { horizontal_flip, ..self }
-    }
-
-    /// Mirrors half of the images top to bottom (default: off).
-    pub fn vertical_flip(self, vertical_flip: bool) -> Self {
-        Self { vertical_flip, ..self }
-    }
-
-    /// Pads by `padding` pixels on each side, with `fill_mode` and `cval`, and cuts out an image of the old
-    /// size at a random place (default 0: off). The usual zero padding is [`FillMode::Constant`].
-    pub fn random_crop(self, padding: usize) -> Self {
-        Self { random_crop: padding, ..self }
-    }
-
-    /// Sets a square of `side` pixels to 0 in what the network sees, centred on a random pixel and clipped at
-    /// the edges (default 0: off). T. DeVries and G. W. Taylor, "Improved Regularization of Convolutional
-    /// Neural Networks with Cutout" (2017): after the standardization, so that 0 is the mean where one is
-    /// subtracted.
-    pub fn cutout(self, side: usize) -> Self {
-        Self { cutout: side, ..self }
-    }
-
-    /// Multiplies every value (default: off), e.g. by 1/255.
-    pub fn rescale(self, factor: f32) -> Self {
-        Self { rescale: Some(factor), ..self }
-    }
-
     /// Checks the options and makes them ready for images of `shape` (height, width, channels).
     ///
     /// # Errors
@@ -184,25 +155,108 @@ impl ImageDataGenerator {
         Pipeline::new(self.clone(), shape)
     }
 
+    /// What is left for evaluation: the steps that are not random, with what was fitted for them.
+    pub fn evaluation(&self) -> Self {
+        let Self { preprocess, mean, std, whitening, preprocessing_function, .. } = self.clone();
+        let (preprocessing_function, rescale) = (preprocessing_function, self.rescale);
+        ImageDataGenerator {
+            preprocess,
+            featurewise_center: self.featurewise_center,
+            samplewise_center: self.samplewise_center,
+            featurewise_std_normalization: self.featurewise_std_normalization,
+            samplewise_std_normalization: self.samplewise_std_normalization,
+            zca_whitening: self.zca_whitening,
+            zca_epsilon: self.zca_epsilon,
+            mean,
+            std,
+            whitening,
+            rescale,
+            preprocessing_function,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the mean of the set is subtracted.
+    pub fn centers(&self) -> bool {
+        self.featurewise_center || self.featurewise_std_normalization || self.zca_whitening
+    }
+
+    /// Whether values are divided by the deviation of the set.
+    pub fn divides(&self) -> bool {
+        self.featurewise_std_normalization && !self.zca_whitening
+    }
+
+    /// Whether something has to be measured on the set: see [`fit`](Self::fit).
+    pub fn needs_fit(&self) -> bool {
+        self.centers() && self.mean.is_none()
+            || self.divides() && self.std.is_none()
+            || self.zca_whitening && self.whitening.is_none()
+    }
+
     /// The factor of `rescale` where it does something.
     pub(crate) fn factor(&self) -> Option<f32> {
         self.rescale.filter(|&factor| factor != 0.0)
     }
 
-    /// Refuses values that make no sense for images of `h` by `w` pixels.
-    pub(crate) fn check(&self, h: usize, w: usize) -> Result<(), Error> {
-        let side = h.min(w);
+    pub(crate) fn sampling(&self) -> Sampling {
+        let Self { fill_mode, cval, interpolation_order, .. } = *self;
+        Sampling { fill_mode, cval, interpolation_order }
+    }
+
+    /// Refuses values that make no sense for images of `h` by `w` pixels with `c` channels.
+    pub(crate) fn check(&self, [h, w, c]: [usize; 3]) -> Result<(), Error> {
         self.width_shift_range.check("width_shift_range")?;
         self.height_shift_range.check("height_shift_range")?;
+        self.zoom_range.check()?;
+        for (option, range) in [
+            ("rotation_range", self.rotation_range),
+            ("shear_range", self.shear_range),
+            ("channel_shift_range", self.channel_shift_range),
+            ("mixup", self.mixup),
+            ("cutmix", self.cutmix),
+            ("zca_epsilon", self.zca_epsilon),
+        ] {
+            if !(range.is_finite() && range >= 0.0) {
+                return Err(Error::option(option, range, "a finite number from 0 up"));
+            }
+        }
+        if let Some([low, high]) = self.brightness_range
+            && !(low >= 0.0 && low <= high && high.is_finite())
+        {
+            let accepted = "two factors from 0 up, of which the first is not larger";
+            return Err(Error::option("brightness_range", format!("[{low}, {high}]"), accepted));
+        }
+        if self.interpolation_order > 1 {
+            let accepted = "0 (the nearest pixel) or 1 (bilinear)";
+            return Err(Error::option("interpolation_order", self.interpolation_order, accepted));
+        }
         if !self.cval.is_finite() {
             return Err(Error::option("cval", self.cval, "a finite number"));
         }
         if let Some(factor) = self.rescale.filter(|factor| !factor.is_finite()) {
             return Err(Error::option("rescale", factor, "a finite number"));
         }
+        if !(0.0..1.0).contains(&self.validation_split) {
+            return Err(Error::option("validation_split", self.validation_split, "at least 0 and below 1"));
+        }
+        self.check_crops(h.min(w))?;
+        if let Some(policy) = self.rand_augment {
+            policy.check(Draws::OPERATIONS, c)?;
+        }
+        Ok(())
+    }
+
+    fn check_crops(&self, side: usize) -> Result<(), Error> {
         if self.random_crop >= side && self.random_crop > 0 {
             let accepted = format!("a padding below the smaller side of the image, {side}");
             return Err(Error::option("random_crop", self.random_crop, accepted));
+        }
+        if let Some(crop) = self.random_resized_crop {
+            crop.check()?;
+            if self.random_crop > 0 {
+                let accepted = "0 with `random_resized_crop`, which crops by itself";
+                return Err(Error::option("random_crop", self.random_crop, accepted));
+            }
         }
         if self.cutout > side {
             let accepted = format!("no longer than the smaller side of the image, {side}");

@@ -39,37 +39,65 @@
 
 #![forbid(unsafe_code)]
 
+mod affine;
 mod batch;
+mod builder;
 mod draws;
+mod eigen;
 mod error;
 mod fill;
+mod fit;
+mod flow;
 mod generator;
 mod loader;
 mod loader_options;
 mod mean;
+mod mix;
+mod operation;
+mod photometric;
 mod pipeline;
 mod placement;
+mod png;
 mod prefetch;
+mod preprocess;
 mod preview;
+mod rand_augment;
 mod resample;
+mod resized_crop;
 mod samples;
+mod save;
 mod shift;
+mod standardize;
+mod views;
 mod warp;
+mod whitening;
+mod zoom;
 
+pub use affine::Affine;
 pub use batch::Batch;
 pub use draws::{Cutout, Draws};
 pub use error::Error;
 pub use fill::FillMode;
-pub use generator::{ImageDataGenerator, Preprocess};
+pub use flow::Flow;
+pub use generator::ImageDataGenerator;
 pub use loader::{Epoch, Loader};
 pub use loader_options::{LoaderOptions, Rows};
 pub use mean::Mean;
+pub use mix::Mix;
+pub use operation::Operation;
 pub use pipeline::{Pipeline, Scratch};
 pub use placement::{AxisPlacement, Placement};
+pub use preprocess::{Preprocess, PreprocessingFunction};
 pub use preview::preview;
-pub use samples::Samples;
+pub use rand_augment::RandAugment;
+pub use resized_crop::{RandomResizedCrop, ResizedCrop};
+pub use samples::{Samples, Subset};
+pub use save::save_picture;
 pub use shift::ShiftRange;
-pub use warp::{Affine, warp};
+pub use views::TestTime;
+pub use warp::{Sampling, warp};
+pub use whitening::Whitening;
+pub use zoom::ZoomRange;
 
 /// The README's example is compiled and run with the doc tests.
 #[cfg(doctest)]

@@ -2,7 +2,7 @@
 
 use crate::batch::Buffers;
 use crate::prefetch::{Pool, Prefetcher};
-use crate::{Batch, Draws, Error, LoaderOptions, Pipeline, Samples, Scratch};
+use crate::{Batch, Draws, Error, LoaderOptions, Pipeline, Samples, Scratch, save};
 use std::sync::Arc;
 
 /// Goes through a set in batches, epoch by epoch.
@@ -61,16 +61,27 @@ impl Loader {
             let (got, expected) = (samples.shape().to_vec(), pipeline.shape().to_vec());
             return Err(Error::Shape { what: "the images of the set", got, expected });
         }
+        let samples = match options.subset {
+            Some(subset) => samples.subset(subset, pipeline.options().validation_split)?,
+            None => samples,
+        };
+        if let Some(folder) = &options.save_to_dir {
+            save::prepare(folder, samples.shape())?;
+        }
         // A slice of the short last batch may be the longest.
         let whole = options.batch_size.min(samples.len());
         let rows = [whole, samples.len() % whole.max(1)].map(|len| options.rows.of(len).len());
         let rows = rows[0].max(rows[1]);
-        let shape = samples.shape();
+        let (shape, len) = (samples.shape(), pipeline.image_len());
+        let mixed = if pipeline.options().mixes() { rows } else { 0 };
         let buffers = move || Buffers {
-            x: vec![0.0; rows * shape.iter().product::<usize>()],
+            x: vec![0.0; rows * len],
             labels: Vec::with_capacity(rows),
             indices: Vec::with_capacity(rows),
+            other_labels: Vec::with_capacity(mixed),
+            weights: Vec::with_capacity(mixed),
             scratch: Scratch::for_shape(shape),
+            partner: vec![0.0; if mixed > 0 { len } else { 0 }],
         };
         let ahead = if options.workers == 0 { 0 } else { options.prefetch };
         let pool = Arc::new(Pool::new(ahead + HELD, buffers));
@@ -109,13 +120,30 @@ impl Loader {
     /// # Errors
     /// [`Error::Step`] if the epoch has fewer than `step` steps.
     pub fn epoch(&mut self, epoch: u64, step: usize) -> Result<Epoch<'_>, Error> {
+        let left = self.begin(epoch, step)?;
+        Ok(Epoch { loader: self, epoch, left })
+    }
+
+    /// Has the workers begin with `step` of `epoch`; gives the number of steps from there.
+    pub(crate) fn begin(&mut self, epoch: u64, step: usize) -> Result<usize, Error> {
         let steps = self.plan.steps();
         if step > steps {
             return Err(Error::Step { step, steps });
         }
         let order = self.plan.options.order(epoch, self.plan.samples.len());
         self.prefetcher.start(Job { epoch, order: order.into() }, step, steps);
-        Ok(Epoch { loader: self, epoch, left: steps - step })
+        Ok(steps - step)
+    }
+
+    /// The next batch of `epoch`, which was begun; `None` after its last one. After an error nothing is left.
+    pub(crate) fn take(&mut self, epoch: u64) -> Option<Result<Batch, Error>> {
+        let (step, made) = self.prefetcher.next()?;
+        let (global_len, shape) = (self.plan.global_rows(step).len(), self.plan.pipeline.shape());
+        let batch = made.map(|buffers| Batch::new(buffers, epoch, step, global_len, shape, &self.pool));
+        if batch.is_err() {
+            self.prefetcher.cancel();
+        }
+        Some(batch)
     }
 }
 
@@ -139,21 +167,45 @@ impl Plan {
         let global = self.global_rows(step);
         let indices = &job.order[global.clone()][self.options.rows.of(global.len())];
         let len = self.pipeline.image_len();
-        let Buffers { x, labels, indices: kept, scratch } = buffers;
+        let Buffers { x, labels, indices: kept, other_labels, weights, scratch, partner } = buffers;
         kept.clear();
         kept.extend_from_slice(indices);
         labels.clear();
-        labels.extend(indices.iter().map(|&sample| u32::from(self.samples.labels()[sample as usize])));
+        labels.extend(indices.iter().map(|&sample| self.label(sample)));
+        other_labels.clear();
+        weights.clear();
         x.resize(indices.len() * len, 0.0);
         for (&sample, out) in indices.iter().zip(x.chunks_exact_mut(len)) {
-            let draws = if self.options.augment {
-                self.pipeline.draw(self.options.seed, job.epoch, sample)
-            } else {
-                Draws::default()
-            };
-            self.pipeline.apply(&draws, self.samples.image(sample as usize), out, scratch)?;
+            self.make(job.epoch, sample, out, scratch)?;
+            let LoaderOptions { seed, augment, .. } = self.options;
+            let mix = self.pipeline.mix(seed, job.epoch, sample, self.samples.len() as u32);
+            if let Some(mix) = mix.filter(|_| augment) {
+                partner.resize(len, 0.0);
+                self.make(job.epoch, mix.partner, partner, scratch)?;
+                mix.apply(self.pipeline.shape(), out, partner);
+                other_labels.push(self.label(mix.partner));
+                weights.push(mix.weight);
+            }
+            if let Some(folder) = &self.options.save_to_dir {
+                let name = format!("{}_{sample}_{}.png", self.options.save_prefix, job.epoch);
+                save::picture(&folder.join(name), self.pipeline.shape(), out)?;
+            }
         }
         Ok(())
+    }
+
+    fn label(&self, sample: u32) -> u32 {
+        self.samples.labels()[sample as usize].into()
+    }
+
+    /// The image of one sample, ready for the network.
+    fn make(&self, epoch: u64, sample: u32, out: &mut [f32], scratch: &mut Scratch) -> Result<(), Error> {
+        let draws = if self.options.augment {
+            self.pipeline.draw(self.options.seed, epoch, sample)
+        } else {
+            Draws::default()
+        };
+        self.pipeline.apply(&draws, self.samples.image(sample as usize), out, scratch)
     }
 }
 
@@ -169,19 +221,9 @@ impl Iterator for Epoch<'_> {
     type Item = Result<Batch, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let loader = &self.loader;
-        let Some((step, made)) = loader.prefetcher.next() else {
-            self.left = 0;
-            return None;
-        };
-        self.left -= 1;
-        let global_len = loader.plan.global_rows(step).len();
-        let batch = made.map(|buffers| Batch::new(buffers, self.epoch, step, global_len, &loader.pool));
-        if batch.is_err() {
-            loader.prefetcher.cancel();
-            self.left = 0;
-        }
-        Some(batch)
+        let batch = self.loader.take(self.epoch);
+        self.left = if matches!(batch, Some(Ok(_))) { self.left - 1 } else { 0 };
+        batch
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -1,7 +1,8 @@
 //! How a loader cuts a set into batches.
 
-use crate::Error;
+use crate::{Error, Subset};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Which rows of every batch to load: all of them, or one replica's slice.
@@ -75,6 +76,13 @@ pub struct LoaderOptions {
     pub prefetch: usize,
     /// Which rows of every batch to load (default: all).
     pub rows: Rows,
+    /// Which part of the set, if the pipeline has a [`validation_split`](crate::ImageDataGenerator::validation_split)
+    /// (default: the whole set).
+    pub subset: Option<Subset>,
+    /// A folder that gets a picture of every image that is made (default: none).
+    pub save_to_dir: Option<PathBuf>,
+    /// The beginning of those pictures' names (default: empty).
+    pub save_prefix: String,
 }
 
 impl Default for LoaderOptions {
@@ -88,6 +96,9 @@ impl Default for LoaderOptions {
             workers: 1,
             prefetch: 4,
             rows: Rows::All,
+            subset: None,
+            save_to_dir: None,
+            save_prefix: String::new(),
         }
     }
 }
@@ -141,6 +152,22 @@ impl LoaderOptions {
     /// Loads only these rows of every batch.
     pub fn rows(self, rows: Rows) -> Self {
         Self { rows, ..self }
+    }
+
+    /// Goes through this part of the set alone. Indices and draws count from its first sample.
+    pub fn subset(self, subset: Subset) -> Self {
+        Self { subset: Some(subset), ..self }
+    }
+
+    /// Writes a picture of every image that is made into this folder, as Keras does: its values stretched to 0..=255, called
+    /// `PREFIX_INDEX_EPOCH.png`. The folder is made where it is missing.
+    pub fn save_to_dir(self, folder: impl Into<PathBuf>) -> Self {
+        Self { save_to_dir: Some(folder.into()), ..self }
+    }
+
+    /// Sets the beginning of the pictures' names.
+    pub fn save_prefix(self, prefix: impl Into<String>) -> Self {
+        Self { save_prefix: prefix.into(), ..self }
     }
 
     /// The order in which `epoch` goes through a set of `len` samples: at most 2^32 - 1.

@@ -1,8 +1,12 @@
 //! From a u8 image to the floats a network sees.
 
-use crate::generator::{ImageDataGenerator, Preprocess};
+use crate::generator::ImageDataGenerator;
+use crate::rand_augment::Canvas;
 use crate::resample::Resampler;
-use crate::{Draws, Error};
+use crate::standardize::Standardizer;
+use crate::warp::warp_pixels;
+use crate::{Draws, Error, Preprocess, photometric};
+use core::mem::take;
 
 /// Checked options, ready for images of one shape. Made by [`ImageDataGenerator::build`].
 ///
@@ -23,42 +27,45 @@ use crate::{Draws, Error};
 pub struct Pipeline {
     options: ImageDataGenerator,
     shape: [usize; 3],
-    /// One value a pixel, as is `center`: a flat loop is faster than one that knows channels.
+    /// One value a pixel: a flat loop is faster than one that knows channels.
     pub(crate) subtract_first: Option<Vec<f32>>,
-    pub(crate) center: Option<Vec<f32>>,
+    pub(crate) standardizer: Standardizer,
 }
 
 /// Reusable memory for [`Pipeline::apply`]: it grows with the first sample, the others allocate nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     image: Vec<f32>,
+    moved: Vec<f32>,
     resampler: Resampler,
+    canvas: Canvas,
 }
 
 impl Scratch {
     /// Memory that need not grow for images of this shape.
     pub(crate) fn for_shape([h, w, c]: [usize; 3]) -> Self {
-        Scratch { image: vec![0.0; h * w * c], resampler: Resampler::for_width(w, c) }
+        let image = || vec![0.0; h * w * c];
+        Scratch {
+            image: image(),
+            moved: image(),
+            resampler: Resampler::for_width(w, c),
+            canvas: Canvas::for_len(h * w * c),
+        }
     }
 }
 
 impl Pipeline {
     pub(crate) fn new(options: ImageDataGenerator, shape: [usize; 3]) -> Result<Self, Error> {
-        let [h, w, _] = shape;
         if shape.contains(&0) {
             return Err(Error::EmptyImage { shape });
         }
-        options.check(h, w)?;
+        options.check(shape)?;
         let subtract_first = match &options.preprocess {
             Preprocess::None => None,
             Preprocess::SubtractMean(mean) => Some(mean.expand(shape, "the mean to subtract first")?),
         };
-        let center = match &options.mean {
-            _ if !options.featurewise_center => None,
-            None => return Err(Error::NotFitted),
-            Some(mean) => Some(mean.expand(shape, "the mean of `featurewise_center`")?),
-        };
-        Ok(Pipeline { options, shape, subtract_first, center })
+        let standardizer = Standardizer::new(&options, shape)?;
+        Ok(Pipeline { options, shape, subtract_first, standardizer })
     }
 
     /// The options it was built from.
@@ -88,7 +95,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// [`Error::Shape`] if `image` or `out` has another length than the pipeline's images;
-    /// [`Error::Option`] if a shift is not finite.
+    /// [`Error::Option`] if a draw is not finite, or a crop outside of the image.
     pub fn apply(
         &self,
         draws: &Draws,
@@ -98,17 +105,51 @@ impl Pipeline {
     ) -> Result<(), Error> {
         Error::check_len("the image", image.len(), self.image_len())?;
         Error::check_len("the output", out.len(), self.image_len())?;
-        draws.check()?;
-        self.place(draws, self.subtract_first.as_deref(), image, out, scratch);
-        self.standardize(out);
+        draws.check([self.shape[0], self.shape[1]])?;
+        self.augment(draws, self.subtract_first.as_deref(), image, out, scratch);
+        self.standardizer.apply(out, &mut scratch.image);
         self.blank(draws, out);
         Ok(())
     }
 
-    /// The geometric steps alone, on raw pixels in 0..=255: for people to look at.
+    /// The part that shows on a picture: without the standardization and the mean before it.
     pub(crate) fn apply_raw(&self, draws: &Draws, image: &[u8], out: &mut [f32], scratch: &mut Scratch) {
-        self.place(draws, None, image, out, scratch);
+        self.augment(draws, None, image, out, scratch);
         self.blank(draws, out);
+    }
+
+    /// The random steps but cutout.
+    fn augment(
+        &self,
+        draws: &Draws,
+        mean: Option<&[f32]>,
+        image: &[u8],
+        out: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
+        // Lent apart, so that the rest of the scratch can be used meanwhile.
+        let mut canvas = take(&mut scratch.canvas);
+        let image = canvas.paint(&draws.rand_augment, self.shape, image);
+        let cropped = draws.crop != [0, 0];
+        if draws.resized_crop.is_some() || cropped && (draws.warps() || draws.recolors()) {
+            let mut moved = take(&mut scratch.moved);
+            moved.resize(image.len(), 0.0);
+            let uncropped = Draws { crop: [0, 0], ..*draws };
+            self.place(&uncropped, mean, image, &mut moved, scratch);
+            self.recolor(draws, &mut moved);
+            match draws.resized_crop {
+                Some(part) => part.apply(self.shape, &moved, out),
+                None => {
+                    let crop = Draws { crop: draws.crop, ..Draws::default() };
+                    scratch.resampler.apply(&crop, self.shape, &self.options.sampling(), &moved, out);
+                }
+            }
+            scratch.moved = moved;
+        } else {
+            self.place(draws, mean, image, out, scratch);
+            self.recolor(draws, out);
+        }
+        scratch.canvas = canvas;
     }
 
     /// Every pixel, less `mean`, to its place.
@@ -120,22 +161,45 @@ impl Pipeline {
         out: &mut [f32],
         scratch: &mut Scratch,
     ) {
-        if draws.keeps_places() {
+        if draws.keeps_places() && draws.crop == [0, 0] {
             return load(image, mean, out);
         }
-        scratch.image.resize(image.len(), 0.0);
-        load(image, mean, &mut scratch.image);
-        let ImageDataGenerator { fill_mode, cval, .. } = self.options;
-        scratch.resampler.apply(draws, self.shape, fill_mode, cval, &scratch.image, out);
+        let Scratch { image: floats, resampler, .. } = scratch;
+        match mean {
+            None => self.resample(draws, resampler, image, out),
+            Some(mean) => {
+                floats.resize(image.len(), 0.0);
+                load(image, Some(mean), floats);
+                self.resample(draws, resampler, floats, out);
+            }
+        }
     }
 
-    /// Keras' `standardize`: rescale, then subtract the mean.
-    fn standardize(&self, out: &mut [f32]) {
-        if let Some(factor) = self.options.factor() {
-            out.iter_mut().for_each(|value| *value *= factor);
+    fn resample<P: Copy + Into<f32>>(
+        &self,
+        draws: &Draws,
+        resampler: &mut Resampler,
+        image: &[P],
+        out: &mut [f32],
+    ) {
+        let ([h, w, _], sampling) = (self.shape, self.options.sampling());
+        if !draws.warps() {
+            return resampler.apply(draws, self.shape, &sampling, image, out);
         }
-        if let Some(mean) = &self.center {
-            out.iter_mut().zip(mean).for_each(|(value, mean)| *value -= mean);
+        let mut affine = draws.affine([h, w]);
+        for (axis, len, flip) in [(0, h, draws.vertical_flip), (1, w, draws.horizontal_flip)] {
+            affine = if flip { affine.mirrored(axis, len) } else { affine };
+        }
+        warp_pixels(image, self.shape, &affine, &sampling, out);
+    }
+
+    fn recolor(&self, draws: &Draws, image: &mut [f32]) {
+        // Flips, which Keras has in between, move values and change none.
+        if draws.channel_shift != 0.0 {
+            photometric::shift_channels(image, draws.channel_shift as f32);
+        }
+        if let Some(factor) = draws.brightness {
+            photometric::brighten(image, self.shape[2], factor as f32);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Draws as numbers for someone else to carry out, such as a GPU that holds the set.
 
-use crate::{Draws, Error, FillMode, LoaderOptions, Pipeline};
+use crate::{Draws, Error, FillMode, LoaderOptions, Pipeline, ShiftRange};
 use std::ops::Range;
 
 /// Where the pixels of an image come from: what [`Draws`] and a [`Pipeline`] say about it, in whole numbers as far as can
@@ -47,13 +47,46 @@ impl Pipeline {
     /// Where the pixels of an image come from, given its draws.
     ///
     /// # Errors
-    /// [`Error::Option`] if a shift is not finite.
+    /// [`Error::Option`] if a shift is not finite; [`Error::NoPlacement`] where [`unplaceable`](Self::unplaceable) names an option.
     pub fn placement(&self, draws: &Draws) -> Result<Placement, Error> {
-        draws.check()?;
-        Ok(self.place_axes(draws))
+        draws.check([self.shape()[0], self.shape()[1]])?;
+        match self.unplaceable() {
+            Some(option) => Err(Error::NoPlacement { option }),
+            None => Ok(self.place_axes(draws)),
+        }
     }
 
-    /// The placements of `samples` in `epoch`, as a [`Loader`](crate::Loader) with these options draws them.
+    /// The first option that is on and does what no [`Placement`] can say, if there is one: then a loader has to make the batches.
+    /// Shifts, flips, crops, cutout, `rescale` and means can be said.
+    pub fn unplaceable(&self) -> Option<&'static str> {
+        let o = self.options();
+        let shifts = [&o.width_shift_range, &o.height_shift_range];
+        [
+            ("rotation_range", o.rotation_range != 0.0),
+            ("shear_range", o.shear_range != 0.0),
+            ("zoom_range", !o.zoom_range.is_off()),
+            ("channel_shift_range", o.channel_shift_range != 0.0),
+            ("brightness_range", o.brightness_range.is_some()),
+            (
+                "interpolation_order",
+                o.interpolation_order == 0 && shifts.iter().any(|range| **range != ShiftRange::default()),
+            ),
+            ("preprocessing_function", o.preprocessing_function.is_some()),
+            ("samplewise_center", o.samplewise_center),
+            ("samplewise_std_normalization", o.samplewise_std_normalization),
+            ("featurewise_std_normalization", o.divides()),
+            ("zca_whitening", o.zca_whitening),
+            ("random_resized_crop", o.random_resized_crop.is_some()),
+            ("rand_augment", o.rand_augment.is_some()),
+            ("mixup", o.mixup > 0.0),
+            ("cutmix", o.cutmix > 0.0),
+        ]
+        .into_iter()
+        .find_map(|(option, on)| on.then_some(option))
+    }
+
+    /// The placements of `samples` in `epoch`, as a [`Loader`](crate::Loader) with these options draws them, as far as they can be
+    /// said: see [`unplaceable`](Self::unplaceable).
     ///
     /// ```
     /// use augment::{ImageDataGenerator, LoaderOptions};
@@ -82,7 +115,7 @@ impl Pipeline {
 
     /// What is subtracted from an image after it was moved and rescaled (HWC), if something is.
     pub fn mean_after(&self) -> Option<&[f32]> {
-        self.center.as_deref()
+        self.standardizer.center.as_deref()
     }
 
     /// The factor between the two; 1 where there is none.

@@ -4,7 +4,7 @@
 //! fall into a few spans with one weight each, so that all of the work is loops over contiguous floats.
 
 use crate::fill::Tap;
-use crate::{Draws, FillMode};
+use crate::{Draws, Sampling};
 
 /// What happens along one axis: a shift, then a flip, then a crop.
 struct Axis {
@@ -16,10 +16,10 @@ struct Axis {
 
 impl Axis {
     /// Where output index `out` reads; `None` means `cval`.
-    fn tap(&self, out: usize, mode: FillMode) -> Option<Tap> {
-        let place = mode.pixel(out as i64 + i64::from(self.crop), self.len)?;
+    fn tap(&self, out: usize, sampling: &Sampling) -> Option<Tap> {
+        let place = sampling.fill_mode.pixel(out as i64 + i64::from(self.crop), self.len)?;
         let place = if self.flip { self.len - 1 - place } else { place };
-        mode.tap(place as f64 + self.shift, self.len)
+        sampling.tap(place as f64 + self.shift, self.len)
     }
 }
 
@@ -70,41 +70,40 @@ impl Resampler {
     }
 
     /// Resamples `image` (HWC of `shape`) by the geometric part of `draws` into `out`.
-    pub(crate) fn apply(
+    pub(crate) fn apply<P: Copy + Into<f32>>(
         &mut self,
         draws: &Draws,
         [h, w, c]: [usize; 3],
-        mode: FillMode,
-        cval: f32,
-        image: &[f32],
+        sampling: &Sampling,
+        image: &[P],
         out: &mut [f32],
     ) {
         let columns =
             Axis { len: w, shift: draws.width_shift, flip: draws.horizontal_flip, crop: draws.crop[1] };
         let rows = Axis { len: h, shift: draws.height_shift, flip: draws.vertical_flip, crop: draws.crop[0] };
-        self.find_spans(&columns, mode);
+        self.find_spans(&columns, sampling);
         self.row.resize(w * c, 0.0);
         for (y, out) in out.chunks_exact_mut(w * c).enumerate() {
-            let Some(Tap { low, high, weight }) = rows.tap(y, mode) else {
-                out.fill(cval);
+            let Some(Tap { low, high, weight }) = rows.tap(y, sampling) else {
+                out.fill(sampling.cval);
                 continue;
             };
             let row = |y: usize| &image[y * w * c..][..w * c];
             if weight == 0.0 {
-                write_row(&self.spans, row(low), c, cval, out);
+                write_row(&self.spans, row(low), c, sampling.cval, out);
             } else {
                 mix(row(low), row(high), weight, &mut self.row);
-                write_row(&self.spans, &self.row, c, cval, out);
+                write_row(&self.spans, &self.row, c, sampling.cval, out);
             }
         }
     }
 
-    fn find_spans(&mut self, columns: &Axis, mode: FillMode) {
+    fn find_spans(&mut self, columns: &Axis, sampling: &Sampling) {
         self.spans.clear();
         // The most there can be: once reserved, no later sample needs more.
         self.spans.reserve(columns.len);
         for start in 0..columns.len {
-            let tap = columns.tap(start, mode);
+            let tap = columns.tap(start, sampling);
             if !self.spans.last_mut().is_some_and(|span| span.take(tap)) {
                 self.spans.push(Span { start, len: 1, tap, backward: false });
             }
@@ -113,7 +112,7 @@ impl Resampler {
 }
 
 /// Resamples one row of pixels of `c` channels.
-fn write_row(spans: &[Span], row: &[f32], c: usize, cval: f32, out: &mut [f32]) {
+fn write_row<P: Copy + Into<f32>>(spans: &[Span], row: &[P], c: usize, cval: f32, out: &mut [f32]) {
     for &Span { start, len, tap, backward } in spans {
         let out = &mut out[start * c..][..len * c];
         let Some(Tap { low, high, weight }) = tap else {
@@ -125,7 +124,7 @@ fn write_row(spans: &[Span], row: &[f32], c: usize, cval: f32, out: &mut [f32]) 
             &row[leftmost * c..][..len * c]
         };
         if weight == 0.0 {
-            out.copy_from_slice(pixels(low));
+            out.iter_mut().zip(pixels(low)).for_each(|(out, &value)| *out = value.into());
         } else {
             mix(pixels(low), pixels(high), weight, out);
         }
@@ -136,10 +135,10 @@ fn write_row(spans: &[Span], row: &[f32], c: usize, cval: f32, out: &mut [f32]) 
 }
 
 /// `out = (1 - weight) * a + weight * b`.
-fn mix(a: &[f32], b: &[f32], weight: f32, out: &mut [f32]) {
+fn mix<P: Copy + Into<f32>>(a: &[P], b: &[P], weight: f32, out: &mut [f32]) {
     let rest = 1.0 - weight;
-    for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-        *out = rest * a + weight * b;
+    for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
+        *out = rest * a.into() + weight * b.into();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Against keras_preprocessing 1.1.2 and SciPy: `tests/golden/augment.py` made the values.
 #![allow(clippy::unwrap_used)]
 
-use augment::{Draws, FillMode, ImageDataGenerator, Mean, Scratch, warp};
+use augment::{Draws, FillMode, ImageDataGenerator, Mean, Sampling, Scratch, warp};
 use ndarray::Array4;
 use serde_json::Value;
 
@@ -87,7 +87,9 @@ fn the_general_resampler_gives_the_same_shifts() {
         let image: Vec<f32> = golden.image(&case).into_iter().map(f32::from).collect();
         let (mode, cval) = fill(&case);
         let mut out = vec![f32::NAN; image.len()];
-        warp(&image, golden.shape(), &draws(&case).affine(), mode, cval, &mut out).unwrap();
+        let sampling = Sampling { fill_mode: mode, cval, ..Sampling::default() };
+        let [h, w, _] = golden.shape();
+        warp(&image, golden.shape(), &draws(&case).affine([h, w]), &sampling, &mut out).unwrap();
         assert_close(&out, &case, 255.0);
     }
 }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use augment::{
-    Affine, Cutout, Draws, Error, FillMode, ImageDataGenerator, Mean, Pipeline, Scratch, ShiftRange, preview,
-    warp,
+    Affine, Cutout, Draws, Error, FillMode, ImageDataGenerator, Mean, Pipeline, Sampling, Scratch,
+    ShiftRange, preview, warp,
 };
 use ndarray::{Array4, s};
 use proptest::prelude::*;
@@ -24,15 +24,17 @@ proptest! {
     #[test]
     fn the_fast_way_and_the_general_resampler_agree(
         h in 1..9_usize, w in 1..9_usize, c in 1..5_usize, rows in -20.0..20.0_f64, columns in -20.0..20.0_f64,
-        mode in modes(), whole: bool,
+        mode in modes(), whole: bool, order in 0..2_u8,
     ) {
         let (rows, columns) = if whole { (rows.round(), columns.round()) } else { (rows, columns) };
         let image: Vec<u8> = (0..h * w * c).map(|k| (k * 83 % 256) as u8).collect();
-        let pipeline = ImageDataGenerator::new().fill_mode(mode).cval(-3.0).build([h, w, c]).unwrap();
+        let options = ImageDataGenerator::new().fill_mode(mode).cval(-3.0).interpolation_order(order);
+        let pipeline = options.build([h, w, c]).unwrap();
         let draws = Draws { height_shift: rows, width_shift: columns, ..Draws::default() };
         let floats: Vec<f32> = image.iter().copied().map(f32::from).collect();
         let mut expected = vec![f32::NAN; floats.len()];
-        warp(&floats, [h, w, c], &Affine::shift(rows, columns), mode, -3.0, &mut expected).unwrap();
+        let sampling = Sampling { fill_mode: mode, cval: -3.0, interpolation_order: order };
+        warp(&floats, [h, w, c], &Affine::shift(rows, columns), &sampling, &mut expected).unwrap();
         for (got, expected) in apply(&pipeline, &draws, &image).iter().zip(&expected) {
             prop_assert!((got - expected).abs() < 1e-3, "{} {}", got, expected);
         }
@@ -193,9 +195,12 @@ fn shapes_and_means_must_fit() {
     let new = ImageDataGenerator::new;
     for shape in [[0, 4, 3], [4, 0, 3], [4, 4, 0]] {
         assert_eq!(new().build(shape), Err(Error::EmptyImage { shape }));
-        assert!(warp(&[], shape, &Affine::shift(0.0, 0.0), FillMode::Wrap, 0.0, &mut []).is_err());
+        assert!(warp(&[], shape, &Affine::shift(0.0, 0.0), &Sampling::default(), &mut []).is_err());
     }
-    assert_eq!(new().featurewise_center(true).build([4, 4, 3]), Err(Error::NotFitted));
+    assert_eq!(
+        new().featurewise_center(true).build([4, 4, 3]),
+        Err(Error::NotFitted { option: "featurewise_center" })
+    );
     let mismatched = [
         Mean::PerChannel(vec![0.0; 4]),
         Mean::PerPixel { shape: [4, 4, 1], values: vec![0.0; 16] },

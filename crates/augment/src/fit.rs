@@ -1,0 +1,156 @@
+//! Keras' `fit`: what standardization needs to know of the training images.
+
+use crate::{Error, ImageDataGenerator, Mean, Pipeline, Scratch, Whitening};
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, ArrayView4, Axis, Slice};
+
+/// Images whose covariance is added up at a time.
+const BLOCK: usize = 64;
+
+impl ImageDataGenerator {
+    /// Measures on `images` (N, H, W, C) what `featurewise_center`, `featurewise_std_normalization` and `zca_whitening` need, as
+    /// Keras' `fit` does: after [`Preprocess`](crate::Preprocess) and `rescale`, without augmentation and without the
+    /// preprocessing function. Does nothing where none of them is on.
+    ///
+    /// ```
+    /// use augment::{ImageDataGenerator, Mean};
+    /// use ndarray::Array4;
+    ///
+    /// let images = Array4::from_shape_fn((10, 4, 4, 1), |(n, ..)| if n % 2 == 0 { 50 } else { 150 });
+    /// let options = ImageDataGenerator::new().featurewise_std_normalization(true).fit(images.view())?;
+    /// assert_eq!(options.mean, Some(Mean::PerChannel(vec![100.0])));
+    /// assert_eq!(options.std, Some(vec![50.0]));
+    /// # Ok::<(), augment::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::EmptySet`] without images; [`Error::Shape`] if a mean to subtract first doesn't fit them;
+    /// [`Error::NoWhitening`] if the covariance can't be taken apart.
+    pub fn fit(self, images: ArrayView4<'_, u8>) -> Result<Self, Error> {
+        self.measure(images, 1, None)
+    }
+
+    /// As [`fit`](Self::fit) on augmented images: `rounds` epochs of them under `seed`. Keras' `fit(x, augment=True, rounds, seed)`.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit), and [`Error::Option`] for 0 rounds.
+    pub fn fit_augmented(self, images: ArrayView4<'_, u8>, rounds: u64, seed: u64) -> Result<Self, Error> {
+        if rounds == 0 {
+            return Err(Error::option("rounds", 0, "at least 1"));
+        }
+        self.measure(images, rounds, Some(seed))
+    }
+
+    fn measure(mut self, images: ArrayView4<'_, u8>, rounds: u64, seed: Option<u64>) -> Result<Self, Error> {
+        if !self.centers() {
+            return Ok(self);
+        }
+        if images.is_empty() {
+            return Err(Error::EmptySet { op: "fit" });
+        }
+        let (n, h, w, c) = images.dim();
+        // What comes before the statistics, as a pipeline.
+        let before = ImageDataGenerator {
+            featurewise_center: false,
+            samplewise_center: false,
+            featurewise_std_normalization: false,
+            samplewise_std_normalization: false,
+            zca_whitening: false,
+            preprocessing_function: None,
+            ..self.clone()
+        };
+        let set = Set { pipeline: before.build([h, w, c])?, images, rounds, seed };
+        let count = (n * h * w) as f64 * rounds as f64;
+        let mut sums = vec![0.0; c];
+        set.each(|image| add(&mut sums, image, |value, _| value))?;
+        let mean: Vec<f32> = sums.iter().map(|sum| (sum / count) as f32).collect();
+        if self.divides() {
+            let mut sums = vec![0.0; c];
+            set.each(|image| add(&mut sums, image, |value, k| (value - f64::from(mean[k])).powi(2)))?;
+            self.std = Some(sums.iter().map(|sum| (sum / count).sqrt() as f32).collect());
+        }
+        if self.zca_whitening {
+            let covariance = set.covariance(&mean)?;
+            self.whitening = Some(Whitening::of(covariance, self.zca_epsilon)?);
+        }
+        self.mean = Some(Mean::PerChannel(mean));
+        Ok(self)
+    }
+}
+
+/// Adds `f` of every value and its channel to that channel's sum.
+fn add(sums: &mut [f64], image: &[f32], f: impl Fn(f64, usize) -> f64) {
+    for pixel in image.chunks_exact(sums.len()) {
+        for (channel, (sum, &value)) in sums.iter_mut().zip(pixel).enumerate() {
+            *sum += f(value.into(), channel);
+        }
+    }
+}
+
+/// The images that are measured.
+struct Set<'a> {
+    pipeline: Pipeline,
+    images: ArrayView4<'a, u8>,
+    rounds: u64,
+    /// Of the augmentation, if there is to be one.
+    seed: Option<u64>,
+}
+
+impl Set<'_> {
+    /// Shows `see` every image, the same ones each time.
+    fn each(&self, mut see: impl FnMut(&[f32])) -> Result<(), Error> {
+        let (mut out, mut scratch) = (vec![0.0; self.pipeline.image_len()], Scratch::default());
+        for epoch in 0..self.rounds {
+            for (sample, image) in self.images.outer_iter().enumerate() {
+                let image = image.as_standard_layout();
+                let draw = |seed| self.pipeline.draw(seed, epoch, sample as u32);
+                let draws = self.seed.map(draw).unwrap_or_default();
+                let bytes = image.as_slice().unwrap_or_default();
+                self.pipeline.apply(&draws, bytes, &mut out, &mut scratch)?;
+                see(&out);
+            }
+        }
+        Ok(())
+    }
+
+    /// The covariance of all values of an image, divided by the number of images.
+    fn covariance(&self, mean: &[f32]) -> Result<Array2<f64>, Error> {
+        let len = self.pipeline.image_len();
+        let mut covariance = Array2::zeros((len, len));
+        let mut block = Array2::zeros((BLOCK, len));
+        let (mut filled, mut count) = (0, 0);
+        let mut add_up = |block: &Array2<f64>, filled: usize| {
+            let rows = block.slice_axis(Axis(0), Slice::from(..filled));
+            general_mat_mul(1.0, &rows.t(), &rows, 1.0, &mut covariance);
+        };
+        self.each(|image| {
+            let row = block.row_mut(filled);
+            for (place, (to, value)) in row.into_iter().zip(image).enumerate() {
+                *to = f64::from(value - mean[place % mean.len()]);
+            }
+            (filled, count) = (filled + 1, count + 1);
+            if filled == BLOCK {
+                add_up(&block, core::mem::take(&mut filled));
+            }
+        })?;
+        add_up(&block, filled);
+        Ok(covariance / f64::from(count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::standardize::EPSILON;
+
+    #[test]
+    fn the_divisor_is_never_zero() {
+        let flat = ndarray::Array4::from_elem((3, 2, 2, 1), 9);
+        let options = ImageDataGenerator::new().featurewise_std_normalization(true).fit(flat.view()).unwrap();
+        assert_eq!(options.std, Some(vec![0.0]));
+        let pipeline = options.build([2, 2, 1]).unwrap();
+        let mut out = [f32::NAN; 4];
+        pipeline.apply(&crate::Draws::default(), &[10; 4], &mut out, &mut Scratch::default()).unwrap();
+        assert_eq!(out, [1.0 / EPSILON; 4]);
+    }
+}

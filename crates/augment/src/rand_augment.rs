@@ -1,0 +1,133 @@
+//! RandAugment: some operations of a list, all of one strength.
+
+use crate::{Draws, Error, Operation};
+use philox::Philox;
+
+/// Applies `num_ops` operations, drawn from 14 with equal chances, each with the same strength and a random sign: E. D. Cubuk et
+/// al., "RandAugment: Practical automated data augmentation with a reduced search space" (2020). List, strengths and defaults are
+/// those of torchvision's `RandAugment`, with nearest pixels and black beyond the edge.
+///
+/// It comes before everything else and works on bytes, so it goes with any standardization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
+pub struct RandAugment {
+    /// How many operations, one after the other (default 2, at most [`Draws::OPERATIONS`]).
+    pub num_ops: usize,
+    /// The strength, below `num_magnitude_bins` (default 9).
+    pub magnitude: u32,
+    /// How many strengths there are (default 31).
+    pub num_magnitude_bins: u32,
+}
+
+impl Default for RandAugment {
+    fn default() -> Self {
+        RandAugment { num_ops: 2, magnitude: 9, num_magnitude_bins: 31 }
+    }
+}
+
+impl RandAugment {
+    pub(crate) fn check(&self, most: usize, channels: usize) -> Result<(), Error> {
+        let refuse = |accepted: String| Err(Error::option("rand_augment", format!("{self:?}"), accepted));
+        if self.num_ops > most {
+            return refuse(format!("of at most {most} operations"));
+        }
+        if self.num_magnitude_bins < 2 || self.magnitude >= self.num_magnitude_bins {
+            return refuse("of a magnitude below `num_magnitude_bins`, which is at least 2".to_owned());
+        }
+        if channels != 1 && channels != 3 {
+            return refuse("left out for images that have neither 1 nor 3 channels".to_owned());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn draw(&self, rng: &mut Philox, [h, w]: [usize; 2]) -> [Operation; Draws::OPERATIONS] {
+        let mut operations = [Operation::Identity; Draws::OPERATIONS];
+        let share = f64::from(self.magnitude) / f64::from(self.num_magnitude_bins - 1);
+        for operation in operations.iter_mut().take(self.num_ops) {
+            let kind = rng.below(14);
+            let sign = if rng.below(2) == 1 { -share } else { share };
+            // In pixels; the paper's pictures had 331.
+            let reach = |len: usize| (150.0 / 331.0 * len as f64 * sign) as i32;
+            *operation = match kind {
+                0 => Operation::Identity,
+                1 => Operation::ShearX(0.3 * sign),
+                2 => Operation::ShearY(0.3 * sign),
+                3 => Operation::TranslateX(reach(w)),
+                4 => Operation::TranslateY(reach(h)),
+                5 => Operation::Rotate(30.0 * sign),
+                6 => Operation::Brightness(1.0 + 0.9 * sign),
+                7 => Operation::Color(1.0 + 0.9 * sign),
+                8 => Operation::Contrast(1.0 + 0.9 * sign),
+                9 => Operation::Sharpness(1.0 + 0.9 * sign),
+                10 => Operation::Posterize(8 - (4.0 * share).round_ties_even() as u32),
+                11 => Operation::Solarize(255.0 - 255.0 * share),
+                12 => Operation::AutoContrast,
+                _ => Operation::Equalize,
+            };
+        }
+        operations
+    }
+}
+
+/// Memory for an image that operations change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Canvas {
+    image: Vec<u8>,
+    spare: Vec<u8>,
+}
+
+impl Canvas {
+    /// Memory that need not grow for images of `len` bytes.
+    pub(crate) fn for_len(len: usize) -> Self {
+        Canvas { image: Vec::with_capacity(len), spare: Vec::with_capacity(len) }
+    }
+
+    /// The image after `operations`.
+    pub(crate) fn paint<'a>(
+        &'a mut self,
+        operations: &[Operation],
+        shape: [usize; 3],
+        image: &'a [u8],
+    ) -> &'a [u8] {
+        if operations.iter().all(|&operation| operation == Operation::Identity) {
+            return image;
+        }
+        let Canvas { image: own, spare } = self;
+        own.clear();
+        own.extend_from_slice(image);
+        for operation in operations {
+            operation.apply(shape, own, spare);
+        }
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_operations_come_up_with_both_signs() {
+        let policy = RandAugment { num_ops: 3, magnitude: 15, num_magnitude_bins: 31 };
+        let draw = |sample| policy.draw(&mut Philox::new(1, 2, [0, sample]), [32, 32]);
+        let all: Vec<Operation> = (0..4000).flat_map(|sample| draw(sample)[..3].to_vec()).collect();
+        assert!((0..100).all(|sample| draw(sample)[3] == Operation::Identity));
+        let count = |wanted: Operation| all.iter().filter(|&&operation| operation == wanted).count();
+        for wanted in [
+            Operation::Identity,
+            Operation::Posterize(6),
+            Operation::Solarize(127.5),
+            Operation::AutoContrast,
+            Operation::Equalize,
+        ] {
+            assert!((740..980).contains(&count(wanted)), "{wanted}: {}", count(wanted));
+        }
+        for wanted in [Operation::Rotate(15.0), Operation::TranslateX(-7), Operation::Color(0.55)] {
+            assert!((350..510).contains(&count(wanted)), "{wanted}: {}", count(wanted));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Pictures of what a loader makes: Keras' `save_to_dir`.
+
+use crate::{Error, png};
+use std::path::Path;
+
+/// Makes the folder where it is missing.
+pub(crate) fn prepare(folder: &Path, [_, _, c]: [usize; 3]) -> Result<(), Error> {
+    if c > 4 {
+        return Err(Error::option("save_to_dir", format!("given for {c} channels"), "left out beyond 4"));
+    }
+    std::fs::create_dir_all(folder).map_err(|error| refuse(folder, &error))
+}
+
+/// Writes an image (HWC) as a PNG, its values stretched so that the smallest is 0 and the largest 255, as Keras' `array_to_img`.
+pub(crate) fn picture(path: &Path, shape: [usize; 3], image: &[f32]) -> Result<(), Error> {
+    let low = image.iter().copied().fold(f32::INFINITY, f32::min);
+    let high = image.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let range = if high > low { high - low } else { 1.0 };
+    // `as` clamps to 0..=255.
+    let pixels: Vec<u8> = image.iter().map(|value| ((value - low) / range * 255.0) as u8).collect();
+    save_picture(path, shape, &pixels)
+}
+
+/// Writes bytes (HWC of `shape`, 1 to 4 channels) as a PNG without compression.
+///
+/// # Errors
+/// [`Error::Write`] if the file can't be written; [`Error::Shape`] for another number of bytes; [`Error::Option`] for more channels.
+pub fn save_picture(path: &Path, shape: [usize; 3], pixels: &[u8]) -> Result<(), Error> {
+    Error::check_len("the picture", pixels.len(), shape.iter().product())?;
+    if !(1..=4).contains(&shape[2]) {
+        return Err(Error::option("channels", shape[2], "from 1 to 4 for a picture"));
+    }
+    std::fs::write(path, png::encode(shape, pixels)).map_err(|error| refuse(path, &error))
+}
+
+fn refuse(path: &Path, error: &std::io::Error) -> Error {
+    Error::Write { path: path.display().to_string(), reason: error.to_string() }
+}
