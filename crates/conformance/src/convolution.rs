@@ -3,9 +3,9 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{Activation, Backend, Conv2d, Pad, Result, Shape, Span, Write};
+use tensor_backend::{Activation, Backend, BatchNorm, Conv2d, NormSpans, Pad, Result, Shape, Span, Write};
 
-/// A convolution forward and backward, with its fused activation.
+/// A convolution forward and backward, with its fused activation, and with a normalization in inference.
 #[derive(Clone, Debug)]
 pub struct Convolution {
     /// The operator.
@@ -30,7 +30,9 @@ impl Case for Convolution {
         let (device, conv, shape) = (bench.device, &self.conv, self.conv.output(self.shape)?);
         let (w, b) = (Span::new(2, conv.weights()), Span::new(2 + conv.weights(), conv.outputs));
         let bias = self.bias.then_some(b);
-        let params = bench.weights("params", b.end() + 1)?;
+        let c = conv.outputs;
+        let (gamma, beta) = (Span::new(b.end(), c), Span::new(b.end() + c, c));
+        let params = bench.weights("params", beta.end() + 1)?;
         let mut grads = bench.arena("grads", b.end() + 1)?;
         let x = Operand::draw("x", self.shape, self.place).on(bench)?;
         let dy = Operand::draw("dy", shape, self.place).on(bench)?;
@@ -44,6 +46,12 @@ impl Case for Convolution {
         let runs = [("dw", w, TOLERANCE), ("db", b, TOLERANCE)];
         let grads = grads.outputs(bench, &runs[..1 + usize::from(self.bias)])?;
         let mut outputs = vec![y.output(bench, "y", TOLERANCE)?, dx.output(bench, "dx", TOLERANCE)?];
+        let running = bench.arena_of(numbers("running", 2 * c).into_iter().map(f32::abs).collect())?;
+        let (mean, var) = (Span::new(0, c), Span::new(c, c));
+        let (bn, at) = (BatchNorm { epsilon: 1e-3, act: self.act }, NormSpans { gamma, beta, mean, var });
+        let (x, params, running) = (x.view(), &params.data, &running.data);
+        device.conv2d_bn_act_fwd_infer(conv, &bn, x, params, w, bias, running, at, y.view_mut())?;
+        outputs.push(y.output(bench, "y of inference", TOLERANCE)?);
         outputs.extend(grads);
         Ok(outputs.into_iter().map(Output::of_products).collect())
     }

@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{Activation, Backend, BatchNorm, Result, Shape, Span, Write};
+use tensor_backend::{Activation, Backend, BatchNorm, NormSpans, Result, Shape, Span, Write};
 
 /// Training forward and backward, the running statistics, and inference with them.
 #[derive(Clone, Debug)]
@@ -75,7 +75,8 @@ impl Case for Normalization {
         device.ema_step(0.9, scale, &grads.data, sums, &mut running.data, whole)?;
         let (mean, var) = (Span::new(0, c), Span::new(c, c));
         let (params, averages) = (&params.data, &running.data);
-        device.bn_act_fwd_infer(&bn, x.view(), params, gamma, beta, averages, mean, var, y.view_mut())?;
+        let at = NormSpans { gamma, beta, mean, var };
+        device.bn_act_fwd_infer(&bn, x.view(), params, averages, at, y.view_mut())?;
         // Of means near 0, which are sums of much larger numbers.
         let of_mean = 2e-5 / lost + 2e-7;
         let of_variance = 5e-6 * lost.sqrt();

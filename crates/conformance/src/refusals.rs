@@ -4,7 +4,7 @@
 use crate::Subject;
 use tensor_backend::{
     Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill, ImageDraw, Layout, Linear, LoadImages,
-    Pad, Pool2d, Result, RmspropStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    NormSpans, Pad, Pool2d, Result, RmspropStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 use tensor_cpu::Reference;
 
@@ -106,6 +106,19 @@ pub fn convolution_operands<B: Backend>(subject: &Subject<B>) {
         refused!(d.prepare_conv2d(&CONV, Shape::new(1, 2, 2, 2), true), Value { .. });
         let far = Layout { offset: 180, ..image };
         refused!(forward(&CONV, far, output, w, b), OutOfBounds { what: "the input", .. });
+        let (running, bn) = (d.alloc(6)?, BatchNorm { epsilon: 1e-3, act: RELU });
+        let runs = NormSpans { gamma: b, beta: b, mean: Span::new(0, 3), var: Span::new(3, 3) };
+        let mut normalized = |x_at, w, runs| {
+            let (x, y) = (View::new(&x, x_at), ViewMut::new(&mut y, output));
+            d.conv2d_bn_act_fwd_infer(&CONV, &bn, x, &params, w, None, &running, runs, y)
+        };
+        assert!(normalized(image, w, runs).is_ok());
+        refused!(normalized(at(1, 5, 5, 3), w, runs), Shape { what: "the input", .. });
+        refused!(normalized(image, Span::new(7, 54), runs), OutOfBounds { what: "the weights", .. });
+        let var = Span::new(4, 3);
+        refused!(normalized(image, w, NormSpans { var, ..runs }), OutOfBounds { what: "the variance", .. });
+        let beta = Span::new(0, 2);
+        refused!(normalized(image, w, NormSpans { beta, ..runs }), Length { what: "beta", .. });
     });
 }
 

@@ -1,6 +1,7 @@
 use crate::{Backward, Forward, Initializer, Layer, Op, ParamSpec, Place, Role};
 use tensor::{
-    Activation, Backend, BatchNorm, Device, Layout, Result, Shape, Span, Storage, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Device, Layout, NormSpans, Result, Shape, Span, Storage, View, ViewMut,
+    Write,
 };
 
 /// Batch normalization over all axes but the channels, with an activation fused into it.
@@ -74,6 +75,10 @@ impl Layer for BatchNormalization {
         true
     }
 
+    fn normalization(&self) -> Option<BatchNorm> {
+        Some(BatchNorm { epsilon: self.epsilon, act: self.activation })
+    }
+
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
         let &[gamma, beta, mean, var] = place.params else {
             unreachable!("a network places as many parameters as the layer asked for")
@@ -85,8 +90,7 @@ impl Layer for BatchNormalization {
             bn,
             gamma,
             beta,
-            mean,
-            var,
+            running: NormSpans { gamma, beta, mean, var },
             sums,
             bias: place.bias_before,
             saved: place.device.alloc(2 * place.x.c)?,
@@ -98,8 +102,7 @@ struct BatchNormOp {
     bn: BatchNorm,
     gamma: Span,
     beta: Span,
-    mean: Span,
-    var: Span,
+    running: NormSpans,
     sums: Span,
     bias: Option<Span>,
     saved: Storage,
@@ -112,10 +115,10 @@ impl Op for BatchNormOp {
     }
 
     fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        let BatchNormOp { bn, gamma, beta, mean, var, sums, bias, saved } = self;
+        let BatchNormOp { bn, gamma, beta, running: at, sums, bias, saved } = self;
         let Forward { device, params, running, grads, training, meeting } = cx;
         match (training, meeting) {
-            (None, _) => device.bn_act_fwd_infer(bn, x, params, *gamma, *beta, running, *mean, *var, y),
+            (None, _) => device.bn_act_fwd_infer(bn, x, params, running, *at, y),
             (Some(_), None) => {
                 device.bn_act_fwd_train(bn, x, params, *gamma, *beta, *bias, y, saved, grads, *sums)
             }

@@ -1,5 +1,8 @@
 use crate::{Backward, Forward, Initializer, Layer, Op, ParamSpec, Place, Role};
-use tensor::{Activation, Backend, Conv2d, Error, Pad, Result, Shape, Span, Storage, View, ViewMut, Write};
+use tensor::{
+    Activation, Backend, BatchNorm, Conv2d, Error, NormSpans, Pad, Result, Shape, Span, Storage, View,
+    ViewMut, Write,
+};
 
 /// Keras' two kinds of padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +115,10 @@ impl Layer for Conv2D {
         (self.use_bias && self.activation == Activation::None).then_some(1)
     }
 
+    fn folds_normalization(&self) -> bool {
+        self.activation == Activation::None
+    }
+
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
         let conv = self.spec(place.x);
         place.device.prepare_conv2d(&conv, place.x, place.training)?;
@@ -121,6 +128,7 @@ impl Layer for Conv2D {
             w: place.params[0],
             b: place.params.get(1).copied(),
             without_bias: place.bias_taken_away,
+            normalization: place.normalization,
         }))
     }
 }
@@ -148,10 +156,17 @@ struct Conv2DOp {
     b: Option<Span>,
     /// In training passes.
     without_bias: bool,
+    /// In inference passes.
+    normalization: Option<(BatchNorm, NormSpans)>,
 }
 
 impl Op for Conv2DOp {
     fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
+        if let (None, Some((bn, at))) = (cx.training, &self.normalization) {
+            let Forward { device, params, running, .. } = cx;
+            return device
+                .conv2d_bn_act_fwd_infer(&self.conv, bn, x, params, self.w, self.b, running, *at, y);
+        }
         let b = self.b.filter(|_| cx.training.is_none() || !self.without_bias);
         cx.device.conv2d_fwd(&self.conv, self.act, x, cx.params, self.w, b, y)
     }

@@ -1,5 +1,5 @@
 use crate::{Initializer, Meeting};
-use tensor::{Device, Result, Shape, Span, Storage, View, ViewMut, Write};
+use tensor::{BatchNorm, Device, NormSpans, Result, Shape, Span, Storage, View, ViewMut, Write};
 
 /// A layer's configuration: what a [`Graph`](crate::Graph) holds.
 ///
@@ -43,6 +43,18 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
     /// Whether a bias of the layer before makes no difference to the output of a training pass, as each channel's mean is
     /// taken away: then that layer leaves it out, and this one counts it in, see [`Place::bias_before`].
     fn takes_bias_away(&self) -> bool {
+        false
+    }
+
+    /// The batch normalization that this layer is, if it is one: in inference it uses nothing but its parameters, and those are
+    /// gamma, beta, the running mean and the running variance.
+    fn normalization(&self) -> Option<BatchNorm> {
+        None
+    }
+
+    /// Whether the layer does the [`normalization`](Layer::normalization) behind it too in inference passes, where it finds one
+    /// at its [`Place`].
+    fn folds_normalization(&self) -> bool {
         false
     }
 
@@ -97,6 +109,9 @@ pub struct Place<'a> {
     pub bias_taken_away: bool,
     /// In `params`, the bias that the layer before leaves out in training passes.
     pub bias_before: Option<Span>,
+    /// The normalization behind, and where its parameters lie, for a layer that
+    /// [folds it](Layer::folds_normalization): in inference passes its output is to be that of the normalization.
+    pub normalization: Option<(BatchNorm, NormSpans)>,
     /// For each of the running ones, in order: where in `grads` the forward pass leaves its sums.
     pub sums: &'a [Span],
 }

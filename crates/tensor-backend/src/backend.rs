@@ -1,6 +1,6 @@
 use crate::{
-    Activation, BatchNorm, Conv2d, DropoutMask, Linear, LoadImages, Pool2d, Result, RmspropStep, SgdStep,
-    Shape, SoftmaxXent, Span, View, ViewMut,
+    Activation, BatchNorm, Conv2d, DropoutMask, Linear, LoadImages, NormSpans, Pool2d, Result, RmspropStep,
+    SgdStep, Shape, SoftmaxXent, Span, View, ViewMut,
 };
 
 /// Whether an op replaces what its output held or adds to it.
@@ -95,6 +95,22 @@ pub trait Backend {
         y: ViewMut<Self::Buffer>,
     ) -> Result<()>;
 
+    /// A convolution and the batch normalization that alone reads it, as in inference: what
+    /// [`conv2d_fwd`](Backend::conv2d_fwd) without an activation and [`bn_act_fwd_infer`](Backend::bn_act_fwd_infer) compute,
+    /// up to rounding, with no tensor in between.
+    fn conv2d_bn_act_fwd_infer(
+        &self,
+        conv: &Conv2d,
+        bn: &BatchNorm,
+        x: View<Self::Buffer>,
+        params: &Self::Buffer,
+        w: Span,
+        b: Option<Span>,
+        running: &Self::Buffer,
+        at: NormSpans,
+        y: ViewMut<Self::Buffer>,
+    ) -> Result<()>;
+
     /// The gradient of the input, set or added. `dy` is the gradient before the activation.
     fn conv2d_bwd_data(
         &self,
@@ -186,11 +202,8 @@ pub trait Backend {
         bn: &BatchNorm,
         x: View<Self::Buffer>,
         params: &Self::Buffer,
-        gamma: Span,
-        beta: Span,
         running: &Self::Buffer,
-        mean: Span,
-        var: Span,
+        at: NormSpans,
         y: ViewMut<Self::Buffer>,
     ) -> Result<()>;
 

@@ -28,6 +28,29 @@ impl BatchNorm {
         Error::check_shape(op, "the output", y, x)?;
         spans.iter().try_for_each(|&(what, span)| Error::check_len(op, what, span, x.c))
     }
+
+    /// As [`check`](BatchNorm::check), for inference.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] and [`Error::Length`].
+    pub fn check_infer(&self, op: &'static str, x: Shape, y: Shape, at: NormSpans) -> Result<()> {
+        let NormSpans { gamma, beta, mean, var } = at;
+        let spans = [("gamma", gamma), ("beta", beta), ("the mean", mean), ("the variance", var)];
+        self.check(op, x, y, &spans)
+    }
+}
+
+/// Where the numbers of a normalization lie for inference, one of each a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NormSpans {
+    /// The scale, among the parameters.
+    pub gamma: Span,
+    /// What is added last, among the parameters.
+    pub beta: Span,
+    /// The mean, among the running averages.
+    pub mean: Span,
+    /// The variance, among the running averages.
+    pub var: Span,
 }
 
 /// Softmax and cross-entropy with integer labels, in one op.

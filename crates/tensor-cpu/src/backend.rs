@@ -1,15 +1,15 @@
 //! Every op in front of its kernel: the operands are checked, then handed on as slices.
 
 use crate::buffer::filled;
-use crate::norm_operands::{self, Gradient, Train};
-use crate::operand::{read, run, run_mut, runs_mut, write};
+use crate::norm_operands::{self, Gradient, Infer, Train};
+use crate::operand::{read, run, run_mut, runs_mut, weights, write};
 use crate::{Buffer, Cpu};
 use crate::{
     activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling, softmax,
 };
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, Pool2d, Result,
-    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, Pool2d,
+    Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 impl Backend for Cpu {
@@ -91,9 +91,29 @@ impl Backend for Cpu {
     ) -> Result<()> {
         let op = "conv2d_fwd";
         conv.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
-        let b = b.map(|b| run(op, "the bias", params, b)).transpose()?;
-        let w = run(op, "the weights", params, w)?;
+        let (w, b) = weights(op, params, w, b)?;
         conv::forward(self, conv, act, read(op, "the input", x)?, w, b, write(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn conv2d_bn_act_fwd_infer(
+        &self,
+        conv: &Conv2d,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        b: Option<Span>,
+        running: &Buffer,
+        at: NormSpans,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        let (op, shape) = ("conv2d_bn_act_fwd_infer", y.layout.shape);
+        conv.check(op, x.layout.shape, shape, Some(w), b)?;
+        let runs = Infer::new(op, bn, [shape; 2], params, running, at)?;
+        let (w, b) = weights(op, params, w, b)?;
+        let (x, y) = (read(op, "the input", x)?, write(op, "the output", y)?);
+        conv::forward_normalized(self, conv, bn, x, w, b, runs, y);
         Ok(())
     }
 
@@ -143,8 +163,7 @@ impl Backend for Cpu {
     ) -> Result<()> {
         let op = "linear_fwd";
         linear.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
-        let b = b.map(|b| run(op, "the bias", params, b)).transpose()?;
-        let w = run(op, "the weights", params, w)?;
+        let (w, b) = weights(op, params, w, b)?;
         linear::forward(self, linear, act, read(op, "the input", x)?, w, b, write(op, "the output", y)?);
         Ok(())
     }
@@ -208,20 +227,14 @@ impl Backend for Cpu {
         bn: &BatchNorm,
         x: View<Buffer>,
         params: &Buffer,
-        gamma: Span,
-        beta: Span,
         running: &Buffer,
-        mean: Span,
-        var: Span,
+        at: NormSpans,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        let op = "bn_act_fwd_infer";
-        let spans = [("gamma", gamma), ("beta", beta), ("the mean", mean), ("the variance", var)];
-        bn.check(op, x.layout.shape, y.layout.shape, &spans)?;
-        let (gamma, beta) = (run(op, "gamma", params, gamma)?, run(op, "beta", params, beta)?);
-        let (mean, var) = (run(op, "the mean", running, mean)?, run(op, "the variance", running, var)?);
+        let (op, shapes) = ("bn_act_fwd_infer", [x.layout.shape, y.layout.shape]);
+        let runs = Infer::new(op, bn, shapes, params, running, at)?;
         let (x, y) = (read(op, "the input", x)?, write(op, "the output", y)?);
-        batch_norm::forward_infer(self, bn, x, gamma, beta, mean, var, y);
+        batch_norm::forward_infer(self, bn, x, runs, y);
         Ok(())
     }
 
@@ -432,8 +445,7 @@ impl Backend for Cpu {
         sums: &mut Buffer,
         metrics: Span,
     ) -> Result<()> {
-        let op = "softmax_xent";
-        let shape = logits.layout.shape;
+        let (op, shape) = ("softmax_xent", logits.layout.shape);
         xent.check(op)?;
         Error::check_shape(op, "the logits", shape, shape.flatten())?;
         Error::check_len(op, "the metrics", metrics, 2)?;

@@ -5,7 +5,7 @@
 use crate::activation::floor;
 use crate::dispatch::multiversion;
 use crate::elementwise::add_up;
-use crate::norm_operands::{Gradient, Train};
+use crate::norm_operands::{Gradient, Infer, Train};
 use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use crate::{Cpu, statistics};
@@ -116,18 +116,34 @@ pub(crate) fn forward_infer(
     cpu: &Cpu,
     bn: &BatchNorm,
     x: View<[f32]>,
-    gamma: &[f32],
-    beta: &[f32],
-    mean: &[f32],
-    var: &[f32],
+    runs: Infer<'_, f32>,
     y: ViewMut<[f32]>,
 ) {
+    let Infer { gamma, beta, mean, .. } = runs;
     let mut scratch = cpu.scratch(gamma.len());
     let scale = &mut scratch[..gamma.len()];
-    for ((scale, &gamma), &var) in scale.iter_mut().zip(gamma).zip(var) {
-        *scale = (f64::from(gamma) / (f64::from(var) + f64::from(bn.epsilon)).sqrt()) as f32;
-    }
+    scale.iter_mut().enumerate().for_each(|(k, scale)| *scale = scale_of(bn, runs, k) as f32);
     normalize(cpu, Affine { mean, scale, beta, floor: floor(bn.act) }, Rows::new(x), RowsMut::new(y));
+}
+
+/// `gamma / sqrt(var + epsilon)` of a channel, in inference.
+fn scale_of(bn: &BatchNorm, runs: Infer<'_, f32>, k: usize) -> f64 {
+    f64::from(runs.gamma[k]) / (f64::from(runs.var[k]) + f64::from(bn.epsilon)).sqrt()
+}
+
+/// What inference does to the sums of a convolution with this bias, before the activation:
+/// `(sum + offset) * scale + beta`.
+pub(crate) fn fold(
+    bn: &BatchNorm,
+    runs: Infer<'_, f32>,
+    bias: Option<&[f32]>,
+    offset: &mut [f32],
+    scale: &mut [f32],
+) {
+    for (k, (offset, scale)) in offset.iter_mut().zip(scale).enumerate() {
+        *offset = bias.map_or(0.0, |bias| bias[k]) - runs.mean[k];
+        *scale = scale_of(bn, runs, k) as f32;
+    }
 }
 
 fn normalize(cpu: &Cpu, affine: Affine, x: Rows, y: RowsMut) {

@@ -16,6 +16,7 @@ struct Inner {
     threads: Threads,
     simd: Level,
     scratch: Mutex<Buffer>,
+    channels: Mutex<Buffer>,
 }
 
 impl Cpu {
@@ -33,6 +34,7 @@ impl Cpu {
                 threads: Threads::new(count),
                 simd,
                 scratch: Mutex::new(Buffer::default()),
+                channels: Mutex::new(Buffer::default()),
             }),
             winograd: true,
         }
@@ -65,10 +67,19 @@ impl Cpu {
 
     /// The scratch memory, at least `len` elements of it, with whatever it held. It only ever grows.
     pub(crate) fn scratch(&self, len: usize) -> MutexGuard<'_, Buffer> {
-        let mut scratch = self.inner.scratch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        scratch.grow(len);
-        scratch
+        grown(&self.inner.scratch, len)
     }
+
+    /// More of it, for an op that works out some numbers of each channel before it calls another one.
+    pub(crate) fn channels(&self, len: usize) -> MutexGuard<'_, Buffer> {
+        grown(&self.inner.channels, len)
+    }
+}
+
+fn grown(memory: &Mutex<Buffer>, len: usize) -> MutexGuard<'_, Buffer> {
+    let mut memory = memory.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    memory.grow(len);
+    memory
 }
 
 impl core::fmt::Debug for Cpu {

@@ -2,7 +2,7 @@
 //! backends.
 
 use crate::operand::{run, run_mut};
-use tensor_backend::{BatchNorm, Error, Result, Shape, Span};
+use tensor_backend::{BatchNorm, Error, NormSpans, Result, Shape, Span};
 
 /// What a training pass forward reads and leaves, beside the tensors.
 pub(crate) struct Train<'a, T> {
@@ -37,6 +37,34 @@ impl<'a, T> Train<'a, T> {
             bias: bias.map(|bias| run(op, "the bias", params, bias)).transpose()?,
             saved: run_mut(op, "the saved statistics", saved, Span::new(0, 2 * c))?,
             sums: run_mut(op, "the sums", grads, sums)?,
+        })
+    }
+}
+
+/// What inference reads, beside the tensors.
+#[derive(Clone, Copy)]
+pub(crate) struct Infer<'a, T> {
+    pub(crate) gamma: &'a [T],
+    pub(crate) beta: &'a [T],
+    pub(crate) mean: &'a [T],
+    pub(crate) var: &'a [T],
+}
+
+impl<'a, T> Infer<'a, T> {
+    pub(crate) fn new(
+        op: &'static str,
+        bn: &BatchNorm,
+        [x, y]: [Shape; 2],
+        params: &'a [T],
+        running: &'a [T],
+        at: NormSpans,
+    ) -> Result<Self> {
+        bn.check_infer(op, x, y, at)?;
+        Ok(Infer {
+            gamma: run(op, "gamma", params, at.gamma)?,
+            beta: run(op, "beta", params, at.beta)?,
+            mean: run(op, "the mean", running, at.mean)?,
+            var: run(op, "the variance", running, at.var)?,
         })
     }
 }

@@ -25,6 +25,17 @@ pub(crate) fn run<'a, T>(op: &'static str, what: &'static str, data: &'a [T], at
     Ok(&data[at.range()])
 }
 
+/// The weights of a layer and its bias, if it has one.
+pub(crate) fn weights<'a, T>(
+    op: &'static str,
+    params: &'a [T],
+    w: Span,
+    b: Option<Span>,
+) -> Result<(&'a [T], Option<&'a [T]>)> {
+    let b = b.map(|b| run(op, "the bias", params, b)).transpose()?;
+    Ok((run(op, "the weights", params, w)?, b))
+}
+
 /// A run of an arena, to write.
 pub(crate) fn run_mut<'a, T>(
     op: &'static str,

@@ -4,8 +4,8 @@
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Layout, Linear, Pad, Pool2d, Result, RmspropStep,
-    SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Layout, Linear, NormSpans, Pad, Pool2d, Result,
+    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, Write,
 };
 use tensor_cpu::{Buffer, Cpu};
 
@@ -63,7 +63,10 @@ fn every_op(cpu: &Cpu, labels: &Vec<u32>, [a, b, c, d, saved]: &mut [Buffer; 5])
     let (first, second, sums) = (Span::new(0, 24), Span::new(24, 24), Span::new(48, 48));
     let x = View::new(&*a, at);
     cpu.bn_act_fwd_train(&bn, x, b, first, second, None, ViewMut::new(c, at), saved, d, sums)?;
-    cpu.bn_act_fwd_infer(&bn, x, b, first, second, d, first, second, ViewMut::new(c, at))?;
+    let runs = NormSpans { gamma: first, beta: second, mean: first, var: second };
+    cpu.bn_act_fwd_infer(&bn, x, b, d, runs, ViewMut::new(c, at))?;
+    let w = Span::new(0, conv.weights());
+    cpu.conv2d_bn_act_fwd_infer(&conv, &bn, x, b, w, None, d, runs, ViewMut::new(c, at))?;
     cpu.bn_act_bwd(&bn, x, x, b, first, second, saved, d, first, second, ViewMut::new(c, at), mode)?;
     cpu.ema_step(0.9, 1.0, d, first, c, second)?;
 

@@ -4,8 +4,8 @@
 
 use safetensors::SafeTensors;
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Layout, Pad, Pool2d, RmspropStep, SgdStep, Shape, SoftmaxXent, Span,
-    Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, Backend, BatchNorm, Layout, NormSpans, Pad, Pool2d, RmspropStep, SgdStep, Shape, SoftmaxXent,
+    Span, Velocity, View, ViewMut, WeightDecay, Write,
 };
 use tensor_cpu::{Buffer, Cpu, Reference};
 
@@ -138,7 +138,8 @@ fn batch_norm<D: Device>(device: &D) {
     }
     let x = device.load(&golden, "bn.0.x");
     let (x, y_view) = (View::new(&x, at), ViewMut::new(&mut y, at));
-    device.bn_act_fwd_infer(&bn, x, &params, first, second, &running, first, second, y_view).unwrap();
+    let runs = NormSpans { gamma: first, beta: second, mean: first, var: second };
+    device.bn_act_fwd_infer(&bn, x, &params, &running, runs, y_view).unwrap();
     device.expect(&golden, "bn.infer", &D::read(&y));
 }
 

@@ -4,8 +4,8 @@ use crate::buffer::Format;
 use crate::memory::Memory;
 use crate::{Buffer, Bytes, Cuda, Ints};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, Pool2d, Result,
-    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, Pool2d,
+    Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 impl Cuda {
@@ -105,6 +105,21 @@ impl Backend for Cuda {
         self.op_conv2d_fwd(conv, act, x, params, w, b, y)
     }
 
+    fn conv2d_bn_act_fwd_infer(
+        &self,
+        conv: &Conv2d,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        b: Option<Span>,
+        running: &Buffer,
+        at: NormSpans,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        self.op_conv2d_bn_act_fwd_infer(conv, bn, x, params, w, b, running, at, y)
+    }
+
     fn conv2d_bwd_data(
         &self,
         conv: &Conv2d,
@@ -191,14 +206,11 @@ impl Backend for Cuda {
         bn: &BatchNorm,
         x: View<Buffer>,
         params: &Buffer,
-        gamma: Span,
-        beta: Span,
         running: &Buffer,
-        mean: Span,
-        var: Span,
+        at: NormSpans,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op_bn_act_fwd_infer(bn, x, params, gamma, beta, running, mean, var, y)
+        self.op_bn_act_fwd_infer(bn, x, params, running, at, y)
     }
 
     fn bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {

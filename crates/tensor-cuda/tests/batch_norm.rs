@@ -5,7 +5,8 @@ mod harness;
 
 use harness::*;
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Error, Layout, Precision, Result, Shape, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Error, Layout, NormSpans, Precision, Result, Shape, Span, View, ViewMut,
+    Write,
 };
 
 /// Training forward and backward, then inference.
@@ -62,7 +63,8 @@ impl Case for Norm {
             .bn_act_bwd(&bn, xv, dyv, &params, gamma, beta, &saved, &mut grads, dgamma, dbeta, dxv, write)?;
         let running = upload(device, &numbers("running", 2 * c).iter().map(|x| x.abs()).collect::<Vec<_>>())?;
         let (mean, var) = (Span::new(0, c), Span::new(c, c));
-        device.bn_act_fwd_infer(&bn, xv, &params, gamma, beta, &running, mean, var, y.view_mut())?;
+        let at = NormSpans { gamma, beta, mean, var };
+        device.bn_act_fwd_infer(&bn, xv, &params, &running, at, y.view_mut())?;
         let grads_of = |name, at, tolerance| Ok(Output(name, download(device, &grads, at)?, tolerance));
         outputs.extend([
             Output("mean", download(device, &saved, mean)?, of_mean),

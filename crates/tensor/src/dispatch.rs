@@ -3,8 +3,8 @@ use crate::storage::{
     wrap_ints,
 };
 use crate::{
-    Activation, Backend, BatchNorm, Conv2d, Device, DropoutMask, Linear, LoadImages, Pool2d, Result,
-    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, Device, DropoutMask, Linear, LoadImages, NormSpans, Pool2d,
+    Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 /// Runs `$body` on the backend behind a device; `$d` is that backend.
@@ -96,6 +96,21 @@ impl Backend for Device {
         on!(self, d => d.conv2d_fwd(conv, act, view(d, "conv2d_fwd", x)?, buf(d, "conv2d_fwd", params)?, w, b, view_mut(d, "conv2d_fwd", y)?))
     }
 
+    fn conv2d_bn_act_fwd_infer(
+        &self,
+        conv: &Conv2d,
+        bn: &BatchNorm,
+        x: View<Storage>,
+        params: &Storage,
+        w: Span,
+        b: Option<Span>,
+        running: &Storage,
+        at: NormSpans,
+        y: ViewMut<Storage>,
+    ) -> Result<()> {
+        on!(self, d => d.conv2d_bn_act_fwd_infer(conv, bn, view(d, "conv2d_bn_act_fwd_infer", x)?, buf(d, "conv2d_bn_act_fwd_infer", params)?, w, b, buf(d, "conv2d_bn_act_fwd_infer", running)?, at, view_mut(d, "conv2d_bn_act_fwd_infer", y)?))
+    }
+
     fn conv2d_bwd_data(
         &self,
         conv: &Conv2d,
@@ -182,14 +197,11 @@ impl Backend for Device {
         bn: &BatchNorm,
         x: View<Storage>,
         params: &Storage,
-        gamma: Span,
-        beta: Span,
         running: &Storage,
-        mean: Span,
-        var: Span,
+        at: NormSpans,
         y: ViewMut<Storage>,
     ) -> Result<()> {
-        on!(self, d => d.bn_act_fwd_infer(bn, view(d, "bn_act_fwd_infer", x)?, buf(d, "bn_act_fwd_infer", params)?, gamma, beta, buf(d, "bn_act_fwd_infer", running)?, mean, var, view_mut(d, "bn_act_fwd_infer", y)?))
+        on!(self, d => d.bn_act_fwd_infer(bn, view(d, "bn_act_fwd_infer", x)?, buf(d, "bn_act_fwd_infer", params)?, buf(d, "bn_act_fwd_infer", running)?, at, view_mut(d, "bn_act_fwd_infer", y)?))
     }
 
     fn bn_statistics(&self, x: View<Storage>, stats: &mut Storage, at: Span) -> Result<()> {

@@ -1,10 +1,10 @@
 use super::arena::{Arena, specs};
 use super::graph::{Graph, Kind, Mode, Value};
 use super::passes::BuiltStep;
-use super::plan::Plan;
+use super::plan::{Plan, Step};
 use crate::error::InLayer;
 use crate::{Place, Result, Role};
-use tensor::{Backend, Device, Ints, Span, Storage};
+use tensor::{Backend, Device, Ints, NormSpans, Span, Storage};
 
 /// What a network keeps of one batch from its forward to its backward pass: activations, labels, and what layers note.
 pub(super) struct Lane {
@@ -32,7 +32,7 @@ impl Lane {
             let own = arena.slots().iter().zip(&owners).filter(move |(_, owner)| **owner == name);
             own.map(|(slot, _)| slot).collect::<Vec<_>>()
         };
-        let biases = graph.biases_taken_away(output);
+        let normalized = graph.normalized(output);
         let mut steps = Vec::new();
         for step in &plan.steps {
             let node = &graph.nodes[step.node];
@@ -41,9 +41,16 @@ impl Lane {
             let params: Vec<Span> = own.iter().map(|slot| slot.span).collect();
             let sums: Vec<Span> =
                 own.iter().filter(|slot| slot.role != Role::Trainable).map(|slot| slot.sums).collect();
-            let before = biases.iter().find(|taken| taken.by == step.node);
-            let bias_before = before.map(|taken| places(&graph.nodes[taken.of].name)[taken.bias].span);
-            let bias_taken_away = biases.iter().any(|taken| taken.of == step.node);
+            let before = normalized.iter().find(|pair| pair.by == step.node);
+            let bias_before =
+                before.and_then(|pair| Some(places(&graph.nodes[pair.of].name)[pair.bias?].span));
+            let bias_taken_away = normalized.iter().any(|pair| pair.of == step.node && pair.bias.is_some());
+            let normalization = step.folds.and_then(|by| {
+                let Kind::Layer(layer) = &graph.nodes[by].kind else { return None };
+                let &[gamma, beta, mean, var] = &places(&graph.nodes[by].name)[..] else { return None };
+                let [gamma, beta, mean, var] = [gamma, beta, mean, var].map(|slot| slot.span);
+                Some((layer.normalization()?, NormSpans { gamma, beta, mean, var }))
+            });
             let (x, training) = (step.x.layout.shape, mode != Mode::Inference);
             let place = Place {
                 device,
@@ -54,9 +61,11 @@ impl Lane {
                 sums: &sums,
                 bias_taken_away,
                 bias_before,
+                normalization,
             };
             let (name, op) = (node.name.clone(), layer.build(&place).in_layer(&node.name)?);
-            steps.push(BuiltStep { name, op, x: step.x, y: step.y, dx: step.dx, clear: step.clear.clone() });
+            let Step { x, y, infer, dx, .. } = *step;
+            steps.push(BuiltStep { name, op, x, y, infer, dx, clear: step.clear.clone() });
         }
         Ok(Lane { steps, slots, labels: device.alloc_ints(batch)?, n: 0 })
     }

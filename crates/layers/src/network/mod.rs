@@ -2,9 +2,9 @@
 
 mod across;
 mod arena;
-mod bias;
 mod graph;
 mod lane;
+mod normalized;
 mod passes;
 mod plan;
 mod profile;

@@ -39,6 +39,7 @@ pub(super) struct BuiltStep {
     pub(super) op: Box<dyn Op>,
     pub(super) x: Tenant,
     pub(super) y: Tenant,
+    pub(super) infer: Option<Tenant>,
     pub(super) dx: Option<Write>,
     pub(super) clear: Vec<(usize, usize)>,
 }
@@ -379,12 +380,16 @@ impl Network {
     ) -> Result<(), E> {
         let Network { device, lanes, lane, arena, board, .. } = self;
         let Lane { steps, slots, n, .. } = &mut lanes[*lane];
-        for (k, BuiltStep { name, op, x, y, .. }) in steps.iter_mut().enumerate() {
-            let [x_slot, y_slot] = disjoint(slots, [x.slot, y.slot]);
-            let Arena { params, grads, running, .. } = &mut *arena;
-            let meeting = across.as_mut().zip(board.as_mut()).map(|(across, board)| across.meeting(board));
-            let cx = Forward { device, params, running, grads, training, meeting };
-            op.forward(cx, x.view(x_slot, *n), y.view_mut(y_slot, *n)).in_layer(name)?;
+        for (k, BuiltStep { name, op, x, y, infer, .. }) in steps.iter_mut().enumerate() {
+            let y = if training.is_some() { Some(*y) } else { *infer };
+            if let Some(y) = y {
+                let [x_slot, y_slot] = disjoint(slots, [x.slot, y.slot]);
+                let Arena { params, grads, running, .. } = &mut *arena;
+                let meeting =
+                    across.as_mut().zip(board.as_mut()).map(|(across, board)| across.meeting(board));
+                let cx = Forward { device, params, running, grads, training, meeting };
+                op.forward(cx, x.view(x_slot, *n), y.view_mut(y_slot, *n)).in_layer(name)?;
+            }
             after(device, &mut arena.grads, Part::Forward(k))?;
         }
         Ok(())
@@ -412,7 +417,7 @@ impl Network {
     ) -> Result<(), E> {
         let Network { device, lanes, lane, arena, board, .. } = self;
         let Lane { steps, slots, n, .. } = &mut lanes[*lane];
-        for (k, BuiltStep { name, op, x, y, dx, clear }) in steps.iter_mut().enumerate().rev() {
+        for (k, BuiltStep { name, op, x, y, dx, clear, .. }) in steps.iter_mut().enumerate().rev() {
             for &(slot, len) in &*clear {
                 device.fill(0.0, &mut slots[slot], Span::new(0, len)).map_err(Error::from)?;
             }

@@ -1,6 +1,7 @@
 //! Which memory each tensor of a network gets: worked out once, before the first step.
 
 use super::graph::{Graph, Kind, Mode, Value};
+use super::normalized::Normalized;
 use crate::{Error, Result};
 use core::ops::Range;
 use tensor::{Layout, Write};
@@ -18,6 +19,10 @@ pub(super) struct Step {
     pub(super) node: usize,
     pub(super) x: Tenant,
     pub(super) y: Tenant,
+    /// Where the output goes in inference passes; `None` where the layer before has done this one's work.
+    pub(super) infer: Option<Tenant>,
+    /// The normalization whose work this layer does too in inference passes: its node in the graph.
+    pub(super) folds: Option<usize>,
     /// How the input's gradient is written; `None` where it isn't.
     pub(super) dx: Option<Write>,
     /// Gradients to set to 0 before this layer's backward pass, as `(slot, elements)`.
@@ -71,7 +76,8 @@ impl Plan {
                 matches!(&node.kind, Kind::Layer(layer) if layer.needs_dx())
                     && node.inputs[0] == graph.input()
             });
-        let lives = lives(graph, &places, output, training, input_gradient);
+        let folds = folds(graph, &places, output);
+        let lives = lives(graph, &places, &folds, output, training, input_gradient);
         let size = |root: usize| batch * graph.shapes[root].len();
         let (slots, assigned) = assign(&lives, size);
         let tenant = |value: Value| {
@@ -87,6 +93,8 @@ impl Plan {
             node: k,
             x: tenant(node.inputs[0]),
             y: tenant(node.output),
+            infer: folds.written(graph, k).map(tenant),
+            folds: folds.by(k),
             dx: writes[k],
             clear: cleared[k]
                 .iter()
@@ -119,6 +127,31 @@ fn place(graph: &Graph) -> Result<Vec<Placement>> {
     Ok(places)
 }
 
+/// Which layers do the work of the normalization behind them too in inference passes.
+struct Folds(Vec<Normalized>);
+
+/// All that can: a layer can't write beside what it reads.
+fn folds(graph: &Graph, places: &[Placement], output: Value) -> Folds {
+    let root = |value: Value| places[value.0].root;
+    let apart = |pair: &Normalized| {
+        pair.folds && root(graph.nodes[pair.of].inputs[0]) != root(graph.nodes[pair.by].output)
+    };
+    Folds(graph.normalized(output).into_iter().filter(apart).collect())
+}
+
+impl Folds {
+    /// The node of the normalization that a node's layer does.
+    fn by(&self, of: usize) -> Option<usize> {
+        self.0.iter().find(|pair| pair.of == of).map(|pair| pair.by)
+    }
+
+    /// What a node's layer writes in inference passes, if it has anything to do.
+    fn written(&self, graph: &Graph, node: usize) -> Option<Value> {
+        let done = self.0.iter().any(|pair| pair.by == node);
+        (!done).then(|| graph.nodes[self.by(node).unwrap_or(node)].output)
+    }
+}
+
 /// Refuses layers whose output nobody reads.
 fn check_used(graph: &Graph, output: Value) -> Result<()> {
     for node in &graph.nodes {
@@ -134,6 +167,7 @@ fn check_used(graph: &Graph, output: Value) -> Result<()> {
 fn lives(
     graph: &Graph,
     places: &[Placement],
+    folds: &Folds,
     output: Value,
     training: bool,
     input_gradient: bool,
@@ -150,13 +184,14 @@ fn lives(
             continue;
         }
         let (x, y) = (root(node.inputs[0]), root(node.output));
-        for value in [x, y] {
+        if let Some(written) = folds.written(graph, k) {
+            [x, root(written)].into_iter().for_each(|value| lives[2 * value].extend(k));
+        }
+        for value in [x, y].into_iter().filter(|_| training) {
             lives[2 * value].extend(k);
-            if training {
-                lives[2 * value].extend(2 * n - k);
-                if value != 0 || input_gradient {
-                    lives[2 * value + 1].extend(2 * n - k);
-                }
+            lives[2 * value].extend(2 * n - k);
+            if value != 0 || input_gradient {
+                lives[2 * value + 1].extend(2 * n - k);
             }
         }
     }

@@ -104,9 +104,13 @@ impl Graph {
         if let Some(holder) = holder {
             return Some(format!("its output is a part of {}", holder.name));
         }
-        let taken = self.biases_taken_away(output).into_iter().find(|taken| taken.of == node)?;
-        let by = &self.nodes[taken.by].name;
-        Some(format!("{by} takes its bias away again, so both belong together"))
+        let normalized = self.normalized(output).into_iter().find(|normalized| normalized.of == node)?;
+        let by = &self.nodes[normalized.by].name;
+        Some(if normalized.bias.is_some() {
+            format!("{by} takes its bias away again, so both belong together")
+        } else {
+            format!("it does the work of {by} too in inference, so both belong together")
+        })
     }
 }
 

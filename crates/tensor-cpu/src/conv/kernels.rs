@@ -42,6 +42,8 @@ pub(super) struct SumTile {
     /// What to add to the sums: one number a channel unless null, and what `y` held.
     pub bias: *const f32,
     pub add: bool,
+    /// What to multiply with then, and to add: one number a channel each, unless null.
+    pub affine: [*const f32; 2],
     pub relu: bool,
 }
 
@@ -151,24 +153,33 @@ unsafe fn sum<S: Simd, const MR: usize, const NV: usize>(t: &SumTile) {
                 }
             }
         }
+        // One short loop after the other, for the compiler to unroll: else it keeps the sums in memory.
         let mask = S::mask(t.lanes);
-        for j in 0..NV {
-            let whole = j + 1 < NV;
-            let bias = match (t.bias.is_null(), whole) {
-                (true, _) => S::zero(),
-                (_, true) => S::load(t.bias.add(j * S::LANES)),
-                (_, false) => S::load_masked(t.bias.add(j * S::LANES), mask),
-            };
-            for (r, acc) in acc.iter().enumerate() {
+        let load = |at: *const f32, j: usize| {
+            let at = at.add(j * S::LANES);
+            if j + 1 < NV { S::load(at) } else { S::load_masked(at, mask) }
+        };
+        if !t.bias.is_null() {
+            let bias: [S::Vec; NV] = core::array::from_fn(|j| load(t.bias, j));
+            acc.iter_mut().for_each(|acc| (0..NV).for_each(|j| acc[j] = S::add(acc[j], bias[j])));
+        }
+        if t.add {
+            let y = |r: usize| y(r).cast_const();
+            (0..MR).for_each(|r| (0..NV).for_each(|j| acc[r][j] = S::add(acc[r][j], load(y(r), j))));
+        }
+        let [scale, shift] = t.affine;
+        if !scale.is_null() {
+            let scale: [S::Vec; NV] = core::array::from_fn(|j| load(scale, j));
+            let shift: [S::Vec; NV] = core::array::from_fn(|j| load(shift, j));
+            acc.iter_mut().for_each(|acc| (0..NV).for_each(|j| acc[j] = S::fma(acc[j], scale[j], shift[j])));
+        }
+        if t.relu {
+            acc.iter_mut().for_each(|acc| (0..NV).for_each(|j| acc[j] = S::relu(acc[j])));
+        }
+        for (r, acc) in acc.iter().enumerate() {
+            for (j, &v) in acc.iter().enumerate() {
                 let y = y(r).add(j * S::LANES);
-                let mut v = S::add(acc[j], bias);
-                if t.add {
-                    v = S::add(v, if whole { S::load(y) } else { S::load_masked(y, mask) });
-                }
-                if t.relu {
-                    v = S::relu(v);
-                }
-                if whole { S::store(y, v) } else { S::store_masked(y, mask, v) }
+                if j + 1 < NV { S::store(y, v) } else { S::store_masked(y, mask, v) }
             }
         }
     }

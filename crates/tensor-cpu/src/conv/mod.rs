@@ -20,17 +20,19 @@ mod sums;
 mod tests;
 mod winograd;
 
-use crate::Cpu;
+use crate::norm_operands::Infer;
+use crate::{Cpu, batch_norm};
 use kernels::Kernels;
 use problem::Problem;
 use sums::Finish;
-use tensor_backend::{Activation, Conv2d, Layout, Shape, View, ViewMut, Write};
+use tensor_backend::{Activation, BatchNorm, Conv2d, Layout, Shape, View, ViewMut, Write};
 
 /// Reserves the scratch memory that the passes of a convolution need, for every number of samples up to `x`'s: a
 /// smaller batch is cut up in another way and may need more.
 pub(crate) fn prepare(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bool) {
     let lens = (1..=x.n).map(|n| scratch_len(cpu, conv, x.with_n(n), y.with_n(n), training));
     drop(cpu.scratch(lens.max().unwrap_or(0)));
+    drop(cpu.channels(2 * conv.outputs));
 }
 
 /// Elements of scratch memory for the passes of a convolution.
@@ -74,7 +76,30 @@ pub(crate) fn forward(
     b: Option<&[f32]>,
     y: ViewMut<[f32]>,
 ) {
-    let finish = Finish { bias: b, relu: act == Activation::Relu, add: false };
+    let finish = Finish { bias: b, add: false, affine: None, relu: act == Activation::Relu };
+    forward_finished(cpu, conv, x, w, finish, y);
+}
+
+/// A convolution and the normalization behind it, as in inference: done to the sums before they are stored.
+pub(crate) fn forward_normalized(
+    cpu: &Cpu,
+    conv: &Conv2d,
+    bn: &BatchNorm,
+    x: View<[f32]>,
+    w: &[f32],
+    b: Option<&[f32]>,
+    runs: Infer<'_, f32>,
+    y: ViewMut<[f32]>,
+) {
+    let mut numbers = cpu.channels(2 * conv.outputs);
+    let (offset, scale) = numbers[..2 * conv.outputs].split_at_mut(conv.outputs);
+    batch_norm::fold(bn, runs, b, offset, scale);
+    let (affine, relu) = (Some([&*scale, runs.beta]), bn.act == Activation::Relu);
+    let finish = Finish { bias: Some(offset), add: false, affine, relu };
+    forward_finished(cpu, conv, x, w, finish, y);
+}
+
+fn forward_finished(cpu: &Cpu, conv: &Conv2d, x: View<[f32]>, w: &[f32], finish: Finish, y: ViewMut<[f32]>) {
     if let Some(size) = winograd::choose(cpu, conv, y.layout.shape) {
         let pass = winograd::Pass::forward(size, conv, x.layout, y.layout);
         return pass.run(cpu, x.data, w, finish, y.data);
@@ -91,7 +116,7 @@ pub(crate) fn backward_data(
     dx: ViewMut<[f32]>,
     mode: Write,
 ) {
-    let finish = Finish { bias: None, relu: false, add: mode == Write::Add };
+    let finish = Finish { bias: None, add: mode == Write::Add, affine: None, relu: false };
     if let Some(size) = winograd::choose(cpu, conv, dy.layout.shape) {
         let pass = winograd::Pass::backward(size, conv, dy.layout, dx.layout);
         return pass.run(cpu, dy.data, w, finish, dx.data);

@@ -5,13 +5,15 @@ use super::problem::Problem;
 use crate::Cpu;
 use crate::threads::Shards;
 
-/// What becomes of the sums.
+/// What becomes of the sums: in this order.
 #[derive(Clone, Copy)]
 pub(super) struct Finish<'a> {
     pub bias: Option<&'a [f32]>,
-    pub relu: bool,
     /// Whether to add to what the outputs held.
     pub add: bool,
+    /// A factor and a second addend for each column.
+    pub affine: Option<[&'a [f32]; 2]>,
+    pub relu: bool,
 }
 
 /// Elements of scratch memory that [`run`] needs.
@@ -143,6 +145,12 @@ impl Job<'_> {
             bias: match self.finish.bias {
                 Some(bias) if pass.is_first => bias[panel.column..][..panel.columns].as_ptr(),
                 _ => core::ptr::null(),
+            },
+            affine: match self.finish.affine {
+                Some(affine) if pass.is_last => {
+                    affine.map(|run| run[panel.column..][..panel.columns].as_ptr())
+                }
+                _ => [core::ptr::null(); 2],
             },
             add: !pass.is_first || self.finish.add,
             relu: pass.is_last && self.finish.relu,

@@ -5,15 +5,18 @@ use super::{
     Reference, activation, batch_norm, conv, elementwise, images, linear, optimizer, pooling, softmax,
 };
 use crate::buffer::filled;
-use crate::norm_operands::{self, Gradient, Train};
-use crate::operand::{run, run_mut, runs_mut};
+use crate::norm_operands::{self, Gradient, Infer, Train};
+use crate::operand::{run, run_mut, runs_mut, weights};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, Pool2d, Result,
-    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, Pool2d,
+    Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
+/// Tensors in f64.
+type Buffer = Vec<f64>;
+
 impl Backend for Reference {
-    type Buffer = Vec<f64>;
+    type Buffer = Buffer;
     type Ints = Vec<u32>;
     type Bytes = Vec<u8>;
 
@@ -21,7 +24,7 @@ impl Backend for Reference {
         "the f64 reference".to_owned()
     }
 
-    fn alloc(&self, len: usize) -> Result<Vec<f64>> {
+    fn alloc(&self, len: usize) -> Result<Buffer> {
         filled(self, len, 0.0)
     }
 
@@ -33,7 +36,7 @@ impl Backend for Reference {
         filled(self, len, 0)
     }
 
-    fn upload(&self, src: &[f32], dst: &mut Vec<f64>, offset: usize) -> Result<()> {
+    fn upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
         let dst = run_mut("upload", "the target", dst, Span::new(offset, src.len()))?;
         dst.iter_mut().zip(src).for_each(|(dst, &src)| *dst = f64::from(src));
         Ok(())
@@ -49,7 +52,7 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn download(&self, src: &Vec<f64>, offset: usize, dst: &mut [f32]) -> Result<()> {
+    fn download(&self, src: &Buffer, offset: usize, dst: &mut [f32]) -> Result<()> {
         let src = run("download", "the source", src, Span::new(offset, dst.len()))?;
         dst.iter_mut().zip(src).for_each(|(dst, &src)| *dst = src as f32);
         Ok(())
@@ -59,12 +62,12 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn fill(&self, value: f32, dst: &mut Vec<f64>, at: Span) -> Result<()> {
+    fn fill(&self, value: f32, dst: &mut Buffer, at: Span) -> Result<()> {
         run_mut("fill", "the target", dst, at)?.fill(f64::from(value));
         Ok(())
     }
 
-    fn copy(&self, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>, mode: Write) -> Result<()> {
+    fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
         let op = "copy";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
         elementwise::copy(Input::new(op, "the input", x)?, Output::new(op, "the output", y)?, mode);
@@ -79,27 +82,47 @@ impl Backend for Reference {
         &self,
         conv: &Conv2d,
         act: Activation,
-        x: View<Vec<f64>>,
-        params: &Vec<f64>,
+        x: View<Buffer>,
+        params: &Buffer,
         w: Span,
         b: Option<Span>,
-        y: ViewMut<Vec<f64>>,
+        y: ViewMut<Buffer>,
     ) -> Result<()> {
         let op = "conv2d_fwd";
         conv.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
-        let b = b.map(|b| run(op, "the bias", params, b)).transpose()?;
-        let w = run(op, "the weights", params, w)?;
+        let (w, b) = weights(op, params, w, b)?;
         conv::forward(conv, act, Input::new(op, "the input", x)?, w, b, Output::new(op, "the output", y)?);
+        Ok(())
+    }
+
+    fn conv2d_bn_act_fwd_infer(
+        &self,
+        conv: &Conv2d,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        b: Option<Span>,
+        running: &Buffer,
+        at: NormSpans,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        let (op, shape) = ("conv2d_bn_act_fwd_infer", y.layout.shape);
+        conv.check(op, x.layout.shape, shape, Some(w), b)?;
+        let runs = Infer::new(op, bn, [shape; 2], params, running, at)?;
+        let (w, b) = weights(op, params, w, b)?;
+        let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
+        conv::forward_normalized(conv, bn, x, w, b, runs, y);
         Ok(())
     }
 
     fn conv2d_bwd_data(
         &self,
         conv: &Conv2d,
-        dy: View<Vec<f64>>,
-        params: &Vec<f64>,
+        dy: View<Buffer>,
+        params: &Buffer,
         w: Span,
-        dx: ViewMut<Vec<f64>>,
+        dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
         let op = "conv2d_bwd_data";
@@ -112,9 +135,9 @@ impl Backend for Reference {
     fn conv2d_bwd_filter(
         &self,
         conv: &Conv2d,
-        x: View<Vec<f64>>,
-        dy: View<Vec<f64>>,
-        grads: &mut Vec<f64>,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        grads: &mut Buffer,
         dw: Span,
         db: Option<Span>,
     ) -> Result<()> {
@@ -131,16 +154,15 @@ impl Backend for Reference {
         &self,
         linear: &Linear,
         act: Activation,
-        x: View<Vec<f64>>,
-        params: &Vec<f64>,
+        x: View<Buffer>,
+        params: &Buffer,
         w: Span,
         b: Option<Span>,
-        y: ViewMut<Vec<f64>>,
+        y: ViewMut<Buffer>,
     ) -> Result<()> {
         let op = "linear_fwd";
         linear.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
-        let b = b.map(|b| run(op, "the bias", params, b)).transpose()?;
-        let w = run(op, "the weights", params, w)?;
+        let (w, b) = weights(op, params, w, b)?;
         let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
         linear::forward(linear, act, x, w, b, y);
         Ok(())
@@ -149,10 +171,10 @@ impl Backend for Reference {
     fn linear_bwd_data(
         &self,
         linear: &Linear,
-        dy: View<Vec<f64>>,
-        params: &Vec<f64>,
+        dy: View<Buffer>,
+        params: &Buffer,
         w: Span,
-        dx: ViewMut<Vec<f64>>,
+        dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
         let op = "linear_bwd_data";
@@ -165,9 +187,9 @@ impl Backend for Reference {
     fn linear_bwd_filter(
         &self,
         linear: &Linear,
-        x: View<Vec<f64>>,
-        dy: View<Vec<f64>>,
-        grads: &mut Vec<f64>,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        grads: &mut Buffer,
         dw: Span,
         db: Option<Span>,
     ) -> Result<()> {
@@ -183,14 +205,14 @@ impl Backend for Reference {
     fn bn_act_fwd_train(
         &self,
         bn: &BatchNorm,
-        x: View<Vec<f64>>,
-        params: &Vec<f64>,
+        x: View<Buffer>,
+        params: &Buffer,
         gamma: Span,
         beta: Span,
         bias: Option<Span>,
-        y: ViewMut<Vec<f64>>,
-        saved: &mut Vec<f64>,
-        grads: &mut Vec<f64>,
+        y: ViewMut<Buffer>,
+        saved: &mut Buffer,
+        grads: &mut Buffer,
         sums: Span,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_fwd_train", [x.layout.shape, y.layout.shape]);
@@ -203,26 +225,20 @@ impl Backend for Reference {
     fn bn_act_fwd_infer(
         &self,
         bn: &BatchNorm,
-        x: View<Vec<f64>>,
-        params: &Vec<f64>,
-        gamma: Span,
-        beta: Span,
-        running: &Vec<f64>,
-        mean: Span,
-        var: Span,
-        y: ViewMut<Vec<f64>>,
+        x: View<Buffer>,
+        params: &Buffer,
+        running: &Buffer,
+        at: NormSpans,
+        y: ViewMut<Buffer>,
     ) -> Result<()> {
-        let op = "bn_act_fwd_infer";
-        let spans = [("gamma", gamma), ("beta", beta), ("the mean", mean), ("the variance", var)];
-        bn.check(op, x.layout.shape, y.layout.shape, &spans)?;
-        let (gamma, beta) = (run(op, "gamma", params, gamma)?, run(op, "beta", params, beta)?);
-        let (mean, var) = (run(op, "the mean", running, mean)?, run(op, "the variance", running, var)?);
+        let (op, shapes) = ("bn_act_fwd_infer", [x.layout.shape, y.layout.shape]);
+        let runs = Infer::new(op, bn, shapes, params, running, at)?;
         let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
-        batch_norm::forward_infer(bn, x, gamma, beta, mean, var, y);
+        batch_norm::forward_infer(bn, x, runs, y);
         Ok(())
     }
 
-    fn bn_statistics(&self, x: View<Vec<f64>>, stats: &mut Vec<f64>, at: Span) -> Result<()> {
+    fn bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {
         let op = "bn_statistics";
         let stats = norm_operands::own_stats(op, stats, at, x.layout.shape.c)?;
         batch_norm::statistics(Input::new(op, "the input", x)?, stats);
@@ -232,16 +248,16 @@ impl Backend for Reference {
     fn bn_act_fwd_joined(
         &self,
         bn: &BatchNorm,
-        x: View<Vec<f64>>,
-        params: &Vec<f64>,
+        x: View<Buffer>,
+        params: &Buffer,
         gamma: Span,
         beta: Span,
         bias: Option<Span>,
-        stats: &Vec<f64>,
+        stats: &Buffer,
         replicas: usize,
-        y: ViewMut<Vec<f64>>,
-        saved: &mut Vec<f64>,
-        grads: &mut Vec<f64>,
+        y: ViewMut<Buffer>,
+        saved: &mut Buffer,
+        grads: &mut Buffer,
         sums: Span,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_fwd_joined", [x.layout.shape, y.layout.shape]);
@@ -255,13 +271,13 @@ impl Backend for Reference {
     fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
-        x: View<Vec<f64>>,
-        dy: View<Vec<f64>>,
-        params: &Vec<f64>,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        params: &Buffer,
         gamma: Span,
         beta: Span,
-        saved: &Vec<f64>,
-        grads: &mut Vec<f64>,
+        saved: &Buffer,
+        grads: &mut Buffer,
         dgamma: Span,
         dbeta: Span,
     ) -> Result<()> {
@@ -276,17 +292,17 @@ impl Backend for Reference {
     fn bn_act_bwd_data(
         &self,
         bn: &BatchNorm,
-        x: View<Vec<f64>>,
-        dy: View<Vec<f64>>,
-        params: &Vec<f64>,
+        x: View<Buffer>,
+        dy: View<Buffer>,
+        params: &Buffer,
         gamma: Span,
         beta: Span,
-        saved: &Vec<f64>,
-        grads: &Vec<f64>,
+        saved: &Buffer,
+        grads: &Buffer,
         dgamma: Span,
         dbeta: Span,
         count: usize,
-        dx: ViewMut<Vec<f64>>,
+        dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_bwd_data", [x.layout.shape, dy.layout.shape]);
@@ -303,9 +319,9 @@ impl Backend for Reference {
         &self,
         momentum: f32,
         scale: f32,
-        sums: &Vec<f64>,
+        sums: &Buffer,
         from: Span,
-        running: &mut Vec<f64>,
+        running: &mut Buffer,
         to: Span,
     ) -> Result<()> {
         let op = "ema_step";
@@ -316,7 +332,7 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn meter(&self, sums: &Vec<f64>, metrics: Span, meter: &mut Vec<f64>) -> Result<()> {
+    fn meter(&self, sums: &Buffer, metrics: Span, meter: &mut Buffer) -> Result<()> {
         let op = "meter";
         Error::check_len(op, "the metrics", metrics, 2)?;
         let metrics = run(op, "the metrics", sums, metrics)?;
@@ -324,7 +340,7 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn act_fwd(&self, act: Activation, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {
+    fn act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "act_fwd";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
         activation::forward(act, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
@@ -334,9 +350,9 @@ impl Backend for Reference {
     fn act_bwd(
         &self,
         act: Activation,
-        y: View<Vec<f64>>,
-        dy: View<Vec<f64>>,
-        dx: ViewMut<Vec<f64>>,
+        y: View<Buffer>,
+        dy: View<Buffer>,
+        dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
         let op = "act_bwd";
@@ -347,7 +363,7 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn act_bwd_in_place(&self, act: Activation, y: View<Vec<f64>>, dy: ViewMut<Vec<f64>>) -> Result<()> {
+    fn act_bwd_in_place(&self, act: Activation, y: View<Buffer>, dy: ViewMut<Buffer>) -> Result<()> {
         let op = "act_bwd_in_place";
         Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
         activation::backward_in_place(act, Input::new(op, "y", y)?, Output::new(op, "dy", dy)?);
@@ -361,14 +377,14 @@ impl Backend for Reference {
         labels: &Vec<u32>,
         draws: &Vec<u32>,
         first: usize,
-        means: &Vec<f64>,
-        x: ViewMut<Vec<f64>>,
+        means: &Buffer,
+        x: ViewMut<Buffer>,
         to: &mut Vec<u32>,
     ) -> Result<()> {
         images::load(load, images, labels, draws, first, means, x, to)
     }
 
-    fn maxpool_fwd(&self, pool: &Pool2d, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {
+    fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "maxpool_fwd";
         pool.check(op, x.layout.shape, y.layout.shape)?;
         pooling::max_forward(pool, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
@@ -378,10 +394,10 @@ impl Backend for Reference {
     fn maxpool_bwd(
         &self,
         pool: &Pool2d,
-        x: View<Vec<f64>>,
-        y: View<Vec<f64>>,
-        dy: View<Vec<f64>>,
-        dx: ViewMut<Vec<f64>>,
+        x: View<Buffer>,
+        y: View<Buffer>,
+        dy: View<Buffer>,
+        dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
         let op = "maxpool_bwd";
@@ -394,33 +410,21 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn avgpool_fwd(&self, pool: &Pool2d, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {
+    fn avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "avgpool_fwd";
         pool.check(op, x.layout.shape, y.layout.shape)?;
         pooling::average_forward(pool, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
         Ok(())
     }
 
-    fn avgpool_bwd(
-        &self,
-        pool: &Pool2d,
-        dy: View<Vec<f64>>,
-        dx: ViewMut<Vec<f64>>,
-        mode: Write,
-    ) -> Result<()> {
+    fn avgpool_bwd(&self, pool: &Pool2d, dy: View<Buffer>, dx: ViewMut<Buffer>, mode: Write) -> Result<()> {
         let op = "avgpool_bwd";
         pool.check(op, dx.layout.shape, dy.layout.shape)?;
         pooling::average_backward(pool, Input::new(op, "dy", dy)?, Output::new(op, "dx", dx)?, mode);
         Ok(())
     }
 
-    fn dropout(
-        &self,
-        mask: &DropoutMask,
-        x: View<Vec<f64>>,
-        y: ViewMut<Vec<f64>>,
-        mode: Write,
-    ) -> Result<()> {
+    fn dropout(&self, mask: &DropoutMask, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
         let op = "dropout";
         mask.check(op)?;
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
@@ -428,7 +432,7 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn softmax(&self, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {
+    fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "softmax";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
         softmax::probabilities(Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
@@ -438,14 +442,13 @@ impl Backend for Reference {
     fn softmax_xent(
         &self,
         xent: &SoftmaxXent,
-        logits: View<Vec<f64>>,
+        logits: View<Buffer>,
         labels: &Vec<u32>,
-        dlogits: Option<ViewMut<Vec<f64>>>,
-        sums: &mut Vec<f64>,
+        dlogits: Option<ViewMut<Buffer>>,
+        sums: &mut Buffer,
         metrics: Span,
     ) -> Result<()> {
-        let op = "softmax_xent";
-        let shape = logits.layout.shape;
+        let (op, shape) = ("softmax_xent", logits.layout.shape);
         xent.check(op)?;
         Error::check_shape(op, "the logits", shape, shape.flatten())?;
         Error::check_len(op, "the metrics", metrics, 2)?;
@@ -463,9 +466,9 @@ impl Backend for Reference {
     fn sgd_step(
         &self,
         step: &SgdStep,
-        params: &mut Vec<f64>,
-        grads: &Vec<f64>,
-        velocity: &mut Vec<f64>,
+        params: &mut Buffer,
+        grads: &Buffer,
+        velocity: &mut Buffer,
         at: Span,
     ) -> Result<()> {
         let op = "sgd_step";
@@ -479,9 +482,9 @@ impl Backend for Reference {
     fn rmsprop_step(
         &self,
         step: &RmspropStep,
-        params: &mut Vec<f64>,
-        grads: &Vec<f64>,
-        mean_square: &mut Vec<f64>,
+        params: &mut Buffer,
+        grads: &Buffer,
+        mean_square: &mut Buffer,
         at: Span,
     ) -> Result<()> {
         let op = "rmsprop_step";

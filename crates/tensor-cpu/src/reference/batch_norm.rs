@@ -1,6 +1,6 @@
 use super::activation::{act, act_gradient};
 use super::operand::{Input, Output, put};
-use crate::norm_operands::{Gradient, Train};
+use crate::norm_operands::{Gradient, Infer, Train};
 use tensor_backend::{BatchNorm, Write};
 
 /// The numbers of one channel.
@@ -65,19 +65,20 @@ fn forward(
     }
 }
 
-pub(super) fn forward_infer(
-    bn: &BatchNorm,
-    x: Input,
-    gamma: &[f64],
-    beta: &[f64],
-    mean: &[f64],
-    var: &[f64],
-    mut y: Output,
-) {
-    for c in 0..x.shape().c {
-        let inverse = 1.0 / (var[c] + f64::from(bn.epsilon)).sqrt();
-        for (row, x) in channel(x, c).enumerate() {
-            y.row(row)[c] = act(bn.act, gamma[c] * (x - mean[c]) * inverse + beta[c]);
+pub(super) fn forward_infer(bn: &BatchNorm, x: Input, runs: Infer<'_, f64>, mut y: Output) {
+    for row in 0..x.shape().rows() {
+        y.row(row).copy_from_slice(x.row(row));
+    }
+    normalize(bn, runs, y);
+}
+
+/// Normalizes where the numbers lie, as in inference.
+pub(super) fn normalize(bn: &BatchNorm, runs: Infer<'_, f64>, mut y: Output) {
+    let Infer { gamma, beta, mean, var } = runs;
+    for row in 0..y.shape().rows() {
+        for (c, y) in y.row(row).iter_mut().enumerate() {
+            let inverse = 1.0 / (var[c] + f64::from(bn.epsilon)).sqrt();
+            *y = act(bn.act, gamma[c] * (*y - mean[c]) * inverse + beta[c]);
         }
     }
 }

@@ -1,7 +1,9 @@
 use super::activation::act;
+use super::batch_norm;
 use super::operand::{Input, Output};
 use super::window::{Window, pixels};
-use tensor_backend::{Activation, Conv2d, Write};
+use crate::norm_operands::Infer;
+use tensor_backend::{Activation, BatchNorm, Conv2d, Write};
 
 /// The weights of one tap and input channel: one for each output channel.
 fn weights<'a>(conv: &Conv2d, w: &'a [f64], tap: usize, c: usize) -> &'a [f64] {
@@ -29,6 +31,20 @@ pub(super) fn forward(
         }
         y.iter_mut().for_each(|y| *y = act(activation, *y));
     }
+}
+
+/// A convolution, and a normalization of what it computed.
+pub(super) fn forward_normalized(
+    conv: &Conv2d,
+    bn: &BatchNorm,
+    x: Input,
+    w: &[f64],
+    b: Option<&[f64]>,
+    runs: Infer<'_, f64>,
+    mut y: Output,
+) {
+    forward(conv, Activation::None, x, w, b, y.reborrow());
+    batch_norm::normalize(bn, runs, y);
 }
 
 pub(super) fn backward_data(conv: &Conv2d, dy: Input, w: &[f64], mut dx: Output, mode: Write) {

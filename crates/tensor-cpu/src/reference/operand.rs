@@ -40,6 +40,11 @@ impl<'a> Output<'a> {
         Ok(Output { data: y.data, layout: y.layout })
     }
 
+    /// The same, for a while.
+    pub(super) fn reborrow(&mut self) -> Output<'_> {
+        Output { data: self.data, layout: self.layout }
+    }
+
     pub(super) fn shape(&self) -> Shape {
         self.layout.shape
     }

@@ -5,7 +5,7 @@ use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
 use crate::ops::tiles::{THREADS, Tiles};
 use crate::{Buffer, Cuda};
-use tensor_backend::{Activation, BatchNorm, Error, Result, Shape, Span, View, ViewMut, Write};
+use tensor_backend::{Activation, BatchNorm, Error, NormSpans, Result, Shape, Span, View, ViewMut, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "batch_norm.cu",
@@ -164,21 +164,32 @@ impl Cuda {
         bn: &BatchNorm,
         x: View<Buffer>,
         params: &Buffer,
-        gamma: Span,
-        beta: Span,
         running: &Buffer,
-        mean: Span,
-        var: Span,
+        at: NormSpans,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let op = "bn_act_fwd_infer";
-        let spans = [("gamma", gamma), ("beta", beta), ("the mean", mean), ("the variance", var)];
-        bn.check(op, x.layout.shape, y.layout.shape, &spans)?;
-        let (gamma, beta) = (self.run(op, "gamma", params, gamma)?, self.run(op, "beta", params, beta)?);
-        let mean = self.run(op, "the mean", running, mean)?;
-        let var = self.run(op, "the variance", running, var)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
-        self.normalize(op, bn, &x, &y, [gamma, beta, mean, var], true)
+        self.normalize_infer(op, bn, &x, params, running, at, &y)
+    }
+
+    /// Inference; `y` may be `x`.
+    pub(crate) fn normalize_infer(
+        &self,
+        op: &'static str,
+        bn: &BatchNorm,
+        x: &Place,
+        params: &Buffer,
+        running: &Buffer,
+        at: NormSpans,
+        y: &Place,
+    ) -> Result<()> {
+        bn.check_infer(op, x.shape, y.shape, at)?;
+        let gamma = self.run(op, "gamma", params, at.gamma)?;
+        let beta = self.run(op, "beta", params, at.beta)?;
+        let mean = self.run(op, "the mean", running, at.mean)?;
+        let var = self.run(op, "the variance", running, at.var)?;
+        self.normalize(op, bn, x, y, [gamma, beta, mean, var], true)
     }
 
     /// `y = act(gamma * (x - mean) * deviation + beta)`; `numbers` are gamma, beta, the mean, and the inverse deviation or

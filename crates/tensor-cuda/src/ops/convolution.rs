@@ -5,7 +5,9 @@ use crate::driver::Ptr;
 use crate::mirror::Weight;
 use crate::operand::Place;
 use crate::{Buffer, Cuda};
-use tensor_backend::{Activation, Conv2d, Error, Linear, Result, Shape, Span, View, ViewMut, Write};
+use tensor_backend::{
+    Activation, BatchNorm, Conv2d, Error, Linear, NormSpans, Result, Shape, Span, View, ViewMut, Write,
+};
 
 /// What engines may rely on: where tensors begin.
 const ALIGNMENT: usize = 16;
@@ -50,6 +52,30 @@ impl Cuda {
         self.forward(op, act, &x, params, of_conv(conv, w), b, &y, |x, w, y| {
             engine.conv_fwd(self, conv, x, w, y)
         })
+    }
+
+    /// The convolution, then the normalization where its output lies: the engines have no epilogue for both.
+    pub(crate) fn op_conv2d_bn_act_fwd_infer(
+        &self,
+        conv: &Conv2d,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        w: Span,
+        b: Option<Span>,
+        running: &Buffer,
+        at: NormSpans,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        let op = "conv2d_bn_act_fwd_infer";
+        conv.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
+        bn.check_infer(op, y.layout.shape, y.layout.shape, at)?;
+        let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
+        let engine = &self.inner.engine;
+        self.forward(op, Activation::None, &x, params, of_conv(conv, w), b, &y, |x, w, y| {
+            engine.conv_fwd(self, conv, x, w, y)
+        })?;
+        self.normalize_infer(op, bn, &y, params, running, at, &y)
     }
 
     pub(crate) fn op_linear_fwd(

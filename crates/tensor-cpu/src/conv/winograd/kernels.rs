@@ -29,6 +29,8 @@ pub(super) struct Gather {
     /// What to add to the outputs: one number a channel unless null, and what they held.
     pub bias: *const f32,
     pub add: bool,
+    /// What to multiply with then, and to add: one number a channel each, unless null.
+    pub affine: [*const f32; 2],
     pub relu: bool,
 }
 
@@ -148,22 +150,30 @@ unsafe fn output<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usize>(t
                 let column = F::output::<S>(column);
                 rows.iter_mut().zip(column).for_each(|(row, v)| row[j] = v);
             }
-            let bias = match (t.bias.is_null(), whole) {
-                (true, _) => S::zero(),
-                (_, true) => S::load(t.bias.add(channel)),
-                (_, false) => S::load_masked(t.bias.add(channel), mask),
-            };
-            for (i, &row) in rows.iter().enumerate() {
-                for (j, &v) in F::output::<S>(row).iter().enumerate() {
-                    let to = (*t.to.add(i * OUT + j)).add(channel);
-                    let mut v = S::add(v, bias);
-                    if t.add {
-                        v = S::add(v, if whole { S::load(to) } else { S::load_masked(to, mask) });
-                    }
-                    if t.relu {
-                        v = S::relu(v);
-                    }
-                    if whole { S::store(to, v) } else { S::store_masked(to, mask, v) }
+            let load = |at: *const f32| if whole { S::load(at) } else { S::load_masked(at, mask) };
+            // One short loop after the other, for the compiler to unroll.
+            let mut out = rows.map(|row| F::output::<S>(row));
+            let to = |i: usize, j: usize| (*t.to.add(i * OUT + j)).add(channel);
+            if !t.bias.is_null() {
+                let bias = load(t.bias.add(channel));
+                out.iter_mut().for_each(|row| (0..OUT).for_each(|j| row[j] = S::add(row[j], bias)));
+            }
+            if t.add {
+                for (i, row) in out.iter_mut().enumerate() {
+                    (0..OUT).for_each(|j| row[j] = S::add(row[j], load(to(i, j))));
+                }
+            }
+            let [scale, shift] = t.affine;
+            if !scale.is_null() {
+                let (scale, shift) = (load(scale.add(channel)), load(shift.add(channel)));
+                out.iter_mut().for_each(|row| (0..OUT).for_each(|j| row[j] = S::fma(row[j], scale, shift)));
+            }
+            if t.relu {
+                out.iter_mut().for_each(|row| (0..OUT).for_each(|j| row[j] = S::relu(row[j])));
+            }
+            for (i, row) in out.iter().enumerate() {
+                for (j, &v) in row.iter().enumerate() {
+                    if whole { S::store(to(i, j), v) } else { S::store_masked(to(i, j), mask, v) }
                 }
             }
         }

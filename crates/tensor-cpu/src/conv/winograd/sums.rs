@@ -229,6 +229,7 @@ impl Job<'_> {
             lanes,
             bias: core::ptr::null(),
             add: false,
+            affine: [core::ptr::null(); 2],
             relu: false,
         };
         let parts = tiles.div_ceil(kernels.len());
@@ -260,6 +261,10 @@ impl Job<'_> {
                 to: to.as_ptr().cast(),
                 bias: self.finish.bias.map_or(core::ptr::null(), <[f32]>::as_ptr),
                 add: self.finish.add,
+                affine: self
+                    .finish
+                    .affine
+                    .map_or([core::ptr::null(); 2], |affine| affine.map(<[f32]>::as_ptr)),
                 relu: self.finish.relu,
             };
             // SAFETY: the kernels fit the processor; the sums of every position are there; the outputs of a tile lie in the

@@ -26,7 +26,7 @@ fn errors(cpu: &Cpu, size: Size, conv: &Conv2d, x: Shape, extra: usize) -> [[f64
     let (weights, bias) = params.split_at(w.len);
 
     let (mut got, mut want) = (dys.clone(), dyr.clone());
-    let finish = Finish { bias: Some(bias), relu: true, add: false };
+    let finish = Finish { bias: Some(bias), add: false, affine: None, relu: true };
     Pass::forward(size, conv, xl, yl).run(cpu, &xs, weights, finish, &mut got);
     let act = Activation::Relu;
     Reference
@@ -35,7 +35,7 @@ fn errors(cpu: &Cpu, size: Size, conv: &Conv2d, x: Shape, extra: usize) -> [[f64
     let forward = error(&got, &want);
 
     let (mut got, mut want) = (xs.clone(), xr.clone());
-    let finish = Finish { bias: None, relu: false, add: true };
+    let finish = Finish { bias: None, add: true, affine: None, relu: false };
     Pass::backward(size, conv, yl, xl).run(cpu, &dys, weights, finish, &mut got);
     Reference
         .conv2d_bwd_data(conv, View::new(&dyr, yl), &pr, w, ViewMut::new(&mut want, xl), Write::Add)
@@ -102,7 +102,7 @@ fn neither_threads_nor_the_rest_of_a_batch_change_a_bit() {
     let passes = |cpu: &Cpu, size: Size, n: usize| {
         let (xl, yl) = (slice(x.with_n(n), 0), slice(y.with_n(n), 0));
         let (mut out, mut dw) = (vec![0.0; yl.shape.len()], vec![0.0; w.len()]);
-        let finish = Finish { bias: None, relu: false, add: false };
+        let finish = Finish { bias: None, add: false, affine: None, relu: false };
         Pass::forward(size, &conv, xl, yl).run(cpu, &xs, &w, finish, &mut out);
         backward_filter(cpu, size, &conv, View::new(&xs, xl), View::new(&dys, yl), &mut dw);
         (out, dw)
