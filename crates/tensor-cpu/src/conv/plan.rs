@@ -12,8 +12,10 @@ const PASS_PRODUCTS: usize = 288;
 /// core's second cache.
 const CHUNK_LEN: usize = 96 << 10;
 
-/// About so many output pixels make a task, and at least so many tasks are wanted.
+/// About so many output pixels make a task at most, and so many elements that it reads and writes; at least so many tasks are
+/// wanted.
 const TASK_PIXELS: usize = 1024;
+const TASK_LEN: usize = 96 << 10;
 const MIN_TASKS: usize = 8;
 
 /// How a [`Problem`] is cut up. It depends on the problem and the vectors' width alone, never on the number of threads.
@@ -110,7 +112,10 @@ impl Plan {
 
     fn segment_size(p: &Problem) -> [usize; 3] {
         let all = p.images * p.pixels();
-        let target = all.div_ceil(MIN_TASKS).clamp(TASK_PIXELS / 8, TASK_PIXELS);
+        // Under a stride there is more to read for each output.
+        let each = p.channels * p.y.step * p.x.step + p.columns;
+        let most = (TASK_LEN / each.max(1)).clamp(TASK_PIXELS / 8, TASK_PIXELS);
+        let target = all.div_ceil(MIN_TASKS).clamp(TASK_PIXELS / 8, most);
         let [rows, pixels] = [p.y.outputs, p.x.outputs];
         if rows == 1 {
             let parts = pixels.div_ceil(target).max(1);

@@ -8,16 +8,19 @@ use crate::threads::Shards;
 use core::ops::Range;
 use tensor_backend::{Conv2d, Layout, View};
 
-/// About so many elements of transformed inputs and gradients are at work at once: what stays in the core's second cache.
-const CHUNK_LEN: usize = 176 << 10;
+/// So many elements of sums, transformed inputs and gradients stay in the core's second cache.
+const CACHE_LEN: usize = 216 << 10;
 
-/// Tiles that are summed over at once, at least and at most: fewer read and write the sums too often.
-const CHUNK_TILES: [usize; 2] = [32, 96];
+/// Tiles that are summed over at once, at least and at most.
+const CHUNK_TILES: [usize; 2] = [20, 96];
+
+/// The same where sums don't stay in the cache: fewer read and write them too often.
+const FAR_TILES: usize = 64;
 
 /// At least so many tasks are wanted, of at least so many tiles, and at most so many elements of partial sums.
 const MIN_TASKS: usize = 8;
 const TASK_TILES: usize = 64;
-const PARTIALS_LEN: usize = 4 << 20;
+const PARTIALS_LEN: usize = 9 << 19;
 
 /// How the gradient of the weights is cut up, by the shapes and the vectors' width alone.
 ///
@@ -50,7 +53,8 @@ impl Plan {
         let parts = (PARTIALS_LEN / sums).min(tiles.count() / TASK_TILES).clamp(1, MIN_TASKS);
         let ranges = MIN_TASKS.div_ceil(parts).min(conv.inputs.div_ceil(2 * BLOCK));
         let each = size.positions() * (conv.inputs.div_ceil(ranges) + conv.outputs);
-        let chunk = (CHUNK_LEN / each).clamp(CHUNK_TILES[0], CHUNK_TILES[1]);
+        let rest = CACHE_LEN.saturating_sub(sums / ranges) / each;
+        let chunk = if rest < CHUNK_TILES[0] { FAR_TILES } else { rest.min(CHUNK_TILES[1]) };
         Plan {
             kernels,
             transforms: Transforms::of(cpu.simd(), size),
