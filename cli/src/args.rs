@@ -1,9 +1,11 @@
 //! The command line, as declared to clap.
 
+use crate::augmentation::AugmentationArgs;
 use crate::gpus::Gpus;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use train::DeviceKind;
+use train::augment::TestTime;
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
 #[derive(Debug, Parser)]
@@ -26,7 +28,7 @@ pub enum Command {
     /// Get a data set and verify it
     Fetch(FetchArgs),
     /// Draw a grid of augmented training images
-    Preview(PreviewArgs),
+    Preview(Box<PreviewArgs>),
     /// List the devices, and say why others can't be used
     Devices,
     /// Measure the throughput of a network on random data
@@ -173,9 +175,15 @@ pub struct TrainArgs {
     /// Cut the batch of every tower into M micro-batches; by default two for each stage
     #[arg(long, value_name = "M", allow_hyphen_values = true, conflicts_with = "virtual_replicas")]
     pub micro_batches: Option<usize>,
+    /// Validate on this share of the training images, which is held back, instead of the test images
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    pub validation_split: Option<f64>,
     /// Data.
     #[command(flatten)]
     pub data: DataArgs,
+    /// Augmentation.
+    #[command(flatten)]
+    pub augmentation: AugmentationArgs,
     /// Devices.
     #[command(flatten)]
     pub devices: DeviceArgs,
@@ -228,6 +236,9 @@ pub struct EvaluateArgs {
     /// Samples of a batch
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 250)]
     pub batch_size: usize,
+    /// Average over several views of each image: --tta=flip, or --tta=flip-translate for six
+    #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip")]
+    pub tta: TestTime,
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
@@ -251,6 +262,9 @@ pub struct PredictArgs {
     /// Print the K likeliest classes
     #[arg(long, value_name = "K", allow_hyphen_values = true, default_value_t = 3)]
     pub top: usize,
+    /// Average over several views of each picture: --tta=flip, or --tta=flip-translate for six
+    #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip")]
+    pub tta: TestTime,
     /// One JSON object a picture instead of text
     #[arg(long)]
     pub json: bool,
@@ -288,6 +302,15 @@ pub struct PreviewArgs {
     /// The seed of the draws
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 1)]
     pub seed: u64,
+    /// Write every augmented picture on its own into DIR as well
+    #[arg(long, value_name = "DIR")]
+    pub save_to_dir: Option<PathBuf>,
+    /// The beginning of those pictures' names
+    #[arg(long, value_name = "TEXT", default_value = "aug", requires = "save_to_dir")]
+    pub save_prefix: String,
+    /// Augmentation.
+    #[command(flatten)]
+    pub augmentation: AugmentationArgs,
     /// Data.
     #[command(flatten)]
     pub data: DataArgs,

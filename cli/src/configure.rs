@@ -36,6 +36,8 @@ impl TrainArgs {
         if let Some(epochs) = self.warmup_epochs {
             config.set_warmup_epochs(epochs)?;
         }
+        self.augmentation.apply(&mut config.augmentation);
+        set(&mut config.augmentation.validation_split, self.validation_split);
         self.data.apply(&mut config.data);
         self.devices.apply(&mut config.devices)?;
         self.apply_stages(config);
@@ -101,6 +103,11 @@ impl TrainArgs {
             ("--optimizer or --momentum", wanted.optimizer != saved.optimizer),
             ("--lr-scaling or --warmup-epochs", wanted.lr_scaling != saved.lr_scaling),
             ("--schedule, --power or --decay", wanted.schedule != saved.schedule),
+            (
+                "--validation-split",
+                wanted.augmentation.validation_split != saved.augmentation.validation_split,
+            ),
+            ("a flag of the augmentation", wanted.augmentation != saved.augmentation),
             ("--dataset", wanted.data.dataset != saved.data.dataset),
             ("--precision", wanted.devices.precision != saved.devices.precision),
             ("--limit-train", wanted.data.limit_train != saved.data.limit_train),
@@ -236,6 +243,9 @@ mod tests {
             ("--epochs 0", "--epochs is 0"),
             ("--lr -1", "--lr is -1"),
             ("--label-smoothing 2", "--label-smoothing is 2"),
+            ("--rotation-range -1", "`rotation_range` is -1"),
+            ("--random-crop 32", "`random_crop` is 32"),
+            ("--validation-split 1", "`validation_split` is 1"),
             ("--gpus 2 --device cpu", "--gpus and --device cpu contradict"),
             ("--save-best accurracy", "--save-best is `accurracy`"),
             ("--precision fp8", "--precision is `fp8`"),

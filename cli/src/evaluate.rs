@@ -17,6 +17,7 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     let devices = train::open_devices(&args.devices.single()?)?;
     let device = devices.first().context("there is no device")?;
     let mut classifier = Classifier::load(&run, device, args.batch_size)?;
+    classifier.set_test_time(args.tta);
     let mut options = trained_on(&run, &classifier);
     args.data.apply(&mut options);
     let data = data::load(&options, true)?;

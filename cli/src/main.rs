@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod augmentation;
 mod bench;
 mod configure;
 mod data;
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Fetch(args) => fetch::run(args),
-        Command::Preview(args) => preview::run(args),
+        Command::Preview(args) => preview::run(*args),
         Command::Devices => print::lines(::train::describe_devices()),
         Command::Bench(args) => bench::run(args),
         Command::Launch(args) => launch::run(args),

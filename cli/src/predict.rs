@@ -17,6 +17,7 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     let devices = train::open_devices(&args.devices.single()?)?;
     let device = devices.first().context("there is no device")?;
     let mut classifier = Classifier::load(&model, device, args.images.len().clamp(1, 64))?;
+    classifier.set_test_time(args.tta);
     let mut pictures = Vec::new();
     for path in &args.images {
         pictures.extend(picture(path).map_err(train::Error::from)?);

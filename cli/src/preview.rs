@@ -3,18 +3,22 @@
 use crate::args::PreviewArgs;
 use crate::{data, print};
 use std::process::ExitCode;
+use train::Preview;
 
 pub fn run(args: PreviewArgs) -> anyhow::Result<ExitCode> {
-    let recipe = train::recipe(&args.recipe)?;
+    let mut augmentation = train::recipe(&args.recipe)?.augmentation;
+    args.augmentation.apply(&mut augmentation);
+    let preview = Preview { samples: args.samples, columns: args.columns, seed: args.seed, zoom: args.zoom };
+    preview.check()?;
     let data = data::load(&args.data.options(), false)?;
-    train::preview(
-        &recipe.augmentation,
-        &data.train,
-        args.samples,
-        args.columns,
-        args.seed,
-        args.zoom,
-        &args.output,
-    )?;
-    print::text(&format!("wrote {}\n", args.output.display()))
+    train::preview(&augmentation, &data.train, &preview, &args.output)?;
+    let Some(folder) = args.save_to_dir else {
+        return print::text(&format!("wrote {}\n", args.output.display()));
+    };
+    let pictures = train::save_pictures(&augmentation, &data.train, &preview, &folder, &args.save_prefix)?;
+    print::text(&format!(
+        "wrote {} and {pictures} pictures into {}\n",
+        args.output.display(),
+        folder.display()
+    ))
 }

@@ -49,6 +49,37 @@ fn preview_draws_rows_of_samples() {
     assert_eq!(size, ((5 * 34 + 2) * 2, (3 * 34 + 2) * 2));
 }
 
+/// Options of every kind in one run, whose evaluation needs what was measured on its training images.
+#[test]
+fn flags_of_the_augmentation_train_evaluate_and_preview() {
+    let place = Place::new();
+    let flags = "--rotation-range 15 --zoom-range 0.8,1.1 --width-shift-range 3 --horizontal-flip false --alternating-flip \
+                 --brightness-range 0.8,1.2 --rand-augment --random-resized-crop 0.5,1 --featurewise-std-normalization";
+    let data = "--dataset synthetic --limit-train 200 --limit-test 10";
+    place
+        .run(&format!("train --quick --validation-split 0.2 --epochs 1 --no-progress {data} {flags}"))
+        .ends(0);
+    let history: Value =
+        serde_json::from_str(place.read("runs/quick-1/history.jsonl").trim()).expect("one epoch");
+    assert!(history["val_loss"].as_f64().is_some_and(f64::is_finite));
+    for tta in ["", "--tta", "--tta=flip-translate"] {
+        let ran = place.run(&format!("evaluate --json {tta}")).ends(0);
+        let measured: Value = serde_json::from_str(&ran.out()).expect("one object");
+        assert!(measured["loss"].as_f64().is_some_and(|loss| loss < 20.0), "{tta}: {measured}");
+    }
+    place.run("train --resume runs/quick-1 --epochs 2 --no-progress --rotation-range 15").ends(0);
+    place
+        .run("train --resume runs/quick-1 --rotation-range 9")
+        .ends(2)
+        .complains("augmentation can't change");
+    place
+        .run(&format!("preview {data} --samples 3 --columns 4 {flags} --save-to-dir all --save-prefix x"))
+        .ends(0)
+        .says("9 pictures into all");
+    assert!(place.exists("all/x_2_2.png"));
+    place.run("evaluate --tta=spin").ends(2).complains("flip-translate");
+}
+
 #[test]
 fn bench_prints_the_contracts_fields() {
     let place = Place::new();

@@ -96,6 +96,12 @@ impl Error {
         Error::Option { option, value: value.to_string(), accepted: accepted.into() }
     }
 
+    /// The numbers of `text`, which commas part; what an option of several numbers is spelled as.
+    pub(crate) fn numbers(option: &'static str, text: &str, accepted: &str) -> Result<Vec<f64>, Self> {
+        let numbers: Result<Vec<f64>, _> = text.split(',').map(|part| part.trim().parse()).collect();
+        numbers.map_err(|_| Error::option(option, format!("`{text}`"), accepted))
+    }
+
     /// `Ok` if `got` equals `expected`, for one-dimensional buffers.
     pub(crate) fn check_len(what: &'static str, got: usize, expected: usize) -> Result<(), Self> {
         if got == expected {

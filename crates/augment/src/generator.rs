@@ -203,8 +203,11 @@ impl ImageDataGenerator {
         Sampling { fill_mode, cval, interpolation_order }
     }
 
-    /// Refuses values that make no sense for images of `h` by `w` pixels with `c` channels.
-    pub(crate) fn check(&self, [h, w, c]: [usize; 3]) -> Result<(), Error> {
+    /// Refuses values that make no sense for images of a shape (height, width, channels); [`build`](Self::build) does so too.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the option, the value, and what is accepted.
+    pub fn validate(&self, [h, w, c]: [usize; 3]) -> Result<(), Error> {
         self.width_shift_range.check("width_shift_range")?;
         self.height_shift_range.check("height_shift_range")?;
         self.zoom_range.check()?;

@@ -59,7 +59,7 @@ impl Pipeline {
         if shape.contains(&0) {
             return Err(Error::EmptyImage { shape });
         }
-        options.check(shape)?;
+        options.validate(shape)?;
         let subtract_first = match &options.preprocess {
             Preprocess::None => None,
             Preprocess::SubtractMean(mean) => Some(mean.expand(shape, "the mean to subtract first")?),

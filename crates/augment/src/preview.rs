@@ -1,17 +1,18 @@
 //! Augmented images laid out for people to look at.
 
-use crate::{Draws, Error, Pipeline, Scratch};
-use ndarray::{Array3, ArrayView4};
+use crate::{Draws, Error, ImageDataGenerator, Pipeline, Scratch, save};
+use ndarray::{Array3, ArrayView4, Axis};
 
 /// White pixels between the cells of a preview.
 const GAP: usize = 2;
 
 /// A grid of augmented images as one RGB image (height, width, 3).
 ///
-/// Row i belongs to the i-th of `images`, which is sample `samples[i]` of the set. The first column shows
+/// `images` is the whole set, and row i belongs to its sample `samples[i]`. The first column shows
 /// it as it is, the column after that as the pipeline makes it in epoch 0 under `seed`, then epoch 1, and so
 /// on: `columns` in all. Only what changes the picture is done; rescaling and mean subtraction are left out,
-/// `cval` counts on the scale of 0..=255, and cutout leaves a black square.
+/// `cval` counts on the scale of 0..=255, and cutout leaves a black square. Where deviations are normalized, ZCA is on, or there is a
+/// preprocessing function, every image is shown as a network sees it, its values stretched to 0..=255.
 ///
 /// ```
 /// use augment::{ImageDataGenerator, preview};
@@ -25,8 +26,8 @@ const GAP: usize = 2;
 /// ```
 ///
 /// # Errors
-/// [`Error::Shape`] if the images are not those of the pipeline or `samples` has another length;
-/// [`Error::Option`] for 0 columns or images that have neither 1 nor 3 channels.
+/// [`Error::Shape`] if the images are not those of the pipeline; [`Error::Option`] for a sample that the set lacks,
+/// 0 columns, or images that have neither 1 nor 3 channels.
 pub fn preview(
     pipeline: &Pipeline,
     images: ArrayView4<'_, u8>,
@@ -36,35 +37,81 @@ pub fn preview(
 ) -> Result<Array3<u8>, Error> {
     let (n, h, w, c) = images.dim();
     if [h, w, c] != pipeline.shape() {
-        return Err(Error::Shape {
-            what: "the images of the preview",
-            got: vec![h, w, c],
-            expected: pipeline.shape().to_vec(),
-        });
+        let (got, expected) = (vec![h, w, c], pipeline.shape().to_vec());
+        return Err(Error::Shape { what: "the images of the preview", got, expected });
     }
-    Error::check_len("the array of sample numbers", samples.len(), n)?;
+    if let Some(sample) = samples.iter().find(|sample| **sample as usize >= n) {
+        return Err(Error::option("samples", sample, format!("below the number of images, {n}")));
+    }
     if columns == 0 {
         return Err(Error::option("columns", 0, "at least 1"));
     }
     if c != 1 && c != 3 {
         return Err(Error::option("channels", c, "1 (grey) or 3 (RGB) for a preview"));
     }
-    let mut grid = Array3::from_elem((n * (h + GAP) + GAP, columns * (w + GAP) + GAP, 3), 255);
-    let (mut out, mut scratch) = (vec![0.0; h * w * c], Scratch::default());
-    for (row, (image, &sample)) in images.outer_iter().zip(samples).enumerate() {
-        let image: Vec<u8> = image.iter().copied().collect();
+    let mut grid = Array3::from_elem((samples.len() * (h + GAP) + GAP, columns * (w + GAP) + GAP, 3), 255);
+    let mut cells = Cells { pipeline, images, seed, scratch: Scratch::default() };
+    for (row, &sample) in samples.iter().enumerate() {
         for column in 0..columns {
-            let draws = match column.checked_sub(1) {
-                None => Draws::default(),
-                Some(epoch) => pipeline.draw(seed, epoch as u64, sample),
+            let cell = match column.checked_sub(1) {
+                None => cells.original(sample),
+                Some(epoch) => cells.augmented(sample, epoch as u64)?,
             };
-            pipeline.apply_raw(&draws, &image, &mut out, &mut scratch);
             let (top, left) = (GAP + row * (h + GAP), GAP + column * (w + GAP));
             for (y, x, channel) in ndarray::indices((h, w, 3)) {
-                // `as` clamps to 0..=255.
-                grid[[top + y, left + x, channel]] = out[(y * w + x) * c + channel.min(c - 1)].round() as u8;
+                grid[[top + y, left + x, channel]] = cell[(y * w + x) * c + channel.min(c - 1)];
             }
         }
     }
     Ok(grid)
+}
+
+/// What makes single cells.
+struct Cells<'a> {
+    pipeline: &'a Pipeline,
+    images: ArrayView4<'a, u8>,
+    seed: u64,
+    scratch: Scratch,
+}
+
+impl Cells<'_> {
+    fn original(&self, sample: u32) -> Vec<u8> {
+        self.images.index_axis(Axis(0), sample as usize).iter().copied().collect()
+    }
+
+    fn augmented(&mut self, sample: u32, epoch: u64) -> Result<Vec<u8>, Error> {
+        let mut out = self.one(sample, epoch)?;
+        if let Some(mix) = self.pipeline.mix(self.seed, epoch, sample, self.images.dim().0 as u32) {
+            let partner = self.one(mix.partner, epoch)?;
+            mix.apply(self.pipeline.shape(), &mut out, &partner);
+        }
+        if self.pipeline.options().changes_values() {
+            return Ok(save::stretch(&out));
+        }
+        // `as` clamps to 0..=255.
+        Ok(out.iter().map(|value| value.round() as u8).collect())
+    }
+
+    fn one(&mut self, sample: u32, epoch: u64) -> Result<Vec<f32>, Error> {
+        let image = self.original(sample);
+        let draws: Draws = self.pipeline.draw(self.seed, epoch, sample);
+        let mut out = vec![0.0; image.len()];
+        if self.pipeline.options().changes_values() {
+            self.pipeline.apply(&draws, &image, &mut out, &mut self.scratch)?;
+        } else {
+            self.pipeline.apply_raw(&draws, &image, &mut out, &mut self.scratch);
+        }
+        Ok(out)
+    }
+}
+
+impl ImageDataGenerator {
+    /// Whether standardization does more than rescale and subtract the set's mean.
+    fn changes_values(&self) -> bool {
+        self.samplewise_center
+            || self.samplewise_std_normalization
+            || self.featurewise_std_normalization
+            || self.zca_whitening
+            || self.preprocessing_function.is_some()
+    }
 }

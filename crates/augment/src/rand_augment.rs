@@ -2,6 +2,7 @@
 
 use crate::{Draws, Error, Operation};
 use philox::Philox;
+use std::str::FromStr;
 
 /// Applies `num_ops` operations, drawn from 14 with equal chances, each with the same strength and a random sign: E. D. Cubuk et
 /// al., "RandAugment: Practical automated data augmentation with a reduced search space" (2020). List, strengths and defaults are
@@ -26,6 +27,20 @@ pub struct RandAugment {
 impl Default for RandAugment {
     fn default() -> Self {
         RandAugment { num_ops: 2, magnitude: 9, num_magnitude_bins: 31 }
+    }
+}
+
+impl FromStr for RandAugment {
+    type Err = Error;
+
+    /// The number of operations and the magnitude: `2,9`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let refuse =
+            || Error::option("rand_augment", format!("`{text}`"), "operations and magnitude, as in 2,9");
+        let (num_ops, magnitude) = text.split_once(',').ok_or_else(refuse)?;
+        let num_ops = num_ops.trim().parse().map_err(|_| refuse())?;
+        let magnitude = magnitude.trim().parse().map_err(|_| refuse())?;
+        Ok(RandAugment { num_ops, magnitude, ..RandAugment::default() })
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::draws::between;
 use philox::Philox;
+use std::str::FromStr;
 
 /// Cuts out a part of random area and aspect ratio and brings it to the size of the image, bilinearly: C. Szegedy et al., "Going
 /// Deeper with Convolutions" (2015); the defaults and the way to draw are those of torchvision's `RandomResizedCrop`.
@@ -36,6 +37,20 @@ pub struct ResizedCrop {
     pub rows: usize,
     /// How many columns.
     pub columns: usize,
+}
+
+impl FromStr for RandomResizedCrop {
+    type Err = Error;
+
+    /// The two shares of the area and, if they are not to be 3/4 and 4/3, the two ratios: `0.08,1` or `0.2,1,0.5,2`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let accepted = "two shares of the area, or these and two ratios, as in 0.08,1,0.75,1.33";
+        match *Error::numbers("random_resized_crop", text, accepted)? {
+            [low, high] => Ok(RandomResizedCrop { scale: [low, high], ..RandomResizedCrop::default() }),
+            [low, high, narrow, wide] => Ok(RandomResizedCrop { scale: [low, high], ratio: [narrow, wide] }),
+            _ => Err(Error::option("random_resized_crop", format!("`{text}`"), accepted)),
+        }
+    }
 }
 
 impl RandomResizedCrop {

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use philox::Philox;
+use std::str::FromStr;
 
 /// How far images are shifted along one axis; the value of Keras' `width_shift_range` and
 /// `height_shift_range`.
@@ -65,6 +66,23 @@ impl ShiftRange {
             }
         };
         if largest < 1.0 { shift * len as f64 } else { shift }
+    }
+}
+
+impl FromStr for ShiftRange {
+    type Err = Error;
+
+    /// As one would write it in Python, whose types count: `0.1` and `2.0` are floats, `2` is an int, `0,4` an array.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        if let Ok(pixels) = text.parse() {
+            return Ok(ShiftRange::Int(pixels));
+        }
+        let accepted =
+            "a float (a fraction of the size if below 1), a whole number of pixels, or some with commas";
+        Ok(match *Error::numbers("the range of a shift", text, accepted)? {
+            [range] => ShiftRange::Float(range),
+            ref choices => ShiftRange::Choices(choices.to_vec()),
+        })
     }
 }
 
@@ -133,6 +151,19 @@ mod tests {
         assert!(all.iter().all(|x| x.fract() == 0.0));
         assert_eq!(values(&all), BTreeSet::from([-2, -1, 0, 1, 2]));
         assert_eq!(values(&draws(0)), BTreeSet::from([0]));
+    }
+
+    #[test]
+    fn spellings_are_pythons() {
+        for (text, range) in [
+            ("0.1", ShiftRange::Float(0.1)),
+            ("2.0", ShiftRange::Float(2.0)),
+            ("2", ShiftRange::Int(2)),
+            ("0, 4.5", ShiftRange::Choices(vec![0.0, 4.5])),
+        ] {
+            assert_eq!(text.parse(), Ok(range));
+        }
+        assert!("a bit".parse::<ShiftRange>().unwrap_err().to_string().contains("`a bit`"));
     }
 
     #[test]

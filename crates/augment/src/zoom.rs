@@ -1,6 +1,7 @@
 //! The ranges of random zooms, spelled as in Keras.
 
 use crate::Error;
+use std::str::FromStr;
 
 /// How far images are zoomed; the value of Keras' `zoom_range`. A factor below 1 shows less of the image, larger; one above 1
 /// shows more than the image, smaller. Rows and columns draw a factor each.
@@ -19,6 +20,8 @@ pub enum ZoomRange {
     /// `[low, high]`: uniform in [low, high).
     Bounds([f64; 2]),
 }
+
+const ACCEPTED: &str = "a number from 0 to below 1, or two positive ones of which the first is not larger";
 
 impl Default for ZoomRange {
     fn default() -> Self {
@@ -45,7 +48,7 @@ impl ZoomRange {
         if low > 0.0 && low <= high && high.is_finite() {
             return Ok(());
         }
-        let accepted = "a number from 0 to below 1, or two positive ones of which the first is not larger";
+        let accepted = ACCEPTED;
         match self {
             ZoomRange::Amount(z) => Err(Error::option("zoom_range", z, accepted)),
             ZoomRange::Bounds(bounds) => Err(Error::option("zoom_range", format!("{bounds:?}"), accepted)),
@@ -62,5 +65,18 @@ impl From<f64> for ZoomRange {
 impl From<[f64; 2]> for ZoomRange {
     fn from(bounds: [f64; 2]) -> Self {
         ZoomRange::Bounds(bounds)
+    }
+}
+
+impl FromStr for ZoomRange {
+    type Err = Error;
+
+    /// A number, or two with a comma: `0.2`, `0.8,1.1`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match *Error::numbers("zoom_range", text, ACCEPTED)? {
+            [z] => Ok(ZoomRange::Amount(z)),
+            [low, high] => Ok(ZoomRange::Bounds([low, high])),
+            _ => Err(Error::option("zoom_range", format!("`{text}`"), ACCEPTED)),
+        }
     }
 }

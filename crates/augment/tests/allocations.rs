@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 #![allow(unsafe_code)]
 
-use augment::{FillMode, ImageDataGenerator, Loader, LoaderOptions, Mean, Samples};
+use augment::{FillMode, ImageDataGenerator, Loader, LoaderOptions, Mean, RandAugment, Samples};
 use ndarray::Array4;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,6 +41,14 @@ fn the_steady_state_allocates_nothing() {
         .fill_mode(FillMode::Reflect)
         .random_crop(2)
         .cutout(3)
+        .rotation_range(20.0)
+        .zoom_range(0.2)
+        .channel_shift_range(10.0)
+        .brightness_range([0.5, 1.5])
+        .rand_augment(RandAugment::default())
+        .samplewise_std_normalization(true)
+        .mixup(0.2)
+        .cutmix(1.0)
         .build([8, 8, 3])
         .unwrap();
     for workers in [0, 1, 3] {

@@ -1,7 +1,7 @@
 //! What a loader yields doesn't depend on workers, slices, or where an epoch is entered.
 #![allow(clippy::unwrap_used)]
 
-use augment::{Batch, Error, ImageDataGenerator, Loader, LoaderOptions, Rows, Samples};
+use augment::{Batch, Error, ImageDataGenerator, Loader, LoaderOptions, Rows, Samples, Subset};
 use ndarray::Array4;
 use proptest::prelude::*;
 
@@ -176,4 +176,81 @@ fn sets_must_fit_together() {
     let planar = Array4::from_shape_fn((2, 3, 4, 5), |(n, c, y, x)| (n * 60 + c * 20 + y * 5 + x) as u8);
     let set = Samples::new(planar.permuted_axes([0, 2, 3, 1]), vec![0; 2]).unwrap();
     assert_eq!(set.image(1)[..4], [60, 80, 100, 61]);
+}
+
+/// A loader whose images are all of one value, so that a mixture tells its shares.
+fn flat(options: &ImageDataGenerator, rows: Rows) -> Loader {
+    let images = Array4::from_shape_fn((30, 6, 5, 3), |(k, ..)| 8 * k as u8);
+    let samples = Samples::new(images, (0..30).collect::<Vec<u16>>()).unwrap();
+    let batches = LoaderOptions::new().batch_size(8).seed(2).rows(rows);
+    Loader::new(samples, options.build([6, 5, 3]).unwrap(), batches).unwrap()
+}
+
+#[test]
+fn mixtures_have_the_shares_of_their_labels_in_any_slice() {
+    for options in [ImageDataGenerator::new().mixup(1.0), ImageDataGenerator::new().cutmix(1.0)] {
+        let whole: Vec<Batch> = flat(&options, Rows::All).epoch(1, 0).unwrap().map(Result::unwrap).collect();
+        for batch in &whole {
+            assert_eq!((batch.other_labels.len(), batch.weights.len()), (batch.len(), batch.len()));
+            for (row, image) in batch.images().outer_iter().enumerate() {
+                let weight = batch.weights[row];
+                let [own, other] =
+                    [batch.labels[row], batch.other_labels[row]].map(|label| 8.0 * label as f32);
+                let mean = image.mean().unwrap();
+                assert!((mean - (weight * own + (1.0 - weight) * other)).abs() < 1e-3);
+            }
+        }
+        let mut half = flat(&options, Rows::by(|len| len / 2..len));
+        for (slice, whole) in half.epoch(1, 0).unwrap().map(Result::unwrap).zip(&whole) {
+            let from = whole.len() / 2;
+            assert_eq!(slice.other_labels, whole.other_labels[from..]);
+            assert_eq!(slice.weights, whole.weights[from..]);
+            assert_eq!(slice.x, whole.x[from * 90..]);
+        }
+    }
+    let plain = flat(&ImageDataGenerator::new(), Rows::All).epoch(0, 0).unwrap().next().unwrap().unwrap();
+    assert!(plain.other_labels.is_empty() && plain.weights.is_empty());
+}
+
+#[test]
+fn a_flow_goes_from_epoch_to_epoch_without_end() {
+    let generator = ImageDataGenerator::new().rotation_range(20.0).zoom_range(0.2);
+    let options = LoaderOptions::new().batch_size(4).seed(5).workers(2);
+    let flow: Vec<Content> =
+        generator.flow(samples(10), options.clone()).unwrap().take(7).map(content).collect();
+    let mut loader = Loader::new(samples(10), generator.build([6, 5, 3]).unwrap(), options.clone()).unwrap();
+    let epochs: Vec<Content> = (0..3).flat_map(|number| epoch(&mut loader, number, 0)).take(7).collect();
+    assert_eq!(flow, epochs);
+    assert!(generator.flow(samples(3), options.drop_last(true)).is_err());
+}
+
+#[test]
+fn subsets_are_the_first_samples_and_the_rest() {
+    let images = Array4::from_shape_fn((10, 2, 2, 1), |(n, ..)| n as u8);
+    let set = Samples::new(images, (0..10).map(|n| n % 2).collect::<Vec<u16>>()).unwrap();
+    let generator = ImageDataGenerator::new().validation_split(0.35);
+    for (subset, expected) in [(Subset::Validation, 0..3_u8), (Subset::Training, 3..10)] {
+        let options = LoaderOptions::new().batch_size(10).evaluation().subset(subset);
+        let batch = generator.flow(set.clone(), options).unwrap().next().unwrap().unwrap();
+        assert_eq!(
+            batch.into_images().outer_iter().map(|image| image[[0, 0, 0]]).collect::<Vec<_>>(),
+            expected.map(f32::from).collect::<Vec<_>>()
+        );
+    }
+    assert!(set.subset(Subset::Training, 0.05).is_err());
+    let sorted = Samples::new(Array4::zeros((4, 2, 2, 1)), vec![0, 0, 1, 1]).unwrap();
+    assert!(sorted.subset(Subset::Training, 0.5).unwrap_err().to_string().contains("shuffle"));
+}
+
+#[test]
+fn pictures_of_everything_are_saved() {
+    let folder = std::env::temp_dir().join(format!("augment-save-{}", std::process::id()));
+    let options = LoaderOptions::new().batch_size(2).save_to_dir(&folder).save_prefix("aug");
+    let mut loader = loader(5, options);
+    assert_eq!(loader.epoch(3, 0).unwrap().count(), 3);
+    for sample in 0..5 {
+        let picture = image::open(folder.join(format!("aug_{sample}_3.png"))).unwrap();
+        assert_eq!((picture.height(), picture.width()), (6, 5));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -105,6 +105,75 @@ fn draws_cover_their_ranges() {
 }
 
 #[test]
+fn an_alternating_flip_mirrors_every_sample_in_every_second_epoch() {
+    let options = ImageDataGenerator::new().alternating_flip(true).horizontal_flip(true);
+    let pipeline = options.build([4, 4, 3]).unwrap();
+    let flipped = |epoch, sample| pipeline.draw(3, epoch, sample).horizontal_flip;
+    for sample in 0..1000 {
+        assert!((0..7).all(|epoch| flipped(epoch, sample) != flipped(epoch + 1, sample)));
+    }
+    assert!((430..570).contains(&(0..1000).filter(|&sample| flipped(0, sample)).count()));
+}
+
+#[test]
+fn draws_of_the_affine_options_cover_their_ranges() {
+    let options = ImageDataGenerator::new()
+        .rotation_range(30.0)
+        .shear_range(10.0)
+        .zoom_range([0.5, 1.1])
+        .channel_shift_range(20.0)
+        .brightness_range([0.2, 1.4]);
+    let pipeline = options.build([4, 4, 3]).unwrap();
+    let all: Vec<Draws> = (0..4000).map(|sample| pipeline.draw(9, 2, sample)).collect();
+    let check = |name: &str, [low, high]: [f64; 2], value: &dyn Fn(&Draws) -> f64| {
+        let (least, most) =
+            all.iter().map(value).fold((f64::MAX, f64::MIN), |(l, m), x| (l.min(x), m.max(x)));
+        let slack = 0.01 * (high - low);
+        assert!(low <= least && least < low + slack && high - slack < most && most < high, "{name}");
+    };
+    check("rotation", [-30.0, 30.0], &|draws| draws.rotation);
+    check("shear", [-10.0, 10.0], &|draws| draws.shear);
+    check("zoom of rows", [0.5, 1.1], &|draws| draws.zoom[0]);
+    check("zoom of columns", [0.5, 1.1], &|draws| draws.zoom[1]);
+    check("channel_shift", [-20.0, 20.0], &|draws| draws.channel_shift);
+    check("brightness", [0.2, 1.4], &|draws| draws.brightness.unwrap());
+}
+
+#[test]
+fn crops_come_behind_everything_that_moves_or_recolors() {
+    let image: Vec<u8> = (0..8 * 7 * 3).map(|k| (k * 83 % 256) as u8).collect();
+    let pipeline =
+        ImageDataGenerator::new().fill_mode(FillMode::Constant).cval(7.0).build([8, 7, 3]).unwrap();
+    let before = Draws { rotation: 20.0, horizontal_flip: true, channel_shift: 9.0, ..Draws::default() };
+    let crop = [2, -1];
+    let (full, cropped) =
+        (apply(&pipeline, &before, &image), apply(&pipeline, &Draws { crop, ..before }, &image));
+    for (place, &value) in cropped.iter().enumerate() {
+        let (y, x, channel) = ((place / 21) as i32 + crop[0], (place / 3 % 7) as i32 + crop[1], place % 3);
+        let inside = (0..8).contains(&y) && (0..7).contains(&x);
+        let expected = if inside { full[(y * 7 + x) as usize * 3 + channel] } else { 7.0 };
+        assert_eq!(value, expected);
+    }
+}
+
+#[test]
+fn options_that_no_placement_can_say_are_named() {
+    let new = ImageDataGenerator::new;
+    let placeable = new().width_shift_range(0.1).random_crop(1).cutout(2).alternating_flip(true).rescale(0.5);
+    assert_eq!(placeable.clone().build([4, 4, 3]).unwrap().unplaceable(), None);
+    for (options, option) in [
+        (placeable.clone().rotation_range(1.0), "rotation_range"),
+        (placeable.clone().interpolation_order(0), "interpolation_order"),
+        (new().mixup(0.2), "mixup"),
+        (new().samplewise_center(true), "samplewise_center"),
+    ] {
+        let pipeline = options.build([4, 4, 3]).unwrap();
+        assert_eq!(pipeline.unplaceable(), Some(option));
+        assert_eq!(pipeline.placement(&Draws::default()), Err(Error::NoPlacement { option }));
+    }
+}
+
+#[test]
 fn nothing_is_drawn_where_nothing_is_asked_for() {
     let pipeline = ImageDataGenerator::new().build([4, 4, 3]).unwrap();
     assert!((0..100).all(|sample| pipeline.draw(1, 1, sample) == Draws::default()));
@@ -223,7 +292,7 @@ fn shapes_and_means_must_fit() {
 
 #[test]
 fn a_preview_shows_the_image_and_then_its_epochs() {
-    let images = Array4::from_shape_fn((2, 4, 3, 1), |(n, y, x, _)| (n * 100 + y * 10 + x) as u8);
+    let images = Array4::from_shape_fn((9, 4, 3, 1), |(n, y, x, _)| (n * 25 + y * 4 + x) as u8);
     let options = ImageDataGenerator::new().horizontal_flip(true).rescale(1.0 / 255.0);
     let pipeline = options.build([4, 3, 1]).unwrap();
     let grid = preview(&pipeline, images.view(), &[7, 8], 6, 5).unwrap();
@@ -234,11 +303,11 @@ fn a_preview_shows_the_image_and_then_its_epochs() {
             let cell = grid.slice(s![2 + row * 6..6 + row * 6, 2 + column * 5..5 + column * 5, ..]);
             let flipped = column > 0 && pipeline.draw(5, column as u64 - 1, sample).horizontal_flip;
             for ((y, x, _), &value) in cell.indexed_iter() {
-                assert_eq!(value, images[[row, y, if flipped { 2 - x } else { x }, 0]]);
+                assert_eq!(value, images[[sample as usize, y, if flipped { 2 - x } else { x }, 0]]);
             }
         }
     }
-    assert!(preview(&pipeline, images.view(), &[7], 6, 5).is_err());
+    assert!(preview(&pipeline, images.view(), &[9], 6, 5).is_err());
     assert!(preview(&pipeline, images.view(), &[7, 8], 0, 5).is_err());
     assert!(preview(&pipeline, images.slice(s![.., ..3, .., ..]), &[7, 8], 1, 5).is_err());
 }

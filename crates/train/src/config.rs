@@ -1,4 +1,5 @@
 use crate::devices::MOST;
+use crate::input::IMAGE;
 use crate::{DeviceWeights, Error, Preprocessing, Result};
 use augment::ImageDataGenerator;
 use optim::{LinearScaling, Optimizer, Schedule};
@@ -301,6 +302,11 @@ impl Config {
         }
         self.devices.check()?;
         self.check_sync()?;
+        self.augmentation.validate(IMAGE)?;
+        if self.augmentation.mixes() {
+            let option = if self.augmentation.mixup > 0.0 { "--mixup" } else { "--cutmix" };
+            return refuse(option, "on".to_owned(), "off");
+        }
         if let Some(micro) = self.micro_batches {
             if !(1..=MOST).contains(&micro) {
                 return refuse("--micro-batches", micro.to_string(), &format!("from 1 to {MOST}"));

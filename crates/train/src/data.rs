@@ -1,5 +1,6 @@
 use crate::{DataOptions, Error, Result};
-use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source};
+use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split};
+use ndarray::Axis;
 use std::path::Path;
 
 /// The synthetic data set is the same in every run: only training depends on the run's seed.
@@ -59,4 +60,49 @@ fn official(kind: Kind, options: &DataOptions, listener: impl FnMut(Progress<'_>
         cifar = cifar.urls(options.data_url.iter().cloned());
     }
     Ok(cifar.load()?)
+}
+
+/// Validates on a `share` of the training samples, which is held back from training, instead of the test samples. The seed says
+/// which: a set may be sorted by class.
+pub(crate) fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
+    let cut = (data.train.len() as f64 * share) as usize;
+    if !(1..data.train.len()).contains(&cut) {
+        let accepted = format!("a share that leaves some of the {} samples for each part", data.train.len());
+        return Err(Error::Option { option: "--validation-split", value: share.to_string(), accepted });
+    }
+    // No epoch has this number, so no epoch has this order.
+    let order = philox::permutation(seed, u64::MAX, data.train.len() as u32);
+    let mut order: Vec<usize> = order.into_iter().map(|sample| sample as usize).collect();
+    // In the order of the set, as without a split.
+    order[..cut].sort_unstable();
+    order[cut..].sort_unstable();
+    let pick = |samples: &[usize]| Split {
+        images: data.train.images.select(Axis(0), samples),
+        labels: data.train.labels.select(Axis(0), samples),
+        coarse: data.train.coarse.as_ref().map(|coarse| coarse.select(Axis(0), samples)),
+    };
+    let (test, train) = (pick(&order[..cut]), pick(&order[cut..]));
+    Ok(Dataset { train, test, ..data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_held_back_once_each() {
+        let data = cifar::synthetic(1, 50, 5);
+        let split = hold_back(data.clone(), 0.3, 7).unwrap();
+        assert_eq!((split.train.len(), split.test.len()), (35, 15));
+        let images = |split: &Split| {
+            split.images.outer_iter().map(|i| i.iter().copied().collect::<Vec<u8>>()).collect::<Vec<_>>()
+        };
+        let mut parts = [images(&split.train), images(&split.test)].concat();
+        let mut all = images(&data.train);
+        parts.sort();
+        all.sort();
+        assert_eq!(parts, all);
+        assert_ne!(images(&split.test), images(&hold_back(data.clone(), 0.3, 8).unwrap().test));
+        assert!(hold_back(data, 0.001, 7).is_err());
+    }
 }

@@ -1,3 +1,4 @@
+use crate::data::hold_back;
 use crate::pipeline;
 use crate::pipelined::{Pipelined, Shelf};
 use crate::share::Source;
@@ -135,9 +136,16 @@ impl<'a> Whole<'a> {
             value: config.model.clone(),
             accepted: models::NAMES.join(", "),
         })??;
+        let data = match config.augmentation.validation_split {
+            0.0 => data,
+            share => hold_back(data, share, config.seed)?,
+        };
         let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
+        let input = Input::fit(config.preprocessing, &data.train)?;
+        let augmentation = input.options(config.augmentation.clone()).fit(data.train.images.view())?;
         let prepared = Prepared {
-            input: Input::fit(config.preprocessing, &data.train)?,
+            input,
+            augmentation,
             train: samples(data.train)?,
             val: samples(data.test)?,
             classes: data.classes,

@@ -45,17 +45,25 @@ impl Input {
         }
     }
 
+    /// The augmentation `options` with these steps before it, in training and in evaluation.
+    pub fn options(&self, options: ImageDataGenerator) -> ImageDataGenerator {
+        match self {
+            // A factor of the options' own takes the place.
+            Input::DivideBy255 => {
+                let factor = options.rescale.unwrap_or(1.0 / 255.0);
+                options.rescale(factor)
+            }
+            Input::SubtractPixelMean(mean) => {
+                options.subtract_mean_first(Mean::PerPixel { shape: IMAGE, values: mean.clone() })
+            }
+        }
+    }
+
     /// The pipeline from pictures to inputs, with the augmentation `options`.
     ///
     /// # Errors
     /// If the options don't fit the images.
     pub fn pipeline(&self, options: ImageDataGenerator) -> Result<Pipeline> {
-        let options = match self {
-            Input::DivideBy255 => options.rescale(1.0 / 255.0),
-            Input::SubtractPixelMean(mean) => {
-                options.subtract_mean_first(Mean::PerPixel { shape: IMAGE, values: mean.clone() })
-            }
-        };
-        Ok(options.build(IMAGE)?)
+        Ok(self.options(options).build(IMAGE)?)
     }
 }

@@ -49,6 +49,7 @@ mod resume;
 mod roofline;
 mod share;
 mod speed;
+mod standardization;
 mod state;
 mod weights;
 mod worker;
@@ -63,7 +64,7 @@ pub use fit::{End, Outcome, StopFlag, train, train_on};
 pub use input::{Input, Preprocessing};
 pub use model_file::{Classifier, MODEL_FILE, Prediction};
 pub use observer::{Flow, Observer, RunInfo, Snapshot, StepInfo};
-pub use preview::preview;
+pub use preview::{Preview, preview, save_pictures};
 pub use process::Process;
 pub use profile::{LayerProfile, Profile, profile};
 pub use recipe::{RECIPES, recipe};
@@ -73,6 +74,7 @@ pub use state::{EpochRecord, Partial, TrainState};
 pub use weights::DeviceWeights;
 
 /// The data sets' crate, for callers that hand in data of their own.
+pub use augment;
 pub use cifar;
 /// Where this process stands among others, and how they find each other.
 pub use parallel::{cluster, rendezvous};

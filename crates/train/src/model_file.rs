@@ -1,8 +1,9 @@
 use crate::input::IMAGE;
 use crate::resume::values;
+use crate::standardization;
 use crate::worker::Prepared;
 use crate::{Error, Input, Result};
-use augment::{Draws, ImageDataGenerator, Pipeline, Scratch};
+use augment::{Draws, Pipeline, Scratch, TestTime};
 use checkpoint::{Tensors, load_tensors};
 use layers::{Mode, Network};
 use std::path::Path;
@@ -33,7 +34,7 @@ pub(crate) fn describe(tensors: &mut Tensors, model: &str, prepared: &Prepared) 
     ] {
         metadata.insert(key.to_owned(), value.to_owned());
     }
-    Ok(())
+    standardization::write(&prepared.input, &prepared.augmentation, tensors)
 }
 
 /// A trained network, ready to classify pictures.
@@ -45,6 +46,7 @@ pub struct Classifier {
     network: Network,
     input: Input,
     pipeline: Pipeline,
+    views: Vec<Draws>,
     scratch: Scratch,
     images: Vec<f32>,
 }
@@ -99,7 +101,7 @@ impl Classifier {
         for slot in network.arena().slots().to_vec() {
             network.arena_mut().load(device, &slot, values(&tensors, &file, &slot.name, slot.span.len)?)?;
         }
-        let pipeline = input.pipeline(ImageDataGenerator::new())?;
+        let pipeline = input.pipeline(standardization::read(&tensors, &file)?)?;
         let dataset = about("towers.dataset")?;
         Ok(Classifier {
             classes,
@@ -107,6 +109,7 @@ impl Classifier {
             network,
             input,
             pipeline,
+            views: TestTime::None.views(),
             scratch: Scratch::default(),
             images: Vec::new(),
         })
@@ -122,6 +125,11 @@ impl Classifier {
         &self.input
     }
 
+    /// Has the network see several views of every picture from now on, whose probabilities are averaged.
+    pub fn set_test_time(&mut self, kind: TestTime) {
+        self.views = kind.views();
+    }
+
     /// Classifies pictures of 32 x 32 x 3 bytes each.
     ///
     /// # Errors
@@ -131,13 +139,18 @@ impl Classifier {
         let classes = self.classes.len();
         let mut predictions = Vec::new();
         for batch in pictures.chunks(self.network.max_batch() * len) {
-            self.images.resize(batch.len(), 0.0);
-            for (picture, image) in batch.chunks(len).zip(self.images.chunks_mut(len)) {
-                self.pipeline.apply(&Draws::default(), picture, image, &mut self.scratch)?;
+            let mut sum = vec![0.0; batch.len() / len * classes];
+            for view in &self.views {
+                self.images.resize(batch.len(), 0.0);
+                for (picture, image) in batch.chunks(len).zip(self.images.chunks_mut(len)) {
+                    self.pipeline.apply(view, picture, image, &mut self.scratch)?;
+                }
+                self.network.set_input(&self.images, &vec![0; batch.len() / len])?;
+                sum.iter_mut().zip(self.network.predict()?).for_each(|(sum, p)| *sum += p);
             }
-            self.network.set_input(&self.images, &vec![0; batch.len() / len])?;
-            let rows = self.network.predict()?;
-            predictions.extend(rows.chunks(classes).map(|row| Prediction { probabilities: row.to_vec() }));
+            let views = self.views.len() as f32;
+            let mean = |row: &[f32]| row.iter().map(|sum| sum / views).collect();
+            predictions.extend(sum.chunks(classes).map(|row| Prediction { probabilities: mean(row) }));
         }
         Ok(predictions)
     }

@@ -1,6 +1,6 @@
 use crate::input::IMAGE;
 use crate::{Error, Result};
-use augment::ImageDataGenerator;
+use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use cifar::Split;
 use image::imageops::{FilterType, resize};
 use image::{ImageFormat, RgbImage};
@@ -9,38 +9,61 @@ use std::path::Path;
 /// A bigger picture would fill the memory, and few programs could show it.
 const MOST_PIXELS: usize = 100_000_000;
 
-/// Writes a PNG with a grid of augmented training images: a row each for the first `samples` images, the original in the first
-/// column, then `columns - 1` draws; every pixel enlarged `zoom` times. The file's folder is made where it is missing.
+/// What a preview shows: a row each for the first `samples` images of a set, the original in the first column, then
+/// `columns - 1` draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// Training images, a row each.
+    pub samples: usize,
+    /// Pictures in a row.
+    pub columns: usize,
+    /// The seed of the draws.
+    pub seed: u64,
+    /// How many times every pixel is enlarged.
+    pub zoom: u32,
+}
+
+impl Preview {
+    /// Refuses a preview of nothing, and one that is too large.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the option, the value and what is accepted.
+    pub fn check(&self) -> Result<()> {
+        let Preview { samples, columns, zoom, .. } = *self;
+        for (option, value, most) in
+            [("--samples", samples, 1000), ("--columns", columns, 1000), ("--zoom", zoom as usize, 64)]
+        {
+            if value == 0 || value > most {
+                let accepted = format!("between 1 and {most}");
+                return Err(Error::Option { option, value: value.to_string(), accepted });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a PNG with a grid of augmented training images. The file's folder is made where it is missing.
 ///
 /// # Errors
 /// If the options don't fit, or the file can't be written.
 pub fn preview(
     augmentation: &ImageDataGenerator,
     split: &Split,
-    samples: usize,
-    columns: usize,
-    seed: u64,
-    zoom: u32,
+    preview: &Preview,
     path: &Path,
 ) -> Result<()> {
-    for (option, value, most) in
-        [("--samples", samples, 1000), ("--columns", columns, 1000), ("--zoom", zoom as usize, 64)]
-    {
-        if value == 0 || value > most {
-            let accepted = format!("between 1 and {most}");
-            return Err(Error::Option { option, value: value.to_string(), accepted });
-        }
-    }
-    let samples = samples.min(split.len());
+    preview.check()?;
+    let Preview { columns, seed, zoom, .. } = *preview;
+    let samples = preview.samples.min(split.len());
     let pixels = (samples * columns * IMAGE[0] * IMAGE[1]).saturating_mul((zoom * zoom) as usize);
     if pixels > MOST_PIXELS {
         let value = format!("{samples} x {columns} images, enlarged {zoom} times");
         let accepted = format!("at most {MOST_PIXELS} pixels; give smaller --samples, --columns or --zoom");
         return Err(Error::Option { option: "the picture", value, accepted });
     }
-    let pipeline = augmentation.clone().build(IMAGE)?;
+    let pipeline = augmentation.clone().fit(split.images.view())?.build(IMAGE)?;
     let places: Vec<u32> = (0..samples as u32).collect();
-    let grid = augment::preview(&pipeline, split.take(samples).images.view(), &places, columns, seed)?;
+    let grid = augment::preview(&pipeline, split.images.view(), &places, columns, seed)?;
     let (h, w, _) = grid.dim();
     let (w, h) = (w as u32, h as u32);
     let refuse = |reason: String| Error::Picture { path: path.to_owned(), reason };
@@ -54,4 +77,31 @@ pub fn preview(
     large
         .save_with_format(path, ImageFormat::Png)
         .map_err(|error| refuse(format!("can't be written: {error}")))
+}
+
+/// Writes every augmented picture of a preview on its own into `folder`, called `PREFIX_SAMPLE_EPOCH.png` as by a run's own loader,
+/// its values stretched to 0..=255; gives their number.
+///
+/// # Errors
+/// If the options don't fit, or a file can't be written.
+pub fn save_pictures(
+    augmentation: &ImageDataGenerator,
+    split: &Split,
+    preview: &Preview,
+    folder: &Path,
+    prefix: &str,
+) -> Result<usize> {
+    preview.check()?;
+    let pipeline = augmentation.clone().fit(split.images.view())?.build(IMAGE)?;
+    let samples = split.take(preview.samples);
+    let samples = Samples::new(samples.images, samples.labels.to_vec())?;
+    let options = LoaderOptions::new().seed(preview.seed).save_to_dir(folder).save_prefix(prefix);
+    let mut loader = augment::Loader::new(samples, pipeline, options)?;
+    let mut pictures = 0;
+    for epoch in 0..preview.columns as u64 - 1 {
+        for batch in loader.epoch(epoch, 0)? {
+            pictures += batch?.len();
+        }
+    }
+    Ok(pictures)
 }

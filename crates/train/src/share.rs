@@ -8,6 +8,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tensor::{Backend, Device};
 
+/// Threads that make batches for a device. Several towers on a machine share its cores.
+const MOST_WORKERS: usize = 8;
+
 /// Where batches come from.
 pub(crate) enum Source {
     /// Threads of the host make them.
@@ -28,8 +31,8 @@ impl Source {
         }
     }
 
-    /// A replica's share of every batch: its shards. A device that runs ahead loads them by itself: no host makes them
-    /// fast enough.
+    /// A replica's share of every batch: its shards. A device that runs ahead loads them by itself, since no host makes them
+    /// fast enough, unless the pipeline does what [`Backend::load_images`] can't do.
     pub(crate) fn new(
         device: &Device,
         samples: &Samples,
@@ -37,12 +40,16 @@ impl Source {
         options: LoaderOptions,
         shards: &Shards,
     ) -> Result<Self> {
-        if device.runs_ahead() {
+        let ahead = device.runs_ahead();
+        if ahead && pipeline.unplaceable().is_none() {
             let set = ImageSet::new(device, samples, pipeline, options)?;
             return Ok(Source::Device(Rc::new(RefCell::new(set)), shards.clone()));
         }
         let own = shards.clone();
-        let options = options.rows(augment::Rows::by(move |len| own.own_rows(len)));
+        // Where the device computes, all but one of the cores may make batches; otherwise they compute.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = if ahead { (cores - 1).clamp(1, MOST_WORKERS) } else { options.workers };
+        let options = options.workers(workers).rows(augment::Rows::by(move |len| own.own_rows(len)));
         Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?))
     }
 
@@ -55,7 +62,7 @@ impl Source {
     pub(crate) fn epoch(&mut self, device: &Device, epoch: u64, step: usize) -> Result<Shares<'_>> {
         match self {
             Source::Host(loader) => {
-                Ok(Box::new(loader.epoch(epoch, step)?.map(|batch| Ok(Share::Images(batch?)))))
+                Ok(Box::new(loader.epoch(epoch, step)?.map(|batch| Ok(Share::Images(Box::new(batch?))))))
             }
             Source::Device(set, shards) => {
                 set.borrow_mut().begin_epoch(device, epoch)?;
@@ -91,7 +98,7 @@ impl Labels {
 /// This replica's share of a batch: the rows of its shards, one after the other.
 pub(crate) enum Share {
     /// Images and labels in host memory.
-    Images(Batch),
+    Images(Box<Batch>),
     /// Places of a set on the device.
     Rows(Rows, Rc<RefCell<ImageSet>>),
     /// The labels alone, and the samples in the whole batch.

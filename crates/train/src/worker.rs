@@ -7,7 +7,7 @@ use crate::share::{Share, Source};
 use crate::speed;
 use crate::state::Partial;
 use crate::{Config, DeviceWeights, Error, Input, Result, Resume, Snapshot, StepInfo, StopFlag, TrainState};
-use augment::{LoaderOptions, Samples};
+use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use checkpoint::Tensors;
 use layers::{Arena, Draws, Network, Role};
 use models::Model;
@@ -21,6 +21,8 @@ pub(crate) struct Prepared {
     pub(crate) train: Samples,
     pub(crate) val: Samples,
     pub(crate) input: Input,
+    /// With the steps of `input`, and with what was measured for the others.
+    pub(crate) augmentation: ImageDataGenerator,
     pub(crate) classes: Vec<String>,
     pub(crate) dataset: String,
 }
@@ -94,14 +96,14 @@ impl<'a> Worker<'a> {
         let meets = config.sync_batch_norm && world > 1 && network.prepare_across(world)?;
         let optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
         let meter = device.alloc(METER)?;
-        let source = |samples, augmentation, options| match first {
-            true => Source::new(&device, samples, prepared.input.pipeline(augmentation)?, options, &own),
+        let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| match first {
+            true => Source::new(&device, samples, augmentation.build(samples.shape())?, options, &own),
             false => Ok(Source::labels(samples, options, &own)),
         };
         let options = LoaderOptions::new().batch_size(global).seed(config.seed).drop_last(config.drop_last);
-        let train = source(&prepared.train, config.augmentation.clone(), options)?;
+        let train = source(&prepared.train, &prepared.augmentation, options)?;
         let options = LoaderOptions::new().batch_size(global).evaluation();
-        let val = source(&prepared.val, Default::default(), options)?;
+        let val = source(&prepared.val, &prepared.augmentation.evaluation(), options)?;
         let in_order = config.virtual_replicas.is_some() || own.total() > world;
         let passes = Passes::new(&network, own, in_order)?;
         let state =

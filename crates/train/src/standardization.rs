@@ -1,0 +1,90 @@
+use crate::input::IMAGE;
+use crate::resume::values;
+use crate::{Error, Input, Result};
+use augment::{ImageDataGenerator, Mean, Preprocess, Whitening};
+use checkpoint::Tensors;
+use std::path::Path;
+
+/// The entry of a model file with the options of the standardization, where there is one.
+const OPTIONS: &str = "towers.standardization";
+
+// The tensors with what was measured for them.
+const MEAN: &str = "input/channel_mean";
+const STD: &str = "input/channel_std";
+const WHITENING: &str = "input/whitening";
+
+/// Adds the standardization that the augmentation has beyond the preprocessing `input`, if it has one.
+pub(crate) fn write(input: &Input, augmentation: &ImageDataGenerator, tensors: &mut Tensors) -> Result<()> {
+    let evaluation = augmentation.evaluation();
+    if evaluation == input.options(ImageDataGenerator::new()) {
+        return Ok(());
+    }
+    // What the preprocessing decides is written as such.
+    let mut options = evaluation.preprocess(Preprocess::None);
+    let (mean, std, whitening) = (options.mean.take(), options.std.take(), options.whitening.take());
+    let channels = IMAGE[2];
+    if let Some(Mean::PerChannel(mean)) = mean.filter(|_| options.centers()) {
+        tensors.insert(MEAN, vec![channels], mean)?;
+    }
+    if let Some(std) = std.filter(|_| options.divides()) {
+        tensors.insert(STD, vec![channels], std)?;
+    }
+    if let Some(whitening) = whitening.filter(|_| options.zca_whitening) {
+        let len = IMAGE.iter().product();
+        tensors.insert(WHITENING, vec![len, len], whitening.matrix().to_vec())?;
+    }
+    let text = serde_json::to_string(&options).map_err(|error| Error::Run {
+        path: OPTIONS.into(),
+        reason: format!("the options can't be written: {error}"),
+    })?;
+    tensors.metadata_mut().insert(OPTIONS.to_owned(), text);
+    Ok(())
+}
+
+/// The standardization of a model file.
+pub(crate) fn read(tensors: &Tensors, file: &Path) -> Result<ImageDataGenerator> {
+    let Some(text) = tensors.metadata().get(OPTIONS) else { return Ok(ImageDataGenerator::new()) };
+    let mut options: ImageDataGenerator = serde_json::from_str(text).map_err(|_| Error::Run {
+        path: file.to_owned(),
+        reason: "its standardization is unknown to this version".to_owned(),
+    })?;
+    let (channels, len) = (IMAGE[2], IMAGE.iter().product::<usize>());
+    if options.centers() {
+        options.mean = Some(Mean::PerChannel(values(tensors, file, MEAN, channels)?.to_vec()));
+    }
+    if options.divides() {
+        options.std = Some(values(tensors, file, STD, channels)?.to_vec());
+    }
+    if options.zca_whitening {
+        options.whitening = Some(Whitening::new(values(tensors, file, WHITENING, len * len)?.to_vec()));
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_read_again() {
+        let data = cifar::synthetic(1, 20, 5);
+        let new = ImageDataGenerator::new;
+        let mean = Input::SubtractPixelMean(vec![9.0; IMAGE.iter().product()]);
+        for (input, options, plain) in [
+            (&Input::DivideBy255, new(), true),
+            (&Input::DivideBy255, new().rotation_range(9.0), true),
+            (&Input::DivideBy255, new().rescale(0.5), false),
+            (&Input::DivideBy255, new().samplewise_std_normalization(true), false),
+            (&mean, new(), true),
+            (&mean, new().rescale(1.0 / 255.0), false),
+            (&mean, new().featurewise_std_normalization(true), false),
+        ] {
+            let fitted = input.options(options).fit(data.train.images.view()).unwrap();
+            let mut tensors = Tensors::new();
+            write(input, &fitted, &mut tensors).unwrap();
+            assert_eq!(tensors.metadata().is_empty(), plain);
+            let read = read(&tensors, Path::new("model")).unwrap();
+            assert_eq!(input.options(read), fitted.evaluation());
+        }
+    }
+}
