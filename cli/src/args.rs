@@ -25,6 +25,8 @@ pub enum Command {
     Evaluate(EvaluateArgs),
     /// Say what pictures show
     Predict(PredictArgs),
+    /// Write a page about one or several runs: curves, test results, mistakes, configuration
+    Report(ReportArgs),
     /// Get a data set and verify it
     Fetch(FetchArgs),
     /// Draw a grid of augmented training images
@@ -268,6 +270,26 @@ pub struct PredictArgs {
     /// One JSON object a picture instead of text
     #[arg(long)]
     pub json: bool,
+    /// Devices.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
+}
+
+/// `towers report`.
+#[derive(Debug, clap::Args)]
+pub struct ReportArgs {
+    /// The folders of the runs; by default the newest in runs/
+    #[arg(value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// The page to write; by default report.html in the run's folder or, for several runs, here
+    #[arg(long, value_name = "HTML")]
+    pub output: Option<PathBuf>,
+    /// Test images at a time
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 256)]
+    pub batch_size: usize,
+    /// Data.
+    #[command(flatten)]
+    pub data: DataArgs,
     /// Devices.
     #[command(flatten)]
     pub devices: DeviceArgs,

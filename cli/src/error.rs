@@ -53,7 +53,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 }
 
 /// The error and its causes, without what one already said of the next.
-fn sentence(error: &anyhow::Error) -> String {
+pub fn sentence(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

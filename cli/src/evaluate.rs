@@ -29,7 +29,7 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The data that the run was trained on: from its configuration or, where that is gone, from the model's metadata.
-fn trained_on(run: &Path, classifier: &Classifier) -> DataOptions {
+pub fn trained_on(run: &Path, classifier: &Classifier) -> DataOptions {
     let folder = if run.is_dir() { run } else { run.parent().unwrap_or(run) };
     let text = std::fs::read_to_string(folder.join("config.json")).ok();
     let config = text.and_then(|text| serde_json::from_str::<Config>(&text).ok());

@@ -18,6 +18,7 @@ mod predict;
 mod preview;
 mod print;
 mod profile;
+mod report;
 mod resume;
 mod roofline;
 mod train;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Train(args) => train::run(*args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),
+        Command::Report(args) => report::run(args),
         Command::Fetch(args) => fetch::run(args),
         Command::Preview(args) => preview::run(*args),
         Command::Devices => print::lines(::train::describe_devices()),

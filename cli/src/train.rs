@@ -10,7 +10,7 @@ use anyhow::Context;
 use std::process::ExitCode;
 use std::time::Duration;
 use train::cifar::Dataset;
-use train::observers::{Checkpoints, Curves, EarlyStopping, History, Progress, TensorBoard};
+use train::observers::{Checkpoints, Curves, EarlyStopping, Environment, History, Progress, TensorBoard};
 use train::{Config, End, Observer, Process, Resume, StopFlag};
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
@@ -167,6 +167,7 @@ fn observers(
     let mut observers: Vec<Box<dyn Observer>> = vec![
         Box::new(Progress::new(!keep.no_progress)),
         Box::new(History::new(run)),
+        Box::new(Environment::new(run)),
         Box::new(Checkpoints::new(run, config)?),
         Box::new(curves),
     ];

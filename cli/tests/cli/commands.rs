@@ -23,6 +23,17 @@ fn evaluate_and_predict_use_what_was_trained() {
         .filter_map(Value::as_u64)
         .sum();
     assert_eq!(confused, 70);
+    place.run("report").ends(0).says("report.html");
+    let page = place.read("runs/quick-1/report.html");
+    for expected in [
+        "On the 70 test images of synthetic",
+        "Confusion matrix",
+        "first layer",
+        "<th>seed<td>",
+        "<th>processor<td>",
+    ] {
+        assert!(page.contains(expected), "{expected}");
+    }
     place
         .run("evaluate runs/quick-1/model.safetensors --dataset synthetic --limit-test 10")
         .ends(0)
@@ -30,6 +41,7 @@ fn evaluate_and_predict_use_what_was_trained() {
     // The model knows its data when the run's configuration is gone.
     std::fs::write(place.path().join("runs/quick-1/config.json"), "{").expect("the file can be written");
     place.run("evaluate --limit-test 10 --offline").ends(0).says("10 test images of synthetic");
+    place.run("report").ends(1).complains("config.json: the file is damaged");
     place.run("preview --dataset synthetic --recipe quick --samples 2 --columns 3 --output grid.png").ends(0);
     let ran = place.run("predict grid.png --json --top 10").ends(0);
     let predicted: Value = serde_json::from_str(&ran.out()).expect("one object");

@@ -12,6 +12,21 @@ pub struct Evaluation {
     pub acc: f64,
     /// How often a picture of the row's class was taken for the column's.
     pub confusion: Vec<Vec<u64>>,
+    /// The pictures that were taken for something else, the surest mistake first.
+    pub mistakes: Vec<Mistake>,
+}
+
+/// A picture that was taken for something else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mistake {
+    /// Its place among all.
+    pub sample: usize,
+    /// What it shows.
+    pub label: usize,
+    /// What it was taken for.
+    pub taken_for: usize,
+    /// The probability of that.
+    pub probability: f32,
 }
 
 impl Evaluation {
@@ -44,17 +59,23 @@ pub fn evaluate(
     let bytes = images.as_slice().unwrap_or_default();
     let (len, batch) = (bytes.len() / split.len(), classifier.network_mut().max_batch());
     let mut confusion = vec![vec![0; classes]; classes];
-    let (mut loss, mut done) = (0.0, 0);
+    let (mut loss, mut done, mut mistakes) = (0.0, 0, Vec::new());
     for pictures in bytes.chunks(batch * len) {
         for prediction in classifier.classify(pictures)? {
             let label = usize::from(split.labels[done]);
             loss -= f64::from(prediction.probabilities[label].max(f32::MIN_POSITIVE)).ln();
-            confusion[label][prediction.ranked()[0].0] += 1;
+            let (taken_for, probability) = prediction.ranked()[0];
+            confusion[label][taken_for] += 1;
+            if taken_for != label {
+                mistakes.push(Mistake { sample: done, label, taken_for, probability });
+            }
             done += 1;
         }
         progress(done, split.len());
     }
     let correct: u64 = confusion.iter().enumerate().map(|(k, row)| row[k]).sum();
+    mistakes.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.sample.cmp(&b.sample)));
     let samples = split.len();
-    Ok(Evaluation { samples, loss: loss / samples as f64, acc: correct as f64 / samples as f64, confusion })
+    let (loss, acc) = (loss / samples as f64, correct as f64 / samples as f64);
+    Ok(Evaluation { samples, loss, acc, confusion, mistakes })
 }

@@ -21,6 +21,7 @@
 
 mod across;
 mod atomic;
+mod axis;
 mod bench;
 mod config;
 mod data;
@@ -45,6 +46,7 @@ mod preview;
 mod process;
 mod profile;
 mod recipe;
+pub mod report;
 mod resume;
 mod roofline;
 mod share;
@@ -59,7 +61,7 @@ pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptio
 pub use data::load_data;
 pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
-pub use evaluate::{Evaluation, evaluate};
+pub use evaluate::{Evaluation, Mistake, evaluate};
 pub use fit::{End, Outcome, StopFlag, train, train_on};
 pub use input::{Input, Preprocessing};
 pub use model_file::{Classifier, MODEL_FILE, Prediction};

@@ -50,6 +50,30 @@ fn row(record: &EpochRecord) -> String {
     format!("{epoch},{loss:?},{acc:?},{val_loss:?},{val_acc:?},{lr:?},{seconds:?},{images_per_second:?}\n")
 }
 
+/// The figures of the epochs of a run, from its `history.csv`; none, where it has not begun.
+///
+/// # Errors
+/// [`Error::Io`] if the file can't be read, [`Error::Run`] if it is none of ours.
+pub fn read_history(run: &Path) -> Result<Vec<EpochRecord>> {
+    let path = run.join("history.csv");
+    let text = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.map_err(Error::io("read", &path))?,
+    };
+    let refuse = || Error::Run { path: path.clone(), reason: "this is no history of `towers train`".into() };
+    let rows = text.strip_prefix(HEADER).ok_or_else(refuse)?.lines();
+    rows.map(|row| parsed(row).ok_or_else(refuse)).collect()
+}
+
+/// What [`row`] wrote.
+fn parsed(row: &str) -> Option<EpochRecord> {
+    let (epoch, figures) = row.split_once(',')?;
+    let figures: Vec<f64> = figures.split(',').map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
+    let [loss, acc, val_loss, val_acc, lr, seconds, images_per_second] = figures[..] else { return None };
+    let epoch = epoch.parse().ok()?;
+    Some(EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second })
+}
+
 impl Observer for History {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         // A folder that can't be written to is found now rather than after the first epoch.
@@ -87,6 +111,8 @@ mod tests {
         state.history.push(EpochRecord { lr: 1e-7, ..record(2, [f64::NAN, 1.0, f64::INFINITY, 0.0]) });
         observer.on_epoch_end(&state.history[1], &state, &Fake(0.0)).unwrap();
         let (csv, jsonl) = read(&run_dir);
+        let read_back = format!("{:?}", read_history(&run_dir).unwrap());
+        assert_eq!(read_back, format!("{:?}", state.history), "NaN has no equal, but a name");
         let rows = "1,0.3333333333333333,0.5,2.25,0.1,0.005,63.2,791.5\n2,NaN,1.0,inf,0.0,1e-7,63.2,791.5\n";
         assert_eq!(csv, format!("{HEADER}{rows}"));
         let mut lines = jsonl.lines();

@@ -23,17 +23,19 @@
 mod checkpoints;
 mod curves;
 mod early_stopping;
+mod environment;
 mod event;
 mod history;
 mod metric;
 mod progress;
 mod tensorboard;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use checkpoints::Checkpoints;
 pub use curves::Curves;
 pub use early_stopping::EarlyStopping;
-pub use history::History;
+pub use environment::Environment;
+pub use history::{History, read_history};
 pub use progress::Progress;
 pub use tensorboard::TensorBoard;

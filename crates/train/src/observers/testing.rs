@@ -4,22 +4,22 @@ use crate::{Config, EpochRecord, Result, RunInfo, Snapshot, TrainState, recipe};
 use checkpoint::Tensors;
 
 /// `figures`: loss, accuracy, validation loss, validation accuracy.
-pub(super) fn record(epoch: u64, figures: [f64; 4]) -> EpochRecord {
+pub(crate) fn record(epoch: u64, figures: [f64; 4]) -> EpochRecord {
     let [loss, acc, val_loss, val_acc] = figures;
     EpochRecord { epoch, loss, acc, val_loss, val_acc, lr: 0.005, seconds: 63.2, images_per_second: 791.5 }
 }
 
 /// The state after the epochs of `history`, ten steps each.
-pub(super) fn state(history: Vec<EpochRecord>) -> TrainState {
+pub(crate) fn state(history: Vec<EpochRecord>) -> TrainState {
     let epoch = history.len() as u64;
     TrainState { epoch, step: 10 * epoch, history, ..TrainState::default() }
 }
 
-pub(super) fn config(epochs: u64) -> Config {
+pub(crate) fn config(epochs: u64) -> Config {
     Config { epochs, ..recipe("quick").unwrap() }
 }
 
-pub(super) fn run<'a>(config: &'a Config, state: &'a TrainState) -> RunInfo<'a> {
+pub(crate) fn run<'a>(config: &'a Config, state: &'a TrainState) -> RunInfo<'a> {
     RunInfo {
         config,
         state,
@@ -31,7 +31,7 @@ pub(super) fn run<'a>(config: &'a Config, state: &'a TrainState) -> RunInfo<'a> 
 }
 
 /// A network of one number, the step it is at.
-pub(super) struct Fake(pub f32);
+pub(crate) struct Fake(pub f32);
 
 impl Snapshot for Fake {
     fn all_tensors(&self) -> Result<Tensors> {

@@ -1,7 +1,7 @@
 //! The picture: two panels, drawn on whatever surface is given.
 
-use super::axis::Axis;
 use crate::EpochRecord;
+use crate::axis::Axis;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -172,7 +172,8 @@ impl Pen {
     }
 
     fn panel<B: DrawingBackend>(self, area: &DrawingArea<B, Shift>, panel: &Panel<'_>) -> Outcome<B> {
-        let x = Axis::epochs(panel.history);
+        let epoch = |record: Option<&EpochRecord>| record.map_or(1, |record| record.epoch);
+        let x = Axis::epochs(epoch(panel.history.first())..=epoch(panel.history.last()));
         let mut plot = ChartBuilder::on(area)
             .margin_left(self.px(16.0))
             .margin_right(self.px(40.0))

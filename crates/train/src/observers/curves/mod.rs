@@ -1,6 +1,5 @@
 //! Learning curves as pictures.
 
-mod axis;
 mod chart;
 
 use crate::atomic;

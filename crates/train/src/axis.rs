@@ -1,15 +1,14 @@
 //! Ranges and ticks: numbers only.
 
-use crate::EpochRecord;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// Losses, of training and validation together, of a run of less than eight epochs: fewer than this.
 const SHORT: usize = 16;
 
 /// An axis: what it spans, and where its ticks are.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     pub range: Range<f64>,
     pub ticks: Vec<f64>,
     /// Digits after the point that tell the ticks apart.
@@ -17,10 +16,10 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// The epochs of a history: whole numbers, with some air on both sides.
-    pub fn epochs(history: &[EpochRecord]) -> Axis {
-        let first = history.first().map_or(1, |record| record.epoch);
-        let last = history.last().map_or(1, |record| record.epoch).max(first);
+    /// Epochs: whole numbers, with some air on both sides.
+    pub fn epochs(epochs: RangeInclusive<u64>) -> Axis {
+        let first = *epochs.start();
+        let last = first.max(*epochs.end());
         let step = whole_step(last - first, 10);
         let multiples = (first / step..=last / step).map(|k| k * step).filter(|&tick| tick > first);
         let mut ticks: Vec<f64> = multiples.map(|tick| tick as f64).collect();
@@ -44,7 +43,16 @@ impl Axis {
         let high = ceiling(&values).unwrap_or(1.0);
         let low = values.iter().copied().fold(high, f64::min);
         let zoomed = values.len() > 2 && low > 0.5 * high;
-        let low = if zoomed { low } else { low.min(0.0) };
+        Axis::between(if zoomed { low } else { low.min(0.0) }, high)
+    }
+
+    /// Figures that are 0 or more: all that are finite, from 0 on.
+    pub fn from_zero(values: impl IntoIterator<Item = f64>) -> Axis {
+        let greatest = values.into_iter().filter(|value| value.is_finite()).reduce(f64::max);
+        Axis::between(0.0, greatest.unwrap_or(1.0).max(0.0))
+    }
+
+    fn between(low: f64, high: f64) -> Axis {
         let spread = if high > low { high - low } else { high.abs().max(1e-9) };
         let step = nice_step(spread / 5.0);
         let bottom = (low / step).floor();
@@ -87,7 +95,10 @@ impl ValueFormatter<f64> for Axis {
     }
 
     fn format_ext(&self, tick: &f64) -> String {
-        if tick.abs() >= 1e5 { format!("{tick:.1e}") } else { format!("{tick:.*}", self.decimals) }
+        if tick.abs() >= 1e5 || self.decimals > 5 && *tick != 0.0 {
+            return format!("{tick:.1e}");
+        }
+        format!("{tick:.*}", self.decimals)
     }
 }
 
@@ -130,12 +141,10 @@ fn whole_step(span: u64, most: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::testing::record;
     use super::*;
 
     fn epochs(count: u64) -> Vec<f64> {
-        let history: Vec<_> = (1..=count).map(|epoch| record(epoch, [1.0; 4])).collect();
-        let axis = Axis::epochs(&history);
+        let axis = Axis::epochs(1..=count);
         assert!(axis.ticks.iter().all(|tick| axis.range.contains(tick)), "{axis:?}");
         axis.ticks
     }
@@ -173,6 +182,17 @@ mod tests {
             assert!((2..=12).contains(&axis.ticks.len()), "{values:?} {axis:?}");
         }
         assert_eq!(Axis::loss([1e6, 0.0]).format_ext(&1e6), "1.0e6");
+    }
+
+    #[test]
+    fn other_figures_begin_at_zero_and_show_all() {
+        let axis = Axis::from_zero([0.1, 0.1, 0.001, 0.001, f64::NAN]);
+        assert_eq!((axis.range.start, axis.range.end >= 0.1), (0.0, true), "{axis:?}");
+        assert_eq!(Axis::from_zero([1e-7]).format_ext(&2e-8), "2.0e-8");
+        for empty in [&[][..], &[0.0], &[f64::INFINITY]] {
+            let axis = Axis::from_zero(empty.iter().copied());
+            assert!(axis.range.start < axis.range.end, "{axis:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,48 @@
+//! `towers report`.
+
+use crate::args::ReportArgs;
+use crate::error::at_least_one;
+use crate::output::newest_run;
+use crate::{data, evaluate, print};
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use train::report::{RunReport, report};
+use train::{Classifier, MODEL_FILE};
+
+pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
+    at_least_one("--batch-size", args.batch_size)?;
+    let runs = if args.runs.is_empty() { vec![newest_run("config.json")?] } else { args.runs.clone() };
+    let mut reports = Vec::with_capacity(runs.len());
+    for run in &runs {
+        let mut about = RunReport::read(run, name(run))?;
+        if let Err(error) = test(&mut about, run, &args) {
+            let why = format!("The network was not tested: {}.", crate::error::sentence(&error));
+            print::note(format_args!("{}: {why}", run.display()));
+            about.without_test(why);
+        }
+        reports.push(about);
+    }
+    let file = args.output.unwrap_or_else(|| match &runs[..] {
+        [run] => run.join("report.html"),
+        _ => PathBuf::from("report.html"),
+    });
+    std::fs::write(&file, report(&reports)).with_context(|| format!("can't write {}", file.display()))?;
+    print::text(&format!("wrote {}\n", file.display()))
+}
+
+/// A run is called as its folder.
+fn name(run: &Path) -> String {
+    let folder = std::path::absolute(run).unwrap_or_else(|_| run.to_owned());
+    folder.file_name().map_or_else(|| run.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<()> {
+    let devices = train::open_devices(&args.devices.single()?)?;
+    let device = devices.first().context("there is no device")?;
+    let mut classifier = Classifier::load(&run.join(MODEL_FILE), device, args.batch_size)?;
+    let mut options = evaluate::trained_on(run, &classifier);
+    args.data.apply(&mut options);
+    let data = data::load(&options, true)?;
+    Ok(about.test(&mut classifier, &data.name, &data.test)?)
+}
