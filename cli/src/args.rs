@@ -114,7 +114,7 @@ impl From<Device> for DeviceKind {
 /// `towers train`.
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
-    /// What to train and how: minigooglenet (default), keras-cnn, quick; other flags override it
+    /// What to train and how: minigooglenet (default), keras-cnn, resnet18, quick; other flags override it
     #[arg(long, value_name = "NAME")]
     pub recipe: Option<String>,
     /// The two-minute trial: a small network, few epochs; goes on with synthetic images where CIFAR-10 can't be had

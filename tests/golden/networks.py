@@ -12,6 +12,8 @@ network the file holds
     NAME/LAYER/PARAMETER       the fingerprint of the first step's gradient (of a running average: of itself, afterwards)
     NAME/final/LAYER/PARAMETER the fingerprint after the last step
     NAME/evaluated             logits after the last step, as in inference
+
+Of resnet18, the largest, there are two steps.
 """
 
 import pathlib
@@ -22,11 +24,11 @@ import torch.nn.functional as F
 from safetensors.numpy import save_file
 
 torch.set_default_dtype(torch.float64)
-STEPS = 10
+STEPS = {"resnet18": 2}  # of the others: 10
 SEED = 7
 MOMENTUM = 0.875
-BN_MOMENTUM = {name: 1.0 - float(np.float32(m)) for name, m in [("keras", 0.99), ("small_cnn", 0.9)]}
-BN_EPSILON = float(np.float32(1e-3))
+BN_MOMENTUM = {name: 1.0 - float(np.float32(m)) for name, m in [("keras", 0.99), ("small_cnn", 0.9), ("resnet18", 0.9)]}
+BN_EPSILON = {name: float(np.float32(epsilon)) for name, epsilon in [("keras", 1e-3), ("small_cnn", 1e-3), ("resnet18", 1e-5)]}
 
 
 def pattern(tensor, size, scale):
@@ -103,20 +105,20 @@ class Parameters:
         return self.running[name]
 
 
-def conv(p, x, filters, kernel, stride=1, same=False, relu=False):
+def conv(p, x, filters, kernel, stride=1, same=False, relu=False, bias=True):
+    """`same` pads both sides by half of the kernel: for a stride of 1 as Keras does, for larger ones as PyTorch."""
     name = p.name("conv2d")
     weight = p.get(f"{name}/kernel", kernel, kernel, x.shape[1], filters)
-    bias = p.get(f"{name}/bias", filters)
-    assert not same or stride == 1
+    bias = p.get(f"{name}/bias", filters) if bias else None
     y = F.conv2d(x, weight.permute(3, 2, 0, 1), bias, stride=stride, padding=kernel // 2 if same else 0)
     return F.relu(y) if relu else y
 
 
-def norm_relu(p, x, training, momentum):
+def norm(p, x, training, constants):
     name, channels = p.name("batch_normalization"), x.shape[1]
     gamma, beta = p.get(f"{name}/gamma", channels, middle=1.0), p.get(f"{name}/beta", channels)
     mean, var = p.average(f"{name}/moving_mean", channels, 0.0), p.average(f"{name}/moving_variance", channels, 1.0)
-    return F.relu(F.batch_norm(x, mean, var, gamma, beta, training, momentum, BN_EPSILON))
+    return F.batch_norm(x, mean, var, gamma, beta, training, BN_MOMENTUM[constants], BN_EPSILON[constants])
 
 
 def dense(p, x, units, relu=False):
@@ -153,14 +155,14 @@ def keras_cnn(p, x, training):
 
 def small_cnn(p, x, training):
     for filters in (16, 32, 64):
-        x = norm_relu(p, conv(p, x, filters, 3, same=True), training, BN_MOMENTUM["small_cnn"])
+        x = F.relu(norm(p, conv(p, x, filters, 3, same=True), training, "small_cnn"))
         x = F.max_pool2d(x, 2)
     return dense(p, dropout(p, flatten(x), 0.25, training), 10)
 
 
 def minigooglenet(p, x, training):
     def module(x, filters, kernel, stride=1, same=True):
-        return norm_relu(p, conv(p, x, filters, kernel, stride, same), training, BN_MOMENTUM["keras"])
+        return F.relu(norm(p, conv(p, x, filters, kernel, stride, same), training, "keras"))
 
     def inception(x, ones, threes):
         return torch.cat([module(x, ones, 1), module(x, threes, 3)], dim=1)
@@ -178,13 +180,27 @@ def minigooglenet(p, x, training):
     return dense(p, flatten(dropout(p, F.avg_pool2d(x, 7), 0.5, training)), 10)
 
 
+def resnet18(p, x, training):
+    def conv_norm(x, filters, kernel, stride):
+        return norm(p, conv(p, x, filters, kernel, stride, same=True, bias=False), training, "resnet18")
+
+    def block(x, filters, stride):
+        shortcut = x if stride == 1 and x.shape[1] == filters else conv_norm(x, filters, 1, stride)
+        return F.relu(conv_norm(F.relu(conv_norm(x, filters, 3, stride)), filters, 3, 1) + shortcut)
+
+    x = F.relu(conv_norm(x, 64, 3, 1))
+    for filters, stride in [(64, 1), (128, 2), (256, 2), (512, 2)]:
+        x = block(block(x, filters, stride), filters, 1)
+    return dense(p, x.mean(dim=(2, 3)), 10)
+
+
 def record(name, network, batch, lr, out):
     p = Parameters()
     images = pattern(1, batch * 32 * 32 * 3, 1.0).reshape(batch, 32, 32, 3)
     x = torch.from_numpy(images).permute(0, 3, 1, 2)
     labels = torch.arange(batch) % 10
     velocity, losses = {}, []
-    for step in range(STEPS):
+    for step in range(STEPS.get(name, 10)):
         p.rewind()
         p.step = step
         logits = network(p, x, True)
@@ -218,4 +234,5 @@ if __name__ == "__main__":
     record("small_cnn", small_cnn, 4, 2.0**-9, tensors)
     record("keras_cnn", keras_cnn, 4, 2.0**-13, tensors)
     record("minigooglenet", minigooglenet, 2, 2.0**-9, tensors)
+    record("resnet18", resnet18, 2, 2.0**-9, tensors)
     save_file(tensors, pathlib.Path(__file__).with_suffix(".safetensors"))

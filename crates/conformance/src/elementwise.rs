@@ -29,6 +29,10 @@ impl Case for Elementwise {
         let mut y = to.on(bench)?;
         device.act_fwd(self.act, from.view(), y.view_mut())?;
         outputs.push(y.output(bench, "y", 0.0)?);
+        // The sum is rounded once, and then exact.
+        let mut y = to.on(bench)?;
+        device.add_act(self.act, from.view(), y.view_mut())?;
+        outputs.push(y.output(bench, "sum", 1e-7)?);
         let (dy, mut dx) = (Operand::draw("dy", self.shape, self.to).on(bench)?, to.on(bench)?);
         device.act_bwd(self.act, from.view(), dy.view(), dx.view_mut(), self.mode)?;
         outputs.push(dx.output(bench, "dx", tolerance)?);
@@ -71,10 +75,14 @@ impl Case for Nan {
             (Operand::draw("y", shape, ALONE).on(bench)?, Operand::draw("dx", shape, ALONE).on(bench)?);
         bench.device.act_fwd(Activation::Relu, x.view(), y.view_mut())?;
         bench.device.act_bwd(Activation::Relu, y.view(), dy.view(), dx.view_mut(), Write::Set)?;
+        let mut sum = Operand::constant(-1.0, shape, ALONE).with(0, 3.0).on(bench)?;
+        bench.device.add_act(Activation::Relu, x.view(), sum.view_mut())?;
         let (y, dx) = (y.output(bench, "y", 0.0)?, dx.output(bench, "dx", 0.0)?);
+        let sum = sum.output(bench, "sum", 0.0)?;
         assert!(y.values[1].is_nan() && y.values[2] == 1.0, "{y:?}");
+        assert!(sum.values[1].is_nan() && sum.values[0] == 2.0 && sum.values[3] == 0.0, "{sum:?}");
         assert!(dx.values[1] == 2.0 && dx.values[2].is_nan() && dx.values[0] == 0.0, "{dx:?}");
-        Ok(vec![y, dx])
+        Ok(vec![y, sum, dx])
     }
 }
 

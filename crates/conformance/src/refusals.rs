@@ -61,9 +61,10 @@ pub fn elementwise_shapes_and_layouts<B: Backend>(subject: &Subject<B>) {
         let overlapping = Layout { stride: 2, ..fits };
         let mut pair = |x, y, f: Op<B::Buffer>| f(View::new(&a, x), ViewMut::new(&mut b, y));
         let mask = DropoutMask { rate: 0.5, key: [0; 2], step: 0, first_sample: 0 };
-        let all: [(&str, Op<B::Buffer>); 5] = [
+        let all: [(&str, Op<B::Buffer>); 6] = [
             ("copy", &|x, y| d.copy(x, y, Write::Set)),
             ("act_fwd", &|x, y| d.act_fwd(RELU, x, y)),
+            ("add_act", &|x, y| d.add_act(RELU, x, y)),
             ("act_bwd", &|x, y| d.act_bwd(RELU, x, x, y, Write::Set)),
             ("dropout", &|x, y| d.dropout(&mask, x, y, Write::Add)),
             ("softmax", &|x, y| d.softmax(x, y)),

@@ -71,6 +71,10 @@ impl Layer for BatchNormalization {
         true
     }
 
+    fn lends_output(&self) -> bool {
+        true
+    }
+
     fn takes_bias_away(&self) -> bool {
         true
     }

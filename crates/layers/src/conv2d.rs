@@ -4,7 +4,7 @@ use tensor::{
     ViewMut, Write,
 };
 
-/// Keras' two kinds of padding.
+/// Zeros around an image: Keras' two kinds, and a width of one's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
     /// None.
@@ -12,6 +12,9 @@ pub enum Padding {
     Valid,
     /// As many outputs as `ceil(size / stride)`.
     Same,
+    /// So many on each side: PyTorch's `padding=N`, in Keras a `ZeroPadding2D(N)` before a layer without padding. For a stride of
+    /// 1 and a kernel of `2 N + 1` it is [`Padding::Same`]; with larger strides the windows lie elsewhere.
+    Pixels(usize),
 }
 
 impl Padding {
@@ -20,6 +23,7 @@ impl Padding {
             Padding::Valid => Pad::VALID,
             Padding::Same if stride.contains(&0) => Pad::VALID,
             Padding::Same => Pad::same(x.h, x.w, kernel, stride),
+            Padding::Pixels(n) => Pad { top: n, bottom: n, left: n, right: n },
         }
     }
 }
@@ -109,6 +113,10 @@ impl Layer for Conv2D {
             self.kernel_initializer,
             self.use_bias,
         )
+    }
+
+    fn lends_output(&self) -> bool {
+        self.activation == Activation::None
     }
 
     fn bias(&self) -> Option<usize> {

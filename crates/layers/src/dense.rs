@@ -55,6 +55,10 @@ impl Layer for Dense {
         weights_and_bias(vec![x.c, self.units], self.kernel_initializer, self.use_bias)
     }
 
+    fn lends_output(&self) -> bool {
+        self.activation == Activation::None
+    }
+
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
         let linear = Linear { inputs: place.x.c, outputs: self.units };
         place.device.prepare_linear(&linear, place.x.n, place.training)?;

@@ -31,6 +31,10 @@ impl Layer for Dropout {
         Ok(x)
     }
 
+    fn lends_output(&self) -> bool {
+        true
+    }
+
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
         Ok(Box::new(DropoutOp { mask: self.mask(), domain: philox::domain(place.name) }))
     }

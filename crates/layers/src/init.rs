@@ -20,6 +20,8 @@ pub enum Initializer {
     HeUniform,
     /// Truncated normal of variance 2 / fan_in.
     HeNormal,
+    /// Uniform in +-sqrt(1 / fan_in): what PyTorch's convolutions and dense layers begin with. (Their biases, too; ours with 0.)
+    PyTorch,
     /// Uniform between the two.
     Uniform(f32, f32),
     /// Normal of this mean and standard deviation.
@@ -56,6 +58,10 @@ impl Initializer {
             }
             Initializer::HeUniform => {
                 let limit = (6.0 / fan_in).sqrt();
+                uniform(-limit, limit)
+            }
+            Initializer::PyTorch => {
+                let limit = (1.0 / fan_in).sqrt();
                 uniform(-limit, limit)
             }
             Initializer::GlorotNormal => truncated(&mut rng, (2.0 / (fan_in + fan_out)).sqrt(), len),
@@ -112,6 +118,7 @@ mod tests {
             (Initializer::GlorotNormal, 2.0 / (fan_in + fan_out)),
             (Initializer::HeUniform, 2.0 / fan_in),
             (Initializer::HeNormal, 2.0 / fan_in),
+            (Initializer::PyTorch, 1.0 / (3.0 * fan_in)),
             (Initializer::Normal(0.0, 0.5), 0.25),
             (Initializer::Uniform(-1.0, 1.0), 1.0 / 3.0),
         ] {

@@ -34,6 +34,12 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether backward passes neither read the output nor overwrite its gradient. Then a sum behind the layer, see
+    /// [`Add`](crate::Add), takes both memories for its own, and nothing is copied. By default not.
+    fn lends_output(&self) -> bool {
+        false
+    }
+
     /// Which of the parameters is a bias: a number for each channel that is added last of all to the output; `None` where an
     /// activation follows it, or there is none.
     fn bias(&self) -> Option<usize> {

@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod activation;
+mod add;
 mod batch_norm;
 mod conv2d;
 mod dense;
@@ -43,6 +44,7 @@ mod network;
 mod pooling;
 
 pub use activation::Relu;
+pub use add::Add;
 pub use batch_norm::BatchNormalization;
 pub use conv2d::{Conv2D, Padding};
 pub use dense::Dense;
@@ -53,4 +55,4 @@ pub use init::Initializer;
 pub use layer::{Backward, Draws, Forward, Layer, Op, ParamSpec, Place, Role};
 pub use meeting::{AcrossReplicas, Meeting};
 pub use network::{Arena, Cut, Graph, Metrics, Mode, Network, Part, Slot, Summary, SummaryRow, Value, Work};
-pub use pooling::{AveragePooling2D, MaxPooling2D};
+pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};

@@ -1,5 +1,5 @@
 use crate::{Backward, Forward, Layer, Op, Padding, Place};
-use tensor::{Backend, Pool2d, Result, Shape, Storage, View, ViewMut, Write};
+use tensor::{Backend, Pad, Pool2d, Result, Shape, Storage, View, ViewMut, Write};
 
 macro_rules! pooling {
     ($(#[$doc:meta])* $name:ident) => {
@@ -72,6 +72,33 @@ impl Layer for AveragePooling2D {
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
         Ok(Box::new(AverageOp(self.spec(place.x))))
     }
+}
+
+/// The mean of each channel over all rows and columns: a vector a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GlobalAveragePooling2D;
+
+impl Layer for GlobalAveragePooling2D {
+    fn kind(&self) -> &'static str {
+        "GlobalAveragePooling2D"
+    }
+
+    fn output_shape(&self, x: Shape) -> Result<Shape> {
+        over_all(x).output(x)
+    }
+
+    fn makes_vectors(&self) -> bool {
+        true
+    }
+
+    fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
+        Ok(Box::new(AverageOp(over_all(place.x))))
+    }
+}
+
+/// One window as large as the image.
+fn over_all(x: Shape) -> Pool2d {
+    Pool2d { kernel: [x.h, x.w], stride: [1; 2], pad: Pad::VALID }
 }
 
 struct MaxOp(Pool2d);

@@ -14,10 +14,12 @@
 
 mod keras_cnn;
 mod minigooglenet;
+mod resnet18;
 mod small_cnn;
 
 pub use keras_cnn::keras_cnn;
 pub use minigooglenet::minigooglenet;
+pub use resnet18::resnet18;
 pub use small_cnn::small_cnn;
 
 use layers::{Cut, Graph, Mode, Network, Result, Summary, Value};
@@ -31,7 +33,7 @@ pub struct Model {
 }
 
 /// The names that [`by_name`] knows.
-pub const NAMES: [&str; 3] = ["keras_cnn", "minigooglenet", "small_cnn"];
+pub const NAMES: [&str; 4] = ["keras_cnn", "minigooglenet", "resnet18", "small_cnn"];
 
 /// The network called `name`, for so many classes; `None` if there is no such network.
 ///
@@ -41,6 +43,7 @@ pub fn by_name(name: &str, classes: usize) -> Option<Result<Model>> {
     match name {
         "keras_cnn" => Some(keras_cnn(classes)),
         "minigooglenet" => Some(minigooglenet(classes)),
+        "resnet18" => Some(resnet18(classes)),
         "small_cnn" => Some(small_cnn(classes)),
         _ => None,
     }

@@ -69,4 +69,5 @@ fn steps_allocate_nothing() {
     assert_eq!(ALLOCATIONS.load(Ordering::SeqCst), before + 1, "the counter counts");
     check("keras_cnn", &models::keras_cnn(10).unwrap());
     check("minigooglenet", &models::minigooglenet(10).unwrap());
+    check("resnet18", &models::resnet18(10).unwrap());
 }

@@ -1,4 +1,4 @@
-//! Forward and backward passes and ten steps of SGD against PyTorch: `tests/golden/networks.py` made the values, in f64.
+//! Forward and backward passes and some steps of SGD against PyTorch: `tests/golden/networks.py` made the values, in f64.
 #![allow(clippy::unwrap_used)]
 
 use layers::{Draws, Mode, Network, Role};
@@ -7,25 +7,24 @@ use tensor::{Backend, Device, SgdStep, Span, Velocity, View, WeightDecay};
 use testkit::{Golden, Tolerance, compare, fingerprint, pattern, read};
 
 const SEED: u64 = 7;
-const STEPS: u64 = 10;
 
-/// How far a device may be from f64: in the first step, where only one pass rounds, and after ten steps, in which each
-/// rounding error grows.
+/// How far a device may be from f64: in the first step, where only one pass rounds, and after the last one: each rounding error
+/// grows.
 struct Precision {
     first: Tolerance,
     last: Tolerance,
 }
 
-/// `growth` is the relative error that ten steps in f32 may leave: few samples under many batch normalizations make a
-/// network that enlarges every error.
-fn precision(device: &Device, growth: f64) -> Precision {
+/// `rounding` are the relative errors that the first step and all of them may leave in f32: few samples under many batch
+/// normalizations make a network that enlarges every error.
+fn precision(device: &Device, [first, last]: [f64; 2]) -> Precision {
     match device {
         // PyTorch sums in another order, in f64 too.
         Device::Reference(_) => {
             Precision { first: Tolerance::new(1e-13, 1e-10), last: Tolerance::new(1e-12, 1e-8) }
         }
         // The absolute part is for biases before a batch normalization, whose gradient is 0 but for rounding.
-        _ => Precision { first: Tolerance::new(3e-6, 3e-5), last: Tolerance::new(1e-5, growth) },
+        _ => Precision { first: Tolerance::new(3e-6, first), last: Tolerance::new(1e-5, last) },
     }
 }
 
@@ -40,7 +39,7 @@ struct Case {
 
 impl Case {
     /// The network with the script's images, labels and parameters.
-    fn new(device: &Device, name: &'static str, model: &Model, batch: usize, growth: f64) -> Case {
+    fn new(device: &Device, name: &'static str, model: &Model, batch: usize, rounding: [f64; 2]) -> Case {
         let mut network = model.build(device, batch, Mode::Training).unwrap();
         let images: Vec<f32> = pattern(1, batch * 32 * 32 * 3, 1.0).iter().map(|&x| x as f32).collect();
         let labels: Vec<u32> = (0..batch as u32).collect();
@@ -60,7 +59,7 @@ impl Case {
             network.arena_mut().load(device, slot, &values).unwrap();
         }
         let golden = Golden::open("networks").unwrap();
-        Case { name, network, batch, golden, precision: precision(device, growth) }
+        Case { name, network, batch, golden, precision: precision(device, rounding) }
     }
 
     fn check(&self, what: &str, got: &[f64], tolerance: Tolerance) {
@@ -107,8 +106,8 @@ impl Case {
         read(self.network.device(), &arena.grads, arena.metrics).unwrap()[0] / self.batch as f64
     }
 
-    /// Ten steps of SGD with momentum, then an evaluation.
-    fn run(mut self, lr: f32) {
+    /// Some steps of SGD with momentum, then an evaluation.
+    fn run(mut self, steps: u64, lr: f32) {
         let device = self.network.device().clone();
         let mut velocity = device.alloc(self.network.arena().params.len()).unwrap();
         let sgd = SgdStep {
@@ -119,7 +118,7 @@ impl Case {
             weight_decay: WeightDecay::None,
         };
         let mut losses = Vec::new();
-        for step in 0..STEPS {
+        for step in 0..steps {
             let draws = Draws { seed: SEED, step, first_sample: 0 };
             self.network.train_pass(draws, 0.0, self.batch).unwrap();
             losses.push(self.loss());
@@ -139,24 +138,29 @@ impl Case {
 }
 
 /// On the reference and on the CPU: each number of threads gives the same bits, as another test shows.
-fn check(name: &'static str, model: &Model, batch: usize, lr: f32, growth: f64) {
+fn check(name: &'static str, model: &Model, batch: usize, steps: u64, lr: f32, rounding: [f64; 2]) {
     for device in [Device::reference(), Device::cpu(2)] {
         println!("{name} on {}", device.name());
-        Case::new(&device, name, model, batch, growth).run(lr);
+        Case::new(&device, name, model, batch, rounding).run(steps, lr);
     }
 }
 
 #[test]
 fn small_cnn() {
-    check("small_cnn", &models::small_cnn(10).unwrap(), 4, 1.0 / 512.0, 1e-4);
+    check("small_cnn", &models::small_cnn(10).unwrap(), 4, 10, 1.0 / 512.0, [3e-5, 1e-4]);
 }
 
 #[test]
 fn keras_cnn() {
-    check("keras_cnn", &models::keras_cnn(10).unwrap(), 4, 1.0 / 8192.0, 1e-4);
+    check("keras_cnn", &models::keras_cnn(10).unwrap(), 4, 10, 1.0 / 8192.0, [3e-5, 1e-4]);
 }
 
 #[test]
 fn minigooglenet() {
-    check("minigooglenet", &models::minigooglenet(10).unwrap(), 2, 1.0 / 512.0, 1e-2);
+    check("minigooglenet", &models::minigooglenet(10).unwrap(), 2, 10, 1.0 / 512.0, [3e-5, 1e-2]);
+}
+
+#[test]
+fn resnet18() {
+    check("resnet18", &models::resnet18(10).unwrap(), 2, 2, 1.0 / 512.0, [1e-2, 2e-2]);
 }

@@ -1,7 +1,7 @@
 //! The networks have exactly the published sizes, and their summaries read as Keras'.
 #![allow(clippy::unwrap_used)]
 
-use models::{by_name, keras_cnn, minigooglenet};
+use models::{Model, by_name, keras_cnn, minigooglenet, resnet18};
 
 #[test]
 fn parameter_counts() {
@@ -9,6 +9,31 @@ fn parameter_counts() {
     assert_eq!((summary.trainable, summary.trainable + summary.non_trainable), (1_652_826, 1_656_250));
     let summary = keras_cnn(10).unwrap().summary();
     assert_eq!((summary.trainable, summary.non_trainable), (1_250_858, 0));
+    let summary = resnet18(10).unwrap().summary();
+    assert_eq!((summary.trainable, summary.non_trainable), (11_173_962, 2 * 4_800));
+}
+
+/// What PyTorch counts in the same networks.
+#[test]
+fn multiply_adds_of_an_image() {
+    let multiply_adds =
+        |model: Model| model.graph().work().iter().map(|work| work.multiply_adds).sum::<usize>();
+    assert_eq!(multiply_adds(keras_cnn(10).unwrap()), 20_741_120);
+    assert_eq!(multiply_adds(minigooglenet(10).unwrap()), 234_597_920);
+    assert_eq!(multiply_adds(resnet18(10).unwrap()), 555_422_720);
+}
+
+#[test]
+fn shapes_of_resnet18() {
+    let summary = resnet18(10).unwrap().summary();
+    let shapes: Vec<&str> =
+        summary.rows.iter().filter(|row| row.name.starts_with("add")).map(|row| row.shape.as_str()).collect();
+    let stage = |side, channels| format!("(None, {side}, {side}, {channels})");
+    let expected =
+        [(32, 64), (16, 128), (8, 256), (4, 512)].map(|(side, c)| [stage(side, c), stage(side, c)]);
+    assert_eq!(shapes, expected.concat());
+    let of_kind = |kind: &str| summary.rows.iter().filter(|row| row.kind.starts_with(kind)).count();
+    assert_eq!((of_kind("Conv2D"), of_kind("BatchNormalization"), of_kind("Add")), (20, 20, 8));
 }
 
 #[test]

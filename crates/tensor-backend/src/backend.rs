@@ -307,6 +307,9 @@ pub trait Backend {
     /// `y = act(x)`.
     fn act_fwd(&self, act: Activation, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>) -> Result<()>;
 
+    /// `y = act(y + x)`, for tensors of one shape: the end of a residual block, where one branch has left its result in `y`.
+    fn add_act(&self, act: Activation, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>) -> Result<()>;
+
     /// The gradient before the activation from the one after it, set or added; `y` is the activation's output.
     fn act_bwd(
         &self,

@@ -31,6 +31,26 @@ multiversion! {
     }
 }
 
+pub(crate) fn add_forward(cpu: &Cpu, act: Activation, x: View<[f32]>, y: ViewMut<[f32]>) {
+    let flat = all_contiguous(&[x.layout, y.layout]);
+    let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
+    let blocks = Blocks::for_map(x);
+    cpu.pool().run(blocks.count(), &|block| add_cut(x, y, floor(act), blocks.range(block)));
+}
+
+multiversion! {
+    fn add_cut(x: Rows, y: RowsMut, floor: f32, rows: Range<usize>) {
+        for row in rows {
+            // SAFETY: each task has rows of its own.
+            let y = unsafe { y.row(row) };
+            y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| {
+                let sum = *y + x;
+                *y = if sum < floor { floor } else { sum };
+            });
+        }
+    }
+}
+
 pub(crate) fn backward(
     cpu: &Cpu,
     act: Activation,

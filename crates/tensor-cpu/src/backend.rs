@@ -345,6 +345,13 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        let op = "add_act";
+        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        activation::add_forward(self, act, read(op, "the input", x)?, write(op, "the output", y)?);
+        Ok(())
+    }
+
     fn act_bwd(
         &self,
         act: Activation,

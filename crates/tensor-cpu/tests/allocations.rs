@@ -71,6 +71,7 @@ fn every_op(cpu: &Cpu, labels: &Vec<u32>, [a, b, c, d, saved]: &mut [Buffer; 5])
     cpu.ema_step(0.9, 1.0, d, first, c, second)?;
 
     cpu.act_fwd(RELU, x, ViewMut::new(c, at))?;
+    cpu.add_act(RELU, x, ViewMut::new(c, at))?;
     cpu.act_bwd(RELU, x, x, ViewMut::new(c, at), mode)?;
     cpu.act_bwd_in_place(RELU, x, ViewMut::new(c, at))?;
     cpu.copy(x, ViewMut::new(c, at), mode)?;

@@ -66,7 +66,7 @@ __device__ void copy(const T* x, u32 x_stride, T* y, u32 y_stride, u64 rows, u32
             unpack(from[b], value);
             if (add) unpack(old[b], sum);
 #pragma unroll
-            for (int k = 0; k < V; ++k) sum[k] = add ? sum[k] + activate(value[k], act) : activate(value[k], act);
+            for (int k = 0; k < V; ++k) sum[k] = activate(add ? sum[k] + value[k] : value[k], act);
             store<V>(y + to[b], sum);
         }
     }
@@ -130,7 +130,7 @@ KERNEL copy_f32(const float* x, u32 x_stride, float* y, u32 y_stride, u64 rows, 
     }
 }
 
-// y = act(x), or y += act(x)
+// y = act(x), or y = act(y + x)
 KERNEL copy_act(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u64 rows, u32 packs, u32 act, u32 add,
                 u32 vector) {
     if (vector == 1) {

@@ -287,6 +287,10 @@ impl Backend for Cuda {
         self.op_act_fwd(act, x, y)
     }
 
+    fn add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        self.op_add_act(act, x, y)
+    }
+
     fn act_bwd(
         &self,
         act: Activation,

@@ -38,6 +38,8 @@ impl Case for Elements {
         outputs.push(y.output(device, "copy", 1e-7)?);
         device.act_fwd(self.act, x.view(), y.view_mut())?;
         outputs.push(y.output(device, "y", 0.0)?);
+        device.add_act(self.act, x.view(), y.view_mut())?;
+        outputs.push(y.output(device, "sum", 1e-7)?);
         let mut dx = draw("dx", 2)?;
         device.act_bwd(self.act, x.view(), dy.view(), dx.view_mut(), self.write)?;
         outputs.push(dx.output(device, "dx", 1e-7)?);

@@ -281,6 +281,10 @@ impl Backend for Device {
         on!(self, d => d.act_fwd(act, view(d, "act_fwd", x)?, view_mut(d, "act_fwd", y)?))
     }
 
+    fn add_act(&self, act: Activation, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
+        on!(self, d => d.add_act(act, view(d, "add_act", x)?, view_mut(d, "add_act", y)?))
+    }
+
     fn act_bwd(
         &self,
         act: Activation,

@@ -142,7 +142,9 @@ impl<'a> Whole<'a> {
         };
         let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
         let input = Input::fit(config.preprocessing, &data.train)?;
-        let augmentation = input.options(config.augmentation.clone()).fit(data.train.images.view())?;
+        let options = input.options(config.augmentation.clone());
+        // What the preprocessing measured is not measured again.
+        let augmentation = if options.needs_fit() { options.fit(data.train.images.view())? } else { options };
         let prepared = Prepared {
             input,
             augmentation,

@@ -15,6 +15,9 @@ pub const MODEL_FILE: &str = "model.safetensors";
 /// The tensor of a model file with the mean that is subtracted from every picture.
 const MEAN: &str = "input/mean";
 
+/// The tensor with what every value is divided by afterwards.
+const STD: &str = "input/std";
+
 /// Adds what inference needs beside the parameters: the architecture's name, the classes, the preprocessing.
 pub(crate) fn describe(tensors: &mut Tensors, model: &str, prepared: &Prepared) -> Result<()> {
     let preprocessing = match &prepared.input {
@@ -22,6 +25,11 @@ pub(crate) fn describe(tensors: &mut Tensors, model: &str, prepared: &Prepared) 
         Input::SubtractPixelMean(mean) => {
             tensors.insert(MEAN, IMAGE, mean.clone())?;
             "subtract-pixel-mean"
+        }
+        Input::Standardize { mean, std } => {
+            tensors.insert(MEAN, [mean.len()], mean.clone())?;
+            tensors.insert(STD, [1], vec![*std])?;
+            "standardize"
         }
     };
     let classes = serde_json::Value::from(prepared.classes.clone()).to_string();
@@ -90,6 +98,10 @@ impl Classifier {
             "subtract-pixel-mean" => {
                 Input::SubtractPixelMean(values(&tensors, &file, MEAN, IMAGE.iter().product())?.to_vec())
             }
+            "standardize" => Input::Standardize {
+                mean: values(&tensors, &file, MEAN, cifar::CHANNELS)?.to_vec(),
+                std: values(&tensors, &file, STD, 1)?[0],
+            },
             _ => return Err(refuse("its preprocessing is unknown to this version")),
         };
         if classes.is_empty() || classes.len() > 65_536 {

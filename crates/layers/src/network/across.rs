@@ -13,7 +13,7 @@ impl Network {
     /// What the device says.
     pub fn prepare_across(&mut self, replicas: usize) -> Result<bool> {
         let steps = self.lanes.iter().flat_map(|lane| &lane.steps);
-        let len = steps.map(|step| step.op.board_len(replicas)).max().unwrap_or(0);
+        let len = steps.map(|step| step.action.board_len(replicas)).max().unwrap_or(0);
         self.board = Some(self.device.alloc(len)?);
         Ok(len > 0)
     }

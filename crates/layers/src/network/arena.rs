@@ -140,7 +140,7 @@ pub(super) fn specs(graph: &Graph) -> impl Iterator<Item = (&str, ParamSpec)> {
     graph.nodes.iter().flat_map(|node| {
         let specs = match &node.kind {
             Kind::Layer(layer) => layer.params(graph.shapes[node.inputs[0].0]),
-            Kind::Concatenate => Vec::new(),
+            Kind::Concatenate | Kind::Add(_) => Vec::new(),
         };
         specs.into_iter().map(|spec| (node.name.as_str(), spec))
     })

@@ -1,5 +1,5 @@
 use crate::error::InLayer;
-use crate::{Error, Layer, Result};
+use crate::{Add, Error, Layer, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tensor::Shape;
@@ -44,6 +44,7 @@ pub(super) enum Kind {
     /// Shared with the stages that the graph was cut into.
     Layer(Arc<dyn Layer>),
     Concatenate,
+    Add(Add),
 }
 
 impl Graph {
@@ -117,6 +118,36 @@ impl Graph {
         let channels = values.iter().map(|v| self.shapes[v.0].c).sum();
         let flat = self.flat[first.0];
         self.push(&name.clone(), Kind::Concatenate, values.to_vec(), size.with_c(channels), flat)
+    }
+
+    /// Adds two tensors of one shape, named as Keras would: `add`, `add_1`, ... Keras' `Add()([a, b])`.
+    ///
+    /// Where a layer [lends](Layer::lends_output) its output, and nobody else reads that, the sum is computed in its place, and
+    /// the gradient of the sum serves both operands as theirs.
+    ///
+    /// ```
+    /// use layers::{Add, BatchNormalization, Conv2D, Graph};
+    /// use tensor::Activation::Relu;
+    ///
+    /// let mut graph = Graph::new("residual", [8, 8, 3]);
+    /// let x = graph.add(Conv2D::new(16, 3).same(), graph.input())?;
+    /// let y = graph.add(Conv2D::new(16, 3).same(), x)?;
+    /// let y = graph.add(BatchNormalization::new(), y)?;
+    /// let sum = graph.merge(Add::new().activation(Relu), [y, x])?;
+    /// assert_eq!(graph.shape(sum), graph.shape(x));
+    /// # Ok::<(), layers::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the tensors' shapes differ.
+    pub fn merge(&mut self, add: Add, values: [Value; 2]) -> Result<Value> {
+        let name = self.auto_name(add.kind());
+        let [a, b] = values.map(|value| self.shapes[value.0]);
+        if a != b {
+            return Err(Error::Graph { layer: name, what: format!("cannot add {a} and {b}") });
+        }
+        let flat = self.flat[values[0].0];
+        self.push(&name, Kind::Add(add), values.to_vec(), a, flat)
     }
 
     fn push(

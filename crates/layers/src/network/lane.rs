@@ -1,7 +1,7 @@
 use super::arena::{Arena, specs};
 use super::graph::{Graph, Kind, Mode, Value};
-use super::passes::BuiltStep;
-use super::plan::{Plan, Step};
+use super::passes::{Action, BuiltStep};
+use super::plan::Plan;
 use crate::error::InLayer;
 use crate::{Place, Result, Role};
 use tensor::{Backend, Device, Ints, NormSpans, Span, Storage};
@@ -36,7 +36,14 @@ impl Lane {
         let mut steps = Vec::new();
         for step in &plan.steps {
             let node = &graph.nodes[step.node];
-            let Kind::Layer(layer) = &node.kind else { continue };
+            let layer = match &node.kind {
+                Kind::Layer(layer) => layer,
+                Kind::Add(add) => {
+                    steps.push(BuiltStep::new(&node.name, step, Action::Add(*add)));
+                    continue;
+                }
+                Kind::Concatenate => continue,
+            };
             let own = places(&node.name);
             let params: Vec<Span> = own.iter().map(|slot| slot.span).collect();
             let sums: Vec<Span> =
@@ -63,9 +70,8 @@ impl Lane {
                 bias_before,
                 normalization,
             };
-            let (name, op) = (node.name.clone(), layer.build(&place).in_layer(&node.name)?);
-            let Step { x, y, infer, dx, .. } = *step;
-            steps.push(BuiltStep { name, op, x, y, infer, dx, clear: step.clear.clone() });
+            let op = layer.build(&place).in_layer(&node.name)?;
+            steps.push(BuiltStep::new(&node.name, step, Action::Op(op)));
         }
         Ok(Lane { steps, slots, labels: device.alloc_ints(batch)?, n: 0 })
     }

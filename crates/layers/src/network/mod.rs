@@ -10,6 +10,7 @@ mod plan;
 mod profile;
 mod split;
 mod stage;
+mod sum;
 mod summary;
 
 pub use arena::{Arena, Slot};

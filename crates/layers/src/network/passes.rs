@@ -1,11 +1,12 @@
 use super::arena::Arena;
 use super::graph::{Graph, Mode, Value};
 use super::lane::Lane;
-use super::plan::{Plan, Tenant};
+use super::plan::{Plan, Step, Tenant};
 use super::profile::Part;
+use super::sum::Copied;
 use crate::error::InLayer;
 use crate::meeting::Across;
-use crate::{Backward, Draws, Error, Forward, Op, Result, Role};
+use crate::{Add, Backward, Draws, Error, Forward, Op, Result, Role};
 use tensor::{Backend, Device, Ints, Layout, SoftmaxXent, Span, Storage, View, ViewMut, Write};
 
 /// What a pass over some samples measured, as sums: divide by the number of samples.
@@ -36,26 +37,55 @@ pub struct Network {
 
 pub(super) struct BuiltStep {
     pub(super) name: String,
-    pub(super) op: Box<dyn Op>,
+    pub(super) action: Action,
     pub(super) x: Tenant,
     pub(super) y: Tenant,
     pub(super) infer: Option<Tenant>,
     pub(super) dx: Option<Write>,
+    /// Of a sum.
+    pub(super) copied: Option<Copied>,
     pub(super) clear: Vec<(usize, usize)>,
 }
 
+/// What a step does.
+pub(super) enum Action {
+    Op(Box<dyn Op>),
+    Add(Add),
+}
+
+impl Action {
+    pub(super) fn board_len(&self, replicas: usize) -> usize {
+        match self {
+            Action::Op(op) => op.board_len(replicas),
+            Action::Add(_) => 0,
+        }
+    }
+}
+
+impl BuiltStep {
+    pub(super) fn new(name: &str, step: &Step, action: Action) -> Self {
+        let &Step { x, y, infer, dx, copied, ref clear, .. } = step;
+        BuiltStep { name: name.to_owned(), action, x, y, infer, dx, copied, clear: clear.clone() }
+    }
+
+    /// Where the output's gradient lies, in training.
+    pub(super) fn dy_slot(&self) -> usize {
+        self.y.grad_slot.expect("the plan gives every output of a training network a gradient")
+    }
+}
+
 impl Tenant {
-    fn view<'a>(&self, slot: &'a Storage, n: usize) -> View<'a, Storage> {
+    pub(super) fn view<'a>(&self, slot: &'a Storage, n: usize) -> View<'a, Storage> {
         View::new(slot, self.layout.samples(0..n))
     }
 
-    fn view_mut<'a>(&self, slot: &'a mut Storage, n: usize) -> ViewMut<'a, Storage> {
+    pub(super) fn view_mut<'a>(&self, slot: &'a mut Storage, n: usize) -> ViewMut<'a, Storage> {
         ViewMut::new(slot, self.layout.samples(0..n))
     }
 }
 
 /// Several slots to work with at once.
-fn disjoint<const N: usize>(slots: &mut [Storage], which: [usize; N]) -> [&mut Storage; N] {
+pub(super) fn disjoint<const N: usize>(slots: &mut [Storage], which: [usize; N]) -> [&mut Storage; N] {
     slots.get_disjoint_mut(which).expect("the plan gives the tensors of one op slots of their own")
 }
 
@@ -380,9 +410,12 @@ impl Network {
     ) -> Result<(), E> {
         let Network { device, lanes, lane, arena, board, .. } = self;
         let Lane { steps, slots, n, .. } = &mut lanes[*lane];
-        for (k, BuiltStep { name, op, x, y, infer, .. }) in steps.iter_mut().enumerate() {
-            let y = if training.is_some() { Some(*y) } else { *infer };
-            if let Some(y) = y {
+        for (k, step) in steps.iter_mut().enumerate() {
+            if let Action::Add(add) = step.action {
+                add.run_forward(device, slots, step, *n).in_layer(&step.name)?;
+            }
+            let y = if training.is_some() { Some(step.y) } else { step.infer };
+            if let (BuiltStep { name, action: Action::Op(op), x, .. }, Some(y)) = (step, y) {
                 let [x_slot, y_slot] = disjoint(slots, [x.slot, y.slot]);
                 let Arena { params, grads, running, .. } = &mut *arena;
                 let meeting =
@@ -417,14 +450,21 @@ impl Network {
     ) -> Result<(), E> {
         let Network { device, lanes, lane, arena, board, .. } = self;
         let Lane { steps, slots, n, .. } = &mut lanes[*lane];
-        for (k, BuiltStep { name, op, x, y, dx, clear, .. }) in steps.iter_mut().enumerate().rev() {
-            for &(slot, len) in &*clear {
+        for (k, step) in steps.iter_mut().enumerate().rev() {
+            for &(slot, len) in &step.clear {
                 device.fill(0.0, &mut slots[slot], Span::new(0, len)).map_err(Error::from)?;
             }
+            let dy_slot = step.dy_slot();
+            if let Action::Add(add) = step.action {
+                add.run_backward(device, slots, step, *n).in_layer(&step.name)?;
+            }
+            let BuiltStep { name, action: Action::Op(op), x, y, dx, .. } = step else {
+                after(device, &mut arena.grads, Part::Backward(k))?;
+                continue;
+            };
             let Arena { params, grads, .. } = &mut *arena;
             let meeting = across.as_mut().zip(board.as_mut()).map(|(across, board)| across.meeting(board));
             let cx = Backward { device, params, grads, draws, meeting };
-            let dy_slot = y.grad_slot.expect("the plan gives every output of a training network a gradient");
             match (*dx, x.grad_slot) {
                 (Some(write), Some(dx_slot)) => {
                     let [xs, ys, dys, dxs] = disjoint(slots, [x.slot, y.slot, dy_slot, dx_slot]);

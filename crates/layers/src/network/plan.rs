@@ -1,16 +1,17 @@
 //! Which memory each tensor of a network gets: worked out once, before the first step.
 
-use super::graph::{Graph, Kind, Mode, Value};
+use super::graph::{Graph, Kind, Mode, Node, Value};
 use super::normalized::Normalized;
+use super::sum::{Copied, Operands};
 use crate::{Error, Result};
 use core::ops::Range;
 use tensor::{Layout, Write};
 
 /// Where a value lies: inside which root tensor, and from which of its channels on.
 #[derive(Clone, Copy)]
-struct Placement {
-    root: usize,
-    channel: usize,
+pub(super) struct Placement {
+    pub(super) root: usize,
+    pub(super) channel: usize,
 }
 
 /// Where a layer's tensors lie and how its gradient is written.
@@ -25,6 +26,8 @@ pub(super) struct Step {
     pub(super) folds: Option<usize>,
     /// How the input's gradient is written; `None` where it isn't.
     pub(super) dx: Option<Write>,
+    /// Of a sum whose first operand lies elsewhere: that one.
+    pub(super) copied: Option<Copied>,
     /// Gradients to set to 0 before this layer's backward pass, as `(slot, elements)`.
     pub(super) clear: Vec<(usize, usize)>,
 }
@@ -68,58 +71,193 @@ impl Life {
 
 impl Plan {
     pub(super) fn new(graph: &Graph, output: Value, batch: usize, mode: Mode) -> Result<Self> {
-        let places = place(graph)?;
+        let uses = Uses::new(graph, output, mode)?;
         check_used(graph, output)?;
+        let size = |root: usize| batch * graph.shapes[root].len();
+        let (slots, assigned) = assign(&uses.lives(), size);
+        let tenant = |value: Value| {
+            let Placement { root, channel } = uses.places[value.0];
+            let whole = Layout::contiguous(graph.shapes[root].with_n(batch));
+            let layout = whole.channels(channel..channel + graph.shapes[value.0].c);
+            let (slot, grad_slot) = (assigned[2 * root], assigned[2 * uses.gradients[root] + 1]);
+            Tenant { layout, slot: slot.unwrap_or(0), grad_slot }
+        };
+        let (writes, cleared) = uses.writes();
+        let steps = graph.nodes.iter().enumerate().filter_map(|(k, node)| {
+            let (&x, copied) = uses.reads[k].split_first()?;
+            Some(Step {
+                node: k,
+                x: tenant(x),
+                y: tenant(node.output),
+                infer: uses.folds.written(graph, k).map(tenant),
+                folds: uses.folds.by(k),
+                dx: writes[k][0],
+                copied: copied.first().map(|&v| Copied { from: tenant(v), gradient: writes[k][1] }),
+                clear: cleared[k]
+                    .iter()
+                    .filter_map(|&root| Some((assigned[2 * root + 1]?, size(root))))
+                    .collect(),
+            })
+        });
+        Ok(Plan { steps: steps.collect(), input: tenant(graph.input()), output: tenant(output), slots })
+    }
+}
+
+/// Who reads and writes what, and where it lies.
+struct Uses<'a> {
+    graph: &'a Graph,
+    output: Value,
+    training: bool,
+    input_gradient: bool,
+    /// By node: what it reads from other memory than its output's. A concatenation reads nothing.
+    reads: Vec<Vec<Value>>,
+    places: Vec<Placement>,
+    /// By root: the one in whose gradient's memory its own gradient lies.
+    gradients: Vec<usize>,
+    folds: Folds,
+}
+
+impl<'a> Uses<'a> {
+    fn new(graph: &'a Graph, output: Value, mode: Mode) -> Result<Self> {
         let training = mode != Mode::Inference;
         let input_gradient = mode == Mode::TrainingWithInputGradient
             || graph.nodes.iter().any(|node| {
                 matches!(&node.kind, Kind::Layer(layer) if layer.needs_dx())
                     && node.inputs[0] == graph.input()
             });
+        let reads: Vec<Vec<Value>> = graph.nodes.iter().map(|node| reads(graph, node, output)).collect();
+        let places = place(graph, output, &reads)?;
+        let gradients = graph.gradient_roots(&places, output);
         let folds = folds(graph, &places, output);
-        let lives = lives(graph, &places, &folds, output, training, input_gradient);
-        let size = |root: usize| batch * graph.shapes[root].len();
-        let (slots, assigned) = assign(&lives, size);
-        let tenant = |value: Value| {
-            let Placement { root, channel } = places[value.0];
-            let whole = Layout::contiguous(graph.shapes[root].with_n(batch));
-            let layout = whole.channels(channel..channel + graph.shapes[value.0].c);
-            let (slot, grad_slot) = (assigned[2 * root], assigned[2 * root + 1]);
-            Tenant { layout, slot: slot.unwrap_or(0), grad_slot }
-        };
-        let (writes, cleared) = writes(graph, &places, output, training, input_gradient);
-        let layers = graph.nodes.iter().enumerate().filter(|(_, n)| matches!(n.kind, Kind::Layer(_)));
-        let steps = layers.map(|(k, node)| Step {
-            node: k,
-            x: tenant(node.inputs[0]),
-            y: tenant(node.output),
-            infer: folds.written(graph, k).map(tenant),
-            folds: folds.by(k),
-            dx: writes[k],
-            clear: cleared[k]
-                .iter()
-                .filter_map(|&root| Some((assigned[2 * root + 1]?, size(root))))
-                .collect(),
-        });
-        Ok(Plan { steps: steps.collect(), input: tenant(graph.input()), output: tenant(output), slots })
+        Ok(Uses { graph, output, training, input_gradient, reads, places, gradients, folds })
+    }
+
+    fn root(&self, value: Value) -> usize {
+        self.places[value.0].root
+    }
+
+    fn gradient_root(&self, value: Value) -> usize {
+        self.gradients[self.root(value)]
+    }
+
+    /// Whether a node writes the gradient of what it reads: somebody asks for it, and it isn't there already.
+    fn writes_gradient(&self, node: &Node, x: Value) -> bool {
+        let wanted = self.training && (x != self.graph.input() || self.input_gradient);
+        wanted && self.gradient_root(x) != self.gradient_root(node.output)
+    }
+
+    /// The lives of root `r` at `2r` and of its gradient at `2r + 1`.
+    fn lives(&self) -> Vec<Life> {
+        let n = self.graph.nodes.len();
+        let mut lives = vec![Life::NONE; 2 * self.graph.shapes.len()];
+        // The input and the logits outlive the pass: for another pass over the same batch, and for who reads the logits.
+        let end = if self.training { 2 * n + 1 } else { n };
+        lives[2 * self.root(self.graph.input())] = Life { from: 0, to: end };
+        lives[2 * self.root(self.output)].extend(end);
+        for (k, node) in self.graph.nodes.iter().enumerate() {
+            if matches!(node.kind, Kind::Concatenate) {
+                continue;
+            }
+            // A network that is trained makes inference passes too.
+            if let Some(written) = self.folds.written(self.graph, k) {
+                let values = self.reads[k].iter().chain([&written]);
+                values.for_each(|&value| lives[2 * self.root(value)].extend(k));
+            }
+            let is_sum = matches!(node.kind, Kind::Add(_));
+            for &value in self.reads[k].iter().chain([&node.output]).filter(|_| self.training) {
+                let root = self.root(value);
+                lives[2 * root].extend(k);
+                // What was added is not looked at again.
+                if value == node.output || !is_sum {
+                    lives[2 * root].extend(2 * n - k);
+                }
+                if value != self.graph.input() || self.input_gradient {
+                    lives[2 * self.gradients[root] + 1].extend(2 * n - k);
+                }
+            }
+        }
+        if self.training {
+            lives[2 * self.gradient_root(self.output) + 1].extend(n);
+            if self.input_gradient {
+                lives[1].extend(2 * n + 1);
+            }
+        }
+        lives
+    }
+
+    /// How each node writes the gradients of what it reads, and which roots' gradients to clear before which node's backward
+    /// pass.
+    ///
+    /// The first to write a part of a root sets it and later ones add. Where a write would hit a part that is half written,
+    /// the root is cleared first and everybody adds.
+    fn writes(&self) -> (Vec<[Option<Write>; 2]>, Vec<Vec<usize>>) {
+        let graph = self.graph;
+        let mut cleared: Vec<usize> = Vec::new();
+        'again: loop {
+            let mut writes = vec![[None; 2]; graph.nodes.len()];
+            let mut clear_before = vec![Vec::new(); graph.nodes.len()];
+            let mut written: Vec<Vec<Range<usize>>> = vec![Vec::new(); graph.shapes.len()];
+            let channels = |value: Value| {
+                let channel = self.places[value.0].channel;
+                channel..channel + graph.shapes[value.0].c
+            };
+            written[self.gradient_root(self.output)].push(channels(self.output));
+            for (k, node) in graph.nodes.iter().enumerate().rev() {
+                for (&x, write) in self.reads[k].iter().zip(&mut writes[k]) {
+                    if !self.writes_gradient(node, x) {
+                        continue;
+                    }
+                    let (root, range) = (self.gradient_root(x), channels(x));
+                    if cleared.contains(&root) && written[root].is_empty() {
+                        clear_before[k].push(root);
+                        written[root].push(0..graph.shapes[root].c);
+                    }
+                    let is_written = |ch: &usize| written[root].iter().any(|range| range.contains(ch));
+                    let covered = range.clone().filter(is_written).count();
+                    if covered != 0 && covered != range.len() {
+                        cleared.push(root);
+                        continue 'again;
+                    }
+                    *write = Some(if covered == 0 { Write::Set } else { Write::Add });
+                    written[root].push(range);
+                }
+            }
+            return (writes, clear_before);
+        }
     }
 }
 
-/// Places the inputs of every concatenation inside its output.
-fn place(graph: &Graph) -> Result<Vec<Placement>> {
+/// What a node reads from other memory than its output's. For a sum that is the operand that is added, then the one that is
+/// copied, where it is.
+fn reads(graph: &Graph, node: &Node, output: Value) -> Vec<Value> {
+    match (&node.kind, graph.operands(node, output)) {
+        (Kind::Concatenate, _) => Vec::new(),
+        (_, Some(Operands { first, in_place: false, second })) => vec![second, first],
+        (_, Some(Operands { second, .. })) => vec![second],
+        (_, None) => vec![node.inputs[0]],
+    }
+}
+
+/// Places the inputs of every concatenation inside its output, and the first operands of sums where these lie.
+fn place(graph: &Graph, output: Value, reads: &[Vec<Value>]) -> Result<Vec<Placement>> {
     let mut places: Vec<Placement> =
         (0..graph.shapes.len()).map(|root| Placement { root, channel: 0 }).collect();
-    for node in graph.nodes.iter().filter(|node| matches!(node.kind, Kind::Concatenate)) {
+    for node in &graph.nodes {
+        let inside = match graph.operands(node, output) {
+            Some(Operands { first, in_place: true, .. }) => vec![first],
+            _ if matches!(node.kind, Kind::Concatenate) => node.inputs.clone(),
+            _ => continue,
+        };
         let mut channel = 0;
-        for value in &node.inputs {
+        for value in inside {
             for place in places.iter_mut().filter(|place| place.root == value.0) {
                 *place = Placement { root: node.output.0, channel: place.channel + channel };
             }
             channel += graph.shapes[value.0].c;
         }
     }
-    for node in graph.nodes.iter().filter(|node| matches!(node.kind, Kind::Layer(_))) {
-        if places[node.inputs[0].0].root == places[node.output.0].root {
+    for (node, reads) in graph.nodes.iter().zip(reads) {
+        if reads.iter().any(|x| places[x.0].root == places[node.output.0].root) {
             let what = "its input and output would be slices of one concatenation".to_owned();
             return Err(Error::Graph { layer: node.name.clone(), what });
         }
@@ -163,47 +301,6 @@ fn check_used(graph: &Graph, output: Value) -> Result<()> {
     Ok(())
 }
 
-/// The lives of root `r` at `2r` and of its gradient at `2r + 1`.
-fn lives(
-    graph: &Graph,
-    places: &[Placement],
-    folds: &Folds,
-    output: Value,
-    training: bool,
-    input_gradient: bool,
-) -> Vec<Life> {
-    let n = graph.nodes.len();
-    let mut lives = vec![Life::NONE; 2 * graph.shapes.len()];
-    let root = |value: Value| places[value.0].root;
-    // The input and the logits outlive the pass: for another pass over the same batch, and for who reads the logits.
-    let end = if training { 2 * n + 1 } else { n };
-    lives[2 * root(graph.input())] = Life { from: 0, to: end };
-    lives[2 * root(output)].extend(end);
-    for (k, node) in graph.nodes.iter().enumerate() {
-        if matches!(node.kind, Kind::Concatenate) {
-            continue;
-        }
-        let (x, y) = (root(node.inputs[0]), root(node.output));
-        if let Some(written) = folds.written(graph, k) {
-            [x, root(written)].into_iter().for_each(|value| lives[2 * value].extend(k));
-        }
-        for value in [x, y].into_iter().filter(|_| training) {
-            lives[2 * value].extend(k);
-            lives[2 * value].extend(2 * n - k);
-            if value != 0 || input_gradient {
-                lives[2 * value + 1].extend(2 * n - k);
-            }
-        }
-    }
-    if training {
-        lives[2 * root(output) + 1].extend(n);
-        if input_gradient {
-            lives[1].extend(2 * n + 1);
-        }
-    }
-    lives
-}
-
 /// Gives every life a slot that no other one uses at the same time: the smallest free slot that is large enough, else the
 /// largest free one, grown.
 fn assign(lives: &[Life], size: impl Fn(usize) -> usize) -> (Vec<usize>, Vec<Option<usize>>) {
@@ -226,49 +323,6 @@ fn assign(lives: &[Life], size: impl Fn(usize) -> usize) -> (Vec<usize>, Vec<Opt
         assigned[k] = Some(slot);
     }
     (slots.into_iter().map(|(len, _)| len).collect(), assigned)
-}
-
-/// How each node writes its input's gradient, and which roots' gradients to clear before which node's backward pass.
-///
-/// The first to write a part of a root sets it and later ones add. Where a write would hit a part that is half written,
-/// the root is cleared first and everybody adds.
-fn writes(
-    graph: &Graph,
-    places: &[Placement],
-    output: Value,
-    training: bool,
-    input_gradient: bool,
-) -> (Vec<Option<Write>>, Vec<Vec<usize>>) {
-    let mut cleared: Vec<usize> = Vec::new();
-    'again: loop {
-        let mut writes = vec![None; graph.nodes.len()];
-        let mut clear_before = vec![Vec::new(); graph.nodes.len()];
-        let mut written: Vec<Vec<Range<usize>>> = vec![Vec::new(); graph.shapes.len()];
-        let channels = |value: Value| {
-            let channel = places[value.0].channel;
-            channel..channel + graph.shapes[value.0].c
-        };
-        written[places[output.0].root].push(channels(output));
-        for (k, node) in graph.nodes.iter().enumerate().rev() {
-            let wanted = training && (node.inputs[0] != graph.input() || input_gradient);
-            if matches!(node.kind, Kind::Concatenate) || !wanted {
-                continue;
-            }
-            let (root, range) = (places[node.inputs[0].0].root, channels(node.inputs[0]));
-            if cleared.contains(&root) && written[root].is_empty() {
-                clear_before[k].push(root);
-                written[root].push(0..graph.shapes[root].c);
-            }
-            let covered = range.clone().filter(|ch| written[root].iter().any(|w| w.contains(ch))).count();
-            if covered != 0 && covered != range.len() {
-                cleared.push(root);
-                continue 'again;
-            }
-            writes[k] = Some(if covered == 0 { Write::Set } else { Write::Add });
-            written[root].push(range);
-        }
-        return (writes, clear_before);
-    }
 }
 
 #[cfg(test)]

@@ -45,9 +45,12 @@ impl Graph {
     /// What each layer does, in the order of the forward pass. Concatenations do nothing and are left out.
     pub fn work(&self) -> Vec<Work> {
         let work = self.nodes.iter().filter_map(|node| {
-            let Kind::Layer(layer) = &node.kind else { return None };
             let (x, y) = (self.shape(node.inputs[0]), self.shape(node.output));
-            let specs = layer.params(x);
+            let (kind, specs, needs_dx) = match &node.kind {
+                Kind::Layer(layer) => (layer.kind(), layer.params(x), layer.needs_dx()),
+                Kind::Add(add) => (add.kind(), Vec::new(), false),
+                Kind::Concatenate => return None,
+            };
             let count = |trainable: bool| {
                 let of_kind = specs.iter().filter(|spec| (spec.role == Role::Trainable) == trainable);
                 of_kind.map(|spec| spec.shape.iter().product::<usize>()).sum()
@@ -56,10 +59,10 @@ impl Graph {
             let kernels = specs.iter().filter(|spec| spec.shape.len() > 1);
             let weights: usize = kernels.map(|spec| spec.shape.iter().product::<usize>()).sum();
             let multiply_adds = weights * y.h * y.w;
-            let passes = if node.inputs[0] == self.input() && !layer.needs_dx() { 1 } else { 2 };
+            let passes = if node.inputs[0] == self.input() && !needs_dx { 1 } else { 2 };
             Some(Work {
                 name: node.name.clone(),
-                kind: layer.kind(),
+                kind,
                 x,
                 y,
                 multiply_adds,

@@ -57,6 +57,7 @@ impl Graph {
             let kind = match &node.kind {
                 Kind::Layer(layer) => layer.kind(),
                 Kind::Concatenate => "Concatenate",
+                Kind::Add(add) => add.kind(),
             };
             let inputs = node.inputs.iter().map(producer).collect();
             let (name, kind, shape) = (node.name.clone(), kind.to_owned(), shape(node.output));

@@ -347,6 +347,13 @@ impl Backend for Reference {
         Ok(())
     }
 
+    fn add_act(&self, act: Activation, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {
+        let op = "add_act";
+        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        activation::add_forward(act, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
+        Ok(())
+    }
+
     fn act_bwd(
         &self,
         act: Activation,

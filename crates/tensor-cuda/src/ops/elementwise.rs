@@ -123,7 +123,13 @@ impl Cuda {
         self.copy_act(op, act, x, y, Write::Set)
     }
 
-    /// `y = act(x)` or `y += act(x)`, for tensors of one shape.
+    pub(crate) fn op_add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        let op = "add_act";
+        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+        self.copy_act(op, act, x, y, Write::Add)
+    }
+
+    /// `y = act(x)` or `y = act(y + x)`, for tensors of one shape.
     fn copy_act(
         &self,
         op: &'static str,

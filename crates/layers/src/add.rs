@@ -1,0 +1,42 @@
+use tensor::{Activation, Backend, Device, Result, Storage, View, ViewMut};
+
+/// The sum of two tensors, with an activation fused into it: the end of a residual block. [`Graph::merge`](crate::Graph::merge)
+/// takes it.
+///
+/// Not a [`Layer`](crate::Layer), which reads one tensor: who adds what, and in which memory, is for the network to know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Add {
+    activation: Activation,
+}
+
+impl Add {
+    /// A sum that nothing follows.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What follows the sum.
+    pub fn activation(self, activation: Activation) -> Self {
+        Add { activation }
+    }
+
+    pub(crate) fn kind(self) -> &'static str {
+        match self.activation {
+            Activation::None => "Add",
+            Activation::Relu => "Add+ReLU",
+        }
+    }
+
+    /// `y = act(y + x)`.
+    pub(crate) fn forward(self, device: &Device, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
+        device.add_act(self.activation, x, y)
+    }
+
+    /// Makes of the sum's gradient `dy` that of both operands.
+    pub(crate) fn backward(self, device: &Device, y: View<Storage>, dy: ViewMut<Storage>) -> Result<()> {
+        match self.activation {
+            Activation::None => Ok(()),
+            act => device.act_bwd_in_place(act, y, dy),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The recipe `resnet18`, whose layers join: stages, virtual replicas, towers that normalize together, and a run that goes on.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
+
+use tensor::Device;
+use towers_tests::{Finished, cpus, distance, run_in, run_on};
+use train::{Classifier, Config, End, MODEL_FILE, Resume, cifar, recipe};
+
+/// Two steps of four images an epoch.
+fn config() -> Config {
+    let mut config = recipe("resnet18").unwrap();
+    (config.epochs, config.global_batch_size, config.lr) = (1, Some(4), 1e-3);
+    config
+}
+
+fn run(devices: &[Device], config: &Config) -> Finished {
+    run_on(devices, config, &cifar::synthetic(3, 8, 3), None, None, Vec::new()).unwrap()
+}
+
+#[test]
+fn stages_and_towers_train_the_bits_of_two_virtual_replicas() {
+    let one = run(&cpus(1, 2), &Config { virtual_replicas: Some(2), ..config() });
+    let two = run(&cpus(2, 1), &Config { virtual_replicas: Some(2), ..config() });
+    assert!(one.tensors == two.tensors && one.losses == two.losses, "two towers");
+    let mut split = Config { micro_batches: Some(2), ..config() };
+    (split.devices.pipeline_stages, split.devices.split_at) = (2, vec!["add_3".into()]);
+    let split = run(&cpus(2, 1), &split);
+    assert!(one.tensors == split.tensors && one.losses == split.losses, "two stages");
+}
+
+#[test]
+fn towers_normalize_together() {
+    let config = Config { global_batch_size: Some(8), ..config() };
+    let one = run(&cpus(1, 2), &config);
+    let [together, apart] = [true, false].map(|sync_batch_norm| {
+        distance(&one.tensors, &run(&cpus(2, 1), &Config { sync_batch_norm, ..config.clone() }).tensors)
+    });
+    assert!(together < 1e-2 && together * 20.0 < apart, "{together:e}, apart {apart:e}");
+}
+
+#[test]
+fn a_run_that_stops_goes_on_bit_for_bit() {
+    let (data, config, dir) = (cifar::synthetic(3, 8, 3), config(), tempfile::tempdir().unwrap());
+    let straight = run(&cpus(1, 2), &config);
+    let stopped = run_in(dir.path(), &cpus(1, 2), &config, &data, None, Some(1)).unwrap();
+    assert_eq!(stopped.outcome.end, End::Interrupted);
+    let resume = Resume::newest(dir.path()).unwrap();
+    let resumed = run_in(dir.path(), &cpus(1, 2), &config, &data, Some(&resume), None).unwrap();
+    assert!(straight.tensors == resumed.tensors && straight.figures() == resumed.figures());
+    // What standardizes pictures is kept with the model.
+    assert!(dir.path().join(MODEL_FILE).is_file());
+    let mut model = Classifier::load(dir.path(), &Device::cpu(1), 3).unwrap();
+    let pictures = data.test.images.as_slice().unwrap();
+    let predictions = model.classify(pictures).unwrap();
+    assert!(predictions.iter().all(|one| (one.probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-4));
+}
