@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod beside;
 mod cargo;
 mod cuda_libraries;
 mod golden;
@@ -79,6 +80,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[FLAGS]",
         summary: "predict training on 1 to 4096 GPUs from measured layer times",
         run: scaling::run,
+    },
+    Command {
+        name: "beside",
+        arguments: "--case CASE... [FLAGS] [NAME=COMMAND...]",
+        summary: "measure `towers bench` and peers in turns",
+        run: beside::run,
     },
     Command {
         name: "gpu",
