@@ -362,6 +362,9 @@ pub struct BenchArgs {
     /// What the processor can do at most instead: multiply-adds and memory traffic, on one thread and on all
     #[arg(long, conflicts_with = "profile")]
     pub roofline: bool,
+    /// When this process came to its first training step instead, and what it did before
+    #[arg(long, conflicts_with_all = ["profile", "roofline"])]
+    pub first_step: bool,
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,

@@ -2,11 +2,13 @@
 
 use crate::args::{BenchArgs, Mode};
 use crate::error::{at_least_one, usage};
-use crate::{print, profile, roofline};
+use crate::{first_step, print, profile, roofline};
 use std::process::ExitCode;
+use std::time::Instant;
 use train::{BenchMode, BenchOptions};
 
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
     at_least_one("--batch", args.batch.unwrap_or(1))?;
     at_least_one("--repeats", args.repeats)?;
     if !(args.seconds.is_finite() && args.seconds >= 0.0) {
@@ -31,6 +33,9 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         repeats: args.repeats,
         ..BenchOptions::default()
     };
+    if args.first_step {
+        return first_step::run(&config, &options, started, args.json);
+    }
     if args.profile {
         return profile::run(&config, &options, args.json);
     }

@@ -11,6 +11,7 @@ mod data;
 mod error;
 mod evaluate;
 mod fetch;
+mod first_step;
 mod gpus;
 mod launch;
 mod output;

@@ -110,6 +110,18 @@ fn bench_prints_the_contracts_fields() {
 }
 
 #[test]
+fn bench_tells_when_the_first_step_was_taken() {
+    let place = Place::new();
+    let ran = place.run("bench --recipe quick --batch 4 --first-step --json").ends(0);
+    let at: Value = serde_json::from_str(&ran.out()).expect("one object");
+    let names = ["started_s", "opened_s", "built_s", "initialized_s", "began_s", "ended_s"];
+    let times = names.map(|name| at[name].as_f64().unwrap_or(f64::NAN));
+    assert!(times[0] >= 0.0 && times.is_sorted(), "{at}");
+    place.run("bench --recipe quick --first-step").ends(0).says("the first training step begins");
+    place.run("bench --first-step --mode infer").ends(2).says("--mode is infer");
+}
+
+#[test]
 fn devices_says_what_there_is_and_why_not_more() {
     Place::new().run("devices").ends(0).says("cpu: ").says("cuda: none");
 }

@@ -59,8 +59,10 @@ pub trait Backend {
     /// Copies elements of `src` from `offset` on from the device, waiting for what was asked before.
     fn download(&self, src: &Self::Buffer, offset: usize, dst: &mut [f32]) -> Result<()>;
 
-    /// Waits until everything that was asked for is done.
-    fn synchronize(&self) -> Result<()>;
+    /// Waits until everything that was asked for is done. By default it is when ops return.
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Whether ops return before their work is done, so that to read a number means to wait. By default not.
     fn runs_ahead(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::buffer::filled;
 use crate::norm_operands::{self, Gradient, Infer, Train};
-use crate::operand::{read, run, run_mut, runs_mut, weights, write};
+use crate::operand::{pair, read, run, run_mut, runs_mut, weights, write};
 use crate::{Buffer, Cpu};
 use crate::{
     activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling, softmax,
@@ -53,19 +53,14 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn synchronize(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn fill(&self, value: f32, dst: &mut Buffer, at: Span) -> Result<()> {
         run_mut("fill", "the target", dst, at)?.fill(value);
         Ok(())
     }
 
     fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
-        let op = "copy";
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        elementwise::copy(self.pool(), read(op, "the input", x)?, write(op, "the output", y)?, mode);
+        let (x, y) = pair("copy", x, y)?;
+        elementwise::copy(self.pool(), x, y, mode);
         Ok(())
     }
 
@@ -339,16 +334,14 @@ impl Backend for Cpu {
     }
 
     fn act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let op = "act_fwd";
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        activation::forward(self, act, read(op, "the input", x)?, write(op, "the output", y)?);
+        let (x, y) = pair("act_fwd", x, y)?;
+        activation::forward(self, act, x, y);
         Ok(())
     }
 
     fn add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let op = "add_act";
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        activation::add_forward(self, act, read(op, "the input", x)?, write(op, "the output", y)?);
+        let (x, y) = pair("add_act", x, y)?;
+        activation::add_forward(self, act, x, y);
         Ok(())
     }
 
@@ -429,17 +422,15 @@ impl Backend for Cpu {
     }
 
     fn dropout(&self, mask: &DropoutMask, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
-        let op = "dropout";
-        mask.check(op)?;
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        dropout::apply(self, mask, read(op, "the input", x)?, write(op, "the output", y)?, mode);
+        mask.check("dropout")?;
+        let (x, y) = pair("dropout", x, y)?;
+        dropout::apply(self, mask, x, y, mode);
         Ok(())
     }
 
     fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let op = "softmax";
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        softmax::probabilities(read(op, "the input", x)?, write(op, "the output", y)?);
+        let (x, y) = pair("softmax", x, y)?;
+        softmax::probabilities(x, y);
         Ok(())
     }
 

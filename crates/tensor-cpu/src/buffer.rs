@@ -1,25 +1,28 @@
 use crate::huge_pages;
+use core::alloc::Layout;
 use core::ops::{Deref, DerefMut};
+use std::alloc::alloc_zeroed;
 use tensor_backend::{Backend, Error, Result};
 
-/// One cache line of numbers.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Line([f32; 16]);
+/// Numbers in a cache line.
+const LINE: usize = 16;
 
 /// A run of f32 in host memory that starts on a cache line.
-#[derive(Clone, Debug, Default)]
+///
+/// New memory comes from the system, which promises zeros and gives pages when something is written to them. So to allocate costs
+/// next to nothing, and the pages of activations are made by the threads that fill them, in the first step.
+#[derive(Debug, Default)]
 pub struct Buffer {
-    lines: Vec<Line>,
+    memory: Vec<f32>,
+    /// The first number of the run, at the start of a cache line.
+    start: usize,
     len: usize,
 }
 
 impl Buffer {
     /// `len` zeros.
     pub fn zeros(len: usize) -> Self {
-        let mut buffer = Buffer::default();
-        buffer.grow(len);
-        buffer
+        Buffer::of(vec![0.0; len + LINE - 1], len)
     }
 
     /// `len` zeros for a device.
@@ -27,23 +30,45 @@ impl Buffer {
     /// # Errors
     /// If the memory can't be had.
     pub(crate) fn try_zeros(device: &impl Backend, len: usize) -> Result<Self> {
-        Ok(Buffer { lines: filled(device, len.div_ceil(16), Line([0.0; 16]))?, len })
+        let bytes = len.saturating_mul(size_of::<f32>());
+        let memory = len.checked_add(LINE - 1).and_then(fresh_zeros);
+        memory
+            .map(|memory| Buffer::of(memory, len))
+            .ok_or_else(|| Error::OutOfMemory { bytes, device: device.name() })
     }
 
-    /// Makes the buffer at least `len` long; new elements are 0. Allocates only to grow past its capacity.
+    /// The run of `len` in zeros that nothing was written to yet.
+    fn of(mut memory: Vec<f32>, len: usize) -> Self {
+        huge_pages::prefer(&mut memory);
+        let start = memory.as_ptr().align_offset(LINE * size_of::<f32>());
+        Buffer { memory, start, len }
+    }
+
+    /// Makes the buffer at least `len` long; new elements are 0.
     pub fn grow(&mut self, len: usize) {
         if len > self.len {
-            let lines = len.div_ceil(16);
-            if lines > self.lines.capacity() {
-                let mut all = Vec::with_capacity(lines);
-                huge_pages::prefer(all.spare_capacity_mut());
-                all.extend_from_slice(&self.lines);
-                self.lines = all;
-            }
-            self.lines.resize(lines, Line([0.0; 16]));
-            self.len = len;
+            let mut all = Buffer::zeros(len);
+            all[..self.len].copy_from_slice(self);
+            *self = all;
         }
     }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        let mut copy = Buffer::zeros(self.len);
+        copy.copy_from_slice(self);
+        copy
+    }
+}
+
+/// `len` zeros as the system gives them, unwritten; `None` if it gives none.
+fn fresh_zeros(len: usize) -> Option<Vec<f32>> {
+    let layout = Layout::array::<f32>(len).ok().filter(|layout| layout.size() > 0)?;
+    // SAFETY: the size is not 0.
+    let memory = unsafe { alloc_zeroed(layout) }.cast::<f32>();
+    // SAFETY: the allocation is the vector's from now on, of this very layout; its bytes are 0, and so are its numbers.
+    (!memory.is_null()).then(|| unsafe { Vec::from_raw_parts(memory, len, len) })
 }
 
 /// So many times `value`, for a device.
@@ -63,21 +88,20 @@ impl Deref for Buffer {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: `lines` holds at least `len` initialized f32s back to back (`Line` is `repr(C)` without padding).
-        unsafe { core::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+        &self.memory[self.start..self.start + self.len]
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as in `deref`, and `self` is borrowed exclusively.
-        unsafe { core::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+        &mut self.memory[self.start..self.start + self.len]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cpu;
 
     #[test]
     fn starts_on_a_cache_line_and_grows() {
@@ -86,5 +110,15 @@ mod tests {
         buffer.grow(100);
         assert_eq!((buffer.len(), buffer[2], buffer[99]), (100, 5.0, 0.0));
         assert_eq!(buffer.as_ptr() as usize % 64, 0);
+        let copy = buffer.clone();
+        assert_eq!((copy.as_ptr() as usize % 64, &copy[..]), (0, &buffer[..]));
+        assert_eq!((Buffer::zeros(0).len(), Buffer::default().len()), (0, 0));
+    }
+
+    #[test]
+    fn memory_that_no_machine_has_is_an_error() {
+        for len in [usize::MAX, usize::MAX / 8, isize::MAX as usize / 4 + 1] {
+            assert!(matches!(Buffer::try_zeros(&Cpu::new(1), len), Err(Error::OutOfMemory { .. })), "{len}");
+        }
     }
 }

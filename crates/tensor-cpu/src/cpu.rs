@@ -78,7 +78,11 @@ impl Cpu {
 
 fn grown(memory: &Mutex<Buffer>, len: usize) -> MutexGuard<'_, Buffer> {
     let mut memory = memory.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    memory.grow(len);
+    if memory.len() < len {
+        // First of all the old one goes: nobody wants what it held.
+        *memory = Buffer::default();
+        *memory = Buffer::zeros(len);
+    }
     memory
 }
 

@@ -1,14 +1,12 @@
 //! Large pages for large buffers: a kernel that walks dozens of places at once needs an entry of the processor's page table
 //! for each of them, and there are few.
 
-use core::mem::MaybeUninit;
-
 /// The size of a large page on the systems that [`prefer`] knows.
 const PAGE: usize = 2 << 20;
 
 /// Asks the system to put memory that nothing was written to yet on large pages. Only a wish: where it is not granted,
 /// things go on more slowly.
-pub(crate) fn prefer<T>(memory: &mut [MaybeUninit<T>]) {
+pub(crate) fn prefer<T>(memory: &mut [T]) {
     let range = memory.as_mut_ptr_range();
     let (start, end) = ((range.start as usize).next_multiple_of(PAGE), range.end as usize / PAGE * PAGE);
     if start < end {

@@ -19,6 +19,15 @@ pub(crate) fn write<'a>(
     Ok(ViewMut::new(y.data, y.layout))
 }
 
+/// What an op reads and what it writes.
+type Pair<'a> = (View<'a, [f32]>, ViewMut<'a, [f32]>);
+
+/// Both tensors as slices, once they are known to have one shape.
+pub(crate) fn pair<'a>(op: &'static str, x: View<'a, Buffer>, y: ViewMut<'a, Buffer>) -> Result<Pair<'a>> {
+    Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+    Ok((read(op, "the input", x)?, write(op, "the output", y)?))
+}
+
 /// A run of an arena.
 pub(crate) fn run<'a, T>(op: &'static str, what: &'static str, data: &'a [T], at: Span) -> Result<&'a [T]> {
     at.check(op, what, data.len())?;

@@ -1,5 +1,6 @@
 use crate::{Config, DeviceOptions, Error, Result, open_devices};
 use layers::{Draws, Initializer, Mode, Network, Work};
+use models::Model;
 use optim::OptimizerState;
 use serde::Serialize;
 use std::time::Instant;
@@ -158,23 +159,39 @@ impl Subject {
     /// One replica of the recipe's network.
     pub(crate) fn new(config: &Config, options: &BenchOptions) -> Result<Self> {
         config.check()?;
-        let train = options.mode == BenchMode::Train;
-        let paper = if config.model == "keras_cnn" { 128 } else { 64 };
-        let batch = options.batch.unwrap_or(if train { paper } else { 256 });
-        let devices = open_devices(&DeviceOptions { replicas: 1, ..config.devices.clone() })?;
-        let device = devices.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))?;
-        let model = models::by_name(&config.model, 10)
-            .ok_or_else(|| Error::Device("there is no such network".into()))??;
-        let mode = if train { Mode::Training } else { Mode::Inference };
+        let (device, model, batch) = (device(config)?, model(config)?, batch_size(config, options));
+        let mode = if options.mode == BenchMode::Train { Mode::Training } else { Mode::Inference };
         let mut network = model.build(&device, batch, mode)?;
         network.init(config.seed)?;
         let optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
-        let shape = [batch, network.sample_len()];
-        let images = Initializer::Normal(0.0, 1.0).values(0, "bench", &shape);
-        let labels: Vec<u32> = (0..batch as u32).map(|k| (k * 7 + 3) % 10).collect();
+        let (images, labels) = random_batch(batch, network.sample_len());
         network.set_input(&images, &labels)?;
         Ok(Subject { device, network, work: model.graph().work(), optimizer, batch, images, labels })
     }
+}
+
+/// The first of the devices that the configuration asks for.
+pub(crate) fn device(config: &Config) -> Result<Device> {
+    let devices = open_devices(&DeviceOptions { replicas: 1, ..config.devices.clone() })?;
+    devices.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))
+}
+
+/// The recipe's network, for ten classes.
+pub(crate) fn model(config: &Config) -> Result<Model> {
+    let model = models::by_name(&config.model, 10);
+    Ok(model.ok_or_else(|| Error::Device("there is no such network".into()))??)
+}
+
+/// Samples of a batch.
+pub(crate) fn batch_size(config: &Config, options: &BenchOptions) -> usize {
+    let paper = if config.model == "keras_cnn" { 128 } else { 64 };
+    options.batch.unwrap_or(if options.mode == BenchMode::Train { paper } else { 256 })
+}
+
+/// Images of so many numbers each, and labels.
+pub(crate) fn random_batch(batch: usize, sample_len: usize) -> (Vec<f32>, Vec<u32>) {
+    let images = Initializer::Normal(0.0, 1.0).values(0, "bench", &[batch, sample_len]);
+    (images, (0..batch as u32).map(|k| (k * 7 + 3) % 10).collect())
 }
 
 /// What a training step does once the gradients are there.

@@ -1,9 +1,15 @@
 use super::graph::{Graph, Kind};
 use crate::{Initializer, ParamSpec, Result, Role};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 use tensor::{Backend, Device, Span, Storage};
 
 /// Every trainable tensor starts on a cache line: a multiple of 16 elements.
 const ALIGN: usize = 16;
+
+/// More threads than this draw no first values any faster.
+const MOST_THREADS: usize = 16;
 
 /// One parameter tensor: its name, shape and place.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,10 +134,23 @@ impl Arena {
     /// # Errors
     /// What the device says.
     pub fn init(&mut self, device: &Device, seed: u64) -> Result<()> {
-        for slot in self.slots.clone() {
-            self.load(device, &slot, &slot.init.values(seed, &slot.name, &slot.shape))?;
-        }
-        Ok(())
+        // What is drawn depends on the tensor alone, so several threads may draw: millions of numbers take as long as a step.
+        let (slots, next) = (self.slots.clone(), AtomicUsize::new(0));
+        let threads = device.threads().clamp(1, MOST_THREADS);
+        let draw = |drawn: SyncSender<(usize, Vec<f32>)>| loop {
+            let k = next.fetch_add(1, Relaxed);
+            let Some(slot) = slots.get(k) else { break };
+            if drawn.send((k, slot.init.values(seed, &slot.name, &slot.shape))).is_err() {
+                break;
+            }
+        };
+        thread::scope(|scope| {
+            let (sender, drawn) = sync_channel(threads);
+            for sender in vec![sender; threads] {
+                scope.spawn(|| draw(sender));
+            }
+            drawn.into_iter().try_for_each(|(k, values)| self.load(device, &slots[k], &values))
+        })
     }
 }
 

@@ -58,10 +58,6 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn synchronize(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn fill(&self, value: f32, dst: &mut Buffer, at: Span) -> Result<()> {
         run_mut("fill", "the target", dst, at)?.fill(f64::from(value));
         Ok(())
@@ -347,7 +343,7 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn add_act(&self, act: Activation, x: View<Vec<f64>>, y: ViewMut<Vec<f64>>) -> Result<()> {
+    fn add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "add_act";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
         activation::add_forward(act, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);

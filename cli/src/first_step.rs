@@ -1,0 +1,37 @@
+//! `towers bench --first-step`: how soon a process trains.
+
+use crate::error::usage;
+use crate::print;
+use std::process::ExitCode;
+use std::time::Instant;
+use train::{BenchMode, BenchOptions, Config};
+
+pub fn run(
+    config: &Config,
+    options: &BenchOptions,
+    started: Instant,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    if options.mode == BenchMode::Infer {
+        return Err(usage("--first-step measures training, but --mode is infer"));
+    }
+    let at = train::first_step(config, options, started)?;
+    if json {
+        return print::text(&format!("{}\n", serde_json::to_string(&at)?));
+    }
+    let head = format!(
+        "{}, batch {}, on the {} ({} threads): seconds since the process began",
+        at.model, at.batch, at.device, at.threads
+    );
+    let line = |what: &str, seconds: f64| format!("  {seconds:6.3}  {what}");
+    print::lines(vec![
+        head,
+        line("the program runs", at.started_s),
+        line("the device is open", at.opened_s),
+        line("all memory has its place", at.built_s),
+        line("every parameter has its first values", at.initialized_s),
+        line("the first training step begins", at.began_s),
+        line("it is done", at.ended_s),
+        format!("A second step took {:.3} s.", at.second_step_s),
+    ])
+}
