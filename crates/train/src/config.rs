@@ -305,7 +305,7 @@ impl Config {
         self.augmentation.validate(IMAGE)?;
         if self.augmentation.mixes() {
             let option = if self.augmentation.mixup > 0.0 { "--mixup" } else { "--cutmix" };
-            return refuse(option, "on".to_owned(), "off");
+            return refuse(option, "given".to_owned(), "left out: the loss takes one label a sample so far");
         }
         if let Some(micro) = self.micro_batches {
             if !(1..=MOST).contains(&micro) {
