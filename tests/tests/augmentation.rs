@@ -26,6 +26,8 @@ fn everything() -> ImageDataGenerator {
         .alternating_flip(true)
         .rand_augment(RandAugment::default())
         .featurewise_std_normalization(true)
+        .mixup(0.4)
+        .cutmix(1.0)
 }
 
 #[test]

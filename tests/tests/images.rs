@@ -127,7 +127,7 @@ impl Set {
         labels.iter().enumerate().for_each(|(k, &label)| values[k * CLASSES + label as usize] = 64.0);
         let mut logits = device.alloc_activations(at.end()).unwrap();
         device.upload(&values, &mut logits, 0).unwrap();
-        let xent = SoftmaxXent { label_smoothing: 0.0, scale: 1.0 };
+        let xent = SoftmaxXent { label_smoothing: 0.0, scale: 1.0, mixed: false };
         let mut sums = device.alloc(2).unwrap();
         device
             .softmax_xent(&xent, View::new(&logits, at), &self.to, None, &mut sums, Span::new(0, 2))

@@ -55,7 +55,7 @@ fn against_labels<B: Backend>(bench: &Bench<B>, n: usize, labels: &B::Ints) -> R
     let mut gradient = Operand::draw("gradient", shape, ALONE).on(bench)?;
     let (mut sums, metrics) = (bench.arena("sums", 2)?, Span::new(0, 2));
     let (xent, to): (_, Option<ViewMut<B::Buffer>>) =
-        (SoftmaxXent { label_smoothing: 0.0, scale: 0.125 }, Some(gradient.view_mut()));
+        (SoftmaxXent { label_smoothing: 0.0, scale: 0.125, mixed: false }, Some(gradient.view_mut()));
     bench.device.softmax_xent(&xent, logits.view(), labels, to, &mut sums.data, metrics)?;
     let mut outputs = sums.outputs(bench, &[("metrics", metrics, 1e-6)])?;
     outputs.push(gradient.output(bench, "dlogits", 1e-6)?.times(1.0 / bench.loss_scale));

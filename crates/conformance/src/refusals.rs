@@ -304,7 +304,8 @@ pub fn pooling_operands<B: Backend>(subject: &Subject<B>) {
 pub fn loss_operands<B: Backend>(subject: &Subject<B>) {
     on_each!(subject, |d| {
         let (x, labels, mut sums) = (d.alloc_activations(12)?, d.alloc_ints(3)?, d.alloc(2)?);
-        let (metrics, hard) = (Span::new(0, 2), SoftmaxXent { label_smoothing: 0.0, scale: 1.0 });
+        let (metrics, hard) =
+            (Span::new(0, 2), SoftmaxXent { label_smoothing: 0.0, scale: 1.0, mixed: false });
         let mut loss = |xent: &SoftmaxXent, x_at, metrics| {
             d.softmax_xent(xent, View::new(&x, x_at), &labels, None, &mut sums, metrics)
         };

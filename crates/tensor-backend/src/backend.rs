@@ -390,10 +390,11 @@ pub trait Backend {
     /// Softmax over the channels of each pixel.
     fn softmax(&self, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>) -> Result<()>;
 
-    /// Softmax cross-entropy of `logits` (n vectors) against the first `n` of `labels`.
+    /// Softmax cross-entropy of `logits` (n vectors) against the first `n` of `labels`, or the first `n` [`Target`](crate::Target)s
+    /// there where `xent` is mixed: then it is that of both labels, weighted.
     ///
     /// The span `metrics` of `sums` (2 elements) receives the sum of the losses and the number of samples whose largest
-    /// logit (the first, among equals) is their label. A label outside of the classes gives a NaN loss.
+    /// logit (the first, among equals) is their label, or the one that counts more. A label outside of the classes gives a NaN loss.
     fn softmax_xent(
         &self,
         xent: &SoftmaxXent,

@@ -28,7 +28,7 @@ pub use backend::{Backend, Write};
 pub use conv::{Activation, Conv2d, Linear, Pad};
 pub use error::{Error, Result};
 pub use images::{AxisDraw, Fill, ImageDraw, LoadImages, Tap};
-pub use norm::{BatchNorm, NormSpans, SoftmaxXent};
+pub use norm::{BatchNorm, NormSpans, SoftmaxXent, Target};
 pub use pool::Pool2d;
 pub use precision::Precision;
 pub use random::DropoutMask;

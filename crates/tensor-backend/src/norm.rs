@@ -63,9 +63,61 @@ pub struct SoftmaxXent {
     pub label_smoothing: f32,
     /// Factor on the gradient: 1 over the number of samples of the whole global batch.
     pub scale: f32,
+    /// Whether each sample has two labels, as mixup and cutmix give: a [`Target`] of three integers each instead of one.
+    pub mixed: bool,
+}
+
+/// What a sample's probabilities are compared with: its label, or `weight` of it and the rest of another one.
+///
+/// ```
+/// use tensor_backend::Target;
+///
+/// let target = Target { label: 3, other: 7, weight: 0.75 };
+/// assert_eq!(Target::of(true, &target.to_words(), 0), target);
+/// assert_eq!(Target::of(false, &[9, 4], 1), Target { label: 4, other: 4, weight: 1.0 });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Target {
+    /// The label.
+    pub label: u32,
+    /// The other one.
+    pub other: u32,
+    /// How much the first counts, from 0 to 1.
+    pub weight: f32,
+}
+
+impl Target {
+    /// Integers of a mixed target.
+    pub const WORDS: usize = 3;
+
+    /// The target as integers: both labels, and the bits of the weight.
+    pub const fn to_words(self) -> [u32; Self::WORDS] {
+        [self.label, self.other, self.weight.to_bits()]
+    }
+
+    /// The target of sample `n`, among integers that hold it.
+    #[inline]
+    pub fn of(mixed: bool, labels: &[u32], n: usize) -> Self {
+        if !mixed {
+            return Target { label: labels[n], other: labels[n], weight: 1.0 };
+        }
+        let [label, other, weight] = labels.as_chunks().0[n];
+        Target { label, other, weight: f32::from_bits(weight) }
+    }
+
+    /// The label that counts more: what a correct answer is.
+    #[inline]
+    pub fn main(self) -> u32 {
+        if self.weight >= 0.5 { self.label } else { self.other }
+    }
 }
 
 impl SoftmaxXent {
+    /// Integers that say what `n` samples are compared with.
+    pub const fn words(&self, n: usize) -> usize {
+        if self.mixed { n.saturating_mul(Target::WORDS) } else { n }
+    }
+
     /// Checks the smoothing.
     ///
     /// # Errors

@@ -134,7 +134,7 @@ impl Bench {
         let (cpu, at) = (&self.cpu, Layout::contiguous(shape));
         let (x, mut dx) = (numbers(cpu, at)?, cpu.alloc(at.end())?);
         let (labels, mut sums) = (cpu.alloc_ints(shape.n)?, cpu.alloc(2)?);
-        let xent = SoftmaxXent { label_smoothing: 0.0, scale: 1.0 };
+        let xent = SoftmaxXent { label_smoothing: 0.0, scale: 1.0, mixed: false };
         self.line("cross-entropy", shape, 2 * at.end(), || {
             let dx = Some(ViewMut::new(&mut dx, at));
             cpu.softmax_xent(&xent, View::new(&x, at), &labels, dx, &mut sums, Span::new(0, 2))

@@ -447,7 +447,8 @@ impl Backend for Cpu {
         xent.check(op)?;
         Error::check_shape(op, "the logits", shape, shape.flatten())?;
         Error::check_len(op, "the metrics", metrics, 2)?;
-        Span::new(0, shape.n).check(op, "the labels", labels.len())?;
+        let words = xent.words(shape.n);
+        Span::new(0, words).check(op, "the labels", labels.len())?;
         let dlogits = dlogits
             .map(|d| {
                 Error::check_shape(op, "dlogits", d.layout.shape, shape)?;
@@ -455,7 +456,7 @@ impl Backend for Cpu {
             })
             .transpose()?;
         let metrics = run_mut(op, "the metrics", sums, metrics)?;
-        softmax::cross_entropy(xent, read(op, "the logits", logits)?, &labels[..shape.n], dlogits, metrics);
+        softmax::cross_entropy(xent, read(op, "the logits", logits)?, &labels[..words], dlogits, metrics);
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 use crate::rows::{Rows, RowsMut};
-use tensor_backend::{SoftmaxXent, View, ViewMut};
+use tensor_backend::{SoftmaxXent, Target, View, ViewMut};
 
 // Logits are few beside activations, so everything here runs on one thread and in f64.
 
@@ -34,9 +34,16 @@ pub(crate) fn probabilities(x: View<[f32]>, y: ViewMut<[f32]>) {
 }
 
 /// The cross-entropy of one sample with its smoothed target; NaN for a label outside of the classes.
-fn loss(smoothing: f64, x: &[f32], label: usize, total: Total) -> f64 {
-    let Some(&own) = x.get(label) else { return f64::NAN };
-    let hard = (smoothing - 1.0) * total.log_probability(own);
+fn loss(smoothing: f64, x: &[f32], target: Target, total: Total) -> f64 {
+    let (Some(&own), Some(&other)) = (x.get(target.label as usize), x.get(target.other as usize)) else {
+        return f64::NAN;
+    };
+    let mut log = total.log_probability(own);
+    if target.weight < 1.0 {
+        let weight = f64::from(target.weight);
+        log = weight * log + (1.0 - weight) * total.log_probability(other);
+    }
+    let hard = (smoothing - 1.0) * log;
     if smoothing == 0.0 {
         return hard;
     }
@@ -44,14 +51,17 @@ fn loss(smoothing: f64, x: &[f32], label: usize, total: Total) -> f64 {
 }
 
 /// The gradient of [`loss`] with respect to the logits, scaled.
-fn gradient(xent: &SoftmaxXent, x: &[f32], label: usize, total: Total, dx: &mut [f32]) {
+fn gradient(xent: &SoftmaxXent, x: &[f32], target: Target, total: Total, dx: &mut [f32]) {
     let (smoothing, scale) = (f64::from(xent.label_smoothing), f64::from(xent.scale));
     let share = smoothing / x.len() as f64;
-    if label >= x.len() {
+    let Target { label, other, weight } = target;
+    if label.max(other) as usize >= x.len() {
         return dx.fill(f32::NAN);
     }
     for (k, (dx, &x)) in dx.iter_mut().zip(x).enumerate() {
-        let target = if k == label { 1.0 - smoothing + share } else { share };
+        let of = |label: u32, weight: f64| if k == label as usize { weight } else { 0.0 };
+        let hard = of(label, weight.into()) + of(other, 1.0 - f64::from(weight));
+        let target = if hard == 0.0 { share } else { (1.0 - smoothing) * hard + share };
         *dx = (scale * (total.log_probability(x).exp() - target)) as f32;
     }
 }
@@ -70,14 +80,15 @@ pub(crate) fn cross_entropy(
 ) {
     let (x, dx) = (Rows::new(logits), dlogits.map(RowsMut::new));
     let (mut losses, mut correct) = (0.0, 0.0);
-    for (row, &label) in labels.iter().enumerate().take(x.count()) {
-        let (x, label) = (x.row(row), label as usize);
+    let count = labels.len() / xent.words(1);
+    for row in 0..count.min(x.count()) {
+        let (x, target) = (x.row(row), Target::of(xent.mixed, labels, row));
         let total = Total::of(x);
-        losses += loss(f64::from(xent.label_smoothing), x, label, total);
-        correct += if largest(x) == label { 1.0 } else { 0.0 };
+        losses += loss(f64::from(xent.label_smoothing), x, target, total);
+        correct += if largest(x) == target.main() as usize { 1.0 } else { 0.0 };
         if let Some(dx) = &dx {
             // SAFETY: one row is lent at a time.
-            gradient(xent, x, label, total, unsafe { dx.row(row) });
+            gradient(xent, x, target, total, unsafe { dx.row(row) });
         }
     }
     metrics.copy_from_slice(&[losses as f32, correct]);

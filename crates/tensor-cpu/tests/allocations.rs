@@ -84,7 +84,7 @@ fn every_op(cpu: &Cpu, labels: &Vec<u32>, [a, b, c, d, saved]: &mut [Buffer; 5])
     cpu.avgpool_fwd(&pool, x, ViewMut::new(d, small))?;
     cpu.avgpool_bwd(&pool, View::new(d, small), ViewMut::new(c, at), mode)?;
     cpu.softmax(View::new(a, classes), ViewMut::new(c, classes))?;
-    let xent = SoftmaxXent { label_smoothing: 0.1, scale: 1.0 };
+    let xent = SoftmaxXent { label_smoothing: 0.1, scale: 1.0, mixed: false };
     cpu.softmax_xent(
         &xent,
         View::new(a, classes),

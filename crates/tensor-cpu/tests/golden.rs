@@ -151,7 +151,7 @@ fn cross_entropy<D: Device>(device: &D) {
     device.upload_ints(&golden.labels("xent.labels"), &mut labels).unwrap();
     let mut y = device.alloc(at.end()).unwrap();
     for (name, label_smoothing) in [("hard", 0.0), ("smooth", 0.125)] {
-        let xent = SoftmaxXent { label_smoothing, scale: 0.125 };
+        let xent = SoftmaxXent { label_smoothing, scale: 0.125, mixed: false };
         let dlogits = Some(ViewMut::new(&mut y, at));
         device.softmax_xent(&xent, logits, &labels, dlogits, &mut sums, metrics).unwrap();
         device.expect(&golden, &format!("xent.{name}.dlogits"), &D::read(&y));

@@ -1,6 +1,7 @@
 // Softmax over the channels of each pixel, and its cross-entropy with integer labels.
 //
-// Layout: rows of c logits with a row stride; outputs alike. Labels: one u32 a row.
+// Layout: rows of c logits with a row stride; outputs alike. Labels: one u32 a row; mixed ones three, the label, the other
+// label, and the bits of how much the first counts.
 // Geometry: `team` threads, a power of two up to 32, share a row; blocks of BLOCK threads, any number for softmax. For
 // softmax_xent exactly as many as make a team for every row, so that the shapes decide in which order losses are added.
 // Writes: all outputs =.
@@ -62,15 +63,31 @@ KERNEL softmax_f32(const act_t* x, u32 x_stride, float* y, u32 y_stride, u32 row
     probabilities(x, x_stride, y, y_stride, rows, c, team);
 }
 
+// What a row is compared with.
+struct Target {
+    u32 label, other;
+    float weight; // of the label; the other one has the rest
+};
+
+__device__ inline Target read_target(const u32* labels, u32 mixed, u64 r) {
+    if (!mixed) return {labels[r], labels[r], 1.0f};
+    return {labels[3 * r], labels[3 * r + 1], __uint_as_float(labels[3 * r + 2])};
+}
+
 // The cross-entropy with the smoothed target.
-__device__ inline float loss_of(const Row& row, u32 label, float smoothing) {
+__device__ inline float loss_of(const Row& row, const Target& target, float smoothing) {
     float log_total = logf(row.total), below = 0.0f;
     if (smoothing != 0.0f) {
         for (u32 k = row.member; k < row.c; k += row.team) below += row.largest - to_float(row.x[k]);
         below = team_sum(below, row.team);
     }
-    if (label >= row.c) return __uint_as_float(0x7fc00000u);
-    float hard = (1.0f - smoothing) * (row.largest - to_float(row.x[label]) + log_total);
+    if (target.label >= row.c || target.other >= row.c) return __uint_as_float(0x7fc00000u);
+    float own = row.largest - to_float(row.x[target.label]) + log_total;
+    if (target.weight < 1.0f) {
+        float other = row.largest - to_float(row.x[target.other]) + log_total;
+        own = target.weight * own + (1.0f - target.weight) * other;
+    }
+    float hard = (1.0f - smoothing) * own;
     return smoothing == 0.0f ? hard : hard + smoothing * (below / row.c + log_total);
 }
 
@@ -84,12 +101,14 @@ __device__ inline bool is_correct(const Row& row, u32 label) {
     return label == first && label < row.c;
 }
 
-__device__ inline void write_gradient(const Row& row, u32 label, float smoothing, float scale, act_t* d) {
+__device__ inline void write_gradient(const Row& row, const Target& target, float smoothing, float scale, act_t* d) {
     float share = smoothing / row.c, inverse = 1.0f / row.total;
+    bool inside = target.label < row.c && target.other < row.c;
     for (u32 k = row.member; k < row.c; k += row.team) {
-        float target = k == label ? 1.0f - smoothing + share : share;
-        float gradient = scale * (expf(to_float(row.x[k]) - row.largest) * inverse - target);
-        d[k] = from_float<act_t>(label < row.c ? gradient : __uint_as_float(0x7fc00000u));
+        float hard = (k == target.label ? target.weight : 0.0f) + (k == target.other ? 1.0f - target.weight : 0.0f);
+        float wanted = hard == 0.0f ? share : (1.0f - smoothing) * hard + share;
+        float gradient = scale * (expf(to_float(row.x[k]) - row.largest) * inverse - wanted);
+        d[k] = from_float<act_t>(inside ? gradient : __uint_as_float(0x7fc00000u));
     }
 }
 
@@ -109,15 +128,16 @@ __device__ inline bool is_last(u32* counter) {
 
 // The gradient is multiplied by `scale` and by the loss scale of half precision; d may be null. A block leaves the
 // sums of its losses and of its correct answers in `partials`; the last block adds these up, in order, to `sums`.
-KERNEL softmax_xent(const Turn* turn, const act_t* x, u32 x_stride, const u32* labels, act_t* d, u32 d_stride, u32 rows,
-                    u32 c, u32 team, float smoothing, float scale, float* partials, u32* counter, float* sums) {
+KERNEL softmax_xent(const Turn* turn, const act_t* x, u32 x_stride, const u32* labels, u32 mixed, act_t* d, u32 d_stride,
+                    u32 rows, u32 c, u32 team, float smoothing, float scale, float* partials, u32* counter, float* sums) {
     u64 r = global_thread() / team;
     bool real = r < rows;
     Row row = read_row(x + (real ? r : 0) * x_stride, real ? c : 0, team);
-    u32 label = real ? labels[r] : 0;
-    float loss = loss_of(row, label, smoothing);
-    bool correct = is_correct(row, label);
-    if (real && d) write_gradient(row, label, smoothing, scale * turn->loss_scale, d + r * d_stride);
+    Target target = {0, 0, 1.0f};
+    if (real) target = read_target(labels, mixed, r);
+    float loss = loss_of(row, target, smoothing);
+    bool correct = is_correct(row, target.weight >= 0.5f ? target.label : target.other);
+    if (real && d) write_gradient(row, target, smoothing, scale * turn->loss_scale, d + r * d_stride);
     bool counts = real && row.member == 0;
     float losses = block_sum(counts ? loss : 0.0f), right = block_sum(counts && correct ? 1.0f : 0.0f);
     if (threadIdx.x == 0) {

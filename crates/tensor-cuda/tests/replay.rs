@@ -56,7 +56,8 @@ impl Step {
             weight_decay: WeightDecay::Decoupled(0.01),
         };
         self.cuda.dropout(&mask, self.x.view(), self.y.view_mut(), Write::Add).unwrap();
-        let (xent, metrics) = (SoftmaxXent { label_smoothing: 0.1, scale: 1e-3 }, Span::new(0, 2));
+        let (xent, metrics) =
+            (SoftmaxXent { label_smoothing: 0.1, scale: 1e-3, mixed: false }, Span::new(0, 2));
         let (logits, d) = (self.logits.view(), Some(self.dlogits.view_mut()));
         self.cuda.softmax_xent(&xent, logits, &self.labels, d, &mut self.sums, metrics).unwrap();
         self.cuda.meter(&self.sums, metrics, &mut self.meter).unwrap();

@@ -56,7 +56,7 @@ impl Case for Logits {
         let mut labels = device.alloc_ints(self.samples)?;
         device.upload_ints(&self.labels(), &mut labels)?;
         // So small that the scaled gradient fits into half precision.
-        let mut xent = SoftmaxXent { label_smoothing: self.smoothing, scale: 1.0 / 1024.0 };
+        let mut xent = SoftmaxXent { label_smoothing: self.smoothing, scale: 1.0 / 1024.0, mixed: false };
         let (mut sums, metrics) = (upload(device, &numbers("sums", 5))?, Span::new(2, 2));
         let mut d = Operand::draw("d", shape, self.place).on(device, precision)?;
         device.softmax_xent(&xent, x.view(), &labels, None, &mut sums, metrics)?;

@@ -6,7 +6,7 @@ use layers::Network;
 use parallel::Shards;
 use std::cell::RefCell;
 use std::rc::Rc;
-use tensor::{Backend, Device};
+use tensor::{Backend, Device, Target};
 
 /// Threads that make batches for a device. Several towers on a machine share its cores.
 const MOST_WORKERS: usize = 8;
@@ -152,7 +152,17 @@ impl Piece<'_> {
             Share::Images(batch) => {
                 let Range { start, end } = self.rows;
                 let len = network.sample_len();
-                Ok(network.set_input(&batch.x[start * len..end * len], &batch.labels[start..end])?)
+                let images = &batch.x[start * len..end * len];
+                if batch.weights.is_empty() {
+                    return Ok(network.set_input(images, &batch.labels[start..end])?);
+                }
+                let target = |row: usize| Target {
+                    label: batch.labels[row],
+                    other: batch.other_labels[row],
+                    weight: batch.weights[row],
+                };
+                let targets: Vec<Target> = (start..end).map(target).collect();
+                Ok(network.set_mixed_input(images, &targets)?)
             }
             Share::Rows(..) => Ok(network.set_batch(self.rows.len())?),
             Share::Labels { .. } => Ok(()),

@@ -4,13 +4,16 @@ use super::passes::{Action, BuiltStep};
 use super::plan::Plan;
 use crate::error::InLayer;
 use crate::{Place, Result, Role};
-use tensor::{Backend, Device, Ints, NormSpans, Span, Storage};
+use tensor::{Backend, Device, Ints, NormSpans, Span, Storage, Target};
 
 /// What a network keeps of one batch from its forward to its backward pass: activations, labels, and what layers note.
 pub(super) struct Lane {
     pub(super) steps: Vec<BuiltStep>,
     pub(super) slots: Vec<Storage>,
+    /// With room for mixed ones.
     pub(super) labels: Ints,
+    /// Whether these are mixed: whole [`Target`]s.
+    pub(super) mixed: bool,
     /// Samples in the batch.
     pub(super) n: usize,
 }
@@ -73,6 +76,6 @@ impl Lane {
             let op = layer.build(&place).in_layer(&node.name)?;
             steps.push(BuiltStep::new(&node.name, step, Action::Op(op)));
         }
-        Ok(Lane { steps, slots, labels: device.alloc_ints(batch)?, n: 0 })
+        Ok(Lane { steps, slots, labels: device.alloc_ints(batch * Target::WORDS)?, mixed: false, n: 0 })
     }
 }

@@ -7,7 +7,7 @@ use super::sum::Copied;
 use crate::error::InLayer;
 use crate::meeting::Across;
 use crate::{Add, Backward, Draws, Error, Forward, Op, Result, Role};
-use tensor::{Backend, Device, Ints, Layout, SoftmaxXent, Span, Storage, View, ViewMut, Write};
+use tensor::{Backend, Device, Ints, Layout, SoftmaxXent, Span, Storage, Target, View, ViewMut, Write};
 
 /// What a pass over some samples measured, as sums: divide by the number of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -197,7 +197,20 @@ impl Network {
     /// # Errors
     /// [`Error::Batch`] if there are more samples than the network was built for, or the images' size differs.
     pub fn set_input(&mut self, images: &[f32], labels: &[u32]) -> Result<()> {
-        let (n, per_sample) = (labels.len(), self.sample_len());
+        self.send(images, labels, labels.len(), false)
+    }
+
+    /// As [`set_input`](Network::set_input), of samples with two labels each, as mixup and cutmix give.
+    ///
+    /// # Errors
+    /// As [`set_input`](Network::set_input).
+    pub fn set_mixed_input(&mut self, images: &[f32], targets: &[Target]) -> Result<()> {
+        let words: Vec<u32> = targets.iter().flat_map(|target| target.to_words()).collect();
+        self.send(images, &words, targets.len(), true)
+    }
+
+    fn send(&mut self, images: &[f32], labels: &[u32], n: usize, mixed: bool) -> Result<()> {
+        let per_sample = self.sample_len();
         if n > self.max_batch() || images.len() != n * per_sample {
             return Err(Error::Batch {
                 accepted: format!("up to {} samples of {per_sample} numbers", self.max_batch()),
@@ -208,7 +221,7 @@ impl Network {
         let lane = &mut lanes[*lane];
         device.upload(images, &mut lane.slots[input.slot], input.layout.offset)?;
         device.upload_ints(labels, &mut lane.labels)?;
-        lane.n = n;
+        (lane.n, lane.mixed) = (n, mixed);
         Ok(())
     }
 
@@ -235,7 +248,8 @@ impl Network {
             let accepted = format!("up to {} samples", self.max_batch());
             return Err(Error::Batch { accepted, given: n.to_string() });
         }
-        self.lanes[self.lane].n = n;
+        let lane = &mut self.lanes[self.lane];
+        (lane.n, lane.mixed) = (n, false);
         Ok(())
     }
 
@@ -312,8 +326,7 @@ impl Network {
             }
         }
         self.forward(Some(draws), across.as_mut(), &mut after)?;
-        let xent = SoftmaxXent { label_smoothing, scale: 1.0 / global_batch as f32 };
-        self.loss(&xent, true)?;
+        self.loss(label_smoothing, 1.0 / global_batch as f32, true)?;
         after(&self.device, &mut self.arena.grads, Part::Loss)?;
         self.backward(draws, across.as_mut(), &mut after)
     }
@@ -357,7 +370,7 @@ impl Network {
         self.device.fill(0.0, &mut self.arena.grads, metrics)?;
         if self.n() > 0 {
             self.forward(None, None, &mut after)?;
-            self.loss(&SoftmaxXent { label_smoothing: 0.0, scale: 1.0 }, false)?;
+            self.loss(0.0, 1.0, false)?;
             after(&self.device, &mut self.arena.grads, Part::Loss)?;
         }
         Ok(())
@@ -428,10 +441,10 @@ impl Network {
         Ok(())
     }
 
-    pub(super) fn loss(&mut self, xent: &SoftmaxXent, gradient: bool) -> Result<()> {
+    pub(super) fn loss(&mut self, label_smoothing: f32, scale: f32, gradient: bool) -> Result<()> {
         let Network { device, lanes, lane, output, arena, .. } = self;
-        let Lane { slots, labels, n, .. } = &mut lanes[*lane];
-        let metrics = arena.metrics;
+        let Lane { slots, labels, mixed, n, .. } = &mut lanes[*lane];
+        let (xent, metrics) = (SoftmaxXent { label_smoothing, scale, mixed: *mixed }, arena.metrics);
         let (logits, dlogits) = match output.grad_slot.filter(|_| gradient) {
             Some(grad_slot) => {
                 let [logits, dlogits] = disjoint(slots, [output.slot, grad_slot]);
@@ -439,7 +452,7 @@ impl Network {
             }
             None => (output.view(&slots[output.slot], *n), None),
         };
-        device.softmax_xent(xent, logits, labels, dlogits, &mut arena.grads, metrics).in_layer("loss")
+        device.softmax_xent(&xent, logits, labels, dlogits, &mut arena.grads, metrics).in_layer("loss")
     }
 
     pub(super) fn backward<E: From<Error>>(

@@ -3,7 +3,7 @@
 use super::passes::Network;
 use super::plan::Tenant;
 use crate::{Draws, Error, Mode, Result};
-use tensor::{Backend, SoftmaxXent, Span};
+use tensor::{Backend, Span};
 
 impl Network {
     /// Has all that follows work on another lane: its batch, and what its last passes left.
@@ -48,7 +48,7 @@ impl Network {
         if self.n() == 0 {
             return Ok(());
         }
-        self.loss(&SoftmaxXent { label_smoothing, scale: 1.0 / global_batch as f32 }, true)
+        self.loss(label_smoothing, 1.0 / global_batch as f32, true)
     }
 
     /// The backward pass of the current batch, from the gradient of the output on; `draws` are those of its forward pass.

@@ -455,14 +455,15 @@ impl Backend for Reference {
         xent.check(op)?;
         Error::check_shape(op, "the logits", shape, shape.flatten())?;
         Error::check_len(op, "the metrics", metrics, 2)?;
-        Span::new(0, shape.n).check(op, "the labels", labels.len())?;
+        let words = xent.words(shape.n);
+        Span::new(0, words).check(op, "the labels", labels.len())?;
         let dlogits = dlogits.map(|d| {
             Error::check_shape(op, "dlogits", d.layout.shape, shape)?;
             Output::new(op, "dlogits", d)
         });
         let metrics = run_mut(op, "the metrics", sums, metrics)?;
         let logits = Input::new(op, "the logits", logits)?;
-        softmax::cross_entropy(xent, logits, &labels[..shape.n], dlogits.transpose()?, metrics);
+        softmax::cross_entropy(xent, logits, &labels[..words], dlogits.transpose()?, metrics);
         Ok(())
     }
 

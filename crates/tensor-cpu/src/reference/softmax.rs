@@ -1,5 +1,5 @@
 use super::operand::{Input, Output};
-use tensor_backend::SoftmaxXent;
+use tensor_backend::{SoftmaxXent, Target};
 
 /// The logarithms of the classes' probabilities. The largest logit is taken away first, so that nothing overflows and no
 /// large one swallows the sum.
@@ -16,24 +16,24 @@ pub(super) fn probabilities(x: Input, mut y: Output) {
     }
 }
 
-/// The cross-entropy of one sample with its smoothed target; NaN for a label outside of the classes.
-fn loss(smoothing: f64, x: &[f64], label: usize, log: &impl Fn(f64) -> f64) -> f64 {
-    let Some(&own) = x.get(label) else { return f64::NAN };
-    let hard = (smoothing - 1.0) * log(own);
-    if smoothing == 0.0 {
-        return hard;
+/// The probabilities that one sample is compared with; NaN, so that loss and gradient are too, for a label outside of the classes.
+fn targets(smoothing: f64, classes: usize, target: Target) -> Vec<f64> {
+    let share = smoothing / classes as f64;
+    let Target { label, other, weight } = target;
+    if label.max(other) as usize >= classes {
+        return vec![f64::NAN; classes];
     }
-    hard - smoothing / x.len() as f64 * x.iter().map(|&x| log(x)).sum::<f64>()
+    let mut targets = vec![share; classes];
+    targets[label as usize] += (1.0 - smoothing) * f64::from(weight);
+    targets[other as usize] += (1.0 - smoothing) * (1.0 - f64::from(weight));
+    targets
 }
 
-/// The target of class `k`; NaN, so that the gradient is too, for a label outside of the classes.
-fn target(smoothing: f64, classes: usize, label: usize, k: usize) -> f64 {
-    let share = smoothing / classes as f64;
-    match label {
-        _ if label >= classes => f64::NAN,
-        _ if label == k => 1.0 - smoothing + share,
-        _ => share,
-    }
+/// The cross-entropy of one sample with its targets.
+fn loss(x: &[f64], targets: &[f64], log: &impl Fn(f64) -> f64) -> f64 {
+    // A class that is no target does not count, however small its probability.
+    let parts = x.iter().zip(targets).filter(|(_, target)| **target != 0.0);
+    -parts.map(|(&x, target)| target * log(x)).sum::<f64>()
 }
 
 pub(super) fn cross_entropy(
@@ -45,16 +45,15 @@ pub(super) fn cross_entropy(
 ) {
     let (smoothing, classes) = (f64::from(xent.label_smoothing), logits.shape().c);
     metrics.fill(0.0);
-    for (n, &label) in labels.iter().enumerate() {
-        let (x, label) = (logits.row(n), label as usize);
-        let log = log_probabilities(x);
-        metrics[0] += loss(smoothing, x, label, &log);
+    for n in 0..labels.len() / xent.words(1) {
+        let (x, target) = (logits.row(n), Target::of(xent.mixed, labels, n));
+        let (log, targets) = (log_probabilities(x), targets(smoothing, classes, target));
+        metrics[0] += if classes > 0 { loss(x, &targets, &log) } else { f64::NAN };
         let largest = (0..classes).fold(0, |best, k| if x[k] > x[best] { k } else { best });
-        metrics[1] += if label == largest && classes > 0 { 1.0 } else { 0.0 };
+        metrics[1] += if target.main() as usize == largest && classes > 0 { 1.0 } else { 0.0 };
         if let Some(d) = &mut dlogits {
             for (k, d) in d.row(n).iter_mut().enumerate() {
-                let target = target(smoothing, classes, label, k);
-                *d = f64::from(xent.scale) * (log(x[k]).exp() - target);
+                *d = f64::from(xent.scale) * (log(x[k]).exp() - targets[k]);
             }
         }
     }

@@ -61,7 +61,7 @@ impl Cuda {
         xent.check(op)?;
         Error::check_shape(op, "the logits", shape, shape.flatten())?;
         Error::check_len(op, "the metrics", metrics, 2)?;
-        let labels = self.ints(op, "the labels", labels, shape.n)?;
+        let labels = self.ints(op, "the labels", labels, xent.words(shape.n))?;
         let x = self.read(op, "the logits", logits)?;
         let (d, d_stride) = match dlogits {
             None => (Ptr::NULL, 0),
@@ -84,6 +84,7 @@ impl Cuda {
             x.ptr,
             x_stride,
             labels,
+            u32::from(xent.mixed),
             d,
             d_stride,
             rows,
