@@ -33,6 +33,8 @@ pub enum Command {
     Preview(Box<PreviewArgs>),
     /// List the devices, and say why others can't be used
     Devices,
+    /// List the recipes, or print one as TOML, to be changed and given back as --recipe FILE.toml
+    Recipes(RecipesArgs),
     /// Measure the throughput of a network on random data
     Bench(BenchArgs),
     /// Start several processes of a command on this machine: towers launch -- train ...
@@ -114,8 +116,8 @@ impl From<Device> for DeviceKind {
 /// `towers train`.
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
-    /// What to train and how: minigooglenet (default), keras-cnn, resnet18, quick; other flags override it
-    #[arg(long, value_name = "NAME")]
+    /// What to train and how: minigooglenet (default), another name of `towers recipes`, or a file; other flags override it
+    #[arg(long, value_name = "NAME|FILE.toml")]
     pub recipe: Option<String>,
     /// The two-minute trial: a small network, few epochs; goes on with synthetic images where CIFAR-10 can't be had
     #[arg(long)]
@@ -307,7 +309,7 @@ pub struct FetchArgs {
 #[derive(Debug, clap::Args)]
 pub struct PreviewArgs {
     /// Whose augmentation to show
-    #[arg(long, value_name = "NAME", default_value = "minigooglenet")]
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
     pub recipe: String,
     /// The picture to write
     #[arg(long, value_name = "PNG", default_value = "preview.png")]
@@ -338,11 +340,19 @@ pub struct PreviewArgs {
     pub data: DataArgs,
 }
 
+/// `towers recipes`.
+#[derive(Debug, clap::Args)]
+pub struct RecipesArgs {
+    /// The one to print: a name, or a file
+    #[arg(value_name = "NAME|FILE.toml")]
+    pub name: Option<String>,
+}
+
 /// `towers bench`.
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
     /// Whose network
-    #[arg(long, value_name = "NAME", default_value = "minigooglenet")]
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
     pub recipe: String,
     /// train (forward, backward, optimizer) or infer (forward)
     #[arg(long, value_enum, default_value_t = Mode::Train)]

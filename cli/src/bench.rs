@@ -17,7 +17,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
             args.seconds
         )));
     }
-    let mut config = train::recipe(&args.recipe)?;
+    let mut config = train::find_recipe(&args.recipe)?;
     args.devices.apply(&mut config.devices)?;
     if args.roofline {
         return roofline::run(&config.devices, args.json);

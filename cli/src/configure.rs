@@ -2,13 +2,13 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
-use train::{Config, EarlyStop, recipe};
+use train::{Config, EarlyStop, find_recipe};
 
 impl TrainArgs {
     /// The configuration of a new run.
     pub fn config(&self) -> anyhow::Result<Config> {
         let name = self.recipe.as_deref().unwrap_or(if self.quick { "quick" } else { "minigooglenet" });
-        let mut config = recipe(name)?;
+        let mut config = find_recipe(name)?;
         self.apply(&mut config)?;
         Ok(config)
     }
@@ -90,8 +90,9 @@ impl TrainArgs {
     pub fn check_resumed(&self, saved: &Config) -> anyhow::Result<()> {
         let mut wanted = saved.clone();
         self.apply(&mut wanted)?;
+        let recipe = self.recipe.as_deref().map(find_recipe).transpose()?;
         let differs: &[(&str, bool)] = &[
-            ("--recipe", self.recipe.as_ref().is_some_and(|recipe| *recipe != saved.recipe)),
+            ("--recipe", recipe.is_some_and(|recipe| recipe.recipe != saved.recipe)),
             ("--batch-size", wanted.batch_size != saved.batch_size),
             ("--global-batch-size", wanted.global_batch_size != saved.global_batch_size),
             ("--virtual-replicas", wanted.virtual_replicas != saved.virtual_replicas),

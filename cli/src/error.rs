@@ -44,6 +44,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
             ours,
             Some(
                 train::Error::Option { .. }
+                    | train::Error::Recipe { .. }
                     | train::Error::Optimizer(_)
                     | train::Error::Augment(_)
                     | train::Error::Cut(_)

@@ -19,6 +19,7 @@ mod predict;
 mod preview;
 mod print;
 mod profile;
+mod recipes;
 mod report;
 mod resume;
 mod roofline;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Fetch(args) => fetch::run(args),
         Command::Preview(args) => preview::run(*args),
         Command::Devices => print::lines(::train::describe_devices()),
+        Command::Recipes(args) => recipes::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Launch(args) => launch::run(args),
     };

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use train::Preview;
 
 pub fn run(args: PreviewArgs) -> anyhow::Result<ExitCode> {
-    let mut augmentation = train::recipe(&args.recipe)?.augmentation;
+    let mut augmentation = train::find_recipe(&args.recipe)?.augmentation;
     args.augmentation.apply(&mut augmentation);
     let preview = Preview { samples: args.samples, columns: args.columns, seed: args.seed, zoom: args.zoom };
     preview.check()?;

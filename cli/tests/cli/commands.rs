@@ -122,6 +122,34 @@ fn bench_tells_when_the_first_step_was_taken() {
 }
 
 #[test]
+fn a_recipe_is_printed_changed_and_given_back() {
+    let place = Place::new();
+    place.run("recipes").ends(0).says("resnet18").says("keras-cnn");
+    let printed = place.run("recipes quick").ends(0).out();
+    let write = |file: &str, text: &str| {
+        std::fs::write(place.path().join(file), text).expect("the file can be written")
+    };
+    write("mine.toml", &printed.replace("epochs = 4", "epochs = 1").replace("recipe = \"quick\"", ""));
+    let again = place.run("recipes mine.toml").ends(0).out();
+    assert!(again.contains("epochs = 1") && again.contains("horizontal_flip = true"), "{again}");
+    place
+        .run("train --recipe mine.toml --dataset synthetic --limit-train 50 --limit-test 50 --no-progress")
+        .ends(0);
+    let config: Value =
+        serde_json::from_str(&place.read("runs/mine-1/config.json")).expect("the run's configuration");
+    assert_eq!(
+        (&config["epochs"], &config["recipe"], &config["model"]),
+        (&1.into(), &"mine".into(), &"small_cnn".into())
+    );
+    place.run("train --recipe mine.toml --resume runs/mine-1 --epochs 2 --no-progress").ends(0);
+    place.run("train --recipe quick --resume runs/mine-1 --epochs 3").ends(2).complains("--recipe");
+    write("bad.toml", "like = 'quick'\nepoch = 1");
+    place.run("train --recipe bad.toml").ends(2).complains("did you mean `epochs`?");
+    place.run("train --recipe missing.toml").ends(1).complains("can't read missing.toml");
+    place.run("recipes resnet").ends(2).complains("did you mean `resnet18`?");
+}
+
+#[test]
 fn devices_says_what_there_is_and_why_not_more() {
     Place::new().run("devices").ends(0).says("cpu: ").says("cuda: none");
 }

@@ -17,6 +17,14 @@ pub enum Error {
         /// What would be accepted.
         accepted: String,
     },
+    /// A recipe's file that makes no sense.
+    #[error("the recipe {name}: {reason}")]
+    Recipe {
+        /// The recipe.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A place where the network can't be cut into stages.
     #[error("--split-at: {0}")]
     Cut(layers::Error),

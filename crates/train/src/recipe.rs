@@ -1,3 +1,4 @@
+use crate::spelling::hint;
 use crate::{
     CheckpointOptions, Config, DataOptions, DeviceOptions, DeviceWeights, Error, Preprocessing, Result,
 };
@@ -6,7 +7,7 @@ use optim::{Curve, Per, Rmsprop, Sgd};
 use tensor::WeightDecay;
 
 /// The recipes that [`recipe`] knows, each with its source.
-pub const RECIPES: [(&str, &str); 4] = [
+pub const RECIPES: [(&str, &str); 6] = [
     (
         "minigooglenet",
         "MiniGoogLeNet as in A. Rosebrock's Keras multi-GPU tutorial: SGD 5e-3, poly decay, 70 epochs",
@@ -14,6 +15,14 @@ pub const RECIPES: [(&str, &str); 4] = [
     (
         "keras-cnn",
         "Keras' cifar10_cnn as in the Keras-MXNet multi-GPU tutorial: RMSprop 1e-4, decay 1e-6, 50 epochs",
+    ),
+    (
+        "slice-batch",
+        "three towers and 160 epochs, as in the tutorial that slices batches by hand; it names no network: here keras-cnn's",
+    ),
+    (
+        "mirrored",
+        "gradient descent at 0.1, 10 epochs, the best by val_acc, as in DataFlair's tutorial; it names no network: here small_cnn",
     ),
     (
         "resnet18",
@@ -30,12 +39,18 @@ pub fn recipe(name: &str) -> Result<Config> {
     match name {
         "minigooglenet" => Ok(minigooglenet()),
         "keras-cnn" => Ok(keras_cnn()),
+        "slice-batch" => Ok(slice_batch()),
+        "mirrored" => Ok(mirrored()),
         "resnet18" => Ok(resnet18()),
         "quick" => Ok(quick()),
         _ => Err(Error::Option {
             option: "--recipe",
             value: format!("`{name}`"),
-            accepted: format!("one of {}", RECIPES.map(|(name, _)| name).join(", ")),
+            accepted: format!(
+                "one of {}, or a file FILE.toml{}",
+                RECIPES.map(|(name, _)| name).join(", "),
+                hint(name, RECIPES.map(|(name, _)| name))
+            ),
         }),
     }
 }
@@ -83,6 +98,39 @@ fn keras_cnn() -> Config {
         schedule: Curve::time(1e-6).into(),
         optimizer: Rmsprop::keras2().into(),
         preprocessing: Preprocessing::DivideBy255,
+        ..minigooglenet()
+    }
+}
+
+/// The tutorial that slices batches by hand tells the times of 160 epochs, on one GPU and on three.
+fn slice_batch() -> Config {
+    Config {
+        recipe: "slice-batch".to_owned(),
+        epochs: 160,
+        devices: DeviceOptions { replicas: 3, ..DeviceOptions::default() },
+        ..keras_cnn()
+    }
+}
+
+/// Its optimizer is that of the part on model parallelism, `GradientDescentOptimizer(learning_rate=0.1)`; its callback is
+/// `ModelCheckpoint(monitor='val_acc', mode='max', save_best_only=True)`.
+fn mirrored() -> Config {
+    Config {
+        recipe: "mirrored".to_owned(),
+        model: "small_cnn".to_owned(),
+        epochs: 10,
+        batch_size: 50,
+        drop_last: false,
+        lr: 0.1,
+        schedule: Curve::Constant.into(),
+        optimizer: Sgd::keras().into(),
+        preprocessing: Preprocessing::DivideBy255,
+        augmentation: ImageDataGenerator::new(),
+        checkpoints: CheckpointOptions {
+            every_epochs: 0,
+            save_best: Some("val_acc".to_owned()),
+            ..CheckpointOptions::default()
+        },
         ..minigooglenet()
     }
 }

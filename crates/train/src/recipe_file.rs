@@ -1,0 +1,249 @@
+//! Recipes as TOML: what `towers recipes NAME` prints and `--recipe FILE.toml` reads.
+//!
+//! A file has the keys of `config.json`, so whatever a run can be told a recipe can hold. Optimizer and schedule have the compact form
+//! of the command line. Files are read key by key, so that an error has a name and a line of its own.
+
+use crate::spelling::hint;
+use crate::{Config, Error, RECIPES, Result, recipe};
+use augment::ImageDataGenerator;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// What a recipe that is not `like` another one must have. These keys are written first, and always.
+const NEEDED: [&str; 8] =
+    ["model", "epochs", "batch_size", "lr", "schedule", "optimizer", "preprocessing", "drop_last"];
+
+/// Keys that hold options of their own, each of which may be left out.
+const TABLES: [&str; 4] = ["augmentation", "checkpoints", "data", "devices"];
+
+type Options = Map<String, Value>;
+
+/// The recipe of this name, or of the file, if it ends with `.toml`.
+///
+/// # Errors
+/// [`Error::Option`] for a name that is not among [`RECIPES`], [`Error::Recipe`] for a file that makes no sense; [`Error::Io`] if there is
+/// no such file.
+pub fn find_recipe(name: &str) -> Result<Config> {
+    let path = Path::new(name);
+    if path.extension().is_none_or(|ending| ending != "toml") {
+        return recipe(name);
+    }
+    let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    read_recipe(&text, &stem)
+}
+
+/// Reads a recipe in TOML, which is called `name` where it doesn't say. What it leaves out is as in the recipe that it is `like`.
+///
+/// ```
+/// let config = train::read_recipe("like = 'resnet18'\nepochs = 15\n[augmentation]\nvertical_flip = true", "short")?;
+/// assert_eq!((config.recipe.as_str(), config.model.as_str(), config.epochs), ("short", "resnet18", 15));
+/// let error = train::read_recipe("like = 'resnet18'\nepoch = 15", "short").unwrap_err().to_string();
+/// assert!(error.ends_with("did you mean `epochs`?"), "{error}");
+/// # Ok::<(), train::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Recipe`] naming the key, its value and what is wrong with it; [`Error::Option`] for values that don't fit each other.
+pub fn read_recipe(text: &str, name: &str) -> Result<Config> {
+    let refuse = |reason: String| Error::Recipe { name: name.to_owned(), reason };
+    let table: toml::Table = text.parse().map_err(|error| refuse(no_toml(text, &error)))?;
+    let Ok(Value::Object(mut file)) = serde_json::to_value(table) else {
+        return Err(refuse("it is no table of keys and values".to_owned()));
+    };
+    let mut config = match file.remove("like") {
+        Some(Value::String(like)) => recipe(&like)?,
+        Some(other) => return Err(refuse(format!("`like = {other}` names no built-in recipe"))),
+        None => {
+            if let Some(missing) = NEEDED.into_iter().find(|key| !file.contains_key(*key)) {
+                return Err(refuse(format!(
+                    "`{missing}` is missing; give it, or the recipe that this one is `like`"
+                )));
+            }
+            blank()?
+        }
+    };
+    config.recipe = name.to_owned();
+    for (key, value) in file {
+        match value {
+            Value::Object(own) if TABLES.contains(&key.as_str()) => {
+                for (option, value) in own {
+                    config = with(&config, &[&key, &option], value).map_err(refuse)?;
+                }
+            }
+            value => config = with(&config, &[&key], value).map_err(refuse)?,
+        }
+    }
+    // It becomes a part of a path.
+    let plain = |ch: char| ch.is_ascii_alphanumeric() || "-_.".contains(ch);
+    if config.recipe.is_empty() || config.recipe.starts_with('.') || !config.recipe.chars().all(plain) {
+        let reason =
+            "its name must be of letters, digits, `-`, `_` and dots inside, since it names the run's folder";
+        return Err(refuse(reason.to_owned()));
+    }
+    config.check()?;
+    Ok(config)
+}
+
+/// What is no TOML at all.
+fn no_toml(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
+    format!("line {line} is no TOML: {}", error.message().replace('\n', ", "))
+}
+
+/// The configuration with one key, or one option of a table, set; or what is wrong with that.
+fn with(config: &Config, path: &[&str], value: Value) -> std::result::Result<Config, String> {
+    let name = path.join(".");
+    let shown = format!("`{name} = {value}`");
+    let value = match (&path, value) {
+        (["optimizer"], Value::String(text)) => {
+            compact::<optim::Optimizer>(&text).map_err(|e| format!("{shown}: {e}"))?
+        }
+        (["schedule"], Value::String(text)) => {
+            compact::<optim::Schedule>(&text).map_err(|e| format!("{shown}: {e}"))?
+        }
+        (_, value) => value,
+    };
+    let mut all = Value::Object(options(config));
+    let Some((last, tables)) = path.split_last() else { return Ok(config.clone()) };
+    let table = tables.iter().try_fold(&mut all, |table, key| table.get_mut(*key));
+    let Some(table) = table.and_then(Value::as_object_mut) else {
+        return Err(format!("{shown}: no such table"));
+    };
+    if !table.contains_key(*last) {
+        let known: Vec<&str> = table.keys().map(String::as_str).collect();
+        let meant = hint(last, known.iter().copied());
+        return Err(format!("there is no key `{name}`; there are {}{meant}", known.join(", ")));
+    }
+    table.insert((*last).to_owned(), value);
+    Config::deserialize(all).map_err(|error| format!("{shown} does not fit: {error}"))
+}
+
+/// A value in the form of the command line.
+fn compact<T: core::str::FromStr<Err: core::fmt::Display> + Serialize>(
+    text: &str,
+) -> std::result::Result<Value, String> {
+    let value: T = text.parse().map_err(|error: T::Err| error.to_string())?;
+    serde_json::to_value(value).map_err(|error| error.to_string())
+}
+
+fn options(of: &impl Serialize) -> Options {
+    match serde_json::to_value(of) {
+        Ok(Value::Object(options)) => options,
+        _ => Options::new(),
+    }
+}
+
+/// What a recipe says nothing of: Keras' defaults, and no augmentation.
+fn blank() -> Result<Config> {
+    Ok(Config { augmentation: ImageDataGenerator::new(), ..recipe(RECIPES[0].0)? })
+}
+
+/// A recipe as TOML. Given back to [`read_recipe`] it is the same recipe, and so the same run bit for bit.
+///
+/// # Errors
+/// [`Error::Recipe`] if a value can't be written.
+pub fn write_recipe(config: &Config) -> Result<String> {
+    let refuse =
+        |error: toml::ser::Error| Error::Recipe { name: config.recipe.clone(), reason: error.to_string() };
+    let line = |key: &str, value: &Value| -> Result<String> {
+        Ok(format!("{key} = {}\n", toml::Value::try_from(value).map_err(refuse)?))
+    };
+    let mut own = options(config);
+    own.insert("optimizer".to_owned(), config.optimizer.to_string().into());
+    own.insert("schedule".to_owned(), config.schedule.to_string().into());
+    let blank = options(&blank()?);
+    let told = |own: &Options, blank: &Options| -> Vec<(String, Value)> {
+        let differs = |(key, value): &(&String, &Value)| !value.is_null() && blank.get(*key) != Some(*value);
+        own.iter().filter(differs).map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    let mut text = line("recipe", &config.recipe.as_str().into())?;
+    for key in NEEDED {
+        text += &line(key, &own[key])?;
+    }
+    for (key, value) in told(&own, &blank) {
+        if !NEEDED.contains(&key.as_str()) && !TABLES.contains(&key.as_str()) && key != "recipe" {
+            text += &line(&key, &value)?;
+        }
+    }
+    for table in TABLES {
+        let (Some(own), Some(blank)) = (own[table].as_object(), blank[table].as_object()) else { continue };
+        let told = told(own, blank);
+        if !told.is_empty() {
+            text += &format!("\n[{table}]\n");
+        }
+        for (option, value) in told {
+            text += &line(&option, &value)?;
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_recipe_comes_back_from_its_file() {
+        for (name, _) in RECIPES {
+            let config = recipe(name).unwrap();
+            let text = write_recipe(&config).unwrap();
+            assert_eq!(read_recipe(&text, "another").unwrap(), config, "{text}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_run_is_told_comes_back() {
+        let text = "recipe = 'all.of-it'\nlike = 'resnet18'\nmodel = 'small_cnn'\nepochs = 3\nbatch_size = 7\nglobal_batch_size = 21\n\
+                    drop_last = true\nlr = 0.30000000000000004\nschedule = 'step:every=2'\noptimizer = 'rmsprop:style=keras3'\n\
+                    label_smoothing = 0.1\npreprocessing = 'divide-by-255'\nseed = 12\nvirtual_replicas = 2\nsync_batch_norm = true\n\
+                    [devices]\nreplicas = 2\nprecision = 'bf16'\n[checkpoints]\nevery_epochs = 2\nsave_best = 'val_acc'\n\
+                    [data]\ndataset = 'cifar100'\n[early_stop]\nmonitor = 'val_loss'\nmin_delta = 0.0\npatience = 9\n\
+                    [augmentation]\nrotation_range = 15.5\nfill_mode = 'reflect'\nhorizontal_flip = false\n";
+        let config = read_recipe(text, "file").unwrap();
+        assert_eq!(
+            (config.recipe.as_str(), config.global_batch_size, config.lr),
+            ("all.of-it", Some(21), 0.1 + 0.2)
+        );
+        assert_eq!((config.devices.replicas, config.augmentation.rotation_range), (2, 15.5));
+        assert!(
+            config.augmentation.random_crop == 4 && !config.augmentation.horizontal_flip,
+            "the rest is resnet18's"
+        );
+        assert_eq!(config.early_stop.as_ref().map(|stop| stop.patience), Some(9));
+        let written = write_recipe(&config).unwrap();
+        assert_eq!(read_recipe(&written, "file").unwrap(), config, "{written}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (text, says) in [
+            ("like = 'resnet'", "did you mean `resnet18`?"),
+            ("like = 3", "`like = 3` names no built-in recipe"),
+            ("like = 'quick'\nepoch = 1", "there is no key `epoch`; there are augmentation, "),
+            ("like = 'quick'\nepoch = 1", "did you mean `epochs`?"),
+            (
+                "like = 'quick'\nepochs = 'many'",
+                "`epochs = \"many\"` does not fit: invalid type: string \"many\", expected u64",
+            ),
+            ("like = 'quick'\nepochs = -1", "`epochs = -1` does not fit"),
+            ("like = 'quick'\nepochs = 0", "--epochs is 0, but must be at least 1"),
+            ("like = 'quick'\nmodel = 'resnet81'", "the model is `resnet81`, but must be one of"),
+            ("like = 'quick'\noptimizer = 'adam'", "`optimizer = \"adam\"`: "),
+            ("like = 'quick'\npreprocessing = 'none'", "expected one of `divide-by-255`"),
+            ("like = 'quick'\n[augmentation]\nhorizontal_flop = true", "did you mean `horizontal_flip`?"),
+            (
+                "like = 'quick'\n[augmentation]\nhorizontal_flip = 3",
+                "`augmentation.horizontal_flip = 3` does not fit",
+            ),
+            ("like = 'quick'\naugmentation = 3", "`augmentation = 3` does not fit"),
+            ("like = 'quick'\nrecipe = '../x'", "its name must be of letters"),
+            ("epochs = 3", "`model` is missing"),
+            ("like = 'quick'\nepochs = ", "line 2 is no TOML"),
+        ] {
+            let error = read_recipe(text, "file").unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}
