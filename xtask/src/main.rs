@@ -83,7 +83,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "beside",
-        arguments: "--case CASE... [FLAGS] [NAME=COMMAND...]",
+        arguments: "[FLAGS] [NAME=COMMAND...]",
         summary: "measure `towers bench` and peers in turns",
         run: beside::run,
     },
