@@ -23,6 +23,12 @@ pub struct EpochRecord {
 }
 
 impl EpochRecord {
+    /// The first epoch of a history with the highest validation accuracy.
+    pub(crate) fn best(history: &[EpochRecord]) -> Option<&EpochRecord> {
+        let finite = history.iter().filter(|record| record.val_acc.is_finite());
+        finite.reduce(|best, record| if record.val_acc > best.val_acc { record } else { best })
+    }
+
     /// The figure called `metric` as Keras calls it: `loss`, `acc` (or `accuracy`), `val_loss`, `val_acc` (or
     /// `val_accuracy`), `lr`.
     pub fn metric(&self, metric: &str) -> Option<f64> {

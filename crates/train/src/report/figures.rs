@@ -32,8 +32,7 @@ pub(super) fn summary(runs: &[RunReport], out: &mut String) {
     for (k, run) in runs.iter().enumerate() {
         let last = run.history.last();
         let figure = |figure: Option<f64>| figure.map_or("–".to_owned(), short);
-        let best = run
-            .best()
+        let best = EpochRecord::best(&run.history)
             .map_or("–".to_owned(), |best| format!("{} (epoch {})", short(best.val_acc), best.epoch));
         let cells = [
             Escaped(run.setting("recipe")).to_string(),

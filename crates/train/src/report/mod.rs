@@ -77,12 +77,6 @@ impl RunReport {
         self.test = Err(why.into());
     }
 
-    /// The epoch with the highest validation accuracy.
-    fn best(&self) -> Option<&EpochRecord> {
-        let finite = self.history.iter().filter(|record| record.val_acc.is_finite());
-        finite.reduce(|best, record| if record.val_acc > best.val_acc { record } else { best })
-    }
-
     fn setting(&self, key: &str) -> &str {
         self.config.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
     }

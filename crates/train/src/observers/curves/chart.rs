@@ -59,7 +59,7 @@ pub(super) fn draw<B: DrawingBackend>(
     // The font is part of the program; a test reads it.
     FONT_KNOWN.call_once(|| drop(register_font(FONT, FontStyle::Normal, DEJAVU_SANS)));
     root.fill(&WHITE)?;
-    let best = best(history);
+    let best = EpochRecord::best(history);
     let centre = Pos::new(HPos::Center, VPos::Top);
     let middle = root.dim_in_pixel().0 as i32 / 2;
     root.draw(&Text::new(title.to_owned(), (middle, pen.px(20.0)), pen.text(28.0, INK).pos(centre)))?;
@@ -72,12 +72,6 @@ pub(super) fn draw<B: DrawingBackend>(
     pen.panel(&left, &Panel::loss(history))?;
     pen.panel(&right, &Panel::accuracy(history, best))?;
     root.present()
-}
-
-/// The first epoch with the highest validation accuracy.
-fn best(history: &[EpochRecord]) -> Option<&EpochRecord> {
-    let finite = history.iter().filter(|record| record.val_acc.is_finite());
-    finite.reduce(|best, record| if record.val_acc > best.val_acc { record } else { best })
 }
 
 fn curves(training: fn(&EpochRecord) -> f64, validation: fn(&EpochRecord) -> f64) -> [Curve; 2] {
