@@ -1,25 +1,12 @@
 //! What a misspelt name was meant to be.
 
+use strsim::levenshtein;
+
 /// `; did you mean ...?` for the known name that is closest to `name`, if one is close enough.
 pub(crate) fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let near = known.into_iter().min_by_key(|known| distance(name, known));
-    let near = near.filter(|near| distance(name, near) <= near.len().min(name.len()).div_ceil(2).min(4));
+    let near = known.into_iter().min_by_key(|known| levenshtein(name, known));
+    let near = near.filter(|near| levenshtein(name, near) <= near.len().min(name.len()).div_ceil(2).min(4));
     near.map_or(String::new(), |near| format!("; did you mean `{near}`?"))
-}
-
-/// How many letters have to be changed, added or left out to make `b` of `a`.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ch) in a.chars().enumerate() {
-        let mut diagonal = core::mem::replace(&mut row[0], i + 1);
-        for j in 0..b.len() {
-            let changed = diagonal + usize::from(b[j] != ch);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

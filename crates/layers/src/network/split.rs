@@ -3,6 +3,7 @@
 use super::graph::{Graph, Kind, Value};
 use crate::{Error, Result};
 use std::collections::HashMap;
+use strsim::levenshtein;
 
 /// A place where a graph may be cut: behind a layer whose output is all that what follows reads of what came before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +32,8 @@ impl Graph {
         };
         let cuts: Vec<String> = self.cuts(output).into_iter().map(|cut| cut.layer).collect();
         let Some(node) = self.nodes.iter().position(|node| node.name == layer) else {
-            let near = self.nodes.iter().map(|node| &node.name).min_by_key(|name| distance(name, layer));
-            let near = near.filter(|name| distance(name, layer) <= layer.len().min(name.len()) / 2);
+            let near = self.nodes.iter().map(|node| &node.name).min_by_key(|name| levenshtein(name, layer));
+            let near = near.filter(|name| levenshtein(name, layer) <= layer.len().min(name.len()) / 2);
             let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
             return refuse(format!("there is no such layer{hint}"), &cuts);
         };
@@ -112,21 +113,6 @@ impl Graph {
             format!("it does the work of {by} too in inference, so both belong together")
         })
     }
-}
-
-/// How many letters have to be changed, added or left out to make `b` of `a`.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ch) in a.chars().enumerate() {
-        let mut diagonal = core::mem::replace(&mut row[0], i + 1);
-        for j in 0..b.len() {
-            let changed = diagonal + usize::from(b[j] != ch);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
