@@ -357,7 +357,7 @@ pub struct BenchArgs {
     /// train (forward, backward, optimizer) or infer (forward)
     #[arg(long, value_enum, default_value_t = Mode::Train)]
     pub mode: Mode,
-    /// Samples of a batch; by default 128 (keras-cnn) or 64 in training, 256 in inference
+    /// Samples of a batch, of each replica; by default 128 (keras-cnn) or 64 in training, 256 in inference
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub batch: Option<usize>,
     /// Each repeat takes at least so long

@@ -4,8 +4,11 @@ use crate::args::{BenchArgs, Mode};
 use crate::error::{at_least_one, usage};
 use crate::{first_step, print, profile, roofline};
 use std::process::ExitCode;
-use std::time::Instant;
-use train::{BenchMode, BenchOptions};
+use std::time::{Duration, Instant};
+use train::{BenchMode, BenchOptions, Config, Process, ReplicaBench};
+
+/// How long processes wait for each other.
+const MEETING: Duration = Duration::from_secs(600);
 
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
@@ -39,6 +42,10 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     if args.profile {
         return profile::run(&config, &options, args.json);
     }
+    let process = Process::join(&config.devices, MEETING)?;
+    if process.is_some() || train::check_devices(&config.devices)? > 1 {
+        return together(process, &config, &options, args.json);
+    }
     let result = train::bench(&config, &options)?;
     if args.json {
         return print::text(&format!("{}\n", serde_json::to_string(&result)?));
@@ -60,4 +67,44 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         result.threads,
         result.precision,
     ))
+}
+
+/// Several replicas that train together: threads of this process, or one in each of several.
+fn together(
+    process: Option<Process>,
+    config: &Config,
+    options: &BenchOptions,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let first = process.as_ref().is_none_or(Process::is_first);
+    let result = match process {
+        Some(process) => process.bench(config, options)?,
+        None => train::bench_replicas(config, options)?,
+    };
+    match (first, json) {
+        (false, _) => Ok(ExitCode::SUCCESS),
+        (true, true) => print::text(&format!("{}\n", serde_json::to_string(&result)?)),
+        (true, false) => print::lines(lines(&result)),
+    }
+}
+
+/// The throughput, and where the time of a step goes.
+fn lines(result: &ReplicaBench) -> Vec<String> {
+    let ReplicaBench { model, replicas, batch, images_per_s, device, threads, precision, .. } = result;
+    let mut lines = vec![format!(
+        "{model} train, {replicas} replicas, batch {batch} each: {images_per_s:.1} images/s on the {device} ({threads} threads each, {precision})"
+    )];
+    let milliseconds = |seconds: f64| format!("{:.2}", 1e3 * seconds);
+    if let (Some(slowest), Some(exchange)) = (result.slowest_s, result.exchange_s) {
+        let each: Vec<_> = result.computing_s.iter().copied().map(milliseconds).collect();
+        lines.push(format!(
+            "step {} ms: the slowest replica computes {} ms (on average they do {} ms), adding up takes {} ms",
+            milliseconds(result.step_s),
+            milliseconds(slowest),
+            each.join(", "),
+            milliseconds(exchange),
+        ));
+    }
+    lines.extend(result.not_recorded.as_ref().map(|why| format!("steps could not be recorded: {why}")));
+    lines
 }

@@ -122,6 +122,20 @@ fn bench_tells_when_the_first_step_was_taken() {
 }
 
 #[test]
+fn bench_tells_what_replicas_wait_for() {
+    let place = Place::new();
+    let line = "bench --recipe quick --batch 4 --replicas 2 --threads 2 --seconds 0.01 --repeats 1";
+    let result: Value =
+        serde_json::from_str(&place.run(&format!("{line} --json")).ends(0).out()).expect("one object");
+    assert_eq!((&result["replicas"], &result["batch"]), (&Value::from(2), &Value::from(4)));
+    let time = |name: &str| result[name].as_f64().unwrap_or(f64::NAN);
+    assert!(time("slowest_s") > 0.0 && time("slowest_s") <= time("step_s"), "{result}");
+    assert!((time("slowest_s") + time("exchange_s") - time("step_s")).abs() < 1e-9, "{result}");
+    place.run(line).ends(0).says("2 replicas, batch 4 each").says("the slowest replica computes");
+    place.run(&format!("{line} --mode infer")).ends(2).complains("--mode is infer");
+}
+
+#[test]
 fn a_recipe_is_printed_changed_and_given_back() {
     let place = Place::new();
     place.run("recipes").ends(0).says("resnet18").says("keras-cnn");

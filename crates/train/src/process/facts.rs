@@ -1,5 +1,5 @@
-use crate::Result;
 use crate::fit::Whole;
+use crate::{BenchOptions, Config, Result, bench};
 use parallel::Facts;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -27,6 +27,16 @@ pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
         facts = facts.with(format_args!("a number of {what} images of"), value);
     }
     Ok(facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step)))
+}
+
+/// What must be the same in all processes that measure together.
+pub(super) fn of_bench(config: &Config, options: &BenchOptions) -> Facts {
+    Facts::new()
+        .with("the network", &config.model)
+        .with("the optimizer", config.optimizer)
+        .with("the precision", config.devices.precision)
+        .with("a batch of", bench::batch_size(config, options))
+        .with("a time of", format_args!("{} s, {} times", options.seconds, options.repeats))
 }
 
 fn digest(value: impl Hash) -> String {

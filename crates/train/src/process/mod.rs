@@ -4,7 +4,8 @@ mod facts;
 mod transport;
 
 use crate::fit::{Observers, Whole};
-use crate::{Config, DeviceOptions, Outcome, Result, Resume, StopFlag};
+use crate::replica_bench::{self, ReplicaBench, bench_replica};
+use crate::{BenchOptions, Config, DeviceOptions, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
 use parallel::Stage;
 use parallel::cluster::{Place, discover_here};
@@ -69,6 +70,18 @@ impl Process {
         let observers = if self.is_first() { observers } else { Default::default() };
         let body = |replica| run.stage(replica, Stage::whole(), observers, stop);
         self.transport.run(&self.place, device, &facts::facts(&run)?, body)
+    }
+
+    /// As [`bench_replicas`](crate::bench_replicas), with this process's replica; all return the same.
+    ///
+    /// # Errors
+    /// As [`bench_replicas`](crate::bench_replicas); and if another process failed, did not come in time, or was asked to measure
+    /// something else.
+    pub fn bench(self, config: &Config, options: &BenchOptions) -> Result<ReplicaBench> {
+        replica_bench::check(options)?;
+        let device = device::open(config, &self.place)?;
+        let facts = facts::of_bench(config, options);
+        self.transport.run(&self.place, device, &facts, |replica| bench_replica(config, options, replica))
     }
 }
 

@@ -1,5 +1,5 @@
 use crate::devices::{nccl_available, usable_gpus};
-use crate::{DeviceKind, DeviceOptions, Outcome, Result};
+use crate::{DeviceKind, DeviceOptions, Result};
 use parallel::cluster::{Place, Source};
 use parallel::rendezvous::Settings;
 use parallel::{Error, Facts, NcclProcess, Replica};
@@ -56,9 +56,9 @@ impl Transport {
     }
 
     /// Runs `body` as this process's replica, together with those of the others, who must have the same facts.
-    pub(super) fn run<F>(self, place: &Place, device: Device, facts: &Facts, body: F) -> Result<Outcome>
+    pub(super) fn run<T, F>(self, place: &Place, device: Device, facts: &Facts, body: F) -> Result<T>
     where
-        F: FnOnce(Replica) -> Result<Outcome>,
+        F: FnOnce(Replica) -> Result<T>,
     {
         match self {
             Transport::Nccl { settings, timeout } => {
