@@ -1,7 +1,9 @@
 //! The command line, as declared to clap.
 
 use crate::augmentation::AugmentationArgs;
+use crate::export::ExportArgs;
 use crate::gpus::Gpus;
+use crate::model::WeightsArgs;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use train::DeviceKind;
@@ -25,6 +27,8 @@ pub enum Command {
     Evaluate(EvaluateArgs),
     /// Say what pictures show
     Predict(PredictArgs),
+    /// Write a trained network for other programs: PyTorch, ONNX; or bring weights of Keras here
+    Export(ExportArgs),
     /// Write a page about one or several runs: curves, test results, mistakes, configuration
     Report(ReportArgs),
     /// Get a data set and verify it
@@ -235,7 +239,7 @@ pub struct KeepArgs {
 /// `towers evaluate`.
 #[derive(Debug, clap::Args)]
 pub struct EvaluateArgs {
-    /// A run's folder or a model.safetensors; by default the newest run
+    /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras; by default the newest run
     pub run: Option<PathBuf>,
     /// Samples of a batch
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 250)]
@@ -246,6 +250,9 @@ pub struct EvaluateArgs {
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// Weights of Keras.
+    #[command(flatten)]
+    pub weights: WeightsArgs,
     /// Data.
     #[command(flatten)]
     pub data: DataArgs,
@@ -260,7 +267,7 @@ pub struct PredictArgs {
     /// Pictures: PNG or JPEG of any size
     #[arg(required = true, value_name = "IMAGE")]
     pub images: Vec<PathBuf>,
-    /// A run's folder or a model.safetensors; by default the newest run
+    /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras; by default the newest run
     #[arg(long, value_name = "RUN")]
     pub model: Option<PathBuf>,
     /// Print the K likeliest classes
@@ -272,6 +279,12 @@ pub struct PredictArgs {
     /// One JSON object a picture instead of text
     #[arg(long)]
     pub json: bool,
+    /// Weights of Keras.
+    #[command(flatten)]
+    pub weights: WeightsArgs,
+    /// Data.
+    #[command(flatten)]
+    pub data: DataArgs,
     /// Devices.
     #[command(flatten)]
     pub devices: DeviceArgs,

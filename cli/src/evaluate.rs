@@ -3,7 +3,7 @@
 use crate::args::EvaluateArgs;
 use crate::error::at_least_one;
 use crate::output::newest_run;
-use crate::{data, print};
+use crate::{data, model, print};
 use anyhow::Context;
 use serde_json::json;
 use std::fmt::Write;
@@ -16,7 +16,8 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     let run = args.run.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
     let devices = train::open_devices(&args.devices.single()?)?;
     let device = devices.first().context("there is no device")?;
-    let mut classifier = Classifier::load(&run, device, args.batch_size)?;
+    let trained = model::open(&run, &args.weights, &args.data)?;
+    let mut classifier = Classifier::new(&trained, device, args.batch_size)?;
     classifier.set_test_time(args.tta);
     let mut options = trained_on(&run, &classifier);
     args.data.apply(&mut options);
@@ -30,9 +31,15 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
 
 /// The data that the run was trained on: from its configuration or, where that is gone, from the model's metadata.
 pub fn trained_on(run: &Path, classifier: &Classifier) -> DataOptions {
-    let folder = if run.is_dir() { run } else { run.parent().unwrap_or(run) };
-    let text = std::fs::read_to_string(folder.join("config.json")).ok();
-    let config = text.and_then(|text| serde_json::from_str::<Config>(&text).ok());
+    let config = |folder: &Path| -> Option<Config> {
+        let text = std::fs::read_to_string(folder.join("config.json")).ok()?;
+        serde_json::from_str(&text).ok()
+    };
+    let config = match run.is_dir() {
+        // A checkpoint lies up to two folders deeper.
+        true => run.ancestors().take(3).find_map(config),
+        false => config(run.parent().unwrap_or(run)),
+    };
     let named = || DataOptions { dataset: classifier.dataset.clone(), ..DataOptions::default() };
     config.map_or_else(named, |config| config.data)
 }

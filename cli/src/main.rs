@@ -10,10 +10,12 @@ mod configure;
 mod data;
 mod error;
 mod evaluate;
+mod export;
 mod fetch;
 mod first_step;
 mod gpus;
 mod launch;
+mod model;
 mod output;
 mod predict;
 mod preview;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Command::Train(args) => train::run(*args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),
+        Command::Export(args) => export::run(args),
         Command::Report(args) => report::run(args),
         Command::Fetch(args) => fetch::run(args),
         Command::Preview(args) => preview::run(*args),

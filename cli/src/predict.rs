@@ -3,7 +3,7 @@
 use crate::args::PredictArgs;
 use crate::error::at_least_one;
 use crate::output::newest_run;
-use crate::print;
+use crate::{model, print};
 use anyhow::Context;
 use serde_json::json;
 use std::fmt::Write;
@@ -13,10 +13,11 @@ use train::{Classifier, MODEL_FILE};
 
 pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--top", args.top)?;
-    let model = args.model.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
+    let path = args.model.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
     let devices = train::open_devices(&args.devices.single()?)?;
     let device = devices.first().context("there is no device")?;
-    let mut classifier = Classifier::load(&model, device, args.images.len().clamp(1, 64))?;
+    let trained = model::open(&path, &args.weights, &args.data)?;
+    let mut classifier = Classifier::new(&trained, device, args.images.len().clamp(1, 64))?;
     classifier.set_test_time(args.tta);
     let mut pictures = Vec::new();
     for path in &args.images {

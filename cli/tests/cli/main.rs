@@ -10,6 +10,7 @@ mod ranks;
 mod real_data;
 mod refusals;
 mod training;
+mod weights;
 
 use std::path::Path;
 use std::process::{Command, Output};

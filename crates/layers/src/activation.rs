@@ -1,4 +1,4 @@
-use crate::{Backward, Forward, Layer, Op, Place};
+use crate::{Backward, Forward, Layer, Op, Operation, Place};
 use tensor::{Activation, Backend, Result, Shape, Storage, View, ViewMut, Write};
 
 /// `max(x, 0)` as a layer of its own. Where it follows a convolution, a dense layer or a normalization, that layer's
@@ -13,6 +13,10 @@ impl Layer for Relu {
 
     fn output_shape(&self, x: Shape) -> Result<Shape> {
         Ok(x)
+    }
+
+    fn operation(&self, _x: Shape) -> Option<Operation> {
+        Some(Operation::Activation(Activation::Relu))
     }
 
     fn build(&self, _place: &Place) -> Result<Box<dyn Op>> {

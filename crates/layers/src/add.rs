@@ -27,6 +27,10 @@ impl Add {
         }
     }
 
+    pub(crate) fn act(self) -> Activation {
+        self.activation
+    }
+
     /// `y = act(y + x)`.
     pub(crate) fn forward(self, device: &Device, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
         device.add_act(self.activation, x, y)

@@ -1,4 +1,4 @@
-use crate::{Backward, Forward, Initializer, Layer, Op, ParamSpec, Place, Role};
+use crate::{Backward, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place, Role};
 use tensor::{
     Activation, Backend, BatchNorm, Device, Layout, NormSpans, Result, Shape, Span, Storage, View, ViewMut,
     Write,
@@ -81,6 +81,10 @@ impl Layer for BatchNormalization {
 
     fn normalization(&self) -> Option<BatchNorm> {
         Some(BatchNorm { epsilon: self.epsilon, act: self.activation })
+    }
+
+    fn operation(&self, _x: Shape) -> Option<Operation> {
+        Some(Operation::BatchNorm(BatchNorm { epsilon: self.epsilon, act: self.activation }))
     }
 
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {

@@ -1,4 +1,4 @@
-use crate::{Backward, Forward, Initializer, Layer, Op, ParamSpec, Place, Role};
+use crate::{Backward, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place, Role};
 use tensor::{
     Activation, Backend, BatchNorm, Conv2d, Error, NormSpans, Pad, Result, Shape, Span, Storage, View,
     ViewMut, Write,
@@ -125,6 +125,10 @@ impl Layer for Conv2D {
 
     fn folds_normalization(&self) -> bool {
         self.activation == Activation::None
+    }
+
+    fn operation(&self, x: Shape) -> Option<Operation> {
+        Some(Operation::Conv2d(self.spec(x), self.activation))
     }
 
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {

@@ -1,5 +1,5 @@
 use crate::conv2d::{at_least_one, weights_and_bias};
-use crate::{Backward, Forward, Initializer, Layer, Op, ParamSpec, Place};
+use crate::{Backward, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place};
 use tensor::{Activation, Backend, Error, Linear, Result, Shape, Span, Storage, View, ViewMut, Write};
 
 /// A fully connected layer, with an activation fused into it.
@@ -57,6 +57,10 @@ impl Layer for Dense {
 
     fn lends_output(&self) -> bool {
         self.activation == Activation::None
+    }
+
+    fn operation(&self, x: Shape) -> Option<Operation> {
+        Some(Operation::Linear(Linear { inputs: x.c, outputs: self.units }, self.activation))
     }
 
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {

@@ -1,4 +1,4 @@
-use crate::{Backward, Draws, Forward, Layer, Op, Place};
+use crate::{Backward, Draws, Forward, Layer, Op, Operation, Place};
 use tensor::{Backend, DropoutMask, Result, Shape, Storage, View, ViewMut, Write};
 
 /// Sets a share of the elements to 0 in training and scales the rest by `1 / (1 - rate)`; does nothing in inference.
@@ -33,6 +33,10 @@ impl Layer for Dropout {
 
     fn lends_output(&self) -> bool {
         true
+    }
+
+    fn operation(&self, _x: Shape) -> Option<Operation> {
+        Some(Operation::Dropout { rate: self.rate })
     }
 
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {

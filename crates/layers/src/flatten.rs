@@ -1,4 +1,4 @@
-use crate::{Backward, Forward, Layer, Op, Place};
+use crate::{Backward, Forward, Layer, Op, Operation, Place};
 use tensor::{Backend, Layout, Result, Shape, Storage, View, ViewMut, Write};
 
 /// One vector a sample, in the order `(row, column, channel)`, as Keras' `Flatten` makes of channels-last images.
@@ -20,6 +20,10 @@ impl Layer for Flatten {
 
     fn contiguous_output(&self) -> bool {
         true
+    }
+
+    fn operation(&self, _x: Shape) -> Option<Operation> {
+        Some(Operation::Flatten)
     }
 
     fn build(&self, _place: &Place) -> Result<Box<dyn Op>> {

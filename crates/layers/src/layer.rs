@@ -1,4 +1,4 @@
-use crate::{Initializer, Meeting};
+use crate::{Initializer, Meeting, Operation};
 use tensor::{BatchNorm, Device, NormSpans, Result, Shape, Span, Storage, View, ViewMut, Write};
 
 /// A layer's configuration: what a [`Graph`](crate::Graph) holds.
@@ -62,6 +62,12 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
     /// at its [`Place`].
     fn folds_normalization(&self) -> bool {
         false
+    }
+
+    /// What the layer computes in inference for inputs of shape `x`, so that the network can be
+    /// written for other programs; by default it doesn't say, and the network can't.
+    fn operation(&self, _x: Shape) -> Option<Operation> {
+        None
     }
 
     /// The layer at its place in a network, with the memory that it needs beside its parameters.

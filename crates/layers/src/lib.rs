@@ -41,6 +41,7 @@ mod init;
 mod layer;
 mod meeting;
 mod network;
+mod operation;
 mod pooling;
 
 pub use activation::Relu;
@@ -54,5 +55,8 @@ pub use flatten::Flatten;
 pub use init::Initializer;
 pub use layer::{Backward, Draws, Forward, Layer, Op, ParamSpec, Place, Role};
 pub use meeting::{AcrossReplicas, Meeting};
-pub use network::{Arena, Cut, Graph, Metrics, Mode, Network, Part, Slot, Summary, SummaryRow, Value, Work};
+pub use network::{
+    Arena, Cut, Graph, Metrics, Mode, Network, Part, Slot, Step, Summary, SummaryRow, Value, Work,
+};
+pub use operation::Operation;
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};

@@ -1,4 +1,4 @@
-use crate::{Backward, Forward, Layer, Op, Padding, Place};
+use crate::{Backward, Forward, Layer, Op, Operation, Padding, Place};
 use tensor::{Backend, Pad, Pool2d, Result, Shape, Storage, View, ViewMut, Write};
 
 macro_rules! pooling {
@@ -55,6 +55,10 @@ impl Layer for MaxPooling2D {
         self.spec(x).output(x)
     }
 
+    fn operation(&self, x: Shape) -> Option<Operation> {
+        Some(Operation::MaxPool(self.spec(x)))
+    }
+
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
         Ok(Box::new(MaxOp(self.spec(place.x))))
     }
@@ -67,6 +71,10 @@ impl Layer for AveragePooling2D {
 
     fn output_shape(&self, x: Shape) -> Result<Shape> {
         self.spec(x).output(x)
+    }
+
+    fn operation(&self, x: Shape) -> Option<Operation> {
+        Some(Operation::AveragePool(self.spec(x)))
     }
 
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
@@ -89,6 +97,10 @@ impl Layer for GlobalAveragePooling2D {
 
     fn makes_vectors(&self) -> bool {
         true
+    }
+
+    fn operation(&self, _x: Shape) -> Option<Operation> {
+        Some(Operation::GlobalAveragePool)
     }
 
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {

@@ -22,7 +22,7 @@ pub use minigooglenet::minigooglenet;
 pub use resnet18::resnet18;
 pub use small_cnn::small_cnn;
 
-use layers::{Cut, Graph, Mode, Network, Result, Summary, Value};
+use layers::{Cut, Graph, Mode, Network, Result, Step, Summary, Value};
 use tensor::Device;
 
 /// An architecture and where it ends.
@@ -63,6 +63,16 @@ impl Model {
     /// Layers, shapes and parameter counts.
     pub fn summary(&self) -> Summary {
         self.graph.summary(self.logits)
+    }
+
+    /// What each layer computes, of what, up to the logits.
+    pub fn steps(&self) -> Vec<Step> {
+        self.graph.steps(self.logits)
+    }
+
+    /// The value of the logits: one vector of class scores a sample.
+    pub fn logits(&self) -> Value {
+        self.logits
     }
 
     /// How many numbers a network needs for activations and their gradients, for batches of up to `batch` samples.

@@ -87,6 +87,9 @@ pub enum Error {
     /// A checkpoint can't be written or read.
     #[error(transparent)]
     Checkpoint(#[from] checkpoint::Error),
+    /// Weights of another program that don't fit, or a network that can't be written for one.
+    #[error(transparent)]
+    Interchange(#[from] interchange::Error),
     /// A GPU or one of its libraries is not there.
     #[error(transparent)]
     Cuda(#[from] tensor::cuda::Error),

@@ -7,7 +7,7 @@ use crate::{
     Config, DeviceOptions, EpochRecord, Error, Flow, Input, Observer, Result, Resume, RunInfo, TrainState,
     open_devices,
 };
-use augment::Samples;
+use augment::{ImageDataGenerator, Samples};
 use cifar::{Dataset, Split};
 use models::Model;
 use parallel::{Replica, Stage, run_stages};
@@ -141,10 +141,7 @@ impl<'a> Whole<'a> {
             share => hold_back(data, share, config.seed)?,
         };
         let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
-        let input = Input::fit(config.preprocessing, &data.train)?;
-        let options = input.options(config.augmentation.clone());
-        // What the preprocessing measured is not measured again.
-        let augmentation = if options.needs_fit() { options.fit(data.train.images.view())? } else { options };
+        let (input, augmentation) = measure(config, &data.train)?;
         let prepared = Prepared {
             input,
             augmentation,
@@ -173,6 +170,15 @@ impl<'a> Whole<'a> {
         let (worker, train) = Worker::new(self.config, &self.prepared, model, self.resume, replica, stage)?;
         Run { worker, train, observers, stop, told: false }.fit()
     }
+}
+
+/// What the preprocessing and the augmentation need to know of the training images.
+pub(crate) fn measure(config: &Config, train: &Split) -> Result<(Input, ImageDataGenerator)> {
+    let input = Input::fit(config.preprocessing, train)?;
+    let options = input.options(config.augmentation.clone());
+    // What the preprocessing measured is not measured again.
+    let augmentation = if options.needs_fit() { options.fit(train.images.view())? } else { options };
+    Ok((input, augmentation))
 }
 
 /// One replica's run and, on the first, those who watch it.

@@ -10,6 +10,7 @@ mod plan;
 mod profile;
 mod split;
 mod stage;
+mod step;
 mod sum;
 mod summary;
 
@@ -18,4 +19,5 @@ pub use graph::{Graph, Mode, Value};
 pub use passes::{Metrics, Network};
 pub use profile::{Part, Work};
 pub use split::Cut;
+pub use step::Step;
 pub use summary::{Summary, SummaryRow};

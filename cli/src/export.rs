@@ -1,0 +1,34 @@
+//! `towers export`.
+
+use crate::args::DataArgs;
+use crate::model::WeightsArgs;
+use crate::output::newest_run;
+use crate::{model, print};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use train::{Format, MODEL_FILE};
+
+/// `towers export`.
+#[derive(Debug, clap::Args)]
+pub struct ExportArgs {
+    /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras; by default the newest run
+    pub model: Option<PathBuf>,
+    /// The file to write: .onnx, .py for PyTorch (its weights beside it as .safetensors), or .safetensors for towers
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Weights of Keras.
+    #[command(flatten)]
+    pub weights: WeightsArgs,
+    /// Data.
+    #[command(flatten)]
+    pub data: DataArgs,
+}
+
+pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
+    // Before anything is read: the ending is soon mended.
+    Format::of(&args.output)?;
+    let path = args.model.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
+    let trained = model::open(&path, &args.weights, &args.data)?;
+    let files = train::export(&trained, &args.output)?;
+    print::lines(files.iter().map(|file| format!("wrote {}", file.display())).collect())
+}

@@ -1,0 +1,61 @@
+use super::Place;
+use serde_json::Value;
+use std::path::Path;
+
+/// What a run trained goes out in every format; a checkpoint and what came out of towers for towers measure the same.
+#[test]
+fn networks_go_out_and_come_in() {
+    let place = Place::new();
+    let flags = "--dataset synthetic --limit-train 300 --limit-test 60 --epochs 1 --no-progress";
+    place.run(&format!("train --quick {flags}")).ends(0);
+    let measure = |model: &str| -> Value {
+        let ran = place.run(&format!("evaluate {model} --json")).ends(0);
+        let measured: Value = serde_json::from_str(&ran.out()).expect("one object");
+        [&measured["samples"], &measured["loss"], &measured["acc"]].into_iter().cloned().collect()
+    };
+    let expected = measure("runs/quick-1");
+    assert_eq!(expected[0], 60);
+    for checkpoint in ["runs/quick-1/checkpoints/epoch-0001", "runs/quick-1/checkpoints"] {
+        assert_eq!(measure(checkpoint), expected, "{checkpoint}");
+    }
+    place.run("export --output net/net.py").ends(0).says("wrote net/net.py\nwrote net/net.safetensors");
+    assert!(place.read("net/net.py").contains("class Network(nn.Module):"));
+    place.run("export runs/quick-1 --output net/net.onnx").ends(0).says("wrote net/net.onnx");
+    place.run("export runs/quick-1/checkpoints --output again.safetensors").ends(0);
+    let data = "--dataset synthetic --limit-test 60";
+    assert_eq!(measure(&format!("again.safetensors {data}")), expected);
+    place.run("export --output runs/quick-1/model.py").ends(2).complains("are not the model itself");
+    place.run("evaluate net/net.safetensors").ends(1).complains("its tensors lie as in PyTorch");
+    place.run("evaluate net/net.onnx").ends(1).complains("written, not read");
+    place
+        .run("export --output net.h5")
+        .ends(2)
+        .complains("--output is net.h5, but must be a file that ends in");
+}
+
+#[test]
+fn weights_of_keras_are_taken_as_they_are() {
+    let place = Place::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/keras");
+    let keras = golden.join("small_cnn.keras");
+    let keras = keras.to_str().expect("the path is text");
+    let data = "--dataset synthetic --limit-train 20 --limit-test 30";
+    let direct = place.run(&format!("evaluate {keras} {data} --json")).ends(0);
+    place.run(&format!("export {keras} --output model.safetensors")).ends(0).says("wrote model.safetensors");
+    let exported = place.run(&format!("evaluate model.safetensors {data} --json")).ends(0);
+    let [direct, exported] =
+        [direct.out(), exported.out()].map(|out| serde_json::from_str::<Value>(&out).expect("one object"));
+    assert_eq!(direct["loss"], exported["loss"]);
+    place.run("preview --dataset synthetic --recipe quick --samples 1 --columns 1 --output cat.png").ends(0);
+    place.run(&format!("predict cat.png --model {keras}")).ends(0).says("cat.png: ");
+    let wrong = format!("evaluate {keras} --network minigooglenet");
+    place.run(&wrong).ends(1).complains("it has 3 convolutions, but the network has 19");
+    let wrong = format!("predict cat.png --model {keras} --network smal_cnn");
+    place.run(&wrong).ends(2).complains("did you mean `small_cnn`?");
+    place.run(&format!("evaluate {keras} --preprocessing none")).ends(2).complains("divide-by-255");
+    let other = golden.join("tiny.h5");
+    place
+        .run(&format!("evaluate {}", other.display()))
+        .ends(1)
+        .complains("its weights fit none of keras_cnn");
+}

@@ -1,0 +1,61 @@
+use std::path::{Path, PathBuf};
+
+/// The result of this crate's functions.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// What can be wrong with a file of weights, or with a network that is to be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file that can't be read.
+    #[error("can't read {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file that is not what it should be.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Weights of another network than the one they are meant for.
+    #[error("{}: {reason}", path.display())]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+        /// The first thing that differs.
+        reason: String,
+    },
+    /// A network with something that another program's format has no words for.
+    #[error("the layer `{layer}` can't be written for {target}: {reason}")]
+    Export {
+        /// The layer.
+        layer: String,
+        /// The other program.
+        target: &'static str,
+        /// What stands in the way.
+        reason: String,
+    },
+    /// A network without one of its tensors.
+    #[error("there is no tensor `{name}` of shape {shape:?} among the weights")]
+    Tensor {
+        /// The tensor's name.
+        name: String,
+        /// The shape that the network needs.
+        shape: Vec<usize>,
+    },
+    /// Tensors that can't be put together.
+    #[error(transparent)]
+    Tensors(#[from] checkpoint::Error),
+}
+
+impl Error {
+    pub(crate) fn file(path: &Path, reason: impl Into<String>) -> Error {
+        Error::File { path: path.to_owned(), reason: reason.into() }
+    }
+}

@@ -1,0 +1,49 @@
+//! Trained networks to and from other programs.
+//!
+//! - [`keras`] reads the weights of Keras' files (`.weights.h5`, `.h5`, `.keras`) into a network of ours;
+//! - [`pytorch`] writes a network as a PyTorch module with its state dict;
+//! - [`onnx`] writes it as an ONNX graph.
+//!
+//! What is written is a [`Source`]: the steps of a graph, its tensors, and what happens to pixels first. It takes pictures as
+//! PyTorch lays them out, `(N, 3, height, width)`, of values from 0 to 255, and gives logits: nothing of what a trained
+//! network needs is left to be remembered.
+//!
+//! ```
+//! use checkpoint::Tensors;
+//! use interchange::{Pixels, Source, onnx};
+//! use layers::Mode;
+//! use tensor::Device;
+//!
+//! let model = models::small_cnn(2)?;
+//! let mut network = model.build(&Device::cpu(1), 1, Mode::Inference)?;
+//! network.init(1)?;
+//! let mut tensors = Tensors::new();
+//! for slot in network.arena().slots() {
+//!     let values = network.arena().storage(slot).to_vec(network.device(), slot.span.offset, slot.span.len)?;
+//!     tensors.insert(&slot.name, slot.shape.clone(), values)?;
+//! }
+//!
+//! let source = Source {
+//!     name: "small_cnn",
+//!     image: [32, 32, 3],
+//!     input: model.graph().input(),
+//!     steps: model.steps(),
+//!     logits: model.logits(),
+//!     tensors: &tensors,
+//!     pixels: Pixels { scale: vec![1.0 / 255.0; 3], shift: vec![0.0; 3] },
+//!     classes: &["cat".to_owned(), "dog".to_owned()],
+//! };
+//! let bytes = onnx::write(&source)?;
+//! assert!(bytes.len() > 4 * 24_000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod keras;
+pub mod onnx;
+pub mod pytorch;
+mod source;
+
+pub use error::{Error, Result};
+pub use source::{Pixels, Source};

@@ -1,0 +1,176 @@
+//! From layers to the nodes of a graph.
+
+use super::message::Message;
+use super::{INPUT, OUTPUT, tensor};
+use crate::{Error, Result, Source};
+use layers::{Operation, Step, Value};
+use std::collections::HashMap;
+use tensor::{Activation, Pad};
+
+/// A graph in the making.
+pub(super) struct Nodes<'s> {
+    source: &'s Source<'s>,
+    graph: Message,
+    /// What the values are called so far.
+    names: HashMap<Value, String>,
+}
+
+/// A node's attribute.
+enum Attribute<'a> {
+    Float(&'a str, f32),
+    Number(&'a str, usize),
+    Numbers(&'a str, &'a [usize]),
+}
+use Attribute::{Float, Number, Numbers};
+
+impl Attribute<'_> {
+    /// As an `AttributeProto`, with its type.
+    fn message(&self) -> Message {
+        let named = |name: &str, kind| Message::default().text(1, name).number(20, kind);
+        match *self {
+            Float(name, value) => named(name, 1).float(2, value),
+            Number(name, value) => named(name, 2).number(3, value as u64),
+            Numbers(name, values) => named(name, 7).numbers(8, values),
+        }
+    }
+}
+
+impl<'s> Nodes<'s> {
+    /// A graph that has read the pixels.
+    pub(super) fn new(source: &'s Source<'s>) -> Self {
+        let mut nodes = Nodes { source, graph: Message::default(), names: HashMap::new() };
+        let mut x = INPUT.to_owned();
+        for (op, weights) in [("Mul", source.scale()), ("Add", source.shift())] {
+            let neutral = if op == "Mul" { 1.0 } else { 0.0 };
+            if weights.data.iter().all(|&value| value == neutral) {
+                continue;
+            }
+            nodes.initializer(&weights);
+            x = nodes.node(op, &[&x, &weights.name], &[], format!("{}_applied", weights.name));
+        }
+        nodes.names.insert(source.input, x);
+        nodes
+    }
+
+    /// Adds the nodes of a layer.
+    pub(super) fn step(&mut self, step: &Step) -> Result<()> {
+        let refuse = |reason: &str| Error::Export {
+            layer: step.name.clone(),
+            target: "ONNX",
+            reason: reason.to_owned(),
+        };
+        let weights = self.source.weights(step)?;
+        weights.iter().for_each(|weights| self.initializer(weights));
+        let names: Option<Vec<String>> = step.inputs.iter().map(|x| self.names.get(x).cloned()).collect();
+        let names = names.ok_or_else(|| refuse("it reads what no layer before it computes"))?;
+        let operands: Vec<&str> =
+            names.iter().chain(weights.iter().map(|w| &w.name)).map(String::as_str).collect();
+        let operation = step.operation.ok_or_else(|| refuse("it doesn't say what it computes"))?;
+        let name = match operation {
+            Operation::Conv2d(conv, act) => {
+                let (kernel, stride, pads) = (conv.kernel, conv.stride, pads(conv.pad));
+                let about =
+                    [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
+                self.activated(step, "Conv", &operands, &about, act)
+            }
+            Operation::Linear(_, act) => self.activated(step, "Gemm", &operands, &[Number("transB", 1)], act),
+            Operation::BatchNorm(norm) => self.activated(
+                step,
+                "BatchNormalization",
+                &operands,
+                &[Float("epsilon", norm.epsilon)],
+                norm.act,
+            ),
+            Operation::MaxPool(pool) | Operation::AveragePool(pool) => {
+                let op = if matches!(operation, Operation::MaxPool(_)) { "MaxPool" } else { "AveragePool" };
+                let (kernel, stride, pads) = (pool.kernel, pool.stride, pads(pool.pad));
+                let about =
+                    [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
+                self.activated(step, op, &operands, &about, Activation::None)
+            }
+            Operation::GlobalAveragePool => {
+                let image = self.node("GlobalAveragePool", &operands, &[], format!("{}_image", step.name));
+                self.activated(step, "Flatten", &[&image], &[], Activation::None)
+            }
+            Operation::Flatten if step.x.h * step.x.w > 1 => {
+                // Back to rows, columns, channels: the order that the layer behind was trained with.
+                let order = [0, 2, 3, 1];
+                let x = self.node(
+                    "Transpose",
+                    &operands,
+                    &[Numbers("perm", &order)],
+                    format!("{}_order", step.name),
+                );
+                self.activated(step, "Flatten", &[&x], &[], Activation::None)
+            }
+            Operation::Flatten => self.activated(step, "Flatten", &operands, &[], Activation::None),
+            Operation::Dropout { .. } if step.output != self.source.logits => operands[0].to_owned(),
+            Operation::Dropout { .. } => self.activated(step, "Identity", &operands, &[], Activation::None),
+            Operation::Activation(act) => self.activate(step, operands[0].to_owned(), act),
+            Operation::Concatenate => {
+                self.activated(step, "Concat", &operands, &[Number("axis", 1)], Activation::None)
+            }
+            Operation::Add(act) => self.activated(step, "Add", &operands, &[], act),
+            _ => return Err(refuse("what it computes has no operator there")),
+        };
+        self.names.insert(step.output, name);
+        Ok(())
+    }
+
+    /// The `GraphProto` so far.
+    pub(super) fn finish(self) -> Message {
+        self.graph
+    }
+
+    /// A node with what follows it; returns what the result is called.
+    fn activated(
+        &mut self,
+        step: &Step,
+        op: &str,
+        operands: &[&str],
+        attributes: &[Attribute<'_>],
+        act: Activation,
+    ) -> String {
+        let output = match act {
+            Activation::None => self.output(step),
+            _ => format!("{}_linear", step.name),
+        };
+        let y = self.node(op, operands, attributes, output);
+        if act == Activation::None { y } else { self.activate(step, y, act) }
+    }
+
+    fn activate(&mut self, step: &Step, x: String, act: Activation) -> String {
+        let output = self.output(step);
+        match act {
+            Activation::None => self.node("Identity", &[&x], &[], output),
+            Activation::Relu => self.node("Relu", &[&x], &[], output),
+        }
+    }
+
+    /// What a layer's result is called: as the layer, and the last one as the graph's output.
+    fn output(&self, step: &Step) -> String {
+        if step.output == self.source.logits { OUTPUT.to_owned() } else { step.name.clone() }
+    }
+
+    /// Adds a `NodeProto`; returns what it computes.
+    fn node(&mut self, op: &str, operands: &[&str], attributes: &[Attribute<'_>], output: String) -> String {
+        let node = operands.iter().fold(Message::default(), |node, operand| node.text(1, operand));
+        let node = node.text(2, &output).text(3, &format!("{output}/{op}")).text(4, op);
+        let node = attributes.iter().fold(node, |node, attribute| node.message(5, attribute.message()));
+        self.add(1, node);
+        output
+    }
+
+    fn initializer(&mut self, weights: &crate::source::Weights) {
+        self.add(5, tensor(weights));
+    }
+
+    fn add(&mut self, field: u32, message: Message) {
+        self.graph = std::mem::take(&mut self.graph).message(field, message);
+    }
+}
+
+/// As ONNX orders them: where rows and columns begin, then where they end.
+fn pads(pad: Pad) -> [usize; 4] {
+    [pad.top, pad.left, pad.bottom, pad.right]
+}

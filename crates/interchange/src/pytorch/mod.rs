@@ -1,0 +1,35 @@
+//! Networks as PyTorch modules: a Python file with the class `Network`, and a state dict for it.
+//!
+//! The module takes `(N, 3, height, width)` of values from 0 to 255 and gives logits; the preprocessing is in it, as two
+//! buffers. Layers keep their names, parameters have PyTorch's.
+
+mod module;
+
+use crate::{Result, Source};
+use checkpoint::Tensors;
+
+/// The tensors of the module that [`module`] writes: what its `load_state_dict` takes.
+///
+/// # Errors
+/// [`Error::Tensor`](crate::Error::Tensor) for a missing tensor.
+pub fn state_dict(source: &Source<'_>) -> Result<Tensors> {
+    let mut tensors = Tensors::new();
+    let mut all = vec![source.scale(), source.shift()];
+    for step in &source.steps {
+        all.extend(source.weights(step)?);
+    }
+    for weights in all {
+        tensors.insert(weights.name, weights.shape, weights.data)?;
+    }
+    // So that readers know whose layout this is.
+    tensors.metadata_mut().insert("format".to_owned(), "pt".to_owned());
+    Ok(tensors)
+}
+
+/// The text of a Python file with the class `Network`, whose [`state_dict`] is in the file `weights`.
+///
+/// # Errors
+/// [`Error::Export`](crate::Error::Export) for a layer that doesn't say what it computes.
+pub fn module(source: &Source<'_>, weights: &str) -> Result<String> {
+    module::write(source, weights)
+}

@@ -1,0 +1,150 @@
+//! From layers to lines of Python.
+
+use crate::{Error, Result, Source};
+use layers::{Operation, Role, Step, Value};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use tensor::{Activation, Pad, Pool2d};
+
+pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
+    let (mut layers, mut forward, mut names) = (String::new(), String::new(), HashMap::new());
+    names.insert(source.input, "x".to_owned());
+    for step in &source.steps {
+        let (layer, value) = lines(step, &names)?;
+        // Writing to a string cannot fail.
+        if let Some(layer) = layer {
+            let _ = writeln!(layers, "        self.{} = {layer}", step.name);
+        }
+        let _ = writeln!(forward, "        {} = {value}", step.name);
+        names.insert(step.output, step.name.clone());
+    }
+    let [h, w, c] = source.image;
+    let (name, shift) = (source.name, source.shift().shape);
+    let classes = serde_json::Value::from(source.classes.to_vec());
+    let logits = names.get(&source.logits).map_or("x", String::as_str);
+    Ok(format!(
+        r#""""{name} as towers trained it: pictures of ({c}, {h}, {w}) in, of values from 0 to 255; logits out.
+
+The weights are in {weights}.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+CLASSES = {classes}
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("pixel_scale", torch.ones({c}, 1, 1))
+        self.register_buffer("pixel_shift", torch.zeros({}, {}, {}))
+{layers}
+    def forward(self, x):
+        x = x * self.pixel_scale + self.pixel_shift
+{forward}        return {logits}
+"#,
+        shift[0], shift[1], shift[2]
+    ))
+}
+
+/// A layer's line in the constructor, if it has one, and its value in `forward`.
+fn lines(step: &Step, names: &HashMap<Value, String>) -> Result<(Option<String>, String)> {
+    let refuse = |reason: &str| Error::Export {
+        layer: step.name.clone(),
+        target: "PyTorch",
+        reason: reason.to_owned(),
+    };
+    let inputs: Option<Vec<&str>> = step.inputs.iter().map(|x| names.get(x).map(String::as_str)).collect();
+    let inputs = inputs.ok_or_else(|| refuse("it reads what no layer before it computes"))?;
+    let x = inputs[0];
+    let bias = if step.params.iter().any(|spec| spec.name == "bias") { "" } else { ", bias=False" };
+    let own = |x: &str| format!("self.{}({x})", step.name);
+    Ok(match step.operation.ok_or_else(|| refuse("it doesn't say what it computes"))? {
+        Operation::Conv2d(conv, act) => {
+            let (x, padding) = padded(x, conv.pad, "");
+            let [kh, kw] = conv.kernel;
+            let layer = format!(
+                "nn.Conv2d({}, {}, ({kh}, {kw}){}{padding}{bias})",
+                conv.inputs,
+                conv.outputs,
+                stride(conv.stride)
+            );
+            (Some(layer), activated(&own(&x), act))
+        }
+        Operation::Linear(linear, act) => {
+            let layer = format!("nn.Linear({}, {}{bias})", linear.inputs, linear.outputs);
+            (Some(layer), activated(&own(x), act))
+        }
+        Operation::BatchNorm(norm) => {
+            let momentum = step.params.iter().find_map(|spec| match spec.role {
+                Role::Running { momentum } => Some(1.0 - momentum),
+                Role::Trainable => None,
+            });
+            // Shorter than the nearest f32: 0.01, not 0.00999999.
+            let momentum = (f64::from(momentum.unwrap_or(0.1)) * 1e6).round() / 1e6;
+            let layer = format!("nn.BatchNorm2d({}, eps={}, momentum={momentum})", step.x.c, norm.epsilon);
+            (Some(layer), activated(&own(x), norm.act))
+        }
+        Operation::MaxPool(pool) => {
+            let (x, padding) = padded(x, pool.pad, ", value=float(\"-inf\")");
+            (None, format!("F.max_pool2d({x}, {}{padding})", window(pool)))
+        }
+        Operation::AveragePool(pool) => {
+            let Some(padding) = symmetric(pool.pad) else {
+                return Err(refuse(
+                    "its padding differs from side to side, which PyTorch's average can't leave out",
+                ));
+            };
+            let padding =
+                if padding.is_empty() { padding } else { format!("{padding}, count_include_pad=False") };
+            (None, format!("F.avg_pool2d({x}, {}{padding})", window(pool)))
+        }
+        Operation::GlobalAveragePool => (None, format!("{x}.mean((2, 3))")),
+        // In the order (row, column, channel), which the layer behind was trained with.
+        Operation::Flatten if step.x.h * step.x.w > 1 => {
+            (None, format!("{x}.permute(0, 2, 3, 1).flatten(1)"))
+        }
+        Operation::Flatten => (None, format!("{x}.flatten(1)")),
+        Operation::Dropout { rate } => (Some(format!("nn.Dropout({rate})")), own(x)),
+        Operation::Activation(act) => (None, activated(x, act)),
+        Operation::Concatenate => (None, format!("torch.cat([{}], 1)", inputs.join(", "))),
+        Operation::Add(act) => (None, activated(&inputs.join(" + "), act)),
+        _ => return Err(refuse("what it computes has no module there")),
+    })
+}
+
+fn activated(value: &str, act: Activation) -> String {
+    match act {
+        Activation::None => value.to_owned(),
+        Activation::Relu => format!("F.relu({value})"),
+    }
+}
+
+fn stride(stride: [usize; 2]) -> String {
+    if stride == [1, 1] { String::new() } else { format!(", stride=({}, {})", stride[0], stride[1]) }
+}
+
+fn window(pool: Pool2d) -> String {
+    format!("({}, {}), stride=({}, {})", pool.kernel[0], pool.kernel[1], pool.stride[0], pool.stride[1])
+}
+
+/// The argument for a padding that is the same on opposite sides.
+fn symmetric(pad: Pad) -> Option<String> {
+    let same = pad.top == pad.bottom && pad.left == pad.right;
+    let padding =
+        if pad == Pad::VALID { String::new() } else { format!(", padding=({}, {})", pad.top, pad.left) };
+    same.then_some(padding)
+}
+
+/// The input and the argument for a padding: PyTorch's layers pad opposite sides alike, what differs is done before them.
+fn padded(x: &str, pad: Pad, value: &str) -> (String, String) {
+    match symmetric(pad) {
+        Some(padding) => (x.to_owned(), padding),
+        None => {
+            let Pad { top, bottom, left, right } = pad;
+            (format!("F.pad({x}, ({left}, {right}, {top}, {bottom}){value})"), String::new())
+        }
+    }
+}

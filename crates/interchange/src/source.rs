@@ -1,0 +1,102 @@
+use crate::{Error, Result};
+use checkpoint::Tensors;
+use layers::{Step, Value};
+
+/// A trained network, as the writers of this crate take it.
+#[derive(Clone, Debug)]
+pub struct Source<'a> {
+    /// The network's name.
+    pub name: &'a str,
+    /// Height, width and channels of its pictures.
+    pub image: [usize; 3],
+    /// The images that go in.
+    pub input: Value,
+    /// Its layers.
+    pub steps: Vec<Step>,
+    /// The scores that come out.
+    pub logits: Value,
+    /// The parameters, under the names of their slots.
+    pub tensors: &'a Tensors,
+    /// What happens to pixels first.
+    pub pixels: Pixels,
+    /// The names of the classes, by label.
+    pub classes: &'a [String],
+}
+
+/// What turns values from 0 to 255 into the network's input: `x * scale + shift`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pixels {
+    /// One number a channel.
+    pub scale: Vec<f32>,
+    /// One number a channel, or one for each value of an image, in the order (row, column, channel).
+    pub shift: Vec<f32>,
+}
+
+/// A tensor under the name and in the layout of PyTorch.
+pub(crate) struct Weights {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) data: Vec<f32>,
+}
+
+impl Source<'_> {
+    /// The shift as PyTorch lays out images: `(channels, 1, 1)`, or `(channels, rows, columns)`.
+    pub(crate) fn shift(&self) -> Weights {
+        let [h, w, c] = self.image;
+        let (rows, columns) = if self.pixels.shift.len() == c { (1, 1) } else { (h, w) };
+        let data = channels_first(&self.pixels.shift, rows * columns, c);
+        Weights { name: "pixel_shift".to_owned(), shape: vec![c, rows, columns], data }
+    }
+
+    /// The scale as `(channels, 1, 1)`.
+    pub(crate) fn scale(&self) -> Weights {
+        let shape = vec![self.image[2], 1, 1];
+        Weights { name: "pixel_scale".to_owned(), shape, data: self.pixels.scale.clone() }
+    }
+
+    /// The tensors of a step under PyTorch's names and in its layout: kernels as `(outputs, inputs, rows, columns)` or
+    /// `(outputs, inputs)`, `gamma` and `beta` of a normalization as its weight and bias.
+    pub(crate) fn weights(&self, step: &Step) -> Result<Vec<Weights>> {
+        let tensors = step.params.iter().map(|spec| {
+            let name = format!("{}/{}", step.name, spec.name);
+            let tensor = self.tensors.get(&name).filter(|tensor| tensor.shape() == spec.shape);
+            let data = tensor.ok_or(Error::Tensor { name, shape: spec.shape.clone() })?.data();
+            let (shape, data) = match spec.shape[..] {
+                [kh, kw, c, k] => {
+                    // As a matrix of (rows * columns * inputs, outputs), then of (rows * columns, inputs) for each output.
+                    let each = channels_first(data, kh * kw * c, k);
+                    let filters =
+                        each.chunks(kh * kw * c).flat_map(|filter| channels_first(filter, kh * kw, c));
+                    (vec![k, c, kh, kw], filters.collect())
+                }
+                [c, k] => (vec![k, c], channels_first(data, c, k)),
+                _ => (spec.shape.clone(), data.to_vec()),
+            };
+            let suffix = match spec.name {
+                "kernel" | "gamma" => "weight",
+                "beta" => "bias",
+                "moving_mean" => "running_mean",
+                "moving_variance" => "running_var",
+                other => other,
+            };
+            Ok(Weights { name: format!("{}.{suffix}", step.name), shape, data })
+        });
+        tensors.collect()
+    }
+}
+
+/// Rows of `channels` numbers each, transposed.
+fn channels_first(values: &[f32], rows: usize, channels: usize) -> Vec<f32> {
+    (0..channels).flat_map(|c| (0..rows).map(move |row| values[row * channels + c])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_become_columns() {
+        assert_eq!(channels_first(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, 3), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        assert!(channels_first(&[], 0, 3).is_empty());
+    }
+}

@@ -1,0 +1,228 @@
+//! What the writer wrote, decoded again: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto has the numbers of the fields.
+#![allow(clippy::unwrap_used)]
+
+use checkpoint::Tensors;
+use interchange::{Error, Pixels, Source, onnx, pytorch};
+use layers::{Graph, Initializer, Layer, MaxPooling2D, Op, Padding, ParamSpec, Place, Role};
+use models::Model;
+use std::collections::HashSet;
+use tensor::Shape;
+
+/// A field of a message: its number, and its number or its bytes.
+type Field<'a> = (u64, u64, &'a [u8]);
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..).step_by(7) {
+        let (&byte, rest) = bytes.split_first().expect("a number goes on");
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return value;
+        }
+    }
+    unreachable!("the loop has no end")
+}
+
+fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        let (number, len) = match tag & 7 {
+            0 => (varint(&mut bytes), 0),
+            2 => (0, varint(&mut bytes) as usize),
+            5 => (0, 4),
+            kind => panic!("a field of kind {kind}"),
+        };
+        let (own, rest) = bytes.split_at(len);
+        fields.push((tag >> 3, number, own));
+        bytes = rest;
+    }
+    fields
+}
+
+fn all(message: &[u8], field: u64) -> Vec<&[u8]> {
+    fields(message).into_iter().filter(|f| f.0 == field).map(|f| f.2).collect()
+}
+
+fn numbers(message: &[u8], field: u64) -> Vec<u64> {
+    fields(message).into_iter().filter(|f| f.0 == field).map(|f| f.1).collect()
+}
+
+fn text(message: &[u8], field: u64) -> String {
+    String::from_utf8(all(message, field)[0].to_vec()).unwrap()
+}
+
+/// Parameters that count up, so that every one has a value of its own.
+fn tensors(model: &Model) -> Tensors {
+    let mut tensors = Tensors::new();
+    for step in model.steps() {
+        for spec in step.params {
+            let values = (0..spec.shape.iter().product()).map(|k: usize| k as f32).collect();
+            tensors.insert(format!("{}/{}", step.name, spec.name), spec.shape, values).unwrap();
+        }
+    }
+    tensors
+}
+
+fn source<'a>(
+    model: &Model,
+    name: &'a str,
+    tensors: &'a Tensors,
+    classes: &'a [String],
+    pixels: Pixels,
+) -> Source<'a> {
+    let (input, steps, logits) = (model.graph().input(), model.steps(), model.logits());
+    Source { name, image: [32, 32, 3], input, steps, logits, tensors, pixels, classes }
+}
+
+fn classes(n: usize) -> Vec<String> {
+    (0..n).map(|k| k.to_string()).collect()
+}
+
+#[test]
+fn graphs_have_the_right_nodes() {
+    let (plain, scaled) = (vec![1.0; 3], vec![1.0 / 255.0; 3]);
+    for (name, scale, shift, expected) in [
+        (
+            "small_cnn",
+            scaled.clone(),
+            vec![0.0; 3],
+            "Mul 1 Conv 3 BatchNormalization 3 Relu 3 MaxPool 3 Transpose 1 Flatten 1 Gemm 1",
+        ),
+        (
+            "keras_cnn",
+            scaled.clone(),
+            vec![0.0; 3],
+            "Mul 1 Conv 4 Relu 5 MaxPool 2 Transpose 1 Flatten 1 Gemm 2",
+        ),
+        (
+            "minigooglenet",
+            plain,
+            vec![-1.0; 3072],
+            "Add 1 Conv 19 BatchNormalization 19 Relu 19 Concat 10 MaxPool 2 AveragePool 1 Flatten 1 Gemm 1",
+        ),
+        (
+            "resnet18",
+            scaled,
+            vec![-2.0; 3],
+            "Mul 1 Add 9 Conv 20 BatchNormalization 20 Relu 17 GlobalAveragePool 1 Flatten 1 Gemm 1",
+        ),
+    ] {
+        let model = models::by_name(name, 10).unwrap().unwrap();
+        let (tensors, classes) = (tensors(&model), classes(10));
+        let bytes = onnx::write(&source(&model, name, &tensors, &classes, Pixels { scale, shift })).unwrap();
+        let opset = all(&bytes, 8)[0];
+        assert_eq!((numbers(&bytes, 1), numbers(opset, 2)), (vec![8], vec![17]));
+        let graph = all(&bytes, 7)[0];
+        assert_eq!((text(graph, 2), text(all(graph, 11)[0], 1)), (name.to_owned(), "images".to_owned()));
+        assert_eq!(text(all(graph, 12)[0], 1), "logits");
+        // Everything is computed or given before it is read, under a name of its own.
+        let mut known = HashSet::from(["images".to_owned()]);
+        assert!(all(graph, 5).iter().all(|tensor| known.insert(text(tensor, 8))), "{name}");
+        let mut ops: Vec<(String, usize)> = Vec::new();
+        for node in all(graph, 1) {
+            for operand in all(node, 1) {
+                let operand = String::from_utf8(operand.to_vec()).unwrap();
+                assert!(known.contains(&operand), "{name}: {operand}");
+            }
+            assert!(known.insert(text(node, 2)), "{name}: {}", text(node, 2));
+            match ops.iter_mut().find(|(op, _)| *op == text(node, 4)) {
+                Some((_, count)) => *count += 1,
+                None => ops.push((text(node, 4), 1)),
+            }
+        }
+        assert!(known.contains("logits"));
+        let mut told: Vec<String> = ops.iter().map(|(op, n)| format!("{op} {n}")).collect();
+        let mut expected: Vec<String> =
+            expected.split(' ').collect::<Vec<_>>().chunks(2).map(|pair| pair.join(" ")).collect();
+        told.sort();
+        expected.sort();
+        assert_eq!(told, expected, "{name}");
+    }
+}
+
+#[test]
+fn tensors_lie_as_in_pytorch() {
+    let model = models::small_cnn(10).unwrap();
+    let (tensors, classes) = (tensors(&model), classes(10));
+    let pixels = Pixels { scale: vec![1.0; 3], shift: (0..3072).map(|k| k as f32).collect() };
+    let source = source(&model, "small_cnn", &tensors, &classes, pixels);
+    let state = pytorch::state_dict(&source).unwrap();
+    let kernel = state.get("conv2d_1.weight").unwrap();
+    assert_eq!(kernel.shape(), [32, 16, 3, 3]);
+    // w[k, c, y, x] was w[y, x, c, k].
+    let (k, c, y, x) = (5, 7, 1, 2);
+    let place = |[a, b, c, d]: [usize; 4], [_, nb, nc, nd]: [usize; 4]| ((a * nb + b) * nc + c) * nd + d;
+    let was = place([y, x, c, k], [3, 3, 16, 32]) as f32;
+    assert_eq!(kernel.data()[place([k, c, y, x], [32, 16, 3, 3])], was);
+    let dense = state.get("dense.weight").unwrap();
+    assert_eq!((dense.shape(), dense.data()[1]), (&[10, 1024][..], 10.0));
+    let shift = state.get("pixel_shift").unwrap();
+    assert_eq!((shift.shape(), shift.data()[1], shift.data()[1024]), (&[3, 32, 32][..], 3.0, 1.0));
+    let graph = onnx::write(&source).unwrap();
+    let graph = all(&graph, 7)[0];
+    let tensor = all(graph, 5).into_iter().find(|tensor| text(tensor, 8) == "conv2d_1.weight").unwrap();
+    assert_eq!(numbers(tensor, 1), [32, 16, 3, 3]);
+    let bytes: Vec<u8> = kernel.data().iter().flat_map(|value| value.to_le_bytes()).collect();
+    assert_eq!(all(tensor, 9)[0], bytes);
+    let module = pytorch::module(&source, "net.safetensors").unwrap();
+    for line in [
+        "        self.register_buffer(\"pixel_shift\", torch.zeros(3, 32, 32))\n",
+        "        self.conv2d_1 = nn.Conv2d(16, 32, (3, 3), padding=(1, 1))\n",
+        "        self.batch_normalization = nn.BatchNorm2d(16, eps=0.001, momentum=0.1)\n",
+        "        batch_normalization = F.relu(self.batch_normalization(conv2d))\n",
+        "        flatten = max_pooling2d_2.permute(0, 2, 3, 1).flatten(1)\n",
+        "        return dense\n",
+    ] {
+        assert!(module.contains(line), "{line}\n{module}");
+    }
+}
+
+/// A layer of somebody's own that doesn't say what it computes.
+#[derive(Debug)]
+struct Secret;
+
+impl Layer for Secret {
+    fn kind(&self) -> &'static str {
+        "Secret"
+    }
+
+    fn output_shape(&self, x: Shape) -> tensor::Result<Shape> {
+        Ok(x)
+    }
+
+    fn params(&self, _x: Shape) -> Vec<ParamSpec> {
+        vec![ParamSpec { name: "scale", shape: vec![1], init: Initializer::Ones, role: Role::Trainable }]
+    }
+
+    fn build(&self, _place: &Place) -> tensor::Result<Box<dyn Op>> {
+        unreachable!("it is only written")
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_named() {
+    let mut graph = Graph::new("secret", [32, 32, 3]);
+    let x = graph.add(Secret, graph.input()).unwrap();
+    let model = Model::new(graph, x);
+    let (there, classes) = (tensors(&model), classes(1));
+    let pixels = || Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+    let secret = source(&model, "secret", &there, &classes, pixels());
+    let told = onnx::write(&secret).unwrap_err().to_string();
+    assert_eq!(told, "the layer `secret` can't be written for ONNX: it doesn't say what it computes");
+    let told = pytorch::module(&secret, "net.safetensors").unwrap_err().to_string();
+    assert_eq!(told, "the layer `secret` can't be written for PyTorch: it doesn't say what it computes");
+    let nothing = Tensors::new();
+    let missing = source(&model, "secret", &nothing, &classes, pixels());
+    assert!(matches!(onnx::write(&missing), Err(Error::Tensor { name, .. }) if name == "secret/scale"));
+    // One side of the padding is wider: PyTorch's layers have no word for that, so it is done before them.
+    let mut graph = Graph::new("uneven", [32, 32, 3]);
+    let x = graph.add(MaxPooling2D::new(3).strides(2).padding(Padding::Same), graph.input()).unwrap();
+    let model = Model::new(graph, x);
+    let uneven = source(&model, "uneven", &nothing, &classes, pixels());
+    let module = pytorch::module(&uneven, "net.safetensors").unwrap();
+    assert!(
+        module.contains("F.max_pool2d(F.pad(x, (0, 1, 0, 1), value=float(\"-inf\")), (3, 3), stride=(2, 2))")
+    );
+}

@@ -1,0 +1,197 @@
+//! Trained networks for other programs.
+
+use crate::input::IMAGE;
+use crate::{Error, Result, Trained, atomic};
+use augment::{Mean, Preprocess};
+use checkpoint::{Tensors, save_tensors};
+use interchange::{Pixels, Source, onnx, pytorch};
+use std::path::{Path, PathBuf};
+
+/// What a network is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A model file like that of a run: `.safetensors`.
+    Towers,
+    /// A PyTorch module, `.py`, and its state dict beside it, `.safetensors`.
+    PyTorch,
+    /// An ONNX graph, `.onnx`.
+    Onnx,
+}
+
+impl Format {
+    /// The format that a file's ending stands for.
+    ///
+    /// ```
+    /// use train::Format;
+    ///
+    /// assert_eq!(Format::of("net.onnx".as_ref())?, Format::Onnx);
+    /// assert!(Format::of("net.h5".as_ref()).is_err());
+    /// # Ok::<(), train::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Option`] for any other ending.
+    pub fn of(file: &Path) -> Result<Self> {
+        let extension = file.extension().map(|extension| extension.to_ascii_lowercase());
+        match extension.as_ref().and_then(|extension| extension.to_str()) {
+            Some("safetensors") => Ok(Format::Towers),
+            Some("py") => Ok(Format::PyTorch),
+            Some("onnx") => Ok(Format::Onnx),
+            _ => Err(Error::Option {
+                option: "--output",
+                value: file.display().to_string(),
+                accepted: "a file that ends in .onnx, .py (PyTorch) or .safetensors (a model of towers)"
+                    .into(),
+            }),
+        }
+    }
+}
+
+/// Writes a trained network as the ending of `output` says; returns the files.
+///
+/// # Errors
+/// [`Error::Option`] for an unknown ending, [`Error::Run`] if the preprocessing can't be written for other programs,
+/// [`Error::Interchange`] if the network can't.
+pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
+    let format = Format::of(output)?;
+    if format == Format::Towers {
+        save(output, &trained.to_tensors()?)?;
+        return Ok(vec![output.to_owned()]);
+    }
+    let model = trained.model()?;
+    let source = Source {
+        name: &trained.network,
+        image: IMAGE,
+        input: model.graph().input(),
+        steps: model.steps(),
+        logits: model.logits(),
+        tensors: &trained.tensors,
+        pixels: pixels(trained)?,
+        classes: &trained.classes,
+    };
+    if format == Format::Onnx {
+        atomic::replace(output, &onnx::write(&source)?)?;
+        return Ok(vec![output.to_owned()]);
+    }
+    let weights = output.with_extension("safetensors");
+    let place = |file: &Path| std::fs::canonicalize(file).ok();
+    if place(&weights).is_some_and(|weights| place(&trained.path) == Some(weights)) {
+        return Err(Error::Option {
+            option: "--output",
+            value: output.display().to_string(),
+            accepted: format!("a file whose weights, {}, are not the model itself", weights.display()),
+        });
+    }
+    let name = weights.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let module = pytorch::module(&source, &name)?;
+    save(&weights, &pytorch::state_dict(&source)?)?;
+    atomic::replace(output, module.as_bytes())?;
+    Ok(vec![output.to_owned(), weights])
+}
+
+fn save(file: &Path, tensors: &Tensors) -> Result<()> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+    }
+    Ok(save_tensors(file, tensors, tensors.metadata())?)
+}
+
+/// What Keras adds to a standard deviation before it divides by it.
+const EPSILON: f64 = 1e-6;
+
+/// The preprocessing as one factor and one summand for each value.
+fn pixels(trained: &Trained) -> Result<Pixels> {
+    let options = &trained.options;
+    let refuse = |what: &str| {
+        let reason =
+            format!("its {what} can't be written for other programs, only for towers (.safetensors)");
+        Err(Error::Run { path: trained.path.clone(), reason })
+    };
+    if options.samplewise_center || options.samplewise_std_normalization {
+        return refuse("samplewise standardization");
+    }
+    if options.zca_whitening {
+        return refuse("ZCA whitening");
+    }
+    let first = match &options.preprocess {
+        Preprocess::None => None,
+        Preprocess::SubtractMean(mean) => Some(mean),
+        _ => return refuse("preprocessing"),
+    };
+    let channels = IMAGE[2];
+    let factor = options.rescale.filter(|&factor| factor != 0.0).map_or(1.0, f64::from);
+    let then = options.mean.as_ref().filter(|_| options.centers());
+    let divisor = |c: usize| match options.std.as_ref().filter(|_| options.divides()) {
+        Some(std) => std.get(c).map_or(1.0, |&std| f64::from(std) + EPSILON),
+        None => 1.0,
+    };
+    let at = |mean: Option<&Mean>, k: usize| match mean {
+        Some(Mean::PerPixel { values, .. }) => values.get(k).copied().map_or(0.0, f64::from),
+        Some(Mean::PerChannel(values)) => values.get(k % channels).copied().map_or(0.0, f64::from),
+        None => 0.0,
+    };
+    let per_pixel = [first, then].into_iter().flatten().any(|mean| matches!(mean, Mean::PerPixel { .. }));
+    let shifts = if per_pixel { IMAGE.iter().product() } else { channels };
+    let shift = |k: usize| -(at(first, k) * factor + at(then, k)) / divisor(k % channels);
+    Ok(Pixels {
+        scale: (0..channels).map(|c| (factor / divisor(c)) as f32).collect(),
+        shift: (0..shifts).map(|k| shift(k) as f32).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Input;
+    use augment::{Draws, ImageDataGenerator, Scratch};
+
+    /// One factor and one summand do what the pipeline does, for every standardization that they can say.
+    #[test]
+    fn pixels_are_the_pipeline() {
+        let data = cifar::synthetic(3, 20, 2);
+        let len: usize = IMAGE.iter().product();
+        let picture = &data.test.images.as_slice().unwrap()[..len];
+        let new = ImageDataGenerator::new;
+        let mean = Input::SubtractPixelMean((0..len).map(|k| (k % 251) as f32).collect());
+        let standard = Input::Standardize { mean: vec![120.0, 119.0, 110.0], std: 61.0 };
+        for (input, options, says) in [
+            (&Input::DivideBy255, new(), ""),
+            (&mean, new(), ""),
+            (&standard, new(), ""),
+            (&Input::DivideBy255, new().featurewise_std_normalization(true), ""),
+            (&mean, new().rescale(0.5), ""),
+            (&mean, new().samplewise_center(true), "its samplewise standardization"),
+            (&mean, new().zca_whitening(true), "its ZCA whitening"),
+        ] {
+            // What is refused is refused before it is measured: ZCA would take minutes.
+            let options = match input.options(options) {
+                options if says.is_empty() => options.fit(data.train.images.view()).unwrap(),
+                options => options,
+            };
+            let trained = Trained {
+                path: "model".into(),
+                network: "small_cnn".into(),
+                classes: data.classes.clone(),
+                dataset: "synthetic".into(),
+                input: input.clone(),
+                options: options.evaluation(),
+                tensors: Tensors::new(),
+            };
+            match pixels(&trained) {
+                Ok(pixels) => {
+                    let mut expected = vec![0.0; len];
+                    let pipeline = options.evaluation().build(IMAGE).unwrap();
+                    pipeline
+                        .apply(&Draws::default(), picture, &mut expected, &mut Scratch::default())
+                        .unwrap();
+                    for (k, (&x, expected)) in picture.iter().zip(expected).enumerate() {
+                        let y = f32::from(x) * pixels.scale[k % 3] + pixels.shift[k % pixels.shift.len()];
+                        assert!((y - expected).abs() <= 2e-6 * expected.abs().max(1.0), "{y} {expected}");
+                    }
+                    assert_eq!(says, "");
+                }
+                Err(error) => assert!(!says.is_empty() && error.to_string().contains(says), "{error}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Weights of Keras' files, as Keras itself wrote them: tests/golden/keras_weights.py.
+#![allow(clippy::unwrap_used)]
+
+use interchange::keras::KerasWeights;
+use layers::{
+    BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Mode, Padding, Result, Value,
+};
+use models::Model;
+use serde_json::Value as Json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tensor::Activation::Relu;
+use tensor::Device;
+use train::{Assumed, Classifier, Error, Trained, open_model};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/keras").join(name)
+}
+
+fn expected(network: &str) -> Vec<f32> {
+    let all: Json = serde_json::from_str(&fs::read_to_string(golden("logits.json")).unwrap()).unwrap();
+    let rows = all[network].as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap());
+    rows.map(|value| value.as_f64().unwrap() as f32).collect()
+}
+
+/// As `pictures` of the script.
+fn pictures(count: usize, size: usize) -> Vec<u8> {
+    (0..count * size * size * 3).map(|k| ((k * 37 + k / 7) % 256) as u8).collect()
+}
+
+fn assert_close(name: &str, logits: &[f32], expected: &[f32]) {
+    let most = expected.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
+    assert_eq!(logits.len(), expected.len());
+    for (a, b) in logits.iter().zip(expected) {
+        assert!((a - b).abs() <= 1e-5 * most, "{name}: {logits:?}\n{expected:?}");
+    }
+}
+
+fn conv_module(g: &mut Graph, x: Value, filters: usize, kernel: usize, stride: usize) -> Result<Value> {
+    let padding = if stride == 1 { Padding::Same } else { Padding::Valid };
+    let x = g.add(Conv2D::new(filters, kernel).strides(stride).padding(padding), x)?;
+    g.add(BatchNormalization::new().activation(Relu), x)
+}
+
+/// `tiny` of the script; with other filters in a branch, or another stride at the end.
+fn tiny(ones: usize, stride: usize) -> Result<Model> {
+    let mut graph = Graph::new("tiny", [8, 8, 3]);
+    let g = &mut graph;
+    let x = conv_module(g, g.input(), 4, 3, 1)?;
+    let a = conv_module(g, x, ones, 1, 1)?;
+    let b = conv_module(g, x, 5, 3, 1)?;
+    let x = g.concat(&[a, b])?;
+    let a = conv_module(g, x, 6, 3, stride)?;
+    let b = g.add(
+        MaxPooling2D::new(3).strides(stride).padding(if stride == 1 {
+            Padding::Same
+        } else {
+            Padding::Valid
+        }),
+        x,
+    )?;
+    let x = g.concat(&[a, b])?;
+    let x = g.add(Flatten, x)?;
+    let x = g.add(Dropout::new(0.5), x)?;
+    let x = g.add(Dense::new(3), x)?;
+    Ok(Model::new(graph, x))
+}
+
+#[test]
+fn every_layout_gives_keras_logits() {
+    let model = tiny(4, 2).unwrap();
+    for name in ["tiny.weights.h5", "tiny.keras", "tiny.h5", "tiny.keras2.h5", "parallel.keras2.h5"] {
+        let weights = KerasWeights::read(&golden(name)).unwrap();
+        assert_eq!(weights.classes(), Some(3), "{name}");
+        let tensors = weights.assign(&model.steps()).unwrap_or_else(|error| panic!("{error}"));
+        let device = Device::cpu(1);
+        let mut network = model.build(&device, 3, Mode::Inference).unwrap();
+        for slot in network.arena().slots().to_vec() {
+            let values = tensors.get(&slot.name).unwrap().data();
+            network.arena_mut().load(&device, &slot, values).unwrap();
+        }
+        let images: Vec<f32> = pictures(3, 8).into_iter().map(|x| f32::from(x) / 255.0).collect();
+        network.set_input(&images, &[0; 3]).unwrap();
+        network.predict().unwrap();
+        let view = network.logits();
+        let logits = view.data.to_vec(&device, view.layout.offset, 9).unwrap();
+        assert_close(name, &logits, &expected("tiny"));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_one_sentence() {
+    let refusal = |file: &str, model: Result<Model>| {
+        let weights = KerasWeights::read(&golden(file)).unwrap();
+        weights.assign(&model.unwrap().steps()).unwrap_err().to_string()
+    };
+    for (file, model, says) in [
+        (
+            "tiny.keras",
+            tiny(7, 2),
+            "no layer of it is left for the network's `conv2d_1` and `batch_normalization_1` with weights of \
+             (1, 1, 4, 7), (7), (7), (7), (7), (7)",
+        ),
+        ("tiny.weights.h5", models::small_cnn(3), "it has 4 convolutions, but the network has 3"),
+        ("tiny.h5", models::keras_cnn(3), "it has 4 batch normalizations, but the network has 0"),
+        ("named.weights.h5", models::small_cnn(3), "it has 2 convolutions, but the network has 3"),
+    ] {
+        let told = refusal(file, model);
+        assert!(told.contains(says), "{told}");
+    }
+    // The configuration says what shapes can't.
+    let mut graph = Graph::new("other epsilon", [32, 32, 3]);
+    let mut x = graph.input();
+    for filters in [16, 32, 64] {
+        x = graph.add(Conv2D::new(filters, 3).same(), x).unwrap();
+        x = graph.add(BatchNormalization::new().epsilon(1e-5).activation(Relu), x).unwrap();
+        x = graph.add(MaxPooling2D::new(2), x).unwrap();
+    }
+    x = graph.add(Flatten, x).unwrap();
+    x = graph.add(Dense::new(10), x).unwrap();
+    let told = refusal("small_cnn.keras", Ok(Model::new(graph, x)));
+    assert!(told.contains("has epsilon=0.001, but the network normalizes with 0.00001"), "{told}");
+    // Names that somebody chose have no order.
+    let mut graph = Graph::new("named", [8, 8, 3]);
+    let x = graph.add(Conv2D::new(3, 3), graph.input()).unwrap();
+    let x = graph.add(Conv2D::new(3, 3), x).unwrap();
+    let told = refusal("named.weights.h5", Ok(Model::new(graph, x)));
+    assert!(told.contains("have the same shapes, and nothing says which comes first"), "{told}");
+}
+
+#[test]
+fn a_model_of_keras_classifies() {
+    let nothing = |_| -> train::Result<_> { panic!("no data are needed") };
+    let path = golden("small_cnn.keras");
+    let trained = open_model(&path, &Assumed::default(), nothing).unwrap();
+    assert_eq!((trained.network.as_str(), trained.classes[3].as_str()), ("small_cnn", "cat"));
+    let mut classifier = Classifier::new(&trained, &Device::cpu(1), 2).unwrap();
+    assert_close("small_cnn", &classifier.logits(&pictures(3, 32)).unwrap(), &expected("small_cnn"));
+    let wrong = |assumed: Assumed| open_model(&path, &assumed, nothing).unwrap_err();
+    let error = wrong(Assumed { network: Some("smal_cnn".into()), ..Assumed::default() });
+    assert!(
+        matches!(&error, Error::Option { accepted, .. } if accepted.contains("did you mean `small_cnn`"))
+    );
+    let error = wrong(Assumed { network: Some("resnet18".into()), ..Assumed::default() });
+    assert!(error.to_string().contains("it has 3 convolutions, but the network has 20"), "{error}");
+    let error = wrong(Assumed { dataset: Some("cifar100".into()), ..Assumed::default() });
+    assert!(
+        error.to_string().contains("cifar100 with 100 classes, but must be the data with the 10"),
+        "{error}"
+    );
+    let error = open_model(&golden("tiny.keras"), &Assumed::default(), nothing).unwrap_err();
+    assert!(error.to_string().contains("fit none of keras_cnn"), "{error}");
+}
+
+/// Whatever a file holds, reading it ends in weights or in a sentence.
+#[test]
+fn hostile_files_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hostile.h5");
+    let read = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        KerasWeights::read(&path).map(|weights| weights.assign(&tiny(4, 2).unwrap().steps()))
+    };
+    let told = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+    assert!(told(b"").contains("neither HDF5 nor a .keras archive"));
+    assert!(told(b"PK\x03\x04").contains("the archive is damaged"));
+    assert!(told(b"\x89HDF\r\n\x1a\n").contains("the HDF5 file is damaged"));
+    assert!(KerasWeights::read(folder.path()).unwrap_err().to_string().contains("no regular file"));
+    let mut refused = 0;
+    for name in ["parallel.keras2.h5", "tiny.weights.h5", "tiny.keras"] {
+        let whole = fs::read(golden(name)).unwrap();
+        assert!(read(&whole).is_ok());
+        for part in 0..40 {
+            refused += usize::from(read(&whole[..whole.len() * part / 40]).is_err());
+        }
+        let mut word = 1_u64;
+        for _ in 0..1500 {
+            let mut bytes = whole.clone();
+            for _ in 0..3 {
+                // Knuth's generator: any sequence does. The structure lies at the beginning for the most part.
+                word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let end = if word & 1 == 0 { bytes.len() } else { bytes.len().min(6000) };
+                let place = (word >> 33) as usize % end;
+                bytes[place] = (word >> 8) as u8;
+            }
+            refused += usize::from(!matches!(read(&bytes), Ok(Ok(_))));
+        }
+    }
+    assert!(refused > 300, "{refused}");
+}
+
+#[test]
+fn onnx_is_only_written() {
+    let error =
+        open_model(Path::new("net.onnx"), &Assumed::default(), |_| unreachable!("no data")).unwrap_err();
+    assert!(error.to_string().contains("written, not read"), "{error}");
+    let trained = |path: &Path| -> train::Result<Trained> {
+        open_model(path, &Assumed::default(), |_| unreachable!("no data"))
+    };
+    assert!(trained(Path::new("nothing.h5")).unwrap_err().to_string().contains("there is no model here"));
+}

@@ -1,0 +1,213 @@
+//! Networks in other programs: the scripts of docs/weights.md, as they stand there, in real PyTorch, ONNX Runtime and Keras.
+//!
+//! `TOWERS_PYTHON` names the interpreter; otherwise `python3` is asked. What it can't import is skipped.
+#![allow(clippy::unwrap_used)]
+
+use checkpoint::{Tensors, save_tensors};
+use layers::Mode;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tensor::Device;
+use train::{Assumed, Classifier, Trained, cifar, export, open_model};
+
+fn python() -> String {
+    std::env::var("TOWERS_PYTHON").unwrap_or_else(|_| "python3".to_owned())
+}
+
+/// Whether Python imports all of these; says so where it does not.
+fn imports(test: &str, modules: &str) -> bool {
+    let command = &mut Command::new(python());
+    let ran = command.args(["-c", &format!("import {modules}")]).env("KERAS_BACKEND", "torch").output();
+    let there = ran.is_ok_and(|ran| ran.status.success());
+    if !there {
+        println!("SKIPPED: {test}: {} has no {modules}; TOWERS_PYTHON names another Python", python());
+    }
+    there
+}
+
+/// Runs a script in a folder; returns what it printed.
+fn run(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(python());
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env("KERAS_BACKEND", "torch")
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+/// Takes a script from the page into a folder, and runs it there.
+fn run_script(folder: &Path, name: &str) -> String {
+    let page = fs::read_to_string(root().join("docs/weights.md")).unwrap();
+    let begin = format!("```python\n# {name}\n");
+    let script = page.split_once(&begin).unwrap_or_else(|| panic!("the page has no {name}")).1;
+    fs::write(folder.join(name), script.split_once("\n```").unwrap().0).unwrap();
+    run(folder, &[name])
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The numbers that a script printed behind a class.
+fn printed(out: &str) -> Vec<f32> {
+    let list = out.trim().split_once('[').unwrap_or_else(|| panic!("{out}")).1.trim_end_matches(']');
+    list.split(", ").map(|number| number.parse().unwrap()).collect()
+}
+
+fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let most = expected.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+    let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    println!("{what}: logits up to {most:.2}, the worst differs by {worst:.1e}");
+    assert!(most > 0.1 && worst <= tolerance * most.max(1.0), "{what}: {found:?}\n{expected:?}");
+}
+
+/// A network of this name, with first weights, running averages that are not, and the preprocessing of its tutorial.
+fn model_file(folder: &Path, name: &str) -> Trained {
+    let model = models::by_name(name, 10).unwrap().unwrap();
+    let device = Device::cpu(1);
+    let mut network = model.build(&device, 1, Mode::Inference).unwrap();
+    network.init(5).unwrap();
+    let mut tensors = Tensors::new();
+    for slot in network.arena().slots() {
+        let mut values =
+            network.arena().storage(slot).to_vec(&device, slot.span.offset, slot.span.len).unwrap();
+        // So that pictures make a difference to the logits.
+        let gain = if name == "resnet18" { 2.4 } else { 1.5 };
+        for (k, value) in values.iter_mut().enumerate() {
+            match slot.shape.len() {
+                1 => *value += ((k * 7919 % 101) as f32 / 101.0 - 0.5) * 0.4,
+                _ => *value *= gain,
+            }
+        }
+        tensors.insert(&slot.name, slot.shape.clone(), values).unwrap();
+    }
+    let preprocessing = match name {
+        "minigooglenet" => "subtract-pixel-mean",
+        "resnet18" => "standardize",
+        _ => "divide-by-255",
+    };
+    match preprocessing {
+        "subtract-pixel-mean" => {
+            let mean = (0..3072).map(|k| 100.0 + (k % 50) as f32 / 3.0).collect();
+            tensors.insert("input/mean", [32, 32, 3], mean).unwrap();
+        }
+        "standardize" => {
+            tensors.insert("input/mean", [3], vec![125.3, 123.0, 113.9]).unwrap();
+            tensors.insert("input/std", [1], vec![63.0]).unwrap();
+        }
+        _ => {}
+    }
+    let classes = serde_json::Value::from(cifar::class_names(cifar::Kind::Cifar10)).to_string();
+    for (key, value) in [
+        ("towers.model", name),
+        ("towers.classes", &classes),
+        ("towers.dataset", "cifar10"),
+        ("towers.preprocessing", preprocessing),
+    ] {
+        tensors.metadata_mut().insert(key.to_owned(), value.to_owned());
+    }
+    let file = folder.join("model.safetensors");
+    save_tensors(&file, &tensors, tensors.metadata()).unwrap();
+    Trained::read(&file).unwrap()
+}
+
+/// A picture, also as cat.png in the folder, and what the network thinks of it.
+fn picture(folder: &Path, trained: &Trained) -> Vec<f32> {
+    let data = cifar::synthetic(2, 1, 1);
+    let bytes = data.test.images.as_slice().unwrap();
+    image::save_buffer(folder.join("cat.png"), bytes, 32, 32, image::ColorType::Rgb8).unwrap();
+    logits(trained, bytes)
+}
+
+fn logits(trained: &Trained, pictures: &[u8]) -> Vec<f32> {
+    Classifier::new(trained, &Device::cpu(1), 4).unwrap().logits(pictures).unwrap()
+}
+
+#[test]
+fn pytorch_computes_the_same() {
+    if !imports("pytorch_computes_the_same", "torch, safetensors, PIL, numpy") {
+        return;
+    }
+    for name in models::NAMES {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        let trained = model_file(at, name);
+        let expected = picture(at, &trained);
+        let files = export(&trained, &at.join("net.py")).unwrap();
+        assert_eq!(files, [at.join("net.py"), at.join("net.safetensors")]);
+        assert_close(&format!("{name} in PyTorch"), &printed(&run_script(at, "pytorch.py")), &expected, 1e-5);
+        // And back.
+        run_script(at, "back.py");
+        let back = Trained::read(&at.join("back.safetensors")).unwrap();
+        assert_eq!(picture(at, &back), expected, "{name}");
+        let refused = Trained::read(&at.join("net.safetensors")).unwrap_err().to_string();
+        assert!(refused.contains("net.safetensors"), "{refused}");
+    }
+}
+
+#[test]
+fn onnx_runtime_computes_the_same() {
+    if !imports("onnx_runtime_computes_the_same", "onnxruntime, PIL, numpy") {
+        return;
+    }
+    let checks = imports("the check of the ONNX graphs", "onnx");
+    for name in models::NAMES {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        let trained = model_file(at, name);
+        let expected = picture(at, &trained);
+        export(&trained, &at.join("net.onnx")).unwrap();
+        assert_close(
+            &format!("{name} in ONNX Runtime"),
+            &printed(&run_script(at, "onnx_run.py")),
+            &expected,
+            1e-5,
+        );
+        // A batch of another length.
+        let script = "import numpy, onnxruntime; s = onnxruntime.InferenceSession('net.onnx'); \
+                      print(s.run(None, {'images': numpy.zeros((3, 3, 32, 32), 'float32')})[0].ravel().tolist())";
+        let black = logits(&trained, &[0; 3 * 3072]);
+        assert_close(&format!("{name}, a batch"), &printed(&run(at, &["-c", script])), &black, 1e-5);
+        if checks {
+            run(at, &["-c", "import onnx; onnx.checker.check_model('net.onnx', full_check=True)"]);
+        }
+    }
+}
+
+#[test]
+fn keras_and_towers_exchange_weights() {
+    if !imports("keras_and_towers_exchange_weights", "keras, h5py, torch, safetensors") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let script = root().join("tests/golden/keras_weights.py");
+    run(at, &[&script.to_string_lossy(), "."]);
+    let pictures: Vec<u8> = (0..3 * 3072).map(|k| ((k * 37 + k / 7) % 256) as u8).collect();
+    for name in ["minigooglenet", "keras_cnn", "resnet18"] {
+        let rows: Vec<Vec<f32>> =
+            serde_json::from_str(&fs::read_to_string(at.join(format!("{name}.json"))).unwrap()).unwrap();
+        let assumed =
+            Assumed { preprocessing: Some(train::Preprocessing::DivideBy255), ..Assumed::default() };
+        for ending in ["weights.h5", "keras", "h5"] {
+            let path = at.join(format!("{name}.{ending}"));
+            let trained = open_model(&path, &assumed, |_| unreachable!("nothing is measured")).unwrap();
+            assert_eq!(trained.network, name);
+            assert_close(&format!("{name}.{ending}"), &logits(&trained, &pictures), &rows.concat(), 1e-5);
+        }
+    }
+    let trained = model_file(at, "keras_cnn");
+    let module = "import sys; sys.path.insert(0, {}); import keras_weights; \
+                  model = keras_weights.keras_cnn()\n";
+    let golden = serde_json::Value::from(root().join("tests/golden").to_string_lossy()).to_string();
+    fs::write(at.join("network.py"), module.replace("{}", &golden)).unwrap();
+    run_script(at, "to_keras.py");
+    let back =
+        open_model(&at.join("model.keras"), &Assumed::default(), |_| unreachable!("nothing is measured"));
+    assert_eq!(logits(&back.unwrap(), &pictures), logits(&trained, &pictures));
+}
