@@ -1,4 +1,4 @@
-//! Protocol Buffers, as far as writing needs them: https://protobuf.dev/programming-guides/encoding.
+//! Protocol Buffers, as far as writing needs them: <https://protobuf.dev/programming-guides/encoding>.
 
 /// The fields of a message, encoded.
 #[derive(Clone, Debug, Default)]
