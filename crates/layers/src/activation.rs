@@ -1,4 +1,4 @@
-use crate::{Backward, Forward, Layer, Op, Operation, Place};
+use crate::{Backward, BackwardReads, Forward, Layer, Op, Operation, Place};
 use tensor::{Activation, Backend, Result, Shape, Storage, View, ViewMut, Write};
 
 /// `max(x, 0)` as a layer of its own. Where it follows a convolution, a dense layer or a normalization, that layer's
@@ -17,6 +17,10 @@ impl Layer for Relu {
 
     fn operation(&self, _x: Shape) -> Option<Operation> {
         Some(Operation::Activation(Activation::Relu))
+    }
+
+    fn backward_reads(&self) -> BackwardReads {
+        BackwardReads::OUTPUT
     }
 
     fn build(&self, _place: &Place) -> Result<Box<dyn Op>> {

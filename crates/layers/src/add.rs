@@ -1,3 +1,4 @@
+use crate::BackwardReads;
 use tensor::{Activation, Backend, Device, Result, Storage, View, ViewMut};
 
 /// The sum of two tensors, with an activation fused into it: the end of a residual block. [`Graph::merge`](crate::Graph::merge)
@@ -18,6 +19,11 @@ impl Add {
     /// What follows the sum.
     pub fn activation(self, activation: Activation) -> Self {
         Add { activation }
+    }
+
+    /// The mask of the activation is in the output.
+    pub(crate) fn backward_reads(self) -> BackwardReads {
+        if self.activation == Activation::None { BackwardReads::NOTHING } else { BackwardReads::OUTPUT }
     }
 
     pub(crate) fn kind(self) -> &'static str {

@@ -1,4 +1,4 @@
-use crate::{Backward, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place, Role};
+use crate::{Backward, BackwardReads, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place, Role};
 use tensor::{
     Activation, Backend, BatchNorm, Device, Layout, NormSpans, Result, Shape, Span, Storage, View, ViewMut,
     Write,
@@ -71,6 +71,14 @@ impl Layer for BatchNormalization {
         true
     }
 
+    fn backward_reads(&self) -> BackwardReads {
+        BackwardReads::INPUT
+    }
+
+    fn recomputes(&self) -> bool {
+        true
+    }
+
     fn lends_output(&self) -> bool {
         true
     }
@@ -138,6 +146,11 @@ impl Op for BatchNormOp {
                 )
             }
         }
+    }
+
+    fn forward_again(&mut self, cx: Backward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
+        let &mut BatchNormOp { ref bn, gamma, beta, ref saved, .. } = self;
+        cx.device.bn_act_fwd_again(bn, x, cx.params, gamma, beta, saved, y)
     }
 
     fn backward(

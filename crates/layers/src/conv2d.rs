@@ -1,4 +1,4 @@
-use crate::{Backward, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place, Role};
+use crate::{Backward, BackwardReads, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place, Role};
 use tensor::{
     Activation, Backend, BatchNorm, Conv2d, Error, NormSpans, Pad, Result, Shape, Span, Storage, View,
     ViewMut, Write,
@@ -113,6 +113,10 @@ impl Layer for Conv2D {
             self.kernel_initializer,
             self.use_bias,
         )
+    }
+
+    fn backward_reads(&self) -> BackwardReads {
+        BackwardReads::of_product(self.activation)
     }
 
     fn lends_output(&self) -> bool {

@@ -1,5 +1,5 @@
 use crate::conv2d::{at_least_one, weights_and_bias};
-use crate::{Backward, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place};
+use crate::{Backward, BackwardReads, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place};
 use tensor::{Activation, Backend, Error, Linear, Result, Shape, Span, Storage, View, ViewMut, Write};
 
 /// A fully connected layer, with an activation fused into it.
@@ -53,6 +53,10 @@ impl Layer for Dense {
 
     fn params(&self, x: Shape) -> Vec<ParamSpec> {
         weights_and_bias(vec![x.c, self.units], self.kernel_initializer, self.use_bias)
+    }
+
+    fn backward_reads(&self) -> BackwardReads {
+        BackwardReads::of_product(self.activation)
     }
 
     fn lends_output(&self) -> bool {

@@ -1,4 +1,4 @@
-use crate::{Backward, Draws, Forward, Layer, Op, Operation, Place};
+use crate::{Backward, BackwardReads, Draws, Forward, Layer, Op, Operation, Place};
 use tensor::{Backend, DropoutMask, Result, Shape, Storage, View, ViewMut, Write};
 
 /// Sets a share of the elements to 0 in training and scales the rest by `1 / (1 - rate)`; does nothing in inference.
@@ -29,6 +29,10 @@ impl Layer for Dropout {
     fn output_shape(&self, x: Shape) -> Result<Shape> {
         self.mask().check("dropout")?;
         Ok(x)
+    }
+
+    fn backward_reads(&self) -> BackwardReads {
+        BackwardReads::NOTHING
     }
 
     fn lends_output(&self) -> bool {

@@ -1,4 +1,4 @@
-use crate::{Backward, Forward, Layer, Op, Operation, Place};
+use crate::{Backward, BackwardReads, Forward, Layer, Op, Operation, Place};
 use tensor::{Backend, Layout, Result, Shape, Storage, View, ViewMut, Write};
 
 /// One vector a sample, in the order `(row, column, channel)`, as Keras' `Flatten` makes of channels-last images.
@@ -12,6 +12,10 @@ impl Layer for Flatten {
 
     fn output_shape(&self, x: Shape) -> Result<Shape> {
         Ok(x.flatten())
+    }
+
+    fn backward_reads(&self) -> BackwardReads {
+        BackwardReads::NOTHING
     }
 
     fn makes_vectors(&self) -> bool {

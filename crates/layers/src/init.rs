@@ -31,6 +31,9 @@ pub enum Initializer {
 /// The standard deviation of a standard normal truncated at two: Keras divides by it, to keep the variance.
 const TRUNCATED_STD: f64 = 0.879_625_661_034_239_8;
 
+/// Uniform numbers that are drawn at once.
+const RUN: usize = 256;
+
 impl Initializer {
     /// The values of a parameter called `name` under `seed`.
     ///
@@ -45,7 +48,13 @@ impl Initializer {
         let mut rng = Philox::new(seed, domain(name), [0, 0]);
         let (fan_in, fan_out) = fans(shape);
         let mut uniform = |low: f64, high: f64| -> Vec<f32> {
-            (0..len).map(|_| (low + (high - low) * rng.unit_f64()) as f32).collect()
+            let (mut all, mut units) = (vec![0.0; len], [0.0; RUN]);
+            for run in all.chunks_mut(RUN) {
+                let units = &mut units[..run.len()];
+                rng.fill_unit_f64(units);
+                run.iter_mut().zip(units).for_each(|(x, unit)| *x = (low + (high - low) * *unit) as f32);
+            }
+            all
         };
         match self {
             Initializer::Zeros => vec![0.0; len],

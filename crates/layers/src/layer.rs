@@ -1,5 +1,8 @@
 use crate::{Initializer, Meeting, Operation};
-use tensor::{BatchNorm, Device, NormSpans, Result, Shape, Span, Storage, View, ViewMut, Write};
+use tensor::{
+    Activation, Backend, BatchNorm, Device, Error, NormSpans, Result, Shape, Span, Storage, View, ViewMut,
+    Write,
+};
 
 /// A layer's configuration: what a [`Graph`](crate::Graph) holds.
 ///
@@ -31,6 +34,18 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
 
     /// Whether the output's vectors must lie back to back, so that it can't be a slice of a concatenation.
     fn contiguous_output(&self) -> bool {
+        false
+    }
+
+    /// Which tensors backward passes read, beside the output's gradient. The memory of others serves again as soon as the
+    /// forward pass is through with them, and [`Op::backward`] finds their shapes alone. By default both.
+    fn backward_reads(&self) -> BackwardReads {
+        BackwardReads::BOTH
+    }
+
+    /// Whether [`Op::forward_again`] computes the output once more, in little time and to the last bit. Then a network on a
+    /// device that [prefers it](tensor::Backend::recomputes) does not keep the output between the passes. By default not.
+    fn recomputes(&self) -> bool {
         false
     }
 
@@ -75,6 +90,31 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
     /// # Errors
     /// If the device can't allocate or prepare.
     fn build(&self, place: &Place) -> Result<Box<dyn Op>>;
+}
+
+/// Which of a layer's tensors its backward pass reads, beside the output's gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackwardReads {
+    /// The input.
+    pub input: bool,
+    /// The output.
+    pub output: bool,
+}
+
+impl BackwardReads {
+    /// Both tensors.
+    pub const BOTH: Self = BackwardReads { input: true, output: true };
+    /// The input alone.
+    pub const INPUT: Self = BackwardReads { input: true, output: false };
+    /// The output alone.
+    pub const OUTPUT: Self = BackwardReads { input: false, output: true };
+    /// Neither.
+    pub const NOTHING: Self = BackwardReads { input: false, output: false };
+
+    /// What a layer reads that multiplies its input: that, and for the mask of an activation the output.
+    pub(crate) fn of_product(act: Activation) -> Self {
+        BackwardReads { input: true, output: act != Activation::None }
+    }
 }
 
 /// A parameter: its name in the layer, shape, first values and part in training.
@@ -183,7 +223,19 @@ pub trait Op: Send {
     /// What the device says.
     fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()>;
 
-    /// Computes the gradients of the parameters and, where `dx` is given, of the input. `dy` is this op's to overwrite.
+    /// Computes `y` from `x` once more, to the last bit as the last forward pass in training did, for a layer that
+    /// [recomputes](Layer::recomputes).
+    ///
+    /// # Errors
+    /// What the device says; by default that this layer doesn't.
+    fn forward_again(&mut self, cx: Backward<'_>, _x: View<Storage>, _y: ViewMut<Storage>) -> Result<()> {
+        let message = "this layer does not compute its output again".to_owned();
+        Err(Error::Device { device: cx.device.name(), message })
+    }
+
+    /// Computes the gradients of the parameters and, where `dx` is given, of the input. `dy` is this op's to overwrite. Of
+    /// `x` and `y` those are there that the layer [reads](Layer::backward_reads); of the other one the layout is right, and the data
+    /// empty.
     ///
     /// # Errors
     /// What the device says.

@@ -53,7 +53,7 @@ pub use dropout::Dropout;
 pub use error::{Error, Result};
 pub use flatten::Flatten;
 pub use init::Initializer;
-pub use layer::{Backward, Draws, Forward, Layer, Op, ParamSpec, Place, Role};
+pub use layer::{Backward, BackwardReads, Draws, Forward, Layer, Op, ParamSpec, Place, Role};
 pub use meeting::{AcrossReplicas, Meeting};
 pub use network::{
     Arena, Cut, Graph, Metrics, Mode, Network, Part, Slot, Step, Summary, SummaryRow, Value, Work,

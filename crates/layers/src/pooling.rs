@@ -1,4 +1,4 @@
-use crate::{Backward, Forward, Layer, Op, Operation, Padding, Place};
+use crate::{Backward, BackwardReads, Forward, Layer, Op, Operation, Padding, Place};
 use tensor::{Backend, Pad, Pool2d, Result, Shape, Storage, View, ViewMut, Write};
 
 macro_rules! pooling {
@@ -77,6 +77,10 @@ impl Layer for AveragePooling2D {
         Some(Operation::AveragePool(self.spec(x)))
     }
 
+    fn backward_reads(&self) -> BackwardReads {
+        BackwardReads::NOTHING
+    }
+
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
         Ok(Box::new(AverageOp(self.spec(place.x))))
     }
@@ -101,6 +105,10 @@ impl Layer for GlobalAveragePooling2D {
 
     fn operation(&self, _x: Shape) -> Option<Operation> {
         Some(Operation::GlobalAveragePool)
+    }
+
+    fn backward_reads(&self) -> BackwardReads {
+        BackwardReads::NOTHING
     }
 
     fn build(&self, place: &Place) -> Result<Box<dyn Op>> {

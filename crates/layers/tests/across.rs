@@ -112,10 +112,12 @@ struct Left {
     dx: Vec<f64>,
 }
 
-fn all(network: &Network, storage: &Storage, len: usize) -> Vec<f64> {
+fn all(network: &Network, storage: &Storage, at: Span) -> Vec<f64> {
     match storage.as_f64() {
-        Some(data) => data[..len].to_vec(),
-        None => storage.to_vec(network.device(), 0, len).unwrap().into_iter().map(f64::from).collect(),
+        Some(data) => data[at.range()].to_vec(),
+        None => {
+            storage.to_vec(network.device(), at.offset, at.len).unwrap().into_iter().map(f64::from).collect()
+        }
     }
 }
 
@@ -123,15 +125,17 @@ fn set(network: &mut Network, images: &[f64], rows: &Range<usize>) {
     let own = &images[rows.start * SAMPLE..rows.end * SAMPLE];
     let rounded: Vec<f32> = own.iter().map(|&x| x as f32).collect();
     network.set_input(&rounded, &LABELS[rows.clone()]).unwrap();
-    if let Some(input) = network.input_mut().as_f64_mut() {
-        input[..own.len()].copy_from_slice(own);
+    let input = network.input_mut();
+    let place = input.layout.offset..input.layout.end();
+    if let Some(all) = input.data.as_f64_mut() {
+        all[place].copy_from_slice(own);
     }
 }
 
 fn left(network: &Network, rows: &Range<usize>) -> Left {
     let (arena, dx) = (network.arena(), network.input_gradient().unwrap());
-    let dx = if rows.is_empty() { Vec::new() } else { all(network, dx, rows.len() * SAMPLE) };
-    Left { grads: all(network, &arena.grads, arena.grads.len()), dx }
+    let dx = all(network, dx.data, Span::new(dx.layout.offset, rows.len() * SAMPLE));
+    Left { grads: all(network, &arena.grads, Span::new(0, arena.grads.len())), dx }
 }
 
 fn alone(network: &mut Network, images: &[f64]) -> Left {

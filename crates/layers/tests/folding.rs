@@ -74,7 +74,7 @@ fn folded_normalizations_compute_the_same() {
 fn inference_has_no_memory_for_what_is_not_computed() {
     let len = |apart| {
         let (graph, logits) = graph(apart);
-        graph.activation_len(logits, SAMPLES, Mode::Inference).unwrap()
+        graph.activation_len(logits, SAMPLES, Mode::Inference, true).unwrap()
     };
     assert!(len(false) < len(true));
 }

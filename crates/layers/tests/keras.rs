@@ -62,8 +62,8 @@ fn check(name: &str, size: [usize; 3], label_smoothing: f32, build: fn(&mut Grap
         let arena = network.arena();
         let gradients = |span| read(device, &arena.grads, span).unwrap();
         check("loss", &[gradients(arena.metrics)[0] / BATCH as f64]);
-        let input = network.input_gradient().unwrap();
-        check("input", &read(device, input, Span::new(0, len)).unwrap());
+        let View { data, layout } = network.input_gradient().unwrap();
+        check("input", &read(device, data, Span::new(layout.offset, len)).unwrap());
         for slot in arena.slots().iter().filter(|slot| slot.role == Role::Trainable) {
             check(&slot.name, &gradients(slot.span));
         }

@@ -75,12 +75,13 @@ impl Model {
         self.logits
     }
 
-    /// How many numbers a network needs for activations and their gradients, for batches of up to `batch` samples.
+    /// How many numbers a network needs for activations and their gradients, for batches of up to `batch` samples, on a
+    /// device that [recomputes](tensor::Backend::recomputes) or doesn't.
     ///
     /// # Errors
     /// If a layer leads nowhere.
-    pub fn activation_len(&self, batch: usize, mode: Mode) -> Result<usize> {
-        self.graph.activation_len(self.logits, batch, mode)
+    pub fn activation_len(&self, batch: usize, mode: Mode, recomputes: bool) -> Result<usize> {
+        self.graph.activation_len(self.logits, batch, mode, recomputes)
     }
 
     /// The places where it may be cut into stages, in order.

@@ -77,6 +77,12 @@ pub fn unit_f32(word: u32) -> f32 {
     (word >> 8) as f32 * (1.0 / 16_777_216.0)
 }
 
+/// A uniform number in [0, 1) from the top 53 bits of two random words.
+#[inline(always)]
+fn unit_f64(low: u32, high: u32) -> f64 {
+    ((u64::from(high) << 32 | u64::from(low)) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
+}
+
 /// A stream of random words: Philox4x32-10 under one key, counting from one place.
 ///
 /// Implements [`rand_core::Rng`], so every distribution of `rand` works on it. A stream has 2^34 words
@@ -107,8 +113,20 @@ impl Philox {
 
     /// A uniform number in [0, 1), with 53 random bits.
     pub fn unit_f64(&mut self) -> f64 {
-        let (low, high) = (u64::from(self.word()), u64::from(self.word()));
-        ((high << 32 | low) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
+        let (low, high) = (self.word(), self.word());
+        unit_f64(low, high)
+    }
+
+    /// The numbers that as many calls of [`unit_f64`](Philox::unit_f64) would give, in less time.
+    pub fn fill_unit_f64(&mut self, numbers: &mut [f64]) {
+        let whole = if self.used == 4 { numbers.len() / 2 * 2 } else { 0 };
+        let (pairs, rest) = numbers.split_at_mut(whole);
+        for pair in pairs.chunks_exact_mut(2) {
+            let [a, b, c, d] = philox4x32(self.counter, self.key);
+            self.counter[0] = self.counter[0].wrapping_add(1);
+            pair.copy_from_slice(&[unit_f64(a, b), unit_f64(c, d)]);
+        }
+        rest.iter_mut().for_each(|number| *number = self.unit_f64());
     }
 
     /// A uniform whole number in `0..n`, without bias (Lemire's method); 0 if `n` is 0.
@@ -201,6 +219,22 @@ mod tests {
         let all: std::collections::HashSet<u32> =
             [[0, 0], [0, 1], [1, 0], [1 << 32, 0]].into_iter().flat_map(words).collect();
         assert_eq!(all.len(), 256);
+    }
+
+    #[test]
+    fn numbers_are_the_same_one_by_one_and_many_at_once() {
+        for (words_before, len) in [(0, 0), (0, 1), (0, 7), (0, 64), (1, 9), (2, 5), (3, 8), (4, 6)] {
+            let mut rng = Philox::new(5, domain("fill"), [1, 2]);
+            for _ in 0..words_before {
+                rng.next_u32();
+            }
+            let mut again = rng.clone();
+            let mut numbers = vec![0.0; len];
+            rng.fill_unit_f64(&mut numbers);
+            let expected: Vec<f64> = (0..len).map(|_| again.unit_f64()).collect();
+            assert_eq!(numbers, expected);
+            assert_eq!(rng.next_u32(), again.next_u32());
+        }
     }
 
     #[test]

@@ -69,6 +69,12 @@ pub trait Backend {
         false
     }
 
+    /// Whether memory is dearer here than a cheap pass over it: training then computes outputs of normalizations once more in
+    /// the backward pass, by [`bn_act_fwd_again`](Backend::bn_act_fwd_again), instead of keeping them. By default not.
+    fn recomputes(&self) -> bool {
+        false
+    }
+
     /// Sets every element of a run.
     fn fill(&self, value: f32, dst: &mut Self::Buffer, at: Span) -> Result<()>;
 
@@ -234,6 +240,19 @@ pub trait Backend {
         saved: &mut Self::Buffer,
         grads: &mut Self::Buffer,
         sums: Span,
+    ) -> Result<()>;
+
+    /// The output of [`bn_act_fwd_train`](Backend::bn_act_fwd_train) or [`bn_act_fwd_joined`](Backend::bn_act_fwd_joined) once
+    /// more, with the same bits, from what that left in `saved`.
+    fn bn_act_fwd_again(
+        &self,
+        bn: &BatchNorm,
+        x: View<Self::Buffer>,
+        params: &Self::Buffer,
+        gamma: Span,
+        beta: Span,
+        saved: &Self::Buffer,
+        y: ViewMut<Self::Buffer>,
     ) -> Result<()>;
 
     /// The gradients of the input (set or added), gamma and beta. `dy` is the gradient after the activation, whose

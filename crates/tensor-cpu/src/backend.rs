@@ -1,8 +1,8 @@
 //! Every op in front of its kernel: the operands are checked, then handed on as slices.
 
 use crate::buffer::filled;
-use crate::norm_operands::{self, Gradient, Infer, Train};
-use crate::operand::{pair, read, run, run_mut, runs_mut, weights, write};
+use crate::norm_operands::{self, Infer, Saved, Train};
+use crate::operand::{labels as labels_of, pair, read, run, run_mut, runs_mut, stepped, weights, write};
 use crate::{Buffer, Cpu};
 use crate::{
     activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling, softmax,
@@ -33,6 +33,11 @@ impl Backend for Cpu {
         filled(self, len, 0)
     }
 
+    /// A network's convolutions take many times as long as a pass over their outputs.
+    fn recomputes(&self) -> bool {
+        true
+    }
+
     fn upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
         run_mut("upload", "the target", dst, Span::new(offset, src.len()))?.copy_from_slice(src);
         Ok(())
@@ -59,9 +64,7 @@ impl Backend for Cpu {
     }
 
     fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
-        let (x, y) = pair("copy", x, y)?;
-        elementwise::copy(self.pool(), x, y, mode);
-        Ok(())
+        pair("copy", x, y).map(|(x, y)| elementwise::copy(self.pool(), x, y, mode))
     }
 
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
@@ -263,6 +266,22 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn bn_act_fwd_again(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        saved: &Buffer,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        let (op, shapes) = ("bn_act_fwd_again", [x.layout.shape, y.layout.shape]);
+        let runs = Saved::new(op, bn, shapes, params, [gamma, beta], saved)?;
+        batch_norm::forward_again(self, bn, read(op, "the input", x)?, runs, write(op, "the output", y)?);
+        Ok(())
+    }
+
     fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
@@ -277,7 +296,7 @@ impl Backend for Cpu {
         dbeta: Span,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_bwd_params", [x.layout.shape, dy.layout.shape]);
-        let runs = Gradient::new(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
+        let runs = Saved::for_gradients(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
         let (dgamma, dbeta) = runs_mut(op, "dgamma and dbeta", grads, dgamma, dbeta)?;
         let (x, dy) = (read(op, "the input", x)?, read(op, "dy", dy)?);
         batch_norm::backward_params(self, bn, x, dy, runs, dgamma, dbeta);
@@ -301,7 +320,7 @@ impl Backend for Cpu {
         mode: Write,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_bwd_data", [x.layout.shape, dy.layout.shape]);
-        let runs = Gradient::new(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
+        let runs = Saved::for_gradients(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
         Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
         let sums = [run(op, "dgamma", grads, dgamma)?, run(op, "dbeta", grads, dbeta)?];
         let (x, dy, dx) = (read(op, "the input", x)?, read(op, "dy", dy)?, write(op, "dx", dx)?);
@@ -334,15 +353,11 @@ impl Backend for Cpu {
     }
 
     fn act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let (x, y) = pair("act_fwd", x, y)?;
-        activation::forward(self, act, x, y);
-        Ok(())
+        pair("act_fwd", x, y).map(|(x, y)| activation::forward(self, act, x, y))
     }
 
     fn add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let (x, y) = pair("add_act", x, y)?;
-        activation::add_forward(self, act, x, y);
-        Ok(())
+        pair("add_act", x, y).map(|(x, y)| activation::add_forward(self, act, x, y))
     }
 
     fn act_bwd(
@@ -423,15 +438,11 @@ impl Backend for Cpu {
 
     fn dropout(&self, mask: &DropoutMask, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
         mask.check("dropout")?;
-        let (x, y) = pair("dropout", x, y)?;
-        dropout::apply(self, mask, x, y, mode);
-        Ok(())
+        pair("dropout", x, y).map(|(x, y)| dropout::apply(self, mask, x, y, mode))
     }
 
     fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let (x, y) = pair("softmax", x, y)?;
-        softmax::probabilities(x, y);
-        Ok(())
+        pair("softmax", x, y).map(|(x, y)| softmax::probabilities(x, y))
     }
 
     fn softmax_xent(
@@ -443,20 +454,11 @@ impl Backend for Cpu {
         sums: &mut Buffer,
         metrics: Span,
     ) -> Result<()> {
-        let (op, shape) = ("softmax_xent", logits.layout.shape);
-        xent.check(op)?;
-        Error::check_shape(op, "the logits", shape, shape.flatten())?;
-        Error::check_len(op, "the metrics", metrics, 2)?;
-        let words = xent.words(shape.n);
-        Span::new(0, words).check(op, "the labels", labels.len())?;
-        let dlogits = dlogits
-            .map(|d| {
-                Error::check_shape(op, "dlogits", d.layout.shape, shape)?;
-                write(op, "dlogits", d)
-            })
-            .transpose()?;
+        let (op, written) = ("softmax_xent", dlogits.as_ref().map(|d| d.layout.shape));
+        let labels = labels_of(op, xent, logits.layout.shape, written, labels, metrics)?;
+        let dlogits = dlogits.map(|d| write(op, "dlogits", d)).transpose()?;
         let metrics = run_mut(op, "the metrics", sums, metrics)?;
-        softmax::cross_entropy(xent, read(op, "the logits", logits)?, &labels[..words], dlogits, metrics);
+        softmax::cross_entropy(xent, read(op, "the logits", logits)?, labels, dlogits, metrics);
         Ok(())
     }
 
@@ -468,11 +470,9 @@ impl Backend for Cpu {
         velocity: &mut Buffer,
         at: Span,
     ) -> Result<()> {
-        let op = "sgd_step";
-        let (params, grads) =
-            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
-        let at = if step.momentum == 0.0 { Span::new(0, 0) } else { at };
-        optimizer::sgd(self.pool(), step, params, grads, run_mut(op, "the velocity", velocity, at)?);
+        let (velocity, remembers) = (("the velocity", &mut velocity[..]), step.momentum != 0.0);
+        let (params, grads, velocity) = stepped("sgd_step", params, grads, velocity, at, remembers)?;
+        optimizer::sgd(self.pool(), step, params, grads, velocity);
         Ok(())
     }
 
@@ -484,16 +484,9 @@ impl Backend for Cpu {
         mean_square: &mut Buffer,
         at: Span,
     ) -> Result<()> {
-        let op = "rmsprop_step";
-        let (params, grads) =
-            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
-        optimizer::rmsprop(
-            self.pool(),
-            step,
-            params,
-            grads,
-            run_mut(op, "the mean squares", mean_square, at)?,
-        );
+        let squares = ("the mean squares", &mut mean_square[..]);
+        let (params, grads, squares) = stepped("rmsprop_step", params, grads, squares, at, true)?;
+        optimizer::rmsprop(self.pool(), step, params, grads, squares);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 use crate::activation::floor;
 use crate::dispatch::multiversion;
 use crate::elementwise::add_up;
-use crate::norm_operands::{Gradient, Infer, Train};
+use crate::norm_operands::{Infer, Saved, Train};
 use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use crate::{Cpu, statistics};
@@ -100,11 +100,35 @@ impl<'a> Whole<'a> {
 
     fn normalize(self, cpu: &Cpu, bn: &BatchNorm, x: Rows, y: RowsMut, scratch: &mut [f32]) {
         let Train { gamma, beta, saved, .. } = self.runs;
-        let (mean, inverse) = saved.split_at(gamma.len());
-        let scale = &mut scratch[..gamma.len()];
-        scale_by(gamma, inverse, scale);
-        normalize(cpu, Affine { mean, scale, beta, floor: floor(bn.act) }, x, y);
+        normalize_batch(cpu, bn, x, Saved { gamma, beta, saved }, y, scratch);
     }
+}
+
+/// What a training pass computed, from what it saved.
+pub(crate) fn forward_again(
+    cpu: &Cpu,
+    bn: &BatchNorm,
+    x: View<[f32]>,
+    runs: Saved<'_, f32>,
+    y: ViewMut<[f32]>,
+) {
+    normalize_batch(cpu, bn, Rows::new(x), runs, RowsMut::new(y), &mut cpu.scratch(runs.gamma.len()));
+}
+
+/// Normalizes with the statistics of a batch.
+fn normalize_batch(
+    cpu: &Cpu,
+    bn: &BatchNorm,
+    x: Rows,
+    runs: Saved<'_, f32>,
+    y: RowsMut,
+    scratch: &mut [f32],
+) {
+    let Saved { gamma, beta, saved } = runs;
+    let (mean, inverse) = saved.split_at(gamma.len());
+    let scale = &mut scratch[..gamma.len()];
+    scale_by(gamma, inverse, scale);
+    normalize(cpu, Affine { mean, scale, beta, floor: floor(bn.act) }, x, y);
 }
 
 /// `scale = gamma / sqrt(var + epsilon)`.
@@ -173,12 +197,12 @@ pub(crate) fn backward_params(
     bn: &BatchNorm,
     x: View<[f32]>,
     dy: View<[f32]>,
-    runs: Gradient<'_, f32>,
+    runs: Saved<'_, f32>,
     dgamma: &mut [f32],
     dbeta: &mut [f32],
 ) {
     let (x, dy) = (Rows::new(x), Rows::new(dy));
-    let Gradient { gamma, beta, saved } = runs;
+    let Saved { gamma, beta, saved } = runs;
     let c = gamma.len();
     let (mean, inverse) = saved.split_at(c);
     let blocks = Blocks::for_sums(x);
@@ -205,14 +229,14 @@ pub(crate) fn backward_data(
     bn: &BatchNorm,
     x: View<[f32]>,
     dy: View<[f32]>,
-    runs: Gradient<'_, f32>,
+    runs: Saved<'_, f32>,
     [dgamma, dbeta]: [&[f32]; 2],
     count: usize,
     dx: ViewMut<[f32]>,
     mode: Write,
 ) {
     let (x, dy, dx) = (Rows::new(x), Rows::new(dy), RowsMut::new(dx));
-    let Gradient { gamma, beta, saved } = runs;
+    let Saved { gamma, beta, saved } = runs;
     let c = gamma.len();
     let (mean, inverse) = saved.split_at(c);
     let mut scratch = cpu.scratch(3 * c);

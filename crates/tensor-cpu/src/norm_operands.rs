@@ -69,18 +69,34 @@ impl<'a, T> Infer<'a, T> {
     }
 }
 
-/// What both halves of a backward pass read, beside the tensors.
+/// What a backward pass reads, and a forward pass that is repeated, beside the tensors.
 #[derive(Clone, Copy)]
-pub(crate) struct Gradient<'a, T> {
+pub(crate) struct Saved<'a, T> {
     pub(crate) gamma: &'a [T],
     pub(crate) beta: &'a [T],
     /// Means, then inverse deviations.
     pub(crate) saved: &'a [T],
 }
 
-impl<'a, T> Gradient<'a, T> {
-    /// `results` are the runs of gradients that the half reads or writes.
+impl<'a, T> Saved<'a, T> {
     pub(crate) fn new(
+        op: &'static str,
+        bn: &BatchNorm,
+        [x, y]: [Shape; 2],
+        params: &'a [T],
+        [gamma, beta]: [Span; 2],
+        saved: &'a [T],
+    ) -> Result<Self> {
+        bn.check(op, x, y, &[("gamma", gamma), ("beta", beta)])?;
+        Ok(Saved {
+            gamma: run(op, "gamma", params, gamma)?,
+            beta: run(op, "beta", params, beta)?,
+            saved: run(op, "the saved statistics", saved, Span::new(0, 2 * x.c))?,
+        })
+    }
+
+    /// `results` are the runs of gradients that a half of the backward pass reads or writes.
+    pub(crate) fn for_gradients(
         op: &'static str,
         bn: &BatchNorm,
         [x, dy]: [Shape; 2],
@@ -92,11 +108,7 @@ impl<'a, T> Gradient<'a, T> {
         let spans = [("gamma", gamma), ("beta", beta), ("dgamma", dgamma), ("dbeta", dbeta)];
         bn.check(op, x, x, &spans)?;
         Error::check_shape(op, "dy", dy, x)?;
-        Ok(Gradient {
-            gamma: run(op, "gamma", params, gamma)?,
-            beta: run(op, "beta", params, beta)?,
-            saved: run(op, "the saved statistics", saved, Span::new(0, 2 * x.c))?,
-        })
+        Saved::new(op, bn, [x; 2], params, [gamma, beta], saved)
     }
 }
 

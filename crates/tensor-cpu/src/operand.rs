@@ -1,7 +1,7 @@
 //! Operands as slices, once their places are known to lie inside their buffers. Runs serve both backends.
 
 use crate::Buffer;
-use tensor_backend::{Error, Result, Span, View, ViewMut};
+use tensor_backend::{Error, Result, Shape, SoftmaxXent, Span, View, ViewMut};
 
 /// The tensor as a slice, once its layout is known to fit.
 pub(crate) fn read<'a>(op: &'static str, what: &'static str, x: View<'a, Buffer>) -> Result<View<'a, [f32]>> {
@@ -72,4 +72,37 @@ pub(crate) fn runs_mut<'a, T>(
         value: b.offset as f64,
         accepted: "outside of the other run",
     })
+}
+
+/// What an optimizer steps over: parameters, gradients, and what it remembers of them, of which there may be nothing.
+pub(crate) type Stepped<'a, T> = (&'a mut [T], &'a [T], &'a mut [T]);
+
+/// The same run of all three arenas; of `memory`, which has a name, only where the step looks at it.
+pub(crate) fn stepped<'a, T>(
+    op: &'static str,
+    params: &'a mut [T],
+    grads: &'a [T],
+    (what, memory): (&'static str, &'a mut [T]),
+    at: Span,
+    remembers: bool,
+) -> Result<Stepped<'a, T>> {
+    let (params, grads) = (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
+    let at = if remembers { at } else { Span::new(0, 0) };
+    Ok((params, grads, run_mut(op, what, memory, at)?))
+}
+
+/// The labels of a batch of logits of this shape, once the loss is known to make sense.
+pub(crate) fn labels<'a>(
+    op: &'static str,
+    xent: &SoftmaxXent,
+    logits: Shape,
+    dlogits: Option<Shape>,
+    labels: &'a [u32],
+    metrics: Span,
+) -> Result<&'a [u32]> {
+    xent.check(op)?;
+    Error::check_shape(op, "the logits", logits, logits.flatten())?;
+    dlogits.map_or(Ok(()), |dlogits| Error::check_shape(op, "dlogits", dlogits, logits))?;
+    Error::check_len(op, "the metrics", metrics, 2)?;
+    run(op, "the labels", labels, Span::new(0, xent.words(logits.n)))
 }

@@ -235,6 +235,19 @@ impl Backend for Cuda {
         self.op_bn_act_fwd_joined(bn, x, params, gamma, beta, bias, stats, replicas, y, saved, grads, sums)
     }
 
+    fn bn_act_fwd_again(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        saved: &Buffer,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        self.op_bn_act_fwd_again(bn, x, params, [gamma, beta], saved, y)
+    }
+
     fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,

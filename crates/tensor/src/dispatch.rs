@@ -67,6 +67,10 @@ impl Backend for Device {
         on!(self, d => d.runs_ahead())
     }
 
+    fn recomputes(&self) -> bool {
+        on!(self, d => d.recomputes())
+    }
+
     fn fill(&self, value: f32, dst: &mut Storage, at: Span) -> Result<()> {
         on!(self, d => d.fill(value, buf_mut(d, "fill", dst)?, at))
     }
@@ -224,6 +228,19 @@ impl Backend for Device {
         sums: Span,
     ) -> Result<()> {
         on!(self, d => d.bn_act_fwd_joined(bn, view(d, "bn_act_fwd_joined", x)?, buf(d, "bn_act_fwd_joined", params)?, gamma, beta, bias, buf(d, "bn_act_fwd_joined", stats)?, replicas, view_mut(d, "bn_act_fwd_joined", y)?, buf_mut(d, "bn_act_fwd_joined", saved)?, buf_mut(d, "bn_act_fwd_joined", grads)?, sums))
+    }
+
+    fn bn_act_fwd_again(
+        &self,
+        bn: &BatchNorm,
+        x: View<Storage>,
+        params: &Storage,
+        gamma: Span,
+        beta: Span,
+        saved: &Storage,
+        y: ViewMut<Storage>,
+    ) -> Result<()> {
+        on!(self, d => d.bn_act_fwd_again(bn, view(d, "bn_act_fwd_again", x)?, buf(d, "bn_act_fwd_again", params)?, gamma, beta, buf(d, "bn_act_fwd_again", saved)?, view_mut(d, "bn_act_fwd_again", y)?))
     }
 
     fn bn_act_bwd_params(

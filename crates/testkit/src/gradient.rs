@@ -1,7 +1,7 @@
 use crate::{Error, Result, pattern};
 use core::fmt;
 use layers::{Draws, Graph, Mode, Network, Role, Slot, Value};
-use tensor::{Device, Storage};
+use tensor::{Device, View, ViewMut};
 
 /// The step of the differences: a power of two, so that adding it loses few bits.
 const STEP: f64 = 1.0 / 16_384.0;
@@ -190,8 +190,10 @@ impl GradientCheck {
         self.loss(network)?;
         let gradients = match what {
             Varied::Input => {
-                let len = self.batch * network.sample_len();
-                network.input_gradient().and_then(Storage::as_f64).map(|all| all[..len].to_vec())
+                let gradient = network.input_gradient();
+                gradient.and_then(|View { data, layout }| {
+                    Some(data.as_f64()?[layout.offset..layout.end()].to_vec())
+                })
             }
             Varied::Parameter(slot) => {
                 network.arena().grads.as_f64().map(|all| all[slot.span.range()].to_vec())
@@ -255,7 +257,10 @@ impl GradientCheck {
 
 fn element<'a>(network: &'a mut Network, what: &Varied, index: usize) -> &'a mut f64 {
     let (storage, place) = match what {
-        Varied::Input => (network.input_mut(), index),
+        Varied::Input => {
+            let ViewMut { data, layout } = network.input_mut();
+            (data, layout.offset + index)
+        }
         Varied::Parameter(slot) => (&mut network.arena_mut().params, slot.span.offset + index),
     };
     &mut storage.as_f64_mut().expect("the network was built on the reference")[place]

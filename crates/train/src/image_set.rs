@@ -146,7 +146,8 @@ mod tests {
                 let batch = batch.unwrap();
                 assert_eq!((rows.own, rows.global), (batch.len(), batch.global_len));
                 set.load(&device, rows, &mut network).unwrap();
-                let x = network.input_mut().to_vec(&device, 0, batch.x.len()).unwrap();
+                let x = network.input();
+                let x = x.data.to_vec(&device, x.layout.offset, batch.x.len()).unwrap();
                 let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
                 assert!(x.iter().zip(&batch.x).all(near), "{shards:?}, epoch {epoch}");
                 seen += 1;

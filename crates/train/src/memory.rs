@@ -43,7 +43,8 @@ fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Opt
 
 /// Bytes that a network takes for batches of so many samples, roughly.
 fn bytes(model: &Model, precision: Precision, batch: usize) -> Result<u64> {
-    let numbers = model.activation_len(batch, Mode::Training)? as u64;
+    // GPUs keep what they have computed.
+    let numbers = model.activation_len(batch, Mode::Training, false)? as u64;
     let size = match precision {
         Precision::Fp32 | Precision::Tf32 => 4,
         Precision::Bf16 | Precision::Fp16 => 2,

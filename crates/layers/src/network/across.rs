@@ -1,6 +1,6 @@
 //! Training passes in which the layers of several replicas meet.
 
-use super::passes::Network;
+use super::instance::Network;
 use crate::meeting::Across;
 use crate::{AcrossReplicas, Draws, Error, Result};
 use tensor::Backend;

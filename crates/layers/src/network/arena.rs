@@ -135,7 +135,9 @@ impl Arena {
     /// What the device says.
     pub fn init(&mut self, device: &Device, seed: u64) -> Result<()> {
         // What is drawn depends on the tensor alone, so several threads may draw: millions of numbers take as long as a step.
-        let (slots, next) = (self.slots.clone(), AtomicUsize::new(0));
+        // The largest come first, so that all threads end together.
+        let (mut slots, next) = (self.slots.clone(), AtomicUsize::new(0));
+        slots.sort_by_key(|slot| core::cmp::Reverse(slot.span.len));
         let threads = device.threads().clamp(1, MOST_THREADS);
         let draw = |drawn: SyncSender<(usize, Vec<f32>)>| loop {
             let k = next.fetch_add(1, Relaxed);
@@ -145,7 +147,8 @@ impl Arena {
             }
         };
         thread::scope(|scope| {
-            let (sender, drawn) = sync_channel(threads);
+            // Nobody draws ahead: what waits takes memory.
+            let (sender, drawn) = sync_channel(0);
             for sender in vec![sender; threads] {
                 scope.spawn(|| draw(sender));
             }

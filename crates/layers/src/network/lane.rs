@@ -1,21 +1,57 @@
 use super::arena::{Arena, specs};
 use super::graph::{Graph, Kind, Mode, Value};
-use super::passes::{Action, BuiltStep};
-use super::plan::Plan;
+use super::plan::{BackwardStep, Plan, Step, Tenant};
+use super::pools::Pools;
+use super::sum::Copied;
 use crate::error::InLayer;
-use crate::{Place, Result, Role};
-use tensor::{Backend, Device, Ints, NormSpans, Span, Storage, Target};
+use crate::{Add, Op, Place, Result, Role};
+use tensor::{Backend, Device, Ints, NormSpans, Span, Target};
 
 /// What a network keeps of one batch from its forward to its backward pass: activations, labels, and what layers note.
 pub(super) struct Lane {
     pub(super) steps: Vec<BuiltStep>,
-    pub(super) slots: Vec<Storage>,
+    pub(super) pools: Pools,
     /// With room for mixed ones.
     pub(super) labels: Ints,
     /// Whether these are mixed: whole [`Target`]s.
     pub(super) mixed: bool,
     /// Samples in the batch.
     pub(super) n: usize,
+}
+
+/// A layer, or a sum, at its place.
+pub(super) struct BuiltStep {
+    pub(super) name: String,
+    pub(super) action: Action,
+    pub(super) x: Tenant,
+    pub(super) y: Tenant,
+    pub(super) infer: Option<Tenant>,
+    /// Of a sum.
+    pub(super) copied: Option<Copied>,
+    /// In training.
+    pub(super) backward: Option<BackwardStep>,
+}
+
+/// What a step does.
+pub(super) enum Action {
+    Op(Box<dyn Op>),
+    Add(Add),
+}
+
+impl Action {
+    pub(super) fn board_len(&self, replicas: usize) -> usize {
+        match self {
+            Action::Op(op) => op.board_len(replicas),
+            Action::Add(_) => 0,
+        }
+    }
+}
+
+impl BuiltStep {
+    fn new(name: &str, step: &Step, action: Action) -> Self {
+        let &Step { x, y, infer, copied, ref backward, .. } = step;
+        BuiltStep { name: name.to_owned(), action, x, y, infer, copied, backward: backward.clone() }
+    }
 }
 
 impl Lane {
@@ -28,8 +64,7 @@ impl Lane {
         batch: usize,
         mode: Mode,
     ) -> Result<Lane> {
-        let slots =
-            plan.slots.iter().map(|&len| device.alloc_activations(len)).collect::<tensor::Result<_>>()?;
+        let pools = Pools::new(device, &plan.pools)?;
         let owners: Vec<&str> = specs(graph).map(|(layer, _)| layer).collect();
         let places = |name: &str| {
             let own = arena.slots().iter().zip(&owners).filter(move |(_, owner)| **owner == name);
@@ -76,6 +111,6 @@ impl Lane {
             let op = layer.build(&place).in_layer(&node.name)?;
             steps.push(BuiltStep::new(&node.name, step, Action::Op(op)));
         }
-        Ok(Lane { steps, slots, labels: device.alloc_ints(batch * Target::WORDS)?, mixed: false, n: 0 })
+        Ok(Lane { steps, pools, labels: device.alloc_ints(batch * Target::WORDS)?, mixed: false, n: 0 })
     }
 }

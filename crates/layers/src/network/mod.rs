@@ -3,20 +3,26 @@
 mod across;
 mod arena;
 mod graph;
+mod instance;
 mod lane;
+mod lifetimes;
 mod normalized;
+mod packing;
 mod passes;
 mod plan;
+mod pools;
 mod profile;
 mod split;
 mod stage;
 mod step;
 mod sum;
 mod summary;
+mod uses;
 
 pub use arena::{Arena, Slot};
 pub use graph::{Graph, Mode, Value};
-pub use passes::{Metrics, Network};
+pub use instance::Network;
+pub use passes::Metrics;
 pub use profile::{Part, Work};
 pub use split::Cut;
 pub use step::Step;

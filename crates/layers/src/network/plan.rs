@@ -1,17 +1,25 @@
 //! Which memory each tensor of a network gets: worked out once, before the first step.
 
-use super::graph::{Graph, Kind, Mode, Node, Value};
-use super::normalized::Normalized;
-use super::sum::{Copied, Operands};
-use crate::{Error, Result};
-use core::ops::Range;
-use tensor::{Layout, Write};
+use super::graph::{Graph, Mode, Value};
+use super::lifetimes::{Again, Buffer, Lifetimes};
+use super::packing::{Packing, Request, Spot, pack};
+use super::sum::Copied;
+use super::uses::Uses;
+use crate::{BackwardReads, Result};
+use tensor::{Layout, Span, Write};
 
-/// Where a value lies: inside which root tensor, and from which of its channels on.
+/// Where a tensor lies for the largest batch: in which pool, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tenant {
+    pub(super) pool: usize,
+    pub(super) layout: Layout,
+}
+
+/// A tensor that a backward pass reads, or whose shape alone it looks at: then it lies nowhere.
 #[derive(Clone, Copy)]
-pub(super) struct Placement {
-    pub(super) root: usize,
-    pub(super) channel: usize,
+pub(super) struct Kept {
+    pub(super) pool: Option<usize>,
+    pub(super) layout: Layout,
 }
 
 /// Where a layer's tensors lie and how its gradient is written.
@@ -24,311 +32,192 @@ pub(super) struct Step {
     pub(super) infer: Option<Tenant>,
     /// The normalization whose work this layer does too in inference passes: its node in the graph.
     pub(super) folds: Option<usize>,
-    /// How the input's gradient is written; `None` where it isn't.
-    pub(super) dx: Option<Write>,
     /// Of a sum whose first operand lies elsewhere: that one.
     pub(super) copied: Option<Copied>,
-    /// Gradients to set to 0 before this layer's backward pass, as `(slot, elements)`.
-    pub(super) clear: Vec<(usize, usize)>,
+    /// In training.
+    pub(super) backward: Option<BackwardStep>,
 }
 
-/// A tensor's layout for the largest batch, and the slots that hold it and its gradient.
+/// Where the tensors of a layer's backward pass lie.
+#[derive(Clone)]
+pub(super) struct BackwardStep {
+    /// What to compute again first.
+    pub(super) again: Vec<Repeat>,
+    /// Gradients to set to 0 then, as runs of pools.
+    pub(super) clear: Vec<(usize, Span)>,
+    pub(super) x: Kept,
+    pub(super) y: Kept,
+    pub(super) dy: Tenant,
+    /// The input's gradient and how it is written; `None` where it isn't.
+    pub(super) dx: Option<(Tenant, Write)>,
+}
+
+/// A forward pass that is repeated: which step's, from where to where.
 #[derive(Clone, Copy)]
-pub(super) struct Tenant {
-    pub(super) layout: Layout,
-    pub(super) slot: usize,
-    pub(super) grad_slot: Option<usize>,
+pub(super) struct Repeat {
+    pub(super) step: usize,
+    pub(super) x: Tenant,
+    pub(super) y: Tenant,
 }
 
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) input: Tenant,
     pub(super) output: Tenant,
-    /// Elements of each slot.
-    pub(super) slots: Vec<usize>,
-}
-
-/// When a root tensor, or its gradient, holds something that will be read: forward node `i` of `n` runs at tick `i`, the
-/// loss at tick `n`, the backward pass of node `i` at tick `2n - i`.
-#[derive(Clone, Copy)]
-struct Life {
-    from: usize,
-    to: usize,
-}
-
-impl Life {
-    const NONE: Life = Life { from: usize::MAX, to: 0 };
-
-    fn extend(&mut self, tick: usize) {
-        self.from = self.from.min(tick);
-        self.to = self.to.max(tick);
-    }
-
-    fn is_some(self) -> bool {
-        self.from <= self.to
-    }
+    pub(super) input_gradient: Option<Tenant>,
+    pub(super) output_gradient: Option<Tenant>,
+    /// Elements of each pool.
+    pub(super) pools: Vec<usize>,
 }
 
 impl Plan {
-    pub(super) fn new(graph: &Graph, output: Value, batch: usize, mode: Mode) -> Result<Self> {
+    /// `recomputes` as [`Backend::recomputes`](tensor::Backend::recomputes).
+    pub(super) fn new(
+        graph: &Graph,
+        output: Value,
+        batch: usize,
+        mode: Mode,
+        recomputes: bool,
+    ) -> Result<Self> {
+        Self::packed(graph, output, batch, mode, recomputes, pack)
+    }
+
+    fn packed(
+        graph: &Graph,
+        output: Value,
+        batch: usize,
+        mode: Mode,
+        recomputes: bool,
+        pack: impl FnOnce(&[Option<Request>], &[Vec<usize>]) -> Packing,
+    ) -> Result<Self> {
         let uses = Uses::new(graph, output, mode)?;
-        check_used(graph, output)?;
-        let size = |root: usize| batch * graph.shapes[root].len();
-        let (slots, assigned) = assign(&uses.lives(), size);
-        let tenant = |value: Value| {
-            let Placement { root, channel } = uses.places[value.0];
-            let whole = Layout::contiguous(graph.shapes[root].with_n(batch));
-            let layout = whole.channels(channel..channel + graph.shapes[value.0].c);
-            let (slot, grad_slot) = (assigned[2 * root], assigned[2 * uses.gradients[root] + 1]);
-            Tenant { layout, slot: slot.unwrap_or(0), grad_slot }
-        };
-        let (writes, cleared) = uses.writes();
+        let lifetimes = Lifetimes::new(&uses, recomputes);
+        let size = |index: usize| batch * graph.shapes[Buffer::root(index)].len();
+        let request =
+            |(index, life): (usize, &Option<_>)| life.map(|life| Request { len: size(index), life });
+        let requests: Vec<_> = lifetimes.lives.iter().enumerate().map(request).collect();
+        let Packing { pools, spots } = pack(&requests, &lifetimes.together);
+        let placed = Placed { uses: &uses, again: &lifetimes.again, spots: &spots, batch };
+        Ok(Plan {
+            steps: placed.steps(),
+            input: placed.value(graph.input()),
+            output: placed.value(output),
+            input_gradient: placed.gradient(graph.input()),
+            output_gradient: placed.gradient(output),
+            pools,
+        })
+    }
+}
+
+/// The places of all buffers.
+struct Placed<'a> {
+    uses: &'a Uses<'a>,
+    again: &'a [Again],
+    /// By [`Buffer::index`].
+    spots: &'a [Option<Spot>],
+    batch: usize,
+}
+
+impl Placed<'_> {
+    /// Where a value or its gradient lies in the memory of a root tensor; `None` if that has none.
+    fn tenant(&self, value: Value, buffer: Buffer) -> Option<Tenant> {
+        let Spot { pool, offset } = self.spots[buffer.index()]?;
+        Some(Tenant { pool, layout: self.layout(value, Buffer::root(buffer.index()), offset) })
+    }
+
+    /// The layout of a value in a root tensor that begins at `offset`.
+    fn layout(&self, value: Value, root: usize, offset: usize) -> Layout {
+        let shapes = &self.uses.graph.shapes;
+        let channel = self.uses.places[value.0].channel;
+        let whole = Layout { offset, ..Layout::contiguous(shapes[root].with_n(self.batch)) };
+        whole.channels(channel..channel + shapes[value.0].c)
+    }
+
+    /// Where a value lies in forward passes. What no pass touches has no memory, and so the start of any will do.
+    fn value(&self, value: Value) -> Tenant {
+        let root = self.uses.root(value);
+        let nowhere = Tenant { pool: 0, layout: self.layout(value, root, 0) };
+        self.tenant(value, Buffer::Value(root)).unwrap_or(nowhere)
+    }
+
+    fn gradient(&self, value: Value) -> Option<Tenant> {
+        self.tenant(value, Buffer::Gradient(self.uses.gradient_root(value)))
+    }
+
+    /// Where a value lies in the backward pass, if that reads it.
+    fn kept(&self, value: Value, is_read: bool) -> Kept {
+        let root = self.uses.root(value);
+        let again = self.again.iter().any(|again| again.root == root);
+        let buffer = if again { Buffer::Again(root) } else { Buffer::Value(root) };
+        let tenant = self.tenant(value, buffer).filter(|_| is_read);
+        let layout = tenant.map_or(self.layout(value, root, 0), |tenant| tenant.layout);
+        Kept { pool: tenant.map(|tenant| tenant.pool), layout }
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let Uses { graph, reads, folds, .. } = self.uses;
+        let (writes, cleared) = self.uses.writes();
         let steps = graph.nodes.iter().enumerate().filter_map(|(k, node)| {
-            let (&x, copied) = uses.reads[k].split_first()?;
+            let (&x, copied) = reads[k].split_first()?;
+            let gradient = |x: Value, write: Option<Write>| Some((self.gradient(x)?, write?));
+            let copied = copied
+                .first()
+                .map(|&from| Copied { from: self.value(from), gradient: gradient(from, writes[k][1]) });
             Some(Step {
                 node: k,
-                x: tenant(x),
-                y: tenant(node.output),
-                infer: uses.folds.written(graph, k).map(tenant),
-                folds: uses.folds.by(k),
-                dx: writes[k][0],
-                copied: copied.first().map(|&v| Copied { from: tenant(v), gradient: writes[k][1] }),
-                clear: cleared[k]
-                    .iter()
-                    .filter_map(|&root| Some((assigned[2 * root + 1]?, size(root))))
-                    .collect(),
+                x: self.value(x),
+                y: self.value(node.output),
+                infer: folds.written(graph, k).map(|value| self.value(value)),
+                folds: folds.by(k),
+                copied,
+                backward: self.backward(k, x, gradient(x, writes[k][0]), &cleared[k]),
             })
         });
-        Ok(Plan { steps: steps.collect(), input: tenant(graph.input()), output: tenant(output), slots })
-    }
-}
-
-/// Who reads and writes what, and where it lies.
-struct Uses<'a> {
-    graph: &'a Graph,
-    output: Value,
-    training: bool,
-    input_gradient: bool,
-    /// By node: what it reads from other memory than its output's. A concatenation reads nothing.
-    reads: Vec<Vec<Value>>,
-    places: Vec<Placement>,
-    /// By root: the one in whose gradient's memory its own gradient lies.
-    gradients: Vec<usize>,
-    folds: Folds,
-}
-
-impl<'a> Uses<'a> {
-    fn new(graph: &'a Graph, output: Value, mode: Mode) -> Result<Self> {
-        let training = mode != Mode::Inference;
-        let input_gradient = mode == Mode::TrainingWithInputGradient
-            || graph.nodes.iter().any(|node| {
-                matches!(&node.kind, Kind::Layer(layer) if layer.needs_dx())
-                    && node.inputs[0] == graph.input()
-            });
-        let reads: Vec<Vec<Value>> = graph.nodes.iter().map(|node| reads(graph, node, output)).collect();
-        let places = place(graph, output, &reads)?;
-        let gradients = graph.gradient_roots(&places, output);
-        let folds = folds(graph, &places, output);
-        Ok(Uses { graph, output, training, input_gradient, reads, places, gradients, folds })
+        steps.collect()
     }
 
-    fn root(&self, value: Value) -> usize {
-        self.places[value.0].root
-    }
-
-    fn gradient_root(&self, value: Value) -> usize {
-        self.gradients[self.root(value)]
-    }
-
-    /// Whether a node writes the gradient of what it reads: somebody asks for it, and it isn't there already.
-    fn writes_gradient(&self, node: &Node, x: Value) -> bool {
-        let wanted = self.training && (x != self.graph.input() || self.input_gradient);
-        wanted && self.gradient_root(x) != self.gradient_root(node.output)
-    }
-
-    /// The lives of root `r` at `2r` and of its gradient at `2r + 1`.
-    fn lives(&self) -> Vec<Life> {
-        let n = self.graph.nodes.len();
-        let mut lives = vec![Life::NONE; 2 * self.graph.shapes.len()];
-        // The input and the logits outlive the pass: for another pass over the same batch, and for who reads the logits.
-        let end = if self.training { 2 * n + 1 } else { n };
-        lives[2 * self.root(self.graph.input())] = Life { from: 0, to: end };
-        lives[2 * self.root(self.output)].extend(end);
-        for (k, node) in self.graph.nodes.iter().enumerate() {
-            if matches!(node.kind, Kind::Concatenate) {
-                continue;
-            }
-            // A network that is trained makes inference passes too.
-            if let Some(written) = self.folds.written(self.graph, k) {
-                let values = self.reads[k].iter().chain([&written]);
-                values.for_each(|&value| lives[2 * self.root(value)].extend(k));
-            }
-            let is_sum = matches!(node.kind, Kind::Add(_));
-            for &value in self.reads[k].iter().chain([&node.output]).filter(|_| self.training) {
-                let root = self.root(value);
-                lives[2 * root].extend(k);
-                // What was added is not looked at again.
-                if value == node.output || !is_sum {
-                    lives[2 * root].extend(2 * n - k);
-                }
-                if value != self.graph.input() || self.input_gradient {
-                    lives[2 * self.gradients[root] + 1].extend(2 * n - k);
-                }
-            }
-        }
-        if self.training {
-            lives[2 * self.gradient_root(self.output) + 1].extend(n);
-            if self.input_gradient {
-                lives[1].extend(2 * n + 1);
-            }
-        }
-        lives
-    }
-
-    /// How each node writes the gradients of what it reads, and which roots' gradients to clear before which node's backward
-    /// pass.
-    ///
-    /// The first to write a part of a root sets it and later ones add. Where a write would hit a part that is half written,
-    /// the root is cleared first and everybody adds.
-    fn writes(&self) -> (Vec<[Option<Write>; 2]>, Vec<Vec<usize>>) {
-        let graph = self.graph;
-        let mut cleared: Vec<usize> = Vec::new();
-        'again: loop {
-            let mut writes = vec![[None; 2]; graph.nodes.len()];
-            let mut clear_before = vec![Vec::new(); graph.nodes.len()];
-            let mut written: Vec<Vec<Range<usize>>> = vec![Vec::new(); graph.shapes.len()];
-            let channels = |value: Value| {
-                let channel = self.places[value.0].channel;
-                channel..channel + graph.shapes[value.0].c
-            };
-            written[self.gradient_root(self.output)].push(channels(self.output));
-            for (k, node) in graph.nodes.iter().enumerate().rev() {
-                for (&x, write) in self.reads[k].iter().zip(&mut writes[k]) {
-                    if !self.writes_gradient(node, x) {
-                        continue;
-                    }
-                    let (root, range) = (self.gradient_root(x), channels(x));
-                    if cleared.contains(&root) && written[root].is_empty() {
-                        clear_before[k].push(root);
-                        written[root].push(0..graph.shapes[root].c);
-                    }
-                    let is_written = |ch: &usize| written[root].iter().any(|range| range.contains(ch));
-                    let covered = range.clone().filter(is_written).count();
-                    if covered != 0 && covered != range.len() {
-                        cleared.push(root);
-                        continue 'again;
-                    }
-                    *write = Some(if covered == 0 { Write::Set } else { Write::Add });
-                    written[root].push(range);
-                }
-            }
-            return (writes, clear_before);
-        }
-    }
-}
-
-/// What a node reads from other memory than its output's. For a sum that is the operand that is added, then the one that is
-/// copied, where it is.
-fn reads(graph: &Graph, node: &Node, output: Value) -> Vec<Value> {
-    match (&node.kind, graph.operands(node, output)) {
-        (Kind::Concatenate, _) => Vec::new(),
-        (_, Some(Operands { first, in_place: false, second })) => vec![second, first],
-        (_, Some(Operands { second, .. })) => vec![second],
-        (_, None) => vec![node.inputs[0]],
-    }
-}
-
-/// Places the inputs of every concatenation inside its output, and the first operands of sums where these lie.
-fn place(graph: &Graph, output: Value, reads: &[Vec<Value>]) -> Result<Vec<Placement>> {
-    let mut places: Vec<Placement> =
-        (0..graph.shapes.len()).map(|root| Placement { root, channel: 0 }).collect();
-    for node in &graph.nodes {
-        let inside = match graph.operands(node, output) {
-            Some(Operands { first, in_place: true, .. }) => vec![first],
-            _ if matches!(node.kind, Kind::Concatenate) => node.inputs.clone(),
-            _ => continue,
+    fn backward(
+        &self,
+        k: usize,
+        x: Value,
+        dx: Option<(Tenant, Write)>,
+        cleared: &[usize],
+    ) -> Option<BackwardStep> {
+        let node = &self.uses.graph.nodes[k];
+        let BackwardReads { input, output } = Uses::backward_reads(node);
+        let run = |&root: &usize| {
+            let Spot { pool, offset } = self.spots[Buffer::Gradient(root).index()]?;
+            Some((pool, Span::new(offset, self.batch * self.uses.graph.shapes[root].len())))
         };
-        let mut channel = 0;
-        for value in inside {
-            for place in places.iter_mut().filter(|place| place.root == value.0) {
-                *place = Placement { root: node.output.0, channel: place.channel + channel };
-            }
-            channel += graph.shapes[value.0].c;
-        }
-    }
-    for (node, reads) in graph.nodes.iter().zip(reads) {
-        if reads.iter().any(|x| places[x.0].root == places[node.output.0].root) {
-            let what = "its input and output would be slices of one concatenation".to_owned();
-            return Err(Error::Graph { layer: node.name.clone(), what });
-        }
-    }
-    Ok(places)
-}
-
-/// Which layers do the work of the normalization behind them too in inference passes.
-struct Folds(Vec<Normalized>);
-
-/// All that can: a layer can't write beside what it reads.
-fn folds(graph: &Graph, places: &[Placement], output: Value) -> Folds {
-    let root = |value: Value| places[value.0].root;
-    let apart = |pair: &Normalized| {
-        pair.folds && root(graph.nodes[pair.of].inputs[0]) != root(graph.nodes[pair.by].output)
-    };
-    Folds(graph.normalized(output).into_iter().filter(apart).collect())
-}
-
-impl Folds {
-    /// The node of the normalization that a node's layer does.
-    fn by(&self, of: usize) -> Option<usize> {
-        self.0.iter().find(|pair| pair.of == of).map(|pair| pair.by)
+        let again = self.again.iter().filter(|again| again.before == k);
+        Some(BackwardStep {
+            again: again.flat_map(|again| self.repeats(again)).collect(),
+            clear: cleared.iter().filter_map(run).collect(),
+            x: self.kept(x, input),
+            y: self.kept(node.output, output),
+            dy: self.gradient(node.output)?,
+            dx,
+        })
     }
 
-    /// What a node's layer writes in inference passes, if it has anything to do.
-    fn written(&self, graph: &Graph, node: usize) -> Option<Value> {
-        let done = self.0.iter().any(|pair| pair.by == node);
-        (!done).then(|| graph.nodes[self.by(node).unwrap_or(node)].output)
+    /// The forward passes that compute a tensor again. Steps are numbered without concatenations, which read nothing.
+    fn repeats(&self, again: &Again) -> impl Iterator<Item = Repeat> {
+        again.by.iter().filter_map(|&k| {
+            let node = &self.uses.graph.nodes[k];
+            let step = self.uses.reads[..k].iter().filter(|reads| !reads.is_empty()).count();
+            let y = self.tenant(node.output, Buffer::Again(again.root))?;
+            Some(Repeat { step, x: self.value(node.inputs[0]), y })
+        })
     }
-}
-
-/// Refuses layers whose output nobody reads.
-fn check_used(graph: &Graph, output: Value) -> Result<()> {
-    for node in &graph.nodes {
-        if node.output != output && !graph.nodes.iter().any(|reader| reader.inputs.contains(&node.output)) {
-            let what = "its output leads nowhere".to_owned();
-            return Err(Error::Graph { layer: node.name.clone(), what });
-        }
-    }
-    Ok(())
-}
-
-/// Gives every life a slot that no other one uses at the same time: the smallest free slot that is large enough, else the
-/// largest free one, grown.
-fn assign(lives: &[Life], size: impl Fn(usize) -> usize) -> (Vec<usize>, Vec<Option<usize>>) {
-    let mut order: Vec<usize> = (0..lives.len()).filter(|&k| lives[k].is_some()).collect();
-    order.sort_by_key(|&k| (lives[k].from, core::cmp::Reverse(size(k / 2))));
-    let mut slots: Vec<(usize, Option<usize>)> = Vec::new(); // elements, busy until
-    let mut assigned = vec![None; lives.len()];
-    for k in order {
-        let (need, life) = (size(k / 2), lives[k]);
-        let free = |until: Option<usize>| until.is_none_or(|until| until < life.from);
-        let fits = |&(_, &(len, until)): &(usize, &(usize, Option<usize>))| free(until) && len >= need;
-        let smallest = slots.iter().enumerate().filter(fits).min_by_key(|(_, slot)| slot.0);
-        let largest =
-            || slots.iter().enumerate().filter(|(_, slot)| free(slot.1)).max_by_key(|(_, slot)| slot.0);
-        let slot = smallest.or_else(largest).map(|(slot, _)| slot).unwrap_or_else(|| {
-            slots.push((0, None));
-            slots.len() - 1
-        });
-        slots[slot] = (slots[slot].0.max(need), Some(life.to));
-        assigned[k] = Some(slot);
-    }
-    (slots.into_iter().map(|(len, _)| len).collect(), assigned)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Conv2D, Relu};
+    use crate::{
+        Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Flatten, MaxPooling2D, Relu,
+    };
+    use tensor::{Activation, Device};
 
     /// x -> a, b -> concat -> r; `a` is read once more, behind the concatenation's reader.
     fn branches(extra: bool) -> (Graph, Value) {
@@ -345,58 +234,128 @@ mod tests {
         (graph, y)
     }
 
+    fn plan(graph: &Graph, output: Value, mode: Mode) -> Plan {
+        Plan::new(graph, output, 6, mode, false).unwrap()
+    }
+
+    fn backward(step: &Step) -> &BackwardStep {
+        step.backward.as_ref().unwrap()
+    }
+
+    fn write(step: &Step) -> Option<Write> {
+        backward(step).dx.map(|(_, write)| write)
+    }
+
     #[test]
     fn branches_write_into_the_concatenation() {
         let (graph, y) = branches(false);
-        let plan = Plan::new(&graph, y, 6, Mode::Training).unwrap();
-        let (a, b) = (&plan.steps[0], &plan.steps[1]);
-        assert_eq!((a.y.slot, a.y.layout.stride, a.y.layout.offset), (b.y.slot, 12, 0));
-        assert_eq!((b.y.layout.stride, b.y.layout.offset), (12, 5));
-        assert_eq!((a.dx, b.dx, plan.steps[2].dx), (None, None, Some(Write::Set)));
-        let plan = Plan::new(&graph, y, 6, Mode::TrainingWithInputGradient).unwrap();
-        assert_eq!((plan.steps[0].dx, plan.steps[1].dx), (Some(Write::Add), Some(Write::Set)));
+        let training = plan(&graph, y, Mode::Training);
+        let (a, b) = (&training.steps[0].y, &training.steps[1].y);
+        assert_eq!((a.pool, a.layout.stride, b.layout.stride), (b.pool, 12, 12));
+        assert_eq!(b.layout.offset, a.layout.offset + 5);
+        let writes = |plan: &Plan| plan.steps.iter().map(write).collect::<Vec<_>>();
+        assert_eq!(writes(&training), [None, None, Some(Write::Set)]);
+        let with_input = plan(&graph, y, Mode::TrainingWithInputGradient);
+        assert_eq!(writes(&with_input), [Some(Write::Add), Some(Write::Set), Some(Write::Set)]);
     }
 
     #[test]
     fn a_half_written_gradient_is_cleared_first() {
         let (graph, y) = branches(true);
-        let plan = Plan::new(&graph, y, 6, Mode::Training).unwrap();
+        let plan = plan(&graph, y, Mode::Training);
         let [.., whole, again] = &plan.steps[..] else { panic!("four steps") };
-        assert_eq!((again.clear.len(), whole.clear.len()), (1, 0));
-        assert_eq!((again.dx, whole.dx), (Some(Write::Add), Some(Write::Add)));
+        assert_eq!((backward(again).clear.len(), backward(whole).clear.len()), (1, 0));
+        assert_eq!((write(again), write(whole)), (Some(Write::Add), Some(Write::Add)));
     }
 
     #[test]
-    fn tensors_of_one_op_never_share_a_slot_and_inference_reuses_memory() {
+    fn what_is_not_read_again_gives_its_memory_to_others() {
         let mut graph = Graph::new("chain", [8, 8, 16]);
         let mut x = graph.input();
         for _ in 0..10 {
             x = graph.add(Relu, x).unwrap();
         }
-        for mode in [Mode::Inference, Mode::Training, Mode::TrainingWithInputGradient] {
-            let plan = Plan::new(&graph, x, 2, mode).unwrap();
-            for step in &plan.steps {
-                let mut slots = vec![step.x.slot, step.y.slot];
-                slots.extend(step.y.grad_slot);
-                slots.extend(step.x.grad_slot);
-                let all = slots.len();
-                slots.sort();
-                slots.dedup();
-                assert_eq!(slots.len(), all, "{mode:?}");
-            }
-            if mode == Mode::Inference {
-                // The input keeps its own.
-                assert_eq!(plan.slots.len(), 3);
-            } else {
-                assert!(plan.slots.len() <= 11 + 2, "gradients take turns: {}", plan.slots.len());
-            }
-        }
+        let tensors = |mode| plan(&graph, x, mode).pools.iter().sum::<usize>() / (6 * 8 * 8 * 16);
+        // The input keeps its own.
+        assert_eq!(tensors(Mode::Inference), 3);
+        // All outputs, the input, two gradients that take turns.
+        assert_eq!(tensors(Mode::Training), 13);
+        assert!(
+            backward(&plan(&graph, x, Mode::Training).steps[3]).x.pool.is_none(),
+            "a mask is in the output"
+        );
     }
 
     #[test]
     fn dead_ends_are_refused() {
         let (mut graph, y) = branches(false);
         graph.add(Relu, y).unwrap();
-        assert!(Plan::new(&graph, y, 1, Mode::Training).is_err());
+        assert!(Plan::new(&graph, y, 1, Mode::Training, false).is_err());
+    }
+
+    /// Normalizations in a concatenation and alone, a sum, poolings, dropout.
+    fn everything() -> (Graph, Value) {
+        let mut graph = Graph::new("test", [8, 8, 3]);
+        let g = &mut graph;
+        let module = |g: &mut Graph, x: Value, filters: usize, act: Activation| {
+            let x = g.add(Conv2D::new(filters, 3).same(), x).unwrap();
+            g.add(BatchNormalization::new().activation(act), x).unwrap()
+        };
+        let x = module(g, g.input(), 8, Activation::Relu);
+        let (a, b) = (module(g, x, 8, Activation::Relu), module(g, x, 4, Activation::Relu));
+        let x = g.concat(&[a, b]).unwrap();
+        let (a, b) = (module(g, x, 6, Activation::Relu), g.add(MaxPooling2D::new(1), x).unwrap());
+        let x = g.concat(&[a, b]).unwrap();
+        let y = module(g, x, 18, Activation::Relu);
+        let y = module(g, y, 18, Activation::None);
+        let x = g.merge(Add::new().activation(Activation::Relu), [y, x]).unwrap();
+        let x = g.add(AveragePooling2D::new(4), x).unwrap();
+        let x = g.add(Dropout::new(0.25), x).unwrap();
+        let x = g.add(Flatten, x).unwrap();
+        let logits = g.add(Dense::new(10), x).unwrap();
+        (graph, logits)
+    }
+
+    /// Every buffer in a pool of its own.
+    fn alone(requests: &[Option<Request>], _: &[Vec<usize>]) -> Packing {
+        let len = |request: &Option<Request>| request.map_or(0, |request| request.len);
+        let spots = (0..requests.len()).map(|pool| Some(Spot { pool, offset: 0 })).collect();
+        Packing { pools: requests.iter().map(len).collect(), spots }
+    }
+
+    /// All that two training passes leave, and the logits of an evaluation.
+    fn results(graph: &Graph, logits: Value, plan: &Plan, device: &Device) -> Vec<f32> {
+        let mut network =
+            graph.build_planned(plan, logits, device, 6, Mode::TrainingWithInputGradient, 1).unwrap();
+        network.init(3).unwrap();
+        let images: Vec<f32> = (0..5 * 192).map(|k| (k as f32 * 0.37).sin()).collect();
+        network.set_input(&images, &[1, 7, 3, 0, 9]).unwrap();
+        for step in 0..2 {
+            network.train_pass(Draws { seed: 3, step, first_sample: 0 }, 0.0, 5).unwrap();
+        }
+        let grads = &network.arena().grads;
+        let mut all = grads.to_vec(device, 0, grads.len()).unwrap();
+        let dx = network.input_gradient().unwrap();
+        all.extend(dx.data.to_vec(device, dx.layout.offset, dx.layout.shape.len()).unwrap());
+        all.extend(network.predict().unwrap());
+        all
+    }
+
+    #[test]
+    fn neither_shared_memory_nor_what_is_computed_again_changes_a_bit() {
+        let ((graph, logits), mode) = (everything(), Mode::TrainingWithInputGradient);
+        for device in [Device::cpu(2), Device::reference()] {
+            let [kept, again] =
+                [false, true].map(|recomputes| Plan::new(&graph, logits, 6, mode, recomputes).unwrap());
+            let repeats =
+                |plan: &Plan| plan.steps.iter().map(|step| backward(step).again.len()).sum::<usize>();
+            // The first, both in the concatenation, and the one inside of the residual block: not what is added.
+            assert_eq!((repeats(&kept), repeats(&again)), (0, 4));
+            assert!(again.pools.iter().sum::<usize>() < kept.pools.iter().sum());
+            let alone = Plan::packed(&graph, logits, 6, mode, false, alone).unwrap();
+            let expected = results(&graph, logits, &alone, &device);
+            assert_eq!(results(&graph, logits, &kept, &device), expected);
+            assert_eq!(results(&graph, logits, &again, &device), expected);
+        }
     }
 }

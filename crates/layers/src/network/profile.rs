@@ -1,7 +1,7 @@
 //! A pass cut into its parts, to time them, and what each layer has to do in its part.
 
 use super::graph::{Graph, Kind};
-use super::passes::Network;
+use super::instance::Network;
 use crate::{Draws, Result, Role};
 use tensor::{Backend, Device, Shape, Storage};
 

@@ -1,6 +1,6 @@
 //! A network as a stage of a larger one: its passes one by one, and what goes in and out between stages.
 
-use super::passes::Network;
+use super::instance::Network;
 use super::plan::Tenant;
 use crate::{Draws, Error, Mode, Result};
 use tensor::{Backend, Span};
@@ -77,7 +77,7 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn read_output(&self, into: &mut Vec<f32>) -> Result<()> {
-        self.read(&self.output, Some(self.output.slot), into)
+        self.read(Some(self.output), into)
     }
 
     /// Copies the gradient of the input after a backward pass, for the stage before. Only a network that was built with
@@ -86,7 +86,7 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn read_input_gradient(&self, into: &mut Vec<f32>) -> Result<()> {
-        self.read(&self.input, self.input.grad_slot, into)
+        self.read(self.input_gradient, into)
     }
 
     /// Sets the gradient of the output, as the next stage computed it, for the backward pass of the current batch.
@@ -95,18 +95,18 @@ impl Network {
     /// [`Error::Batch`] if it has another size than the output.
     pub fn set_output_gradient(&mut self, dy: &[f32]) -> Result<()> {
         let len = self.output.layout.shape.per_sample() * self.n();
-        let Some(slot) = self.output.grad_slot.filter(|_| dy.len() == len) else {
+        let Some(at) = self.output_gradient.filter(|_| dy.len() == len) else {
             let (accepted, given) = (format!("a gradient of {len} numbers"), dy.len().to_string());
             return Err(Error::Batch { accepted, given });
         };
-        let offset = self.output.layout.offset;
-        Ok(self.device.upload(dy, &mut self.lanes[self.lane].slots[slot], offset)?)
+        let pool = self.lanes[self.lane].pools.of_mut(at.pool);
+        Ok(self.device.upload(dy, pool, at.layout.offset)?)
     }
 
     /// Tensors between stages are no slices of others, so they lie back to back.
-    fn read(&self, tenant: &Tenant, slot: Option<usize>, into: &mut Vec<f32>) -> Result<()> {
-        let Some(slot) = slot else { return Err(Error::InferenceOnly) };
-        into.resize(tenant.layout.shape.per_sample() * self.n(), 0.0);
-        Ok(self.device.download(&self.lanes[self.lane].slots[slot], tenant.layout.offset, into)?)
+    fn read(&self, tenant: Option<Tenant>, into: &mut Vec<f32>) -> Result<()> {
+        let Some(Tenant { pool, layout }) = tenant else { return Err(Error::InferenceOnly) };
+        into.resize(layout.shape.per_sample() * self.n(), 0.0);
+        Ok(self.device.download(self.lanes[self.lane].pools.of(pool), layout.offset, into)?)
     }
 }

@@ -6,10 +6,12 @@
 //! what the first one would take for its own.
 
 use super::graph::{Graph, Kind, Node, Value};
-use super::passes::{BuiltStep, disjoint};
-use super::plan::{Placement, Tenant};
+use super::lane::BuiltStep;
+use super::plan::{BackwardStep, Tenant};
+use super::pools::Pools;
+use super::uses::Placement;
 use crate::Add;
-use tensor::{Backend, Device, Result, Storage, Write};
+use tensor::{Backend, Device, Result, Write};
 
 /// The operands of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub(super) struct Operands {
 #[derive(Clone, Copy)]
 pub(super) struct Copied {
     pub(super) from: Tenant,
-    pub(super) gradient: Option<Write>,
+    pub(super) gradient: Option<(Tenant, Write)>,
 }
 
 impl Graph {
@@ -89,15 +91,15 @@ impl Add {
     pub(super) fn run_forward(
         self,
         device: &Device,
-        slots: &mut [Storage],
+        pools: &mut Pools,
         step: &BuiltStep,
         n: usize,
     ) -> Result<()> {
         if let Some(Copied { from, .. }) = step.copied {
-            let [x, y] = disjoint(slots, [from.slot, step.y.slot]);
+            let [x, y] = pools.disjoint([from.pool, step.y.pool]);
             device.copy(from.view(x, n), step.y.view_mut(y, n), Write::Set)?;
         }
-        let [x, y] = disjoint(slots, [step.x.slot, step.y.slot]);
+        let [x, y] = pools.disjoint([step.x.pool, step.y.pool]);
         self.forward(device, step.x.view(x, n), step.y.view_mut(y, n))
     }
 
@@ -105,18 +107,17 @@ impl Add {
     pub(super) fn run_backward(
         self,
         device: &Device,
-        slots: &mut [Storage],
-        step: &BuiltStep,
+        pools: &mut Pools,
+        copied: Option<Copied>,
+        step: &BackwardStep,
         n: usize,
     ) -> Result<()> {
-        let dy = step.dy_slot();
-        let [y_slot, dy_slot] = disjoint(slots, [step.y.slot, dy]);
-        self.backward(device, step.y.view(y_slot, n), step.y.view_mut(dy_slot, n))?;
-        let copied = step.copied.map(|copied| (copied.from, copied.gradient));
-        for (x, write) in [(step.x, step.dx)].into_iter().chain(copied) {
-            let (Some(write), Some(dx)) = (write, x.grad_slot) else { continue };
-            let [dy, dx] = disjoint(slots, [dy, dx]);
-            device.copy(step.y.view(dy, n), x.view_mut(dx, n), write)?;
+        let &BackwardStep { y, dy, dx, .. } = step;
+        let (dy_data, [y_data], nothing) = pools.lend(dy.pool, [y.pool]);
+        self.backward(device, y.view(y_data, nothing, n), dy.view_mut(dy_data, n))?;
+        for (dx, write) in dx.into_iter().chain(copied.and_then(|copied| copied.gradient)) {
+            let [dy_data, dx_data] = pools.disjoint([dy.pool, dx.pool]);
+            device.copy(dy.view(dy_data, n), dx.view_mut(dx_data, n), write)?;
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! Every op in front of its loop: the operands are checked, then handed on.
 
-use super::operand::{Input, Output};
+use super::operand::{Input, Output, pair};
 use super::{
     Reference, activation, batch_norm, conv, elementwise, images, linear, optimizer, pooling, softmax,
 };
 use crate::buffer::filled;
-use crate::norm_operands::{self, Gradient, Infer, Train};
-use crate::operand::{run, run_mut, runs_mut, weights};
+use crate::norm_operands::{self, Infer, Saved, Train};
+use crate::operand::{labels as labels_of, run, run_mut, runs_mut, stepped, weights};
 use tensor_backend::{
     Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, Pool2d,
     Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
@@ -34,6 +34,11 @@ impl Backend for Reference {
 
     fn alloc_bytes(&self, len: usize) -> Result<Vec<u8>> {
         filled(self, len, 0)
+    }
+
+    /// So that it is checked as the CPU is.
+    fn recomputes(&self) -> bool {
+        true
     }
 
     fn upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
@@ -64,10 +69,7 @@ impl Backend for Reference {
     }
 
     fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
-        let op = "copy";
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        elementwise::copy(Input::new(op, "the input", x)?, Output::new(op, "the output", y)?, mode);
-        Ok(())
+        pair("copy", x, y).map(|(x, y)| elementwise::copy(x, y, mode))
     }
 
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, _training: bool) -> Result<()> {
@@ -264,6 +266,27 @@ impl Backend for Reference {
         Ok(())
     }
 
+    fn bn_act_fwd_again(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        gamma: Span,
+        beta: Span,
+        saved: &Buffer,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        let (op, shapes) = ("bn_act_fwd_again", [x.layout.shape, y.layout.shape]);
+        let runs = Saved::new(op, bn, shapes, params, [gamma, beta], saved)?;
+        batch_norm::forward_again(
+            bn,
+            Input::new(op, "the input", x)?,
+            runs,
+            Output::new(op, "the output", y)?,
+        );
+        Ok(())
+    }
+
     fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
@@ -278,7 +301,7 @@ impl Backend for Reference {
         dbeta: Span,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_bwd_params", [x.layout.shape, dy.layout.shape]);
-        let runs = Gradient::new(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
+        let runs = Saved::for_gradients(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
         let (dgamma, dbeta) = runs_mut(op, "dgamma and dbeta", grads, dgamma, dbeta)?;
         let (x, dy) = (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?);
         batch_norm::backward_params(bn, x, dy, runs, dgamma, dbeta);
@@ -302,7 +325,7 @@ impl Backend for Reference {
         mode: Write,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_bwd_data", [x.layout.shape, dy.layout.shape]);
-        let runs = Gradient::new(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
+        let runs = Saved::for_gradients(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
         Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
         let sums = [run(op, "dgamma", grads, dgamma)?, run(op, "dbeta", grads, dbeta)?];
         let (x, dy, dx) =
@@ -337,17 +360,11 @@ impl Backend for Reference {
     }
 
     fn act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let op = "act_fwd";
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        activation::forward(act, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
-        Ok(())
+        pair("act_fwd", x, y).map(|(x, y)| activation::forward(act, x, y))
     }
 
     fn add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let op = "add_act";
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        activation::add_forward(act, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
-        Ok(())
+        pair("add_act", x, y).map(|(x, y)| activation::add_forward(act, x, y))
     }
 
     fn act_bwd(
@@ -428,18 +445,12 @@ impl Backend for Reference {
     }
 
     fn dropout(&self, mask: &DropoutMask, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
-        let op = "dropout";
-        mask.check(op)?;
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        elementwise::dropout(mask, Input::new(op, "the input", x)?, Output::new(op, "the output", y)?, mode);
-        Ok(())
+        mask.check("dropout")?;
+        pair("dropout", x, y).map(|(x, y)| elementwise::dropout(mask, x, y, mode))
     }
 
     fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let op = "softmax";
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        softmax::probabilities(Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
-        Ok(())
+        pair("softmax", x, y).map(|(x, y)| softmax::probabilities(x, y))
     }
 
     fn softmax_xent(
@@ -451,19 +462,11 @@ impl Backend for Reference {
         sums: &mut Buffer,
         metrics: Span,
     ) -> Result<()> {
-        let (op, shape) = ("softmax_xent", logits.layout.shape);
-        xent.check(op)?;
-        Error::check_shape(op, "the logits", shape, shape.flatten())?;
-        Error::check_len(op, "the metrics", metrics, 2)?;
-        let words = xent.words(shape.n);
-        Span::new(0, words).check(op, "the labels", labels.len())?;
-        let dlogits = dlogits.map(|d| {
-            Error::check_shape(op, "dlogits", d.layout.shape, shape)?;
-            Output::new(op, "dlogits", d)
-        });
+        let (op, written) = ("softmax_xent", dlogits.as_ref().map(|d| d.layout.shape));
+        let labels = labels_of(op, xent, logits.layout.shape, written, labels, metrics)?;
+        let dlogits = dlogits.map(|d| Output::new(op, "dlogits", d)).transpose()?;
         let metrics = run_mut(op, "the metrics", sums, metrics)?;
-        let logits = Input::new(op, "the logits", logits)?;
-        softmax::cross_entropy(xent, logits, &labels[..words], dlogits.transpose()?, metrics);
+        softmax::cross_entropy(xent, Input::new(op, "the logits", logits)?, labels, dlogits, metrics);
         Ok(())
     }
 
@@ -475,11 +478,9 @@ impl Backend for Reference {
         velocity: &mut Buffer,
         at: Span,
     ) -> Result<()> {
-        let op = "sgd_step";
-        let (params, grads) =
-            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
-        let at = if step.momentum == 0.0 { Span::new(0, 0) } else { at };
-        optimizer::sgd(step, params, grads, run_mut(op, "the velocity", velocity, at)?);
+        let (velocity, remembers) = (("the velocity", &mut velocity[..]), step.momentum != 0.0);
+        let (params, grads, velocity) = stepped("sgd_step", params, grads, velocity, at, remembers)?;
+        optimizer::sgd(step, params, grads, velocity);
         Ok(())
     }
 
@@ -491,10 +492,9 @@ impl Backend for Reference {
         mean_square: &mut Buffer,
         at: Span,
     ) -> Result<()> {
-        let op = "rmsprop_step";
-        let (params, grads) =
-            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
-        optimizer::rmsprop(step, params, grads, run_mut(op, "the mean squares", mean_square, at)?);
+        let squares = ("the mean squares", &mut mean_square[..]);
+        let (params, grads, squares) = stepped("rmsprop_step", params, grads, squares, at, true)?;
+        optimizer::rmsprop(step, params, grads, squares);
         Ok(())
     }
 }

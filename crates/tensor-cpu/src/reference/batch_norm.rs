@@ -1,6 +1,6 @@
 use super::activation::{act, act_gradient};
 use super::operand::{Input, Output, put};
-use crate::norm_operands::{Gradient, Infer, Train};
+use crate::norm_operands::{Infer, Saved, Train};
 use tensor_backend::{BatchNorm, Write};
 
 /// The numbers of one channel.
@@ -44,7 +44,7 @@ pub(super) fn forward_joined(bn: &BatchNorm, x: Input, y: Output, stats: &[f64],
 fn forward(
     bn: &BatchNorm,
     x: Input,
-    mut y: Output,
+    y: Output,
     runs: Train<'_, f64>,
     count: f64,
     moments: impl Fn(usize) -> (f64, f64),
@@ -59,8 +59,17 @@ fn forward(
         let bias = bias.map_or(0.0, |bias| bias[c]);
         // A single number has no unbiased variance: it counts as 0.
         (sums[c], sums[shape.c + c]) = (samples * (mean + bias), samples * squares / (count - 1.0).max(1.0));
-        for (row, x) in channel(x, c).enumerate() {
-            y.row(row)[c] = act(bn.act, gamma[c] * (x - mean) * inverse + beta[c]);
+    }
+    forward_again(bn, x, Saved { gamma, beta, saved }, y);
+}
+
+/// What a training pass computes, from what it saved.
+pub(super) fn forward_again(bn: &BatchNorm, x: Input, runs: Saved<'_, f64>, mut y: Output) {
+    let Saved { gamma, beta, saved } = runs;
+    let (mean, inverse) = saved.split_at(x.shape().c);
+    for row in 0..x.shape().rows() {
+        for (c, (y, x)) in y.row(row).iter_mut().zip(x.row(row)).enumerate() {
+            *y = act(bn.act, gamma[c] * (x - mean[c]) * inverse[c] + beta[c]);
         }
     }
 }
@@ -88,10 +97,10 @@ fn terms<'a>(
     bn: &BatchNorm,
     x: Input<'a>,
     dy: Input<'a>,
-    runs: Gradient<'a, f64>,
+    runs: Saved<'a, f64>,
     c: usize,
 ) -> impl Iterator<Item = (f64, f64)> + 'a {
-    let Gradient { gamma, beta, saved } = runs;
+    let Saved { gamma, beta, saved } = runs;
     let (mean, inverse, act) = (saved[c], saved[x.shape().c + c], bn.act);
     channel(x, c).zip(channel(dy, c)).map(move |(x, dy)| {
         let xhat = (x - mean) * inverse;
@@ -104,7 +113,7 @@ pub(super) fn backward_params(
     bn: &BatchNorm,
     x: Input,
     dy: Input,
-    runs: Gradient<'_, f64>,
+    runs: Saved<'_, f64>,
     dgamma: &mut [f64],
     dbeta: &mut [f64],
 ) {
@@ -120,7 +129,7 @@ pub(super) fn backward_data(
     bn: &BatchNorm,
     x: Input,
     dy: Input,
-    runs: Gradient<'_, f64>,
+    runs: Saved<'_, f64>,
     [dgamma, dbeta]: [&[f64]; 2],
     count: usize,
     mut dx: Output,

@@ -1,4 +1,4 @@
-use tensor_backend::{Layout, Result, Shape, View, ViewMut, Write};
+use tensor_backend::{Error, Layout, Result, Shape, View, ViewMut, Write};
 
 /// A tensor to read, whose layout is known to fit its buffer.
 #[derive(Clone, Copy)]
@@ -65,6 +65,16 @@ impl<'a> Output<'a> {
             (0..self.shape().rows()).for_each(|row| self.row(row).fill(0.0));
         }
     }
+}
+
+/// Both tensors, once they are known to have one shape.
+pub(super) fn pair<'a>(
+    op: &'static str,
+    x: View<'a, Vec<f64>>,
+    y: ViewMut<'a, Vec<f64>>,
+) -> Result<(Input<'a>, Output<'a>)> {
+    Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
+    Ok((Input::new(op, "the input", x)?, Output::new(op, "the output", y)?))
 }
 
 fn pixel(shape: Shape, sample: usize, y: usize, x: usize) -> usize {

@@ -42,7 +42,7 @@ impl Cuda {
             return Ok(());
         }
         self.statistics(op, &x, bn.epsilon, results, Ptr::NULL)?;
-        self.normalize_batch(op, bn, &x, &y, scale, results)
+        self.normalize_batch(op, bn, &x, &y, scale, results.saved)
     }
 
     pub(crate) fn op_bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {
@@ -96,7 +96,24 @@ impl Cuda {
         ];
         let grid = [channels.div_ceil(THREADS), 1, 1];
         self.launch("bn_join", Geometry { grid, block: [THREADS, 1, 1], shared: 0 }, args)?;
-        self.normalize_batch(op, bn, &x, &y, scale, results)
+        self.normalize_batch(op, bn, &x, &y, scale, results.saved)
+    }
+
+    pub(crate) fn op_bn_act_fwd_again(
+        &self,
+        bn: &BatchNorm,
+        x: View<Buffer>,
+        params: &Buffer,
+        [gamma, beta]: [Span; 2],
+        saved: &Buffer,
+        y: ViewMut<Buffer>,
+    ) -> Result<()> {
+        let (op, shape) = ("bn_act_fwd_again", x.layout.shape);
+        bn.check(op, shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
+        let scale = [self.run(op, "gamma", params, gamma)?, self.run(op, "beta", params, beta)?];
+        let saved = self.run(op, "the saved statistics", saved, Span::new(0, 2 * shape.c))?;
+        let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
+        self.normalize_batch(op, bn, &x, &y, scale, saved)
     }
 
     /// Where the statistics of a training pass go.
@@ -153,7 +170,7 @@ impl Cuda {
         x: &Place,
         y: &Place,
         [gamma, beta]: [Ptr; 2],
-        Results { saved, .. }: Results,
+        saved: Ptr,
     ) -> Result<()> {
         let inverse = saved.offset(x.shape.c * size_of::<f32>());
         self.normalize(op, bn, x, y, [gamma, beta, saved, inverse], false)

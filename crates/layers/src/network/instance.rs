@@ -1,0 +1,240 @@
+//! An architecture on a device: what it is made of, and the batch that it works on.
+
+use super::arena::Arena;
+use super::graph::{Graph, Mode, Value};
+use super::lane::Lane;
+use super::plan::{Plan, Tenant};
+use crate::{Error, Result, Role};
+use tensor::{Backend, Device, Ints, Span, Storage, Target, View, ViewMut};
+
+/// An architecture on a device, with all the memory that its passes need.
+pub struct Network {
+    pub(super) device: Device,
+    /// Each holds a batch; see [`Graph::build_stage`].
+    pub(super) lanes: Vec<Lane>,
+    /// The one that passes work on.
+    pub(super) lane: usize,
+    pub(super) input: Tenant,
+    pub(super) output: Tenant,
+    pub(super) input_gradient: Option<Tenant>,
+    pub(super) output_gradient: Option<Tenant>,
+    /// In f32, whatever activations are.
+    pub(super) probabilities: Storage,
+    pub(super) arena: Arena,
+    pub(super) mode: Mode,
+    /// Where layers of several replicas meet; see [`Network::prepare_across`].
+    pub(super) board: Option<Storage>,
+}
+
+impl Graph {
+    /// How many numbers a network has for activations and their gradients, beside the parameters, when it is built for
+    /// batches of up to `batch` samples, on a device that [recomputes](Backend::recomputes) or doesn't.
+    ///
+    /// # Errors
+    /// As [`build`](Graph::build), but for the device.
+    pub fn activation_len(&self, output: Value, batch: usize, mode: Mode, recomputes: bool) -> Result<usize> {
+        Ok(Plan::new(self, output, batch, mode, recomputes)?.pools.iter().sum())
+    }
+
+    /// Builds the part of the graph that ends in `output` (the logits: one vector of class scores a sample) on a device,
+    /// for batches of up to `batch` samples.
+    ///
+    /// # Errors
+    /// If a layer leads nowhere, or the device's memory doesn't suffice.
+    pub fn build(&self, output: Value, device: &Device, batch: usize, mode: Mode) -> Result<Network> {
+        let network = self.build_stage(output, device, batch, mode, 1)?;
+        let logits = network.output.layout.shape;
+        tensor::Error::check_shape("build", "the network's output", logits, logits.flatten())?;
+        Ok(network)
+    }
+
+    /// Builds a stage of a network that [`split`](Graph::split) cut: `output` may be any tensor. The stage has so many lanes,
+    /// of which each holds a batch of up to `batch` samples between its forward and its backward pass.
+    ///
+    /// # Errors
+    /// As [`build`](Graph::build).
+    pub fn build_stage(
+        &self,
+        output: Value,
+        device: &Device,
+        batch: usize,
+        mode: Mode,
+        lanes: usize,
+    ) -> Result<Network> {
+        let plan = Plan::new(self, output, batch, mode, device.recomputes())?;
+        self.build_planned(&plan, output, device, batch, mode, lanes)
+    }
+
+    pub(super) fn build_planned(
+        &self,
+        plan: &Plan,
+        output: Value,
+        device: &Device,
+        batch: usize,
+        mode: Mode,
+        lanes: usize,
+    ) -> Result<Network> {
+        let arena = Arena::new(self, device)?;
+        let lane = |_| Lane::new(self, output, plan, &arena, device, batch, mode);
+        let lanes = (0..lanes.max(1)).map(lane).collect::<Result<_>>()?;
+        let vectors = plan.output.layout.shape;
+        Ok(Network {
+            device: device.clone(),
+            lanes,
+            lane: 0,
+            input: plan.input,
+            output: plan.output,
+            input_gradient: plan.input_gradient,
+            output_gradient: plan.output_gradient,
+            probabilities: device.alloc(vectors.n * vectors.c)?,
+            arena,
+            mode,
+            board: None,
+        })
+    }
+}
+
+impl Network {
+    /// Samples in the current batch.
+    pub(super) fn n(&self) -> usize {
+        self.lanes[self.lane].n
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Parameters, gradients and running averages.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Parameters, gradients and running averages, to change.
+    pub fn arena_mut(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
+
+    /// The largest batch.
+    pub fn max_batch(&self) -> usize {
+        self.input.layout.shape.n
+    }
+
+    /// How many classes the output has.
+    pub fn classes(&self) -> usize {
+        self.output.layout.shape.c
+    }
+
+    /// Elements of one input sample: height x width x channels.
+    pub fn sample_len(&self) -> usize {
+        self.input.layout.shape.per_sample()
+    }
+
+    /// Elements of device memory for activations and their gradients, beside the parameters.
+    pub fn activation_len(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.pools.len()).sum()
+    }
+
+    /// Sets every parameter to its first values: a pure function of the seed.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn init(&mut self, seed: u64) -> Result<()> {
+        self.arena.init(&self.device, seed)
+    }
+
+    /// Copies a batch to the device: images in NHWC order, one label each.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] if there are more samples than the network was built for, or the images' size differs.
+    pub fn set_input(&mut self, images: &[f32], labels: &[u32]) -> Result<()> {
+        self.send(images, labels, labels.len(), false)
+    }
+
+    /// As [`set_input`](Network::set_input), of samples with two labels each, as mixup and cutmix give.
+    ///
+    /// # Errors
+    /// As [`set_input`](Network::set_input).
+    pub fn set_mixed_input(&mut self, images: &[f32], targets: &[Target]) -> Result<()> {
+        let words: Vec<u32> = targets.iter().flat_map(|target| target.to_words()).collect();
+        self.send(images, &words, targets.len(), true)
+    }
+
+    fn send(&mut self, images: &[f32], labels: &[u32], n: usize, mixed: bool) -> Result<()> {
+        let per_sample = self.sample_len();
+        if n > self.max_batch() || images.len() != n * per_sample {
+            return Err(Error::Batch {
+                accepted: format!("up to {} samples of {per_sample} numbers", self.max_batch()),
+                given: format!("{} numbers for {n} labels", images.len()),
+            });
+        }
+        let Network { device, lanes, lane, input, .. } = self;
+        let lane = &mut lanes[*lane];
+        device.upload(images, lane.pools.of_mut(input.pool), input.layout.offset)?;
+        device.upload_ints(labels, &mut lane.labels)?;
+        (lane.n, lane.mixed) = (n, mixed);
+        Ok(())
+    }
+
+    /// Has the device itself put the next batch of `n` samples in place: `load` writes images and labels.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] if there are more samples than the network was built for, and those of `load`.
+    pub fn load_input<E: From<Error>>(
+        &mut self,
+        n: usize,
+        load: impl FnOnce(ViewMut<'_, Storage>, &mut Ints) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.set_batch(n)?;
+        let Lane { pools, labels, .. } = &mut self.lanes[self.lane];
+        load(self.input.view_mut(pools.of_mut(self.input.pool), n), labels)
+    }
+
+    /// Says how many samples the current batch has, where its images and labels are in place already.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] if there are more samples than the network was built for.
+    pub fn set_batch(&mut self, n: usize) -> Result<()> {
+        if n > self.max_batch() {
+            let accepted = format!("up to {} samples", self.max_batch());
+            return Err(Error::Batch { accepted, given: n.to_string() });
+        }
+        let lane = &mut self.lanes[self.lane];
+        (lane.n, lane.mixed) = (n, false);
+        Ok(())
+    }
+
+    /// The trainable tensors in the order of the arena, each with the number of the layer whose backward pass completes its
+    /// gradient: layers are numbered as in [`Graph::work`].
+    pub fn trainable(&self) -> Vec<(usize, Span)> {
+        let steps = &self.lanes[self.lane].steps;
+        let slots = self.arena.slots().iter().filter(|slot| slot.role == Role::Trainable);
+        let numbered = slots.filter_map(|slot| {
+            let (layer, _) = slot.name.rsplit_once('/')?;
+            Some((steps.iter().position(|step| step.name == layer)?, slot.span))
+        });
+        numbered.collect()
+    }
+
+    /// The class scores that the last pass computed for the current batch, one vector a sample.
+    pub fn logits(&self) -> View<'_, Storage> {
+        self.output.view(self.lanes[self.lane].pools.of(self.output.pool), self.n())
+    }
+
+    /// The current batch as the device has it.
+    pub fn input(&self) -> View<'_, Storage> {
+        self.input.view(self.lanes[self.lane].pools.of(self.input.pool), self.n())
+    }
+
+    /// The same, for tests that vary it.
+    pub fn input_mut(&mut self) -> ViewMut<'_, Storage> {
+        let n = self.n();
+        self.input.view_mut(self.lanes[self.lane].pools.of_mut(self.input.pool), n)
+    }
+
+    /// The gradient of the input after a training pass, where the network was built for it.
+    pub fn input_gradient(&self) -> Option<View<'_, Storage>> {
+        let n = self.n();
+        self.input_gradient.as_ref().map(|at| at.view(self.lanes[self.lane].pools.of(at.pool), n))
+    }
+}
