@@ -95,6 +95,11 @@ const COMMANDS: &[Command] = &[
     },
 ];
 
+/// The names of all commands.
+fn command_names() -> Vec<&'static str> {
+    COMMANDS.iter().map(|command| command.name).collect()
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = match std::env::args_os().skip(1).map(|word| word.into_string()).collect() {
         Ok(words) => words,

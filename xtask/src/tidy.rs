@@ -5,6 +5,7 @@
 
 mod alone;
 mod arrows;
+mod book;
 mod files;
 mod lengths;
 mod links;
@@ -59,6 +60,7 @@ pub fn rules(workspace: &Workspace) -> Result<()> {
     violations.extend(lengths::check(&files));
     violations.extend(text::check(&files));
     violations.extend(links::check(&files));
+    violations.extend(book::check(&files, &crate::command_names(), &crate::test::step_names()));
     violations.sort();
     for note in lengths::notes(&files) {
         println!("note: {note}");

@@ -3,6 +3,7 @@
 mod commands;
 mod interrupt;
 mod launch;
+mod pages;
 #[cfg(target_os = "linux")]
 mod processes;
 #[cfg(target_os = "linux")]

@@ -8,7 +8,7 @@ use crate::workspace::{Crate, Workspace};
 use anyhow::{Result, bail};
 use std::time::Instant;
 
-/// Checks each crate alone; goes through all of them even if one fails.
+/// Checks each crate alone, then a project that is not ours; goes through all of them even if one fails.
 pub fn alone(workspace: &Workspace) -> Result<()> {
     let mut failed = Vec::new();
     for krate in &workspace.crates {
@@ -23,6 +23,10 @@ pub fn alone(workspace: &Workspace) -> Result<()> {
                 failed.push(words);
             }
         }
+    }
+    let outside = ["test", "--package", "towers-tests", "--test", "outside"];
+    if cargo::run(cargo::command(workspace, &outside).env("TOWERS_ALONE", "1")).is_err() {
+        failed.push("a project that is not ours".to_owned());
     }
     if !failed.is_empty() {
         bail!(

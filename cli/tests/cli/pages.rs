@@ -1,0 +1,233 @@
+//! The README and the pages of `docs`: every command in them runs, on few and synthetic images where it trains.
+//!
+//! What can't run here is named in [`ELSEWHERE`] with the reason, so a page can't have a command that nobody has thought of.
+
+use crate::{Place, Ran};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Programs that aren't ours, and commands of Cargo that the tests are part of.
+const ELSEWHERE: [(&str, &str); 14] = [
+    ("git clone", "it needs a network"),
+    ("cargo build", "Cargo runs the tests; it is locked while they run"),
+    ("cargo install", "it changes the machine"),
+    ("cargo test", "that is what runs now"),
+    ("cargo run", "Cargo is locked while tests run; examples are built with the tests"),
+    ("cargo xtask", "`xtask` checks its commands in its own tests"),
+    ("mdbook", "it is a program of others"),
+    ("torchrun", "it needs several GPUs"),
+    ("mpirun", "it needs an MPI; the step `mpi` tests it"),
+    ("towers launch", "it needs several GPUs; `launch.rs` and `processes.rs` test it with emulated ones"),
+    ("sbatch", "it needs SLURM"),
+    ("kubectl", "it needs Kubernetes"),
+    ("python3", "it is a program of others"),
+    ("pip install", "it needs a network"),
+];
+
+/// A command as a page shows it.
+struct Shown {
+    page: String,
+    line: usize,
+    words: Vec<String>,
+    /// The file that its output goes to.
+    into: Option<String>,
+}
+
+/// All commands in blocks marked as shell.
+fn shown(page: &str, text: &str) -> Vec<Shown> {
+    let (mut commands, mut shell, mut code) = (Vec::new(), false, false);
+    let mut begun: Option<(usize, String)> = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        if let Some(language) = line.trim_start().strip_prefix("```") {
+            code = !code;
+            shell = code && ["sh", "bash", "console"].contains(&language);
+            continue;
+        }
+        if !shell {
+            continue;
+        }
+        let line = line.split(" #").next().unwrap_or_default().trim();
+        let (first, mut whole) = begun.take().unwrap_or((number, String::new()));
+        whole = format!("{whole} {}", line.trim_end_matches('\\'));
+        if line.ends_with('\\') {
+            begun = Some((first, whole));
+            continue;
+        }
+        for command in whole.split("&&") {
+            let (command, into) = match command.split_once('>') {
+                Some((command, file)) => (command, Some(file.trim().to_owned())),
+                None => (command, None),
+            };
+            let is_variable = |word: &&str| {
+                word.split('=')
+                    .next()
+                    .is_some_and(|name| name.chars().all(|c| c == '_' || c.is_ascii_uppercase()))
+            };
+            let words: Vec<String> =
+                command.split_whitespace().skip_while(is_variable).map(str::to_owned).collect();
+            if words.first().is_some_and(|word| word != "cd" && word != "#") {
+                commands.push(Shown { page: page.to_owned(), line: first, words, into });
+            }
+        }
+    }
+    commands
+}
+
+impl Shown {
+    fn text(&self) -> String {
+        self.words.join(" ")
+    }
+
+    /// The arguments of `towers`, where that is what runs in the end.
+    fn of_towers(&self) -> Option<Vec<String>> {
+        match self.words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["towers", "launch", ..] => None,
+            ["towers", ref rest @ ..] => Some(rest.iter().map(|&word| word.to_owned()).collect()),
+            ["cargo", "xtask", "train-cifar", ref rest @ ..] => {
+                Some(["train"].iter().chain(rest).map(|&word| word.to_owned()).collect())
+            }
+            _ => None,
+        }
+    }
+
+    fn skipped(&self, why: &str) {
+        println!("SKIPPED: `{}` of {}: {why}", self.text(), self.page);
+    }
+}
+
+/// What a command is told beside what the page says, so that it takes a moment.
+fn little(args: &[String]) -> Vec<&'static str> {
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    let few =
+        [["--limit-train", "64"], ["--limit-test", "10"], ["--epochs", "1"], ["--dataset", "synthetic"]];
+    let bench = [["--seconds", "0"], ["--repeats", "1"], ["--batch", "2"]];
+    let more: &[[&str; 2]] = match args.first().map(String::as_str) {
+        // A run that goes on knows its data.
+        Some("train") if has("--resume") => &[],
+        Some("train") => &few,
+        Some("preview" | "fetch") => &few[3..],
+        // A run knows its data too; weights from elsewhere don't.
+        Some("evaluate") if args.iter().any(|arg| arg.ends_with(".keras")) => &[few[0], few[1], few[3]],
+        Some("bench") => &bench,
+        _ => &[],
+    };
+    let more = more.iter().filter(|[flag, _]| !has(flag)).flatten().copied();
+    let quiet = (args.first().is_some_and(|command| command == "train") && !has("--no-progress"))
+        .then_some("--no-progress");
+    more.chain(quiet).collect()
+}
+
+/// A place with what the pages take for granted: two runs, pictures, a folder of class folders, weights of Keras.
+fn furnished() -> Place {
+    let place = Place::new();
+    let few = "--limit-train 50 --limit-test 10 --epochs 1 --dataset synthetic --no-progress";
+    for run in ["runs/b", "runs/quick-1", "runs/a"] {
+        place.run(&format!("train --quick {few} --output {run}")).ends(0);
+    }
+    place.run("preview --dataset synthetic --output photo.png --samples 1 --columns 1").ends(0);
+    let at = |file: &str| place.path().join(file);
+    for split in ["train", "test"] {
+        for class in ["cat", "dog"] {
+            let folder = at(&format!("pets/{split}/{class}"));
+            fs::create_dir_all(&folder).expect("a folder can be made");
+            let pictures = if split == "train" { 40 } else { 2 };
+            for number in 0..pictures {
+                fs::copy(at("photo.png"), folder.join(format!("{number:03}.png"))).expect("a copy");
+            }
+        }
+    }
+    // What a picture is says its content, not its name.
+    fs::copy(at("photo.png"), at("photo.jpg")).expect("a copy");
+    for name in ["another.png", "cat.png"] {
+        fs::copy(at("photo.png"), at(name)).expect("a copy");
+    }
+    fs::copy(root().join("tests/golden/keras/small_cnn.keras"), at("cnn.keras")).expect("a copy");
+    place
+}
+
+fn run(place: &Place, command: &Shown, args: &[String]) -> Ran {
+    let (more, mut args) = (little(args), args.to_vec());
+    // Runs that go on do so for an epoch, not for as many as the page says.
+    if let Some(at) = args.iter().position(|arg| arg == "--epochs") {
+        args[at + 1] = if args.iter().any(|arg| arg == "--resume") { "2" } else { "1" }.to_owned();
+    }
+    let line = args.iter().map(String::as_str).chain(more).collect::<Vec<_>>().join(" ");
+    let ran = place.run(&line);
+    if let Some(file) = &command.into {
+        fs::write(place.path().join(file), ran.out()).expect("a file can be written");
+    }
+    ran
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The README and the pages, by name.
+fn pages() -> Vec<(String, String)> {
+    let read = |name: String| {
+        let text = fs::read_to_string(root().join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name, text)
+    };
+    let files = fs::read_dir(root().join("docs")).expect("the pages are there").flatten();
+    let mut names: Vec<_> = files.map(|file| format!("docs/{}", file.file_name().display())).collect();
+    names.retain(|name| name.ends_with(".md"));
+    names.push("README.md".to_owned());
+    names.sort();
+    names.into_iter().map(read).collect()
+}
+
+#[test]
+fn every_command_of_the_pages_runs() {
+    let no_gpu = Place::new().run("devices").ends(0).out().contains("cuda: none");
+    let (place, mut tried) = (furnished(), 0);
+    for (page, text) in pages() {
+        for command in shown(&page, &text) {
+            let Some(args) = command.of_towers() else {
+                let known = ELSEWHERE.iter().find(|(start, _)| command.text().starts_with(start));
+                let (_, why) = known.unwrap_or_else(|| {
+                    panic!("{page}:{}: nobody knows how to test `{}`", command.line, command.text())
+                });
+                command.skipped(why);
+                continue;
+            };
+            if no_gpu && args.iter().any(|arg| arg == "--gpus" || arg == "cuda") {
+                command.skipped("there is no GPU");
+                continue;
+            }
+            let (status, err) = {
+                let ran = run(&place, &command, &args);
+                (ran.1.status.code(), ran.err())
+            };
+            assert_eq!(status, Some(0), "{page}:{}: {}\n{err}", command.line, command.text());
+            tried += 1;
+        }
+    }
+    assert!(tried > 25, "only {tried} commands were found");
+}
+
+/// `recipes.md` shows recipe files.
+#[test]
+fn recipe_files_of_the_pages_are_recipes() {
+    let place = Place::new();
+    let text = fs::read_to_string(root().join("docs/recipes.md")).expect("the page is there");
+    let blocks: Vec<_> = text.split("```").filter_map(|block| block.strip_prefix("toml\n")).collect();
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        fs::write(place.path().join("shown.toml"), block).expect("a file can be written");
+        place.run("recipes shown.toml").ends(0);
+    }
+}
+
+#[test]
+fn commands_are_found_in_pages() {
+    let page = "text `towers no`\n```sh\ntowers train --x 1   # why\nA_B=1 mpirun -n 2 \\\n    towers train\ncd x && towers devices >out\n```\n\
+                ```text\ntowers not\n```\n";
+    let found: Vec<_> = shown("p.md", page).into_iter().map(|c| (c.line, c.text(), c.into)).collect();
+    let expected = [
+        (3, "towers train --x 1".to_owned(), None),
+        (4, "mpirun -n 2 towers train".to_owned(), None),
+        (6, "towers devices".to_owned(), Some("out".to_owned())),
+    ];
+    assert_eq!(found, expected);
+}

@@ -1,0 +1,77 @@
+//! A project that is not ours uses `cifar` and `augment` by themselves: it builds, it runs, and it depends on little.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// What the page on the crates shows, as a program.
+const MAIN: &str = r#"
+use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let data = cifar::synthetic(1, 100, 10).train;
+    let samples = Samples::new(data.images, data.labels.to_vec())?;
+    let pipeline = ImageDataGenerator::new().rotation_range(15.0).horizontal_flip(true).build(samples.shape())?;
+    let mut loader = Loader::new(samples, pipeline, LoaderOptions::new().batch_size(32).workers(2))?;
+    let mut images = 0;
+    for batch in loader.epoch(0, 0)? {
+        images += batch?.len();
+    }
+    println!("{images} images");
+    Ok(())
+}
+"#;
+
+/// Packages in all, `cifar` and `augment` and theirs among them: most belong to the HTTP client of `cifar`. More is a decision.
+const MOST: usize = 75;
+
+/// Of `augment` alone.
+const MOST_OF_AUGMENT: usize = 16;
+
+#[test]
+fn a_project_that_is_not_ours_stands_on_few_crates() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let place = tempfile::tempdir().expect("a temporary folder can be made");
+    let write = |file: &str, text: &str| {
+        std::fs::write(place.path().join(file), text).expect("a file can be written")
+    };
+    let dependency = |name: &str| format!("{name} = {{ path = {:?} }}\n", root.join("crates").join(name));
+    std::fs::create_dir(place.path().join("src")).expect("a folder can be made");
+    write("src/main.rs", MAIN);
+    let package = "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n";
+    write(
+        "Cargo.toml",
+        &format!("{package}[dependencies]\n{}{}", dependency("cifar"), dependency("augment")),
+    );
+    // The versions that are on this machine already.
+    std::fs::copy(root.join("Cargo.lock"), place.path().join("Cargo.lock")).expect("a lock file");
+
+    if std::env::var_os("TOWERS_ALONE").is_some() {
+        let ran = cargo(place.path(), &["run", "--quiet", "--offline"]);
+        let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        assert_eq!(out, "100 images\n", "{err}");
+    } else {
+        println!("SKIPPED: the outside project's build: `cargo xtask test alone` builds and runs it");
+    }
+    let all = packages(place.path(), "outside");
+    assert!(all <= MOST + 1, "the project brings {all} packages with it, itself counted");
+    let of_augment = packages(place.path(), "augment");
+    assert!(of_augment <= MOST_OF_AUGMENT, "augment brings {of_augment} packages with it, itself counted");
+}
+
+/// How many packages one is built of.
+fn packages(project: &Path, of: &str) -> usize {
+    let tree =
+        cargo(project, &["tree", "--offline", "--edges", "normal", "--prefix", "none", "--package", of]);
+    let text = String::from_utf8_lossy(&tree.stdout).replace(" (*)", "");
+    let lines: std::collections::BTreeSet<&str> = text.lines().collect();
+    assert!(lines.len() > 1, "{}", String::from_utf8_lossy(&tree.stderr));
+    lines.len()
+}
+
+fn cargo(project: &Path, arguments: &[&str]) -> Output {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    // Not the workspace's target folder: its settings are not this project's.
+    command.args(arguments).current_dir(project).env("CARGO_TARGET_DIR", project.join("target"));
+    command.output().expect("cargo starts")
+}
