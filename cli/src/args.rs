@@ -1,11 +1,14 @@
 //! The command line, as declared to clap.
 
 use crate::augmentation::AugmentationArgs;
+use crate::callbacks::CallbackArgs;
 use crate::export::ExportArgs;
 use crate::gpus::Gpus;
 use crate::model::WeightsArgs;
 use clap::{Parser, Subcommand, ValueEnum};
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::str::FromStr;
 use train::DeviceKind;
 use train::augment::TestTime;
 
@@ -198,6 +201,9 @@ pub struct TrainArgs {
     /// What is kept.
     #[command(flatten)]
     pub keep: KeepArgs,
+    /// Callbacks.
+    #[command(flatten)]
+    pub callbacks: CallbackArgs,
 }
 
 /// What is kept of a run.
@@ -210,6 +216,9 @@ pub struct KeepArgs {
     /// Go on from the newest checkpoint of DIR, of --output, or of the newest run
     #[arg(long, value_name = "DIR", num_args = 0..=1)]
     pub resume: Option<Option<PathBuf>>,
+    /// Go on with the run in --output where there is one, else begin it; with =N a checkpoint after every N batches too
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, conflicts_with = "resume", requires = "output", value_parser = clap::value_parser!(u64).range(1..))]
+    pub backup_and_restore: Option<Option<u64>>,
     /// Keep the best checkpoint by loss, acc, val_loss or val_acc
     #[arg(long, value_name = "METRIC")]
     pub save_best: Option<String>,
@@ -219,15 +228,6 @@ pub struct KeepArgs {
     /// Keep the last K checkpoints; 0 for all
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     pub keep_last: Option<usize>,
-    /// Stop when METRIC no longer improves
-    #[arg(long, value_name = "METRIC")]
-    pub early_stop: Option<String>,
-    /// Epochs without improvement before --early-stop stops
-    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 5, requires = "early_stop")]
-    pub patience: u64,
-    /// Write TensorBoard event files into DIR
-    #[arg(long, value_name = "DIR")]
-    pub tensorboard: Option<PathBuf>,
     /// No progress bars
     #[arg(long)]
     pub no_progress: bool,
@@ -241,11 +241,14 @@ pub struct KeepArgs {
 pub struct EvaluateArgs {
     /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras; by default the newest run
     pub run: Option<PathBuf>,
+    /// The same as RUN
+    #[arg(long, value_name = "RUN", conflicts_with = "run")]
+    pub model: Option<PathBuf>,
     /// Samples of a batch
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 250)]
     pub batch_size: usize,
     /// Average over several views of each image: --tta=flip, or --tta=flip-translate for six
-    #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip")]
+    #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip", value_parser = test_time)]
     pub tta: TestTime,
     /// One JSON object instead of text
     #[arg(long)]
@@ -274,7 +277,7 @@ pub struct PredictArgs {
     #[arg(long, value_name = "K", allow_hyphen_values = true, default_value_t = 3)]
     pub top: usize,
     /// Average over several views of each picture: --tta=flip, or --tta=flip-translate for six
-    #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip")]
+    #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip", value_parser = test_time)]
     pub tta: TestTime,
     /// One JSON object a picture instead of text
     #[arg(long)]
@@ -420,6 +423,16 @@ pub struct LaunchArgs {
     /// The command and its flags, after --
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+/// Reads one of `names`; where it is none of them, says which was probably meant.
+pub fn one_of<T: FromStr<Err: Display>>(text: &str, names: &[&str]) -> Result<T, String> {
+    let near = || train::did_you_mean(text, names.iter().copied());
+    text.parse().map_err(|error| format!("{error}{}", near()))
+}
+
+fn test_time(text: &str) -> Result<TestTime, String> {
+    one_of(text, &["none", "flip", "flip-translate"])
 }
 
 /// `--mode`.

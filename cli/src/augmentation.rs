@@ -1,5 +1,6 @@
 //! The flags of the augmentation, spelled as Keras spells them.
 
+use crate::args::one_of;
 use train::augment::{FillMode, ImageDataGenerator, RandAugment, RandomResizedCrop, ShiftRange, ZoomRange};
 
 /// What happens to training images. Each flag overrides one option of the recipe's augmentation.
@@ -31,7 +32,7 @@ pub struct AugmentationArgs {
     #[arg(long, value_name = "LOW,HIGH", allow_hyphen_values = true, value_parser = bounds)]
     pub brightness_range: Option<[f64; 2]>,
     /// Beyond the edge: constant, nearest, reflect or wrap
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = fill_mode)]
     pub fill_mode: Option<FillMode>,
     /// The value beyond the edge with --fill-mode constant
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
@@ -122,6 +123,10 @@ impl AugmentationArgs {
         set(&mut options.zca_whitening, &self.zca_whitening);
         set(&mut options.zca_epsilon, &self.zca_epsilon);
     }
+}
+
+fn fill_mode(text: &str) -> Result<FillMode, String> {
+    one_of(text, &["constant", "nearest", "reflect", "wrap"])
 }
 
 /// Two numbers with a comma.

@@ -2,7 +2,7 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
-use train::{Config, EarlyStop, find_recipe};
+use train::{Config, find_recipe, spelled};
 
 impl TrainArgs {
     /// The configuration of a new run.
@@ -47,9 +47,8 @@ impl TrainArgs {
             config.checkpoints.keep_last = (last > 0).then_some(last);
         }
         config.checkpoints.save_best = keep.save_best.clone().or(config.checkpoints.save_best.take());
-        if let Some(monitor) = keep.early_stop.clone() {
-            config.early_stop = Some(EarlyStop { monitor, min_delta: 0.0, patience: keep.patience });
-        }
+        set(&mut config.checkpoints.every_steps, keep.backup_and_restore.flatten());
+        self.callbacks.apply(config)?;
         Ok(config.check()?)
     }
 
@@ -67,13 +66,15 @@ impl TrainArgs {
 
     fn apply_optimizer(&self, config: &mut Config) -> anyhow::Result<()> {
         if let Some(optimizer) = &self.optimizer {
-            config.optimizer = optimizer.parse().map_err(|error| usage(format!("--optimizer: {error}")))?;
+            config.optimizer =
+                optimizer.parse().map_err(|error| usage(format!("--optimizer: {}", spelled(&error))))?;
         }
         if let Some(momentum) = self.momentum {
             config.set_momentum(momentum)?;
         }
         if let Some(schedule) = &self.schedule {
-            config.schedule = schedule.parse().map_err(|error| usage(format!("--schedule: {error}")))?;
+            config.schedule =
+                schedule.parse().map_err(|error| usage(format!("--schedule: {}", spelled(&error))))?;
         }
         let curve = match (self.power, self.decay) {
             (Some(power), _) => Some(format!("poly:power={power}")),
@@ -103,6 +104,7 @@ impl TrainArgs {
             ("--seed", wanted.seed != saved.seed),
             ("--optimizer or --momentum", wanted.optimizer != saved.optimizer),
             ("--lr-scaling or --warmup-epochs", wanted.lr_scaling != saved.lr_scaling),
+            ("--reduce-lr-on-plateau", wanted.reduce_lr_on_plateau != saved.reduce_lr_on_plateau),
             ("--schedule, --power or --decay", wanted.schedule != saved.schedule),
             (
                 "--validation-split",
@@ -153,6 +155,31 @@ mod tests {
         assert_eq!((config.lr, config.seed), (0.1, 9));
         assert_eq!(config.schedule.to_string(), "time:decay=0.5");
         assert_eq!(config.optimizer.to_string(), "sgd:momentum=0.5");
+    }
+
+    #[test]
+    fn callbacks_are_spelled_as_in_keras() {
+        let config = config(
+            "--early-stop val_acc:patience=7,min-delta=0.01,restore_best_weights,start_from_epoch=2 --terminate-on-nan \
+             --reduce-lr-on-plateau val_loss:factor=0.5 --checkpoint-path w-{epoch}.safetensors --save-best-only --mode max \
+             --monitor val_accuracy --output a --backup-and-restore=50",
+        )
+        .unwrap();
+        let stop = config.early_stop.unwrap();
+        assert_eq!(
+            (stop.patience, stop.min_delta, stop.restore_best_weights, stop.start_from_epoch),
+            (7, 0.01, true, 2)
+        );
+        assert_eq!(config.reduce_lr_on_plateau.unwrap().factor, 0.5);
+        let files = config.model_checkpoint.unwrap();
+        assert_eq!(
+            (files.monitor.as_str(), files.mode),
+            ("val_accuracy", train::mode("--mode", "max").unwrap())
+        );
+        assert!(files.save_best_only && !files.save_weights_only && config.terminate_on_nan);
+        assert_eq!(config.checkpoints.every_steps, 50);
+        let patience = |flags| self::config(flags).unwrap().early_stop.unwrap().patience;
+        assert_eq!((patience("--early-stop loss"), patience("--early-stop loss --patience 9")), (5, 9));
     }
 
     #[test]
@@ -241,6 +268,63 @@ mod tests {
             ("--lr nan", "--lr is NaN"),
             ("--optimizer adam", "--optimizer: the optimizer `adam` is unknown"),
             ("--schedule cosin", "--schedule: the schedule `cosin` is unknown"),
+            ("--schedule cosin", "did you mean `cosine`?"),
+            ("--optimizer sdg", "did you mean `sgd`?"),
+            ("--fill-mode nearst", "did you mean `nearest`?"),
+            ("--precision bf61", "did you mean `bf16`?"),
+            ("--device cdua", "'cuda'"),
+            ("--lr-scaling lineer", "did you mean `linear`?"),
+            ("--device-weights atuo", "did you mean `auto`?"),
+            ("--recipe minigoglenet", "did you mean `minigooglenet`?"),
+            ("--save-best val_ac", "did you mean `val_acc`?"),
+            ("--early-stop val_acc:patient=3", "did you mean `patience`?"),
+            ("--early-stop val_acc:mode=mx", "did you mean `max`?"),
+            (
+                "--reduce-lr-on-plateau los",
+                "--reduce-lr-on-plateau is `los`, but must be one of loss, acc, val_loss, val_acc; did you",
+            ),
+            (
+                "--reduce-lr-on-plateau loss:factor=2",
+                "must be given with factor=X, a number from 0 to below 1",
+            ),
+            (
+                "--checkpoint-path ../w.safetensors",
+                "--checkpoint-path is `../w.safetensors`, but must be a path inside",
+            ),
+            ("--checkpoint-path w-{epohc}.safetensors", "did you mean `epoch`?"),
+            ("--checkpoint-path w.safetensors --monitor val_los", "--monitor is `val_los`"),
+            (
+                "--checkpoint-path w.safetensors --mode mim",
+                "--mode is `mim`, but must be auto, min or max; did you mean `min`?",
+            ),
+            (
+                "--checkpoint-path w.safetensors --save-freq epcoh",
+                "--save-freq is `epcoh`, but must be epoch or a number of batches",
+            ),
+            ("--checkpoint-path w.safetensors --save-freq 0", "--save-freq is `0`"),
+            (
+                "--checkpoint-path w.safetensors --save-freq 5 --save-best-only",
+                "--save-freq is 5, but must be epoch with",
+            ),
+            (
+                "--checkpoint-path w.safetensors --initial-value-threshold nan",
+                "--initial-value-threshold is NaN",
+            ),
+            ("--save-best-only", "--save-best-only is given, but must be left out without --checkpoint-path"),
+            ("--csv-log a.csv --csv-separator ab", "--csv-separator is `ab`, but must be one character"),
+            ("--csv-log a.csv --csv-separator 1", "--csv-separator is `1`"),
+            ("--csv-append", "--csv-log"),
+            ("--histogram-freq 2", "--tensorboard"),
+            (
+                "--tensorboard t --tensorboard-images 5000",
+                "--tensorboard-images is 5000, but must be at most",
+            ),
+            ("--backup-and-restore", "--output"),
+            ("--backup-and-restore=0 --output a", "--backup-and-restore"),
+            (
+                "--early-stop val_loss:restore_best_weights --save-best val_acc",
+                "--early-stop is `val_loss`, but must be given without",
+            ),
             ("--epochs 0", "--epochs is 0"),
             ("--lr -1", "--lr is -1"),
             ("--label-smoothing 2", "--label-smoothing is 2"),

@@ -13,7 +13,7 @@ use train::{Classifier, Config, DataOptions, Evaluation, MODEL_FILE};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
-    let run = args.run.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
+    let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest_run(MODEL_FILE), Ok)?;
     let devices = train::open_devices(&args.devices.single()?)?;
     let device = devices.first().context("there is no device")?;
     let trained = model::open(&run, &args.weights, &args.data)?;
@@ -35,11 +35,8 @@ pub fn trained_on(run: &Path, classifier: &Classifier) -> DataOptions {
         let text = std::fs::read_to_string(folder.join("config.json")).ok()?;
         serde_json::from_str(&text).ok()
     };
-    let config = match run.is_dir() {
-        // A checkpoint lies up to two folders deeper.
-        true => run.ancestors().take(3).find_map(config),
-        false => config(run.parent().unwrap_or(run)),
-    };
+    // A checkpoint lies up to two folders deeper, and a file of `--checkpoint-path` in folders of its own.
+    let config = run.ancestors().take(4).find_map(config);
     let named = || DataOptions { dataset: classifier.dataset.clone(), ..DataOptions::default() };
     config.map_or_else(named, |config| config.data)
 }

@@ -60,7 +60,9 @@ impl DeviceArgs {
             (options.device, options.gpus) = (DeviceKind::Cuda, Some(gpus.ids()));
         }
         if let Some(precision) = &self.precision {
-            options.precision = precision.parse().map_err(|error| usage(format!("--precision {error}")))?;
+            let near = || train::did_you_mean(precision, ["fp32", "tf32", "bf16", "fp16"]);
+            options.precision =
+                precision.parse().map_err(|error| usage(format!("--precision {error}{}", near())))?;
         }
         options.deterministic |= self.deterministic;
         options.no_winograd |= self.no_winograd;

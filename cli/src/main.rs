@@ -6,6 +6,7 @@
 mod args;
 mod augmentation;
 mod bench;
+mod callbacks;
 mod configure;
 mod data;
 mod error;

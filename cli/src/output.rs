@@ -53,9 +53,9 @@ impl Output {
         Ok(())
     }
 
-    /// Makes the folders of the picture and of TensorBoard's files, before there is a run's: one that can't write there leaves
+    /// Makes the folders of the picture and those of `others`, before there is a run's: one that can't write there leaves
     /// nothing behind.
-    pub fn make_others(&self, tensorboard: Option<&Path>) -> anyhow::Result<()> {
+    pub fn make_others<'a>(&'a self, others: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
         if let Some(picture) = self.picture.as_ref().filter(|picture| picture.is_dir()) {
             return Err(usage(format!(
                 "--output is {}, but must be no folder to be a picture",
@@ -65,7 +65,7 @@ impl Output {
         let of_picture = self.picture.as_deref().and_then(Path::parent);
         let of_picture = of_picture.filter(|folder| !folder.as_os_str().is_empty());
         let make = |folder: &Path| fs::create_dir_all(folder).with_context(|| cannot_make(folder));
-        of_picture.into_iter().chain(tensorboard).try_for_each(make)
+        of_picture.into_iter().chain(others).try_for_each(make)
     }
 
     /// Makes the folder, and holds it for as long as the returned file is open: two runs in one folder would

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use train::{Config, DeviceOptions, Resume};
 
 /// Whether a launcher has started this job before.
-pub fn is_restarted() -> anyhow::Result<bool> {
+fn is_restarted() -> anyhow::Result<bool> {
     let place = train::cluster::discover_here().map_err(train::Error::from)?;
     Ok(place.is_some_and(|place| place.restart > 0))
 }
@@ -32,11 +32,21 @@ impl TrainArgs {
         }
     }
 
-    /// The run that a launcher has started anew after a failure: the one in `--output`, if it has come to a checkpoint. So a
+    /// Whether what `--output` holds is this run's own: a launcher has started it before, or `--backup-and-restore` says so.
+    pub fn goes_on(&self) -> anyhow::Result<bool> {
+        Ok(self.keep.backup_and_restore.is_some() || is_restarted()?)
+    }
+
+    /// The run that is started anew after a failure: the one in `--output`, if it has come to a checkpoint. So a
     /// job goes on by itself; its command line is that of the first start.
     fn restarted_run(&self) -> anyhow::Result<Option<PathBuf>> {
         let output = self.keep.output.as_ref().filter(|output| !is_picture(output));
-        let again = if is_restarted()? { output } else { None };
+        if let (Some(_), None) = (self.keep.backup_and_restore, output) {
+            return Err(usage(
+                "--backup-and-restore needs the run's folder as --output, which a picture is not",
+            ));
+        }
+        let again = if self.goes_on()? { output } else { None };
         Ok(again.filter(|run| Resume::newest(run).is_ok()).cloned())
     }
 

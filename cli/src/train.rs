@@ -1,16 +1,15 @@
 //! `towers train`.
 
-use crate::args::{KeepArgs, TrainArgs};
+use crate::args::TrainArgs;
 use crate::error::{INTERRUPTED, at_least_one, usage};
 use crate::output::Output;
 use crate::print::note;
-use crate::resume::is_restarted;
 use crate::{data, print};
 use anyhow::Context;
 use std::process::ExitCode;
 use std::time::Duration;
 use train::cifar::Dataset;
-use train::observers::{Checkpoints, Curves, EarlyStopping, Environment, History, Progress, TensorBoard};
+use train::observers::{Checkpoints, Curves, Environment, History, Progress};
 use train::{Config, End, Observer, Process, Resume, StopFlag};
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
@@ -24,7 +23,7 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
         None => {
             let config = args.config()?;
             let new = Output::new(args.keep.output.as_deref(), &config.recipe);
-            (config, Output { restarted: is_restarted()?, ..new }, None)
+            (config, Output { restarted: args.goes_on()?, ..new }, None)
         }
     };
     at_least_one("--collective-timeout", args.keep.collective_timeout as usize)?;
@@ -52,7 +51,7 @@ fn lead(
         output.check_unused()?;
     }
     let data = load(&mut config, args, |line| note(line))?;
-    output.make_others(args.keep.tensorboard.as_deref())?;
+    output.make_others(args.callbacks.folders()?)?;
     let _held = output.create()?;
     if resume.is_none() {
         output.check_unused()?;
@@ -60,7 +59,7 @@ fn lead(
     train::save_config(&config, &output.run)?;
     announce(&config, &data, output, resume);
     let stop = stop_flag(interrupt)?;
-    let mut observers = observers(&config, &data, output, &args.keep)?;
+    let mut observers = observers(&config, &data, output, args)?;
     let outcome = match process {
         Some(process) => process.train(&config, data, resume, &mut observers, &stop)?,
         None => train::train(&config, data, resume, &mut observers, &stop)?,
@@ -156,7 +155,7 @@ fn observers(
     config: &Config,
     data: &Dataset,
     output: &Output,
-    keep: &KeepArgs,
+    args: &TrainArgs,
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
     let run = &output.run;
     let mut curves = Curves::new(run, format!("{} on {}", config.model, data.name));
@@ -165,18 +164,12 @@ fn observers(
     }
     // The progress comes first, so that its bar is gone before anybody else writes.
     let mut observers: Vec<Box<dyn Observer>> = vec![
-        Box::new(Progress::new(!keep.no_progress)),
+        Box::new(Progress::new(!args.keep.no_progress)),
         Box::new(History::new(run)),
         Box::new(Environment::new(run)),
         Box::new(Checkpoints::new(run, config)?),
         Box::new(curves),
     ];
-    if let Some(folder) = &keep.tensorboard {
-        observers.push(Box::new(TensorBoard::new(folder)));
-    }
-    if let Some(stop) = &config.early_stop {
-        let stopping = EarlyStopping::new(&stop.monitor)?.min_delta(stop.min_delta).patience(stop.patience);
-        observers.push(Box::new(stopping));
-    }
+    observers.extend(args.callbacks.observers(config, run)?);
     Ok(observers)
 }

@@ -145,6 +145,39 @@ fn a_loss_that_is_no_number_ends_the_run_and_names_the_step() {
     });
 }
 
+/// GPUs run ahead, so each may find that alone, and at another step: they end together all the same.
+#[test]
+fn gpus_end_together_at_a_loss_that_is_no_number() {
+    on_gpus(Precision::Fp32, |open| {
+        let config = Config { lr: 1e30, terminate_on_nan: true, ..config(2) };
+        let stop = train::StopFlag::default();
+        let outcome = train::train_on(&[open(), open()], &config, data(), None, &mut [], &stop)
+            .expect("it ends in order");
+        assert!(
+            matches!(&outcome.end, End::Stopped(why) if why.contains("in epoch 1, step ")),
+            "{:?}",
+            outcome.end
+        );
+        assert_eq!(outcome.state.epoch, 0);
+    });
+}
+
+/// The second epoch is a plateau, so the recorded steps of the third have another rate.
+#[test]
+fn a_plateau_reduces_the_rate_of_recorded_steps() {
+    let plateau = train::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=1,min_delta=100")
+        .expect("it is well-formed");
+    let config = Config { reduce_lr_on_plateau: Some(plateau), ..config(3) };
+    let expected = run(&[Device::cpu(1)], &config);
+    on_gpus(Precision::Fp32, |open| {
+        let finished = run(&[open(), open()], &Config { batch_size: 4, ..config.clone() });
+        let rates: Vec<f64> = finished.outcome.state.history.iter().map(|record| record.lr).collect();
+        assert_eq!(rates, [1e-3, 1e-3, 0.5e-3]);
+        let one = run(&[open()], &config);
+        assert_near(&expected, &one, 2e-3);
+    });
+}
+
 #[test]
 fn what_can_not_be_recorded_runs_every_time_and_says_why() {
     on_gpus(Precision::Fp32, |open| {

@@ -1,5 +1,6 @@
 //! The command line as its users meet it: every test runs the binary in a folder of its own.
 
+mod callbacks;
 mod commands;
 mod interrupt;
 mod launch;

@@ -46,6 +46,20 @@ fn bad_values_name_the_option() {
         ("bench --batch 0", "--batch is 0"),
         ("bench --repeats 0", "--repeats is 0"),
         ("bench --seconds nan", "--seconds is NaN"),
+        ("train --device cdua", "'cuda'"),
+        ("train --fill-mode nearst", "did you mean `nearest`?"),
+        ("train --schedule cosin", "did you mean `cosine`?"),
+        ("train --optimizer sdg", "did you mean `sgd`?"),
+        ("train --quick --dataset cifra10", "did you mean `cifar10`?"),
+        ("train --precision bf61", "did you mean `bf16`?"),
+        ("evaluate --tta=flpi", "did you mean `flip`?"),
+        ("bench --mode trian", "'train'"),
+        ("bench --recipe resnt18", "did you mean `resnet18`?"),
+        ("preview --recipe mini", "--recipe is `mini`"),
+        (
+            "train --checkpoint-path /etc/w.safetensors",
+            "--checkpoint-path is `/etc/w.safetensors`, but must be a path inside",
+        ),
         ("nonsense", "nonsense"),
     ] {
         let ran = place.run(args).ends(2).complains(says);
@@ -69,6 +83,7 @@ fn a_place_that_can_not_be_written_leaves_no_run() {
         .run(&format!("{small} --tensorboard file/logs"))
         .ends(1)
         .complains("can't make the folder file/logs");
+    place.run(&format!("{small} --csv-log file/log.csv")).ends(1).complains("file");
     place.run(&format!("{small} --output folder.png")).ends(2).complains("--output is folder.png");
     assert!(!place.exists("runs"));
 }

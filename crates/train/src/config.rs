@@ -1,6 +1,10 @@
+use crate::callbacks::check_metric;
 use crate::devices::MOST;
 use crate::input::IMAGE;
-use crate::{DeviceWeights, Error, Preprocessing, Result};
+use crate::spelling::hint;
+use crate::{
+    DeviceWeights, EarlyStop, Error, ModelCheckpointOptions, Preprocessing, ReduceLrOnPlateau, Result,
+};
 use augment::ImageDataGenerator;
 use optim::{LinearScaling, Optimizer, Schedule};
 use serde::{Deserialize, Serialize};
@@ -60,8 +64,15 @@ pub struct Config {
     pub devices: DeviceOptions,
     /// What is kept of the run.
     pub checkpoints: CheckpointOptions,
+    /// Files of the network besides the run's own.
+    pub model_checkpoint: Option<ModelCheckpointOptions>,
     /// When to stop before the last epoch.
     pub early_stop: Option<EarlyStop>,
+    /// When to reduce the learning rate that the schedule says.
+    pub reduce_lr_on_plateau: Option<ReduceLrOnPlateau>,
+    /// Whether a loss that is not a number only stops the run, instead of being an error.
+    #[serde(default)]
+    pub terminate_on_nan: bool,
 }
 
 /// Where the data come from.
@@ -169,7 +180,8 @@ mod precision {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Precision, D::Error> {
         let name = String::deserialize(deserializer)?;
-        name.parse().map_err(|error| D::Error::custom(format!("the precision {error}")))
+        let near = || crate::spelling::hint(&name, Precision::ALL.map(Precision::name));
+        name.parse().map_err(|error| D::Error::custom(format!("the precision {error}{}", near())))
     }
 }
 
@@ -179,6 +191,8 @@ mod precision {
 pub struct CheckpointOptions {
     /// A checkpoint after every so many epochs; 0 for the best and the last only.
     pub every_epochs: u64,
+    /// Also after every so many steps, counted over the whole run; 0 for none.
+    pub every_steps: u64,
     /// How many of them to keep, the best not counted; `None` for all.
     pub keep_last: Option<usize>,
     /// Keep the best by this metric.
@@ -187,19 +201,15 @@ pub struct CheckpointOptions {
 
 impl Default for CheckpointOptions {
     fn default() -> Self {
-        CheckpointOptions { every_epochs: 1, keep_last: Some(3), save_best: None }
+        CheckpointOptions { every_epochs: 1, every_steps: 0, keep_last: Some(3), save_best: None }
     }
 }
 
-/// When to stop before the last epoch: Keras' `EarlyStopping`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EarlyStop {
-    /// The metric to watch.
-    pub monitor: String,
-    /// A smaller change is no improvement.
-    pub min_delta: f64,
-    /// Epochs without improvement before the run stops.
-    pub patience: u64,
+impl CheckpointOptions {
+    /// Whether a checkpoint is due in the middle of an epoch, after so many steps of the whole run.
+    pub(crate) fn is_due(&self, step: u64) -> bool {
+        self.every_steps > 0 && step.is_multiple_of(self.every_steps)
+    }
 }
 
 impl Config {
@@ -282,7 +292,7 @@ impl Config {
             return refuse(
                 "the model",
                 format!("`{}`", self.model),
-                &format!("one of {}", models::NAMES.join(", ")),
+                &format!("one of {}{}", models::NAMES.join(", "), hint(&self.model, models::NAMES)),
             );
         }
         if self.epochs == 0 {
@@ -329,21 +339,35 @@ impl Config {
         self.schedule.validate()?;
         self.check_lr_scaling()?;
         self.optimizer.validate()?;
-        let metrics = "one of loss, acc, val_loss, val_acc";
-        for (option, metric) in [
-            ("--save-best", self.checkpoints.save_best.as_deref()),
-            ("--early-stop", self.early_stop.as_ref().map(|stop| stop.monitor.as_str())),
-        ] {
-            let known = ["loss", "acc", "accuracy", "val_loss", "val_acc", "val_accuracy"];
-            if let Some(metric) = metric.filter(|metric| !known.contains(metric)) {
-                return refuse(option, format!("`{metric}`"), metrics);
-            }
-        }
-        Ok(())
+        self.check_callbacks()
     }
 }
 
 impl Config {
+    fn check_callbacks(&self) -> Result<()> {
+        let save_best = self.checkpoints.save_best.as_deref();
+        save_best.map_or(Ok(()), |metric| check_metric("--save-best", metric))?;
+        self.early_stop.as_ref().map_or(Ok(()), EarlyStop::check)?;
+        self.reduce_lr_on_plateau.as_ref().map_or(Ok(()), ReduceLrOnPlateau::check)?;
+        self.model_checkpoint.as_ref().map_or(Ok(()), ModelCheckpointOptions::check)?;
+        match (save_best, &self.early_stop) {
+            (Some(_), Some(stop)) if stop.restore_best_weights => {
+                let accepted =
+                    "given without restore_best_weights where --save-best says which network is kept";
+                let (option, value) = ("--early-stop", format!("`{}`", stop.monitor));
+                Err(Error::Option { option, value, accepted: accepted.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether observers are to see the network in the middle of an epoch, after so many steps of the whole run:
+    /// [`Observer::on_snapshot`](crate::Observer::on_snapshot).
+    pub fn asks_for_snapshot(&self, step: u64) -> bool {
+        let files = self.model_checkpoint.as_ref().is_some_and(|files| files.is_due(step));
+        files || self.checkpoints.is_due(step)
+    }
+
     /// Checks that batch normalization can be synchronized, where it is to be.
     fn check_sync(&self) -> Result<()> {
         if !self.sync_batch_norm || self.micro_batches() == 1 {

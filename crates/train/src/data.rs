@@ -1,3 +1,4 @@
+use crate::spelling::hint;
 use crate::{DataOptions, Error, Result};
 use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split};
 use ndarray::Axis;
@@ -27,8 +28,10 @@ pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> R
             return Err(Error::Option {
                 option: "--dataset",
                 value: format!("`{name}`"),
-                accepted: "auto, cifar10, cifar100, synthetic, or a folder of class folders with pictures"
-                    .into(),
+                accepted: format!(
+                    "auto, cifar10, cifar100, synthetic, or a folder of class folders with pictures{}",
+                    hint(name, ["auto", "cifar10", "cifar100", "synthetic"])
+                ),
             });
         }
     };

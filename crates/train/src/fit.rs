@@ -194,24 +194,13 @@ struct Run<'a, 'o> {
 impl Run<'_, '_> {
     fn fit(mut self) -> Result<Outcome> {
         self.begin()?;
-        let mut end = End::Done;
-        while self.worker.state.epoch < self.worker.config.epochs {
-            if self.epoch()? {
-                end = End::Interrupted;
-                break;
+        let end = match self.epochs() {
+            // All replicas have come here after the same step. What was saved before stays the run's last state.
+            Err(error @ Error::NotFinite { .. }) if self.worker.config.terminate_on_nan => {
+                return Ok(Outcome { end: End::Stopped(error.to_string()), state: self.worker.state });
             }
-            match self.end_epoch()? {
-                Some(Flow::Continue) => {}
-                Some(Flow::Stop(reason)) => {
-                    end = End::Stopped(reason);
-                    break;
-                }
-                None => {
-                    end = End::Interrupted;
-                    break;
-                }
-            }
-        }
+            end => end?,
+        };
         let Run { worker, observers, .. } = &mut self;
         worker.meet_for_snapshot()?;
         for observer in observers.iter_mut() {
@@ -221,6 +210,21 @@ impl Run<'_, '_> {
             }
         }
         Ok(Outcome { end, state: self.worker.state })
+    }
+
+    /// The epochs that are left, until all are done or the run is to end.
+    fn epochs(&mut self) -> Result<End> {
+        while self.worker.state.epoch < self.worker.config.epochs {
+            if self.epoch()? {
+                return Ok(End::Interrupted);
+            }
+            match self.end_epoch()? {
+                Some(Flow::Continue) => {}
+                Some(Flow::Stop(reason)) => return Ok(End::Stopped(reason)),
+                None => return Ok(End::Interrupted),
+            }
+        }
+        Ok(End::Done)
     }
 
     fn begin(&mut self) -> Result<()> {
@@ -249,6 +253,12 @@ impl Run<'_, '_> {
             worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());
             observers.iter_mut().try_for_each(|observer| observer.on_step(&step))?;
+            if worker.config.asks_for_snapshot(worker.state.step) {
+                worker.read_losses()?;
+                worker.meet_for_snapshot()?;
+                let step = worker.step_info(step.seconds);
+                observers.iter_mut().try_for_each(|o| o.on_snapshot(&step, &worker.state, worker))?;
+            }
             if stopping {
                 worker.read_losses()?;
                 return Ok(true);
@@ -288,7 +298,7 @@ impl Run<'_, '_> {
             seconds: partial.seconds + began.elapsed().as_secs_f64(),
             images_per_second: partial.samples as f64 / partial.seconds,
         };
-        worker.state.history.push(record.clone());
+        worker.record(record.clone());
         worker.meet_for_snapshot()?;
         let mut flow = Flow::Continue;
         for observer in observers.iter_mut() {

@@ -22,7 +22,9 @@
 mod across;
 mod atomic;
 mod axis;
+mod batch_picture;
 mod bench;
+mod callbacks;
 mod classifier;
 mod config;
 mod data;
@@ -63,9 +65,11 @@ mod state;
 mod weights;
 mod worker;
 
+pub use batch_picture::Picture;
 pub use bench::{BenchMode, BenchOptions, BenchResult, bench};
+pub use callbacks::{EarlyStop, ModelCheckpointOptions, Plateau, ReduceLrOnPlateau, SaveFreq, mode};
 pub use classifier::{Classifier, Prediction};
-pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptions, EarlyStop, save_config};
+pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptions, save_config};
 pub use data::load_data;
 pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
@@ -85,6 +89,7 @@ pub use recipe_file::{find_recipe, read_recipe, write_recipe};
 pub use replica_bench::{ReplicaBench, bench_replicas};
 pub use resume::{CHECKPOINTS, Resume, Saved};
 pub use roofline::{Roof, Roofline, roofline};
+pub use spelling::{hint as did_you_mean, spelled};
 pub use state::{EpochRecord, Partial, TrainState};
 pub use weights::DeviceWeights;
 

@@ -28,9 +28,10 @@ impl Config {
                 let refused = || Error::Option {
                     option: "--lr-scaling",
                     value: format!("`{text}`"),
-                    accepted:
-                        "none, linear, or linear:base=N with the batch that the rate is for, at least 1"
-                            .into(),
+                    accepted: format!(
+                        "none, linear, or linear:base=N with the batch that the rate is for, at least 1{}",
+                        crate::spelling::hint(text, ["none", "linear", "linear:base=N"])
+                    ),
                 };
                 Some(base.filter(|base| *base > 0).ok_or_else(refused)?)
             }

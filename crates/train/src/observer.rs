@@ -1,5 +1,5 @@
 use crate::state::{EpochRecord, TrainState};
-use crate::{Config, Result};
+use crate::{Config, Picture, Result};
 use checkpoint::Tensors;
 
 /// What an observer learns at the start of a run.
@@ -54,6 +54,14 @@ pub trait Snapshot {
     /// # Errors
     /// What the device says.
     fn model_tensors(&self) -> Result<Tensors>;
+
+    /// The first `count` images of the first batch of the epoch that has just ended, as the augmentation made them, where there are any.
+    ///
+    /// # Errors
+    /// If they can't be made or drawn.
+    fn batch_picture(&self, _count: usize) -> Result<Option<Picture>> {
+        Ok(None)
+    }
 }
 
 /// Whether a run goes on after an epoch.
@@ -104,6 +112,15 @@ pub trait Observer: Send {
     /// # Errors
     /// An error ends the run.
     fn on_step(&mut self, _step: &StepInfo) -> Result<()> {
+        Ok(())
+    }
+
+    /// After the steps after which the configuration asks for a copy of the network
+    /// ([`Config::asks_for_snapshot`]); behind `on_step`.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_snapshot(&mut self, _step: &StepInfo, _state: &TrainState, _: &dyn Snapshot) -> Result<()> {
         Ok(())
     }
 

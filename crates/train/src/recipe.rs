@@ -83,7 +83,10 @@ fn minigooglenet() -> Config {
         data: DataOptions::default(),
         devices: DeviceOptions::default(),
         checkpoints: CheckpointOptions::default(),
+        model_checkpoint: None,
         early_stop: None,
+        reduce_lr_on_plateau: None,
+        terminate_on_nan: false,
     }
 }
 

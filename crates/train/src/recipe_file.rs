@@ -3,8 +3,8 @@
 //! A file has the keys of `config.json`, so whatever a run can be told a recipe can hold. Optimizer and schedule have the compact form
 //! of the command line. Files are read key by key, so that an error has a name and a line of its own.
 
-use crate::spelling::hint;
-use crate::{Config, Error, RECIPES, Result, recipe};
+use crate::spelling::{hint, spelled};
+use crate::{Config, EarlyStop, Error, ModelCheckpointOptions, RECIPES, ReduceLrOnPlateau, Result, recipe};
 use augment::ImageDataGenerator;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -15,7 +15,15 @@ const NEEDED: [&str; 8] =
     ["model", "epochs", "batch_size", "lr", "schedule", "optimizer", "preprocessing", "drop_last"];
 
 /// Keys that hold options of their own, each of which may be left out.
-const TABLES: [&str; 4] = ["augmentation", "checkpoints", "data", "devices"];
+const TABLES: [&str; 7] = [
+    "augmentation",
+    "checkpoints",
+    "data",
+    "devices",
+    "early_stop",
+    "model_checkpoint",
+    "reduce_lr_on_plateau",
+];
 
 type Options = Map<String, Value>;
 
@@ -68,6 +76,9 @@ pub fn read_recipe(text: &str, name: &str) -> Result<Config> {
     for (key, value) in file {
         match value {
             Value::Object(own) if TABLES.contains(&key.as_str()) => {
+                if options(&config)[&key].is_null() {
+                    config = with(&config, &[&key], begun(&key)).map_err(refuse)?;
+                }
                 for (option, value) in own {
                     config = with(&config, &[&key, &option], value).map_err(refuse)?;
                 }
@@ -98,10 +109,10 @@ fn with(config: &Config, path: &[&str], value: Value) -> std::result::Result<Con
     let shown = format!("`{name} = {value}`");
     let value = match (&path, value) {
         (["optimizer"], Value::String(text)) => {
-            compact::<optim::Optimizer>(&text).map_err(|e| format!("{shown}: {e}"))?
+            compact::<optim::Optimizer>(&text).map_err(|error| format!("{shown}: {error}"))?
         }
         (["schedule"], Value::String(text)) => {
-            compact::<optim::Schedule>(&text).map_err(|e| format!("{shown}: {e}"))?
+            compact::<optim::Schedule>(&text).map_err(|error| format!("{shown}: {error}"))?
         }
         (_, value) => value,
     };
@@ -116,15 +127,31 @@ fn with(config: &Config, path: &[&str], value: Value) -> std::result::Result<Con
         let meant = hint(last, known.iter().copied());
         return Err(format!("there is no key `{name}`; there are {}{meant}", known.join(", ")));
     }
+    let given = value.as_str().unwrap_or_default().to_owned();
     table.insert((*last).to_owned(), value);
-    Config::deserialize(all).map_err(|error| format!("{shown} does not fit: {error}"))
+    // serde lists the names that there are in quotes.
+    let meant = |error: String| match error.split_once("expected ") {
+        Some((_, known)) => format!("{error}{}", hint(&given, known.split('`').skip(1).step_by(2))),
+        None => error,
+    };
+    Config::deserialize(all).map_err(|error| format!("{shown} does not fit: {}", meant(error.to_string())))
+}
+
+/// The options of a callback that the recipe has not had so far.
+fn begun(table: &str) -> Value {
+    Value::Object(match table {
+        "early_stop" => options(&EarlyStop::default()),
+        "model_checkpoint" => options(&ModelCheckpointOptions::default()),
+        "reduce_lr_on_plateau" => options(&ReduceLrOnPlateau::default()),
+        _ => Options::new(),
+    })
 }
 
 /// A value in the form of the command line.
-fn compact<T: core::str::FromStr<Err: core::fmt::Display> + Serialize>(
+fn compact<T: core::str::FromStr<Err = optim::Error> + Serialize>(
     text: &str,
 ) -> std::result::Result<Value, String> {
-    let value: T = text.parse().map_err(|error: T::Err| error.to_string())?;
+    let value: T = text.parse().map_err(|error| spelled(&error))?;
     serde_json::to_value(value).map_err(|error| error.to_string())
 }
 
@@ -168,9 +195,12 @@ pub fn write_recipe(config: &Config) -> Result<String> {
         }
     }
     for table in TABLES {
-        let (Some(own), Some(blank)) = (own[table].as_object(), blank[table].as_object()) else { continue };
-        let told = told(own, blank);
-        if !told.is_empty() {
+        let Some(own) = own[table].as_object() else { continue };
+        // A callback with its defaults is one as well.
+        let begins = blank[table].is_null();
+        let blank = if begins { &begun(table) } else { &blank[table] };
+        let told = blank.as_object().map_or_else(Vec::new, |blank| told(own, blank));
+        if begins || !told.is_empty() {
             text += &format!("\n[{table}]\n");
         }
         for (option, value) in told {
@@ -217,6 +247,22 @@ mod tests {
     }
 
     #[test]
+    fn callbacks_come_back_with_defaults_and_without() {
+        let text = "like = 'quick'\nterminate_on_nan = true\n[early_stop]\n[reduce_lr_on_plateau]\nfactor = 0.5\n\
+                    [model_checkpoint]\npath = 'w-{epoch:02d}.safetensors'\nsave_freq = 100\ninitial_value_threshold = 0.5\n\
+                    [checkpoints]\nevery_steps = 7";
+        let config = read_recipe(text, "file").unwrap();
+        assert_eq!(config.early_stop, Some(EarlyStop::default()));
+        let plateau = ReduceLrOnPlateau { factor: 0.5, ..ReduceLrOnPlateau::default() };
+        assert_eq!(config.reduce_lr_on_plateau, Some(plateau));
+        assert!(
+            config.asks_for_snapshot(200) && config.asks_for_snapshot(14) && !config.asks_for_snapshot(15)
+        );
+        let written = write_recipe(&config).unwrap();
+        assert_eq!(read_recipe(&written, "file").unwrap(), config, "{written}");
+    }
+
+    #[test]
     fn what_makes_no_sense_is_named() {
         for (text, says) in [
             ("like = 'resnet'", "did you mean `resnet18`?"),
@@ -232,6 +278,10 @@ mod tests {
             ("like = 'quick'\nmodel = 'resnet81'", "the model is `resnet81`, but must be one of"),
             ("like = 'quick'\noptimizer = 'adam'", "`optimizer = \"adam\"`: "),
             ("like = 'quick'\npreprocessing = 'none'", "expected one of `divide-by-255`"),
+            ("like = 'quick'\npreprocessing = 'standardise'", "did you mean `standardize`?"),
+            ("like = 'quick'\noptimizer = 'sdg'", "did you mean `sgd`?"),
+            ("like = 'quick'\nmodel = 'resnet81'", "did you mean `resnet18`?"),
+            ("like = 'quick'\n[devices]\ndevice = 'cdua'", "did you mean `cuda`?"),
             ("like = 'quick'\n[augmentation]\nhorizontal_flop = true", "did you mean `horizontal_flip`?"),
             (
                 "like = 'quick'\n[augmentation]\nhorizontal_flip = 3",
@@ -241,6 +291,17 @@ mod tests {
             ("like = 'quick'\nrecipe = '../x'", "its name must be of letters"),
             ("epochs = 3", "`model` is missing"),
             ("like = 'quick'\nepochs = ", "line 2 is no TOML"),
+            ("like = 'quick'\n[early_stop]\npatient = 3", "there is no key `early_stop.patient`"),
+            ("like = 'quick'\n[early_stop]\nmonitor = 'val_los'", "did you mean `val_loss`?"),
+            ("like = 'quick'\n[reduce_lr_on_plateau]\nfactor = 2.0", "--reduce-lr-on-plateau is `factor=2`"),
+            (
+                "like = 'quick'\n[model_checkpoint]\nsave_best_only = true",
+                "--checkpoint-path is ``, but must be",
+            ),
+            (
+                "like = 'quick'\n[model_checkpoint]\nsave_freq = 0",
+                "--save-freq is `0`, but must be epoch or a number",
+            ),
         ] {
             let error = read_recipe(text, "file").unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");

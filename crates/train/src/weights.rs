@@ -34,7 +34,7 @@ impl FromStr for DeviceWeights {
         let refuse = |_| Error::Option {
             option: "--device-weights",
             value: format!("`{text}`"),
-            accepted: ACCEPTED.to_owned(),
+            accepted: format!("{ACCEPTED}{}", crate::spelling::hint(text, ["auto", "even"])),
         };
         match text {
             "even" => Ok(DeviceWeights::Even),

@@ -1,3 +1,5 @@
+mod snapshot;
+
 use crate::across::Across;
 use crate::memory;
 use crate::passes::{Kind, Passes};
@@ -6,9 +8,10 @@ use crate::pipelined::Pipelined;
 use crate::share::{Share, Source};
 use crate::speed;
 use crate::state::Partial;
-use crate::{Config, DeviceWeights, Error, Input, Result, Resume, Snapshot, StepInfo, StopFlag, TrainState};
+use crate::{
+    Config, DeviceWeights, EpochRecord, Error, Input, Plateau, Result, Resume, StepInfo, StopFlag, TrainState,
+};
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
-use checkpoint::Tensors;
 use layers::{Arena, Draws, Network, Role};
 use models::Model;
 use optim::{OptimizerState, Progress};
@@ -32,6 +35,10 @@ pub(crate) struct Worker<'a> {
     pub(crate) config: &'a Config,
     pub(crate) prepared: &'a Prepared,
     pub(crate) state: TrainState,
+    /// What reduces the schedule's rate, after the epochs of `state`.
+    plateau: Option<Plateau>,
+    /// Whether this replica alone knows yet that the losses are no numbers any more, and that the run is to end for it.
+    diverged: bool,
     steps_per_epoch: u64,
     device: Device,
     collective: Box<dyn Collective>,
@@ -120,6 +127,8 @@ impl<'a> Worker<'a> {
             config,
             prepared,
             state,
+            plateau: config.reduce_lr_on_plateau.clone().map(Plateau::new),
+            diverged: false,
             steps_per_epoch,
             device,
             collective,
@@ -148,7 +157,8 @@ impl<'a> Worker<'a> {
     pub(crate) fn lr(&self) -> f64 {
         let TrainState { epoch, step, global_batch, .. } = self.state;
         let (steps_per_epoch, epochs) = (self.steps_per_epoch, self.config.epochs);
-        self.config.lr_at(global_batch, &Progress { step, epoch, steps_per_epoch, epochs })
+        let lr = self.config.lr_at(global_batch, &Progress { step, epoch, steps_per_epoch, epochs });
+        self.plateau.as_ref().map_or(lr, |plateau| plateau.lr(lr))
     }
 
     /// What observers learn after a step.
@@ -231,7 +241,8 @@ impl<'a> Worker<'a> {
                 if alone { update(device, network, optimizer, meter, state, lr, global) } else { Ok(()) }
             })?;
         }
-        let mut stop = stop;
+        // Whoever alone found the losses to be no numbers brings all to an end together.
+        let mut stop = stop || self.diverged;
         if !alone {
             self.add_up(stop)?;
             let Worker { passes, device, network, optimizer, meter, state, .. } = self;
@@ -250,7 +261,12 @@ impl<'a> Worker<'a> {
         partial.samples += global as u64;
         partial.lr = lr;
         if !self.device.runs_ahead() || self.read.elapsed() >= READ_EVERY {
-            self.read_losses()?;
+            match self.read_losses() {
+                Err(Error::NotFinite { .. }) if self.config.terminate_on_nan && self.has_others() => {
+                    self.diverged = true;
+                }
+                read => read?,
+            }
         }
         Ok(stop)
     }
@@ -298,8 +314,12 @@ impl<'a> Worker<'a> {
 
     /// Whether any replica wished to stop when all were added up last; waits for a device that runs ahead.
     fn read_wishes(&self, stop: bool) -> Result<bool> {
-        let Worker { device, network, collective, stage, .. } = self;
-        if collective.world() == 1 && stage.stages() == 1 { Ok(stop) } else { wishes(device, network) }
+        if self.has_others() { wishes(&self.device, &self.network) } else { Ok(stop) }
+    }
+
+    /// Whether others compute parts of the same steps.
+    fn has_others(&self) -> bool {
+        self.collective.world() > 1 || self.stage.stages() > 1
     }
 
     /// Whether this device runs ahead, so that to look what other replicas wish would hold it up.
@@ -369,24 +389,23 @@ impl<'a> Worker<'a> {
             self.device.set_loss_scale([scale, good_steps])?;
         }
         self.state = resume.state.clone();
+        let options = self.config.reduce_lr_on_plateau.clone();
+        self.plateau = options.map(|options| Plateau::after(options, &self.state.history));
         Ok(())
-    }
-
-    /// Parameters and running averages, copied from the device.
-    fn parameters(&self) -> Result<Tensors> {
-        let mut tensors = Tensors::new();
-        let arena = self.network.arena();
-        for slot in arena.slots() {
-            let values = arena.storage(slot).to_vec(&self.device, slot.span.offset, slot.span.len)?;
-            tensors.insert(&slot.name, slot.shape.clone(), values)?;
-        }
-        Ok(tensors)
     }
 
     /// Ends an epoch: the next one begins with empty sums.
     pub(crate) fn end_epoch(&mut self) -> Partial {
         self.state.epoch += 1;
         core::mem::take(&mut self.state.partial)
+    }
+
+    /// Remembers the figures of an epoch; every replica has the same.
+    pub(crate) fn record(&mut self, record: EpochRecord) {
+        if let Some(plateau) = &mut self.plateau {
+            plateau.observe_epoch(&record);
+        }
+        self.state.history.push(record);
     }
 }
 
@@ -427,57 +446,4 @@ fn read_meter(device: &Device, meter: &Storage) -> Result<[f64; 3]> {
     device.download(meter, 0, &mut numbers)?;
     let [high, low, correct, steps] = numbers.map(f64::from);
     Ok([high + low, correct, steps])
-}
-
-impl Worker<'_> {
-    /// Where a snapshot may be taken next: the stages of a pipeline hand their tensors to the first one.
-    pub(crate) fn meet_for_snapshot(&mut self) -> Result<()> {
-        if self.stage.stages() == 1 {
-            return Ok(());
-        }
-        let hand_over = self.collective.rank() == 0 && !self.stage.stage.is_first();
-        let own = if hand_over { Some((self.parameters()?, self.optimizer_tensors()?)) } else { None };
-        self.stage.hand_over(own)
-    }
-
-    /// What the optimizer remembers, copied from the device.
-    fn optimizer_tensors(&self) -> Result<Tensors> {
-        let mut tensors = Tensors::new();
-        let Some(name) = self.optimizer.name() else { return Ok(tensors) };
-        for slot in self.network.arena().slots().iter().filter(|slot| slot.role == Role::Trainable) {
-            let values = self.optimizer.memory().to_vec(&self.device, slot.span.offset, slot.span.len)?;
-            tensors.insert(format!("{name}/{}", slot.name), slot.shape.clone(), values)?;
-        }
-        Ok(tensors)
-    }
-}
-
-impl Snapshot for Worker<'_> {
-    fn all_tensors(&self) -> Result<Tensors> {
-        let mut tensors = self.parameters()?;
-        let mut optimizer = self.optimizer_tensors()?;
-        self.stage.each_other(|parameters, others| {
-            append(&mut tensors, parameters)?;
-            append(&mut optimizer, others)
-        })?;
-        if let Some(state) = self.device.loss_scale()? {
-            tensors.insert(LOSS_SCALE, vec![2], state.to_vec())?;
-        }
-        append(&mut tensors, &optimizer)?;
-        Ok(tensors)
-    }
-
-    fn model_tensors(&self) -> Result<Tensors> {
-        let mut tensors = self.parameters()?;
-        self.stage.each_other(|parameters, _| append(&mut tensors, parameters))?;
-        crate::model_file::describe(&mut tensors, &self.config.model, self.prepared)?;
-        Ok(tensors)
-    }
-}
-
-fn append(tensors: &mut Tensors, others: &Tensors) -> Result<()> {
-    for tensor in others.iter() {
-        tensors.insert(tensor.name, tensor.shape.to_vec(), tensor.data.to_vec())?;
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
-use super::metric;
+use super::EarlyStopping;
+use crate::callbacks::check_metric;
 use crate::{
-    CHECKPOINTS, Config, EpochRecord, Flow, MODEL_FILE, Observer, Result, RunInfo, Saved, Snapshot,
+    CHECKPOINTS, Config, EpochRecord, Flow, MODEL_FILE, Observer, Result, RunInfo, Saved, Snapshot, StepInfo,
     TrainState,
 };
 use checkpoint::{Best, BestSoFar, Mode, Policy, Store, epoch_name, save_tensors, step_name};
@@ -9,11 +10,11 @@ use std::path::{Path, PathBuf};
 /// Keeps what a resume needs in `checkpoints/`, and the trained network in `model.safetensors`.
 ///
 /// A checkpoint is saved after every so many epochs, after each epoch that is the best by the metric of
-/// `--save-best`, when the run ends, and when it is interrupted (then named by its step). The last few are
-/// kept, and the best one.
+/// `--save-best`, when the run ends, and when it is interrupted or a number of steps says so (then named by its step). The
+/// last few are kept, and the best one.
 ///
-/// `model.safetensors` is the best network with `--save-best`, replaced at every improvement; without, it is
-/// the newest one, replaced with every checkpoint of a whole epoch. It is written before the checkpoint: a
+/// `model.safetensors` is the best network with `--save-best`, replaced at every improvement, and with `restore_best_weights`
+/// that which [`EarlyStopping`] finds to be the best; without, it is the newest one, replaced with every checkpoint of a whole epoch. It is written before the checkpoint: a
 /// run killed between the two repeats the epoch and writes it again, instead of believing that it is there.
 ///
 /// After a resume the best value so far is that of the epochs before.
@@ -24,8 +25,10 @@ pub struct Checkpoints {
     policy: Policy,
     config: Config,
     best: Option<BestSoFar>,
-    /// The step of the checkpoint saved last.
-    saved: Option<u64>,
+    /// Says which is the best, where its weights are to be restored.
+    stopping: Option<EarlyStopping>,
+    /// The epochs and steps done at the checkpoint saved last: the end of an epoch adds no step.
+    saved: Option<(u64, u64)>,
 }
 
 impl Checkpoints {
@@ -38,13 +41,15 @@ impl Checkpoints {
     pub fn new(run_dir: impl AsRef<Path>, config: &Config) -> Result<Self> {
         let options = &config.checkpoints;
         if let Some(metric) = &options.save_best {
-            metric::check("--save-best", metric)?;
+            check_metric("--save-best", metric)?;
         }
         let best = options.save_best.clone().map(|metric| Best { metric, mode: Mode::Auto });
         let policy = Policy { every_epochs: options.every_epochs, keep_last: options.keep_last, best };
         let store = Store::open(run_dir.as_ref().join(CHECKPOINTS))?;
         let model = run_dir.as_ref().join(MODEL_FILE);
-        Ok(Checkpoints { store, model, policy, config: config.clone(), best: None, saved: None })
+        let restore = config.early_stop.clone().filter(|stop| stop.restore_best_weights);
+        let stopping = restore.map(EarlyStopping::with).transpose()?;
+        Ok(Checkpoints { store, model, policy, config: config.clone(), best: None, stopping, saved: None })
     }
 
     /// The best epoch so far, as the name of its checkpoint and the metric's value, where a metric is
@@ -55,8 +60,12 @@ impl Checkpoints {
 
     /// Decides about an epoch, and remembers it if it is the best.
     fn decide(&mut self, record: &EpochRecord) -> checkpoint::Decision {
-        let value = self.policy.best.as_ref().and_then(|best| record.metric(&best.metric));
-        let decision = self.policy.decide(record.epoch, value, self.best.as_ref());
+        let mut value = self.policy.best.as_ref().and_then(|best| record.metric(&best.metric));
+        let mut decision = self.policy.decide(record.epoch, value, self.best.as_ref());
+        if let Some(stopping) = &mut self.stopping {
+            decision.best = stopping.observe(record).best;
+            value = stopping.best().map(|(value, _)| value);
+        }
         if let (true, Some(value)) = (decision.best, value) {
             self.best = Some(BestSoFar { name: epoch_name(record.epoch), value });
         }
@@ -67,7 +76,7 @@ impl Checkpoints {
         let saved = Saved { config: self.config.clone(), state: state.clone() };
         self.store.save(name, &snapshot.all_tensors()?, &saved)?;
         self.store.prune(&self.policy, self.best.as_ref().map(|best| best.name.as_str()))?;
-        self.saved = Some(state.step);
+        self.saved = Some((state.epoch, state.step));
         Ok(())
     }
 
@@ -80,6 +89,9 @@ impl Checkpoints {
 impl Observer for Checkpoints {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         (self.best, self.saved) = (None, None);
+        if let Some(stopping) = &mut self.stopping {
+            stopping.reset();
+        }
         for record in &run.state.history {
             self.decide(record);
         }
@@ -93,7 +105,8 @@ impl Observer for Checkpoints {
         snapshot: &dyn Snapshot,
     ) -> Result<Flow> {
         let decision = self.decide(record);
-        if decision.best || (decision.periodic && self.policy.best.is_none()) {
+        let watched = self.policy.best.is_some() || self.stopping.is_some();
+        if decision.best || (decision.periodic && !watched) {
             self.save_model(snapshot)?;
         }
         if decision.save() {
@@ -102,15 +115,19 @@ impl Observer for Checkpoints {
         Ok(Flow::Continue)
     }
 
+    fn on_snapshot(&mut self, _: &StepInfo, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        if self.config.checkpoints.is_due(state.step) { self.on_interrupt(state, snapshot) } else { Ok(()) }
+    }
+
     fn on_interrupt(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
-        if self.saved == Some(state.step) {
+        if self.saved == Some((state.epoch, state.step)) {
             return Ok(());
         }
         self.save(&step_name(state.step), state, snapshot)
     }
 
     fn on_end(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
-        if self.saved == Some(state.step) {
+        if self.saved == Some((state.epoch, state.step)) {
             return Ok(());
         }
         // Also when a metric is watched that never was finite: a run that ended leaves a model.
@@ -232,6 +249,36 @@ mod tests {
         assert_eq!(names(&observer), ["epoch-0001", "step-00000013"]);
         let found = observer.store.newest_valid::<Saved>().unwrap().found.unwrap();
         assert_eq!((found.state.state, found.tensors.get("kernel").unwrap().data()[0]), (state, 13.0));
+        assert_eq!(model(folder.path()), Some(10.0));
+    }
+
+    #[test]
+    fn a_backup_at_the_last_step_is_not_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = options(0, None, None);
+        config.checkpoints.every_steps = 5;
+        let mut observer = Checkpoints::new(folder.path(), &config).unwrap();
+        let mut state = state(vec![]);
+        observer.on_begin(&run(&config, &state)).unwrap();
+        let info = StepInfo {
+            epoch: 0,
+            epochs: 1,
+            steps_done: 0,
+            steps_per_epoch: 10,
+            samples: 0,
+            loss: 1.0,
+            acc: 0.0,
+            lr: 0.1,
+            seconds: 0.0,
+        };
+        for step in 1..=10 {
+            state.step = step;
+            observer.on_snapshot(&info, &state, &Fake(step as f32)).unwrap();
+        }
+        assert_eq!(names(&observer), ["step-00000005", "step-00000010"]);
+        state.epoch = 1;
+        observer.on_end(&state, &Fake(10.0)).unwrap();
+        assert_eq!(names(&observer), ["step-00000005", "step-00000010", "epoch-0001"]);
         assert_eq!(model(folder.path()), Some(10.0));
     }
 

@@ -1,6 +1,6 @@
-use super::metric;
-use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
-use checkpoint::{Best, Mode};
+use crate::callbacks::Monitor;
+use crate::{EarlyStop, EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use checkpoint::Mode;
 
 /// Stops a run when a metric has stopped improving: Keras' `EarlyStopping`, with its names and defaults.
 ///
@@ -10,8 +10,8 @@ use checkpoint::{Best, Mode};
 /// been no pause.
 ///
 /// As in Keras 3, the first epoch never stops a run. Other than there, a value that is not finite is never an
-/// improvement: a first NaN would otherwise be a best that nothing beats. The best weights are what
-/// `--save-best` keeps.
+/// improvement: a first NaN would otherwise be a best that nothing beats. An observer can't change a network: the best weights
+/// are a file, which [`Checkpoints`](super::Checkpoints) writes with `restore_best_weights`.
 ///
 /// ```
 /// use train::observers::EarlyStopping;
@@ -22,14 +22,21 @@ use checkpoint::{Best, Mode};
 /// ```
 #[derive(Clone, Debug)]
 pub struct EarlyStopping {
-    monitor: Best,
-    min_delta: f64,
-    patience: u64,
-    baseline: Option<f64>,
+    options: EarlyStop,
+    monitor: Monitor,
     /// The value and the epoch of the best one.
     best: Option<(f64, u64)>,
     /// Epochs since an improvement that counts.
     wait: u64,
+}
+
+/// What is said of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// It is the best so far.
+    pub(super) best: bool,
+    /// The patience is at its end.
+    pub(super) stop: bool,
 }
 
 impl EarlyStopping {
@@ -38,61 +45,80 @@ impl EarlyStopping {
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) when there is no such metric.
     pub fn new(monitor: &str) -> Result<Self> {
-        metric::check("--early-stop", monitor)?;
-        let monitor = Best { metric: monitor.to_owned(), mode: Mode::Auto };
-        Ok(EarlyStopping { monitor, min_delta: 0.0, patience: 0, baseline: None, best: None, wait: 0 })
+        EarlyStopping::with(EarlyStop { monitor: monitor.to_owned(), patience: 0, ..EarlyStop::default() })
+    }
+
+    /// Does what the options of a run say.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) for options that make no sense.
+    pub fn with(options: EarlyStop) -> Result<Self> {
+        options.check()?;
+        let monitor = Monitor::new(&options.monitor, options.mode, options.min_delta);
+        Ok(EarlyStopping { options, monitor, best: None, wait: 0 })
     }
 
     /// Which way is better; `auto` is `max` for accuracies, else `min`.
     pub fn mode(mut self, mode: Mode) -> Self {
-        self.monitor.mode = mode;
+        self.monitor.best.mode = mode;
         self
     }
 
     /// A change of this much or less is no improvement. Only its size counts, as in Keras.
     pub fn min_delta(mut self, min_delta: f64) -> Self {
-        self.min_delta = min_delta.abs();
+        self.monitor.min_delta = min_delta.abs();
         self
     }
 
     /// The epochs without improvement after which the run stops.
     pub fn patience(mut self, patience: u64) -> Self {
-        self.patience = patience;
+        self.options.patience = patience;
         self
     }
 
     /// A value that must be beaten.
     pub fn baseline(mut self, baseline: f64) -> Self {
-        self.baseline = Some(baseline);
+        self.options.baseline = Some(baseline);
         self
     }
 
-    fn improves(&self, value: f64, reference: Option<f64>) -> bool {
-        // The value is handicapped by `min_delta` in the direction that is worse.
-        let sign = if self.monitor.improves(1.0, Some(0.0)) { -1.0 } else { 1.0 };
-        match reference {
-            None => value.is_finite(),
-            Some(_) => self.monitor.improves(value + sign * self.min_delta, reference),
-        }
+    /// So many epochs at the beginning don't count.
+    pub fn start_from_epoch(mut self, epochs: u64) -> Self {
+        self.options.start_from_epoch = epochs;
+        self
     }
 
-    /// Takes an epoch into account; true if the patience is at its end.
-    fn observe(&mut self, record: &EpochRecord) -> bool {
-        let Some(value) = record.metric(&self.monitor.metric) else { return false };
+    /// The value and the number of the best epoch so far.
+    pub fn best(&self) -> Option<(f64, u64)> {
+        self.best
+    }
+
+    /// Forgets the epochs seen.
+    pub(super) fn reset(&mut self) {
+        (self.best, self.wait) = (None, 0);
+    }
+
+    /// Takes an epoch into account.
+    pub(super) fn observe(&mut self, record: &EpochRecord) -> Verdict {
+        let value = record.metric(&self.options.monitor);
+        // Keras counts epochs from 0.
+        let Some(value) = value.filter(|_| record.epoch > self.options.start_from_epoch) else {
+            return Verdict { best: false, stop: false };
+        };
         self.wait += 1;
-        if self.improves(value, self.best.map(|(value, _)| value)) {
+        if self.monitor.improves(value, self.best.map(|(value, _)| value)) {
             self.best = Some((value, record.epoch));
-            if self.baseline.is_none() || self.improves(value, self.baseline) {
+            if self.options.baseline.is_none() || self.monitor.improves(value, self.options.baseline) {
                 self.wait = 0;
             }
-            return false;
+            return Verdict { best: true, stop: false };
         }
-        self.wait >= self.patience && record.epoch > 1
+        Verdict { best: false, stop: self.wait >= self.options.patience && record.epoch > 1 }
     }
 
     fn reason(&self) -> String {
         let epochs = if self.wait == 1 { "epoch" } else { "epochs" };
-        let metric = &self.monitor.metric;
+        let metric = &self.options.monitor;
         match self.best {
             Some((value, epoch)) => {
                 format!(
@@ -107,7 +133,7 @@ impl EarlyStopping {
 
 impl Observer for EarlyStopping {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        (self.best, self.wait) = (None, 0);
+        self.reset();
         for record in &run.state.history {
             self.observe(record);
         }
@@ -115,7 +141,7 @@ impl Observer for EarlyStopping {
     }
 
     fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
-        Ok(if self.observe(record) { Flow::Stop(self.reason()) } else { Flow::Continue })
+        Ok(if self.observe(record).stop { Flow::Stop(self.reason()) } else { Flow::Continue })
     }
 }
 
@@ -148,10 +174,14 @@ mod tests {
             let mut observer = EarlyStopping::new("val_loss").unwrap().mode(mode);
             observer = observer.patience(case["patience"].as_u64().unwrap());
             observer = observer.min_delta(case["min_delta"].as_f64().unwrap());
+            observer = observer.start_from_epoch(case["start_from_epoch"].as_u64().unwrap());
             if let Some(baseline) = case["baseline"].as_f64() {
                 observer = observer.baseline(baseline);
             }
             assert_eq!(stop(&mut observer, &values).map(|stop| stop.0), case["stopped"].as_u64(), "{case}");
+            // Without a best epoch Keras leaves the weights as they are.
+            let restored = observer.best().map_or(values.len() as u64, |(_, epoch)| epoch);
+            assert_eq!(Some(restored), case["restored"].as_u64(), "{case}");
         }
     }
 
@@ -194,7 +224,7 @@ mod tests {
         let error = EarlyStopping::new("val_los").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "--early-stop is `val_los`, but must be one of loss, acc, val_loss, val_acc"
+            "--early-stop is `val_los`, but must be one of loss, acc, val_loss, val_acc; did you mean `val_loss`?"
         );
     }
 }

@@ -1,10 +1,12 @@
-//! TensorBoard's event files: protocol buffers in the frames of a TFRecord file, as far as scalars need them.
+//! TensorBoard's event files: protocol buffers in the frames of a TFRecord file, as far as scalars, histograms and pictures
+//! need them.
 //!
 //! A frame is the length (u64), the masked CRC-32C of its eight bytes, the record, and the masked CRC-32C of
 //! the record, all little-endian. The messages are `Event`, `Summary` and `SessionLog` of TensorFlow's
 //! `event.proto` and `summary.proto`.
 
-use crate::{Error, Result};
+use super::histogram::Histogram;
+use crate::{Error, Picture, Result};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -64,11 +66,45 @@ impl Event {
 
     /// A point of the curve `tag`.
     pub fn scalar(step: i64, tag: &str, value: f32) -> Event {
-        // Summary.Value: 1 is the tag, 2 the value as a fixed 32-bit number.
-        let mut point = field(1, tag.as_bytes());
-        point.push((2 << 3) | 5);
+        // Field 2 of Summary.Value is a fixed 32-bit number.
+        let mut point = vec![(2 << 3) | 5];
         point.extend(value.to_le_bytes());
-        Event { step, what: field(5, &field(1, &point)) }
+        Event::value(step, tag, point)
+    }
+
+    /// A histogram for `tag`.
+    pub fn histogram(step: i64, tag: &str, histogram: &Histogram) -> Event {
+        let Histogram { min, max, sum, sum_squares, limits, counts } = histogram;
+        // HistogramProto: 1 to 5 are doubles, 6 and 7 packed doubles. Field 5 of Summary.Value is one.
+        let mut content = Vec::new();
+        for (number, value) in (1..).zip([*min, *max, counts.iter().sum(), *sum, *sum_squares]) {
+            content.push((number << 3) | 1);
+            content.extend(value.to_le_bytes());
+        }
+        for (number, values) in [(6, limits), (7, counts)] {
+            let packed: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            content.extend(field(number, &packed));
+        }
+        Event::value(step, tag, field(5, &content))
+    }
+
+    /// A picture for `tag`.
+    pub fn image(step: i64, tag: &str, picture: &Picture) -> Event {
+        // Summary.Image: height, width, 3 for RGB, the file. Field 4 of Summary.Value is one.
+        let mut content = Vec::new();
+        for (number, value) in [(1, picture.height), (2, picture.width), (3, 3)] {
+            content.push(number << 3);
+            varint(&mut content, value.into());
+        }
+        content.extend(field(4, &picture.png));
+        Event::value(step, tag, field(4, &content))
+    }
+
+    /// Field 5 of Event is Summary, whose field 1 is a value: 1 is its tag.
+    fn value(step: i64, tag: &str, content: Vec<u8>) -> Event {
+        let mut value = field(1, tag.as_bytes());
+        value.extend(content);
+        Event { step, what: field(5, &field(1, &value)) }
     }
 
     fn encode(&self, time: f64) -> Vec<u8> {
@@ -114,7 +150,7 @@ fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// The CRC-32C (Castagnoli) of some bytes, bit by bit: records are tens of bytes, a few an epoch.
+/// The CRC-32C (Castagnoli) of some bytes, bit by bit: a few tens of kilobytes an epoch at most.
 fn crc32c(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step))

@@ -1,4 +1,4 @@
-//! Who watches a run: progress, history, curves, checkpoints, early stopping, TensorBoard.
+//! Who watches a run: progress, history, curves, checkpoints, early stopping, CSV, TensorBoard.
 //!
 //! Each is an [`Observer`](crate::Observer) that needs none of the others; [`train`](crate::train) takes any
 //! of them.
@@ -21,21 +21,25 @@
 //! ```
 
 mod checkpoints;
+mod csv_logger;
 mod curves;
 mod early_stopping;
 mod environment;
 mod event;
+mod histogram;
 mod history;
-mod metric;
+mod model_checkpoint;
 mod progress;
 mod tensorboard;
 #[cfg(test)]
 pub(crate) mod testing;
 
 pub use checkpoints::Checkpoints;
+pub use csv_logger::CsvLogger;
 pub use curves::Curves;
 pub use early_stopping::EarlyStopping;
 pub use environment::Environment;
 pub use history::{History, read_history};
+pub use model_checkpoint::ModelCheckpoint;
 pub use progress::Progress;
 pub use tensorboard::TensorBoard;

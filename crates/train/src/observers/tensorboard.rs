@@ -1,4 +1,5 @@
 use super::event::{Event, EventFile};
+use super::histogram::Histogram;
 use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
 use std::path::PathBuf;
 
@@ -6,8 +7,11 @@ use std::path::PathBuf;
 ///
 /// The folders and names are those of Keras' callback: `DIR/train` and `DIR/validation`, each with
 /// `epoch_loss` and `epoch_accuracy`, and `epoch_learning_rate` in the former; epochs count from 0 there.
+/// With [`histograms`](TensorBoard::histograms) the former also holds how the weights are distributed, as `LAYER/WEIGHT/histogram`, and
+/// with [`images`](TensorBoard::images) what the augmentation made of the epoch's first batch, as `augmented_batch`.
+///
 /// Every start of a run begins new event files and writes the epochs done before into them, after a mark that
-/// takes back whatever older files say of them.
+/// takes back whatever older files say of them; histograms and images of those epochs are gone with them.
 ///
 /// ```
 /// use train::observers::TensorBoard;
@@ -17,13 +21,48 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub struct TensorBoard {
     folder: PathBuf,
+    /// Epochs from one histogram to the next; 0 for none.
+    histograms: u64,
+    /// Images of a batch; 0 for none.
+    images: usize,
     files: Option<[EventFile; 2]>,
 }
 
 impl TensorBoard {
     /// Below a folder, which need not exist.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        TensorBoard { folder: folder.into(), files: None }
+        TensorBoard { folder: folder.into(), histograms: 0, images: 0, files: None }
+    }
+
+    /// Histograms of all weights after every so many epochs: Keras' `histogram_freq`; 0 for none.
+    pub fn histograms(self, every_epochs: u64) -> Self {
+        TensorBoard { histograms: every_epochs, ..self }
+    }
+
+    /// So many augmented images of each epoch's first batch; 0 for none.
+    pub fn images(self, count: usize) -> Self {
+        TensorBoard { images: count, ..self }
+    }
+
+    fn draw(&mut self, record: &EpochRecord, snapshot: &dyn Snapshot) -> Result<()> {
+        let Some([training, _]) = &mut self.files else { return Ok(()) };
+        let step = record.epoch.saturating_sub(1) as i64;
+        if self.histograms > 0 && record.epoch.is_multiple_of(self.histograms) {
+            let tensors = snapshot.model_tensors()?;
+            // What the preprocessing measured does not change.
+            for tensor in tensors.iter().filter(|tensor| !tensor.name.starts_with("input/")) {
+                if let Some(histogram) = Histogram::of(tensor.data) {
+                    let tag = format!("{}/histogram", tensor.name);
+                    training.write(&Event::histogram(step, &tag, &histogram))?;
+                }
+            }
+        }
+        if self.images > 0
+            && let Some(picture) = snapshot.batch_picture(self.images)?
+        {
+            training.write(&Event::image(step, "augmented_batch", &picture))?;
+        }
+        Ok(())
     }
 
     fn write(&mut self, record: &EpochRecord) -> Result<()> {
@@ -53,8 +92,14 @@ impl Observer for TensorBoard {
         run.state.history.iter().try_for_each(|record| self.write(record))
     }
 
-    fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+    fn on_epoch_end(
+        &mut self,
+        record: &EpochRecord,
+        _: &TrainState,
+        snapshot: &dyn Snapshot,
+    ) -> Result<Flow> {
         self.write(record)?;
+        self.draw(record, snapshot)?;
         Ok(Flow::Continue)
     }
 }

@@ -1,0 +1,167 @@
+//! The flags of the callbacks, spelled as Keras spells them.
+
+use crate::error::usage;
+use std::path::{Path, PathBuf};
+use train::observers::{CsvLogger, EarlyStopping, ModelCheckpoint, TensorBoard};
+use train::{Config, EarlyStop, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, SaveFreq};
+
+/// What else watches a run.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Callbacks")]
+pub struct CallbackArgs {
+    /// Stop when METRIC no longer improves: val_loss:patience=10,restore_best_weights; also min_delta, mode, baseline, start_from_epoch
+    #[arg(long, value_name = "METRIC[:OPTIONS]")]
+    pub early_stop: Option<String>,
+    /// Epochs without improvement before --early-stop stops; by default 5
+    #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "early_stop")]
+    pub patience: Option<u64>,
+    /// Reduce the learning rate then: val_loss:factor=0.5,patience=3; also min_delta, mode, cooldown, min_lr
+    #[arg(long, value_name = "METRIC[:OPTIONS]")]
+    pub reduce_lr_on_plateau: Option<String>,
+    /// Stop, with what was saved before, when the loss is not a number any more; without, that is an error
+    #[arg(long)]
+    pub terminate_on_nan: bool,
+    /// Also write the network into files inside the run's folder: 'w-{epoch:02d}-{val_acc:.2f}.safetensors'
+    #[arg(long, value_name = "PATTERN")]
+    pub checkpoint_path: Option<String>,
+    /// Which of these is the best: by loss, acc, val_loss (default) or val_acc
+    #[arg(long, value_name = "METRIC")]
+    pub monitor: Option<String>,
+    /// Whether the least or the most is the best: min, max, or auto by the metric's name
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+    /// Write only when the metric is better than ever
+    #[arg(long)]
+    pub save_best_only: bool,
+    /// Leave out what the optimizer remembers
+    #[arg(long)]
+    pub save_weights_only: bool,
+    /// Write after every epoch, or after every N batches
+    #[arg(long, value_name = "epoch|N", allow_hyphen_values = true)]
+    pub save_freq: Option<String>,
+    /// What the metric must beat in the first place
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub initial_value_threshold: Option<f64>,
+    /// Write the epochs' figures to FILE as Keras' CSVLogger does
+    #[arg(long, value_name = "FILE")]
+    pub csv_log: Option<PathBuf>,
+    /// What stands between the figures of a line; by default a comma
+    #[arg(long, value_name = "CHAR", allow_hyphen_values = true, requires = "csv_log")]
+    pub csv_separator: Option<String>,
+    /// Add to FILE what it lacks, instead of beginning it anew
+    #[arg(long, requires = "csv_log")]
+    pub csv_append: bool,
+    /// Write TensorBoard event files into DIR
+    #[arg(long, value_name = "DIR")]
+    pub tensorboard: Option<PathBuf>,
+    /// Histograms of the weights among them, after every N epochs
+    #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "tensorboard")]
+    pub histogram_freq: Option<u64>,
+    /// And the first N augmented images of every epoch
+    #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "tensorboard")]
+    pub tensorboard_images: Option<usize>,
+}
+
+/// The most images that a picture of a batch shows.
+const MOST_IMAGES: usize = 1024;
+
+impl CallbackArgs {
+    /// Overrides whatever the flags name.
+    pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
+        if let Some(text) = &self.early_stop {
+            let stop = EarlyStop::parse(text)?;
+            let patience = self.patience.unwrap_or(stop.patience);
+            config.early_stop = Some(EarlyStop { patience, ..stop });
+        }
+        if let Some(text) = &self.reduce_lr_on_plateau {
+            config.reduce_lr_on_plateau = Some(ReduceLrOnPlateau::parse(text)?);
+        }
+        config.terminate_on_nan |= self.terminate_on_nan;
+        self.separator()?;
+        if let Some(count) = self.tensorboard_images.filter(|count| *count > MOST_IMAGES) {
+            return Err(usage(format!("--tensorboard-images is {count}, but must be at most {MOST_IMAGES}")));
+        }
+        self.apply_checkpoint(config)
+    }
+
+    fn apply_checkpoint(&self, config: &mut Config) -> anyhow::Result<()> {
+        if let Some(path) = &self.checkpoint_path {
+            let before = config.model_checkpoint.take().unwrap_or_default();
+            config.model_checkpoint = Some(ModelCheckpointOptions { path: path.clone(), ..before });
+        }
+        let Some(options) = &mut config.model_checkpoint else {
+            let needs_path = [
+                ("--monitor", self.monitor.is_some()),
+                ("--mode", self.mode.is_some()),
+                ("--save-best-only", self.save_best_only),
+                ("--save-weights-only", self.save_weights_only),
+                ("--save-freq", self.save_freq.is_some()),
+                ("--initial-value-threshold", self.initial_value_threshold.is_some()),
+            ];
+            return match needs_path.iter().find(|(_, given)| *given) {
+                Some((option, _)) => Err(usage(format!(
+                    "{option} is given, but must be left out without --checkpoint-path PATTERN"
+                ))),
+                None => Ok(()),
+            };
+        };
+        if let Some(metric) = &self.monitor {
+            options.monitor.clone_from(metric);
+        }
+        if let Some(mode) = &self.mode {
+            options.mode = train::mode("--mode", mode)?;
+        }
+        options.save_best_only |= self.save_best_only;
+        options.save_weights_only |= self.save_weights_only;
+        if let Some(freq) = &self.save_freq {
+            options.save_freq = freq.parse::<SaveFreq>()?;
+        }
+        options.initial_value_threshold = self.initial_value_threshold.or(options.initial_value_threshold);
+        Ok(())
+    }
+
+    fn separator(&self) -> anyhow::Result<char> {
+        let Some(text) = &self.csv_separator else { return Ok(',') };
+        let mut chars = text.chars();
+        match (chars.next(), chars.next()) {
+            (Some(separator), None) if !separator.is_alphanumeric() && !"+-.\r\n\"".contains(separator) => {
+                Ok(separator)
+            }
+            _ if text == "\\t" => Ok('\t'),
+            _ => Err(usage(format!(
+                "--csv-separator is `{}`, but must be one character that is in no number, such as `;`, or \\t",
+                text.escape_debug()
+            ))),
+        }
+    }
+
+    /// The folders that files outside of the run's own are written to.
+    pub fn folders(&self) -> anyhow::Result<Vec<&Path>> {
+        if let Some(file) = self.csv_log.as_ref().filter(|file| file.is_dir()) {
+            return Err(usage(format!("--csv-log is {}, but must be no folder", file.display())));
+        }
+        let of_csv = self.csv_log.as_deref().and_then(Path::parent);
+        let of_csv = of_csv.filter(|folder| !folder.as_os_str().is_empty());
+        Ok(self.tensorboard.as_deref().into_iter().chain(of_csv).collect())
+    }
+
+    /// Those who watch besides the run's own.
+    pub fn observers(&self, config: &Config, run: &Path) -> anyhow::Result<Vec<Box<dyn Observer>>> {
+        let mut observers: Vec<Box<dyn Observer>> = Vec::new();
+        if let Some(options) = &config.model_checkpoint {
+            observers.push(Box::new(ModelCheckpoint::new(run, options.clone())?));
+        }
+        if let Some(file) = &self.csv_log {
+            let log = CsvLogger::new(file).separator(self.separator()?).append(self.csv_append);
+            observers.push(Box::new(log));
+        }
+        if let Some(folder) = &self.tensorboard {
+            let board = TensorBoard::new(folder).histograms(self.histogram_freq.unwrap_or(0));
+            observers.push(Box::new(board.images(self.tensorboard_images.unwrap_or(0))));
+        }
+        if let Some(stop) = &config.early_stop {
+            observers.push(Box::new(EarlyStopping::with(stop.clone())?));
+        }
+        Ok(observers)
+    }
+}

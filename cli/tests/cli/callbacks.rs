@@ -1,0 +1,80 @@
+use super::Place;
+
+/// A run that takes about a second.
+const SMALL: &str =
+    "train --quick --dataset synthetic --limit-train 100 --limit-test 40 --no-progress --output run";
+
+fn files(place: &Place, folder: &str) -> Vec<String> {
+    let folder = std::fs::read_dir(place.path().join(folder)).expect("the folder is there");
+    let mut names: Vec<String> =
+        folder.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect();
+    names.retain(|name| !name.starts_with('.'));
+    names.sort();
+    names
+}
+
+#[test]
+fn all_callbacks_of_keras_in_one_run() {
+    let place = Place::new();
+    let flags = "--epochs 3 --checkpoint-path best/w-{epoch:02d}-{val_acc:.2f}.safetensors --save-weights-only \
+                 --reduce-lr-on-plateau val_loss:factor=0.5,patience=1,min_delta=100 --terminate-on-nan \
+                 --early-stop val_acc:patience=9,restore_best_weights --csv-log log.csv --csv-separator ; \
+                 --tensorboard logs --histogram-freq 3 --tensorboard-images 4";
+    place.run(&format!("{SMALL} {flags}")).ends(0).says("done: run");
+    let history = place.read("run/history.csv");
+    let rows: Vec<Vec<&str>> = history.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let names: Vec<String> = rows
+        .iter()
+        .map(|row| format!("w-{:0>2}-{:.2}.safetensors", row[0], row[4].parse::<f64>().expect("a number")))
+        .collect();
+    assert_eq!(files(&place, "run/best"), names);
+    let evaluated = place.run(&format!("evaluate --json --model run/best/{}", names[2])).ends(0).out();
+    let evaluated: serde_json::Value = serde_json::from_str(&evaluated).expect("JSON");
+    assert_eq!((evaluated["samples"].as_u64(), evaluated["dataset"].as_str()), (Some(40), Some("synthetic")));
+    let difference =
+        evaluated["acc"].as_f64().expect("a number") - rows[2][4].parse::<f64>().expect("a number");
+    assert!(difference.abs() < 1e-6, "the test images of the run: {difference}");
+    let csv = place.read("log.csv");
+    assert!(csv.starts_with("epoch;accuracy;learning_rate;loss;val_accuracy;val_loss\r\n0;"), "{csv}");
+    assert_eq!(csv.lines().count(), 4);
+    let (second, third): (f64, f64) =
+        (rows[1][5].parse().expect("a rate"), rows[2][5].parse().expect("a rate"));
+    assert!(third < second / 2.0, "the second epoch was a plateau: {second}, {third}");
+    assert!(!files(&place, "logs/train").is_empty());
+    // The rate at plateaus belongs to the run.
+    place.run("train --resume run --epochs 4").ends(0).says("Epoch 4/4");
+    place
+        .run("train --resume run --epochs 5 --reduce-lr-on-plateau val_loss:factor=0.1")
+        .ends(2)
+        .complains("--reduce-lr-on-plateau can't change");
+}
+
+/// The same line begins a run, goes on with it after it was cut off, and does nothing once it is done.
+#[test]
+fn the_same_command_begins_and_goes_on() {
+    let place = Place::new();
+    let line = format!("{SMALL} --epochs 2 --save-every 0 --keep-last 0 --backup-and-restore=1");
+    place.run(&line).ends(0).says("Epoch 1/2").says("done: run");
+    let whole = std::fs::read(place.path().join("run/model.safetensors")).expect("a model");
+    assert_eq!(files(&place, "run/checkpoints").first().map(String::as_str), Some("epoch-0002"));
+    place.run(&line).ends(0).complains("all 2 epochs are done");
+    // As if the run had been killed in the second epoch.
+    let checkpoints = files(&place, "run/checkpoints");
+    for later in checkpoints.iter().filter(|name| *name != "step-00000002" && *name != "step-00000003") {
+        std::fs::remove_dir_all(place.path().join("run/checkpoints").join(later)).expect("it can be removed");
+    }
+    place.run(&line).ends(0).complains("resuming from run/checkpoints/step-00000003");
+    assert!(std::fs::read(place.path().join("run/model.safetensors")).expect("a model") == whole);
+    place.run(&line.replace("--output run", "")).ends(2).complains("--output");
+}
+
+#[test]
+fn a_run_may_end_at_a_loss_that_is_no_number() {
+    let place = Place::new();
+    let line = format!("{SMALL} --epochs 3 --schedule milestones:at=1,factor=1e30");
+    place.run(&line).ends(1).complains("error: the loss became ");
+    let ran = place.run(&format!("{} --terminate-on-nan", line.replace("run", "other"))).ends(0);
+    ran.says("stopped early: the loss became ").says("done: other");
+    assert_eq!(place.read("other/history.csv").lines().count(), 2);
+    place.run("evaluate other").ends(0);
+}

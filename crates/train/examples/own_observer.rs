@@ -1,0 +1,36 @@
+//! An observer of one's own in ten lines: it stops a run that has had its time. `cargo run --release -p train --example own_observer`
+
+use std::time::{Duration, Instant};
+use train::{EpochRecord, Flow, Observer, Result, Snapshot, StopFlag, TrainState, cifar, recipe, train};
+
+/// Stops a run after the epoch in which its time is over.
+struct Deadline(Instant);
+
+impl Observer for Deadline {
+    fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        if Instant::now() < self.0 {
+            return Ok(Flow::Continue);
+        }
+        Ok(Flow::Stop(format!("the time was over in epoch {}", record.epoch)))
+    }
+}
+
+fn main() -> Result<()> {
+    let mut config = recipe("quick")?;
+    config.epochs = 1000;
+    let deadline = Deadline(Instant::now() + Duration::from_secs(2));
+    let data = cifar::synthetic(1, 1000, 200);
+    let outcome = train(&config, data, None, &mut [Box::new(deadline)], &StopFlag::default())?;
+    println!("{:?}", outcome.end);
+    Ok(())
+}
+
+#[test]
+fn the_time_is_over() {
+    let mut config = recipe("quick").unwrap();
+    config.devices.threads = 1;
+    let over = Deadline(Instant::now());
+    let data = cifar::synthetic(1, 100, 10);
+    let outcome = train(&config, data, None, &mut [Box::new(over)], &StopFlag::default()).unwrap();
+    assert_eq!(outcome.end, train::End::Stopped("the time was over in epoch 1".into()));
+}

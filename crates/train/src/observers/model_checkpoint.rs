@@ -1,0 +1,199 @@
+use crate::callbacks::{Figures, Monitor, Pattern};
+use crate::{
+    EpochRecord, Flow, ModelCheckpointOptions, Observer, Result, RunInfo, SaveFreq, Snapshot, StepInfo,
+    TrainState,
+};
+use checkpoint::save_tensors;
+use std::path::{Path, PathBuf};
+
+/// Writes the network into files whose names tell of the epoch: Keras' `ModelCheckpoint`.
+///
+/// The files are safetensors that `towers evaluate` and `towers predict` read. They hold what the optimizer remembers as well, unless
+/// only the weights are asked for; a resume needs none of them, since [`Checkpoints`](super::Checkpoints) keeps its own.
+///
+/// After a resume the best value so far is that of the epochs before. A value that is not finite is never the best.
+///
+/// ```
+/// use train::ModelCheckpointOptions;
+/// use train::observers::ModelCheckpoint;
+///
+/// let path = "w-{epoch:02d}-{val_acc:.2f}.safetensors".to_owned();
+/// let observer = ModelCheckpoint::new("runs/a", ModelCheckpointOptions { path, ..Default::default() })?;
+/// # Ok::<(), train::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ModelCheckpoint {
+    run_dir: PathBuf,
+    options: ModelCheckpointOptions,
+    pattern: Pattern,
+    monitor: Monitor,
+    best: Option<f64>,
+}
+
+impl ModelCheckpoint {
+    /// For a run directory.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) for options that make no sense, a path outside of the directory among them.
+    pub fn new(run_dir: impl AsRef<Path>, options: ModelCheckpointOptions) -> Result<Self> {
+        options.check()?;
+        let pattern = options.pattern()?;
+        let monitor = Monitor::new(&options.monitor, options.mode, 0.0);
+        let best = options.initial_value_threshold;
+        Ok(ModelCheckpoint { run_dir: run_dir.as_ref().to_owned(), options, pattern, monitor, best })
+    }
+
+    /// Whether an epoch is to be written; remembers it if it is the best.
+    fn decide(&mut self, record: &EpochRecord) -> bool {
+        let value = record.metric(&self.options.monitor);
+        let best = value.filter(|value| self.monitor.improves(*value, self.best));
+        self.best = best.or(self.best);
+        best.is_some() || !self.options.save_best_only
+    }
+
+    fn write(&self, figures: &Figures, snapshot: &dyn Snapshot) -> Result<()> {
+        let mut tensors = snapshot.model_tensors()?;
+        if !self.options.save_weights_only {
+            for tensor in snapshot.all_tensors()?.iter() {
+                if tensors.get(tensor.name).is_none() {
+                    tensors.insert(tensor.name, tensor.shape.to_vec(), tensor.data.to_vec())?;
+                }
+            }
+        }
+        let path = self.run_dir.join(self.pattern.path(figures));
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(crate::Error::io("create", folder))?;
+        }
+        Ok(save_tensors(&path, &tensors, tensors.metadata())?)
+    }
+}
+
+impl Observer for ModelCheckpoint {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        self.best = self.options.initial_value_threshold;
+        for record in &run.state.history {
+            self.decide(record);
+        }
+        Ok(())
+    }
+
+    fn on_snapshot(&mut self, step: &StepInfo, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        if !self.options.is_due(state.step) {
+            return Ok(());
+        }
+        let StepInfo { epoch, steps_done, loss, acc, lr, .. } = *step;
+        let (val_loss, val_acc) = (f64::NAN, f64::NAN);
+        self.write(
+            &Figures { epoch: epoch + 1, batch: steps_done, loss, acc, val_loss, val_acc, lr },
+            snapshot,
+        )
+    }
+
+    fn on_epoch_end(
+        &mut self,
+        record: &EpochRecord,
+        _: &TrainState,
+        snapshot: &dyn Snapshot,
+    ) -> Result<Flow> {
+        if self.options.save_freq == SaveFreq::Epoch && self.decide(record) {
+            self.write(&record.into(), snapshot)?;
+        }
+        Ok(Flow::Continue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Fake, config, record, run, state};
+    use super::*;
+    use checkpoint::load_tensors;
+
+    fn options(path: &str) -> ModelCheckpointOptions {
+        ModelCheckpointOptions { path: path.to_owned(), ..ModelCheckpointOptions::default() }
+    }
+
+    /// Runs epochs with these validation accuracies after those of `before`, and tells the files there are then.
+    fn names(options: ModelCheckpointOptions, before: &[f64], accuracies: &[f64]) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut observer = ModelCheckpoint::new(folder.path(), options).unwrap();
+        let epochs = |values: &[f64], from: u64| -> Vec<EpochRecord> {
+            values
+                .iter()
+                .zip(from..)
+                .map(|(&value, epoch)| record(epoch, [1.0, 0.5, 2.0 - value, value]))
+                .collect()
+        };
+        let (config, start) = (config(9), state(epochs(before, 1)));
+        observer.on_begin(&run(&config, &start)).unwrap();
+        for record in epochs(accuracies, 1 + before.len() as u64) {
+            observer.on_epoch_end(&record, &start, &Fake(record.epoch as f32)).unwrap();
+        }
+        let mut names: Vec<String> = folder
+            .path()
+            .read_dir()
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn every_epoch_or_the_best_are_written() {
+        let every = options("w-{epoch:02d}-{val_acc:.2f}.safetensors");
+        let accuracies = [0.25, 0.5, 0.5, 0.375, f64::INFINITY, 0.625];
+        let named = |epochs: &[usize]| -> Vec<String> {
+            let name = |&epoch: &usize| format!("w-{epoch:02}-{:.2}.safetensors", accuracies[epoch - 1]);
+            epochs.iter().map(name).collect()
+        };
+        assert_eq!(names(every.clone(), &[], &accuracies), named(&[1, 2, 3, 4, 5, 6]));
+        // By the validation loss, which is 2 - val_acc here.
+        let best = ModelCheckpointOptions { save_best_only: true, ..every };
+        assert_eq!(names(best.clone(), &[], &accuracies), named(&[1, 2, 6]));
+        assert_eq!(names(best.clone(), &accuracies[..3], &accuracies[3..]).len(), 1, "a resume remembers");
+        let by_accuracy = ModelCheckpointOptions { monitor: "val_accuracy".into(), ..best.clone() };
+        assert_eq!(names(by_accuracy.clone(), &[], &accuracies), named(&[1, 2, 6]));
+        let threshold = ModelCheckpointOptions { initial_value_threshold: Some(0.5), ..by_accuracy };
+        assert_eq!(names(threshold, &[], &accuracies), named(&[6]));
+        let worst = ModelCheckpointOptions { mode: checkpoint::Mode::Max, ..best };
+        assert_eq!(names(worst, &[], &accuracies), named(&[1]));
+    }
+
+    #[test]
+    fn batches_are_counted_over_the_whole_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ModelCheckpointOptions {
+            save_freq: SaveFreq::Batches(4),
+            save_weights_only: true,
+            ..options("{epoch}/{batch:03d}-{loss:.1f}.safetensors")
+        };
+        let mut observer = ModelCheckpoint::new(folder.path(), options).unwrap();
+        for step in 1..=12 {
+            let (epoch, steps_done) = ((step - 1) / 10, (step - 1) % 10 + 1);
+            let info = StepInfo {
+                epoch,
+                epochs: 2,
+                steps_done,
+                steps_per_epoch: 10,
+                samples: 0,
+                loss: 0.5,
+                acc: 0.5,
+                lr: 0.1,
+                seconds: 1.0,
+            };
+            let state = TrainState { epoch, step, ..TrainState::default() };
+            observer.on_snapshot(&info, &state, &Fake(step as f32)).unwrap();
+        }
+        for (file, value) in [("1/004-0.5", 4.0), ("1/008-0.5", 8.0), ("2/002-0.5", 12.0)] {
+            let tensors = load_tensors(folder.path().join(format!("{file}.safetensors"))).unwrap();
+            assert_eq!(tensors.get("kernel").unwrap().data(), [value]);
+            assert!(tensors.get("velocity").is_none(), "the weights alone");
+        }
+        assert_eq!(folder.path().join("1").read_dir().unwrap().count(), 2);
+        let whole = self::options("a.safetensors");
+        let mut observer = ModelCheckpoint::new(folder.path(), whole).unwrap();
+        observer.on_epoch_end(&record(1, [1.0; 4]), &state(vec![]), &Fake(3.0)).unwrap();
+        let tensors = load_tensors(folder.path().join("a.safetensors")).unwrap();
+        assert_eq!(tensors.get("velocity").unwrap().data(), [-3.0]);
+    }
+}

@@ -1,0 +1,76 @@
+//! Copies of a replica's tensors, for whoever wants to save them.
+
+use super::{LOSS_SCALE, Prepared, Worker};
+use crate::{Picture, Result, Snapshot};
+use checkpoint::Tensors;
+use layers::Role;
+
+impl Worker<'_> {
+    /// Where a snapshot may be taken next: the stages of a pipeline hand their tensors to the first one.
+    pub(crate) fn meet_for_snapshot(&mut self) -> Result<()> {
+        if self.stage.stages() == 1 {
+            return Ok(());
+        }
+        let hand_over = self.collective.rank() == 0 && !self.stage.stage.is_first();
+        let own = if hand_over { Some((self.parameters()?, self.optimizer_tensors()?)) } else { None };
+        self.stage.hand_over(own)
+    }
+
+    /// Parameters and running averages, copied from the device.
+    fn parameters(&self) -> Result<Tensors> {
+        let mut tensors = Tensors::new();
+        let arena = self.network.arena();
+        for slot in arena.slots() {
+            let values = arena.storage(slot).to_vec(&self.device, slot.span.offset, slot.span.len)?;
+            tensors.insert(&slot.name, slot.shape.clone(), values)?;
+        }
+        Ok(tensors)
+    }
+
+    /// What the optimizer remembers, copied from the device.
+    fn optimizer_tensors(&self) -> Result<Tensors> {
+        let mut tensors = Tensors::new();
+        let Some(name) = self.optimizer.name() else { return Ok(tensors) };
+        for slot in self.network.arena().slots().iter().filter(|slot| slot.role == Role::Trainable) {
+            let values = self.optimizer.memory().to_vec(&self.device, slot.span.offset, slot.span.len)?;
+            tensors.insert(format!("{name}/{}", slot.name), slot.shape.clone(), values)?;
+        }
+        Ok(tensors)
+    }
+}
+
+impl Snapshot for Worker<'_> {
+    fn all_tensors(&self) -> Result<Tensors> {
+        let mut tensors = self.parameters()?;
+        let mut optimizer = self.optimizer_tensors()?;
+        self.stage.each_other(|parameters, others| {
+            append(&mut tensors, parameters)?;
+            append(&mut optimizer, others)
+        })?;
+        if let Some(state) = self.device.loss_scale()? {
+            tensors.insert(LOSS_SCALE, vec![2], state.to_vec())?;
+        }
+        append(&mut tensors, &optimizer)?;
+        Ok(tensors)
+    }
+
+    fn model_tensors(&self) -> Result<Tensors> {
+        let mut tensors = self.parameters()?;
+        self.stage.each_other(|parameters, _| append(&mut tensors, parameters))?;
+        crate::model_file::describe(&mut tensors, &self.config.model, self.prepared)?;
+        Ok(tensors)
+    }
+
+    fn batch_picture(&self, count: usize) -> Result<Option<Picture>> {
+        let Prepared { train, augmentation, .. } = self.prepared;
+        let epoch = self.state.epoch.saturating_sub(1);
+        crate::batch_picture::draw(train, augmentation, self.config.seed, epoch, count).map(Some)
+    }
+}
+
+fn append(tensors: &mut Tensors, others: &Tensors) -> Result<()> {
+    for tensor in others.iter() {
+        tensors.insert(tensor.name, tensor.shape.to_vec(), tensor.data.to_vec())?;
+    }
+    Ok(())
+}

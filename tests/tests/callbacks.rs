@@ -1,0 +1,263 @@
+//! Callbacks in whole runs: the learning rate at plateaus, files of the network, backups, an end at losses that are no numbers.
+
+use std::path::Path;
+use std::process::Command;
+use towers_tests::{Finished, run};
+use train::observers::{Checkpoints, EarlyStopping, ModelCheckpoint, TensorBoard};
+use train::{
+    Classifier, Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume,
+    SaveFreq, StopFlag, cifar, recipe,
+};
+
+fn quick(epochs: u64) -> Config {
+    let mut config = recipe("quick").expect("it is built in");
+    config.epochs = epochs;
+    config.batch_size = 16;
+    config.schedule = "cosine:epochs=6".parse().expect("it is well-formed");
+    config.devices.threads = 1;
+    config
+}
+
+fn data() -> cifar::Dataset {
+    cifar::synthetic(5, 64, 16)
+}
+
+fn ends(config: &Config, resume: Option<&Resume>, others: Vec<Box<dyn Observer>>) -> Finished {
+    run(config, &data(), resume, None, others).expect("the run goes well")
+}
+
+/// A threshold that nothing passes: every epoch but the first is a plateau.
+fn plateau() -> ReduceLrOnPlateau {
+    ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=2,min_delta=100,cooldown=1,min_lr=1e-5")
+        .expect("it is well-formed")
+}
+
+/// The schedule's rate at the last step of an epoch, of which there are `steps`.
+fn scheduled(config: &Config, epoch: u64, steps: u64) -> f64 {
+    let at = optim::Progress::at_step(epoch * steps + steps - 1, steps, config.epochs);
+    config.schedule.lr(config.lr, &at)
+}
+
+/// One epoch is the best, two are waited for, one is the cooldown: reductions after epochs 3 and 5 or 6, as in Keras.
+#[test]
+fn a_plateau_reduces_what_the_schedule_says() {
+    let config = Config { reduce_lr_on_plateau: Some(plateau()), ..quick(6) };
+    let finished = ends(&config, None, Vec::new());
+    let rates: Vec<f64> = finished.outcome.state.history.iter().map(|record| record.lr).collect();
+    // After epoch 3 the patience is at its end; epoch 4 is the cooldown's last, and counts; so does epoch 5.
+    let scales = [1.0, 1.0, 1.0, 0.5, 0.5, 0.25];
+    for (epoch, (rate, scale)) in (0..).zip(rates.into_iter().zip(scales)) {
+        let scheduled = scheduled(&config, epoch, 4);
+        assert_eq!(rate, (scheduled * scale).max(f64::min(1e-5, scheduled)), "epoch {}", epoch + 1);
+    }
+}
+
+/// The rate is reduced on all towers alike, and goes on where it was after a resume in the middle of an epoch.
+#[test]
+fn a_resumed_plateau_has_the_same_bits() {
+    for replicas in [1, 3] {
+        let mut config = Config { reduce_lr_on_plateau: Some(plateau()), ..quick(6) };
+        config.devices.replicas = replicas;
+        config.virtual_replicas = Some(3);
+        config.batch_size = 6;
+        let straight = ends(&config, None, Vec::new());
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Box::new(Checkpoints::new(folder.path(), &config).unwrap());
+        // 4 steps an epoch: the wish is heard at the 19th, in the middle of the fifth.
+        run(&config, &data(), None, Some(18), vec![checkpoints]).unwrap();
+        let resume = Resume::newest(folder.path()).unwrap();
+        assert_eq!((resume.state.epoch, resume.state.partial.steps), (4, 3));
+        let resumed = ends(&config, Some(&resume), Vec::new());
+        assert_eq!(straight.figures(), resumed.figures(), "{replicas} towers");
+        assert!(straight.tensors == resumed.tensors, "{replicas} towers: not the same bits");
+        let unreduced = ends(&Config { reduce_lr_on_plateau: None, ..config }, None, Vec::new());
+        assert!(straight.tensors != unreduced.tensors);
+    }
+}
+
+/// Files named by their epochs are models that classify, with the optimizer's memory or without.
+#[test]
+fn named_checkpoints_are_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ModelCheckpointOptions {
+        path: "best/w-{epoch:02d}-{val_acc:.2f}.safetensors".into(),
+        save_weights_only: true,
+        ..ModelCheckpointOptions::default()
+    };
+    let whole = ModelCheckpointOptions {
+        path: "{epoch}-{batch}.safetensors".into(),
+        save_freq: SaveFreq::Batches(3),
+        save_weights_only: false,
+        ..options.clone()
+    };
+    for replicas in [1, 2] {
+        let mut config = Config { model_checkpoint: Some(whole.clone()), ..quick(2) };
+        config.devices.replicas = replicas;
+        config.global_batch_size = Some(16);
+        let finished = ends(
+            &config,
+            None,
+            vec![
+                Box::new(ModelCheckpoint::new(folder.path(), options.clone()).unwrap()),
+                Box::new(ModelCheckpoint::new(folder.path(), whole.clone()).unwrap()),
+            ],
+        );
+        let device = train::open_devices(&config.devices).unwrap().remove(0);
+        for record in &finished.outcome.state.history {
+            let name = format!("best/w-{:02}-{:.2}.safetensors", record.epoch, record.val_acc);
+            let mut model = Classifier::load(&folder.path().join(name), &device, 16).unwrap();
+            let evaluation = train::evaluate(&mut model, &data().test, |_, _| {}).unwrap();
+            assert!((evaluation.acc - record.val_acc).abs() < 1e-6, "{} {}", evaluation.acc, record.val_acc);
+        }
+        // 8 steps in all, 4 an epoch.
+        for name in ["1-3", "2-2"] {
+            let path = folder.path().join(format!("{name}.safetensors"));
+            Classifier::load(&path, &device, 16).unwrap();
+            let tensors = checkpoint::load_tensors(&path).unwrap();
+            assert!(tensors.iter().any(|tensor| tensor.name.starts_with("velocity/")), "{name}");
+            std::fs::remove_file(path).unwrap();
+        }
+        assert!(!folder.path().join("2-4.safetensors").exists());
+    }
+}
+
+/// A backup in the middle of an epoch: a run that is killed goes on from there with the same bits.
+#[test]
+fn a_backup_every_few_batches_is_a_checkpoint() {
+    let mut config = quick(2);
+    let straight = ends(&config, None, Vec::new());
+    config.checkpoints.every_steps = 3;
+    config.checkpoints.keep_last = None;
+    let folder = tempfile::tempdir().unwrap();
+    let whole = ends(&config, None, vec![Box::new(Checkpoints::new(folder.path(), &config).unwrap())]);
+    assert!(straight.tensors == whole.tensors, "looking changes nothing");
+    let saved = folder.path().join("checkpoints");
+    for later in ["epoch-0001", "epoch-0002", "step-00000006"] {
+        std::fs::remove_dir_all(saved.join(later)).unwrap();
+    }
+    let resume = Resume::newest(folder.path()).unwrap();
+    assert_eq!((resume.state.step, resume.state.partial.steps), (3, 3));
+    let resumed = ends(&config, Some(&resume), Vec::new());
+    assert_eq!(straight.figures(), resumed.figures());
+    assert!(straight.tensors == resumed.tensors, "not the same bits");
+}
+
+/// The run's model is that of the epoch which early stopping finds to be the best, also when a later one is saved.
+#[test]
+fn the_best_weights_are_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = EarlyStop::parse("val_loss:patience=2,min_delta=100,restore_best_weights").unwrap();
+    let config = Config { early_stop: Some(stop.clone()), ..quick(6) };
+    let files =
+        ModelCheckpointOptions { path: "{epoch}.safetensors".into(), ..ModelCheckpointOptions::default() };
+    let finished = ends(
+        &config,
+        None,
+        vec![
+            Box::new(Checkpoints::new(folder.path(), &config).unwrap()),
+            Box::new(ModelCheckpoint::new(folder.path(), files).unwrap()),
+            Box::new(EarlyStopping::with(stop).unwrap()),
+        ],
+    );
+    assert!(matches!(finished.outcome.end, End::Stopped(_)) && finished.outcome.state.epoch == 3);
+    let kernel = |file: &str| {
+        let tensors = checkpoint::load_tensors(folder.path().join(file)).unwrap();
+        let first = tensors.iter().find(|tensor| tensor.name.ends_with("kernel")).unwrap();
+        first.data.to_vec()
+    };
+    assert_eq!(kernel("model.safetensors"), kernel("1.safetensors"));
+    assert_ne!(kernel("model.safetensors"), kernel("3.safetensors"));
+}
+
+/// A rate that blows up in the second epoch: the run stops by itself, on however many towers, and keeps what was saved.
+#[test]
+fn a_run_may_end_when_its_loss_is_no_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = Config { terminate_on_nan: true, ..quick(3) };
+    config.schedule = "milestones:at=1,factor=1e30".parse().unwrap();
+    for (replicas, stages) in [(1, 1), (3, 1), (1, 2)] {
+        config.devices.replicas = replicas;
+        config.devices.pipeline_stages = stages;
+        let mut observers: Vec<Box<dyn Observer>> =
+            vec![Box::new(Checkpoints::new(folder.path(), &config).unwrap())];
+        let outcome = train::train(&config, data(), None, &mut observers, &StopFlag::default())
+            .expect("it ends in order");
+        let End::Stopped(reason) = outcome.end else { panic!("{:?}", outcome.end) };
+        assert!(reason.starts_with("the loss became ") && reason.contains("in epoch 2, step "), "{reason}");
+        assert_eq!(Resume::newest(folder.path()).unwrap().state.epoch, 1);
+        assert!(folder.path().join("model.safetensors").exists());
+    }
+}
+
+const READER: &str = r#"
+import json, pathlib, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+folder = pathlib.Path(sys.argv[1])
+read = EventAccumulator(str(folder), size_guidance={"scalars": 0, "histograms": 0, "images": 0})
+read.Reload()
+plugins = {}
+for file in folder.iterdir():
+    for event in EventFileLoader(str(file)).Load():
+        for value in event.summary.value:
+            plugins.setdefault(value.metadata.plugin_data.plugin_name, set()).add(value.tag)
+print(json.dumps({
+    "plugins": {name: sorted(tags) for name, tags in plugins.items()},
+    "loss": [[point.step, point.value] for point in read.Scalars("epoch_loss")],
+    "histograms": {tag: [[point.step, point.histogram_value.num, point.histogram_value.sum, sum(point.histogram_value.bucket)]
+        for point in read.Histograms(tag)] for tag in read.Tags()["histograms"]},
+    "images": [[point.step, point.width, point.height, list(point.encoded_image_string[:8])] for point in read.Images("augmented_batch")],
+}))
+"#;
+
+/// What the run wrote for TensorBoard, as TensorBoard's own loader reads it; `None` where there is none.
+fn read_by_tensorboard(folder: &Path) -> Option<String> {
+    let python = std::env::var("TOWERS_PYTHON").unwrap_or_else(|_| "python3".into());
+    let output = match Command::new(&python).args(["-c", READER]).arg(folder).output() {
+        Ok(output) if output.status.success() => output,
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr);
+            let last = why.lines().last().unwrap_or_default().to_owned();
+            assert!(last.contains("No module named"), "{why}");
+            println!("SKIPPED: tensorboard: {python} says: {last} (TOWERS_PYTHON names another one)");
+            return None;
+        }
+        Err(error) => {
+            println!("SKIPPED: tensorboard: {python} can't be started: {error}");
+            return None;
+        }
+    };
+    Some(String::from_utf8(output.stdout).expect("JSON is text"))
+}
+
+#[test]
+fn tensorboard_reads_scalars_histograms_and_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let board = TensorBoard::new(folder.path()).histograms(2).images(10);
+    let finished = ends(&quick(4), None, vec![Box::new(board)]);
+    let Some(text) = read_by_tensorboard(&folder.path().join("train")) else { return };
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let losses: Vec<(u64, f32)> = serde_json::from_value(read["loss"].clone()).unwrap();
+    let own = finished.outcome.state.history.iter().map(|record| (record.epoch - 1, record.loss as f32));
+    assert_eq!(losses, own.collect::<Vec<_>>());
+    assert_eq!(read["plugins"]["images"], serde_json::json!(["augmented_batch"]));
+    assert_eq!(
+        read["plugins"]["histograms"].as_array().unwrap().len(),
+        read["histograms"].as_object().unwrap().len()
+    );
+    for (tag, points) in read["histograms"].as_object().unwrap() {
+        let points: Vec<(u64, f64, f64, f64)> = serde_json::from_value(points.clone()).unwrap();
+        assert_eq!(points.iter().map(|point| point.0).collect::<Vec<_>>(), [1, 3], "{tag}");
+        let tensor = finished.tensors.get(tag.strip_suffix("/histogram").unwrap()).unwrap();
+        let sum: f64 = tensor.data().iter().map(|value| f64::from(*value)).sum();
+        let (_, num, last_sum, counted) = points[1];
+        assert_eq!((num, counted), (tensor.data().len() as f64, num), "{tag}");
+        assert!((last_sum - sum).abs() < 1e-9 * (1.0 + sum.abs()), "{tag}: {last_sum}, not {sum}");
+    }
+    assert!(read["histograms"].as_object().unwrap().len() > 4);
+    let images: Vec<(u64, u32, u32, Vec<u8>)> = serde_json::from_value(read["images"].clone()).unwrap();
+    assert_eq!(images.len(), 4);
+    for (_, width, height, head) in images {
+        assert_eq!((width, height, head), (8 * 34 - 2, 2 * 34 - 2, b"\x89PNG\r\n\x1a\n".to_vec()));
+    }
+}
