@@ -231,6 +231,9 @@ pub struct KeepArgs {
     /// No progress bars
     #[arg(long)]
     pub no_progress: bool,
+    /// A live view of the run: curves, throughput, the log; plain lines where standard output is no terminal
+    #[arg(long, conflicts_with = "no_progress")]
+    pub tui: bool,
     /// Where several processes train together: give up when one of them does not come for so long
     #[arg(long, value_name = "SECONDS", env = "TOWERS_COLLECTIVE_TIMEOUT", default_value_t = 300)]
     pub collective_timeout: u64,

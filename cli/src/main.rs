@@ -27,6 +27,7 @@ mod report;
 mod resume;
 mod roofline;
 mod train;
+mod tui;
 
 use args::{Args, Command};
 use clap::Parser;

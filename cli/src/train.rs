@@ -4,6 +4,7 @@ use crate::args::TrainArgs;
 use crate::error::{INTERRUPTED, at_least_one, usage};
 use crate::output::Output;
 use crate::print::note;
+use crate::tui::{self, Tui};
 use crate::{data, print};
 use anyhow::Context;
 use std::process::ExitCode;
@@ -58,12 +59,20 @@ fn lead(
     }
     train::save_config(&config, &output.run)?;
     announce(&config, &data, output, resume);
-    let stop = stop_flag(interrupt)?;
+    let live = args.keep.tui && tui::is_possible();
+    let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
     let mut observers = observers(&config, &data, output, args)?;
+    if live {
+        observers[0] =
+            Box::new(Tui::new(&output.run, stop.clone()).context("the terminal can't be drawn on")?);
+    }
     let outcome = match process {
-        Some(process) => process.train(&config, data, resume, &mut observers, &stop)?,
-        None => train::train(&config, data, resume, &mut observers, &stop)?,
+        Some(process) => process.train(&config, data, resume, &mut observers, &stop),
+        None => train::train(&config, data, resume, &mut observers, &stop),
     };
+    // A view gives the terminal back before anything is said.
+    drop(observers);
+    let outcome = outcome?;
     let run = output.run.display();
     match outcome.end {
         // The run is done and saved, whether or not anybody can read so.
@@ -93,7 +102,7 @@ fn follow(
 }
 
 /// A wish to stop that Ctrl-C and SIGTERM raise.
-fn stop_flag(raise: impl Fn(&StopFlag) + Send + 'static) -> anyhow::Result<StopFlag> {
+fn stop_flag(raise: fn(&StopFlag)) -> anyhow::Result<StopFlag> {
     let stop = StopFlag::default();
     let raised = stop.clone();
     ctrlc::set_handler(move || raise(&raised)).context("can't listen for Ctrl-C")?;
@@ -103,11 +112,16 @@ fn stop_flag(raise: impl Fn(&StopFlag) + Send + 'static) -> anyhow::Result<StopF
 /// The first Ctrl-C asks the run to stop after the current step; a second one ends the process.
 fn interrupt(stop: &StopFlag) {
     if stop.is_raised() {
-        note("stopped at once; the checkpoints saved before are kept");
-        std::process::exit(i32::from(INTERRUPTED));
+        end_at_once();
     }
     stop.raise();
     note("stopping after this step, then saving; press Ctrl-C again to stop at once");
+}
+
+/// Ends the process in the middle of a step.
+pub fn end_at_once() -> ! {
+    note("stopped at once; the checkpoints saved before are kept");
+    std::process::exit(i32::from(INTERRUPTED))
 }
 
 /// The data, with samples to train on and to test; with `--quick` synthetic ones where CIFAR can't be had, for whatever reason.

@@ -12,6 +12,8 @@ mod ranks;
 mod real_data;
 mod refusals;
 mod training;
+#[cfg(target_os = "linux")]
+mod tui;
 mod weights;
 
 use std::path::Path;

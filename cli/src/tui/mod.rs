@@ -1,0 +1,157 @@
+//! `--tui`: a live view of the run, drawn over the terminal and gone when the run ends.
+
+mod screen;
+mod view;
+
+use crate::train::end_at_once;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use train::observers::Progress;
+use train::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, StepInfo, StopFlag, TrainState};
+use view::View;
+
+/// The view is drawn no more often; keys are looked for as often as there are steps.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+
+/// Whether standard output can show a view.
+pub fn is_possible() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// What Ctrl-C, SIGTERM and `q` ask for while there is a view: at first to stop after the step, then at once.
+pub fn interrupt(stop: &StopFlag) {
+    if stop.is_raised() {
+        ratatui::restore();
+        end_at_once();
+    }
+    stop.raise();
+}
+
+/// Shows the run on the terminal. What would have been printed stands there afterwards.
+pub struct Tui {
+    terminal: DefaultTerminal,
+    view: View,
+    /// Writes the lines that a run without the view prints.
+    lines: Progress<Lines, io::Sink>,
+    printed: Lines,
+    stop: StopFlag,
+    drawn: Option<Instant>,
+}
+
+impl Tui {
+    /// Takes the terminal over; it is given back when this is dropped, whatever happens.
+    ///
+    /// # Errors
+    /// If the terminal can't be prepared.
+    pub fn new(run: &Path, stop: StopFlag) -> io::Result<Self> {
+        let printed = Lines::default();
+        let lines = Progress::plain(printed.clone(), io::sink());
+        let view = View::new(&run.display().to_string());
+        Ok(Tui { terminal: ratatui::try_init()?, view, lines, printed, stop, drawn: None })
+    }
+
+    /// Draws, if it has been a while, and does what keys ask for. A terminal that is gone ends no run.
+    fn show(&mut self, at_once: bool) {
+        self.keys();
+        if at_once || self.drawn.is_none_or(|drawn| drawn.elapsed() >= DRAW_EVERY) {
+            self.view.log = self.printed.text().lines().map(str::to_owned).collect();
+            let _ = self.terminal.draw(|frame| screen::draw(frame, &self.view));
+            self.drawn = Some(Instant::now());
+        }
+    }
+
+    /// Ctrl-C comes as a key here.
+    fn keys(&mut self) {
+        while event::poll(Duration::ZERO).unwrap_or(false) {
+            let Ok(Event::Key(key)) = event::read() else { continue };
+            let control = key.modifiers.contains(KeyModifiers::CONTROL);
+            let asked = key.code == KeyCode::Char('q') || (control && key.code == KeyCode::Char('c'));
+            if asked && key.kind == KeyEventKind::Press {
+                interrupt(&self.stop);
+            }
+        }
+        self.view.stopping = self.stop.is_raised();
+    }
+}
+
+impl Drop for Tui {
+    fn drop(&mut self) {
+        ratatui::restore();
+        let _ = io::stdout().write_all(self.printed.text().as_bytes());
+    }
+}
+
+impl Observer for Tui {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        self.view.begin(run);
+        self.lines.on_begin(run)?;
+        self.show(true);
+        Ok(())
+    }
+
+    fn on_epoch_begin(&mut self, epoch: u64) -> Result<()> {
+        self.view.begin_epoch(epoch);
+        self.lines.on_epoch_begin(epoch)
+    }
+
+    fn on_step(&mut self, step: &StepInfo) -> Result<()> {
+        self.view.step(step);
+        self.show(false);
+        Ok(())
+    }
+
+    fn on_evaluate(&mut self, done: usize, all: usize) -> Result<()> {
+        self.view.evaluating = Some((done, all));
+        self.show(false);
+        Ok(())
+    }
+
+    fn on_warning(&mut self, warning: &str) -> Result<()> {
+        let _ = writeln!(self.printed, "warning: {warning}");
+        Ok(())
+    }
+
+    fn on_epoch_end(
+        &mut self,
+        record: &EpochRecord,
+        state: &TrainState,
+        shot: &dyn Snapshot,
+    ) -> Result<Flow> {
+        self.view.epoch(record);
+        let flow = self.lines.on_epoch_end(record, state, shot)?;
+        self.show(true);
+        Ok(flow)
+    }
+
+    fn on_interrupt(&mut self, state: &TrainState, shot: &dyn Snapshot) -> Result<()> {
+        self.lines.on_interrupt(state, shot)
+    }
+
+    fn on_end(&mut self, state: &TrainState, shot: &dyn Snapshot) -> Result<()> {
+        self.lines.on_end(state, shot)
+    }
+}
+
+/// Text that is kept for later.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

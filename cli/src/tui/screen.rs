@@ -1,0 +1,205 @@
+//! How the view is laid out.
+
+use super::view::View;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::symbols::Marker;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Axis, Block, Chart, Dataset, Gauge, GraphType, Paragraph, Sparkline};
+
+/// Training, and validation: blue and orange, which look unlike to everybody.
+const TRAINING: Color = Color::LightBlue;
+const VALIDATION: Color = Color::Yellow;
+
+/// Below so many rows there are no charts, below so many columns one beside the other.
+const ROWS_FOR_CHARTS: u16 = 18;
+const COLUMNS_FOR_TWO: u16 = 70;
+
+pub fn draw(frame: &mut Frame<'_>, view: &View) {
+    let area = frame.area();
+    let charts = if area.height >= ROWS_FOR_CHARTS { Constraint::Fill(3) } else { Constraint::Length(0) };
+    let rows =
+        [Constraint::Length(2), Constraint::Length(1), charts, Constraint::Length(4), Constraint::Fill(1)];
+    let [title, progress, charts, numbers, log] = Layout::vertical(rows).areas(area);
+    frame.render_widget(headline(view), title);
+    let (share, words) = view.progress();
+    let epoch = format!("epoch {} of {}: {words}", view.epoch + 1, view.epochs);
+    frame.render_widget(Gauge::default().ratio(share).label(epoch).gauge_style(TRAINING), progress);
+    if charts.height > 0 {
+        let halves = if charts.width >= COLUMNS_FOR_TWO {
+            [Constraint::Fill(1); 2]
+        } else {
+            [Constraint::Fill(1), Constraint::Length(0)]
+        };
+        let [left, right] = Layout::horizontal(halves).areas(charts);
+        let [acc, val_acc] = [view.curve(|epoch| epoch.acc), view.curve(|epoch| epoch.val_acc)];
+        chart(frame, left, view, "accuracy", &acc, &val_acc);
+        if right.width > 0 {
+            let [loss, val_loss] = [view.curve(|epoch| epoch.loss), view.curve(|epoch| epoch.val_loss)];
+            chart(frame, right, view, "loss", &loss, &val_loss);
+        }
+    }
+    let [now, rate] = Layout::horizontal([Constraint::Fill(1); 2]).areas(numbers);
+    frame.render_widget(Paragraph::new(figures(view)).block(Block::bordered().title("now")), now);
+    throughput(frame, rate, view);
+    let lines = usize::from(log.height.saturating_sub(2));
+    let newest = view.log.iter().skip(view.log.len().saturating_sub(lines));
+    let newest: Vec<Line<'_>> = newest.map(|line| Line::raw(line.as_str())).collect();
+    frame.render_widget(Paragraph::new(newest).block(Block::bordered().title("log")), log);
+}
+
+fn headline(view: &View) -> Paragraph<'_> {
+    let hint = if view.stopping {
+        Span::styled(
+            "stopping after this step, then saving; q again ends at once",
+            Style::new().fg(VALIDATION),
+        )
+    } else {
+        Span::styled("q or Ctrl-C stops and saves", Style::new().add_modifier(Modifier::DIM))
+    };
+    let run = Line::from(vec![
+        view.model.as_str().bold(),
+        " into ".into(),
+        view.run.as_str().into(),
+        "   ".into(),
+        hint,
+    ]);
+    Paragraph::new(vec![run, Line::raw(view.devices.as_str())])
+}
+
+/// The two lines with numbers.
+fn figures(view: &View) -> Vec<Line<'_>> {
+    let step = view.step.map_or_else(String::new, |step| {
+        format!("loss {:.4}   acc {:.4}   lr {:.3e}", step.loss, step.acc, step.lr)
+    });
+    let best = view
+        .best()
+        .map_or_else(String::new, |(epoch, acc)| format!("best val_acc {acc:.4} in epoch {epoch}"));
+    vec![Line::raw(step), Line::raw(best)]
+}
+
+fn throughput(frame: &mut Frame<'_>, area: Rect, view: &View) {
+    let title = match (view.rate(), view.replicas) {
+        (None, _) => "images/s".to_owned(),
+        (Some(rate), 1) => format!("{rate:.0} images/s"),
+        (Some(rate), replicas) => format!("{rate:.0} images/s, {:.0} a replica", rate / replicas as f64),
+    };
+    let width = usize::from(area.width.saturating_sub(2));
+    let newest = view.rates.iter().skip(view.rates.len().saturating_sub(width));
+    let bars = Sparkline::default().data(newest.map(|rate| *rate as u64)).style(TRAINING);
+    frame.render_widget(bars.block(Block::bordered().title(title)), area);
+}
+
+fn chart(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    view: &View,
+    name: &str,
+    training: &[(f64, f64)],
+    validation: &[(f64, f64)],
+) {
+    let line = |color, data| {
+        Dataset::default().marker(Marker::Braille).graph_type(GraphType::Line).style(color).data(data)
+    };
+    let lines = vec![line(TRAINING, training), line(VALIDATION, validation)];
+    let (low, high) = bounds(training.iter().chain(validation).map(|(_, y)| *y));
+    let last = view.epochs.max(2) as f64;
+    let x = Axis::default().bounds([1.0, last]).labels(["1".to_owned(), view.epochs.to_string()]);
+    let y = Axis::default().bounds([low, high]).labels([format!("{low:.3}"), format!("{high:.3}")]);
+    let title =
+        vec![name.into(), " ".into(), "training".fg(TRAINING), " ".into(), "validation".fg(VALIDATION)];
+    let chart = Chart::new(lines).x_axis(x).y_axis(y).legend_position(None);
+    frame.render_widget(chart.block(Block::bordered().title(Line::from(title))), area);
+}
+
+/// From the lowest to the highest, with a little room.
+fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| (low.min(y), high.max(y)));
+    match low <= high {
+        true => {
+            let room = ((high - low) * 0.05).max(1e-3);
+            (low - room, high + room)
+        }
+        false => (0.0, 1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use train::{EpochRecord, StepInfo};
+
+    fn shown(view: &View, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
+        terminal.draw(|frame| draw(frame, view)).expect("it is drawn");
+        terminal.backend().to_string()
+    }
+
+    fn busy() -> View {
+        let mut view = View::new("runs/a");
+        (view.model, view.devices) =
+            ("minigooglenet".into(), "2 replicas, each on the CPU (1 thread)".into());
+        (view.epochs, view.replicas) = (10, 2);
+        for epoch in 1..=3 {
+            let loss = 2.0 / epoch as f64;
+            let (acc, val_acc) =
+                (0.2 * epoch as f64, if epoch == 2 { f64::NAN } else { 0.15 * epoch as f64 });
+            let (val_loss, lr, seconds, images_per_second) = (loss, 0.1, 1.0, 640.0);
+            view.epoch(&EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second });
+        }
+        view.begin_epoch(3);
+        let (epoch, epochs, steps_done, steps_per_epoch) = (3, 10, 5, 20);
+        view.step = Some(StepInfo {
+            epoch,
+            epochs,
+            steps_done,
+            steps_per_epoch,
+            samples: 320,
+            loss: 0.6,
+            acc: 0.7,
+            lr: 0.05,
+            seconds: 1.0,
+        });
+        view.log = (1..40).map(|line| format!("line {line}.")).collect();
+        view
+    }
+
+    #[test]
+    fn everything_is_on_the_screen() {
+        let text = shown(&busy(), 100, 40);
+        for expected in [
+            "minigooglenet into runs/a",
+            "2 replicas, each on the CPU",
+            "epoch 4 of 10: step 5 of 20, 3 s left",
+            "accuracy",
+            "loss 0.6000   acc 0.7000   lr 5.000e-2",
+            "best val_acc 0.4500 in epoch 3",
+            "640 images/s, 320 a replica",
+            "validation",
+            "line 39.",
+            "q or Ctrl-C stops and saves",
+        ] {
+            assert!(text.contains(expected), "no `{expected}` in\n{text}");
+        }
+        assert!(!text.contains("line 1."), "the oldest lines have left");
+        let mut view = busy();
+        (view.stopping, view.evaluating) = (true, Some((20, 100)));
+        let text = shown(&view, 100, 40);
+        assert!(
+            text.contains("stopping after this step") && text.contains("validating, 20 of 100"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn small_terminals_and_empty_runs_are_drawn_too() {
+        for (width, height) in [(1, 1), (10, 3), (40, 12), (69, 30), (300, 100)] {
+            shown(&busy(), width, height);
+            shown(&View::new("runs/a"), width, height);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What the view shows: numbers alone, no terminal.
+
+use train::{EpochRecord, RunInfo, StepInfo};
+
+/// The throughput is told as often, in seconds.
+const RATE_EVERY: f64 = 0.5;
+
+/// So many of the newest throughputs are kept.
+const RATES: usize = 240;
+
+/// Everything that is on the screen.
+#[derive(Default)]
+pub struct View {
+    /// Where the run is kept.
+    pub run: String,
+    /// The network.
+    pub model: String,
+    /// The devices, in words.
+    pub devices: String,
+    /// How many replicas share the work.
+    pub replicas: usize,
+    /// Epochs of the run.
+    pub epochs: u64,
+    /// The one that is on, from 0.
+    pub epoch: u64,
+    /// The newest step, if there was one in this epoch.
+    pub step: Option<StepInfo>,
+    /// While the validation data are evaluated: done, all.
+    pub evaluating: Option<(usize, usize)>,
+    /// The epochs that are done.
+    pub history: Vec<EpochRecord>,
+    /// Images a second, the newest last.
+    pub rates: Vec<f64>,
+    /// What would be printed without the view.
+    pub log: Vec<String>,
+    /// Whether the run was asked to stop.
+    pub stopping: bool,
+    /// Where the throughput was told last: seconds and samples of the epoch.
+    told: Option<(f64, u64)>,
+}
+
+impl View {
+    pub fn new(run: &str) -> Self {
+        View { run: run.to_owned(), ..View::default() }
+    }
+
+    pub fn begin(&mut self, run: &RunInfo<'_>) {
+        self.model = run.config.model.clone();
+        self.devices = run.devices.clone();
+        self.replicas = replicas(&run.devices);
+        self.epochs = run.config.epochs;
+        self.history = run.state.history.clone();
+    }
+
+    pub fn begin_epoch(&mut self, epoch: u64) {
+        (self.epoch, self.step, self.evaluating, self.told) = (epoch, None, None, None);
+    }
+
+    pub fn step(&mut self, step: &StepInfo) {
+        self.step = Some(*step);
+        let Some((seconds, samples)) = self.told else {
+            // The first step of an epoch brings the beginning of the loading with it.
+            self.told = Some((step.seconds, step.samples));
+            return;
+        };
+        if step.seconds - seconds >= RATE_EVERY {
+            self.rates.push((step.samples - samples) as f64 / (step.seconds - seconds));
+            self.rates.drain(..self.rates.len().saturating_sub(RATES));
+            self.told = Some((step.seconds, step.samples));
+        }
+    }
+
+    pub fn epoch(&mut self, record: &EpochRecord) {
+        self.history.push(record.clone());
+        self.evaluating = None;
+    }
+
+    /// The share of the epoch that is done, and in words.
+    pub fn progress(&self) -> (f64, String) {
+        if let Some((done, all)) = self.evaluating {
+            return (share(done as f64, all as f64), format!("validating, {done} of {all} images"));
+        }
+        match &self.step {
+            Some(step) => {
+                let (done, all) = (step.steps_done as f64, step.steps_per_epoch as f64);
+                let left = step.seconds / done.max(1.0) * (all - done);
+                let words = format!("step {} of {}, {left:.0} s left", step.steps_done, step.steps_per_epoch);
+                (share(done, all), words)
+            }
+            None => (0.0, "begins".to_owned()),
+        }
+    }
+
+    /// The newest throughput; that of the last epoch where it is not known yet.
+    pub fn rate(&self) -> Option<f64> {
+        self.rates.last().copied().or_else(|| Some(self.history.last()?.images_per_second))
+    }
+
+    /// The epoch, from 1, with the highest validation accuracy, and that.
+    pub fn best(&self) -> Option<(u64, f64)> {
+        let best = self.history.iter().filter(|record| record.val_acc.is_finite());
+        let best = best.max_by(|a, b| a.val_acc.total_cmp(&b.val_acc).then(b.epoch.cmp(&a.epoch)))?;
+        Some((best.epoch, best.val_acc))
+    }
+
+    /// What an epoch says, over the number of the epoch; what is not finite is left out.
+    pub fn curve(&self, value: impl Fn(&EpochRecord) -> f64) -> Vec<(f64, f64)> {
+        let points = self.history.iter().map(|record| (record.epoch as f64, value(record)));
+        points.filter(|(_, y)| y.is_finite()).collect()
+    }
+}
+
+fn share(done: f64, all: f64) -> f64 {
+    if all > 0.0 { (done / all).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// The number in front of `replicas` in the devices' words; one where there is none.
+fn replicas(devices: &str) -> usize {
+    let before = devices.split(" replicas").next().filter(|before| *before != devices);
+    before.and_then(|count| count.parse().ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(steps_done: u64, seconds: f64) -> StepInfo {
+        StepInfo {
+            epoch: 1,
+            epochs: 4,
+            steps_done,
+            steps_per_epoch: 10,
+            samples: steps_done * 100,
+            loss: 1.0,
+            acc: 0.5,
+            lr: 0.1,
+            seconds,
+        }
+    }
+
+    #[test]
+    fn throughput_is_that_of_the_newest_half_second() {
+        let mut view = View::new("run");
+        view.begin_epoch(1);
+        for (done, seconds) in [(1, 2.0), (2, 2.25), (3, 2.5), (4, 2.75), (5, 3.5)] {
+            view.step(&step(done, seconds));
+        }
+        assert_eq!(view.rates, [400.0, 200.0]);
+        assert_eq!(view.progress(), (0.5, "step 5 of 10, 4 s left".to_owned()));
+        // Another epoch counts from its own beginning.
+        view.begin_epoch(2);
+        view.step(&step(1, 0.1));
+        assert_eq!(view.rate(), Some(200.0));
+    }
+
+    #[test]
+    fn the_best_epoch_is_the_first_of_the_highest() {
+        let record = |epoch, val_acc| EpochRecord {
+            epoch,
+            loss: 1.0,
+            acc: 0.5,
+            val_loss: f64::NAN,
+            val_acc,
+            lr: 0.1,
+            seconds: 1.0,
+            images_per_second: 50.0,
+        };
+        let mut view = View::new("run");
+        assert_eq!((view.best(), view.rate()), (None, None));
+        [record(1, 0.3), record(2, 0.7), record(3, 0.7), record(4, f64::NAN)]
+            .iter()
+            .for_each(|r| view.epoch(r));
+        assert_eq!((view.best(), view.rate()), (Some((2, 0.7)), Some(50.0)));
+        assert_eq!(view.curve(|record| record.val_loss), []);
+        assert_eq!(view.curve(|record| record.val_acc).len(), 3);
+    }
+
+    #[test]
+    fn replicas_are_counted_in_words() {
+        assert_eq!(replicas("3 replicas, each on the CPU (1 thread)"), 3);
+        assert_eq!(replicas("the CPU (2 threads, AVX-512)"), 1);
+    }
+}

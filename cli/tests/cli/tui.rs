@@ -1,0 +1,40 @@
+//! `--tui`: a view where there is a terminal, plain lines where there is none.
+
+use crate::Place;
+use std::process::Command;
+
+const TRAIN: &str =
+    "train --quick --dataset synthetic --limit-train 100 --limit-test 20 --epochs 2 --output run --tui";
+
+/// What a terminal is told to show another screen than that with the prompt, and to come back.
+const ANOTHER_SCREEN: [&str; 2] = ["\x1b[?1049h", "\x1b[?1049l"];
+
+#[test]
+fn a_terminal_shows_the_view_and_keeps_the_lines() {
+    let place = Place::new();
+    let line = format!("stty rows 40 columns 100; {} {TRAIN}", env!("CARGO_BIN_EXE_towers"));
+    // `script` of util-linux gives a command a terminal, and writes down what that is told.
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    command.current_dir(place.path()).env("HOME", place.path()).env("TERM", "xterm-256color");
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => return println!("SKIPPED: the view on a terminal: script: {error}"),
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    let [shown, back] = ANOTHER_SCREEN.map(|code| text.find(code));
+    let (Some(shown), Some(back)) = (shown, back) else { panic!("no view in {text:?}") };
+    let view = &text[shown..back];
+    assert!(view.contains("q or Ctrl-C stops and saves") && view.contains("accuracy"), "{view:?}");
+    let after = &text[back..];
+    assert!(after.contains("Epoch 2/2") && after.contains("done: run"), "{after:?}");
+}
+
+#[test]
+fn without_a_terminal_there_are_plain_lines() {
+    let place = Place::new();
+    let out = place.run(TRAIN).ends(0).says("Epoch 2/2").says("done: run").out();
+    assert!(!out.contains('\x1b'), "{out:?}");
+    place.run(&format!("{TRAIN} --no-progress")).ends(2).complains("--no-progress");
+}
