@@ -98,8 +98,8 @@ mod faults {
     use crate::ranks::{all_gone, end, environment, ranks, signal, start, wait_for};
     use std::fs;
 
-    /// Works until it is ended, in one thread.
-    const ENDLESS: &str = "bench --recipe quick --batch 8 --device cpu --threads 1 --seconds 3000";
+    /// Works until it is ended, in one thread, and by itself: it meets no other process.
+    const ENDLESS: &str = "bench --recipe quick --batch 8 --device cpu --threads 1 --profile --seconds 3000";
 
     #[test]
     fn processes_know_their_place_and_share_a_secret() {

@@ -285,16 +285,18 @@ impl Config {
     /// # Errors
     /// [`Error::Option`] naming the option, its value and what is accepted.
     pub fn check(&self) -> Result<()> {
+        if !models::NAMES.contains(&self.model.as_str()) {
+            let accepted = format!("one of {}{}", models::NAMES.join(", "), hint(&self.model, models::NAMES));
+            return Err(Error::Option { option: "the model", value: format!("`{}`", self.model), accepted });
+        }
+        self.check_options()
+    }
+
+    /// The same but for the name of the network, which may be one's own.
+    pub(crate) fn check_options(&self) -> Result<()> {
         let refuse = |option, value: String, accepted: &str| {
             Err(Error::Option { option, value, accepted: accepted.to_owned() })
         };
-        if !models::NAMES.contains(&self.model.as_str()) {
-            return refuse(
-                "the model",
-                format!("`{}`", self.model),
-                &format!("one of {}{}", models::NAMES.join(", "), hint(&self.model, models::NAMES)),
-            );
-        }
         if self.epochs == 0 {
             return refuse("--epochs", "0".into(), "at least 1");
         }

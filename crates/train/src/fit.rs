@@ -71,10 +71,49 @@ pub fn train(
     stop: &StopFlag,
 ) -> Result<Outcome> {
     config.check()?;
+    train_on(&devices_of(config)?, config, data, resume, observers, stop)
+}
+
+/// As [`train`], but a network of your own, whatever name the configuration gives it: replicas, checkpoints, resume and observers all
+/// the same. `towers evaluate` and its like know the networks of [`models`] alone.
+///
+/// ```
+/// use layers::{Conv2D, Dense, Flatten, Graph, MaxPooling2D};
+/// use models::Model;
+/// use train::{StopFlag, recipe, train_model};
+///
+/// let mut graph = Graph::new("mine", [32, 32, 3]);
+/// let x = graph.add(Conv2D::new(8, 3).strides(2), graph.input())?;
+/// let x = graph.add(MaxPooling2D::new(2), x)?;
+/// let x = graph.add(Flatten, x)?;
+/// let logits = graph.add(Dense::new(10), x)?;
+///
+/// let mut config = recipe("quick")?;
+/// (config.model, config.epochs, config.devices.replicas) = ("mine".into(), 1, 2);
+/// let data = cifar::synthetic(1, 200, 50);
+/// let outcome = train_model(Model::new(graph, logits), &config, data, None, &mut [], &StopFlag::default())?;
+/// assert_eq!(outcome.state.step, 2);
+/// # Ok::<(), train::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`train`]; and if the network takes other images than those of the data, or tells other classes apart.
+pub fn train_model(
+    model: Model,
+    config: &Config,
+    data: Dataset,
+    resume: Option<&Resume>,
+    observers: Observers<'_>,
+    stop: &StopFlag,
+) -> Result<Outcome> {
+    train_model_on(model, &devices_of(config)?, config, data, resume, observers, stop)
+}
+
+fn devices_of(config: &Config) -> Result<Vec<Device>> {
+    config.check_options()?;
     // Two kinds of algorithms would not add up to the same bits.
     let deterministic = config.devices.deterministic || config.repeats();
-    let devices = open_devices(&DeviceOptions { deterministic, ..config.devices.clone() })?;
-    train_on(&devices, config, data, resume, observers, stop)
+    open_devices(&DeviceOptions { deterministic, ..config.devices.clone() })
 }
 
 /// As [`train`], on devices that the caller opened: one replica on each, or on as many as it has pipeline stages, whatever
@@ -90,10 +129,22 @@ pub fn train_on(
     observers: Observers<'_>,
     stop: &StopFlag,
 ) -> Result<Outcome> {
+    train_model_on(named(config, &data)?, devices, config, data, resume, observers, stop)
+}
+
+fn train_model_on(
+    model: Model,
+    devices: &[Device],
+    config: &Config,
+    data: Dataset,
+    resume: Option<&Resume>,
+    observers: Observers<'_>,
+    stop: &StopFlag,
+) -> Result<Outcome> {
     let stages = config.devices.stages();
     let none = || Error::Device("there is no device to train on".into());
     let device = devices.first().ok_or_else(none)?;
-    let run = Whole::prepare(config, data, resume, devices.len() / stages, device)?;
+    let run = Whole::prepare(config, model, data, resume, devices.len() / stages, device)?;
     let observers = Mutex::new(Some(observers));
     let outcomes = run_stages(devices, stages, |replica: Replica, stage: Stage| {
         let first = replica.rank() == 0 && stage.is_first();
@@ -101,6 +152,31 @@ pub fn train_on(
         run.stage(replica, stage, own.unwrap_or_default(), stop)
     })?;
     outcomes.into_iter().next().ok_or_else(none)
+}
+
+/// The network that the configuration names.
+pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
+    config.check()?;
+    let unknown = || Error::Device(format!("there is no network {}", config.model));
+    Ok(models::by_name(&config.model, data.classes.len()).ok_or_else(unknown)??)
+}
+
+/// Refuses a network for other images, or with a number for other than each class.
+fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
+    let (_, h, w, c) = data.train.images.dim();
+    let graph = model.graph();
+    let (x, y) = (graph.shape(graph.input()), graph.shape(model.logits()));
+    let taken = (x.h, x.w, x.c, y.per_sample());
+    let (option, classes) = ("the network", data.classes.len());
+    if taken == (h, w, c, classes) {
+        return Ok(());
+    }
+    let value = format!("{}x{}x{} images into {} classes", x.h, x.w, x.c, y.per_sample());
+    Err(Error::Option {
+        option,
+        value,
+        accepted: format!("{h}x{w}x{c} images into {classes} classes: those of the data"),
+    })
 }
 
 /// What all replicas of a run share.
@@ -119,23 +195,20 @@ impl<'a> Whole<'a> {
     /// Makes ready for `towers` replicas on devices like this one.
     pub(crate) fn prepare(
         config: &'a Config,
+        model: Model,
         data: Dataset,
         resume: Option<&'a Resume>,
         towers: usize,
         device: &Device,
     ) -> Result<Self> {
-        config.check()?;
+        config.check_options()?;
         config.check_towers(towers)?;
         if data.train.is_empty() || data.test.is_empty() {
             let (value, accepted) =
                 ("0".to_owned(), "at least 1, for training and for validation".to_owned());
             return Err(Error::Option { option: "the number of samples", value, accepted });
         }
-        let model = models::by_name(&config.model, data.classes.len()).ok_or_else(|| Error::Option {
-            option: "the model",
-            value: config.model.clone(),
-            accepted: models::NAMES.join(", "),
-        })??;
+        check_fit(&model, &data)?;
         let data = match config.augmentation.validation_split {
             0.0 => data,
             share => hold_back(data, share, config.seed)?,

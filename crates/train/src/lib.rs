@@ -76,7 +76,7 @@ pub use error::{Error, Result};
 pub use evaluate::{Evaluation, Mistake, evaluate};
 pub use export::{Format, export};
 pub use first_step::{FirstStep, first_step};
-pub use fit::{End, Outcome, StopFlag, train, train_on};
+pub use fit::{End, Outcome, StopFlag, train, train_model, train_on};
 pub use import::{Assumed, open_model};
 pub use input::{Input, Preprocessing};
 pub use model_file::{MODEL_FILE, Trained};

@@ -3,7 +3,7 @@ mod device;
 mod facts;
 mod transport;
 
-use crate::fit::{Observers, Whole};
+use crate::fit::{Observers, Whole, named};
 use crate::replica_bench::{self, ReplicaBench, bench_replica};
 use crate::{BenchOptions, Config, DeviceOptions, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
@@ -66,7 +66,7 @@ impl Process {
         stop: &StopFlag,
     ) -> Result<Outcome> {
         let device = device::open(config, &self.place)?;
-        let run = Whole::prepare(config, data, resume, self.world(), &device)?;
+        let run = Whole::prepare(config, named(config, &data)?, data, resume, self.world(), &device)?;
         let observers = if self.is_first() { observers } else { Default::default() };
         let body = |replica| run.stage(replica, Stage::whole(), observers, stop);
         self.transport.run(&self.place, device, &facts::facts(&run)?, body)
