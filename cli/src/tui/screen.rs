@@ -120,7 +120,8 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     match low <= high {
         true => {
             let room = ((high - low) * 0.05).max(1e-3);
-            (low - room, high + room)
+            // Neither losses nor accuracies go below 0.
+            ((low - room).max(low.min(0.0)), high + room)
         }
         false => (0.0, 1.0),
     }
