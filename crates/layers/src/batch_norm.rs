@@ -12,12 +12,13 @@ use tensor::{
 pub struct BatchNormalization {
     momentum: f32,
     epsilon: f32,
+    scale: bool,
     activation: Activation,
 }
 
 impl Default for BatchNormalization {
     fn default() -> Self {
-        BatchNormalization { momentum: 0.99, epsilon: 1e-3, activation: Activation::None }
+        BatchNormalization { momentum: 0.99, epsilon: 1e-3, scale: true, activation: Activation::None }
     }
 }
 
@@ -35,6 +36,12 @@ impl BatchNormalization {
     /// Added to the variance.
     pub fn epsilon(self, epsilon: f32) -> Self {
         BatchNormalization { epsilon, ..self }
+    }
+
+    /// Whether gamma is trained. Otherwise it is there all the same, and stays 1: PyTorch's `weight.requires_grad = False`.
+    /// Keras' `scale=False` computes the same, but has no gamma in its files.
+    pub fn scale(self, scale: bool) -> Self {
+        BatchNormalization { scale, ..self }
     }
 
     /// What follows the normalization.
@@ -58,7 +65,7 @@ impl Layer for BatchNormalization {
     fn params(&self, x: Shape) -> Vec<ParamSpec> {
         let running = Role::Running { momentum: self.momentum };
         [
-            ("gamma", Initializer::Ones, Role::Trainable),
+            ("gamma", Initializer::Ones, Role::trained(self.scale)),
             ("beta", Initializer::Zeros, Role::Trainable),
             ("moving_mean", Initializer::Zeros, running),
             ("moving_variance", Initializer::Ones, running),

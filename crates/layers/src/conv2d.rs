@@ -40,6 +40,7 @@ pub struct Conv2D {
     activation: Activation,
     use_bias: bool,
     kernel_initializer: Initializer,
+    kernel_trainable: bool,
 }
 
 impl Conv2D {
@@ -53,6 +54,7 @@ impl Conv2D {
             activation: Activation::None,
             use_bias: true,
             kernel_initializer: Initializer::GlorotUniform,
+            kernel_trainable: true,
         }
     }
 
@@ -86,6 +88,11 @@ impl Conv2D {
         Conv2D { kernel_initializer, ..self }
     }
 
+    /// Whether the weights are trained. The bias is in any case.
+    pub fn kernel_trainable(self, kernel_trainable: bool) -> Self {
+        Conv2D { kernel_trainable, ..self }
+    }
+
     fn spec(&self, x: Shape) -> Conv2d {
         Conv2d {
             inputs: x.c,
@@ -108,11 +115,10 @@ impl Layer for Conv2D {
     }
 
     fn params(&self, x: Shape) -> Vec<ParamSpec> {
-        weights_and_bias(
-            vec![self.kernel[0], self.kernel[1], x.c, self.filters],
-            self.kernel_initializer,
-            self.use_bias,
-        )
+        let shape = vec![self.kernel[0], self.kernel[1], x.c, self.filters];
+        let mut params = weights_and_bias(shape, self.kernel_initializer, self.use_bias);
+        params[0].role = Role::trained(self.kernel_trainable);
+        params
     }
 
     fn backward_reads(&self) -> BackwardReads {
@@ -143,6 +149,7 @@ impl Layer for Conv2D {
             act: self.activation,
             w: place.params[0],
             b: place.params.get(1).copied(),
+            kernel_trainable: self.kernel_trainable,
             without_bias: place.bias_taken_away,
             normalization: place.normalization,
         }))
@@ -170,6 +177,7 @@ struct Conv2DOp {
     act: Activation,
     w: Span,
     b: Option<Span>,
+    kernel_trainable: bool,
     /// In training passes.
     without_bias: bool,
     /// In inference passes.
@@ -200,7 +208,9 @@ impl Op for Conv2DOp {
         }
         // Nobody writes the gradient of a bias that was left out, so it stays 0.
         let b = self.b.filter(|_| !self.without_bias);
-        cx.device.conv2d_bwd_filter(&self.conv, x, dy.as_view(), cx.grads, self.w, b)?;
+        if self.kernel_trainable || b.is_some() {
+            cx.device.conv2d_bwd_filter(&self.conv, x, dy.as_view(), cx.grads, self.w, b)?;
+        }
         match dx {
             Some((dx, write)) => {
                 cx.device.conv2d_bwd_data(&self.conv, dy.as_view(), cx.params, self.w, dx, write)

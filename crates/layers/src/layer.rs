@@ -130,17 +130,32 @@ pub struct ParamSpec {
     pub role: Role,
 }
 
-/// Who changes a parameter.
+/// Who changes a parameter, and so where it lies in the [`Arena`](crate::Arena).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     /// The optimizer, by its gradient.
     Trainable,
+    /// Nobody: it keeps the values that it was given, and a backward pass need not compute its gradient (Keras'
+    /// `trainable=False`, PyTorch's `requires_grad=False`).
+    Frozen,
     /// A running average of sums that the forward pass leaves in the gradients' arena:
     /// `running = momentum * running + (1 - momentum) * new`.
     Running {
         /// The share of the old value that stays in a step.
         momentum: f32,
     },
+}
+
+impl Role {
+    /// Whether it is a running average, which lies in memory of its own.
+    pub fn is_running(self) -> bool {
+        matches!(self, Role::Running { .. })
+    }
+
+    /// [`Role::Trainable`], or [`Role::Frozen`] if it is not to be trained.
+    pub(crate) fn trained(is_trained: bool) -> Self {
+        if is_trained { Role::Trainable } else { Role::Frozen }
+    }
 }
 
 /// Where a layer stands in a network.
@@ -153,8 +168,8 @@ pub struct Place<'a> {
     pub x: Shape,
     /// Whether there will be backward passes.
     pub training: bool,
-    /// For each of [`Layer::params`], in order: trainable ones lie at this span of `params` and, their gradients, of `grads`;
-    /// running ones lie in `running`.
+    /// For each of [`Layer::params`], in order: trainable and frozen ones lie at this span of `params` and, their gradients, of
+    /// `grads`, where there is a place for a frozen one's too; running ones lie in `running`.
     pub params: &'a [Span],
     /// Whether the layer behind takes this one's [`bias`](Layer::bias) away in training passes: there it is left out of the
     /// output, and its gradient is 0.

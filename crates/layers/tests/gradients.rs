@@ -50,6 +50,12 @@ fn conv2d_without_bias_and_with_relu() {
 }
 
 #[test]
+fn conv2d_with_frozen_weights() {
+    check([5, 4, 2], Conv2D::new(5, 3).kernel_trainable(false));
+    check([5, 4, 2], Conv2D::new(5, 3).kernel_trainable(false).use_bias(false));
+}
+
+#[test]
 fn conv2d_on_one_pixel_and_on_images_as_large_as_its_kernel() {
     check([1, 1, 2], Conv2D::new(3, 1));
     check([1, 1, 2], Conv2D::new(3, 3).same());
@@ -84,6 +90,7 @@ fn batch_normalization_with_and_without_relu() {
     for activation in [Activation::None, Activation::Relu] {
         let layer = BatchNormalization::new().activation(activation);
         check([3, 4, 2], layer.clone());
+        check([3, 4, 2], layer.clone().scale(false));
         let (graph, logits) = network([2, 2, 3], layer.clone().epsilon(0.1));
         GradientCheck::new().batch(5).assert(&graph, logits);
         check_alone([2, 2, 3], layer);

@@ -5,7 +5,7 @@ use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Flatten, Graph, MaxPooling2D,
     Metrics, Mode, Network, Padding, Value,
 };
-use tensor::{Activation::Relu, Backend, Device, Storage};
+use tensor::{Activation::Relu, Backend, Device, SgdStep, Storage, Velocity, WeightDecay};
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
 const SIZE: [usize; 3] = [6, 6, 3];
@@ -211,6 +211,58 @@ fn running_averages() {
         assert!((value(mean) - 0.01 * 3.0).abs() < 1e-6, "{}", value(mean));
         let unbiased = (4.0 + 1.0 + 0.0 + 9.0) / 3.0;
         assert!((value(variance) - (0.99 + 0.01 * unbiased)).abs() < 1e-6, "{}", value(variance));
+    });
+}
+
+/// Frozen tensors lie behind those that the optimizer steps over, which gets the same gradients as without them.
+#[test]
+fn what_is_frozen_stays() {
+    on_every_device(|device| {
+        let build = |trained: bool| {
+            let mut g = Graph::new("test", SIZE);
+            let conv = Conv2D::new(4, 3).use_bias(false).kernel_trainable(trained);
+            let x = g.add(conv, g.input()).unwrap();
+            let x = g.add(BatchNormalization::new().scale(trained).activation(Relu), x).unwrap();
+            let x = g.add(Flatten, x).unwrap();
+            let logits = g.add(Dense::new(7), x).unwrap();
+            let summary = g.summary(logits);
+            let counts = (summary.trainable, summary.non_trainable);
+            let mut network = g.build(logits, device, 10, Mode::Training).unwrap();
+            network.init(3).unwrap();
+            gradients(&mut network, 0, 10);
+            (network, counts)
+        };
+        let ((mut trained, all), (mut frozen, less)) = (build(true), build(false));
+        let (kernel, gamma) = (3 * 3 * 3 * 4, 4);
+        assert_eq!((all.0 - less.0, less.1 - all.1), (kernel + gamma, kernel + gamma));
+        let read = |storage: &Storage, slot: &layers::Slot| {
+            storage.to_vec(device, slot.span.offset, slot.span.len).unwrap()
+        };
+        let before: Vec<_> =
+            frozen.arena().slots().iter().map(|s| read(frozen.arena().storage(s), s)).collect();
+        let weight_decay = WeightDecay::Decoupled(0.5);
+        let sgd =
+            SgdStep { lr: 0.1, momentum: 0.9, nesterov: true, velocity: Velocity::PyTorch, weight_decay };
+        for network in [&mut trained, &mut frozen] {
+            let arena = network.arena_mut();
+            let mut velocity = device.alloc(arena.trainable.len).unwrap();
+            device.sgd_step(&sgd, &mut arena.params, &arena.grads, &mut velocity, arena.trainable).unwrap();
+        }
+        let slots = trained.arena().slots().iter().zip(frozen.arena().slots());
+        for ((with, without), before) in slots.zip(before) {
+            let after = read(frozen.arena().storage(without), without);
+            let stays = ["conv2d/kernel", "batch_normalization/gamma"].contains(&without.name.as_str());
+            assert_eq!(
+                without.span.offset >= frozen.arena().trainable.end(),
+                stays && !without.role.is_running()
+            );
+            if stays || without.role.is_running() {
+                assert_eq!(after, before, "{}", without.name);
+            } else {
+                assert_ne!(after, before, "{}", without.name);
+                assert_eq!(after, read(trained.arena().storage(with), with), "{}", without.name);
+            }
+        }
     });
 }
 

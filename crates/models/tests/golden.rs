@@ -45,7 +45,7 @@ impl Case {
         let labels: Vec<u32> = (0..batch as u32).collect();
         network.set_input(&images, &labels).unwrap();
         for (k, slot) in network.arena().slots().to_vec().iter().enumerate() {
-            let values: Vec<f32> = if slot.role == Role::Trainable {
+            let values: Vec<f32> = if !slot.role.is_running() {
                 let (middle, limit) = match slot.shape[..] {
                     [_] => (if slot.name.ends_with("/gamma") { 1.0 } else { 0.0 }, 0.25),
                     [ref inputs @ .., _] => (0.0, (6.0 / inputs.iter().product::<usize>() as f64).sqrt()),
@@ -80,7 +80,7 @@ impl Case {
     /// The gradients, and what the running averages became.
     fn check_gradients(&self) {
         let (device, arena) = (self.network.device(), self.network.arena());
-        for slot in arena.slots() {
+        for slot in arena.slots().iter().filter(|slot| slot.role != Role::Frozen) {
             let storage = if slot.role == Role::Trainable { &arena.grads } else { &arena.running };
             let values = read(device, storage, slot.span).unwrap();
             self.check_tensor(&slot.name, &values, self.precision.first);

@@ -80,7 +80,7 @@ fn lines(step: &Step, names: &HashMap<Value, String>) -> Result<(Option<String>,
         Operation::BatchNorm(norm) => {
             let momentum = step.params.iter().find_map(|spec| match spec.role {
                 Role::Running { momentum } => Some(1.0 - momentum),
-                Role::Trainable => None,
+                Role::Trainable | Role::Frozen => None,
             });
             // Shorter than the nearest f32: 0.01, not 0.00999999.
             let momentum = (f64::from(momentum.unwrap_or(0.1)) * 1e6).round() / 1e6;

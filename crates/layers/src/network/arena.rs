@@ -18,7 +18,7 @@ pub struct Slot {
     pub name: String,
     /// As Keras lays it out.
     pub shape: Vec<usize>,
-    /// Who changes it, and so which arena it lies in: `params` or `running`.
+    /// Who changes it, and so where it lies: in `params`, there among the trainable ones or behind them, or in `running`.
     pub role: Role,
     /// The place in its arena.
     pub span: Span,
@@ -29,11 +29,12 @@ pub struct Slot {
 
 /// The flat memory of a network's parameters.
 ///
+/// `params` holds first what is trained and then what is frozen, so the optimizer steps over one run and never meets the rest.
 /// `grads` holds first the gradients, laid out as `params`, then what else replicas add up: the sums behind the running
 /// averages, and the two metrics. So one all-reduce of `grads` is all that replicas exchange in a step.
 #[derive(Debug)]
 pub struct Arena {
-    /// Trainable parameters.
+    /// Parameters: trainable ones, then frozen ones.
     pub params: Storage,
     /// Gradients, sums, metrics.
     pub grads: Storage,
@@ -69,22 +70,27 @@ fn take(end: &mut usize, len: usize, align: usize) -> Span {
 
 impl Arena {
     pub(super) fn new(graph: &Graph, device: &Device) -> Result<Self> {
-        let (mut params, mut running) = (0, 0);
+        let (mut trainable, mut frozen, mut running) = (0, 0, 0);
         let mut slots: Vec<Slot> = specs(graph)
             .map(|(layer, ParamSpec { name, shape, init, role })| {
                 let len = shape.iter().product();
                 let span = match role {
-                    Role::Trainable => take(&mut params, len, ALIGN),
-                    _ => take(&mut running, len, 1),
+                    Role::Trainable => take(&mut trainable, len, ALIGN),
+                    Role::Frozen => take(&mut frozen, len, ALIGN),
+                    Role::Running { .. } => take(&mut running, len, 1),
                 };
                 Slot { name: format!("{layer}/{name}"), shape, role, span, sums: Span::new(0, 0), init }
             })
             .collect();
+        for slot in slots.iter_mut().filter(|slot| slot.role == Role::Frozen) {
+            slot.span.offset += trainable;
+        }
+        let params = trainable + frozen;
         // The sums and their averages lie side by side, in the same order: a normalization writes its two sums as one
         // run, and a step moves all averages at once.
         let mut end = params;
         let mut averages: Vec<Averages> = Vec::new();
-        for slot in slots.iter_mut().filter(|slot| slot.role != Role::Trainable) {
+        for slot in slots.iter_mut().filter(|slot| slot.role.is_running()) {
             slot.sums = take(&mut end, slot.span.len, 1);
             let Role::Running { momentum } = slot.role else { continue };
             match averages.last_mut() {
@@ -101,7 +107,7 @@ impl Arena {
             params: device.alloc(params)?,
             grads: device.alloc(signal.end())?,
             running: device.alloc(running)?,
-            trainable: Span::new(0, params),
+            trainable: Span::new(0, trainable),
             metrics,
             signal,
             slots,
@@ -116,7 +122,7 @@ impl Arena {
 
     /// The memory that holds `slot`.
     pub fn storage(&self, slot: &Slot) -> &Storage {
-        if slot.role == Role::Trainable { &self.params } else { &self.running }
+        if slot.role.is_running() { &self.running } else { &self.params }
     }
 
     /// Copies `values` into `slot`.
@@ -125,7 +131,7 @@ impl Arena {
     /// If their number is not the slot's.
     pub fn load(&mut self, device: &Device, slot: &Slot, values: &[f32]) -> Result<()> {
         tensor::Error::check_len("load", "a parameter", Span::new(0, values.len()), slot.span.len)?;
-        let storage = if slot.role == Role::Trainable { &mut self.params } else { &mut self.running };
+        let storage = if slot.role.is_running() { &mut self.running } else { &mut self.params };
         Ok(device.upload(values, storage, slot.span.offset)?)
     }
 

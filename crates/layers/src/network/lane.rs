@@ -4,7 +4,7 @@ use super::plan::{BackwardStep, Plan, Step, Tenant};
 use super::pools::Pools;
 use super::sum::Copied;
 use crate::error::InLayer;
-use crate::{Add, Op, Place, Result, Role};
+use crate::{Add, Op, Place, Result};
 use tensor::{Backend, Device, Ints, NormSpans, Span, Target};
 
 /// What a network keeps of one batch from its forward to its backward pass: activations, labels, and what layers note.
@@ -85,7 +85,7 @@ impl Lane {
             let own = places(&node.name);
             let params: Vec<Span> = own.iter().map(|slot| slot.span).collect();
             let sums: Vec<Span> =
-                own.iter().filter(|slot| slot.role != Role::Trainable).map(|slot| slot.sums).collect();
+                own.iter().filter(|slot| slot.role.is_running()).map(|slot| slot.sums).collect();
             let before = normalized.iter().find(|pair| pair.by == step.node);
             let bias_before =
                 before.and_then(|pair| Some(places(&graph.nodes[pair.of].name)[pair.bias?].span));

@@ -37,8 +37,8 @@ pub struct Work {
     pub backward_multiply_adds: usize,
     /// Trainable parameters.
     pub trainable: usize,
-    /// Running averages.
-    pub running: usize,
+    /// Frozen parameters and running averages.
+    pub non_trainable: usize,
 }
 
 impl Graph {
@@ -68,7 +68,7 @@ impl Graph {
                 multiply_adds,
                 backward_multiply_adds: passes * multiply_adds,
                 trainable: count(true),
-                running: count(false),
+                non_trainable: count(false),
             })
         });
         work.collect()
@@ -150,7 +150,7 @@ mod tests {
                 ("dense", dense, dense + 10),
             ]
         );
-        assert_eq!((work[1].kind, work[1].running), ("BatchNormalization", 8));
+        assert_eq!((work[1].kind, work[1].non_trainable), ("BatchNormalization", 8));
         // Nobody asks for the gradient of the images.
         let backward: Vec<_> = work
             .iter()

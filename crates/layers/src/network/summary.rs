@@ -13,7 +13,7 @@ pub struct Summary {
     pub rows: Vec<SummaryRow>,
     /// Trainable parameters.
     pub trainable: usize,
-    /// Running averages.
+    /// Frozen parameters and running averages.
     pub non_trainable: usize,
 }
 
@@ -26,7 +26,7 @@ pub struct SummaryRow {
     pub kind: String,
     /// The output's shape: `(None, 32, 32, 96)`.
     pub shape: String,
-    /// Parameters, running averages included.
+    /// Parameters, frozen ones and running averages included.
     pub params: usize,
     /// The layers whose outputs it reads.
     pub inputs: Vec<String>,
