@@ -139,8 +139,28 @@ def optimizers():
         save(f"step.{name}", p.value)
 
 
+def gelu():
+    """By itself, and behind a batch normalization with a fixed scale of 1."""
+    x, dy = draw(4, 4, 2, 5) * 2.0, draw(4, 4, 2, 5)
+    save("gelu.x", x)
+    save("gelu.dy", dy)
+    t = nchw(x)
+    y = F.gelu(t)
+    y.backward(nchw(dy).detach())
+    save("gelu.y", nhwc(y))
+    save("gelu.dx", nhwc(t.grad))
+    t, beta = nchw(x), tensor(draw(5))
+    y = F.gelu(F.batch_norm(t, None, None, torch.ones(5, dtype=torch.float64), beta, True, eps=2**-10))
+    y.backward(nchw(dy).detach())
+    save("gelu.bn.beta", beta)
+    save("gelu.bn.y", nhwc(y))
+    save("gelu.bn.dx", nhwc(t.grad))
+    save("gelu.bn.dbeta", beta.grad)
+
+
 batch_norm()
 cross_entropy()
 pooling()
 optimizers()
+gelu()
 save_file(golden, pathlib.Path(__file__).with_name("ops.safetensors"))

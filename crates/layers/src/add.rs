@@ -16,7 +16,7 @@ impl Add {
         Self::default()
     }
 
-    /// What follows the sum.
+    /// What follows the sum; GELU must be a layer of its own.
     pub fn activation(self, activation: Activation) -> Self {
         Add { activation }
     }
@@ -30,6 +30,7 @@ impl Add {
         match self.activation {
             Activation::None => "Add",
             Activation::Relu => "Add+ReLU",
+            Activation::Gelu => "Add+GELU",
         }
     }
 

@@ -55,6 +55,7 @@ impl Layer for BatchNormalization {
         match self.activation {
             Activation::None => "BatchNormalization",
             Activation::Relu => "BatchNormalization+ReLU",
+            Activation::Gelu => "BatchNormalization+GELU",
         }
     }
 

@@ -1,3 +1,4 @@
+use crate::activation::check_fused;
 use crate::{Backward, BackwardReads, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place, Role};
 use tensor::{
     Activation, Backend, BatchNorm, Conv2d, Error, NormSpans, Pad, Result, Shape, Span, Storage, View,
@@ -73,7 +74,7 @@ impl Conv2D {
         Conv2D { stride: [stride; 2], ..self }
     }
 
-    /// What follows the convolution.
+    /// What follows the convolution; GELU must be a layer of its own.
     pub fn activation(self, activation: Activation) -> Self {
         Conv2D { activation, ..self }
     }
@@ -111,6 +112,7 @@ impl Layer for Conv2D {
 
     fn output_shape(&self, x: Shape) -> Result<Shape> {
         at_least_one("conv2d", "filters", self.filters)?;
+        check_fused("conv2d", self.activation)?;
         self.spec(x).output(x)
     }
 

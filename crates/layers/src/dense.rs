@@ -1,3 +1,4 @@
+use crate::activation::check_fused;
 use crate::conv2d::{at_least_one, weights_and_bias};
 use crate::{Backward, BackwardReads, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place};
 use tensor::{Activation, Backend, Error, Linear, Result, Shape, Span, Storage, View, ViewMut, Write};
@@ -20,7 +21,7 @@ impl Dense {
         Dense { units, activation: Activation::None, use_bias: true, kernel_initializer }
     }
 
-    /// What follows the product.
+    /// What follows the product; GELU must be a layer of its own.
     pub fn activation(self, activation: Activation) -> Self {
         Dense { activation, ..self }
     }
@@ -44,6 +45,7 @@ impl Layer for Dense {
     fn output_shape(&self, x: Shape) -> Result<Shape> {
         Error::check_shape("dense", "the input (flatten it first)", x, x.flatten())?;
         at_least_one("dense", "units", self.units)?;
+        check_fused("dense", self.activation)?;
         Ok(Shape::vectors(x.n, self.units))
     }
 

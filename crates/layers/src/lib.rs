@@ -44,7 +44,7 @@ mod network;
 mod operation;
 mod pooling;
 
-pub use activation::Relu;
+pub use activation::{Gelu, Relu};
 pub use add::Add;
 pub use batch_norm::BatchNormalization;
 pub use conv2d::{Conv2D, Padding};

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, Layer, MaxPooling2D,
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Gelu, Graph, Layer, MaxPooling2D,
     Padding, Relu, Value,
 };
 use tensor::Activation;
@@ -86,8 +86,8 @@ fn dense() {
 }
 
 #[test]
-fn batch_normalization_with_and_without_relu() {
-    for activation in [Activation::None, Activation::Relu] {
+fn batch_normalization_with_every_activation() {
+    for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
         let layer = BatchNormalization::new().activation(activation);
         check([3, 4, 2], layer.clone());
         check([3, 4, 2], layer.clone().scale(false));
@@ -109,9 +109,11 @@ fn a_bias_before_a_normalization() {
 }
 
 #[test]
-fn relu() {
+fn activations() {
     check([3, 4, 2], Relu);
     check_alone([3, 4, 2], Relu);
+    check([3, 4, 2], Gelu);
+    check_alone([3, 4, 2], Gelu);
 }
 
 #[test]

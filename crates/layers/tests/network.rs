@@ -2,10 +2,13 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Flatten, Graph, MaxPooling2D,
-    Metrics, Mode, Network, Padding, Value,
+    Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Flatten, Graph,
+    MaxPooling2D, Metrics, Mode, Network, Padding, Value,
 };
-use tensor::{Activation::Relu, Backend, Device, SgdStep, Storage, Velocity, WeightDecay};
+use tensor::{
+    Activation::{Gelu, Relu},
+    Backend, Device, SgdStep, Storage, Velocity, WeightDecay,
+};
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
 const SIZE: [usize; 3] = [6, 6, 3];
@@ -343,7 +346,8 @@ fn graphs_refuse_what_they_cannot_join() {
         Conv2D::new(filters, 1)
     }
     type Build = fn(&mut Graph, Value) -> layers::Result<Value>;
-    let cases: [(Build, &str); 9] = [
+    let gelu = "must be a layer of its own behind this one";
+    let cases: [(Build, &str); 11] = [
         (|g, _| g.concat(&[]), "layer concatenate: there is nothing to join"),
         (|g, x| g.concat(&[x]), "network's input"),
         (
@@ -370,6 +374,8 @@ fn graphs_refuse_what_they_cannot_join() {
         (|g, x| g.add(Dense::new(3), x), "layer dense: dense: the input (flatten it first)"),
         (|g, x| g.add(Conv2D::new(3, 7), x), "layer conv2d: conv2d: the kernel's height or width is 7"),
         (|g, x| g.add(MaxPooling2D::new(2).strides(0), x), "stride of at least 1"),
+        (|g, x| g.add(conv(2).activation(Gelu), x), gelu),
+        (|g, x| g.merge(Add::new().activation(Gelu), [x, x]), gelu),
         (|g, x| g.add(Dropout::new(1.0), x), "the rate is 1, but must be at least 0 and below 1"),
     ];
     for (build, expected) in cases {

@@ -331,11 +331,12 @@ pub trait Backend {
     /// `y = act(y + x)`, for tensors of one shape: the end of a residual block, where one branch has left its result in `y`.
     fn add_act(&self, act: Activation, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>) -> Result<()>;
 
-    /// The gradient before the activation from the one after it, set or added; `y` is the activation's output.
+    /// The gradient before the activation from the one after it, set or added; `of` is the activation's output, or its input where
+    /// the gradient [reads that](Activation::reads_input).
     fn act_bwd(
         &self,
         act: Activation,
-        y: View<Self::Buffer>,
+        of: View<Self::Buffer>,
         dy: View<Self::Buffer>,
         dx: ViewMut<Self::Buffer>,
         write: Write,
@@ -345,7 +346,7 @@ pub trait Backend {
     fn act_bwd_in_place(
         &self,
         act: Activation,
-        y: View<Self::Buffer>,
+        of: View<Self::Buffer>,
         dy: ViewMut<Self::Buffer>,
     ) -> Result<()>;
 

@@ -1,15 +1,5 @@
 use crate::{Error, Result, Shape, Span};
 
-/// What follows a convolution, a dense layer or a normalization, fused into the same op.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Activation {
-    /// Nothing.
-    #[default]
-    None,
-    /// `max(x, 0)`.
-    Relu,
-}
-
 /// Zeros around an image, in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pad {

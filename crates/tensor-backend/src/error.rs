@@ -65,6 +65,18 @@ pub enum Error {
         /// What would be accepted.
         accepted: &'static str,
     },
+    /// An option of the op that goes by a name is none that it takes.
+    #[error("{op}: {what} is {value}, but must be {accepted}")]
+    Option {
+        /// The op that refused.
+        op: &'static str,
+        /// Which option.
+        what: &'static str,
+        /// The name that was given.
+        value: &'static str,
+        /// What would be accepted.
+        accepted: &'static str,
+    },
     /// Tensors of two devices met in one op.
     #[error("{op}: an operand lives on another device than the op runs on")]
     DeviceMismatch {

@@ -12,6 +12,7 @@
 //! - Every gradient is of the sum over samples that the caller scaled in the loss; no op averages on its own.
 #![forbid(unsafe_code)]
 
+mod activation;
 mod backend;
 mod conv;
 mod error;
@@ -24,8 +25,9 @@ mod shape;
 mod step;
 mod view;
 
+pub use activation::Activation;
 pub use backend::{Backend, Write};
-pub use conv::{Activation, Conv2d, Linear, Pad};
+pub use conv::{Conv2d, Linear, Pad};
 pub use error::{Error, Result};
 pub use images::{AxisDraw, Fill, ImageDraw, LoadImages, Tap};
 pub use norm::{BatchNorm, NormSpans, SoftmaxXent, Target};

@@ -1,32 +1,39 @@
 use crate::Cpu;
 use crate::dispatch::multiversion;
+use crate::pointwise::{Pointwise, pointwise};
 use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
 use core::ops::Range;
 use tensor_backend::{Activation, View, ViewMut, Write};
-
-/// The number below which an activation cuts off: NaN, which nothing lies below, for none.
-///
-/// So an activation is a comparison without branches, `if x < floor { floor } else { x }`, and a NaN stays NaN.
-pub(crate) fn floor(act: Activation) -> f32 {
-    match act {
-        Activation::None => f32::NAN,
-        Activation::Relu => 0.0,
-    }
-}
 
 pub(crate) fn forward(cpu: &Cpu, act: Activation, x: View<[f32]>, y: ViewMut<[f32]>) {
     let flat = all_contiguous(&[x.layout, y.layout]);
     let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
     let blocks = Blocks::for_map(x);
-    cpu.pool().run(blocks.count(), &|block| cut(x, y, floor(act), blocks.range(block)));
+    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| map(x, y, act, blocks.range(block))));
 }
 
 multiversion! {
-    fn cut(x: Rows, y: RowsMut, floor: f32, rows: Range<usize>) {
+    fn map<A: Pointwise>(x: Rows, y: RowsMut, act: A, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
             let y = unsafe { y.row(row) };
-            y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = if x < floor { floor } else { x });
+            y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = act.forward(x));
+        }
+    }
+}
+
+/// In place, for an op that can't do it to each number as it stores it.
+pub(crate) fn forward_in_place(cpu: &Cpu, act: Activation, y: ViewMut<[f32]>) {
+    let flat = all_contiguous(&[y.layout]);
+    let (blocks, y) = (Blocks::for_map(Rows::elements(y.as_view(), flat)), RowsMut::elements(y, flat));
+    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| map_in_place(y, act, blocks.range(block))));
+}
+
+multiversion! {
+    fn map_in_place<A: Pointwise>(y: RowsMut, act: A, rows: Range<usize>) {
+        for row in rows {
+            // SAFETY: each task has rows of its own.
+            unsafe { y.row(row) }.iter_mut().for_each(|y| *y = act.forward(*y));
         }
     }
 }
@@ -35,18 +42,15 @@ pub(crate) fn add_forward(cpu: &Cpu, act: Activation, x: View<[f32]>, y: ViewMut
     let flat = all_contiguous(&[x.layout, y.layout]);
     let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
     let blocks = Blocks::for_map(x);
-    cpu.pool().run(blocks.count(), &|block| add_cut(x, y, floor(act), blocks.range(block)));
+    pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| add_map(x, y, act, blocks.range(block))));
 }
 
 multiversion! {
-    fn add_cut(x: Rows, y: RowsMut, floor: f32, rows: Range<usize>) {
+    fn add_map<A: Pointwise>(x: Rows, y: RowsMut, act: A, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
             let y = unsafe { y.row(row) };
-            y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| {
-                let sum = *y + x;
-                *y = if sum < floor { floor } else { sum };
-            });
+            y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = act.forward(*y + x));
         }
     }
 }
@@ -54,23 +58,25 @@ multiversion! {
 pub(crate) fn backward(
     cpu: &Cpu,
     act: Activation,
-    y: View<[f32]>,
+    of: View<[f32]>,
     dy: View<[f32]>,
     dx: ViewMut<[f32]>,
     mode: Write,
 ) {
-    let flat = all_contiguous(&[y.layout, dy.layout, dx.layout]);
-    let (y, dy, dx) = (Rows::elements(y, flat), Rows::elements(dy, flat), RowsMut::elements(dx, flat));
-    let blocks = Blocks::for_map(y);
-    cpu.pool().run(blocks.count(), &|block| mask(y, dy, dx, floor(act), mode, blocks.range(block)));
+    let flat = all_contiguous(&[of.layout, dy.layout, dx.layout]);
+    let (of, dy, dx) = (Rows::elements(of, flat), Rows::elements(dy, flat), RowsMut::elements(dx, flat));
+    let blocks = Blocks::for_map(of);
+    pointwise!(act, |act| {
+        cpu.pool().run(blocks.count(), &|block| gradients(of, dy, dx, act, mode, blocks.range(block)));
+    });
 }
 
 multiversion! {
-    fn mask(y: Rows, dy: Rows, dx: RowsMut, floor: f32, mode: Write, rows: Range<usize>) {
+    fn gradients<A: Pointwise>(of: Rows, dy: Rows, dx: RowsMut, act: A, mode: Write, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
             let dx = unsafe { dx.row(row) }.iter_mut();
-            let gradient = y.row(row).iter().zip(dy.row(row)).map(|(&y, &dy)| if y <= floor { 0.0 } else { dy });
+            let gradient = of.row(row).iter().zip(dy.row(row)).map(|(&of, &dy)| act.gradient(of, dy));
             match mode {
                 Write::Set => dx.zip(gradient).for_each(|(dx, gradient)| *dx = gradient),
                 Write::Add => dx.zip(gradient).for_each(|(dx, gradient)| *dx += gradient),
@@ -79,22 +85,24 @@ multiversion! {
     }
 }
 
-pub(crate) fn backward_in_place(cpu: &Cpu, act: Activation, y: View<[f32]>, dy: ViewMut<[f32]>) {
+pub(crate) fn backward_in_place(cpu: &Cpu, act: Activation, of: View<[f32]>, dy: ViewMut<[f32]>) {
     if act == Activation::None {
         return;
     }
-    let flat = all_contiguous(&[y.layout, dy.layout]);
-    let (y, dy) = (Rows::elements(y, flat), RowsMut::elements(dy, flat));
-    let blocks = Blocks::for_map(y);
-    cpu.pool().run(blocks.count(), &|block| mask_in_place(y, dy, floor(act), blocks.range(block)));
+    let flat = all_contiguous(&[of.layout, dy.layout]);
+    let (of, dy) = (Rows::elements(of, flat), RowsMut::elements(dy, flat));
+    let blocks = Blocks::for_map(of);
+    pointwise!(act, |act| {
+        cpu.pool().run(blocks.count(), &|block| gradients_in_place(of, dy, act, blocks.range(block)));
+    });
 }
 
 multiversion! {
-    fn mask_in_place(y: Rows, dy: RowsMut, floor: f32, rows: Range<usize>) {
+    fn gradients_in_place<A: Pointwise>(of: Rows, dy: RowsMut, act: A, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
             let dy = unsafe { dy.row(row) };
-            dy.iter_mut().zip(y.row(row)).for_each(|(dy, &y)| *dy = if y <= floor { 0.0 } else { *dy });
+            dy.iter_mut().zip(of.row(row)).for_each(|(dy, &of)| *dy = act.gradient(of, *dy));
         }
     }
 }

@@ -2,10 +2,10 @@
 //! and two backward, because memory sets the pace. Second passes go from the end to the start, where the caches still hold
 //! what the first pass read last.
 
-use crate::activation::floor;
 use crate::dispatch::multiversion;
 use crate::elementwise::add_up;
 use crate::norm_operands::{Infer, Saved, Train};
+use crate::pointwise::{Pointwise, pointwise};
 use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use crate::{Cpu, statistics};
@@ -14,15 +14,15 @@ use tensor_backend::{BatchNorm, View, ViewMut, Write};
 
 /// What normalization does to each channel: `act((x - mean) * scale + beta)`.
 ///
-/// Both passes compute exactly this, so the backward pass finds the very mask of the forward pass. The mean is
+/// Both passes compute exactly this, so the backward pass finds what the forward pass put into the activation. The mean is
 /// subtracted first: folded into the offset, a large mean would cost digits.
 #[derive(Clone, Copy)]
-struct Affine<'a> {
+struct Affine<'a, A> {
     mean: &'a [f32],
     /// `gamma / sqrt(var + epsilon)`.
     scale: &'a [f32],
     beta: &'a [f32],
-    floor: f32,
+    act: A,
 }
 
 pub(crate) fn forward_train(
@@ -128,7 +128,7 @@ fn normalize_batch(
     let (mean, inverse) = saved.split_at(gamma.len());
     let scale = &mut scratch[..gamma.len()];
     scale_by(gamma, inverse, scale);
-    normalize(cpu, Affine { mean, scale, beta, floor: floor(bn.act) }, x, y);
+    pointwise!(bn.act, |act| normalize(cpu, Affine { mean, scale, beta, act }, x, y));
 }
 
 /// `scale = gamma / sqrt(var + epsilon)`.
@@ -147,7 +147,8 @@ pub(crate) fn forward_infer(
     let mut scratch = cpu.scratch(gamma.len());
     let scale = &mut scratch[..gamma.len()];
     scale.iter_mut().enumerate().for_each(|(k, scale)| *scale = scale_of(bn, runs, k) as f32);
-    normalize(cpu, Affine { mean, scale, beta, floor: floor(bn.act) }, Rows::new(x), RowsMut::new(y));
+    let (x, y) = (Rows::new(x), RowsMut::new(y));
+    pointwise!(bn.act, |act| normalize(cpu, Affine { mean, scale, beta, act }, x, y));
 }
 
 /// `gamma / sqrt(var + epsilon)` of a channel, in inference.
@@ -170,21 +171,20 @@ pub(crate) fn fold(
     }
 }
 
-fn normalize(cpu: &Cpu, affine: Affine, x: Rows, y: RowsMut) {
+fn normalize<A: Pointwise>(cpu: &Cpu, affine: Affine<A>, x: Rows, y: RowsMut) {
     let blocks = Blocks::for_map(x).reversed();
     cpu.pool().run(blocks.count(), &|block| normalize_rows(affine, x, y, blocks.range(block)));
 }
 
 multiversion! {
-    fn normalize_rows(affine: Affine, x: Rows, y: RowsMut, rows: Range<usize>) {
+    fn normalize_rows<A: Pointwise>(affine: Affine<A>, x: Rows, y: RowsMut, rows: Range<usize>) {
         let c = x.width();
         let (mean, scale, beta) = (&affine.mean[..c], &affine.scale[..c], &affine.beta[..c]);
         for row in rows {
             // SAFETY: each task has rows of its own.
             let (x, y) = (&x.row(row)[..c], &mut unsafe { y.row(row) }[..c]);
             for k in 0..c {
-                let z = (x[k] - mean[k]) * scale[k] + beta[k];
-                y[k] = if z < affine.floor { affine.floor } else { z };
+                y[k] = affine.act.forward((x[k] - mean[k]) * scale[k] + beta[k]);
             }
         }
     }
@@ -210,14 +210,13 @@ pub(crate) fn backward_params(
     let (scale, partials) = scratch.split_at_mut(c);
     let partials = &mut partials[..blocks.count() * 2 * c];
     scale_by(gamma, inverse, scale);
-    let affine = Affine { mean, scale, beta, floor: floor(bn.act) };
 
     let shards = Shards::new(partials);
-    cpu.pool().run(blocks.count(), &|block| {
+    pointwise!(bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
         // SAFETY: each task has a part of its own.
         let sums = unsafe { shards.part(block * 2 * c..(block + 1) * 2 * c) };
-        sum_gradients(affine, x, dy, blocks.range(block), sums);
-    });
+        sum_gradients(Affine { mean, scale, beta, act }, x, dy, blocks.range(block), sums);
+    }));
     add_up(partials, 2 * c, 0, dbeta);
     add_up(partials, 2 * c, c, dgamma);
     dgamma.iter_mut().zip(inverse).for_each(|(dgamma, inverse)| *dgamma *= inverse);
@@ -243,7 +242,6 @@ pub(crate) fn backward_data(
     let (scale, coefficients) = scratch[..3 * c].split_at_mut(c);
     let (offset, slope) = coefficients.split_at_mut(c);
     scale_by(gamma, inverse, scale);
-    let affine = Affine { mean, scale, beta, floor: floor(bn.act) };
     let count = count as f32;
     for k in 0..c {
         offset[k] = dbeta[k] / count;
@@ -251,14 +249,15 @@ pub(crate) fn backward_data(
     }
     let (offset, slope) = (&*offset, &*slope);
     let blocks = Blocks::for_map(x).reversed();
-    cpu.pool().run(blocks.count(), &|block| {
+    pointwise!(bn.act, |act| cpu.pool().run(blocks.count(), &|block| {
+        let affine = Affine { mean, scale, beta, act };
         input_gradients(affine, offset, slope, x, dy, dx, mode, blocks.range(block));
-    });
+    }));
 }
 
 multiversion! {
     /// `sums` receives the sums of `dz` and of `dz * (x - mean)`.
-    fn sum_gradients(affine: Affine, x: Rows, dy: Rows, rows: Range<usize>, sums: &mut [f32]) {
+    fn sum_gradients<A: Pointwise>(affine: Affine<A>, x: Rows, dy: Rows, rows: Range<usize>, sums: &mut [f32]) {
         let c = x.width();
         let (mean, scale, beta) = (&affine.mean[..c], &affine.scale[..c], &affine.beta[..c]);
         sums.fill(0.0);
@@ -268,7 +267,7 @@ multiversion! {
             let (x, dy) = (&x.row(row)[..c], &dy.row(row)[..c]);
             for k in 0..c {
                 let centred = x[k] - mean[k];
-                let dz = if centred * scale[k] + beta[k] <= affine.floor { 0.0 } else { dy[k] };
+                let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k]);
                 of_dz[k] += dz;
                 of_products[k] += dz * centred;
             }
@@ -278,8 +277,8 @@ multiversion! {
 
 multiversion! {
     /// `dx = scale * (dz - offset - (x - mean) * slope)`.
-    fn input_gradients(
-        affine: Affine,
+    fn input_gradients<A: Pointwise>(
+        affine: Affine<A>,
         offset: &[f32],
         slope: &[f32],
         x: Rows,
@@ -297,7 +296,7 @@ multiversion! {
             let dx = &mut unsafe { dx.row(row) }[..c];
             let gradient = |k: usize| {
                 let centred = x[k] - mean[k];
-                let dz = if centred * scale[k] + beta[k] <= affine.floor { 0.0 } else { dy[k] };
+                let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k]);
                 scale[k] * (dz - offset[k] - centred * slope[k])
             };
             match mode {

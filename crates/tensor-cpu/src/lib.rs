@@ -19,6 +19,7 @@ mod linear;
 mod norm_operands;
 mod operand;
 mod optimizer;
+mod pointwise;
 mod pooling;
 mod reference;
 mod roofline;

@@ -143,6 +143,36 @@ fn batch_norm<D: Device>(device: &D) {
     device.expect(&golden, "bn.infer", &D::read(&y));
 }
 
+fn gelu<D: Device>(device: &D) {
+    let golden = Golden::open();
+    let (c, at) = (5, golden.layout("gelu.x"));
+    let (x, dy) = (device.load(&golden, "gelu.x"), device.load(&golden, "gelu.dy"));
+    let (x, dy) = (View::new(&x, at), View::new(&dy, at));
+    let (mut y, mut dx) = (device.alloc(at.end()).unwrap(), device.alloc(at.end()).unwrap());
+    device.act_fwd(Activation::Gelu, x, ViewMut::new(&mut y, at)).unwrap();
+    device.act_bwd(Activation::Gelu, x, dy, ViewMut::new(&mut dx, at), Write::Set).unwrap();
+    device.expect(&golden, "gelu.y", &D::read(&y));
+    device.expect(&golden, "gelu.dx", &D::read(&dx));
+
+    let bn = BatchNorm { epsilon: 1.0 / 1024.0, act: Activation::Gelu };
+    let (gamma, beta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
+    let mut params = device.alloc(2 * c).unwrap();
+    device.fill(1.0, &mut params, gamma).unwrap();
+    let exact: Vec<f32> = golden.numbers("gelu.bn.beta").iter().map(|&x| x as f32).collect();
+    device.upload(&exact, &mut params, c).unwrap();
+    let (mut saved, mut grads) = (device.alloc(2 * c).unwrap(), device.alloc(4 * c).unwrap());
+    let to = ViewMut::new(&mut y, at);
+    device.bn_act_fwd_train(&bn, x, &params, gamma, beta, None, to, &mut saved, &mut grads, sums).unwrap();
+    device.expect(&golden, "gelu.bn.y", &D::read(&y));
+    let to = ViewMut::new(&mut dx, at);
+    let (dgamma, dbeta) = (gamma, beta);
+    device
+        .bn_act_bwd(&bn, x, dy, &params, gamma, beta, &saved, &mut grads, dgamma, dbeta, to, Write::Set)
+        .unwrap();
+    device.expect(&golden, "gelu.bn.dx", &D::read(&dx));
+    device.expect(&golden, "gelu.bn.dbeta", &D::read(&grads)[c..2 * c]);
+}
+
 fn cross_entropy<D: Device>(device: &D) {
     let (golden, metrics) = (Golden::open(), Span::new(0, 2));
     let (at, logits) = (golden.layout("xent.logits"), device.load(&golden, "xent.logits"));
@@ -244,4 +274,4 @@ macro_rules! on_every_device {
     };
 }
 
-on_every_device!(batch_norm, cross_entropy, pooling, optimizers);
+on_every_device!(batch_norm, cross_entropy, pooling, optimizers, gelu);

@@ -105,16 +105,13 @@ __device__ void per_channel(u32 channels, float (&mine)[N][V], F compute) {
 
 // The numbers of a channel, as `per_channel` computes them. Normalization is
 // z = (x - MEAN) * SCALE + BETA: the mean goes first, since folded into the offset a large one would cost digits.
-// Both passes round alike, so the backward pass finds the very mask of the forward pass.
+// Both passes round alike, so the backward pass finds what the forward pass put into the activation.
 enum { MEAN, SCALE, BETA, OFFSET, SLOPE };
 
 template <int V, int N>
 __device__ inline float normalized(float centred, const float (&of)[N][V], int k) {
     return fmaf(centred, of[SCALE][k], of[BETA][k]);
 }
-
-// The gradient before the activation; that of a NaN passes.
-__device__ inline float before(float z, float dy, u32 act) { return act == 1 && z <= 0.0f ? 0.0f : dy; }
 
 // Where statistics go.
 struct Results {

@@ -78,27 +78,27 @@ __device__ void gradient(const act_t* y, u32 y_stride, const act_t* dy, u32 dy_s
     Walk walk(packs);
     while (walk.row < rows) {
         u64 to[BATCH];
-        Raw<V, act_t> out[BATCH], above[BATCH], old[BATCH];
+        Raw<V, act_t> under[BATCH], above[BATCH], old[BATCH];
         bool there[BATCH];
 #pragma unroll
         for (int b = 0; b < BATCH; ++b, walk.next()) {
             there[b] = walk.row < rows;
             to[b] = walk.place<V>(dx_stride);
-            if (there[b]) out[b] = fetch<V>(y + walk.place<V>(y_stride));
+            if (there[b]) under[b] = fetch<V>(y + walk.place<V>(y_stride));
             if (there[b]) above[b] = fetch<V>(dy + walk.place<V>(dy_stride));
             if (there[b] && add) old[b] = fetch<V>(dx + to[b]);
         }
 #pragma unroll
         for (int b = 0; b < BATCH; ++b) {
             if (!there[b]) break;
-            float output[V], value[V], sum[V] = {};
-            unpack(out[b], output);
+            float of[V], value[V], sum[V] = {};
+            unpack(under[b], of);
             unpack(above[b], value);
             if (add) unpack(old[b], sum);
 #pragma unroll
             for (int k = 0; k < V; ++k) {
-                if (act == 1 && output[k] <= 0.0f) value[k] = 0.0f; // not so for a NaN
-                sum[k] = add ? sum[k] + value[k] : value[k];
+                float gradient = before(of[k], value[k], act);
+                sum[k] = add ? sum[k] + gradient : gradient;
             }
             store<V>(dx + to[b], sum);
         }
@@ -140,7 +140,7 @@ KERNEL copy_act(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u64 rows, 
     }
 }
 
-// dx = the gradient before the activation that gave y, or dx += it; dx may be dy
+// dx = the gradient before the activation that gave y, or for gelu that took it, or dx += it; dx may be dy
 KERNEL act_bwd(const act_t* y, u32 y_stride, const act_t* dy, u32 dy_stride, act_t* dx, u32 dx_stride, u64 rows,
                u32 packs, u32 act, u32 add, u32 vector) {
     if (vector == 1) {

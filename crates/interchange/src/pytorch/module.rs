@@ -119,6 +119,7 @@ fn activated(value: &str, act: Activation) -> String {
     match act {
         Activation::None => value.to_owned(),
         Activation::Relu => format!("F.relu({value})"),
+        Activation::Gelu => format!("F.gelu({value})"),
     }
 }
 

@@ -1,3 +1,4 @@
+use crate::activation::check_fused;
 use crate::error::InLayer;
 use crate::{Add, Error, Layer, Result};
 use std::collections::HashMap;
@@ -146,6 +147,7 @@ impl Graph {
         if a != b {
             return Err(Error::Graph { layer: name, what: format!("cannot add {a} and {b}") });
         }
+        check_fused("add", add.act()).in_layer(&name)?;
         let flat = self.flat[values[0].0];
         self.push(&name, Kind::Add(add), values.to_vec(), a, flat)
     }

@@ -21,7 +21,7 @@ mod tests;
 mod winograd;
 
 use crate::norm_operands::Infer;
-use crate::{Cpu, batch_norm};
+use crate::{Cpu, activation, batch_norm};
 use kernels::Kernels;
 use problem::Problem;
 use sums::Finish;
@@ -77,7 +77,7 @@ pub(crate) fn forward(
     y: ViewMut<[f32]>,
 ) {
     let finish = Finish { bias: b, add: false, affine: None, relu: act == Activation::Relu };
-    forward_finished(cpu, conv, x, w, finish, y);
+    forward_finished(cpu, conv, act, x, w, finish, y);
 }
 
 /// A convolution and the normalization behind it, as in inference: done to the sums before they are stored.
@@ -96,16 +96,29 @@ pub(crate) fn forward_normalized(
     batch_norm::fold(bn, runs, b, offset, scale);
     let (affine, relu) = (Some([&*scale, runs.beta]), bn.act == Activation::Relu);
     let finish = Finish { bias: Some(offset), add: false, affine, relu };
-    forward_finished(cpu, conv, x, w, finish, y);
+    forward_finished(cpu, conv, bn.act, x, w, finish, y);
 }
 
-fn forward_finished(cpu: &Cpu, conv: &Conv2d, x: View<[f32]>, w: &[f32], finish: Finish, y: ViewMut<[f32]>) {
+fn forward_finished(
+    cpu: &Cpu,
+    conv: &Conv2d,
+    act: Activation,
+    x: View<[f32]>,
+    w: &[f32],
+    finish: Finish,
+    mut y: ViewMut<[f32]>,
+) {
     if let Some(size) = winograd::choose(cpu, conv, y.layout.shape) {
         let pass = winograd::Pass::forward(size, conv, x.layout, y.layout);
-        return pass.run(cpu, x.data, w, finish, y.data);
+        pass.run(cpu, x.data, w, finish, y.reborrow().data);
+    } else {
+        let problem = Problem::forward(conv, x.layout, y.layout);
+        sums::run(cpu, &problem, x.data, w, finish, y.reborrow().data);
     }
-    let problem = Problem::forward(conv, x.layout, y.layout);
-    sums::run(cpu, &problem, x.data, w, finish, y.data);
+    // ReLU is done to the sums before they are stored.
+    if act == Activation::Gelu {
+        activation::forward_in_place(cpu, act, y);
+    }
 }
 
 pub(crate) fn backward_data(

@@ -2,18 +2,44 @@ use super::operand::{Input, Output, put};
 use tensor_backend::{Activation, Write};
 
 /// The activation of one number. NaN stays NaN, so that a diverged run is seen.
-pub(super) fn act(activation: Activation, x: f64) -> f64 {
+pub(crate) fn act(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Relu if x < 0.0 => 0.0,
-        _ => x,
+        Activation::Gelu => x * below(x),
+        Activation::None | Activation::Relu => x,
     }
 }
 
-/// The gradient before the activation, from the one after it and the activation's output `y`.
-pub(super) fn act_gradient(activation: Activation, y: f64, dy: f64) -> f64 {
+/// The gradient before the activation, from the one after it and what it [follows from](Activation::reads_input).
+pub(crate) fn act_gradient(activation: Activation, of: f64, dy: f64) -> f64 {
     match activation {
-        Activation::Relu if y <= 0.0 => 0.0,
-        _ => dy,
+        Activation::Relu if of <= 0.0 => 0.0,
+        Activation::Gelu => dy * (below(of) + of * density(of)),
+        Activation::None | Activation::Relu => dy,
+    }
+}
+
+/// The density of the standard normal distribution.
+fn density(x: f64) -> f64 {
+    (-0.5 * x * x).exp() / (2.0 * core::f64::consts::PI).sqrt()
+}
+
+/// What of the standard normal distribution lies below `x`: `1/2 + density (x + x^3 / 3 + x^5 / (3 * 5) + ...)`, whose terms have one
+/// sign (G. Marsaglia, "Evaluating the normal distribution", 2004).
+fn below(x: f64) -> f64 {
+    if x.abs() > 9.0 {
+        return if x < 0.0 { 0.0 } else { 1.0 };
+    }
+    let (mut sum, mut term, mut odd) = (x, x, 1.0);
+    loop {
+        odd += 2.0;
+        term *= x * x / odd;
+        let longer = sum + term;
+        // A NaN equals nothing.
+        if longer == sum || longer.is_nan() {
+            return 0.5 + density(x) * longer;
+        }
+        sum = longer;
     }
 }
 

@@ -1,4 +1,4 @@
-mod activation;
+pub(crate) mod activation;
 mod backend;
 mod batch_norm;
 mod conv;

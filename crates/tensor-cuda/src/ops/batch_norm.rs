@@ -3,9 +3,10 @@
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
+use crate::ops::elementwise::number;
 use crate::ops::tiles::{THREADS, Tiles};
 use crate::{Buffer, Cuda};
-use tensor_backend::{Activation, BatchNorm, Error, NormSpans, Result, Shape, Span, View, ViewMut, Write};
+use tensor_backend::{BatchNorm, Error, NormSpans, Result, Shape, Span, View, ViewMut, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "batch_norm.cu",
@@ -239,7 +240,7 @@ impl Cuda {
             deviation,
             u32::from(is_variance),
             bn.epsilon,
-            relu(bn),
+            number(bn.act),
             tiles.vector,
         ];
         self.launch("bn_normalize", tiles.geometry(), args)
@@ -333,7 +334,7 @@ impl Cuda {
             gamma,
             beta,
             saved,
-            relu(bn),
+            number(bn.act),
             partials,
             counters,
             dgamma,
@@ -374,7 +375,7 @@ impl Cuda {
             dgamma,
             dbeta,
             count as f32,
-            relu(bn),
+            number(bn.act),
             u32::from(write == Write::Add),
             tiles.vector,
         ];
@@ -404,11 +405,6 @@ struct Results {
     bias: Ptr,
     saved: Ptr,
     sums: Ptr,
-}
-
-/// What a kernel calls an activation.
-fn relu(bn: &BatchNorm) -> u32 {
-    u32::from(bn.act == Activation::Relu)
 }
 
 /// Refuses gradients that overlap.

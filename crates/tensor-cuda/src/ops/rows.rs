@@ -4,6 +4,7 @@ use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
+use crate::ops::elementwise;
 use tensor_backend::{Activation, Result, Shape, Write};
 
 pub(crate) const SOURCE: Source = Source {
@@ -36,7 +37,7 @@ impl Cuda {
         let geometry =
             Geometry { grid: [blocks, beside as u32, 1], block: [THREADS as u32, 1, 1], shared: 0 };
         let size = |value| u32_of(op, "a size", value);
-        let act = u32::from(act == Activation::Relu);
+        let act = elementwise::number(act);
         let add = u32::from(write == Write::Add);
         let arguments = args![
             x.ptr,

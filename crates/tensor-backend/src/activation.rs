@@ -1,0 +1,34 @@
+/// What follows a convolution, a dense layer or a normalization, fused into the same op, or stands by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// `x` times the probability that a standard normal number lies below it, `x (1 + erf(x / sqrt(2))) / 2`: Keras' `gelu`
+    /// without `approximate`, PyTorch's `GELU()`. D. Hendrycks, K. Gimpel, "Gaussian error linear units", 2016.
+    Gelu,
+}
+
+impl Activation {
+    /// Whether its gradient follows from what comes in. That of the others follows from what comes out; but GELU falls before it
+    /// rises, so two numbers give the same.
+    pub const fn reads_input(self) -> bool {
+        matches!(self, Activation::Gelu)
+    }
+
+    /// Keras' name.
+    ///
+    /// ```
+    /// # use tensor_backend::Activation;
+    /// assert_eq!(Activation::Gelu.name(), "gelu");
+    /// ```
+    pub const fn name(self) -> &'static str {
+        match self {
+            Activation::None => "linear",
+            Activation::Relu => "relu",
+            Activation::Gelu => "gelu",
+        }
+    }
+}
