@@ -147,7 +147,7 @@ pub struct TrainArgs {
     /// sgd or rmsprop, with options: sgd:momentum=0.9,nesterov or rmsprop:style=keras3
     #[arg(long, value_name = "SPEC")]
     pub optimizer: Option<String>,
-    /// constant, poly, time, step, milestones or cosine, with options: cosine+warmup:epochs=5
+    /// constant, poly, time, step, milestones, cosine or triangle, with options: cosine+warmup:epochs=5
     #[arg(long, value_name = "SPEC")]
     pub schedule: Option<String>,
     /// The power of the poly schedule
@@ -156,6 +156,12 @@ pub struct TrainArgs {
     /// Keras' time decay: lr / (1 + decay * step)
     #[arg(long, value_name = "X", allow_hyphen_values = true, conflicts_with_all = ["schedule", "power"])]
     pub decay: Option<f64>,
+    /// Parameters with rules of their own, by their names: '*/beta:lr-multiplier=64,l2=2e-5', 'conv2d/bias:epochs=3'; may be repeated
+    #[arg(long, value_name = "PATTERN:OPTIONS")]
+    pub param_group: Vec<String>,
+    /// A moving average of the weights that takes their place: momentum=0.99; every=5,overwrite-frequency=5 for Lookahead
+    #[arg(long, value_name = "OPTIONS")]
+    pub ema: Option<String>,
     /// linear: K times the rate for a batch K times as large as one tower's, or as in linear:base=256
     #[arg(long, value_name = "RULE")]
     pub lr_scaling: Option<String>,

@@ -72,6 +72,15 @@ impl TrainArgs {
         if let Some(momentum) = self.momentum {
             config.set_momentum(momentum)?;
         }
+        if !self.param_group.is_empty() {
+            let groups = self.param_group.iter().map(|group| {
+                group.parse().map_err(|error| usage(format!("--param-group: {}", spelled(&error))))
+            });
+            config.param_groups = groups.collect::<anyhow::Result<_>>()?;
+        }
+        if let Some(ema) = &self.ema {
+            config.ema = Some(ema.parse().map_err(|error| usage(format!("--ema: {}", spelled(&error))))?);
+        }
         if let Some(schedule) = &self.schedule {
             config.schedule =
                 schedule.parse().map_err(|error| usage(format!("--schedule: {}", spelled(&error))))?;
@@ -103,6 +112,8 @@ impl TrainArgs {
             ("--label-smoothing", wanted.label_smoothing != saved.label_smoothing),
             ("--seed", wanted.seed != saved.seed),
             ("--optimizer or --momentum", wanted.optimizer != saved.optimizer),
+            ("--param-group", wanted.param_groups != saved.param_groups),
+            ("--ema", wanted.ema != saved.ema),
             ("--lr-scaling or --warmup-epochs", wanted.lr_scaling != saved.lr_scaling),
             ("--reduce-lr-on-plateau", wanted.reduce_lr_on_plateau != saved.reduce_lr_on_plateau),
             ("--schedule, --power or --decay", wanted.schedule != saved.schedule),
@@ -270,6 +281,13 @@ mod tests {
             ("--schedule cosin", "--schedule: the schedule `cosin` is unknown"),
             ("--schedule cosin", "did you mean `cosine`?"),
             ("--optimizer sdg", "did you mean `sgd`?"),
+            (
+                "--param-group */bias:lr=2",
+                "--param-group: */bias: option `lr` is unknown; there are lr-multiplier",
+            ),
+            ("--param-group */bais", "the parameter group `*/bais` takes no parameter: of conv2d/kernel"),
+            ("--ema momentun=0.9", "did you mean `momentum`?"),
+            ("--ema momentum=1", "--ema: ema: momentum is 1, but must be a number from 0 to below 1"),
             ("--fill-mode nearst", "did you mean `nearest`?"),
             ("--precision bf61", "did you mean `bf16`?"),
             ("--device cdua", "'cuda'"),

@@ -30,7 +30,8 @@ fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
     }
 }
 
-/// Four batches of 8 and a short one of 4 in an epoch.
+/// Four batches of 8 and a short one of 4 in an epoch. A group of parameters is trained in the first epoch alone, so steps are
+/// recorded anew; an average of the weights takes their place every other step.
 fn config(epochs: u64) -> Config {
     let mut config = recipe("quick").expect("it is built in");
     config.epochs = epochs;
@@ -38,6 +39,9 @@ fn config(epochs: u64) -> Config {
     config.schedule = "constant".parse().expect("it is well-formed");
     // So small that rounding is not blown up.
     config.lr = 1e-3;
+    let groups = ["dense*/bias:lr-multiplier=2,epochs=1", "*/kernel:l2=1e-3"];
+    config.param_groups = groups.map(|group| group.parse().expect("it is well-formed")).into();
+    config.ema = Some("momentum=0.5,every=2,overwrite-frequency=2".parse().expect("it is well-formed"));
     config
 }
 

@@ -74,11 +74,17 @@ fn an_interrupted_evaluation_begins_again() {
     }
 }
 
-/// Both tutorials' optimizers, and a stop in the middle of an epoch, at every step of it.
+/// Both tutorials' optimizers, and one with groups of parameters and an average of the weights; and a stop in the middle of an epoch, at every step of it.
 #[test]
 fn an_interrupted_epoch_goes_on_at_the_next_step() {
-    for optimizer in ["rmsprop", "sgd:momentum=0.9"] {
+    for optimizer in ["rmsprop", "sgd:momentum=0.9", "sgd:momentum=0.8,nesterov,velocity=pytorch"] {
         let mut config = quick(2);
+        if optimizer.contains("nesterov") {
+            let groups = ["*/beta:lr-multiplier=8,l2=1e-3", "dense/bias:epochs=1"];
+            config.param_groups = groups.map(|group| group.parse().expect("it is well-formed")).into();
+            config.ema =
+                Some("every=2,momentum=0.9,power=1,overwrite-frequency=4".parse().expect("so is this"));
+        }
         config.optimizer = optimizer.parse().expect("it is well-formed");
         config.lr = 1e-3;
         let whole = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use tensor::{Device, Precision};
 use towers_tests::{Finished, cpus, run_in, run_on};
 use train::{Config, End, Error, Resume, cifar, recipe};
 
-/// Batch normalization, dropout and augmentation. Batches of 14 of 45 images: three whole ones, and one of three images, which
+/// Batch normalization, dropout and augmentation, groups of parameters and an average of the weights. Batches of 14 of 45 images: three whole ones, and one of three images, which
 /// leaves all shards but the last without any.
 fn config(shards: Option<usize>) -> Config {
     let mut config = recipe("quick").unwrap();
@@ -15,6 +15,9 @@ fn config(shards: Option<usize>) -> Config {
     config.virtual_replicas = shards;
     // Of which nothing depends on when a run ends.
     config.schedule = "constant".parse().unwrap();
+    config.param_groups =
+        vec!["*/beta:lr-multiplier=2".parse().unwrap(), "dense/bias:epochs=1".parse().unwrap()];
+    config.ema = Some("momentum=0.9,every=2,overwrite-frequency=2".parse().unwrap());
     config
 }
 

@@ -61,6 +61,14 @@ pub enum Error {
     /// Weight decay was asked for in both of its forms.
     #[error("`weight-decay` (decoupled) and `l2` (coupled) exclude each other; give one")]
     TwoWeightDecays,
+    /// A parameter group that takes no parameter.
+    #[error("the parameter group `{pattern}` takes no parameter: of {names} none is left that matches")]
+    EmptyGroup {
+        /// Its pattern.
+        pattern: String,
+        /// Some of the parameters that there are.
+        names: String,
+    },
     /// The learning rate of a step is negative, infinite or not a number.
     #[error("the learning rate is {lr}, but must be finite and not negative")]
     LearningRate {

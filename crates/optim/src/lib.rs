@@ -3,7 +3,10 @@
 //! - [`Schedule`] gives the learning rate at a [`Progress`]: a [`Curve`] and, before it, a [`Warmup`]. It needs no
 //!   device and works alone. [`LinearScaling`] multiplies it for larger batches.
 //! - [`Optimizer`] is a rule with its constants: [`Sgd`] or [`Rmsprop`], in the conventions of Keras or PyTorch.
-//! - [`OptimizerState`] is an optimizer at work on a device: one step is one launch over the whole arena.
+//! - [`ParamGroup`] gives some of the parameters a rate, a weight decay or an end of their own.
+//! - [`Ema`] says when a moving average of the weights moves, and when it takes their place.
+//! - [`OptimizerState`] is an optimizer at work on a device: one step is one launch over the whole arena, or one for each run
+//!   of parameters of one group.
 //!
 //! All of them are plain data that serde reads and writes, and have a compact form for a command line.
 //!
@@ -39,14 +42,18 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod ema;
 mod error;
+mod group;
 mod optimizer;
 mod progress;
 mod schedule;
 mod state;
 mod text;
 
+pub use ema::Ema;
 pub use error::{Error, Result};
+pub use group::ParamGroup;
 pub use optimizer::{Optimizer, Rmsprop, Sgd};
 pub use progress::Progress;
 pub use schedule::{Curve, LinearScaling, Per, Schedule, Warmup};

@@ -1,5 +1,6 @@
-use crate::{Error, Optimizer, Result};
-use tensor::{Backend, Device, Span, Storage};
+use crate::group::Grouped;
+use crate::{Error, Optimizer, ParamGroup, Result};
+use tensor::{Backend, Device, ParamRun, Span, Storage};
 
 /// An optimizer at work on one arena of parameters: its rule, and what it remembers from step to step.
 ///
@@ -40,6 +41,11 @@ use tensor::{Backend, Device, Span, Storage};
 pub struct OptimizerState {
     optimizer: Optimizer,
     memory: Storage,
+    /// `None` where all parameters follow the same rule.
+    groups: Option<Grouped>,
+    epoch: u64,
+    /// What the next step moves: here so that a step allocates nothing.
+    runs: Vec<ParamRun>,
 }
 
 impl OptimizerState {
@@ -51,7 +57,56 @@ impl OptimizerState {
         let optimizer = optimizer.into();
         optimizer.validate()?;
         let memory = device.alloc(if state_name(&optimizer).is_some() { len } else { 0 })?;
-        Ok(OptimizerState { optimizer, memory })
+        Ok(OptimizerState { optimizer, memory, groups: None, epoch: 0, runs: Vec::with_capacity(1) })
+    }
+
+    /// The same with groups of parameters, which are told by their names and places in the arena. Places that no name has are
+    /// left alone. Without groups all is as before: one launch over everything.
+    ///
+    /// ```
+    /// use optim::{OptimizerState, Sgd};
+    /// use tensor::{Backend, Device, Span};
+    ///
+    /// let device = Device::cpu(1);
+    /// let params = [("dense/kernel", Span::new(0, 2)), ("dense/bias", Span::new(2, 1))];
+    /// let groups = ["*/bias:lr-multiplier=2,epochs=1".parse()?];
+    /// let mut state = OptimizerState::new(&device, Sgd::keras(), 3)?.grouped(&groups, params)?;
+    ///
+    /// let (mut weights, mut grads) = (device.alloc(3)?, device.alloc(3)?);
+    /// device.fill(1.0, &mut grads, Span::new(0, 3))?;
+    /// for epoch in 0..2 {
+    ///     state.begin_epoch(epoch);
+    ///     state.step(&device, 0.5, &mut weights, &grads, Span::new(0, 3))?;
+    /// }
+    /// assert_eq!(weights.to_vec(&device, 0, 3)?, [-1.0, -1.0, -1.0]);
+    /// # Ok::<(), optim::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If an option of a group is outside of its domain. That a group takes no parameter is for
+    /// [`ParamGroup::check_all`] to say: an arena may hold a part of a network.
+    pub fn grouped<'n>(
+        mut self,
+        groups: &[ParamGroup],
+        params: impl IntoIterator<Item = (&'n str, Span)>,
+    ) -> Result<Self> {
+        groups.iter().try_for_each(ParamGroup::validate)?;
+        if !groups.is_empty() {
+            let grouped = Grouped::new(&self.optimizer, groups, params.into_iter());
+            self.runs.reserve(grouped.len());
+            self.groups = Some(grouped);
+        }
+        Ok(self)
+    }
+
+    /// Tells the epoch, counted from 0, which decides which groups are still trained.
+    pub fn begin_epoch(&mut self, epoch: u64) {
+        self.epoch = epoch;
+    }
+
+    /// How many runs of the arena a step moves in this epoch: as long as the number stays, it moves the same.
+    pub fn runs(&self) -> usize {
+        self.groups.as_ref().map_or(1, |groups| groups.runs(self.epoch, Span::new(0, usize::MAX)).count())
     }
 
     /// The rule.
@@ -69,7 +124,8 @@ impl OptimizerState {
         &self.memory
     }
 
-    /// One step with learning rate `lr` over a run of the parameters, as one launch on the device. `grads` is laid out
+    /// One step with learning rate `lr` over a run of the parameters, as one launch on the device for all parameters that follow
+    /// one rule and are neighbours. `grads` is laid out
     /// as `params`, but may be longer. `lr` and the optimizer's constants act in f32.
     ///
     /// # Errors
@@ -87,10 +143,20 @@ impl OptimizerState {
         if !(rate.is_finite() && rate >= 0.0) {
             return Err(Error::LearningRate { lr });
         }
+        self.runs.clear();
+        match &self.groups {
+            Some(groups) => self.runs.extend(groups.runs(self.epoch, at)),
+            None => {
+                let weight_decay = self.optimizer.weight_decay();
+                self.runs.push(ParamRun { at, lr_multiplier: 1.0, weight_decay });
+            }
+        }
         match &self.optimizer {
-            Optimizer::Sgd(sgd) => device.sgd_step(&sgd.at(rate), params, grads, &mut self.memory, at)?,
+            Optimizer::Sgd(sgd) => {
+                device.sgd_steps(&sgd.at(rate), params, grads, &mut self.memory, &self.runs)?
+            }
             Optimizer::Rmsprop(rmsprop) => {
-                device.rmsprop_step(&rmsprop.at(rate), params, grads, &mut self.memory, at)?;
+                device.rmsprop_steps(&rmsprop.at(rate), params, grads, &mut self.memory, &self.runs)?;
             }
         }
         Ok(())

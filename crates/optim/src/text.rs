@@ -82,18 +82,24 @@ pub(crate) fn check(
 /// Writes a name and those of its options that are not the default.
 pub(crate) struct Writer<'a, 'f> {
     f: &'a mut Formatter<'f>,
-    mark: char,
+    /// What stands before the next option.
+    mark: &'static str,
 }
 
 impl<'a, 'f> Writer<'a, 'f> {
     pub(crate) fn new(f: &'a mut Formatter<'f>, name: &str) -> Result<Self, fmt::Error> {
         f.write_str(name)?;
-        Ok(Writer { f, mark: ':' })
+        Ok(Writer { f, mark: ":" })
+    }
+
+    /// Options without a name before them.
+    pub(crate) fn bare(f: &'a mut Formatter<'f>) -> Self {
+        Writer { f, mark: "" }
     }
 
     pub(crate) fn option(&mut self, key: &str, value: impl Display) -> fmt::Result {
         write!(self.f, "{}{key}={value}", self.mark)?;
-        self.mark = ',';
+        self.mark = ",";
         Ok(())
     }
 

@@ -1,7 +1,7 @@
-//! Against Keras 2.3.1, Keras 3 and PyTorch: `tests/golden/optim.py` and `optim_keras2.py` made the values.
+//! Against Keras 2.3.1, Keras 3 and PyTorch: `tests/golden/optim.py`, `optim_keras2.py` and `optim_groups.py` made the values.
 #![allow(clippy::unwrap_used)]
 
-use optim::{Optimizer, OptimizerState, Progress, Schedule};
+use optim::{Optimizer, OptimizerState, ParamGroup, Progress, Schedule};
 use serde_json::Value;
 use tensor::{Backend, Device, Span};
 
@@ -116,4 +116,46 @@ fn poly_decay_is_the_tutorials_to_the_bit() {
     let schedule: Schedule = "poly:power=2.5".parse().unwrap();
     let rates: Vec<f32> = (0..5).map(|k| schedule.lr(0.1, &Progress::at_step(k * 2, 2, 5)) as f32).collect();
     assert_eq!(rates, f32s(&case["lr"]));
+}
+
+/// PyTorch's parameter groups, some of which are trained for a while only, under a triangle that numpy drew.
+#[test]
+fn ten_steps_in_groups() {
+    let golden = load(include_str!("../../../tests/golden/optim_groups.json"));
+    let schedule: Schedule = golden["schedule"].as_str().unwrap().parse().unwrap();
+    let at = |step| Progress::at_step(step, count(&golden["steps_per_epoch"]), count(&golden["epochs"]));
+    for (step, factor) in (0..).zip(floats(&golden["factors"])) {
+        assert!((schedule.factor(&at(step)) - factor).abs() < 1e-14, "step {step}");
+    }
+    let (initial, grads) = (f32s(&golden["initial"]), f32s(&golden["grads"]));
+    let mut places = Vec::new();
+    for named in golden["sizes"].as_array().unwrap() {
+        let from = places.last().map_or(0, |(_, at): &(&str, Span)| at.end());
+        places.push((named[0].as_str().unwrap(), Span::new(from, count(&named[1]) as usize)));
+    }
+    let whole = Span::new(0, initial.len());
+    for device in [Device::reference(), Device::cpu(2)] {
+        for case in golden["cases"].as_array().unwrap() {
+            let optimizer: Optimizer = case["optimizer"].as_str().unwrap().parse().unwrap();
+            let groups: Vec<ParamGroup> = serde_json::from_value(case["groups"].clone()).unwrap();
+            let mut state = OptimizerState::new(&device, optimizer, whole.len)
+                .unwrap()
+                .grouped(&groups, places.iter().copied())
+                .unwrap();
+            let (mut params, mut dparams) =
+                (device.alloc(whole.len).unwrap(), device.alloc(whole.len).unwrap());
+            device.upload(&initial, &mut params, 0).unwrap();
+            let mut history = Vec::new();
+            for (step, grad) in (0..).zip(grads.chunks(whole.len)) {
+                device.upload(grad, &mut dparams, 0).unwrap();
+                state.begin_epoch(at(step).epoch);
+                let lr = schedule.lr(case["lr"].as_f64().unwrap(), &at(step));
+                state.step(&device, lr, &mut params, &dparams, whole).unwrap();
+                history.extend(params.to_vec(&device, 0, whole.len).unwrap());
+            }
+            let what = format!("{optimizer} with {} on {}", case["groups"], device.kind());
+            assert_close(&history, &f32s(&case["params"]), &what);
+            assert_close(&state.export(&device).unwrap(), &f32s(&case["state"]), &what);
+        }
+    }
 }

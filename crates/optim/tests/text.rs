@@ -1,7 +1,9 @@
 //! The compact form and JSON: what is written reads back the same, and what is wrong is named.
 #![allow(clippy::unwrap_used)]
 
-use optim::{Curve, Optimizer, Per, Progress, Rmsprop, Schedule, Sgd, Velocity, Warmup, WeightDecay};
+use optim::{
+    Curve, Ema, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule, Sgd, Velocity, Warmup, WeightDecay,
+};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -24,6 +26,12 @@ fn curve() -> impl Strategy<Value = Curve> {
             epochs
         }),
         (0.0..=1.0, per(), epochs()).prop_map(|(alpha, per, epochs)| Curve::Cosine { alpha, per, epochs }),
+        (0.0..=1.0, 0.0..=1.0, 0.0..=1.0, epochs()).prop_map(|(start, peak, end, epochs)| Curve::Triangle {
+            start,
+            peak,
+            end,
+            epochs
+        }),
         positive().prop_map(Curve::time),
         (1..u64::MAX, positive()).prop_map(|(every, factor)| Curve::Step { every, factor }),
         (proptest::collection::btree_set(any::<u64>(), 1..5), positive())
@@ -37,14 +45,29 @@ fn schedule() -> impl Strategy<Value = Schedule> {
     (curve(), proptest::option::of(warmup)).prop_map(|(curve, warmup)| Schedule { curve, warmup })
 }
 
+fn decay() -> impl Strategy<Value = WeightDecay> {
+    prop_oneof![
+        Just(WeightDecay::None),
+        (0.0f32..10.0).prop_map(WeightDecay::Coupled),
+        (0.0f32..10.0).prop_map(WeightDecay::Decoupled)
+    ]
+}
+
+fn group() -> impl Strategy<Value = ParamGroup> {
+    let (decay, epochs) = (proptest::option::of(decay()), proptest::option::of(any::<u64>()));
+    ("[a-z0-9_/*]{1,12}", 0.0f32..100.0, decay, epochs).prop_map(
+        |(pattern, lr_multiplier, weight_decay, epochs)| ParamGroup {
+            pattern,
+            lr_multiplier,
+            // In text nothing is an L2 penalty of 0.
+            weight_decay: weight_decay
+                .map(|w| if w == WeightDecay::None { WeightDecay::Coupled(0.0) } else { w }),
+            epochs,
+        },
+    )
+}
+
 fn optimizer() -> impl Strategy<Value = Optimizer> {
-    let decay = || {
-        prop_oneof![
-            Just(WeightDecay::None),
-            (0.0f32..10.0).prop_map(WeightDecay::Coupled),
-            (0.0f32..10.0).prop_map(WeightDecay::Decoupled)
-        ]
-    };
     let velocity = prop_oneof![Just(Velocity::Keras), Just(Velocity::PyTorch)];
     let style = prop_oneof![
         Just(Rmsprop::keras2()),
@@ -78,8 +101,21 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_answered(text in "(poly|step|time|sgd|rmsprop|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
-        let _ = (text.parse::<Schedule>(), text.parse::<Optimizer>());
+    fn groups_read_back(group in group()) {
+        prop_assert_eq!(&group.to_string().parse::<ParamGroup>().unwrap(), &group);
+        let json = serde_json::to_string(&group).unwrap();
+        prop_assert_eq!(&serde_json::from_str::<ParamGroup>(&json).unwrap(), &group);
+    }
+
+    #[test]
+    fn averages_read_back(momentum in 0.0..1.0, every in 1..u64::MAX, power in 0.0..9.0, own in proptest::option::of(1..99_u64)) {
+        let ema = Ema { momentum, every, power, overwrite_frequency: own };
+        prop_assert_eq!(ema.to_string().parse::<Ema>().unwrap(), ema);
+    }
+
+    #[test]
+    fn any_text_is_answered(text in "(poly|triangle|step|time|sgd|rmsprop|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
+        let _ = (text.parse::<Schedule>(), text.parse::<Optimizer>(), text.parse::<ParamGroup>(), text.parse::<Ema>());
     }
 
     /// No progress, however odd, makes a valid schedule panic or leave the numbers.
@@ -98,6 +134,10 @@ fn compact_forms() {
         ("time:decay=1e-6", Curve::time(1e-6).into()),
         ("step:every=30,factor=0.5", Curve::Step { every: 30, factor: 0.5 }.into()),
         ("milestones:at=30/60/80", Curve::milestones([30, 60, 80]).into()),
+        (
+            "triangle:start=0.2,peak=0.23,end=0.07",
+            Curve::Triangle { start: 0.2, peak: 0.23, end: 0.07, epochs: None }.into(),
+        ),
         ("cosine+warmup:steps=500", Schedule::from(Curve::cosine()).with_warmup(Warmup::steps(500))),
     ] {
         assert_eq!(text.parse::<Schedule>().unwrap(), schedule);
@@ -136,10 +176,13 @@ fn json_forms() {
 #[test]
 fn wrong_schedules_are_named() {
     for (text, message) in [
-        ("", "the schedule `` is unknown; there are constant, poly, cosine, time, step, milestones"),
+        (
+            "",
+            "the schedule `` is unknown; there are constant, poly, cosine, triangle, time, step, milestones",
+        ),
         (
             "linear",
-            "the schedule `linear` is unknown; there are constant, poly, cosine, time, step, milestones",
+            "the schedule `linear` is unknown; there are constant, poly, cosine, triangle, time, step, milestones",
         ),
         ("constant:power=1", "constant: option `power` is unknown; there are none"),
         ("poly:power=two", "poly: power is two, but must be a number"),
@@ -148,6 +191,7 @@ fn wrong_schedules_are_named() {
         ("poly:alpha=2", "poly: alpha is 2, but must be a number from 0 to 1"),
         ("poly:epochs=0", "poly: epochs is 0, but must be at least 1"),
         ("cosine:per=batch", "cosine: per is batch, but must be step or epoch"),
+        ("triangle:peak=2", "triangle: peak is 2, but must be a number from 0 to 1"),
         ("time", "time: option `decay` is missing; give a number, as in `time:decay=...`"),
         ("time:decay=-1", "time: decay is -1, but must be a number of 0 or more"),
         ("step:every=0", "step: every is 0, but must be at least 1"),
@@ -180,5 +224,59 @@ fn wrong_optimizers_are_named() {
         ("rmsprop:style=keras", "rmsprop: style is keras, but must be keras2, keras3 or pytorch"),
     ] {
         assert_eq!(text.parse::<Optimizer>().unwrap_err().to_string(), message, "{text}");
+    }
+}
+
+#[test]
+fn patterns_take_names() {
+    for (pattern, takes, leaves) in [
+        ("dense/bias", &["dense/bias"][..], &["dense/bias2", "a/dense/bias", "dense"][..]),
+        ("*", &["", "a", "a/b"], &[]),
+        ("*/bias", &["/bias", "conv2d/bias", "a/b/bias"], &["bias", "conv2d/bias_1"]),
+        ("norm*/*a", &["norm/a", "norm_12/beta"], &["a/norm/a", "norm/b"]),
+        ("a*b*c", &["abc", "aXbYc", "abcbc"], &["acb", "ab", "c"]),
+        ("é*é", &["éé", "éüé"], &["é"]),
+    ] {
+        let group = ParamGroup::new(pattern);
+        takes.iter().for_each(|name| assert!(group.takes(name), "{pattern} {name}"));
+        leaves.iter().for_each(|name| assert!(!group.takes(name), "{pattern} {name}"));
+    }
+}
+
+#[test]
+fn wrong_groups_are_named() {
+    for (text, message) in [
+        ("", "a parameter group: the pattern is ``, but must be a name, in which `*` stands for anything"),
+        ("*/bias:lr=2", "*/bias: option `lr` is unknown; there are lr-multiplier, weight-decay, l2, epochs"),
+        ("*/bias:lr-multiplier=-2", "*/bias: lr-multiplier is -2, but must be a number of 0 or more"),
+        ("*/bias:l2=inf", "*/bias: weight-decay is inf, but must be a number of 0 or more"),
+        ("*/bias:epochs=few", "*/bias: epochs is few, but must be a whole number"),
+    ] {
+        assert_eq!(text.parse::<ParamGroup>().unwrap_err().to_string(), message, "{text}");
+    }
+    let groups = ["*/kernel", "conv*", "conv2d/kernel"].map(ParamGroup::new);
+    let check = |count| ParamGroup::check_all(&groups[..count], ["conv2d/kernel", "conv2d/bias"].into_iter());
+    assert!(check(2).is_ok());
+    assert_eq!(
+        check(3).unwrap_err().to_string(),
+        "the parameter group `conv2d/kernel` takes no parameter: of conv2d/kernel, conv2d/bias none is left that matches"
+    );
+}
+
+#[test]
+fn averages_move_and_take_over() {
+    let ema: Ema = "".parse().unwrap();
+    assert_eq!((ema, ema.to_string().as_str()), (Ema::default(), "momentum=0.99"));
+    let at = |step| Progress::at_step(step, 10, 3);
+    assert_eq!((ema.momentum_after(&at(1)), ema.momentum_after(&at(30))), (Some(0.99), Some(0.99)));
+    assert!((1..30).all(|step| !ema.overwrites_after(&at(step))) && ema.overwrites_after(&at(30)));
+    let lookahead: Ema = "momentum=0.5,every=4,overwrite-frequency=8".parse().unwrap();
+    let moves = (1..=30).filter(|step| lookahead.momentum_after(&at(*step)).is_some());
+    assert_eq!(moves.collect::<Vec<_>>(), [4, 8, 12, 16, 20, 24, 28]);
+    assert_eq!(lookahead.momentum_after(&at(4)), Some(0.0625));
+    let takes_over = (1..=30).filter(|step| lookahead.overwrites_after(&at(*step)));
+    assert_eq!(takes_over.collect::<Vec<_>>(), [8, 16, 24, 30]);
+    for wrong in ["momentum=1", "every=0", "power=-1", "overwrite-frequency=0", "decay=0.9"] {
+        assert!(wrong.parse::<Ema>().is_err(), "{wrong}");
     }
 }

@@ -1,3 +1,5 @@
+use crate::Span;
+
 /// How a weight decay of strength `w` acts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum WeightDecay {
@@ -23,6 +25,17 @@ pub enum Velocity {
     PyTorch,
 }
 
+/// A run of parameters that a step treats alike: PyTorch's parameter group, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParamRun {
+    /// Where it lies in the arenas.
+    pub at: Span,
+    /// What the step's learning rate is multiplied with; 1 changes no bit.
+    pub lr_multiplier: f32,
+    /// Takes the place of the step's.
+    pub weight_decay: WeightDecay,
+}
+
 /// One step of stochastic gradient descent with momentum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SgdStep {
@@ -36,6 +49,18 @@ pub struct SgdStep {
     pub velocity: Velocity,
     /// Weight decay.
     pub weight_decay: WeightDecay,
+}
+
+impl SgdStep {
+    /// All of `at` alike.
+    pub fn whole(&self, at: Span) -> ParamRun {
+        ParamRun { at, lr_multiplier: 1.0, weight_decay: self.weight_decay }
+    }
+
+    /// The step on one run: its learning rate multiplied, its weight decay replaced.
+    pub fn on(&self, run: &ParamRun) -> SgdStep {
+        SgdStep { lr: self.lr * run.lr_multiplier, weight_decay: run.weight_decay, ..*self }
+    }
 }
 
 /// One step of RMSprop: `a = rho * a + (1 - rho) * g^2`, then `p -= lr * g / (sqrt(a) + epsilon)`, or with
@@ -54,4 +79,16 @@ pub struct RmspropStep {
     pub epsilon_inside_root: bool,
     /// Weight decay.
     pub weight_decay: WeightDecay,
+}
+
+impl RmspropStep {
+    /// All of `at` alike.
+    pub fn whole(&self, at: Span) -> ParamRun {
+        ParamRun { at, lr_multiplier: 1.0, weight_decay: self.weight_decay }
+    }
+
+    /// The step on one run: its learning rate multiplied, its weight decay replaced.
+    pub fn on(&self, run: &ParamRun) -> RmspropStep {
+        RmspropStep { lr: self.lr * run.lr_multiplier, weight_decay: run.weight_decay, ..*self }
+    }
 }

@@ -2,14 +2,14 @@
 
 use crate::buffer::filled;
 use crate::norm_operands::{self, Infer, Saved, Train};
-use crate::operand::{labels as labels_of, pair, read, run, run_mut, runs_mut, stepped, weights, write};
+use crate::operand::{for_runs, labels as labels_of, pair, read, run, run_mut, runs_mut, weights, write};
 use crate::{Buffer, Cpu};
 use crate::{
     activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling, softmax,
 };
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, Pool2d,
-    Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, ParamRun,
+    Pool2d, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 impl Backend for Cpu {
@@ -462,31 +462,31 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn sgd_step(
+    fn sgd_steps(
         &self,
         step: &SgdStep,
         params: &mut Buffer,
         grads: &Buffer,
         velocity: &mut Buffer,
-        at: Span,
+        runs: &[ParamRun],
     ) -> Result<()> {
         let (velocity, remembers) = (("the velocity", &mut velocity[..]), step.momentum != 0.0);
-        let (params, grads, velocity) = stepped("sgd_step", params, grads, velocity, at, remembers)?;
-        optimizer::sgd(self.pool(), step, params, grads, velocity);
-        Ok(())
+        for_runs("sgd_step", params, grads, velocity, runs, remembers, |run, params, grads, velocity| {
+            optimizer::sgd(self.pool(), &step.on(run), params, grads, velocity);
+        })
     }
 
-    fn rmsprop_step(
+    fn rmsprop_steps(
         &self,
         step: &RmspropStep,
         params: &mut Buffer,
         grads: &Buffer,
         mean_square: &mut Buffer,
-        at: Span,
+        runs: &[ParamRun],
     ) -> Result<()> {
         let squares = ("the mean squares", &mut mean_square[..]);
-        let (params, grads, squares) = stepped("rmsprop_step", params, grads, squares, at, true)?;
-        optimizer::rmsprop(self.pool(), step, params, grads, squares);
-        Ok(())
+        for_runs("rmsprop_step", params, grads, squares, runs, true, |run, params, grads, squares| {
+            optimizer::rmsprop(self.pool(), &step.on(run), params, grads, squares);
+        })
     }
 }

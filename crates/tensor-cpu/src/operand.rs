@@ -1,7 +1,7 @@
 //! Operands as slices, once their places are known to lie inside their buffers. Runs serve both backends.
 
 use crate::Buffer;
-use tensor_backend::{Error, Result, Shape, SoftmaxXent, Span, View, ViewMut};
+use tensor_backend::{Error, ParamRun, Result, Shape, SoftmaxXent, Span, View, ViewMut};
 
 /// The tensor as a slice, once its layout is known to fit.
 pub(crate) fn read<'a>(op: &'static str, what: &'static str, x: View<'a, Buffer>) -> Result<View<'a, [f32]>> {
@@ -78,7 +78,7 @@ pub(crate) fn runs_mut<'a, T>(
 pub(crate) type Stepped<'a, T> = (&'a mut [T], &'a [T], &'a mut [T]);
 
 /// The same run of all three arenas; of `memory`, which has a name, only where the step looks at it.
-pub(crate) fn stepped<'a, T>(
+fn stepped<'a, T>(
     op: &'static str,
     params: &'a mut [T],
     grads: &'a [T],
@@ -89,6 +89,23 @@ pub(crate) fn stepped<'a, T>(
     let (params, grads) = (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
     let at = if remembers { at } else { Span::new(0, 0) };
     Ok((params, grads, run_mut(op, what, memory, at)?))
+}
+
+/// Calls `step` with what lies in each of the runs.
+pub(crate) fn for_runs<T>(
+    op: &'static str,
+    params: &mut [T],
+    grads: &[T],
+    (what, memory): (&'static str, &mut [T]),
+    runs: &[ParamRun],
+    remembers: bool,
+    mut step: impl FnMut(&ParamRun, &mut [T], &[T], &mut [T]),
+) -> Result<()> {
+    for run in runs {
+        let (params, grads, memory) = stepped(op, params, grads, (what, memory), run.at, remembers)?;
+        step(run, params, grads, memory);
+    }
+    Ok(())
 }
 
 /// The labels of a batch of logits of this shape, once the loss is known to make sense.

@@ -34,10 +34,10 @@ __device__ inline void for_all(float* params, const float* grads, float* state, 
 
 // All conventions of SGD as one formula: v = m v + into g, then p += out (of_v v + of_g g). Weight decay is g +=
 // penalty p (coupled), or p *= 1 - lr shrink (decoupled). With a momentum of 0 the velocity is not touched.
-KERNEL sgd_step(const Turn* turn, float* params, const float* grads, float* velocity, u64 n, float momentum, u32 keras,
-                u32 nesterov, float penalty, float shrink, u32 vector) {
+KERNEL sgd_step(const Turn* turn, float* params, const float* grads, float* velocity, u64 n, float multiplier,
+                float momentum, u32 keras, u32 nesterov, float penalty, float shrink, u32 vector) {
     if (turn->halted || turn->overflow) return;
-    float lr = turn->lr, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
+    float lr = turn->lr * multiplier, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
     if (momentum == 0.0f) {
         for_all<false>(params, grads, velocity, n, vector, [=](float& p, float g, float&) {
             g *= unscale;
@@ -57,10 +57,10 @@ KERNEL sgd_step(const Turn* turn, float* params, const float* grads, float* velo
 }
 
 // a = rho a + (1 - rho) g^2, then p -= lr g / (sqrt(a + inside) + outside). Weight decay as in sgd_step.
-KERNEL rmsprop_step(const Turn* turn, float* params, const float* grads, float* mean_square, u64 n, float rho,
-                    float inside, float outside, float penalty, float shrink, u32 vector) {
+KERNEL rmsprop_step(const Turn* turn, float* params, const float* grads, float* mean_square, u64 n, float multiplier,
+                    float rho, float inside, float outside, float penalty, float shrink, u32 vector) {
     if (turn->halted || turn->overflow) return;
-    float lr = turn->lr, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
+    float lr = turn->lr * multiplier, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
     for_all<true>(params, grads, mean_square, n, vector, [=](float& p, float g, float& a) {
         g = g * unscale + penalty * p;
         a = rho * a + (1.0f - rho) * g * g;

@@ -4,8 +4,8 @@ use crate::buffer::Format;
 use crate::memory::Memory;
 use crate::{Buffer, Bytes, Cuda, Ints};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, Pool2d,
-    Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, ParamRun,
+    Pool2d, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 impl Cuda {
@@ -381,25 +381,25 @@ impl Backend for Cuda {
         self.op_meter(sums, metrics, meter)
     }
 
-    fn sgd_step(
+    fn sgd_steps(
         &self,
         step: &SgdStep,
         params: &mut Buffer,
         grads: &Buffer,
         velocity: &mut Buffer,
-        at: Span,
+        runs: &[ParamRun],
     ) -> Result<()> {
-        self.op_sgd_step(step, params, grads, velocity, at)
+        self.op_sgd_steps(step, params, grads, velocity, runs)
     }
 
-    fn rmsprop_step(
+    fn rmsprop_steps(
         &self,
         step: &RmspropStep,
         params: &mut Buffer,
         grads: &Buffer,
         mean_square: &mut Buffer,
-        at: Span,
+        runs: &[ParamRun],
     ) -> Result<()> {
-        self.op_rmsprop_step(step, params, grads, mean_square, at)
+        self.op_rmsprop_steps(step, params, grads, mean_square, runs)
     }
 }

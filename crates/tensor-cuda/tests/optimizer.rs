@@ -6,7 +6,9 @@
 mod harness;
 
 use harness::*;
-use tensor_backend::{Backend, Precision, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay};
+use tensor_backend::{
+    Backend, ParamRun, Precision, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay,
+};
 use tensor_cpu::{Cpu, Reference};
 use tensor_cuda::Cuda;
 
@@ -21,10 +23,12 @@ const PLAIN: SgdStep = SgdStep {
     weight_decay: WeightDecay::None,
 };
 
-/// Ten steps of both optimizers on a run in the middle of an arena, with a rate and gradients that change.
+/// Ten steps of both optimizers on runs in the middle of an arena, with a rate and gradients that change.
 #[derive(Debug)]
 struct Steps {
     at: Span,
+    /// Two runs with rules of their own in `at`, and what lies between them is left alone; `None` for all of it alike.
+    groups: Option<[ParamRun; 2]>,
     sgd: SgdStep,
     rmsprop: RmspropStep,
 }
@@ -37,8 +41,18 @@ impl Steps {
         let momentum = [0.0, 0.9 * rng.unit_f32()][between(rng, 0, 1)];
         let velocity = pick(rng, &[Velocity::Keras, Velocity::PyTorch]);
         let len = [between(rng, 0, 100), between(rng, 1000, 6000)][between(rng, 0, 1)];
+        let at = Span::new([between(rng, 0, 30), 4 * between(rng, 0, 9)][between(rng, 0, 1)], len);
+        let run = |rng: &mut philox::Philox, from: usize, to: usize| ParamRun {
+            at: Span::new(at.offset + from, to - from),
+            lr_multiplier: pick(rng, &[1.0, 0.0, 2.5]),
+            weight_decay: pick(rng, &[weight_decay, WeightDecay::Coupled(0.01), WeightDecay::None]),
+        };
+        let from = len / 3 + between(rng, 0, len / 3);
+        let runs = [run(rng, 0, len / 3), run(rng, from, len)];
+        let groups = (rng.below(2) == 0).then_some(runs);
         Steps {
-            at: Span::new([between(rng, 0, 30), 4 * between(rng, 0, 9)][between(rng, 0, 1)], len),
+            at,
+            groups,
             sgd: SgdStep { lr, momentum, nesterov: rng.below(2) == 0, velocity, weight_decay },
             rmsprop: RmspropStep {
                 lr: 0.01 * lr,
@@ -67,9 +81,15 @@ impl Case for Steps {
             let sgd = SgdStep { lr: self.sgd.lr * shrink, ..self.sgd };
             let rmsprop = RmspropStep { lr: self.rmsprop.lr * shrink, ..self.rmsprop };
             let (params, state) = &mut arenas[0];
-            device.sgd_step(&sgd, params, &grads, state, self.at)?;
+            match &self.groups {
+                Some(runs) => device.sgd_steps(&sgd, params, &grads, state, runs)?,
+                None => device.sgd_step(&sgd, params, &grads, state, self.at)?,
+            }
             let (params, state) = &mut arenas[1];
-            device.rmsprop_step(&rmsprop, params, &grads, state, self.at)?;
+            match &self.groups {
+                Some(runs) => device.rmsprop_steps(&rmsprop, params, &grads, state, runs)?,
+                None => device.rmsprop_step(&rmsprop, params, &grads, state, self.at)?,
+            }
         }
         Ok(vec![
             Output("params after SGD", download(device, &arenas[0].0, all)?, 2e-6),
@@ -229,6 +249,27 @@ fn gradients_that_overflow_move_nothing_and_halve_the_loss_scale() {
     }
     // Other precisions have no loss scale, and take gradients as they are.
     assert_eq!(Scaled { cuda: emulated(Precision::Bf16), len: 3 }.step(None), 1.0);
+}
+
+/// The loss scale is of the whole step: all runs move or none, and it changes once.
+#[test]
+fn gradients_that_overflow_in_one_run_move_no_other() {
+    let cuda = emulated(Precision::Fp16);
+    let run =
+        |offset| ParamRun { at: Span::new(offset, 8), lr_multiplier: 2.0, weight_decay: WeightDecay::None };
+    let step = |odd: f32| {
+        let mut grads = vec![1.0; 24];
+        grads[20] = odd;
+        let (grads, mut params) = (upload(&cuda, &grads).unwrap(), cuda.alloc(24).unwrap());
+        let step = SgdStep { lr: 1.0, ..PLAIN };
+        let mut none = cuda.alloc(0).unwrap();
+        cuda.sgd_steps(&step, &mut params, &grads, &mut none, &[run(0), run(16)]).unwrap();
+        [0, 8, 16].map(|k| download(&cuda, &params, Span::new(k, 1)).unwrap()[0])
+    };
+    let moved = -2.0 / FIRST_LOSS_SCALE;
+    assert_eq!(step(1.0), [moved, 0.0, moved]);
+    assert_eq!(step(f32::INFINITY), [0.0; 3]);
+    assert_eq!(step(1.0), [2.0 * moved, 0.0, 2.0 * moved]);
 }
 
 #[test]

@@ -3,8 +3,8 @@ use crate::storage::{
     wrap_ints,
 };
 use crate::{
-    Activation, Backend, BatchNorm, Conv2d, Device, DropoutMask, Linear, LoadImages, NormSpans, Pool2d,
-    Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, Device, DropoutMask, Linear, LoadImages, NormSpans, ParamRun,
+    Pool2d, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 /// Runs `$body` on the backend behind a device; `$d` is that backend.
@@ -381,25 +381,25 @@ impl Backend for Device {
         on!(self, d => d.softmax_xent(xent, view(d, "softmax_xent", logits)?, ints(d, "softmax_xent", labels)?, dlogits.map(|v| view_mut(d, "softmax_xent", v)).transpose()?, buf_mut(d, "softmax_xent", sums)?, metrics))
     }
 
-    fn sgd_step(
+    fn sgd_steps(
         &self,
         step: &SgdStep,
         params: &mut Storage,
         grads: &Storage,
         velocity: &mut Storage,
-        at: Span,
+        runs: &[ParamRun],
     ) -> Result<()> {
-        on!(self, d => d.sgd_step(step, buf_mut(d, "sgd_step", params)?, buf(d, "sgd_step", grads)?, buf_mut(d, "sgd_step", velocity)?, at))
+        on!(self, d => d.sgd_steps(step, buf_mut(d, "sgd_step", params)?, buf(d, "sgd_step", grads)?, buf_mut(d, "sgd_step", velocity)?, runs))
     }
 
-    fn rmsprop_step(
+    fn rmsprop_steps(
         &self,
         step: &RmspropStep,
         params: &mut Storage,
         grads: &Storage,
         mean_square: &mut Storage,
-        at: Span,
+        runs: &[ParamRun],
     ) -> Result<()> {
-        on!(self, d => d.rmsprop_step(step, buf_mut(d, "rmsprop_step", params)?, buf(d, "rmsprop_step", grads)?, buf_mut(d, "rmsprop_step", mean_square)?, at))
+        on!(self, d => d.rmsprop_steps(step, buf_mut(d, "rmsprop_step", params)?, buf(d, "rmsprop_step", grads)?, buf_mut(d, "rmsprop_step", mean_square)?, runs))
     }
 }

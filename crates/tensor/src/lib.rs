@@ -36,8 +36,8 @@ pub use storage::{Bytes, Ints, Storage};
 pub use tensor::Tensor;
 pub use tensor_backend::{
     Activation, AxisDraw, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill, ImageDraw, Layout, Linear,
-    LoadImages, NormSpans, Pad, Pool2d, Precision, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span,
-    Target, Velocity, View, ViewMut, WeightDecay, Write,
+    LoadImages, NormSpans, Pad, ParamRun, Pool2d, Precision, Result, RmspropStep, SgdStep, Shape,
+    SoftmaxXent, Span, Target, Velocity, View, ViewMut, WeightDecay, Write,
 };
 pub use tensor_cpu::{Buffer as HostBuffer, Roofline, simd_level};
 pub use tensor_cuda::{Options as CudaOptions, Turn};

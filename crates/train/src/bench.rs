@@ -163,7 +163,7 @@ impl Subject {
         let mode = if options.mode == BenchMode::Train { Mode::Training } else { Mode::Inference };
         let mut network = model.build(&device, batch, mode)?;
         network.init(config.seed)?;
-        let optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
+        let optimizer = config.optimizer_on(&network)?;
         let (images, labels) = random_batch(batch, network.sample_len());
         network.set_input(&images, &labels)?;
         Ok(Subject { device, network, work: model.graph().work(), optimizer, batch, images, labels })

@@ -6,7 +6,7 @@ use crate::{
     DeviceWeights, EarlyStop, Error, ModelCheckpointOptions, Preprocessing, ReduceLrOnPlateau, Result,
 };
 use augment::ImageDataGenerator;
-use optim::{LinearScaling, Optimizer, Schedule};
+use optim::{Ema, LinearScaling, Optimizer, ParamGroup, Schedule};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tensor::Precision;
@@ -50,6 +50,12 @@ pub struct Config {
     pub lr_scaling: Option<LinearScaling>,
     /// What turns gradients into steps.
     pub optimizer: Optimizer,
+    /// Parameters that it treats in other ways, by their names; the first group that takes one counts.
+    #[serde(default)]
+    pub param_groups: Vec<ParamGroup>,
+    /// A moving average of the weights, and of the normalizations' running statistics; `None` for none.
+    #[serde(default)]
+    pub ema: Option<Ema>,
     /// Between 0 and 1; 0 for one-hot targets.
     pub label_smoothing: f32,
     /// What happens to pixels first, in training and in evaluation.
@@ -338,9 +344,14 @@ impl Config {
                 crate::pipeline::check(self, &model?)?;
             }
         }
+        if let Some(model) = models::by_name(&self.model, 10).filter(|_| !self.param_groups.is_empty()) {
+            self.check_groups(model?.graph())?;
+        }
         self.schedule.validate()?;
         self.check_lr_scaling()?;
         self.optimizer.validate()?;
+        self.param_groups.iter().try_for_each(ParamGroup::validate)?;
+        self.ema.map_or(Ok(()), |ema| ema.validate())?;
         self.check_callbacks()
     }
 }

@@ -1,7 +1,6 @@
 use crate::bench::{batch_size, device, model, random_batch, update};
 use crate::{BenchOptions, Config, Error, Result};
 use layers::{Draws, Mode};
-use optim::OptimizerState;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use tensor::Backend;
@@ -47,7 +46,7 @@ pub fn first_step(config: &Config, options: &BenchOptions, started: Instant) -> 
     let (device, batch) = (device(config)?, batch_size(config, options));
     let opened_s = now();
     let mut network = model(config)?.build(&device, batch, Mode::Training)?;
-    let mut optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
+    let mut optimizer = config.optimizer_on(&network)?;
     let mut meter = device.alloc(4)?;
     let built_s = now();
     network.init(config.seed)?;

@@ -209,6 +209,7 @@ impl<'a> Whole<'a> {
             return Err(Error::Option { option: "the number of samples", value, accepted });
         }
         check_fit(&model, &data)?;
+        config.check_groups(model.graph())?;
         let data = match config.augmentation.validation_split {
             0.0 => data,
             share => hold_back(data, share, config.seed)?,

@@ -21,6 +21,7 @@
 
 mod across;
 mod atomic;
+mod average;
 mod axis;
 mod batch_picture;
 mod bench;
@@ -44,6 +45,7 @@ mod memory;
 mod model_file;
 mod observer;
 pub mod observers;
+mod optimizer;
 mod pass;
 mod passes;
 mod pipeline;

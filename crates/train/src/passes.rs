@@ -29,11 +29,16 @@ struct Work {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
-    /// A whole step, where the batch is one shard.
-    Step,
+    /// A whole step, where the batch is one shard: one that moves so many runs of parameters, which become fewer when a group
+    /// of them is trained no more.
+    Step {
+        runs: usize,
+    },
     /// What comes before the sum over the shards, and what comes after it.
     Gradients,
-    Update,
+    Update {
+        runs: usize,
+    },
     /// As [`Kind::Gradients`], with layers that meet those of other replicas. The threads of the host meet too, which can't be
     /// written down.
     Meeting,
@@ -124,15 +129,16 @@ impl Passes {
         Ok(())
     }
 
-    /// Runs what comes after the sum over the shards of a batch of `global` samples.
+    /// Runs what comes after the sum over the shards of a batch of `global` samples, and moves so many runs of parameters.
     pub(crate) fn update(
         &mut self,
         device: &Device,
         global: usize,
+        runs: usize,
         turn: &Turn,
         work: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        self.recorder.play(device, Work { kind: Kind::Update, shard: 0, global }, turn, work)
+        self.recorder.play(device, Work { kind: Kind::Update { runs }, shard: 0, global }, turn, work)
     }
 
     /// Where this replica can leave a number of its own for the next sum: in its first shard's part.

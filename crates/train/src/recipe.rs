@@ -76,6 +76,8 @@ fn minigooglenet() -> Config {
         schedule: Curve::poly(1.0).into(),
         lr_scaling: None,
         optimizer: Sgd::keras().momentum(0.9).into(),
+        param_groups: Vec::new(),
+        ema: None,
         label_smoothing: 0.0,
         preprocessing: Preprocessing::SubtractPixelMean,
         augmentation: shift_and_flip(),

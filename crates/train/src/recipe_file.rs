@@ -15,12 +15,13 @@ const NEEDED: [&str; 8] =
     ["model", "epochs", "batch_size", "lr", "schedule", "optimizer", "preprocessing", "drop_last"];
 
 /// Keys that hold options of their own, each of which may be left out.
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
     "augmentation",
     "checkpoints",
     "data",
     "devices",
     "early_stop",
+    "ema",
     "model_checkpoint",
     "reduce_lr_on_plateau",
 ];
@@ -137,10 +138,11 @@ fn with(config: &Config, path: &[&str], value: Value) -> std::result::Result<Con
     Config::deserialize(all).map_err(|error| format!("{shown} does not fit: {}", meant(error.to_string())))
 }
 
-/// The options of a callback that the recipe has not had so far.
+/// The options of a callback, or an average, that the recipe has not had so far.
 fn begun(table: &str) -> Value {
     Value::Object(match table {
         "early_stop" => options(&EarlyStop::default()),
+        "ema" => options(&optim::Ema::default()),
         "model_checkpoint" => options(&ModelCheckpointOptions::default()),
         "reduce_lr_on_plateau" => options(&ReduceLrOnPlateau::default()),
         _ => Options::new(),
@@ -227,10 +229,11 @@ mod tests {
     fn whatever_a_run_is_told_comes_back() {
         let text = "recipe = 'all.of-it'\nlike = 'resnet18'\nmodel = 'small_cnn'\nepochs = 3\nbatch_size = 7\nglobal_batch_size = 21\n\
                     drop_last = true\nlr = 0.30000000000000004\nschedule = 'step:every=2'\noptimizer = 'rmsprop:style=keras3'\n\
+                    param_groups = ['*/beta:lr-multiplier=64,l2=2e-5', 'dense/*:epochs=3']\n\
                     label_smoothing = 0.1\npreprocessing = 'divide-by-255'\nseed = 12\nvirtual_replicas = 2\nsync_batch_norm = true\n\
                     [devices]\nreplicas = 2\nprecision = 'bf16'\n[checkpoints]\nevery_epochs = 2\nsave_best = 'val_acc'\n\
                     [data]\ndataset = 'cifar100'\n[early_stop]\nmonitor = 'val_loss'\nmin_delta = 0.0\npatience = 9\n\
-                    [augmentation]\nrotation_range = 15.5\nfill_mode = 'reflect'\nhorizontal_flip = false\n";
+                    [ema]\nmomentum = 0.9\n[augmentation]\nrotation_range = 15.5\nfill_mode = 'reflect'\nhorizontal_flip = false\n";
         let config = read_recipe(text, "file").unwrap();
         assert_eq!(
             (config.recipe.as_str(), config.global_batch_size, config.lr),
@@ -242,6 +245,10 @@ mod tests {
             "the rest is resnet18's"
         );
         assert_eq!(config.early_stop.as_ref().map(|stop| stop.patience), Some(9));
+        assert_eq!(
+            (config.ema.map(|ema| (ema.momentum, ema.every)), config.param_groups.len()),
+            (Some((0.9, 1)), 2)
+        );
         let written = write_recipe(&config).unwrap();
         assert_eq!(read_recipe(&written, "file").unwrap(), config, "{written}");
     }
@@ -277,6 +284,12 @@ mod tests {
             ("like = 'quick'\nepochs = 0", "--epochs is 0, but must be at least 1"),
             ("like = 'quick'\nmodel = 'resnet81'", "the model is `resnet81`, but must be one of"),
             ("like = 'quick'\noptimizer = 'adam'", "`optimizer = \"adam\"`: "),
+            (
+                "like = 'quick'\nparam_groups = ['*/bias:lr=2']",
+                "option `lr` is unknown; there are lr-multiplier",
+            ),
+            ("like = 'quick'\nparam_groups = ['bias']", "the parameter group `bias` takes no parameter"),
+            ("like = 'quick'\n[ema]\nmomentum = 1.0", "ema: momentum is 1"),
             ("like = 'quick'\npreprocessing = 'none'", "expected one of `divide-by-255`"),
             ("like = 'quick'\npreprocessing = 'standardise'", "did you mean `standardize`?"),
             ("like = 'quick'\noptimizer = 'sdg'", "did you mean `sgd`?"),

@@ -186,7 +186,7 @@ impl Subject {
         network.set_input(&images, &labels)?;
         let arena = network.arena();
         let buckets = Buckets::new(&network.trainable(), arena.grads.len(), Buckets::ELEMENTS);
-        let optimizer = OptimizerState::new(&device, config.optimizer, arena.trainable.len)?;
+        let optimizer = config.optimizer_on(&network)?;
         let meter = device.alloc(4)?;
         let (recorder, seed, lr) = (Recorder::default(), config.seed, config.lr);
         let number = 0;

@@ -1,6 +1,7 @@
 mod snapshot;
 
 use crate::across::Across;
+use crate::average::Average;
 use crate::memory;
 use crate::passes::{Kind, Passes};
 use crate::pipeline;
@@ -44,6 +45,7 @@ pub(crate) struct Worker<'a> {
     collective: Box<dyn Collective>,
     network: Network,
     optimizer: OptimizerState,
+    average: Option<Average>,
     val: Source,
     passes: Passes,
     /// Whether layers compute with the whole batch, and so meet those of the other replicas.
@@ -101,7 +103,8 @@ impl<'a> Worker<'a> {
         let mut network = built.map_err(|error| memory::explain(error, model, &device, batch * lanes))?;
         network.init(config.seed)?;
         let meets = config.sync_batch_norm && world > 1 && network.prepare_across(world)?;
-        let optimizer = OptimizerState::new(&device, config.optimizer, network.arena().trainable.len)?;
+        let optimizer = config.optimizer_on(&network)?;
+        let average = config.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
         let meter = device.alloc(METER)?;
         let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| match first {
             true => Source::new(&device, samples, augmentation.build(samples.shape())?, options, &own),
@@ -134,6 +137,7 @@ impl<'a> Worker<'a> {
             collective,
             network,
             optimizer,
+            average,
             val,
             passes,
             meets,
@@ -153,11 +157,15 @@ impl<'a> Worker<'a> {
         &self.device
     }
 
+    /// Where the run stands.
+    fn progress(&self) -> Progress {
+        let TrainState { epoch, step, .. } = self.state;
+        Progress { step, epoch, steps_per_epoch: self.steps_per_epoch, epochs: self.config.epochs }
+    }
+
     /// The learning rate of the next step.
     pub(crate) fn lr(&self) -> f64 {
-        let TrainState { epoch, step, global_batch, .. } = self.state;
-        let (steps_per_epoch, epochs) = (self.steps_per_epoch, self.config.epochs);
-        let lr = self.config.lr_at(global_batch, &Progress { step, epoch, steps_per_epoch, epochs });
+        let lr = self.config.lr_at(self.state.global_batch, &self.progress());
         self.plateau.as_ref().map_or(lr, |plateau| plateau.lr(lr))
     }
 
@@ -204,6 +212,7 @@ impl<'a> Worker<'a> {
 
     /// Makes ready for an epoch, or for the rest of one: its sums so far go to the device.
     pub(crate) fn begin_epoch(&mut self) -> Result<()> {
+        self.optimizer.begin_epoch(self.state.epoch);
         let Partial { steps, loss_sum, correct, .. } = self.state.partial;
         let high = loss_sum as f32;
         let low = (loss_sum - f64::from(high)) as f32;
@@ -222,8 +231,9 @@ impl<'a> Worker<'a> {
         let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
         let (seed, step, smoothing) = (self.config.seed, self.state.step, self.config.label_smoothing);
         let Worker { passes, device, network, optimizer, meter, state, stage, collective, meets, .. } = self;
+        let runs = optimizer.runs();
         let kind = match (alone, *meets) {
-            (true, _) => Kind::Step,
+            (true, _) => Kind::Step { runs },
             (_, true) => Kind::Meeting,
             _ => Kind::Gradients,
         };
@@ -246,7 +256,7 @@ impl<'a> Worker<'a> {
         if !alone {
             self.add_up(stop)?;
             let Worker { passes, device, network, optimizer, meter, state, .. } = self;
-            passes.update(device, global, &turn, || {
+            passes.update(device, global, runs, &turn, || {
                 update(device, network, optimizer, meter, state, lr, global)
             })?;
             // Whoever wishes to stop still does so when all look.
@@ -256,6 +266,10 @@ impl<'a> Worker<'a> {
             stop = look && self.read_wishes(stop)?;
         }
         self.state.step += 1;
+        let done = self.progress();
+        if let Some(average) = &mut self.average {
+            average.after(&done, &self.device, &mut self.network)?;
+        }
         let partial = &mut self.state.partial;
         partial.steps += 1;
         partial.samples += global as u64;
@@ -384,6 +398,9 @@ impl<'a> Worker<'a> {
             }
         }
         self.optimizer.import(&self.device, &memory)?;
+        if let Some(average) = &mut self.average {
+            average.import(&self.device, &self.network, |name, len| resume.values(name, len))?;
+        }
         if let (Some(_), Ok(&[scale, good_steps])) = (self.device.loss_scale()?, resume.values(LOSS_SCALE, 2))
         {
             self.device.set_loss_scale([scale, good_steps])?;

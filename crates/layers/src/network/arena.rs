@@ -163,6 +163,14 @@ impl Arena {
     }
 }
 
+impl Graph {
+    /// The names of the parameters that are trained, in the order of the layers: those of [`Slot::name`].
+    pub fn trained(&self) -> Vec<String> {
+        let trained = specs(self).filter(|(_, spec)| spec.role == Role::Trainable);
+        trained.map(|(layer, spec)| format!("{layer}/{}", spec.name)).collect()
+    }
+}
+
 /// The parameters of every layer, with the layer's name.
 pub(super) fn specs(graph: &Graph) -> impl Iterator<Item = (&str, ParamSpec)> {
     graph.nodes.iter().flat_map(|node| {

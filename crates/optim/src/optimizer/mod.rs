@@ -4,6 +4,7 @@ mod text;
 
 pub use rmsprop::Rmsprop;
 pub use sgd::Sgd;
+pub(crate) use text::{read_weight_decay, write_weight_decay};
 
 use crate::Result;
 use crate::text::check;
@@ -49,6 +50,14 @@ impl Optimizer {
         }
     }
 
+    /// The weight decay.
+    pub fn weight_decay(&self) -> WeightDecay {
+        match self {
+            Optimizer::Sgd(sgd) => sgd.weight_decay,
+            Optimizer::Rmsprop(rmsprop) => rmsprop.weight_decay,
+        }
+    }
+
     /// Checks the options. Parsing does so by itself, and so does [`OptimizerState::new`](crate::OptimizerState::new).
     ///
     /// # Errors
@@ -74,11 +83,11 @@ impl From<Rmsprop> for Optimizer {
 }
 
 /// Momentum and rho: an average must forget.
-fn fading(x: f32) -> (bool, &'static str) {
-    ((0.0..1.0).contains(&x), "a number from 0 to below 1")
+pub(crate) fn fading(x: impl Into<f64>) -> (bool, &'static str) {
+    ((0.0..1.0).contains(&x.into()), "a number from 0 to below 1")
 }
 
-fn check_weight_decay(of: &str, decay: WeightDecay) -> Result<()> {
+pub(crate) fn check_weight_decay(of: &str, decay: WeightDecay) -> Result<()> {
     let (WeightDecay::Coupled(w) | WeightDecay::Decoupled(w)) = decay else { return Ok(()) };
     check(of, "weight-decay", w, (w.is_finite() && w >= 0.0, "a number of 0 or more"))
 }

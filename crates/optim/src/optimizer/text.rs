@@ -46,7 +46,7 @@ impl FromStr for Optimizer {
     }
 }
 
-fn read_weight_decay(options: &mut Options) -> Result<WeightDecay> {
+pub(crate) fn read_weight_decay(options: &mut Options) -> Result<WeightDecay> {
     match (options.get("weight-decay", NUMBER)?, options.get("l2", NUMBER)?) {
         (None, None) => Ok(WeightDecay::None),
         (Some(w), None) => Ok(WeightDecay::Decoupled(w)),
@@ -82,7 +82,7 @@ impl Display for Optimizer {
     }
 }
 
-fn write_weight_decay(out: &mut Writer, decay: WeightDecay) -> fmt::Result {
+pub(crate) fn write_weight_decay(out: &mut Writer, decay: WeightDecay) -> fmt::Result {
     match decay {
         WeightDecay::None => Ok(()),
         WeightDecay::Decoupled(w) => out.option("weight-decay", Number(w)),

@@ -56,6 +56,25 @@ pub enum Curve {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u64>,
     },
+    /// Up in a straight line from `start` to 1, and down again to `end`: with every step, and at 1 with step `peak` of all
+    /// steps, rounded down.
+    ///
+    /// The slanted triangle of J. Howard, S. Ruder, "Universal language model fine-tuning for text classification" (2018), and
+    /// about PyTorch's `OneCycleLR` with `anneal_strategy='linear'`, whose turns come a step earlier.
+    Triangle {
+        /// Where it begins.
+        #[serde(default)]
+        start: f64,
+        /// The part of the steps that it rises for.
+        #[serde(default = "half")]
+        peak: f64,
+        /// Where it ends.
+        #[serde(default)]
+        end: f64,
+        /// Its length, instead of the run's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epochs: Option<u64>,
+    },
     /// `1 / (1 + decay * step)`, with the number of steps done before this one.
     ///
     /// The argument `decay` of Keras 2's optimizers, which read their counter before they increment it. Keras 3's
@@ -86,6 +105,10 @@ fn one() -> f64 {
     1.0
 }
 
+fn half() -> f64 {
+    0.5
+}
+
 fn tenth() -> f64 {
     0.1
 }
@@ -109,6 +132,11 @@ impl Curve {
         Curve::Cosine { alpha: 0.0, per: Per::Step, epochs: None }
     }
 
+    /// [`Curve::Triangle`] from 0 to 1 within the first `peak` of all steps, and back to 0.
+    pub fn triangle(peak: f64) -> Self {
+        Curve::Triangle { start: 0.0, peak, end: 0.0, epochs: None }
+    }
+
     /// [`Curve::Time`].
     pub fn time(decay: f64) -> Self {
         Curve::Time { decay }
@@ -130,6 +158,7 @@ impl Curve {
             Curve::Constant => "constant",
             Curve::Poly { .. } => "poly",
             Curve::Cosine { .. } => "cosine",
+            Curve::Triangle { .. } => "triangle",
             Curve::Time { .. } => "time",
             Curve::Step { .. } => "step",
             Curve::Milestones { .. } => "milestones",
@@ -147,6 +176,16 @@ impl Curve {
             Curve::Cosine { alpha, per, epochs } => {
                 let wave = 0.5 * (1.0 + (PI * done(progress, per, epochs)).cos());
                 (1.0 - alpha) * wave + alpha
+            }
+            Curve::Triangle { start, peak, end, epochs } => {
+                let steps = epochs.unwrap_or(progress.epochs) as f64 * progress.steps_per_epoch as f64;
+                let (step, top) = ((progress.step as f64).min(steps), (peak * steps).floor());
+                if step < top {
+                    let risen = step / top;
+                    return start * (1.0 - risen) + risen;
+                }
+                let fallen = if top < steps { (step - top) / (steps - top) } else { 1.0 };
+                (1.0 - fallen) + end * fallen
             }
             Curve::Time { decay } => 1.0 / (1.0 + decay * progress.step as f64),
             Curve::Step { every, factor } => {
@@ -172,6 +211,12 @@ impl Curve {
             }
             Curve::Cosine { alpha, epochs, .. } => {
                 check(of, "alpha", alpha, part(alpha))?;
+                check(of, "epochs", 0, some(epochs))
+            }
+            Curve::Triangle { start, peak, end, epochs } => {
+                check(of, "start", start, part(start))?;
+                check(of, "peak", peak, part(peak))?;
+                check(of, "end", end, part(end))?;
                 check(of, "epochs", 0, some(epochs))
             }
             Curve::Time { decay } => {

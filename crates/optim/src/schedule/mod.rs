@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 /// | `constant` | | [`Constant`](Curve::Constant) |
 /// | `poly` | `power=1`, `alpha=0`, `per=epoch`, `epochs` | [`Poly`](Curve::Poly) |
 /// | `cosine` | `alpha=0`, `per=step`, `epochs` | [`Cosine`](Curve::Cosine) |
+/// | `triangle` | `start=0`, `peak=0.5`, `end=0`, `epochs` | [`Triangle`](Curve::Triangle) |
 /// | `time` | `decay` (required) | [`Time`](Curve::Time) |
 /// | `step` | `every` (required), `factor=0.1` | [`Step`](Curve::Step) |
 /// | `milestones` | `at=30/60/80` (required), `factor=0.1` | [`Milestones`](Curve::Milestones) |

@@ -4,7 +4,7 @@ use crate::{Error, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
-const NAMES: &str = "constant, poly, cosine, time, step, milestones";
+const NAMES: &str = "constant, poly, cosine, triangle, time, step, milestones";
 const NUMBER: &str = "a number";
 const WHOLE: &str = "a whole number";
 const PACES: &str = "step or epoch";
@@ -71,6 +71,12 @@ impl FromStr for Curve {
                 per: options.or("per", PACES, Per::Step)?,
                 epochs: options.get("epochs", WHOLE)?,
             },
+            "triangle" => Curve::Triangle {
+                start: options.or("start", NUMBER, 0.0)?,
+                peak: options.or("peak", NUMBER, 0.5)?,
+                end: options.or("end", NUMBER, 0.0)?,
+                epochs: options.get("epochs", WHOLE)?,
+            },
             "time" => Curve::Time { decay: options.need("decay", NUMBER)? },
             "step" => Curve::Step {
                 every: options.need("every", WHOLE)?,
@@ -105,6 +111,12 @@ impl Display for Curve {
             Curve::Cosine { alpha, per, epochs } => {
                 out.unless_default("alpha", Number(alpha), Number(0.0))?;
                 out.unless_default("per", per, Per::Step)?;
+                epochs.map_or(Ok(()), |epochs| out.option("epochs", epochs))
+            }
+            Curve::Triangle { start, peak, end, epochs } => {
+                out.unless_default("start", Number(start), Number(0.0))?;
+                out.unless_default("peak", Number(peak), Number(0.5))?;
+                out.unless_default("end", Number(end), Number(0.0))?;
                 epochs.map_or(Ok(()), |epochs| out.option("epochs", epochs))
             }
             Curve::Time { decay } => out.option("decay", Number(decay)),

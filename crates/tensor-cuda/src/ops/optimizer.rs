@@ -4,7 +4,7 @@ use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Cuda};
-use tensor_backend::{Error, Precision, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay};
+use tensor_backend::{Error, ParamRun, Precision, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay};
 
 pub(crate) const SOURCE: Source = Source {
     name: "optimizer.cu",
@@ -34,56 +34,89 @@ struct Run {
     geometry: Geometry,
 }
 
+/// The arenas of an op, laid out alike.
+struct Arenas<'a> {
+    op: &'static str,
+    params: &'a Buffer,
+    grads: &'a Buffer,
+    /// What the optimizer's memory is called.
+    what: &'static str,
+    state: &'a Buffer,
+    /// Whether it is used.
+    remembers: bool,
+}
+
 impl Cuda {
-    pub(crate) fn op_sgd_step(
+    pub(crate) fn op_sgd_steps(
         &self,
         step: &SgdStep,
         params: &mut Buffer,
         grads: &Buffer,
         velocity: &mut Buffer,
-        at: Span,
+        runs: &[ParamRun],
     ) -> Result<()> {
-        let op = "sgd_step";
-        let used = if step.momentum == 0.0 { Span::new(0, 0) } else { at };
-        let velocity = self.run(op, "the velocity", velocity, used)?;
-        let run = self.arenas(op, params, grads, velocity, at)?;
-        let (penalty, shrink) = penalty_and_shrink(step.weight_decay);
+        let remembers = step.momentum != 0.0;
+        let arenas =
+            Arenas { op: "sgd_step", params, grads, what: "the velocity", state: velocity, remembers };
         let (keras, nesterov) = (u32::from(step.velocity == Velocity::Keras), u32::from(step.nesterov));
-        let Run { params: p, grads: g, state, n, vector, .. } = run;
-        let args =
-            args![self.turn(), p, g, state, n, step.momentum, keras, nesterov, penalty, shrink, vector];
-        self.step_with("sgd_step", step.lr, &run, args)?;
-        self.refresh_mirror(params)
+        self.step_with(step.lr, &arenas, runs, |run, rule| {
+            let (multiplier, (penalty, shrink)) = (rule.lr_multiplier, penalty_and_shrink(rule.weight_decay));
+            let Run { params: p, grads: g, state, n, vector, geometry } = *run;
+            let args = args![
+                self.turn(),
+                p,
+                g,
+                state,
+                n,
+                multiplier,
+                step.momentum,
+                keras,
+                nesterov,
+                penalty,
+                shrink,
+                vector
+            ];
+            self.launch("sgd_step", geometry, args)
+        })
     }
 
-    pub(crate) fn op_rmsprop_step(
+    pub(crate) fn op_rmsprop_steps(
         &self,
         step: &RmspropStep,
         params: &mut Buffer,
         grads: &Buffer,
         mean_square: &mut Buffer,
-        at: Span,
+        runs: &[ParamRun],
     ) -> Result<()> {
-        let op = "rmsprop_step";
-        let mean_square = self.run(op, "the mean squares", mean_square, at)?;
-        let run = self.arenas(op, params, grads, mean_square, at)?;
-        let (penalty, shrink) = penalty_and_shrink(step.weight_decay);
+        let (what, state) = ("the mean squares", mean_square);
+        let arenas = Arenas { op: "rmsprop_step", params, grads, what, state, remembers: true };
         let (inside, outside) =
             if step.epsilon_inside_root { (step.epsilon, 0.0) } else { (0.0, step.epsilon) };
-        let Run { params: p, grads: g, state, n, vector, .. } = run;
-        let args = args![self.turn(), p, g, state, n, step.rho, inside, outside, penalty, shrink, vector];
-        self.step_with("rmsprop_step", step.lr, &run, args)?;
-        self.refresh_mirror(params)
+        self.step_with(step.lr, &arenas, runs, |run, rule| {
+            let (multiplier, (penalty, shrink)) = (rule.lr_multiplier, penalty_and_shrink(rule.weight_decay));
+            let Run { params: p, grads: g, state, n, vector, geometry } = *run;
+            let args = args![
+                self.turn(),
+                p,
+                g,
+                state,
+                n,
+                multiplier,
+                step.rho,
+                inside,
+                outside,
+                penalty,
+                shrink,
+                vector
+            ];
+            self.launch("rmsprop_step", geometry, args)
+        })
     }
 
-    fn arenas(
-        &self,
-        op: &'static str,
-        params: &mut Buffer,
-        grads: &Buffer,
-        state: Ptr,
-        at: Span,
-    ) -> Result<Run> {
+    fn run_of(&self, arenas: &Arenas<'_>, at: Span) -> Result<Run> {
+        let Arenas { op, params, grads, what, state, remembers } = *arenas;
+        let used = if remembers { at } else { Span::new(0, 0) };
+        let state = self.run(op, what, state, used)?;
         let params = self.run(op, "the parameters", params, at)?;
         let grads = self.run(op, "the gradients", grads, at)?;
         let vector = if [params, grads, state].iter().all(|p| p.0.is_multiple_of(16)) { 4 } else { 1 };
@@ -91,22 +124,32 @@ impl Cuda {
         Ok(Run { params, grads, state, n: at.len as u64, vector, geometry })
     }
 
-    /// Runs the kernel of a step, in half precision between a look at its gradients and what follows from that.
-    fn step_with(&self, kernel: &'static str, lr: f32, run: &Run, args: &[crate::driver::Arg]) -> Result<()> {
-        if run.n == 0 {
+    /// Runs the kernel of a step on each run; in half precision between a look at all of the gradients and what follows from that.
+    fn step_with(
+        &self,
+        lr: f32,
+        arenas: &Arenas<'_>,
+        runs: &[ParamRun],
+        launch: impl Fn(&Run, &ParamRun) -> Result<()>,
+    ) -> Result<()> {
+        let runs = || runs.iter().filter(|rule| rule.at.len > 0);
+        if runs().next().is_none() {
             return Ok(());
         }
         self.set_lr(lr)?;
         let scaled = self.options().precision == Precision::Fp16;
         if scaled {
-            let args = args![self.turn(), run.grads, run.n, run.vector];
-            self.launch("find_overflow", run.geometry, args)?;
+            for rule in runs() {
+                let run = self.run_of(arenas, rule.at)?;
+                let args = args![self.turn(), run.grads, run.n, run.vector];
+                self.launch("find_overflow", run.geometry, args)?;
+            }
         }
-        self.launch(kernel, run.geometry, args)?;
+        runs().try_for_each(|rule| launch(&self.run_of(arenas, rule.at)?, rule))?;
         if scaled {
             self.launch("update_loss_scale", Geometry::line(1, 1), args![self.turn()])?;
         }
-        Ok(())
+        self.refresh_mirror(arenas.params)
     }
 
     pub(crate) fn op_ema_step(
@@ -121,14 +164,16 @@ impl Cuda {
         let op = "ema_step";
         Error::check_len(op, "the running averages", to, from.len)?;
         let sums = self.run(op, "the sums", sums, from)?;
-        let running = self.run(op, "the running averages", running, to)?;
+        let to_running = self.run(op, "the running averages", running, to)?;
         let n = u32_of(op, "the number of running averages", to.len)?;
         if n == 0 {
             return Ok(());
         }
         let share = ((1.0 - f64::from(momentum)) * f64::from(scale)) as f32;
         let geometry = Geometry::line(self.blocks(to.len, THREADS), THREADS);
-        self.launch("ema_step", geometry, args![self.turn(), sums, running, n, momentum, share])
+        self.launch("ema_step", geometry, args![self.turn(), sums, to_running, n, momentum, share])?;
+        // The average may be of weights, and take their place.
+        self.refresh_mirror(running)
     }
 
     pub(crate) fn op_meter(&self, sums: &Buffer, metrics: Span, meter: &mut Buffer) -> Result<()> {

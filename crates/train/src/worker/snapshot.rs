@@ -27,9 +27,12 @@ impl Worker<'_> {
         Ok(tensors)
     }
 
-    /// What the optimizer remembers, copied from the device.
+    /// What the optimizer and the average remember, copied from the device.
     fn optimizer_tensors(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
+        if let Some(average) = &self.average {
+            average.export(&self.device, &self.network, &mut tensors)?;
+        }
         let Some(name) = self.optimizer.name() else { return Ok(tensors) };
         for slot in self.network.arena().slots().iter().filter(|slot| slot.role == Role::Trainable) {
             let values = self.optimizer.memory().to_vec(&self.device, slot.span.offset, slot.span.len)?;

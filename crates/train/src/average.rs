@@ -1,0 +1,87 @@
+//! A moving average of a replica's weights and running statistics, at work.
+
+use crate::Result;
+use checkpoint::Tensors;
+use layers::{Network, Role, Slot};
+use optim::{Ema, Progress};
+use tensor::{Backend, Device, Span, Storage};
+
+/// What the tensors of a checkpoint begin with that hold averages.
+const NAME: &str = "ema";
+
+/// The averages of one network, laid out as its arenas.
+pub(crate) struct Average {
+    ema: Ema,
+    params: Storage,
+    running: Storage,
+    /// What of the parameters is trained; the rest stays what it is.
+    trained: Span,
+    statistics: Span,
+}
+
+impl Average {
+    /// Averages that begin with what the network holds.
+    pub(crate) fn new(ema: Ema, device: &Device, network: &Network) -> Result<Self> {
+        let arena = network.arena();
+        let (trained, statistics) = (arena.trainable, Span::new(0, arena.running.len()));
+        let (params, running) = (device.alloc(trained.end())?, device.alloc(statistics.len)?);
+        let mut average = Average { ema, params, running, trained, statistics };
+        average.mix(0.0, device, network)?;
+        Ok(average)
+    }
+
+    /// What follows the steps that are `done`.
+    pub(crate) fn after(&mut self, done: &Progress, device: &Device, network: &mut Network) -> Result<()> {
+        if let Some(momentum) = self.ema.momentum_after(done) {
+            self.mix(momentum as f32, device, network)?;
+        }
+        if self.ema.overwrites_after(done) {
+            let arena = network.arena_mut();
+            device.ema_step(0.0, 1.0, &self.params, self.trained, &mut arena.params, self.trained)?;
+            device.ema_step(0.0, 1.0, &self.running, self.statistics, &mut arena.running, self.statistics)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves `momentum` of the averages, and takes the rest from the network.
+    fn mix(&mut self, momentum: f32, device: &Device, network: &Network) -> Result<()> {
+        let arena = network.arena();
+        device.ema_step(momentum, 1.0, &arena.params, self.trained, &mut self.params, self.trained)?;
+        let statistics = self.statistics;
+        Ok(device.ema_step(momentum, 1.0, &arena.running, statistics, &mut self.running, statistics)?)
+    }
+
+    /// Copies of the averages, for a checkpoint.
+    pub(crate) fn export(&self, device: &Device, network: &Network, into: &mut Tensors) -> Result<()> {
+        for slot in averaged(network) {
+            let of = if slot.role == Role::Trainable { &self.params } else { &self.running };
+            let values = of.to_vec(device, slot.span.offset, slot.span.len)?;
+            into.insert(name(slot), slot.shape.clone(), values)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the averages of a checkpoint, whose tensors `values` finds.
+    pub(crate) fn import<'t>(
+        &mut self,
+        device: &Device,
+        network: &Network,
+        values: impl Fn(&str, usize) -> Result<&'t [f32]>,
+    ) -> Result<()> {
+        for slot in averaged(network) {
+            let of = if slot.role == Role::Trainable { &mut self.params } else { &mut self.running };
+            device.upload(values(&name(slot), slot.span.len)?, of, slot.span.offset)?;
+        }
+        Ok(())
+    }
+}
+
+fn name(slot: &Slot) -> String {
+    format!("{NAME}/{}", slot.name)
+}
+
+/// Whatever changes in training.
+fn averaged(network: &Network) -> impl Iterator<Item = &Slot> {
+    let changes = |slot: &&Slot| matches!(slot.role, Role::Trainable | Role::Running { .. });
+    network.arena().slots().iter().filter(changes)
+}

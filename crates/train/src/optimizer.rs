@@ -1,0 +1,24 @@
+//! The optimizer of a configuration, at work on the parameters of a network.
+
+use crate::{Config, Result};
+use layers::{Graph, Network, Role};
+use optim::{OptimizerState, ParamGroup};
+
+impl Config {
+    /// What steps over the parameters of a network, or of a pipeline's stage of it.
+    pub(crate) fn optimizer_on(&self, network: &Network) -> Result<OptimizerState> {
+        let arena = network.arena();
+        let state = OptimizerState::new(network.device(), self.optimizer, arena.trainable.len)?;
+        let trainable = arena.slots().iter().filter(|slot| slot.role == Role::Trainable);
+        Ok(state.grouped(&self.param_groups, trainable.map(|slot| (slot.name.as_str(), slot.span)))?)
+    }
+
+    /// Refuses parameter groups that take none of the network's parameters: misspelt ones, most likely.
+    pub(crate) fn check_groups(&self, graph: &Graph) -> Result<()> {
+        if self.param_groups.is_empty() {
+            return Ok(());
+        }
+        let names = graph.trained();
+        Ok(ParamGroup::check_all(&self.param_groups, names.iter().map(String::as_str))?)
+    }
+}
