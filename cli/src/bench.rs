@@ -48,7 +48,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     }
     let result = train::bench(&config, &options)?;
     if args.json {
-        return print::text(&format!("{}\n", serde_json::to_string(&result)?));
+        return print::json(&result);
     }
     let mode = serde_json::to_value(result.mode)?;
     let memory = result.peak_rss_mb.map_or(String::new(), |mb| format!(", {mb:.0} MB at most"));
@@ -83,7 +83,7 @@ fn together(
     };
     match (first, json) {
         (false, _) => Ok(ExitCode::SUCCESS),
-        (true, true) => print::text(&format!("{}\n", serde_json::to_string(&result)?)),
+        (true, true) => print::json(&result),
         (true, false) => print::lines(lines(&result)),
     }
 }

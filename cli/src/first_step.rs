@@ -17,7 +17,7 @@ pub fn run(
     }
     let at = train::first_step(config, options, started)?;
     if json {
-        return print::text(&format!("{}\n", serde_json::to_string(&at)?));
+        return print::json(&at);
     }
     let head = format!(
         "{}, batch {}, on the {} ({} threads): seconds since the process began",

@@ -1,6 +1,7 @@
 //! Output that survives a closed pipe, as in `towers devices | head -1`.
 
 use anyhow::Context;
+use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,6 +21,11 @@ pub fn text(text: &str) -> anyhow::Result<ExitCode> {
 pub fn note(text: impl Display) {
     // In one piece: other processes of a job may write to the same place.
     let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Prints a value as one line of JSON.
+pub fn json(value: &impl Serialize) -> anyhow::Result<ExitCode> {
+    text(&(serde_json::to_string(value)? + "\n"))
 }
 
 /// Prints lines to stdout.

@@ -26,7 +26,7 @@ const WORDS: usize = 4;
 pub fn run(config: &Config, options: &BenchOptions, json: bool) -> anyhow::Result<ExitCode> {
     let profile = train::profile(config, options)?;
     if json {
-        return print::text(&format!("{}\n", serde_json::to_string(&profile)?));
+        return print::json(&profile);
     }
     print::text(&table(&profile))
 }

@@ -7,7 +7,7 @@ use train::DeviceOptions;
 pub fn run(options: &DeviceOptions, json: bool) -> anyhow::Result<ExitCode> {
     let roofline = train::roofline(options)?;
     if json {
-        return print::text(&format!("{}\n", serde_json::to_string(&roofline)?));
+        return print::json(&roofline);
     }
     let line = |roof: &train::Roof| {
         format!(
