@@ -1,7 +1,7 @@
 use crate::callbacks::check_metric;
 use crate::devices::MOST;
 use crate::input::IMAGE;
-use crate::spelling::hint;
+use crate::spelling::unknown_network;
 use crate::{
     DeviceWeights, EarlyStop, Error, ModelCheckpointOptions, Preprocessing, ReduceLrOnPlateau, Result,
 };
@@ -292,8 +292,7 @@ impl Config {
     /// [`Error::Option`] naming the option, its value and what is accepted.
     pub fn check(&self) -> Result<()> {
         if !models::NAMES.contains(&self.model.as_str()) {
-            let accepted = format!("one of {}{}", models::NAMES.join(", "), hint(&self.model, models::NAMES));
-            return Err(Error::Option { option: "the model", value: format!("`{}`", self.model), accepted });
+            return Err(unknown_network("the model", &self.model));
         }
         self.check_options()
     }

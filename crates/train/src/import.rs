@@ -2,7 +2,7 @@
 
 use crate::data::hold_back;
 use crate::fit::measure;
-use crate::spelling::hint;
+use crate::spelling::unknown_network;
 use crate::{CHECKPOINTS, DataOptions, Error, Input, Preprocessing, RECIPES, Result, Saved, Trained, recipe};
 use augment::ImageDataGenerator;
 use checkpoint::{Checkpoint, Store, Tensors};
@@ -153,11 +153,7 @@ fn fitting(
         Ok(Some(weights.assign(&model?.steps())?))
     };
     if let Some(wanted) = wanted {
-        let tensors = of(wanted)?.ok_or_else(|| Error::Option {
-            option: "--network",
-            value: format!("`{wanted}`"),
-            accepted: format!("one of {}{}", models::NAMES.join(", "), hint(wanted, models::NAMES)),
-        })?;
+        let tensors = of(wanted)?.ok_or_else(|| unknown_network("--network", wanted))?;
         return Ok((wanted.to_owned(), tensors));
     }
     let fit = models::NAMES.into_iter().find_map(|name| Some((name.to_owned(), of(name).ok()??)));

@@ -1,5 +1,6 @@
 //! What a misspelt name was meant to be.
 
+use crate::Error;
 use strsim::osa_distance;
 
 /// `; did you mean ...?` for the known name that is closest to `name`, if one is close enough. Two letters in the wrong order are one
@@ -13,6 +14,12 @@ pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String 
     let near = known.into_iter().min_by_key(|known| osa_distance(name, known));
     let near = near.filter(|near| osa_distance(name, near) <= near.len().min(name.len()).div_ceil(2).min(4));
     near.map_or(String::new(), |near| format!("; did you mean `{near}`?"))
+}
+
+/// Refuses an `option` that names none of [`models::NAMES`].
+pub(crate) fn unknown_network(option: &'static str, name: &str) -> Error {
+    let accepted = format!("one of {}{}", models::NAMES.join(", "), hint(name, models::NAMES));
+    Error::Option { option, value: format!("`{name}`"), accepted }
 }
 
 /// What an optimizer or a schedule refused, with the name that was probably meant.
