@@ -1,5 +1,5 @@
 use crate::spelling::hint;
-use crate::{DataOptions, Error, Result};
+use crate::{Config, DataOptions, Error, Result};
 use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split};
 use ndarray::Axis;
 use std::path::Path;
@@ -65,9 +65,17 @@ fn official(kind: Kind, options: &DataOptions, listener: impl FnMut(Progress<'_>
     Ok(cifar.load()?)
 }
 
+/// The data as a run takes them: with a `validation_split` it validates on training samples instead of the test samples.
+pub(crate) fn split(config: &Config, data: Dataset) -> Result<Dataset> {
+    match config.augmentation.validation_split {
+        0.0 => Ok(data),
+        share => hold_back(data, share, config.seed),
+    }
+}
+
 /// Validates on a `share` of the training samples, which is held back from training, instead of the test samples. The seed says
 /// which: a set may be sorted by class.
-pub(crate) fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
+fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     let cut = (data.train.len() as f64 * share) as usize;
     if !(1..data.train.len()).contains(&cut) {
         let accepted = format!("a share that leaves some of the {} samples for each part", data.train.len());

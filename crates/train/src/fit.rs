@@ -1,4 +1,4 @@
-use crate::data::hold_back;
+use crate::data::split;
 use crate::pipeline;
 use crate::pipelined::{Pipelined, Shelf};
 use crate::share::Source;
@@ -210,10 +210,7 @@ impl<'a> Whole<'a> {
         }
         check_fit(&model, &data)?;
         config.check_groups(model.graph())?;
-        let data = match config.augmentation.validation_split {
-            0.0 => data,
-            share => hold_back(data, share, config.seed)?,
-        };
+        let data = split(config, data)?;
         let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
         let (input, augmentation) = measure(config, &data.train)?;
         let prepared = Prepared {

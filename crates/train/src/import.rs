@@ -1,6 +1,6 @@
 //! Trained networks from wherever they are: runs, checkpoints, files of Keras.
 
-use crate::data::hold_back;
+use crate::data::split;
 use crate::fit::measure;
 use crate::spelling::unknown_network;
 use crate::{CHECKPOINTS, DataOptions, Error, Input, Preprocessing, RECIPES, Result, Saved, Trained, recipe};
@@ -77,11 +77,7 @@ fn from_checkpoint(
     let Saved { config, .. } = found.state;
     let data = load(config.data.clone())?;
     let (classes, dataset) = (data.classes.clone(), data.name.clone());
-    let train = match config.augmentation.validation_split {
-        0.0 => data.train,
-        share => hold_back(data, share, config.seed)?.train,
-    };
-    let (input, augmentation) = measure(&config, &train)?;
+    let (input, augmentation) = measure(&config, &split(&config, data)?.train)?;
     Ok(Trained {
         path: found.path,
         network: config.model,
