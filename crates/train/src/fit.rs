@@ -71,7 +71,7 @@ pub fn train(
     stop: &StopFlag,
 ) -> Result<Outcome> {
     config.check()?;
-    train_on(&devices_of(config)?, config, data, resume, observers, stop)
+    run(named(config, &data)?, &devices_of(config)?, config, data, resume, observers, stop)
 }
 
 /// As [`train`], but a network of your own, whatever name the configuration gives it: replicas, checkpoints, resume and observers all
@@ -106,11 +106,11 @@ pub fn train_model(
     observers: Observers<'_>,
     stop: &StopFlag,
 ) -> Result<Outcome> {
-    train_model_on(model, &devices_of(config)?, config, data, resume, observers, stop)
+    config.check_options()?;
+    run(model, &devices_of(config)?, config, data, resume, observers, stop)
 }
 
 fn devices_of(config: &Config) -> Result<Vec<Device>> {
-    config.check_options()?;
     // Two kinds of algorithms would not add up to the same bits.
     let deterministic = config.devices.deterministic || config.repeats();
     open_devices(&DeviceOptions { deterministic, ..config.devices.clone() })
@@ -129,10 +129,12 @@ pub fn train_on(
     observers: Observers<'_>,
     stop: &StopFlag,
 ) -> Result<Outcome> {
-    train_model_on(named(config, &data)?, devices, config, data, resume, observers, stop)
+    config.check()?;
+    run(named(config, &data)?, devices, config, data, resume, observers, stop)
 }
 
-fn train_model_on(
+/// What all ways to train come to, once the configuration has been checked.
+fn run(
     model: Model,
     devices: &[Device],
     config: &Config,
@@ -156,7 +158,6 @@ fn train_model_on(
 
 /// The network that the configuration names.
 pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
-    config.check()?;
     let unknown = || Error::Device(format!("there is no network {}", config.model));
     Ok(models::by_name(&config.model, data.classes.len()).ok_or_else(unknown)??)
 }
@@ -192,7 +193,7 @@ pub(crate) struct Whole<'a> {
 }
 
 impl<'a> Whole<'a> {
-    /// Makes ready for `towers` replicas on devices like this one.
+    /// Makes ready for `towers` replicas on devices like this one. The configuration has been checked but for their number.
     pub(crate) fn prepare(
         config: &'a Config,
         model: Model,
@@ -201,7 +202,6 @@ impl<'a> Whole<'a> {
         towers: usize,
         device: &Device,
     ) -> Result<Self> {
-        config.check_options()?;
         config.check_towers(towers)?;
         if data.train.is_empty() || data.test.is_empty() {
             let (value, accepted) =

@@ -65,6 +65,7 @@ impl Process {
         observers: Observers<'_>,
         stop: &StopFlag,
     ) -> Result<Outcome> {
+        config.check()?;
         let device = device::open(config, &self.place)?;
         let run = Whole::prepare(config, named(config, &data)?, data, resume, self.world(), &device)?;
         let observers = if self.is_first() { observers } else { Default::default() };
