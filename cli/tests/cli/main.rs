@@ -11,6 +11,8 @@ mod processes;
 mod ranks;
 mod real_data;
 mod refusals;
+#[cfg(target_os = "linux")]
+mod slurm;
 mod training;
 #[cfg(target_os = "linux")]
 mod tui;

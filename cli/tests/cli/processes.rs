@@ -13,7 +13,7 @@ const TRAIN: &str = "train --quick --dataset synthetic --limit-train 6 --limit-t
                      --schedule constant --threads 1 --no-progress --device cuda";
 
 /// A place where this machine seems to have two GPUs, and a folder for what processes leave behind; none without a compiler.
-fn with_gpus() -> Option<Place> {
+pub fn with_gpus() -> Option<Place> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "g++".into());
     if let Err(error) = Command::new(&compiler).arg("--version").output() {
         println!("SKIPPED: processes on emulated GPUs: {compiler}: {error}");
@@ -36,14 +36,14 @@ fn run(place: &Place, args: &str) -> (Option<i32>, String) {
 }
 
 /// What towers in one process make of the same.
-fn expected(place: &Place, epochs: u64) -> Vec<u8> {
+pub fn expected(place: &Place, epochs: u64) -> Vec<u8> {
     let (status, err) =
         run(place, &format!("{TRAIN} --epochs {epochs} --replicas 2 --gpus 2 --output straight"));
     assert_eq!(status, Some(0), "{err}");
     model(place, "straight")
 }
 
-fn model(place: &Place, run: &str) -> Vec<u8> {
+pub fn model(place: &Place, run: &str) -> Vec<u8> {
     fs::read(place.path().join(run).join("model.safetensors")).expect("a model")
 }
 
@@ -148,6 +148,32 @@ fn processes_of_every_launcher_join() {
         nothing_left(&place);
         fs::remove_dir_all(place.path().join("run")).expect("it is there");
     }
+}
+
+/// The line of the documentation, but for the number of machines. A rank is killed, and torchrun starts all anew.
+#[test]
+fn torchrun_starts_a_job_and_starts_it_again() {
+    let Ok(python) = std::env::var("TOWERS_PYTHON") else {
+        return println!("SKIPPED: torchrun: TOWERS_PYTHON names no Python with PyTorch");
+    };
+    let Some(place) = with_gpus() else { return };
+    let mut torchrun = Command::new(python);
+    let options = "-m torch.distributed.run --nnodes 1 --nproc-per-node 2 --rdzv-backend c10d \
+                   --rdzv-endpoint 127.0.0.1:0 --max-restarts 1 --no-python";
+    torchrun.args(options.split_whitespace()).arg(env!("CARGO_BIN_EXE_towers"));
+    torchrun.args(format!("{TRAIN} --epochs 8 --output run").split_whitespace());
+    torchrun
+        .env("TOWERS_EMULATED_GPUS", "2")
+        .env("TMPDIR", place.path().join("tmp"))
+        .current_dir(place.path());
+    let launcher = spawn(torchrun);
+    let ranks = ranks(&launcher, 2);
+    wait_for_epochs(&place, 2);
+    signal("-KILL", &ranks[&1]);
+    let (output, err) = end(launcher);
+    assert!(output.status.success(), "{err}");
+    assert!(err.contains("resuming from run/checkpoints"), "{err}");
+    assert!(model(&place, "run") == expected(&place, 8), "the restarted run is another run");
 }
 
 #[test]

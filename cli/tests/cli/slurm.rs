@@ -1,0 +1,201 @@
+//! The batch script of `docs/cluster` under a SLURM of two machines, which are network namespaces of this one.
+//!
+//! It needs root, SLURM's daemons and emulated GPUs; the cluster is the test's own and lives in its folder.
+
+use crate::Place;
+use crate::processes::{expected, model, with_gpus};
+use crate::ranks::{environment, signal, wait_for};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Stdio};
+
+/// What it trains instead of `--recipe minigooglenet`: what the processes of other launchers do.
+const TRAIN: &str = "--quick --dataset synthetic --limit-train 6 --limit-test 4 --global-batch-size 4 \
+                     --schedule constant --no-progress --device cuda --epochs 8 --threads 2";
+
+const MACHINES: [&str; 2] = ["one", "two"];
+
+/// Two namespaces with a cable between them. In the first run the controller and what users type.
+struct Cluster<'a> {
+    place: &'a Place,
+    daemons: Vec<Child>,
+}
+
+fn ip(arguments: &str) -> Result<(), String> {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output();
+    match output.map_err(|error| format!("`ip` does not start: {error}"))? {
+        output if output.status.success() => Ok(()),
+        output => Err(format!("`ip {arguments}`: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+fn namespace(machine: &str) -> String {
+    format!("towers-{}-{machine}", std::process::id())
+}
+
+/// A command on one of the machines, which has a name, and knows that of the other.
+fn on(place: &Place, machine: &str, program: &str) -> Command {
+    let mut command = Command::new("ip");
+    let name_it = r#"hostname "$1"; mount --bind "$2" /etc/hosts; shift 2; exec "$@""#;
+    command.args(["netns", "exec", &namespace(machine), "unshare", "--uts", "--mount"]);
+    command.args(["sh", "-c", name_it, "sh", machine]).arg(place.path().join("hosts")).arg(program);
+    command.current_dir(place.path()).env("SLURM_CONF", place.path().join("slurm.conf"));
+    command
+}
+
+impl<'a> Cluster<'a> {
+    fn new(place: &'a Place) -> Result<Cluster<'a>, String> {
+        for daemon in ["slurmctld", "slurmd"] {
+            let there = Command::new(daemon).arg("-V").output();
+            there.map_err(|error| format!("{daemon}: {error}"))?;
+        }
+        let mut cluster = Cluster { place, daemons: Vec::new() };
+        for machine in MACHINES {
+            ip(&format!("netns add {}", namespace(machine)))?;
+        }
+        let [one, two] = MACHINES.map(namespace);
+        ip(&format!("link add cable netns {one} type veth peer name cable netns {two}"))?;
+        for (number, name) in [(1, &one), (2, &two)] {
+            ip(&format!("-n {name} address add 10.78.0.{number}/24 dev cable"))?;
+            ip(&format!("-n {name} link set lo up"))?;
+            ip(&format!("-n {name} link set cable up"))?;
+        }
+        cluster.configure();
+        cluster.daemons.push(cluster.daemon("one", &["slurmctld", "-D"]));
+        for machine in MACHINES {
+            cluster.daemons.push(cluster.daemon(machine, &["slurmd", "-D", "-N", machine]));
+        }
+        Ok(cluster)
+    }
+
+    fn configure(&self) {
+        let folder = self.place.path();
+        let write =
+            |name: &str, text: &str| fs::write(folder.join(name), text).expect("a file can be written");
+        write("hosts", "127.0.0.1 localhost\n10.78.0.1 one\n10.78.0.2 two\n");
+        write("cgroup.conf", "CgroupPlugin=cgroup/v1\n");
+        let folder = folder.display();
+        write(
+            "slurm.conf",
+            &format!(
+                "ClusterName=towers\nSlurmctldHost=one(10.78.0.1)\nAuthType=auth/none\nCredType=cred/none\n\
+                 SlurmUser=root\nSlurmdUser=root\nMpiDefault=none\nProctrackType=proctrack/linuxproc\n\
+                 TaskPlugin=task/none\nSelectType=select/cons_tres\nReturnToService=2\n\
+                 StateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool-%n\n\
+                 SlurmctldPidFile={folder}/controller.pid\nSlurmdPidFile={folder}/%n.pid\n\
+                 SlurmctldLogFile={folder}/controller.log\nSlurmdLogFile={folder}/%n.log\n\
+                 NodeName=one NodeAddr=10.78.0.1 CPUs=2\nNodeName=two NodeAddr=10.78.0.2 CPUs=2\n\
+                 PartitionName=all Nodes=one,two Default=YES State=UP\n"
+            ),
+        );
+        fs::create_dir(self.place.path().join("state")).expect("a folder can be made");
+    }
+
+    fn daemon(&self, machine: &str, arguments: &[&str]) -> Child {
+        let mut command = on(self.place, machine, arguments[0]);
+        command.args(&arguments[1..]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("it starts")
+    }
+
+    /// What a user types, and its answer.
+    fn ask(&self, program: &str, arguments: &[&str]) -> String {
+        let output = on(self.place, "one", program).args(arguments).output().expect("it starts");
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{program} {arguments:?}: {err}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The processes on a machine.
+    fn processes(machine: &str) -> Vec<String> {
+        let running = Command::new("ip").args(["netns", "pids", &namespace(machine)]).output();
+        let running = running.map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&running).lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Cluster<'_> {
+    fn drop(&mut self) {
+        for machine in MACHINES {
+            for process in Cluster::processes(machine) {
+                let _ = Command::new("kill").args(["-KILL", &process]).status();
+            }
+        }
+        for daemon in &mut self.daemons {
+            let _ = daemon.wait();
+        }
+        for machine in MACHINES {
+            let _ = ip(&format!("netns delete {}", namespace(machine)));
+        }
+    }
+}
+
+/// The script of the documentation, for the network and the data of this test. Machines without GPUs of SLURM's get emulated ones.
+fn script(place: &Place) {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cluster/towers.sbatch");
+    let page = fs::read_to_string(page).expect("the script is there");
+    let replaced = [
+        ("#SBATCH --ntasks-per-node=4", "#SBATCH --ntasks-per-node=1"),
+        ("#SBATCH --cpus-per-task=8", "#SBATCH --cpus-per-task=1"),
+        ("#SBATCH --gpus-per-node=4\n", ""),
+        ("--mpi=pmix", "--mpi=none"),
+        ("--recipe minigooglenet --threads \"$((SLURM_CPUS_PER_TASK * SLURM_NTASKS_PER_NODE))\"", TRAIN),
+    ];
+    let script = replaced.iter().fold(page, |text, (from, to)| {
+        assert!(text.contains(from), "the script has no `{from}`");
+        text.replace(from, to)
+    });
+    fs::write(place.path().join("towers.sbatch"), script).expect("it can be written");
+}
+
+/// The process of a rank, once it trains.
+fn rank(machine: &str, rank: &str) -> String {
+    wait_for(|| {
+        Cluster::processes(machine).into_iter().find(|id| {
+            let program = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+            let own = environment(id).and_then(|variables| variables.get("SLURM_PROCID").cloned());
+            program.trim() == "towers" && own.as_deref() == Some(rank)
+        })
+    })
+}
+
+/// A rank is killed: the others say so, the script asks for a restart, and the job ends with the weights of a run without faults.
+#[test]
+fn slurm_runs_the_script_and_starts_it_again() {
+    let Some(place) = with_gpus() else { return };
+    let cluster = match Cluster::new(&place) {
+        Ok(cluster) => cluster,
+        Err(why) => return println!("SKIPPED: no SLURM can be started here: {why}"),
+    };
+    let expected = expected(&place, 8);
+    script(&place);
+    let folder = place.path().join("bin");
+    fs::create_dir(&folder).expect("a folder can be made");
+    // The emulated GPU of a process is that of its rank, since both machines are this one.
+    let towers = format!(
+        "#!/bin/sh\nexport TOWERS_EMULATED_GPUS=1 TMPDIR={} HOME={}\nexec {} \"$@\"\n",
+        place.path().join("tmp").display(),
+        place.path().display(),
+        env!("CARGO_BIN_EXE_towers")
+    );
+    fs::write(folder.join("towers"), towers).expect("it can be written");
+    fs::set_permissions(folder.join("towers"), fs::Permissions::from_mode(0o755)).expect("they can be set");
+    wait_for(|| (cluster.ask("sinfo", &["-h", "-o", "%T"]).trim() == "idle").then_some(()));
+
+    let path = format!("ALL,PATH={}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let job = cluster.ask("sbatch", &["--parsable", "--export", &path, "towers.sbatch"]);
+    let job = job.trim();
+    let told =
+        || fs::read_to_string(place.path().join(format!("runs/{job}/history.csv"))).unwrap_or_default();
+    wait_for(|| (told().lines().count() > 2).then_some(()));
+    signal("-KILL", &rank("two", "1"));
+    // SLURM lets a job wait two minutes before it starts it again.
+    wait_for(|| cluster.ask("squeue", &["-h", "-o", "%t %r"]).contains("BeginTime").then_some(()));
+    cluster.ask("scontrol", &["update", &format!("JobId={job}"), "StartTime=now"]);
+    wait_for(|| cluster.ask("squeue", &["-h"]).is_empty().then_some(()));
+
+    let log = fs::read_to_string(place.path().join(format!("towers-{job}.log"))).unwrap_or_default();
+    assert!(log.contains("resuming from "), "{log}");
+    let state = cluster.ask("scontrol", &["show", "job", job]);
+    assert!(state.contains("JobState=COMPLETED") && state.contains("Restarts=1"), "{state}{log}");
+    assert!(model(&place, &format!("runs/{job}")) == expected, "another network: {log}");
+}
