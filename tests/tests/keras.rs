@@ -149,7 +149,7 @@ fn a_model_of_keras_classifies() {
         "{error}"
     );
     let error = open_model(&golden("tiny.keras"), &Assumed::default(), nothing).unwrap_err();
-    assert!(error.to_string().contains("fit none of keras_cnn"), "{error}");
+    assert!(error.to_string().contains("fit none of airbench94"), "{error}");
 }
 
 /// Whatever a file holds, reading it ends in weights or in a sentence.

@@ -57,5 +57,5 @@ fn weights_of_keras_are_taken_as_they_are() {
     place
         .run(&format!("evaluate {}", other.display()))
         .ends(1)
-        .complains("its weights fit none of keras_cnn");
+        .complains("its weights fit none of airbench94");
 }

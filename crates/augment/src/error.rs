@@ -46,8 +46,8 @@ pub enum Error {
         /// The option.
         option: &'static str,
     },
-    /// The covariance of the images could not be taken apart for `zca_whitening`.
-    #[error("`zca_whitening`: the covariance of the images has no eigenvalues that can be computed")]
+    /// The covariance of the images, or of their patches, could not be taken apart for whitening.
+    #[error("whitening: the covariance of the images has no eigenvalues that can be computed")]
     NoWhitening,
     /// An option does something that a [`Placement`](crate::Placement) can't say.
     #[error("`{option}` is on: what it does to an image can't be told as whole pixels of two axes")]

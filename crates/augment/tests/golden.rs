@@ -1,7 +1,7 @@
 //! Against keras_preprocessing 1.1.2 and SciPy: `tests/golden/augment.py` made the values.
 #![allow(clippy::unwrap_used)]
 
-use augment::{Draws, FillMode, ImageDataGenerator, Mean, Sampling, Scratch, warp};
+use augment::{Draws, FillMode, ImageDataGenerator, Mean, Patches, Sampling, Scratch, warp};
 use ndarray::Array4;
 use serde_json::Value;
 
@@ -128,4 +128,19 @@ fn featurewise_center_after_fit() {
     for case in golden.cases("flows", Some("featurewise_center")) {
         assert_close(&run(&options, &golden, &case), &case, 2.0);
     }
+}
+
+/// `tests/golden/whitening.py` made the values, with PyTorch.
+#[test]
+fn filters_that_whiten_patches() {
+    let golden: Value = serde_json::from_str(include_str!("../../../tests/golden/whitening.json")).unwrap();
+    let (images, expected) = (Golden::floats(&golden["images"]), Golden::floats(&golden["kernel"]));
+    let mut patches = Patches::new([6, 5, 3], [2, 2]);
+    images.chunks(6 * 5 * 3).for_each(|image| patches.add(image).unwrap());
+    let kernel = patches.whitening(golden["epsilon"].as_f64().unwrap()).unwrap();
+    assert_eq!(kernel.len(), expected.len());
+    for (k, (got, expected)) in kernel.iter().zip(&expected).enumerate() {
+        assert!((got - expected).abs() < 1e-5 * expected.abs().max(1.0), "{k}: {got}, not {expected}");
+    }
+    assert!(Patches::new([6, 5, 3], [2, 2]).whitening(0.1).is_err());
 }

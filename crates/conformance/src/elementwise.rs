@@ -31,6 +31,9 @@ impl Case for Elementwise {
         device.copy(from.view(), y.view_mut(), self.mode)?;
         outputs.push(y.output(bench, "copy", tolerance)?);
         let mut y = to.on(bench)?;
+        device.copy_scaled(0.3, from.view(), y.view_mut(), self.mode)?;
+        outputs.push(y.output(bench, "scaled copy", 3e-7)?);
+        let mut y = to.on(bench)?;
         device.act_fwd(self.act, from.view(), y.view_mut())?;
         outputs.push(y.output(bench, "y", if self.act == Activation::Gelu { GELU } else { 0.0 })?);
         // The sum is rounded once, and then exact.

@@ -97,6 +97,12 @@ fn graphs_have_the_right_nodes() {
             "Mul 1 Conv 4 Relu 5 MaxPool 2 Transpose 1 Flatten 1 Gemm 2",
         ),
         (
+            "airbench94",
+            scaled.clone(),
+            vec![-2.0; 3],
+            "Mul 16 Add 8 Conv 7 Div 7 Erf 7 MaxPool 4 BatchNormalization 6 Flatten 1 Gemm 1",
+        ),
+        (
             "minigooglenet",
             plain,
             vec![-1.0; 3072],

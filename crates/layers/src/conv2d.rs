@@ -113,6 +113,12 @@ impl Layer for Conv2D {
     fn output_shape(&self, x: Shape) -> Result<Shape> {
         at_least_one("conv2d", "filters", self.filters)?;
         check_fused("conv2d", self.activation)?;
+        let patch = self.kernel[0] * self.kernel[1] * x.c;
+        if matches!(self.kernel_initializer, Initializer::Whitening { .. }) && self.filters != 2 * patch {
+            let (value, accepted) =
+                (self.filters as f64, "twice the numbers of a patch, for its initializer");
+            return Err(Error::Value { op: "conv2d", what: "filters", value, accepted });
+        }
         self.spec(x).output(x)
     }
 

@@ -22,6 +22,15 @@ pub enum Initializer {
     HeNormal,
     /// Uniform in +-sqrt(1 / fan_in): what PyTorch's convolutions and dense layers begin with. (Their biases, too; ours with 0.)
     PyTorch,
+    /// As [`PyTorch`](Initializer::PyTorch)'s, but the first filters pass on a channel each, as it is: PyTorch's `dirac_` on as many
+    /// filters as there are channels. For convolutions whose output is as large as their input.
+    Dirac,
+    /// Filters that whiten patches of the images that a network is to learn from: who trains it computes them from those and loads
+    /// them. Until then they are [`PyTorch`](Initializer::PyTorch)'s.
+    Whitening {
+        /// Added to the variances.
+        epsilon: f32,
+    },
     /// Uniform between the two.
     Uniform(f32, f32),
     /// Normal of this mean and standard deviation.
@@ -69,15 +78,31 @@ impl Initializer {
                 let limit = (6.0 / fan_in).sqrt();
                 uniform(-limit, limit)
             }
-            Initializer::PyTorch => {
+            Initializer::PyTorch | Initializer::Dirac | Initializer::Whitening { .. } => {
                 let limit = (1.0 / fan_in).sqrt();
-                uniform(-limit, limit)
+                let mut values = uniform(-limit, limit);
+                if self == Initializer::Dirac {
+                    pass_channels_on(&mut values, shape);
+                }
+                values
             }
             Initializer::GlorotNormal => truncated(&mut rng, (2.0 / (fan_in + fan_out)).sqrt(), len),
             Initializer::HeNormal => truncated(&mut rng, (2.0 / fan_in).sqrt(), len),
             Initializer::Normal(mean, std) => {
                 (0..len).map(|_| (f64::from(mean) + f64::from(std) * rng.normal()) as f32).collect()
             }
+        }
+    }
+}
+
+/// Makes the first filters of a kernel pass on a channel each: 1 in the middle, for a filter's own channel, 0 elsewhere.
+fn pass_channels_on(kernel: &mut [f32], shape: &[usize]) {
+    let &[kh, kw, c, k] = shape else { return };
+    for (row, weights) in kernel.chunks_mut(k).enumerate() {
+        let (tap, channel) = (row / c, row % c);
+        weights[..c.min(k)].fill(0.0);
+        if tap == kh / 2 * kw + kw / 2 && channel < k {
+            weights[channel] = 1.0;
         }
     }
 }
@@ -134,6 +159,17 @@ mod tests {
             let (mean, got) = moments(&init.values(3, "kernel", &shape));
             assert!((got / variance - 1.0).abs() < 0.02, "{init:?}: {got} instead of {variance}");
             assert!(mean.abs() < 0.02 * variance.sqrt(), "{init:?}: mean {mean}");
+        }
+    }
+
+    #[test]
+    fn the_first_filters_pass_channels_on() {
+        let kernel = Initializer::Dirac.values(3, "kernel", &[3, 2, 2, 5]);
+        let torch = Initializer::PyTorch.values(3, "kernel", &[3, 2, 2, 5]);
+        for (at, (value, torch)) in kernel.iter().zip(torch).enumerate() {
+            let (tap, channel, filter) = (at / 10, at / 5 % 2, at % 5);
+            let passed = f32::from(u8::from(tap == 3 && channel == filter));
+            assert_eq!(*value, if filter < 2 { passed } else { torch }, "{tap} {channel} {filter}");
         }
     }
 

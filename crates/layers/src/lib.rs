@@ -43,6 +43,7 @@ mod meeting;
 mod network;
 mod operation;
 mod pooling;
+mod rescaling;
 
 pub use activation::{Gelu, Relu};
 pub use add::Add;
@@ -60,3 +61,4 @@ pub use network::{
 };
 pub use operation::Operation;
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};
+pub use rescaling::Rescaling;

@@ -22,6 +22,8 @@ pub enum Operation {
     Flatten,
     /// Each element by itself.
     Activation(Activation),
+    /// Each element times a constant.
+    Scale(f32),
     /// Nothing; in training it drops elements at this rate.
     Dropout {
         /// The share that is dropped.

@@ -3,7 +3,7 @@
 
 use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Gelu, Graph, Layer, MaxPooling2D,
-    Padding, Relu, Value,
+    Padding, Relu, Rescaling, Value,
 };
 use tensor::Activation;
 use testkit::{GradientCheck, Report};
@@ -114,6 +114,7 @@ fn activations() {
     check_alone([3, 4, 2], Relu);
     check([3, 4, 2], Gelu);
     check_alone([3, 4, 2], Gelu);
+    check([3, 4, 2], Rescaling::new(0.3));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use layers::{
     Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Flatten, Graph,
-    MaxPooling2D, Metrics, Mode, Network, Padding, Value,
+    Initializer, MaxPooling2D, Metrics, Mode, Network, Padding, Value,
 };
 use tensor::{
     Activation::{Gelu, Relu},
@@ -12,6 +12,7 @@ use tensor::{
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
 const SIZE: [usize; 3] = [6, 6, 3];
+const WHITENING: Initializer = Initializer::Whitening { epsilon: 1e-3 };
 const SAMPLE: usize = 6 * 6 * 3;
 
 /// Every kind of layer but, unless it is wanted, batch normalization: whose statistics are those of a slice.
@@ -347,7 +348,7 @@ fn graphs_refuse_what_they_cannot_join() {
     }
     type Build = fn(&mut Graph, Value) -> layers::Result<Value>;
     let gelu = "must be a layer of its own behind this one";
-    let cases: [(Build, &str); 11] = [
+    let cases: [(Build, &str); 12] = [
         (|g, _| g.concat(&[]), "layer concatenate: there is nothing to join"),
         (|g, x| g.concat(&[x]), "network's input"),
         (
@@ -374,6 +375,7 @@ fn graphs_refuse_what_they_cannot_join() {
         (|g, x| g.add(Dense::new(3), x), "layer dense: dense: the input (flatten it first)"),
         (|g, x| g.add(Conv2D::new(3, 7), x), "layer conv2d: conv2d: the kernel's height or width is 7"),
         (|g, x| g.add(MaxPooling2D::new(2).strides(0), x), "stride of at least 1"),
+        (|g, x| g.add(conv(2).kernel_initializer(WHITENING), x), "filters is 2, but must be twice"),
         (|g, x| g.add(conv(2).activation(Gelu), x), gelu),
         (|g, x| g.merge(Add::new().activation(Gelu), [x, x]), gelu),
         (|g, x| g.add(Dropout::new(1.0), x), "the rate is 1, but must be at least 0 and below 1"),

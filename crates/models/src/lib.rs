@@ -12,11 +12,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod airbench94;
 mod keras_cnn;
 mod minigooglenet;
 mod resnet18;
 mod small_cnn;
 
+pub use airbench94::airbench94;
 pub use keras_cnn::keras_cnn;
 pub use minigooglenet::minigooglenet;
 pub use resnet18::resnet18;
@@ -33,7 +35,7 @@ pub struct Model {
 }
 
 /// The names that [`by_name`] knows.
-pub const NAMES: [&str; 4] = ["keras_cnn", "minigooglenet", "resnet18", "small_cnn"];
+pub const NAMES: [&str; 5] = ["airbench94", "keras_cnn", "minigooglenet", "resnet18", "small_cnn"];
 
 /// The network called `name`, for so many classes; `None` if there is no such network.
 ///
@@ -41,6 +43,7 @@ pub const NAMES: [&str; 4] = ["keras_cnn", "minigooglenet", "resnet18", "small_c
 /// If a layer can't be built for so many classes.
 pub fn by_name(name: &str, classes: usize) -> Option<Result<Model>> {
     match name {
+        "airbench94" => Some(airbench94(classes)),
         "keras_cnn" => Some(keras_cnn(classes)),
         "minigooglenet" => Some(minigooglenet(classes)),
         "resnet18" => Some(resnet18(classes)),

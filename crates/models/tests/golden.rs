@@ -164,3 +164,8 @@ fn minigooglenet() {
 fn resnet18() {
     check("resnet18", &models::resnet18(10).unwrap(), 2, 2, 1.0 / 512.0, [1e-2, 2e-2]);
 }
+
+#[test]
+fn airbench94() {
+    check("airbench94", &models::airbench94(10).unwrap(), 2, 2, 1.0 / 512.0, [1e-4, 1e-3]);
+}

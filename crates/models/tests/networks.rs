@@ -1,7 +1,7 @@
 //! The networks have exactly the published sizes, and their summaries read as Keras'.
 #![allow(clippy::unwrap_used)]
 
-use models::{Model, by_name, keras_cnn, minigooglenet, resnet18};
+use models::{Model, airbench94, by_name, keras_cnn, minigooglenet, resnet18};
 
 #[test]
 fn parameter_counts() {
@@ -11,6 +11,8 @@ fn parameter_counts() {
     assert_eq!((summary.trainable, summary.non_trainable), (1_250_858, 0));
     let summary = resnet18(10).unwrap().summary();
     assert_eq!((summary.trainable, summary.non_trainable), (11_173_962, 2 * 4_800));
+    let summary = airbench94(10).unwrap().summary();
+    assert_eq!((summary.trainable, summary.non_trainable), (1_971_352, 24 * 12 + 3 * 1_152));
 }
 
 /// What PyTorch counts in the same networks.
@@ -21,6 +23,7 @@ fn multiply_adds_of_an_image() {
     assert_eq!(multiply_adds(keras_cnn(10).unwrap()), 20_741_120);
     assert_eq!(multiply_adds(minigooglenet(10).unwrap()), 234_597_920);
     assert_eq!(multiply_adds(resnet18(10).unwrap()), 555_422_720);
+    assert_eq!(multiply_adds(airbench94(10).unwrap()), 118_147_360);
 }
 
 #[test]

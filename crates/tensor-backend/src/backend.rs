@@ -79,7 +79,18 @@ pub trait Backend {
     fn fill(&self, value: f32, dst: &mut Self::Buffer, at: Span) -> Result<()>;
 
     /// `y = x` or `y += x`, for tensors of one shape.
-    fn copy(&self, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>, write: Write) -> Result<()>;
+    fn copy(&self, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>, write: Write) -> Result<()> {
+        self.copy_scaled(1.0, x, y, write)
+    }
+
+    /// `y = factor * x` or `y += factor * x`, for tensors of one shape.
+    fn copy_scaled(
+        &self,
+        factor: f32,
+        x: View<Self::Buffer>,
+        y: ViewMut<Self::Buffer>,
+        write: Write,
+    ) -> Result<()>;
 
     /// Plans and reserves what a convolution needs beside its operands, for inputs of up to this shape. Ops on
     /// larger inputs work too, but may allocate.

@@ -63,8 +63,8 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
-        pair("copy", x, y).map(|(x, y)| elementwise::copy(self.pool(), x, y, mode))
+    fn copy_scaled(&self, factor: f32, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
+        pair("copy", x, y).map(|(x, y)| elementwise::copy(self.pool(), factor, x, y, mode))
     }
 
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {

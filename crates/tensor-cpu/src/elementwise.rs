@@ -5,11 +5,15 @@ use crate::threads::{Shards, Threads};
 use core::ops::Range;
 use tensor_backend::{View, ViewMut, Write};
 
-pub(crate) fn copy(threads: &Threads, x: View<[f32]>, y: ViewMut<[f32]>, mode: Write) {
+pub(crate) fn copy(threads: &Threads, factor: f32, x: View<[f32]>, y: ViewMut<[f32]>, mode: Write) {
     let flat = all_contiguous(&[x.layout, y.layout]);
     let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
     let blocks = Blocks::for_map(x);
-    threads.run(blocks.count(), &|block| copy_rows(x, y, mode, blocks.range(block)));
+    if factor == 1.0 {
+        threads.run(blocks.count(), &|block| copy_rows(x, y, mode, blocks.range(block)));
+    } else {
+        threads.run(blocks.count(), &|block| scale_rows(factor, x, y, mode, blocks.range(block)));
+    }
 }
 
 multiversion! {
@@ -20,6 +24,19 @@ multiversion! {
             match mode {
                 Write::Set => y.copy_from_slice(x),
                 Write::Add => y.iter_mut().zip(x).for_each(|(y, x)| *y += x),
+            }
+        }
+    }
+}
+
+multiversion! {
+    fn scale_rows(factor: f32, x: Rows, y: RowsMut, mode: Write, rows: Range<usize>) {
+        for row in rows {
+            // SAFETY: each task has rows of its own.
+            let y = unsafe { y.row(row) }.iter_mut().zip(x.row(row));
+            match mode {
+                Write::Set => y.for_each(|(y, x)| *y = factor * x),
+                Write::Add => y.for_each(|(y, x)| *y += factor * x),
             }
         }
     }

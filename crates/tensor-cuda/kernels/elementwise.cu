@@ -46,7 +46,8 @@ __device__ void fill(T* y, u64 packs, float value) {
 }
 
 template <int V, class T>
-__device__ void copy(const T* x, u32 x_stride, T* y, u32 y_stride, u64 rows, u32 packs, u32 act, bool add) {
+__device__ void copy(const T* x, u32 x_stride, T* y, u32 y_stride, u64 rows, u32 packs, float factor, u32 act,
+                     bool add) {
     Walk walk(packs);
     while (walk.row < rows) {
         u64 to[BATCH];
@@ -66,7 +67,10 @@ __device__ void copy(const T* x, u32 x_stride, T* y, u32 y_stride, u64 rows, u32
             unpack(from[b], value);
             if (add) unpack(old[b], sum);
 #pragma unroll
-            for (int k = 0; k < V; ++k) sum[k] = activate(add ? sum[k] + value[k] : value[k], act);
+            for (int k = 0; k < V; ++k) {
+                value[k] *= factor;
+                sum[k] = activate(add ? sum[k] + value[k] : value[k], act);
+            }
             store<V>(y + to[b], sum);
         }
     }
@@ -121,22 +125,23 @@ KERNEL fill_act(act_t* y, u64 packs, float value, u32 vector) {
     }
 }
 
-// y = x, or y += x
-KERNEL copy_f32(const float* x, u32 x_stride, float* y, u32 y_stride, u64 rows, u32 packs, u32 add, u32 vector) {
+// y = factor * x, or y += factor * x
+KERNEL copy_f32(const float* x, u32 x_stride, float* y, u32 y_stride, u64 rows, u32 packs, float factor, u32 add,
+                u32 vector) {
     if (vector == 1) {
-        copy<1>(x, x_stride, y, y_stride, rows, packs, 0, add);
+        copy<1>(x, x_stride, y, y_stride, rows, packs, factor, 0, add);
     } else {
-        copy<4>(x, x_stride, y, y_stride, rows, packs, 0, add);
+        copy<4>(x, x_stride, y, y_stride, rows, packs, factor, 0, add);
     }
 }
 
-// y = act(x), or y = act(y + x)
-KERNEL copy_act(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u64 rows, u32 packs, u32 act, u32 add,
-                u32 vector) {
+// y = act(factor * x), or y = act(y + factor * x)
+KERNEL copy_act(const act_t* x, u32 x_stride, act_t* y, u32 y_stride, u64 rows, u32 packs, float factor, u32 act,
+                u32 add, u32 vector) {
     if (vector == 1) {
-        copy<1>(x, x_stride, y, y_stride, rows, packs, act, add);
+        copy<1>(x, x_stride, y, y_stride, rows, packs, factor, act, add);
     } else {
-        copy<PACK>(x, x_stride, y, y_stride, rows, packs, act, add);
+        copy<PACK>(x, x_stride, y, y_stride, rows, packs, factor, act, add);
     }
 }
 

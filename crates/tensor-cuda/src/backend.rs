@@ -80,8 +80,8 @@ impl Backend for Cuda {
         self.op_fill(value, dst, at)
     }
 
-    fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, write: Write) -> Result<()> {
-        self.op_copy(x, y, write)
+    fn copy_scaled(&self, factor: f32, x: View<Buffer>, y: ViewMut<Buffer>, write: Write) -> Result<()> {
+        self.op_copy(factor, x, y, write)
     }
 
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {

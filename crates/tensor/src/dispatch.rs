@@ -75,8 +75,8 @@ impl Backend for Device {
         on!(self, d => d.fill(value, buf_mut(d, "fill", dst)?, at))
     }
 
-    fn copy(&self, x: View<Storage>, y: ViewMut<Storage>, write: Write) -> Result<()> {
-        on!(self, d => d.copy(view(d, "copy", x)?, view_mut(d, "copy", y)?, write))
+    fn copy_scaled(&self, factor: f32, x: View<Storage>, y: ViewMut<Storage>, write: Write) -> Result<()> {
+        on!(self, d => d.copy_scaled(factor, view(d, "copy", x)?, view_mut(d, "copy", y)?, write))
     }
 
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {

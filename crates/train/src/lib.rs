@@ -65,6 +65,7 @@ mod spelling;
 mod standardization;
 mod state;
 mod weights;
+mod whitening;
 mod worker;
 
 pub use batch_picture::Picture;

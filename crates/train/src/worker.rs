@@ -9,6 +9,7 @@ use crate::pipelined::Pipelined;
 use crate::share::{Share, Source};
 use crate::speed;
 use crate::state::Partial;
+use crate::whitening;
 use crate::{
     Config, DeviceWeights, EpochRecord, Error, Input, Plateau, Result, Resume, StepInfo, StopFlag, TrainState,
 };
@@ -102,6 +103,9 @@ impl<'a> Worker<'a> {
         };
         let mut network = built.map_err(|error| memory::explain(error, model, &device, batch * lanes))?;
         network.init(config.seed)?;
+        if resume.is_none() {
+            whitening::whiten(&mut network, prepared)?;
+        }
         let meets = config.sync_batch_norm && world > 1 && network.prepare_across(world)?;
         let optimizer = config.optimizer_on(&network)?;
         let average = config.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;

@@ -108,6 +108,10 @@ impl<'s> Nodes<'s> {
             Operation::Dropout { .. } if step.output != self.source.logits => operands[0].to_owned(),
             Operation::Dropout { .. } => self.activated(step, "Identity", &operands, &[], Activation::None),
             Operation::Activation(act) => self.activate(step, operands[0].to_owned(), act),
+            Operation::Scale(factor) => {
+                let factor = self.constant(format!("{}_factor", step.name), factor);
+                self.activated(step, "Mul", &[operands[0], &factor], &[], Activation::None)
+            }
             Operation::Concatenate => {
                 self.activated(step, "Concat", &operands, &[Number("axis", 1)], Activation::None)
             }
@@ -151,13 +155,8 @@ impl<'s> Nodes<'s> {
 
     /// `x (1 + erf(x / sqrt(2))) / 2`, in the steps that onnxruntime knows to join: an operator of its own came with set 20.
     fn gelu(&mut self, x: &str, output: String) -> String {
-        let mut number = |what: &str, value| {
-            let name = format!("{output}_{what}");
-            self.initializer(&Weights { name: name.clone(), shape: Vec::new(), data: vec![value] });
-            name
-        };
-        let [root, one, half] =
-            [number("sqrt2", core::f32::consts::SQRT_2), number("one", 1.0), number("half", 0.5)];
+        let [root, one, half] = [("sqrt2", core::f32::consts::SQRT_2), ("one", 1.0), ("half", 0.5)]
+            .map(|(what, value)| self.constant(format!("{output}_{what}"), value));
         let scaled = self.node("Div", &[x, &root], &[], format!("{output}_scaled"));
         let erf = self.node("Erf", &[&scaled], &[], format!("{output}_erf"));
         let sum = self.node("Add", &[&erf, &one], &[], format!("{output}_sum"));
@@ -177,6 +176,12 @@ impl<'s> Nodes<'s> {
         let node = attributes.iter().fold(node, |node, attribute| node.message(5, attribute.message()));
         self.add(1, node);
         output
+    }
+
+    /// A number, and what it is called.
+    fn constant(&mut self, name: String, value: f32) -> String {
+        self.initializer(&Weights { name: name.clone(), shape: Vec::new(), data: vec![value] });
+        name
     }
 
     fn initializer(&mut self, weights: &Weights) {

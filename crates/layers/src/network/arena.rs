@@ -24,7 +24,8 @@ pub struct Slot {
     pub span: Span,
     /// For running averages: where in `grads` the forward pass leaves the sums.
     pub sums: Span,
-    pub(super) init: Initializer,
+    /// The first values.
+    pub init: Initializer,
 }
 
 /// The flat memory of a network's parameters.

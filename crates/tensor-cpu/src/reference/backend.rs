@@ -68,8 +68,8 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
-        pair("copy", x, y).map(|(x, y)| elementwise::copy(x, y, mode))
+    fn copy_scaled(&self, factor: f32, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
+        pair("copy", x, y).map(|(x, y)| elementwise::copy(f64::from(factor), x, y, mode))
     }
 
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, _training: bool) -> Result<()> {

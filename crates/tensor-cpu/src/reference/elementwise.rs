@@ -1,9 +1,9 @@
 use super::operand::{Input, Output, put};
 use tensor_backend::{DropoutMask, Write};
 
-pub(super) fn copy(x: Input, mut y: Output, mode: Write) {
+pub(super) fn copy(factor: f64, x: Input, mut y: Output, mode: Write) {
     for row in 0..x.shape().rows() {
-        y.row(row).iter_mut().zip(x.row(row)).for_each(|(y, &x)| put(y, x, mode));
+        y.row(row).iter_mut().zip(x.row(row)).for_each(|(y, &x)| put(y, factor * x, mode));
     }
 }
 

@@ -100,18 +100,24 @@ impl Cuda {
         self.refresh_mirror(dst)
     }
 
-    pub(crate) fn op_copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, write: Write) -> Result<()> {
+    pub(crate) fn op_copy(
+        &self,
+        factor: f32,
+        x: View<Buffer>,
+        y: ViewMut<Buffer>,
+        write: Write,
+    ) -> Result<()> {
         let op = "copy";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
         let ViewMut { data, layout } = y;
         if x.data.format != Format::F32 || self.format() == Format::F32 {
-            self.copy_act(op, Activation::None, x, ViewMut::new(data, layout), write)?;
+            self.copy_act(op, factor, Activation::None, x, ViewMut::new(data, layout), write)?;
         } else {
             let x = self.place(op, "the input", x.data, x.layout, Format::F32)?;
             let y = self.place(op, "the output", data, layout, Format::F32)?;
             let Some(walk) = Walk::over(op, Format::F32, &[&x, &y])? else { return Ok(()) };
             let (from, to, add) = (walk.stride(&x), walk.stride(&y), u32::from(write == Write::Add));
-            let args = args![x.ptr, from, y.ptr, to, walk.rows, walk.packs, add, walk.vector];
+            let args = args![x.ptr, from, y.ptr, to, walk.rows, walk.packs, factor, add, walk.vector];
             self.launch("copy_f32", walk.geometry(self), args)?;
         }
         self.refresh_mirror(data)
@@ -122,26 +128,28 @@ impl Cuda {
         let run = |ptr| Place { ptr, shape: Shape::vectors(1, len), stride: len };
         let (x, y) = (run(from), run(to));
         let Some(walk) = Walk::over(op, Format::F32, &[&x, &y])? else { return Ok(()) };
-        let args = args![from, walk.vector, to, walk.vector, walk.rows, walk.packs, 1_u32, walk.vector];
+        let args =
+            args![from, walk.vector, to, walk.vector, walk.rows, walk.packs, 1.0_f32, 1_u32, walk.vector];
         self.launch("copy_f32", walk.geometry(self), args)
     }
 
     pub(crate) fn op_act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "act_fwd";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        self.copy_act(op, act, x, y, Write::Set)
+        self.copy_act(op, 1.0, act, x, y, Write::Set)
     }
 
     pub(crate) fn op_add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "add_act";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        self.copy_act(op, act, x, y, Write::Add)
+        self.copy_act(op, 1.0, act, x, y, Write::Add)
     }
 
-    /// `y = act(x)` or `y = act(y + x)`, for tensors of one shape.
+    /// `y = act(factor * x)` or `y = act(y + factor * x)`, for tensors of one shape.
     fn copy_act(
         &self,
         op: &'static str,
+        factor: f32,
         act: Activation,
         x: View<Buffer>,
         y: ViewMut<Buffer>,
@@ -151,7 +159,7 @@ impl Cuda {
         let Some(walk) = Walk::over(op, self.format(), &[&x, &y])? else { return Ok(()) };
         let (from, to) = (walk.stride(&x), walk.stride(&y));
         let (act, add) = (number(act), u32::from(write == Write::Add));
-        let args = args![x.ptr, from, y.ptr, to, walk.rows, walk.packs, act, add, walk.vector];
+        let args = args![x.ptr, from, y.ptr, to, walk.rows, walk.packs, factor, act, add, walk.vector];
         self.launch("copy_act", walk.geometry(self), args)
     }
 

@@ -1,0 +1,47 @@
+use crate::Model;
+use layers::{
+    BatchNormalization, Conv2D, Dense, Flatten, Gelu, Graph, Initializer, MaxPooling2D, Rescaling, Result,
+    Value,
+};
+use tensor::Activation;
+
+/// The network of airbench94, made to learn CIFAR-10 within seconds: a whitening convolution that is not trained, three groups of two
+/// 3x3 convolutions, GELU throughout.
+///
+/// With 10 classes it has 1,971,352 trainable parameters and takes 118,147,360 multiply-adds an image. Kernels begin as the identity as far as they have filters for it, so that
+/// a group begins by passing on what it gets; normalizations have no scale, and the scores are divided by 9. K. Jordan, "94% on
+/// CIFAR-10 in 3.29 seconds on a single GPU" (2024), whose code is at <https://github.com/KellerJordan/cifar10-airbench>.
+///
+/// # Errors
+/// None for at least one class.
+pub fn airbench94(classes: usize) -> Result<Model> {
+    let mut graph = Graph::new("airbench94", [32, 32, 3]);
+    let g = &mut graph;
+    // Both signs of each of the 2 x 2 x 3 directions of a patch.
+    let whitening = Conv2D::new(24, 2)
+        .kernel_initializer(Initializer::Whitening { epsilon: 5e-4 })
+        .kernel_trainable(false);
+    let mut x = g.add_named("whitening", whitening, g.input())?;
+    x = g.add(Gelu, x)?;
+    for filters in [64, 256, 256] {
+        x = conv(g, x, filters)?;
+        x = g.add(MaxPooling2D::new(2), x)?;
+        x = norm(g, x)?;
+        x = conv(g, x, filters)?;
+        x = norm(g, x)?;
+    }
+    x = g.add(MaxPooling2D::new(3), x)?;
+    x = g.add(Flatten, x)?;
+    x = g.add(Dense::new(classes).use_bias(false).kernel_initializer(Initializer::PyTorch), x)?;
+    x = g.add(Rescaling::new(1.0 / 9.0), x)?;
+    Ok(Model::new(graph, x))
+}
+
+fn conv(g: &mut Graph, x: Value, filters: usize) -> Result<Value> {
+    g.add(Conv2D::new(filters, 3).same().use_bias(false).kernel_initializer(Initializer::Dirac), x)
+}
+
+/// Batch normalization without a scale of its own, then GELU.
+fn norm(g: &mut Graph, x: Value) -> Result<Value> {
+    g.add(BatchNormalization::new().momentum(0.6).epsilon(1e-12).scale(false).activation(Activation::Gelu), x)
+}
