@@ -17,12 +17,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         images += batch?.len();
     }
     println!("{images} images");
+    if let Err(error) = cifar::Cifar::new(cifar::Kind::Cifar10).data_dir("none").also_look_in(["none"]).load() {
+        println!("{error}");
+    }
     Ok(())
 }
 "#;
 
-/// Packages in all, `cifar` and `augment` and theirs among them: most belong to the HTTP client of `cifar`. More is a decision.
-const MOST: usize = 75;
+/// `download` is off by default here, so that the program is built and run without it.
+const FEATURES: &str = "[features]\ndownload = [\"cifar/download\"]\n";
+
+/// Packages in all, `cifar` and `augment` and theirs among them. More is a decision.
+const MOST: usize = 70;
+
+/// The same without `cifar`'s HTTP client.
+const MOST_WITHOUT_DOWNLOAD: usize = 50;
 
 /// Of `augment` alone.
 const MOST_OF_AUGMENT: usize = 16;
@@ -34,13 +43,16 @@ fn a_project_that_is_not_ours_stands_on_few_crates() {
     let write = |file: &str, text: &str| {
         std::fs::write(place.path().join(file), text).expect("a file can be written")
     };
-    let dependency = |name: &str| format!("{name} = {{ path = {:?} }}\n", root.join("crates").join(name));
+    let dependency = |name: &str| {
+        let path = root.join("crates").join(name);
+        format!("{name} = {{ path = {path:?}, default-features = false }}\n")
+    };
     std::fs::create_dir(place.path().join("src")).expect("a folder can be made");
     write("src/main.rs", MAIN);
     let package = "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n";
     write(
         "Cargo.toml",
-        &format!("{package}[dependencies]\n{}{}", dependency("cifar"), dependency("augment")),
+        &format!("{package}{FEATURES}[dependencies]\n{}{}", dependency("cifar"), dependency("augment")),
     );
     // The versions that are on this machine already.
     std::fs::copy(root.join("Cargo.lock"), place.path().join("Cargo.lock")).expect("a lock file");
@@ -48,20 +60,23 @@ fn a_project_that_is_not_ours_stands_on_few_crates() {
     if std::env::var_os("TOWERS_ALONE").is_some() {
         let ran = cargo(place.path(), &["run", "--quiet", "--offline"]);
         let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-        assert_eq!(out, "100 images\n", "{err}");
+        assert!(out.starts_with("100 images\nno usable CIFAR-10 was found"), "{out}{err}");
+        assert!(out.contains("its feature `download`"), "{out}");
     } else {
         println!("SKIPPED: the outside project's build: `cargo xtask test alone` builds and runs it");
     }
-    let all = packages(place.path(), "outside");
+    let all = packages(place.path(), "outside", &["--features", "download"]);
     assert!(all <= MOST + 1, "the project brings {all} packages with it, itself counted");
-    let of_augment = packages(place.path(), "augment");
+    let without = packages(place.path(), "outside", &[]);
+    assert!(without <= MOST_WITHOUT_DOWNLOAD + 1, "without a client it brings {without} packages with it");
+    let of_augment = packages(place.path(), "augment", &[]);
     assert!(of_augment <= MOST_OF_AUGMENT, "augment brings {of_augment} packages with it, itself counted");
 }
 
 /// How many packages one is built of.
-fn packages(project: &Path, of: &str) -> usize {
-    let tree =
-        cargo(project, &["tree", "--offline", "--edges", "normal", "--prefix", "none", "--package", of]);
+fn packages(project: &Path, of: &str, features: &[&str]) -> usize {
+    let tree = ["tree", "--offline", "--edges", "normal", "--prefix", "none", "--package", of];
+    let tree = cargo(project, &[&tree, features].concat());
     let text = String::from_utf8_lossy(&tree.stdout).replace(" (*)", "");
     let lines: std::collections::BTreeSet<&str> = text.lines().collect();
     assert!(lines.len() > 1, "{}", String::from_utf8_lossy(&tree.stderr));

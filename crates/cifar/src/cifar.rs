@@ -2,22 +2,23 @@
 
 use std::fmt;
 use std::path::PathBuf;
+#[cfg(feature = "download")]
 use std::time::Duration;
 
 use crate::dataset::{Dataset, Kind};
-use crate::download::Patience;
+#[cfg(feature = "download")]
+use crate::download::{Network, Source};
 use crate::error::{Error, Result};
 use crate::fetch::Fetch;
 use crate::find::{Search, folders_in, other_programs};
 use crate::layout::Layout;
 use crate::progress::{Listener, Progress};
-use crate::source::Source;
 
 /// CIFAR-10 or CIFAR-100, from wherever it can be had.
 ///
 /// [`load`](Cifar::load) looks for batch files in the data folder, then where Keras and torchvision keep
 /// theirs. If there are none it unpacks an official archive that lies in the data folder, and else downloads
-/// one. Whatever it finds is checked completely before it is used.
+/// one (with the feature `download`). Whatever it finds is checked completely before it is used.
 ///
 /// ```no_run
 /// use cifar::{Cifar, Kind};
@@ -31,23 +32,21 @@ pub struct Cifar<'a> {
     data_dir: PathBuf,
     also: Vec<PathBuf>,
     offline: bool,
-    sources: Vec<Source>,
-    patience: Patience,
+    #[cfg(feature = "download")]
+    network: Network,
     listener: Box<Listener<'a>>,
 }
 
 impl<'a> Cifar<'a> {
     /// The data set `kind`, kept in the folder `data`, from the public sources.
     pub fn new(kind: Kind) -> Cifar<'a> {
-        let patience =
-            Patience { timeout: Duration::from_secs(5), slow: 200_000, slow_over: Duration::from_secs(8) };
         Cifar {
             kind,
             data_dir: "data".into(),
             also: other_programs(),
             offline: false,
-            sources: Source::official(kind),
-            patience,
+            #[cfg(feature = "download")]
+            network: Network::official(kind),
             listener: Box::new(|_| {}),
         }
     }
@@ -62,33 +61,9 @@ impl<'a> Cifar<'a> {
         Cifar { also: folders.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Whether to leave the network alone.
+    /// Whether to leave the network alone. Without the feature `download` it always is.
     pub fn offline(self, offline: bool) -> Self {
         Cifar { offline, ..self }
-    }
-
-    /// Download from these addresses instead of the public ones; their checksums are not known, see
-    /// [`sources`](Cifar::sources).
-    pub fn urls(self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.sources(urls.into_iter().map(Source::new))
-    }
-
-    /// Download from these sources instead of the public ones, tried in this order.
-    pub fn sources(self, sources: impl IntoIterator<Item = Source>) -> Self {
-        Cifar { sources: sources.into_iter().collect(), ..self }
-    }
-
-    /// How long a server may take to be reached, to answer, and to send the next bytes. Default: 5 seconds.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.patience.timeout = timeout;
-        self
-    }
-
-    /// When a source crawls: less than so many bytes a second, over so long. It is then left, as long as
-    /// another one is untried; if all crawl, the fastest one is used. Default: 200 kB/s over 8 seconds.
-    pub fn slow(mut self, bytes_per_second: u64, over: Duration) -> Self {
-        (self.patience.slow, self.patience.slow_over) = (bytes_per_second, over);
-        self
     }
 
     /// A function that hears how it goes.
@@ -127,12 +102,11 @@ impl<'a> Cifar<'a> {
         let mut found =
             search.first(self.kind, &looked, &mut |reason| listener(Progress::Rejected { reason }));
         if found.is_none() {
-            let sources = if self.offline { &[] } else { &self.sources[..] };
             let mut fetch = Fetch {
                 kind: self.kind,
                 root: &root,
-                sources,
-                patience: self.patience,
+                #[cfg(feature = "download")]
+                network: (!self.offline).then_some(&self.network),
                 listener: &mut *listener,
                 rejected: &mut search.rejected,
             };
@@ -158,12 +132,43 @@ impl<'a> Cifar<'a> {
     }
 }
 
+/// Where downloads come from.
+#[cfg(feature = "download")]
+impl Cifar<'_> {
+    /// Download from these addresses instead of the public ones; their checksums are not known, see
+    /// [`sources`](Cifar::sources).
+    pub fn urls(self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.sources(urls.into_iter().map(Source::new))
+    }
+
+    /// Download from these sources instead of the public ones, tried in this order.
+    pub fn sources(mut self, sources: impl IntoIterator<Item = Source>) -> Self {
+        self.network.sources = sources.into_iter().collect();
+        self
+    }
+
+    /// How long a server may take to be reached, to answer, and to send the next bytes. Default: 5 seconds.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.network.patience.timeout = timeout;
+        self
+    }
+
+    /// When a source crawls: less than so many bytes a second, over so long. It is then left, as long as
+    /// another one is untried; if all crawl, the fastest one is used. Default: 200 kB/s over 8 seconds.
+    pub fn slow(mut self, bytes_per_second: u64, over: Duration) -> Self {
+        let patience = &mut self.network.patience;
+        (patience.slow, patience.slow_over) = (bytes_per_second, over);
+        self
+    }
+}
+
 impl fmt::Debug for Cifar<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cifar { kind, data_dir, also, offline, sources, patience, listener: _ } = self;
         let mut shown = f.debug_struct("Cifar");
-        shown.field("kind", kind).field("data_dir", data_dir).field("also_look_in", also);
-        shown.field("offline", offline).field("sources", sources).field("patience", patience);
+        shown.field("kind", &self.kind).field("data_dir", &self.data_dir).field("also_look_in", &self.also);
+        shown.field("offline", &self.offline);
+        #[cfg(feature = "download")]
+        shown.field("network", &self.network);
         shown.finish_non_exhaustive()
     }
 }

@@ -1,18 +1,41 @@
 //! One HTTP download: resumable, bounded in time and size, watched for its speed.
 
+mod attempts;
+mod part;
+mod source;
+
+pub use source::Source;
+
 use std::io::Read;
 use std::time::{Duration, Instant};
 
 use ureq::http::{HeaderMap, Response, StatusCode, header};
 use ureq::{Agent, Body};
 
+use crate::Kind;
 use crate::error::{Error, Result};
-use crate::part::Part;
 use crate::progress::{Listener, Progress};
-use crate::source::Source;
+use part::Part;
 
 /// The most bytes an archive of unknown size may have; the official ones have 170 MB.
 const MAX_ARCHIVE: u64 = 512 << 20;
+
+/// Where to download from, and how.
+#[derive(Debug)]
+pub(crate) struct Network {
+    /// Tried in this order.
+    pub sources: Vec<Source>,
+    pub patience: Patience,
+}
+
+impl Network {
+    /// The public sources of a data set.
+    pub fn official(kind: Kind) -> Network {
+        let patience =
+            Patience { timeout: Duration::from_secs(5), slow: 200_000, slow_over: Duration::from_secs(8) };
+        Network { sources: Source::official(kind), patience }
+    }
+}
 
 /// What a network may be asked for.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::Kind;
 
+/// What would have the data fetched.
+const FETCHING: &str = if cfg!(feature = "download") {
+    "allow fetching"
+} else {
+    "build `cifar` with its feature `download`, which fetches it"
+};
+
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -140,7 +147,7 @@ pub enum Error {
     /// No data on this machine, and none was to be fetched.
     #[error(
         "no usable {kind} was found{}; name the folder with the batch files (or its parent) as the data folder, put the official \
-         .tar.gz archive into it, or allow fetching",
+         .tar.gz archive into it, or {FETCHING}",
         Looked { places: looked, rejected }
     )]
     NotFound {

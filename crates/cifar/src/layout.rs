@@ -48,6 +48,16 @@ impl Layout {
         }
     }
 
+    /// The MD5 of the official archive, as its page tells it.
+    pub fn md5(self) -> &'static str {
+        match (self.kind, self.format) {
+            (Kind::Cifar10, Format::Binary) => "c32a1d4ab5d03f1284b67883e8d87530",
+            (Kind::Cifar10, Format::Python) => "c58f30108f718f92721af3b95e74349a",
+            (Kind::Cifar100, Format::Binary) => "03b5dce01913d631647c71ecec9e9cb8",
+            (Kind::Cifar100, Format::Python) => "eb9058c3a382ffc7106e4002c42a8d85",
+        }
+    }
+
     /// The batch files, each with the number of its images. The last one is the test split.
     pub fn batches(self) -> &'static [(&'static str, usize)] {
         match (self.kind, self.format) {

@@ -27,6 +27,10 @@
 //! # assert_eq!(first.dim(), (32, 32, 3));
 //! ```
 //!
+//! # Feature
+//! `download` (on by default) brings an HTTP client along: some twenty packages, TLS among them. With `default-features = false`
+//! everything is as with [`Cifar::offline`]: the data come from folders and archives on this machine.
+//!
 //! Files, archives and servers are taken as hostile: sizes, counts, labels and checksums are verified,
 //! memory and time are bounded, pickles are read without executing anything, and whatever is wrong ends in an
 //! [`Error`] that says where, with nothing half-written left behind.
@@ -34,32 +38,33 @@
 #![forbid(unsafe_code)]
 
 mod binary;
+mod checksum;
 mod cifar;
 mod classes;
 mod dataset;
+#[cfg(feature = "download")]
 mod download;
 mod error;
 mod fetch;
 mod find;
 pub mod folder;
 mod layout;
-mod part;
 mod pickle;
 mod progress;
 mod python;
 #[cfg(test)]
 mod random_bytes;
-mod source;
 mod synthetic;
 mod unpack;
 
 pub use crate::cifar::Cifar;
 pub use classes::{class_names, coarse_class_names};
 pub use dataset::{CHANNELS, Dataset, IMAGE_BYTES, Kind, SIDE, Split};
+#[cfg(feature = "download")]
+pub use download::Source;
 pub use error::{Error, Result};
 pub use find::read_dir;
 pub use progress::Progress;
-pub use source::Source;
 pub use synthetic::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};
 
 /// Compiles the example of the README.

@@ -5,6 +5,7 @@ use std::fmt;
 use md5::{Digest, Md5};
 
 use crate::Kind;
+use crate::checksum::hex;
 use crate::layout::{Format, Layout};
 
 /// An address of a CIFAR archive (`.tar.gz`, binary or python layout), with what is known of its contents.
@@ -17,9 +18,9 @@ use crate::layout::{Format, Layout};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    pub(crate) url: String,
-    pub(crate) md5: Option<String>,
-    pub(crate) size: Option<u64>,
+    pub(super) url: String,
+    pub(super) md5: Option<String>,
+    pub(super) size: Option<u64>,
 }
 
 impl Source {
@@ -73,20 +74,20 @@ impl Source {
     }
 
     /// The official archive of `layout` in a folder of some host.
-    pub(crate) fn archive(folder: &str, layout: Layout) -> Source {
-        // The sums are on the official page; the sizes are what the official host has served since 2009.
-        let (md5, size) = match (layout.kind, layout.format) {
-            (Kind::Cifar10, Format::Binary) => ("c32a1d4ab5d03f1284b67883e8d87530", 170_052_171),
-            (Kind::Cifar10, Format::Python) => ("c58f30108f718f92721af3b95e74349a", 170_498_071),
-            (Kind::Cifar100, Format::Binary) => ("03b5dce01913d631647c71ecec9e9cb8", 168_513_733),
-            (Kind::Cifar100, Format::Python) => ("eb9058c3a382ffc7106e4002c42a8d85", 169_001_437),
+    fn archive(folder: &str, layout: Layout) -> Source {
+        // What the official host has served since 2009.
+        let size = match (layout.kind, layout.format) {
+            (Kind::Cifar10, Format::Binary) => 170_052_171,
+            (Kind::Cifar10, Format::Python) => 170_498_071,
+            (Kind::Cifar100, Format::Binary) => 168_513_733,
+            (Kind::Cifar100, Format::Python) => 169_001_437,
         };
-        Source::new(format!("{folder}{}", layout.archive())).md5(md5).size(size)
+        Source::new(format!("{folder}{}", layout.archive())).md5(layout.md5()).size(size)
     }
 
     /// The name, but for its ends, of the file in which an unfinished download waits: the same for the same
     /// bytes, wherever they come from.
-    pub(crate) fn part_name(&self) -> String {
+    pub(super) fn part_name(&self) -> String {
         let identity = self.md5.clone().unwrap_or_else(|| hex(&Md5::digest(&self.url)));
         format!("{identity:.8}.tar.gz")
     }
@@ -96,8 +97,4 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.url)
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

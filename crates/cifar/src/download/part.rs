@@ -1,13 +1,13 @@
 //! The file in which an archive arrives, and the checksum of what has arrived so far.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use md5::{Digest, Md5};
 
+use crate::checksum::{digest, hex};
 use crate::error::{Error, Result};
-use crate::source::hex;
 
 /// An unfinished download. It survives the process, so that the next one goes on where this one stopped.
 pub(crate) struct Part {
@@ -62,26 +62,5 @@ impl Part {
         let Part { path, file, .. } = self;
         drop(file); // Windows deletes no open file.
         fs::remove_file(&path).map_err(Error::io("delete", &path))
-    }
-}
-
-/// The MD5 of the file at `path`, in hexadecimal.
-pub(crate) fn md5_of(path: &Path) -> Result<String> {
-    let mut file = File::open(path).map_err(Error::io("open", path))?;
-    Ok(hex(&digest(&mut file, path)?.0.finalize()))
-}
-
-/// The state of the checksum after all bytes of `file`, and their number.
-fn digest(file: &mut File, path: &Path) -> Result<(Md5, u64)> {
-    let (mut md5, mut bytes) = (Md5::new(), 0);
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut buffer).map_err(Error::io("read", path))? {
-            0 => return Ok((md5, bytes)),
-            n => {
-                md5.update(&buffer[..n]);
-                bytes += n as u64;
-            }
-        }
     }
 }

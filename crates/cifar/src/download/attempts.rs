@@ -1,0 +1,126 @@
+//! Asking one source after the other.
+
+use std::collections::HashSet;
+
+use super::part::Part;
+use super::{Download, Ended, Network, Source};
+use crate::error::{Error, Result};
+use crate::fetch::{Fetch, Fetched};
+use crate::progress::Progress;
+
+/// How many connections to a source may be cut, each after it has brought some bytes.
+const CONNECTIONS: usize = 6;
+
+/// How the names of unfinished downloads end.
+const PART: &str = ".part";
+
+impl Fetch<'_> {
+    /// Whether there is anything to download from.
+    pub(crate) fn downloads(&self) -> bool {
+        self.network.is_some_and(|network| !network.sources.is_empty())
+    }
+
+    /// The data from the first source that has it; nothing if there is none to ask.
+    pub(crate) fn download(&mut self) -> Result<Option<Fetched>> {
+        match self.network {
+            Some(network) if self.downloads() => self.try_sources(network).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn try_sources(&mut self, network: &Network) -> Result<Fetched> {
+        let Network { sources, patience } = network;
+        let agent = patience.agent();
+        let mut failures: Vec<String> = Vec::new();
+        let mut crawling: Vec<(u64, &Source)> = Vec::new();
+        let mut dead_hosts = HashSet::new();
+        for (k, source) in sources.iter().enumerate() {
+            if dead_hosts.contains(host(source)) {
+                continue;
+            }
+            let may_leave = sources[k + 1..].iter().any(|other| !dead_hosts.contains(host(other)));
+            match self.try_source(&Download { agent: &agent, source, patience: *patience, may_leave })? {
+                Outcome::Fetched(found) => return Ok(*found),
+                Outcome::Slow(rate) => crawling.push((rate, source)),
+                Outcome::Failed(reason) => {
+                    if let Error::Unreachable { .. } = reason {
+                        dead_hosts.insert(host(source));
+                    }
+                    failures.push(reason.to_string());
+                }
+            }
+        }
+        // All that are left crawl: then the fastest, for as long as it takes.
+        crawling.sort_by_key(|&(rate, _)| std::cmp::Reverse(rate));
+        for (_, source) in crawling {
+            let download = Download { agent: &agent, source, patience: *patience, may_leave: false };
+            match self.try_source(&download)? {
+                Outcome::Fetched(found) => return Ok(*found),
+                Outcome::Slow(_) => {}
+                Outcome::Failed(reason) => failures.push(reason.to_string()),
+            }
+        }
+        Err(Error::NoSource { kind: self.kind, failures })
+    }
+
+    /// Downloads from one source, as often as its connection breaks, and installs what came.
+    ///
+    /// # Errors
+    /// [`Error::Io`] alone: what this machine can't do, no other source mends.
+    fn try_source(&mut self, download: &Download<'_>) -> Result<Outcome> {
+        let source = download.source;
+        if source.md5.is_none() {
+            (self.listener)(Progress::NoChecksum { url: &source.url });
+        }
+        let part = format!("{}{}{PART}", self.prefix(), source.part_name());
+        let mut part = Part::open(self.root.join(part))?;
+        let mut connections_left = CONNECTIONS;
+        loop {
+            let before = part.bytes();
+            let fetched = match download.run(&mut part, self.listener) {
+                Ok(Ended::Complete) => self.install(part.path(), &source.url),
+                Ok(Ended::Slow(bytes_per_second)) => {
+                    (self.listener)(Progress::Slow { url: &source.url, bytes_per_second });
+                    return Ok(Outcome::Slow(bytes_per_second));
+                }
+                Err(reason) => Err(reason),
+            };
+            let reason = match fetched {
+                Ok(found) => {
+                    part.delete()?;
+                    self.remove_leftovers(PART)?;
+                    return Ok(Outcome::Fetched(Box::new(found)));
+                }
+                Err(reason @ Error::Io { .. }) => return Err(reason),
+                Err(reason) => reason,
+            };
+            (self.listener)(Progress::Failed { reason: &reason });
+            if let Error::Archive { .. } = reason {
+                part.restart()?;
+            }
+            connections_left -= 1;
+            // Bytes from an earlier download may have spoilt this one, so it gets one fresh start.
+            let afresh = before > 0 && part.bytes() == 0;
+            let goes_on = matches!(reason, Error::Cut { .. }) && part.bytes() > before;
+            if connections_left == 0 || !(afresh || goes_on) {
+                if part.bytes() == 0 {
+                    part.delete()?;
+                }
+                return Ok(Outcome::Failed(reason));
+            }
+        }
+    }
+}
+
+enum Outcome {
+    Fetched(Box<Fetched>),
+    /// In bytes a second.
+    Slow(u64),
+    Failed(Error),
+}
+
+/// `host:port` of an address.
+fn host(source: &Source) -> &str {
+    let rest = source.url.split_once("://").map_or(&*source.url, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or(rest)
+}
