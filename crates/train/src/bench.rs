@@ -159,7 +159,12 @@ impl Subject {
     /// One replica of the recipe's network.
     pub(crate) fn new(config: &Config, options: &BenchOptions) -> Result<Self> {
         config.check()?;
-        let (device, model, batch) = (device(config)?, model(config)?, batch_size(config, options));
+        Subject::on(device(config)?, config, options)
+    }
+
+    /// The same on a device that is open already, for a configuration that has been checked.
+    pub(crate) fn on(device: Device, config: &Config, options: &BenchOptions) -> Result<Self> {
+        let (model, batch) = (model(config)?, batch_size(config, options));
         let mode = if options.mode == BenchMode::Train { Mode::Training } else { Mode::Inference };
         let mut network = model.build(&device, batch, mode)?;
         network.init(config.seed)?;

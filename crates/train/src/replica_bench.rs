@@ -1,7 +1,7 @@
-use crate::bench::{self, LEAST_WARMUP, model, random_batch, update};
+use crate::bench::{self, LEAST_WARMUP, update};
 use crate::pass::Pass;
 use crate::{BenchMode, BenchOptions, Config, Error, Result, open_devices};
-use layers::{Draws, Mode, Network};
+use layers::{Draws, Network};
 use optim::OptimizerState;
 use parallel::{Buckets, Collective, Replica, run_replicas};
 use serde::Serialize;
@@ -179,14 +179,10 @@ enum Half {
 impl Subject {
     fn new(config: &Config, options: &BenchOptions, replica: Replica) -> Result<Self> {
         let Replica { device, collective } = replica;
-        let (world, batch) = (collective.world(), bench::batch_size(config, options));
-        let mut network = model(config)?.build(&device, batch, Mode::Training)?;
-        network.init(config.seed)?;
-        let (images, labels) = random_batch(batch, network.sample_len());
-        network.set_input(&images, &labels)?;
-        let arena = network.arena();
-        let buckets = Buckets::new(&network.trainable(), arena.grads.len(), Buckets::ELEMENTS);
-        let optimizer = config.optimizer_on(&network)?;
+        let world = collective.world();
+        let subject = bench::Subject::on(device, config, options)?;
+        let bench::Subject { device, network, optimizer, batch, .. } = subject;
+        let buckets = Buckets::new(&network.trainable(), network.arena().grads.len(), Buckets::ELEMENTS);
         let meter = device.alloc(4)?;
         let (recorder, seed, lr) = (Recorder::default(), config.seed, config.lr);
         let number = 0;
