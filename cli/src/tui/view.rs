@@ -47,7 +47,7 @@ impl View {
     pub fn begin(&mut self, run: &RunInfo<'_>) {
         self.model = run.config.model.clone();
         self.devices = run.devices.clone();
-        self.replicas = replicas(&run.devices);
+        self.replicas = run.replicas;
         self.epochs = run.config.epochs;
         self.history = run.state.history.clone();
     }
@@ -114,15 +114,10 @@ fn share(done: f64, all: f64) -> f64 {
     if all > 0.0 { (done / all).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// The number in front of `replicas` in the devices' words; one where there is none.
-fn replicas(devices: &str) -> usize {
-    let before = devices.split(" replicas").next().filter(|before| *before != devices);
-    before.and_then(|count| count.parse().ok()).unwrap_or(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use train::TrainState;
 
     fn step(steps_done: u64, seconds: f64) -> StepInfo {
         StepInfo {
@@ -176,8 +171,20 @@ mod tests {
     }
 
     #[test]
-    fn replicas_are_counted_in_words() {
-        assert_eq!(replicas("3 replicas, each on the CPU (1 thread)"), 3);
-        assert_eq!(replicas("the CPU (2 threads, AVX-512)"), 1);
+    fn what_a_run_says_at_its_beginning_is_kept() {
+        let mut config = train::recipe("quick").expect("a recipe");
+        config.epochs = 7;
+        let (state, devices) = (TrainState::default(), "3 replicas, each on the CPU (1 thread)".to_owned());
+        let mut view = View::new("run");
+        view.begin(&RunInfo {
+            config: &config,
+            state: &state,
+            train_samples: 100,
+            val_samples: 10,
+            steps_per_epoch: 4,
+            replicas: 3,
+            devices: devices.clone(),
+        });
+        assert_eq!((view.replicas, view.epochs, view.devices), (3, 7, devices));
     }
 }

@@ -306,6 +306,7 @@ impl Run<'_, '_> {
             train_samples: worker.prepared.train.len(),
             val_samples: worker.prepared.val.len(),
             steps_per_epoch: train.steps() as u64,
+            replicas: worker.replicas(),
             devices: worker.describe(),
         };
         observers.iter_mut().try_for_each(|observer| observer.on_begin(&run))

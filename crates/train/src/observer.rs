@@ -14,6 +14,8 @@ pub struct RunInfo<'a> {
     pub val_samples: usize,
     /// Steps of an epoch.
     pub steps_per_epoch: u64,
+    /// How many replicas share the work.
+    pub replicas: usize,
     /// The device's name and the number of replicas, e.g. `the CPU (2 threads)`.
     pub devices: String,
 }

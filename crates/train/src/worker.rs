@@ -190,6 +190,11 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// How many replicas share the work.
+    pub(crate) fn replicas(&self) -> usize {
+        self.collective.world()
+    }
+
     /// The devices, in words.
     pub(crate) fn describe(&self) -> String {
         let devices = match self.collective.world() {

@@ -26,6 +26,7 @@ pub(crate) fn run<'a>(config: &'a Config, state: &'a TrainState) -> RunInfo<'a> 
         train_samples: 50_000,
         val_samples: 10_000,
         steps_per_epoch: 1563,
+        replicas: 1,
         devices: "the CPU (2 threads)".to_owned(),
     }
 }
