@@ -51,6 +51,12 @@ pub trait Snapshot {
     /// What the device says.
     fn all_tensors(&self) -> Result<Tensors>;
 
+    /// What of [`all_tensors`](Snapshot::all_tensors) training alone needs: the optimizer's state.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn optimizer_tensors(&self) -> Result<Tensors>;
+
     /// Parameters and running averages with what inference needs besides: the content of `model.safetensors`.
     ///
     /// # Errors

@@ -54,10 +54,8 @@ impl ModelCheckpoint {
     fn write(&self, figures: &Figures, snapshot: &dyn Snapshot) -> Result<()> {
         let mut tensors = snapshot.model_tensors()?;
         if !self.options.save_weights_only {
-            for tensor in snapshot.all_tensors()?.iter() {
-                if tensors.get(tensor.name).is_none() {
-                    tensors.insert(tensor.name, tensor.shape.to_vec(), tensor.data.to_vec())?;
-                }
+            for tensor in snapshot.optimizer_tensors()?.iter() {
+                tensors.insert(tensor.name, tensor.shape.to_vec(), tensor.data.to_vec())?;
             }
         }
         let path = self.run_dir.join(self.pattern.path(figures));

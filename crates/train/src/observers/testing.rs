@@ -41,6 +41,12 @@ impl Snapshot for Fake {
         Ok(tensors)
     }
 
+    fn optimizer_tensors(&self) -> Result<Tensors> {
+        let mut tensors = Tensors::new();
+        tensors.insert("velocity", [1], vec![-self.0])?;
+        Ok(tensors)
+    }
+
     fn model_tensors(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
         tensors.insert("kernel", [1], vec![self.0])?;

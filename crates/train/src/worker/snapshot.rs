@@ -12,12 +12,19 @@ impl Worker<'_> {
             return Ok(());
         }
         let hand_over = self.collective.rank() == 0 && !self.stage.stage.is_first();
-        let own = if hand_over { Some((self.parameters()?, self.optimizer_tensors()?)) } else { None };
+        let own = if hand_over { Some((self.own_parameters()?, self.own_memory()?)) } else { None };
         self.stage.hand_over(own)
     }
 
-    /// Parameters and running averages, copied from the device.
+    /// Parameters and running averages of all stages.
     fn parameters(&self) -> Result<Tensors> {
+        let mut tensors = self.own_parameters()?;
+        self.stage.each_other(|parameters, _| append(&mut tensors, parameters))?;
+        Ok(tensors)
+    }
+
+    /// Those of this stage, copied from the device.
+    fn own_parameters(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
         let arena = self.network.arena();
         for slot in arena.slots() {
@@ -27,8 +34,8 @@ impl Worker<'_> {
         Ok(tensors)
     }
 
-    /// What the optimizer and the average remember, copied from the device.
-    fn optimizer_tensors(&self) -> Result<Tensors> {
+    /// What this stage's optimizer and average remember, copied from the device.
+    fn own_memory(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
         if let Some(average) = &self.average {
             average.export(&self.device, &self.network, &mut tensors)?;
@@ -45,21 +52,22 @@ impl Worker<'_> {
 impl Snapshot for Worker<'_> {
     fn all_tensors(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
-        let mut optimizer = self.optimizer_tensors()?;
-        self.stage.each_other(|parameters, others| {
-            append(&mut tensors, parameters)?;
-            append(&mut optimizer, others)
-        })?;
+        append(&mut tensors, &self.optimizer_tensors()?)?;
+        Ok(tensors)
+    }
+
+    fn optimizer_tensors(&self) -> Result<Tensors> {
+        let mut tensors = Tensors::new();
         if let Some(state) = self.device.loss_scale()? {
             tensors.insert(LOSS_SCALE, vec![2], state.to_vec())?;
         }
-        append(&mut tensors, &optimizer)?;
+        append(&mut tensors, &self.own_memory()?)?;
+        self.stage.each_other(|_, memory| append(&mut tensors, memory))?;
         Ok(tensors)
     }
 
     fn model_tensors(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
-        self.stage.each_other(|parameters, _| append(&mut tensors, parameters))?;
         crate::model_file::describe(&mut tensors, &self.config.model, self.prepared)?;
         Ok(tensors)
     }
