@@ -4,7 +4,7 @@ use crate::augmentation::AugmentationArgs;
 use crate::callbacks::CallbackArgs;
 use crate::export::ExportArgs;
 use crate::gpus::Gpus;
-use crate::model::WeightsArgs;
+use crate::model::ClassifierArgs;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -256,21 +256,12 @@ pub struct EvaluateArgs {
     /// Samples of a batch
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 250)]
     pub batch_size: usize,
-    /// Average over several views of each image: --tta=flip, or --tta=flip-translate for six
-    #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip", value_parser = test_time)]
-    pub tta: TestTime,
     /// One JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Weights of Keras.
+    /// The network.
     #[command(flatten)]
-    pub weights: WeightsArgs,
-    /// Data.
-    #[command(flatten)]
-    pub data: DataArgs,
-    /// Devices.
-    #[command(flatten)]
-    pub devices: DeviceArgs,
+    pub network: ClassifierArgs,
 }
 
 /// `towers predict`.
@@ -285,21 +276,12 @@ pub struct PredictArgs {
     /// Print the K likeliest classes
     #[arg(long, value_name = "K", allow_hyphen_values = true, default_value_t = 3)]
     pub top: usize,
-    /// Average over several views of each picture: --tta=flip, or --tta=flip-translate for six
-    #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip", value_parser = test_time)]
-    pub tta: TestTime,
     /// One JSON object a picture instead of text
     #[arg(long)]
     pub json: bool,
-    /// Weights of Keras.
+    /// The network.
     #[command(flatten)]
-    pub weights: WeightsArgs,
-    /// Data.
-    #[command(flatten)]
-    pub data: DataArgs,
-    /// Devices.
-    #[command(flatten)]
-    pub devices: DeviceArgs,
+    pub network: ClassifierArgs,
 }
 
 /// `towers report`.
@@ -440,7 +422,7 @@ pub fn one_of<T: FromStr<Err: Display>>(text: &str, names: &[&str]) -> Result<T,
     text.parse().map_err(|error| format!("{error}{}", near()))
 }
 
-fn test_time(text: &str) -> Result<TestTime, String> {
+pub fn test_time(text: &str) -> Result<TestTime, String> {
     one_of(text, &["none", "flip", "flip-translate"])
 }
 

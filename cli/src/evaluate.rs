@@ -3,8 +3,7 @@
 use crate::args::EvaluateArgs;
 use crate::error::at_least_one;
 use crate::output::newest_run;
-use crate::{data, model, print};
-use anyhow::Context;
+use crate::{data, print};
 use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
@@ -14,13 +13,9 @@ use train::{Classifier, Config, DataOptions, Evaluation, MODEL_FILE};
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
     let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest_run(MODEL_FILE), Ok)?;
-    let devices = train::open_devices(&args.devices.single()?)?;
-    let device = devices.first().context("there is no device")?;
-    let trained = model::open(&run, &args.weights, &args.data)?;
-    let mut classifier = Classifier::new(&trained, device, args.batch_size)?;
-    classifier.set_test_time(args.tta);
+    let mut classifier = args.network.open(&run, args.batch_size)?;
     let mut options = trained_on(&run, &classifier);
-    args.data.apply(&mut options);
+    args.network.data.apply(&mut options);
     let data = data::load(&options, true)?;
     let evaluation = train::evaluate(&mut classifier, &data.test, |_, _| {})?;
     if args.json {

@@ -1,10 +1,12 @@
 //! The trained network that a command line names.
 
-use crate::args::DataArgs;
+use crate::args::{DataArgs, DeviceArgs, test_time};
 use crate::data;
+use anyhow::Context;
 use clap::ValueEnum;
 use std::path::Path;
-use train::{Assumed, Preprocessing, Trained, open_model};
+use train::augment::TestTime;
+use train::{Assumed, Classifier, Preprocessing, Trained, open_model};
 
 /// What a file that holds weights alone doesn't say.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -37,6 +39,34 @@ impl From<First> for Preprocessing {
             First::SubtractPixelMean => Preprocessing::SubtractPixelMean,
             First::Standardize => Preprocessing::Standardize,
         }
+    }
+}
+
+/// What brings a trained network onto a device.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ClassifierArgs {
+    /// Average over several views of each picture: --tta=flip, or --tta=flip-translate for six
+    #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip", value_parser = test_time)]
+    pub tta: TestTime,
+    /// Weights of Keras.
+    #[command(flatten)]
+    pub weights: WeightsArgs,
+    /// Data.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Devices.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
+}
+
+impl ClassifierArgs {
+    /// Brings the network at `path` onto the device, for batches of up to `batch` pictures.
+    pub fn open(&self, path: &Path, batch: usize) -> anyhow::Result<Classifier> {
+        let devices = train::open_devices(&self.devices.single()?)?;
+        let device = devices.first().context("there is no device")?;
+        let mut classifier = Classifier::new(&open(path, &self.weights, &self.data)?, device, batch)?;
+        classifier.set_test_time(self.tta);
+        Ok(classifier)
     }
 }
 

@@ -3,22 +3,17 @@
 use crate::args::PredictArgs;
 use crate::error::at_least_one;
 use crate::output::newest_run;
-use crate::{model, print};
-use anyhow::Context;
+use crate::print;
 use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;
+use train::MODEL_FILE;
 use train::cifar::folder::picture;
-use train::{Classifier, MODEL_FILE};
 
 pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--top", args.top)?;
     let path = args.model.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
-    let devices = train::open_devices(&args.devices.single()?)?;
-    let device = devices.first().context("there is no device")?;
-    let trained = model::open(&path, &args.weights, &args.data)?;
-    let mut classifier = Classifier::new(&trained, device, args.images.len().clamp(1, 64))?;
-    classifier.set_test_time(args.tta);
+    let mut classifier = args.network.open(&path, args.images.len().clamp(1, 64))?;
     let mut pictures = Vec::new();
     for path in &args.images {
         pictures.extend(picture(path).map_err(train::Error::from)?);
