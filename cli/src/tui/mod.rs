@@ -104,6 +104,11 @@ impl Observer for Tui {
         Ok(())
     }
 
+    fn on_replica_rates(&mut self, images_per_second: &[f64]) -> Result<()> {
+        self.view.replica_rates = images_per_second.to_vec();
+        Ok(())
+    }
+
     fn on_evaluate(&mut self, done: usize, all: usize) -> Result<()> {
         self.view.evaluating = Some((done, all));
         self.show(false);

@@ -16,12 +16,22 @@ const VALIDATION: Color = Color::Yellow;
 const ROWS_FOR_CHARTS: u16 = 18;
 const COLUMNS_FOR_TWO: u16 = 70;
 
+/// Lines for the replicas' own throughput.
+const MOST_REPLICA_LINES: usize = 3;
+
 pub fn draw(frame: &mut Frame<'_>, view: &View) {
     let area = frame.area();
     let charts = if area.height >= ROWS_FOR_CHARTS { Constraint::Fill(3) } else { Constraint::Length(0) };
-    let rows =
-        [Constraint::Length(2), Constraint::Length(1), charts, Constraint::Length(4), Constraint::Fill(1)];
-    let [title, progress, charts, numbers, log] = Layout::vertical(rows).areas(area);
+    let replicas = replica_lines(view, area.width);
+    let rows = [
+        Constraint::Length(2),
+        Constraint::Length(1),
+        charts,
+        Constraint::Length(4),
+        Constraint::Length(replicas.len().min(MOST_REPLICA_LINES) as u16),
+        Constraint::Fill(1),
+    ];
+    let [title, progress, charts, numbers, each, log] = Layout::vertical(rows).areas(area);
     frame.render_widget(headline(view), title);
     let (share, words) = view.progress();
     let epoch = format!("epoch {} of {}: {words}", view.epoch + 1, view.epochs);
@@ -43,6 +53,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
     let [now, rate] = Layout::horizontal([Constraint::Fill(1); 2]).areas(numbers);
     frame.render_widget(Paragraph::new(figures(view)).block(Block::bordered().title("now")), now);
     throughput(frame, rate, view);
+    frame.render_widget(Paragraph::new(replicas), each);
     let lines = usize::from(log.height.saturating_sub(2));
     let newest = view.log.iter().skip(view.log.len().saturating_sub(lines));
     let newest: Vec<Line<'_>> = newest.map(|line| Line::raw(line.as_str())).collect();
@@ -79,11 +90,27 @@ fn figures(view: &View) -> Vec<Line<'_>> {
     vec![Line::raw(step), Line::raw(best)]
 }
 
+/// What each replica does while it computes, as many beside each other as fit.
+fn replica_lines(view: &View, width: u16) -> Vec<Line<'static>> {
+    let each = view.replica_rates.iter().enumerate();
+    let each: Vec<String> = each.map(|(rank, rate)| format!("replica {rank}: {rate:.0}")).collect();
+    let Some(longest) = each.iter().map(|text| text.len() + 2).max() else { return Vec::new() };
+    let words = " images/s computing";
+    let beside = usize::from(width).saturating_sub(words.len()) / longest;
+    let lines = each.chunks(beside.max(1)).map(|some| {
+        let text: String = some.iter().map(|text| format!(" {text:<width$}", width = longest - 1)).collect();
+        Line::raw(text + words)
+    });
+    lines.collect()
+}
+
 fn throughput(frame: &mut Frame<'_>, area: Rect, view: &View) {
     let title = match (view.rate(), view.replicas) {
         (None, _) => "images/s".to_owned(),
         (Some(rate), 1) => format!("{rate:.0} images/s"),
-        (Some(rate), replicas) => format!("{rate:.0} images/s, {:.0} a replica", rate / replicas as f64),
+        (Some(rate), replicas) => {
+            format!("{rate:.0} images/s, {:.0} a replica on average", rate / replicas as f64)
+        }
     };
     let width = usize::from(area.width.saturating_sub(2));
     let newest = view.rates.iter().skip(view.rates.len().saturating_sub(width));
@@ -165,6 +192,7 @@ mod tests {
             lr: 0.05,
             seconds: 1.0,
         });
+        view.replica_rates = vec![412.0, 388.4];
         view.log = (1..40).map(|line| format!("line {line}.")).collect();
         view
     }
@@ -179,7 +207,8 @@ mod tests {
             "accuracy",
             "loss 0.6000   acc 0.7000   lr 5.000e-2",
             "best val_acc 0.4500 in epoch 3",
-            "640 images/s, 320 a replica",
+            "640 images/s, 320 a replica on average",
+            "replica 0: 412  replica 1: 388  images/s computing",
             "validation",
             "line 39.",
             "q or Ctrl-C stops and saves",

@@ -31,6 +31,8 @@ pub struct View {
     pub history: Vec<EpochRecord>,
     /// Images a second, the newest last.
     pub rates: Vec<f64>,
+    /// Images a second of each replica while it computes, by rank; empty where they are not known.
+    pub replica_rates: Vec<f64>,
     /// What would be printed without the view.
     pub log: Vec<String>,
     /// Whether the run was asked to stop.

@@ -1,30 +1,38 @@
 use crate::{Error, Result};
 use layers::AcrossReplicas;
 use parallel::Collective;
+use std::time::{Duration, Instant};
 use tensor::{Device, Span, Storage};
 
 /// The way of a network's layers to those of the other replicas in the middle of a pass: the run's collective.
 pub(crate) struct Across<'a> {
     collective: &'a mut dyn Collective,
+    /// How long the pass has waited for the others.
+    waited: Duration,
     /// What kept the replicas from meeting, for layers hand on no more than its words.
     failure: Option<parallel::Error>,
 }
 
 impl<'a> Across<'a> {
     pub(crate) fn new(collective: &'a mut dyn Collective) -> Self {
-        Across { collective, failure: None }
+        Across { collective, waited: Duration::ZERO, failure: None }
     }
 
-    /// Runs a pass that may meet the other replicas.
+    /// Runs a pass that may meet the other replicas. Returns how long it waited for them.
     pub(crate) fn run(
         mut self,
         pass: impl FnOnce(&mut dyn AcrossReplicas) -> layers::Result<()>,
-    ) -> Result<()> {
-        let done = pass(&mut self);
-        done.map_err(|error| self.failure.map_or(Error::from(error), Error::from))
+    ) -> Result<Duration> {
+        match pass(&mut self) {
+            Ok(()) => Ok(self.waited),
+            Err(error) => Err(self.failure.map_or(Error::from(error), Error::from)),
+        }
     }
 
-    fn note(&mut self, met: parallel::Result<()>) -> tensor::Result<()> {
+    fn meet(&mut self, meet: impl FnOnce(&mut dyn Collective) -> parallel::Result<()>) -> tensor::Result<()> {
+        let began = Instant::now();
+        let met = meet(self.collective);
+        self.waited += began.elapsed();
         met.map_err(|error| {
             let message = error.to_string();
             self.failure = Some(error);
@@ -43,13 +51,11 @@ impl AcrossReplicas for Across<'_> {
     }
 
     fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> tensor::Result<()> {
-        let met = self.collective.all_reduce_sum(device, data, at);
-        self.note(met)
+        self.meet(|collective| collective.all_reduce_sum(device, data, at))
     }
 
     fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> tensor::Result<()> {
-        let met = self.collective.all_gather(device, data, at);
-        self.note(met)
+        self.meet(|collective| collective.all_gather(device, data, at))
     }
 }
 

@@ -325,6 +325,9 @@ impl Run<'_, '_> {
             worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
             let step = worker.step_info(began.elapsed().as_secs_f64());
             observers.iter_mut().try_for_each(|observer| observer.on_step(&step))?;
+            if let Some(rates) = worker.replica_rates()? {
+                observers.iter_mut().try_for_each(|observer| observer.on_replica_rates(&rates))?;
+            }
             if worker.config.asks_for_snapshot(worker.state.step) {
                 worker.read_losses()?;
                 worker.meet_for_snapshot()?;

@@ -46,6 +46,7 @@ mod model_file;
 mod observer;
 pub mod observers;
 mod optimizer;
+mod pace;
 mod pass;
 mod passes;
 mod pipeline;

@@ -123,6 +123,18 @@ pub trait Observer: Send {
         Ok(())
     }
 
+    /// After some steps of an epoch, and its last, where several replicas train: the images a second of each one while it computes, by
+    /// rank. What it waits for the others, and the sum over all replicas, are not counted, so together they say more than a run
+    /// reaches, and the slowest says what the others wait for.
+    ///
+    /// GPUs compute behind the host's back, so of them nobody hears.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_replica_rates(&mut self, _images_per_second: &[f64]) -> Result<()> {
+        Ok(())
+    }
+
     /// After the steps after which the configuration asks for a copy of the network
     /// ([`Config::asks_for_snapshot`]); behind `on_step`.
     ///

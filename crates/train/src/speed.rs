@@ -43,8 +43,8 @@ pub(crate) fn measure(
     Ok(Weights::of_speeds(&towers)?)
 }
 
-/// What all members of a collective measured.
-fn gather(collective: &mut dyn Collective, device: &Device, own: f64) -> Result<Vec<f64>> {
+/// What all members of a collective measured, by rank.
+pub(crate) fn gather(collective: &mut dyn Collective, device: &Device, own: f64) -> Result<Vec<f64>> {
     let (rank, world) = (collective.rank(), collective.world());
     let mut all = device.alloc(world)?;
     device.upload(&[own as f32], &mut all, rank)?;

@@ -3,6 +3,7 @@ mod snapshot;
 use crate::across::Across;
 use crate::average::Average;
 use crate::memory;
+use crate::pace::Pace;
 use crate::passes::{Kind, Passes};
 use crate::pipeline;
 use crate::pipelined::Pipelined;
@@ -56,6 +57,7 @@ pub(crate) struct Worker<'a> {
     meter: Storage,
     /// When the meter was read last.
     read: Instant,
+    pace: Pace,
 }
 
 /// The tensor of a checkpoint with the loss scale of half precision. A run that was in another format lacks it.
@@ -148,6 +150,7 @@ impl<'a> Worker<'a> {
             stage,
             meter,
             read: Instant::now(),
+            pace: Pace::default(),
         };
         if let Some(resume) = resume {
             worker.restore(resume)?;
@@ -247,27 +250,33 @@ impl<'a> Worker<'a> {
             _ => Kind::Gradients,
         };
         let draws = Draws { seed, step, first_sample: 0 };
+        let (began, mut waited) = (Instant::now(), Duration::ZERO);
         if split {
             pipeline::train(passes, &stage.stage, network, batch, draws, smoothing)?;
         } else {
             passes.each(network, batch, kind, &turn, |network, pass| {
                 if kind == Kind::Meeting {
                     let draws = Draws { first_sample: pass.first as u32, ..draws };
-                    return Across::new(collective.as_mut())
-                        .run(|replicas| network.train_pass_across(draws, smoothing, global, replicas));
+                    waited += Across::new(collective.as_mut())
+                        .run(|replicas| network.train_pass_across(draws, smoothing, global, replicas))?;
+                    return Ok(());
                 }
                 pass.train(network, collective.as_mut(), draws, smoothing, global)?;
                 if alone { update(device, network, optimizer, meter, state, lr, global) } else { Ok(()) }
             })?;
         }
+        let own = self.passes.shards().own_rows(global).len();
+        self.pace.add(own, began.elapsed().saturating_sub(waited));
         // Whoever alone found the losses to be no numbers brings all to an end together.
         let mut stop = stop || self.diverged;
         if !alone {
             self.add_up(stop)?;
             let Worker { passes, device, network, optimizer, meter, state, .. } = self;
+            let began = Instant::now();
             passes.update(device, global, runs, &turn, || {
                 update(device, network, optimizer, meter, state, lr, global)
             })?;
+            self.pace.add(0, began.elapsed());
             // Whoever wishes to stop still does so when all look.
             let ahead = self.runs_ahead_of_others();
             let last = self.state.partial.steps + 1 == self.steps_per_epoch;
@@ -292,6 +301,14 @@ impl<'a> Worker<'a> {
             }
         }
         Ok(stop)
+    }
+
+    /// How fast every replica computes, by rank, at the steps after which they tell each other; all come here after every step.
+    pub(crate) fn replica_rates(&mut self) -> Result<Option<Vec<f64>>> {
+        match Pace::is_due(self.state.partial.steps, self.steps_per_epoch) {
+            true => self.pace.tell(&self.device, self.collective.as_mut()),
+            false => Ok(None),
+        }
     }
 
     /// Brings the sums of the epoch up to date; waits for a device that runs ahead.
