@@ -30,7 +30,7 @@ pub enum Command {
     Evaluate(EvaluateArgs),
     /// Say what pictures show
     Predict(PredictArgs),
-    /// Write a trained network for other programs: PyTorch, ONNX; or bring weights of Keras here
+    /// Write a trained network for other programs: PyTorch, ONNX; or bring weights of Keras or PyTorch here
     Export(ExportArgs),
     /// Write a page about one or several runs: curves, test results, mistakes, configuration
     Report(ReportArgs),
@@ -248,7 +248,7 @@ pub struct KeepArgs {
 /// `towers evaluate`.
 #[derive(Debug, clap::Args)]
 pub struct EvaluateArgs {
-    /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras; by default the newest run
+    /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras or PyTorch; by default the newest run
     pub run: Option<PathBuf>,
     /// The same as RUN
     #[arg(long, value_name = "RUN", conflicts_with = "run")]
@@ -270,7 +270,7 @@ pub struct PredictArgs {
     /// Pictures: PNG or JPEG of any size
     #[arg(required = true, value_name = "IMAGE")]
     pub images: Vec<PathBuf>,
-    /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras; by default the newest run
+    /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras or PyTorch; by default the newest run
     #[arg(long, value_name = "RUN")]
     pub model: Option<PathBuf>,
     /// Print the K likeliest classes

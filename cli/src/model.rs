@@ -10,12 +10,12 @@ use train::{Assumed, Classifier, Preprocessing, Trained, open_model};
 
 /// What a file that holds weights alone doesn't say.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Weights of Keras (.keras, .weights.h5, .h5)")]
+#[command(next_help_heading = "Weights of Keras (.keras, .weights.h5, .h5) and PyTorch (.safetensors)")]
 pub struct WeightsArgs {
     /// The network; by default the one that the weights fit
     #[arg(long, value_name = "NAME")]
     pub network: Option<String>,
-    /// What happens to pixels first; by default as in the network's recipe
+    /// What happens to pixels first; by default what the file says, or as in the network's recipe
     #[arg(long, value_enum)]
     pub preprocessing: Option<First>,
 }
@@ -48,7 +48,7 @@ pub struct ClassifierArgs {
     /// Average over several views of each picture: --tta=flip, or --tta=flip-translate for six
     #[arg(long, value_name = "VIEWS", num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "flip", value_parser = test_time)]
     pub tta: TestTime,
-    /// Weights of Keras.
+    /// Weights of other programs.
     #[command(flatten)]
     pub weights: WeightsArgs,
     /// Data.

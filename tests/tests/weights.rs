@@ -143,11 +143,29 @@ fn pytorch_computes_the_same() {
         assert_close(&format!("{name} in PyTorch"), &printed(&run_script(at, "pytorch.py")), &expected, 1e-5);
         // And back.
         run_script(at, "back.py");
-        let back = Trained::read(&at.join("back.safetensors")).unwrap();
-        assert_eq!(picture(at, &back), expected, "{name}");
-        let refused = Trained::read(&at.join("net.safetensors")).unwrap_err().to_string();
-        assert!(refused.contains("net.safetensors"), "{refused}");
+        let back = from_pytorch(&at.join("back.safetensors"));
+        assert_close(&format!("{name}, back"), &picture(at, &back), &expected, 1e-5);
     }
+}
+
+#[test]
+fn what_goes_out_to_pytorch_comes_back() {
+    for name in models::NAMES {
+        let folder = tempfile::tempdir().unwrap();
+        let trained = model_file(folder.path(), name);
+        export(&trained, &folder.path().join("net.py")).unwrap();
+        let back = from_pytorch(&folder.path().join("net.safetensors"));
+        assert_eq!((&back.network, &back.classes), (&trained.network, &trained.classes));
+        let expected = picture(folder.path(), &trained);
+        assert_close(name, &picture(folder.path(), &back), &expected, 1e-5);
+        let refused = Trained::read(&folder.path().join("net.safetensors")).unwrap_err().to_string();
+        assert!(refused.contains("as in PyTorch"), "{refused}");
+    }
+}
+
+/// A state dict of PyTorch, which says how pictures become input.
+fn from_pytorch(path: &Path) -> Trained {
+    open_model(path, &Assumed::default(), |_| unreachable!("nothing is measured")).unwrap()
 }
 
 #[test]

@@ -142,6 +142,7 @@ fn furnished() -> Place {
         fs::copy(at("photo.png"), at(name)).expect("a copy");
     }
     fs::copy(root().join("tests/golden/keras/small_cnn.keras"), at("cnn.keras")).expect("a copy");
+    place.run("export runs/a --output back.py").ends(0);
     place
 }
 

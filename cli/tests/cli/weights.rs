@@ -25,7 +25,9 @@ fn networks_go_out_and_come_in() {
     let data = "--dataset synthetic --limit-test 60";
     assert_eq!(measure(&format!("again.safetensors {data}")), expected);
     place.run("export --output runs/quick-1/model.py").ends(2).complains("are not the model itself");
-    place.run("evaluate net/net.safetensors").ends(1).complains("its tensors lie as in PyTorch");
+    assert_eq!(measure(&format!("net/net.safetensors {data}")), expected, "a state dict of PyTorch");
+    let wrong = "evaluate net/net.safetensors --network resnet18";
+    place.run(wrong).ends(1).complains("its `conv2d.weight` has the shape [16, 3, 3, 3]");
     place.run("evaluate net/net.onnx").ends(1).complains("written, not read");
     place
         .run("export --output net.h5")

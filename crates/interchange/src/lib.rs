@@ -1,7 +1,7 @@
 //! Trained networks to and from other programs.
 //!
 //! - [`keras`] reads the weights of Keras' files (`.weights.h5`, `.h5`, `.keras`) into a network of ours;
-//! - [`pytorch`] writes a network as a PyTorch module with its state dict;
+//! - [`pytorch`] writes a network as a PyTorch module with its state dict, and reads such state dicts;
 //! - [`onnx`] writes it as an ONNX graph.
 //!
 //! What is written is a [`Source`]: the steps of a graph, its tensors, and what happens to pixels first. It takes pictures as
@@ -40,7 +40,9 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod file;
 pub mod keras;
+mod layout;
 pub mod onnx;
 pub mod pytorch;
 mod source;

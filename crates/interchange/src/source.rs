@@ -1,4 +1,5 @@
-use crate::{Error, Result};
+use crate::layout::channels_first;
+use crate::{Error, Result, layout};
 use checkpoint::Tensors;
 use layers::{Step, Value};
 
@@ -45,13 +46,13 @@ impl Source<'_> {
         let [h, w, c] = self.image;
         let (rows, columns) = if self.pixels.shift.len() == c { (1, 1) } else { (h, w) };
         let data = channels_first(&self.pixels.shift, rows * columns, c);
-        Weights { name: "pixel_shift".to_owned(), shape: vec![c, rows, columns], data }
+        Weights { name: layout::SHIFT.to_owned(), shape: vec![c, rows, columns], data }
     }
 
     /// The scale as `(channels, 1, 1)`.
     pub(crate) fn scale(&self) -> Weights {
         let shape = vec![self.image[2], 1, 1];
-        Weights { name: "pixel_scale".to_owned(), shape, data: self.pixels.scale.clone() }
+        Weights { name: layout::SCALE.to_owned(), shape, data: self.pixels.scale.clone() }
     }
 
     /// The tensors of a step under PyTorch's names and in its layout: kernels as `(outputs, inputs, rows, columns)` or
@@ -61,42 +62,9 @@ impl Source<'_> {
             let name = format!("{}/{}", step.name, spec.name);
             let tensor = self.tensors.get(&name).filter(|tensor| tensor.shape() == spec.shape);
             let data = tensor.ok_or(Error::Tensor { name, shape: spec.shape.clone() })?.data();
-            let (shape, data) = match spec.shape[..] {
-                [kh, kw, c, k] => {
-                    // As a matrix of (rows * columns * inputs, outputs), then of (rows * columns, inputs) for each output.
-                    let each = channels_first(data, kh * kw * c, k);
-                    let filters =
-                        each.chunks(kh * kw * c).flat_map(|filter| channels_first(filter, kh * kw, c));
-                    (vec![k, c, kh, kw], filters.collect())
-                }
-                [c, k] => (vec![k, c], channels_first(data, c, k)),
-                _ => (spec.shape.clone(), data.to_vec()),
-            };
-            let suffix = match spec.name {
-                "kernel" | "gamma" => "weight",
-                "beta" => "bias",
-                "moving_mean" => "running_mean",
-                "moving_variance" => "running_var",
-                other => other,
-            };
-            Ok(Weights { name: format!("{}.{suffix}", step.name), shape, data })
+            let (name, shape) = (layout::name(&step.name, spec.name), layout::shape(&spec.shape));
+            Ok(Weights { name, shape, data: layout::to_torch(&spec.shape, data) })
         });
         tensors.collect()
-    }
-}
-
-/// Rows of `channels` numbers each, transposed.
-fn channels_first(values: &[f32], rows: usize, channels: usize) -> Vec<f32> {
-    (0..channels).flat_map(|c| (0..rows).map(move |row| values[row * channels + c])).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_become_columns() {
-        assert_eq!(channels_first(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, 3), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
-        assert!(channels_first(&[], 0, 3).is_empty());
     }
 }

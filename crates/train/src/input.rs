@@ -1,6 +1,7 @@
 use crate::{Error, Result};
 use augment::{ImageDataGenerator, Mean, Pipeline};
 use cifar::Split;
+use interchange::Pixels;
 use serde::{Deserialize, Serialize};
 
 /// What happens to pixels first, in training and in evaluation.
@@ -55,6 +56,27 @@ impl Input {
                 Some(values) if !values.is_empty() => Ok(standardize(values)),
                 _ => Err(augment::Error::EmptySet { op: "standardize" }.into()),
             },
+        }
+    }
+
+    /// The input that `x * scale + shift` is, if it is one of these.
+    pub(crate) fn of_pixels(pixels: &Pixels) -> Option<Self> {
+        let Pixels { scale, shift } = pixels;
+        let factor = *scale.first()?;
+        let sound = factor.is_finite() && factor > 0.0 && shift.iter().all(|shift| shift.is_finite());
+        if !sound || scale.len() != cifar::CHANNELS || scale.iter().any(|other| *other != factor) {
+            return None;
+        }
+        let mean = || shift.iter().map(|shift| -shift / factor).collect();
+        match shift.len() {
+            cifar::CHANNELS if factor == 1.0 / 255.0 && shift.iter().all(|shift| *shift == 0.0) => {
+                Some(Input::DivideBy255)
+            }
+            cifar::CHANNELS => Some(Input::Standardize { mean: mean(), std: 1.0 / factor }),
+            len if len == IMAGE.iter().product::<usize>() && factor == 1.0 => {
+                Some(Input::SubtractPixelMean(mean()))
+            }
+            _ => None,
         }
     }
 

@@ -37,6 +37,7 @@ mod evaluate;
 mod export;
 mod first_step;
 mod fit;
+mod foreign;
 mod image_set;
 mod import;
 mod input;

@@ -55,9 +55,7 @@ impl Trained {
         if metadata.get("format").is_some_and(|format| format == "pt")
             && !metadata.contains_key("towers.model")
         {
-            return Err(refuse(
-                "its tensors lie as in PyTorch; docs/weights.md has the script that brings them back",
-            ));
+            return Err(refuse("its tensors lie as in PyTorch, which `open_model` reads"));
         }
         let about = |key: &str| {
             let missing = || refuse("this is no model of `towers train`: its metadata are missing");

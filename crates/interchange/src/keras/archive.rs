@@ -1,6 +1,6 @@
 //! `.keras`: a ZIP archive with `config.json` and `model.weights.h5`.
 
-use super::{bounded, too_large};
+use crate::file::{bounded, too_large};
 use crate::{Error, Result};
 use serde_json::Value;
 use std::io::Cursor;
@@ -19,10 +19,14 @@ pub(super) fn open(path: &Path, bytes: Vec<u8>) -> Result<(Vec<u8>, Option<Value
         bytes.ok_or_else(|| too_large(path)).map(Some)
     };
     let Some(weights) = entry("model.weights.h5")? else {
-        return Err(Error::file(
-            path,
-            "there is no model.weights.h5 in the archive, so it is none of model.save",
-        ));
+        let torch = archive.file_names().flatten().any(|name| name.ends_with("/data.pkl"));
+        let reason = match torch {
+            true => {
+                "it is a pickle of torch.save, which may run anything; save the state dict by safetensors.torch.save_file"
+            }
+            false => "there is no model.weights.h5 in the archive, so it is none of model.save",
+        };
+        return Err(Error::file(path, reason));
     };
     let config = entry("config.json")?.and_then(|text| serde_json::from_slice(&text).ok());
     Ok((weights, config))

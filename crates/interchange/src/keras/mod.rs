@@ -19,15 +19,13 @@ mod config;
 mod h5;
 mod unit;
 
-use crate::{Error, Result};
+pub use crate::file::MAX_FILE;
+
+use crate::{Error, Result, file};
 use checkpoint::Tensors;
 use layers::Step;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use unit::Unit;
-
-/// The largest file that is read, and the most bytes of weights that are taken from one.
-pub const MAX_FILE: u64 = 1 << 30;
 
 /// The weights of a file, layer by layer, and the model's configuration where the file has it.
 #[derive(Debug)]
@@ -45,7 +43,7 @@ impl KerasWeights {
     /// # Errors
     /// [`Error::Io`]; [`Error::File`] if it is none of Keras', is too large or damaged.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = read(path)?;
+        let bytes = file::read(path)?;
         let (bytes, config) =
             if bytes.starts_with(b"PK") { archive::open(path, bytes)? } else { (bytes, None) };
         if !bytes.starts_with(b"\x89HDF\r\n\x1a\n") {
@@ -78,26 +76,4 @@ impl KerasWeights {
         let tensors = assign::assign(&self.units, self.ordered, self.config.as_ref(), steps);
         tensors.map_err(|reason| Error::Mismatch { path: self.path.clone(), reason })
     }
-}
-
-/// The bytes of a regular file that is not too large.
-fn read(path: &Path) -> Result<Vec<u8>> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
-    let about = std::fs::metadata(path).map_err(io)?;
-    if !about.is_file() {
-        return Err(Error::file(path, "it is no regular file"));
-    }
-    let file = std::fs::File::open(path).map_err(io)?;
-    bounded(file, about.len()).map_err(io)?.ok_or_else(|| too_large(path))
-}
-
-fn too_large(path: &Path) -> Error {
-    Error::file(path, format!("it is larger than {} MiB, the most that is read", MAX_FILE >> 20))
-}
-
-/// All that `reader` gives, or `None` if that is more than [`MAX_FILE`]; `expected` is only how much to make room for.
-fn bounded(reader: impl Read, expected: u64) -> std::io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::with_capacity(expected.min(1 << 26) as usize);
-    reader.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= MAX_FILE).then_some(bytes))
 }

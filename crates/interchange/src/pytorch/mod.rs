@@ -1,9 +1,12 @@
-//! Networks as PyTorch modules: a Python file with the class `Network`, and a state dict for it.
+//! Networks as PyTorch modules: a Python file with the class `Network`, and a state dict for it; and the way back.
 //!
 //! The module takes `(N, 3, height, width)` of values from 0 to 255 and gives logits; the preprocessing is in it, as two
 //! buffers. Layers keep their names, parameters have PyTorch's.
 
 mod module;
+mod weights;
+
+pub use weights::{TorchWeights, is_state_dict};
 
 use crate::{Result, Source};
 use checkpoint::Tensors;

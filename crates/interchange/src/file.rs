@@ -1,0 +1,30 @@
+//! Whole files, of bounded size.
+
+use crate::{Error, Result};
+use std::io::Read;
+use std::path::Path;
+
+/// The largest file that is read, and the most bytes of weights that are taken from one.
+pub const MAX_FILE: u64 = 1 << 30;
+
+/// The bytes of a regular file that is not too large.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let about = std::fs::metadata(path).map_err(io)?;
+    if !about.is_file() {
+        return Err(Error::file(path, "it is no regular file"));
+    }
+    let file = std::fs::File::open(path).map_err(io)?;
+    bounded(file, about.len()).map_err(io)?.ok_or_else(|| too_large(path))
+}
+
+pub(crate) fn too_large(path: &Path) -> Error {
+    Error::file(path, format!("it is larger than {} MiB, the most that is read", MAX_FILE >> 20))
+}
+
+/// All that `reader` gives, or `None` if that is more than [`MAX_FILE`]; `expected` is only how much to make room for.
+pub(crate) fn bounded(reader: impl Read, expected: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::with_capacity(expected.min(1 << 26) as usize);
+    reader.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= MAX_FILE).then_some(bytes))
+}

@@ -1,0 +1,82 @@
+//! PyTorch's names and layouts of parameters, which our ONNX graphs have too.
+
+/// The buffers of an exported module with what happens to pixels first.
+pub(crate) const SCALE: &str = "pixel_scale";
+pub(crate) const SHIFT: &str = "pixel_shift";
+
+/// The name of a layer's parameter.
+pub(crate) fn name(layer: &str, parameter: &str) -> String {
+    let parameter = match parameter {
+        "kernel" | "gamma" => "weight",
+        "beta" => "bias",
+        "moving_mean" => "running_mean",
+        "moving_variance" => "running_var",
+        other => other,
+    };
+    format!("{layer}.{parameter}")
+}
+
+/// The shape there of a parameter with this shape here: kernels are `(outputs, inputs, rows, columns)` or `(outputs, inputs)`.
+pub(crate) fn shape(ours: &[usize]) -> Vec<usize> {
+    match *ours {
+        [kh, kw, c, k] => vec![k, c, kh, kw],
+        [c, k] => vec![k, c],
+        _ => ours.to_vec(),
+    }
+}
+
+/// The values of a parameter with this shape here, in the order that they have there.
+pub(crate) fn to_torch(ours: &[usize], data: &[f32]) -> Vec<f32> {
+    match *ours {
+        [kh, kw, c, k] => {
+            // As a matrix of (rows * columns * inputs, outputs), then of (rows * columns, inputs) for each output.
+            let each = channels_first(data, kh * kw * c, k);
+            each.chunks(kh * kw * c).flat_map(|filter| channels_first(filter, kh * kw, c)).collect()
+        }
+        [c, k] => channels_first(data, c, k),
+        _ => data.to_vec(),
+    }
+}
+
+/// The way back.
+pub(crate) fn from_torch(ours: &[usize], data: &[f32]) -> Vec<f32> {
+    match *ours {
+        [kh, kw, c, k] => {
+            let filters = data.chunks(kh * kw * c).flat_map(|filter| channels_first(filter, c, kh * kw));
+            channels_first(&filters.collect::<Vec<_>>(), k, kh * kw * c)
+        }
+        [c, k] => channels_first(data, k, c),
+        _ => data.to_vec(),
+    }
+}
+
+/// Rows of `channels` numbers each, transposed.
+pub(crate) fn channels_first(values: &[f32], rows: usize, channels: usize) -> Vec<f32> {
+    (0..channels).flat_map(|c| (0..rows).map(move |row| values[row * channels + c])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_become_columns() {
+        assert_eq!(channels_first(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, 3), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        assert!(channels_first(&[], 0, 3).is_empty());
+    }
+
+    #[test]
+    fn there_and_back_is_where_it_began() {
+        for ours in [&[2, 3, 4, 5][..], &[1, 1, 1, 7], &[4, 3], &[6]] {
+            let data: Vec<f32> = (0..ours.iter().product()).map(|k: usize| k as f32).collect();
+            let there = to_torch(ours, &data);
+            assert_eq!(from_torch(ours, &there), data);
+            assert_eq!(there == data, shape(ours) == ours || data.len() == 7);
+        }
+        // The first filter there: the first output's numbers, input by input.
+        assert_eq!(
+            to_torch(&[2, 1, 2, 2], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])[..4],
+            [0.0, 4.0, 2.0, 6.0]
+        );
+    }
+}
