@@ -73,6 +73,21 @@ fn stages_and_replicas_go_together() {
     assert_same(&one, &run(8, &shards), "four replicas of two stages, six virtual replicas");
 }
 
+/// The stage with the loss has no images, but knows how they were mixed.
+#[test]
+fn mixed_images_pass_through_stages() {
+    let mixing = |config: Config| {
+        let augmentation = config.augmentation.clone().mixup(0.4).cutmix(1.0);
+        Config { augmentation, ..config }
+    };
+    let one = run(1, &mixing(whole(3)));
+    for stages in [2, 3] {
+        let split = Config { micro_batches: Some(3), ..mixing(config(stages)) };
+        assert_same(&one, &run(stages, &split), &format!("{stages} stages with mixup and cutmix"));
+    }
+    assert!(one.losses != run(1, &whole(3)).losses, "that images were mixed at all");
+}
+
 /// Every place where the network can be cut, and the branches of MiniGoogLeNet.
 #[test]
 fn any_cut_will_do() {

@@ -320,11 +320,6 @@ impl Config {
         self.devices.check()?;
         self.check_sync()?;
         self.augmentation.validate(IMAGE)?;
-        if self.augmentation.mixes() && self.devices.stages() > 1 {
-            let option = if self.augmentation.mixup > 0.0 { "--mixup" } else { "--cutmix" };
-            let accepted = "left out with --pipeline-stages, whose last stage has no second labels";
-            return refuse(option, "given".to_owned(), accepted);
-        }
         if let Some(micro) = self.micro_batches {
             if !(1..=MOST).contains(&micro) {
                 return refuse("--micro-batches", micro.to_string(), &format!("from 1 to {MOST}"));

@@ -156,7 +156,7 @@ fn take_input(
         let device = network.device().clone();
         return piece.load(&device, network);
     }
-    stage.receive_from_before(|x| Ok::<_, Error>(network.set_input(x, piece.labels())?))
+    stage.receive_from_before(|x| piece.send_made(x, network))
 }
 
 fn send_output(stage: &Stage, network: &Network) -> Result<()> {

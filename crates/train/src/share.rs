@@ -18,7 +18,7 @@ pub(crate) enum Source {
     /// The device itself does, of these shards.
     Device(Rc<RefCell<ImageSet>>, Shards),
     /// Another stage has the images: only their labels are needed.
-    Labels(Labels),
+    Labels(Box<Labels>),
 }
 
 impl Source {
@@ -53,9 +53,15 @@ impl Source {
         Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?))
     }
 
-    /// The same for a stage that other stages send what they made of the images.
-    pub(crate) fn labels(samples: &Samples, options: LoaderOptions, shards: &Shards) -> Self {
-        Source::Labels(Labels { samples: samples.clone(), options, shards: shards.clone() })
+    /// The same for a stage that other stages send what they made of the images; the pipeline says how they are mixed.
+    pub(crate) fn labels(
+        samples: &Samples,
+        pipeline: Pipeline,
+        options: LoaderOptions,
+        shards: &Shards,
+    ) -> Self {
+        let (samples, shards) = (samples.clone(), shards.clone());
+        Source::Labels(Box::new(Labels { samples, pipeline, options, shards }))
     }
 
     /// The shares in the batches of `epoch` from `step` on.
@@ -77,22 +83,43 @@ impl Source {
 /// The labels of a set, for a stage without images.
 pub(crate) struct Labels {
     samples: Samples,
+    pipeline: Pipeline,
     options: LoaderOptions,
     shards: Shards,
 }
 
 impl Labels {
     fn shares(&self, epoch: u64, step: usize) -> impl Iterator<Item = Result<Share>> + '_ {
-        let Labels { samples, options, shards } = self;
+        let Labels { samples, options, shards, .. } = self;
         let order = options.order(epoch, samples.len());
         (step..options.steps(samples.len())).map(move |step| {
             let batch = options.batch(step, samples.len());
             let own = shards.own_rows(batch.len());
             let places = &order[batch.start + own.start..batch.start + own.end];
-            let labels = places.iter().map(|&place| u32::from(samples.labels()[place as usize])).collect();
-            Ok(Share::Labels { labels, global: batch.len() })
+            Ok(Share::Labels { answers: self.answers(epoch, places), global: batch.len() })
         })
     }
+
+    /// What is right for these samples. How they are mixed depends on nothing but (seed, epoch, sample), so the stage with the
+    /// images and this one need not tell each other.
+    fn answers(&self, epoch: u64, places: &[u32]) -> Answers {
+        let Labels { samples, pipeline, options, .. } = self;
+        let label = |place: u32| u32::from(samples.labels()[place as usize]);
+        if !(options.augment && pipeline.options().mixes()) {
+            return Answers::One(places.iter().map(|&place| label(place)).collect());
+        }
+        let mixed = places.iter().filter_map(|&place| {
+            let mix = pipeline.mix(options.seed, epoch, place, samples.len() as u32)?;
+            Some(Target { label: label(place), other: label(mix.partner), weight: mix.weight })
+        });
+        Answers::Two(mixed.collect())
+    }
+}
+
+/// A label for each sample, or two with mixup and cutmix.
+pub(crate) enum Answers {
+    One(Vec<u32>),
+    Two(Vec<Target>),
 }
 
 /// This replica's share of a batch: the rows of its shards, one after the other.
@@ -102,7 +129,7 @@ pub(crate) enum Share {
     /// Places of a set on the device.
     Rows(Rows, Rc<RefCell<ImageSet>>),
     /// The labels alone, and the samples in the whole batch.
-    Labels { labels: Vec<u32>, global: usize },
+    Labels { answers: Answers, global: usize },
 }
 
 impl Share {
@@ -130,11 +157,15 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Its labels, for a stage that has no images; none where there are images.
-    pub(crate) fn labels(&self) -> &[u32] {
+    /// Puts what other stages made of its images in place, with its labels.
+    pub(crate) fn send_made(&self, x: &[f32], network: &mut Network) -> Result<()> {
+        let rows = self.rows.clone();
         match self.share {
-            Share::Labels { labels, .. } => &labels[self.rows.clone()],
-            _ => &[],
+            Share::Labels { answers: Answers::One(labels), .. } => Ok(network.set_input(x, &labels[rows])?),
+            Share::Labels { answers: Answers::Two(targets), .. } => {
+                Ok(network.set_mixed_input(x, &targets[rows])?)
+            }
+            Share::Images(_) | Share::Rows(..) => Ok(network.set_input(x, &[])?),
         }
     }
 

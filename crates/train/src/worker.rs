@@ -112,9 +112,12 @@ impl<'a> Worker<'a> {
         let optimizer = config.optimizer_on(&network)?;
         let average = config.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
         let meter = device.alloc(METER)?;
-        let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| match first {
-            true => Source::new(&device, samples, augmentation.build(samples.shape())?, options, &own),
-            false => Ok(Source::labels(samples, options, &own)),
+        let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| {
+            let pipeline = augmentation.build(samples.shape())?;
+            match first {
+                true => Source::new(&device, samples, pipeline, options, &own),
+                false => Ok(Source::labels(samples, pipeline, options, &own)),
+            }
         };
         let options = LoaderOptions::new().batch_size(global).seed(config.seed).drop_last(config.drop_last);
         let train = source(&prepared.train, &prepared.augmentation, options)?;
