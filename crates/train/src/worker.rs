@@ -1,3 +1,4 @@
+mod describe;
 mod snapshot;
 
 use crate::across::Across;
@@ -11,9 +12,7 @@ use crate::share::{Share, Source};
 use crate::speed;
 use crate::state::Partial;
 use crate::whitening;
-use crate::{
-    Config, DeviceWeights, EpochRecord, Error, Input, Plateau, Result, Resume, StepInfo, StopFlag, TrainState,
-};
+use crate::{Config, EpochRecord, Error, Input, Plateau, Result, Resume, StepInfo, StopFlag, TrainState};
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use layers::{Arena, Draws, Network, Role};
 use models::Model;
@@ -193,35 +192,6 @@ impl<'a> Worker<'a> {
             acc,
             lr: partial.lr,
             seconds,
-        }
-    }
-
-    /// How many replicas share the work.
-    pub(crate) fn replicas(&self) -> usize {
-        self.collective.world()
-    }
-
-    /// The devices, in words.
-    pub(crate) fn describe(&self) -> String {
-        let devices = match self.collective.world() {
-            1 => self.device.name(),
-            world => format!("{world} replicas, each on {}", self.device.name()),
-        };
-        let devices = match self.stage.stages() {
-            1 => devices,
-            stages => format!("{devices}, a pipeline of {stages} stages cut behind {}", self.stage.cuts),
-        };
-        let devices = match (&self.state.device_weights, &self.config.device_weights) {
-            (DeviceWeights::Given(weights), DeviceWeights::Auto) => {
-                format!("{devices}; device weights {weights}, as measured")
-            }
-            (DeviceWeights::Given(weights), _) => format!("{devices}; device weights {weights}"),
-            _ => devices,
-        };
-        match (self.config.virtual_replicas, self.config.micro_batches()) {
-            (Some(shards), _) => format!("{devices}; {shards} virtual replicas"),
-            (None, 1) => devices,
-            (None, micro) => format!("{devices}; {micro} micro-batches"),
         }
     }
 

@@ -1,0 +1,36 @@
+//! What observers learn of where a run happens.
+
+use super::Worker;
+use crate::DeviceWeights;
+use tensor::Backend;
+
+impl Worker<'_> {
+    /// How many replicas share the work.
+    pub(crate) fn replicas(&self) -> usize {
+        self.collective.world()
+    }
+
+    /// The devices, in words.
+    pub(crate) fn describe(&self) -> String {
+        let devices = match self.collective.world() {
+            1 => self.device.name(),
+            world => format!("{world} replicas, each on {}", self.device.name()),
+        };
+        let devices = match self.stage.stages() {
+            1 => devices,
+            stages => format!("{devices}, a pipeline of {stages} stages cut behind {}", self.stage.cuts),
+        };
+        let devices = match (&self.state.device_weights, &self.config.device_weights) {
+            (DeviceWeights::Given(weights), DeviceWeights::Auto) => {
+                format!("{devices}; device weights {weights}, as measured")
+            }
+            (DeviceWeights::Given(weights), _) => format!("{devices}; device weights {weights}"),
+            _ => devices,
+        };
+        match (self.config.virtual_replicas, self.config.micro_batches()) {
+            (Some(shards), _) => format!("{devices}; {shards} virtual replicas"),
+            (None, 1) => devices,
+            (None, micro) => format!("{devices}; {micro} micro-batches"),
+        }
+    }
+}
