@@ -31,7 +31,7 @@ pub struct AugmentationArgs {
     /// Multiply the brightness by a factor between these; the image is stretched to 0..255 first
     #[arg(long, value_name = "LOW,HIGH", allow_hyphen_values = true, value_parser = bounds)]
     pub brightness_range: Option<[f64; 2]>,
-    /// Beyond the edge: constant, nearest, reflect or wrap
+    /// Beyond the edge: constant, nearest, reflect, wrap or mirror (reflect without the edge twice, as PyTorch pads)
     #[arg(long, value_name = "MODE", value_parser = fill_mode)]
     pub fill_mode: Option<FillMode>,
     /// The value beyond the edge with --fill-mode constant
@@ -126,7 +126,7 @@ impl AugmentationArgs {
 }
 
 fn fill_mode(text: &str) -> Result<FillMode, String> {
-    one_of(text, &["constant", "nearest", "reflect", "wrap"])
+    one_of(text, &["constant", "nearest", "reflect", "wrap", "mirror"])
 }
 
 /// Two numbers with a comma.
@@ -192,7 +192,7 @@ mod tests {
     fn bad_values_name_the_flag_and_what_is_accepted() {
         for (flags, says) in [
             ("--zoom-range much", ["--zoom-range", "`much`"]),
-            ("--fill-mode mirror", ["--fill-mode", "`reflect`"]),
+            ("--fill-mode mirrored", ["--fill-mode", "`mirror`"]),
             ("--width-shift-range 1,b", ["--width-shift-range", "`1,b`"]),
             ("--rand-augment 2", ["--rand-augment", "2,9"]),
             ("--random-resized-crop 1", ["--random-resized-crop", "two shares"]),

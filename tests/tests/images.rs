@@ -36,6 +36,7 @@ fn load_images(pipeline: &Pipeline) -> LoadImages {
         FillMode::Nearest => Fill::Nearest,
         FillMode::Reflect => Fill::Reflect,
         FillMode::Wrap => Fill::Wrap,
+        FillMode::Mirror => Fill::Mirror,
     };
     LoadImages { height, width, channels, fill, scale: pipeline.scale() }
 }

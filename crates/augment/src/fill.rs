@@ -1,10 +1,10 @@
-//! What lies beyond the edge of an image: the four fill modes, along one axis.
+//! What lies beyond the edge of an image: the fill modes, along one axis.
 
 use crate::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// How points outside the image get their value; Keras' `fill_mode`.
+/// How points outside the image get their value; Keras' `fill_mode`, and one more.
 ///
 /// The pictures show a row `abcd` and what a *whole-pixel* shift brings in. For fractional positions the
 /// modes are those of SciPy's `affine_transform`, which Keras calls, edge behaviour included:
@@ -24,6 +24,8 @@ pub enum FillMode {
     Reflect,
     /// `abcd|abcd|abcd`; with the period n - 1 in shifts, see above.
     Wrap,
+    /// `dcb|abcd|cba`: the edge is not repeated. SciPy's `mirror`, and PyTorch's padding of the name `reflect`; not in Keras.
+    Mirror,
 }
 
 /// Where a position between pixels reads: `(1 - weight) * pixel[low] + weight * pixel[high]`.
@@ -36,7 +38,8 @@ pub(crate) struct Tap {
 
 impl FillMode {
     /// All modes, in the order of Keras' documentation.
-    pub const ALL: [FillMode; 4] = [FillMode::Constant, FillMode::Nearest, FillMode::Reflect, FillMode::Wrap];
+    pub const ALL: [FillMode; 5] =
+        [FillMode::Constant, FillMode::Nearest, FillMode::Reflect, FillMode::Wrap, FillMode::Mirror];
 
     /// The pixels that position `at` of an axis with `len` pixels reads; `None` means `cval`.
     pub(crate) fn tap(self, at: f64, len: usize) -> Option<Tap> {
@@ -69,7 +72,8 @@ impl FillMode {
                 let place = (at + 0.5).rem_euclid(period) - 0.5;
                 if place > last + 0.5 { period - 1.0 - place } else { place }
             }
-            FillMode::Wrap if len == 1 => 0.0,
+            FillMode::Wrap | FillMode::Mirror if len == 1 => 0.0,
+            FillMode::Mirror => last - (at.rem_euclid(2.0 * last) - last).abs(),
             FillMode::Wrap => {
                 let place = at.rem_euclid(last);
                 // Both ends stand for the same point. From the left SciPy arrives at the last pixel.
@@ -92,17 +96,20 @@ impl FillMode {
                 place.min(2 * n - 1 - place)
             }
             FillMode::Wrap => at.rem_euclid(n),
+            FillMode::Mirror if n == 1 => 0,
+            FillMode::Mirror => n - 1 - (at.rem_euclid(2 * (n - 1)) - (n - 1)).abs(),
         };
         Some(pixel as usize)
     }
 
-    /// The name that Keras uses.
+    /// The name that Keras uses, or SciPy.
     pub const fn name(self) -> &'static str {
         match self {
             FillMode::Constant => "constant",
             FillMode::Nearest => "nearest",
             FillMode::Reflect => "reflect",
             FillMode::Wrap => "wrap",
+            FillMode::Mirror => "mirror",
         }
     }
 }
@@ -116,11 +123,15 @@ impl fmt::Display for FillMode {
 impl FromStr for FillMode {
     type Err = Error;
 
-    /// The mode of one of Keras' names: `constant`, `nearest`, `reflect` or `wrap`.
+    /// The mode of one of the names `constant`, `nearest`, `reflect`, `wrap` and `mirror`.
     fn from_str(name: &str) -> Result<Self, Error> {
         let found = FillMode::ALL.into_iter().find(|mode| mode.name() == name);
         found.ok_or_else(|| {
-            Error::option("fill_mode", format!("`{name}`"), "`constant`, `nearest`, `reflect` or `wrap`")
+            Error::option(
+                "fill_mode",
+                format!("`{name}`"),
+                "`constant`, `nearest`, `reflect`, `wrap` or `mirror`",
+            )
         })
     }
 }
@@ -139,6 +150,25 @@ mod tests {
         assert_eq!(row(FillMode::Nearest), "aaaaabcddddd");
         assert_eq!(row(FillMode::Reflect), "dcbaabcddcba");
         assert_eq!(row(FillMode::Wrap), "abcdabcdabcd");
+        assert_eq!(row(FillMode::Mirror), "cdcbabcdcbab");
+    }
+
+    /// Whole positions are the pixels of the picture, and those between two of them lie between these.
+    #[test]
+    fn a_mirror_repeats_no_edge() {
+        for len in [1, 2, 3, 7] {
+            for at in -20_i64..20 {
+                let pixel = |at| FillMode::Mirror.pixel(at, len).unwrap();
+                let tap = |at: f64| {
+                    FillMode::Mirror
+                        .tap(at, len)
+                        .map(|tap| tap.low as f64 + f64::from(tap.weight) * (tap.high - tap.low) as f64)
+                };
+                assert_eq!(tap(at as f64), Some(pixel(at) as f64));
+                let between = (pixel(at) + 3 * pixel(at + 1)) as f64 / 4.0;
+                assert_eq!(tap(at as f64 + 0.75), Some(between), "{at} of {len}");
+            }
+        }
     }
 
     #[test]
@@ -159,7 +189,7 @@ mod tests {
         for mode in FillMode::ALL {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }
-        let error = "mirror".parse::<FillMode>().unwrap_err().to_string();
-        assert!(error.contains("`mirror`") && error.contains("`reflect`"), "{error}");
+        let error = "mirrored".parse::<FillMode>().unwrap_err().to_string();
+        assert!(error.contains("`mirrored`") && error.contains("`reflect`"), "{error}");
     }
 }

@@ -160,6 +160,7 @@ fn near(whole: f64, len: usize, mode: FillMode) -> f64 {
         FillMode::Constant | FillMode::Nearest => 1.0,
         FillMode::Reflect => 2.0 * len as f64,
         FillMode::Wrap => (len - 1).max(1) as f64,
+        FillMode::Mirror => 2.0 * (len - 1).max(1) as f64,
     };
     far + (whole - far) % period
 }

@@ -1,10 +1,10 @@
-//! Test-time augmentation: several views of an image, whose predictions are averaged.
+//! Test-time augmentation: several views of an image, of whose predictions the weighted mean counts.
 
 use crate::{Draws, Error};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which views of an image a network is shown in evaluation. The mean of its probabilities for them counts.
+/// Which views of an image a network is shown in evaluation. The weighted mean of its probabilities for them counts.
 ///
 /// ```
 /// use augment::TestTime;
@@ -19,7 +19,8 @@ pub enum TestTime {
     None,
     /// The image and its mirror image.
     Flip,
-    /// Both, and both moved by a pixel to the upper left and to the lower right, over edges filled by `fill_mode`: six views.
+    /// Both, and both moved by a pixel to the upper left and to the lower right, over edges filled by `fill_mode`: six views, of
+    /// which the two that are not moved count for half, as in K. Jordan's airbench. (There scores are averaged, before softmax.)
     FlipTranslate,
 }
 
@@ -27,12 +28,26 @@ impl TestTime {
     /// All kinds.
     pub const ALL: [TestTime; 3] = [TestTime::None, TestTime::Flip, TestTime::FlipTranslate];
 
-    /// What makes the views of an image, to be given to [`Pipeline::apply`](crate::Pipeline::apply).
-    pub fn views(self) -> Vec<Draws> {
+    /// What makes the views of an image, to be given to [`Pipeline::apply`](crate::Pipeline::apply), and how much each counts: 1
+    /// in all.
+    pub fn views(self) -> Vec<(Draws, f32)> {
         let moves: &[i32] = if self == TestTime::FlipTranslate { &[0, -1, 1] } else { &[0] };
         let flips: &[bool] = if self == TestTime::None { &[false] } else { &[false, true] };
-        let view = |&by: &i32, horizontal_flip| Draws { crop: [by, by], horizontal_flip, ..Draws::default() };
-        moves.iter().flat_map(|by| flips.iter().map(move |&flip| view(by, flip))).collect()
+        let weight = |by: i32| match self {
+            TestTime::None => 1.0,
+            TestTime::Flip => 0.5,
+            TestTime::FlipTranslate => {
+                if by == 0 {
+                    0.25
+                } else {
+                    0.125
+                }
+            }
+        };
+        let view = |by: i32, horizontal_flip| {
+            (Draws { crop: [by, by], horizontal_flip, ..Draws::default() }, weight(by))
+        };
+        moves.iter().flat_map(|&by| flips.iter().map(move |&flip| view(by, flip))).collect()
     }
 
     /// Its name: `none`, `flip` or `flip-translate`.
@@ -69,7 +84,8 @@ mod tests {
         for (kind, count) in [(TestTime::None, 1), (TestTime::Flip, 2), (TestTime::FlipTranslate, 6)] {
             let views = kind.views();
             assert_eq!(views.len(), count);
-            assert_eq!(views[0], Draws::default());
+            assert_eq!(views[0].0, Draws::default());
+            assert_eq!(views.iter().map(|(_, weight)| weight).sum::<f32>(), 1.0);
             assert!((1..count).all(|k| !views[..k].contains(&views[k])));
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }

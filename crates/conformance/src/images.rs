@@ -84,6 +84,7 @@ pub fn any_batch<B: Backend>(subject: &Subject<B>) {
         Just(Fill::Nearest),
         Just(Fill::Reflect),
         Just(Fill::Wrap),
+        Just(Fill::Mirror),
     ];
     let draw = (0..SET as u32, axis(), axis());
     let draw = draw.prop_map(|(image, rows, columns)| ImageDraw { image, rows, columns });

@@ -13,6 +13,8 @@ pub enum Fill {
     Nearest,
     /// `dcba|abcd|dcba`.
     Reflect,
+    /// `dcb|abcd|cba`: the edge is not repeated.
+    Mirror,
     /// `abcd|abcd|abcd`; in a shift with the period n - 1 of SciPy: the first and the last pixel lie on the same point.
     Wrap,
 }
@@ -33,6 +35,8 @@ impl Fill {
                 let place = at.rem_euclid(2 * len);
                 Some(place.min(2 * len - 1 - place))
             }
+            Fill::Mirror if len == 1 => Some(0),
+            Fill::Mirror => Some(len - 1 - (at.rem_euclid(2 * (len - 1)) - (len - 1)).abs()),
             Fill::Wrap => Some(at.rem_euclid(len)),
         }
     }
@@ -264,18 +268,18 @@ mod tests {
         (0..4).map(letter).collect()
     }
 
-    const FILLS: [Fill; 4] = [Fill::Constant(0.0), Fill::Nearest, Fill::Reflect, Fill::Wrap];
+    const FILLS: [Fill; 5] = [Fill::Constant(0.0), Fill::Nearest, Fill::Reflect, Fill::Wrap, Fill::Mirror];
 
     #[test]
     fn crops_follow_the_pictures_and_shifts_wrap_earlier() {
         let all = |draw: AxisDraw| FILLS.map(|fill| shown(&draw, fill));
         let crop = |crop| all(AxisDraw { crop, ..AxisDraw::default() });
-        assert_eq!(crop(-2), ["kkab", "aaab", "baab", "cdab"]);
-        assert_eq!(crop(3), ["dkkk", "dddd", "ddcb", "dabc"]);
+        assert_eq!(crop(-2), ["kkab", "aaab", "baab", "cdab", "cbab"]);
+        assert_eq!(crop(3), ["dkkk", "dddd", "ddcb", "dabc", "dcba"]);
         let shift = |shift| all(AxisDraw { shift, ..AxisDraw::default() });
-        assert_eq!(shift(-1), ["kabc", "aabc", "aabc", "cabc"]);
-        assert_eq!(shift(0), ["abcd"; 4]);
-        assert_eq!(shift(-3), ["kkka", "aaaa", "cbaa", "dbca"]);
+        assert_eq!(shift(-1), ["kabc", "aabc", "aabc", "cabc", "babc"]);
+        assert_eq!(shift(0), ["abcd"; 5]);
+        assert_eq!(shift(-3), ["kkka", "aaaa", "cbaa", "dbca", "dcba"]);
     }
 
     #[test]

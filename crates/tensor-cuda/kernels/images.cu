@@ -8,7 +8,7 @@
 // Geometry: one dimension, ceil(h w / 256) blocks an image, a thread a pixel.
 #include "towers.cuh"
 
-enum Fill : u32 { CONSTANT, NEAREST, REFLECT, WRAP };
+enum Fill : u32 { CONSTANT, NEAREST, REFLECT, WRAP, MIRROR };
 
 // The most pixels of an image, and the farthest that one is moved: no place overflows.
 constexpr i32 MOST = 1 << 28;
@@ -58,6 +58,10 @@ __device__ inline i32 pixel_at(i32 at, i32 len, u32 fill) {
     }
     case WRAP:
         return modulo(at, len);
+    case MIRROR: {
+        i32 place = len == 1 ? 0 : modulo(at, 2 * (len - 1));
+        return place < len ? place : 2 * (len - 1) - place;
+    }
     default:
         return -1;
     }

@@ -15,7 +15,7 @@ pub struct Classifier {
     network: Network,
     input: Input,
     pipeline: Pipeline,
-    views: Vec<Draws>,
+    views: Vec<(Draws, f32)>,
     scratch: Scratch,
     images: Vec<f32>,
 }
@@ -77,7 +77,7 @@ impl Classifier {
         &self.input
     }
 
-    /// Has the network see several views of every picture from now on, whose probabilities are averaged.
+    /// Has the network see several views of every picture from now on, whose probabilities are averaged, each view's with its weight.
     pub fn set_test_time(&mut self, kind: TestTime) {
         self.views = kind.views();
     }
@@ -110,12 +110,11 @@ impl Classifier {
         for batch in pictures.chunks(self.network.max_batch() * len) {
             let mut sum = vec![0.0; batch.len() / len * classes];
             for view in 0..self.views.len() {
-                self.see(self.views[view], batch)?;
-                sum.iter_mut().zip(self.network.predict()?).for_each(|(sum, p)| *sum += p);
+                let (draws, weight) = self.views[view];
+                self.see(draws, batch)?;
+                sum.iter_mut().zip(self.network.predict()?).for_each(|(sum, p)| *sum += weight * p);
             }
-            let views = self.views.len() as f32;
-            let mean = |row: &[f32]| row.iter().map(|sum| sum / views).collect();
-            predictions.extend(sum.chunks(classes).map(|row| Prediction { probabilities: mean(row) }));
+            predictions.extend(sum.chunks(classes).map(|row| Prediction { probabilities: row.to_vec() }));
         }
         Ok(predictions)
     }

@@ -101,6 +101,7 @@ fn fill(pipeline: &Pipeline) -> Fill {
         FillMode::Nearest => Fill::Nearest,
         FillMode::Reflect => Fill::Reflect,
         FillMode::Wrap => Fill::Wrap,
+        FillMode::Mirror => Fill::Mirror,
     }
 }
 

@@ -67,7 +67,9 @@ fn fold(at: f64, n: f64, fill: Fill) -> Option<f64> {
         // The mirrors stand half a pixel outside of the outermost centres; between these and a mirror there is but the
         // outermost pixel.
         Fill::Reflect => n - 0.5 - ((at + 0.5).rem_euclid(2.0 * n) - n).abs(),
-        Fill::Wrap if last == 0.0 => 0.0,
+        Fill::Wrap | Fill::Mirror if last == 0.0 => 0.0,
+        // The mirrors stand in the outermost centres.
+        Fill::Mirror => last - (at.rem_euclid(2.0 * last) - last).abs(),
         Fill::Wrap if at < 0.0 && at.rem_euclid(last) == 0.0 => last,
         Fill::Wrap => at.rem_euclid(last),
     };

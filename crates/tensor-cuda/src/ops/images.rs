@@ -41,6 +41,7 @@ impl Cuda {
             Fill::Nearest => 1,
             Fill::Reflect => 2,
             Fill::Wrap => 3,
+            Fill::Mirror => 4,
         };
         // The sizes of an image were checked to be small.
         let [h, w, c] = [shape.h, shape.w, shape.c].map(|size| size as u32);
