@@ -57,6 +57,7 @@ pub struct Config {
     #[serde(default)]
     pub ema: Option<Ema>,
     /// Between 0 and 1; 0 for one-hot targets.
+    #[serde(serialize_with = "shortest")]
     pub label_smoothing: f32,
     /// What happens to pixels first, in training and in evaluation.
     pub preprocessing: Preprocessing,
@@ -173,6 +174,11 @@ impl DeviceOptions {
         }
         Ok(())
     }
+}
+
+/// Writes the shortest number that is read as the same: 0.2, where an f64 would be 0.20000000298023224.
+fn shortest<S: serde::Serializer>(number: &f32, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_f64(number.to_string().parse().unwrap_or(f64::from(*number)))
 }
 
 /// A precision by its name.

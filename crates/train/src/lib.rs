@@ -57,6 +57,8 @@ mod process;
 mod profile;
 mod recipe;
 mod recipe_file;
+#[cfg(test)]
+mod recipe_steps;
 mod replica_bench;
 pub mod report;
 mod resume;
