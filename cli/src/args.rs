@@ -222,6 +222,9 @@ pub struct KeepArgs {
     /// Go on from the newest checkpoint of DIR, of --output, or of the newest run
     #[arg(long, value_name = "DIR", num_args = 0..=1)]
     pub resume: Option<Option<PathBuf>>,
+    /// Go on in a new folder from where a file of --checkpoint-path was written
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub resume_from: Option<PathBuf>,
     /// Go on with the run in --output where there is one, else begin it; with =N a checkpoint after every N batches too
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, conflicts_with = "resume", requires = "output", value_parser = clap::value_parser!(u64).range(1..))]
     pub backup_and_restore: Option<Option<u64>>,

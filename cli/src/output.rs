@@ -17,6 +17,8 @@ pub struct Output {
     pub picture: Option<PathBuf>,
     /// Whether the folder's name was chosen here, so that another number does as well.
     pub numbered: bool,
+    /// Whether the run that is in the folder goes on.
+    pub goes_on: bool,
     /// Whether a launcher has started this job before: what is there without a whole checkpoint is the job's own.
     pub restarted: bool,
 }
@@ -25,13 +27,18 @@ impl Output {
     /// What `--output` means for a new run of `recipe`: a picture if it ends as one, else the run's folder.
     pub fn new(output: Option<&Path>, recipe: &str) -> Self {
         match output {
-            Some(path) if !is_picture(path) => {
-                Output { run: path.to_owned(), picture: None, numbered: false, restarted: false }
-            }
+            Some(path) if !is_picture(path) => Output {
+                run: path.to_owned(),
+                picture: None,
+                numbered: false,
+                goes_on: false,
+                restarted: false,
+            },
             picture => Output {
                 run: Path::new(RUNS).join(format!("{recipe}-1")),
                 picture: picture.map(Path::to_owned),
                 numbered: true,
+                goes_on: false,
                 restarted: false,
             },
         }
@@ -40,6 +47,9 @@ impl Output {
     /// Refuses a folder that holds a run already: anything that was learnt. What a run left that ended before
     /// its first checkpoint is nothing to go on with, and may be replaced.
     pub fn check_unused(&self) -> anyhow::Result<()> {
+        if self.goes_on {
+            return Ok(());
+        }
         let at = |name: &str| self.run.join(name);
         let visible = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
         let checkpoints = fs::read_dir(at(CHECKPOINTS)).is_ok_and(|all| all.flatten().any(visible));
@@ -135,6 +145,9 @@ mod tests {
         assert_eq!(plot.picture, Some("out/multi_gpu.PNG".into()));
         assert_eq!((plot.run, plot.numbered), ("runs/minigooglenet-1".into(), true));
         let folder = Output::new(Some(Path::new("runs/a")), "minigooglenet");
-        assert_eq!(folder, Output { run: "runs/a".into(), picture: None, numbered: false, restarted: false });
+        assert_eq!(
+            folder,
+            Output { run: "runs/a".into(), picture: None, numbered: false, goes_on: false, restarted: false }
+        );
     }
 }

@@ -19,12 +19,15 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
             let resume = Resume::newest(&run)?;
             let config = args.resumed_config(&resume)?;
             let picture = Output::new(args.keep.output.as_deref(), &config.recipe).picture;
-            (config, Output { run, picture, numbered: false, restarted: false }, Some(resume))
+            let output = Output { run, picture, numbered: false, goes_on: true, restarted: false };
+            (config, output, Some(resume))
         }
         None => {
-            let config = args.config()?;
+            let resume = args.keep.resume_from.as_deref().map(Resume::read).transpose()?;
+            let config =
+                resume.as_ref().map_or_else(|| args.config(), |resume| args.resumed_config(resume))?;
             let new = Output::new(args.keep.output.as_deref(), &config.recipe);
-            (config, Output { restarted: args.goes_on()?, ..new }, None)
+            (config, Output { restarted: args.goes_on()?, ..new }, resume)
         }
     };
     at_least_one("--collective-timeout", args.keep.collective_timeout as usize)?;
@@ -48,15 +51,11 @@ fn lead(
     output: &mut Output,
     resume: Option<&Resume>,
 ) -> anyhow::Result<ExitCode> {
-    if resume.is_none() {
-        output.check_unused()?;
-    }
+    output.check_unused()?;
     let data = load(&mut config, args, |line| note(line))?;
     output.make_others(args.callbacks.folders()?)?;
     let _held = output.create()?;
-    if resume.is_none() {
-        output.check_unused()?;
-    }
+    output.check_unused()?;
     train::save_config(&config, &output.run)?;
     announce(&config, &data, output, resume);
     let live = args.keep.tui && tui::is_possible();

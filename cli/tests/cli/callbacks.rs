@@ -49,6 +49,24 @@ fn all_callbacks_of_keras_in_one_run() {
         .complains("--reduce-lr-on-plateau can't change");
 }
 
+/// What Keras does by `load_model` and `fit(initial_epoch)`: the rest of the run, in a folder of its own.
+#[test]
+fn a_run_goes_on_from_a_file_of_its_network() {
+    let place = Place::new();
+    let line = format!("{SMALL} --epochs 3 --checkpoint-path w-{{epoch}}.safetensors");
+    place.run(&line).ends(0);
+    let read = |file: &str| std::fs::read(place.path().join(file)).expect("a file");
+    let on = "train --no-progress --resume-from run/w-2.safetensors --output";
+    let ran = place.run(&format!("{on} on")).ends(0).says("Epoch 3/3").says("done: on");
+    assert!(!ran.out().contains("Epoch 2/3"), "{}", ran.out());
+    assert!(read("on/model.safetensors") == read("run/model.safetensors"));
+    assert_eq!(place.read("on/history.csv").lines().count(), 4, "with the epochs before");
+    place.run(&format!("{on} run")).ends(2).complains("run already holds a run");
+    place.run(&format!("{on} other --lr 0.5")).ends(2).complains("--lr can't change");
+    let weights = "train --resume-from run/model.safetensors --output other";
+    place.run(weights).ends(1).complains("it holds weights alone");
+}
+
 /// The same line begins a run, goes on with it after it was cut off, and does nothing once it is done.
 #[test]
 fn the_same_command_begins_and_goes_on() {

@@ -1,5 +1,5 @@
 use crate::{Config, Error, Result, TrainState};
-use checkpoint::{Store, Tensors};
+use checkpoint::{Store, Tensors, load_tensors};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,22 @@ pub struct Saved {
     pub config: Config,
     /// Where it stands.
     pub state: TrainState,
+}
+
+/// The key of a file's metadata with its [`Saved`].
+const SAVED: &str = "towers.saved";
+
+impl Saved {
+    /// Adds it to the metadata of a file of its tensors.
+    pub(crate) fn add_to(&self, tensors: &mut Tensors) -> Result<()> {
+        let text = serde_json::to_string(self).map_err(|error| Error::Io {
+            action: "write",
+            path: SAVED.into(),
+            source: error.into(),
+        })?;
+        tensors.metadata_mut().insert(SAVED.to_owned(), text);
+        Ok(())
+    }
 }
 
 /// A checkpoint to go on from.
@@ -53,6 +69,22 @@ impl Resume {
         };
         let Saved { config, state } = found.state;
         Ok(Resume { path: found.path, config, state, skipped, tensors: found.tensors })
+    }
+
+    /// Where a run stood when [`ModelCheckpoint`](crate::observers::ModelCheckpoint) wrote `file`.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] if it can't be read; [`Error::Run`] if it holds weights alone.
+    pub fn read(file: &Path) -> Result<Self> {
+        let mut tensors = load_tensors(file)?;
+        let refuse = |reason: &str| Error::Run { path: file.to_owned(), reason: reason.to_owned() };
+        let text = tensors.metadata_mut().remove(SAVED).ok_or_else(|| {
+            refuse("it holds weights alone, and nothing of the run; files of --checkpoint-path without --save-weights-only do")
+        })?;
+        let saved = serde_json::from_str(&text);
+        let Saved { config, state } =
+            saved.map_err(|_| refuse("what it says of its run can't be read by this version"))?;
+        Ok(Resume { path: file.to_owned(), config, state, skipped: Vec::new(), tensors })
     }
 
     /// The values of a tensor, if it has this length.

@@ -1,15 +1,16 @@
 use crate::callbacks::{Figures, Monitor, Pattern};
 use crate::{
-    EpochRecord, Flow, ModelCheckpointOptions, Observer, Result, RunInfo, SaveFreq, Snapshot, StepInfo,
-    TrainState,
+    Config, EpochRecord, Flow, ModelCheckpointOptions, Observer, Result, RunInfo, SaveFreq, Saved, Snapshot,
+    StepInfo, TrainState,
 };
 use checkpoint::save_tensors;
 use std::path::{Path, PathBuf};
 
 /// Writes the network into files whose names tell of the epoch: Keras' `ModelCheckpoint`.
 ///
-/// The files are safetensors that `towers evaluate` and `towers predict` read. They hold what the optimizer remembers as well, unless
-/// only the weights are asked for; a resume needs none of them, since [`Checkpoints`](super::Checkpoints) keeps its own.
+/// The files are safetensors that `towers evaluate` and `towers predict` read. They hold what the optimizer remembers and where the run
+/// stands as well, unless only the weights are asked for: [`Resume::read`](crate::Resume::read) goes on from there.
+/// A run that goes on in its folder needs none of them, since [`Checkpoints`](super::Checkpoints) keeps its own.
 ///
 /// After a resume the best value so far is that of the epochs before. A value that is not finite is never the best.
 ///
@@ -28,6 +29,8 @@ pub struct ModelCheckpoint {
     pattern: Pattern,
     monitor: Monitor,
     best: Option<f64>,
+    /// The run's configuration, once it has begun.
+    config: Option<Config>,
 }
 
 impl ModelCheckpoint {
@@ -40,7 +43,8 @@ impl ModelCheckpoint {
         let pattern = options.pattern()?;
         let monitor = Monitor::new(&options.monitor, options.mode, 0.0);
         let best = options.initial_value_threshold;
-        Ok(ModelCheckpoint { run_dir: run_dir.as_ref().to_owned(), options, pattern, monitor, best })
+        let (run_dir, config) = (run_dir.as_ref().to_owned(), None);
+        Ok(ModelCheckpoint { run_dir, options, pattern, monitor, best, config })
     }
 
     /// Whether an epoch is to be written; remembers it if it is the best.
@@ -51,11 +55,14 @@ impl ModelCheckpoint {
         best.is_some() || !self.options.save_best_only
     }
 
-    fn write(&self, figures: &Figures, snapshot: &dyn Snapshot) -> Result<()> {
+    fn write(&self, figures: &Figures, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         let mut tensors = snapshot.model_tensors()?;
         if !self.options.save_weights_only {
             for tensor in snapshot.optimizer_tensors()?.iter() {
                 tensors.insert(tensor.name, tensor.shape.to_vec(), tensor.data.to_vec())?;
+            }
+            if let Some(config) = self.config.clone() {
+                Saved { config, state: state.clone() }.add_to(&mut tensors)?;
             }
         }
         let path = self.run_dir.join(self.pattern.path(figures));
@@ -69,6 +76,7 @@ impl ModelCheckpoint {
 impl Observer for ModelCheckpoint {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         self.best = self.options.initial_value_threshold;
+        self.config = Some(run.config.clone());
         for record in &run.state.history {
             self.decide(record);
         }
@@ -83,6 +91,7 @@ impl Observer for ModelCheckpoint {
         let (val_loss, val_acc) = (f64::NAN, f64::NAN);
         self.write(
             &Figures { epoch: epoch + 1, batch: steps_done, loss, acc, val_loss, val_acc, lr },
+            state,
             snapshot,
         )
     }
@@ -90,11 +99,11 @@ impl Observer for ModelCheckpoint {
     fn on_epoch_end(
         &mut self,
         record: &EpochRecord,
-        _: &TrainState,
+        state: &TrainState,
         snapshot: &dyn Snapshot,
     ) -> Result<Flow> {
         if self.options.save_freq == SaveFreq::Epoch && self.decide(record) {
-            self.write(&record.into(), snapshot)?;
+            self.write(&record.into(), state, snapshot)?;
         }
         Ok(Flow::Continue)
     }
