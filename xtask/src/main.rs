@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod beside;
+mod book_links;
 mod cargo;
 mod cuda_libraries;
 mod golden;
@@ -86,6 +87,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[FLAGS] [NAME=COMMAND...]",
         summary: "measure `towers bench` and peers in turns",
         run: beside::run,
+    },
+    Command {
+        name: "book-links",
+        arguments: "",
+        summary: "what mdBook runs for links out of `docs`",
+        run: book_links::run,
     },
     Command {
         name: "gpu",
