@@ -56,7 +56,7 @@ impl Bench {
     }
 
     /// A batch normalization whose input is a tensor of its own and whose output is the last channels of `width`.
-    fn batch_norm(&self, shape: Shape, width: usize) -> Result<()> {
+    fn batch_norm(&self, act: Activation, shape: Shape, width: usize) -> Result<()> {
         let (cpu, c, len) = (&self.cpu, shape.c, shape.len());
         let (alone, wide) = (Layout::contiguous(shape), Layout::contiguous(shape.with_c(width)));
         let slice = wide.channels(width - c..width);
@@ -65,13 +65,13 @@ impl Bench {
         let (mut params, mut saved, mut grads) = (cpu.alloc(2 * c)?, cpu.alloc(2 * c)?, cpu.alloc(4 * c)?);
         let (first, second, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
         cpu.fill(1.0, &mut params, first)?;
-        let bn = BatchNorm { epsilon: 1e-3, act: Activation::Relu };
+        let bn = BatchNorm { epsilon: 1e-3, act };
         let x = View::new(&x, alone);
-        self.line("batch norm", shape, 3 * len, || {
+        self.line(&format!("norm, {}", act.name()), shape, 3 * len, || {
             let y = ViewMut::new(&mut y, slice);
             cpu.bn_act_fwd_train(&bn, x, &params, first, second, None, y, &mut saved, &mut grads, sums)
         })?;
-        self.line("batch norm bwd", shape, 5 * len, || {
+        self.line(&format!("norm, {} bwd", act.name()), shape, 5 * len, || {
             let (dy, dx) = (View::new(&dy, slice), ViewMut::new(&mut dx, alone));
             cpu.bn_act_bwd(
                 &bn,
@@ -119,12 +119,13 @@ impl Bench {
         let x = View::new(&x, at);
         let mask = DropoutMask { rate: 0.25, key: [1, 2], step: 0, first_sample: 0 };
         self.line("add", shape, 3 * at.end(), || cpu.copy(x, ViewMut::new(&mut y, at), Write::Add))?;
-        self.line("relu", shape, 2 * at.end(), || {
-            cpu.act_fwd(Activation::Relu, x, ViewMut::new(&mut y, at))
-        })?;
-        self.line("relu bwd", shape, 3 * at.end(), || {
-            cpu.act_bwd_in_place(Activation::Relu, x, ViewMut::new(&mut y, at))
-        })?;
+        for act in [Activation::Relu, Activation::Gelu] {
+            let (forward, backward) = (act.name(), format!("{} bwd", act.name()));
+            self.line(forward, shape, 2 * at.end(), || cpu.act_fwd(act, x, ViewMut::new(&mut y, at)))?;
+            self.line(&backward, shape, 3 * at.end(), || {
+                cpu.act_bwd_in_place(act, x, ViewMut::new(&mut y, at))
+            })?;
+        }
         self.line("dropout", shape, 2 * at.end(), || {
             cpu.dropout(&mask, x, ViewMut::new(&mut y, at), Write::Set)
         })
@@ -174,7 +175,9 @@ fn main() -> Result<()> {
     for (side, c, width) in
         [(32, 96, 96), (32, 32, 64), (32, 48, 80), (15, 112, 160), (15, 48, 144), (7, 176, 336)]
     {
-        bench.batch_norm(Shape::new(64, side, side, c), width)?;
+        for act in [Activation::Relu, Activation::Gelu] {
+            bench.batch_norm(act, Shape::new(64, side, side, c), width)?;
+        }
     }
     bench.pooling("max pool", pool(3, 2), Shape::new(64, 32, 32, 80))?;
     bench.pooling("max pool", pool(3, 2), Shape::new(64, 15, 15, 144))?;

@@ -294,14 +294,12 @@ multiversion! {
             let (x, dy) = (&x.row(row)[..c], &dy.row(row)[..c]);
             // SAFETY: each task has rows of its own.
             let dx = &mut unsafe { dx.row(row) }[..c];
-            let gradient = |k: usize| {
+            for k in 0..c {
                 let centred = x[k] - mean[k];
                 let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k]);
-                scale[k] * (dz - offset[k] - centred * slope[k])
-            };
-            match mode {
-                Write::Set => (0..c).for_each(|k| dx[k] = gradient(k)),
-                Write::Add => (0..c).for_each(|k| dx[k] += gradient(k)),
+                let gradient = scale[k] * (dz - offset[k] - centred * slope[k]);
+                // Chosen here, so that the code of a long activation is there once, and inlined.
+                dx[k] = if mode == Write::Set { gradient } else { dx[k] + gradient };
             }
         }
     }
