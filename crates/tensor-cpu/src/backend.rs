@@ -18,7 +18,10 @@ impl Backend for Cpu {
     type Bytes = Vec<u8>;
 
     fn name(&self) -> String {
-        format!("the CPU ({} threads)", self.threads())
+        match self.threads() {
+            1 => "the CPU (1 thread)".to_owned(),
+            threads => format!("the CPU ({threads} threads)"),
+        }
     }
 
     fn alloc(&self, len: usize) -> Result<Buffer> {
