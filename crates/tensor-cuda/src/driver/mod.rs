@@ -191,6 +191,16 @@ pub(crate) trait Driver: Send + Sync {
     /// Gives a graph back.
     fn free_graph(&self, graph: Graph);
 
+    /// What [`copy`](Driver::copy) of another driver reads where copies go by way of the host. Unlike [`read`](Driver::read) it asks
+    /// nothing of this driver's stream, so this one may be in the middle of a capture.
+    ///
+    /// # Safety
+    /// As for `read`.
+    unsafe fn lend(&self, src: Ptr, dst: &mut [u8]) -> Result<()> {
+        // SAFETY: as the caller says.
+        unsafe { self.read(src, dst) }
+    }
+
     /// Copies device memory, which may be that of another driver.
     ///
     /// # Safety

@@ -281,12 +281,16 @@ impl Driver for EmulatedDriver {
         lock(&self.state).graphs[graph.0] = None;
     }
 
+    unsafe fn lend(&self, src: Ptr, dst: &mut [u8]) -> Result<()> {
+        lock(&self.state).memory.read(src, dst)
+    }
+
     /// By way of the host: each driver looks into its own memory alone.
     unsafe fn copy(&self, from: &dyn Driver, src: Ptr, dst: Ptr, bytes: usize) -> Result<()> {
         let mut copied = vec![0; bytes];
         // SAFETY: as the caller says.
         unsafe {
-            from.read(src, &mut copied)?;
+            from.lend(src, &mut copied)?;
             self.write(&copied, dst)
         }
     }

@@ -90,6 +90,25 @@ fn what_a_gpu_refuses_in_a_capture_is_refused_and_spoils_it() {
     driver.end_capture(false).unwrap();
 }
 
+/// Its stream has no part in that, as on a GPU; that of the reader has.
+#[test]
+fn another_driver_may_read_during_a_capture() {
+    let (Some(one), Some(other)) = (driver(), driver()) else { return };
+    let [from, to] = [&one, &other].map(|driver| driver.alloc(4).unwrap());
+    // SAFETY: the ranges are the allocations.
+    let copy = || unsafe {
+        one.write(&7u32.to_ne_bytes(), from)?;
+        one.begin_capture()?;
+        other.copy(&one, from, to, 4)?;
+        one.end_capture(true)?;
+        other.begin_capture()?;
+        other.copy(&one, from, to, 4)
+    };
+    assert!(copy().unwrap_err().to_string().contains("the host wrote during a capture"));
+    other.end_capture(false).unwrap();
+    assert_eq!(download(&other, to, 1), [7]);
+}
+
 /// `struct Turn` as the device holds it.
 fn turn_of(cuda: &Cuda) -> Vec<u32> {
     download(&**cuda.driver(), cuda.turn(), crate::turn::BYTES / 4)
