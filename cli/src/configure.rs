@@ -2,6 +2,7 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
+use std::str::FromStr;
 use train::{Config, find_recipe, spelled};
 
 impl TrainArgs {
@@ -66,24 +67,20 @@ impl TrainArgs {
 
     fn apply_optimizer(&self, config: &mut Config) -> anyhow::Result<()> {
         if let Some(optimizer) = &self.optimizer {
-            config.optimizer =
-                optimizer.parse().map_err(|error| usage(format!("--optimizer: {}", spelled(&error))))?;
+            config.optimizer = spec("--optimizer", optimizer)?;
         }
         if let Some(momentum) = self.momentum {
             config.set_momentum(momentum)?;
         }
         if !self.param_group.is_empty() {
-            let groups = self.param_group.iter().map(|group| {
-                group.parse().map_err(|error| usage(format!("--param-group: {}", spelled(&error))))
-            });
+            let groups = self.param_group.iter().map(|group| spec("--param-group", group));
             config.param_groups = groups.collect::<anyhow::Result<_>>()?;
         }
         if let Some(ema) = &self.ema {
-            config.ema = Some(ema.parse().map_err(|error| usage(format!("--ema: {}", spelled(&error))))?);
+            config.ema = Some(spec("--ema", ema)?);
         }
         if let Some(schedule) = &self.schedule {
-            config.schedule =
-                schedule.parse().map_err(|error| usage(format!("--schedule: {}", spelled(&error))))?;
+            config.schedule = spec("--schedule", schedule)?;
         }
         let curve = match (self.power, self.decay) {
             (Some(power), _) => Some(format!("poly:power={power}")),
@@ -139,6 +136,11 @@ fn set<T>(field: &mut T, flag: Option<T>) {
     if let Some(value) = flag {
         *field = value;
     }
+}
+
+/// What a flag says in one of the compact forms of `optim`.
+fn spec<T: FromStr<Err = train::optim::Error>>(flag: &str, text: &str) -> anyhow::Result<T> {
+    text.parse().map_err(|error| usage(format!("{flag}: {}", spelled(&error))))
 }
 
 #[cfg(test)]

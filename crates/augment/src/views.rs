@@ -31,23 +31,15 @@ impl TestTime {
     /// What makes the views of an image, to be given to [`Pipeline::apply`](crate::Pipeline::apply), and how much each counts: 1
     /// in all.
     pub fn views(self) -> Vec<(Draws, f32)> {
-        let moves: &[i32] = if self == TestTime::FlipTranslate { &[0, -1, 1] } else { &[0] };
+        let moves: &[(i32, f32)] = match self {
+            TestTime::FlipTranslate => &[(0, 0.5), (-1, 0.25), (1, 0.25)],
+            _ => &[(0, 1.0)],
+        };
         let flips: &[bool] = if self == TestTime::None { &[false] } else { &[false, true] };
-        let weight = |by: i32| match self {
-            TestTime::None => 1.0,
-            TestTime::Flip => 0.5,
-            TestTime::FlipTranslate => {
-                if by == 0 {
-                    0.25
-                } else {
-                    0.125
-                }
-            }
+        let view = |&(by, weight): &(i32, f32), horizontal_flip| {
+            (Draws { crop: [by, by], horizontal_flip, ..Draws::default() }, weight / flips.len() as f32)
         };
-        let view = |by: i32, horizontal_flip| {
-            (Draws { crop: [by, by], horizontal_flip, ..Draws::default() }, weight(by))
-        };
-        moves.iter().flat_map(|&by| flips.iter().map(move |&flip| view(by, flip))).collect()
+        moves.iter().flat_map(|by| flips.iter().map(move |&flip| view(by, flip))).collect()
     }
 
     /// Its name: `none`, `flip` or `flip-translate`.

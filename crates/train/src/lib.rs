@@ -103,5 +103,6 @@ pub use weights::DeviceWeights;
 /// The data sets' crate, for callers that hand in data of their own.
 pub use augment;
 pub use cifar;
+pub use optim;
 /// Where this process stands among others, and how they find each other.
 pub use parallel::{cluster, rendezvous};

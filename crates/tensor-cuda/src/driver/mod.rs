@@ -196,6 +196,7 @@ pub(crate) trait Driver: Send + Sync {
     ///
     /// # Safety
     /// As for `read`.
+    #[cfg(feature = "emulation")]
     unsafe fn lend(&self, src: Ptr, dst: &mut [u8]) -> Result<()> {
         // SAFETY: as the caller says.
         unsafe { self.read(src, dst) }
