@@ -8,6 +8,7 @@ use crate::workspace::Workspace;
 use crate::{Failure, cargo, kernels, tidy};
 use anyhow::{Context as _, Result, bail};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,10 +28,11 @@ const STEPS: &[Step] = &[
     Step { name: "tests", run: tests },
     Step { name: "doctests", run: doctests },
     Step { name: "mpi", run: mpi },
+    Step { name: "arm", run: arm },
 ];
 
 /// The steps that run only when they are named: they compile much of the workspace again, with other features.
-const ON_REQUEST: [&str; 2] = ["alone", "mpi"];
+const ON_REQUEST: [&str; 3] = ["alone", "mpi", "arm"];
 
 /// The names of the steps, in their order.
 pub fn step_names() -> Vec<&'static str> {
@@ -49,7 +51,7 @@ pub fn run(workspace: &Workspace, names: &[String]) -> Result<ExitCode, Failure>
         let mut counted = Tally::default();
         let outcome = (step.run)(workspace, &mut counted);
         times.push((step.name, start.elapsed(), outcome.is_ok()));
-        if matches!(step.name, "kernels" | "tests" | "doctests" | "mpi") {
+        if matches!(step.name, "kernels" | "tests" | "doctests" | "mpi" | "arm") {
             tally = Some(add(tally.unwrap_or_default(), counted, outcome.is_ok()));
         }
         if let Err(error) = outcome {
@@ -141,6 +143,35 @@ fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let tests = ["--no-fail-fast", "--test", "mpi", "--", "--show-output", "--test-threads=1"];
     let test = [&["test"][..], &packages, &tests].concat();
     counted(&mut cargo::command(workspace, &test), tally)
+}
+
+/// The CPU backend on a 64-bit Arm processor that QEMU emulates, where there are its compiler, linker and emulator.
+fn arm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    const LINKER: &str = "aarch64-linux-gnu-gcc";
+    const EMULATOR: &str = "qemu-aarch64-static";
+    let starts = |program: &str| {
+        let mut command = Command::new(program);
+        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    };
+    let library = Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]).output();
+    let has_library =
+        library.is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir());
+    if !has_library || !starts(LINKER) || !starts(EMULATOR) {
+        println!(
+            "SKIPPED: this step wants `rustup target add {TARGET}` and, on Debian, \
+             `apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static`"
+        );
+        tally.skipped += 1;
+        return Ok(());
+    }
+    let arguments = ["test", "--target", TARGET, "--package", "tensor-cpu", "--tests", "--", "--show-output"];
+    let mut command = cargo::command(workspace, &arguments);
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER).env(
+        "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
+        format!("{EMULATOR} -L /usr/aarch64-linux-gnu"),
+    );
+    counted(&mut command, tally)
 }
 
 /// Runs a command that tests, passing its output on line by line while counting.

@@ -92,11 +92,7 @@ impl core::fmt::Debug for Cpu {
     }
 }
 
-/// The instruction set that the kernels use on this processor: `avx512`, `avx2` or `portable`.
+/// The instruction set that the kernels use on this processor: `avx512`, `avx2`, `neon` or `portable`.
 pub fn simd_level() -> &'static str {
-    match Level::detect() {
-        Level::Avx512 => "avx512",
-        Level::Avx2 => "avx2",
-        Level::Portable => "portable",
-    }
+    Level::detect().name()
 }

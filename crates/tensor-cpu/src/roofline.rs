@@ -1,5 +1,7 @@
 use crate::Buffer;
 use crate::Cpu;
+#[cfg(target_arch = "aarch64")]
+use crate::simd::Neon;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{Level, Portable, Simd};
@@ -75,12 +77,12 @@ fn copy(cpu: &Cpu, from: &Buffer, to: &mut Buffer) {
 fn lanes(level: Level) -> usize {
     match level {
         Level::Portable => Portable::LANES,
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => Neon::LANES,
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => Avx2::LANES,
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => Avx512::LANES,
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => Portable::LANES,
     }
 }
 
@@ -100,12 +102,12 @@ fn chains(level: Level) -> unsafe fn() {
     }
     match level {
         Level::Portable => multiply_adds::<Portable>,
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => multiply_adds::<Neon>,
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => avx2,
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => avx512,
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => multiply_adds::<Portable>,
     }
 }
 

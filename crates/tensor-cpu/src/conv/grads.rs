@@ -35,7 +35,7 @@ impl Plan {
     fn new(conv: &Conv2d, x: Layout, dy: Layout, kernels: &Kernels) -> Plan {
         let (conv, x, dy) = flattened(conv, x, dy);
         let vectors = conv.outputs.div_ceil(kernels.width);
-        let widest = kernels.grad.len().min(3);
+        let widest = kernels.grad.len();
         let nv = vectors.div_ceil(vectors.div_ceil(widest).max(1)).max(1);
         let tile = [kernels.grad[nv - 1].len(), nv];
         let parts = (PARTIALS_LEN / conv.weights().max(1)).clamp(1, MIN_TASKS.min(x.shape.n.max(1)));

@@ -1,5 +1,7 @@
 //! The inner loops, written once over [`Simd`] and compiled for every [`Level`].
 
+#[cfg(target_arch = "aarch64")]
+use crate::simd::Neon;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{Level, Portable, Simd};
@@ -98,12 +100,12 @@ impl Kernels {
     pub(super) fn of(level: Level) -> &'static Kernels {
         match level {
             Level::Portable => &PORTABLE,
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => &NEON,
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => &AVX2,
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => &AVX512,
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => &PORTABLE,
         }
     }
 }
@@ -261,7 +263,7 @@ unsafe fn pack<S: Simd>(t: &PackRun) {
 /// The kernels of one level, with at most so many rows for one, two, ... vectors of columns.
 ///
 /// 9 rows of 3 vectors would fit the registers of AVX-512, but of `sum` the compiler then keeps the sums in memory, which
-/// takes twice the time.
+/// takes twice the time; so it does with more than 10 rows for NEON.
 macro_rules! kernels {
     (
         $table:ident, $simd:ty, [$($feature:literal)?],
@@ -296,6 +298,11 @@ macro_rules! kernels {
 kernels!(PORTABLE, Portable, [],
     sum: 1: 1 2 3 4; 2: 1 2 3 4;
     grad: 1: 1 2 3 4; 2: 1 2 3 4;
+);
+#[cfg(target_arch = "aarch64")]
+kernels!(NEON, Neon, [],
+    sum: 1: 1 2 3 4 5 6 7 8 9 10; 2: 1 2 3 4 5 6 7 8 9 10; 3: 1 2 3 4 5 6 7 8; 4: 1 2 3 4 5 6;
+    grad: 1: 1 2 3 4 5 6 7 8 9 10; 2: 1 2 3 4 5 6 7 8 9 10; 3: 1 2 3 4 5 6 7 8; 4: 1 2 3 4 5 6;
 );
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX2, Avx2, ["avx2,fma"],

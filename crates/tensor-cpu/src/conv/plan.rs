@@ -83,7 +83,7 @@ impl Plan {
         let widest = kernels.sum.len();
         // Narrow images: tall tiles of two rows and fewer columns, which read fewer weights.
         let narrow = 2 * p.x.outputs <= kernels.sum[1].len() && p.y.outputs > 1;
-        let widest = widest.min(if narrow { 2 } else { 3 });
+        let widest = if narrow { widest.min(2) } else { widest };
         let panels = vectors.div_ceil(widest).max(1);
         let size = Self::segment_size(p);
         let count = [

@@ -7,55 +7,84 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::Neon;
 pub(crate) use portable::Portable;
 
 use std::sync::OnceLock;
 
-/// An instruction set that kernels are compiled for, from the narrowest to the widest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// An instruction set that kernels are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// What the compiler makes of plain loops on the target's baseline.
     Portable,
+    /// NEON: 4 lanes, 32 registers.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     /// AVX2 with FMA: 8 lanes, 16 registers.
+    #[cfg(target_arch = "x86_64")]
     Avx2,
     /// AVX-512F: 16 lanes, 32 registers.
+    #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
 impl Level {
-    /// All levels that this processor has, the narrowest first.
+    /// All levels that this processor has, from the slowest to the fastest.
     pub(crate) fn available() -> &'static [Level] {
-        const ALL: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return &ALL[..if is_x86_feature_detected!("avx512f") { 3 } else { 2 }];
+        {
+            const ALL: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            &ALL[..if !avx2 {
+                1
+            } else if is_x86_feature_detected!("avx512f") {
+                3
+            } else {
+                2
+            }]
         }
-        &ALL[..1]
+        #[cfg(target_arch = "aarch64")]
+        {
+            &[Level::Portable, Level::Neon]
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        {
+            &[Level::Portable]
+        }
     }
 
-    /// The widest level that this processor has, or a narrower one that the environment variable `TOWERS_SIMD` asks
-    /// for (`portable`, `avx2` or `avx512`; other values are ignored). Read once.
+    /// The fastest level that this processor has, or the one of these that the environment variable `TOWERS_SIMD` names.
+    /// Read once.
     pub(crate) fn detect() -> Level {
         static CHOICE: OnceLock<Level> = OnceLock::new();
         *CHOICE.get_or_init(|| {
-            let wanted = match std::env::var("TOWERS_SIMD").as_deref() {
-                Ok("portable") => Level::Portable,
-                Ok("avx2") => Level::Avx2,
-                _ => Level::Avx512,
-            };
-            Level::available()
-                .iter()
-                .copied()
-                .filter(|&level| level <= wanted)
-                .max()
-                .unwrap_or(Level::Portable)
+            let wanted = std::env::var("TOWERS_SIMD").unwrap_or_default();
+            let levels = Level::available();
+            let named = levels.iter().find(|level| level.name() == wanted);
+            *named.or(levels.last()).unwrap_or(&Level::Portable)
         })
+    }
+
+    /// Its name: `portable`, `neon`, `avx2` or `avx512`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Level::Portable => "portable",
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => "neon",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "avx512",
+        }
     }
 }
 
@@ -100,10 +129,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_go_from_the_portable_one_up() {
+    fn the_portable_level_is_everywhere() {
         let levels = Level::available();
         assert_eq!(levels[0], Level::Portable);
-        assert!(levels.is_sorted());
         assert!(levels.contains(&Level::detect()));
     }
 }

@@ -48,7 +48,7 @@ impl Plan {
         let kernels = Kernels::of(cpu.simd());
         let tiles = Tiles::new(size, dy, [conv.pad.top, conv.pad.left]);
         let vectors = conv.outputs.div_ceil(kernels.width);
-        let panels = vectors.div_ceil(kernels.grad.len().min(3)).max(1);
+        let panels = vectors.div_ceil(kernels.grad.len()).max(1);
         let sums = size.positions() * conv.inputs * vectors * kernels.width;
         let parts = (PARTIALS_LEN / sums).min(tiles.count() / TASK_TILES).clamp(1, MIN_TASKS);
         let ranges = MIN_TASKS.div_ceil(parts).min(conv.inputs.div_ceil(2 * BLOCK));

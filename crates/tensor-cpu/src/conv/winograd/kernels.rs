@@ -3,6 +3,8 @@
 use super::Size;
 use super::form::{F2, F4, Form};
 use crate::conv::kernels::BLOCK;
+#[cfg(target_arch = "aarch64")]
+use crate::simd::Neon;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{Level, Portable, Simd};
@@ -66,12 +68,12 @@ impl Transforms {
     pub fn of(level: Level, size: Size) -> &'static Transforms {
         let [two, four] = match level {
             Level::Portable => &PORTABLE,
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => &NEON,
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => &AVX2,
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => &AVX512,
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => &PORTABLE,
         };
         match size {
             Size::Two => two,
@@ -252,6 +254,8 @@ macro_rules! transforms {
 }
 
 transforms!(PORTABLE, Portable, inline(never));
+#[cfg(target_arch = "aarch64")]
+transforms!(NEON, Neon, inline(never));
 #[cfg(target_arch = "x86_64")]
 transforms!(AVX2, Avx2, target_feature(enable = "avx2,fma"));
 #[cfg(target_arch = "x86_64")]

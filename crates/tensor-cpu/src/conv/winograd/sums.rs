@@ -35,7 +35,7 @@ impl Plan {
         let kernels = Kernels::of(cpu.simd());
         let tiles = Tiles::new(pass.size, pass.out, pass.pad);
         let vectors = pass.columns.div_ceil(kernels.width);
-        let panels = vectors.div_ceil(kernels.sum.len().min(3)).max(1);
+        let panels = vectors.div_ceil(kernels.sum.len()).max(1);
         let wide = vectors.div_ceil(panels).max(1);
         // As many tiles of the kernel as a panel has vectors, so that each can ask for a share of the next panel.
         let rows = kernels.sum[wide - 1].len() * wide;
