@@ -5,23 +5,29 @@
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{Failure, cargo, test};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use std::env::consts::EXE_SUFFIX;
 use std::process::{Command, ExitCode};
+
+/// The program, and the package that it is in.
+const PACKAGE: &str = "towers-kernels";
 
 /// Runs it with all it has to show.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    cargo::run(&mut command(workspace, &arguments))?;
+    let mut command = cargo::command(workspace, &["run", "--quiet", "--package", PACKAGE, "--"]);
+    cargo::run(command.args(arguments))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The step of `cargo xtask test`: only the sums, and what is wrong. Where the compiler can't be had it is skipped.
+///
+/// It is built with the whole workspace selected: so its dependencies have the features of the other steps, and are not
+/// compiled once more without them.
 pub fn step(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    test::counted(&mut command(workspace, &["--summary"]), tally)
-}
-
-fn command(workspace: &Workspace, arguments: &[&str]) -> Command {
-    let mut command = cargo::command(workspace, &["run", "--quiet", "--package", "towers-kernels", "--"]);
-    command.args(arguments);
-    command
+    cargo::run(&mut cargo::command(workspace, &["build", "--workspace", "--bin", PACKAGE]))?;
+    // Both are programs of one workspace and one profile.
+    let us = std::env::current_exe().context("this program does not find itself")?;
+    let mut command = Command::new(us.with_file_name(format!("{PACKAGE}{EXE_SUFFIX}")));
+    command.arg("--summary").current_dir(&workspace.root);
+    test::counted(command.env("CARGO_MANIFEST_DIR", workspace.root.join("xtask/kernels")), tally)
 }

@@ -116,8 +116,13 @@ fn docs(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 }
 
 /// Unit and integration tests. Every test program runs, even if one before it fails.
+///
+/// Some tests wait for other processes or for time-outs: twice as many tests as processors run at a time, so that others
+/// compute meanwhile.
 fn tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let arguments = ["test", "--workspace", "--no-fail-fast", "--tests", "--", "--show-output"];
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let threads = format!("--test-threads={}", 2 * processors);
+    let arguments = ["test", "--workspace", "--no-fail-fast", "--tests", "--", "--show-output", &threads];
     counted(&mut cargo::command(workspace, &arguments), tally)
 }
 

@@ -10,6 +10,7 @@ mod files;
 mod lengths;
 mod links;
 mod manifests;
+mod test_files;
 mod text;
 
 use crate::Failure;
@@ -57,6 +58,7 @@ pub fn rules(workspace: &Workspace) -> Result<()> {
     let files = Files::load(&workspace.root)?;
     let mut violations = arrows::check(workspace, &files);
     violations.extend(manifests::check(workspace, &files));
+    violations.extend(test_files::check(workspace, &files));
     violations.extend(lengths::check(&files));
     violations.extend(text::check(&files));
     violations.extend(links::check(&files));

@@ -34,7 +34,7 @@ fn newest(store: &Store) -> u64 {
 }
 
 /// The arguments that make this program a child.
-const CHILD: [&str; 4] = ["--exact", "child", "--nocapture", "--test-threads=1"];
+const CHILD: [&str; 4] = ["--exact", "crash::child", "--nocapture", "--test-threads=1"];
 
 #[test]
 fn child() {

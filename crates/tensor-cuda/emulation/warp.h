@@ -67,33 +67,39 @@ inline float decode(unsigned int half) {
 // - b (16 x 8): rows 2t, 2t + 8 and the next, column g
 // - d (16 x 8): one float a register: rows g, g, g + 8, g + 8, columns 2t, 2t + 1, 2t, 2t + 1
 struct Mma {
+    // A row of b or of d. The processor's vectors add up all columns at once, each in its own order: the bits are those of
+    // one number after the other.
+    typedef float Row __attribute__((vector_size(8 * sizeof(float))));
+
     float (*d)[4];
     const unsigned int (*a)[4];
     const unsigned int (*b)[2];
 
     static void finish(void* const (&offers)[WARP], unsigned int) {
-        float a[16][16], b[16][8];
+        float a[16][16];
+        Row b[16], d[16];
         for (unsigned int lane = 0; lane < WARP; ++lane) {
             const Mma& mine = *static_cast<const Mma*>(offers[lane]);
             unsigned int g = lane / 4, t = lane % 4;
+#pragma GCC unroll 8
             for (unsigned int k = 0; k < 8; ++k) {
                 unsigned int half = (*mine.a)[k / 2] >> 16 * (k % 2) & 0xffff;
                 a[g + 8 * (k / 2 % 2)][2 * t + 8 * (k / 4) + k % 2] = decode(half);
             }
+#pragma GCC unroll 8
             for (unsigned int k = 0; k < 4; ++k) {
                 unsigned int half = (*mine.b)[k / 2] >> 16 * (k % 2) & 0xffff;
                 b[2 * t + 8 * (k / 2) + k % 2][g] = decode(half);
+                d[g + 8 * (k / 2)][2 * t + k % 2] = (*mine.d)[k];
             }
         }
+        for (unsigned int row = 0; row < 16; ++row)
+            for (unsigned int inner = 0; inner < 16; ++inner) d[row] += a[row][inner] * b[inner];
         for (unsigned int lane = 0; lane < WARP; ++lane) {
             const Mma& mine = *static_cast<const Mma*>(offers[lane]);
             unsigned int g = lane / 4, t = lane % 4;
-            for (unsigned int k = 0; k < 4; ++k) {
-                unsigned int row = g + 8 * (k / 2), column = 2 * t + k % 2;
-                float sum = (*mine.d)[k];
-                for (unsigned int inner = 0; inner < 16; ++inner) sum += a[row][inner] * b[inner][column];
-                (*mine.d)[k] = sum;
-            }
+#pragma GCC unroll 8
+            for (unsigned int k = 0; k < 4; ++k) (*mine.d)[k] = d[g + 8 * (k / 2)][2 * t + k % 2];
         }
     }
 };

@@ -1,9 +1,6 @@
 //! Batch normalization on the emulated GPU.
-#![cfg(feature = "emulation")]
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use tensor_backend::{
     Activation, Backend, BatchNorm, Error, Layout, NormSpans, Precision, Result, Shape, Span, View, ViewMut,
     Write,

@@ -1,9 +1,6 @@
 //! Convolutions and dense layers by kernels of our own, on the emulated GPU, against the f64 reference.
-#![cfg(feature = "emulation")]
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use tensor_backend::{
     Activation, Backend, Conv2d, Error, Layout, Linear, Pad, Precision, Result, RmspropStep, SgdStep, Shape,
     Span, Velocity, View, ViewMut, WeightDecay, Write,

@@ -1,11 +1,8 @@
 //! Dropout on the emulated GPU: to the bit as on the CPU.
-#![cfg(feature = "emulation")]
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use tensor_backend::{Backend, DropoutMask, Precision, Result, Shape, Write};
 use tensor_cpu::Cpu;
 

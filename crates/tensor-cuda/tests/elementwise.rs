@@ -1,9 +1,6 @@
 //! Copies to and from the device, fills, copies and activations on the emulated GPU.
-#![cfg(feature = "emulation")]
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use tensor_backend::{
     Activation, Backend, Error, Layout, Precision, Result, Shape, Span, View, ViewMut, Write,
 };

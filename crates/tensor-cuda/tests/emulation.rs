@@ -1,5 +1,4 @@
 //! The emulated GPU as its users see it: it opens, it records, and its recordings refuse what a GPU refuses.
-#![cfg(feature = "emulation")]
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 use tensor_backend::{Backend, Precision, Span};

@@ -1,12 +1,9 @@
 //! Tensors whose last pixels lie beyond 2^32 elements: every place has to be computed in 64 bits. The tensors are small
 //! and their row strides are large, so nearly all of their memory is never touched, and costs nothing.
-#![cfg(feature = "emulation")]
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use tensor_backend::{
     Activation, Backend, BatchNorm, DropoutMask, Layout, Linear, Pad, Pool2d, Precision, Shape, Span, Write,
 };

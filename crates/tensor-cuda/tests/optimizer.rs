@@ -1,11 +1,8 @@
 //! Optimizers, running averages and the meter on the emulated GPU against the CPU and the f64 reference.
-#![cfg(feature = "emulation")]
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use tensor_backend::{
     Backend, ParamRun, Precision, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay,
 };

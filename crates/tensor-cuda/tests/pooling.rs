@@ -1,11 +1,8 @@
 //! Pooling on the emulated GPU against the f64 reference.
-#![cfg(feature = "emulation")]
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use tensor_backend::{Backend, Error, Pad, Pool2d, Precision, Result, Shape, Write};
 
 #[derive(Debug)]

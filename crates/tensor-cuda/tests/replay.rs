@@ -1,11 +1,8 @@
 //! A recorded step, replayed with the numbers of each turn, against the same ops run one by one.
-#![cfg(feature = "emulation")]
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use tensor_backend::{
     Backend, DropoutMask, Precision, SgdStep, Shape, SoftmaxXent, Span, Velocity, WeightDecay, Write,
 };

@@ -1,11 +1,8 @@
 //! Softmax and its cross-entropy on the emulated GPU against the f64 reference.
-#![cfg(feature = "emulation")]
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-mod harness;
-
-use harness::*;
+use crate::harness::*;
 use tensor_backend::{Backend, Layout, Precision, Result, Shape, SoftmaxXent, Span, View, ViewMut};
 
 /// The loss scale that half precision begins with.

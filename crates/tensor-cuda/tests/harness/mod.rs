@@ -1,6 +1,4 @@
 //! How ops run on the emulated GPU and on the f64 reference, and are compared.
-// Not every test binary needs all of it.
-#![allow(dead_code)]
 
 use half::{bf16, f16};
 use philox::{Philox, domain};

@@ -1,0 +1,6 @@
+//! What a user of the crate sees, one topic a file. One program, since each is linked by itself; its tests share the processor's cores.
+
+mod generator;
+mod golden;
+mod loader;
+mod pipeline;

@@ -1,0 +1,9 @@
+//! What a user of the crate sees, one topic a file. One program, since each is linked by itself; its tests share the processor's cores.
+
+mod across;
+mod branches;
+mod folding;
+mod gradients;
+mod keras;
+mod network;
+mod sums;

@@ -1,0 +1,5 @@
+//! What the networks compute, one topic a file. One program, since each is linked by itself; its tests share the processor's cores.
+
+mod golden;
+mod networks;
+mod threads;

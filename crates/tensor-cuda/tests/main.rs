@@ -1,0 +1,14 @@
+//! The kernels on the emulated GPU, one topic a file. One program, since each is linked by itself; its tests share the processor's cores.
+#![cfg(feature = "emulation")]
+
+mod batch_norm;
+mod convolution;
+mod dropout;
+mod elementwise;
+mod emulation;
+mod far;
+mod harness;
+mod optimizer;
+mod pooling;
+mod replay;
+mod softmax;

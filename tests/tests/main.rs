@@ -1,0 +1,18 @@
+//! Whole runs, one topic a file. One program, since each is linked by itself; its tests share the processor's cores.
+
+mod augmentation;
+mod callbacks;
+mod cuda;
+mod device_weights;
+mod faults;
+mod images;
+mod keras;
+mod outside;
+mod own_model;
+mod pipeline;
+mod resnet18;
+mod resume;
+mod sync_batch_norm;
+mod towers;
+mod virtual_replicas;
+mod weights;
