@@ -191,6 +191,7 @@ impl Job<'_> {
                 to: inputs[i * plan.input_step()..].as_mut_ptr(),
                 position: plan.chunk_len()[0],
                 block: BLOCK,
+                ahead: plan.tiles.step(x),
             };
             let from = plan.tiles.outputs(tile, plan.dy, self.dy.as_ptr(), zeros);
             let of_gradients = Spread {
@@ -199,6 +200,7 @@ impl Job<'_> {
                 to: gradients[i * plan.padded()..].as_mut_ptr(),
                 position: plan.chunk_len()[1],
                 block: BLOCK,
+                ahead: plan.tiles.step(plan.dy),
             };
             // SAFETY: the kernels fit the processor; pixels lie in the tensors, or are zeros; there is a place for every
             // position and tile of a chunk.

@@ -18,6 +18,8 @@ pub(super) struct Spread {
     pub to: *mut f32,
     pub position: usize,
     pub block: usize,
+    /// Elements from a pixel to the one in its place in the next tile, which is asked for.
+    pub ahead: usize,
 }
 
 /// The sums of a tile to transform into outputs.
@@ -90,20 +92,48 @@ unsafe fn input<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usize>(t:
     unsafe {
         for channel in (0..t.channels).step_by(S::LANES) {
             let lanes = (t.channels - channel).min(S::LANES);
-            let mut rows = [[S::zero(); IN]; IN];
-            for j in 0..IN {
-                let column = core::array::from_fn(|i| {
-                    let at = (*t.from.add(i * IN + j)).add(channel);
-                    if lanes == S::LANES { S::load(at) } else { S::load_masked(at, S::mask(lanes)) }
-                });
-                let column = F::input::<S>(column);
-                rows.iter_mut().zip(column).for_each(|(row, v)| row[j] = v);
+            if lanes == S::LANES {
+                let load = |at: *const f32| S::load(at);
+                input_half::<S, F, OUT, IN, 0>(t, channel, load);
+                input_half::<S, F, OUT, IN, 1>(t, channel, load);
+            } else {
+                let load = |at: *const f32| S::load_masked(at, S::mask(lanes));
+                input_half::<S, F, OUT, IN, 0>(t, channel, load);
+                input_half::<S, F, OUT, IN, 1>(t, channel, load);
             }
-            let to = t.to.add(channel / BLOCK * t.block + channel % BLOCK);
-            for (i, &row) in rows.iter().enumerate() {
-                for (j, &v) in F::input::<S>(row).iter().enumerate() {
-                    S::store(to.add((i * IN + j) * t.position), v);
+        }
+    }
+}
+
+/// Half of the columns of positions, for a vector of channels: as many as stay in registers on the way from rows to columns. To
+/// load pixels for each half costs less than to put the other one aside; what that one is made of, the compiler leaves out.
+///
+/// # Safety
+/// As for `input`.
+#[inline(always)]
+unsafe fn input_half<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usize, const HALF: usize>(
+    t: &Spread,
+    channel: usize,
+    load: impl Fn(*const f32) -> S::Vec,
+) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let mut columns = [[S::zero(); IN]; IN];
+        for i in 0..IN {
+            let pixels = t.from.add(i * IN);
+            let row = F::input::<S>(core::array::from_fn(|j| load((*pixels.add(j)).add(channel))));
+            columns.iter_mut().zip(row).for_each(|(column, v)| column[i] = v);
+            if HALF == 0 {
+                // The first columns of the next tile are the last ones of this.
+                for j in IN - OUT..IN {
+                    S::prefetch((*pixels.add(j)).wrapping_add(channel + t.ahead));
                 }
+            }
+        }
+        let to = t.to.add(channel / BLOCK * t.block + channel % BLOCK);
+        for j in HALF * IN / 2..(HALF + 1) * IN / 2 {
+            for (i, &v) in F::input::<S>(columns[j]).iter().enumerate() {
+                S::store(to.add((i * IN + j) * t.position), v);
             }
         }
     }
@@ -121,6 +151,7 @@ unsafe fn gradient<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usize>
             for j in 0..OUT {
                 let column = core::array::from_fn(|i| {
                     let at = (*t.from.add(i * OUT + j)).add(channel);
+                    S::prefetch(at.wrapping_add(t.ahead));
                     if lanes == S::LANES { S::load(at) } else { S::load_masked(at, S::mask(lanes)) }
                 });
                 let column = F::gradient::<S>(column);

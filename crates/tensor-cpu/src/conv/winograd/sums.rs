@@ -8,8 +8,8 @@ use crate::conv::sums::Finish;
 use crate::threads::Shards;
 use core::ops::Range;
 
-/// About so many elements of transformed inputs and sums are at work at once: what stays in the core's second cache.
-const TASK_LEN: usize = 176 << 10;
+/// About so many elements of transformed inputs and sums are at work at once: what stays in the core's second cache beside weights.
+const TASK_LEN: usize = 104 << 10;
 
 /// At least so many tasks are wanted.
 const MIN_TASKS: usize = 8;
@@ -17,7 +17,8 @@ const MIN_TASKS: usize = 8;
 /// How the sums of a forward pass, or of an input's gradient, are cut up, by the shapes and the vectors' width alone.
 ///
 /// A task is some tiles, one after the other: it transforms what is under them, multiplies the result with the transformed
-/// weights, position by position, and transforms the products back.
+/// weights, position by position, and transforms the products back. The sums of a position are written over the inputs of the
+/// one before it, which nobody reads again: so more of the cache is left to weights.
 struct Plan {
     pass: Pass,
     tiles: Tiles,
@@ -39,7 +40,7 @@ impl Plan {
         let wide = vectors.div_ceil(panels).max(1);
         // As many tiles of the kernel as a panel has vectors, so that each can ask for a share of the next panel.
         let rows = kernels.sum[wide - 1].len() * wide;
-        let each = pass.size.positions() * (pass.channels + vectors * kernels.width);
+        let each = pass.size.positions() * pass.channels.max(vectors * kernels.width);
         let most = (TASK_LEN / each.max(1)).clamp(rows, 8 * rows) / rows * rows;
         let task = most.min(tiles.count().div_ceil(MIN_TASKS)).max(1);
         Plan {
@@ -62,15 +63,10 @@ impl Plan {
         self.vectors * self.kernels.width
     }
 
-    /// Elements of transformed inputs at one position, in blocks of channels, each with all tiles of a task. Not a multiple of
-    /// a page: the same place of many positions is written together.
-    fn inputs_len(&self) -> usize {
-        self.pass.channels.div_ceil(BLOCK) * self.task * BLOCK + BLOCK
-    }
-
-    /// Elements of the sums at one position.
-    fn sums_len(&self) -> usize {
-        self.task * self.padded() + BLOCK
+    /// Elements of a place: of the transformed inputs of one position, in blocks of channels, each with all tiles of a task, or of
+    /// the sums of one. Not a multiple of a page: the same element of many places is written together.
+    fn place_len(&self) -> usize {
+        self.task * self.padded().max(self.pass.channels).next_multiple_of(BLOCK) + BLOCK
     }
 
     fn weights_len(&self) -> usize {
@@ -82,9 +78,9 @@ impl Plan {
         self.pass.channels.next_multiple_of(BLOCK)
     }
 
-    /// Elements for one thread: transformed inputs, sums, and room for outputs outside of the images.
+    /// Elements for one thread: a place for each position and one more, and room for outputs outside of the images.
     fn worker_len(&self) -> usize {
-        self.positions() * (self.inputs_len() + self.sums_len()) + self.padded().next_multiple_of(BLOCK)
+        (self.positions() + 1) * self.place_len() + self.padded().next_multiple_of(BLOCK)
     }
 
     fn panel(&self, index: usize) -> Range<usize> {
@@ -172,17 +168,16 @@ impl Job<'_> {
     fn task(&self, task: usize, memory: &mut [f32]) {
         let plan = self.plan;
         let tiles = task * plan.task..((task + 1) * plan.task).min(plan.tiles.count());
-        let (inputs, rest) = memory.split_at_mut(plan.positions() * plan.inputs_len());
-        let (sums, outside) = rest.split_at_mut(plan.positions() * plan.sums_len());
-        self.transform(&tiles, inputs);
+        let len = plan.place_len();
+        let (places, outside) = memory.split_at_mut((plan.positions() + 1) * len);
+        self.transform(&tiles, &mut places[len..]);
         for position in 0..plan.positions() {
-            let inputs = &inputs[position * plan.inputs_len()..][..plan.inputs_len()];
-            let sums = &mut sums[position * plan.sums_len()..][..plan.sums_len()];
+            let (sums, inputs) = places[position * len..][..2 * len].split_at_mut(len);
             for panel in 0..plan.panels {
                 self.multiply(position, plan.panel(panel), tiles.len(), inputs, sums);
             }
         }
-        self.transform_back(&tiles, sums, outside);
+        self.transform_back(&tiles, places, outside);
     }
 
     /// The inputs under some tiles, as (position, block of channels, tile, channel).
@@ -195,8 +190,9 @@ impl Job<'_> {
                 from: from.as_ptr(),
                 channels: plan.pass.channels,
                 to: to[i * BLOCK..].as_mut_ptr(),
-                position: plan.inputs_len(),
+                position: plan.place_len(),
                 block: plan.task * BLOCK,
+                ahead: plan.tiles.step(source),
             };
             // SAFETY: the kernels fit the processor; pixels lie in the source, or are zeros; `to` has a place for every
             // position, block and tile of a task.
@@ -256,7 +252,7 @@ impl Job<'_> {
             let to = plan.tiles.outputs(tile, out, self.out.as_ptr(), outside);
             let gather = Gather {
                 from: sums[i * plan.padded()..].as_ptr(),
-                position: plan.sums_len(),
+                position: plan.place_len(),
                 channels: plan.pass.columns,
                 to: to.as_ptr().cast(),
                 bias: self.finish.bias.map_or(core::ptr::null(), <[f32]>::as_ptr),

@@ -33,6 +33,11 @@ impl Tiles {
         [line / self.rows, line % self.rows * self.size.outputs(), column * self.size.outputs()]
     }
 
+    /// Elements from a pixel of a tile to the one in its place in the next tile of the row.
+    pub fn step(&self, at: Layout) -> usize {
+        self.size.outputs() * at.stride
+    }
+
     /// The first channels of the inputs under the tile, of a tensor at `data`; `outside` for those that don't exist.
     pub fn inputs(&self, tile: usize, at: Layout, data: *const f32, outside: *const f32) -> Pixels {
         let [image, row, column] = self.place(tile);
