@@ -131,7 +131,7 @@ unsafe fn input_half<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usiz
             }
         }
         let to = t.to.add(channel / BLOCK * t.block + channel % BLOCK);
-        for j in HALF * IN / 2..(HALF + 1) * IN / 2 {
+        for j in (0..IN / 2).map(|j| HALF * IN / 2 + j) {
             for (i, &v) in F::input::<S>(columns[j]).iter().enumerate() {
                 S::store(to.add((i * IN + j) * t.position), v);
             }
