@@ -2,6 +2,9 @@
 
 mod callbacks;
 mod commands;
+#[cfg(target_os = "linux")]
+#[path = "../../../crates/parallel/tests/mpi/hosts.rs"]
+mod hosts;
 mod interrupt;
 mod launch;
 mod pages;

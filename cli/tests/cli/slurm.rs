@@ -1,8 +1,9 @@
-//! The batch script of `docs/cluster` under a SLURM of two machines, which are network namespaces of this one.
+//! The batch script of `docs/cluster` under a SLURM of two machines, which are hosts within this one.
 //!
 //! It needs root, SLURM's daemons and emulated GPUs; the cluster is the test's own and lives in its folder.
 
 use crate::Place;
+use crate::hosts::Hosts;
 use crate::processes::{expected, model, with_gpus};
 use crate::ranks::{environment, signal, wait_for};
 use std::fs;
@@ -13,34 +14,14 @@ use std::process::{Child, Command, Stdio};
 const TRAIN: &str = "--quick --dataset synthetic --limit-train 6 --limit-test 4 --global-batch-size 4 \
                      --schedule constant --no-progress --device cuda --epochs 8 --threads 2";
 
+/// What SLURM calls the two.
 const MACHINES: [&str; 2] = ["one", "two"];
 
-/// Two namespaces with a cable between them. In the first run the controller and what users type.
+/// In the first run the controller and what users type.
 struct Cluster<'a> {
     place: &'a Place,
+    hosts: Hosts,
     daemons: Vec<Child>,
-}
-
-fn ip(arguments: &str) -> Result<(), String> {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output();
-    match output.map_err(|error| format!("`ip` does not start: {error}"))? {
-        output if output.status.success() => Ok(()),
-        output => Err(format!("`ip {arguments}`: {}", String::from_utf8_lossy(&output.stderr).trim())),
-    }
-}
-
-fn namespace(machine: &str) -> String {
-    format!("towers-{}-{machine}", std::process::id())
-}
-
-/// A command on one of the machines, which has a name, and knows that of the other.
-fn on(place: &Place, machine: &str, program: &str) -> Command {
-    let mut command = Command::new("ip");
-    let name_it = r#"hostname "$1"; mount --bind "$2" /etc/hosts; shift 2; exec "$@""#;
-    command.args(["netns", "exec", &namespace(machine), "unshare", "--uts", "--mount"]);
-    command.args(["sh", "-c", name_it, "sh", machine]).arg(place.path().join("hosts")).arg(program);
-    command.current_dir(place.path()).env("SLURM_CONF", place.path().join("slurm.conf"));
-    command
 }
 
 impl<'a> Cluster<'a> {
@@ -49,82 +30,70 @@ impl<'a> Cluster<'a> {
             let there = Command::new(daemon).arg("-V").output();
             there.map_err(|error| format!("{daemon}: {error}"))?;
         }
-        let mut cluster = Cluster { place, daemons: Vec::new() };
-        for machine in MACHINES {
-            ip(&format!("netns add {}", namespace(machine)))?;
-        }
-        let [one, two] = MACHINES.map(namespace);
-        ip(&format!("link add cable netns {one} type veth peer name cable netns {two}"))?;
-        for (number, name) in [(1, &one), (2, &two)] {
-            ip(&format!("-n {name} address add 10.78.0.{number}/24 dev cable"))?;
-            ip(&format!("-n {name} link set lo up"))?;
-            ip(&format!("-n {name} link set cable up"))?;
-        }
+        let mut cluster = Cluster { place, hosts: Hosts::new("slurm")?, daemons: Vec::new() };
         cluster.configure();
-        cluster.daemons.push(cluster.daemon("one", &["slurmctld", "-D"]));
-        for machine in MACHINES {
-            cluster.daemons.push(cluster.daemon(machine, &["slurmd", "-D", "-N", machine]));
+        cluster.daemons.push(cluster.daemon(0, "slurmctld", &["-D"]));
+        for (host, machine) in MACHINES.iter().enumerate() {
+            cluster.daemons.push(cluster.daemon(host, "slurmd", &["-D", "-N", machine]));
         }
         Ok(cluster)
+    }
+
+    /// A command on one of the machines, which has a name, and knows that of the other.
+    fn on(&self, host: usize, program: &str) -> Command {
+        let folder = self.place.path();
+        let name_it = r#"hostname "$1"; mount --bind "$2" /etc/hosts; shift 2; exec "$@""#;
+        let mut command = self.hosts.on(host);
+        command.args(["unshare", "--uts", "--mount", "sh", "-c", name_it, "sh", MACHINES[host]]);
+        command.arg(folder.join("hosts")).arg(program);
+        command.current_dir(folder).env("SLURM_CONF", folder.join("slurm.conf"));
+        command
     }
 
     fn configure(&self) {
         let folder = self.place.path();
         let write =
             |name: &str, text: &str| fs::write(folder.join(name), text).expect("a file can be written");
-        write("hosts", "127.0.0.1 localhost\n10.78.0.1 one\n10.78.0.2 two\n");
+        let [one, two] = [0, 1].map(Hosts::address);
+        write("hosts", &format!("127.0.0.1 localhost\n{one} one\n{two} two\n"));
         write("cgroup.conf", "CgroupPlugin=cgroup/v1\n");
         let folder = folder.display();
         write(
             "slurm.conf",
             &format!(
-                "ClusterName=towers\nSlurmctldHost=one(10.78.0.1)\nAuthType=auth/none\nCredType=cred/none\n\
+                "ClusterName=towers\nSlurmctldHost=one({one})\nAuthType=auth/none\nCredType=cred/none\n\
                  SlurmUser=root\nSlurmdUser=root\nMpiDefault=none\nProctrackType=proctrack/linuxproc\n\
                  TaskPlugin=task/none\nSelectType=select/cons_tres\nReturnToService=2\n\
                  StateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool-%n\n\
                  SlurmctldPidFile={folder}/controller.pid\nSlurmdPidFile={folder}/%n.pid\n\
                  SlurmctldLogFile={folder}/controller.log\nSlurmdLogFile={folder}/%n.log\n\
-                 NodeName=one NodeAddr=10.78.0.1 CPUs=2\nNodeName=two NodeAddr=10.78.0.2 CPUs=2\n\
+                 NodeName=one NodeAddr={one} CPUs=2\nNodeName=two NodeAddr={two} CPUs=2\n\
                  PartitionName=all Nodes=one,two Default=YES State=UP\n"
             ),
         );
         fs::create_dir(self.place.path().join("state")).expect("a folder can be made");
     }
 
-    fn daemon(&self, machine: &str, arguments: &[&str]) -> Child {
-        let mut command = on(self.place, machine, arguments[0]);
-        command.args(&arguments[1..]).stdout(Stdio::null()).stderr(Stdio::null());
+    fn daemon(&self, host: usize, program: &str, arguments: &[&str]) -> Child {
+        let mut command = self.on(host, program);
+        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().expect("it starts")
     }
 
     /// What a user types, and its answer.
     fn ask(&self, program: &str, arguments: &[&str]) -> String {
-        let output = on(self.place, "one", program).args(arguments).output().expect("it starts");
+        let output = self.on(0, program).args(arguments).output().expect("it starts");
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{program} {arguments:?}: {err}");
         String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    /// The processes on a machine.
-    fn processes(machine: &str) -> Vec<String> {
-        let running = Command::new("ip").args(["netns", "pids", &namespace(machine)]).output();
-        let running = running.map(|output| output.stdout).unwrap_or_default();
-        String::from_utf8_lossy(&running).lines().map(str::to_owned).collect()
     }
 }
 
 impl Drop for Cluster<'_> {
     fn drop(&mut self) {
-        for machine in MACHINES {
-            for process in Cluster::processes(machine) {
-                let _ = Command::new("kill").args(["-KILL", &process]).status();
-            }
-        }
+        self.hosts.end();
         for daemon in &mut self.daemons {
             let _ = daemon.wait();
-        }
-        for machine in MACHINES {
-            let _ = ip(&format!("netns delete {}", namespace(machine)));
         }
     }
 }
@@ -147,13 +116,14 @@ fn script(place: &Place) {
     fs::write(place.path().join("towers.sbatch"), script).expect("it can be written");
 }
 
-/// The process of a rank, once it trains.
-fn rank(machine: &str, rank: &str) -> String {
+/// The process of a machine's rank, once it trains.
+fn rank(cluster: &Cluster<'_>, host: usize) -> String {
+    let rank = host.to_string();
     wait_for(|| {
-        Cluster::processes(machine).into_iter().find(|id| {
+        cluster.hosts.processes(host).into_iter().find(|id| {
             let program = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
             let own = environment(id).and_then(|variables| variables.get("SLURM_PROCID").cloned());
-            program.trim() == "towers" && own.as_deref() == Some(rank)
+            program.trim() == "towers" && own.as_ref() == Some(&rank)
         })
     })
 }
@@ -187,7 +157,7 @@ fn slurm_runs_the_script_and_starts_it_again() {
     let told =
         || fs::read_to_string(place.path().join(format!("runs/{job}/history.csv"))).unwrap_or_default();
     wait_for(|| (told().lines().count() > 2).then_some(()));
-    signal("-KILL", &rank("two", "1"));
+    signal("-KILL", &rank(&cluster, 1));
     // SLURM lets a job wait two minutes before it starts it again.
     wait_for(|| cluster.ask("squeue", &["-h", "-o", "%t %r"]).contains("BeginTime").then_some(()));
     cluster.ask("scontrol", &["update", &format!("JobId={job}"), "StartTime=now"]);

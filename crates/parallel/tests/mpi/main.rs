@@ -7,6 +7,8 @@
 #[cfg(feature = "mpi")]
 mod faults;
 #[cfg(feature = "mpi")]
+mod hosts;
+#[cfg(feature = "mpi")]
 mod job;
 #[cfg(feature = "mpi")]
 mod network;
