@@ -11,13 +11,24 @@ use tensor::{Backend, Device};
 const FIRST_TOLD: u64 = 4;
 
 /// What one replica has computed since the replicas told each other last.
-#[derive(Default)]
 pub(crate) struct Pace {
+    /// Whether all have something to tell, which all know of each other.
+    known: bool,
     samples: usize,
     computing: Duration,
 }
 
 impl Pace {
+    /// Agrees whether paces will be told. The clock of the host says nothing of a device that runs ahead of it, and the paces of
+    /// some replicas don't say for whom all wait.
+    pub(crate) fn agree(device: &Device, collective: &mut dyn Collective) -> Result<Pace> {
+        let (samples, computing) = (0, Duration::ZERO);
+        let alone = collective.world() == 1;
+        let ahead = f64::from(u8::from(device.runs_ahead()));
+        let known = !alone && gather(collective, device, ahead)?.iter().all(|&ahead| ahead == 0.0);
+        Ok(Pace { known, samples, computing })
+    }
+
     /// Whether all tell each other after so many steps of an epoch. No clock decides: all must come together.
     pub(crate) fn is_due(steps_done: u64, steps_per_epoch: u64) -> bool {
         steps_done == steps_per_epoch || (steps_done >= FIRST_TOLD && steps_done.is_power_of_two())
@@ -31,20 +42,19 @@ impl Pace {
 
     /// The images a second of every replica while it computes, by rank, and begins anew.
     ///
-    /// `None` for one replica alone, and where a device runs ahead of the host, whose clock can't tell then how long it computes.
+    /// `None` where they are not known; then nobody asks.
     pub(crate) fn tell(
         &mut self,
         device: &Device,
         collective: &mut dyn Collective,
     ) -> Result<Option<Vec<f64>>> {
-        let Pace { samples, computing } = core::mem::take(self);
-        if collective.world() == 1 {
+        if !self.known {
             return Ok(None);
         }
-        let known = !device.runs_ahead() && !computing.is_zero();
-        let own = if known { samples as f64 / computing.as_secs_f64() } else { f64::NAN };
-        // Even where it is not known here: others may know.
-        let all = gather(collective, device, own)?;
+        let samples = core::mem::take(&mut self.samples);
+        let computing = core::mem::take(&mut self.computing);
+        // No number after no time: then it is known to nobody.
+        let all = gather(collective, device, samples as f64 / computing.as_secs_f64())?;
         Ok(Some(all).filter(|all| all.iter().all(|rate| rate.is_finite())))
     }
 }
@@ -59,7 +69,7 @@ mod tests {
     fn all_replicas_know_every_speed() {
         let told = run_replicas(&[Device::cpu(1), Device::cpu(1)], |mut replica| {
             let rank = replica.rank();
-            let mut pace = Pace::default();
+            let mut pace = Pace::agree(&replica.device, replica.collective.as_mut())?;
             pace.add(10, Duration::from_millis(50));
             pace.add(30 * rank, Duration::from_millis(50));
             let told = pace.tell(&replica.device, replica.collective.as_mut())?;
@@ -67,6 +77,19 @@ mod tests {
             Ok::<_, Error>((told, again))
         });
         assert_eq!(told.unwrap(), vec![(Some(vec![100.0, 400.0]), None); 2]);
+    }
+
+    /// One of two asks, and would wait for the other.
+    #[test]
+    fn nobody_gathers_what_is_not_known() {
+        let told = run_replicas(&[Device::cpu(1), Device::cpu(1)], |mut replica| {
+            let mut pace = Pace { known: false, samples: 1, computing: Duration::from_secs(1) };
+            match replica.rank() {
+                0 => Ok::<_, Error>(pace.tell(&replica.device, replica.collective.as_mut())?),
+                _ => Ok(None),
+            }
+        });
+        assert_eq!(told.unwrap(), [None, None]);
     }
 
     #[test]

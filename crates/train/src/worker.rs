@@ -111,6 +111,7 @@ impl<'a> Worker<'a> {
         let optimizer = config.optimizer_on(&network)?;
         let average = config.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
         let meter = device.alloc(METER)?;
+        let pace = Pace::agree(&device, collective.as_mut())?;
         let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| {
             let pipeline = augmentation.build(samples.shape())?;
             match first {
@@ -152,7 +153,7 @@ impl<'a> Worker<'a> {
             stage,
             meter,
             read: Instant::now(),
-            pace: Pace::default(),
+            pace,
         };
         if let Some(resume) = resume {
             worker.restore(resume)?;
