@@ -9,6 +9,7 @@
 mod beside;
 mod book_links;
 mod cargo;
+mod cargo_again;
 mod cuda_libraries;
 mod golden;
 mod gpu;

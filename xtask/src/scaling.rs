@@ -5,11 +5,11 @@
 use crate::workspace::Workspace;
 use crate::{Failure, cargo};
 use anyhow::Context as _;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// Runs it in the caller's own folder, so that relative paths in the flags mean what they say; its exit status is ours.
 pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure> {
-    let mut command = Command::new(cargo::program());
+    let mut command = cargo::again();
     command.args(["run", "--quiet", "--package", "towers-scaling", "--manifest-path"]);
     command.arg(workspace.root.join("Cargo.toml")).arg("--").args(flags);
     let status = command.status().with_context(|| format!("`{}` does not start", cargo::show(&command)))?;

@@ -4,7 +4,6 @@ use crate::cargo;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The workspace: where it lies and the crates it has, in the order of their names.
 pub struct Workspace {
@@ -50,7 +49,7 @@ impl Workspace {
     /// Asks Cargo, without network and without a lock file.
     pub fn load() -> Result<Workspace> {
         let manifest = manifest_folder()?.join("Cargo.toml");
-        let output = Command::new(cargo::program())
+        let output = cargo::again()
             .args(["metadata", "--format-version", "1", "--no-deps", "--manifest-path"])
             .arg(&manifest)
             .output()

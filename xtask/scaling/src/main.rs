@@ -8,6 +8,8 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "../../src/cargo_again.rs"]
+mod cargo_again;
 mod chart;
 mod fabric;
 mod link;

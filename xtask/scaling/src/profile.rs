@@ -1,9 +1,10 @@
 //! What was measured on one device: the lines of `towers bench --profile --json`.
 
+use crate::cargo_again;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// What of a profile counts here; `train::Profile` says what each number is.
 #[derive(Clone, Debug, Deserialize)]
@@ -43,8 +44,7 @@ pub fn parse(text: &str) -> Result<Profile> {
 
 /// Builds `towers` for release and has it measure a recipe on this machine.
 pub fn measure(recipe: &str, threads: Option<usize>) -> Result<String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo_again::again();
     // Cargo says where the workspace is now; the caller may be anywhere.
     let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let workspace = Path::new(&here).join("../../Cargo.toml");
