@@ -14,21 +14,16 @@ pub(crate) const SOURCE: Source = Source {
 
 const THREADS: u32 = 256;
 
-/// What a kernel adds to gradients per parameter, and takes off parameters per learning rate: one of them is 0.
-fn penalty_and_shrink(decay: WeightDecay) -> (f32, f32) {
-    match decay {
-        WeightDecay::None => (0.0, 0.0),
-        WeightDecay::Coupled(w) => (w, 0.0),
-        WeightDecay::Decoupled(w) => (0.0, w),
-    }
-}
-
-/// Runs of one length in arenas that are laid out alike.
+/// Runs of one length in arenas that are laid out alike, and the rule for them.
 struct Run {
     params: Ptr,
     grads: Ptr,
     state: Ptr,
     n: u64,
+    lr_multiplier: f32,
+    /// What is added to gradients per parameter, and taken off parameters per learning rate: one of them is 0.
+    penalty: f32,
+    shrink: f32,
     /// Numbers that a thread takes at once: 4 where all runs begin on 16 bytes.
     vector: u32,
     geometry: Geometry,
@@ -59,16 +54,15 @@ impl Cuda {
         let arenas =
             Arenas { op: "sgd_step", params, grads, what: "the velocity", state: velocity, remembers };
         let (keras, nesterov) = (u32::from(step.velocity == Velocity::Keras), u32::from(step.nesterov));
-        self.step_with(step.lr, &arenas, runs, |run, rule| {
-            let (multiplier, (penalty, shrink)) = (rule.lr_multiplier, penalty_and_shrink(rule.weight_decay));
-            let Run { params: p, grads: g, state, n, vector, geometry } = *run;
+        self.step_with(step.lr, &arenas, runs, |run| {
+            let Run { params, grads, state, n, lr_multiplier, penalty, shrink, vector, geometry } = run;
             let args = args![
                 self.turn(),
-                p,
-                g,
+                params,
+                grads,
                 state,
                 n,
-                multiplier,
+                lr_multiplier,
                 step.momentum,
                 keras,
                 nesterov,
@@ -92,16 +86,15 @@ impl Cuda {
         let arenas = Arenas { op: "rmsprop_step", params, grads, what, state, remembers: true };
         let (inside, outside) =
             if step.epsilon_inside_root { (step.epsilon, 0.0) } else { (0.0, step.epsilon) };
-        self.step_with(step.lr, &arenas, runs, |run, rule| {
-            let (multiplier, (penalty, shrink)) = (rule.lr_multiplier, penalty_and_shrink(rule.weight_decay));
-            let Run { params: p, grads: g, state, n, vector, geometry } = *run;
+        self.step_with(step.lr, &arenas, runs, |run| {
+            let Run { params, grads, state, n, lr_multiplier, penalty, shrink, vector, geometry } = run;
             let args = args![
                 self.turn(),
-                p,
-                g,
+                params,
+                grads,
                 state,
                 n,
-                multiplier,
+                lr_multiplier,
                 step.rho,
                 inside,
                 outside,
@@ -113,15 +106,22 @@ impl Cuda {
         })
     }
 
-    fn run_of(&self, arenas: &Arenas<'_>, at: Span) -> Result<Run> {
+    fn run_of(&self, arenas: &Arenas<'_>, rule: &ParamRun) -> Result<Run> {
         let Arenas { op, params, grads, what, state, remembers } = *arenas;
+        let ParamRun { at, lr_multiplier, weight_decay } = *rule;
         let used = if remembers { at } else { Span::new(0, 0) };
         let state = self.run(op, what, state, used)?;
         let params = self.run(op, "the parameters", params, at)?;
         let grads = self.run(op, "the gradients", grads, at)?;
         let vector = if [params, grads, state].iter().all(|p| p.0.is_multiple_of(16)) { 4 } else { 1 };
         let geometry = Geometry::line(self.blocks(at.len.div_ceil(vector as usize), THREADS), THREADS);
-        Ok(Run { params, grads, state, n: at.len as u64, vector, geometry })
+        let (penalty, shrink) = match weight_decay {
+            WeightDecay::None => (0.0, 0.0),
+            WeightDecay::Coupled(w) => (w, 0.0),
+            WeightDecay::Decoupled(w) => (0.0, w),
+        };
+        let n = at.len as u64;
+        Ok(Run { params, grads, state, n, lr_multiplier, penalty, shrink, vector, geometry })
     }
 
     /// Runs the kernel of a step on each run; in half precision between a look at all of the gradients and what follows from that.
@@ -130,7 +130,7 @@ impl Cuda {
         lr: f32,
         arenas: &Arenas<'_>,
         runs: &[ParamRun],
-        launch: impl Fn(&Run, &ParamRun) -> Result<()>,
+        launch: impl Fn(Run) -> Result<()>,
     ) -> Result<()> {
         let runs = || runs.iter().filter(|rule| rule.at.len > 0);
         if runs().next().is_none() {
@@ -140,12 +140,12 @@ impl Cuda {
         let scaled = self.options().precision == Precision::Fp16;
         if scaled {
             for rule in runs() {
-                let run = self.run_of(arenas, rule.at)?;
+                let run = self.run_of(arenas, rule)?;
                 let args = args![self.turn(), run.grads, run.n, run.vector];
                 self.launch("find_overflow", run.geometry, args)?;
             }
         }
-        runs().try_for_each(|rule| launch(&self.run_of(arenas, rule.at)?, rule))?;
+        runs().try_for_each(|rule| launch(self.run_of(arenas, rule)?))?;
         if scaled {
             self.launch("update_loss_scale", Geometry::line(1, 1), args![self.turn()])?;
         }
