@@ -4,63 +4,95 @@ use crate::Result;
 use crate::worker::Prepared;
 use augment::{Draws, Patches, Scratch};
 use layers::{Initializer, Network};
+use parallel::Collective;
+use tensor::{Backend, Span};
 
 /// Whitening filters follow from the first so many images: millions of patches.
 const IMAGES: usize = 5000;
 
 /// Gives the layers that begin with [`Initializer::Whitening`] their filters, from the first training images as evaluation would
-/// show them. Every replica computes the same.
-pub(crate) fn whiten(network: &mut Network, prepared: &Prepared) -> Result<()> {
-    let Prepared { train, augmentation, .. } = prepared;
+/// show them. The first replica computes them for all.
+pub(crate) fn whiten(
+    network: &mut Network,
+    prepared: &Prepared,
+    collective: &mut dyn Collective,
+) -> Result<()> {
     let device = network.device().clone();
     for slot in network.arena().slots().to_vec() {
         let (Initializer::Whitening { epsilon }, &[rows, columns, ..]) = (slot.init, &slot.shape[..]) else {
             continue;
         };
-        let pipeline = augmentation.evaluation().build(train.shape())?;
-        let mut patches = Patches::new(train.shape(), [rows, columns]);
-        let (mut image, mut scratch) = (vec![0.0; pipeline.image_len()], Scratch::default());
-        for sample in 0..train.len().min(IMAGES) {
-            pipeline.apply(&Draws::default(), train.image(sample), &mut image, &mut scratch)?;
-            patches.add(&image)?;
+        let all = Span::new(0, slot.span.len);
+        let mut handed = device.alloc(all.len)?;
+        if collective.rank() == 0 {
+            device.upload(&filters(prepared, [rows, columns], epsilon)?, &mut handed, 0)?;
         }
-        network.arena_mut().load(&device, &slot, &patches.whitening(f64::from(epsilon))?)?;
+        collective.broadcast(&device, &mut handed, all, 0)?;
+        network.arena_mut().load(&device, &slot, &handed.to_vec(&device, 0, all.len)?)?;
     }
     Ok(())
+}
+
+/// The filters for patches of this many rows and columns.
+fn filters(prepared: &Prepared, patch: [usize; 2], epsilon: f32) -> Result<Vec<f32>> {
+    let Prepared { train, augmentation, .. } = prepared;
+    let pipeline = augmentation.evaluation().build(train.shape())?;
+    let mut patches = Patches::new(train.shape(), patch);
+    let (mut image, mut scratch) = (vec![0.0; pipeline.image_len()], Scratch::default());
+    for sample in 0..train.len().min(IMAGES) {
+        pipeline.apply(&Draws::default(), train.image(sample), &mut image, &mut scratch)?;
+        patches.add(&image)?;
+    }
+    Ok(patches.whitening(f64::from(epsilon))?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Input, Preprocessing};
+    use crate::{Error, Input, Preprocessing};
     use augment::{ImageDataGenerator, Samples};
     use layers::Mode;
+    use parallel::run_replicas;
     use tensor::Device;
 
-    #[test]
-    fn the_first_layer_gets_its_filters_and_no_other() {
-        let data = cifar::synthetic(1, 20, 5);
+    fn prepared(seed: u64) -> Prepared {
+        let data = cifar::synthetic(seed, 20, 5);
         let input = Input::fit(Preprocessing::Standardize, &data.train).unwrap();
         let samples =
             |split: &cifar::Split| Samples::new(split.images.clone(), split.labels.to_vec()).unwrap();
         let augmentation = input.options(ImageDataGenerator::new().horizontal_flip(true));
         let (train, val) = (samples(&data.train), samples(&data.test));
         let (classes, dataset) = (data.classes, data.name);
-        let prepared = Prepared { train, val, input, augmentation, classes, dataset };
-        let device = Device::cpu(1);
-        let mut network = models::airbench94(10).unwrap().build(&device, 1, Mode::Inference).unwrap();
-        network.init(1).unwrap();
-        let read = |network: &Network| {
-            let arena = network.arena();
-            let values =
-                |slot: &layers::Slot| arena.storage(slot).to_vec(&device, slot.span.offset, slot.span.len);
-            arena.slots().iter().map(|slot| values(slot).unwrap()).collect::<Vec<_>>()
+        Prepared { train, val, input, augmentation, classes, dataset }
+    }
+
+    fn read(network: &Network) -> Vec<Vec<f32>> {
+        let arena = network.arena();
+        let values = |slot: &layers::Slot| {
+            arena.storage(slot).to_vec(network.device(), slot.span.offset, slot.span.len)
         };
-        let before = read(&network);
-        whiten(&mut network, &prepared).unwrap();
-        let after = read(&network);
-        assert!(after[0] != before[0] && after[1..] == before[1..]);
+        arena.slots().iter().map(|slot| values(slot).unwrap()).collect()
+    }
+
+    /// Each replica has other images here, so the filters show whose they follow from.
+    #[test]
+    fn the_first_layer_gets_the_filters_of_the_first_replica_and_no_other() {
+        let told = run_replicas(&[Device::cpu(1), Device::cpu(1)], |mut replica| {
+            let mut network = models::airbench94(10)?.build(&replica.device, 1, Mode::Inference)?;
+            network.init(1)?;
+            let before = read(&network);
+            let prepared = prepared(1 + replica.rank() as u64);
+            whiten(&mut network, &prepared, replica.collective.as_mut())?;
+            let own = filters(&prepared, [2, 2], 5e-4)?;
+            Ok::<_, Error>((before, read(&network), own))
+        });
+        let told = told.unwrap();
+        let first = &told[0].2;
+        assert!(*first != told[1].2, "the images are the same");
+        for (before, after, _) in &told {
+            assert!(after[0] == *first && after[0] != before[0] && after[1..] == before[1..]);
+        }
         let opposite = |row: &[f32]| (0..12).all(|k| row[k] == -row[12 + k]);
-        assert!(after[0].chunks(24).all(opposite));
+        assert!(first.chunks(24).all(opposite));
     }
 }

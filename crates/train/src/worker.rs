@@ -105,7 +105,7 @@ impl<'a> Worker<'a> {
         let mut network = built.map_err(|error| memory::explain(error, model, &device, batch * lanes))?;
         network.init(config.seed)?;
         if resume.is_none() {
-            whitening::whiten(&mut network, prepared)?;
+            whitening::whiten(&mut network, prepared, collective.as_mut())?;
         }
         let meets = config.sync_batch_norm && world > 1 && network.prepare_across(world)?;
         let optimizer = config.optimizer_on(&network)?;
