@@ -25,7 +25,11 @@ pub fn with_gpus() -> Option<Place> {
 }
 
 fn command(place: &Place, args: &str) -> Command {
-    let mut command = place.command(args);
+    on_two_gpus(place, place.command(args))
+}
+
+/// A command that finds the two GPUs, and leaves its files in the folder for them.
+fn on_two_gpus(place: &Place, mut command: Command) -> Command {
     command.env("TOWERS_EMULATED_GPUS", "2").env("TMPDIR", place.path().join("tmp"));
     command
 }
@@ -164,11 +168,8 @@ fn torchrun_starts_a_job_and_starts_it_again() {
                    --rdzv-endpoint 127.0.0.1:0 --max-restarts 1 --no-python";
     torchrun.args(options.split_whitespace()).arg(env!("CARGO_BIN_EXE_towers"));
     torchrun.args(format!("{TRAIN} --epochs 8 --output run").split_whitespace());
-    torchrun
-        .env("TOWERS_EMULATED_GPUS", "2")
-        .env("TMPDIR", place.path().join("tmp"))
-        .current_dir(place.path());
-    let launcher = spawn(torchrun);
+    torchrun.current_dir(place.path());
+    let launcher = spawn(on_two_gpus(&place, torchrun));
     let ranks = ranks(&launcher, 2);
     wait_for_epochs(&place, 2);
     signal("-KILL", &ranks[&1]);
