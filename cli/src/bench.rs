@@ -58,13 +58,13 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         print::lines(result.engine)?;
     }
     print::text(&format!(
-        "{} {}, batch {}: {:.1} images/s on the {} ({} threads, {}{memory}){not_recorded}\n",
+        "{} {}, batch {}: {:.1} images/s on the {} ({}, {}{memory}){not_recorded}\n",
         result.model,
         mode.as_str().unwrap_or("?"),
         result.batch,
         result.images_per_s,
         result.device,
-        result.threads,
+        print::threads(result.threads),
         result.precision,
     ))
 }
@@ -91,8 +91,10 @@ fn together(
 /// The throughput, and where the time of a step goes.
 fn lines(result: &ReplicaBench) -> Vec<String> {
     let ReplicaBench { model, replicas, batch, images_per_s, device, threads, precision, .. } = result;
+    let threads = print::threads(*threads);
     let mut lines = vec![format!(
-        "{model} train, {replicas} replicas, batch {batch} each: {images_per_s:.1} images/s on the {device} ({threads} threads each, {precision})"
+        "{model} train, {replicas} replicas, batch {batch} each: {images_per_s:.1} images/s on the {device} \
+         ({threads} each, {precision})"
     )];
     let milliseconds = |seconds: f64| format!("{:.2}", 1e3 * seconds);
     if let (Some(slowest), Some(exchange)) = (result.slowest_s, result.exchange_s) {

@@ -20,8 +20,11 @@ pub fn run(
         return print::json(&at);
     }
     let head = format!(
-        "{}, batch {}, on the {} ({} threads): seconds since the process began",
-        at.model, at.batch, at.device, at.threads
+        "{}, batch {}, on the {} ({}): seconds since the process began",
+        at.model,
+        at.batch,
+        at.device,
+        print::threads(at.threads)
     );
     let line = |what: &str, seconds: f64| format!("  {seconds:6.3}  {what}");
     print::lines(vec![

@@ -32,3 +32,8 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<ExitCode> {
 pub fn lines(lines: Vec<String>) -> anyhow::Result<ExitCode> {
     text(&(lines.join("\n") + "\n"))
 }
+
+/// "1 thread", "2 threads".
+pub fn threads(count: usize) -> String {
+    format!("{count} thread{}", if count == 1 { "" } else { "s" })
+}

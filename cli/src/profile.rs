@@ -50,13 +50,13 @@ fn table(profile: &Profile) -> String {
     });
     let what = if train { "training step" } else { "inference pass" };
     format!(
-        "{}\n{} {what}, batch {}, on the {} ({} threads, {}{}), medians of {} steps: {:.2} ms; its parts, one waited for after \
+        "{}\n{} {what}, batch {}, on the {} ({}, {}{}), medians of {} steps: {:.2} ms; its parts, one waited for after \
          the other, {:.2} ms; set_input {:.2} ms beside\n",
         aligned(&rows),
         profile.model,
         profile.batch,
         profile.device,
-        profile.threads,
+        print::threads(profile.threads),
         profile.precision,
         roof,
         profile.steps,

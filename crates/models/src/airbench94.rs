@@ -5,12 +5,13 @@ use layers::{
 };
 use tensor::Activation;
 
-/// The network of airbench94, made to learn CIFAR-10 within seconds: a whitening convolution that is not trained, three groups of two
-/// 3x3 convolutions, GELU throughout.
+/// The network of airbench94, made to learn CIFAR-10 within seconds: a whitening convolution that is not trained, three groups of
+/// two 3x3 convolutions, GELU throughout.
 ///
-/// With 10 classes it has 1,971,352 trainable parameters and takes 118,147,360 multiply-adds an image. Kernels begin as the identity as far as they have filters for it, so that
-/// a group begins by passing on what it gets; normalizations have no scale, and the scores are divided by 9. K. Jordan, "94% on
-/// CIFAR-10 in 3.29 seconds on a single GPU" (2024), whose code is at <https://github.com/KellerJordan/cifar10-airbench>.
+/// With 10 classes it has 1,971,352 trainable parameters and takes 118,147,360 multiply-adds an image. Kernels begin as the
+/// identity as far as they have filters for it, so that a group begins by passing on what it gets; normalizations have no scale,
+/// and the scores are divided by 9. K. Jordan, "94% on CIFAR-10 in 3.29 seconds on a single GPU" (2024), whose code is at
+/// <https://github.com/KellerJordan/cifar10-airbench>.
 ///
 /// # Errors
 /// None for at least one class.
