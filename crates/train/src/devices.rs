@@ -147,11 +147,14 @@ fn on_cpu(options: &DeviceOptions) -> Result<Towers> {
 pub fn describe_devices() -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut lines = vec![format!("cpu: {cores} cores, {}", tensor::simd_level())];
-    match cuda::gpus() {
+    let gpus = cuda::gpus();
+    match &gpus {
         Ok(gpus) => lines.extend(gpus.iter().map(gpu_line)),
         Err(why) => lines.push(format!("cuda: none; {why}")),
     }
-    lines.extend(cuda::libraries().iter().map(library_line));
+    // A library that is why there is none has been named.
+    let named = |library: &Library| matches!((&library.state, &gpus), (Err(own), Err(why)) if own == why);
+    lines.extend(cuda::libraries().iter().filter(|library| !named(library)).map(library_line));
     lines.extend(first_gpu());
     lines
 }
