@@ -55,7 +55,7 @@ pub struct DataArgs {
     /// auto (CIFAR-10), cifar10, cifar100, synthetic, or a folder of class folders with pictures
     #[arg(long, value_name = "NAME|DIR")]
     pub dataset: Option<String>,
-    /// Where the data are or go
+    /// Where the data are or go; by default data/ in the workspace of towers, elsewhere the user's cache
     #[arg(long, value_name = "DIR", env = "TOWERS_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
     /// An archive to fetch instead of the official one; may be given several times
@@ -79,8 +79,8 @@ pub struct DeviceArgs {
     /// That many GPUs, or those ids, e.g. 3 or 0,2,3; implies --device cuda
     #[arg(long, value_name = "N|IDS")]
     pub gpus: Option<Gpus>,
-    /// The kind of device; auto is CUDA where a GPU works, else the CPU
-    #[arg(long, value_enum)]
+    /// auto (CUDA where a GPU works, else the CPU), cpu or cuda
+    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
     pub device: Option<Device>,
     /// Towers; by default one a device
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -120,10 +120,14 @@ impl From<Device> for DeviceKind {
     }
 }
 
+/// Headings in the help of `towers train`.
+const LEARNING: &str = "Optimizer";
+const TOWERS: &str = "Several towers";
+
 /// `towers train`.
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
-    /// What to train and how: minigooglenet (default), another name of `towers recipes`, or a file; other flags override it
+    /// What to train and how: minigooglenet (default), another name of `towers recipes`, or a file; flags that are left out are as it says
     #[arg(long, value_name = "NAME|FILE.toml")]
     pub recipe: Option<String>,
     /// The two-minute trial: a small network, few epochs; goes on with synthetic images where CIFAR-10 can't be had
@@ -132,75 +136,75 @@ pub struct TrainArgs {
     /// Passes over the training data
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub epochs: Option<u64>,
-    /// Samples of a batch for each replica, or each virtual one
+    /// Samples of a batch for each tower, or each virtual replica
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub batch_size: Option<usize>,
-    /// Samples of a batch over all replicas
+    /// Samples of a batch over all towers
     #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "batch_size")]
     pub global_batch_size: Option<usize>,
-    /// The base learning rate
-    #[arg(long, value_name = "X", allow_hyphen_values = true)]
-    pub lr: Option<f64>,
-    /// The momentum of SGD
-    #[arg(long, value_name = "X", allow_hyphen_values = true)]
-    pub momentum: Option<f32>,
-    /// sgd or rmsprop, with options: sgd:momentum=0.9,nesterov or rmsprop:style=keras3
-    #[arg(long, value_name = "SPEC")]
-    pub optimizer: Option<String>,
-    /// constant, poly, time, step, milestones, cosine or triangle, with options: cosine+warmup:epochs=5
-    #[arg(long, value_name = "SPEC")]
-    pub schedule: Option<String>,
-    /// The power of the poly schedule
-    #[arg(long, value_name = "X", allow_hyphen_values = true, conflicts_with = "schedule")]
-    pub power: Option<f64>,
-    /// Keras' time decay: lr / (1 + decay * step)
-    #[arg(long, value_name = "X", allow_hyphen_values = true, conflicts_with_all = ["schedule", "power"])]
-    pub decay: Option<f64>,
-    /// Parameters with rules of their own, by their names: '*/beta:lr-multiplier=64,l2=2e-5', 'conv2d/bias:epochs=3'; may be repeated
-    #[arg(long, value_name = "PATTERN:OPTIONS")]
-    pub param_group: Vec<String>,
-    /// A moving average of the weights that takes their place: momentum=0.99; every=5,overwrite-frequency=5 for Lookahead
-    #[arg(long, value_name = "OPTIONS")]
-    pub ema: Option<String>,
-    /// linear: K times the rate for a batch K times as large as one tower's, or as in linear:base=256
-    #[arg(long, value_name = "RULE")]
-    pub lr_scaling: Option<String>,
-    /// A scaled rate rises over E epochs; by default 5, or 0 with a schedule that warms up by itself
-    #[arg(long, value_name = "E", allow_hyphen_values = true)]
-    pub warmup_epochs: Option<u64>,
-    /// Label smoothing, from 0 to below 1
-    #[arg(long, value_name = "X", allow_hyphen_values = true)]
-    pub label_smoothing: Option<f32>,
-    /// Everything random is a function of this
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub seed: Option<u64>,
-    /// Cut every batch into V fixed shards, so that results don't depend on the number of devices
-    #[arg(long, value_name = "V", allow_hyphen_values = true)]
-    pub virtual_replicas: Option<usize>,
-    /// How much of every batch each tower computes: a number for each, as in 2,1,1; auto to measure their speed; or even
-    #[arg(long, value_name = "W,...", allow_hyphen_values = true)]
-    pub device_weights: Option<String>,
-    /// Normalize batches with the statistics of all towers' samples, so that N towers compute what one would
-    #[arg(long)]
-    pub sync_batch_norm: bool,
-    /// Cut the network of every tower into S stages of consecutive layers, each on a device of its own
-    #[arg(long, value_name = "S", allow_hyphen_values = true)]
-    pub pipeline_stages: Option<usize>,
-    /// The last layer of each stage but the last; by default every piece is timed, so that all stages take about as long
-    #[arg(long, value_name = "LAYER,...", value_delimiter = ',', requires = "pipeline_stages")]
-    pub split_at: Vec<String>,
-    /// Cut the batch of every tower into M micro-batches; by default two for each stage
-    #[arg(long, value_name = "M", allow_hyphen_values = true, conflicts_with = "virtual_replicas")]
-    pub micro_batches: Option<usize>,
     /// Validate on this share of the training images, which is held back, instead of the test images
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub validation_split: Option<f64>,
+    /// Everything random is a function of this; 1 in the built-in recipes
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub seed: Option<u64>,
+    /// sgd or rmsprop, with options: sgd:momentum=0.9,nesterov or rmsprop:style=keras3
+    #[arg(long, help_heading = LEARNING, value_name = "SPEC")]
+    pub optimizer: Option<String>,
+    /// The base learning rate, which the schedule changes
+    #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
+    pub lr: Option<f64>,
+    /// The momentum of SGD
+    #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
+    pub momentum: Option<f32>,
+    /// constant, poly, time, step, milestones, cosine or triangle, with options: cosine+warmup:epochs=5
+    #[arg(long, help_heading = LEARNING, value_name = "SPEC")]
+    pub schedule: Option<String>,
+    /// The power of the poly schedule
+    #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true, conflicts_with = "schedule")]
+    pub power: Option<f64>,
+    /// Keras' time decay: lr / (1 + decay * step)
+    #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true, conflicts_with_all = ["schedule", "power"])]
+    pub decay: Option<f64>,
+    /// linear: K times the rate for a batch K times as large as one tower's, or as in linear:base=256
+    #[arg(long, help_heading = LEARNING, value_name = "RULE")]
+    pub lr_scaling: Option<String>,
+    /// A scaled rate rises over E epochs; by default 5, or 0 with a schedule that warms up by itself
+    #[arg(long, help_heading = LEARNING, value_name = "E", allow_hyphen_values = true)]
+    pub warmup_epochs: Option<u64>,
+    /// Share of the targets that is spread over all classes, from 0 to below 1
+    #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
+    pub label_smoothing: Option<f32>,
+    /// Parameters with rules of their own, by their names: '*/beta:lr-multiplier=64,l2=2e-5', 'conv2d/bias:epochs=3'; may be repeated
+    #[arg(long, help_heading = LEARNING, value_name = "PATTERN:OPTIONS")]
+    pub param_group: Vec<String>,
+    /// A moving average of the weights that takes their place: momentum=0.99; every=5,overwrite-frequency=5 for Lookahead
+    #[arg(long, help_heading = LEARNING, value_name = "OPTIONS")]
+    pub ema: Option<String>,
     /// Data.
     #[command(flatten)]
     pub data: DataArgs,
     /// Augmentation.
     #[command(flatten)]
     pub augmentation: AugmentationArgs,
+    /// Cut every batch into V fixed shards, so that results don't depend on the number of devices
+    #[arg(long, help_heading = TOWERS, value_name = "V", allow_hyphen_values = true)]
+    pub virtual_replicas: Option<usize>,
+    /// How much of every batch each tower computes: a number for each, as in 2,1,1; auto to measure their speed; or even
+    #[arg(long, help_heading = TOWERS, value_name = "W,...", allow_hyphen_values = true)]
+    pub device_weights: Option<String>,
+    /// Normalize batches with the statistics of all towers' samples, so that N towers compute what one would
+    #[arg(long, help_heading = TOWERS)]
+    pub sync_batch_norm: bool,
+    /// Cut the network of every tower into S stages of consecutive layers, each on a device of its own
+    #[arg(long, help_heading = TOWERS, value_name = "S", allow_hyphen_values = true)]
+    pub pipeline_stages: Option<usize>,
+    /// The last layer of each stage but the last; by default every piece is timed, so that all stages take about as long
+    #[arg(long, help_heading = TOWERS, value_name = "LAYER,...", value_delimiter = ',', requires = "pipeline_stages")]
+    pub split_at: Vec<String>,
+    /// Cut the batch of every tower into M micro-batches; by default two for each stage
+    #[arg(long, help_heading = TOWERS, value_name = "M", allow_hyphen_values = true, conflicts_with = "virtual_replicas")]
+    pub micro_batches: Option<usize>,
     /// Devices.
     #[command(flatten)]
     pub devices: DeviceArgs,
@@ -231,10 +235,10 @@ pub struct KeepArgs {
     /// Keep the best checkpoint by loss, acc, val_loss or val_acc
     #[arg(long, value_name = "METRIC")]
     pub save_best: Option<String>,
-    /// A checkpoint after every N epochs
+    /// A checkpoint after every N epochs, by default 1; 0 for the best and the last only
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub save_every: Option<u64>,
-    /// Keep the last K checkpoints; 0 for all
+    /// Keep the last K checkpoints, by default 3; 0 for all
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     pub keep_last: Option<usize>,
     /// No progress bars
@@ -365,9 +369,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
     pub recipe: String,
     /// train (forward, backward, optimizer) or infer (forward)
-    #[arg(long, value_enum, default_value_t = Mode::Train)]
+    #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true, default_value_t = Mode::Train)]
     pub mode: Mode,
-    /// Samples of a batch, of each replica; by default 128 (keras-cnn) or 64 in training, 256 in inference
+    /// Samples of a batch, of each tower; by default 128 (keras-cnn) or 64 in training, 256 in inference
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub batch: Option<usize>,
     /// Each repeat takes at least so long

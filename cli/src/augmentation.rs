@@ -41,13 +41,13 @@ pub struct AugmentationArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub interpolation_order: Option<u8>,
     /// Mirror half of the images left to right
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
     pub horizontal_flip: Option<bool>,
     /// Mirror half of the images top to bottom
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
     pub vertical_flip: Option<bool>,
     /// Mirror every image left to right in exactly every second epoch
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
     pub alternating_flip: Option<bool>,
     /// Pad by N pixels and cut out an image of the old size
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -71,19 +71,19 @@ pub struct AugmentationArgs {
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub rescale: Option<f32>,
     /// Subtract each channel's mean over the training images
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
     pub featurewise_center: Option<bool>,
     /// Divide by each channel's deviation over the training images
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
     pub featurewise_std_normalization: Option<bool>,
     /// Subtract each image's own mean
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
     pub samplewise_center: Option<bool>,
     /// Divide by each image's own deviation
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
     pub samplewise_std_normalization: Option<bool>,
     /// Decorrelate the values of an image; takes minutes to begin
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
     pub zca_whitening: Option<bool>,
     /// What is added to the eigenvalues of the covariance
     #[arg(long, value_name = "X", allow_hyphen_values = true)]

@@ -11,12 +11,13 @@ use train::{Format, MODEL_FILE};
 /// `towers export`.
 #[derive(Debug, clap::Args)]
 pub struct ExportArgs {
-    /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras; by default the newest run
+    /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras or PyTorch; by default the newest run
+    #[arg(value_name = "RUN")]
     pub model: Option<PathBuf>,
     /// The file to write: .onnx, .py for PyTorch (its weights beside it as .safetensors), or .safetensors for towers
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Weights of Keras.
+    /// Weights of other programs.
     #[command(flatten)]
     pub weights: WeightsArgs,
     /// Data.

@@ -15,8 +15,8 @@ pub struct WeightsArgs {
     /// The network; by default the one that the weights fit
     #[arg(long, value_name = "NAME")]
     pub network: Option<String>,
-    /// What happens to pixels first; by default what the file says, or as in the network's recipe
-    #[arg(long, value_enum)]
+    /// What happens to pixels first: divide-by-255, subtract-pixel-mean or standardize; by default what the file says, or the recipe
+    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
     pub preprocessing: Option<First>,
 }
 

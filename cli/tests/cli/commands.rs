@@ -169,6 +169,22 @@ fn devices_says_what_there_is_and_why_not_more() {
     assert!(ran.out().matches("the NVIDIA driver can't be loaded").count() < 2, "{}", ran.out());
 }
 
+/// `--help` is one page, not two kinds of it, and what belongs together stands together.
+#[test]
+fn help_is_short_and_in_groups() {
+    let place = Place::new();
+    for command in ["train", "evaluate", "predict", "export", "report", "preview", "bench", "launch"] {
+        let long = place.run(&format!("{command} --help")).ends(0).out();
+        assert_eq!(long, place.run(&format!("{command} -h")).ends(0).out(), "{command}");
+    }
+    let help = place.run("train --help").ends(0).out();
+    let headings: Vec<&str> =
+        help.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
+    let expected =
+        ["Options", "Optimizer", "Data", "Augmentation", "Several towers", "Devices", "Output", "Callbacks"];
+    assert_eq!(headings, expected.map(|heading| format!("{heading}:")), "{help}");
+}
+
 #[test]
 fn fetch_knows_the_synthetic_set() {
     let ran = Place::new().run("fetch --dataset synthetic --limit-train 20 --limit-test 10").ends(0);
