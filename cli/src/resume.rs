@@ -65,7 +65,7 @@ impl TrainArgs {
         let done = resume.state.epoch;
         if self.epochs.is_some_and(|epochs| epochs < done) {
             return Err(usage(format!(
-                "--epochs is {}, but {done} epochs of this run are done already",
+                "--epochs is {}, but epoch {done} of this run is done already",
                 config.epochs
             )));
         }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use train::cifar::Dataset;
 use train::observers::{Checkpoints, Curves, Environment, History, Progress};
-use train::{Config, End, Observer, Process, Resume, StopFlag};
+use train::{Config, End, Observer, Process, Resume, StopFlag, TrainState};
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let (config, mut output, resume) = match args.resumed_run()? {
@@ -157,9 +157,17 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
         for skipped in &resume.skipped {
             note(format_args!("warning: a checkpoint was passed over: {skipped}"));
         }
-        note(format_args!("resuming from {} after epoch {}", resume.path.display(), resume.state.epoch));
-        if resume.state.epoch >= config.epochs {
-            note(format_args!("all {} epochs are done; to go on, give a larger --epochs", config.epochs));
+        let TrainState { epoch, partial, .. } = &resume.state;
+        let at = match partial.steps {
+            0 => format!("after epoch {epoch}"),
+            steps => format!("in epoch {}, after {steps} of its steps", epoch + 1),
+        };
+        note(format_args!("resuming from {} {at}", resume.path.display()));
+        if *epoch >= config.epochs {
+            note(format_args!(
+                "epoch {epoch} of {} is done; to go on, give a larger --epochs",
+                config.epochs
+            ));
         }
     }
 }

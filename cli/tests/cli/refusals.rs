@@ -125,7 +125,7 @@ fn a_resumed_run_stays_what_it_was() {
         place.run(&format!("train --resume run --epochs 2 {flag}")).ends(2).complains(option);
     }
     place.run("train --resume run --epochs 2 --threads 1").ends(0);
-    place.run("train --resume run --epochs 1").ends(2).complains("--epochs is 1, but 2 epochs");
+    place.run("train --resume run --epochs 1").ends(2).complains("--epochs is 1, but epoch 2 of this run is done");
     place.run("train --resume run --output other").ends(2).complains("--output");
     std::fs::write(place.path().join("p.jpg"), [0xFF, 0xD8, 0xFF, 0x00]).expect("the file can be written");
     place.run("predict p.jpg --model run").ends(1).complains("p.jpg");
