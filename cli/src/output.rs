@@ -44,11 +44,17 @@ impl Output {
         }
     }
 
-    /// Refuses a folder that holds a run already: anything that was learnt. What a run left that ended before
+    /// Refuses what is to be no folder, and one that holds a run already: anything that was learnt. What a run left that ended before
     /// its first checkpoint is nothing to go on with, and may be replaced.
     pub fn check_unused(&self) -> anyhow::Result<()> {
         if self.goes_on {
             return Ok(());
+        }
+        if let Some(ending) = ending(&self.run).filter(|ending| OTHER_PICTURES.contains(&ending.as_str())) {
+            let run = self.run.display();
+            return Err(usage(format!(
+                "--output is {run}, but pictures end in .png or .svg, not in .{ending}"
+            )));
         }
         let at = |name: &str| self.run.join(name);
         let visible = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
@@ -123,8 +129,14 @@ fn hold(run: &Path) -> anyhow::Result<Option<File>> {
 }
 
 pub fn is_picture(path: &Path) -> bool {
-    let extension = path.extension().map(|e| e.to_ascii_lowercase());
-    extension.is_some_and(|e| e == "png" || e == "svg")
+    ending(path).is_some_and(|ending| ending == "png" || ending == "svg")
+}
+
+/// Formats that matplotlib draws and we don't. Whoever names one wants no folder of that name.
+const OTHER_PICTURES: [&str; 8] = ["eps", "gif", "jpeg", "jpg", "pdf", "ps", "tif", "webp"];
+
+fn ending(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_string_lossy().to_ascii_lowercase())
 }
 
 /// The run among `runs/` that holds `what` and was touched last.

@@ -85,7 +85,8 @@ fn a_place_that_can_not_be_written_leaves_no_run() {
         .complains("can't make the folder file/logs");
     place.run(&format!("{small} --csv-log file/log.csv")).ends(1).complains("file");
     place.run(&format!("{small} --output folder.png")).ends(2).complains("--output is folder.png");
-    assert!(!place.exists("runs"));
+    place.run(&format!("{small} --output plot.JPG")).ends(2).complains("pictures end in .png or .svg");
+    assert!(!place.exists("runs") && !place.exists("plot.JPG"));
 }
 
 /// Failures: status 1, one sentence and, where one helps, a hint.
@@ -125,7 +126,10 @@ fn a_resumed_run_stays_what_it_was() {
         place.run(&format!("train --resume run --epochs 2 {flag}")).ends(2).complains(option);
     }
     place.run("train --resume run --epochs 2 --threads 1").ends(0);
-    place.run("train --resume run --epochs 1").ends(2).complains("--epochs is 1, but epoch 2 of this run is done");
+    place
+        .run("train --resume run --epochs 1")
+        .ends(2)
+        .complains("--epochs is 1, but epoch 2 of this run is done");
     place.run("train --resume run --output other").ends(2).complains("--output");
     std::fs::write(place.path().join("p.jpg"), [0xFF, 0xD8, 0xFF, 0x00]).expect("the file can be written");
     place.run("predict p.jpg --model run").ends(1).complains("p.jpg");
