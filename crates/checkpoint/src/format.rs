@@ -122,7 +122,8 @@ pub(crate) fn read(path: &Path, input: &mut impl Read, len: u64) -> Result<Tenso
     input.read_exact(&mut word).map_err(short)?;
     let header_len = u64::from_le_bytes(word);
     if header_len > MAX_HEADER as u64 || header_len > len.saturating_sub(8) {
-        return Err(Error::format(path, format!("it claims a header of {header_len} bytes")));
+        let reason = format!("its {len} bytes can't begin with a header of {header_len}, as they say");
+        return Err(Error::format(path, reason));
     }
     let mut json = vec![0; header_len as usize];
     input.read_exact(&mut json).map_err(short)?;
@@ -206,8 +207,11 @@ mod tests {
     fn hostile_lengths_are_refused() {
         assert!(refusal(&[]).contains("ends early"));
         assert!(refusal(&[1, 0, 0]).contains("ends early"));
-        assert!(refusal(&u64::MAX.to_le_bytes()).contains("claims a header of 18446744073709551615"));
-        assert!(refusal(&9u64.to_le_bytes()).contains("claims a header of 9"));
+        assert!(
+            refusal(&u64::MAX.to_le_bytes())
+                .contains("8 bytes can't begin with a header of 18446744073709551615")
+        );
+        assert!(refusal(&9u64.to_le_bytes()).contains("8 bytes can't begin with a header of 9"));
         let mut not_utf8 = file(r#"{"?":1}"#, 0);
         not_utf8[10] = 0xff;
         assert!(refusal(&not_utf8).contains("not a readable safetensors"));
