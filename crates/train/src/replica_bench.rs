@@ -1,12 +1,13 @@
 use crate::bench::{self, LEAST_WARMUP, update};
 use crate::pass::Pass;
+use crate::speed::gather;
 use crate::{BenchMode, BenchOptions, Config, Error, Result, open_devices};
 use layers::{Draws, Network};
 use optim::OptimizerState;
 use parallel::{Buckets, Collective, Replica, run_replicas};
 use serde::Serialize;
 use std::time::Instant;
-use tensor::{Backend, Device, Recorder, Span, Storage, Turn};
+use tensor::{Backend, Device, Recorder, Storage, Turn};
 
 /// Replicas that train together, and where the time of their steps goes: what `towers bench --replicas N --json` prints.
 ///
@@ -237,14 +238,9 @@ impl Subject {
         Ok((gradients, began.elapsed().as_secs_f64()))
     }
 
-    /// What all replicas have measured, as many numbers each, one replica behind the other.
+    /// What all replicas have measured, one replica behind the other.
     fn all(&mut self, own: &[f64]) -> Result<Vec<f64>> {
-        let (rank, len) = (self.collective.rank(), own.len());
-        let mut all = self.device.alloc(len * self.world)?;
-        let own: Vec<f32> = own.iter().map(|number| *number as f32).collect();
-        self.device.upload(&own, &mut all, rank * len)?;
-        self.collective.all_gather(&self.device, &mut all, Span::new(0, len * self.world))?;
-        Ok(all.to_vec(&self.device, 0, len * self.world)?.into_iter().map(f64::from).collect())
+        gather(self.collective.as_mut(), &self.device, own)
     }
 
     /// The mean loss of the last step over all replicas.

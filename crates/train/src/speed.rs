@@ -38,18 +38,19 @@ pub(crate) fn measure(
         seconds.push(trial.pass()?.as_secs_f64());
     }
     let own = batch as f64 / median(&seconds).max(1e-9);
-    let stages = gather(stage.stage.replica.as_mut(), device, own)?;
-    let towers = gather(collective, device, stages.into_iter().fold(f64::INFINITY, f64::min))?;
+    let stages = gather(stage.stage.replica.as_mut(), device, &[own])?;
+    let towers = gather(collective, device, &[stages.into_iter().fold(f64::INFINITY, f64::min)])?;
     Ok(Weights::of_speeds(&towers)?)
 }
 
-/// What all members of a collective measured, by rank.
-pub(crate) fn gather(collective: &mut dyn Collective, device: &Device, own: f64) -> Result<Vec<f64>> {
-    let (rank, world) = (collective.rank(), collective.world());
-    let mut all = device.alloc(world)?;
-    device.upload(&[own as f32], &mut all, rank)?;
-    collective.all_gather(device, &mut all, Span::new(0, world))?;
-    Ok(all.to_vec(device, 0, world)?.into_iter().map(f64::from).collect())
+/// What all members of a collective measured, as many numbers each: those of rank 0, then those of rank 1, and so on.
+pub(crate) fn gather(collective: &mut dyn Collective, device: &Device, own: &[f64]) -> Result<Vec<f64>> {
+    let all = Span::new(0, own.len() * collective.world());
+    let mut numbers = device.alloc(all.len)?;
+    let own: Vec<f32> = own.iter().map(|number| *number as f32).collect();
+    device.upload(&own, &mut numbers, collective.rank() * own.len())?;
+    collective.all_gather(device, &mut numbers, all)?;
+    Ok(numbers.to_vec(device, 0, all.len)?.into_iter().map(f64::from).collect())
 }
 
 /// A network, or a piece of one, with a batch in place that means nothing.
