@@ -140,6 +140,26 @@ impl Tensors {
         Ok(())
     }
 
+    /// Adds copies of all of another's tensors behind these, but not its metadata.
+    ///
+    /// ```
+    /// use checkpoint::Tensors;
+    ///
+    /// let (mut all, mut more) = (Tensors::new(), Tensors::new());
+    /// more.insert("velocity", [2], vec![0.0; 2])?;
+    /// all.append(&more)?;
+    /// assert_eq!(all, more);
+    /// assert!(all.append(&more).is_err(), "names are unique");
+    /// # Ok::<(), checkpoint::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When a name is taken.
+    pub fn append(&mut self, others: &Tensors) -> Result<()> {
+        let mut copies = others.list.iter().cloned();
+        copies.try_for_each(|tensor| self.insert(tensor.name, tensor.shape, tensor.data))
+    }
+
     /// The tensor of this name.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.place.get(name).map(|&place| &self.list[place])

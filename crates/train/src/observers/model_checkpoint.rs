@@ -58,9 +58,7 @@ impl ModelCheckpoint {
     fn write(&self, figures: &Figures, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         let mut tensors = snapshot.model_tensors()?;
         if !self.options.save_weights_only {
-            for tensor in snapshot.optimizer_tensors()?.iter() {
-                tensors.insert(tensor.name, tensor.shape.to_vec(), tensor.data.to_vec())?;
-            }
+            tensors.append(&snapshot.optimizer_tensors()?)?;
             if let Some(config) = self.config.clone() {
                 Saved { config, state: state.clone() }.add_to(&mut tensors)?;
             }

@@ -19,7 +19,7 @@ impl Worker<'_> {
     /// Parameters and running averages of all stages.
     fn parameters(&self) -> Result<Tensors> {
         let mut tensors = self.own_parameters()?;
-        self.stage.each_other(|parameters, _| append(&mut tensors, parameters))?;
+        self.stage.each_other(|parameters, _| Ok(tensors.append(parameters)?))?;
         Ok(tensors)
     }
 
@@ -52,7 +52,7 @@ impl Worker<'_> {
 impl Snapshot for Worker<'_> {
     fn all_tensors(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
-        append(&mut tensors, &self.optimizer_tensors()?)?;
+        tensors.append(&self.optimizer_tensors()?)?;
         Ok(tensors)
     }
 
@@ -61,8 +61,8 @@ impl Snapshot for Worker<'_> {
         if let Some(state) = self.device.loss_scale()? {
             tensors.insert(LOSS_SCALE, vec![2], state.to_vec())?;
         }
-        append(&mut tensors, &self.own_memory()?)?;
-        self.stage.each_other(|_, memory| append(&mut tensors, memory))?;
+        tensors.append(&self.own_memory()?)?;
+        self.stage.each_other(|_, memory| Ok(tensors.append(memory)?))?;
         Ok(tensors)
     }
 
@@ -77,11 +77,4 @@ impl Snapshot for Worker<'_> {
         let epoch = self.state.epoch.saturating_sub(1);
         crate::batch_picture::draw(train, augmentation, self.config.seed, epoch, count).map(Some)
     }
-}
-
-fn append(tensors: &mut Tensors, others: &Tensors) -> Result<()> {
-    for tensor in others.iter() {
-        tensors.insert(tensor.name, tensor.shape.to_vec(), tensor.data.to_vec())?;
-    }
-    Ok(())
 }
