@@ -1,7 +1,9 @@
 //! How a failure is told: one sentence, a hint where there is one, and the exit status.
 
 use crate::print::note;
+use std::error::Error as _;
 use std::fmt;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process::ExitCode;
 use train::cifar;
 
@@ -30,6 +32,18 @@ pub fn usage(message: impl fmt::Display) -> anyhow::Error {
 /// Refuses 0 for an option that counts something.
 pub fn at_least_one(option: &str, value: usize) -> anyhow::Result<()> {
     if value == 0 { Err(usage(format!("{option} is 0, but must be at least 1"))) } else { Ok(()) }
+}
+
+/// Ends the program as clap does, but says what a flag takes where clap has only what the standard library says of numbers.
+pub fn refuse(error: &clap::Error) -> ! {
+    let Some(cause) = error.source() else { error.exit() };
+    let takes = match cause.downcast_ref::<ParseIntError>().map(ParseIntError::kind) {
+        Some(IntErrorKind::InvalidDigit | IntErrorKind::Empty) => "it takes a whole number, 0 or more",
+        None if cause.is::<ParseFloatError>() => "it takes a number, such as 0.01",
+        _ => error.exit(),
+    };
+    note(error.to_string().replacen(&cause.to_string(), takes, 1).trim_end());
+    std::process::exit(BAD_USAGE.into())
 }
 
 /// Tells the error on stderr and turns it into the exit status.

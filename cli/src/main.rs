@@ -34,7 +34,8 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match Args::parse().command {
+    let args = Args::try_parse().unwrap_or_else(|error| error::refuse(&error));
+    let result = match args.command {
         Command::Train(args) => train::run(*args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Predict(args) => predict::run(args),

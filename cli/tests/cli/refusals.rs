@@ -36,7 +36,11 @@ fn bad_values_name_the_option() {
         ("train --quick --dataset synthetic --limit-test 0", "test samples is 0"),
         ("train --recipe minigooglenet --dataset synthetic --limit-train 32", "the batch size is 64"),
         ("train --replicas 100000 --dataset synthetic", "--replicas is 100000"),
-        ("train --batch-size -5", "invalid value '-5' for '--batch-size <N>'"),
+        (
+            "train --batch-size -5",
+            "invalid value '-5' for '--batch-size <N>': it takes a whole number, 0 or more",
+        ),
+        ("train --lr fast", "invalid value 'fast' for '--lr <X>': it takes a number, such as 0.01"),
         ("train --lr -1e-3", "--lr is -0.001"),
         ("train --threads 100000 --dataset synthetic", "--threads is 100000"),
         ("preview --dataset synthetic --columns 0", "--columns is 0"),
