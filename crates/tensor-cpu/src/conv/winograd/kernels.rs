@@ -118,21 +118,20 @@ unsafe fn input_half<S: Simd, F: Form<OUT, IN>, const OUT: usize, const IN: usiz
 ) {
     // SAFETY: by this function's contract.
     unsafe {
-        let mut columns = [[S::zero(); IN]; IN];
-        for i in 0..IN {
-            let pixels = t.from.add(i * IN);
-            let row = F::input::<S>(core::array::from_fn(|j| load((*pixels.add(j)).add(channel))));
-            columns.iter_mut().zip(row).for_each(|(column, v)| column[i] = v);
-            if HALF == 0 {
-                // The first columns of the next tile are the last ones of this.
-                for j in IN - OUT..IN {
-                    S::prefetch((*pixels.add(j)).wrapping_add(channel + t.ahead));
+        let mut rows = [[S::zero(); IN]; IN];
+        for j in 0..IN {
+            let column =
+                F::input::<S>(core::array::from_fn(|i| load((*t.from.add(i * IN + j)).add(channel))));
+            rows.iter_mut().zip(column).for_each(|(row, v)| row[j] = v);
+            if HALF == 0 && j >= IN - OUT {
+                for i in 0..IN {
+                    S::prefetch((*t.from.add(i * IN + j)).wrapping_add(channel + t.ahead));
                 }
             }
         }
         let to = t.to.add(channel / BLOCK * t.block + channel % BLOCK);
-        for j in (0..IN / 2).map(|j| HALF * IN / 2 + j) {
-            for (i, &v) in F::input::<S>(columns[j]).iter().enumerate() {
+        for i in (0..IN / 2).map(|i| HALF * IN / 2 + i) {
+            for (j, &v) in F::input::<S>(rows[i]).iter().enumerate() {
                 S::store(to.add((i * IN + j) * t.position), v);
             }
         }
