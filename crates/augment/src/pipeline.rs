@@ -3,6 +3,7 @@
 use crate::generator::ImageDataGenerator;
 use crate::rand_augment::Canvas;
 use crate::resample::Resampler;
+use crate::resized_crop::Stretched;
 use crate::standardize::Standardizer;
 use crate::warp::warp_pixels;
 use crate::{Draws, Error, Preprocess, photometric};
@@ -37,6 +38,7 @@ pub struct Pipeline {
 pub struct Scratch {
     image: Vec<f32>,
     moved: Vec<f32>,
+    stretched: Stretched,
     resampler: Resampler,
     canvas: Canvas,
 }
@@ -48,6 +50,7 @@ impl Scratch {
         Scratch {
             image: image(),
             moved: image(),
+            stretched: Stretched::for_width(w, c),
             resampler: Resampler::for_width(w, c),
             canvas: Canvas::for_len(h * w * c),
         }
@@ -138,7 +141,7 @@ impl Pipeline {
             self.place(&uncropped, mean, image, &mut moved, scratch);
             self.recolor(draws, &mut moved);
             match draws.resized_crop {
-                Some(part) => part.apply(self.shape, &moved, out),
+                Some(part) => part.apply(self.shape, &moved, out, &mut scratch.stretched),
                 None => {
                     let crop = Draws { crop: draws.crop, ..Draws::default() };
                     scratch.resampler.apply(&crop, self.shape, &self.options.sampling(), &moved, out);

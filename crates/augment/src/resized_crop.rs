@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::draws::between;
 use philox::Philox;
+use std::mem::swap;
 use std::str::FromStr;
 
 /// Cuts out a part of random area and aspect ratio and brings it to the size of the image, bilinearly: C. Szegedy et al., "Going
@@ -105,6 +106,22 @@ fn tap(out: usize, len: usize, first: usize, part: usize) -> Tap {
     Tap { low: first + low, high: first + (low + 1).min(part - 1), weight: (at - low as f64) as f32 }
 }
 
+/// What [`ResizedCrop::apply`] works with: where each column of the output reads, and two rows of the image as wide as the output.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stretched {
+    taps: Vec<Tap>,
+    above: Vec<f32>,
+    below: Vec<f32>,
+}
+
+impl Stretched {
+    /// Memory that need not grow for images of this width.
+    pub(crate) fn for_width(w: usize, c: usize) -> Self {
+        let row = || Vec::with_capacity(w * c);
+        Stretched { taps: Vec::with_capacity(w), above: row(), below: row() }
+    }
+}
+
 impl ResizedCrop {
     pub(crate) fn fits(&self, [h, w]: [usize; 2]) -> bool {
         let inside = |first: usize, part: usize, len| {
@@ -114,19 +131,37 @@ impl ResizedCrop {
     }
 
     /// Fills `out` with this part of `image` (both HWC of `shape`).
-    pub(crate) fn apply(&self, [h, w, c]: [usize; 3], image: &[f32], out: &mut [f32]) {
+    pub(crate) fn apply(
+        &self,
+        [h, w, c]: [usize; 3],
+        image: &[f32],
+        out: &mut [f32],
+        Stretched { taps, above, below }: &mut Stretched,
+    ) {
+        taps.clear();
+        taps.extend((0..w).map(|x| tap(x, w, self.column, self.columns)));
+        let stretch = |y: usize, to: &mut Vec<f32>| {
+            let row = &image[y * w * c..][..w * c];
+            to.clear();
+            for &Tap { low, high, weight } in &*taps {
+                let ends = row[low * c..][..c].iter().zip(&row[high * c..][..c]);
+                to.extend(ends.map(|(a, b)| a + weight * (b - a)));
+            }
+        };
+        // Neighbours of an enlarged image mostly read the same two rows, or one of them.
+        let mut held = None;
         for (y, row) in out.chunks_exact_mut(w * c).enumerate() {
-            let down = tap(y, h, self.row, self.rows);
-            let [top, bottom] = [down.low, down.high].map(|y| &image[y * w * c..][..w * c]);
-            for (x, out) in row.chunks_exact_mut(c).enumerate() {
-                let across = tap(x, w, self.column, self.columns);
-                let [left, right] = [across.low, across.high].map(|x| x * c..x * c + c);
-                let corners = top[left.clone()].iter().zip(&top[right.clone()]);
-                let corners = corners.zip(bottom[left].iter().zip(&bottom[right]));
-                for (out, ((a, b), (c, d))) in out.iter_mut().zip(corners) {
-                    let (above, below) = (a + across.weight * (b - a), c + across.weight * (d - c));
-                    *out = above + down.weight * (below - above);
+            let Tap { low, high, weight } = tap(y, h, self.row, self.rows);
+            if held != Some([low, high]) {
+                match held {
+                    Some([_, last]) if last == low => swap(above, below),
+                    _ => stretch(low, above),
                 }
+                stretch(high, below);
+                held = Some([low, high]);
+            }
+            for (out, (a, b)) in row.iter_mut().zip(above.iter().zip(&*below)) {
+                *out = a + weight * (b - a);
             }
         }
     }
@@ -159,10 +194,13 @@ mod tests {
     #[test]
     fn the_whole_image_is_itself_and_a_pixel_fills_it() {
         let image: Vec<f32> = (0..24).map(|k| (k * 7 % 11) as f32).collect();
-        let mut out = vec![f32::NAN; 24];
-        ResizedCrop { row: 0, column: 0, rows: 4, columns: 3 }.apply([4, 3, 2], &image, &mut out);
-        assert_eq!(out, image);
-        ResizedCrop { row: 2, column: 1, rows: 1, columns: 1 }.apply([4, 3, 2], &image, &mut out);
-        assert_eq!(out, image[14..16].repeat(12));
+        let (mut out, mut memory) = (vec![f32::NAN; 24], Stretched::default());
+        let mut apply = |row, column, rows, columns| {
+            let part = ResizedCrop { row, column, rows, columns };
+            part.apply([4, 3, 2], &image, &mut out, &mut memory);
+            out.clone()
+        };
+        assert_eq!(apply(0, 0, 4, 3), image);
+        assert_eq!(apply(2, 1, 1, 1), image[14..16].repeat(12));
     }
 }
