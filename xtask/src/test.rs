@@ -134,10 +134,8 @@ fn doctests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 /// What is built with MPI alone, where there is an MPI to build with. Of the workspace only the crates that know the feature
 /// are compiled again.
 fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let mpicc = Command::new("mpicc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if mpicc.is_err() {
-        println!("SKIPPED: there is no mpicc; `.ci/install-mpi` installs Open MPI on Debian");
-        tally.skipped += 1;
+    if !starts("mpicc") {
+        skip(tally, "there is no mpicc; `.ci/install-mpi` installs Open MPI on Debian");
         return Ok(());
     }
     // With the whole workspace selected its dependencies have the features of the other steps, and are not built again.
@@ -155,19 +153,15 @@ fn arm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     const TARGET: &str = "aarch64-unknown-linux-gnu";
     const LINKER: &str = "aarch64-linux-gnu-gcc";
     const EMULATOR: &str = "qemu-aarch64-static";
-    let starts = |program: &str| {
-        let mut command = Command::new(program);
-        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-    };
     let library = Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]).output();
     let has_library =
         library.is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir());
     if !has_library || !starts(LINKER) || !starts(EMULATOR) {
-        println!(
-            "SKIPPED: this step wants `rustup target add {TARGET}` and, on Debian, \
+        let wanted = format!(
+            "this step wants `rustup target add {TARGET}` and, on Debian, \
              `apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static`"
         );
-        tally.skipped += 1;
+        skip(tally, &wanted);
         return Ok(());
     }
     let arguments = ["test", "--target", TARGET, "--package", "tensor-cpu", "--tests", "--", "--show-output"];
@@ -177,6 +171,18 @@ fn arm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         format!("{EMULATOR} -L /usr/aarch64-linux-gnu"),
     );
     counted(&mut command, tally)
+}
+
+/// Whether a program is on this machine.
+fn starts(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+/// Says why a step does not run here, and counts it.
+fn skip(tally: &mut Tally, why: &str) {
+    println!("SKIPPED: {why}");
+    tally.skipped += 1;
 }
 
 /// Runs a command that tests, passing its output on line by line while counting.

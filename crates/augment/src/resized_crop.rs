@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::draws::between;
+use crate::fill::Tap;
 use philox::Philox;
 use std::mem::swap;
 use std::str::FromStr;
@@ -89,14 +90,6 @@ impl RandomResizedCrop {
         };
         ResizedCrop { row: (h - rows) / 2, column: (w - columns) / 2, rows, columns }
     }
-}
-
-/// Where an output place reads along one axis.
-#[derive(Clone, Copy, Debug)]
-struct Tap {
-    low: usize,
-    high: usize,
-    weight: f32,
 }
 
 /// The tap of place `out` of `len`, which show `part` places from `first` on; pixels are squares with centres.

@@ -41,8 +41,8 @@ impl Roofline {
     /// If there is no memory to copy.
     pub fn measure(cpu: &Cpu) -> Result<Roofline> {
         let threads = cpu.threads();
-        let chains = chains(cpu.simd());
-        let operations = (threads * ROUNDS * CHAINS * 2 * lanes(cpu.simd())) as f64;
+        let (chains, lanes) = chains(cpu.simd());
+        let operations = (threads * ROUNDS * CHAINS * 2 * lanes) as f64;
         // SAFETY: the device's level is one that the processor has.
         let seconds = best(TRIALS, || cpu.pool().run(threads, &|_| unsafe { chains() }));
         let gflops = operations / seconds / 1e9;
@@ -74,20 +74,8 @@ fn copy(cpu: &Cpu, from: &Buffer, to: &mut Buffer) {
     });
 }
 
-fn lanes(level: Level) -> usize {
-    match level {
-        Level::Portable => Portable::LANES,
-        #[cfg(target_arch = "aarch64")]
-        Level::Neon => Neon::LANES,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => Avx2::LANES,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => Avx512::LANES,
-    }
-}
-
-/// A trial for vectors of a level, which the processor must have.
-fn chains(level: Level) -> unsafe fn() {
+/// A trial for vectors of a level, which the processor must have, and the numbers in a vector.
+fn chains(level: Level) -> (unsafe fn(), usize) {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f")]
     unsafe fn avx512() {
@@ -101,13 +89,13 @@ fn chains(level: Level) -> unsafe fn() {
         unsafe { multiply_adds::<Avx2>() }
     }
     match level {
-        Level::Portable => multiply_adds::<Portable>,
+        Level::Portable => (multiply_adds::<Portable>, Portable::LANES),
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => multiply_adds::<Neon>,
+        Level::Neon => (multiply_adds::<Neon>, Neon::LANES),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => avx2,
+        Level::Avx2 => (avx2, Avx2::LANES),
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => avx512,
+        Level::Avx512 => (avx512, Avx512::LANES),
     }
 }
 

@@ -21,8 +21,8 @@ pub(crate) use portable::Portable;
 
 use std::sync::OnceLock;
 
-/// An instruction set that kernels are compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An instruction set that kernels are compiled for, from the slowest to the fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     /// What the compiler makes of plain loops on the target's baseline.
     Portable,
@@ -38,28 +38,18 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// All levels that this processor has, from the slowest to the fastest.
+    /// All levels that this processor has, the slowest first.
     pub(crate) fn available() -> &'static [Level] {
         #[cfg(target_arch = "x86_64")]
-        {
-            const ALL: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-            &ALL[..if !avx2 {
-                1
-            } else if is_x86_feature_detected!("avx512f") {
-                3
-            } else {
-                2
-            }]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            const ALL: &[Level] = &[Level::Portable, Level::Avx2, Level::Avx512];
+            return &ALL[..if is_x86_feature_detected!("avx512f") { 3 } else { 2 }];
         }
-        #[cfg(target_arch = "aarch64")]
-        {
-            &[Level::Portable, Level::Neon]
-        }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        {
-            &[Level::Portable]
-        }
+        &[
+            Level::Portable,
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon,
+        ]
     }
 
     /// The fastest level that this processor has, or the one of these that the environment variable `TOWERS_SIMD` names.
@@ -129,9 +119,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_portable_level_is_everywhere() {
+    fn levels_go_from_the_portable_one_up() {
         let levels = Level::available();
         assert_eq!(levels[0], Level::Portable);
+        assert!(levels.is_sorted());
         assert!(levels.contains(&Level::detect()));
     }
 }
