@@ -60,7 +60,7 @@ impl FillMode {
     }
 
     /// Brings a position outside `0..=len - 1` back into it, as SciPy does.
-    fn fold(self, at: f64, len: usize) -> Option<f64> {
+    pub(crate) fn fold(self, at: f64, len: usize) -> Option<f64> {
         let last = (len - 1) as f64;
         let folded = match self {
             FillMode::Constant => return None,

@@ -11,12 +11,33 @@ pub(crate) fn shift_channels(image: &mut [f32], intensity: f32) {
 pub(crate) fn brighten(image: &mut [f32], channels: usize, factor: f32) {
     let (low, high) = bounds(image);
     let range = if high == low { 1.0 } else { high - low };
-    // `as` clamps to 0..=255 and drops the fraction, as Pillow does both times.
-    image.iter_mut().for_each(|value| *value = f32::from(((*value - low) / range * 255.0) as u8));
-    let visible = if channels == 4 { 3 } else { channels };
-    for pixel in image.chunks_exact_mut(channels) {
-        pixel[..visible].iter_mut().for_each(|value| *value = f32::from((*value * factor) as u8));
+    image.iter_mut().for_each(|value| *value = byte((*value - low) / range * 255.0));
+    match channels {
+        4 => image.chunks_exact_mut(4).for_each(|pixel| multiply(&mut pixel[..3], factor)),
+        _ => multiply(image, factor),
     }
+}
+
+fn multiply(bytes: &mut [f32], factor: f32) {
+    bytes.iter_mut().for_each(|value| *value = byte(*value * factor));
+}
+
+/// Clamped to 0..=255 and without its fraction, as Pillow does. So does a cast to `u8`, but one value at a time.
+fn byte(value: f32) -> f32 {
+    // Floats from here to its double have no room for a fraction.
+    const WHOLE: f32 = (1 << 23) as f32;
+    let inside = lesser(greater(value, 0.0), 255.0);
+    let nearest = (inside + WHOLE) - WHOLE;
+    if nearest > inside { nearest - 1.0 } else { nearest }
+}
+
+// Unlike `f32::min` and `max`, one instruction each. If `a` is not a number, the answer is `b`.
+fn lesser(a: f32, b: f32) -> f32 {
+    if a < b { a } else { b }
+}
+
+fn greater(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
 }
 
 /// The smallest and the largest value; 0 for both where there are only NaNs.
@@ -25,13 +46,12 @@ fn bounds(image: &[f32]) -> (f32, f32) {
     let mut lanes = [(f32::INFINITY, f32::NEG_INFINITY); 8];
     let (chunks, rest) = image.as_chunks::<8>();
     for chunk in chunks {
-        lanes.iter_mut().zip(chunk).for_each(|(lane, &x)| *lane = (lane.0.min(x), lane.1.max(x)));
+        lanes.iter_mut().zip(chunk).for_each(|(lane, &x)| *lane = (lesser(x, lane.0), greater(x, lane.1)));
     }
-    rest.iter().for_each(|&x| lanes[0] = (lanes[0].0.min(x), lanes[0].1.max(x)));
+    rest.iter().for_each(|&x| lanes[0] = (lesser(x, lanes[0].0), greater(x, lanes[0].1)));
     let (low, high) = lanes.iter().fold(lanes[0], |(low, high), lane| (low.min(lane.0), high.max(lane.1)));
     if low <= high { (low, high) } else { (0.0, 0.0) }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +66,17 @@ mod tests {
         let mut lost = [f32::NAN; 3];
         shift_channels(&mut lost, 1.0);
         assert!(lost.iter().all(|value| value.is_nan()));
+    }
+
+    #[test]
+    fn bytes_are_those_of_a_cast() {
+        let steps = (-100..26_000).map(|k| k as f32 / 100.0);
+        let whole =
+            (0..=256_u16).flat_map(|k| [f32::from(k).next_down(), f32::from(k), f32::from(k).next_up()]);
+        let far = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, 1e-40, -0.0];
+        for value in steps.chain(whole).chain(far) {
+            assert_eq!(byte(value), f32::from(value as u8), "{value}");
+        }
     }
 
     #[test]

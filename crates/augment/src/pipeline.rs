@@ -5,7 +5,7 @@ use crate::rand_augment::Canvas;
 use crate::resample::Resampler;
 use crate::resized_crop::Stretched;
 use crate::standardize::Standardizer;
-use crate::warp::warp_pixels;
+use crate::warp::Warper;
 use crate::{Draws, Error, Preprocess, photometric};
 use core::mem::take;
 
@@ -40,6 +40,7 @@ pub struct Scratch {
     moved: Vec<f32>,
     stretched: Stretched,
     resampler: Resampler,
+    warper: Warper,
     canvas: Canvas,
 }
 
@@ -52,6 +53,7 @@ impl Scratch {
             moved: image(),
             stretched: Stretched::for_width(w, c),
             resampler: Resampler::for_width(w, c),
+            warper: Warper::for_size(h, w),
             canvas: Canvas::for_len(h * w * c),
         }
     }
@@ -167,13 +169,13 @@ impl Pipeline {
         if draws.keeps_places() && draws.crop == [0, 0] {
             return load(image, mean, out);
         }
-        let Scratch { image: floats, resampler, .. } = scratch;
+        let Scratch { image: floats, resampler, warper, .. } = scratch;
         match mean {
-            None => self.resample(draws, resampler, image, out),
+            None => self.resample(draws, resampler, warper, image, out),
             Some(mean) => {
                 floats.resize(image.len(), 0.0);
                 load(image, Some(mean), floats);
-                self.resample(draws, resampler, floats, out);
+                self.resample(draws, resampler, warper, floats, out);
             }
         }
     }
@@ -182,6 +184,7 @@ impl Pipeline {
         &self,
         draws: &Draws,
         resampler: &mut Resampler,
+        warper: &mut Warper,
         image: &[P],
         out: &mut [f32],
     ) {
@@ -193,7 +196,7 @@ impl Pipeline {
         for (axis, len, flip) in [(0, h, draws.vertical_flip), (1, w, draws.horizontal_flip)] {
             affine = if flip { affine.mirrored(axis, len) } else { affine };
         }
-        warp_pixels(image, self.shape, &affine, &sampling, out);
+        warper.apply(image, self.shape, &affine, &sampling, out);
     }
 
     fn recolor(&self, draws: &Draws, image: &mut [f32]) {
