@@ -16,23 +16,39 @@ use std::time::{Duration, Instant};
 struct Step {
     name: &'static str,
     run: fn(&Workspace, &mut Tally) -> Result<()>,
+    /// It runs tests, and counts them.
+    counts: bool,
+    /// It runs only when it is named.
+    on_request: bool,
 }
 
-const STEPS: &[Step] = &[
-    Step { name: "fmt", run: |workspace, _| cargo(workspace, &["fmt", "--all", "--check"]) },
-    Step { name: "tidy", run: |workspace, _| tidy::rules(workspace) },
-    Step { name: "clippy", run: clippy },
-    Step { name: "alone", run: |workspace, _| tidy::alone(workspace) },
-    Step { name: "docs", run: docs },
-    Step { name: "kernels", run: kernels::step },
-    Step { name: "tests", run: tests },
-    Step { name: "doctests", run: doctests },
-    Step { name: "mpi", run: mpi },
-    Step { name: "arm", run: arm },
-];
+impl Step {
+    const fn check(name: &'static str, run: fn(&Workspace, &mut Tally) -> Result<()>) -> Self {
+        Step { name, run, counts: false, on_request: false }
+    }
 
-/// The steps that run only when they are named: they compile much of the workspace again, with other features.
-const ON_REQUEST: [&str; 3] = ["alone", "mpi", "arm"];
+    const fn tests(name: &'static str, run: fn(&Workspace, &mut Tally) -> Result<()>) -> Self {
+        Step { counts: true, ..Step::check(name, run) }
+    }
+
+    const fn on_request(self) -> Self {
+        Step { on_request: true, ..self }
+    }
+}
+
+/// Those on request compile much of the workspace again, with other features or for another processor.
+const STEPS: &[Step] = &[
+    Step::check("fmt", |workspace, _| cargo(workspace, &["fmt", "--all", "--check"])),
+    Step::check("tidy", |workspace, _| tidy::rules(workspace)),
+    Step::check("clippy", clippy),
+    Step::tests("alone", tidy::alone).on_request(),
+    Step::check("docs", docs),
+    Step::tests("kernels", kernels::step),
+    Step::tests("tests", tests),
+    Step::tests("doctests", doctests),
+    Step::tests("mpi", mpi).on_request(),
+    Step::tests("arm", arm).on_request(),
+];
 
 /// The names of the steps, in their order.
 pub fn step_names() -> Vec<&'static str> {
@@ -51,7 +67,7 @@ pub fn run(workspace: &Workspace, names: &[String]) -> Result<ExitCode, Failure>
         let mut counted = Tally::default();
         let outcome = (step.run)(workspace, &mut counted);
         times.push((step.name, start.elapsed(), outcome.is_ok()));
-        if matches!(step.name, "kernels" | "tests" | "doctests" | "mpi" | "arm") {
+        if step.counts {
             tally = Some(add(tally.unwrap_or_default(), counted, outcome.is_ok()));
         }
         if let Err(error) = outcome {
@@ -75,7 +91,7 @@ fn select(names: &[String]) -> Result<Vec<&'static Step>, String> {
     if let Some(unknown) = names.iter().find(|name| !step_names().contains(&name.as_str())) {
         return Err(format!("`test` has no step `{unknown}`; it has {}", step_names().join(", ")));
     }
-    let by_default = |step: &Step| names.is_empty() && !ON_REQUEST.contains(&step.name);
+    let by_default = |step: &Step| names.is_empty() && !step.on_request;
     let named = |step: &Step| names.iter().any(|name| name == step.name);
     Ok(STEPS.iter().filter(|step| by_default(step) || named(step)).collect())
 }
@@ -217,8 +233,7 @@ mod tests {
             let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
             select(&words).map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>())
         };
-        let mut by_default = step_names();
-        by_default.retain(|name| !ON_REQUEST.contains(name));
+        let by_default = ["fmt", "tidy", "clippy", "docs", "kernels", "tests", "doctests"];
         assert_eq!(names(&[]).unwrap(), by_default);
         assert_eq!(names(&["mpi"]).unwrap(), ["mpi"]);
         assert_eq!(names(&["docs", "fmt"]).unwrap(), ["fmt", "docs"]);

@@ -14,6 +14,7 @@ mod test_files;
 mod text;
 
 use crate::Failure;
+use crate::tally::Tally;
 use crate::workspace::Workspace;
 use anyhow::{Result, bail};
 use files::Files;
@@ -49,7 +50,7 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Fail
         return Err(Failure::Usage(format!("`tidy` takes no argument, but got `{word}`")));
     }
     rules(workspace)?;
-    alone(workspace)?;
+    alone(workspace, &mut Tally::default())?;
     Ok(ExitCode::SUCCESS)
 }
 
