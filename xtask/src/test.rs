@@ -48,6 +48,7 @@ const STEPS: &[Step] = &[
     Step::tests("doctests", doctests),
     Step::tests("mpi", mpi).on_request(),
     Step::tests("arm", arm).on_request(),
+    Step::check("package", package).on_request(),
 ];
 
 /// The names of the steps, in their order.
@@ -187,6 +188,15 @@ fn arm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         format!("{EMULATOR} -L /usr/aarch64-linux-gnu"),
     );
     counted(&mut command, tally)
+}
+
+/// Every published crate is packed, and built from its package with the others' packages. Asks the registry, since what lies there
+/// under the name of one of ours must not be taken for it.
+fn package(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+    let kept = workspace.crates.iter().filter(|krate| !krate.published);
+    let mut arguments = vec!["package", "--workspace"];
+    kept.for_each(|krate| arguments.extend(["--exclude", &krate.name]));
+    cargo(workspace, &arguments)
 }
 
 /// Whether a program is on this machine.

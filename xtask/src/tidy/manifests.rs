@@ -84,9 +84,10 @@ fn publishing(krate: &Crate, workspace: &Workspace) -> Vec<Violation> {
     }
     for dependency in krate.dependencies.iter().filter(|d| d.local && d.kind != Kind::Dev) {
         let name = &dependency.name;
-        if dependency.requirement == "*" {
-            let what = format!("the dependency on `{name}` has a path but no version");
-            let mend = "give it one in [workspace.dependencies]";
+        // A later version of that name in a registry may be another project's.
+        if !dependency.requirement.starts_with('=') {
+            let what = format!("the dependency on `{name}` has a path but no exact version");
+            let mend = "give it one in [workspace.dependencies], as `=1.2.3`";
             violations.push(Violation::new(&krate.manifest, 1, what, mend));
         }
         if workspace.find(name).is_some_and(|target| !target.published) {
@@ -134,12 +135,14 @@ mod tests {
     fn publishing_needs_keys_and_versions() {
         let mut workspace = fake::workspace(&[("a", &["b"], &[]), ("b", &[], &[])]);
         workspace.crates[0].license.clear();
-        workspace.crates[0].dependencies[0].requirement = "*".to_owned();
+        workspace.crates[0].dependencies[0].requirement = "^0.1.0".to_owned();
         workspace.crates[1].published = false;
         let found = publishing(&workspace.crates[0], &workspace);
         let found: Vec<&str> = found.iter().map(|violation| violation.what.as_str()).collect();
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].contains("license") && found[1].contains("no version") && found[2].contains("`b`"));
+        assert!(
+            found[0].contains("license") && found[1].contains("no exact version") && found[2].contains("`b`")
+        );
     }
 
     #[test]
