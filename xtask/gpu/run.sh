@@ -79,13 +79,16 @@ profile() { # recipe, batch, precision: time by kernel, and which algorithms wer
 }
 
 run_tests() { # how much time is to be left afterwards, then programs
-    local rest=$1 program name status verdict
+    local rest=$1 program name part status verdict
     shift
     for program in "$@"; do
         [ -x "$program" ] || continue
         name=$(basename "$program")
         short $((rest + 15)) "$name" && continue
-        timeout $(($(left) - rest)) "./$program" --test-threads 4 --show-output >"$out/$name.log" 2>&1
+        # Of the whole runs only those that are about a GPU.
+        part=
+        [ "$name" = tests-end_to_end ] && part=cuda::
+        timeout $(($(left) - rest)) "./$program" $part --test-threads 4 --show-output >"$out/$name.log" 2>&1
         status=$?
         verdict=$(grep -h '^test result' "$out/$name.log" | tail -1)
         say "$name: exit $status; ${verdict:-no result}"
@@ -106,8 +109,8 @@ towers minigooglenet 64 bf16
 
 say "== tests"
 cd "$here/tests" || exit 1
-run_tests 300 tensor-cuda-conformance tests-cuda tensor-cuda-libraries
-run_tests 300 $(ls | grep -vxE 'tensor-cuda-(conformance|libraries)|tests-cuda')
+run_tests 300 tensor-cuda-conformance tests-end_to_end tensor-cuda-libraries
+run_tests 300 $(ls | grep -vxE 'tensor-cuda-(conformance|libraries)|tests-end_to_end')
 cd "$out" || exit 1
 
 say "== speed"

@@ -12,9 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// The crates whose tests run on a GPU where there is one, and single test programs of others.
+/// The crates whose tests run on a GPU where there is one, and single test programs of others, of which `run.sh` runs a part.
 const TESTED: [&str; 4] = ["tensor-cuda", "layers", "models", "train"];
-const TESTED_IN_PART: [(&str, &str); 1] = [("towers-tests", "cuda")];
+const TESTED_IN_PART: [(&str, &str); 1] = [("towers-tests", "end_to_end")];
 
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
     let folder = match arguments {
@@ -114,6 +114,27 @@ fn executables(messages: &str) -> Vec<(String, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The script and the lists above name test programs: those that the manifests have.
+    #[test]
+    fn named_test_programs_exist() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+        let script = read("xtask/gpu/run.sh");
+        let first = script.lines().find_map(|line| line.strip_prefix("run_tests 300 tensor-cuda-")).unwrap();
+        let named = format!("tensor-cuda-{first}");
+        for program in named.split_whitespace() {
+            let (folder, target) = program.rsplit_once('-').unwrap();
+            let manifest = if folder == "tests" { "tests" } else { &format!("crates/{folder}") };
+            let manifest = read(&format!("{manifest}/Cargo.toml"));
+            assert!(manifest.contains(&format!("[[test]]\nname = \"{target}\"")), "{program}");
+        }
+        for (_, target) in TESTED_IN_PART {
+            assert!(
+                named.contains(&format!("tests-{target}")) && script.contains(&format!("= tests-{target} ]"))
+            );
+        }
+    }
 
     #[test]
     fn test_programs_are_found_among_the_messages() {
