@@ -4,6 +4,7 @@
 //! were. Buffers that one op works with lie in different pools, since an op has a pool either to read or to write.
 
 use core::cmp::Reverse;
+use philox::{Philox, domain};
 
 /// The first and the last tick at which a buffer holds something that will be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,15 @@ const ORDERS: [Order; 3] = [
     |request| usize::MAX - request.life.from,
 ];
 
+/// How often the best attempt is changed a little where it needs more memory than is alive at once,
+const CHANGES: usize = 3000;
+
+/// and how many pairs of buffers may be looked at for that: some 60 ms are worth a tenth of the memory.
+const PAIRS: usize = 18_000_000;
+
+/// By which share at most a change may make it worse, at first.
+const HEAT: f64 = 0.02;
+
 /// Gives every request a place, so that buffers in use at the same time don't overlap, and none of those in one of the lists of
 /// `together` share a pool. Of several attempts the one that needs the least memory counts.
 pub(super) fn pack(requests: &[Option<Request>], together: &[Vec<usize>]) -> Packing {
@@ -68,38 +78,101 @@ pub(super) fn pack(requests: &[Option<Request>], together: &[Vec<usize>]) -> Pac
             apart[a].extend(list.iter().copied().filter(|&b| b != a));
         }
     }
-    let attempts = ORDERS.iter().flat_map(|order| POOLS.map(|most| attempt(requests, &apart, *order, most)));
-    let packed = attempts.min_by_key(|packing| (packing.pools.iter().sum::<usize>(), packing.pools.len()));
-    packed.unwrap_or_default()
+    let all: Vec<(usize, Request)> =
+        requests.iter().enumerate().filter_map(|(k, request)| Some((k, (*request)?))).collect();
+    let first = ORDERS.iter().flat_map(|order| {
+        let mut turns = all.clone();
+        turns.sort_by_key(|(k, request)| (Reverse((order(request), request.len)), request.life.from, *k));
+        POOLS.map(move |most| (turns.clone(), most))
+    });
+    let attempts = first.map(|(turns, most)| Attempt::new(turns, most, &apart));
+    let best = attempts.min_by_key(Attempt::cost);
+    best.map(|best| improve(best, floor(requests), &apart).packing).unwrap_or_default()
 }
 
-/// One buffer after the other, each where it makes the memory grow least. More pools than `most` only where there must be.
-fn attempt(requests: &[Option<Request>], apart: &[Vec<usize>], order: Order, most: usize) -> Packing {
-    let mut waiting: Vec<(usize, Request)> =
-        requests.iter().enumerate().filter_map(|(k, request)| Some((k, (*request)?))).collect();
-    waiting.sort_by_key(|(k, request)| (Reverse((order(request), request.len)), request.life.from, *k));
-    let mut pools: Vec<Pool> = Vec::new();
-    let mut spots: Vec<Option<Spot>> = vec![None; requests.len()];
-    for (k, request) in waiting {
-        let taken =
-            |pool: usize| apart[k].iter().any(|&other| spots[other].is_some_and(|at| at.pool == pool));
-        let place = |pool: usize| {
-            let offset = pools.get(pool).map_or(0, |pool| pool.offset(request));
-            let grows = (offset + request.len).saturating_sub(pools.get(pool).map_or(0, |pool| pool.len));
-            (grows, offset, pool)
-        };
-        let open = pools.len().max(most);
-        let best = (0..open).filter(|&pool| !taken(pool)).map(place).min();
-        let (_, offset, pool) = best.unwrap_or((request.len, 0, open));
-        // The first of the pools that nothing lies in yet.
-        let pool = pool.min(pools.len());
-        if pool == pools.len() {
-            pools.push(Pool::default());
+/// Changes an attempt a little, again and again, until no more than `floor` and a percent is needed: simulated annealing, which
+/// takes worse ones too at first.
+fn improve(mut best: Attempt, floor: usize, apart: &[Vec<usize>]) -> Attempt {
+    let count = best.turns.len();
+    let changes = CHANGES.min(PAIRS / (count * count).max(1));
+    let mut random = Philox::new(0, domain("packing"), [0, 0]);
+    let mut now = best.clone();
+    for change in 0..changes {
+        if best.cost().0 <= floor + floor / 100 {
+            break;
         }
-        pools[pool].put(offset, request);
-        spots[k] = Some(Spot { pool, offset });
+        let mut turns = now.turns.clone();
+        let [from, to] = [0; 2].map(|_| random.below(count as u32) as usize);
+        let moved = turns.remove(from);
+        turns.insert(to, moved);
+        let spread = POOLS.end() - POOLS.start() + 1;
+        let most =
+            if change % 4 == 0 { POOLS.start() + random.below(spread as u32) as usize } else { now.most };
+        let other = Attempt::new(turns, most, apart);
+        let heat = HEAT * (1.0 - change as f64 / changes as f64) * random.unit_f64();
+        if other.cost().0 as f64 <= now.cost().0 as f64 * (1.0 + heat) {
+            now = other;
+        }
+        if now.cost() < best.cost() {
+            best = now.clone();
+        }
     }
-    Packing { pools: pools.iter().map(|pool| pool.len).collect(), spots }
+    best
+}
+
+/// What is alive at the busiest tick: no packing needs less.
+fn floor(requests: &[Option<Request>]) -> usize {
+    let at = |tick: usize| {
+        let alive = requests.iter().flatten().filter(|r| (r.life.from..=r.life.to).contains(&tick));
+        alive.map(|r| r.len).sum::<usize>()
+    };
+    requests.iter().flatten().map(|r| at(r.life.from)).max().unwrap_or(0)
+}
+
+/// A packing, and what it came of.
+#[derive(Clone)]
+struct Attempt {
+    /// The buffers, by their places in the list of requests, in the order in which they take their places.
+    turns: Vec<(usize, Request)>,
+    most: usize,
+    packing: Packing,
+}
+
+impl Attempt {
+    /// One buffer after the other, each where it makes the memory grow least. More pools than `most` only where there must be.
+    fn new(turns: Vec<(usize, Request)>, most: usize, apart: &[Vec<usize>]) -> Self {
+        let mut pools: Vec<Pool> = Vec::new();
+        let mut spots: Vec<Option<Spot>> = vec![None; apart.len()];
+        for &(k, request) in &turns {
+            let taken =
+                |pool: usize| apart[k].iter().any(|&other| spots[other].is_some_and(|at| at.pool == pool));
+            let place = |pool: usize| {
+                let offset = pools.get(pool).map_or(0, |pool| pool.offset(request));
+                let grows = (offset + request.len).saturating_sub(pools.get(pool).map_or(0, |pool| pool.len));
+                (grows, offset, pool)
+            };
+            let open = pools.len().max(most);
+            let best = (0..open).filter(|&pool| !taken(pool)).map(place).min();
+            let (_, offset, pool) = best.unwrap_or((request.len, 0, open));
+            // The first of the pools that nothing lies in yet.
+            let pool = pool.min(pools.len());
+            if pool == pools.len() {
+                pools.push(Pool::default());
+            }
+            pools[pool].put(offset, request);
+            spots[k] = Some(Spot { pool, offset });
+        }
+        Attempt {
+            turns,
+            most,
+            packing: Packing { pools: pools.iter().map(|pool| pool.len).collect(), spots },
+        }
+    }
+
+    /// The memory, and then the number of pools.
+    fn cost(&self) -> (usize, usize) {
+        (self.packing.pools.iter().sum(), self.packing.pools.len())
+    }
 }
 
 /// A piece of memory with buffers in it.
@@ -138,15 +211,6 @@ mod tests {
 
     fn request(len: usize, from: usize, to: usize) -> Option<Request> {
         Some(Request { len, life: Life { from, to } })
-    }
-
-    /// What is alive at the busiest tick: no packing needs less.
-    fn floor(requests: &[Option<Request>]) -> usize {
-        let at = |tick: usize| {
-            let alive = requests.iter().flatten().filter(|r| (r.life.from..=r.life.to).contains(&tick));
-            alive.map(|r| r.len).sum::<usize>()
-        };
-        requests.iter().flatten().map(|r| at(r.life.from)).max().unwrap_or(0)
     }
 
     #[test]
