@@ -62,7 +62,7 @@ pub fn warp(
     Ok(())
 }
 
-/// Channels of a pixel that are mixed at once, zeros after the last one.
+/// Channels of a pixel that are mixed at once; there may be fewer, and what lies behind them counts for nothing.
 type Group = [f32; 4];
 
 /// Reusable memory for warps.
