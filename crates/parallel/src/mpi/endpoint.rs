@@ -25,8 +25,6 @@ pub(super) struct Endpoint {
     pub(super) calls: Calls,
     /// Numbers from others, kept from one operation to the next.
     pub(super) received: Vec<f32>,
-    /// This rank's stretch of what all have afterwards.
-    pub(super) sums: Vec<f32>,
 }
 
 impl Endpoint {

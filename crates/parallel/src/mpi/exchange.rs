@@ -28,45 +28,51 @@ impl Endpoint {
         let expected = from.zip(received.chunks_exact_mut(own.len().max(1)));
         self.exchange(Operation::Reduce, tag::NUMBERS, sent, expected);
 
-        let mut foreign = received.chunks_exact(own.len().max(1));
-        let mut mine = board.chunks_exact(len.max(1)).map(|part| &part[own.clone()]);
-        self.sums.clear();
-        for (rank, parts) in brought.into_iter().enumerate() {
-            for _ in 0..parts {
-                let part = if rank == self.rank { mine.next() } else { foreign.next() };
-                add(&mut self.sums, part.unwrap_or_default());
-            }
-        }
         // Zeros, where nobody brought a part.
-        self.sums.resize(own.len(), 0.0);
-        self.received = received;
-
         board.resize(board.len().max(len), 0.0);
-        board[own].copy_from_slice(&self.sums);
+        let (sums, others) = board.split_at_mut(len);
+        let sums = &mut sums[own.clone()];
+        // In the order of the ranks. Those before this one are added up where they arrived; that sum and this rank's first part may
+        // change places, which changes no bit.
+        let earlier: usize = brought[..self.rank].iter().sum();
+        let (before, behind) = received.split_at_mut(earlier * own.len());
+        let size = own.len().max(1);
+        let (mut before, mut behind) = (before.chunks_exact_mut(size), behind.chunks_exact(size));
+        match (before.next(), parts) {
+            (Some(first), parts) => {
+                before.for_each(|part| add(first, part));
+                if parts == 0 { sums.copy_from_slice(first) } else { add(sums, first) }
+            }
+            // Not added to zeros: that would change the sign of a zero.
+            (None, 0) => behind.next().into_iter().for_each(|first| sums.copy_from_slice(first)),
+            (None, _) => {}
+        }
+        let mine = others.chunks_exact(len.max(1)).map(|part| &part[own.clone()]);
+        mine.chain(behind).for_each(|part| add(sums, part));
+        self.received = received;
         self.gather(Operation::Reduce, &mut board[..len]);
     }
 
     /// Completes the board, of which each rank has brought an equal part.
     pub(super) fn all_gather(&mut self, board: &mut [f32]) {
         self.arrive(Operation::Gather, board.len(), 1);
-        self.sums.clear();
-        self.sums.extend_from_slice(&board[slice_batch(board.len(), self.world, self.rank)]);
         self.gather(Operation::Gather, board);
     }
 
-    /// Sends this rank's stretch of the board, which is in `sums`, to all, and puts theirs on the board.
+    /// Sends this rank's stretch of the board to all, and puts theirs on the board.
     fn gather(&self, operation: Operation, board: &mut [f32]) {
-        let sent = self.others().map(|other| (other, &self.sums[..]));
         let len = board.len();
         let mut rest = board;
-        let stretches = (0..self.world).map(|rank| {
+        let mut stretches = (0..self.world).map(|rank| {
             let (stretch, behind) =
                 core::mem::take(&mut rest).split_at_mut(slice_batch(len, self.world, rank).len());
             rest = behind;
             (rank, stretch)
         });
-        let expected = stretches.filter(|(rank, _)| *rank != self.rank);
-        self.exchange(operation, tag::SUMS, sent, expected);
+        let before: Vec<_> = stretches.by_ref().take(self.rank).collect();
+        let own: &[f32] = stretches.next().map_or(&[], |(_, own)| own);
+        let sent = self.others().map(|other| (other, own));
+        self.exchange(operation, tag::SUMS, sent, before.into_iter().chain(stretches));
     }
 
     /// Replaces the board by that of `root`.
@@ -146,11 +152,6 @@ impl Endpoint {
     }
 }
 
-/// Adds a part to the sums; the first one is where they begin.
-fn add(sums: &mut Vec<f32>, part: &[f32]) {
-    if sums.is_empty() {
-        sums.extend_from_slice(part);
-    } else {
-        sums.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
-    }
+fn add(sums: &mut [f32], part: &[f32]) {
+    sums.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
 }

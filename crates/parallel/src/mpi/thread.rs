@@ -187,8 +187,8 @@ impl Endpoint {
         // At most two short messages to a rank are on their way at a time, and one rank's facts.
         universe.set_buffer_size((1 << 20) + world * (8 << 10));
         let _ = started.send(Ok((rank, world)));
-        let (received, sums, timeout) = (Vec::new(), Vec::new(), options.timeout);
-        Ok((Endpoint { communicator, rank, world, timeout, calls, received, sums }, universe))
+        let (received, timeout) = (Vec::new(), options.timeout);
+        Ok((Endpoint { communicator, rank, world, timeout, calls, received }, universe))
     }
 
     /// Carries out commands until the last.
