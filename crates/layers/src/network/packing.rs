@@ -60,10 +60,10 @@ const ORDERS: [Order; 3] = [
     |request| usize::MAX - request.life.from,
 ];
 
-/// How often the best attempt is changed a little where it needs more memory than is alive at once,
+/// How often the best attempt is changed a little, where it needs more memory than is alive at once.
 const CHANGES: usize = 3000;
 
-/// and how many pairs of buffers may be looked at for that: some 60 ms are worth a tenth of the memory.
+/// How many pairs of buffers may be looked at for that: a tenth of the memory is worth some 60 ms.
 const PAIRS: usize = 18_000_000;
 
 /// By which share at most a change may make it worse, at first.
