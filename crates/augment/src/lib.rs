@@ -51,6 +51,7 @@ mod flow;
 mod generator;
 mod loader;
 mod loader_options;
+mod many;
 mod mean;
 mod mix;
 mod operation;

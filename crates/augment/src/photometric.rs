@@ -1,5 +1,7 @@
 //! What changes the values of an image but moves nothing: Keras' channel shift and brightness.
 
+use crate::many::{floor, greater, lesser};
+
 /// Adds `intensity` to every value and clips at the image's own smallest and largest one: Keras' `apply_channel_shift`.
 pub(crate) fn shift_channels(image: &mut [f32], intensity: f32) {
     let (low, high) = bounds(image);
@@ -24,20 +26,7 @@ fn multiply(bytes: &mut [f32], factor: f32) {
 
 /// Clamped to 0..=255 and without its fraction, as Pillow does. So does a cast to `u8`, but one value at a time.
 fn byte(value: f32) -> f32 {
-    // Floats from here to its double have no room for a fraction.
-    const WHOLE: f32 = (1 << 23) as f32;
-    let inside = lesser(greater(value, 0.0), 255.0);
-    let nearest = (inside + WHOLE) - WHOLE;
-    if nearest > inside { nearest - 1.0 } else { nearest }
-}
-
-// Unlike `f32::min` and `max`, one instruction each. If `a` is not a number, the answer is `b`.
-fn lesser(a: f32, b: f32) -> f32 {
-    if a < b { a } else { b }
-}
-
-fn greater(a: f32, b: f32) -> f32 {
-    if a > b { a } else { b }
+    floor(lesser(greater(value, 0.0), 255.0))
 }
 
 /// The smallest and the largest value; 0 for both where there are only NaNs.
@@ -52,6 +41,7 @@ fn bounds(image: &[f32]) -> (f32, f32) {
     let (low, high) = lanes.iter().fold(lanes[0], |(low, high), lane| (low.min(lane.0), high.max(lane.1)));
     if low <= high { (low, high) } else { (0.0, 0.0) }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
