@@ -20,6 +20,8 @@ pub enum Source {
     Stored,
     /// Sums of products of factors in that format, wherever they are stored.
     Products,
+    /// Such sums, stored before a number of their magnitude is taken away: the rounding stays, the result may be smaller.
+    Shifted,
 }
 
 /// What an op wrote.
@@ -44,6 +46,11 @@ impl Output {
     /// The same numbers, as the result of a matrix product.
     pub fn of_products(self) -> Self {
         Output { source: Source::Products, ..self }
+    }
+
+    /// The same numbers, as the result of a matrix product that was stored and then normalized.
+    pub fn of_shifted_products(self) -> Self {
+        Output { source: Source::Shifted, ..self }
     }
 
     /// The same numbers, each times `factor`.

@@ -92,6 +92,8 @@ impl<B: Backend> Subject<B> {
         let rounding = match (self.precision, source) {
             _ if for_f32 == 0.0 => 0.0,
             (Precision::Fp32, _) | (_, Source::Kept) | (Precision::Tf32, Source::Stored) => 0.0,
+            (Precision::Tf32 | Precision::Fp16, Source::Shifted) => unit(9),
+            (Precision::Bf16, Source::Shifted) => unit(6),
             // Half a unit in the last place, twice: some ops store what a second pass completes.
             (Precision::Tf32 | Precision::Fp16, _) => unit(10),
             (Precision::Bf16, _) => unit(7),
@@ -193,6 +195,7 @@ mod tests {
         subject(1.0 + 1e-6).agree(&case(Source::Stored));
         subject(1.003).precision(Precision::Bf16).agree(&case(Source::Stored));
         subject(1.0009).precision(Precision::Tf32).agree(&case(Source::Products));
+        subject(1.0018).precision(Precision::Fp16).agree(&case(Source::Shifted));
         subject(1.0).precision(Precision::Fp16).agree(&Factor { tolerance: 0.0, source: Source::Stored });
     }
 
