@@ -157,6 +157,8 @@ struct Measured {
 /// A replica's network with a batch of random data in place.
 struct Subject {
     device: Device,
+    /// In front of the collective, which goes after the recordings of its sums.
+    recorder: Recorder<Half>,
     collective: Box<dyn Collective>,
     world: usize,
     batch: usize,
@@ -164,7 +166,6 @@ struct Subject {
     optimizer: OptimizerState,
     buckets: Buckets,
     meter: Storage,
-    recorder: Recorder<Half>,
     seed: u64,
     lr: f64,
     number: u64,

@@ -43,12 +43,13 @@ pub(crate) struct Worker<'a> {
     diverged: bool,
     steps_per_epoch: u64,
     device: Device,
+    /// In front of the collective, so that it goes first: NCCL parts from nobody while there are recordings of its sums.
+    passes: Passes,
     collective: Box<dyn Collective>,
     network: Network,
     optimizer: OptimizerState,
     average: Option<Average>,
     val: Source,
-    passes: Passes,
     /// Whether layers compute with the whole batch, and so meet those of the other replicas.
     meets: bool,
     stage: Pipelined<'a>,

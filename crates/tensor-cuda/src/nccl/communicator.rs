@@ -16,6 +16,8 @@ pub struct Joining {
 
 /// A rank of a group, on a device of its own. All ranks call the same operations in the same order, with runs as long.
 ///
+/// Recordings that hold its operations go before it does: NCCL gives nothing back while there is one.
+///
 /// Operations go to the device's stream and return: what follows on the device comes after them, and errors may come up
 /// later, when somebody waits for the device. While there is a communicator every such wait ends, with an error that says
 /// who failed where that is known.
@@ -78,7 +80,7 @@ impl Communicator {
     }
 
     pub(super) fn begin_by(calls: Box<dyn Calls>, cuda: &Cuda, join: Join) -> Result<Joining> {
-        let session = Arc::new(Session::begin(calls, cuda.name_of(), join)?);
+        let session = Arc::new(Session::begin(calls.into(), cuda.name_of(), join)?);
         Ok(Joining { session, cuda: cuda.clone() })
     }
 

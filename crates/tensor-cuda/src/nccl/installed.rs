@@ -233,7 +233,7 @@ mod tests {
             return;
         }
         let join = Join { id, rank: 0, world: 1, patience: Duration::from_secs(60), failed: None };
-        let session = Session::begin(Box::new(installed), "a test".into(), join);
+        let session = Session::begin(Arc::new(installed), "a test".into(), join);
         let joined = session.and_then(|session| session.joined());
         let error = joined.unwrap_err().to_string();
         println!("{error}");

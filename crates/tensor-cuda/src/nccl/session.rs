@@ -3,12 +3,15 @@
 //! - Every call is followed until NCCL has done it, at most for the session's patience.
 //! - On the first error, of NCCL, of another rank or of patience, the communicator is aborted. That ends kernels which wait
 //!   for other ranks, so that the stream can be waited for. Afterwards NCCL is never called again.
+//! - NCCL gives a communicator back when all recordings of its operations are gone (`commDestroySync` in NCCL's init.cc), in an
+//!   abort too. Who aborts may own them, so that happens on a thread of its own.
 //! - In the end the stream is waited for before the communicator is finalized and destroyed.
 
 use super::calls::{Calls, Comm, MARKS, Op, Status, UniqueId};
 use crate::cuda::lock;
 use crate::driver::{Pause, Watch};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 use tensor_backend::{Error, Result};
 
@@ -17,6 +20,9 @@ pub type Failed = Box<dyn Fn() -> Option<String> + Send>;
 
 /// The longest that others are waited for at the end, when nothing depends on them any more.
 const PARTING: Duration = Duration::from_secs(10);
+
+/// The longest that an abort is waited for. It begins with what matters to others, and the rest only tidies up.
+const ABORTING: Duration = Duration::from_secs(1);
 
 /// How operations are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +52,7 @@ pub struct Join {
 
 /// A rank's part in a group.
 pub(crate) struct Session {
-    calls: Box<dyn Calls>,
+    calls: Arc<dyn Calls>,
     device: String,
     rank: usize,
     world: usize,
@@ -68,7 +74,7 @@ struct State {
 
 impl Session {
     /// Begins to join. [`joined`](Session::joined) waits for the others.
-    pub(crate) fn begin(calls: Box<dyn Calls>, device: String, join: Join) -> Result<Session> {
+    pub(crate) fn begin(calls: Arc<dyn Calls>, device: String, join: Join) -> Result<Session> {
         let Join { id, rank, world, patience, failed } = join;
         let state = State { comm: None, ended: None, asked: 0, passed: 0, since: Instant::now() };
         let failed = Mutex::new(failed);
@@ -248,9 +254,17 @@ impl Session {
     fn end(&self, state: &mut State, reason: String) {
         state.ended.get_or_insert(reason);
         if let Some(comm) = state.comm.take() {
-            // An abort that fails leaves nothing to do.
-            let _ = self.calls.enter();
-            self.calls.abort(comm);
+            let calls = Arc::clone(&self.calls);
+            let (ended, aborted) = mpsc::channel();
+            let abort = move || {
+                // An abort that fails leaves nothing to do.
+                let _ = calls.enter();
+                calls.abort(comm);
+                let _ = ended.send(());
+            };
+            if thread::Builder::new().name("abort".into()).spawn(abort).is_ok() {
+                let _ = aborted.recv_timeout(ABORTING);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use super::session::{Failed, Join, Session, Way};
 use crate::cuda::lock;
 use crate::driver::{Ptr, Watch};
 use cudarc::nccl::sys::ncclResult_t;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tensor_backend::Result;
 
@@ -28,6 +28,8 @@ struct Script {
     questions: usize,
     marks: usize,
     given_back: bool,
+    /// Until its other end is gone there are recordings that hold the communicator.
+    recordings: Option<mpsc::Receiver<()>>,
 }
 
 #[derive(Clone, Default)]
@@ -121,6 +123,9 @@ impl Calls for Mock {
 
     fn abort(&self, _comm: Comm) -> Status {
         let status = self.call("abort", String::new());
+        let recordings = lock(&self.0).recordings.take();
+        // An error says that the other end is gone.
+        let _ = recordings.map(|recordings| recordings.recv());
         lock(&self.0).given_back = true;
         status
     }
@@ -149,7 +154,7 @@ impl Calls for Mock {
 fn begin(mock: &Mock, failed: Option<Failed>, patience: Duration) -> Result<Session> {
     let id = UniqueId::from_bytes([1; UniqueId::BYTES]);
     let join = Join { id, rank: 1, world: 3, patience, failed };
-    Session::begin(Box::new(mock.clone()), "a test".into(), join)
+    Session::begin(Arc::new(mock.clone()), "a test".into(), join)
 }
 
 /// Patience enough for whatever should not hang, and for what hangs so little that the test goes on.
@@ -283,7 +288,7 @@ fn an_error_while_joining_leaves_nothing() {
     assert_eq!(error, "a test: ncclCommInitRankConfig failed: ncclInvalidUsage");
     assert_eq!(mock.calls(), ["init 1 of 3"]);
     let nobody = Join { id: UniqueId::from_bytes([0; 128]), rank: 3, world: 3, patience: LONG, failed: None };
-    assert!(Session::begin(Box::new(Mock::default()), "a test".into(), nobody).is_err());
+    assert!(Session::begin(Arc::new(Mock::default()), "a test".into(), nobody).is_err());
 }
 
 /// A rank that never comes, or hangs, or whose messages get lost: at each place where this one would wait.
@@ -351,6 +356,25 @@ fn an_abort_from_another_thread_ends_a_wait() {
         assert_eq!(waiting.join().unwrap().unwrap_err().to_string(), "a test: replica 0 failed");
     });
     assert_eq!(mock.calls().last().unwrap(), "abort");
+}
+
+/// NCCL ends an abort when all recordings of its operations are gone, and their owner may be the one who aborts.
+#[test]
+fn an_abort_does_not_wait_for_recordings() {
+    let mock = Mock::default();
+    let (recording, gone) = mpsc::channel::<()>();
+    lock(&mock.0).recordings = Some(gone);
+    let session = joined(&mock, LONG).unwrap();
+    session.abort("replica 0 failed");
+    let error = run(&session, SUM).unwrap_err();
+    assert_eq!(error.to_string(), "a test: replica 0 failed");
+    drop(session);
+    assert!(!lock(&mock.0).given_back, "the communicator is held by a recording");
+    drop(recording);
+    while !lock(&mock.0).given_back {
+        std::thread::yield_now();
+    }
+    assert_eq!(mock.calls(), ["init 1 of 3", "abort"]);
 }
 
 /// At the end nobody waits long for ranks that are gone.
