@@ -1,65 +1,107 @@
 //! The host's side of the real driver without a GPU: opening, copies, recordings, errors, and that nothing is left over.
 //!
-//! Each test starts this program anew on `driver/fake.c`, compiled to stand in for the driver and NVRTC. Where there is no
-//! C compiler it prints a line that begins with `SKIPPED`. What kernels compute is tested by others.
+//! Each test starts this program anew on `emulation/driver`, compiled to stand in for the driver and NVRTC. Where there is no
+//! C++ compiler it prints a line that begins with `SKIPPED`.
 
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
-use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Barrier, Mutex};
+use std::sync::{Barrier, OnceLock};
 use tensor_backend::{Backend, Error, Span};
 use tensor_cuda::{Cuda, Options, Peers, Turn, available, gpus, libraries};
 
 /// The variable that says which scenario a second start plays.
 const SCENARIO: &str = "TOWERS_TEST_SCENARIO";
 
+#[cfg(feature = "emulation")]
+#[path = "driver/bits.rs"]
+mod bits;
+#[path = "driver/mistakes.rs"]
+mod mistakes;
+
 /// Starts this program anew for a scenario. It returns what was printed, or nothing if there is no compiler.
 fn play(scenario: &str, settings: &[(&str, &str)]) -> Option<String> {
-    let folder = tempfile::tempdir().unwrap();
-    if let Err(why) = build(folder.path()) {
-        println!("SKIPPED: the driver's calls: {why}");
-        return None;
-    }
+    let (printed, errors) = start(scenario, settings)?;
+    assert!(!errors.contains("FAKE:"), "{scenario}: a wrong call\n{printed}{errors}");
+    Some(printed)
+}
+
+/// The same for one that may call wrongly, with the stand-in's complaints.
+fn start(scenario: &str, settings: &[(&str, &str)]) -> Option<(String, String)> {
+    static STAND_IN: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let stand_in = match STAND_IN.get_or_init(build) {
+        Ok(folder) => folder,
+        Err(why) => {
+            println!("SKIPPED: the driver's calls: {why}");
+            return None;
+        }
+    };
+    let cache = tempfile::tempdir().unwrap();
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "scenario", "--nocapture"])
-        .env("LD_LIBRARY_PATH", folder.path())
-        .env("TOWERS_CACHE_DIR", folder.path().join("cache"))
+        .env("LD_LIBRARY_PATH", stand_in)
+        .env("FAKE_OBJECTS", stand_in)
+        .env("TOWERS_CACHE_DIR", cache.path())
         .env(SCENARIO, scenario)
         .envs(settings.iter().copied())
         .output()
         .unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let failed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{scenario}: {}\n{printed}{failed}", output.status);
-    Some(printed)
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{scenario}: {}\n{printed}{errors}", output.status);
+    Some((printed, errors))
 }
 
-fn build(folder: &Path) -> Result<(), String> {
+/// Builds the stand-in. Its folder keeps the kernels that it compiled.
+fn build() -> Result<PathBuf, String> {
     if !cfg!(target_os = "linux") {
         return Err("the stand-in is a Linux library".into());
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/driver/fake.c");
-    if !source.exists() {
-        return Err(format!("{} is not on this machine", source.display()));
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("emulation");
+    if !sources.exists() {
+        return Err(format!("{} is not on this machine", sources.display()));
     }
-    let driver = folder.join("libcuda.so");
-    let compiler = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&driver).arg(source).output();
-    let output = compiler.map_err(|error| format!("`cc` does not start: {error}"))?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    std::fs::copy(&driver, folder.join("libnvrtc.so")).unwrap();
-    Ok(())
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in");
+    std::fs::create_dir_all(&folder).unwrap();
+    let compiler = std::env::var("CXX").ok().filter(|cxx| !cxx.is_empty()).unwrap_or_else(|| "g++".into());
+    for (source, library) in [("driver.cpp", "libcuda.so.1"), ("nvrtc.cpp", "libnvrtc.so.13")] {
+        // Another run of this program may be at it: each puts a whole file there.
+        let made = folder.join(format!("{library}-{}", std::process::id()));
+        let output = Command::new(&compiler)
+            .args(["-std=c++17", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"])
+            .args(["-shared", "-fPIC", "-pthread"])
+            .arg(format!("-DEMULATION=\"{}\"", sources.display()))
+            .arg(sources.join("driver").join(source))
+            .arg("-o")
+            .arg(&made)
+            .output()
+            .map_err(|error| format!("`{compiler}` does not start: {error}"))?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::rename(&made, folder.join(library)).unwrap();
+    }
+    Ok(folder)
 }
 
 /// What a second start does. By itself it is no test.
 #[test]
 fn scenario() {
+    // A thread that fails ends all of it: others may wait for it.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        if std::env::var_os(SCENARIO).is_some() {
+            std::process::exit(101);
+        }
+    }));
     match std::env::var(SCENARIO).as_deref() {
         Ok("work") => work(),
         Ok("memory") => memory(),
         Ok("broken") => broken(),
         Ok("towers") => towers(),
+        Ok("mistakes") => mistakes::all(),
+        #[cfg(feature = "emulation")]
+        Ok("bits") => bits::compare(),
         Ok("open") => match open() {
             Ok(cuda) => println!("opened {}, compiled {}", cuda.name(), cuda.compiled_files() > 0),
             Err(error) => println!("refused: {error}"),
@@ -111,6 +153,8 @@ fn work() {
     drop(dropped);
     let recording = cuda.end_recording().unwrap();
     recording.replay(&Turn::default()).unwrap();
+    cuda.download(&buffer, 0, &mut back[..10]).unwrap();
+    assert_eq!(back[..10], [1.0; 10]);
     cuda.begin_recording().unwrap();
     cuda.abandon_recording();
     cuda.synchronize().unwrap();
@@ -152,8 +196,9 @@ fn memory() {
 fn broken() {
     let cuda = open().unwrap();
     let mut buffer = cuda.alloc(10).unwrap();
+    // An error comes up in a later call, when the GPU has come there.
     let mut fill = || cuda.fill(1.0, &mut buffer, Span::new(0, 10));
-    let error = (0..100).find_map(|_| fill().err()).unwrap().to_string();
+    let error = (0..1_000_000).find_map(|_| fill().err()).unwrap().to_string();
     assert!(error.starts_with("Fake 0 (cuda:0): kernel `fill_f32` on "), "{error}");
     assert!(error.contains("CUDA_ERROR_ILLEGAL_ADDRESS: what the driver says; this process"), "{error}");
     assert!(cuda.synchronize().is_err() && cuda.begin_recording().is_err());
@@ -161,22 +206,19 @@ fn broken() {
     drop((buffer, cuda));
 }
 
-/// Two towers on two GPUs or one, each on its thread. The stand-in has no locks, so one thread at a time calls it.
+/// Two towers on two GPUs or one, each on its thread.
 fn towers() {
     let gpus = gpus().unwrap().len();
     let open = |gpu| Cuda::of_own_kernels(Options { gpu: gpu % gpus, ..Options::default() }).unwrap();
     let devices: Vec<Cuda> = (0..2).map(open).collect();
     let peers = Peers::of(&devices).unwrap();
-    let (token, barrier) = (Mutex::new(()), Barrier::new(2));
+    let barrier = Barrier::new(2);
     std::thread::scope(|scope| {
         for (rank, cuda) in devices.iter().enumerate() {
-            let (peers, token, barrier) = (&peers, &token, &barrier);
+            let (peers, barrier) = (&peers, &barrier);
             scope.spawn(move || {
-                let turn = RefCell::new(Some(token.lock().unwrap()));
                 let meet = || {
-                    turn.take();
                     barrier.wait();
-                    turn.replace(Some(token.lock().unwrap()));
                     Ok::<(), Error>(())
                 };
                 let mut data = cuda.alloc(100).unwrap();
@@ -191,7 +233,16 @@ fn towers() {
                         (1.0 + rank as f32, 2.0, 2.0, 1.0 + rank as f32)
                     );
                 }
-                peers.all_reduce_sum(rank, &mut data, at, meet).unwrap();
+                // Each goes on at once with what the other may still read.
+                for turn in 0..20 {
+                    cuda.upload(&[turn as f32 + rank as f32; 98], &mut data, 1).unwrap();
+                    peers.all_reduce_sum(rank, &mut data, at, meet).unwrap();
+                    if turn % 5 == 0 {
+                        let mut back = [0.0; 98];
+                        cuda.download(&data, 1, &mut back).unwrap();
+                        assert_eq!(back, [2.0 * turn as f32 + 1.0; 98]);
+                    }
+                }
                 peers.all_reduce_in_order(rank, &[], at, &mut data, meet).unwrap();
                 let mut back = [1.0; 100];
                 cuda.download(&data, 0, &mut back).unwrap();
@@ -203,16 +254,20 @@ fn towers() {
 
 #[test]
 fn towers_reach_each_other_on_two_gpus_and_on_one() {
-    for (gpus, cleaned) in [("2", 1), ("1", 1)] {
-        let Some(printed) = play("towers", &[("FAKE_GPUS", gpus)]) else { return };
-        assert_eq!(printed.matches("clean after").count(), cleaned, "{printed}");
+    for (gpus, peers, pace) in [("2", "1", "lazy"), ("2", "0", "7"), ("1", "1", "eager"), ("1", "1", "lazy")]
+    {
+        let settings = [("FAKE_GPUS", gpus), ("FAKE_PEERS", peers), ("FAKE_PACE", pace)];
+        let Some(printed) = play("towers", &settings) else { return };
+        assert_eq!(printed.matches("clean after").count().to_string(), gpus, "{printed}");
     }
 }
 
 #[test]
 fn a_device_works_from_any_thread_and_leaves_nothing_over() {
-    let Some(printed) = play("work", &[]) else { return };
-    assert_eq!(printed.matches("clean after").count(), 2, "{printed}");
+    for pace in ["lazy", "eager", "7"] {
+        let Some(printed) = play("work", &[("FAKE_PACE", pace)]) else { return };
+        assert_eq!(printed.matches("clean after").count(), 2, "{printed}");
+    }
 }
 
 #[test]
@@ -223,7 +278,7 @@ fn too_little_memory_is_an_error_and_not_the_end() {
 
 #[test]
 fn a_context_that_broke_is_left_without_a_panic() {
-    let Some(printed) = play("broken", &[("FAKE_BREAK", "5")]) else { return };
+    let Some(printed) = play("broken", &[("FAKE_BREAK", "5"), ("FAKE_PACE", "eager")]) else { return };
     assert!(printed.contains("clean after"), "{printed}");
 }
 
@@ -240,11 +295,7 @@ fn a_newer_gpu_gets_what_its_driver_translates() {
 fn what_can_not_be_opened_is_said_in_a_sentence() {
     let cases = [
         ("FAKE_VERSION", "12080", "cuda:0: the NVIDIA driver 12.8 is too old, for at least 13.0 is needed"),
-        (
-            "FAKE_GPUS",
-            "0",
-            "cuda:0: cuDeviceGetCount failed with CUDA_ERROR_NO_DEVICE: what the driver says;",
-        ),
+        ("FAKE_GPUS", "0", "cuda:0: cuInit failed with CUDA_ERROR_NO_DEVICE: what the driver says;"),
         ("TOWERS_TEST_GPU", "3", "cuda:3: there is no GPU 3; the only one is 0 (Fake 0)"),
         (
             "FAKE_CAPABILITY",
@@ -267,5 +318,22 @@ fn gpus_and_libraries_are_described() {
     assert!(printed.contains("Ok(())"), "{printed}");
     let second = r#"Gpu { number: 1, name: "Fake 1", capability: (9, 0), memory: 4096 }, free: Some(4096)"#;
     assert!(printed.contains(second), "{printed}");
-    assert!(printed.contains("libnvrtc.so") && printed.contains("libcuda.so"), "{printed}");
+    assert!(printed.contains("libnvrtc.so.13") && printed.contains("libcuda.so.1"), "{printed}");
+}
+
+#[cfg(feature = "emulation")]
+#[test]
+fn steps_have_the_bits_of_the_emulation() {
+    for pace in ["lazy", "7"] {
+        if play("bits", &[("FAKE_PACE", pace)]).is_none() {
+            return;
+        }
+    }
+}
+
+/// What never complains finds nothing.
+#[test]
+fn the_stand_in_refuses_what_a_driver_does() {
+    let Some((printed, errors)) = start("mistakes", &[]) else { return };
+    assert!(printed.contains("all were found"), "{printed}{errors}");
 }

@@ -1,0 +1,114 @@
+// Stream capture and graphs.
+#pragma once
+
+#include "streams.h"
+#include <algorithm>
+
+extern "C" {
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+    Call call{__func__};
+    TRY(call.enter());
+    if (!streams.has(stream)) return call.refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
+    if (stream->capture) return call.refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is being captured already");
+    stream->capture = std::make_shared<Capture>(Capture{stream, mode, std::this_thread::get_id(), {}, {stream}});
+    stream->tail.clear();
+    stream->joined = true;
+    captures.push_back(stream->capture);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+    Call call{__func__};
+    *graph = nullptr;
+    TRY(call.enter());
+    if (!streams.has(stream)) return call.refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
+    CapturePtr capture = stream->capture;
+    if (!capture) return call.refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is not being captured");
+    if (capture->origin != stream)
+        return call.refuse(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "the capture began on another stream");
+    if (capture->thread != std::this_thread::get_id() && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+        return call.refuse(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "the capture began on another thread");
+    bool joined = true;
+    for (CUstream other : capture->streams) {
+        joined = joined && other->joined;
+        other->capture = nullptr;
+    }
+    capture->ended = true;
+    captures.erase(std::find(captures.begin(), captures.end(), capture));
+    if (capture->invalid) return call.refuse(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the capture is invalid");
+    if (!joined) return call.refuse(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "a stream was not joined");
+    *graph = graphs.add(new CUgraph_st{stream->context, capture->nodes});
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long flags) {
+    Call call{__func__};
+    TRY(call.enter());
+    if (!graphs.has(graph) || flags) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph, or flags");
+    *executable = executables.add(new CUgraphExec_st{graph->context, graph->nodes});
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+    Call call{__func__};
+    if (!graphs.has(graph)) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph");
+    graphs.live.erase(graph);
+    return CUDA_SUCCESS;
+}
+
+// Does the nodes, each after those that it comes after, else in any order.
+static CUresult carry_out(const std::vector<Node>& nodes, unsigned int seed) {
+    std::vector<size_t> open, waits(nodes.size());
+    std::vector<std::vector<size_t>> then(nodes.size());
+    for (size_t k = 0; k < nodes.size(); ++k) {
+        waits[k] = nodes[k].after.size();
+        for (size_t before : nodes[k].after) then[before].push_back(k);
+        if (waits[k] == 0) open.push_back(k);
+    }
+    while (!open.empty()) {
+        std::swap(open[static_cast<size_t>(rand_r(&seed)) % open.size()], open.back());
+        size_t k = open.back();
+        open.pop_back();
+        TRY(nodes[k].work());
+        for (size_t next : then[k])
+            if (--waits[next] == 0) open.push_back(next);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult ask_graph(Call& call, CUgraphExec executable, CUstream stream, bool run) {
+    TRY(call.enter());
+    if (!executables.has(executable)) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph");
+    if (!streams.has(stream)) return call.refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
+    if (stream->capture) {
+        stream->capture->invalid = true;
+        return call.refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a graph in a capture");
+    }
+    static unsigned int seed = 1;
+    Work work = [executable, turn = ++seed] { return carry_out(executable->nodes, turn); };
+    std::vector<DonePtr> after;
+    if (executable->last) after.push_back(executable->last);
+    TRY(ask(call, stream, "a graph", run ? work : Work(), after));
+    executable->last = stream->last;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphUpload(CUgraphExec executable, CUstream stream) {
+    Call call{__func__};
+    return ask_graph(call, executable, stream, false);
+}
+
+CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+    Call call{__func__};
+    return ask_graph(call, executable, stream, true);
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec executable) {
+    Call call{__func__};
+    if (!executables.has(executable)) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph");
+    executables.live.erase(executable);
+    return CUDA_SUCCESS;
+}
+
+} // extern "C"

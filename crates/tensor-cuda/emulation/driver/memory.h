@@ -1,0 +1,205 @@
+// Memory of devices, in the host's memory between guards, and page-locked memory.
+#pragma once
+
+#include "streams.h"
+
+// A guard's bytes: NaNs as float, bfloat16 and half alike. Fresh and freed memory holds them too.
+constexpr size_t GUARD = 4096;
+constexpr unsigned short POISON = 0xffa5;
+
+struct Block {
+    CUcontext context;
+    size_t bytes;
+    char* base;
+};
+inline std::map<CUdeviceptr, Block> blocks;
+inline std::map<const char*, size_t> locked; // page-locked memory
+
+inline void poison(char* at, size_t bytes) {
+    for (size_t k = 0; k < bytes; ++k) at[k] = static_cast<char>(k % 2 ? POISON >> 8 : POISON & 0xff);
+}
+
+inline bool is_whole(const char* guard) {
+    for (size_t k = 0; k < GUARD; ++k)
+        if (guard[k] != static_cast<char>(k % 2 ? POISON >> 8 : POISON & 0xff)) return false;
+    return true;
+}
+
+// The block around some bytes of a context's memory, or none. An address right behind a block is in it.
+inline const std::pair<const CUdeviceptr, Block>* block_of(CUcontext context, CUdeviceptr at, size_t bytes) {
+    auto next = blocks.upper_bound(at);
+    if (next == blocks.begin()) return nullptr;
+    const auto& found = *--next;
+    bool inside = at - found.first <= found.second.bytes && bytes <= found.second.bytes - (at - found.first);
+    return inside && found.second.context == context ? &found : nullptr;
+}
+
+inline bool is_locked(const void* at, size_t bytes) {
+    auto next = locked.upper_bound(static_cast<const char*>(at));
+    if (next == locked.begin()) return false;
+    --next;
+    size_t offset = static_cast<size_t>(static_cast<const char*>(at) - next->first);
+    return offset <= next->second && bytes <= next->second - offset;
+}
+
+inline bool are_whole(CUdeviceptr at) {
+    const Block& block = blocks.at(at);
+    char* start = reinterpret_cast<char*>(at);
+    return is_whole(start - GUARD) && is_whole(start + block.bytes);
+}
+
+// Who copies to where, checked when it is asked for and when it is done.
+struct Side {
+    CUcontext context; // null for the host's memory
+    char* at;
+    bool must_be_locked;
+
+    bool is_there(size_t bytes) const {
+        if (context) return block_of(context, reinterpret_cast<CUdeviceptr>(at), bytes);
+        return !must_be_locked || is_locked(at, bytes);
+    }
+};
+
+static CUresult copy(Call& call, Side to, Side from, size_t bytes, CUstream stream) {
+    TRY(call.enter());
+    if (!bytes || !to.is_there(bytes) || !from.is_there(bytes))
+        return call.refuse(CUDA_ERROR_INVALID_VALUE, "%zu bytes are not all in memory that is there", bytes);
+    return ask(call, stream, call.name, [=] {
+        {
+            std::lock_guard<std::mutex> lock(guard);
+            if (!to.is_there(bytes) || !from.is_there(bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+        }
+        memmove(to.at, from.at, bytes);
+        return CUDA_SUCCESS;
+    });
+}
+
+static Side on_device(CUcontext context, CUdeviceptr at) { return {context, reinterpret_cast<char*>(at), true}; }
+
+// No copy between host and device may be part of a capture: the backend makes none.
+static CUresult refuse_in_capture(Call& call, CUstream stream) {
+    if (!streams.has(stream) || !stream->capture) return CUDA_SUCCESS;
+    stream->capture->invalid = true;
+    return call.refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the host in a capture");
+}
+
+extern "C" {
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+    Call call{__func__};
+    TRY(call.enter());
+    *total = static_cast<size_t>(setting("FAKE_MEMORY", 1l << 30));
+    *free = *total - call.context()->used;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
+    Call call{__func__};
+    TRY(call.enter());
+    TRY(call.unsafe());
+    if (!bytes) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no bytes");
+    size_t& used = call.context()->used;
+    if (bytes > static_cast<size_t>(setting("FAKE_MEMORY", 1l << 30)) - used) return CUDA_ERROR_OUT_OF_MEMORY;
+    char* base = static_cast<char*>(malloc(bytes + 2 * GUARD + 256));
+    if (!base) return CUDA_ERROR_OUT_OF_MEMORY;
+    uintptr_t start = (reinterpret_cast<uintptr_t>(base) + GUARD + 255) / 256 * 256;
+    poison(reinterpret_cast<char*>(start) - GUARD, GUARD);
+    poison(reinterpret_cast<char*>(start), bytes);
+    poison(reinterpret_cast<char*>(start) + bytes, GUARD);
+    used += bytes;
+    *at = start;
+    blocks[*at] = {call.context(), bytes, base};
+    return CUDA_SUCCESS;
+}
+
+// It waits for nothing: the real one may. Whoever still works on it finds NaNs, or nothing.
+CUresult cuMemFree_v2(CUdeviceptr at) {
+    Call call{__func__};
+    CUresult entered = call.enter();
+    TRY(call.unsafe());
+    auto block = blocks.find(at);
+    if (block == blocks.end() || block->second.context != call.context())
+        return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such memory");
+    if (!are_whole(at)) call.refuse(CUDA_ERROR_ILLEGAL_ADDRESS, "something wrote beside the %zu bytes", block->second.bytes);
+    poison(reinterpret_cast<char*>(at), block->second.bytes);
+    call.context()->used -= block->second.bytes;
+    static std::deque<Block> gone;
+    static size_t kept;
+    gone.push_back(block->second);
+    kept += block->second.bytes;
+    for (; kept > 256u << 20; gone.pop_front()) kept -= gone.front().bytes, free(gone.front().base);
+    blocks.erase(block);
+    return entered;
+}
+
+CUresult cuMemHostAlloc(void** at, size_t bytes, unsigned int flags) {
+    Call call{__func__};
+    TRY(call.enter());
+    TRY(call.unsafe());
+    if (!bytes || flags) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no bytes, or flags");
+    *at = malloc(bytes);
+    locked[static_cast<char*>(*at)] = bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemFreeHost(void* at) {
+    Call call{__func__};
+    TRY(call.unsafe());
+    if (!locked.erase(static_cast<char*>(at))) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such memory");
+    free(at);
+    return call.enter();
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
+    Call call{__func__};
+    TRY(call.enter());
+    Side to = on_device(call.context(), at);
+    if (!to.is_there(bytes)) return call.refuse(CUDA_ERROR_INVALID_VALUE, "%zu bytes are not all in memory that is there", bytes);
+    return ask(call, stream, call.name, [=] {
+        {
+            std::lock_guard<std::mutex> lock(guard);
+            if (!to.is_there(bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+        }
+        memset(to.at, value, bytes);
+        return CUDA_SUCCESS;
+    });
+}
+
+// From page-locked memory the copy happens later. Other memory is copied now, to where the copy later finds it.
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+    Call call{__func__};
+    TRY(call.enter());
+    TRY(refuse_in_capture(call, stream));
+    CUcontext context = call.context();
+    if (is_locked(from, bytes))
+        return copy(call, on_device(context, to), {nullptr, const_cast<char*>(static_cast<const char*>(from)), true}, bytes, stream);
+    auto bounce = std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+    TRY(copy(call, on_device(context, to), {nullptr, bounce->data(), false}, bytes, stream));
+    return ask(call, stream, "the end of a copy", [bounce] { return CUDA_SUCCESS; });
+}
+
+// To memory that is not page-locked the call returns when the copy is done.
+CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    Call call{__func__};
+    TRY(call.enter());
+    TRY(refuse_in_capture(call, stream));
+    bool later = is_locked(to, bytes);
+    TRY(copy(call, {nullptr, static_cast<char*>(to), later}, on_device(call.context(), from), bytes, stream));
+    if (!later) finish(call.lock, stream->last);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+    Call call{__func__};
+    TRY(call.enter());
+    return copy(call, on_device(call.context(), to), on_device(call.context(), from), bytes, stream);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, size_t bytes, CUstream stream) {
+    Call call{__func__};
+    TRY(call.enter());
+    if (there == here) return call.refuse(CUDA_ERROR_INVALID_CONTEXT, "a copy between devices that stays on one");
+    return copy(call, on_device(there, to), on_device(here, from), bytes, stream);
+}
+
+} // extern "C"
