@@ -14,7 +14,7 @@ impl Worker<'_> {
     pub(crate) fn describe(&self) -> String {
         let devices = match self.collective.world() {
             1 => self.device.name(),
-            world => format!("{world} replicas, each on {}", self.device.name()),
+            world => format!("{world} replicas, each on {}", kind(&self.device.name())),
         };
         let devices = match self.stage.stages() {
             1 => devices,
@@ -32,5 +32,21 @@ impl Worker<'_> {
             (None, 1) => devices,
             (None, micro) => format!("{devices}; {micro} micro-batches"),
         }
+    }
+}
+
+/// A device's name without the number of its GPU, which is this replica's alone.
+fn kind(name: &str) -> &str {
+    name.rsplit_once(" (cuda:").map_or(name, |(kind, _)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kind;
+
+    #[test]
+    fn replicas_on_several_gpus_name_none_of_them() {
+        assert_eq!(kind("NVIDIA H100 80GB HBM3 (cuda:0)"), "NVIDIA H100 80GB HBM3");
+        assert_eq!(kind("the CPU (2 threads)"), "the CPU (2 threads)");
     }
 }
