@@ -11,7 +11,8 @@ const PIECE: usize = 1 << 26;
 
 impl Endpoint {
     /// Replaces the first `len` numbers of the board, which holds `parts` times `len`, by their sum over all parts of all ranks.
-    pub(super) fn reduce(&mut self, board: &mut Vec<f32>, parts: usize, len: usize) {
+    /// If `parts` is 0, the board has `len` numbers that nobody needs.
+    pub(super) fn reduce(&mut self, board: &mut [f32], parts: usize, len: usize) {
         let brought: Vec<usize> =
             self.arrive(Operation::Reduce, len, parts).iter().map(|arrival| arrival.parts).collect();
         let own = slice_batch(len, self.world, self.rank);
@@ -21,15 +22,13 @@ impl Endpoint {
 
         let sent = self.others().flat_map(|other| {
             let stretch = slice_batch(len, self.world, other);
-            let parts = board.chunks_exact(len.max(1));
+            let parts = board.chunks_exact(len.max(1)).take(parts);
             parts.map(move |part| (other, &part[stretch.clone()]))
         });
         let from = self.others().flat_map(|other| core::iter::repeat_n(other, brought[other]));
         let expected = from.zip(received.chunks_exact_mut(own.len().max(1)));
         self.exchange(Operation::Reduce, tag::NUMBERS, sent, expected);
 
-        // Zeros, where nobody brought a part.
-        board.resize(board.len().max(len), 0.0);
         let (sums, others) = board.split_at_mut(len);
         let sums = &mut sums[own.clone()];
         // In the order of the ranks. Those before this one are added up where they arrived; that sum and this rank's first part may
@@ -44,7 +43,11 @@ impl Endpoint {
                 if parts == 0 { sums.copy_from_slice(first) } else { add(sums, first) }
             }
             // Not added to zeros: that would change the sign of a zero.
-            (None, 0) => behind.next().into_iter().for_each(|first| sums.copy_from_slice(first)),
+            (None, 0) => match behind.next() {
+                Some(first) => sums.copy_from_slice(first),
+                // Nobody brought a part.
+                None => sums.fill(0.0),
+            },
             (None, _) => {}
         }
         let mine = others.chunks_exact(len.max(1)).map(|part| &part[own.clone()]);

@@ -5,8 +5,8 @@
 //! order of the ranks, and sends its sums to all. Each rank sends and receives `2 (n - 1) / n` of the numbers, as the best
 //! algorithms for long messages do; a short message costs two exchanges and an arrival instead of `log2 n` hops.
 //!
-//! Sums go on while the process computes: [`Collective::begin_sum`] hands a run to that thread and returns, and what was begun is
-//! added up in its turn.
+//! Between machines sums go on while the process computes: [`Collective::begin_sum`] hands a run to that thread and returns, and
+//! what was begun is added up in its turn. Ranks of one machine add up all at once behind a pass, in the gradients themselves.
 //!
 //! **Nobody waits for ever.** All MPI calls are made by one thread of the process, with operations that return at once and are
 //! polled; see [`endpoint`]. A rank that waits longer than [`MpiOptions::timeout`] asks who else is waiting, and names those
@@ -27,8 +27,8 @@ use crate::collective::equal_part;
 use crate::in_order::add_in_order;
 use crate::{Buckets, Collective, Facts, Result};
 use std::sync::Arc;
-use tensor::{Backend, Device, Span, Storage};
-use thread::{Command, Line};
+use tensor::{Backend, Device, HostBuffer, Span, Storage};
+use thread::{Command, Line, Place};
 
 /// The collective of the processes of an MPI job, through host memory.
 ///
@@ -49,12 +49,11 @@ use thread::{Command, Line};
 /// # Ok::<(), parallel::Error>(())
 /// ```
 pub struct Mpi {
-    rank: usize,
-    world: usize,
+    place: Place,
     line: Arc<Line>,
-    /// Where the device's numbers are staged, one for each sum under way. They travel to the thread that exchanges them, and
-    /// back.
-    boards: Vec<Vec<f32>>,
+    /// Where numbers are staged that are not added up where they lie, one for each sum under way. They travel to the thread that
+    /// exchanges them, and back.
+    boards: Vec<HostBuffer>,
     /// The sums under way: where they go.
     begun: Vec<Span>,
 }
@@ -65,22 +64,22 @@ impl Mpi {
     /// # Errors
     /// If MPI was started before, doesn't start in time, or finds another number of processes than the launcher named.
     pub fn start(options: MpiOptions) -> Result<Mpi> {
-        let (line, rank, world) = Line::open(options)?;
-        Ok(Mpi::at(Arc::new(line), rank, world))
+        let (line, place) = Line::open(options)?;
+        Ok(Mpi::at(Arc::new(line), place))
     }
 
-    fn at(line: Arc<Line>, rank: usize, world: usize) -> Mpi {
-        Mpi { rank, world, line, boards: Vec::new(), begun: Vec::new() }
+    fn at(line: Arc<Line>, place: Place) -> Mpi {
+        Mpi { place, line, boards: Vec::new(), begun: Vec::new() }
     }
 
     /// This process's number, from 0.
     pub fn rank(&self) -> usize {
-        self.rank
+        self.place.rank
     }
 
     /// How many processes there are.
     pub fn world(&self) -> usize {
-        self.world
+        self.place.world
     }
 
     /// Makes sure that all ranks have the same facts, before they do anything else together.
@@ -99,24 +98,44 @@ impl Mpi {
         self.line.ask(Command::Finish).map(|_| ())
     }
 
-    /// The board of the next sum.
-    fn take_board(&mut self) -> Vec<f32> {
-        self.boards.get_mut(self.begun.len()).map(core::mem::take).unwrap_or_default()
-    }
-
-    /// The same with the run `at` of `data` on it.
-    fn read_board(&mut self, device: &Device, data: &Storage, at: Span) -> Result<Vec<f32>> {
-        at.check("collective", "the run", data.len())?;
-        let mut board = self.take_board();
-        board.resize(at.len, 0.0);
-        device.download(data, at.offset, &mut board)?;
-        Ok(board)
+    /// The board of the next sum, with room for `len` numbers.
+    fn take_board(&mut self, len: usize) -> HostBuffer {
+        let mut board = self.boards.get_mut(self.begun.len()).map(core::mem::take).unwrap_or_default();
+        board.grow(len);
+        board
     }
 
     /// Keeps the board of a sum for the one that has its number next time, so that nothing is allocated again.
-    fn keep_board(&mut self, number: usize, board: Vec<f32>) {
-        self.boards.resize_with(self.boards.len().max(number + 1), Vec::new);
+    fn keep_board(&mut self, number: usize, board: HostBuffer) {
+        self.boards.resize_with(self.boards.len().max(number + 1), HostBuffer::default);
         self.boards[number] = board;
+    }
+
+    /// Has the thread do something with the run `at` of `data`: where it lies, if that is host memory, or else on a board.
+    fn work_on(
+        &mut self,
+        device: &Device,
+        data: &mut Storage,
+        at: Span,
+        command: impl FnOnce(HostBuffer, Span) -> Command,
+    ) -> Result<()> {
+        at.check("collective", "the run", data.len())?;
+        if let Storage::Cpu(numbers) = data {
+            let len = numbers.len();
+            let worked = self.line.ask(command(core::mem::take(numbers), at));
+            // After a failure the thread keeps what MPI may still write to.
+            let (back, result) =
+                worked.map_or_else(|e| (HostBuffer::zeros(len), Err(e)), |numbers| (numbers, Ok(())));
+            *numbers = back;
+            return result;
+        }
+        let run = Span::new(0, at.len);
+        let mut board = self.take_board(at.len);
+        device.download(data, at.offset, &mut board[run.range()])?;
+        let board = self.line.ask(command(board, run))?;
+        device.upload(&board[run.range()], data, at.offset)?;
+        self.keep_board(0, board);
+        Ok(())
     }
 
     /// Has the run `at` added up over all ranks' parts, of which `earlier` and `last` are this one's.
@@ -127,21 +146,22 @@ impl Mpi {
         last: Option<&Storage>,
         at: Span,
     ) -> Result<()> {
-        let mut board = self.take_board();
         let parts = earlier.len() + usize::from(last.is_some());
-        board.resize(parts * at.len, 0.0);
+        let mut board = self.take_board(parts.max(1) * at.len);
         for (part, board) in earlier.iter().chain(last).zip(board.chunks_exact_mut(at.len.max(1))) {
             at.check("collective", "the run", part.len())?;
             device.download(part, at.offset, board)?;
         }
-        self.line.begin(Command::Reduce { board, parts, len: at.len })?;
+        self.line.begin(Command::Reduce { board, first: 0, parts, len: at.len })?;
         self.begun.push(at);
         Ok(())
     }
 
-    /// The same in the middle of a pass. A device that runs ahead would have to be waited for, so there it is left to the end.
+    /// The same in the middle of a pass, while the network between machines has time. On one machine this would take from the
+    /// computing what it saves, and copy what can be added up where it lies; and a device that runs ahead would have to be waited
+    /// for. There it is left to the end.
     fn begin_early(&mut self, device: &Device, earlier: &[Storage], last: &Storage, at: Span) -> Result<()> {
-        if self.world == 1 || device.runs_ahead() {
+        if !self.place.overlaps || device.runs_ahead() {
             return Ok(());
         }
         let begun = self.begin(device, earlier, Some(last), at);
@@ -159,47 +179,31 @@ impl Mpi {
         Ok(())
     }
 
-    fn try_broadcast(&mut self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
-        let board = self.read_board(device, data, at)?;
-        let board = self.line.ask(Command::Broadcast { board, root })?;
-        if self.rank != root {
-            device.upload(&board, data, at.offset)?;
-        }
-        self.keep_board(0, board);
-        Ok(())
-    }
-
-    fn try_all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
-        equal_part(at, self.world, self.rank)?;
-        // The others' parts travel to the board and are overwritten there.
-        let board = self.read_board(device, data, at)?;
-        let board = self.line.ask(Command::Gather { board })?;
-        device.upload(&board, data, at.offset)?;
-        self.keep_board(0, board);
-        Ok(())
-    }
-
     /// Has a failure of this rank in the middle of an operation stop the others, who would wait for it.
     fn telling(&self, result: Result<()>) -> Result<()> {
-        result.inspect_err(|error| self.abort(&format!("rank {} failed: {error}", self.rank)))
+        result.inspect_err(|error| self.abort(&format!("rank {} failed: {error}", self.place.rank)))
     }
 }
 
 impl Collective for Mpi {
     fn rank(&self) -> usize {
-        self.rank
+        self.place.rank
     }
 
     fn world(&self) -> usize {
-        self.world
+        self.place.world
     }
 
     fn all_reduce_sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
-        if self.world == 1 {
+        if self.place.world == 1 {
             return Ok(());
         }
-        let begun = self.begin(device, &[], Some(data), at);
-        let added = begun.and_then(|()| self.end(device, data));
+        let added = self.work_on(device, data, at, |board, run| Command::Reduce {
+            board,
+            first: run.offset,
+            parts: 1,
+            len: run.len,
+        });
         self.telling(added)
     }
 
@@ -210,7 +214,7 @@ impl Collective for Mpi {
         at: Span,
         into: &mut Storage,
     ) -> Result<()> {
-        if self.world == 1 {
+        if self.place.world == 1 {
             return add_in_order(device, parts, at, into);
         }
         let begun = self.begin(device, parts, None, at);
@@ -223,8 +227,8 @@ impl Collective for Mpi {
     }
 
     fn finish_sum(&mut self, device: &Device, buckets: &Buckets, data: &mut Storage) -> Result<()> {
-        if self.world == 1 {
-            return Ok(());
+        if !self.place.overlaps {
+            return self.all_reduce_sum(device, data, buckets.whole());
         }
         let mut rest = buckets.runs().iter().skip(self.begun.len());
         let begun = rest.try_for_each(|run| self.begin(device, &[], Some(data), *run));
@@ -249,8 +253,8 @@ impl Collective for Mpi {
         buckets: &Buckets,
         into: &mut Storage,
     ) -> Result<()> {
-        if self.world == 1 {
-            return add_in_order(device, parts, buckets.whole(), into);
+        if !self.place.overlaps {
+            return self.all_reduce_in_order(device, parts, buckets.whole(), into);
         }
         let mut rest = buckets.runs().iter().skip(self.begun.len());
         let begun = rest.try_for_each(|run| self.begin(device, parts, None, *run));
@@ -259,18 +263,19 @@ impl Collective for Mpi {
     }
 
     fn broadcast(&mut self, device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
-        if self.world == 1 {
+        if self.place.world == 1 {
             return Ok(());
         }
-        let sent = self.try_broadcast(device, data, at, root);
+        let sent = self.work_on(device, data, at, |board, at| Command::Broadcast { board, at, root });
         self.telling(sent)
     }
 
     fn all_gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
-        if self.world == 1 {
+        if self.place.world == 1 {
             return Ok(());
         }
-        let gathered = self.try_all_gather(device, data, at);
+        let gathered = equal_part(at, self.place.world, self.place.rank)
+            .and_then(|_| self.work_on(device, data, at, |board, at| Command::Gather { board, at }));
         self.telling(gathered)
     }
 

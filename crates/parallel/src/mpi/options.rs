@@ -7,12 +7,15 @@ pub struct MpiOptions {
     pub timeout: Duration,
     /// How many processes the launcher says there are; MPI must find as many.
     pub world: Option<usize>,
+    /// Whether sums go on while the process computes, the same on all ranks. By default they do if the ranks are on several
+    /// machines: on one the cores that copy are those that compute.
+    pub overlap: Option<bool>,
 }
 
 impl Default for MpiOptions {
     /// Five minutes: longer than the first rank takes to write a checkpoint, shorter than anybody wants to pay for a job that hangs.
     fn default() -> Self {
-        MpiOptions { timeout: Duration::from_secs(300), world: None }
+        MpiOptions { timeout: Duration::from_secs(300), world: None, overlap: None }
     }
 }
 
@@ -26,6 +29,12 @@ impl MpiOptions {
     /// Expects so many processes.
     pub fn world(mut self, world: usize) -> Self {
         self.world = Some(world);
+        self
+    }
+
+    /// Has sums go on while the process computes, or not.
+    pub fn overlap(mut self, overlap: bool) -> Self {
+        self.overlap = Some(overlap);
         self
     }
 }

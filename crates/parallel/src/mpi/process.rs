@@ -20,7 +20,7 @@ impl Mpi {
         E: From<Error> + Display,
         F: FnOnce(Replica) -> Result<T, E>,
     {
-        let member = Mpi::at(Arc::clone(&self.line), self.rank, self.world);
+        let member = Mpi::at(Arc::clone(&self.line), self.place);
         let replica = Replica { device, collective: Box::new(member) };
         match catch_unwind(AssertUnwindSafe(|| body(replica))) {
             Ok(Ok(done)) => {
@@ -28,13 +28,13 @@ impl Mpi {
                 Ok(done)
             }
             Ok(Err(error)) => {
-                self.abort(&format!("rank {} failed: {error}", self.rank));
+                self.abort(&format!("rank {} failed: {error}", self.rank()));
                 Err(error)
             }
             Err(panic) => {
                 let message = message(panic.as_ref());
-                self.abort(&format!("rank {} panicked: {message}", self.rank));
-                Err(Error::Panicked { rank: self.rank, message }.into())
+                self.abort(&format!("rank {} panicked: {message}", self.rank()));
+                Err(Error::Panicked { rank: self.rank(), message }.into())
             }
         }
     }

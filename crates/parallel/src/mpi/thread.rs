@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+use tensor::{HostBuffer, Span};
 
 /// After a failure the process has so long to end by itself: to tell its user, and to leave its files in order.
 const LINGER: Duration = Duration::from_secs(10);
@@ -19,16 +20,29 @@ const SLACK: Duration = Duration::from_secs(10);
 /// What the thread that talks to the others is asked to do. Every command gets one answer.
 pub(super) enum Command {
     Agree(Facts),
-    Reduce { board: Vec<f32>, parts: usize, len: usize },
-    Broadcast { board: Vec<f32>, root: usize },
-    Gather { board: Vec<f32> },
+    /// From the place `first` on the board has `parts` times `len` numbers, and room for the sums.
+    Reduce {
+        board: HostBuffer,
+        first: usize,
+        parts: usize,
+        len: usize,
+    },
+    Broadcast {
+        board: HostBuffer,
+        at: Span,
+        root: usize,
+    },
+    Gather {
+        board: HostBuffer,
+        at: Span,
+    },
     Barrier,
     Abort(String),
     Finish,
 }
 
 /// The board that came with a command, or an empty one.
-type Answer = Result<Vec<f32>>;
+type Answer = Result<HostBuffer>;
 
 /// The way to the thread that talks to the others.
 pub(super) struct Line {
@@ -46,11 +60,11 @@ struct Ends {
 }
 
 impl Line {
-    /// Starts MPI on a thread of its own; returns the rank and the world too.
-    pub(super) fn open(options: MpiOptions) -> Result<(Line, usize, usize)> {
+    /// Starts MPI on a thread of its own, and finds this rank's place in the job.
+    pub(super) fn open(options: MpiOptions) -> Result<(Line, Place)> {
         let (commands, received) = channel();
         let (answers, answered) = channel();
-        let (started, place) = channel();
+        let (started, placed) = channel();
         let (timeout, beats) = (options.timeout, Arc::<AtomicU64>::default());
         let calls = Calls { commands: received, answers, beats: Arc::clone(&beats) };
         let run = move || match Endpoint::start(options, calls, &started) {
@@ -62,11 +76,11 @@ impl Line {
         thread.map_err(|source| Error::Transport {
             what: format!("its thread could not be started: {source}"),
         })?;
-        let (rank, world) = place.recv_timeout(timeout).map_err(|_| Error::Transport {
+        let place = placed.recv_timeout(timeout).map_err(|_| Error::Transport {
             what: format!("not all processes of the job started it within {} seconds", timeout.as_secs_f64()),
         })??;
         let ends = Mutex::new(Ends { commands, answers: answered, unanswered: 0 });
-        Ok((Line { ends, timeout, beats }, rank, world))
+        Ok((Line { ends, timeout, beats }, place))
     }
 
     fn lock(&self) -> MutexGuard<'_, Ends> {
@@ -163,11 +177,22 @@ impl Calls {
     }
 }
 
-type Place = Result<(usize, usize)>;
+/// Who this rank is.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) rank: usize,
+    pub(super) world: usize,
+    /// Whether sums go on while the process computes.
+    pub(super) overlaps: bool,
+}
 
 impl Endpoint {
     /// Starts MPI on this thread, and says who this rank is.
-    fn start(options: MpiOptions, calls: Calls, started: &Sender<Place>) -> Result<(Endpoint, Universe)> {
+    fn start(
+        options: MpiOptions,
+        calls: Calls,
+        started: &Sender<Result<Place>>,
+    ) -> Result<(Endpoint, Universe)> {
         let refuse = |what: &str| Error::Transport { what: what.to_owned() };
         let initialized = ::mpi::initialize_with_threading(Threading::Funneled);
         let (mut universe, threading) = initialized.ok_or_else(|| refuse("it was started before"))?;
@@ -186,7 +211,9 @@ impl Endpoint {
         }
         // At most two short messages to a rank are on their way at a time, and one rank's facts.
         universe.set_buffer_size((1 << 20) + world * (8 << 10));
-        let _ = started.send(Ok((rank, world)));
+        let over_machines = || (communicator.split_shared(0).size() as usize) < world;
+        let overlaps = world > 1 && options.overlap.unwrap_or_else(over_machines);
+        let _ = started.send(Ok(Place { rank, world, overlaps }));
         let (received, timeout) = (Vec::new(), options.timeout);
         Ok((Endpoint { communicator, rank, world, timeout, calls, received }, universe))
     }
@@ -194,19 +221,19 @@ impl Endpoint {
     /// Carries out commands until the last.
     fn run(mut self, universe: Universe) {
         while let Ok(command) = self.calls.commands.recv() {
-            let mut answer = Vec::new();
+            let mut answer = HostBuffer::default();
             match command {
                 Command::Agree(facts) => self.agree(&facts),
-                Command::Reduce { mut board, parts, len } => {
-                    self.reduce(&mut board, parts, len);
+                Command::Reduce { mut board, first, parts, len } => {
+                    self.reduce(&mut board[first..][..parts.max(1) * len], parts, len);
                     answer = board;
                 }
-                Command::Broadcast { mut board, root } => {
-                    self.broadcast(&mut board, root);
+                Command::Broadcast { mut board, at, root } => {
+                    self.broadcast(&mut board[at.range()], root);
                     answer = board;
                 }
-                Command::Gather { mut board } => {
-                    self.all_gather(&mut board);
+                Command::Gather { mut board, at } => {
+                    self.all_gather(&mut board[at.range()]);
                     answer = board;
                 }
                 Command::Barrier => _ = self.arrive(Operation::Barrier, 0, 0),
@@ -218,7 +245,7 @@ impl Endpoint {
                     self.arrive(Operation::Finish, 0, 0);
                     // All have come, so this returns. It ends MPI.
                     drop(universe);
-                    return self.calls.answer(Ok(Vec::new()));
+                    return self.calls.answer(Ok(HostBuffer::default()));
                 }
             }
             self.calls.answer(Ok(answer));

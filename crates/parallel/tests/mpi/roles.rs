@@ -18,6 +18,7 @@ pub fn play() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let played = match role.as_str() {
         "sums" => run(|replica, folder| sums(replica, &folder)),
+        "sums-beside" => run_with(options().overlap(true), |replica, folder| sums(replica, &folder)),
         "broadcast" => run(|replica, _| broadcast(replica)),
         "facts" => facts(),
         "world" => Mpi::start(options().world(5)).map(|_| ()),
@@ -30,7 +31,7 @@ pub fn play() {
             1 => panic!("this rank panics on purpose"),
             _ => steps(replica),
         }),
-        "breaks-off" => run(breaks_off),
+        "breaks-off" => run_with(options().overlap(true), breaks_off),
         "sizes" => run(|replica, _| {
             let length = 10 + replica.rank() / 2;
             all_reduce(replica, length)
@@ -68,7 +69,11 @@ fn options() -> MpiOptions {
 
 /// Runs one replica, which first leaves its process number.
 fn run(body: impl FnOnce(Replica, PathBuf) -> Result<()>) -> Result<()> {
-    let mpi = Mpi::start(options())?;
+    run_with(options(), body)
+}
+
+fn run_with(options: MpiOptions, body: impl FnOnce(Replica, PathBuf) -> Result<()>) -> Result<()> {
+    let mpi = Mpi::start(options)?;
     mark("started", mpi.rank());
     mpi.run(Device::cpu(1), |replica| body(replica, folder()))
 }

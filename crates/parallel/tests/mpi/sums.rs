@@ -3,7 +3,8 @@ use crate::roles::all_sums;
 use parallel::run_replicas;
 use tensor::Device;
 
-/// One, two and three processes get what so many threads get, on every rank, bit for bit.
+/// One, two and three processes get what so many threads get, on every rank, bit for bit: with sums that go on while they compute,
+/// as between machines, and without, as on one.
 #[test]
 fn processes_sum_as_threads_do() {
     if !mpirun_is_there() {
@@ -11,12 +12,14 @@ fn processes_sum_as_threads_do() {
     }
     for ranks in 1..=3 {
         let expected = run_replicas(&vec![Device::cpu(1); ranks], all_sums).unwrap();
-        let ended = Job::start("sums", ranks, &[]).wait();
-        assert!(ended.success, "{}", ended.text);
-        for (rank, expected) in expected.iter().enumerate() {
-            let bytes = std::fs::read(ended.folder.join(format!("sums-{rank}"))).unwrap();
-            let words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
-            assert_eq!(words.collect::<Vec<_>>(), *expected, "rank {rank} of {ranks}");
+        for role in ["sums", "sums-beside"] {
+            let ended = Job::start(role, ranks, &[]).wait();
+            assert!(ended.success, "{}", ended.text);
+            for (rank, expected) in expected.iter().enumerate() {
+                let bytes = std::fs::read(ended.folder.join(format!("sums-{rank}"))).unwrap();
+                let words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+                assert_eq!(words.collect::<Vec<_>>(), *expected, "{role}, rank {rank} of {ranks}");
+            }
         }
     }
 }
