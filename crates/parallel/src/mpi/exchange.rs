@@ -99,16 +99,18 @@ impl Endpoint {
     ) {
         request::multiple_scope(2 * self.world, |scope, requests| {
             let mut peers = Vec::with_capacity(2 * self.world);
-            for (from, numbers) in expected {
-                for piece in numbers.chunks_mut(PIECE) {
-                    requests.add(self.process(from).immediate_receive_into_with_tag(scope, piece, tag));
-                    peers.push(Some(from));
-                }
-            }
+            // Sending first: to receive what another rank of this machine has offered already is to copy it at once, while that one
+            // would wait to hear of ours.
             for (to, numbers) in sent {
                 for piece in numbers.chunks(PIECE) {
                     requests.add(self.process(to).immediate_send_with_tag(scope, piece, tag));
                     peers.push(Some(to));
+                }
+            }
+            for (from, numbers) in expected {
+                for piece in numbers.chunks_mut(PIECE) {
+                    requests.add(self.process(from).immediate_receive_into_with_tag(scope, piece, tag));
+                    peers.push(Some(from));
                 }
             }
             let (mut wait, mut done) = (Wait::new(self.timeout), Vec::new());
