@@ -5,10 +5,19 @@ use std::fs;
 ///
 /// Launchers of MPI and SLURM often give every process cores of its own, and then there is nothing left to divide; others never
 /// do, and a set of cores that this process is held to is held to by all. So the share of one process is that of the cores
-/// that all of this machine's have together, and at most what it may use itself.
+/// that all of this machine's have together, and at most what it may use itself. The limit of a container is another thing: it is
+/// that of all its processes together, which have to divide it.
 pub(super) fn threads(place: &Place) -> usize {
     let own = std::thread::available_parallelism().map_or(1, usize::from);
-    share(place, own, together(place.source, |name| std::env::var(name).ok()))
+    let status = fs::read_to_string("/proc/thread-self/status").ok();
+    let set = status.as_deref().and_then(allowed).unwrap_or(own).max(own);
+    let limit = (own < set).then_some(own);
+    share(place, set, together(place.source, |name| std::env::var(name).ok()), limit)
+}
+
+/// The size of the set of cores that a thread is held to, as Linux tells it; no limit of processor time counts here.
+fn allowed(status: &str) -> Option<usize> {
+    count(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
 }
 
 /// The cores of all processes of this machine, where that is told and may be more than this one's.
@@ -22,8 +31,9 @@ fn together(source: Source, env: impl Fn(&str) -> Option<String>) -> Option<usiz
     }
 }
 
-fn share(place: &Place, own: usize, together: Option<usize>) -> usize {
-    (together.unwrap_or(own) / place.local_world).clamp(1, own)
+fn share(place: &Place, set: usize, together: Option<usize>, limit: Option<usize>) -> usize {
+    let cores = set.min(together.unwrap_or(set) / place.local_world);
+    limit.map_or(cores, |limit| cores.min(limit / place.local_world)).max(1)
 }
 
 /// How many numbers there are in a list as Linux writes it: `0-3,8,10-11`.
@@ -42,20 +52,26 @@ mod tests {
 
     #[test]
     fn cores_are_divided_once() {
-        for (own, together, expected) in [
-            (64, None, 16),
-            (8, None, 2),
+        for (set, together, limit, expected) in [
+            (64, None, None, 16),
+            (8, None, None, 2),
             // Each process was given its own.
-            (16, Some(64), 16),
-            (1, Some(64), 1),
+            (16, Some(64), None, 16),
+            (1, Some(64), None, 1),
             // Two of them share a socket's.
-            (32, Some(64), 16),
+            (32, Some(64), None, 16),
             // Nobody gave out any.
-            (64, Some(64), 16),
-            (3, None, 1),
-            (2, Some(2), 1),
+            (64, Some(64), None, 16),
+            (3, None, None, 1),
+            (2, Some(2), None, 1),
+            // A container may use less.
+            (64, Some(64), Some(8), 2),
+            (64, None, Some(8), 2),
+            (64, None, Some(3), 1),
+            (1, Some(64), Some(8), 1),
         ] {
-            assert_eq!(share(&place(1, 4), own, together), expected, "{own} of {together:?}");
+            let threads = share(&place(1, 4), set, together, limit);
+            assert_eq!(threads, expected, "{set} of {together:?}, {limit:?}");
         }
     }
 
@@ -68,6 +84,20 @@ mod tests {
         assert_eq!(together(Source::Launch, slurm), None);
         if cfg!(target_os = "linux") {
             assert!(together(Source::OpenMpi, |_| None).is_some_and(|cores| cores > 0));
+        }
+    }
+
+    #[test]
+    fn the_set_of_cores_is_found_in_what_linux_tells() {
+        assert_eq!(
+            allowed("Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\nMems_allowed:\t1\n"),
+            Some(8)
+        );
+        assert_eq!(allowed("Cpus_allowed:\tff\n"), None);
+        if cfg!(target_os = "linux") {
+            let own = std::thread::available_parallelism().map_or(1, usize::from);
+            let status = fs::read_to_string("/proc/thread-self/status").expect("Linux tells it");
+            assert!(allowed(&status).is_some_and(|set| set >= own));
         }
     }
 
