@@ -86,8 +86,9 @@ fn lead(
     }
 }
 
-/// Trains with the first process of a job, which writes and talks for all. An interrupted run is no failure here: launchers
-/// would end the first process too, which reports it.
+/// Trains with the first process of a job, which writes and talks for all. An interrupted run is no failure here if there is a
+/// launcher: it would end the first process too, which reports it. Where there is none, a process that says that it is done
+/// is not started again to go on.
 fn follow(
     process: Process,
     mut config: Config,
@@ -96,8 +97,10 @@ fn follow(
 ) -> anyhow::Result<ExitCode> {
     let data = load(&mut config, args, |_| ())?;
     let stop = stop_flag(StopFlag::raise)?;
-    process.train(&config, data, resume, &mut [], &stop)?;
-    Ok(ExitCode::SUCCESS)
+    let alone = process.is_on_its_own();
+    let outcome = process.train(&config, data, resume, &mut [], &stop)?;
+    let going_on = alone && matches!(outcome.end, End::Interrupted);
+    Ok(if going_on { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
 /// A wish to stop that Ctrl-C and SIGTERM raise.

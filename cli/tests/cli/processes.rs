@@ -227,3 +227,33 @@ fn lost_processes_are_named_and_the_job_goes_on() {
         fs::remove_dir_all(place.path().join("run")).expect("it is there");
     }
 }
+
+/// Kubernetes looks at each process for itself: the others of one that it ends have to say that they are not done, or it would
+/// not start them again. The same command goes on then.
+#[test]
+fn processes_without_a_launcher_say_that_the_run_goes_on() {
+    let Some(place) = with_gpus() else { return };
+    for (epochs, stopped) in [(1, None), (8, Some(0)), (8, Some(1)), (8, None)] {
+        let mut variables = of_torchrun();
+        variables.retain(|(name, _)| !name.starts_with("TORCHELASTIC_"));
+        let option = format!("--epochs {epochs} --backup-and-restore");
+        let processes = [0, 1].map(|rank| {
+            let mut train = command(&place, &format!("{TRAIN} {option} --output run"));
+            for (name, value) in &variables {
+                train.env(name, value.replace('#', &rank.to_string()));
+            }
+            spawn(train)
+        });
+        if let Some(rank) = stopped {
+            let before = place.read("run/history.csv").lines().count();
+            wait_for_epochs(&place, before);
+            signal("-TERM", &processes[rank].id().to_string());
+        }
+        for (rank, process) in processes.into_iter().enumerate() {
+            let (output, err) = end(process);
+            let status = if stopped.is_some() { 130 } else { 0 };
+            assert_eq!(output.status.code(), Some(status), "{stopped:?}, rank {rank}: {err}");
+        }
+    }
+    assert!(model(&place, "run") == expected(&place, 8), "the run that went on is another run");
+}

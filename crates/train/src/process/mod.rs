@@ -8,7 +8,7 @@ use crate::replica_bench::{self, ReplicaBench, bench_replica};
 use crate::{BenchOptions, Config, DeviceOptions, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
 use parallel::Stage;
-use parallel::cluster::{Place, discover_here};
+use parallel::cluster::{Place, Source, discover_here};
 use std::time::Duration;
 use transport::Transport;
 
@@ -50,6 +50,12 @@ impl Process {
         self.place.world
     }
 
+    /// Whether nobody looks after all processes of the job together: in Kubernetes, each of them is started again or counts as
+    /// done by its own exit status. Launchers end all if one fails, and would start none again that is done.
+    pub fn is_on_its_own(&self) -> bool {
+        matches!(self.place.source, Source::Variables | Source::TfConfig)
+    }
+
     /// As [`train`](crate::train()), with this process's replica.
     ///
     /// It has the GPU of its number on its machine, or a share of the CPU's threads.
@@ -89,7 +95,6 @@ impl Process {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parallel::cluster::Source;
 
     /// The process of rank 5 of 8.
     pub(super) fn place(local_rank: usize, local_world: usize) -> Place {
