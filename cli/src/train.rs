@@ -52,14 +52,15 @@ fn lead(
     resume: Option<&Resume>,
 ) -> anyhow::Result<ExitCode> {
     output.check_unused()?;
+    // From here on: the first process of a container gets no signal that it has no handler for.
+    let live = args.keep.tui && tui::is_possible();
+    let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
     let data = load(&mut config, args, |line| note(line))?;
     output.make_others(args.callbacks.folders()?)?;
     let _held = output.create()?;
     output.check_unused()?;
     train::save_config(&config, &output.run)?;
     announce(&config, &data, output, resume);
-    let live = args.keep.tui && tui::is_possible();
-    let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
     let mut observers = observers(&config, &data, output, args)?;
     if live {
         observers[0] =
@@ -95,8 +96,8 @@ fn follow(
     args: &TrainArgs,
     resume: Option<&Resume>,
 ) -> anyhow::Result<ExitCode> {
+    let stop = stop_flag(|stop| if stop.is_heeded() { stop.raise() } else { end_at_once() })?;
     let data = load(&mut config, args, |_| ())?;
-    let stop = stop_flag(StopFlag::raise)?;
     let alone = process.is_on_its_own();
     let outcome = process.train(&config, data, resume, &mut [], &stop)?;
     let going_on = alone && matches!(outcome.end, End::Interrupted);
@@ -111,9 +112,9 @@ fn stop_flag(raise: fn(&StopFlag)) -> anyhow::Result<StopFlag> {
     Ok(stop)
 }
 
-/// The first Ctrl-C asks the run to stop after the current step; a second one ends the process.
+/// The first Ctrl-C asks the run to stop after the current step; a second one ends the process, as does one before the run.
 fn interrupt(stop: &StopFlag) {
-    if stop.is_raised() {
+    if stop.is_raised() || !stop.is_heeded() {
         end_at_once();
     }
     stop.raise();

@@ -22,9 +22,9 @@ pub fn is_possible() -> bool {
     io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// What Ctrl-C, SIGTERM and `q` ask for while there is a view: at first to stop after the step, then at once.
+/// What Ctrl-C, SIGTERM and `q` ask for while there is a view: at first to stop after the step, then, or before the run, at once.
 pub fn interrupt(stop: &StopFlag) {
-    if stop.is_raised() {
+    if stop.is_raised() || !stop.is_heeded() {
         ratatui::restore();
         end_at_once();
     }

@@ -257,3 +257,30 @@ fn processes_without_a_launcher_say_that_the_run_goes_on() {
     }
     assert!(model(&place, "run") == expected(&place, 8), "the run that went on is another run");
 }
+
+/// Who waits for the others has nothing to save, and they may never come.
+#[test]
+fn processes_that_wait_end_at_once() {
+    let Some(place) = with_gpus() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it has one").port() - 1;
+    for rank in [0, 1] {
+        let mut train = command(&place, &format!("{TRAIN} --epochs 1 --output run"));
+        for (name, value) in of_torchrun() {
+            train.env(name, value.replace('#', &rank.to_string()));
+        }
+        if rank == 1 {
+            train.env("MASTER_PORT", port.to_string());
+        }
+        let child = spawn(train);
+        let came = if rank == 0 {
+            wait_for(|| place.exists("run/config.json").then_some(None))
+        } else {
+            Some(listener.accept().expect("the other one comes"))
+        };
+        signal("-TERM", &child.id().to_string());
+        let (output, err) = end(child);
+        assert_eq!(output.status.code(), Some(130), "rank {rank}: {err}");
+        drop(came);
+    }
+}

@@ -18,17 +18,29 @@ use tensor::Device;
 
 /// A request to stop after the current step. Clones share it; a signal handler may raise it.
 #[derive(Clone, Debug, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
+pub struct StopFlag(Arc<Flags>);
+
+#[derive(Debug, Default)]
+struct Flags {
+    raised: AtomicBool,
+    heeded: AtomicBool,
+}
 
 impl StopFlag {
     /// Asks the run to stop.
     pub fn raise(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.raised.store(true, Ordering::Relaxed);
     }
 
     /// Whether the run was asked to stop.
     pub fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.raised.load(Ordering::Relaxed)
+    }
+
+    /// Whether a run has begun, which looks at the flag. Before that there is nothing to save, and who waits for another
+    /// process may wait long.
+    pub fn is_heeded(&self) -> bool {
+        self.0.heeded.load(Ordering::Relaxed)
     }
 }
 
@@ -238,6 +250,7 @@ impl<'a> Whole<'a> {
     ) -> Result<Outcome> {
         let model = &self.stages[stage.number()];
         let stage = Pipelined { stage, shelf: &self.shelf, cuts: &self.cuts };
+        stop.0.heeded.store(true, Ordering::Relaxed);
         let (worker, train) = Worker::new(self.config, &self.prepared, model, self.resume, replica, stage)?;
         Run { worker, train, observers, stop, told: false }.fit()
     }
