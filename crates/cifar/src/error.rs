@@ -163,7 +163,7 @@ pub enum Error {
     #[error(
         "{kind} can't be downloaded: {}; check the network and run again (a download goes on where it \
          stopped), name another address, or put the official .tar.gz archive into the data folder",
-        failures.join("; ")
+        by_reason(failures)
     )]
     NoSource {
         /// Which data set.
@@ -195,6 +195,20 @@ pub enum Error {
     },
 }
 
+/// `address: reason` of each source; those of one reason together, as when there is no network at all.
+fn by_reason(failures: &[String]) -> String {
+    let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
+    for failure in failures {
+        let (address, reason) = failure.split_once(": ").unwrap_or((failure, ""));
+        match reasons.iter_mut().find(|(_, other)| *other == reason) {
+            Some((addresses, _)) => addresses.push(address),
+            None => reasons.push((vec![address], reason)),
+        }
+    }
+    let tell = |(addresses, reason): &(Vec<&str>, &str)| format!("{}: {reason}", addresses.join(", "));
+    reasons.iter().map(tell).collect::<Vec<_>>().join("; ")
+}
+
 impl Error {
     /// For `map_err`: what was tried with which file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
@@ -216,5 +230,20 @@ impl fmt::Display for Looked<'_> {
         }
         f.write_str(if self.places.is_empty() { "" } else { ")" })?;
         self.rejected.iter().try_for_each(|reason| write!(f, "; {reason}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_that_fail_for_one_reason_are_told_together() {
+        let failures =
+            ["https://a/x: no such host", "https://b/x: HTTP status 404", "https://c/x: no such host"];
+        let error = Error::NoSource { kind: Kind::Cifar10, failures: failures.map(String::from).to_vec() };
+        let text = error.to_string();
+        let begins = "CIFAR-10 can't be downloaded: https://a/x, https://c/x: no such host; https://b/x: HTTP status 404; check";
+        assert!(text.starts_with(begins), "{text}");
     }
 }
