@@ -109,7 +109,9 @@ fn of_torchrun() -> Vec<(&'static str, String)> {
 fn processes_of_every_launcher_join() {
     let Some(place) = with_gpus() else { return };
     let expected = expected(&place, 1);
-    let master = || [("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port())];
+    // With a secret they meet by TCP in a build with MPI too.
+    let secret = || ("TOWERS_JOB_SECRET", "a secret of the job".to_owned());
+    let master = || [("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port()), secret()];
     let with_master = |pairs: &[(&'static str, &str)]| {
         let pairs = pairs.iter().map(|(name, value)| (*name, value.to_string()));
         pairs.chain(master()).collect::<Vec<_>>()
@@ -139,7 +141,7 @@ fn processes_of_every_launcher_join() {
     ];
     for variables in [
         of_torchrun(),
-        vec![("TF_CONFIG", format!("{workers}{task}")), ("TOWERS_JOB_SECRET", "a secret of the job".into())],
+        vec![("TF_CONFIG", format!("{workers}{task}")), secret()],
         with_master(&slurm),
         with_master(&open_mpi),
         with_folder(&open_mpi),
