@@ -85,9 +85,12 @@ run_tests() { # how much time is to be left afterwards, then programs
         [ -x "$program" ] || continue
         name=$(basename "$program")
         short $((rest + 15)) "$name" && continue
-        # Of the whole runs only those that are about a GPU.
-        part=
-        [ "$name" = tests-end_to_end ] && part=cuda::
+        # Of the whole runs and the collectives only those that are about a GPU.
+        case $name in
+            tests-end_to_end) part=cuda:: ;;
+            parallel-parallel) part=nccl:: ;;
+            *) part= ;;
+        esac
         timeout $(($(left) - rest)) "./$program" $part --test-threads 4 --show-output >"$out/$name.log" 2>&1
         status=$?
         verdict=$(grep -h '^test result' "$out/$name.log" | tail -1)
@@ -109,8 +112,8 @@ towers minigooglenet 64 bf16
 
 say "== tests"
 cd "$here/tests" || exit 1
-run_tests 300 tensor-cuda-conformance tests-end_to_end tensor-cuda-libraries
-run_tests 300 $(ls | grep -vxE 'tensor-cuda-(conformance|libraries)|tests-end_to_end')
+run_tests 300 tensor-cuda-conformance tests-end_to_end tensor-cuda-libraries parallel-parallel
+run_tests 300 $(ls | grep -vxE 'tensor-cuda-(conformance|libraries)|tests-end_to_end|parallel-parallel')
 cd "$out" || exit 1
 
 say "== speed"

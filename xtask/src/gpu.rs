@@ -12,9 +12,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// The crates whose tests run on a GPU where there is one, and single test programs of others, of which `run.sh` runs a part.
+/// The crates whose tests run on a GPU where there is one.
 const TESTED: [&str; 4] = ["tensor-cuda", "layers", "models", "train"];
-const TESTED_IN_PART: [(&str, &str); 1] = [("towers-tests", "end_to_end")];
+/// Single test programs of others, of which `run.sh` runs a part: their names, and how Cargo is asked for them.
+const TESTED_IN_PART: [(&str, &[&str]); 2] = [
+    ("tests-end_to_end", &["--package", "towers-tests", "--test", "end_to_end"]),
+    ("parallel-parallel", &["--package", "parallel", "--lib"]),
+];
 
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
     let folder = match arguments {
@@ -80,12 +84,10 @@ fn put(program: &Path, to: &Path) -> Result<()> {
 fn test_programs(workspace: &Workspace) -> Result<Vec<(String, PathBuf)>> {
     let mut all = vec!["--tests"];
     all.extend(TESTED.iter().flat_map(|name| ["--package", name]));
-    let some: Vec<_> =
-        TESTED_IN_PART.iter().flat_map(|(name, test)| ["--package", name, "--test", test]).collect();
     let mut programs = Vec::new();
-    for selected in [all, some] {
+    for selected in [&all[..]].into_iter().chain(TESTED_IN_PART.iter().map(|(_, selected)| *selected)) {
         let arguments =
-            [&["test", "--no-run", "--message-format=json-render-diagnostics"][..], &selected].concat();
+            [&["test", "--no-run", "--message-format=json-render-diagnostics"][..], selected].concat();
         let mut command = cargo::command(workspace, &arguments);
         let output = command.stderr(Stdio::inherit()).output().context("`cargo test` does not start")?;
         if !output.status.success() {
@@ -129,10 +131,8 @@ mod tests {
             let manifest = read(&format!("{manifest}/Cargo.toml"));
             assert!(manifest.contains(&format!("[[test]]\nname = \"{target}\"")), "{program}");
         }
-        for (_, target) in TESTED_IN_PART {
-            assert!(
-                named.contains(&format!("tests-{target}")) && script.contains(&format!("= tests-{target} ]"))
-            );
+        for (program, _) in TESTED_IN_PART {
+            assert!(script.contains(&format!(" {program}) part=")), "{program}");
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{Buckets, Error, Replica, run_replicas};
 use std::sync::Arc;
 use std::time::Duration;
 use tensor::cuda::{Cuda, nccl};
-use tensor::{Backend, CudaOptions, Device, Precision, Span, Storage};
+use tensor::{Backend, CudaOptions, Device, Precision, Recorder, Span, Storage, Turn};
 
 /// So many emulated GPUs, or none without a C++ compiler.
 fn gpus(count: usize) -> Option<Vec<Device>> {
@@ -130,6 +130,37 @@ fn buckets_have_the_bits_of_the_whole() {
         });
         assert_eq!(whole, buckets);
     }
+}
+
+/// Four steps that add up by buckets: one as it comes, one that is written down, and played back as the next ones are.
+fn recorded(mut replica: Replica) -> Result<Vec<f32>, Error> {
+    let (device, own) = (replica.device.clone(), 1.0 + replica.rank() as f32);
+    let mut buckets = Buckets::new(&[(0, Span::new(0, 30)), (1, Span::new(32, 50))], 90, 1);
+    let mut data = device.alloc(90)?;
+    let mut recorder = Recorder::default();
+    let mut all = Vec::new();
+    for _ in 0..4 {
+        recorder.play(&device, (), &Turn::default(), || {
+            device.fill(own, &mut data, Span::new(0, 90))?;
+            for layer in [1, 0] {
+                let mut runs = buckets.passed(layer).iter();
+                runs.try_for_each(|run| replica.collective.begin_sum(&device, &mut data, *run))?;
+            }
+            replica.collective.finish_sum(&device, &buckets, &mut data)
+        })?;
+        buckets.begin();
+        all.extend(data.to_vec(&device, 0, 90)?);
+    }
+    assert_eq!(recorder.refusal(), None);
+    // Dropped here, before the collective that it holds.
+    Ok(all)
+}
+
+/// Here without recordings: the exchange between emulated GPUs is the host's, and the CPU has none.
+#[test]
+fn steps_that_would_be_recorded_add_up() {
+    let sums = run_replicas(&vec![Device::cpu(1); 3], recorded).unwrap();
+    assert_eq!(sums, vec![vec![6.0; 4 * 90]; 3]);
 }
 
 /// A replica that panics, fails by itself, or fails in an operation: it is named, and the others stop.
@@ -257,11 +288,15 @@ fn real_gpus_add_up_by_nccl() {
         let open = |gpu| Device::cuda(CudaOptions { gpu, ..CudaOptions::default() }).unwrap();
         let devices: Vec<Device> = (0..world).map(open).collect();
         for in_order in [false, true] {
-            let meeting = Arc::new(Barrier::new(world));
-            let members = Nccl::meeting_at(&meeting, &devices).unwrap();
-            let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-            let members = Members { collectives: boxed(members), meeting };
-            let sums = run_members(&devices, members, |mut replica: Replica| {
+            let group = || {
+                let meeting = Arc::new(Barrier::new(world));
+                let members = Nccl::meeting_at(&meeting, &devices).unwrap();
+                let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
+                Members { collectives: boxed(members), meeting }
+            };
+            let whole = (1..=world).sum::<usize>() as f32;
+            assert_eq!(run_members(&devices, group(), recorded).unwrap(), vec![vec![whole; 4 * 90]; world]);
+            let sums = run_members(&devices, group(), |mut replica: Replica| {
                 let mut data = bring(&replica.device, replica.rank(), 1001)?;
                 replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(EDGE, 1001))?;
                 replica.collective.broadcast(&replica.device, &mut data, Span::new(EDGE, 1001), 0)?;
