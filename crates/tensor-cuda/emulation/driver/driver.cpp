@@ -58,7 +58,7 @@ CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
     Call call{__func__};
     TRY(start(call, device));
-    *bytes = static_cast<size_t>(setting("FAKE_MEMORY", 1l << 30));
+    *bytes = device_memory();
     return CUDA_SUCCESS;
 }
 
@@ -70,7 +70,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice dev
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 3; break; // as many as the emulated driver has
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = capability / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = capability % 10; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 227 << 10; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = MOST_SHARED; break;
     default: return call.refuse(CUDA_ERROR_INVALID_VALUE, "an attribute that nobody asked for before");
     }
     return CUDA_SUCCESS;

@@ -15,13 +15,15 @@ struct Block {
 inline std::map<CUdeviceptr, Block> blocks;
 inline std::map<const char*, size_t> locked; // page-locked memory
 
+inline char poisoned(size_t k) { return static_cast<char>(k % 2 ? POISON >> 8 : POISON & 0xff); }
+
 inline void poison(char* at, size_t bytes) {
-    for (size_t k = 0; k < bytes; ++k) at[k] = static_cast<char>(k % 2 ? POISON >> 8 : POISON & 0xff);
+    for (size_t k = 0; k < bytes; ++k) at[k] = poisoned(k);
 }
 
 inline bool is_whole(const char* guard) {
     for (size_t k = 0; k < GUARD; ++k)
-        if (guard[k] != static_cast<char>(k % 2 ? POISON >> 8 : POISON & 0xff)) return false;
+        if (guard[k] != poisoned(k)) return false;
     return true;
 }
 
@@ -60,18 +62,28 @@ struct Side {
     }
 };
 
-static CUresult copy(Call& call, Side to, Side from, size_t bytes, CUstream stream) {
+// Asks for something to be done with so many bytes of each side.
+static CUresult work_on(Call& call, std::vector<Side> sides, size_t bytes, CUstream stream, std::function<void()> work) {
     TRY(call.enter());
-    if (!bytes || !to.is_there(bytes) || !from.is_there(bytes))
-        return call.refuse(CUDA_ERROR_INVALID_VALUE, "%zu bytes are not all in memory that is there", bytes);
-    return ask(call, stream, call.name, [=] {
+    auto are_there = [sides, bytes] {
+        for (const Side& side : sides)
+            if (!side.is_there(bytes)) return false;
+        return true;
+    };
+    if (!are_there()) return call.refuse(CUDA_ERROR_INVALID_VALUE, "%zu bytes are not all in memory that is there", bytes);
+    return ask(call, stream, call.name, [are_there, work] {
         {
             std::lock_guard<std::mutex> lock(guard);
-            if (!to.is_there(bytes) || !from.is_there(bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+            if (!are_there()) return CUDA_ERROR_ILLEGAL_ADDRESS;
         }
-        memmove(to.at, from.at, bytes);
+        work();
         return CUDA_SUCCESS;
     });
+}
+
+static CUresult copy(Call& call, Side to, Side from, size_t bytes, CUstream stream) {
+    if (!bytes) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no bytes");
+    return work_on(call, {to, from}, bytes, stream, [=] { memmove(to.at, from.at, bytes); });
 }
 
 static Side on_device(CUcontext context, CUdeviceptr at) { return {context, reinterpret_cast<char*>(at), true}; }
@@ -88,7 +100,7 @@ extern "C" {
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
     Call call{__func__};
     TRY(call.enter());
-    *total = static_cast<size_t>(setting("FAKE_MEMORY", 1l << 30));
+    *total = device_memory();
     *free = *total - call.context()->used;
     return CUDA_SUCCESS;
 }
@@ -99,7 +111,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
     TRY(call.unsafe());
     if (!bytes) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no bytes");
     size_t& used = call.context()->used;
-    if (bytes > static_cast<size_t>(setting("FAKE_MEMORY", 1l << 30)) - used) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (bytes > device_memory() - used) return CUDA_ERROR_OUT_OF_MEMORY;
     char* base = static_cast<char*>(malloc(bytes + 2 * GUARD + 256));
     if (!base) return CUDA_ERROR_OUT_OF_MEMORY;
     uintptr_t start = (reinterpret_cast<uintptr_t>(base) + GUARD + 255) / 256 * 256;
@@ -154,15 +166,7 @@ CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUst
     Call call{__func__};
     TRY(call.enter());
     Side to = on_device(call.context(), at);
-    if (!to.is_there(bytes)) return call.refuse(CUDA_ERROR_INVALID_VALUE, "%zu bytes are not all in memory that is there", bytes);
-    return ask(call, stream, call.name, [=] {
-        {
-            std::lock_guard<std::mutex> lock(guard);
-            if (!to.is_there(bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-        }
-        memset(to.at, value, bytes);
-        return CUDA_SUCCESS;
-    });
+    return work_on(call, {to}, bytes, stream, [=] { memset(to.at, value, bytes); });
 }
 
 // From page-locked memory the copy happens later. Other memory is copied now, to where the copy later finds it.

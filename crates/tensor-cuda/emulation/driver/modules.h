@@ -133,7 +133,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which, int
     TRY(call.enter());
     if (!has_function(function) || which != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
         return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such function or attribute");
-    if (value < 0 || value > (227 << 10) - STATIC_SHARED) return call.refuse(CUDA_ERROR_INVALID_VALUE, "too much shared memory");
+    if (value < 0 || value > MOST_SHARED - STATIC_SHARED) return call.refuse(CUDA_ERROR_INVALID_VALUE, "too much shared memory");
     function->dynamic = static_cast<unsigned int>(value);
     return CUDA_SUCCESS;
 }

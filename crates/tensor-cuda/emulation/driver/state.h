@@ -27,6 +27,10 @@ inline long setting(const char* name, long otherwise) {
     return value ? atol(value) : otherwise;
 }
 
+// A device's bytes of memory, and those of shared memory that a block may have.
+inline size_t device_memory() { return static_cast<size_t>(setting("FAKE_MEMORY", 1l << 30)); }
+constexpr int MOST_SHARED = 227 << 10;
+
 // Never destroyed: streams' threads may outlive the process's end.
 inline std::mutex& guard = *new std::mutex;
 inline std::condition_variable& changed = *new std::condition_variable;

@@ -68,6 +68,12 @@ inline void finish(std::unique_lock<std::mutex>& lock, const DonePtr& done) {
     if (done) changed.wait(lock, [&] { return done->yet; });
 }
 
+// Whether work is done, and how it went. To ask is to want it.
+inline CUresult look(CUcontext context, const DonePtr& done) {
+    want(done);
+    return !done || done->yet ? context->broken : CUDA_ERROR_NOT_READY;
+}
+
 // Asks a stream for work, or writes it down.
 inline CUresult ask(Call& call, CUstream stream, std::string what, Work work, std::vector<DonePtr> after = {}) {
     TRY(call.enter());
@@ -128,8 +134,7 @@ static CUresult check_idle(Call& call, CUstream stream) {
 CUresult cuStreamQuery(CUstream stream) {
     Call call{__func__};
     TRY(check_idle(call, stream));
-    want(stream->last);
-    return !stream->last || stream->last->yet ? stream->context->broken : CUDA_ERROR_NOT_READY;
+    return look(stream->context, stream->last);
 }
 
 CUresult cuStreamSynchronize(CUstream stream) {
@@ -181,8 +186,7 @@ static CUresult check_event(Call& call, CUevent event) {
 CUresult cuEventQuery(CUevent event) {
     Call call{__func__};
     TRY(check_event(call, event));
-    want(event->done);
-    return !event->done || event->done->yet ? event->context->broken : CUDA_ERROR_NOT_READY;
+    return look(event->context, event->done);
 }
 
 CUresult cuEventSynchronize(CUevent event) {
