@@ -77,16 +77,20 @@ fn launched_processes_train_as_towers_of_one() {
     assert!(model(&place, "run") == expected(&place, 2), "the processes trained another network");
 }
 
-/// Starts both processes of a job with these variables, whose `#` is the rank, the second one with one option for another.
+/// Starts one process of a job with these variables, whose `#` is the rank.
+fn process(place: &Place, line: &str, variables: &[(&str, String)], rank: usize) -> Child {
+    let mut train = command(place, line);
+    for (name, value) in variables {
+        train.env(name, value.replace('#', &rank.to_string()));
+    }
+    spawn(train)
+}
+
+/// Starts both, the second one with one option for another.
 fn job(place: &Place, variables: &[(&str, String)], (option, other): (&str, &str)) -> [Child; 2] {
-    [0, 1].map(|rank| {
-        let line = format!("{TRAIN} --epochs 1 --output run");
-        let mut train = command(place, &if rank == 1 { line.replace(option, other) } else { line });
-        for (name, value) in variables {
-            train.env(name, value.replace('#', &rank.to_string()));
-        }
-        spawn(train)
-    })
+    let line = format!("{TRAIN} --epochs 1 --output run");
+    [(0, line.clone()), (1, line.replace(option, other))]
+        .map(|(rank, line)| process(place, &line, variables, rank))
 }
 
 const SAME: (&str, &str) = ("", "");
@@ -239,13 +243,8 @@ fn processes_without_a_launcher_say_that_the_run_goes_on() {
         let mut variables = of_torchrun();
         variables.retain(|(name, _)| !name.starts_with("TORCHELASTIC_"));
         let option = format!("--epochs {epochs} --backup-and-restore");
-        let processes = [0, 1].map(|rank| {
-            let mut train = command(&place, &format!("{TRAIN} {option} --output run"));
-            for (name, value) in &variables {
-                train.env(name, value.replace('#', &rank.to_string()));
-            }
-            spawn(train)
-        });
+        let line = format!("{TRAIN} {option} --output run");
+        let processes = [0, 1].map(|rank| process(&place, &line, &variables, rank));
         if let Some(rank) = stopped {
             let before = place.read("run/history.csv").lines().count();
             wait_for_epochs(&place, before);
@@ -267,14 +266,11 @@ fn processes_that_wait_end_at_once() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it has one").port() - 1;
     for rank in [0, 1] {
-        let mut train = command(&place, &format!("{TRAIN} --epochs 1 --output run"));
-        for (name, value) in of_torchrun() {
-            train.env(name, value.replace('#', &rank.to_string()));
-        }
+        let mut variables = of_torchrun();
         if rank == 1 {
-            train.env("MASTER_PORT", port.to_string());
+            variables.push(("MASTER_PORT", port.to_string()));
         }
-        let child = spawn(train);
+        let child = process(&place, &format!("{TRAIN} --epochs 1 --output run"), &variables, rank);
         let came = if rank == 0 {
             wait_for(|| place.exists("run/config.json").then_some(None))
         } else {

@@ -1,6 +1,6 @@
 use crate::barrier::Barrier;
 use crate::collective::equal_part;
-use crate::in_order::add_in_order;
+use crate::in_order::{add, add_in_order};
 use crate::meeting::Meeting;
 use crate::on_device::OnDevice;
 use crate::{Collective, Error, Result, slice_batch};
@@ -153,7 +153,7 @@ impl Local {
                 // Nobody brought a part.
                 None => sums.fill(0.0),
             }
-            parts.for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, x)| *sum += x));
+            parts.for_each(|part| add(sums, part));
         }
         Ok(())
     }

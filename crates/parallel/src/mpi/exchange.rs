@@ -1,6 +1,7 @@
 use super::control::{Operation, tag};
 use super::endpoint::Endpoint;
 use super::wait::Wait;
+use crate::in_order::add;
 use crate::{Facts, slice_batch};
 use ::mpi::Tag;
 use ::mpi::request;
@@ -155,8 +156,4 @@ impl Endpoint {
         }
         self.arrive(Operation::Agree, 0, 0);
     }
-}
-
-fn add(sums: &mut [f32], part: &[f32]) {
-    sums.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
 }

@@ -103,20 +103,30 @@ fn otherwise_the_order_is_nccls() {
     assert_ne!(sums, run_members(&devices, emulated(&devices, true, PATIENCE), sum).unwrap());
 }
 
+/// Three layers in three buckets, and what lies behind them, up to the 110th number.
+fn three_buckets() -> Buckets {
+    Buckets::new(&[(0, Span::new(0, 30)), (1, Span::new(32, 50)), (2, Span::new(96, 9))], 110, 1)
+}
+
+/// Adds up as a training pass does, from the last layer on.
+fn sum_by_buckets(replica: &mut Replica, buckets: &mut Buckets, data: &mut Storage) -> Result<(), Error> {
+    let Replica { device, collective } = replica;
+    buckets.begin();
+    for layer in (0..3).rev() {
+        buckets.passed(layer).iter().try_for_each(|run| collective.begin_sum(device, data, *run))?;
+    }
+    collective.finish_sum(device, buckets, data)
+}
+
 /// Sums that are begun bucket by bucket are those of the whole, in NCCL's order and in that of the ranks.
 #[test]
 fn buckets_have_the_bits_of_the_whole() {
-    let tensors = [(0, Span::new(0, 30)), (1, Span::new(32, 50)), (2, Span::new(96, 9))];
     let sum = |mut replica: Replica, by_buckets: bool| {
         let device = replica.device.clone();
-        let mut buckets = Buckets::new(&tensors, 110, 1);
+        let mut buckets = three_buckets();
         let mut data = bring(&device, replica.rank(), 104)?;
         if by_buckets {
-            for layer in (0..3).rev() {
-                let mut runs = buckets.passed(layer).iter();
-                runs.try_for_each(|run| replica.collective.begin_sum(&device, &mut data, *run))?;
-            }
-            replica.collective.finish_sum(&device, &buckets, &mut data)?;
+            sum_by_buckets(&mut replica, &mut buckets, &mut data)?;
         } else {
             replica.collective.all_reduce_sum(&device, &mut data, buckets.whole())?;
         }
@@ -135,21 +145,16 @@ fn buckets_have_the_bits_of_the_whole() {
 /// Four steps that add up by buckets: one as it comes, one that is written down, and played back as the next ones are.
 fn recorded(mut replica: Replica) -> Result<Vec<f32>, Error> {
     let (device, own) = (replica.device.clone(), 1.0 + replica.rank() as f32);
-    let mut buckets = Buckets::new(&[(0, Span::new(0, 30)), (1, Span::new(32, 50))], 90, 1);
-    let mut data = device.alloc(90)?;
+    let mut buckets = three_buckets();
+    let mut data = device.alloc(110)?;
     let mut recorder = Recorder::default();
     let mut all = Vec::new();
     for _ in 0..4 {
         recorder.play(&device, (), &Turn::default(), || {
-            device.fill(own, &mut data, Span::new(0, 90))?;
-            for layer in [1, 0] {
-                let mut runs = buckets.passed(layer).iter();
-                runs.try_for_each(|run| replica.collective.begin_sum(&device, &mut data, *run))?;
-            }
-            replica.collective.finish_sum(&device, &buckets, &mut data)
+            device.fill(own, &mut data, Span::new(0, 110))?;
+            sum_by_buckets(&mut replica, &mut buckets, &mut data)
         })?;
-        buckets.begin();
-        all.extend(data.to_vec(&device, 0, 90)?);
+        all.extend(data.to_vec(&device, 0, 110)?);
     }
     assert_eq!(recorder.refusal(), None);
     // Dropped here, before the collective that it holds.
@@ -160,7 +165,7 @@ fn recorded(mut replica: Replica) -> Result<Vec<f32>, Error> {
 #[test]
 fn steps_that_would_be_recorded_add_up() {
     let sums = run_replicas(&vec![Device::cpu(1); 3], recorded).unwrap();
-    assert_eq!(sums, vec![vec![6.0; 4 * 90]; 3]);
+    assert_eq!(sums, vec![vec![6.0; 4 * 110]; 3]);
 }
 
 /// A replica that panics, fails by itself, or fails in an operation: it is named, and the others stop.
@@ -295,7 +300,7 @@ fn real_gpus_add_up_by_nccl() {
                 Members { collectives: boxed(members), meeting }
             };
             let whole = (1..=world).sum::<usize>() as f32;
-            assert_eq!(run_members(&devices, group(), recorded).unwrap(), vec![vec![whole; 4 * 90]; world]);
+            assert_eq!(run_members(&devices, group(), recorded).unwrap(), vec![vec![whole; 4 * 110]; world]);
             let sums = run_members(&devices, group(), |mut replica: Replica| {
                 let mut data = bring(&replica.device, replica.rank(), 1001)?;
                 replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(EDGE, 1001))?;
