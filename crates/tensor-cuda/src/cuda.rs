@@ -188,6 +188,15 @@ impl Cuda {
         self.inner.driver.join()
     }
 
+    /// Milliseconds that the device takes for what `work` asks of it, by the device's own clock (an emulation's is the host's). It
+    /// waits for all of it; what a second stream does meanwhile is no part of it.
+    ///
+    /// # Errors
+    /// What `work` or the driver says. While ops are being written down nothing can be waited for.
+    pub fn time(&self, mut work: impl FnMut() -> Result<()>) -> Result<f32> {
+        self.inner.driver.time(&mut work)
+    }
+
     /// Whether ops are being written down.
     pub(crate) fn is_recording(&self) -> bool {
         self.inner.recording.load(Ordering::Relaxed)

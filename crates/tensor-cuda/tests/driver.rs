@@ -158,6 +158,19 @@ fn work() {
     cuda.begin_recording().unwrap();
     cuda.abandon_recording();
     cuda.synchronize().unwrap();
+    // What work takes: here what the threads of the stand-in need. Nothing is waited for in a recording.
+    let mut fill = |value| cuda.fill(value, &mut buffer, Span::new(0, 10));
+    let time = cuda.time(|| fill(3.0)).unwrap();
+    assert!(time.is_finite() && time > 0.0, "{time}");
+    let failed = cuda.time(|| Err(Error::OutOfMemory { bytes: 7, device: "a test".into() }));
+    assert!(matches!(failed, Err(Error::OutOfMemory { bytes: 7, .. })), "{failed:?}");
+    cuda.begin_recording().unwrap();
+    let refused = cuda.time(|| fill(4.0)).unwrap_err();
+    assert!(refused.to_string().contains("taking the time can't be part of a recording"), "{refused}");
+    cuda.end_recording().unwrap().replay(&Turn::default()).unwrap();
+    assert!(cuda.time(|| recording.replay(&Turn::default())).unwrap() > 0.0);
+    cuda.download(&buffer, 0, &mut back[..10]).unwrap();
+    assert_eq!(back[..10], [1.0; 10], "the recording was played again, and what was refused left nothing");
     // The second stream, outside of a recording, within it, and where a recording ends before it was joined. What was
     // recorded of it is no part of what follows.
     cuda.fork().unwrap();

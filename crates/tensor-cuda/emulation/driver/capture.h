@@ -2,7 +2,6 @@
 #pragma once
 
 #include "streams.h"
-#include <algorithm>
 
 extern "C" {
 

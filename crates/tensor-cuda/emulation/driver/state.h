@@ -5,12 +5,14 @@
 #pragma once
 
 #include "api.h"
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stdarg.h>
 #include <stdint.h>
@@ -38,11 +40,14 @@ inline std::condition_variable& changed = *new std::condition_variable;
 // Work on a device. An error of it breaks the context.
 using Work = std::function<CUresult()>;
 
-// That a piece of work is done.
+using Clock = std::chrono::steady_clock;
+
+// That a piece of work is done, and when.
 struct Done {
     CUstream stream;
     unsigned long long number;
     bool yet = false;
+    Clock::time_point at;
 };
 using DonePtr = std::shared_ptr<Done>;
 
@@ -94,6 +99,9 @@ struct CUstream_st {
 
 struct CUevent_st {
     CUcontext context;
+    bool timed;
+    // When it was recorded, if ever, and behind what.
+    std::optional<Clock::time_point> recorded;
     DonePtr done;
     CapturePtr capture;
     CUstream behind = nullptr; // in that capture

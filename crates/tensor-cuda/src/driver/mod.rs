@@ -13,6 +13,7 @@ pub(crate) use watch::{Pause, Watch};
 
 use core::ffi::c_void;
 use std::sync::Arc;
+use std::time::Instant;
 use tensor_backend::Result;
 
 /// An address in the device's memory.
@@ -178,6 +179,16 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Waits until everything is done, and reports an error that came up on the way.
     fn synchronize(&self) -> Result<()>;
+
+    /// Milliseconds that the first stream takes for what `work` asks of it, all of which is waited for; an error in a capture.
+    /// By default the host's clock says so, which knows nothing of a device that works beside it.
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f32> {
+        self.synchronize()?;
+        let begin = Instant::now();
+        work()?;
+        self.synchronize()?;
+        Ok(begin.elapsed().as_secs_f32() * 1e3)
+    }
 
     /// Begins to write down what is asked for.
     fn begin_capture(&self) -> Result<()>;

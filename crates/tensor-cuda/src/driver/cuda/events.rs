@@ -1,8 +1,8 @@
-//! The driver's events, and waits that somebody looks after.
+//! The driver's events, the time between them, and waits that somebody looks after.
 
 use super::CudaDriver;
 use crate::cuda::lock;
-use crate::driver::{Event, Watch, watch};
+use crate::driver::{Driver, Event, Watch, watch};
 use crate::error::Result;
 use crate::gpus::check;
 use cudarc::driver::sys;
@@ -11,10 +11,13 @@ use std::sync::Arc;
 
 /// An event that takes no time, in the thread's current context.
 pub(super) fn create() -> Result<sys::CUevent> {
+    create_with(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+}
+
+fn create_with(flags: sys::CUevent_flags) -> Result<sys::CUevent> {
     let mut raw = ptr::null_mut();
-    let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
     // SAFETY: a context is current; it writes the event.
-    check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut raw, flags) })?;
+    check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut raw, flags as u32) })?;
     Ok(raw)
 }
 
@@ -34,7 +37,49 @@ pub(super) fn query(event: sys::CUevent) -> sys::CUresult {
     unsafe { sys::cuEventQuery(event) }
 }
 
+/// An event that takes the time.
+struct Moment(sys::CUevent);
+
+impl Moment {
+    /// In the thread's current context.
+    fn new() -> Result<Moment> {
+        create_with(sys::CUevent_flags::CU_EVENT_DEFAULT).map(Moment)
+    }
+}
+
+impl Drop for Moment {
+    fn drop(&mut self) {
+        destroy(self.0);
+    }
+}
+
 impl CudaDriver {
+    /// Milliseconds from before the work to behind it, by the GPU's own clock.
+    pub(super) fn time_work(
+        &self,
+        work: &mut dyn FnMut() -> tensor_backend::Result<()>,
+    ) -> tensor_backend::Result<f32> {
+        self.unless_capturing("taking the time")?;
+        self.make_current()?;
+        let moment = || Moment::new().map_err(|error| error.of_device(&self.title));
+        let (begin, end) = (moment()?, moment()?);
+        let pass = |moment: &Moment| {
+            // SAFETY: the event and the stream are there.
+            self.call("cuEventRecord", || unsafe { sys::cuEventRecord(moment.0, self.stream.raw()) })
+        };
+        pass(&begin)?;
+        work()?;
+        pass(&end)?;
+        self.synchronize()?;
+        let mut milliseconds = 0.0;
+        // SAFETY: both events were recorded and have passed; it writes the time. The first version of this function, without
+        // `_v2`, is not among those of CUDA 13; this one is in every driver since 12.8.
+        self.call("cuEventElapsedTime", || unsafe {
+            sys::cuEventElapsedTime_v2(&raw mut milliseconds, begin.0, end.0)
+        })?;
+        Ok(milliseconds)
+    }
+
     /// Who looks after waits, if there is somebody.
     pub(super) fn watch(&self) -> Option<Arc<dyn Watch>> {
         lock(&self.watch).clone()

@@ -266,6 +266,10 @@ impl Driver for CudaDriver {
         self.wait_for_stream()
     }
 
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<f32> {
+        self.time_work(work)
+    }
+
     /// In the mode that leaves other threads alone: what a neighbouring tower allocates does not end this capture.
     fn begin_capture(&self) -> Result<()> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
