@@ -55,9 +55,13 @@ impl Key {
         Key { label: label.into(), digest: hash.finalize().into() }
     }
 
+    /// The digest in hexadecimal digits.
+    pub(crate) fn hex(&self) -> String {
+        self.digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     fn file_name(&self) -> String {
-        let hex: String = self.digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{}-{hex}.{ENDING}", self.label)
+        format!("{}-{}.{ENDING}", self.label, self.hex())
     }
 }
 

@@ -3,7 +3,8 @@
 //! [`Cuda`] implements [`tensor_backend::Backend`] on an NVIDIA GPU. Nothing of CUDA is needed to build it: the driver,
 //! NVRTC, cuDNN and cuBLASLt are looked for when a device is opened, and what is missing is an error of one sentence.
 //!
-//! - Convolutions and dense layers go to cuDNN and cuBLASLt, or where these are missing to kernels of our own.
+//! - Convolutions and dense layers go to cuDNN and cuBLASLt, or where these are missing to kernels of our own. A planned
+//!   convolution goes to whichever of cuDNN and our own kernels is measured to be faster.
 //! - Everything else is a kernel in `kernels/`, compiled by NVRTC for the device at hand and kept on disk.
 //! - A step can be written down once as a [`Recording`] and be replayed at the cost of a single call.
 //! - Several devices add up what they have: towers of one process by [`Peers`], others by NCCL's [`nccl::Communicator`].

@@ -1,12 +1,14 @@
-//! Which of a library's algorithms computes which convolution. No call into CUDA is made here: a [`Library`] answers, and
-//! what it answered is weighed and remembered.
+//! Which of a library's algorithms computes which convolution, or whether our own kernels do. No call into CUDA is made
+//! here: a [`Library`] answers, and what it answered is weighed and remembered.
 //!
-//! - When a layer is planned, all algorithms are measured once, and the fastest that is allowed is kept in a [`Store`].
+//! - When a layer is planned, all algorithms are measured once. The fastest that is allowed then runs against our own kernels,
+//!   and the faster of the two is kept in a [`Store`].
 //! - Algorithms that must give the same bits every time are not measured: clocks differ from run to run, and with them
-//!   would the choice, and with the choice the order of sums. The library's own expectation is the same every time.
+//!   would the choice, and with the choice the order of sums. The library's own expectation is the same every time, and our
+//!   own kernels are not tried.
 //! - For a batch of another size than was planned (the last one of an epoch) the library's expectation must do as well,
 //!   because nothing stops in the middle of an epoch to measure.
-//! - Where no algorithm is allowed, our own kernels compute the convolution.
+//! - Where no algorithm is allowed, our own kernels compute the convolution, and nothing is compared.
 
 use super::store::Store;
 use core::fmt;
@@ -95,6 +97,15 @@ pub(crate) struct Candidate {
     pub(crate) milliseconds: f32,
 }
 
+/// Milliseconds that a convolution takes, as far as they were measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Times {
+    /// By the library's fastest algorithm that is allowed.
+    pub(crate) library: Option<f32>,
+    /// By our own kernels.
+    pub(crate) own: Option<f32>,
+}
+
 /// What computes a convolution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Choice {
@@ -102,11 +113,15 @@ pub(crate) enum Choice {
         algorithm: Algorithm,
         /// Bytes of scratch memory.
         workspace: usize,
-        /// Where it was measured.
-        milliseconds: Option<f32>,
+        times: Times,
     },
     /// Our own kernels.
-    Own,
+    Own { times: Times },
+}
+
+impl Choice {
+    /// Our own kernels, because the library has nothing.
+    const WITHOUT_LIBRARY: Choice = Choice::Own { times: Times { library: None, own: None } };
 }
 
 /// What a library says about its algorithms.
@@ -120,6 +135,10 @@ pub(crate) trait Library {
 
     /// Bytes of scratch memory that an algorithm needs, or `None` if it can't do this.
     fn workspace(&mut self, key: &Key, algorithm: Algorithm) -> Result<Option<usize>>;
+
+    /// Milliseconds of an algorithm with so much scratch memory, then of our own kernels: in turn on the same memory, by the
+    /// same clock. `None` if they can't be compared, for want of memory above all.
+    fn race(&mut self, key: &Key, algorithm: Algorithm, workspace: usize) -> Option<[f32; 2]>;
 }
 
 /// The choices that were made.
@@ -169,7 +188,7 @@ impl Algorithms {
 
     /// Notes that the library refused after all to do what it had offered.
     pub(crate) fn refuse(&mut self, key: &Key) {
-        self.known.insert(*key, Choice::Own);
+        self.known.insert(*key, Choice::WITHOUT_LIBRARY);
     }
 
     /// Everything that was chosen, in the order of the keys' text.
@@ -181,7 +200,10 @@ impl Algorithms {
 
     fn expected(&self, library: &mut dyn Library, key: &Key) -> Result<Choice> {
         let candidates = library.expect(key)?;
-        self.first_allowed(library, key, &candidates, false)
+        let first = self.first_allowed(library, key, &candidates)?;
+        Ok(first.map_or(Choice::WITHOUT_LIBRARY, |(Candidate { algorithm, .. }, workspace)| {
+            Choice::Library { algorithm, workspace, times: Times::default() }
+        }))
     }
 
     fn measured(&self, library: &mut dyn Library, key: &Key) -> Result<Choice> {
@@ -195,7 +217,10 @@ impl Algorithms {
             return self.expected(library, key);
         };
         candidates.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
-        let choice = self.first_allowed(library, key, &candidates, true)?;
+        let choice = match self.first_allowed(library, key, &candidates)? {
+            Some((fastest, workspace)) => against_own(library, key, fastest, workspace),
+            None => Choice::WITHOUT_LIBRARY,
+        };
         if let Some(store) = &self.store {
             store.save(&key.to_string(), &text_of(choice));
         }
@@ -206,73 +231,79 @@ impl Algorithms {
     /// What an earlier run measured, unless the library says now that it can't be.
     fn kept(&self, library: &mut dyn Library, key: &Key) -> Result<Option<Choice>> {
         let text = self.store.as_ref().and_then(|store| store.load().remove(&key.to_string()));
-        match text.as_deref().map(candidate_of) {
-            Some(Kept::Own) => Ok(Some(Choice::Own)),
-            Some(Kept::Library(candidate)) => {
-                let choice = self.first_allowed(library, key, &[candidate], true)?;
-                Ok(Some(choice).filter(|&choice| choice != Choice::Own))
-            }
-            Some(Kept::Damaged) | None => Ok(None),
-        }
+        let Some((algorithm, times)) = text.as_deref().and_then(read) else { return Ok(None) };
+        let Some(algorithm) = algorithm else { return Ok(Some(Choice::Own { times })) };
+        // Nothing is measured, and so nothing kept, for those who need the same bits every time.
+        let candidate = Candidate { algorithm, deterministic: false, milliseconds: 0.0 };
+        let allowed = self.first_allowed(library, key, &[candidate])?;
+        Ok(allowed.map(|(_, workspace)| Choice::Library { algorithm, workspace, times }))
     }
 
+    /// The first that may be taken, and the bytes of scratch memory that it needs.
     fn first_allowed(
         &self,
         library: &mut dyn Library,
         key: &Key,
         candidates: &[Candidate],
-        measured: bool,
-    ) -> Result<Choice> {
-        for &Candidate { algorithm, deterministic, milliseconds } in candidates {
+    ) -> Result<Option<(Candidate, usize)>> {
+        for &candidate in candidates {
+            let Candidate { algorithm, deterministic, .. } = candidate;
             if self.deterministic && !deterministic || !algorithm.math.keeps(key.precision) {
                 continue;
             }
             match library.workspace(key, algorithm)? {
-                Some(workspace) if workspace <= self.limit => {
-                    let milliseconds = measured.then_some(milliseconds);
-                    return Ok(Choice::Library { algorithm, workspace, milliseconds });
-                }
+                Some(workspace) if workspace <= self.limit => return Ok(Some((candidate, workspace))),
                 _ => {}
             }
         }
-        Ok(Choice::Own)
+        Ok(None)
     }
 }
 
-/// What a line of a [`Store`] says.
-enum Kept {
-    Own,
-    Library(Candidate),
-    Damaged,
+/// The faster of a library's fastest algorithm and our own kernels.
+fn against_own(library: &mut dyn Library, key: &Key, fastest: Candidate, workspace: usize) -> Choice {
+    let Candidate { algorithm, milliseconds, .. } = fastest;
+    // The library's own time is not compared with ours: it may have been taken in another way.
+    let times = match library.race(key, algorithm, workspace) {
+        Some([library, own]) => Times { library: Some(library), own: Some(own) },
+        None => Times { library: Some(milliseconds), own: None },
+    };
+    match times {
+        Times { library: Some(library), own: Some(own) } if own < library => Choice::Own { times },
+        _ => Choice::Library { algorithm, workspace, times },
+    }
 }
 
+/// A choice as a [`Store`] keeps it: `own` or the algorithm's two numbers, then both times, with `-` for one that was not taken.
 fn text_of(choice: Choice) -> String {
-    match choice {
-        Choice::Own => "own".into(),
+    let (who, Times { library, own }) = match choice {
+        Choice::Own { times } => ("own".into(), times),
         // The scratch memory is not kept: the library is asked for it again, which also proves that the algorithm exists.
-        Choice::Library { algorithm: Algorithm { number, math }, milliseconds, .. } => {
-            format!("{number} {} {}", math as u32, milliseconds.unwrap_or(0.0))
+        Choice::Library { algorithm: Algorithm { number, math }, times, .. } => {
+            (format!("{number} {}", math as u32), times)
         }
-    }
+    };
+    let word = |time: Option<f32>| time.map_or("-".into(), |time| time.to_string());
+    format!("{who} {} {}", word(library), word(own))
 }
 
-fn candidate_of(text: &str) -> Kept {
-    if text == "own" {
-        return Kept::Own;
-    }
-    let mut words = text.split(' ');
-    let mut next = || words.next();
-    let candidate = (|| {
-        let number = next()?.parse().ok()?;
-        let math = Math::of_number(next()?.parse().ok()?)?;
-        let milliseconds = next()?.parse().ok()?;
-        // Nothing is measured, and so nothing kept, for those who need the same bits every time.
-        Some(Candidate { algorithm: Algorithm { number, math }, deterministic: false, milliseconds })
-    })();
-    match candidate {
-        Some(candidate) if next().is_none() => Kept::Library(candidate),
-        _ => Kept::Damaged,
-    }
+/// What [`text_of`] wrote: an algorithm, or none for our own kernels. `None` for anything else.
+fn read(text: &str) -> Option<(Option<Algorithm>, Times)> {
+    let words: Vec<&str> = text.split(' ').collect();
+    let (who, &[library, own]) = words.split_last_chunk()?;
+    let algorithm = match who {
+        ["own"] => None,
+        [number, math] => {
+            let math = Math::of_number(math.parse().ok()?)?;
+            Some(Algorithm { number: number.parse().ok()?, math })
+        }
+        _ => return None,
+    };
+    let time = |word: &str| match word {
+        "-" => Some(None),
+        word => word.parse().ok().filter(|time: &f32| time.is_finite() && *time >= 0.0).map(Some),
+    };
+    Some((algorithm, Times { library: time(library)?, own: time(own)? }))
 }
 
 #[cfg(test)]

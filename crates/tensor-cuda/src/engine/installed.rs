@@ -1,4 +1,5 @@
-//! NVIDIA's libraries where they are installed and can do it, our own kernels for everything else.
+//! NVIDIA's libraries where they are installed and can do it, our own kernels for everything else, and for convolutions that
+//! they were measured to do faster.
 
 use super::algorithms::Pass;
 use super::cublaslt::CublasLt;

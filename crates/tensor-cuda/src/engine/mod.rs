@@ -1,6 +1,7 @@
 //! Who computes convolutions and matrix products: NVIDIA's libraries, or kernels of our own where these are missing.
 
 mod algorithms;
+mod contest;
 mod cublaslt;
 mod cudnn;
 mod installed;

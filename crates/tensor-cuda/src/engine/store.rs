@@ -14,19 +14,20 @@ pub(crate) struct Store {
     head: String,
 }
 
-/// The head's first word, to be changed with the meaning of the lines.
-const VERSION: &str = "towers-algorithms-1";
+/// The head's first word, to be changed with the meaning of the lines. Under `towers-algorithms-1` our own kernels were not
+/// measured.
+const VERSION: &str = "towers-algorithms-2";
 
 /// To measure a convolution takes much less.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 impl Store {
-    /// What was measured with this version of a library on this kind of device. Both stand in the file's name too, so that
-    /// two kinds of GPU in one machine do not overwrite each other's.
-    pub(crate) fn new(folder: &Path, library: &str, device: &str) -> Store {
+    /// What was measured with this version of a library, and of our own kernels, on this kind of device. Library and device
+    /// stand in the file's name too, so that two kinds of GPU in one machine do not overwrite each other's.
+    pub(crate) fn new(folder: &Path, library: &str, own: &str, device: &str) -> Store {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
         let name: String = format!("algorithms {library} {device}").chars().map(plain).collect();
-        let head = format!("{VERSION} {library} {device}").replace(['\n', '\r'], " ");
+        let head = format!("{VERSION} {library} {own} {device}").replace(['\n', '\r'], " ");
         Store { file: folder.join(format!("{name}.txt")), head }
     }
 
@@ -82,14 +83,14 @@ mod tests {
     #[test]
     fn lines_are_found_again_by_their_key() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path(), "cuDNN 9.1.0", "A GPU / 80GB");
+        let store = Store::new(folder.path(), "cuDNN 9.1.0", "own 1", "A GPU / 80GB");
         assert!(store.load().is_empty());
         let turn = store.lock();
         assert!(turn.is_some());
         store.save("one", "1");
         store.save("two", "2");
         store.save("one", "3");
-        let again = Store::new(folder.path(), "cuDNN 9.1.0", "A GPU / 80GB").load();
+        let again = Store::new(folder.path(), "cuDNN 9.1.0", "own 1", "A GPU / 80GB").load();
         assert_eq!(
             again.into_iter().collect::<Vec<_>>(),
             [("one".into(), "3".into()), ("two".into(), "2".into())]
@@ -101,7 +102,7 @@ mod tests {
     #[test]
     fn one_has_its_turn_after_the_other() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path(), "L", "D");
+        let store = Store::new(folder.path(), "L", "O", "D");
         let turn = store.lock();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| store.lock().map(|_| store.load().len()));
@@ -114,17 +115,35 @@ mod tests {
     #[test]
     fn another_device_or_version_has_its_own() {
         let folder = tempfile::tempdir().unwrap();
-        Store::new(folder.path(), "cuDNN 9.1.0", "A").save("one", "1");
-        assert!(Store::new(folder.path(), "cuDNN 9.1.1", "A").load().is_empty());
-        assert!(Store::new(folder.path(), "cuDNN 9.1.0", "B").load().is_empty());
+        let store = |library, own, device| Store::new(folder.path(), library, own, device);
+        store("cuDNN 9.1.0", "1", "A").save("one", "1");
+        assert!(store("cuDNN 9.1.1", "1", "A").load().is_empty());
+        assert!(store("cuDNN 9.1.0", "1", "B").load().is_empty());
+        assert!(store("cuDNN 9.1.0", "2", "A").load().is_empty());
         // Two names that look alike as files: the head tells them apart.
-        assert!(Store::new(folder.path(), "cuDNN 9.1-0", "A").load().is_empty());
+        assert!(store("cuDNN 9.1-0", "1", "A").load().is_empty());
+        assert_eq!(store("cuDNN 9.1.0", "1", "A").load().len(), 1);
+        // Who has other kernels takes the file over.
+        store("cuDNN 9.1.0", "2", "A").save("two", "2");
+        assert!(store("cuDNN 9.1.0", "1", "A").load().is_empty());
+        assert_eq!(store("cuDNN 9.1.0", "2", "A").load().len(), 1);
+    }
+
+    /// Lines from before our own kernels were measured would keep them from being tried.
+    #[test]
+    fn an_earlier_form_of_the_file_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path(), "cuDNN 9.1.0", "own 1", "A");
+        for head in ["towers-algorithms-1 cuDNN 9.1.0 A", "towers-algorithms-1 cuDNN 9.1.0 own 1 A"] {
+            fs::write(&store.file, format!("{head}\none -> own\ntwo -> 1 1 0.25\n")).unwrap();
+            assert!(store.load().is_empty(), "{head}");
+        }
     }
 
     #[test]
     fn damage_loses_lines_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path(), "L", "D");
+        let store = Store::new(folder.path(), "L", "O", "D");
         store.save("one", "1");
         let mut bytes = fs::read(&store.file).unwrap();
         bytes.extend(b"no arrow here\n\xff\xfe -> \xff\ntwo -> 2");
@@ -142,7 +161,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let store = Store::new(&file.join("below"), "L", "D");
+        let store = Store::new(&file.join("below"), "L", "O", "D");
         assert!(store.lock().is_none());
         store.save("one", "1");
         assert!(store.load().is_empty());

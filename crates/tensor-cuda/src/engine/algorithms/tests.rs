@@ -6,17 +6,29 @@ const FAST: Algorithm = Algorithm { number: 6, math: Math::TensorOp };
 const ROUNDED: Algorithm = Algorithm { number: 2, math: Math::Default };
 const EXACT: Algorithm = Algorithm { number: 2, math: Math::Fma };
 
+/// What our own kernels take where nothing else is said: more than any offer.
+const SLOW: f32 = 100.0;
+
 /// A library that offers what a test says, and counts what it is asked.
 struct Mock {
     offers: Vec<(Algorithm, bool, f32, Option<usize>)>,
     has_memory: bool,
+    /// Milliseconds of our own kernels, if there is something to time them with.
+    own: Option<f32>,
     measured: usize,
     expected: usize,
+    /// Who ran against our own kernels, with how much scratch memory.
+    raced: Vec<(Algorithm, usize)>,
 }
 
 impl Mock {
     fn new(offers: &[(Algorithm, bool, f32, Option<usize>)]) -> Mock {
-        Mock { offers: offers.to_vec(), has_memory: true, measured: 0, expected: 0 }
+        let (offers, raced) = (offers.to_vec(), Vec::new());
+        Mock { offers, has_memory: true, own: Some(SLOW), measured: 0, expected: 0, raced }
+    }
+
+    fn against(own: Option<f32>, offers: &[(Algorithm, bool, f32, Option<usize>)]) -> Mock {
+        Mock { own, ..Mock::new(offers) }
     }
 
     fn candidates(&self) -> Vec<Candidate> {
@@ -43,6 +55,13 @@ impl Library for Mock {
     fn workspace(&mut self, _: &Key, algorithm: Algorithm) -> Result<Option<usize>> {
         Ok(self.offers.iter().find(|offer| offer.0 == algorithm).and_then(|offer| offer.3))
     }
+
+    /// By this clock the library takes twice as long as it says itself.
+    fn race(&mut self, _: &Key, algorithm: Algorithm, workspace: usize) -> Option<[f32; 2]> {
+        self.raced.push((algorithm, workspace));
+        let offer = self.offers.iter().find(|offer| offer.0 == algorithm)?;
+        Some([2.0 * offer.2, self.own?])
+    }
 }
 
 fn key(n: usize, precision: Precision) -> Key {
@@ -54,8 +73,12 @@ fn key(n: usize, precision: Precision) -> Key {
 fn algorithm_of(choice: Choice) -> Option<Algorithm> {
     match choice {
         Choice::Library { algorithm, .. } => Some(algorithm),
-        Choice::Own => None,
+        Choice::Own { .. } => None,
     }
+}
+
+fn both(library: f32, own: f32) -> Times {
+    Times { library: Some(library), own: Some(own) }
 }
 
 fn fresh(deterministic: bool) -> Algorithms {
@@ -66,12 +89,57 @@ fn fresh(deterministic: bool) -> Algorithms {
 fn the_fastest_measured_one_is_taken_and_measured_once() -> Result<()> {
     let mut library = Mock::new(&[(GEMM, true, 2.0, Some(10)), (FAST, false, 1.0, Some(20))]);
     let mut algorithms = fresh(false);
-    let wanted = Choice::Library { algorithm: FAST, workspace: 20, milliseconds: Some(1.0) };
+    let wanted = Choice::Library { algorithm: FAST, workspace: 20, times: both(2.0, SLOW) };
     let bf16 = key(64, Precision::Bf16);
     assert_eq!(algorithms.prepare(&mut library, &bf16)?, wanted);
     assert_eq!(algorithms.prepare(&mut library, &bf16)?, wanted);
     assert_eq!(algorithms.choice(&mut library, &bf16, true)?, Some(wanted));
     assert_eq!((library.measured, library.expected), (1, 0));
+    assert_eq!(library.raced, [(FAST, 20)], "the fastest alone runs against our own kernels, and once");
+    Ok(())
+}
+
+#[test]
+fn the_faster_of_the_library_and_our_own_kernels_is_taken() -> Result<()> {
+    let offers = [(GEMM, true, 2.0, Some(10)), (FAST, false, 1.0, Some(20))];
+    let of = |own| fresh(false).prepare(&mut Mock::against(own, &offers), &key(64, Precision::Bf16));
+    let library = |times| Choice::Library { algorithm: FAST, workspace: 20, times };
+    assert_eq!(of(Some(0.5))?, Choice::Own { times: both(2.0, 0.5) });
+    // By the library's own clock it would have won.
+    assert_eq!(of(Some(1.5))?, Choice::Own { times: both(2.0, 1.5) });
+    assert_eq!(of(Some(2.5))?, library(both(2.0, 2.5)));
+    assert_eq!(of(Some(2.0))?, library(both(2.0, 2.0)), "a tie");
+    // Without a race the library's own time is the only one.
+    assert_eq!(of(None)?, library(Times { library: Some(1.0), own: None }));
+    Ok(())
+}
+
+#[test]
+fn our_own_kernels_run_against_what_is_allowed_alone() -> Result<()> {
+    let offers = [(FAST, true, 1.0, Some(1001)), (ROUNDED, true, 2.0, Some(0)), (EXACT, true, 3.0, Some(0))];
+    let mut library = Mock::against(Some(5.0), &offers);
+    let choice = fresh(false).prepare(&mut library, &key(64, Precision::Fp32))?;
+    assert_eq!(choice, Choice::Own { times: both(6.0, 5.0) }, "ROUNDED is faster, and not allowed");
+    assert_eq!(library.raced, [(EXACT, 0)]);
+    Ok(())
+}
+
+/// Not for a batch that nobody planned, not where nothing may be measured, and not without somebody to run against.
+#[test]
+fn our_own_kernels_are_timed_only_where_a_library_is_measured() -> Result<()> {
+    let mut library = Mock::against(Some(0.1), &[(GEMM, true, 2.0, Some(10))]);
+    let bf16 = key(64, Precision::Bf16);
+    assert_eq!(algorithm_of(fresh(true).prepare(&mut library, &bf16)?), Some(GEMM));
+    for known_only in [true, false] {
+        let choice = fresh(false).choice(&mut library, &bf16, known_only)?;
+        assert_eq!(choice.and_then(algorithm_of), (!known_only).then_some(GEMM));
+    }
+    library.has_memory = false;
+    assert_eq!(algorithm_of(fresh(false).prepare(&mut library, &bf16)?), Some(GEMM));
+    assert_eq!(library.raced, []);
+    let mut none = Mock::against(Some(0.1), &[(GEMM, true, 2.0, None)]);
+    assert_eq!(fresh(false).prepare(&mut none, &bf16)?, Choice::WITHOUT_LIBRARY);
+    assert_eq!(none.raced, []);
     Ok(())
 }
 
@@ -80,7 +148,7 @@ fn the_fastest_measured_one_is_taken_and_measured_once() -> Result<()> {
 fn the_same_bits_every_time_means_not_to_measure() -> Result<()> {
     let mut library = Mock::new(&[(FAST, false, 1.0, Some(0)), (GEMM, true, 2.0, Some(0))]);
     let choice = fresh(true).prepare(&mut library, &key(64, Precision::Bf16))?;
-    assert_eq!(choice, Choice::Library { algorithm: GEMM, workspace: 0, milliseconds: None });
+    assert_eq!(choice, Choice::Library { algorithm: GEMM, workspace: 0, times: Times::default() });
     assert_eq!((library.measured, library.expected), (0, 1));
     Ok(())
 }
@@ -95,8 +163,8 @@ fn what_takes_too_much_memory_or_can_not_be_is_passed_over() -> Result<()> {
     let choice = fresh(false).prepare(&mut library, &key(64, Precision::Fp16))?;
     assert_eq!(algorithm_of(choice), Some(GEMM));
     let mut library = Mock::new(&[(FAST, true, 1.0, None)]);
-    assert_eq!(fresh(false).prepare(&mut library, &key(64, Precision::Fp16))?, Choice::Own);
-    assert_eq!(fresh(true).prepare(&mut Mock::new(&[]), &key(64, Precision::Fp16))?, Choice::Own);
+    assert_eq!(fresh(false).prepare(&mut library, &key(64, Precision::Fp16))?, Choice::WITHOUT_LIBRARY);
+    assert_eq!(fresh(true).prepare(&mut Mock::new(&[]), &key(64, Precision::Fp16))?, Choice::WITHOUT_LIBRARY);
     Ok(())
 }
 
@@ -125,8 +193,14 @@ fn an_unplanned_batch_is_not_measured_and_in_a_recording_not_chosen() -> Result<
     assert_eq!(algorithms.choice(&mut library, &ragged, true)?.and_then(algorithm_of), Some(GEMM));
     assert_eq!((library.measured, library.expected), (0, 1));
     algorithms.refuse(&ragged);
-    assert_eq!(algorithms.choice(&mut library, &ragged, false)?, Some(Choice::Own));
-    assert_eq!(algorithms.choices(), [(ragged, Choice::Own)]);
+    assert_eq!(algorithms.choice(&mut library, &ragged, false)?, Some(Choice::WITHOUT_LIBRARY));
+    assert_eq!(algorithms.choices(), [(ragged, Choice::WITHOUT_LIBRARY)]);
+    // What won against our own kernels may be refused too. It is not tried again.
+    let planned = key(64, Precision::Bf16);
+    assert_eq!(algorithm_of(algorithms.prepare(&mut library, &planned)?), Some(FAST));
+    algorithms.refuse(&planned);
+    assert_eq!(algorithms.prepare(&mut library, &planned)?, Choice::WITHOUT_LIBRARY);
+    assert_eq!(library.raced, [(FAST, 10)]);
     Ok(())
 }
 
@@ -135,49 +209,107 @@ fn without_memory_to_measure_the_expectation_does() -> Result<()> {
     let mut library = Mock::new(&[(GEMM, true, -1.0, Some(10))]);
     library.has_memory = false;
     let choice = fresh(false).prepare(&mut library, &key(64, Precision::Bf16))?;
-    assert_eq!(choice, Choice::Library { algorithm: GEMM, workspace: 10, milliseconds: None });
+    assert_eq!(choice, Choice::Library { algorithm: GEMM, workspace: 10, times: Times::default() });
     Ok(())
 }
 
 #[test]
 fn another_run_finds_what_was_measured() -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
-    let store = || Store::new(folder.path(), "L", "D");
+    let store = || Store::new(folder.path(), "L", "O", "D");
     let with_store = || Algorithms::new(false, 1000, Some(store()));
     let bf16 = key(64, Precision::Bf16);
 
     let mut library = Mock::new(&[(FAST, false, 0.25, Some(20))]);
     let first = with_store().prepare(&mut library, &bf16)?;
-    assert_eq!(with_store().prepare(&mut library, &bf16)?, first, "the time is read back too");
-    assert_eq!(library.measured, 1);
+    assert_eq!(first, Choice::Library { algorithm: FAST, workspace: 20, times: both(0.5, SLOW) });
+    assert_eq!(with_store().prepare(&mut library, &bf16)?, first, "the times are read back too");
+    assert_eq!((library.measured, library.raced.len()), (1, 1));
 
     // Another shape or format is another line.
     with_store().prepare(&mut library, &key(65, Precision::Bf16))?;
     with_store().prepare(&mut library, &key(64, Precision::Fp16))?;
     assert_eq!((library.measured, store().load().len()), (3, 3));
 
+    // So is what our own kernels won, and what could not be compared.
+    for (n, own) in [(2, Some(0.1)), (3, None)] {
+        let mut library = Mock::against(own, &[(FAST, false, 0.3, Some(20))]);
+        let first = with_store().prepare(&mut library, &key(n, Precision::Bf16))?;
+        assert_eq!(algorithm_of(first), own.is_none().then_some(FAST));
+        assert_eq!(with_store().prepare(&mut library, &key(n, Precision::Bf16))?, first);
+        assert_eq!((library.measured, library.raced.len()), (1, 1));
+    }
+
     // That nothing can do it is worth remembering too.
     let mut none = Mock::new(&[]);
     with_store().prepare(&mut none, &key(1, Precision::Bf16))?;
-    assert_eq!(with_store().prepare(&mut none, &key(1, Precision::Bf16))?, Choice::Own);
+    assert_eq!(with_store().prepare(&mut none, &key(1, Precision::Bf16))?, Choice::WITHOUT_LIBRARY);
     assert_eq!(none.measured, 1);
     Ok(())
+}
+
+/// Towers of one run, each with clocks of its own: who is first decides for all.
+#[test]
+fn towers_that_share_a_store_choose_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let choices: Vec<Choice> = std::thread::scope(|scope| {
+        let tower = |own| {
+            let store = Store::new(folder.path(), "L", "O", "D");
+            scope.spawn(move || {
+                let mut library = Mock::against(Some(own), &[(FAST, false, 1.0, Some(20))]);
+                Algorithms::new(false, 1000, Some(store)).prepare(&mut library, &key(64, Precision::Bf16))
+            })
+        };
+        let towers: Vec<_> = [0.1, 3.0, 0.2, 4.0].map(tower).into();
+        towers.into_iter().map(|tower| tower.join().unwrap().unwrap()).collect()
+    });
+    assert!(choices.iter().all(|&choice| choice == choices[0]), "{choices:?}");
 }
 
 #[test]
 fn what_does_not_hold_any_more_is_measured_again() -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
-    let store = || Store::new(folder.path(), "L", "D");
+    let store = || Store::new(folder.path(), "L", "O", "D");
     let bf16 = key(64, Precision::Bf16);
-    for damaged in ["", "6", "6 1", "6 9 1.0", "6 2 1.0", "x 1 1.0", "6 1 1.0 more", "99 1 1.0", "-1 1 1.0"] {
-        store().save(&bf16.to_string(), damaged);
-        let mut library = Mock::new(&[(GEMM, true, 2.0, Some(10))]);
+    let damaged = [
+        "",
+        "6",
+        "6 1",
+        "6 1 1.0",
+        "6 9 1.0 2.0",
+        "6 2 1.0 2.0",
+        "x 1 1.0 2.0",
+        "6 1 1.0 2.0 more",
+        "99 1 1.0 2.0",
+        "-1 1 1.0 2.0",
+        "6 1 NaN 2.0",
+        "6 1 1.0 inf",
+        "6 1 1.0 -2.0",
+        "6 1  2.0",
+        "own",
+        "own 1.0",
+        "own 1.0 x",
+        "own 1.0 2.0 more",
+        "own 1 1.0 2.0",
+        "Own 1.0 2.0",
+        "1.0 2.0",
+        "- -",
+    ];
+    let prepare = |kept: &str| -> Result<_> {
+        store().save(&bf16.to_string(), kept);
+        let mut library = Mock::new(&[(FAST, true, 2.0, Some(10))]);
         let choice = Algorithms::new(false, 1000, Some(store())).prepare(&mut library, &bf16)?;
-        assert_eq!((algorithm_of(choice), library.measured), (Some(GEMM), 1), "kept: `{damaged}`");
+        Ok((choice, library.measured))
+    };
+    let library = |times| Choice::Library { algorithm: FAST, workspace: 10, times };
+    for damaged in damaged {
+        assert_eq!(prepare(damaged)?, (library(both(4.0, SLOW)), 1), "kept: `{damaged}`");
     }
+    assert_eq!(prepare("6 1 1.0 2.0")?, (library(both(1.0, 2.0)), 0), "what is whole is kept");
+    assert_eq!(prepare("own 2.0 1.0")?, (Choice::Own { times: both(2.0, 1.0) }, 0));
     // Half precision may multiply as f32; f32 may not multiply as TF32, whoever wrote that into the file.
     let fp32 = key(64, Precision::Fp32);
-    store().save(&fp32.to_string(), "2 0 1.0");
+    store().save(&fp32.to_string(), "2 0 1.0 2.0");
     let mut library = Mock::new(&[(ROUNDED, true, 1.0, Some(0)), (EXACT, true, 2.0, Some(0))]);
     let choice = Algorithms::new(false, 1000, Some(store())).prepare(&mut library, &fp32)?;
     assert_eq!(algorithm_of(choice), Some(EXACT));

@@ -1,10 +1,13 @@
-//! What cuDNN says about convolutions, with the descriptors of those that it was asked about.
+//! What cuDNN says about convolutions, with the descriptors of those that it was asked about, and how long it takes beside our
+//! own kernels.
 
 use super::handle::{Failure, Handle};
 use super::problem::{Operands, Problem, Scratch};
+use crate::Cuda;
 use crate::buffer::Format;
 use crate::driver::{Driver, Ptr};
 use crate::engine::algorithms::{Algorithm, Candidate, Key, Library};
+use crate::engine::contest;
 use crate::memory::Memory;
 use core::iter;
 use std::collections::HashMap;
@@ -53,15 +56,27 @@ impl Convolutions {
         Ok((problem, &self.handle))
     }
 
-    /// Zeros for the operands, which measuring overwrites, and as much of the scratch memory as can be had.
-    fn zeros(&self, key: &Key, limit: usize) -> Option<([Memory; 3], Option<Memory>)> {
+    /// Operands to measure on, which overwrites them: x, w and y.
+    fn operands(&self, key: &Key) -> Option<[Memory; 3]> {
         let bytes = Format::of_activations(self.precision).bytes();
         let y = key.conv.output(key.x).ok()?;
-        let zeros = |elements: usize| Memory::zeros(&self.driver, elements * bytes).ok();
-        let operands = [zeros(key.x.len())?, zeros(key.conv.weights())?, zeros(y.len())?];
+        let block = numbers(1 << 20);
+        let operand = |elements: usize| {
+            let memory = Memory::zeros(&self.driver, elements * bytes).ok()?;
+            for at in (0..memory.bytes()).step_by(block.len()) {
+                let bytes = block.len().min(memory.bytes() - at);
+                // SAFETY: as many bytes are left in this memory.
+                unsafe { self.driver.write(&block[..bytes], memory.ptr().offset(at)) }.ok()?;
+            }
+            Some(memory)
+        };
+        Some([operand(key.x.len())?, operand(key.conv.weights())?, operand(y.len())?])
+    }
+
+    /// As much of the scratch memory as can be had.
+    fn scratch(&self, limit: usize) -> Option<Memory> {
         let sizes = iter::successors(Some(limit), |bytes| Some(bytes / 4)).take_while(|&bytes| bytes > 0);
-        let scratch = sizes.filter_map(|bytes| Memory::zeros(&self.driver, bytes).ok()).next();
-        Some((operands, scratch))
+        sizes.filter_map(|bytes| Memory::zeros(&self.driver, bytes).ok()).next()
     }
 
     /// `None` for what cuDNN has no code for.
@@ -76,29 +91,92 @@ impl Convolutions {
     }
 }
 
-impl Library for Convolutions {
+/// Bytes that are numbers in every format, of both signs, none special, of magnitudes below 2: a GPU draws less power on zeros.
+fn numbers(bytes: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    let next = || {
+        // G. Marsaglia, "Xorshift RNGs", 2003.
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        // A word is a number of 16 bits, or half of one of 32 bits. Exponents are those of the numbers around 1.
+        (state as u16 & 0x83ff | 0x3c00).to_le_bytes()
+    };
+    iter::repeat_with(next).flatten().take(bytes).collect()
+}
+
+/// cuDNN's convolutions on a device that also has our own.
+pub(super) struct Beside<'a> {
+    pub(super) cuda: &'a Cuda,
+    pub(super) convolutions: &'a mut Convolutions,
+}
+
+impl Library for Beside<'_> {
     fn measure(&mut self, key: &Key, limit: usize) -> Result<Option<Vec<Candidate>>> {
-        let Some((operands, scratch)) = self.zeros(key, limit) else { return Ok(None) };
+        let Some(operands) = self.convolutions.operands(key) else { return Ok(None) };
+        let scratch = self.convolutions.scratch(limit);
         let [x, w, y] = operands.each_ref().map(Memory::ptr);
         let (ptr, bytes) = scratch.as_ref().map_or((Ptr::NULL, 0), |memory| (memory.ptr(), memory.bytes()));
-        let measured = self.problem(key).and_then(|(problem, handle)| {
+        let measured = self.convolutions.problem(key).and_then(|(problem, handle)| {
             // SAFETY: the memory was allocated for the shapes of this problem and lives until this function ends, and cuDNN
             // waits for what it measures.
             unsafe { problem.measure(handle, key.pass, Operands { x, w, y }, Scratch { ptr, bytes }) }
         });
         // What keeps it from measuring (memory that cuDNN takes by itself, say) need not keep it from computing. If the device
         // is broken the next call says so.
-        Ok(self.supported(key, measured).ok().map(Option::unwrap_or_default))
+        Ok(self.convolutions.supported(key, measured).ok().map(Option::unwrap_or_default))
     }
 
     fn expect(&mut self, key: &Key) -> Result<Vec<Candidate>> {
-        let expected = self.problem(key).and_then(|(problem, handle)| problem.expect(handle, key.pass));
-        Ok(self.supported(key, expected)?.unwrap_or_default())
+        let problem = self.convolutions.problem(key);
+        let expected = problem.and_then(|(problem, handle)| problem.expect(handle, key.pass));
+        Ok(self.convolutions.supported(key, expected)?.unwrap_or_default())
     }
 
     fn workspace(&mut self, key: &Key, algorithm: Algorithm) -> Result<Option<usize>> {
-        let bytes =
-            self.problem(key).and_then(|(problem, handle)| problem.workspace(handle, key.pass, algorithm));
-        self.supported(key, bytes)
+        let problem = self.convolutions.problem(key);
+        let bytes = problem.and_then(|(problem, handle)| problem.workspace(handle, key.pass, algorithm));
+        self.convolutions.supported(key, bytes)
+    }
+
+    fn race(&mut self, key: &Key, algorithm: Algorithm, workspace: usize) -> Option<[f32; 2]> {
+        let Beside { cuda, convolutions } = self;
+        let operands = convolutions.operands(key)?;
+        let [x, w, y] = operands.each_ref().map(Memory::ptr);
+        // Not the engine's scratch memory, which would stay reserved if our own kernels win.
+        let memory = Memory::zeros(&convolutions.driver, workspace).ok()?;
+        let scratch = Scratch { ptr: memory.ptr(), bytes: workspace };
+        let mut theirs = || {
+            // SAFETY: operands and scratch memory were allocated for this problem, and outlive the race, which waits for all
+            // that it asks for.
+            unsafe { convolutions.run(key, algorithm, Operands { x, w, y }, scratch, 0.0) }
+                .map_err(|failure| cuda.error(format!("{failure}, for {key}")))
+        };
+        let mut ours = || contest::run_own(cuda, key, [x, w, y]);
+        // As in `measure`: what keeps them from a race need not keep the library from computing.
+        contest::race(cuda, [&mut theirs, &mut ours]).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbers;
+    use half::{bf16, f16};
+
+    #[test]
+    fn operands_are_ordinary_numbers_in_every_format() {
+        let bytes = numbers(1 << 16);
+        let (words, wide) = (bytes.as_chunks().0, bytes.as_chunks().0);
+        let all: [Vec<f32>; 3] = [
+            words.iter().map(|&word| bf16::from_le_bytes(word).to_f32()).collect(),
+            words.iter().map(|&word| f16::from_le_bytes(word).to_f32()).collect(),
+            wide.iter().map(|&word| f32::from_le_bytes(word)).collect(),
+        ];
+        for values in all {
+            assert!(values.iter().all(|x| (0.001..2.0).contains(&x.abs())));
+            let positive = values.iter().filter(|x| **x > 0.0).count();
+            assert!((values.len() / 3..values.len() * 2 / 3).contains(&positive), "{positive}");
+        }
+        assert_eq!(numbers(3).len(), 3);
     }
 }

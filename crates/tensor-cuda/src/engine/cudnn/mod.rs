@@ -19,8 +19,9 @@
 //!    kernels.
 //! 3. `beta = 1` works with every algorithm of the backward pass for data (for `Write::Add`). A refusal would be seen as
 //!    `NOT_SUPPORTED` and send this convolution to our own kernels.
-//! 4. The calls can be captured in a graph once they ran before; none of them allocates or synchronizes then.
-//! 5. Measuring on zeros ranks algorithms as measuring on data does: a GPU draws less power on zeros and may clock higher.
+//! 4. The calls can be captured in a graph once they ran before; none of them allocates or synchronizes then. If one can't be,
+//!    it is not timed against our own kernels either, and is taken.
+//! 5. What is faster alone, on the same operands again and again, is faster in a step too.
 //! 6. Operands aligned to 16 bytes suffice for the kernels with tensor cores.
 //! 7. 3 input channels in bf16 do not fall back to something slow (cuDNN pads channels to 8 by itself).
 //! 8. The legacy calls reach the kernels that a GPU of today needs: their names in a profile begin with `sm90` on Hopper. If
@@ -31,14 +32,15 @@ mod handle;
 mod numbers;
 mod problem;
 
-use super::algorithms::{Algorithms, Choice, Key, Pass};
+use super::algorithms::{Algorithms, Choice, Key, Pass, Times};
+use super::contest;
 use super::store::Store;
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
 use crate::gpus::Device;
 use crate::libraries::{CUDNN, Version};
 use crate::{Cuda, Options, cache};
-use convolutions::Convolutions;
+use convolutions::{Beside, Convolutions};
 use handle::{Failure, Handle};
 use problem::{Operands, Problem, Scratch};
 use std::sync::{Arc, Mutex};
@@ -75,16 +77,17 @@ impl Cudnn {
         let handle = Handle::new(Arc::clone(&driver)).map_err(failed)?;
         // Alike GPUs share what was measured on one of them.
         let model = Device::find(options.gpu).map_or_else(|_| driver.name(), |device| device.name());
-        let store = cache::folder().map(|folder| Store::new(&folder, &format!("cuDNN {version}"), &model));
+        let (library, own) = (format!("cuDNN {version}"), contest::own_version());
+        let store = cache::folder().map(|folder| Store::new(&folder, &library, &own, &model));
         let convolutions = Convolutions::new(options.precision, driver, handle);
         let algorithms = Algorithms::new(options.deterministic, MOST_SCRATCH, store);
         let state = Mutex::new(State { convolutions, algorithms });
         Ok(Cudnn { precision: options.precision, version, state })
     }
 
-    /// Chooses the algorithms of a layer and reserves their scratch memory.
+    /// Chooses the algorithms of a layer and reserves their scratch memory. Nothing is chosen while ops are being written down.
     pub(crate) fn prepare(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
-        if !Problem::fits(conv, x) {
+        if !Problem::fits(conv, x) || cuda.is_recording() {
             return Ok(());
         }
         cuda.driver().make_current()?;
@@ -92,10 +95,10 @@ impl Cudnn {
         let mut most = 0;
         let mut state = lock(&self.state);
         let State { convolutions, algorithms } = &mut *state;
+        let mut library = Beside { cuda, convolutions };
         for &pass in passes {
-            if let Choice::Library { workspace, .. } =
-                algorithms.prepare(convolutions, &self.key(pass, conv, x))?
-            {
+            let choice = algorithms.prepare(&mut library, &self.key(pass, conv, x))?;
+            if let Choice::Library { workspace, .. } = choice {
                 most = most.max(workspace);
             }
         }
@@ -120,10 +123,10 @@ impl Cudnn {
         let key = self.key(pass, conv, shape);
         let mut state = lock(&self.state);
         let State { convolutions, algorithms } = &mut *state;
-        let choice = algorithms.choice(convolutions, &key, cuda.is_recording())?;
+        let choice = algorithms.choice(&mut Beside { cuda, convolutions }, &key, cuda.is_recording())?;
         let (algorithm, bytes) = match choice {
             Some(Choice::Library { algorithm, workspace, .. }) => (algorithm, workspace),
-            Some(Choice::Own) => return Ok(false),
+            Some(Choice::Own { .. }) => return Ok(false),
             None => {
                 let message =
                     format!("a convolution must run once before it is recorded, but this did not: {key}");
@@ -153,19 +156,54 @@ impl Cudnn {
 
     /// The version, then the choices, a line each.
     pub(crate) fn describe(&self) -> Vec<String> {
-        let line = |(key, choice): (Key, Choice)| match choice {
-            Choice::Own => format!("{key}: own kernels"),
-            Choice::Library { algorithm, workspace, milliseconds } => {
-                let name = numbers::name(key.pass, algorithm);
-                let time = milliseconds.map_or("not measured".into(), |time| format!("{time:.4} ms"));
-                format!("{key}: {name}, {:?}, {workspace} bytes, {time}", algorithm.math)
-            }
-        };
         let choices = lock(&self.state).algorithms.choices();
         [format!("cuDNN {}", self.version)].into_iter().chain(choices.into_iter().map(line)).collect()
     }
 
     fn key(&self, pass: Pass, conv: &Conv2d, x: Shape) -> Key {
         Key { pass, precision: self.precision, conv: *conv, x }
+    }
+}
+
+/// What was chosen, with the times that decided.
+fn line((key, choice): (Key, Choice)) -> String {
+    match choice {
+        Choice::Own { times: Times { library: Some(library), own: Some(own) } } => {
+            format!("{key}: own kernels, {own:.4} ms; cuDNN's best {library:.4} ms")
+        }
+        Choice::Own { .. } => format!("{key}: own kernels"),
+        Choice::Library { algorithm, workspace, times: Times { library, own } } => {
+            let name = numbers::name(key.pass, algorithm);
+            let time = library.map_or("not measured".into(), |time| format!("{time:.4} ms"));
+            let beside = own.map_or(String::new(), |time| format!("; own kernels {time:.4} ms"));
+            format!("{key}: {name}, {:?}, {workspace} bytes, {time}{beside}", algorithm.math)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::algorithms::{Algorithm, Math};
+    use tensor_backend::Pad;
+
+    #[test]
+    fn lines_say_both_times() {
+        let conv = Conv2d { inputs: 3, outputs: 8, kernel: [3; 2], stride: [1; 2], pad: Pad::VALID };
+        let key = Key { pass: Pass::Forward, precision: Precision::Bf16, conv, x: Shape::new(64, 32, 32, 3) };
+        let said = |choice| line((key, choice)).split_once(": ").map(|(_, said)| said.to_owned()).unwrap();
+        let times = |library, own| Times { library, own };
+        let own = |times| said(Choice::Own { times });
+        assert_eq!(own(Times::default()), "own kernels");
+        assert_eq!(own(times(Some(0.021), Some(0.0123))), "own kernels, 0.0123 ms; cuDNN's best 0.0210 ms");
+        let algorithm = Algorithm { number: 1, math: Math::TensorOp };
+        let library = |times| said(Choice::Library { algorithm, workspace: 16, times });
+        let name = "implicit_precomp_gemm, TensorOp, 16 bytes";
+        assert_eq!(library(Times::default()), format!("{name}, not measured"));
+        assert_eq!(library(times(Some(0.021), None)), format!("{name}, 0.0210 ms"));
+        assert_eq!(
+            library(times(Some(0.01), Some(0.02))),
+            format!("{name}, 0.0100 ms; own kernels 0.0200 ms")
+        );
     }
 }

@@ -1,0 +1,169 @@
+//! Our own kernels against a library's: both compute the same, and the device says how long each takes.
+
+use super::algorithms::{Key, Pass};
+use super::{Engine, Own};
+use crate::Cuda;
+use crate::cache;
+use crate::driver::Ptr;
+use crate::kernels::{HEADERS, SOURCES};
+use crate::libraries::NVRTC;
+use crate::operand::Place;
+use crate::recording::Recording;
+use tensor_backend::{Result, Shape, Write};
+
+/// How often each is timed, of which the shortest time counts: whatever disturbs makes it longer.
+const ROUNDS: usize = 5;
+/// The most runs that are timed as one: beside so many the beginning and the end of a recording are short.
+const MOST_RUNS: f32 = 10.0;
+/// Milliseconds that the runs timed as one take, where that many are not needed.
+const LONG: f32 = 1.0;
+
+/// Milliseconds of two computations, timed in turn. They run from recordings, as they do in steps: asked for one by one, a
+/// small kernel would take the time that the host needs to ask.
+///
+/// # Errors
+/// What the computations say. In a recording nothing can be timed; a recording of the two that fails is abandoned.
+pub(super) fn race(cuda: &Cuda, [one, other]: [&mut dyn FnMut() -> Result<()>; 2]) -> Result<[f32; 2]> {
+    let runners = [Runner::new(cuda, one)?, Runner::new(cuda, other)?];
+    let mut shortest = [f32::INFINITY; 2];
+    for _ in 0..ROUNDS {
+        for (runner, shortest) in runners.iter().zip(&mut shortest) {
+            let time = cuda.time(|| runner.recording.repeat())?;
+            *shortest = shortest.min(time / runner.runs as f32);
+        }
+    }
+    Ok(shortest)
+}
+
+/// A computation that was written down a number of times.
+struct Runner {
+    recording: Recording,
+    runs: usize,
+}
+
+impl Runner {
+    fn new(cuda: &Cuda, work: &mut dyn FnMut() -> Result<()>) -> Result<Runner> {
+        // Twice as it is: the first run loads and reserves what it needs, which takes long, and can't be in a recording.
+        cuda.time(&mut *work)?;
+        let once = cuda.time(&mut *work)?;
+        let runs = (LONG / once).clamp(1.0, MOST_RUNS) as usize;
+        cuda.begin_recording()?;
+        if let Err(error) = (0..runs).try_for_each(|_| work()) {
+            cuda.abandon_recording();
+            return Err(error);
+        }
+        Ok(Runner { recording: cuda.end_recording()?, runs })
+    }
+}
+
+/// A pass by our own kernels, on operands without gaps. `x` and `y` also stand for their gradients.
+pub(super) fn run_own(cuda: &Cuda, key: &Key, [x, w, y]: [Ptr; 3]) -> Result<()> {
+    let place = |ptr, shape: Shape| Place { ptr, shape, stride: shape.c };
+    let (x, y) = (place(x, key.x), place(y, key.conv.output(key.x)?));
+    match key.pass {
+        Pass::Forward => Own.conv_fwd(cuda, &key.conv, &x, w, &y),
+        Pass::Data => Own.conv_bwd_data(cuda, &key.conv, &y, w, &x, Write::Set),
+        Pass::Filter => Own.conv_bwd_filter(cuda, &key.conv, &x, &y, w),
+    }
+}
+
+/// Which kernels of ours the times are of: their sources, how they are launched, and the compiler.
+pub(super) fn own_version() -> String {
+    let compiler = NVRTC.find().map(|found| found.version.to_string()).unwrap_or_default();
+    let sources = HEADERS.iter().map(|header| header.1).chain(SOURCES.iter().map(|source| source.text));
+    let parts = sources.chain([include_str!("own.rs"), &compiler]);
+    let digest = cache::Key::new("", parts.map(str::as_bytes)).hex();
+    format!("own {}", &digest[..16])
+}
+
+#[cfg(all(test, feature = "emulation"))]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+    use core::cell::Cell;
+    use tensor_backend::{Conv2d, Pad, Precision};
+
+    /// Two computations that count how often they are asked for.
+    fn run(cuda: &Cuda, fails_at: usize) -> (Result<[f32; 2]>, [usize; 2]) {
+        let memory = Memory::zeros(cuda.driver(), 4096).expect("there are 4 KiB");
+        let counts = [Cell::new(0), Cell::new(0)];
+        let work = |which: usize| {
+            let (counts, memory) = (&counts, &memory);
+            move || {
+                counts[which].set(counts[which].get() + 1);
+                if which == 1 && counts[which].get() == fails_at {
+                    return Err(cuda.error("it fails"));
+                }
+                // SAFETY: the bytes are those of the memory.
+                unsafe { cuda.driver().clear(memory.ptr(), memory.bytes()) }
+            }
+        };
+        let times = race(cuda, [&mut work(0), &mut work(1)]);
+        (times, counts.map(Cell::into_inner))
+    }
+
+    #[test]
+    fn both_run_and_take_time() -> Result<()> {
+        let cuda = Cuda::emulated(Precision::Fp32)?;
+        let (times, counts) = run(&cuda, 0);
+        assert!(times?.iter().all(|time| time.is_finite() && *time > 0.0));
+        // Twice by itself, then at least once and at most as often as a recording has it.
+        assert!(counts.iter().all(|count| (3..=2 + MOST_RUNS as usize).contains(count)), "{counts:?}");
+        assert!(!cuda.is_recording());
+        Ok(())
+    }
+
+    #[test]
+    fn what_fails_ends_it_and_leaves_the_device_as_it_was() -> Result<()> {
+        let cuda = Cuda::emulated(Precision::Fp32)?;
+        // The third time is in a recording.
+        for fails_at in [1, 2, 3] {
+            let (times, counts) = run(&cuda, fails_at);
+            assert!(times.is_err_and(|error| error.to_string().contains("it fails")), "{fails_at}");
+            assert_eq!(counts[1], fails_at);
+            assert!(!cuda.is_recording());
+        }
+        assert!(run(&cuda, 0).0.is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_run_while_ops_are_written_down() -> Result<()> {
+        let cuda = Cuda::emulated(Precision::Fp32)?;
+        let mut work = || -> Result<()> { unreachable!("it would be written down") };
+        let mut other = work;
+        cuda.begin_recording()?;
+        assert!(race(&cuda, [&mut work, &mut other]).is_err());
+        cuda.abandon_recording();
+        Ok(())
+    }
+
+    /// A convolution of one pixel: 2 channels times weights that are 1 to 6 make 3, and their gradients.
+    #[test]
+    fn each_pass_finds_its_operands() -> Result<()> {
+        let cuda = Cuda::emulated(Precision::Fp32)?;
+        let conv = Conv2d { inputs: 2, outputs: 3, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
+        let (x, w, y) = ([5.0, 7.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, 10.0, 100.0]);
+        let memory = |values: &[f32]| -> Result<Memory> {
+            let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+            let memory = Memory::zeros(cuda.driver(), bytes.len())?;
+            // SAFETY: the bytes are those of the memory.
+            unsafe { cuda.driver().write(&bytes, memory.ptr())? };
+            Ok(memory)
+        };
+        let of = |pass, which: usize| -> Result<Vec<f32>> {
+            let all = [memory(&x)?, memory(&w)?, memory(&y)?];
+            let key = Key { pass, precision: Precision::Fp32, conv, x: Shape::new(1, 1, 1, 2) };
+            run_own(&cuda, &key, all.each_ref().map(Memory::ptr))?;
+            let mut bytes = vec![0; all[which].bytes()];
+            // SAFETY: the bytes are those of the memory.
+            unsafe { cuda.driver().read(all[which].ptr(), &mut bytes)? };
+            let (words, _) = bytes.as_chunks();
+            Ok(words.iter().map(|&word| f32::from_le_bytes(word)).collect())
+        };
+        assert_eq!(of(Pass::Forward, 2)?, [5.0 + 14.0, 15.0 + 28.0, 25.0 + 42.0]);
+        assert_eq!(of(Pass::Data, 0)?, [1.0 + 30.0 + 500.0, 2.0 + 40.0 + 600.0]);
+        assert_eq!(of(Pass::Filter, 1)?, [5.0, 7.0, 50.0, 70.0, 500.0, 700.0]);
+        Ok(())
+    }
+}
