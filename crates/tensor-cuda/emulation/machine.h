@@ -34,6 +34,7 @@ extern char __stop_towers_shared[] __attribute__((weak, visibility("hidden")));
 namespace emulation {
 
 constexpr unsigned int MAX_THREADS = 1024, WARP = 32;
+constexpr unsigned int MAX_COPIES = 64; // of a thread, under way at once
 constexpr size_t STACK = 128 << 10, MAX_DYNAMIC = 227 << 10, GUARD = 1024;
 // A NaN as float, bfloat16 and half alike: what memory holds that nobody has written.
 constexpr unsigned short POISON = 0xffa5;
@@ -64,6 +65,13 @@ enum class Wait { nothing, block, warp, ended };
 // A lane's part of a meeting of its warp. The last lane to come does the work for all of them.
 using Finish = void (*)(void* const (&offers)[WARP], unsigned int mask);
 
+// A copy of 16 bytes that a thread has asked for, and the group that it belongs to.
+struct Copy {
+    char* to;
+    const char* from; // null for zeros
+    unsigned int group;
+};
+
 struct Thread {
     Fiber* fiber; // null before it begins
     Wait wait;
@@ -71,6 +79,8 @@ struct Thread {
     unsigned int mask;
     Finish finish;
     void* offer;
+    unsigned int group, copies; // the group that copies go to now; how many are under way
+    Copy under_way[MAX_COPIES];
 };
 
 struct Machine {
@@ -248,7 +258,10 @@ inline void check_block() {
 __attribute__((noinline)) inline bool run_block() {
     machine.ended = machine.arrived = machine.head = machine.count = 0;
     memset(machine.met, 0, sizeof machine.met);
-    for (unsigned int k = 0; k < machine.size; ++k) machine.threads[k].fiber = nullptr;
+    for (unsigned int k = 0; k < machine.size; ++k) {
+        machine.threads[k].fiber = nullptr;
+        machine.threads[k].group = machine.threads[k].copies = 0;
+    }
     make_all_ready(0, machine.size);
     poison(__start_towers_shared, static_cast<size_t>(__stop_towers_shared - __start_towers_shared));
     poison(dynamic_shared, machine.dynamic + GUARD);

@@ -1,7 +1,7 @@
 // The words of CUDA C++ that kernels use, for a C++ compiler of the host. The machine behind them is in machine.h.
 //
-// What is missing here is added when a kernel needs it. What has no counterpart on the host (asm, cp.async) a kernel
-// leaves out under TOWERS_EMULATION.
+// What is missing here is added when a kernel needs it. What has no counterpart on the host (asm) a kernel leaves
+// out under TOWERS_EMULATION.
 #pragma once
 
 #include "half.h"
@@ -33,6 +33,7 @@ inline void __syncwarp(unsigned int mask = 0xffffffffu, TOWERS_LINE) {
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 
+#include "copies.h"
 #include "warp.h"
 
 // --- Memory: no two threads run at once, so a plain read and write is atomic.

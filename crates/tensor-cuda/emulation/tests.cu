@@ -1,5 +1,5 @@
 // Kernels for the tests of the emulation; some are wrong on purpose. Geometry: as the test says. All set (=).
-#include "towers.cuh"
+#include "mma.cuh"
 
 KERNEL all_halves(float* y) {
     u32 k = static_cast<u32>(global_thread());
@@ -78,6 +78,22 @@ KERNEL tickets(u32* count, u32* seen) {
     u32 blocks = gridDim.x * gridDim.y * gridDim.z;
     u32 block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     seen[block * 2 + threadIdx.x] = atomicInc(count, blocks * 2 - 1);
+}
+
+// Of four floats a thread, those of the even threads and zeros, then those of all, with a wait for so many of the two.
+KERNEL copies(const float* x, float* y, u32 waits) {
+    __shared__ __align__(16) float first[128], second[128];
+    u32 k = 4 * threadIdx.x;
+    copy_async(first + k, x + k, threadIdx.x % 2 == 0);
+    commit_copies();
+    copy_async(second + k, x + k, true);
+    commit_copies();
+    if (waits == 1) wait_copies<1>();
+    if (waits == 2) wait_copies<0>();
+    for (u32 at = k; at < k + 4; ++at) {
+        y[at] = first[at];
+        y[128 + at] = second[at];
+    }
 }
 
 // d = x y + 1, of 16x16 and 16x8.

@@ -10,18 +10,8 @@
 // Geometry: 256 threads, a block for each tile of 128 x 64 of the result: (tiles of m, tiles of n, parts of k). With
 // one part the result goes to `out`, = or with `add` +=. With several, each block leaves its sums (=) in `parts`, a
 // copy of the result in float for each part, and sum_parts adds these up in their order.
+#include "divisor.cuh"
 #include "product.cuh"
-
-// Division of numbers below 2^31 by one that the host prepared: its low half is the divisor d, its high half
-// ceil(2^(31 + s) / d) with s = ceil(log2 d).
-struct Divisor {
-    u32 by, magic, shift;
-    __device__ explicit Divisor(u64 packed)
-        : by(static_cast<u32>(packed)),
-          magic(static_cast<u32>(packed >> 32)),
-          shift(63 - __clz(static_cast<int>(by - 1))) {}
-    __device__ u32 quotient(u32 n) const { return static_cast<u32>(static_cast<u64>(n) * magic >> shift); }
-};
 
 // What the three passes know of a convolution.
 struct Patches {
@@ -79,6 +69,7 @@ struct PatchLoader {
         u64 pixel = (row.line + static_cast<u32>(i)) * p.image_w + static_cast<u32>(j);
         return image + pixel * p.channels.by + column.channel;
     }
+    __device__ const act_t* origin() const { return image; }
 };
 
 // A matrix as it lies in memory.
@@ -96,6 +87,7 @@ struct MatrixLoader {
     __device__ const act_t* at(Row row, Column column) const {
         return row != nullptr && column < columns ? row + column : nullptr;
     }
+    __device__ const act_t* origin() const { return data; }
 };
 
 // Weights (k, taps, c) as a matrix with a row for each tap and k, and a column for each c.
@@ -117,6 +109,7 @@ struct ExchangedLoader {
     __device__ const act_t* at(Row row, Column column) const {
         return row != nullptr && column < p.others ? row + column : nullptr;
     }
+    __device__ const act_t* origin() const { return w; }
 };
 
 template <class T>

@@ -1,4 +1,4 @@
-// Tensor cores: products of 16x8x16 with float sums, and the loads that feed them.
+// Tensor cores: products of 16x8x16 with float sums, and the loads and copies that feed them.
 //
 // A product needs the 16-bit formats and compute capability 8.0; elsewhere TENSOR_CORES is false and plain arithmetic
 // takes over. The layouts of fragments are those of the PTX manual, "Matrix fragments for mma.m16n8k16" and
@@ -18,12 +18,20 @@ constexpr bool TENSOR_CORES = TOWERS_TENSOR_CORES;
 // with TURNED of column l / 4; the first one is the lower half.
 // mma_16x8x16(d, a, b) is d += a b.
 // All lanes of a warp call them together.
+//
+// copy_async(to, from, there) copies 16 bytes, aligned to them, to shared memory while the thread goes on, or zeros if not
+// `there`; `from` is an address that may be read all the same. commit_copies() makes a group of those since the last one;
+// wait_copies<N>() waits for this thread's groups but the newest N. (PTX manual, "cp.async".)
 
 #if !TOWERS_TENSOR_CORES
 // Never called: for the compiler alone.
 template <bool TURNED>
 __device__ inline void load_matrices(u32 (&)[4], const u16*, u32) {}
 __device__ inline void mma_16x8x16(float (&)[4], const u32 (&)[4], const u32 (&)[2]) {}
+__device__ inline void copy_async(void*, const void*, bool) {}
+__device__ inline void commit_copies() {}
+template <int N>
+__device__ inline void wait_copies() {}
 #elif defined(TOWERS_EMULATION)
 template <bool TURNED>
 struct LoadMatrices {
@@ -49,6 +57,14 @@ inline void load_matrices(u32 (&out)[4], const u16* base, u32 offset, TOWERS_LIN
     LoadMatrices<TURNED> mine{base + offset, &out};
     emulation::meet_warp(0xffffffffu, LoadMatrices<TURNED>::finish, &mine, {file, line});
 }
+inline void copy_async(void* to, const void* from, bool there, TOWERS_LINE) {
+    emulation::begin_copy(to, there ? from : nullptr, {file, line});
+}
+inline void commit_copies() { emulation::commit_copies(); }
+template <int N>
+inline void wait_copies() {
+    emulation::wait_copies(N);
+}
 #else
 template <bool TURNED>
 __device__ inline void load_matrices(u32 (&out)[4], const u16* base, u32 offset) {
@@ -64,6 +80,16 @@ __device__ inline void load_matrices(u32 (&out)[4], const u16* base, u32 offset)
                      : "r"(row)
                      : "memory");
     }
+}
+
+__device__ inline void copy_async(void* to, const void* from, bool there) {
+    u32 shared = static_cast<u32>(__cvta_generic_to_shared(to)), bytes = there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(shared), "l"(from), "r"(bytes) : "memory");
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+template <int N>
+__device__ inline void wait_copies() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory");
 }
 
 #if TOWERS_ACT == 1

@@ -1,13 +1,14 @@
 // A block's tile of a matrix product with float sums: C[m][n] = sum over k of A[m][k] B[n][k].
 //
 // 256 threads compute 128 x 64 elements, going along k by steps. A step's elements of A and B come from global memory
-// through a loader, are kept in registers while the step before is computed, and pass through shared memory. A loader
-// is a matrix in global memory, real or not (the patches under a convolution's window), whose neighbouring elements
+// through a loader, and pass through shared memory: for tensor cores they are copied there beside the computation, two steps
+// ahead; else they wait in registers while the step before is computed. A loader is a matrix in global memory, real or not (the patches under a convolution's window), whose neighbouring elements
 // of a row are read 16 bytes at once:
 //   ALONG_K      whether a row is a run along k, so that there is one for each m or n; else there is one for each k
 //   WIDE         whether packs of a row lie back to back in memory, on 16 bytes; else elements are read one by one
 //   Row row(u32), Column column(u32)      what it wants to know of a row and of a column
 //   const act_t* at(Row, Column)          the element, or null for a zero
+//   const act_t* origin()                 any address that may be read
 // The arithmetic is that of tensor cores where there are some, else plain.
 #pragma once
 #include "mma.cuh"
@@ -57,13 +58,29 @@ struct Side {
         for (int e = 0; e < COLUMNS; ++e) columns[e] = from.column(first + column + e);
     }
 
-    // Asks for the packs from k on.
-    __device__ void fetch(u32 k) {
+    __device__ void find(u32 k) {
         if constexpr (ALONG_K) {
             find_columns(k);
         } else {
             find_rows(k);
         }
+    }
+
+    // Copies the packs from k on into shared memory, beside what the thread does then.
+    template <class Shared>
+    __device__ void copy(Shared& to, u32 k) {
+        find(k);
+#pragma unroll
+        for (int p = 0; p < PASSES; ++p) {
+            const act_t* at = from.at(rows[p], columns[0]);
+            bool there = at != nullptr;
+            copy_async(to.pack(row + p * DOWN, column), there ? at : from.origin(), there);
+        }
+    }
+
+    // Asks for the packs from k on.
+    __device__ void fetch(u32 k) {
+        find(k);
 #pragma unroll
         for (int p = 0; p < PASSES; ++p) {
             ahead[p].wide = {0, 0, 0, 0};
@@ -145,8 +162,9 @@ struct Tensor {
         static constexpr int PITCH = (ALONG_K ? TILE_K : EXTENT) + 8;
         alignas(16) u16 element[ALONG_K ? EXTENT : TILE_K][PITCH];
 
-        __device__ void put(const Pack& pack, u32 row, u32 column) {
-            *reinterpret_cast<Wide*>(&element[row][column]) = pack.wide;
+        __device__ u16* pack(u32 row, u32 column) { return &element[row][column]; }
+        __device__ void put(const Pack& wide, u32 row, u32 column) {
+            *reinterpret_cast<Wide*>(pack(row, column)) = wide.wide;
         }
 
         // The 16 x 16 elements from (m or n, k) on, as four matrices: of the first 8 k the first and last 8 m, then
@@ -214,13 +232,34 @@ template <class A, class B>
 __device__ inline void product(Arithmetic& sums, const A& a, const B& b, u32 first_m, u32 first_n, u32 k, u32 k_end) {
     using SharedA = Arithmetic::Shared<TILE_M, A::ALONG_K>;
     using SharedB = Arithmetic::Shared<TILE_N, B::ALONG_K>;
-    // Two stages, so that one barrier a step is enough, where 48 KiB hold them.
-    constexpr int STAGES = 2 * (sizeof(SharedA) + sizeof(SharedB)) <= 48 * 1024 ? 2 : 1;
+    constexpr bool COPIED = TENSOR_CORES && A::WIDE && B::WIDE;
+    // As many stages as 48 KiB hold, so that one barrier a step is enough: three where they are copied to, else two.
+    constexpr int ROOM = 48 * 1024 / static_cast<int>(sizeof(SharedA) + sizeof(SharedB)), WANTED = COPIED ? 3 : 2;
+    constexpr int STAGES = ROOM < WANTED ? ROOM : WANTED;
     __shared__ SharedA shared_a[STAGES];
     __shared__ SharedB shared_b[STAGES];
 
     Side<A, TILE_M> side_a(a, first_m);
     Side<B, TILE_N> side_b(b, first_n);
+    if constexpr (COPIED) {
+        static_assert(STAGES == 3, "copies are two steps ahead");
+        const auto copy = [&](u32 stage, u32 from) {
+            if (from < k_end) {
+                side_a.copy(shared_a[stage], from);
+                side_b.copy(shared_b[stage], from);
+            }
+            commit_copies(); // a group for each step, so that they can be counted
+        };
+        copy(0, k);
+        copy(1, k + TILE_K);
+        for (u32 stage = 0; k < k_end; k += TILE_K, stage = (stage + 1) % STAGES) {
+            wait_copies<1>();
+            __syncthreads(); // this step's copies are there for all, and the step before has been read
+            copy((stage + 2) % STAGES, k + 2 * TILE_K);
+            sums.step(shared_a[stage], shared_b[stage]);
+        }
+        return;
+    }
     side_a.fetch(k);
     side_b.fetch(k);
     for (u32 stage = 0; k < k_end; stage = (stage + 1) % STAGES) {

@@ -19,6 +19,7 @@ pub const PRELUDE: (&str, &str) = ("towers.cuh", include_str!("../kernels/towers
 /// Every header: what a file may include, by name and text.
 pub const HEADERS: &[(&str, &str)] = &[
     PRELUDE,
+    ("divisor.cuh", include_str!("../kernels/divisor.cuh")),
     ("mma.cuh", include_str!("../kernels/mma.cuh")),
     ("product.cuh", include_str!("../kernels/product.cuh")),
 ];
@@ -29,6 +30,7 @@ pub const SOURCES: &[Source] = &[
     ops::images::SOURCE,
     ops::elementwise::SOURCE,
     crate::engine::own::SOURCE,
+    crate::engine::sliding::SOURCE,
     crate::mirror::SOURCE,
     ops::rows::SOURCE,
     ops::batch_norm::SOURCE,

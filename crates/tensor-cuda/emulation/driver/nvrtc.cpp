@@ -109,7 +109,7 @@ Result nvrtcCompileProgram(Program* program, int count, const char* const* optio
     if (target != (program->ptx ? "compute_90" : "sm_90")) return INVALID_OPTION;
     std::string all = program->name + act + program->source;
     for (const auto& [name, text] : program->headers) all += text;
-    for (const char* name : {"shim.h", "half.h", "warp.h", "machine.h", "launch.h"}) all += read(std::string(EMULATION "/") + name);
+    for (const char* name : {"shim.h", "copies.h", "half.h", "warp.h", "machine.h", "launch.h"}) all += read(std::string(EMULATION "/") + name);
     std::string object = getenv("FAKE_OBJECTS");
     object += "/" + program->name + "-" + std::to_string(std::hash<std::string>()(all)) + ".so";
     if (access(object.c_str(), R_OK) && !build(*program, act, object)) return COMPILATION;

@@ -136,6 +136,9 @@ pub(crate) trait Driver: Send + Sync {
     /// Multiprocessors: how many blocks, at least, should be there to keep the device busy.
     fn multiprocessors(&self) -> u32;
 
+    /// Whether its tensor cores multiply the 16-bit formats with float sums, as from compute capability 8.0 on.
+    fn tensor_cores(&self) -> bool;
+
     /// How many kernel files had to be compiled when it was opened; the others were compiled before.
     fn compiled(&self) -> usize {
         0

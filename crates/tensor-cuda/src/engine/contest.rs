@@ -71,7 +71,7 @@ pub(super) fn run_own(cuda: &Cuda, key: &Key, [x, w, y]: [Ptr; 3]) -> Result<()>
 pub(super) fn own_version() -> String {
     let compiler = NVRTC.find().map(|found| found.version.to_string()).unwrap_or_default();
     let sources = HEADERS.iter().map(|header| header.1).chain(SOURCES.iter().map(|source| source.text));
-    let parts = sources.chain([include_str!("own.rs"), &compiler]);
+    let parts = sources.chain([include_str!("own.rs"), include_str!("sliding.rs"), &compiler]);
     let digest = cache::Key::new("", parts.map(str::as_bytes)).hex();
     format!("own {}", &digest[..16])
 }

@@ -7,6 +7,7 @@ mod cudnn;
 mod installed;
 pub(crate) mod own;
 mod owned;
+pub(crate) mod sliding;
 mod store;
 
 pub(crate) use own::Own;

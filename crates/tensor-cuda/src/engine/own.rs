@@ -1,6 +1,7 @@
 //! Convolutions and matrix products by kernels of our own.
 
 use super::Engine;
+use super::sliding::{self, Sliding};
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
@@ -39,14 +40,14 @@ const MOST: usize = 1 << 30;
 
 /// Which tensor's pixels the window moves over, and which one it looks at.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pass {
+pub(super) enum Pass {
     Forward,
     BackwardData,
     BackwardFilter,
 }
 
 /// One pass as a matrix product: `out[m, n]` is a sum over `k`.
-struct Product<'a> {
+pub(super) struct Product<'a> {
     kernel: &'static str,
     conv: &'a Conv2d,
     /// The tensor whose pixels the window moves over, and the tensor that it looks at.
@@ -58,7 +59,7 @@ struct Product<'a> {
 }
 
 impl<'a> Product<'a> {
-    fn new(cuda: &Cuda, conv: &'a Conv2d, pass: Pass, x: Shape, y: Shape) -> Product<'a> {
+    pub(super) fn new(cuda: &Cuda, conv: &'a Conv2d, pass: Pass, x: Shape, y: Shape) -> Product<'a> {
         let (grid, image) = if pass == Pass::BackwardData { (x, y) } else { (y, x) };
         let taps = conv.kernel[0] * conv.kernel[1];
         let (rows, columns, others) = (grid.rows(), taps * image.c, conv.inputs + conv.outputs - image.c);
@@ -87,13 +88,11 @@ impl<'a> Product<'a> {
     }
 
     /// `out = ...` or `out += ...`, from the tensor that is looked at and the other operand.
-    fn run(
+    pub(super) fn run(
         &self,
         cuda: &Cuda,
         op: &'static str,
-        image: Ptr,
-        other: Ptr,
-        out: Ptr,
+        [image, other, out]: [Ptr; 3],
         write: Write,
     ) -> Result<()> {
         let [m, n, _] = self.sizes;
@@ -134,26 +133,52 @@ impl<'a> Product<'a> {
             left as i32,
         ];
         cuda.launch(self.kernel, Geometry { grid, block: [THREADS, 1, 1], shared: 0 }, arguments)?;
-        if parts == 1 {
-            return Ok(());
-        }
-        let pack = 16 / cuda.format().bytes();
-        let vector = if size.is_multiple_of(pack) { pack } else { 1 };
-        let line = Geometry::line(cuda.blocks(size / vector, THREADS), THREADS);
-        cuda.launch("sum_parts", line, args![partial, word(parts)?, size as u64, out, add, vector as u32])
+        if parts == 1 { Ok(()) } else { sum_parts(cuda, op, partial, parts, size, out, write) }
     }
 }
 
-/// How `struct Divisor` in convolution.cu wants a divisor below 2^30.
-fn divisor(by: usize) -> u64 {
+/// `out = ...` or `out += ...`, the sum of so many parts of `size` floats.
+pub(super) fn sum_parts(
+    cuda: &Cuda,
+    op: &'static str,
+    partial: Ptr,
+    parts: usize,
+    size: usize,
+    out: Ptr,
+    write: Write,
+) -> Result<()> {
+    let parts = u32_of(op, "the number of parts", parts)?;
+    let pack = 16 / cuda.format().bytes();
+    let vector = if size.is_multiple_of(pack) { pack } else { 1 };
+    let line = Geometry::line(cuda.blocks(size / vector, THREADS), THREADS);
+    let add = u32::from(write == Write::Add);
+    cuda.launch("sum_parts", line, args![partial, parts, size as u64, out, add, vector as u32])
+}
+
+/// How `struct Divisor` in divisor.cuh wants a divisor below 2^30.
+pub(super) fn divisor(by: usize) -> u64 {
     let by = by.max(1) as u64;
     let shift = 31 + by.next_power_of_two().ilog2();
     by | ((1_u64 << shift).div_ceil(by) << 32)
 }
 
 /// Parts are only made of products with fewer tiles than blocks are wanted, so this much is enough for any shape.
-fn prepare(cuda: &Cuda) -> Result<()> {
-    cuda.engine_scratch(BLOCKS * TILE[0] * TILE[1] * size_of::<f32>()).map(drop)
+const SCRATCH: usize = BLOCKS * TILE[0] * TILE[1] * size_of::<f32>();
+
+/// A pass of a convolution by the kernels that do it best.
+fn convolve(
+    cuda: &Cuda,
+    op: &'static str,
+    conv: &Conv2d,
+    pass: Pass,
+    [x, y]: [Shape; 2],
+    places: [Ptr; 3],
+    write: Write,
+) -> Result<()> {
+    match Sliding::new(cuda, conv, pass, x, y) {
+        Some(sliding) => sliding.run(cuda, op, places, write),
+        None => Product::new(cuda, conv, pass, x, y).run(cuda, op, places, write),
+    }
 }
 
 /// A dense layer as a convolution of one pixel.
@@ -163,16 +188,16 @@ fn one_pixel(linear: &Linear) -> Conv2d {
 
 impl Engine for Own {
     fn prepare_conv(&self, cuda: &Cuda, _: &Conv2d, _: Shape, _: bool) -> Result<()> {
-        prepare(cuda)
+        cuda.engine_scratch(SCRATCH.max(sliding::SCRATCH)).map(drop)
     }
 
     fn prepare_linear(&self, cuda: &Cuda, _: &Linear, _: usize, _: bool) -> Result<()> {
-        prepare(cuda)
+        cuda.engine_scratch(SCRATCH).map(drop)
     }
 
     fn conv_fwd(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, w: Ptr, y: &Place) -> Result<()> {
-        let product = Product::new(cuda, conv, Pass::Forward, x.shape, y.shape);
-        product.run(cuda, "conv2d_fwd", x.ptr, w, y.ptr, Write::Set)
+        let (shapes, places) = ([x.shape, y.shape], [x.ptr, w, y.ptr]);
+        convolve(cuda, "conv2d_fwd", conv, Pass::Forward, shapes, places, Write::Set)
     }
 
     fn conv_bwd_data(
@@ -184,13 +209,13 @@ impl Engine for Own {
         dx: &Place,
         write: Write,
     ) -> Result<()> {
-        let product = Product::new(cuda, conv, Pass::BackwardData, dx.shape, dy.shape);
-        product.run(cuda, "conv2d_bwd_data", dy.ptr, w, dx.ptr, write)
+        let (shapes, places) = ([dx.shape, dy.shape], [dy.ptr, w, dx.ptr]);
+        convolve(cuda, "conv2d_bwd_data", conv, Pass::BackwardData, shapes, places, write)
     }
 
     fn conv_bwd_filter(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, dy: &Place, dw: Ptr) -> Result<()> {
-        let product = Product::new(cuda, conv, Pass::BackwardFilter, x.shape, dy.shape);
-        product.run(cuda, "conv2d_bwd_filter", x.ptr, dy.ptr, dw, Write::Set)
+        let (shapes, places) = ([x.shape, dy.shape], [x.ptr, dy.ptr, dw]);
+        convolve(cuda, "conv2d_bwd_filter", conv, Pass::BackwardFilter, shapes, places, Write::Set)
     }
 
     fn linear_fwd(&self, cuda: &Cuda, linear: &Linear, x: &Place, w: Ptr, y: &Place) -> Result<()> {

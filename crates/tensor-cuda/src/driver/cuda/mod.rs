@@ -37,6 +37,7 @@ const MOST_ARGS: usize = 32;
 pub(crate) struct CudaDriver {
     title: String,
     multiprocessors: u32,
+    tensor_cores: bool,
     /// How many kernel files were not in the cache.
     compiled: usize,
     capturing: AtomicBool,
@@ -82,6 +83,7 @@ impl CudaDriver {
         Ok(CudaDriver {
             title: device.title(),
             multiprocessors: device.attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1),
+            tensor_cores: major >= 8,
             compiled,
             capturing: AtomicBool::new(false),
             retired: Mutex::default(),
@@ -150,6 +152,10 @@ impl Driver for CudaDriver {
 
     fn multiprocessors(&self) -> u32 {
         self.multiprocessors
+    }
+
+    fn tensor_cores(&self) -> bool {
+        self.tensor_cores
     }
 
     fn compiled(&self) -> usize {

@@ -11,7 +11,8 @@ use std::{env, fs, io, process};
 use tensor_backend::Result;
 
 /// The files of `emulation/`, by their names.
-const SHIM: [(&str, &str); 5] = [
+const SHIM: [(&str, &str); 6] = [
+    ("copies.h", include_str!("../../../emulation/copies.h")),
     ("half.h", include_str!("../../../emulation/half.h")),
     ("launch.h", include_str!("../../../emulation/launch.h")),
     ("machine.h", include_str!("../../../emulation/machine.h")),

@@ -184,6 +184,10 @@ impl Driver for EmulatedDriver {
         MULTIPROCESSORS
     }
 
+    fn tensor_cores(&self) -> bool {
+        true
+    }
+
     fn alloc(&self, bytes: usize) -> Result<Ptr> {
         let mut state = lock(&self.state);
         state.refuse_in_capture("memory was allocated")?;

@@ -1,6 +1,6 @@
 //! Mistakes are found.
 
-use super::{complaint, download, driver, driver_in, run, try_download};
+use super::{complaint, download, driver, driver_in, run, try_download, upload};
 use crate::Options;
 use crate::driver::emulated::EmulatedDriver;
 use crate::driver::emulated::order::{Order, Sense};
@@ -35,6 +35,25 @@ fn a_missing_barrier_shows_in_some_order() {
         right.push((0u32..64).map(|k| (k as f32 - 1.0).max(0.0).to_bits()).eq(download(&driver, y, 64)));
     }
     assert_eq!(right, [true, false, false]);
+}
+
+#[test]
+fn a_missing_wait_for_copies_shows_in_some_order() {
+    let mut right = Vec::new();
+    for (sense, waits) in
+        [Sense::Forward, Sense::Reverse].into_iter().flat_map(|s| [0_u32, 1, 2].map(|w| (s, w)))
+    {
+        let Some(driver) = driver_in(Order::fixed(sense, 0), Precision::Bf16) else { return };
+        let values: Vec<f32> = (0..128).map(|k| k as f32).collect();
+        let x = upload(&driver, &values, |x| x.to_le_bytes().to_vec());
+        let y = driver.alloc(256 * 4).unwrap();
+        run(&driver, "copies", Geometry::line(1, 32), args![x, y, waits]);
+        let got: Vec<f32> = download(&driver, y, 256).into_iter().map(f32::from_bits).collect();
+        let first = (0..128).map(|k| if k / 4 % 2 == 0 { k as f32 } else { 0.0 });
+        right.push([first.eq(got[..128].iter().copied()), values == got[128..]]);
+    }
+    assert_eq!(right[..3], [[true; 2]; 3]);
+    assert_eq!(right[3..], [[false; 2], [true, false], [true; 2]]);
 }
 
 #[test]

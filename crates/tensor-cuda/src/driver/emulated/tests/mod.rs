@@ -29,6 +29,7 @@ const KERNELS: Source = Source {
         "writes_past_shared",
         "unwritten_shared",
         "tickets",
+        "copies",
         "product",
         "set",
     ],

@@ -1,0 +1,266 @@
+//! Convolutions with windows of 3 x 3 and a stride of 1, by kernels that keep what a window slides over in shared memory.
+//!
+//! They need tensor cores and channels in packs of 8. What they can't do, the kernels of [`own`](super::own) can.
+
+use super::own::{Pass, divisor, sum_parts};
+use crate::Cuda;
+use crate::driver::{Geometry, Ptr, args};
+use crate::kernels::Source;
+use crate::operand::u32_of;
+use tensor_backend::{Conv2d, Pad, Result, Shape, Write};
+
+pub(crate) const SOURCE: Source = Source {
+    name: "sliding.cu",
+    text: include_str!("../../kernels/sliding.cu"),
+    kernels: &[
+        "slide_fwd_256x32",
+        "slide_fwd_256x64",
+        "slide_fwd_256x96",
+        "slide_fwd_128x32",
+        "slide_fwd_128x64",
+        "slide_fwd_128x96",
+        "slide_data_256x32",
+        "slide_data_256x64",
+        "slide_data_256x96",
+        "slide_data_128x32",
+        "slide_data_128x64",
+        "slide_data_128x96",
+        "slide_filter",
+    ],
+};
+
+/// A tile of the forward pass or the one for data, which computes this many positions and outputs.
+struct Tile {
+    positions: usize,
+    outputs: usize,
+    /// What an output takes beside those of other tiles, as an estimate: few outputs share little of what is read for them, and
+    /// of blocks with the most there is room for only one.
+    toil: usize,
+    forward: &'static str,
+    data: &'static str,
+}
+
+const fn tile(positions: usize, outputs: usize, forward: &'static str, data: &'static str) -> Tile {
+    let toil = match outputs {
+        96 => 21,
+        64 => 20,
+        _ => 25,
+    };
+    Tile { positions, outputs, toil, forward, data }
+}
+
+/// Of the same outputs those with more positions come first.
+const TILES: [Tile; 6] = [
+    tile(256, 96, "slide_fwd_256x96", "slide_data_256x96"),
+    tile(128, 96, "slide_fwd_128x96", "slide_data_128x96"),
+    tile(256, 64, "slide_fwd_256x64", "slide_data_256x64"),
+    tile(128, 64, "slide_fwd_128x64", "slide_data_128x64"),
+    tile(256, 32, "slide_fwd_256x32", "slide_data_256x32"),
+    tile(128, 32, "slide_fwd_128x32", "slide_data_128x32"),
+];
+
+/// Channels in shared memory at once, and elements from a row of them to the next.
+const CHUNK: usize = 32;
+const PITCH: usize = CHUNK + 8;
+/// Weights that are in shared memory or on their way: of so many taps.
+const SLICES: usize = 4;
+const TAPS: usize = 9;
+/// Positions of a step of the weights' gradient.
+const RUN: usize = 128;
+/// Bytes of an element.
+const ELEMENT: usize = 2;
+/// Shared memory that every GPU with tensor cores for these formats has for a block.
+const SHARED: usize = 99 << 10;
+/// So many blocks fill a large GPU. A pass of fewer tiles is cut along its sums: how, its sizes alone decide.
+const BLOCKS: usize = 256;
+/// Runs of positions that a block should have to do, at least.
+const LEAST_RUNS: usize = 2;
+/// Bytes for the parts of any pass: those of at most so many blocks, with the largest of tiles.
+pub(super) const SCRATCH: usize = BLOCKS * TILES[0].positions * TILES[0].outputs * size_of::<f32>();
+/// Places of pixels stay far from where 32 bits end.
+const MOST: usize = 1 << 30;
+
+/// A pass and how it is cut.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Sliding {
+    kernel: &'static str,
+    threads: usize,
+    shared: usize,
+    tiles: [usize; 2],
+    /// Parts of the sums, and the chunks or runs of each.
+    parts: [usize; 2],
+    /// Channels of the first tensor and of the second or of the result.
+    channels: [usize; 2],
+    /// Elements of the result.
+    size: usize,
+    /// The tensor that the window looks at and the one that it moves over.
+    image: Shape,
+    grid: Shape,
+    pad: Pad,
+}
+
+impl Sliding {
+    /// The pass for a convolution from `x` to `y`, if it is one for these kernels. The sizes alone decide how it is cut.
+    pub(super) fn new(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> Option<Sliding> {
+        let can = cuda.driver().tensor_cores() && cuda.format().bytes() == ELEMENT;
+        if can { Sliding::cut(conv, pass, x, y) } else { None }
+    }
+
+    fn cut(conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> Option<Sliding> {
+        let Pad { top, bottom, left, right } = conv.pad;
+        let fits = conv.kernel == [3, 3] && conv.stride == [1, 1];
+        if !fits
+            || [top, bottom, left, right].iter().any(|&pad| pad > 2)
+            || !x.c.is_multiple_of(8)
+            || !y.c.is_multiple_of(8)
+        {
+            return None;
+        }
+        let (image, grid, pad) = Sliding::sides(conv, pass, x, y);
+        let (line, lines) = padded(image, pad);
+        let positions = image.n.checked_mul(lines)?.checked_mul(line).filter(|&all| all < MOST)?;
+        if pass == Pass::BackwardFilter {
+            return Sliding::filter(image, grid, pad, positions);
+        }
+        let mut fitting: Vec<&Tile> = TILES.iter().filter(|tile| tile.shared(line) <= SHARED).collect();
+        fitting.sort_by_key(|tile| grid.c.next_multiple_of(tile.outputs) * tile.toil);
+        let outputs = fitting.first()?.outputs;
+        let fitting: Vec<&&Tile> = fitting.iter().filter(|tile| tile.outputs == outputs).collect();
+        let full =
+            fitting.iter().find(|tile| tile.count(positions, grid.c).iter().product::<usize>() >= BLOCKS);
+        Some(Sliding::of(full.or(fitting.last())?, pass, image, grid, pad))
+    }
+
+    /// The tensor that the window looks at, the one that it moves over, and the zeros around the first.
+    fn sides(conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> (Shape, Shape, Pad) {
+        let Pad { top, bottom, left, right } = conv.pad;
+        match pass {
+            Pass::BackwardData => {
+                (y, x, Pad { top: 2 - top, bottom: 2 - bottom, left: 2 - left, right: 2 - right })
+            }
+            Pass::Forward | Pass::BackwardFilter => (x, y, conv.pad),
+        }
+    }
+
+    /// The forward pass or the one for data, in these tiles.
+    fn of(tile: &Tile, pass: Pass, image: Shape, grid: Shape, pad: Pad) -> Sliding {
+        let (line, lines) = padded(image, pad);
+        let tiles = tile.count(image.n * lines * line, grid.c);
+        Sliding {
+            kernel: if pass == Pass::Forward { tile.forward } else { tile.data },
+            threads: tile.positions * tile.outputs / (64 * 32) * 32,
+            shared: tile.shared(line),
+            tiles,
+            parts: parts(tiles, image.c.div_ceil(CHUNK), 1),
+            channels: [image.c, grid.c],
+            size: grid.len(),
+            image,
+            grid,
+            pad,
+        }
+    }
+
+    fn filter(x: Shape, dy: Shape, pad: Pad, positions: usize) -> Option<Sliding> {
+        let (line, _) = padded(x, pad);
+        // A warp has 16 inputs. Those of a block share what they read of dy, so more of them have it easier.
+        let groups = x.c.div_ceil(16);
+        let cost = |&warps: &usize| groups.next_multiple_of(warps) * [32, 25, 21, 20][warps - 1];
+        let warps = (1..=4).filter(|&warps| filter_shared(warps, line) <= SHARED).min_by_key(cost)?;
+        let tiles = [groups.div_ceil(warps), dy.c.div_ceil(CHUNK)];
+        Some(Sliding {
+            kernel: "slide_filter",
+            threads: 32 * warps,
+            shared: filter_shared(warps, line),
+            tiles,
+            parts: parts(tiles, positions.div_ceil(RUN), LEAST_RUNS),
+            channels: [x.c, dy.c],
+            size: TAPS * x.c * dy.c,
+            image: x,
+            grid: dy,
+            pad,
+        })
+    }
+
+    /// `out = ...` or `out += ...`, from the image and the weights or, for their gradient, dy.
+    pub(super) fn run(
+        &self,
+        cuda: &Cuda,
+        op: &'static str,
+        [image, other, out]: [Ptr; 3],
+        write: Write,
+    ) -> Result<()> {
+        let (line, lines) = padded(self.image, self.pad);
+        let [parts, each] = self.parts;
+        let partial =
+            if parts > 1 { cuda.engine_scratch(parts * self.size * size_of::<f32>())? } else { Ptr::NULL };
+        let word = |value| u32_of(op, "a size", value);
+        let grid = [word(self.tiles[0])?, word(self.tiles[1])?, word(parts)?];
+        let arguments = args![
+            image,
+            other,
+            out,
+            partial,
+            word(each)?,
+            u32::from(write == Write::Add),
+            word(self.channels[0])?,
+            word(self.channels[1])?,
+            word(self.image.n * lines * line)?,
+            divisor(line),
+            divisor(lines),
+            word(self.image.h)?,
+            word(self.image.w)?,
+            word(self.pad.top)?,
+            word(self.pad.left)?,
+            word(self.grid.rows())?,
+            word(self.grid.h)?,
+            word(self.grid.w)?,
+        ];
+        let geometry = Geometry { grid, block: [word(self.threads)?, 1, 1], shared: word(self.shared)? };
+        cuda.launch(self.kernel, geometry, arguments)?;
+        if parts == 1 { Ok(()) } else { sum_parts(cuda, op, partial, parts, self.size, out, write) }
+    }
+}
+
+/// Positions of a line with the zeros behind it, and lines of a sample with those behind them. Zeros behind one are also those
+/// before the next.
+fn padded(image: Shape, pad: Pad) -> (usize, usize) {
+    (image.w + pad.left.max(pad.right), image.h + pad.top.max(pad.bottom))
+}
+
+/// Parts of `steps`, and the steps of each.
+fn parts(tiles: [usize; 2], steps: usize, least: usize) -> [usize; 2] {
+    let wanted = (BLOCKS / (tiles[0] * tiles[1])).min(steps / least).max(1);
+    let each = steps.div_ceil(wanted).max(1);
+    [steps.div_ceil(each), each]
+}
+
+/// Positions that are looked at behind the last one of a tile.
+fn reach(line: usize) -> usize {
+    2 * line + 2
+}
+
+/// Bytes of a table with a pixel for each row.
+fn table(rows: usize) -> usize {
+    rows.next_multiple_of(4) * size_of::<u32>()
+}
+
+impl Tile {
+    /// Tiles of so many positions and outputs.
+    fn count(&self, positions: usize, outputs: usize) -> [usize; 2] {
+        [positions.div_ceil(self.positions), outputs.div_ceil(self.outputs)]
+    }
+
+    /// Bytes of shared memory. The weights of the pass for data take no more than those of the forward pass.
+    fn shared(&self, line: usize) -> usize {
+        let rows = self.positions + reach(line);
+        table(rows) + (2 * rows + SLICES * self.outputs) * PITCH * ELEMENT
+    }
+}
+
+fn filter_shared(warps: usize, line: usize) -> usize {
+    let rows = RUN + reach(line);
+    2 * (table(RUN) + table(rows) + (RUN * PITCH + rows * (16 * warps + 8)) * ELEMENT)
+}
+
+#[cfg(all(test, feature = "emulation"))]
+mod tests;

@@ -1,0 +1,143 @@
+#![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
+
+use super::super::own::Product;
+use super::*;
+use tensor_backend::{Backend, Precision};
+
+const PADS: [[usize; 4]; 3] = [[1, 1, 1, 1], [0, 0, 0, 0], [2, 0, 1, 2]];
+
+fn convolution(x: Shape, outputs: usize, [top, bottom, left, right]: [usize; 4]) -> (Conv2d, Shape) {
+    let pad = Pad { top, bottom, left, right };
+    let conv = Conv2d { inputs: x.c, outputs, kernel: [3, 3], stride: [1, 1], pad };
+    (conv, conv.output(x).unwrap())
+}
+
+/// Numbers on the device in the format of activations, and where they lie.
+fn numbers(cuda: &Cuda, seed: usize, len: usize) -> (crate::Buffer, Ptr) {
+    let mut buffer = cuda.alloc_activations(len).unwrap();
+    let values: Vec<f32> =
+        (0..len).map(|k| ((k * 7919 + seed * 104_729) % 1999) as f32 / 1000.0 - 1.0).collect();
+    cuda.upload(&values, &mut buffer, 0).unwrap();
+    let ptr = buffer.memory.ptr();
+    (buffer, ptr)
+}
+
+/// Asserts that a pass has the result of the kernels that make a product of patches of it, beside rounding.
+fn agrees(cuda: &Cuda, sliding: &Sliding, conv: &Conv2d, pass: Pass, [x, y]: [Shape; 2], write: Write) {
+    let lens = match pass {
+        Pass::Forward => [x.len(), conv.weights(), y.len()],
+        Pass::BackwardData => [y.len(), conv.weights(), x.len()],
+        Pass::BackwardFilter => [x.len(), y.len(), conv.weights()],
+    };
+    let (_image, image) = numbers(cuda, 1, lens[0]);
+    let (_other, other) = numbers(cuda, 2, lens[1]);
+    let outs = [(); 2].map(|()| numbers(cuda, 3, lens[2]));
+    sliding.run(cuda, "test", [image, other, outs[0].1], write).unwrap();
+    Product::new(cuda, conv, pass, x, y).run(cuda, "test", [image, other, outs[1].1], write).unwrap();
+    let [got, expected] = outs.map(|(buffer, _)| {
+        let mut values = vec![0.0; lens[2]];
+        cuda.download(&buffer, 0, &mut values).unwrap();
+        values
+    });
+    let largest = expected.iter().fold(0.0, |m: f32, x| m.max(x.abs()));
+    let ulp = if cuda.options().precision == Precision::Bf16 { 1.0 / 128.0 } else { 1.0 / 1024.0 };
+    for (k, (got, expected)) in got.iter().zip(&expected).enumerate() {
+        let near = (got - expected).abs() <= ulp * expected.abs() + 1e-5 * largest;
+        assert!(near, "[{k}] is {got}, not {expected}, of {conv:?} from {x} by {sliding:?}");
+    }
+}
+
+/// Every tile in both passes, for whole and broken tiles and chunks, with one part and several.
+#[test]
+fn tiles_give_what_products_of_patches_give() {
+    for (precision, pads) in [(Precision::Bf16, &PADS[..]), (Precision::Fp16, &PADS[2..])] {
+        let cuda = Cuda::emulated(precision).unwrap();
+        for (&pads, tile) in pads.iter().flat_map(|pads| TILES.iter().map(move |tile| (pads, tile))) {
+            let x = Shape::new(5, 7, 5, 40);
+            let (conv, y) = convolution(x, 104, pads);
+            for pass in [Pass::Forward, Pass::BackwardData] {
+                let (image, grid, pad) = Sliding::sides(&conv, pass, x, y);
+                let whole = Sliding::of(tile, pass, image, grid, pad);
+                assert!(whole.parts[0] > 1, "{whole:?}");
+                agrees(&cuda, &whole, &conv, pass, [x, y], Write::Add);
+                let one = Sliding { parts: [1, image.c.div_ceil(CHUNK)], ..whole };
+                let write = if pads == PADS[0] { Write::Set } else { Write::Add };
+                agrees(&cuda, &one, &conv, pass, [x, y], write);
+            }
+        }
+    }
+}
+
+/// All numbers of warps, with the last outputs present and not, with one part and several.
+#[test]
+fn gradients_of_weights_are_those_of_products_of_patches() {
+    for precision in [Precision::Bf16, Precision::Fp16] {
+        let cuda = Cuda::emulated(precision).unwrap();
+        let mut warps = Vec::new();
+        for (inputs, outputs, pads) in
+            [(8, 8, PADS[0]), (24, 40, PADS[1]), (40, 48, PADS[2]), (56, 64, PADS[0]), (72, 24, PADS[2])]
+        {
+            let x = Shape::new(7, 9, 7, inputs);
+            let (conv, y) = convolution(x, outputs, pads);
+            let pass = Pass::BackwardFilter;
+            let several = Sliding::cut(&conv, pass, x, y).unwrap();
+            assert!(several.parts[0] > 1, "{several:?}");
+            warps.push(several.threads / 32);
+            agrees(&cuda, &several, &conv, pass, [x, y], Write::Set);
+            let one = Sliding { parts: [1, usize::pow(2, 20)], ..several };
+            agrees(&cuda, &one, &conv, pass, [x, y], Write::Set);
+        }
+        warps.sort_unstable();
+        assert_eq!(warps, [1, 2, 3, 3, 4]);
+    }
+}
+
+/// Which kernels compute the layers of MiniGoogLeNet, and that they do all of its windows of 3 x 3 with a stride of 1.
+#[test]
+fn layers_of_minigooglenet() {
+    let cut = |n, size, inputs, outputs, pass| {
+        let x = Shape::new(n, size, size, inputs);
+        let (conv, y) = convolution(x, outputs, PADS[0]);
+        let sliding = Sliding::cut(&conv, pass, x, y).unwrap();
+        let blocks = sliding.tiles[0] * sliding.tiles[1] * sliding.parts[0];
+        assert!(blocks >= 96, "{blocks} blocks: {sliding:?}");
+        assert!(sliding.parts[0] == 1 || blocks <= BLOCKS, "{blocks} blocks: {sliding:?}");
+        assert!(sliding.parts[0] * sliding.size * size_of::<f32>() <= SCRATCH || sliding.parts[0] == 1);
+        sliding.kernel
+    };
+    let layers = [(32, 96, 32), (32, 64, 48), (15, 160, 48), (15, 160, 64), (15, 160, 80), (15, 160, 96)];
+    let mut kernels = Vec::new();
+    for (size, inputs, outputs) in layers.into_iter().chain([(7, 240, 160), (7, 336, 160)]) {
+        let passes = [Pass::Forward, Pass::BackwardData, Pass::BackwardFilter];
+        kernels.push([1024, 64].map(|n| passes.map(|pass| cut(n, size, inputs, outputs, pass))));
+    }
+    let forward: Vec<_> =
+        kernels.iter().map(|[large, _]| large[0].trim_start_matches("slide_fwd_")).collect();
+    assert_eq!(forward, ["256x32", "256x64", "256x64", "256x64", "256x96", "256x96", "256x64", "256x64"]);
+}
+
+#[test]
+fn others_are_left_to_others() {
+    let x = Shape::new(2, 8, 8, 16);
+    let (conv, y) = convolution(x, 24, PADS[0]);
+    assert!(Sliding::cut(&conv, Pass::Forward, x, y).is_some());
+    let wide = Conv2d { kernel: [3, 5], ..conv };
+    let far = Conv2d { stride: [2, 1], ..conv };
+    let padded = Conv2d { pad: Pad { left: 3, ..conv.pad }, ..conv };
+    for other in [wide, far, padded] {
+        assert_eq!(Sliding::cut(&other, Pass::Forward, x, other.output(x).unwrap()), None, "{other:?}");
+    }
+    for (inputs, outputs) in [(12, 24), (16, 20)] {
+        let x = x.with_c(inputs);
+        let (conv, y) = convolution(x, outputs, PADS[0]);
+        assert_eq!(Sliding::cut(&conv, Pass::BackwardFilter, x, y), None, "{inputs} to {outputs}");
+    }
+    let lines_too_long = Shape::new(1, 4, 4000, 16);
+    let (conv, y) = convolution(lines_too_long, 24, PADS[0]);
+    for pass in [Pass::Forward, Pass::BackwardData, Pass::BackwardFilter] {
+        assert_eq!(Sliding::cut(&conv, pass, lines_too_long, y), None);
+    }
+    let cuda = Cuda::emulated(Precision::Fp32).unwrap();
+    let (conv, y) = convolution(x, 24, PADS[0]);
+    assert_eq!(Sliding::new(&cuda, &conv, Pass::Forward, x, y), None);
+}
