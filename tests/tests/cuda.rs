@@ -4,6 +4,8 @@
 //! are replays of a recording: the emulated driver refuses to allocate or to wait in one, so a run that gets through
 //! does neither.
 
+mod recordings;
+
 use std::path::Path;
 use tensor::{Backend, CudaOptions, Device, Precision, Recorder, Turn};
 use towers_tests::{Finished, distance, run_on};

@@ -70,7 +70,8 @@ pub trait Backend {
     }
 
     /// Whether memory is dearer here than a cheap pass over it: training then computes outputs of normalizations once more in
-    /// the backward pass, by [`bn_act_fwd_again`](Backend::bn_act_fwd_again), instead of keeping them. By default not.
+    /// the backward pass, by [`bn_act_fwd_again`](Backend::bn_act_fwd_again), instead of keeping them, and memory is used again as
+    /// soon as it can be. By default not.
     fn recomputes(&self) -> bool {
         false
     }

@@ -77,11 +77,11 @@ impl Backend for Cuda {
     }
 
     fn fill(&self, value: f32, dst: &mut Buffer, at: Span) -> Result<()> {
-        self.op_fill(value, dst, at)
+        self.op(|| self.op_fill(value, dst, at))
     }
 
     fn copy_scaled(&self, factor: f32, x: View<Buffer>, y: ViewMut<Buffer>, write: Write) -> Result<()> {
-        self.op_copy(factor, x, y, write)
+        self.op(|| self.op_copy(factor, x, y, write))
     }
 
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
@@ -102,7 +102,7 @@ impl Backend for Cuda {
         b: Option<Span>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op_conv2d_fwd(conv, act, x, params, w, b, y)
+        self.op(|| self.op_conv2d_fwd(conv, act, x, params, w, b, y))
     }
 
     fn conv2d_bn_act_fwd_infer(
@@ -117,7 +117,7 @@ impl Backend for Cuda {
         at: NormSpans,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op_conv2d_bn_act_fwd_infer(conv, bn, x, params, w, b, running, at, y)
+        self.op(|| self.op_conv2d_bn_act_fwd_infer(conv, bn, x, params, w, b, running, at, y))
     }
 
     fn conv2d_bwd_data(
@@ -129,7 +129,7 @@ impl Backend for Cuda {
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op_conv2d_bwd_data(conv, dy, params, w, dx, write)
+        self.op(|| self.op_conv2d_bwd_data(conv, dy, params, w, dx, write))
     }
 
     fn conv2d_bwd_filter(
@@ -141,7 +141,7 @@ impl Backend for Cuda {
         dw: Span,
         db: Option<Span>,
     ) -> Result<()> {
-        self.op_conv2d_bwd_filter(conv, x, dy, grads, dw, db)
+        self.op(|| self.op_conv2d_bwd_filter(conv, x, dy, grads, dw, db))
     }
 
     fn linear_fwd(
@@ -154,7 +154,7 @@ impl Backend for Cuda {
         b: Option<Span>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op_linear_fwd(linear, act, x, params, w, b, y)
+        self.op(|| self.op_linear_fwd(linear, act, x, params, w, b, y))
     }
 
     fn linear_bwd_data(
@@ -166,7 +166,7 @@ impl Backend for Cuda {
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op_linear_bwd_data(linear, dy, params, w, dx, write)
+        self.op(|| self.op_linear_bwd_data(linear, dy, params, w, dx, write))
     }
 
     fn linear_bwd_filter(
@@ -178,11 +178,11 @@ impl Backend for Cuda {
         dw: Span,
         db: Option<Span>,
     ) -> Result<()> {
-        self.op_linear_bwd_filter(linear, x, dy, grads, dw, db)
+        self.op(|| self.op_linear_bwd_filter(linear, x, dy, grads, dw, db))
     }
 
     fn finish_grads(&self, grads: &mut Buffer, at: Span) -> Result<()> {
-        self.op_finish_grads(grads, at)
+        self.op(|| self.op_finish_grads(grads, at))
     }
 
     fn bn_act_fwd_train(
@@ -198,7 +198,7 @@ impl Backend for Cuda {
         grads: &mut Buffer,
         sums: Span,
     ) -> Result<()> {
-        self.op_bn_act_fwd_train(bn, x, params, gamma, beta, bias, y, saved, grads, sums)
+        self.op(|| self.op_bn_act_fwd_train(bn, x, params, gamma, beta, bias, y, saved, grads, sums))
     }
 
     fn bn_act_fwd_infer(
@@ -210,11 +210,11 @@ impl Backend for Cuda {
         at: NormSpans,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op_bn_act_fwd_infer(bn, x, params, running, at, y)
+        self.op(|| self.op_bn_act_fwd_infer(bn, x, params, running, at, y))
     }
 
     fn bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {
-        self.op_bn_statistics(x, stats, at)
+        self.op(|| self.op_bn_statistics(x, stats, at))
     }
 
     fn bn_act_fwd_joined(
@@ -232,7 +232,11 @@ impl Backend for Cuda {
         grads: &mut Buffer,
         sums: Span,
     ) -> Result<()> {
-        self.op_bn_act_fwd_joined(bn, x, params, gamma, beta, bias, stats, replicas, y, saved, grads, sums)
+        self.op(|| {
+            self.op_bn_act_fwd_joined(
+                bn, x, params, gamma, beta, bias, stats, replicas, y, saved, grads, sums,
+            )
+        })
     }
 
     fn bn_act_fwd_again(
@@ -245,7 +249,7 @@ impl Backend for Cuda {
         saved: &Buffer,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op_bn_act_fwd_again(bn, x, params, [gamma, beta], saved, y)
+        self.op(|| self.op_bn_act_fwd_again(bn, x, params, [gamma, beta], saved, y))
     }
 
     fn bn_act_bwd_params(
@@ -261,7 +265,7 @@ impl Backend for Cuda {
         dgamma: Span,
         dbeta: Span,
     ) -> Result<()> {
-        self.op_bn_act_bwd_params(bn, x, dy, params, [gamma, beta], saved, grads, [dgamma, dbeta])
+        self.op(|| self.op_bn_act_bwd_params(bn, x, dy, params, [gamma, beta], saved, grads, [dgamma, dbeta]))
     }
 
     fn bn_act_bwd_data(
@@ -281,7 +285,9 @@ impl Backend for Cuda {
         write: Write,
     ) -> Result<()> {
         let (scale, gradients) = ([gamma, beta], [dgamma, dbeta]);
-        self.op_bn_act_bwd_data(bn, x, dy, params, scale, saved, grads, gradients, count, dx, write)
+        self.op(|| {
+            self.op_bn_act_bwd_data(bn, x, dy, params, scale, saved, grads, gradients, count, dx, write)
+        })
     }
 
     fn ema_step(
@@ -293,15 +299,15 @@ impl Backend for Cuda {
         running: &mut Buffer,
         to: Span,
     ) -> Result<()> {
-        self.op_ema_step(momentum, scale, sums, from, running, to)
+        self.op(|| self.op_ema_step(momentum, scale, sums, from, running, to))
     }
 
     fn act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        self.op_act_fwd(act, x, y)
+        self.op(|| self.op_act_fwd(act, x, y))
     }
 
     fn add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        self.op_add_act(act, x, y)
+        self.op(|| self.op_add_act(act, x, y))
     }
 
     fn act_bwd(
@@ -312,11 +318,11 @@ impl Backend for Cuda {
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op_act_bwd(act, y, dy, dx, write)
+        self.op(|| self.op_act_bwd(act, y, dy, dx, write))
     }
 
     fn act_bwd_in_place(&self, act: Activation, y: View<Buffer>, dy: ViewMut<Buffer>) -> Result<()> {
-        self.op_act_bwd_in_place(act, y, dy)
+        self.op(|| self.op_act_bwd_in_place(act, y, dy))
     }
 
     fn load_images(
@@ -330,11 +336,11 @@ impl Backend for Cuda {
         x: ViewMut<Buffer>,
         to: &mut Ints,
     ) -> Result<()> {
-        self.op_load_images(load, images, labels, draws, first, means, x, to)
+        self.op(|| self.op_load_images(load, images, labels, draws, first, means, x, to))
     }
 
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        self.op_maxpool_fwd(pool, x, y)
+        self.op(|| self.op_maxpool_fwd(pool, x, y))
     }
 
     fn maxpool_bwd(
@@ -346,23 +352,23 @@ impl Backend for Cuda {
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op_maxpool_bwd(pool, x, y, dy, dx, write)
+        self.op(|| self.op_maxpool_bwd(pool, x, y, dy, dx, write))
     }
 
     fn avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        self.op_avgpool_fwd(pool, x, y)
+        self.op(|| self.op_avgpool_fwd(pool, x, y))
     }
 
     fn avgpool_bwd(&self, pool: &Pool2d, dy: View<Buffer>, dx: ViewMut<Buffer>, write: Write) -> Result<()> {
-        self.op_avgpool_bwd(pool, dy, dx, write)
+        self.op(|| self.op_avgpool_bwd(pool, dy, dx, write))
     }
 
     fn dropout(&self, mask: &DropoutMask, x: View<Buffer>, y: ViewMut<Buffer>, write: Write) -> Result<()> {
-        self.op_dropout(mask, x, y, write)
+        self.op(|| self.op_dropout(mask, x, y, write))
     }
 
     fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        self.op_softmax(x, y)
+        self.op(|| self.op_softmax(x, y))
     }
 
     fn softmax_xent(
@@ -374,11 +380,11 @@ impl Backend for Cuda {
         sums: &mut Buffer,
         metrics: Span,
     ) -> Result<()> {
-        self.op_softmax_xent(xent, logits, labels, dlogits, sums, metrics)
+        self.op(|| self.op_softmax_xent(xent, logits, labels, dlogits, sums, metrics))
     }
 
     fn meter(&self, sums: &Buffer, metrics: Span, meter: &mut Buffer) -> Result<()> {
-        self.op_meter(sums, metrics, meter)
+        self.op(|| self.op_meter(sums, metrics, meter))
     }
 
     fn sgd_steps(
@@ -389,7 +395,7 @@ impl Backend for Cuda {
         velocity: &mut Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
-        self.op_sgd_steps(step, params, grads, velocity, runs)
+        self.op(|| self.op_sgd_steps(step, params, grads, velocity, runs))
     }
 
     fn rmsprop_steps(
@@ -400,6 +406,6 @@ impl Backend for Cuda {
         mean_square: &mut Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
-        self.op_rmsprop_steps(step, params, grads, mean_square, runs)
+        self.op(|| self.op_rmsprop_steps(step, params, grads, mean_square, runs))
     }
 }

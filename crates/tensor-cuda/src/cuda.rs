@@ -4,9 +4,10 @@ use crate::buffer::Format;
 use crate::driver::{Arg, CudaDriver, Driver, Geometry, Kernel, Ptr};
 use crate::engine::{self, Engine};
 use crate::memory::{Memory, Scratch};
+use crate::strands::Strands;
 use crate::turn;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tensor_backend::{Error, Precision, Result};
 
@@ -37,6 +38,13 @@ pub(crate) struct Inner {
     scratch: Scratch,
     engine_scratch: Scratch,
     recording: AtomicBool,
+    /// Ops so far.
+    ops: AtomicU64,
+    /// The first of the counters that nobody had for the longest time.
+    next_counter: AtomicU32,
+    pub(crate) strands: Mutex<Strands>,
+    /// Whether recorded work is in one line, for comparisons: `TOWERS_CUDA_GRAPH=sequential`.
+    pub(crate) sequential: bool,
 }
 
 /// How many sums a kernel may leave to the last of several blocks.
@@ -89,6 +97,10 @@ impl Cuda {
                 scratch: Scratch::default(),
                 engine_scratch: Scratch::default(),
                 recording: AtomicBool::new(false),
+                ops: AtomicU64::new(0),
+                next_counter: AtomicU32::new(0),
+                strands: Mutex::default(),
+                sequential: std::env::var("TOWERS_CUDA_GRAPH").is_ok_and(|how| how == "sequential"),
             }),
         };
         let half = options.precision == Precision::Fp16;
@@ -141,7 +153,7 @@ impl Cuda {
             }
         };
         // SAFETY: the ops hand over operands whose places were checked, in the order of the kernel's parameters.
-        unsafe { self.inner.driver.launch(kernel, geometry, args) }
+        self.work(|| unsafe { self.inner.driver.launch(kernel, geometry, args) })
     }
 
     /// Blocks of `threads` for a loop over `items` in which every thread takes several: enough to fill the device, and no
@@ -151,14 +163,25 @@ impl Cuda {
         u32::try_from(items.div_ceil(threads as usize)).unwrap_or(most).clamp(1, most)
     }
 
-    /// Scratch memory of at least so many bytes, with any content. The next op's is the same: an op uses it up.
+    /// Scratch memory of at least so many bytes, with any content, for the op at hand.
     pub(crate) fn scratch(&self, bytes: usize) -> Result<Ptr> {
-        self.inner.scratch.at_least(&self.inner.driver, bytes)
+        self.scratch_of(&self.inner.scratch, bytes)
     }
 
     /// Scratch memory of an engine, beside that of the op that asked it.
     pub(crate) fn engine_scratch(&self, bytes: usize) -> Result<Ptr> {
-        self.inner.engine_scratch.at_least(&self.inner.driver, bytes)
+        self.scratch_of(&self.inner.engine_scratch, bytes)
+    }
+
+    fn scratch_of(&self, scratch: &Scratch, bytes: usize) -> Result<Ptr> {
+        let ptr = scratch.of_op(&self.inner.driver, bytes, self.inner.ops.load(Ordering::Relaxed))?;
+        self.note_run(ptr, bytes);
+        Ok(ptr)
+    }
+
+    /// Counts a new op.
+    pub(crate) fn next_op(&self) {
+        self.inner.ops.fetch_add(1, Ordering::Relaxed);
     }
 
     /// So many integers that are 0 before a kernel and after it: how its blocks count which of them is the last.
@@ -167,7 +190,13 @@ impl Cuda {
         if count > COUNTERS {
             return Err(Error::Value { op, what: "the size of a pixel", value: count.into(), accepted });
         }
-        Ok(self.inner.counters.ptr())
+        // In turns, so that in a recording ops need not wait for each other.
+        let next = self.inner.next_counter.load(Ordering::Relaxed);
+        let first = if next + count > COUNTERS { 0 } else { next };
+        self.inner.next_counter.store(first + count, Ordering::Relaxed);
+        let ptr = self.inner.counters.ptr().offset(first as usize * size_of::<u32>());
+        self.note_run(ptr, count as usize * size_of::<u32>());
+        Ok(ptr)
     }
 
     /// Lets a second stream of the device go on beside the first one, from behind all that was asked for so far: the sums that

@@ -30,6 +30,7 @@ mod operand;
 mod ops;
 mod peers;
 mod recording;
+mod strands;
 mod stretch;
 mod turn;
 

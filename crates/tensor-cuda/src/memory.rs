@@ -43,17 +43,50 @@ impl core::fmt::Debug for Memory {
 
 /// Scratch memory that grows: what is in use is the last; those before it stay for recordings that were made with them.
 #[derive(Default)]
-pub(crate) struct Scratch(Mutex<Vec<Memory>>);
+pub(crate) struct Scratch(Mutex<Slots>);
+
+/// So many ops one after the other have each a place of their own, and in a recording need not wait for each other.
+const SLOTS: usize = 4;
+/// Unless that took more bytes than this.
+const MOST: usize = 256 << 20;
+
+#[derive(Default)]
+struct Slots {
+    all: Vec<Memory>,
+    /// The op that asked last, and its slot.
+    op: u64,
+    slot: usize,
+}
 
 impl Scratch {
+    /// At least so many bytes.
     pub(crate) fn at_least(&self, driver: &Arc<dyn Driver>, bytes: usize) -> Result<Ptr> {
-        let mut all = lock(&self.0);
-        if let Some(last) = all.last().filter(|last| last.bytes() >= bytes) {
-            return Ok(last.ptr());
+        Ok(lock(&self.0).last(driver, bytes)?.ptr())
+    }
+
+    /// At least so many bytes for an op, by its number: the same for all of the op.
+    pub(crate) fn of_op(&self, driver: &Arc<dyn Driver>, bytes: usize, op: u64) -> Result<Ptr> {
+        let mut slots = lock(&self.0);
+        if slots.op != op {
+            (slots.op, slots.slot) = (op, (slots.slot + 1) % SLOTS);
         }
-        let memory = Memory::zeros(driver, bytes.next_power_of_two().max(1 << 16))?;
-        let ptr = memory.ptr();
-        all.push(memory);
-        Ok(ptr)
+        if bytes > MOST / SLOTS {
+            return Ok(slots.last(driver, bytes)?.ptr());
+        }
+        let slot = slots.slot;
+        let memory = slots.last(driver, SLOTS * bytes.next_multiple_of(ALIGNMENT))?;
+        Ok(memory.ptr().offset(slot * (memory.bytes() / SLOTS / ALIGNMENT * ALIGNMENT)))
+    }
+}
+
+/// Of allocations, in bytes.
+const ALIGNMENT: usize = 256;
+
+impl Slots {
+    fn last(&mut self, driver: &Arc<dyn Driver>, bytes: usize) -> Result<&Memory> {
+        if self.all.last().is_none_or(|last| last.bytes() < bytes) {
+            self.all.push(Memory::zeros(driver, bytes.next_power_of_two().max(1 << 16))?);
+        }
+        Ok(&self.all[self.all.len() - 1])
     }
 }

@@ -91,6 +91,10 @@ impl Cuda {
     /// Transposes all weights, or those of a run of the arena.
     fn transpose(&self, kernel: &'static str, arena: &Buffer, table: &Table, at: Option<Span>) -> Result<()> {
         let Some(memory) = table.memory.as_ref().filter(|_| table.tiles > 0) else { return Ok(()) };
+        // Whoever uses a mirror has named its place in the arena, which stands for both.
+        let run = at.unwrap_or(Span::new(0, arena.len));
+        let [first, bytes] = [run.offset, run.len].map(|elements| elements * arena.format.bytes());
+        self.note_run(arena.memory.ptr().offset(first), bytes);
         let (geometry, arena, table) =
             (Geometry::line(table.tiles, THREADS), arena.memory.ptr(), memory.ptr());
         match at {

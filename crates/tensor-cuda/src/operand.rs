@@ -2,6 +2,7 @@
 
 use crate::buffer::{Buffer, Format};
 use crate::driver::Ptr;
+use crate::strands::Region;
 use crate::{Cuda, Ints};
 use tensor_backend::{Error, Layout, Result, Shape, Span, View, ViewMut};
 
@@ -35,15 +36,15 @@ pub(crate) fn u32_of(op: &'static str, what: &'static str, value: usize) -> Resu
 impl Cuda {
     /// The tensor of activations, to read.
     pub(crate) fn read(&self, op: &'static str, what: &'static str, x: View<Buffer>) -> Result<Place> {
-        self.place(op, what, x.data, x.layout, self.format())
+        self.place(op, what, x.data, x.layout, self.format(), false)
     }
 
     /// The tensor of activations, to write.
     pub(crate) fn write(&self, op: &'static str, what: &'static str, y: ViewMut<Buffer>) -> Result<Place> {
-        self.place(op, what, y.data, y.layout, self.format())
+        self.place(op, what, y.data, y.layout, self.format(), true)
     }
 
-    /// The tensor of numbers in a format.
+    /// The tensor of numbers in a format, to read or to write.
     pub(crate) fn place(
         &self,
         op: &'static str,
@@ -51,6 +52,7 @@ impl Cuda {
         data: &Buffer,
         layout: Layout,
         format: Format,
+        writes: bool,
     ) -> Result<Place> {
         layout.check(op, what, data.len())?;
         self.check_format(op, what, data, format)?;
@@ -58,19 +60,24 @@ impl Cuda {
             u32_of(op, name, size)?;
         }
         let ptr = data.memory.ptr().offset(layout.offset * data.format.bytes());
-        Ok(Place { ptr, shape: layout.shape, stride: layout.stride })
+        let place = Place { ptr, shape: layout.shape, stride: layout.stride };
+        self.note(Region::tensor(&place, data.format.bytes()), writes);
+        Ok(place)
     }
 
-    /// A run of f32 in an arena.
+    /// A run of f32 in an arena. It counts as written, since of two ops that name it only one would ever read it alone.
     pub(crate) fn run(&self, op: &'static str, what: &'static str, data: &Buffer, at: Span) -> Result<Ptr> {
         at.check(op, what, data.len())?;
         self.check_format(op, what, data, Format::F32)?;
-        Ok(data.memory.ptr().offset(at.offset * Format::F32.bytes()))
+        let ptr = data.memory.ptr().offset(at.offset * Format::F32.bytes());
+        self.note_run(ptr, at.len * Format::F32.bytes());
+        Ok(ptr)
     }
 
-    /// The first `len` integers.
+    /// The first `len` integers, which count as written too.
     pub(crate) fn ints(&self, op: &'static str, what: &'static str, data: &Ints, len: usize) -> Result<Ptr> {
         Span::new(0, len).check(op, what, data.len())?;
+        self.note_run(data.memory.ptr(), len * size_of::<u32>());
         Ok(data.memory.ptr())
     }
 

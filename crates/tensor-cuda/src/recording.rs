@@ -12,6 +12,7 @@ use tensor_backend::Result;
 pub struct Recording {
     cuda: Cuda,
     graph: Option<Graph>,
+    size: [usize; 2],
 }
 
 impl Cuda {
@@ -25,6 +26,7 @@ impl Cuda {
             return Err(self.error("a recording is under way already"));
         }
         self.inner.driver.begin_capture()?;
+        self.forget_strands();
         self.set_recording(true);
         Ok(())
     }
@@ -36,7 +38,7 @@ impl Cuda {
     pub fn end_recording(&self) -> Result<Recording> {
         self.set_recording(false);
         let graph = self.inner.driver.end_capture(true)?;
-        Ok(Recording { cuda: self.clone(), graph: Some(graph) })
+        Ok(Recording { cuda: self.clone(), graph: Some(graph), size: self.forget_strands() })
     }
 
     /// Ends a recording in which an op failed, and forgets it.
@@ -48,6 +50,12 @@ impl Cuda {
 }
 
 impl Recording {
+    /// How many pieces of work it has, a kernel or a call into a library each, and how many of them stand behind one another in the
+    /// longest chain: what is not in a chain may run side by side.
+    pub fn size(&self) -> [usize; 2] {
+        self.size
+    }
+
     /// Does the ops again with the numbers of `turn`.
     ///
     /// # Errors

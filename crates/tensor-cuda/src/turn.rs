@@ -34,6 +34,7 @@ const ONE: fn() -> Geometry = || Geometry::line(1, 1);
 impl Cuda {
     /// Where the device keeps its [`Turn`]: the first argument of kernels that read it.
     pub(crate) fn turn(&self) -> Ptr {
+        self.note_run(self.inner.turn.ptr(), BYTES);
         self.inner.turn.ptr()
     }
 

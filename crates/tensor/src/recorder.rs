@@ -81,6 +81,15 @@ impl<K: PartialEq> Recorder<K> {
         Ok(())
     }
 
+    /// Of all that is recorded: the pieces of work, and those of the longest chain, as [`Recording::size`] says.
+    pub fn size(&self) -> [usize; 2] {
+        let sizes = self.known.iter().filter_map(|(_, state)| match state {
+            State::Recorded(recording) => Some(recording.size()),
+            State::Ran | State::Refused => None,
+        });
+        sizes.fold([0; 2], |[works, chain], [more, longest]| [works + more, chain + longest])
+    }
+
     /// Why some work runs every time although the device can record; `None` where nothing was refused.
     pub fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()

@@ -71,6 +71,8 @@ pub struct BenchResult {
     pub last: f64,
     /// Why a device that can play back recorded steps was told each op of each step; `None` where all went as it should.
     pub not_recorded: Option<String>,
+    /// Of a recorded step: its pieces of work, and those of the longest chain of them. Zeros where steps are not recorded.
+    pub recorded: [usize; 2],
     /// What computes on a GPU, and which algorithms were chosen: lines for people.
     #[serde(skip)]
     pub engine: Vec<String>,
@@ -139,6 +141,7 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
         first_step_s,
         last,
         not_recorded: recorder.refusal().map(str::to_owned),
+        recorded: recorder.size(),
         engine,
     })
 }

@@ -51,6 +51,10 @@ pub(super) struct Again {
     pub(super) by: Vec<usize>,
 }
 
+/// Ticks that memory rests before it is used again, on a device that doesn't [save](tensor::Backend::recomputes) it. Such a device runs
+/// side by side what memory does not order, and branches of a backward pass wait for each other where one gets the other's.
+const REST: usize = 4;
+
 /// What a network holds, and which tensors it computes again.
 pub(super) struct Lifetimes {
     /// By [`Buffer::index`]; `None` for what needs no memory.
@@ -66,10 +70,11 @@ impl Lifetimes {
         let again = if uses.training && recomputes { uses.recomputed() } else { Vec::new() };
         let mut lives: Vec<Option<Life>> = vec![None; 3 * uses.graph.shapes.len()];
         let accesses = uses.accesses(&again);
+        let rest = if recomputes { 0 } else { REST };
         for Access { tick, buffers } in &accesses {
             for buffer in buffers {
                 let life = lives[buffer.index()].get_or_insert(Life { from: *tick, to: *tick });
-                *life = Life { from: life.from.min(*tick), to: life.to.max(*tick) };
+                *life = Life { from: life.from.min(*tick), to: life.to.max(*tick + rest) };
             }
         }
         let together = accesses.into_iter().map(|access| {

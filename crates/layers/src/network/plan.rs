@@ -276,11 +276,16 @@ mod tests {
         for _ in 0..10 {
             x = graph.add(Relu, x).unwrap();
         }
-        let tensors = |mode| plan(&graph, x, mode).pools.iter().sum::<usize>() / (6 * 8 * 8 * 16);
-        // The input keeps its own.
-        assert_eq!(tensors(Mode::Inference), 3);
-        // All outputs, the input, two gradients that take turns.
-        assert_eq!(tensors(Mode::Training), 13);
+        let tensors = |mode| {
+            [true, false].map(|saves| {
+                let plan = Plan::new(&graph, x, 6, mode, saves).unwrap();
+                plan.pools.iter().sum::<usize>() / (6 * 8 * 8 * 16)
+            })
+        };
+        // The input keeps its own. Where memory is not saved it rests for four ticks.
+        assert_eq!(tensors(Mode::Inference), [3, 7]);
+        // All outputs, the input, two gradients that take turns, or six.
+        assert_eq!(tensors(Mode::Training), [13, 17]);
         assert!(
             backward(&plan(&graph, x, Mode::Training).steps[3]).x.pool.is_none(),
             "a mask is in the output"

@@ -41,6 +41,45 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
     return CUDA_SUCCESS;
 }
 
+// The stream's nodes of the moment, by their numbers from 1 on.
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, unsigned long long* id, CUgraph* graph,
+                                   const CUgraphNode** nodes, const CUgraphEdgeData** edges, size_t* count) {
+    Call call{__func__};
+    TRY(call.enter());
+    if (!streams.has(stream)) return call.refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
+    Capture* capture = stream->capture.get();
+    *status = !capture            ? CU_STREAM_CAPTURE_STATUS_NONE
+              : capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                 : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (id || graph) return call.refuse(CUDA_ERROR_INVALID_VALUE, "the stand-in has no identifiers of captures");
+    if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
+    if (!edges) return call.refuse(CUDA_ERROR_LOSSY_QUERY, "edges may have data");
+    stream->told.clear();
+    for (size_t node : stream->tail) stream->told.push_back(reinterpret_cast<CUgraphNode>(node + 1));
+    *nodes = stream->told.data(), *count = stream->told.size();
+    stream->edges.assign(*count, CUgraphEdgeData{});
+    *edges = stream->edges.data();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode* nodes, const CUgraphEdgeData* edges, size_t count,
+                                              unsigned int flags) {
+    Call call{__func__};
+    TRY(call.enter());
+    if (!streams.has(stream)) return call.refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
+    Capture* capture = stream->capture.get();
+    if (!capture || capture->invalid) return call.refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is not being captured");
+    if (flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES || !edges) return call.refuse(CUDA_ERROR_INVALID_VALUE, "not so here");
+    std::set<size_t> tail;
+    for (size_t k = 0; k < count; ++k) {
+        size_t number = reinterpret_cast<size_t>(nodes[k]);
+        if (number == 0 || number > capture->nodes.size()) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such node");
+        tail.insert(number - 1);
+    }
+    stream->tail = tail;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long flags) {
     Call call{__func__};
     TRY(call.enter());

@@ -94,6 +94,8 @@ struct CUstream_st {
     // While it takes part in a capture: what its next node comes after, and whether the origin waits for all of it.
     CapturePtr capture;
     std::set<size_t> tail;
+    std::vector<CUgraphNode> told; // of them, to who asked
+    std::vector<CUgraphEdgeData> edges;
     bool joined = false;
 };
 

@@ -6,6 +6,7 @@ mod cuda;
 pub(crate) mod emulated;
 mod mark;
 pub(crate) mod watch;
+mod works;
 
 pub(crate) use cuda::CudaDriver;
 pub(crate) use mark::Mark;
@@ -195,6 +196,18 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Begins to write down what is asked for.
     fn begin_capture(&self) -> Result<()>;
+
+    /// In a capture: what is asked for next comes after these pieces of work alone, and not after all before it. They are numbered
+    /// in the order in which they began. What is asked for outside of pieces of work comes after all, and all later comes after it.
+    fn begin_work(&self, after: &[usize]) -> Result<()>;
+
+    /// Ends the piece of work.
+    fn end_work(&self) -> Result<()>;
+
+    /// Before a library is asked for something outside of pieces of work; the driver's own calls do so by themselves.
+    fn leave_work(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// What was written down, ready to run; with `keep` false it is thrown away (then the graph is of no use).
     fn end_capture(&self, keep: bool) -> Result<Graph>;

@@ -183,7 +183,7 @@ impl CublasLt {
         let beta = if write == Write::Add { 1.0 } else { 0.0 };
         // SAFETY: the operands are those of the layer that `product` was made for, in the device's format, and the scratch
         // memory has as many bytes as the plan may use.
-        unsafe { plan.run(handle, places, scratch, beta) }.map_err(failed)?;
+        cuda.work(|| unsafe { plan.run(handle, places, scratch, beta) }.map_err(failed))?;
         Ok(true)
     }
 

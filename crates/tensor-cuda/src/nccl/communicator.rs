@@ -203,6 +203,7 @@ impl Communicator {
 
     pub(super) fn run(&self, call: &'static str, ops: &[Op]) -> Result<()> {
         let way = if self.cuda.is_recording() { Way::Recorded } else { Way::Marked };
+        self.cuda.driver().leave_work()?;
         // SAFETY: the runs lie in buffers that were found as large, and in scratch memory that was made so. Their owners give
         // them back by way of the driver, which waits for the stream.
         unsafe { self.session.run(call, ops, way) }

@@ -257,7 +257,7 @@ impl Cuda {
             let to = self.mirrored_grad(op, grads, dw)?;
             if x.shape.is_empty() || dy.shape.is_empty() {
                 // SAFETY: the mirror holds this many.
-                unsafe { self.driver().clear(to, dw.span.len * self.format().bytes())? };
+                self.work(|| unsafe { self.driver().clear(to, dw.span.len * self.format().bytes()) })?;
             } else {
                 let [ready_x, ready_dy] = self.stand_ins([x, dy])?;
                 self.pack(op, x, &ready_x)?;
@@ -297,7 +297,7 @@ impl Cuda {
     /// Zeros in a tensor without gaps.
     fn clear(&self, x: &Place) -> Result<()> {
         // SAFETY: a place lies inside its buffer, or was reserved in scratch memory.
-        unsafe { self.driver().clear(x.ptr, x.shape.len() * self.format().bytes()) }
+        self.work(|| unsafe { self.driver().clear(x.ptr, x.shape.len() * self.format().bytes()) })
     }
 }
 

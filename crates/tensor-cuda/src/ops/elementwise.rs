@@ -85,9 +85,10 @@ impl Cuda {
         }
         let size = dst.format.bytes();
         let to = dst.memory.ptr().offset(at.offset * size);
+        self.note_run(to, at.len * size);
         if value.to_bits() == 0 {
             // SAFETY: the run lies in the buffer, as was checked.
-            unsafe { self.driver().clear(to, at.len * size)? };
+            self.work(|| unsafe { self.driver().clear(to, at.len * size) })?;
         } else {
             let kernel = if dst.format == Format::F32 { "fill_f32" } else { "fill_act" };
             let pack = 16 / size;
@@ -113,8 +114,8 @@ impl Cuda {
         if x.data.format != Format::F32 || self.format() == Format::F32 {
             self.copy_act(op, factor, Activation::None, x, ViewMut::new(data, layout), write)?;
         } else {
-            let x = self.place(op, "the input", x.data, x.layout, Format::F32)?;
-            let y = self.place(op, "the output", data, layout, Format::F32)?;
+            let x = self.place(op, "the input", x.data, x.layout, Format::F32, false)?;
+            let y = self.place(op, "the output", data, layout, Format::F32, true)?;
             let Some(walk) = Walk::over(op, Format::F32, &[&x, &y])? else { return Ok(()) };
             let (from, to, add) = (walk.stride(&x), walk.stride(&y), u32::from(write == Write::Add));
             let args = args![x.ptr, from, y.ptr, to, walk.rows, walk.packs, factor, add, walk.vector];

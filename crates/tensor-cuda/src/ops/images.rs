@@ -24,7 +24,7 @@ impl Cuda {
         x: ViewMut<Buffer>,
         to: &mut Ints,
     ) -> Result<()> {
-        let (op, shape) = ("load_images", x.layout.shape);
+        let (op, shape, to_len) = ("load_images", x.layout.shape, to.len());
         load.check(op, images.len(), labels.len(), draws.len(), first, means.len(), shape, to.len())?;
         let means = self.run(op, "the means", means, Span::new(0, 2 * load.image_len()))?;
         let x = self.write(op, "the batch", x)?;
@@ -48,6 +48,7 @@ impl Cuda {
         let blocks = size("the number of blocks", shape.n.saturating_mul((h * w).div_ceil(PIXELS) as usize))?;
         let (images, draws, labels, to) =
             (images.memory.ptr(), draws.memory.ptr(), labels.memory.ptr(), to.memory.ptr());
+        self.note_run(to, to_len * size_of::<u32>());
         self.launch(
             "load_images",
             Geometry::line(blocks, PIXELS),

@@ -62,7 +62,7 @@ impl Cuda {
         }
         if rows == 0 {
             // SAFETY: the span of the sums was checked.
-            return unsafe { self.driver().clear(sums, c * size_of::<f32>()) };
+            return self.work(|| unsafe { self.driver().clear(sums, c * size_of::<f32>()) });
         }
         let vector = self.vector(&[x]);
         let [down, beside] = lines(c, vector);

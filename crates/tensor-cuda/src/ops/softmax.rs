@@ -40,7 +40,7 @@ impl Cuda {
     fn probabilities(&self, op: &'static str, y: ViewMut<Buffer>) -> Result<(&'static str, Ptr, u32)> {
         let (format, what) = (y.data.format, "the output");
         if format == Format::F32 && format != self.format() {
-            let y = self.place(op, what, y.data, y.layout, Format::F32)?;
+            let y = self.place(op, what, y.data, y.layout, Format::F32, true)?;
             return Ok(("softmax_f32", y.ptr, y.stride as u32));
         }
         let y = self.write(op, what, y)?;

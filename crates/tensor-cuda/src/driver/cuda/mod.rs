@@ -4,6 +4,7 @@
 //! driver are called only after its version was checked: cudarc panics where one is missing, and none that is called here
 //! is newer than that version.
 
+mod capture;
 mod context;
 mod events;
 mod functions;
@@ -19,6 +20,7 @@ use crate::cuda::lock;
 use crate::error::Error;
 use crate::gpus::{Device, check};
 use crate::kernels::{FORMATS, SOURCES};
+use capture::Capture;
 use context::{Context, Stream};
 use core::ffi::c_void;
 use cudarc::driver::sys;
@@ -48,6 +50,8 @@ pub(crate) struct CudaDriver {
     watch: Mutex<Option<Arc<dyn Watch>>>,
     functions: Functions,
     side: Side,
+    /// Of the capture under way.
+    capture: Mutex<Capture>,
     stream: Stream,
     context: Context,
 }
@@ -86,6 +90,7 @@ impl CudaDriver {
             tensor_cores: major >= 8,
             compiled,
             capturing: AtomicBool::new(false),
+            capture: Mutex::default(),
             retired: Mutex::default(),
             staging,
             watch: Mutex::default(),
@@ -130,7 +135,7 @@ impl CudaDriver {
     fn captured(&self) -> Result<sys::CUgraph> {
         let mut graph = ptr::null_mut();
         // A capture that was spoiled can't be joined, but ended.
-        let joined = self.join_side();
+        let joined = self.join_side().and_then(|()| self.outside());
         // SAFETY: the stream is there; the graph is the caller's.
         let ended = self.call("cuStreamEndCapture", || unsafe {
             sys::cuStreamEndCapture(self.stream.raw(), &raw mut graph)
@@ -233,6 +238,7 @@ impl Driver for CudaDriver {
         if bytes == 0 {
             return Ok(());
         }
+        self.outside()?;
         // SAFETY: as the caller says.
         self.call("cuMemsetD8Async", || unsafe { sys::cuMemsetD8Async(dst.0, 0, bytes, self.stream.raw()) })
     }
@@ -251,6 +257,7 @@ impl Driver for CudaDriver {
             *word = arg.word();
             *place = ptr::from_mut(word).cast();
         }
+        self.outside()?;
         let Geometry { grid: [gx, gy, gz], block: [bx, by, bz], shared } = geometry;
         let places = places.as_mut_ptr();
         // SAFETY: the arguments are what the caller says; the driver copies their words before it returns.
@@ -284,8 +291,21 @@ impl Driver for CudaDriver {
         self.call("cuStreamBeginCapture", || unsafe {
             sys::cuStreamBeginCapture_v2(self.stream.raw(), mode)
         })?;
+        *lock(&self.capture) = Capture::default();
         self.capturing.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn begin_work(&self, after: &[usize]) -> Result<()> {
+        self.begin_piece(after)
+    }
+
+    fn end_work(&self) -> Result<()> {
+        self.end_piece()
+    }
+
+    fn leave_work(&self) -> Result<()> {
+        self.outside()
     }
 
     fn end_capture(&self, keep: bool) -> Result<Graph> {
@@ -333,6 +353,7 @@ impl Driver for CudaDriver {
         if bytes == 0 {
             return Ok(());
         }
+        self.outside()?;
         let (here, there): (sys::CUcontext, sys::CUcontext) = (self.context().cast(), from.context().cast());
         let stream = self.stream.raw();
         // SAFETY: the ranges as the caller says; both contexts are retained as long as their drivers.
@@ -363,6 +384,7 @@ impl Driver for CudaDriver {
     }
 
     fn record_event(&self, event: &Event) -> Result<()> {
+        self.outside()?;
         // SAFETY: an `Event` is what `create_event` made, until `free_event` takes it.
         self.call("cuEventRecord", || unsafe { sys::cuEventRecord(events::raw(event), self.stream.raw()) })
     }
@@ -372,6 +394,7 @@ impl Driver for CudaDriver {
     }
 
     fn wait_event(&self, event: &Event) -> Result<()> {
+        self.outside()?;
         // SAFETY: as for `record_event`; a stream may wait for another device's event.
         self.call("cuStreamWaitEvent", || unsafe {
             sys::cuStreamWaitEvent(self.stream.raw(), events::raw(event), 0)

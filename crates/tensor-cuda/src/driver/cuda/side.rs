@@ -41,6 +41,7 @@ impl Drop for Side {
 
 impl CudaDriver {
     pub(super) fn fork_side(&self) -> tensor_backend::Result<()> {
+        self.outside()?;
         self.hold_back(self.side.raw(), self.side.forked, self.stream.raw())?;
         self.side.open.store(true, Ordering::Relaxed);
         Ok(())
@@ -48,6 +49,7 @@ impl CudaDriver {
 
     pub(super) fn join_side(&self) -> tensor_backend::Result<()> {
         if self.side.open.swap(false, Ordering::Relaxed) {
+            self.outside()?;
             self.hold_back(self.stream.raw(), self.side.joined, self.side.raw())?;
         }
         Ok(())

@@ -11,6 +11,7 @@ mod order;
 #[cfg(test)]
 mod tests;
 
+use super::works::Works;
 use super::{Arg, Driver, Event, Geometry, Graph, Kernel, Ptr, Watch};
 use crate::Options;
 use crate::buffer::Format;
@@ -45,7 +46,7 @@ struct State {
     order: Order,
     kernels: Vec<Loaded>,
     /// Graphs by their number; given back, they leave a hole.
-    graphs: Vec<Option<Vec<Work>>>,
+    graphs: Vec<Option<Vec<Node>>>,
     capture: Option<Capture>,
     /// Whether the second stream was forked, and not joined since.
     forked: bool,
@@ -63,12 +64,24 @@ struct Loaded {
 /// A capture under way.
 #[derive(Default)]
 struct Capture {
-    works: Vec<Work>,
+    nodes: Vec<Node>,
+    /// The nodes that the next one comes after.
+    now: Vec<usize>,
+    works: Works<usize>,
+    /// Whether a piece of work is at hand.
+    working: bool,
     /// The first thing that may not be done in a capture, if one was asked for. As on a GPU, it spoils the capture.
     spoiled: Option<String>,
 }
 
-/// A piece of work of a graph.
+/// Something to do, and what it comes after.
+#[derive(Clone, Debug)]
+struct Node {
+    work: Work,
+    after: Vec<usize>,
+}
+
+/// Something to do.
 #[derive(Clone, Debug)]
 enum Work {
     Launch {
@@ -108,6 +121,16 @@ impl EmulatedDriver {
     }
 }
 
+impl Capture {
+    fn push(&mut self, work: Work) {
+        if let Some(all) = if self.working { None } else { self.works.leave() } {
+            self.now = all;
+        }
+        let after = core::mem::replace(&mut self.now, vec![self.nodes.len()]);
+        self.nodes.push(Node { work, after });
+    }
+}
+
 impl State {
     /// An error if a capture is under way, which is spoiled by that.
     fn refuse_in_capture(&mut self, what: &str) -> Result<()> {
@@ -121,7 +144,7 @@ impl State {
     fn ask(&mut self, work: Work) -> Result<()> {
         self.check(&work)?;
         match &mut self.capture {
-            Some(capture) => capture.works.push(work),
+            Some(capture) => capture.push(work),
             None => self.carry_out(&work)?,
         }
         Ok(())
@@ -200,7 +223,7 @@ impl Driver for EmulatedDriver {
         let mut state = lock(&self.state);
         let State { memory, capture, .. } = &mut *state;
         if let Some(capture) = capture {
-            let named = capture.works.iter().any(|work| work.names(ptr, bytes));
+            let named = capture.nodes.iter().any(|node| node.work.names(ptr, bytes));
             if named && capture.spoiled.is_none() {
                 capture.spoiled = Some(format!("{bytes} bytes were freed that the capture names"));
             }
@@ -259,6 +282,23 @@ impl Driver for EmulatedDriver {
         Ok(())
     }
 
+    fn begin_work(&self, after: &[usize]) -> Result<()> {
+        let mut state = lock(&self.state);
+        let capture = state.capture.as_mut().ok_or_else(|| error("no capture is under way"))?;
+        let Capture { now, works, .. } = capture;
+        *now = works.begin(after, || Ok(now.clone()))?;
+        capture.working = true;
+        Ok(())
+    }
+
+    fn end_work(&self) -> Result<()> {
+        let mut state = lock(&self.state);
+        let capture = state.capture.as_mut().ok_or_else(|| error("no capture is under way"))?;
+        capture.works.end(capture.now.clone());
+        capture.working = false;
+        Ok(())
+    }
+
     fn end_capture(&self, keep: bool) -> Result<Graph> {
         let mut state = lock(&self.state);
         state.join()?;
@@ -266,19 +306,18 @@ impl Driver for EmulatedDriver {
         if let Some(spoiled) = capture.spoiled.filter(|_| keep) {
             return Err(error(format!("the capture is of no use: {spoiled}")));
         }
-        state.graphs.push(keep.then_some(capture.works));
+        state.graphs.push(keep.then_some(capture.nodes));
         Ok(Graph(state.graphs.len() - 1))
     }
 
     fn launch_graph(&self, graph: &Graph) -> Result<()> {
         let mut state = lock(&self.state);
         state.refuse_in_capture("a graph was launched")?;
-        let works = state.graphs[graph.0].clone().ok_or_else(|| error("the graph was thrown away"))?;
-        for work in &works {
-            state.check(work)?;
-            state.carry_out(work)?;
-        }
-        Ok(())
+        let nodes = state.graphs[graph.0].clone().ok_or_else(|| error("the graph was thrown away"))?;
+        state.order.walk(&nodes, |node| &node.after).into_iter().try_for_each(|at| {
+            state.check(&nodes[at].work)?;
+            state.carry_out(&nodes[at].work)
+        })
     }
 
     fn free_graph(&self, graph: Graph) {

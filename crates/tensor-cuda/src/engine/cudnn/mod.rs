@@ -26,6 +26,8 @@
 //! 7. 3 input channels in bf16 do not fall back to something slow (cuDNN pads channels to 8 by itself).
 //! 8. The legacy calls reach the kernels that a GPU of today needs: their names in a profile begin with `sm90` on Hopper. If
 //!    most say `sm80`, the graph API is worth its descriptors.
+//! 9. Two convolutions of a recorded step may run side by side, each with scratch memory of its own: that cuDNN keeps nothing of a
+//!    call in memory of the handle's. Results that differ from those under `TOWERS_CUDA_GRAPH=sequential` would say it does.
 
 mod convolutions;
 mod handle;
@@ -143,8 +145,13 @@ impl Cudnn {
             Err(error) => return Err(error),
         };
         let beta = if write == Write::Add { 1.0 } else { 0.0 };
-        // SAFETY: the caller's operands have the shapes of `conv` and `shape`, without gaps, in the device's format.
-        match unsafe { convolutions.run(&key, algorithm, Operands { x, w, y }, scratch, beta) } {
+        let mut done = Ok(());
+        cuda.work(|| {
+            // SAFETY: the caller's operands have the shapes of `conv` and `shape`, without gaps, in the device's format.
+            done = unsafe { convolutions.run(&key, algorithm, Operands { x, w, y }, scratch, beta) };
+            Ok(())
+        })?;
+        match done {
             Ok(()) => Ok(true),
             Err(failure) if failure.is_unsupported() => {
                 algorithms.refuse(&key);

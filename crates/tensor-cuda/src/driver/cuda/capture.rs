@@ -1,0 +1,89 @@
+//! What a capture's pieces of work come after: the driver keeps the stream's nodes of the moment, and we say which they are.
+
+use super::CudaDriver;
+use crate::cuda::lock;
+use crate::driver::works::Works;
+use cudarc::driver::sys;
+use std::ptr;
+use std::sync::atomic::Ordering;
+use tensor_backend::Result;
+
+/// A node that what is asked for next comes after, and how.
+type Tip = (sys::CUgraphNode, sys::CUgraphEdgeData);
+
+/// A capture under way.
+#[derive(Default)]
+pub(super) struct Capture {
+    works: Works<Tip>,
+    /// Whether a piece of work is at hand.
+    working: bool,
+}
+
+impl CudaDriver {
+    pub(super) fn begin_piece(&self, after: &[usize]) -> Result<()> {
+        let mut capture = lock(&self.capture);
+        let tips = capture.works.begin(after, || self.tips())?;
+        capture.working = true;
+        self.set_tips(tips)
+    }
+
+    pub(super) fn end_piece(&self) -> Result<()> {
+        let mut capture = lock(&self.capture);
+        capture.works.end(self.tips()?);
+        capture.working = false;
+        Ok(())
+    }
+
+    /// Before anything is asked of the stream: outside of pieces of work it comes after all that was captured.
+    pub(super) fn outside(&self) -> Result<()> {
+        if !self.capturing.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut capture = lock(&self.capture);
+        let tips = if capture.working { None } else { capture.works.leave() };
+        tips.map_or(Ok(()), |tips| self.set_tips(tips))
+    }
+
+    fn tips(&self) -> Result<Vec<Tip>> {
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);
+        // SAFETY: the stream is there; all but the status and what comes behind it may be null.
+        self.call("cuStreamGetCaptureInfo", || unsafe {
+            let (id, graph) = (ptr::null_mut(), ptr::null_mut());
+            let stream = self.stream.raw();
+            sys::cuStreamGetCaptureInfo_v3(
+                stream,
+                &raw mut status,
+                id,
+                graph,
+                &raw mut nodes,
+                &raw mut edges,
+                &raw mut count,
+            )
+        })?;
+        if status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE || nodes.is_null() {
+            return Ok(Vec::new());
+        }
+        // SAFETY: until the next call the driver keeps as many nodes there, and their edges where there are any.
+        let tip = |k| unsafe {
+            let edge = if edges.is_null() { core::mem::zeroed() } else { *edges.add(k) };
+            (*nodes.add(k), edge)
+        };
+        Ok((0..count).map(tip).collect())
+    }
+
+    fn set_tips(&self, tips: Vec<Tip>) -> Result<()> {
+        let (mut nodes, edges): (Vec<_>, Vec<_>) = tips.into_iter().unzip();
+        let set = sys::CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES as u32;
+        // SAFETY: the stream is there, and the nodes are of its capture. The driver copies them.
+        self.call("cuStreamUpdateCaptureDependencies", || unsafe {
+            sys::cuStreamUpdateCaptureDependencies_v2(
+                self.stream.raw(),
+                nodes.as_mut_ptr(),
+                edges.as_ptr(),
+                nodes.len(),
+                set,
+            )
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! The pieces of work of a capture, and what each of them comes after.
+
+use tensor_backend::Result;
+
+/// What a capture knows of its pieces of work. `N` is a node of the graph; what is asked for next comes after the stream's nodes
+/// of the moment, which the driver reads and sets.
+#[derive(Debug)]
+pub(crate) struct Works<N> {
+    /// The last nodes of each piece of work.
+    last: Vec<Vec<N>>,
+    /// Those that nothing comes after so far.
+    ends: Vec<usize>,
+    /// What was asked for outside of pieces of work, which all that is asked for later comes after.
+    floor: Vec<N>,
+    /// Whether something was, so that the stream's nodes are a new floor.
+    outside: bool,
+}
+
+impl<N> Default for Works<N> {
+    fn default() -> Works<N> {
+        Works { last: Vec::new(), ends: Vec::new(), floor: Vec::new(), outside: true }
+    }
+}
+
+impl<N: Copy + PartialEq> Works<N> {
+    /// Begins a piece of work that comes after these: the nodes to set. `now` reads the stream's nodes.
+    pub(crate) fn begin(&mut self, after: &[usize], now: impl FnOnce() -> Result<Vec<N>>) -> Result<Vec<N>> {
+        if core::mem::take(&mut self.outside) {
+            self.floor = now()?;
+        }
+        self.ends.retain(|end| !after.contains(end));
+        Ok(self.union(after.iter().copied()))
+    }
+
+    /// Ends it. `now` are the stream's nodes.
+    pub(crate) fn end(&mut self, now: Vec<N>) {
+        self.ends.push(self.last.len());
+        self.last.push(now);
+    }
+
+    /// Before something is asked for outside of pieces of work: the nodes to set, if they are not set yet. It comes after all.
+    pub(crate) fn leave(&mut self) -> Option<Vec<N>> {
+        if core::mem::replace(&mut self.outside, true) {
+            return None;
+        }
+        let ends = core::mem::take(&mut self.ends);
+        Some(self.union(ends.into_iter()))
+    }
+
+    /// The floor and the last nodes of these works, each once.
+    fn union(&self, works: impl Iterator<Item = usize>) -> Vec<N> {
+        let mut all = self.floor.clone();
+        for &node in works.flat_map(|work| &self.last[work]) {
+            if !all.contains(&node) {
+                all.push(node);
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A capture whose nodes are numbers, and what each of them comes after.
+    #[derive(Default)]
+    struct Captured {
+        works: Works<usize>,
+        now: Vec<usize>,
+        after: Vec<Vec<usize>>,
+    }
+
+    impl Captured {
+        fn ask(&mut self) {
+            self.after.push(core::mem::replace(&mut self.now, vec![self.after.len()]));
+        }
+
+        fn work(&mut self, after: &[usize], nodes: usize) {
+            let now = self.now.clone();
+            self.now = self.works.begin(after, || Ok(now)).unwrap_or_default();
+            (0..nodes).for_each(|_| self.ask());
+            self.works.end(self.now.clone());
+        }
+
+        fn outside(&mut self) {
+            if let Some(nodes) = self.works.leave() {
+                self.now = nodes;
+            }
+            self.ask();
+        }
+    }
+
+    #[test]
+    fn works_come_after_those_that_they_name_and_others_after_all() {
+        let mut c = Captured::default();
+        c.outside(); // node 0
+        c.work(&[], 1); // 1
+        c.work(&[], 2); // 2, 3
+        c.work(&[0], 1); // 4
+        c.work(&[1], 0); // no node: stands for work 1
+        c.work(&[2, 3], 1); // 5
+        c.work(&[0], 1); // 6
+        c.outside(); // 7
+        c.outside(); // 8
+        c.work(&[0], 1); // 9
+        let expected: [&[usize]; 10] =
+            [&[], &[0], &[0], &[2], &[0, 1], &[0, 4, 3], &[0, 1], &[0, 5, 6], &[7], &[8, 1]];
+        assert_eq!(c.after, expected);
+    }
+
+    #[test]
+    fn without_works_all_is_in_order() {
+        let mut c = Captured::default();
+        (0..3).for_each(|_| c.outside());
+        assert_eq!(c.after, [vec![], vec![0], vec![1]]);
+    }
+}

@@ -1,0 +1,85 @@
+//! Recorded steps: pieces of work that memory does not order run in any order, and change no bit.
+
+use super::on_gpus;
+use layers::{
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Flatten, Graph, MaxPooling2D, Mode,
+    Network, Value,
+};
+use optim::{OptimizerState, Sgd};
+use tensor::{Activation, Backend, Device, Precision, Recorder, Turn};
+
+const BATCH: usize = 6;
+
+fn conv_module(g: &mut Graph, x: Value, filters: usize, kernel: usize) -> Value {
+    let x = g.add(Conv2D::new(filters, kernel).same(), x).expect("it fits");
+    g.add(BatchNormalization::new().activation(Activation::Relu), x).expect("it fits")
+}
+
+/// Branches side by side twice, once with a bias and no normalization, and what does not branch.
+fn network(device: &Device) -> Network {
+    let mut graph = Graph::new("branches", [9, 9, 3]);
+    let g = &mut graph;
+    let mut x = conv_module(g, g.input(), 16, 3);
+    for _ in 0..2 {
+        let [ones, threes] = [(8, 1), (16, 3)].map(|(filters, kernel)| conv_module(g, x, filters, kernel));
+        x = g.concat(&[ones, threes]).expect("they fit");
+    }
+    let strided = Conv2D::new(8, 3).strides(2).activation(Activation::Relu);
+    let convolved = g.add(strided, x).expect("it fits");
+    let pooled = g.add(MaxPooling2D::new(3).strides(2), x).expect("it fits");
+    x = g.concat(&[convolved, pooled]).expect("they fit");
+    x = g.add(AveragePooling2D::new(4), x).expect("it fits");
+    x = g.add(Dropout::new(0.5), x).expect("it fits");
+    x = g.add(Flatten, x).expect("it fits");
+    x = g.add(Dense::new(10), x).expect("it fits");
+    let mut network = graph.build(x, device, BATCH, Mode::Training).expect("it can be built");
+    network.init(7).expect("it can be drawn");
+    network
+}
+
+/// Parameters, running averages and the optimizer's memory after some steps, and the size of the recording.
+fn train(device: &Device, steps: u64, recorded: bool) -> (Vec<f32>, [usize; 2]) {
+    let mut network = network(device);
+    let trainable = network.arena().trainable;
+    let sgd = Sgd { momentum: 0.9, ..Sgd::keras() };
+    let mut optimizer = OptimizerState::new(device, sgd, trainable.len).expect("there is room");
+    let mut meter = device.alloc(4).expect("there is room");
+    let mut recorder = Recorder::default();
+    let (images, labels): (Vec<f32>, Vec<u32>) = (
+        (0..BATCH * network.sample_len()).map(|k| (k * 37 % 101) as f32 / 50.0 - 1.0).collect(),
+        (0..BATCH as u32).collect(),
+    );
+    network.set_input(&images, &labels).expect("it fits");
+    for step in 0..steps {
+        let turn = Turn { step, lr: 0.01, first: 0 };
+        let mut work = || -> Result<(), train::Error> {
+            let draws = Draws { seed: 3, step, first_sample: 0 };
+            network.train_pass(draws, 0.0, BATCH)?;
+            device.meter(&network.arena().grads, network.arena().metrics, &mut meter)?;
+            network.finish_step(BATCH)?;
+            let arena = network.arena_mut();
+            Ok(optimizer.step(device, 0.01, &mut arena.params, &arena.grads, arena.trainable)?)
+        };
+        if recorded { recorder.play(device, (), &turn, work) } else { work() }.expect("a step goes well");
+    }
+    assert_eq!(recorder.refusal(), None);
+    let arena = network.arena();
+    let buffers = [&arena.params, &arena.running, &arena.grads, optimizer.memory(), &meter];
+    let all = buffers.map(|buffer| buffer.to_vec(device, 0, buffer.len()).expect("it can be read"));
+    (all.concat(), recorder.size())
+}
+
+#[test]
+fn steps_have_the_same_bits_whatever_runs_beside_what() {
+    for precision in [Precision::Fp32, Precision::Bf16, Precision::Fp16] {
+        on_gpus(precision, |open| {
+            let (expected, _) = train(&open(), 9, false);
+            let (recorded, [works, chain]) = train(&open(), 9, true);
+            let differ = expected.iter().zip(&recorded).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+            assert_eq!(differ, 0, "of {} numbers, in {precision}", expected.len());
+            // Branches run side by side, and the two gradients of each convolution.
+            assert!(chain * 4 < works * 3, "{works} pieces of work, {chain} in a chain");
+            assert!(chain * 2 > works, "{works} pieces of work, {chain} in a chain");
+        });
+    }
+}
