@@ -112,11 +112,6 @@ struct ExchangedLoader {
     __device__ const act_t* origin() const { return w; }
 };
 
-template <class T>
-struct alignas(2 * sizeof(T)) Pair {
-    T first, second;
-};
-
 // Where sums go. ACROSS: the result lies n by n, else m by m.
 template <class T, bool ACROSS>
 struct Target {

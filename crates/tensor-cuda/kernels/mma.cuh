@@ -104,3 +104,17 @@ __device__ inline void mma_16x8x16(float (&d)[4], const u32 (&a)[4], const u32 (
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 #endif
+
+// 16 x 16 elements for mma, of rows that lie along k or with ACROSS across it: the left operand, or two of the right one,
+// {out[0], out[1]} and {out[2], out[3]}. The operands want the middle two of the four matrices in another order.
+template <bool ACROSS, bool RIGHT>
+__device__ inline void fragments(u32 (&out)[4], const u16* base, u32 pitch, u32 extent, u32 k) {
+    u32 lane = threadIdx.x % 32, second = lane / 8 % 2 * 8, last = lane / 16 * 8;
+    extent += (RIGHT ? last : second);
+    k += (RIGHT ? second : last);
+    if constexpr (ACROSS) {
+        load_matrices<true>(out, base, (k + lane % 8) * pitch + extent);
+    } else {
+        load_matrices<false>(out, base, (extent + lane % 8) * pitch + k);
+    }
+}

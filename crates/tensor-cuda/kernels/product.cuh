@@ -167,16 +167,10 @@ struct Tensor {
             *reinterpret_cast<Wide*>(pack(row, column)) = wide.wide;
         }
 
-        // The 16 x 16 elements from (m or n, k) on, as four matrices: of the first 8 k the first and last 8 m, then
-        // of the last 8 k. That is what mma wants of A; of B it wants one of each pair.
-        __device__ void fragments(u32 (&out)[4], u32 extent, u32 k) const {
-            u32 lane = threadIdx.x % 32;
-            if constexpr (ALONG_K) {
-                load_matrices<false>(out, element[0], (extent + lane % 16) * PITCH + k + lane / 16 * 8);
-            } else {
-                u32 row = k + lane / 16 * 8 + lane % 8;
-                load_matrices<true>(out, element[0], row * PITCH + extent + lane / 8 % 2 * 8);
-            }
+        // The 16 x 16 elements from (m or n, k) on.
+        template <bool RIGHT>
+        __device__ void find(u32 (&out)[4], u32 extent, u32 k) const {
+            fragments<!ALONG_K, RIGHT>(out, element[0], PITCH, extent, k);
         }
     };
 
@@ -190,12 +184,12 @@ struct Tensor {
             u32 x[2][4], y[2][4];
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                a.fragments(x[i], m + 16 * i, k);
-                b.fragments(y[i], n + 16 * i, k);
+                a.template find<false>(x[i], m + 16 * i, k);
+                b.template find<true>(y[i], n + 16 * i, k);
             }
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                u32 pair[2] = {y[j / 2][j % 2], y[j / 2][2 + j % 2]};
+                u32 pair[2] = {y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]};
                 mma_16x8x16(sum[0][j], x[0], pair);
                 mma_16x8x16(sum[1][j], x[1], pair);
             }

@@ -11,8 +11,9 @@
 //   backward filter  dw = x^T dy         grid: dy's pixels
 //
 // Geometry: dynamic shared memory as the host says (src/engine/sliding.rs has the same sums).
-//   forward, data    (tiles of positions, tiles of outputs, parts of the channels), 32 threads for 64 x 32 sums
+//   forward, data    (tiles of outputs within tiles of positions, 1, parts of the channels), 32 threads for 64 x 32 sums
 //   filter           (tiles of inputs, tiles of outputs, parts of the positions), 32 threads for 9 x 16 x 32 sums
+// So blocks that read the same positions run together.
 // With one part the result goes to `out`, = or with `add` +=. With several, each block leaves its sums (=) in `parts`, a copy
 // of the result in float for each part; sum_parts of convolution.cu adds these up.
 #include "divisor.cuh"
@@ -54,27 +55,22 @@ struct Lines {
 // the block's threads.
 __device__ inline void copy_pixels(const act_t* from, u32 channels, const u32* pixels, u32 count, u32 first, u32 packs,
                                    u16* to, u32 pitch) {
-    u32 begin = threadIdx.x / packs, column = (threadIdx.x - begin * packs) * 8, channel = first + column;
-    for (u32 row = begin; row < count; row += blockDim.x / packs) {
-        u32 pixel = pixels[row];
-        bool there = pixel != NONE && channel < channels;
-        const act_t* at = from + (there ? static_cast<u64>(pixel) * channels + channel : 0);
-        copy_async(to + row * pitch + column, at, there);
+    constexpr u32 BATCH = 4; // pixels that are looked up together
+    u32 first_row = threadIdx.x / packs, column = (threadIdx.x - first_row * packs) * 8, channel = first + column;
+    u32 stride = blockDim.x / packs;
+    for (u32 row = first_row; row < count; row += BATCH * stride) {
+        u32 shown[BATCH];
+#pragma unroll
+        for (u32 b = 0; b < BATCH; ++b) shown[b] = row + b * stride < count ? pixels[row + b * stride] : NONE;
+#pragma unroll
+        for (u32 b = 0; b < BATCH; ++b) {
+            u32 at = row + b * stride;
+            bool there = shown[b] != NONE && channel < channels;
+            const act_t* pixel = from + (there ? static_cast<u64>(shown[b]) * channels + channel : 0);
+            if (at < count) copy_async(to + at * pitch + column, pixel, there);
+        }
     }
-}
-
-// 16 x 16 elements for mma, of rows that lie along k or with ACROSS across it: the left operand, or two of the right one,
-// {out[0], out[1]} and {out[2], out[3]}. The operands want the middle two of the four matrices in another order.
-template <bool ACROSS, bool RIGHT>
-__device__ inline void fragments(u32 (&out)[4], const u16* base, u32 pitch, u32 extent, u32 k) {
-    u32 lane = threadIdx.x % 32, second = lane / 8 % 2 * 8, last = lane / 16 * 8;
-    extent += (RIGHT ? last : second);
-    k += (RIGHT ? second : last);
-    if constexpr (ACROSS) {
-        load_matrices<true>(out, base, (k + lane % 8) * pitch + extent);
-    } else {
-        load_matrices<false>(out, base, (extent + lane % 8) * pitch + k);
-    }
+    __syncwarp(); // threads have gone round differently often, and products want all lanes together
 }
 
 // Where a launch leaves its result.
@@ -84,10 +80,6 @@ struct Result {
     u32 each;     // chunks of a part, or runs
     u32 pixels;   // of the result, but for the weights' gradient
     bool add;
-};
-
-struct alignas(4) Pair {
-    act_t first, second;
 };
 
 // A block's tile of the forward pass, or with DATA of the backward pass for data, where image and grid have changed places.
@@ -223,7 +215,7 @@ struct Slide {
         for (u32 i = 0; i < 8; ++i) { // 8 rows each
 #pragma unroll
             for (u32 j = 0; j < 4; ++j) {
-                Pair& at = *reinterpret_cast<Pair*>(mine + (8 * i + lane / 4) * PITCH + 8 * j + lane % 4 * 2);
+                Pair<act_t>& at = *reinterpret_cast<Pair<act_t>*>(mine + (8 * i + lane / 4) * PITCH + 8 * j + lane % 4 * 2);
                 float first = sum[i / 2][j][i % 2 * 2], second = sum[i / 2][j][i % 2 * 2 + 1];
                 if (add) {
                     first += to_float(at.first);
@@ -242,7 +234,8 @@ __device__ inline void slide(const act_t* image, const act_t* w, const Result& r
                              const Lines& lines) {
     using Tile = Slide<WARPS_M, WARPS_N, DATA>;
     DYNAMIC_SHARED(u32, shared);
-    u32 first_m = blockIdx.x * Tile::TILE_M, first_n = blockIdx.y * Tile::TILE_N;
+    u32 tiles_n = (others + Tile::TILE_N - 1) / Tile::TILE_N, tile_m = blockIdx.x / tiles_n;
+    u32 first_m = tile_m * Tile::TILE_M, first_n = (blockIdx.x - tile_m * tiles_n) * Tile::TILE_N;
     Tile tile{image, w, lines, channels, others, first_m, first_n, shared, nullptr, nullptr};
     u32 rows = tile.rows();
     tile.halos = reinterpret_cast<u16*>(shared + (rows + 3) / 4 * 4);
@@ -279,6 +272,7 @@ struct Filter {
         u32 *begun = table(run), *shown = begun + RUN;
         for (u32 k = threadIdx.x; k < RUN; k += blockDim.x) begun[k] = p.begun(run * RUN + k);
         for (u32 k = threadIdx.x; k < rows; k += blockDim.x) shown[k] = p.shown(run * RUN + k);
+        __syncwarp();
     }
 
     __device__ void copy(u32 run) const {
@@ -361,7 +355,7 @@ __device__ inline void filter(const act_t* x, const act_t* dy, const Result& res
     }
     if (result.parts == nullptr) {
         of.each(sum, [&](u64 at, float first, float second) {
-            Pair& pair = *reinterpret_cast<Pair*>(result.out + at);
+            Pair<act_t>& pair = *reinterpret_cast<Pair<act_t>*>(result.out + at);
             pair = {from_float<act_t>(first), from_float<act_t>(second)};
         });
     } else {

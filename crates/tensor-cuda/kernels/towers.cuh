@@ -95,6 +95,12 @@ typedef f16 act_t;
 // Elements of act_t in 16 bytes: 4 or 8.
 constexpr int PACK = 16 / sizeof(act_t);
 
+// Two neighbouring elements.
+template <class T>
+struct alignas(2 * sizeof(T)) Pair {
+    T first, second;
+};
+
 // V neighbouring elements as they lie in memory. V is 1, or fills 16 bytes; then they are aligned to them. A thread that
 // has many loads under way holds these: in half formats they take half the registers of floats.
 template <int V, class T>

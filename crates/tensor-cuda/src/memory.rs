@@ -3,7 +3,7 @@
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
 use std::sync::{Arc, Mutex};
-use tensor_backend::Result;
+use tensor_backend::{Error, Result};
 
 /// A run of bytes on the device, given back when dropped.
 pub(crate) struct Memory {
@@ -56,6 +56,8 @@ struct Slots {
     /// The op that asked last, and its slot.
     op: u64,
     slot: usize,
+    /// Whether there was no memory for slots, so that ops share one.
+    scarce: bool,
 }
 
 impl Scratch {
@@ -70,12 +72,17 @@ impl Scratch {
         if slots.op != op {
             (slots.op, slots.slot) = (op, (slots.slot + 1) % SLOTS);
         }
-        if bytes > MOST / SLOTS {
-            return Ok(slots.last(driver, bytes)?.ptr());
+        if bytes <= MOST / SLOTS && !slots.scarce {
+            let slot = slots.slot;
+            match slots.last(driver, SLOTS * bytes.next_multiple_of(ALIGNMENT)) {
+                Err(Error::OutOfMemory { .. }) => slots.scarce = true,
+                memory => {
+                    let memory = memory?;
+                    return Ok(memory.ptr().offset(slot * (memory.bytes() / SLOTS / ALIGNMENT * ALIGNMENT)));
+                }
+            }
         }
-        let slot = slots.slot;
-        let memory = slots.last(driver, SLOTS * bytes.next_multiple_of(ALIGNMENT))?;
-        Ok(memory.ptr().offset(slot * (memory.bytes() / SLOTS / ALIGNMENT * ALIGNMENT)))
+        Ok(slots.last(driver, bytes)?.ptr())
     }
 }
 

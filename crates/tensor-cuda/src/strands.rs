@@ -159,7 +159,10 @@ impl Cuda {
     pub(crate) fn work(&self, ask: impl FnOnce() -> Result<()>) -> Result<()> {
         let ordered = self.is_recording() && !self.inner.sequential;
         let after = if ordered { lock(&self.inner.strands).next() } else { None };
-        let Some(after) = after else { return ask() };
+        let Some(after) = after else {
+            self.driver().leave_work()?;
+            return ask();
+        };
         self.driver().begin_work(&after)?;
         ask()?;
         self.driver().end_work()

@@ -3,6 +3,7 @@
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
+use crate::strands::Region;
 use tensor_backend::{Precision, Result};
 
 pub(crate) const SOURCE: Source = Source {
@@ -34,33 +35,39 @@ const ONE: fn() -> Geometry = || Geometry::line(1, 1);
 impl Cuda {
     /// Where the device keeps its [`Turn`]: the first argument of kernels that read it.
     pub(crate) fn turn(&self) -> Ptr {
+        self.note(Region::run(self.inner.turn.ptr(), BYTES), false);
+        self.inner.turn.ptr()
+    }
+
+    /// The same for kernels that write it.
+    pub(crate) fn turn_to_write(&self) -> Ptr {
         self.note_run(self.inner.turn.ptr(), BYTES);
         self.inner.turn.ptr()
     }
 
     /// Sets all of it, before a replay.
     pub(crate) fn set_turn(&self, turn: &Turn) -> Result<()> {
-        self.launch("set_turn", ONE(), args![self.turn(), turn.step, turn.lr, turn.first])
+        self.launch("set_turn", ONE(), args![self.turn_to_write(), turn.step, turn.lr, turn.first])
     }
 
     /// Sets the step for an op that runs now. In a recording the replay does that.
     pub(crate) fn set_step(&self, step: u64) -> Result<()> {
-        self.unless_recording("set_step", args![self.turn(), step])
+        self.unless_recording("set_step", args![self.turn_to_write(), step])
     }
 
     /// Sets the learning rate for an op that runs now.
     pub(crate) fn set_lr(&self, lr: f32) -> Result<()> {
-        self.unless_recording("set_lr", args![self.turn(), lr])
+        self.unless_recording("set_lr", args![self.turn_to_write(), lr])
     }
 
     /// Sets the first place for an op that runs now.
     pub(crate) fn set_first(&self, first: u32) -> Result<()> {
-        self.unless_recording("set_first", args![self.turn(), first])
+        self.unless_recording("set_first", args![self.turn_to_write(), first])
     }
 
     /// Puts it back to the state before a step.
     pub(crate) fn reset_turn(&self, loss_scale: f32, good_steps: u32) -> Result<()> {
-        self.launch("reset_turn", ONE(), args![self.turn(), loss_scale, good_steps])
+        self.launch("reset_turn", ONE(), args![self.turn_to_write(), loss_scale, good_steps])
     }
 
     /// In half precision, the factor on the loss and the steps since it changed: the part of the training's state that the

@@ -69,7 +69,7 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode* node
     if (!streams.has(stream)) return call.refuse(CUDA_ERROR_INVALID_HANDLE, "no such stream");
     Capture* capture = stream->capture.get();
     if (!capture || capture->invalid) return call.refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is not being captured");
-    if (flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES || !edges) return call.refuse(CUDA_ERROR_INVALID_VALUE, "not so here");
+    if (flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES || edges) return call.refuse(CUDA_ERROR_INVALID_VALUE, "not so here");
     std::set<size_t> tail;
     for (size_t k = 0; k < count; ++k) {
         size_t number = reinterpret_cast<size_t>(nodes[k]);

@@ -86,6 +86,7 @@ pub(super) struct Sliding {
     kernel: &'static str,
     threads: usize,
     shared: usize,
+    /// Blocks of a part, side by side and below each other.
     tiles: [usize; 2],
     /// Parts of the sums, and the chunks or runs of each.
     parts: [usize; 2],
@@ -126,8 +127,7 @@ impl Sliding {
         fitting.sort_by_key(|tile| grid.c.next_multiple_of(tile.outputs) * tile.toil);
         let outputs = fitting.first()?.outputs;
         let fitting: Vec<&&Tile> = fitting.iter().filter(|tile| tile.outputs == outputs).collect();
-        let full =
-            fitting.iter().find(|tile| tile.count(positions, grid.c).iter().product::<usize>() >= BLOCKS);
+        let full = fitting.iter().find(|tile| tile.count(positions, grid.c) >= BLOCKS);
         Some(Sliding::of(full.or(fitting.last())?, pass, image, grid, pad))
     }
 
@@ -145,7 +145,7 @@ impl Sliding {
     /// The forward pass or the one for data, in these tiles.
     fn of(tile: &Tile, pass: Pass, image: Shape, grid: Shape, pad: Pad) -> Sliding {
         let (line, lines) = padded(image, pad);
-        let tiles = tile.count(image.n * lines * line, grid.c);
+        let tiles = [tile.count(image.n * lines * line, grid.c), 1];
         Sliding {
             kernel: if pass == Pass::Forward { tile.forward } else { tile.data },
             threads: tile.positions * tile.outputs / (64 * 32) * 32,
@@ -246,8 +246,8 @@ fn table(rows: usize) -> usize {
 
 impl Tile {
     /// Tiles of so many positions and outputs.
-    fn count(&self, positions: usize, outputs: usize) -> [usize; 2] {
-        [positions.div_ceil(self.positions), outputs.div_ceil(self.outputs)]
+    fn count(&self, positions: usize, outputs: usize) -> usize {
+        positions.div_ceil(self.positions) * outputs.div_ceil(self.outputs)
     }
 
     /// Bytes of shared memory. The weights of the pass for data take no more than those of the forward pass.

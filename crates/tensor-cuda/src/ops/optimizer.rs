@@ -141,13 +141,13 @@ impl Cuda {
         if scaled {
             for rule in runs() {
                 let run = self.run_of(arenas, rule)?;
-                let args = args![self.turn(), run.grads, run.n, run.vector];
+                let args = args![self.turn_to_write(), run.grads, run.n, run.vector];
                 self.launch("find_overflow", run.geometry, args)?;
             }
         }
         runs().try_for_each(|rule| launch(self.run_of(arenas, rule)?))?;
         if scaled {
-            self.launch("update_loss_scale", Geometry::line(1, 1), args![self.turn()])?;
+            self.launch("update_loss_scale", Geometry::line(1, 1), args![self.turn_to_write()])?;
         }
         self.refresh_mirror(arenas.params)
     }
@@ -181,6 +181,6 @@ impl Cuda {
         Error::check_len(op, "the metrics", metrics, 2)?;
         let metrics = self.run(op, "the metrics", sums, metrics)?;
         let meter = self.run(op, "the meter", meter, Span::new(0, 4))?;
-        self.launch("meter", Geometry::line(1, 1), args![self.turn(), metrics, meter])
+        self.launch("meter", Geometry::line(1, 1), args![self.turn_to_write(), metrics, meter])
     }
 }

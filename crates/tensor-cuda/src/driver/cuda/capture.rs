@@ -8,8 +8,8 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 use tensor_backend::Result;
 
-/// A node that what is asked for next comes after, and how.
-type Tip = (sys::CUgraphNode, sys::CUgraphEdgeData);
+/// A node that what is asked for next comes after.
+type Tip = sys::CUgraphNode;
 
 /// A capture under way.
 #[derive(Default)]
@@ -46,6 +46,8 @@ impl CudaDriver {
 
     fn tips(&self) -> Result<Vec<Tip>> {
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // What a library says of its edges is asked for, since the answer is refused otherwise, and left: work begins when all that
+        // it comes after has ended.
         let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);
         // SAFETY: the stream is there; all but the status and what comes behind it may be null.
         self.call("cuStreamGetCaptureInfo", || unsafe {
@@ -64,24 +66,19 @@ impl CudaDriver {
         if status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE || nodes.is_null() {
             return Ok(Vec::new());
         }
-        // SAFETY: until the next call the driver keeps as many nodes there, and their edges where there are any.
-        let tip = |k| unsafe {
-            let edge = if edges.is_null() { core::mem::zeroed() } else { *edges.add(k) };
-            (*nodes.add(k), edge)
-        };
-        Ok((0..count).map(tip).collect())
+        // SAFETY: until the next call the driver keeps as many nodes there.
+        Ok(unsafe { core::slice::from_raw_parts(nodes, count) }.to_vec())
     }
 
-    fn set_tips(&self, tips: Vec<Tip>) -> Result<()> {
-        let (mut nodes, edges): (Vec<_>, Vec<_>) = tips.into_iter().unzip();
+    fn set_tips(&self, mut tips: Vec<Tip>) -> Result<()> {
         let set = sys::CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES as u32;
-        // SAFETY: the stream is there, and the nodes are of its capture. The driver copies them.
+        // SAFETY: the stream is there, and the nodes are of its capture. The driver copies them. Edges need not be described.
         self.call("cuStreamUpdateCaptureDependencies", || unsafe {
             sys::cuStreamUpdateCaptureDependencies_v2(
                 self.stream.raw(),
-                nodes.as_mut_ptr(),
-                edges.as_ptr(),
-                nodes.len(),
+                tips.as_mut_ptr(),
+                ptr::null(),
+                tips.len(),
                 set,
             )
         })

@@ -63,10 +63,15 @@ impl Convolutions {
         let block = numbers(1 << 20);
         let operand = |elements: usize| {
             let memory = Memory::zeros(&self.driver, elements * bytes).ok()?;
-            for at in (0..memory.bytes()).step_by(block.len()) {
-                let bytes = block.len().min(memory.bytes() - at);
-                // SAFETY: as many bytes are left in this memory.
-                unsafe { self.driver.write(&block[..bytes], memory.ptr().offset(at)) }.ok()?;
+            let mut done = block.len().min(memory.bytes());
+            // SAFETY: the memory has as many bytes.
+            unsafe { self.driver.write(&block[..done], memory.ptr()) }.ok()?;
+            while done < memory.bytes() {
+                let more = done.min(memory.bytes() - done);
+                // SAFETY: so many are there, and as many are left.
+                unsafe { self.driver.copy(&*self.driver, memory.ptr(), memory.ptr().offset(done), more) }
+                    .ok()?;
+                done += more;
             }
             Some(memory)
         };
@@ -147,10 +152,12 @@ impl Library for Beside<'_> {
         let memory = Memory::zeros(&convolutions.driver, workspace).ok()?;
         let scratch = Scratch { ptr: memory.ptr(), bytes: workspace };
         let mut theirs = || {
-            // SAFETY: operands and scratch memory were allocated for this problem, and outlive the race, which waits for all
-            // that it asks for.
-            unsafe { convolutions.run(key, algorithm, Operands { x, w, y }, scratch, 0.0) }
-                .map_err(|failure| cuda.error(format!("{failure}, for {key}")))
+            cuda.work(|| {
+                // SAFETY: operands and scratch memory were allocated for this problem, and outlive the race, which waits for all
+                // that it asks for.
+                unsafe { convolutions.run(key, algorithm, Operands { x, w, y }, scratch, 0.0) }
+                    .map_err(|failure| cuda.error(format!("{failure}, for {key}")))
+            })
         };
         let mut ours = || contest::run_own(cuda, key, [x, w, y]);
         // As in `measure`: what keeps them from a race need not keep the library from computing.
