@@ -1,7 +1,7 @@
 //! Convolutions and matrix products by kernels of our own.
 
 use super::Engine;
-use super::sliding::{self, Sliding};
+use super::sliding::Sliding;
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
@@ -32,7 +32,7 @@ const THREADS: u32 = 256;
 const TILE: [usize; 2] = [128, 64];
 const STEP_BYTES: usize = 64;
 /// So many blocks fill a large GPU. A product of fewer tiles is cut along k: how, its sizes alone decide.
-const BLOCKS: usize = 256;
+pub(super) const BLOCKS: usize = 256;
 /// Steps that a block should have to do, at least.
 const LEAST_STEPS: usize = 4;
 /// The most of anything: sizes and places of pixels stay far from where 32 bits end.
@@ -81,10 +81,7 @@ impl<'a> Product<'a> {
     fn parts(&self, cuda: &Cuda) -> [usize; 2] {
         let [m, n, k] = self.sizes;
         let steps = k.div_ceil(STEP_BYTES / cuda.format().bytes());
-        let tiles = m.div_ceil(TILE[0]) * n.div_ceil(TILE[1]);
-        let wanted = (BLOCKS / tiles).min(steps / LEAST_STEPS).max(1);
-        let each = steps.div_ceil(wanted).max(1);
-        [steps.div_ceil(each), each]
+        parts(m.div_ceil(TILE[0]) * n.div_ceil(TILE[1]), steps, LEAST_STEPS)
     }
 
     /// `out = ...` or `out += ...`, from the tensor that is looked at and the other operand.
@@ -137,6 +134,13 @@ impl<'a> Product<'a> {
     }
 }
 
+/// So many parts of some steps fill a large GPU with tiles, and the steps of each: none has fewer than `least`, if there are as many.
+pub(super) fn parts(tiles: usize, steps: usize, least: usize) -> [usize; 2] {
+    let wanted = (BLOCKS / tiles.max(1)).min(steps / least).max(1);
+    let each = steps.div_ceil(wanted).max(1);
+    [steps.div_ceil(each), each]
+}
+
 /// `out = ...` or `out += ...`, the sum of so many parts of `size` floats.
 pub(super) fn sum_parts(
     cuda: &Cuda,
@@ -162,8 +166,17 @@ pub(super) fn divisor(by: usize) -> u64 {
     by | ((1_u64 << shift).div_ceil(by) << 32)
 }
 
-/// Parts are only made of products with fewer tiles than blocks are wanted, so this much is enough for any shape.
-const SCRATCH: usize = BLOCKS * TILE[0] * TILE[1] * size_of::<f32>();
+/// Bytes of scratch memory for a pass of a convolution.
+fn scratch(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> usize {
+    let (parts, size) = match Sliding::new(cuda, conv, pass, x, y) {
+        Some(sliding) => sliding.partial(),
+        None => {
+            let product = Product::new(cuda, conv, pass, x, y);
+            (product.parts(cuda)[0], product.sizes[0] * product.sizes[1])
+        }
+    };
+    if parts > 1 { parts * size * size_of::<f32>() } else { 0 }
+}
 
 /// A pass of a convolution by the kernels that do it best.
 fn convolve(
@@ -187,12 +200,16 @@ fn one_pixel(linear: &Linear) -> Conv2d {
 }
 
 impl Engine for Own {
-    fn prepare_conv(&self, cuda: &Cuda, _: &Conv2d, _: Shape, _: bool) -> Result<()> {
-        cuda.engine_scratch(SCRATCH.max(sliding::SCRATCH)).map(drop)
+    fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
+        let y = conv.output(x)?;
+        let passes = [Pass::Forward, Pass::BackwardData, Pass::BackwardFilter];
+        let passes = passes.into_iter().take(if training { 3 } else { 1 });
+        let most = passes.map(|pass| scratch(cuda, conv, pass, x, y)).max();
+        cuda.engine_scratch(most.unwrap_or(0)).map(drop)
     }
 
-    fn prepare_linear(&self, cuda: &Cuda, _: &Linear, _: usize, _: bool) -> Result<()> {
-        cuda.engine_scratch(SCRATCH).map(drop)
+    fn prepare_linear(&self, cuda: &Cuda, linear: &Linear, n: usize, training: bool) -> Result<()> {
+        self.prepare_conv(cuda, &one_pixel(linear), Shape::vectors(n, linear.inputs), training)
     }
 
     fn conv_fwd(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, w: Ptr, y: &Place) -> Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! They need tensor cores and channels in packs of 8. What they can't do, the kernels of [`own`](super::own) can.
 
-use super::own::{Pass, divisor, sum_parts};
+use super::own::{BLOCKS, Pass, divisor, parts, sum_parts};
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
@@ -71,12 +71,8 @@ const RUN: usize = 128;
 const ELEMENT: usize = 2;
 /// Shared memory that every GPU with tensor cores for these formats has for a block.
 const SHARED: usize = 99 << 10;
-/// So many blocks fill a large GPU. A pass of fewer tiles is cut along its sums: how, its sizes alone decide.
-const BLOCKS: usize = 256;
 /// Runs of positions that a block should have to do, at least.
 const LEAST_RUNS: usize = 2;
-/// Bytes for the parts of any pass: those of at most so many blocks, with the largest of tiles.
-pub(super) const SCRATCH: usize = BLOCKS * TILES[0].positions * TILES[0].outputs * size_of::<f32>();
 /// Places of pixels stay far from where 32 bits end.
 const MOST: usize = 1 << 30;
 
@@ -145,12 +141,12 @@ impl Sliding {
     /// The forward pass or the one for data, in these tiles.
     fn of(tile: &Tile, pass: Pass, image: Shape, grid: Shape, pad: Pad) -> Sliding {
         let (line, lines) = padded(image, pad);
-        let tiles = [tile.count(image.n * lines * line, grid.c), 1];
+        let tiles = tile.count(image.n * lines * line, grid.c);
         Sliding {
             kernel: if pass == Pass::Forward { tile.forward } else { tile.data },
             threads: tile.positions * tile.outputs / (64 * 32) * 32,
             shared: tile.shared(line),
-            tiles,
+            tiles: [tiles, 1],
             parts: parts(tiles, image.c.div_ceil(CHUNK), 1),
             channels: [image.c, grid.c],
             size: grid.len(),
@@ -172,13 +168,18 @@ impl Sliding {
             threads: 32 * warps,
             shared: filter_shared(warps, line),
             tiles,
-            parts: parts(tiles, positions.div_ceil(RUN), LEAST_RUNS),
+            parts: parts(tiles[0] * tiles[1], positions.div_ceil(RUN), LEAST_RUNS),
             channels: [x.c, dy.c],
             size: TAPS * x.c * dy.c,
             image: x,
             grid: dy,
             pad,
         })
+    }
+
+    /// Parts of the result, and the floats of each.
+    pub(super) fn partial(&self) -> (usize, usize) {
+        (self.parts[0], self.size)
     }
 
     /// `out = ...` or `out += ...`, from the image and the weights or, for their gradient, dy.
@@ -225,13 +226,6 @@ impl Sliding {
 /// before the next.
 fn padded(image: Shape, pad: Pad) -> (usize, usize) {
     (image.w + pad.left.max(pad.right), image.h + pad.top.max(pad.bottom))
-}
-
-/// Parts of `steps`, and the steps of each.
-fn parts(tiles: [usize; 2], steps: usize, least: usize) -> [usize; 2] {
-    let wanted = (BLOCKS / (tiles[0] * tiles[1])).min(steps / least).max(1);
-    let each = steps.div_ceil(wanted).max(1);
-    [steps.div_ceil(each), each]
 }
 
 /// Positions that are looked at behind the last one of a tile.
