@@ -83,7 +83,7 @@ struct Result {
 };
 
 // A block's tile of the forward pass, or with DATA of the backward pass for data, where image and grid have changed places.
-// Steps are a tap of a chunk of channels each. While one is computed, the weights of the next two are on their way, and with
+// Steps are a tap of a chunk of channels each. While one is computed, the weights of the next three are on their way, and with
 // a chunk's first step the image's part in the chunk after it.
 template <u32 WARPS_M, u32 WARPS_N, bool DATA>
 struct Slide {
