@@ -191,12 +191,18 @@ fn arm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 }
 
 /// Every published crate is packed, and built from its package with the others' packages. Asks the registry, since what lies there
-/// under the name of one of ours must not be taken for it.
+/// under the name of one of ours must not be taken for it. Cargo keeps the sources of packages by the folder that they were packed in,
+/// and would build with those of an earlier time: so each run has a folder of its own.
 fn package(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let kept = workspace.crates.iter().filter(|krate| !krate.published);
-    let mut arguments = vec!["package", "--workspace"];
+    let folder = workspace.root.join(format!("target/package-{}", std::process::id()));
+    let target = folder.display().to_string();
+    let mut arguments = vec!["package", "--workspace", "--target-dir", &target];
     kept.for_each(|krate| arguments.extend(["--exclude", &krate.name]));
-    cargo(workspace, &arguments)
+    let packed = cargo(workspace, &arguments);
+    // What is left over is in the way of nothing but room.
+    let _ = std::fs::remove_dir_all(&folder);
+    packed
 }
 
 /// Whether a program is on this machine.
