@@ -2,8 +2,8 @@
 //
 // 256 threads compute 128 x 64 elements, going along k by steps. A step's elements of A and B come from global memory
 // through a loader, and pass through shared memory: for tensor cores they are copied there beside the computation, two steps
-// ahead; else they wait in registers while the step before is computed. A loader is a matrix in global memory, real or not (the patches under a convolution's window), whose neighbouring elements
-// of a row are read 16 bytes at once:
+// ahead; else they wait in registers while the step before is computed. A loader is a matrix in global memory, real or not
+// (the patches under a convolution's window), whose neighbouring elements of a row are read 16 bytes at once:
 //   ALONG_K      whether a row is a run along k, so that there is one for each m or n; else there is one for each k
 //   WIDE         whether packs of a row lie back to back in memory, on 16 bytes; else elements are read one by one
 //   Row row(u32), Column column(u32)      what it wants to know of a row and of a column

@@ -156,7 +156,7 @@ impl Cuda {
     }
 
     /// A piece of work: what `ask` asks of the stream, in this order.
-    pub(crate) fn work(&self, ask: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn work<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<T> {
         let ordered = self.is_recording() && !self.inner.sequential;
         let after = if ordered { lock(&self.inner.strands).next() } else { None };
         let Some(after) = after else {
@@ -164,8 +164,9 @@ impl Cuda {
             return ask();
         };
         self.driver().begin_work(&after)?;
-        ask()?;
-        self.driver().end_work()
+        let done = ask()?;
+        self.driver().end_work()?;
+        Ok(done)
     }
 
     /// Begins anew for a recording, or forgets the last one's. Pieces of work, and those of the longest chain of them.

@@ -12,20 +12,30 @@ pub(crate) struct Works<N> {
     ends: Vec<usize>,
     /// What was asked for outside of pieces of work, which all that is asked for later comes after.
     floor: Vec<N>,
-    /// Whether something was, so that the stream's nodes are a new floor.
-    outside: bool,
+    at: At,
+}
+
+/// Where a capture stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// Outside of pieces of work: the stream's nodes are a new floor.
+    Outside,
+    /// In a piece of work.
+    Work,
+    /// Behind one, before it is known what follows.
+    Between,
 }
 
 impl<N> Default for Works<N> {
     fn default() -> Works<N> {
-        Works { last: Vec::new(), ends: Vec::new(), floor: Vec::new(), outside: true }
+        Works { last: Vec::new(), ends: Vec::new(), floor: Vec::new(), at: At::Outside }
     }
 }
 
 impl<N: Copy + PartialEq> Works<N> {
     /// Begins a piece of work that comes after these: the nodes to set. `now` reads the stream's nodes.
     pub(crate) fn begin(&mut self, after: &[usize], now: impl FnOnce() -> Result<Vec<N>>) -> Result<Vec<N>> {
-        if core::mem::take(&mut self.outside) {
+        if core::mem::replace(&mut self.at, At::Work) == At::Outside {
             self.floor = now()?;
         }
         self.ends.retain(|end| !after.contains(end));
@@ -36,13 +46,16 @@ impl<N: Copy + PartialEq> Works<N> {
     pub(crate) fn end(&mut self, now: Vec<N>) {
         self.ends.push(self.last.len());
         self.last.push(now);
+        self.at = At::Between;
     }
 
-    /// Before something is asked for outside of pieces of work: the nodes to set, if they are not set yet. It comes after all.
+    /// Before anything is asked for. In a piece of work nothing is to be set; outside it comes after all, and these are the nodes
+    /// to set, if they are not set yet.
     pub(crate) fn leave(&mut self) -> Option<Vec<N>> {
-        if core::mem::replace(&mut self.outside, true) {
+        if self.at != At::Between {
             return None;
         }
+        self.at = At::Outside;
         let ends = core::mem::take(&mut self.ends);
         Some(self.union(ends.into_iter()))
     }

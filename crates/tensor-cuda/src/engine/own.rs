@@ -1,6 +1,7 @@
 //! Convolutions and matrix products by kernels of our own.
 
 use super::Engine;
+use super::algorithms::Pass;
 use super::sliding::Sliding;
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
@@ -38,14 +39,6 @@ const LEAST_STEPS: usize = 4;
 /// The most of anything: sizes and places of pixels stay far from where 32 bits end.
 const MOST: usize = 1 << 30;
 
-/// Which tensor's pixels the window moves over, and which one it looks at.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pass {
-    Forward,
-    BackwardData,
-    BackwardFilter,
-}
-
 /// One pass as a matrix product: `out[m, n]` is a sum over `k`.
 pub(super) struct Product<'a> {
     kernel: &'static str,
@@ -60,7 +53,7 @@ pub(super) struct Product<'a> {
 
 impl<'a> Product<'a> {
     pub(super) fn new(cuda: &Cuda, conv: &'a Conv2d, pass: Pass, x: Shape, y: Shape) -> Product<'a> {
-        let (grid, image) = if pass == Pass::BackwardData { (x, y) } else { (y, x) };
+        let (grid, image) = if pass == Pass::Data { (x, y) } else { (y, x) };
         let taps = conv.kernel[0] * conv.kernel[1];
         let (rows, columns, others) = (grid.rows(), taps * image.c, conv.inputs + conv.outputs - image.c);
         let pack = 16 / cuda.format().bytes();
@@ -68,11 +61,11 @@ impl<'a> Product<'a> {
         let (kernel, sizes) = match (pass, wide) {
             (Pass::Forward, [true, _]) => ("conv_fwd", [rows, others, columns]),
             (Pass::Forward, _) => ("conv_fwd_single", [rows, others, columns]),
-            (Pass::BackwardData, [true, true]) => ("conv_bwd_data", [rows, others, columns]),
-            (Pass::BackwardData, _) => ("conv_bwd_data_single", [rows, others, columns]),
-            (Pass::BackwardFilter, [true, true]) => ("conv_bwd_filter", [columns, others, rows]),
-            (Pass::BackwardFilter, [_, true]) => ("conv_bwd_filter_image", [columns, others, rows]),
-            (Pass::BackwardFilter, _) => ("conv_bwd_filter_single", [columns, others, rows]),
+            (Pass::Data, [true, true]) => ("conv_bwd_data", [rows, others, columns]),
+            (Pass::Data, _) => ("conv_bwd_data_single", [rows, others, columns]),
+            (Pass::Filter, [true, true]) => ("conv_bwd_filter", [columns, others, rows]),
+            (Pass::Filter, [_, true]) => ("conv_bwd_filter_image", [columns, others, rows]),
+            (Pass::Filter, _) => ("conv_bwd_filter_single", [columns, others, rows]),
         };
         Product { kernel, conv, grid, image, others, sizes }
     }
@@ -82,6 +75,11 @@ impl<'a> Product<'a> {
         let [m, n, k] = self.sizes;
         let steps = k.div_ceil(STEP_BYTES / cuda.format().bytes());
         parts(m.div_ceil(TILE[0]) * n.div_ceil(TILE[1]), steps, LEAST_STEPS)
+    }
+
+    /// Parts of the result, and the floats of each.
+    fn partial(&self, cuda: &Cuda) -> [usize; 2] {
+        [self.parts(cuda)[0], self.sizes[0] * self.sizes[1]]
     }
 
     /// `out = ...` or `out += ...`, from the tensor that is looked at and the other operand.
@@ -101,36 +99,35 @@ impl<'a> Product<'a> {
             return Err(Error::Value { op, what, value: value as f64, accepted });
         }
         let [parts, steps] = self.parts(cuda);
-        let size = m * n;
-        let partial =
-            if parts > 1 { cuda.engine_scratch(parts * size * size_of::<f32>())? } else { Ptr::NULL };
         let word = |value| u32_of(op, "a size", value);
         let [[kernel_h, kernel_w], [stride_h, stride_w]] = [self.conv.kernel, self.conv.stride];
         let add = u32::from(write == Write::Add);
         let grid = [word(m.div_ceil(TILE[0]))?, word(n.div_ceil(TILE[1]))?, word(parts)?];
-        let arguments = args![
-            image,
-            other,
-            out,
-            partial,
-            word(steps)?,
-            add,
-            word(self.grid.rows())?,
-            word(kernel_h * kernel_w * self.image.c)?,
-            word(self.others)?,
-            divisor(self.grid.h),
-            divisor(self.grid.w),
-            divisor(self.image.c),
-            divisor(kernel_w),
-            word(self.image.h)?,
-            word(self.image.w)?,
-            word(stride_h)?,
-            word(stride_w)?,
-            top as i32,
-            left as i32,
-        ];
-        cuda.launch(self.kernel, Geometry { grid, block: [THREADS, 1, 1], shared: 0 }, arguments)?;
-        if parts == 1 { Ok(()) } else { sum_parts(cuda, op, partial, parts, size, out, write) }
+        let geometry = Geometry { grid, block: [THREADS, 1, 1], shared: 0 };
+        in_parts(cuda, op, self.partial(cuda), out, write, |partial| {
+            let arguments = args![
+                image,
+                other,
+                out,
+                partial,
+                word(steps)?,
+                add,
+                word(self.grid.rows())?,
+                word(kernel_h * kernel_w * self.image.c)?,
+                word(self.others)?,
+                divisor(self.grid.h),
+                divisor(self.grid.w),
+                divisor(self.image.c),
+                divisor(kernel_w),
+                word(self.image.h)?,
+                word(self.image.w)?,
+                word(stride_h)?,
+                word(stride_w)?,
+                top as i32,
+                left as i32,
+            ];
+            cuda.launch(self.kernel, geometry, arguments)
+        })
     }
 }
 
@@ -141,16 +138,26 @@ pub(super) fn parts(tiles: usize, steps: usize, least: usize) -> [usize; 2] {
     [steps.div_ceil(each), each]
 }
 
-/// `out = ...` or `out += ...`, the sum of so many parts of `size` floats.
-pub(super) fn sum_parts(
+/// Bytes of scratch memory for so many parts of a result of `size` floats; a single one needs none.
+fn partial_bytes([parts, size]: [usize; 2]) -> usize {
+    if parts > 1 { parts * size * size_of::<f32>() } else { 0 }
+}
+
+/// `out = ...` or `out += ...`, by a kernel that leaves so many parts of `size` floats where `launch` is told, and their sum. A
+/// single part it leaves in `out`, and is told nowhere.
+pub(super) fn in_parts(
     cuda: &Cuda,
     op: &'static str,
-    partial: Ptr,
-    parts: usize,
-    size: usize,
+    [parts, size]: [usize; 2],
     out: Ptr,
     write: Write,
+    launch: impl FnOnce(Ptr) -> Result<()>,
 ) -> Result<()> {
+    if parts == 1 {
+        return launch(Ptr::NULL);
+    }
+    let partial = cuda.engine_scratch(partial_bytes([parts, size]))?;
+    launch(partial)?;
     let parts = u32_of(op, "the number of parts", parts)?;
     let pack = 16 / cuda.format().bytes();
     let vector = if size.is_multiple_of(pack) { pack } else { 1 };
@@ -168,14 +175,10 @@ pub(super) fn divisor(by: usize) -> u64 {
 
 /// Bytes of scratch memory for a pass of a convolution.
 fn scratch(cuda: &Cuda, conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> usize {
-    let (parts, size) = match Sliding::new(cuda, conv, pass, x, y) {
+    partial_bytes(match Sliding::new(cuda, conv, pass, x, y) {
         Some(sliding) => sliding.partial(),
-        None => {
-            let product = Product::new(cuda, conv, pass, x, y);
-            (product.parts(cuda)[0], product.sizes[0] * product.sizes[1])
-        }
-    };
-    if parts > 1 { parts * size * size_of::<f32>() } else { 0 }
+        None => Product::new(cuda, conv, pass, x, y).partial(cuda),
+    })
 }
 
 /// A pass of a convolution by the kernels that do it best.
@@ -202,7 +205,7 @@ fn one_pixel(linear: &Linear) -> Conv2d {
 impl Engine for Own {
     fn prepare_conv(&self, cuda: &Cuda, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
         let y = conv.output(x)?;
-        let passes = [Pass::Forward, Pass::BackwardData, Pass::BackwardFilter];
+        let passes = [Pass::Forward, Pass::Data, Pass::Filter];
         let passes = passes.into_iter().take(if training { 3 } else { 1 });
         let most = passes.map(|pass| scratch(cuda, conv, pass, x, y)).max();
         cuda.engine_scratch(most.unwrap_or(0)).map(drop)
@@ -227,12 +230,12 @@ impl Engine for Own {
         write: Write,
     ) -> Result<()> {
         let (shapes, places) = ([dx.shape, dy.shape], [dy.ptr, w, dx.ptr]);
-        convolve(cuda, "conv2d_bwd_data", conv, Pass::BackwardData, shapes, places, write)
+        convolve(cuda, "conv2d_bwd_data", conv, Pass::Data, shapes, places, write)
     }
 
     fn conv_bwd_filter(&self, cuda: &Cuda, conv: &Conv2d, x: &Place, dy: &Place, dw: Ptr) -> Result<()> {
         let (shapes, places) = ([x.shape, dy.shape], [x.ptr, dy.ptr, dw]);
-        convolve(cuda, "conv2d_bwd_filter", conv, Pass::BackwardFilter, shapes, places, Write::Set)
+        convolve(cuda, "conv2d_bwd_filter", conv, Pass::Filter, shapes, places, Write::Set)
     }
 
     fn linear_fwd(&self, cuda: &Cuda, linear: &Linear, x: &Place, w: Ptr, y: &Place) -> Result<()> {

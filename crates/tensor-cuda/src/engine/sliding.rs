@@ -2,7 +2,8 @@
 //!
 //! They need tensor cores and channels in packs of 8. What they can't do, the kernels of [`own`](super::own) can.
 
-use super::own::{BLOCKS, Pass, divisor, parts, sum_parts};
+use super::algorithms::Pass;
+use super::own::{BLOCKS, divisor, in_parts, parts};
 use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
@@ -116,25 +117,22 @@ impl Sliding {
         let (image, grid, pad) = Sliding::sides(conv, pass, x, y);
         let (line, lines) = padded(image, pad);
         let positions = image.n.checked_mul(lines)?.checked_mul(line).filter(|&all| all < MOST)?;
-        if pass == Pass::BackwardFilter {
+        if pass == Pass::Filter {
             return Sliding::filter(image, grid, pad, positions);
         }
-        let mut fitting: Vec<&Tile> = TILES.iter().filter(|tile| tile.shared(line) <= SHARED).collect();
-        fitting.sort_by_key(|tile| grid.c.next_multiple_of(tile.outputs) * tile.toil);
-        let outputs = fitting.first()?.outputs;
-        let fitting: Vec<&&Tile> = fitting.iter().filter(|tile| tile.outputs == outputs).collect();
-        let full = fitting.iter().find(|tile| tile.count(positions, grid.c) >= BLOCKS);
-        Some(Sliding::of(full.or(fitting.last())?, pass, image, grid, pad))
+        let fitting = || TILES.iter().filter(|tile| tile.shared(line) <= SHARED);
+        let outputs = fitting().min_by_key(|tile| grid.c.next_multiple_of(tile.outputs) * tile.toil)?.outputs;
+        let mut alike = fitting().filter(|tile| tile.outputs == outputs);
+        let full = alike.clone().find(|tile| tile.count(positions, grid.c) >= BLOCKS);
+        Some(Sliding::of(full.or_else(|| alike.next_back())?, pass, image, grid, pad))
     }
 
     /// The tensor that the window looks at, the one that it moves over, and the zeros around the first.
     fn sides(conv: &Conv2d, pass: Pass, x: Shape, y: Shape) -> (Shape, Shape, Pad) {
         let Pad { top, bottom, left, right } = conv.pad;
         match pass {
-            Pass::BackwardData => {
-                (y, x, Pad { top: 2 - top, bottom: 2 - bottom, left: 2 - left, right: 2 - right })
-            }
-            Pass::Forward | Pass::BackwardFilter => (x, y, conv.pad),
+            Pass::Data => (y, x, Pad { top: 2 - top, bottom: 2 - bottom, left: 2 - left, right: 2 - right }),
+            Pass::Forward | Pass::Filter => (x, y, conv.pad),
         }
     }
 
@@ -178,8 +176,8 @@ impl Sliding {
     }
 
     /// Parts of the result, and the floats of each.
-    pub(super) fn partial(&self) -> (usize, usize) {
-        (self.parts[0], self.size)
+    pub(super) fn partial(&self) -> [usize; 2] {
+        [self.parts[0], self.size]
     }
 
     /// `out = ...` or `out += ...`, from the image and the weights or, for their gradient, dy.
@@ -192,33 +190,32 @@ impl Sliding {
     ) -> Result<()> {
         let (line, lines) = padded(self.image, self.pad);
         let [parts, each] = self.parts;
-        let partial =
-            if parts > 1 { cuda.engine_scratch(parts * self.size * size_of::<f32>())? } else { Ptr::NULL };
         let word = |value| u32_of(op, "a size", value);
         let grid = [word(self.tiles[0])?, word(self.tiles[1])?, word(parts)?];
-        let arguments = args![
-            image,
-            other,
-            out,
-            partial,
-            word(each)?,
-            u32::from(write == Write::Add),
-            word(self.channels[0])?,
-            word(self.channels[1])?,
-            word(self.image.n * lines * line)?,
-            divisor(line),
-            divisor(lines),
-            word(self.image.h)?,
-            word(self.image.w)?,
-            word(self.pad.top)?,
-            word(self.pad.left)?,
-            word(self.grid.rows())?,
-            word(self.grid.h)?,
-            word(self.grid.w)?,
-        ];
         let geometry = Geometry { grid, block: [word(self.threads)?, 1, 1], shared: word(self.shared)? };
-        cuda.launch(self.kernel, geometry, arguments)?;
-        if parts == 1 { Ok(()) } else { sum_parts(cuda, op, partial, parts, self.size, out, write) }
+        in_parts(cuda, op, self.partial(), out, write, |partial| {
+            let arguments = args![
+                image,
+                other,
+                out,
+                partial,
+                word(each)?,
+                u32::from(write == Write::Add),
+                word(self.channels[0])?,
+                word(self.channels[1])?,
+                word(self.image.n * lines * line)?,
+                divisor(line),
+                divisor(lines),
+                word(self.image.h)?,
+                word(self.image.w)?,
+                word(self.pad.top)?,
+                word(self.pad.left)?,
+                word(self.grid.rows())?,
+                word(self.grid.h)?,
+                word(self.grid.w)?,
+            ];
+            cuda.launch(self.kernel, geometry, arguments)
+        })
     }
 }
 

@@ -2,35 +2,22 @@
 
 use super::CudaDriver;
 use crate::cuda::lock;
-use crate::driver::works::Works;
 use cudarc::driver::sys;
 use std::ptr;
 use std::sync::atomic::Ordering;
 use tensor_backend::Result;
 
 /// A node that what is asked for next comes after.
-type Tip = sys::CUgraphNode;
-
-/// A capture under way.
-#[derive(Default)]
-pub(super) struct Capture {
-    works: Works<Tip>,
-    /// Whether a piece of work is at hand.
-    working: bool,
-}
+pub(super) type Tip = sys::CUgraphNode;
 
 impl CudaDriver {
     pub(super) fn begin_piece(&self, after: &[usize]) -> Result<()> {
-        let mut capture = lock(&self.capture);
-        let tips = capture.works.begin(after, || self.tips())?;
-        capture.working = true;
+        let tips = lock(&self.works).begin(after, || self.tips())?;
         self.set_tips(tips)
     }
 
     pub(super) fn end_piece(&self) -> Result<()> {
-        let mut capture = lock(&self.capture);
-        capture.works.end(self.tips()?);
-        capture.working = false;
+        lock(&self.works).end(self.tips()?);
         Ok(())
     }
 
@@ -39,8 +26,7 @@ impl CudaDriver {
         if !self.capturing.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut capture = lock(&self.capture);
-        let tips = if capture.working { None } else { capture.works.leave() };
+        let tips = lock(&self.works).leave();
         tips.map_or(Ok(()), |tips| self.set_tips(tips))
     }
 

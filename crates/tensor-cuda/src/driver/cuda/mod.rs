@@ -11,6 +11,7 @@ mod functions;
 mod side;
 mod staging;
 
+use super::works::Works;
 use super::{Arg, Driver, Event, Geometry, Graph, Kernel, Ptr, Watch, watch};
 use crate::Options;
 use crate::buffer::Format;
@@ -20,7 +21,7 @@ use crate::cuda::lock;
 use crate::error::Error;
 use crate::gpus::{Device, check};
 use crate::kernels::{FORMATS, SOURCES};
-use capture::Capture;
+use capture::Tip;
 use context::{Context, Stream};
 use core::ffi::c_void;
 use cudarc::driver::sys;
@@ -51,7 +52,7 @@ pub(crate) struct CudaDriver {
     functions: Functions,
     side: Side,
     /// Of the capture under way.
-    capture: Mutex<Capture>,
+    works: Mutex<Works<Tip>>,
     stream: Stream,
     context: Context,
 }
@@ -90,7 +91,7 @@ impl CudaDriver {
             tensor_cores: major >= 8,
             compiled,
             capturing: AtomicBool::new(false),
-            capture: Mutex::default(),
+            works: Mutex::default(),
             retired: Mutex::default(),
             staging,
             watch: Mutex::default(),
@@ -291,7 +292,7 @@ impl Driver for CudaDriver {
         self.call("cuStreamBeginCapture", || unsafe {
             sys::cuStreamBeginCapture_v2(self.stream.raw(), mode)
         })?;
-        *lock(&self.capture) = Capture::default();
+        *lock(&self.works) = Works::default();
         self.capturing.store(true, Ordering::Relaxed);
         Ok(())
     }

@@ -68,8 +68,6 @@ struct Capture {
     /// The nodes that the next one comes after.
     now: Vec<usize>,
     works: Works<usize>,
-    /// Whether a piece of work is at hand.
-    working: bool,
     /// The first thing that may not be done in a capture, if one was asked for. As on a GPU, it spoils the capture.
     spoiled: Option<String>,
 }
@@ -123,7 +121,7 @@ impl EmulatedDriver {
 
 impl Capture {
     fn push(&mut self, work: Work) {
-        if let Some(all) = if self.working { None } else { self.works.leave() } {
+        if let Some(all) = self.works.leave() {
             self.now = all;
         }
         let after = core::mem::replace(&mut self.now, vec![self.nodes.len()]);
@@ -287,7 +285,6 @@ impl Driver for EmulatedDriver {
         let capture = state.capture.as_mut().ok_or_else(|| error("no capture is under way"))?;
         let Capture { now, works, .. } = capture;
         *now = works.begin(after, || Ok(now.clone()))?;
-        capture.working = true;
         Ok(())
     }
 
@@ -295,7 +292,6 @@ impl Driver for EmulatedDriver {
         let mut state = lock(&self.state);
         let capture = state.capture.as_mut().ok_or_else(|| error("no capture is under way"))?;
         capture.works.end(capture.now.clone());
-        capture.working = false;
         Ok(())
     }
 

@@ -145,13 +145,9 @@ impl Cudnn {
             Err(error) => return Err(error),
         };
         let beta = if write == Write::Add { 1.0 } else { 0.0 };
-        let mut done = Ok(());
-        cuda.work(|| {
-            // SAFETY: the caller's operands have the shapes of `conv` and `shape`, without gaps, in the device's format.
-            done = unsafe { convolutions.run(&key, algorithm, Operands { x, w, y }, scratch, beta) };
-            Ok(())
-        })?;
-        match done {
+        let operands = Operands { x, w, y };
+        // SAFETY: the caller's operands have the shapes of `conv` and `shape`, without gaps, in the device's format.
+        match cuda.work(|| Ok(unsafe { convolutions.run(&key, algorithm, operands, scratch, beta) }))? {
             Ok(()) => Ok(true),
             Err(failure) if failure.is_unsupported() => {
                 algorithms.refuse(&key);

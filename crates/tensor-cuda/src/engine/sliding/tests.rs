@@ -26,8 +26,8 @@ fn numbers(cuda: &Cuda, seed: usize, len: usize) -> (crate::Buffer, Ptr) {
 fn agrees(cuda: &Cuda, sliding: &Sliding, conv: &Conv2d, pass: Pass, [x, y]: [Shape; 2], write: Write) {
     let lens = match pass {
         Pass::Forward => [x.len(), conv.weights(), y.len()],
-        Pass::BackwardData => [y.len(), conv.weights(), x.len()],
-        Pass::BackwardFilter => [x.len(), y.len(), conv.weights()],
+        Pass::Data => [y.len(), conv.weights(), x.len()],
+        Pass::Filter => [x.len(), y.len(), conv.weights()],
     };
     let (_image, image) = numbers(cuda, 1, lens[0]);
     let (_other, other) = numbers(cuda, 2, lens[1]);
@@ -55,7 +55,7 @@ fn tiles_give_what_products_of_patches_give() {
         for (&pads, tile) in pads.iter().flat_map(|pads| TILES.iter().map(move |tile| (pads, tile))) {
             let x = Shape::new(5, 7, 5, 40);
             let (conv, y) = convolution(x, 104, pads);
-            for pass in [Pass::Forward, Pass::BackwardData] {
+            for pass in [Pass::Forward, Pass::Data] {
                 let (image, grid, pad) = Sliding::sides(&conv, pass, x, y);
                 let whole = Sliding::of(tile, pass, image, grid, pad);
                 assert!(whole.parts[0] > 1, "{whole:?}");
@@ -79,7 +79,7 @@ fn gradients_of_weights_are_those_of_products_of_patches() {
         {
             let x = Shape::new(7, 9, 7, inputs);
             let (conv, y) = convolution(x, outputs, pads);
-            let pass = Pass::BackwardFilter;
+            let pass = Pass::Filter;
             let several = Sliding::cut(&conv, pass, x, y).unwrap();
             assert!(several.parts[0] > 1, "{several:?}");
             warps.push(several.threads / 32);
@@ -107,7 +107,7 @@ fn layers_of_minigooglenet() {
     let layers = [(32, 96, 32), (32, 64, 48), (15, 160, 48), (15, 160, 64), (15, 160, 80), (15, 160, 96)];
     let mut kernels = Vec::new();
     for (size, inputs, outputs) in layers.into_iter().chain([(7, 240, 160), (7, 336, 160)]) {
-        let passes = [Pass::Forward, Pass::BackwardData, Pass::BackwardFilter];
+        let passes = [Pass::Forward, Pass::Data, Pass::Filter];
         kernels.push([1024, 64].map(|n| passes.map(|pass| cut(n, size, inputs, outputs, pass))));
     }
     let forward: Vec<_> =
@@ -129,11 +129,11 @@ fn others_are_left_to_others() {
     for (inputs, outputs) in [(12, 24), (16, 20)] {
         let x = x.with_c(inputs);
         let (conv, y) = convolution(x, outputs, PADS[0]);
-        assert_eq!(Sliding::cut(&conv, Pass::BackwardFilter, x, y), None, "{inputs} to {outputs}");
+        assert_eq!(Sliding::cut(&conv, Pass::Filter, x, y), None, "{inputs} to {outputs}");
     }
     let lines_too_long = Shape::new(1, 4, 4000, 16);
     let (conv, y) = convolution(lines_too_long, 24, PADS[0]);
-    for pass in [Pass::Forward, Pass::BackwardData, Pass::BackwardFilter] {
+    for pass in [Pass::Forward, Pass::Data, Pass::Filter] {
         assert_eq!(Sliding::cut(&conv, pass, lines_too_long, y), None);
     }
     let cuda = Cuda::emulated(Precision::Fp32).unwrap();
