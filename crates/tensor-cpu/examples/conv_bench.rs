@@ -1,6 +1,6 @@
 //! The speed of every convolution and dense layer of the recipes' networks, beside what the processor can do.
 //!
-//! `cargo run --release -p tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet] [LAYER]`
+//! `cargo run --release -p tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet] [LAYER] [--bf16]`
 //!
 //! With one thread, time is the processor's, so that other programs on the machine hardly show; with more it is the
 //! wall clock's. For each layer and pass: milliseconds, GFLOP/s, and the share of the fused multiply-add peak of that many threads.
@@ -218,9 +218,16 @@ fn peak(clock: &Clock, threads: usize) -> f64 {
 }
 
 fn main() -> Result<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (options, args): (Vec<String>, _) = std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
     let threads = args.first().and_then(|arg| arg.parse().ok()).unwrap_or(0);
-    let cpu = Cpu::new(threads);
+    let mut cpu = Cpu::new(threads);
+    if options.contains(&"--bf16".to_owned()) {
+        let Some(narrow) = cpu.with_bf16() else {
+            println!("SKIPPED: the processor has no AMX");
+            return Ok(());
+        };
+        cpu = narrow;
+    }
     let clock = Clock::new(cpu.threads());
     let peak = peak(&clock, cpu.threads());
     println!("{}: {peak:.0} GFLOP/s of multiply-adds at most", cpu.name());

@@ -18,9 +18,10 @@ impl Backend for Cpu {
     type Bytes = Vec<u8>;
 
     fn name(&self) -> String {
+        let bf16 = if self.is_bf16() { ", bf16" } else { "" };
         match self.threads() {
-            1 => "the CPU (1 thread)".to_owned(),
-            threads => format!("the CPU ({threads} threads)"),
+            1 => format!("the CPU (1 thread{bf16})"),
+            threads => format!("the CPU ({threads} threads{bf16})"),
         }
     }
 

@@ -1,4 +1,5 @@
 use crate::buffer::Buffer;
+use crate::conv::Bf16Level;
 use crate::simd::Level;
 use crate::threads::Threads;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct Cpu {
     inner: Arc<Inner>,
     winograd: bool,
+    bf16: Option<Bf16Level>,
 }
 
 struct Inner {
@@ -37,6 +39,7 @@ impl Cpu {
                 channels: Mutex::new(Buffer::default()),
             }),
             winograd: true,
+            bf16: None,
         }
     }
 
@@ -44,6 +47,27 @@ impl Cpu {
     /// through save time and lose a digit: see docs/determinism.md.
     pub fn without_winograd(self) -> Self {
         Cpu { winograd: false, ..self }
+    }
+
+    /// The same device, with convolutions and dense layers that round their operands to bf16 and add up their products in
+    /// 32 bits, in matrix units of the processor (Intel's AMX); none of them is transformed. `None` where there are no such
+    /// units.
+    ///
+    /// Tensors stay in 32 bits, and so does everything else that is computed; so do convolutions of up to four channels,
+    /// which don't fill such a unit, and kernels of more than 64 elements.
+    pub fn with_bf16(self) -> Option<Self> {
+        let level = Bf16Level::detect(self.simd())?;
+        Some(Cpu { winograd: false, bf16: Some(level), ..self })
+    }
+
+    /// Whether convolutions and dense layers round their operands to bf16.
+    pub fn is_bf16(&self) -> bool {
+        self.bf16.is_some()
+    }
+
+    /// How operands of 16 bits are multiplied, if any are.
+    pub(crate) fn bf16(&self) -> Option<Bf16Level> {
+        self.bf16
     }
 
     /// Whether convolutions may be transformed.
@@ -90,6 +114,12 @@ impl core::fmt::Debug for Cpu {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Cpu").field("threads", &self.threads()).finish()
     }
+}
+
+/// What multiplies operands in bf16 on this processor: `amx`; `portable`, for tests, where the kernels are `portable` too.
+/// `None` where nothing does.
+pub fn bf16_level() -> Option<&'static str> {
+    Bf16Level::detect(Level::detect()).map(Bf16Level::name)
 }
 
 /// The instruction set that the kernels use on this processor: `avx512`, `avx2`, `neon` or `portable`.

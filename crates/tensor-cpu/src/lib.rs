@@ -30,6 +30,6 @@ mod statistics;
 mod threads;
 
 pub use buffer::Buffer;
-pub use cpu::{Cpu, simd_level};
+pub use cpu::{Cpu, bf16_level, simd_level};
 pub use reference::Reference;
 pub use roofline::Roofline;

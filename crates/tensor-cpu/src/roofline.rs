@@ -1,5 +1,6 @@
 use crate::Buffer;
 use crate::Cpu;
+use crate::conv::bf16_trial;
 #[cfg(target_arch = "aarch64")]
 use crate::simd::Neon;
 #[cfg(target_arch = "x86_64")]
@@ -7,6 +8,7 @@ use crate::simd::{Avx2, Avx512};
 use crate::simd::{Level, Portable, Simd};
 use crate::threads::Shards;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use tensor_backend::{Backend, Result};
 
@@ -15,7 +17,8 @@ use tensor_backend::{Backend, Result};
 pub struct Roofline {
     /// Threads that worked.
     pub threads: usize,
-    /// 10^9 floating-point operations a second of fused multiply-adds, two each, in vectors of the device's instruction set.
+    /// 10^9 floating-point operations a second of fused multiply-adds, two each, in vectors of the device's instruction set, or
+    /// in its matrix units where it computes with operands in bf16.
     pub gflops: f64,
     /// 10^9 bytes a second that a copy reads and writes, far larger than any cache.
     pub gigabytes: f64,
@@ -42,10 +45,17 @@ impl Roofline {
     pub fn measure(cpu: &Cpu) -> Result<Roofline> {
         let threads = cpu.threads();
         let (chains, lanes) = chains(cpu.simd());
-        let operations = (threads * ROUNDS * CHAINS * 2 * lanes) as f64;
-        // SAFETY: the device's level is one that the processor has.
-        let seconds = best(TRIALS, || cpu.pool().run(threads, &|_| unsafe { chains() }));
-        let gflops = operations / seconds / 1e9;
+        let trial = || match cpu.bf16() {
+            Some(level) => bf16_trial(level),
+            None => {
+                // SAFETY: the device's level is one that the processor has.
+                unsafe { chains() };
+                ROUNDS * CHAINS * 2 * lanes
+            }
+        };
+        let operations = AtomicUsize::new(0);
+        let seconds = best(TRIALS, || cpu.pool().run(threads, &|_| operations.store(trial(), Relaxed)));
+        let gflops = (threads * operations.into_inner()) as f64 / seconds / 1e9;
 
         let (mut from, mut to) = (cpu.alloc(threads * COPY_LEN)?, cpu.alloc(threads * COPY_LEN)?);
         from.fill(1.0);
@@ -123,9 +133,12 @@ mod tests {
     #[test]
     fn every_level_has_some_speed() {
         for &level in Level::available() {
-            let roof = Roofline::measure(&Cpu::with_simd(2, level)).unwrap();
-            assert_eq!(roof.threads, 2);
-            assert!(roof.gflops.is_finite() && roof.gflops > 0.0 && roof.gigabytes > 0.0, "{roof:?}");
+            let cpu = Cpu::with_simd(2, level);
+            for cpu in [Some(cpu.clone()), cpu.with_bf16()].into_iter().flatten() {
+                let roof = Roofline::measure(&cpu).unwrap();
+                assert_eq!(roof.threads, 2);
+                assert!(roof.gflops.is_finite() && roof.gflops > 0.0 && roof.gigabytes > 0.0, "{roof:?}");
+            }
         }
     }
 }

@@ -125,12 +125,14 @@ fn on_vectors(cpu: &Cpu, n: usize, [a, b, c, d, saved]: &mut [Buffer; 5]) -> Res
 
 #[test]
 fn a_second_run_allocates_nothing() {
-    let (cpu, labels) = (Cpu::new(2), vec![0; 64]);
-    let mut buffers = core::array::from_fn(|_| Buffer::zeros(4 * 16 * 16 * 24));
-    every_op(&cpu, &labels, &mut buffers).unwrap();
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
-    every_op(&cpu, &labels, &mut buffers).unwrap();
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+    let labels = vec![0; 64];
+    for cpu in [Some(Cpu::new(2)), Cpu::new(2).with_bf16()].into_iter().flatten() {
+        let mut buffers = core::array::from_fn(|_| Buffer::zeros(4 * 16 * 16 * 24));
+        every_op(&cpu, &labels, &mut buffers).unwrap();
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        every_op(&cpu, &labels, &mut buffers).unwrap();
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+    }
 
     // Fewer rows may be cut into more blocks: still nothing.
     let cpu = Cpu::new(2);

@@ -62,7 +62,7 @@ pub(super) fn portion(all: usize, parts: usize, index: usize) -> Range<usize> {
 }
 
 /// The same sums over images of one row, where pixels have nothing to do with each other: long rows make long loops.
-fn flattened(conv: &Conv2d, x: Layout, dy: Layout) -> (Conv2d, Layout, Layout) {
+pub(super) fn flattened(conv: &Conv2d, x: Layout, dy: Layout) -> (Conv2d, Layout, Layout) {
     let pixels = x.shape.rows();
     let width = (64..=256).chain(16..64).find(|&width| pixels.is_multiple_of(width));
     let (true, Some(width)) = (is_pointwise(conv), width) else { return (*conv, x, dy) };

@@ -10,6 +10,7 @@
 //!
 //! How the work is cut up depends on the shapes and the vectors' width, and never on the number of threads.
 
+mod bf16;
 mod grads;
 mod kernels;
 mod pack;
@@ -19,6 +20,8 @@ mod sums;
 #[cfg(test)]
 mod tests;
 mod winograd;
+
+pub(crate) use bf16::{Level as Bf16Level, trial as bf16_trial};
 
 use crate::norm_operands::Infer;
 use crate::{Cpu, activation, batch_norm};
@@ -38,11 +41,10 @@ pub(crate) fn prepare(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bo
 /// Elements of scratch memory for the passes of a convolution.
 fn scratch_len(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bool) -> usize {
     let (x, y) = (Layout::contiguous(x), Layout::contiguous(y));
-    let (kernels, threads) = (Kernels::of(cpu.simd()), cpu.threads());
     let winograd = winograd::choose(cpu, conv, y.shape);
     let forward = match winograd {
         Some(size) => winograd::Pass::forward(size, conv, x, y).scratch_len(cpu),
-        None => sums::scratch_len(&Problem::forward(conv, x, y), kernels, threads),
+        None => sum_scratch_len(cpu, conv, &Problem::forward(conv, x, y)),
     };
     if !training {
         return forward;
@@ -51,14 +53,30 @@ fn scratch_len(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bool) -> 
         Some(size) => winograd::Pass::backward(size, conv, y, x).scratch_len(cpu),
         None => {
             let data = phases(conv, x.shape).map(|phase| Problem::backward(conv, y, x, phase));
-            data.map(|problem| sums::scratch_len(&problem, kernels, threads)).max().unwrap_or(0)
+            data.map(|problem| sum_scratch_len(cpu, conv, &problem)).max().unwrap_or(0)
         }
     };
-    let filter = match winograd {
-        Some(size) => winograd::grads_scratch_len(cpu, size, conv, x, y),
-        None => grads::scratch_len(conv, x, y, kernels),
+    let filter = match (winograd, bf16::choose(cpu, conv)) {
+        (Some(size), _) => winograd::grads_scratch_len(cpu, size, conv, x, y),
+        (None, Some(_)) => bf16::grads_scratch_len(conv, x, y, cpu.threads()),
+        (None, None) => grads::scratch_len(conv, x, y, Kernels::of(cpu.simd())),
     };
     forward.max(data).max(filter)
+}
+
+fn sum_scratch_len(cpu: &Cpu, conv: &Conv2d, p: &Problem) -> usize {
+    match bf16::choose(cpu, conv) {
+        Some(_) if p.taps() > 0 => bf16::scratch_len(p, cpu.threads()),
+        _ => sums::scratch_len(&p.merged(), Kernels::of(cpu.simd()), cpu.threads()),
+    }
+}
+
+/// Computes a problem's outputs. Of no taps (the kernel is smaller than the stride) there are no tiles.
+fn sum(cpu: &Cpu, conv: &Conv2d, p: &Problem, source: &[f32], w: &[f32], finish: Finish, out: &mut [f32]) {
+    match bf16::choose(cpu, conv) {
+        Some(level) if p.taps() > 0 => bf16::run(cpu, level, p, source, w, finish, out),
+        _ => sums::run(cpu, &p.merged(), source, w, finish, out),
+    }
 }
 
 /// The places that a pixel of `x` can have under the stride.
@@ -113,7 +131,7 @@ fn forward_finished(
         pass.run(cpu, x.data, w, finish, y.reborrow().data);
     } else {
         let problem = Problem::forward(conv, x.layout, y.layout);
-        sums::run(cpu, &problem, x.data, w, finish, y.reborrow().data);
+        sum(cpu, conv, &problem, x.data, w, finish, y.reborrow().data);
     }
     // ReLU is done to the sums before they are stored.
     if act == Activation::Gelu {
@@ -136,7 +154,7 @@ pub(crate) fn backward_data(
     }
     for phase in phases(conv, dx.layout.shape) {
         let problem = Problem::backward(conv, dy.layout, dx.layout, phase);
-        sums::run(cpu, &problem, dy.data, w, finish, dx.data);
+        sum(cpu, conv, &problem, dy.data, w, finish, dx.data);
     }
 }
 
@@ -144,5 +162,8 @@ pub(crate) fn backward_filter(cpu: &Cpu, conv: &Conv2d, x: View<[f32]>, dy: View
     if let Some(size) = winograd::choose(cpu, conv, dy.layout.shape) {
         return winograd::backward_filter(cpu, size, conv, x, dy, dw);
     }
-    grads::run(cpu, conv, x, dy, dw);
+    match bf16::choose(cpu, conv) {
+        Some(level) => bf16::backward_filter(cpu, level, conv, x, dy, dw),
+        None => grads::run(cpu, conv, x, dy, dw),
+    }
 }

@@ -20,7 +20,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    fn forward(size: usize, outputs: usize, kernel: usize, stride: usize, pad: usize) -> Axis {
+    pub fn forward(size: usize, outputs: usize, kernel: usize, stride: usize, pad: usize) -> Axis {
         let first = -(pad as isize);
         // From a single output there is no step, and none may make its packed row longer.
         let step = if outputs > 1 { stride } else { 1 };
@@ -62,7 +62,7 @@ pub(super) struct Places {
     pub pixel: usize,
 }
 
-/// A source whose columns under the kernel were merged into channels: see [`Problem::forward`].
+/// A source whose columns under the kernel were merged into channels: see [`Problem::merged`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merge {
     /// Stride and left padding of the convolution, along a row.
@@ -94,18 +94,16 @@ pub(super) struct Problem {
 }
 
 /// With at most so many channels the columns under the kernel are merged into channels.
-const FEW_CHANNELS: usize = 4;
+pub(super) const FEW_CHANNELS: usize = 4;
 
 impl Problem {
     /// `conv` on `source`, into `out`.
     ///
-    /// Images of few channels (colours) would leave most of a block empty and make short loops, so their pixels
-    /// under one row of the kernel, which lie together in memory as their weights do, become the channels of one.
     /// Images of a 1x1 kernel without stride become one row of pixels.
     pub fn forward(conv: &Conv2d, source: Layout, out: Layout) -> Problem {
         let (s, o) = (source.shape, out.shape);
         let [kh, kw] = conv.kernel;
-        let mut problem = Problem {
+        Problem {
             images: s.n,
             channels: conv.inputs,
             columns: conv.outputs,
@@ -116,15 +114,21 @@ impl Problem {
             kernel_width: kw,
             transposed: false,
             merge: None,
-        };
-        if conv.inputs <= FEW_CHANNELS && kw > 1 {
-            problem.merge =
-                Some(Merge { stride: problem.x.step, left: conv.pad.left, channels: conv.inputs });
-            problem.channels = kw * conv.inputs;
-            problem.kernel_width = 1;
-            problem.x = Axis::forward(o.w, o.w, 1, 1, 0);
         }
-        problem.flattened(conv)
+        .flattened(conv)
+    }
+
+    /// The same for vectors. Images of few channels (colours) would leave most of a block empty and make short loops, so their
+    /// pixels under one row of the kernel, which lie together in memory as their weights do, become the channels of one.
+    pub fn merged(mut self) -> Problem {
+        let Axis { step: stride, taps, first, outputs, .. } = self.x;
+        if !self.transposed && self.channels <= FEW_CHANNELS && taps > 1 {
+            self.merge = Some(Merge { stride, left: first.unsigned_abs(), channels: self.channels });
+            self.channels *= taps;
+            self.kernel_width = 1;
+            self.x = Axis::forward(outputs, outputs, 1, 1, 0);
+        }
+        self
     }
 
     /// The gradient of the inputs whose row and column leave `phase` when divided by the stride; `source` is the

@@ -14,6 +14,14 @@ pub(super) fn random(len: usize, mut seed: u64) -> Vec<f32> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
+/// The same, as a device computes with them: tests of bf16 begin with numbers that need no rounding, and so see every other
+/// error.
+fn random_for(cpu: &Cpu, len: usize, seed: u64) -> Vec<f32> {
+    let narrow = |x: f32| f32::from_bits(x.to_bits() & 0xffff_0000);
+    let numbers = random(len, seed).into_iter();
+    if cpu.bf16().is_some() { numbers.map(narrow).collect() } else { numbers.collect() }
+}
+
 fn buffer(numbers: &[f32]) -> Buffer {
     let mut buffer = Buffer::zeros(numbers.len());
     buffer.copy_from_slice(numbers);
@@ -52,11 +60,11 @@ const WINOGRAD: usize = 4 * 4;
 /// All three passes of one convolution. `extra` channels lie between pixels.
 fn check(cpu: &Cpu, conv: Conv2d, x: Shape, extra: usize) {
     let y = conv.output(x).unwrap();
-    let what = format!("{:?} {conv:?} of {x} with {extra} more channels", cpu.simd());
+    let what = format!("{:?} {:?} {conv:?} of {x} with {extra} more channels", cpu.simd(), cpu.bf16());
     let (xl, yl) = (slice(x, extra), slice(y, extra / 2));
     let (w, b) = (Span::new(5, conv.weights()), Span::new(5 + conv.weights(), conv.outputs));
-    let (xs, dys) = (random(room(xl), 1), random(room(yl), 2));
-    let params = random(b.end(), 3);
+    let (xs, dys) = (random_for(cpu, room(xl), 1), random_for(cpu, room(yl), 2));
+    let params = random_for(cpu, b.end(), 3);
     let (xb, dyb, pb) = (buffer(&xs), buffer(&dys), buffer(&params));
     let (xr, dyr, pr) = (wide(&xs), wide(&dys), wide(&params));
     let products = conv.weights() / conv.outputs;
@@ -89,19 +97,23 @@ fn check(cpu: &Cpu, conv: Conv2d, x: Shape, extra: usize) {
     assert_eq!(cpu.scratch(0).len(), prepared, "an op allocated: {what}");
 }
 
-fn square(inputs: usize, outputs: usize, kernel: usize, stride: usize, pad: usize) -> Conv2d {
+pub(super) fn square(inputs: usize, outputs: usize, kernel: usize, stride: usize, pad: usize) -> Conv2d {
     let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
     Conv2d { inputs, outputs, kernel: [kernel; 2], stride: [stride; 2], pad }
 }
 
-fn levels() -> impl Iterator<Item = Level> {
-    Level::available().iter().copied()
+/// A device for every instruction set that this processor has, and for every kind of tiles.
+fn devices(threads: usize) -> impl Iterator<Item = Cpu> {
+    let of_level = move |&level| {
+        let cpu = Cpu::with_simd(threads, level);
+        [Some(cpu.clone()), cpu.with_bf16()].into_iter().flatten()
+    };
+    Level::available().iter().flat_map(of_level)
 }
 
 #[test]
 fn channels_of_all_sizes() {
-    for level in levels() {
-        let cpu = Cpu::with_simd(2, level);
+    for cpu in devices(2) {
         for c in [1, 3, 5, 16, 17, 32, 48, 80, 96] {
             for k in [1, 3, 5, 16, 17, 32, 48, 80, 96, 112] {
                 check(&cpu, square(c, k, 3, 1, 1), Shape::new(2, 4, 5, c), (c + k) % 7);
@@ -119,8 +131,7 @@ fn kernels_strides_and_paddings() {
         Pad { top: 0, bottom: 1, left: 0, right: 1 },
         Pad { top: 2, bottom: 0, left: 1, right: 3 },
     ];
-    for level in levels() {
-        let cpu = Cpu::with_simd(2, level);
+    for cpu in devices(2) {
         for kernel in [[1, 1], [2, 2], [3, 3], [5, 5], [3, 1], [1, 4]] {
             for stride in [[1, 1], [2, 2], [3, 3], [1, 2], [3, 2]] {
                 for pad in pads {
@@ -136,8 +147,7 @@ fn kernels_strides_and_paddings() {
 
 #[test]
 fn small_and_odd_images() {
-    for level in levels() {
-        let cpu = Cpu::with_simd(2, level);
+    for cpu in devices(2) {
         for (n, h, w) in [(1, 1, 1), (5, 1, 1), (3, 1, 40), (2, 40, 1), (1, 33, 17), (9, 7, 7), (0, 4, 4)] {
             check(&cpu, square(8, 24, 3, 1, 1), Shape::new(n, h, w, 8), 2);
             check(&cpu, square(3, 24, 3, 1, 1), Shape::new(n, h, w, 3), 0);
@@ -158,34 +168,35 @@ fn small_and_odd_images() {
 /// Large enough for several tasks, passes and partitions.
 #[test]
 fn shapes_of_real_networks() {
-    for level in levels() {
-        for (conv, x, extra) in [
-            (square(3, 96, 3, 1, 1), Shape::new(2, 32, 32, 3), 0),
-            (square(64, 48, 3, 1, 1), Shape::new(2, 32, 32, 64), 16),
-            (square(80, 80, 3, 2, 0), Shape::new(3, 32, 32, 80), 0),
-            (square(160, 112, 1, 1, 0), Shape::new(10, 15, 15, 160), 48),
-            (square(240, 160, 3, 1, 1), Shape::new(9, 7, 7, 240), 0),
-        ] {
-            // A device of its own, whose scratch memory no other case has made larger.
-            check(&Cpu::with_simd(2, level), conv, x, extra);
+    for (conv, x, extra) in [
+        (square(3, 96, 3, 1, 1), Shape::new(2, 32, 32, 3), 0),
+        (square(64, 48, 3, 1, 1), Shape::new(2, 32, 32, 64), 16),
+        (square(80, 80, 3, 2, 0), Shape::new(3, 32, 32, 80), 0),
+        (square(160, 112, 1, 1, 0), Shape::new(10, 15, 15, 160), 48),
+        (square(240, 160, 3, 1, 1), Shape::new(9, 7, 7, 240), 0),
+    ] {
+        // Devices of their own, whose scratch memory no other case has made larger.
+        for cpu in devices(2) {
+            check(&cpu, conv, x, extra);
         }
     }
 }
 
 #[test]
 fn dense_layers() {
-    for level in levels() {
-        let cpu = Cpu::with_simd(2, level);
-        for (n, inputs, outputs) in [(1, 1, 1), (128, 300, 10), (3, 64, 512), (65, 1000, 130), (130, 31, 17)]
+    for cpu in devices(2) {
+        for (n, inputs, outputs) in
+            [(1, 1, 1), (128, 300, 10), (3, 64, 512), (65, 1000, 130), (130, 31, 17), (40, 170_000, 3)]
         {
             let linear = Linear { inputs, outputs };
             let at = |c: usize| slice(Shape::vectors(n, c), n % 3);
             let (xl, yl, w) = (at(inputs), at(outputs), Span::new(1, inputs * outputs));
             let b = Span::new(w.end(), outputs);
+            let random = |len, seed| random_for(&cpu, len, seed);
             let (xs, dys, params) = (random(room(xl), 4), random(room(yl), 5), random(b.end(), 6));
             let (xb, dyb, pb) = (buffer(&xs), buffer(&dys), buffer(&params));
             let (xr, dyr, pr) = (wide(&xs), wide(&dys), wide(&params));
-            let what = format!("{level:?} {linear:?} of {n}");
+            let what = format!("{:?} {:?} {linear:?} of {n}", cpu.simd(), cpu.bf16());
 
             let (mut got, mut want) = (buffer(&dys), dyr.clone());
             let act = Activation::Relu;
@@ -223,7 +234,7 @@ fn dense_layers() {
 }
 
 /// The outputs of all passes of a convolution, back to back.
-fn all_passes(cpu: &Cpu, conv: Conv2d, x: Shape) -> Vec<u32> {
+pub(super) fn all_passes(cpu: &Cpu, conv: Conv2d, x: Shape) -> Vec<u32> {
     let y = conv.output(x).unwrap();
     let (xl, yl, w) = (slice(x, 0), slice(y, 0), Span::new(0, conv.weights()));
     let (xs, dys) = (buffer(&random(room(xl), 7)), buffer(&random(room(yl), 8)));
@@ -239,18 +250,17 @@ fn all_passes(cpu: &Cpu, conv: Conv2d, x: Shape) -> Vec<u32> {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    for level in levels() {
-        for (conv, x) in [
-            (square(3, 40, 3, 1, 1), Shape::new(5, 32, 32, 3)),
-            (square(48, 40, 3, 2, 0), Shape::new(11, 15, 15, 48)),
-            (square(80, 96, 1, 1, 0), Shape::new(7, 9, 9, 80)),
-            (square(200, 70, 3, 1, 1), Shape::new(6, 7, 7, 200)),
-            (square(600, 70, 1, 1, 0), Shape::new(100, 1, 1, 600)),
-        ] {
-            let one = all_passes(&Cpu::with_simd(1, level), conv, x);
-            for threads in [2, 3, 5] {
-                assert!(one == all_passes(&Cpu::with_simd(threads, level), conv, x), "{conv:?}");
-            }
+    for (conv, x) in [
+        (square(3, 40, 3, 1, 1), Shape::new(5, 32, 32, 3)),
+        (square(48, 40, 3, 2, 0), Shape::new(11, 15, 15, 48)),
+        (square(80, 96, 1, 1, 0), Shape::new(7, 9, 9, 80)),
+        (square(200, 70, 3, 1, 1), Shape::new(6, 7, 7, 200)),
+        (square(600, 70, 1, 1, 0), Shape::new(100, 1, 1, 600)),
+    ] {
+        let all = |threads| devices(threads).map(move |cpu| all_passes(&cpu, conv, x));
+        let one: Vec<_> = all(1).collect();
+        for threads in [2, 3, 5] {
+            assert!(all(threads).eq(one.iter().cloned()), "{conv:?}");
         }
     }
 }
@@ -258,8 +268,7 @@ fn the_number_of_threads_changes_no_bit() {
 /// A number that is none reaches every output that depends on it, past a rectifier too.
 #[test]
 fn nan_is_not_hidden() {
-    for level in levels() {
-        let cpu = Cpu::with_simd(2, level);
+    for cpu in devices(2) {
         let conv = square(4, 20, 1, 1, 0);
         let at = |c| Layout::contiguous(Shape::new(1, 2, 2, c));
         let mut x = buffer(&random(16, 1));

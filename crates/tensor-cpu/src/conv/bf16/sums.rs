@@ -1,0 +1,362 @@
+use super::MOST_TAPS;
+use super::grid::Grid;
+use super::tiles::{
+    Aligned, DEPTH, FinishRun, Level, Narrow, Product, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS, Tiles,
+    halves,
+};
+use crate::Cpu;
+use crate::conv::problem::Problem;
+use crate::conv::sums::Finish;
+use crate::threads::Shards;
+use core::ops::Range;
+
+/// At least so many tasks are wanted, and at most so many bytes of a task's source.
+const MIN_TASKS: usize = 16;
+const SOURCE_BYTES: usize = 320 << 10;
+
+/// Columns of a panel: two tiles.
+const PANEL: usize = 2 * SIDE;
+
+/// How a [`Problem`] is cut up, by its shapes alone.
+///
+/// A *segment* is some images, or rows of one, or pixels of one row; a *group* some panels of columns. A task is one
+/// segment and one group: it rounds what the segment reads, then multiplies it with each panel.
+struct Plan {
+    /// Blocks of channels.
+    blocks: usize,
+    panels: usize,
+    group: usize,
+    groups: usize,
+    /// Images, rows and pixels of a segment, and segments along each.
+    size: [usize; 3],
+    count: [usize; 3],
+}
+
+struct Segment {
+    images: Range<usize>,
+    rows: Range<usize>,
+    pixels: Range<usize>,
+}
+
+impl Plan {
+    fn new(p: &Problem) -> Plan {
+        let (blocks, panels) = (p.channels.div_ceil(DEPTH), p.columns.div_ceil(PANEL));
+        let [rows, pixels] = [p.y.outputs, p.x.outputs];
+        let bytes = |rows: usize, pixels: usize| blocks * DEPTH * 2 * p.y.extent(rows) * p.x.extent(pixels);
+        let all = p.images * rows * pixels;
+        let target = all.div_ceil(MIN_TASKS).max(PANEL);
+        let of_row = target.min(SOURCE_BYTES / bytes(1, 1)).max(1).next_multiple_of(PANEL);
+        let size = if rows == 1 && pixels > of_row {
+            [1, 1, of_row]
+        } else {
+            let fits = |rows: &usize| rows * pixels <= target && bytes(*rows, pixels) <= SOURCE_BYTES;
+            let fitting = (1..=rows).rev().find(fits).unwrap_or(1);
+            let images = (target / (rows * pixels).max(1)).min(SOURCE_BYTES / bytes(rows, pixels).max(1));
+            if fitting == rows { [images.max(1), rows, pixels] } else { [1, fitting, pixels] }
+        };
+        let count = [p.images.div_ceil(size[0]), rows.div_ceil(size[1]), pixels.div_ceil(size[2])];
+        let segments: usize = count.iter().product();
+        let group = panels.div_ceil(MIN_TASKS.div_ceil(segments.max(1))).max(1);
+        Plan { blocks, panels, group, groups: panels.div_ceil(group), size, count }
+    }
+
+    fn segments(&self) -> usize {
+        self.count.iter().product()
+    }
+
+    fn segment(&self, p: &Problem, index: usize) -> Segment {
+        let [_, rows, columns] = self.count;
+        let part = |at: usize, size: usize, all: usize| at * size..((at + 1) * size).min(all);
+        Segment {
+            images: part(index / (rows * columns), self.size[0], p.images),
+            rows: part(index / columns % rows, self.size[1], p.y.outputs),
+            pixels: part(index % columns, self.size[2], p.x.outputs),
+        }
+    }
+
+    /// The columns of a panel.
+    fn panel(&self, p: &Problem, index: usize) -> Range<usize> {
+        index * PANEL..((index + 1) * PANEL).min(p.columns)
+    }
+
+    /// Where a panel's rounded weights lie, in numbers of 16 bits.
+    fn weights(&self, p: &Problem, panel: usize) -> Range<usize> {
+        let of = |columns: usize| p.taps() * self.blocks * columns * TILE_HALVES;
+        let columns = self.panel(p, panel);
+        of(columns.start / SIDE)..of(columns.end.div_ceil(SIDE))
+    }
+
+    /// Numbers of 32 bits with room for all rounded weights, and for a thread's source: tiles may read past its end.
+    fn weights_len(&self, p: &Problem) -> usize {
+        p.taps() * self.blocks * p.columns.div_ceil(SIDE) * TILE_HALVES / 2
+    }
+
+    fn source_len(&self, p: &Problem) -> usize {
+        let segment =
+            Segment { images: 0..self.size[0].min(p.images), rows: 0..self.size[1], pixels: 0..self.size[2] };
+        segment.source_len(p, self.blocks).next_multiple_of(2 * SIDE) / 2
+    }
+}
+
+impl Segment {
+    fn grid(&self, p: &Problem) -> Grid {
+        Grid::new([&p.y, &p.x], self.images.len(), &self.rows, &self.pixels, DEPTH)
+    }
+
+    /// Elements of the rounded source, with the zeros behind it and what a tile reads past its last pixel.
+    fn source_len(&self, p: &Problem, blocks: usize) -> usize {
+        let grid = self.grid(p);
+        blocks * grid.block_len + (grid.furthest([p.y.taps, p.x.taps]) + SIDE) * DEPTH
+    }
+}
+
+/// Elements of scratch memory that [`run`] needs.
+pub(in crate::conv) fn scratch_len(p: &Problem, threads: usize) -> usize {
+    let plan = Plan::new(p);
+    plan.weights_len(p) + threads * plan.source_len(p)
+}
+
+/// Computes all outputs of the problem.
+pub(in crate::conv) fn run(
+    cpu: &Cpu,
+    level: Level,
+    p: &Problem,
+    source: &[f32],
+    w: &[f32],
+    finish: Finish,
+    out: &mut [f32],
+) {
+    if p.columns == 0 || p.images * p.pixels() == 0 {
+        return;
+    }
+    let (plan, tiles) = (Plan::new(p), level.tiles());
+    let mut scratch = cpu.scratch(scratch_len(p, cpu.threads()));
+    let (weights, workers) = scratch.split_at_mut(plan.weights_len(p));
+    {
+        let weights = Shards::new(weights);
+        cpu.pool().run(p.taps() * plan.panels, &|task| {
+            let (panel, tap) = (task / p.taps(), task % p.taps());
+            let range = plan.weights(p, panel);
+            let len = range.len() / p.taps();
+            let at = range.start + tap * len;
+            // SAFETY: panels and taps do not overlap.
+            let to = unsafe { weights.part(at / 2..(at + len) / 2) };
+            pack_weights(tiles, p, &plan.panel(p, panel), &w[p.weights(tap)..], halves(to));
+        });
+    }
+    let (source_len, workers) = (plan.source_len(p), Shards::new(workers));
+    let job = Job { p, plan: &plan, tiles, source, weights: halves(weights), finish, out: Shards::new(out) };
+    cpu.pool().run_on(plan.segments() * plan.groups, &|thread, task| {
+        // SAFETY: a thread runs one task at a time.
+        let memory = unsafe { workers.part(thread * source_len..(thread + 1) * source_len) };
+        job.task(task, halves(memory));
+    });
+}
+
+/// Rounds the weights `w` of one tap and some columns: (block of channels, tile of columns, pair of channels, column, channel).
+fn pack_weights(tiles: &Tiles, p: &Problem, columns: &Range<usize>, w: &[f32], to: &mut [u16]) {
+    let mut rows = Aligned([0u16; TILE_HALVES]);
+    let mut to = to.chunks_exact_mut(TILE_HALVES);
+    for channel in (0..p.channels).step_by(DEPTH) {
+        let channels = DEPTH.min(p.channels - channel);
+        for column in columns.clone().step_by(SIDE) {
+            let count = SIDE.min(columns.end - column);
+            let Some(to) = to.next() else { return };
+            if channels < DEPTH || count < SIDE {
+                rows.0.fill(0);
+            }
+            let mut run = Narrow {
+                src: w.as_ptr(),
+                src_step: p.columns,
+                dst: rows.0.as_mut_ptr(),
+                dst_step: SIDE,
+                block_len: 0,
+                count: channels,
+                channels: count,
+                block: SIDE,
+            };
+            // SAFETY: the functions fit the processor; the weights of these channels and columns, and whole tiles.
+            unsafe {
+                if p.transposed {
+                    run.src = w[column * p.channels + channel..].as_ptr();
+                    (run.src_step, run.dst_step) = (p.channels, DEPTH);
+                    (run.count, run.channels, run.block) = (count, channels, DEPTH);
+                    (tiles.narrow)(&run);
+                    (tiles.turn)(rows.0.as_ptr(), to.as_mut_ptr());
+                } else {
+                    run.src = w[channel * p.columns + column..].as_ptr();
+                    (tiles.narrow)(&run);
+                    (tiles.weave)(rows.0.as_ptr(), to.as_mut_ptr(), SIDE);
+                }
+            }
+        }
+    }
+}
+
+struct Job<'a> {
+    p: &'a Problem,
+    plan: &'a Plan,
+    tiles: &'static Tiles,
+    source: &'a [f32],
+    weights: &'a [u16],
+    finish: Finish<'a>,
+    out: Shards<'a>,
+}
+
+/// The tiles of a segment: 16 neighbours each in a phase of the grid, cut from runs of a row of outputs, of an image or of
+/// all, as makes the fewest.
+struct Tiling {
+    /// Images, rows of one and outputs of a row; pixels from one image and row to the next.
+    counts: [usize; 3],
+    image: usize,
+    width: usize,
+    /// Images and rows that are apart, pixels of a run and its tiles.
+    runs: [usize; 2],
+    len: usize,
+    of_run: usize,
+}
+
+impl Tiling {
+    fn new(grid: &Grid, segment: &Segment) -> Tiling {
+        let counts = [segment.images.len(), segment.rows.len(), segment.pixels.len()];
+        let ([images, rows, outputs], image, width) = (counts, grid.pixels(), grid.width());
+        let of_image = (rows - 1) * width + outputs;
+        let cuts =
+            [([images, rows], outputs), ([images, 1], of_image), ([1, 1], (images - 1) * image + of_image)];
+        let tiles = |&([images, rows], len): &([usize; 2], usize)| images * rows * len.div_ceil(SIDE);
+        let (runs, len) = cuts.into_iter().min_by_key(tiles).unwrap_or(cuts[0]);
+        Tiling { counts, image, width, runs, len, of_run: len.div_ceil(SIDE) }
+    }
+
+    fn count(&self) -> usize {
+        self.runs[0] * self.runs[1] * self.of_run
+    }
+
+    /// The pixels of a tile, counted in a phase of the grid.
+    fn pixels(&self, tile: usize) -> Range<usize> {
+        let (run, within) = (tile / self.of_run, tile % self.of_run);
+        let first = run / self.runs[1] * self.image + run % self.runs[1] * self.width;
+        let start = first + within * SIDE;
+        start..(start + SIDE).min(first + self.len)
+    }
+}
+
+impl Job<'_> {
+    /// One segment and one group of panels.
+    fn task(&self, task: usize, source: &mut [u16]) {
+        let (p, plan) = (self.p, self.plan);
+        let segment = plan.segment(p, task / plan.groups);
+        let grid = segment.grid(p);
+        for (i, image) in segment.images.clone().enumerate() {
+            let row = image * p.source.shape.h;
+            let from = p.source.offset + row * p.source.shape.w * p.source.stride;
+            let to = &mut source[i * grid.pixels() * DEPTH..];
+            grid.fill(self.tiles, self.source, p.source, from, &(0..p.channels), to);
+        }
+        // Zeros behind the last image, as behind every other.
+        source[plan.blocks * grid.block_len..segment.source_len(p, plan.blocks)].fill(0);
+        let mut taps = [0; MOST_TAPS];
+        for (tap, at) in taps.iter_mut().enumerate().take(p.taps()) {
+            let [phase, pixels] = grid.place([p.y.rise(tap / p.x.taps), p.x.rise(tap % p.x.taps)]);
+            *at = 2 * (phase * grid.phase_len + pixels * DEPTH);
+        }
+        let tiling = Tiling::new(&grid, &segment);
+        let group = task % plan.groups * plan.group..((task % plan.groups + 1) * plan.group).min(plan.panels);
+        // SAFETY: the functions fit the processor.
+        unsafe { (self.tiles.begin)() };
+        for panel in group {
+            self.panel(&segment, &grid, &tiling, &taps, source, panel);
+        }
+        // SAFETY: as above; no product follows.
+        unsafe { (self.tiles.end)() };
+    }
+
+    /// All outputs of a segment in one panel, two tiles at a time.
+    fn panel(
+        &self,
+        segment: &Segment,
+        grid: &Grid,
+        tiling: &Tiling,
+        taps: &[usize; MOST_TAPS],
+        source: &[u16],
+        panel: usize,
+    ) {
+        let (p, blocks) = (self.p, self.plan.blocks);
+        let columns = self.plan.panel(p, panel);
+        let wide = columns.len().div_ceil(SIDE);
+        let mut sums = Aligned([0.0f32; 4 * TILE_SUMS]);
+        for tile in (0..tiling.count()).step_by(2) {
+            let high = 2.min(tiling.count() - tile);
+            let at = [tile, tile + high - 1].map(|tile| tiling.pixels(tile).start * DEPTH);
+            let product = Product {
+                a: source[at[0]..].as_ptr(),
+                a_half: 2 * (at[1] - at[0]),
+                a_step: 2 * grid.block_len,
+                b: self.weights[self.plan.weights(p, panel)].as_ptr(),
+                b_half: TILE_BYTES,
+                b_step: wide * TILE_BYTES,
+                taps: taps.as_ptr(),
+                tap_count: p.taps(),
+                steps: blocks,
+                out: sums.0.as_mut_ptr(),
+                out_half: 2 * TILE_BYTES,
+                add: 0,
+            };
+            // SAFETY: the functions fit the processor; the source has room for what a tile reads past the last pixel, and
+            // the panel has weights for every tap and block.
+            unsafe { (self.tiles.product[high - 1][wide - 1])(&product) };
+            for (half, sums) in sums.0.chunks_exact(2 * TILE_SUMS).take(high).enumerate() {
+                self.finish(segment, tiling, tiling.pixels(tile + half), &columns, sums);
+            }
+        }
+    }
+
+    /// Stores those sums of a tile that are outputs.
+    fn finish(
+        &self,
+        segment: &Segment,
+        tiling: &Tiling,
+        pixels: Range<usize>,
+        columns: &Range<usize>,
+        sums: &[f32],
+    ) {
+        let p = self.p;
+        let of = |run: &[f32]| run[columns.clone()].as_ptr();
+        let mut run = FinishRun {
+            sums: sums.as_ptr(),
+            count: 0,
+            y: self.out.as_ptr(),
+            y_step: p.out.pixel,
+            columns: columns.len(),
+            bias: self.finish.bias.map_or(core::ptr::null(), of),
+            affine: self.finish.affine.map_or([core::ptr::null(); 2], |runs| runs.map(of)),
+            add: self.finish.add,
+            relu: self.finish.relu,
+        };
+        let [images, rows, outputs] = tiling.counts;
+        let mut pixel = pixels.start;
+        while pixel < pixels.end {
+            let (image, within) = (pixel / tiling.image, pixel % tiling.image);
+            let (row, column) = (within / tiling.width, within % tiling.width);
+            let next = pixels.end.min(pixel - column + tiling.width);
+            let exists = image < images && row < rows;
+            run.count = if exists { (next - pixel).min(outputs.saturating_sub(column)) } else { 0 };
+            if run.count > 0 {
+                let y = p.out.offset
+                    + (segment.images.start + image) * p.out.image
+                    + (segment.rows.start + row) * p.out.row
+                    + (segment.pixels.start + column) * p.out.pixel
+                    + columns.start;
+                debug_assert!(y + (run.count - 1) * p.out.pixel + columns.len() <= self.out.len());
+                run.sums = sums[(pixel - pixels.start) * SIDE..].as_ptr();
+                // SAFETY: the functions fit the processor; the outputs of a segment and panel lie inside of the output and
+                // are written by this task alone.
+                unsafe {
+                    run.y = self.out.as_ptr().add(y);
+                    (self.tiles.finish)(&run);
+                }
+            }
+            pixel = next;
+        }
+    }
+}
