@@ -88,7 +88,7 @@ pub struct DeviceArgs {
     /// CPU threads in all; by default one a core
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub threads: Option<usize>,
-    /// The arithmetic: fp32, or on GPUs tf32, bf16 or fp16
+    /// The arithmetic: fp32, bf16 where the processor has AMX, or on GPUs tf32, bf16 or fp16
     #[arg(long, value_name = "NAME")]
     pub precision: Option<String>,
     /// Only algorithms that give the same bits every time; the CPU has no others

@@ -1,6 +1,7 @@
 //! Whole runs, one topic a file. One program, since each is linked by itself; its tests share the processor's cores.
 
 mod augmentation;
+mod bf16;
 mod callbacks;
 mod cuda;
 mod device_weights;

@@ -11,7 +11,7 @@ fn bad_values_name_the_option() {
         ("train --batch-size 0", "--batch-size is 0"),
         ("train --epochs 0", "--epochs is 0"),
         ("train --momentum 2", "--momentum is 2"),
-        ("train --device cpu --precision bf16", "--precision is bf16, but must be fp32 on the CPU"),
+        ("train --device cpu --precision fp16", "--precision is fp16, but must be fp32 or bf16 on the CPU"),
         ("train --virtual-replicas 0", "--virtual-replicas is 0"),
         (
             "train --quick --dataset synthetic --virtual-replicas 2 --replicas 3",

@@ -27,6 +27,12 @@ impl Device {
         Device::Cpu(Cpu::new(threads).without_winograd())
     }
 
+    /// As [`Device::cpu`], with convolutions and dense layers that round their operands to bf16 and add up in f32, in matrix
+    /// units of the processor; everything else stays f32. `None` where it has no such units.
+    pub fn cpu_bf16(threads: usize) -> Option<Self> {
+        Cpu::new(threads).with_bf16().map(Device::Cpu)
+    }
+
     /// The f64 reference.
     pub fn reference() -> Self {
         Device::Reference(Reference)
@@ -63,6 +69,7 @@ impl Device {
     /// The number formats of its arithmetic.
     pub fn precision(&self) -> Precision {
         match self {
+            Device::Cpu(cpu) if cpu.is_bf16() => Precision::Bf16,
             Device::Cpu(_) | Device::Reference(_) => Precision::Fp32,
             Device::Cuda(cuda) => cuda.options().precision,
         }

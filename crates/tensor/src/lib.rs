@@ -39,5 +39,5 @@ pub use tensor_backend::{
     LoadImages, NormSpans, Pad, ParamRun, Pool2d, Precision, Result, RmspropStep, SgdStep, Shape,
     SoftmaxXent, Span, Target, Velocity, View, ViewMut, WeightDecay, Write,
 };
-pub use tensor_cpu::{Buffer as HostBuffer, Roofline, simd_level};
+pub use tensor_cpu::{Buffer as HostBuffer, Roofline, bf16_level, simd_level};
 pub use tensor_cuda::{Options as CudaOptions, Turn};

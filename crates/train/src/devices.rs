@@ -34,8 +34,12 @@ pub fn check_devices(options: &DeviceOptions) -> Result<usize> {
 pub fn open_devices(options: &DeviceOptions) -> Result<Vec<Device>> {
     match towers(options, usable_gpus)? {
         Towers::Cpu { stages, threads } => {
-            let open = if options.no_winograd { Device::cpu_without_winograd } else { Device::cpu };
-            Ok((0..stages).map(|_| open(threads)).collect())
+            let open = |_| match options.precision {
+                Precision::Bf16 => Device::cpu_bf16(threads).ok_or_else(|| not_on_cpu(options.precision)),
+                _ if options.no_winograd => Ok(Device::cpu_without_winograd(threads)),
+                _ => Ok(Device::cpu(threads)),
+            };
+            (0..stages).map(open).collect()
         }
         Towers::Gpus(gpus) => {
             let DeviceOptions { precision, deterministic, .. } = *options;
@@ -130,12 +134,9 @@ fn spread(options: &DeviceOptions, present: &[Gpu]) -> Result<Vec<usize>> {
 }
 
 fn on_cpu(options: &DeviceOptions) -> Result<Towers> {
-    if options.precision != Precision::Fp32 {
-        return Err(Error::Option {
-            option: "--precision",
-            value: options.precision.to_string(),
-            accepted: "fp32 on the CPU; `towers devices` says why no GPU is used".into(),
-        });
+    let bf16 = options.precision == Precision::Bf16 && tensor::bf16_level().is_some();
+    if options.precision != Precision::Fp32 && !bf16 {
+        return Err(not_on_cpu(options.precision));
     }
     let stages = options.replicas.max(1) * options.stages();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -143,10 +144,20 @@ fn on_cpu(options: &DeviceOptions) -> Result<Towers> {
     Ok(Towers::Cpu { stages, threads: (threads / stages).max(1) })
 }
 
+fn not_on_cpu(precision: Precision) -> Error {
+    let accepted = match precision {
+        Precision::Bf16 => "fp32 on a processor without matrix units for bf16 (AMX)",
+        _ => "fp32 or bf16 on the CPU",
+    };
+    let accepted = format!("{accepted}; `towers devices` says why no GPU is used");
+    Error::Option { option: "--precision", value: precision.to_string(), accepted }
+}
+
 /// What `towers devices` prints: what there is, and why not more.
 pub fn describe_devices() -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut lines = vec![format!("cpu: {cores} cores, {}", tensor::simd_level())];
+    let bf16 = tensor::bf16_level().map_or(String::new(), |level| format!(", bf16 by {level}"));
+    let mut lines = vec![format!("cpu: {cores} cores, {}{bf16}", tensor::simd_level())];
     let gpus = cuda::gpus();
     match &gpus {
         Ok(gpus) => lines.extend(gpus.iter().map(gpu_line)),
@@ -259,10 +270,24 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_computes_in_fp32() {
-        let half = DeviceOptions { precision: Precision::Bf16, ..DeviceOptions::default() };
+    fn the_cpu_computes_in_fp32_and_where_it_can_in_bf16() {
         let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
-        assert!(towers(&half, none).unwrap_err().to_string().contains("--precision is bf16"));
-        assert!(plan(half, 1).is_ok());
+        for precision in Precision::ALL {
+            let options = DeviceOptions { precision, ..DeviceOptions::default() };
+            let on_cpu = towers(&options, none).and_then(|_| open_devices(&options));
+            let expected = match precision {
+                Precision::Fp32 => None,
+                Precision::Bf16 if tensor::bf16_level().is_some() => None,
+                Precision::Bf16 => Some("--precision is bf16, but must be fp32 on a processor without"),
+                Precision::Tf32 => Some("--precision is tf32, but must be fp32 or bf16 on the CPU"),
+                Precision::Fp16 => Some("--precision is fp16, but must be fp32 or bf16 on the CPU"),
+            };
+            match (on_cpu, expected) {
+                (Ok(devices), None) => assert_eq!(devices[0].precision(), precision),
+                (Err(error), Some(expected)) => assert!(error.to_string().starts_with(expected), "{error}"),
+                (other, expected) => panic!("{other:?} instead of {expected:?}"),
+            }
+            assert!(plan(options, 1).is_ok());
+        }
     }
 }

@@ -1,11 +1,11 @@
 use crate::{DeviceKind, DeviceOptions, Result, open_devices};
 use serde::Serialize;
-use tensor::{Device, simd_level};
+use tensor::{Device, Precision, bf16_level, simd_level};
 
 /// What the processor can do at most, as `towers bench --roofline --json` prints it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Roofline {
-    /// The instruction set of the kernels.
+    /// The instruction set of the kernels, or with operands in bf16 what multiplies them.
     pub simd: &'static str,
     /// On one thread, and on all.
     pub roofs: Vec<Roof>,
@@ -34,7 +34,8 @@ pub fn roofline(options: &DeviceOptions) -> Result<Roofline> {
             roofs.extend(roof(&device)?.filter(|roof| roofs.iter().all(|r| r.threads != roof.threads)));
         }
     }
-    Ok(Roofline { simd: simd_level(), roofs })
+    let narrow = bf16_level().filter(|_| options.precision == Precision::Bf16);
+    Ok(Roofline { simd: narrow.unwrap_or_else(simd_level), roofs })
 }
 
 /// What a device can do at most; `None` if it is no processor.

@@ -23,6 +23,7 @@ impl Observer for Environment {
             "processor": processor(),
             "cores": std::thread::available_parallelism().map_or(1, usize::from),
             "simd": tensor::simd_level(),
+            "bf16": tensor::bf16_level(),
             "devices": run.devices,
         });
         let text = serde_json::to_string_pretty(&environment)
