@@ -22,6 +22,8 @@ struct Options {
     rounds: usize,
     seconds: f64,
     ours: PathBuf,
+    /// The arithmetic of ours.
+    precision: String,
     /// A program that runs each command, one that waits for a quiet machine, say.
     under: Vec<String>,
     cases: Vec<Case>,
@@ -78,7 +80,8 @@ fn commands(options: &Options, case: &Case) -> Vec<(String, Vec<String>)> {
     let words = |line: &str| line.split_whitespace().map(|word| fill(word, case, options.seconds)).collect();
     let recipe = case.model.replace('_', "-");
     let flags = format!(
-        "bench --recipe {recipe} --mode {{mode}} --batch {{batch}} --seconds {{seconds}} --repeats 1 --json"
+        "bench --recipe {recipe} --mode {{mode}} --batch {{batch}} --precision {} --seconds {{seconds}} --repeats 1 --json",
+        options.precision
     );
     let mut ours: Vec<String> = vec![options.ours.to_string_lossy().into_owned()];
     ours.extend::<Vec<String>>(words(&flags));
@@ -161,6 +164,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         rounds: 3,
         seconds: 5.0,
         ours: PathBuf::from("target/release/towers"),
+        precision: "fp32".to_owned(),
         under: Vec::new(),
         cases: Vec::new(),
         output: None,
@@ -173,6 +177,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             "--rounds" => options.rounds = number(word, value()?)?,
             "--seconds" => options.seconds = number(word, value()?)?,
             "--ours" => options.ours = value()?.into(),
+            "--precision" => options.precision = value()?.to_owned(),
             "--under" => options.under = value()?.split_whitespace().map(str::to_owned).collect(),
             "--output" => options.output = Some(value()?.into()),
             "--case" => options.cases.push(case(value()?)?),
@@ -216,14 +221,24 @@ mod tests {
     #[test]
     fn commands_are_filled_in() {
         let peer = "torch=python bench.py {model} --mode {mode} --batch {batch} --seconds {seconds}";
-        let options =
-            options(&["--case", "keras_cnn:infer:8", "--seconds", "2", "--ours", "t", peer]).unwrap();
+        let options = options(&[
+            "--case",
+            "keras_cnn:infer:8",
+            "--seconds",
+            "2",
+            "--ours",
+            "t",
+            "--precision",
+            "bf16",
+            peer,
+        ])
+        .unwrap();
         let commands = commands(&options, &options.cases[0]);
         let lines: Vec<String> = commands.iter().map(|(_, words)| words.join(" ")).collect();
         assert_eq!(
             lines,
             [
-                "t bench --recipe keras-cnn --mode infer --batch 8 --seconds 2 --repeats 1 --json",
+                "t bench --recipe keras-cnn --mode infer --batch 8 --precision bf16 --seconds 2 --repeats 1 --json",
                 "python bench.py keras_cnn --mode infer --batch 8 --seconds 2",
             ]
         );
