@@ -8,6 +8,9 @@
 //!   second cache, and no patch is ever copied out of it.
 //! - Sums over pixels for every weight (`grads`), straight from both tensors.
 //!
+//! Kernels of 3x3 may go through transforms instead (`winograd`), and where operands are rounded to bf16 both kinds of sums
+//! are those of a matrix unit (`bf16`).
+//!
 //! How the work is cut up depends on the shapes and the vectors' width, and never on the number of threads.
 
 mod bf16;
