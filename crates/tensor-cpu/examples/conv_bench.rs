@@ -6,13 +6,11 @@
 //! wall clock's. For each layer and pass: milliseconds, GFLOP/s, and the share of the fused multiply-add peak of that many threads.
 //! The last lines predict the images a second of training if these layers were all of the work.
 
-use std::array::from_fn;
-use std::hint::black_box;
 use std::time::Instant;
 use tensor_backend::{
     Activation, Backend, Conv2d, Layout, Linear, Pad, Result, Shape, Span, View, ViewMut, Write,
 };
-use tensor_cpu::{Buffer, Cpu};
+use tensor_cpu::{Buffer, Cpu, Roofline};
 
 struct Layer {
     name: String,
@@ -157,66 +155,6 @@ fn passes(cpu: &Cpu, clock: &Clock, layer: &Layer) -> Result<[f64; 3]> {
     Ok([forward, data, filter])
 }
 
-/// GFLOP/s of one thread that does nothing but fused multiply-adds.
-fn peak_of_one(clock: &Clock) -> f64 {
-    const ROUNDS: usize = 2_000_000;
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::*;
-        /// Independent chains, more than the units' latency needs.
-        #[target_feature(enable = "avx512f")]
-        fn wide() -> f32 {
-            let (a, b) = (_mm512_set1_ps(black_box(0.999)), _mm512_set1_ps(black_box(1e-3)));
-            let mut acc: [__m512; 12] = from_fn(|i| _mm512_set1_ps(black_box(i as f32)));
-            for _ in 0..ROUNDS {
-                for acc in &mut acc {
-                    *acc = _mm512_fmadd_ps(*acc, a, b);
-                }
-            }
-            acc.into_iter().map(|acc| _mm512_reduce_add_ps(acc)).sum()
-        }
-        #[target_feature(enable = "avx2,fma")]
-        fn narrow() -> f32 {
-            let (a, b) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(1e-3)));
-            let mut acc: [__m256; 12] = from_fn(|i| _mm256_set1_ps(black_box(i as f32)));
-            for _ in 0..ROUNDS {
-                for acc in &mut acc {
-                    *acc = _mm256_fmadd_ps(*acc, a, b);
-                }
-            }
-            acc.into_iter().map(|acc| _mm_cvtss_f32(_mm256_castps256_ps128(acc))).sum()
-        }
-        let begin = clock.now();
-        if is_x86_feature_detected!("avx512f") {
-            // SAFETY: detected.
-            black_box(unsafe { wide() });
-            return (ROUNDS * 12 * 32) as f64 / (clock.now() - begin) / 1e9;
-        } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: detected.
-            black_box(unsafe { narrow() });
-            return (ROUNDS * 12 * 16) as f64 / (clock.now() - begin) / 1e9;
-        }
-    }
-    let (a, b, mut acc) = (black_box(0.999f32), black_box(1e-3f32), [black_box(1.0f32); 64]);
-    let begin = clock.now();
-    for _ in 0..ROUNDS {
-        acc.iter_mut().for_each(|acc| *acc = *acc * a + b);
-    }
-    black_box(acc);
-    (ROUNDS * 128) as f64 / (clock.now() - begin) / 1e9
-}
-
-/// The best of some trials on so many threads at once.
-fn peak(clock: &Clock, threads: usize) -> f64 {
-    let trial = || {
-        std::thread::scope(|scope| {
-            let all: Vec<_> = (0..threads).map(|_| scope.spawn(|| peak_of_one(clock))).collect();
-            all.into_iter().filter_map(|thread| thread.join().ok()).sum::<f64>()
-        })
-    };
-    (0..20).map(|_| trial()).fold(0.0, f64::max)
-}
-
 fn main() -> Result<()> {
     let (options, args): (Vec<String>, _) = std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
     let threads = args.first().and_then(|arg| arg.parse().ok()).unwrap_or(0);
@@ -229,7 +167,7 @@ fn main() -> Result<()> {
         cpu = narrow;
     }
     let clock = Clock::new(cpu.threads());
-    let peak = peak(&clock, cpu.threads());
+    let peak = Roofline::measure(&cpu)?.gflops;
     println!("{}: {peak:.0} GFLOP/s of multiply-adds at most", cpu.name());
     for (name, n, layers) in [("keras_cnn", 128, keras_cnn(128)), ("minigooglenet", 64, minigooglenet(64))] {
         if args.get(1).is_some_and(|wanted| wanted != name) {

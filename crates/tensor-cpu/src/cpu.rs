@@ -43,6 +43,16 @@ impl Cpu {
         }
     }
 
+    /// For tests: a device for every instruction set that this processor has, and for every kind of tiles.
+    #[cfg(test)]
+    pub(crate) fn of_every_kind(threads: usize) -> impl Iterator<Item = Cpu> {
+        let of_level = move |&level| {
+            let cpu = Cpu::with_simd(threads, level);
+            [Some(cpu.clone()), cpu.with_bf16()].into_iter().flatten()
+        };
+        Level::available().iter().flat_map(of_level)
+    }
+
     /// The same device, with all convolutions as direct sums of products. The transforms that 3x3 kernels otherwise go
     /// through save time and lose a digit: see docs/determinism.md.
     pub fn without_winograd(self) -> Self {

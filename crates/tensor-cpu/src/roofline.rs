@@ -8,7 +8,6 @@ use crate::simd::{Avx2, Avx512};
 use crate::simd::{Level, Portable, Simd};
 use crate::threads::Shards;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use tensor_backend::{Backend, Result};
 
@@ -44,18 +43,10 @@ impl Roofline {
     /// If there is no memory to copy.
     pub fn measure(cpu: &Cpu) -> Result<Roofline> {
         let threads = cpu.threads();
-        let (chains, lanes) = chains(cpu.simd());
-        let trial = || match cpu.bf16() {
-            Some(level) => bf16_trial(level),
-            None => {
-                // SAFETY: the device's level is one that the processor has.
-                unsafe { chains() };
-                ROUNDS * CHAINS * 2 * lanes
-            }
-        };
-        let operations = AtomicUsize::new(0);
-        let seconds = best(TRIALS, || cpu.pool().run(threads, &|_| operations.store(trial(), Relaxed)));
-        let gflops = (threads * operations.into_inner()) as f64 / seconds / 1e9;
+        let (trial, operations) = cpu.bf16().map_or_else(|| chains(cpu.simd()), bf16_trial);
+        // SAFETY: the device's levels are ones that the processor has.
+        let seconds = best(TRIALS, || cpu.pool().run(threads, &|_| unsafe { trial() }));
+        let gflops = (threads * operations) as f64 / seconds / 1e9;
 
         let (mut from, mut to) = (cpu.alloc(threads * COPY_LEN)?, cpu.alloc(threads * COPY_LEN)?);
         from.fill(1.0);
@@ -84,7 +75,7 @@ fn copy(cpu: &Cpu, from: &Buffer, to: &mut Buffer) {
     });
 }
 
-/// A trial for vectors of a level, which the processor must have, and the numbers in a vector.
+/// A trial for vectors of a level, which the processor must have, and its floating-point operations.
 fn chains(level: Level) -> (unsafe fn(), usize) {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f")]
@@ -98,7 +89,7 @@ fn chains(level: Level) -> (unsafe fn(), usize) {
         // SAFETY: the caller's promise.
         unsafe { multiply_adds::<Avx2>() }
     }
-    match level {
+    let (trial, lanes): (unsafe fn(), usize) = match level {
         Level::Portable => (multiply_adds::<Portable>, Portable::LANES),
         #[cfg(target_arch = "aarch64")]
         Level::Neon => (multiply_adds::<Neon>, Neon::LANES),
@@ -106,7 +97,8 @@ fn chains(level: Level) -> (unsafe fn(), usize) {
         Level::Avx2 => (avx2, Avx2::LANES),
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => (avx512, Avx512::LANES),
-    }
+    };
+    (trial, ROUNDS * CHAINS * 2 * lanes)
 }
 
 /// # Safety
@@ -132,13 +124,10 @@ mod tests {
 
     #[test]
     fn every_level_has_some_speed() {
-        for &level in Level::available() {
-            let cpu = Cpu::with_simd(2, level);
-            for cpu in [Some(cpu.clone()), cpu.with_bf16()].into_iter().flatten() {
-                let roof = Roofline::measure(&cpu).unwrap();
-                assert_eq!(roof.threads, 2);
-                assert!(roof.gflops.is_finite() && roof.gflops > 0.0 && roof.gigabytes > 0.0, "{roof:?}");
-            }
+        for cpu in Cpu::of_every_kind(2) {
+            let roof = Roofline::measure(&cpu).unwrap();
+            assert_eq!(roof.threads, 2);
+            assert!(roof.gflops.is_finite() && roof.gflops > 0.0 && roof.gigabytes > 0.0, "{roof:?}");
         }
     }
 }

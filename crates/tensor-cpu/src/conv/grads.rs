@@ -1,5 +1,5 @@
 use super::kernels::{GradTile, Kernels};
-use super::problem::is_pointwise;
+use super::problem::{inside, is_pointwise};
 use crate::Cpu;
 use crate::threads::Shards;
 use core::ops::Range;
@@ -164,7 +164,12 @@ impl Plan {
 
     /// The outputs of a row whose input under column `kx` of the kernel lies inside of the image.
     fn pixels(&self, kx: usize) -> Range<usize> {
-        inside(self.dy.shape.w, self.x.shape.w, self.conv.stride[1], kx, self.conv.pad.left)
+        inside(
+            self.dy.shape.w,
+            self.x.shape.w,
+            self.conv.stride[1],
+            kx as isize - self.conv.pad.left as isize,
+        )
     }
 
     /// The outputs of a row whose inputs under all columns of the kernel lie inside of the image, where these inputs
@@ -192,7 +197,7 @@ impl Plan {
     ) {
         let (conv, xs, ys) = (&self.conv, self.x, self.dy);
         let [ky, kx] = [tap / conv.kernel[1], tap % conv.kernel[1]];
-        let all = inside(ys.shape.h, xs.shape.h, conv.stride[0], ky, conv.pad.top);
+        let all = inside(ys.shape.h, xs.shape.h, conv.stride[0], ky as isize - conv.pad.top as isize);
         let rows = all.start.max(rows.start)..all.end.min(rows.end);
         let none = images.is_empty() || rows.is_empty() || pixels.is_empty();
         let (mut a, mut b) = (0, 0);
@@ -239,11 +244,4 @@ impl Plan {
             }
         }
     }
-}
-
-/// The outputs whose input under kernel element `k` lies inside of the image.
-fn inside(outputs: usize, inputs: usize, stride: usize, k: usize, pad: usize) -> Range<usize> {
-    let start = pad.saturating_sub(k).div_ceil(stride);
-    let end = (inputs + pad).saturating_sub(k).div_ceil(stride).min(outputs);
-    start..end.max(start)
 }

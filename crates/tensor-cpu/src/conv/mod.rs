@@ -14,6 +14,7 @@
 //! How the work is cut up depends on the shapes and the vectors' width, and never on the number of threads.
 
 mod bf16;
+mod cut;
 mod grads;
 mod kernels;
 mod pack;
@@ -76,6 +77,9 @@ fn sum_scratch_len(cpu: &Cpu, conv: &Conv2d, p: &Problem) -> usize {
 
 /// Computes a problem's outputs. Of no taps (the kernel is smaller than the stride) there are no tiles.
 fn sum(cpu: &Cpu, conv: &Conv2d, p: &Problem, source: &[f32], w: &[f32], finish: Finish, out: &mut [f32]) {
+    if p.columns == 0 || p.images * p.pixels() == 0 {
+        return;
+    }
     match bf16::choose(cpu, conv) {
         Some(level) if p.taps() > 0 => bf16::run(cpu, level, p, source, w, finish, out),
         _ => sums::run(cpu, &p.merged(), source, w, finish, out),

@@ -1,6 +1,7 @@
+use super::cut::Segment;
 use super::kernels::{BLOCK, Kernels, PackRun};
-use super::plan::{Panel, Pass, Plan, Segment};
-use super::problem::{Merge, Problem};
+use super::plan::{Panel, Pass, Plan};
+use super::problem::{Merge, Problem, inside};
 use core::ops::Range;
 
 /// Copies the weights of one pass and panel to `to`, as (block of channels, tap, channel, column), columns padded with
@@ -123,9 +124,7 @@ impl PackedSource {
         for phase in 0..step {
             // Of the slots, those before `start` and from `end` on lie outside of the source.
             let first = left + phase as isize;
-            let start = (-first).max(0).unsigned_abs().div_ceil(step).min(self.slots);
-            let inside = (p.x.size as isize - first).max(0).unsigned_abs().div_ceil(step);
-            let end = inside.clamp(start, self.slots);
+            let Range { start, end } = inside(self.slots, p.x.size, step, first);
             for block in 0..blocks {
                 let to = &mut to[block * self.block_len + phase * self.slots * BLOCK..][..self.slots * BLOCK];
                 to[..start * BLOCK].fill(0.0);

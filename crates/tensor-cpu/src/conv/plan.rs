@@ -1,3 +1,4 @@
+use super::cut::Cut;
 use super::kernels::{BLOCK, Kernels};
 use super::problem::Problem;
 use core::ops::Range;
@@ -25,27 +26,13 @@ const MIN_TASKS: usize = 8;
 /// is one segment and one group: for each pass it packs what the segment reads, then adds to the outputs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// Vectors of columns; panels that they form.
+    /// Vectors of columns; the panels that they form are the cut's.
     vectors: usize,
-    pub panels: usize,
+    pub cut: Cut,
     lanes: usize,
-    /// Panels in a group.
-    group: usize,
-    pub groups: usize,
-    /// Images, rows and pixels of a segment, and segments along each.
-    size: [usize; 3],
-    count: [usize; 3],
     /// Blocks of channels in a pass, and that are packed at once: those of some passes.
     pass_blocks: usize,
     chunk_blocks: usize,
-}
-
-/// A box of output pixels.
-#[derive(Clone, Debug)]
-pub(super) struct Segment {
-    pub images: Range<usize>,
-    pub rows: Range<usize>,
-    pub pixels: Range<usize>,
 }
 
 /// Some channels, in blocks, and some taps.
@@ -85,26 +72,9 @@ impl Plan {
         let narrow = 2 * p.x.outputs <= kernels.sum[1].len() && p.y.outputs > 1;
         let widest = if narrow { widest.min(2) } else { widest };
         let panels = vectors.div_ceil(widest).max(1);
-        let size = Self::segment_size(p);
-        let count = [
-            p.images.div_ceil(size[0].max(1)),
-            p.y.outputs.div_ceil(size[1].max(1)),
-            p.x.outputs.div_ceil(size[2].max(1)),
-        ];
-        let segments: usize = count.iter().product();
-        let group = panels.div_ceil(MIN_TASKS.div_ceil(segments.max(1)));
+        let cut = Cut::new(p, Self::segment_size(p), panels, MIN_TASKS);
         let pass_blocks = (PASS_PRODUCTS / (p.taps().clamp(1, PASS_TAPS) * BLOCK)).max(1);
-        let mut plan = Plan {
-            vectors,
-            panels,
-            lanes: kernels.width,
-            group,
-            groups: panels.div_ceil(group),
-            size,
-            count,
-            pass_blocks,
-            chunk_blocks: 0,
-        };
+        let mut plan = Plan { vectors, cut, lanes: kernels.width, pass_blocks, chunk_blocks: 0 };
         let passes = (CHUNK_LEN / (pass_blocks * plan.block_len(p)).max(1)).max(1);
         plan.chunk_blocks = (passes * pass_blocks).min(p.blocks());
         plan
@@ -132,28 +102,9 @@ impl Plan {
         [target / (rows * pixels).max(1), rows, pixels]
     }
 
-    pub fn segments(&self) -> usize {
-        self.count.iter().product()
-    }
-
-    pub fn segment(&self, p: &Problem, index: usize) -> Segment {
-        let [_, rows, columns] = self.count;
-        let part = |at: usize, size: usize, all: usize| at * size..((at + 1) * size).min(all);
-        Segment {
-            images: part(index / (rows * columns), self.size[0], p.images),
-            rows: part(index / columns % rows, self.size[1], p.y.outputs),
-            pixels: part(index % columns, self.size[2], p.x.outputs),
-        }
-    }
-
-    /// The panels of a group.
-    pub fn group(&self, index: usize) -> Range<usize> {
-        index * self.group..((index + 1) * self.group).min(self.panels)
-    }
-
     pub fn panel(&self, p: &Problem, index: usize) -> Panel {
         // The first `wide` panels have a vector more than the others.
-        let (least, wide) = (self.vectors / self.panels, self.vectors % self.panels);
+        let (least, wide) = (self.vectors / self.cut.panels, self.vectors % self.cut.panels);
         let column = (index * least + index.min(wide)) * self.lanes;
         let vectors = least + usize::from(index < wide);
         Panel { column, vectors, columns: (vectors * self.lanes).min(p.columns - column) }
@@ -189,7 +140,7 @@ impl Plan {
 
     /// Whether each task packs the weights that it needs by itself, since no other one needs them.
     pub fn packs_late(&self) -> bool {
-        self.segments() == 1
+        self.cut.segments() == 1
     }
 
     /// Elements for the weights that are packed before the tasks.
@@ -199,7 +150,7 @@ impl Plan {
 
     /// Elements for one pass of the weights of one panel.
     pub fn panel_len(&self, p: &Problem) -> usize {
-        let widest = self.vectors.div_ceil(self.panels) * self.lanes;
+        let widest = self.vectors.div_ceil(self.cut.panels) * self.lanes;
         self.pass_blocks * BLOCK * p.taps().min(PASS_TAPS) * widest
     }
 
@@ -210,7 +161,11 @@ impl Plan {
 
     /// Elements of one block of channels of a packed segment.
     pub fn block_len(&self, p: &Problem) -> usize {
-        self.size[0].min(p.images) * p.y.extent(self.size[1]) * self.slots(p, self.size[2]) * p.x.step * BLOCK
+        self.cut.size[0].min(p.images)
+            * p.y.extent(self.cut.size[1])
+            * self.slots(p, self.cut.size[2])
+            * p.x.step
+            * BLOCK
     }
 
     /// Channels that are packed with those of this pass, if it is the first to need them.
@@ -232,7 +187,8 @@ impl Plan {
 
     /// Elements for a row of the source on the way to a packed segment: see [`Merge`](super::problem::Merge).
     pub fn line_len(&self, p: &Problem) -> usize {
-        p.merge
-            .map_or(0, |merge| self.size[2] * merge.stride * merge.channels + p.blocks() * BLOCK + p.channels)
+        p.merge.map_or(0, |merge| {
+            self.cut.size[2] * merge.stride * merge.channels + p.blocks() * BLOCK + p.channels
+        })
     }
 }

@@ -1,4 +1,5 @@
 use super::kernels::BLOCK;
+use core::ops::Range;
 use tensor_backend::{Conv2d, Layout};
 
 /// One direction of a [`Problem`]: which source coordinates an output reads.
@@ -51,6 +52,13 @@ impl Axis {
     pub fn extent(&self, outputs: usize) -> usize {
         if outputs == 0 || self.taps == 0 { 0 } else { (outputs - 1) * self.step + self.taps }
     }
+}
+
+/// Of `count` places, `step` apart from `first` on, those that lie inside of `0..size`.
+pub(super) fn inside(count: usize, size: usize, step: usize, first: isize) -> Range<usize> {
+    let start = (-first).max(0).unsigned_abs().div_ceil(step).min(count);
+    let end = (size as isize - first).max(0).unsigned_abs().div_ceil(step);
+    start..end.clamp(start, count)
 }
 
 /// Where outputs lie: elements to the first, from one image, row and pixel to the next.

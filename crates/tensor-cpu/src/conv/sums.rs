@@ -1,6 +1,7 @@
+use super::cut::Segment;
 use super::kernels::{BLOCK, Kernels, SumTile};
 use super::pack::{self, PackedSource};
-use super::plan::{PASS_TAPS, Panel, Pass, Plan, Segment};
+use super::plan::{PASS_TAPS, Panel, Pass, Plan};
 use super::problem::Problem;
 use crate::Cpu;
 use crate::threads::Shards;
@@ -28,11 +29,8 @@ fn worker_len(p: &Problem, plan: &Plan) -> usize {
     [plan.source_len(p), plan.line_len(p), panel].map(|len| len.next_multiple_of(16)).iter().sum()
 }
 
-/// Computes all outputs of the problem.
+/// Computes all outputs of the problem, which has some.
 pub(super) fn run(cpu: &Cpu, p: &Problem, source: &[f32], w: &[f32], finish: Finish, out: &mut [f32]) {
-    if p.columns == 0 || p.images * p.pixels() == 0 {
-        return;
-    }
     let kernels = Kernels::of(cpu.simd());
     let plan = Plan::new(p, kernels);
     let mut scratch = cpu.scratch(scratch_len(p, kernels, cpu.threads()));
@@ -42,7 +40,7 @@ pub(super) fn run(cpu: &Cpu, p: &Problem, source: &[f32], w: &[f32], finish: Fin
     }
     let (worker_len, workers) = (worker_len(p, &plan), Shards::new(workers));
     let job = Job { p, plan: &plan, kernels, source, w, packed: weights, finish, out: Shards::new(out) };
-    cpu.pool().run_on(plan.segments() * plan.groups, &|thread, task| {
+    cpu.pool().run_on(plan.cut.tasks(), &|thread, task| {
         // SAFETY: a thread runs one task at a time.
         let memory = unsafe { workers.part(thread * worker_len..(thread + 1) * worker_len) };
         job.task(task, memory);
@@ -53,9 +51,9 @@ pub(super) fn run(cpu: &Cpu, p: &Problem, source: &[f32], w: &[f32], finish: Fin
 fn pack_all(cpu: &Cpu, p: &Problem, plan: &Plan, w: &[f32], to: &mut [f32]) {
     let passes = plan.passes(p).count();
     let to = Shards::new(to);
-    cpu.pool().run(passes * plan.panels, &|task| {
-        let Some(pass) = plan.passes(p).nth(task / plan.panels) else { return };
-        let panel = plan.panel(p, task % plan.panels);
+    cpu.pool().run(passes * plan.cut.panels, &|task| {
+        let Some(pass) = plan.passes(p).nth(task / plan.cut.panels) else { return };
+        let panel = plan.panel(p, task % plan.cut.panels);
         // SAFETY: parts of different passes and panels do not overlap.
         let to = unsafe { to.part(packed_range(plan, &pass, panel, plan.lanes())) };
         pack::weights(p, &pass, panel, plan.lanes(), w, to);
@@ -83,7 +81,7 @@ impl Job<'_> {
     /// One segment and one group of panels.
     fn task(&self, task: usize, memory: &mut [f32]) {
         let (p, plan) = (self.p, self.plan);
-        let segment = plan.segment(p, task / plan.groups);
+        let (segment, group) = plan.cut.task(p, task);
         let (source, rest) = memory.split_at_mut(plan.source_len(p).next_multiple_of(16));
         let (line, late) = rest.split_at_mut(plan.line_len(p).next_multiple_of(16));
         let packed = PackedSource::new(p, plan, &segment);
@@ -92,7 +90,7 @@ impl Job<'_> {
                 packed.fill(p, self.kernels, &segment, channels, self.source, source, line);
             }
             let source = &source[plan.in_chunk(p, &pass)..];
-            for index in plan.group(task % plan.groups) {
+            for index in group.clone() {
                 let panel = plan.panel(p, index);
                 let range = packed_range(plan, &pass, panel, plan.lanes());
                 let weights = if plan.packs_late() {

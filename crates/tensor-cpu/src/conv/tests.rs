@@ -1,7 +1,6 @@
 //! Every pass against [`Reference`], for every instruction set that this processor has.
 
 use super::winograd;
-use crate::simd::Level;
 use crate::{Buffer, Cpu, Reference};
 use tensor_backend::{Activation, Backend, Conv2d, Layout, Linear, Pad, Shape, Span, View, ViewMut, Write};
 
@@ -19,7 +18,7 @@ pub(super) fn random(len: usize, mut seed: u64) -> Vec<f32> {
 fn random_for(cpu: &Cpu, len: usize, seed: u64) -> Vec<f32> {
     let narrow = |x: f32| f32::from_bits(x.to_bits() & 0xffff_0000);
     let numbers = random(len, seed).into_iter();
-    if cpu.bf16().is_some() { numbers.map(narrow).collect() } else { numbers.collect() }
+    if cpu.is_bf16() { numbers.map(narrow).collect() } else { numbers.collect() }
 }
 
 fn buffer(numbers: &[f32]) -> Buffer {
@@ -102,18 +101,9 @@ pub(super) fn square(inputs: usize, outputs: usize, kernel: usize, stride: usize
     Conv2d { inputs, outputs, kernel: [kernel; 2], stride: [stride; 2], pad }
 }
 
-/// A device for every instruction set that this processor has, and for every kind of tiles.
-fn devices(threads: usize) -> impl Iterator<Item = Cpu> {
-    let of_level = move |&level| {
-        let cpu = Cpu::with_simd(threads, level);
-        [Some(cpu.clone()), cpu.with_bf16()].into_iter().flatten()
-    };
-    Level::available().iter().flat_map(of_level)
-}
-
 #[test]
 fn channels_of_all_sizes() {
-    for cpu in devices(2) {
+    for cpu in Cpu::of_every_kind(2) {
         for c in [1, 3, 5, 16, 17, 32, 48, 80, 96] {
             for k in [1, 3, 5, 16, 17, 32, 48, 80, 96, 112] {
                 check(&cpu, square(c, k, 3, 1, 1), Shape::new(2, 4, 5, c), (c + k) % 7);
@@ -131,7 +121,7 @@ fn kernels_strides_and_paddings() {
         Pad { top: 0, bottom: 1, left: 0, right: 1 },
         Pad { top: 2, bottom: 0, left: 1, right: 3 },
     ];
-    for cpu in devices(2) {
+    for cpu in Cpu::of_every_kind(2) {
         for kernel in [[1, 1], [2, 2], [3, 3], [5, 5], [3, 1], [1, 4]] {
             for stride in [[1, 1], [2, 2], [3, 3], [1, 2], [3, 2]] {
                 for pad in pads {
@@ -147,7 +137,7 @@ fn kernels_strides_and_paddings() {
 
 #[test]
 fn small_and_odd_images() {
-    for cpu in devices(2) {
+    for cpu in Cpu::of_every_kind(2) {
         for (n, h, w) in [(1, 1, 1), (5, 1, 1), (3, 1, 40), (2, 40, 1), (1, 33, 17), (9, 7, 7), (0, 4, 4)] {
             check(&cpu, square(8, 24, 3, 1, 1), Shape::new(n, h, w, 8), 2);
             check(&cpu, square(3, 24, 3, 1, 1), Shape::new(n, h, w, 3), 0);
@@ -176,7 +166,7 @@ fn shapes_of_real_networks() {
         (square(240, 160, 3, 1, 1), Shape::new(9, 7, 7, 240), 0),
     ] {
         // Devices of their own, whose scratch memory no other case has made larger.
-        for cpu in devices(2) {
+        for cpu in Cpu::of_every_kind(2) {
             check(&cpu, conv, x, extra);
         }
     }
@@ -184,7 +174,7 @@ fn shapes_of_real_networks() {
 
 #[test]
 fn dense_layers() {
-    for cpu in devices(2) {
+    for cpu in Cpu::of_every_kind(2) {
         for (n, inputs, outputs) in
             [(1, 1, 1), (128, 300, 10), (3, 64, 512), (65, 1000, 130), (130, 31, 17), (40, 170_000, 3)]
         {
@@ -257,7 +247,7 @@ fn the_number_of_threads_changes_no_bit() {
         (square(200, 70, 3, 1, 1), Shape::new(6, 7, 7, 200)),
         (square(600, 70, 1, 1, 0), Shape::new(100, 1, 1, 600)),
     ] {
-        let all = |threads| devices(threads).map(move |cpu| all_passes(&cpu, conv, x));
+        let all = |threads| Cpu::of_every_kind(threads).map(move |cpu| all_passes(&cpu, conv, x));
         let one: Vec<_> = all(1).collect();
         for threads in [2, 3, 5] {
             assert!(all(threads).eq(one.iter().cloned()), "{conv:?}");
@@ -268,7 +258,7 @@ fn the_number_of_threads_changes_no_bit() {
 /// A number that is none reaches every output that depends on it, past a rectifier too.
 #[test]
 fn nan_is_not_hidden() {
-    for cpu in devices(2) {
+    for cpu in Cpu::of_every_kind(2) {
         let conv = square(4, 20, 1, 1, 0);
         let at = |c| Layout::contiguous(Shape::new(1, 2, 2, c));
         let mut x = buffer(&random(16, 1));

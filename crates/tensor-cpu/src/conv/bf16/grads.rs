@@ -165,12 +165,15 @@ impl Plan {
         let inputs = self.range.min(self.inputs) * (line.grid.block_len + line.x_len()) + SIDE;
         inputs.max(2 * line.dy_len()).next_multiple_of(2 * SIDE) / 2
     }
+
+    fn scratch_len(&self, threads: usize) -> usize {
+        self.partials_len() + self.turned_len() + threads * self.worker_len()
+    }
 }
 
 /// Elements of scratch memory that [`run`] needs.
 pub(in crate::conv) fn scratch_len(conv: &Conv2d, x: Layout, dy: Layout, threads: usize) -> usize {
-    let plan = Plan::new(conv, x, dy);
-    plan.partials_len() + plan.turned_len() + threads * plan.worker_len()
+    Plan::new(conv, x, dy).scratch_len(threads)
 }
 
 /// `dw[tap, i, j] = sum over pixels p of x[p + tap, i] * dy[p, j]`
@@ -186,7 +189,7 @@ pub(in crate::conv) fn run(
         return dw.fill(0.0);
     }
     let (plan, tiles) = (Plan::new(conv, x.layout, dy.layout), level.tiles());
-    let mut scratch = cpu.scratch(scratch_len(conv, x.layout, dy.layout, cpu.threads()));
+    let mut scratch = cpu.scratch(plan.scratch_len(cpu.threads()));
     let (partials, rest) = scratch.split_at_mut(plan.partials_len());
     let (turned, workers) = rest.split_at_mut(plan.turned_len());
     let (worker_len, workers) = (plan.worker_len(), Shards::new(workers));
@@ -271,8 +274,8 @@ impl Plan {
         }
         let channels = pair.start * SIDE..(pair.end * SIDE).min(self.conv.outputs);
         for (i, image) in images.enumerate() {
-            let row = image * self.dy.shape.h + rows.start;
-            let from = self.dy.offset + row * self.dy.shape.w * self.dy.stride;
+            let from =
+                self.dy.samples(image..image + 1).offset + rows.start * self.dy.shape.w * self.dy.stride;
             flat.fill(tiles, dy, self.dy, from, &channels, &mut pixels[i * each..]);
         }
         // The tiles of a short chunk are as far apart as those of the others.
@@ -333,7 +336,7 @@ impl Plan {
         }
         let channels = range.start * SIDE..(range.end * SIDE).min(self.conv.inputs);
         for (i, image) in images.enumerate() {
-            let from = self.x.offset + image * self.x.shape.h * self.x.shape.w * self.x.stride;
+            let from = self.x.samples(image..image + 1).offset;
             grid.fill(tiles, x, self.x, from, &channels, &mut pixels[i * each..]);
         }
         for (at, to) in to.chunks_exact_mut(len).enumerate() {

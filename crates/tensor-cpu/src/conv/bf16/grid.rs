@@ -1,5 +1,5 @@
 use super::tiles::{Narrow, Tiles};
-use crate::conv::problem::Axis;
+use crate::conv::problem::{Axis, inside};
 use core::ops::Range;
 use tensor_backend::Layout;
 
@@ -94,12 +94,9 @@ impl Grid {
             let y = self.low[0] + (row * sy + phase / sx) as isize;
             // Of the slots, those before `start` and from `end` on lie outside of the image.
             let first = self.low[1] + (phase % sx) as isize;
-            let (mut start, mut end) = (width, width);
-            if y >= 0 && (y as usize) < self.size[0] {
-                start = (-first).max(0).unsigned_abs().div_ceil(sx).min(width);
-                let inside = (self.size[1] as isize - first).max(0).unsigned_abs().div_ceil(sx);
-                end = inside.clamp(start, width);
-            }
+            let exists = y >= 0 && (y as usize) < self.size[0];
+            let Range { start, end } =
+                if exists { inside(width, self.size[1], sx, first) } else { width..width };
             for block in 0..blocks {
                 let to = &mut to[at + block * self.block_len..][..row_len];
                 to[..start * self.block].fill(0);

@@ -1,12 +1,23 @@
 use super::portable::round;
-use super::tiles::{Aligned, Level, Product, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS};
+use super::tiles::{Aligned, DEPTH, Level, Product, TILE_BYTES, TILE_HALVES, TILE_SUMS};
 
 /// Steps of a product, and products of a trial: about a millisecond of AMX.
 const STEPS: usize = 8;
+#[cfg(target_arch = "x86_64")]
 const PRODUCTS: usize = 2000;
 
-/// Multiplies tiles that stay in the core's first cache; says how many floating-point operations that was.
-pub(crate) fn trial(level: Level) -> usize {
+/// A trial of products for a level, which the processor must have, and its floating-point operations.
+pub(crate) fn trial(level: Level) -> (unsafe fn(), usize) {
+    let operations = 2 * DEPTH * 4 * TILE_SUMS * STEPS;
+    match level {
+        Level::Portable => (|| multiply(Level::Portable, 1), operations),
+        #[cfg(target_arch = "x86_64")]
+        Level::Amx => (|| multiply(Level::Amx, PRODUCTS), PRODUCTS * operations),
+    }
+}
+
+/// Multiplies tiles that stay in the core's first cache.
+fn multiply(level: Level, products: usize) {
     let mut operands = Aligned([0u16; 4 * STEPS * TILE_HALVES]);
     // Numbers as they come: a processor is faster with zeros.
     let mut seed = 1u32;
@@ -16,7 +27,7 @@ pub(crate) fn trial(level: Level) -> usize {
     }
     let mut sums = Aligned([0.0f32; 4 * TILE_SUMS]);
     let start = 0;
-    let (tiles, products) = (level.tiles(), if level == Level::Portable { 1 } else { PRODUCTS });
+    let tiles = level.tiles();
     let product = Product {
         a: operands.0.as_ptr(),
         a_half: STEPS * TILE_BYTES,
@@ -37,5 +48,4 @@ pub(crate) fn trial(level: Level) -> usize {
         (0..products).for_each(|_| (tiles.product[1][1])(&product));
         (tiles.end)();
     }
-    products * 4 * STEPS * 2 * TILE_SUMS * 2 * SIDE
 }

@@ -5,6 +5,7 @@ use super::tiles::{
     halves,
 };
 use crate::Cpu;
+use crate::conv::cut::{Cut, Segment};
 use crate::conv::problem::Problem;
 use crate::conv::sums::Finish;
 use crate::threads::Shards;
@@ -24,23 +25,12 @@ const PANEL: usize = 2 * SIDE;
 struct Plan {
     /// Blocks of channels.
     blocks: usize,
-    panels: usize,
-    group: usize,
-    groups: usize,
-    /// Images, rows and pixels of a segment, and segments along each.
-    size: [usize; 3],
-    count: [usize; 3],
-}
-
-struct Segment {
-    images: Range<usize>,
-    rows: Range<usize>,
-    pixels: Range<usize>,
+    cut: Cut,
 }
 
 impl Plan {
     fn new(p: &Problem) -> Plan {
-        let (blocks, panels) = (p.channels.div_ceil(DEPTH), p.columns.div_ceil(PANEL));
+        let (blocks, panels) = (p.channels.div_ceil(DEPTH), p.columns.div_ceil(PANEL).max(1));
         let [rows, pixels] = [p.y.outputs, p.x.outputs];
         let bytes = |rows: usize, pixels: usize| blocks * DEPTH * 2 * p.y.extent(rows) * p.x.extent(pixels);
         let all = p.images * rows * pixels;
@@ -54,24 +44,7 @@ impl Plan {
             let images = (target / (rows * pixels).max(1)).min(SOURCE_BYTES / bytes(rows, pixels).max(1));
             if fitting == rows { [images.max(1), rows, pixels] } else { [1, fitting, pixels] }
         };
-        let count = [p.images.div_ceil(size[0]), rows.div_ceil(size[1]), pixels.div_ceil(size[2])];
-        let segments: usize = count.iter().product();
-        let group = panels.div_ceil(MIN_TASKS.div_ceil(segments.max(1))).max(1);
-        Plan { blocks, panels, group, groups: panels.div_ceil(group), size, count }
-    }
-
-    fn segments(&self) -> usize {
-        self.count.iter().product()
-    }
-
-    fn segment(&self, p: &Problem, index: usize) -> Segment {
-        let [_, rows, columns] = self.count;
-        let part = |at: usize, size: usize, all: usize| at * size..((at + 1) * size).min(all);
-        Segment {
-            images: part(index / (rows * columns), self.size[0], p.images),
-            rows: part(index / columns % rows, self.size[1], p.y.outputs),
-            pixels: part(index % columns, self.size[2], p.x.outputs),
-        }
+        Plan { blocks, cut: Cut::new(p, size, panels, MIN_TASKS) }
     }
 
     /// The columns of a panel.
@@ -92,31 +65,31 @@ impl Plan {
     }
 
     fn source_len(&self, p: &Problem) -> usize {
-        let segment =
-            Segment { images: 0..self.size[0].min(p.images), rows: 0..self.size[1], pixels: 0..self.size[2] };
-        segment.source_len(p, self.blocks).next_multiple_of(2 * SIDE) / 2
-    }
-}
-
-impl Segment {
-    fn grid(&self, p: &Problem) -> Grid {
-        Grid::new([&p.y, &p.x], self.images.len(), &self.rows, &self.pixels, DEPTH)
+        let [images, rows, pixels] = self.cut.size;
+        let segment = Segment { images: 0..images.min(p.images), rows: 0..rows, pixels: 0..pixels };
+        self.source(p, &segment).1.next_multiple_of(2 * SIDE) / 2
     }
 
-    /// Elements of the rounded source, with the zeros behind it and what a tile reads past its last pixel.
-    fn source_len(&self, p: &Problem, blocks: usize) -> usize {
-        let grid = self.grid(p);
-        blocks * grid.block_len + (grid.furthest([p.y.taps, p.x.taps]) + SIDE) * DEPTH
+    /// Where the rounded source of a segment goes, and its elements, with the zeros behind it and what a tile reads past its
+    /// last pixel.
+    fn source(&self, p: &Problem, segment: &Segment) -> (Grid, usize) {
+        let Segment { images, rows, pixels } = segment;
+        let grid = Grid::new([&p.y, &p.x], images.len(), rows, pixels, DEPTH);
+        let past = grid.furthest([p.y.taps, p.x.taps]) + SIDE;
+        (grid, self.blocks * grid.block_len + past * DEPTH)
+    }
+
+    fn scratch_len(&self, p: &Problem, threads: usize) -> usize {
+        self.weights_len(p) + threads * self.source_len(p)
     }
 }
 
 /// Elements of scratch memory that [`run`] needs.
 pub(in crate::conv) fn scratch_len(p: &Problem, threads: usize) -> usize {
-    let plan = Plan::new(p);
-    plan.weights_len(p) + threads * plan.source_len(p)
+    Plan::new(p).scratch_len(p, threads)
 }
 
-/// Computes all outputs of the problem.
+/// Computes all outputs of the problem, which has some.
 pub(in crate::conv) fn run(
     cpu: &Cpu,
     level: Level,
@@ -126,15 +99,12 @@ pub(in crate::conv) fn run(
     finish: Finish,
     out: &mut [f32],
 ) {
-    if p.columns == 0 || p.images * p.pixels() == 0 {
-        return;
-    }
     let (plan, tiles) = (Plan::new(p), level.tiles());
-    let mut scratch = cpu.scratch(scratch_len(p, cpu.threads()));
+    let mut scratch = cpu.scratch(plan.scratch_len(p, cpu.threads()));
     let (weights, workers) = scratch.split_at_mut(plan.weights_len(p));
     {
         let weights = Shards::new(weights);
-        cpu.pool().run(p.taps() * plan.panels, &|task| {
+        cpu.pool().run(p.taps() * plan.cut.panels, &|task| {
             let (panel, tap) = (task / p.taps(), task % p.taps());
             let range = plan.weights(p, panel);
             let len = range.len() / p.taps();
@@ -146,7 +116,7 @@ pub(in crate::conv) fn run(
     }
     let (source_len, workers) = (plan.source_len(p), Shards::new(workers));
     let job = Job { p, plan: &plan, tiles, source, weights: halves(weights), finish, out: Shards::new(out) };
-    cpu.pool().run_on(plan.segments() * plan.groups, &|thread, task| {
+    cpu.pool().run_on(plan.cut.tasks(), &|thread, task| {
         // SAFETY: a thread runs one task at a time.
         let memory = unsafe { workers.part(thread * source_len..(thread + 1) * source_len) };
         job.task(task, halves(memory));
@@ -165,27 +135,30 @@ fn pack_weights(tiles: &Tiles, p: &Problem, columns: &Range<usize>, w: &[f32], t
             if channels < DEPTH || count < SIDE {
                 rows.0.fill(0);
             }
-            let mut run = Narrow {
-                src: w.as_ptr(),
-                src_step: p.columns,
-                dst: rows.0.as_mut_ptr(),
-                dst_step: SIDE,
+            // The rows of memory are those of columns, or of channels.
+            let (at, src_step, block) = if p.transposed {
+                (column * p.channels + channel, p.channels, DEPTH)
+            } else {
+                (channel * p.columns + column, p.columns, SIDE)
+            };
+            let [many, each] = if p.transposed { [count, channels] } else { [channels, count] };
+            let (src, dst) = (w[at..].as_ptr(), rows.0.as_mut_ptr());
+            let run = Narrow {
+                src,
+                src_step,
+                dst,
+                dst_step: block,
                 block_len: 0,
-                count: channels,
-                channels: count,
-                block: SIDE,
+                count: many,
+                channels: each,
+                block,
             };
             // SAFETY: the functions fit the processor; the weights of these channels and columns, and whole tiles.
             unsafe {
+                (tiles.narrow)(&run);
                 if p.transposed {
-                    run.src = w[column * p.channels + channel..].as_ptr();
-                    (run.src_step, run.dst_step) = (p.channels, DEPTH);
-                    (run.count, run.channels, run.block) = (count, channels, DEPTH);
-                    (tiles.narrow)(&run);
                     (tiles.turn)(rows.0.as_ptr(), to.as_mut_ptr());
                 } else {
-                    run.src = w[channel * p.columns + column..].as_ptr();
-                    (tiles.narrow)(&run);
                     (tiles.weave)(rows.0.as_ptr(), to.as_mut_ptr(), SIDE);
                 }
             }
@@ -245,23 +218,21 @@ impl Job<'_> {
     /// One segment and one group of panels.
     fn task(&self, task: usize, source: &mut [u16]) {
         let (p, plan) = (self.p, self.plan);
-        let segment = plan.segment(p, task / plan.groups);
-        let grid = segment.grid(p);
+        let (segment, group) = plan.cut.task(p, task);
+        let (grid, len) = plan.source(p, &segment);
         for (i, image) in segment.images.clone().enumerate() {
-            let row = image * p.source.shape.h;
-            let from = p.source.offset + row * p.source.shape.w * p.source.stride;
+            let from = p.source.samples(image..image + 1).offset;
             let to = &mut source[i * grid.pixels() * DEPTH..];
             grid.fill(self.tiles, self.source, p.source, from, &(0..p.channels), to);
         }
         // Zeros behind the last image, as behind every other.
-        source[plan.blocks * grid.block_len..segment.source_len(p, plan.blocks)].fill(0);
+        source[plan.blocks * grid.block_len..len].fill(0);
         let mut taps = [0; MOST_TAPS];
         for (tap, at) in taps.iter_mut().enumerate().take(p.taps()) {
             let [phase, pixels] = grid.place([p.y.rise(tap / p.x.taps), p.x.rise(tap % p.x.taps)]);
             *at = 2 * (phase * grid.phase_len + pixels * DEPTH);
         }
         let tiling = Tiling::new(&grid, &segment);
-        let group = task % plan.groups * plan.group..((task % plan.groups + 1) * plan.group).min(plan.panels);
         // SAFETY: the functions fit the processor.
         unsafe { (self.tiles.begin)() };
         for panel in group {
@@ -284,6 +255,7 @@ impl Job<'_> {
         let (p, blocks) = (self.p, self.plan.blocks);
         let columns = self.plan.panel(p, panel);
         let wide = columns.len().div_ceil(SIDE);
+        let weights = &self.weights[self.plan.weights(p, panel)];
         let mut sums = Aligned([0.0f32; 4 * TILE_SUMS]);
         for tile in (0..tiling.count()).step_by(2) {
             let high = 2.min(tiling.count() - tile);
@@ -292,7 +264,7 @@ impl Job<'_> {
                 a: source[at[0]..].as_ptr(),
                 a_half: 2 * (at[1] - at[0]),
                 a_step: 2 * grid.block_len,
-                b: self.weights[self.plan.weights(p, panel)].as_ptr(),
+                b: weights.as_ptr(),
                 b_half: TILE_BYTES,
                 b_step: wide * TILE_BYTES,
                 taps: taps.as_ptr(),
