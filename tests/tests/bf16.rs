@@ -1,4 +1,4 @@
-//! Runs on the CPU whose convolutions take operands in bf16, on processors that have units for them.
+//! Runs on the CPU with activations in bf16, on processors that have units for its products.
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
@@ -35,7 +35,7 @@ fn a_run_is_near_the_one_in_fp32() {
     assert!(narrow.tensors != wide.tensors);
     for (step, (narrow, wide)) in narrow.losses.iter().zip(&wide.losses).enumerate() {
         // Rounding grows from step to step.
-        let most = 0.005 * wide * (step + 1) as f64;
+        let most = 0.01 * wide * (step + 1) as f64;
         assert!((narrow - wide).abs() < most, "step {step}: a loss of {narrow} and not of {wide}");
     }
 }

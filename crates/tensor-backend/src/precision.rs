@@ -9,8 +9,7 @@ pub enum Precision {
     Fp32,
     /// f32 in memory; matrix products round their factors to 10 bits of mantissa.
     Tf32,
-    /// Activations in bfloat16: the range of f32 with 7 bits of mantissa. On the CPU only the operands of convolutions and
-    /// dense layers.
+    /// Activations in bfloat16: the range of f32 with 7 bits of mantissa.
     Bf16,
     /// Activations in IEEE half precision, with the loss scaled so that small gradients survive.
     Fp16,

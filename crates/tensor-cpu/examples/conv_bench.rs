@@ -108,17 +108,16 @@ fn time(clock: &Clock, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
 fn passes(cpu: &Cpu, clock: &Clock, layer: &Layer) -> Result<[f64; 3]> {
     let (conv, y) = (&layer.conv, layer.conv.output(layer.x)?);
     let (xl, yl) = (Layout::contiguous(layer.x), Layout::contiguous(y));
-    let filled = |len: usize| {
-        let mut buffer = Buffer::zeros(len);
-        buffer.iter_mut().enumerate().for_each(|(i, x)| *x = (i * 37 % 101) as f32 / 101.0 - 0.5);
-        buffer
+    let filled = |mut buffer: Buffer| {
+        let numbers: Vec<f32> = (0..buffer.len()).map(|i| (i * 37 % 101) as f32 / 101.0 - 0.5).collect();
+        cpu.upload(&numbers, &mut buffer, 0).map(|()| buffer)
     };
+    let tensor = |shape: Shape| filled(cpu.alloc_activations(shape.len())?);
+    let arena = || filled(cpu.alloc(conv.weights() + conv.outputs)?);
     let w = Span::new(0, conv.weights());
     let b = Some(Span::new(w.end(), conv.outputs));
-    let params = filled(conv.weights() + conv.outputs);
-    let mut grads = filled(params.len());
-    let (x, dy) = (filled(layer.x.len()), filled(y.len()));
-    let (mut dx, mut out) = (filled(x.len()), filled(dy.len()));
+    let (params, mut grads) = (arena()?, arena()?);
+    let (x, dy, mut dx, mut out) = (tensor(layer.x)?, tensor(y)?, tensor(layer.x)?, tensor(y)?);
     let act = Activation::None;
     if layer.dense {
         let linear = Linear { inputs: conv.inputs, outputs: conv.outputs };

@@ -1,7 +1,7 @@
-//! How near the memory-bound ops come to the speed of memory, at MiniGoogLeNet's shapes (batch 64).
+//! How near the memory-bound ops come to the speed of memory, at MiniGoogLeNet's shapes (batch 64), with tensors of f32 or of bf16.
 //!
 //! ```text
-//! cargo run --release -p tensor-cpu --example ops_bench [THREADS]
+//! cargo run --release -p tensor-cpu --example ops_bench [THREADS] [--bf16]
 //! ```
 //!
 //! Each line counts the bytes that an op must read and write at least once (twice for the input of a batch
@@ -20,12 +20,14 @@ use tensor_cpu::{Buffer, Cpu};
 struct Bench {
     cpu: Cpu,
     copy: f64,
+    /// Bytes of a number of a tensor.
+    bytes: f64,
 }
 
 /// The best of the times of half a second's calls, in seconds.
 fn best(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
-    let (start, mut best) = (Instant::now(), f64::INFINITY);
     call()?;
+    let (start, mut best) = (Instant::now(), f64::INFINITY);
     while start.elapsed() < Duration::from_millis(500) {
         let call_start = Instant::now();
         call()?;
@@ -35,21 +37,21 @@ fn best(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
 }
 
 impl Bench {
-    fn new(threads: usize) -> Result<Self> {
-        let cpu = Cpu::new(threads);
+    fn new(cpu: Cpu) -> Result<Self> {
+        let bytes = if cpu.is_bf16() { 2.0 } else { 4.0 };
         let at = Layout::contiguous(Shape::vectors(1, 64 << 20));
-        let (x, mut y) = (numbers(&cpu, at)?, cpu.alloc(at.end())?);
+        let (x, mut y) = (numbers(&cpu, at)?, cpu.alloc_activations(at.end())?);
         let seconds = best(|| cpu.copy(View::new(&x, at), ViewMut::new(&mut y, at), Write::Set))?;
-        let copy = 2.0 * 4.0 * at.end() as f64 / seconds / 1e9;
-        println!("{} threads, {}, copy {copy:.1} GB/s\n", cpu.threads(), tensor_cpu::simd_level());
+        let copy = 2.0 * bytes * at.end() as f64 / seconds / 1e9;
+        println!("{}, {}, copy {copy:.1} GB/s\n", cpu.name(), tensor_cpu::simd_level());
         println!("{:<16} {:>20} {:>9} {:>8} {:>6}", "op", "shape", "ms", "GB/s", "share");
-        Ok(Bench { cpu, copy })
+        Ok(Bench { cpu, copy, bytes })
     }
 
-    /// Times an op that moves so many f32.
+    /// Times an op that moves so many numbers of tensors.
     fn line(&self, op: &str, shape: Shape, moved: usize, call: impl FnMut() -> Result<()>) -> Result<()> {
         let seconds = best(call)?;
-        let speed = 4.0 * moved as f64 / seconds / 1e9;
+        let speed = self.bytes * moved as f64 / seconds / 1e9;
         let (shape, ms, share) = (shape.to_string(), seconds * 1e3, 100.0 * speed / self.copy);
         println!("{op:<16} {shape:>20} {ms:>9.3} {speed:>8.1} {share:>5.0}%");
         Ok(())
@@ -61,7 +63,7 @@ impl Bench {
         let (alone, wide) = (Layout::contiguous(shape), Layout::contiguous(shape.with_c(width)));
         let slice = wide.channels(width - c..width);
         let (x, dy) = (numbers(cpu, alone)?, numbers(cpu, wide)?);
-        let (mut y, mut dx) = (cpu.alloc(wide.end())?, cpu.alloc(alone.end())?);
+        let (mut y, mut dx) = (cpu.alloc_activations(wide.end())?, cpu.alloc_activations(alone.end())?);
         let (mut params, mut saved, mut grads) = (cpu.alloc(2 * c)?, cpu.alloc(2 * c)?, cpu.alloc(4 * c)?);
         let (first, second, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
         cpu.fill(1.0, &mut params, first)?;
@@ -94,7 +96,7 @@ impl Bench {
         let cpu = &self.cpu;
         let (at, out) = (Layout::contiguous(shape), Layout::contiguous(pool.output(shape)?));
         let (x, dy) = (numbers(cpu, at)?, numbers(cpu, out)?);
-        let (mut y, mut dx) = (cpu.alloc(out.end())?, cpu.alloc(at.end())?);
+        let (mut y, mut dx) = (cpu.alloc_activations(out.end())?, cpu.alloc_activations(at.end())?);
         let (x, dy) = (View::new(&x, at), View::new(&dy, out));
         let max = name == "max pool";
         self.line(name, shape, at.end() + out.end(), || {
@@ -115,7 +117,7 @@ impl Bench {
 
     fn elementwise(&self, shape: Shape) -> Result<()> {
         let (cpu, at) = (&self.cpu, Layout::contiguous(shape));
-        let (x, mut y) = (numbers(cpu, at)?, cpu.alloc(at.end())?);
+        let (x, mut y) = (numbers(cpu, at)?, cpu.alloc_activations(at.end())?);
         let x = View::new(&x, at);
         let mask = DropoutMask { rate: 0.25, key: [1, 2], step: 0, first_sample: 0 };
         self.line("add", shape, 3 * at.end(), || cpu.copy(x, ViewMut::new(&mut y, at), Write::Add))?;
@@ -133,7 +135,7 @@ impl Bench {
 
     fn loss(&self, shape: Shape) -> Result<()> {
         let (cpu, at) = (&self.cpu, Layout::contiguous(shape));
-        let (x, mut dx) = (numbers(cpu, at)?, cpu.alloc(at.end())?);
+        let (x, mut dx) = (numbers(cpu, at)?, cpu.alloc_activations(at.end())?);
         let (labels, mut sums) = (cpu.alloc_ints(shape.n)?, cpu.alloc(2)?);
         let xent = SoftmaxXent { label_smoothing: 0.0, scale: 1.0, mixed: false };
         self.line("cross-entropy", shape, 2 * at.end(), || {
@@ -144,14 +146,14 @@ impl Bench {
 
     fn optimizers(&self, len: usize) -> Result<()> {
         let (cpu, shape, at) = (&self.cpu, Shape::vectors(1, len), Span::new(0, len));
-        let grads = numbers(cpu, Layout::contiguous(shape))?;
-        let (mut params, mut state) = (cpu.alloc(len)?, cpu.alloc(len)?);
+        let (mut params, grads, mut state) = (cpu.alloc(len)?, cpu.alloc(len)?, cpu.alloc(len)?);
+        let moved = (5.0 * 4.0 / self.bytes) as usize * len;
         let (velocity, weight_decay) = (Velocity::Keras, WeightDecay::None);
         let sgd = SgdStep { lr: 0.0, momentum: 0.9, nesterov: false, velocity, weight_decay };
-        self.line("SGD", shape, 5 * len, || cpu.sgd_step(&sgd, &mut params, &grads, &mut state, at))?;
+        self.line("SGD", shape, moved, || cpu.sgd_step(&sgd, &mut params, &grads, &mut state, at))?;
         let rmsprop =
             RmspropStep { lr: 0.0, rho: 0.9, epsilon: 1e-7, epsilon_inside_root: false, weight_decay };
-        self.line("RMSprop", shape, 5 * len, || {
+        self.line("RMSprop", shape, moved, || {
             cpu.rmsprop_step(&rmsprop, &mut params, &grads, &mut state, at)
         })?;
         black_box(&params);
@@ -163,14 +165,24 @@ impl Bench {
 fn numbers(cpu: &Cpu, at: Layout) -> Result<Buffer> {
     let mut rng = philox::Philox::new(1, philox::domain("bench"), [0, 0]);
     let block: Vec<f32> = (0..65_536).map(|_| rng.normal() as f32).collect();
-    let mut buffer = cpu.alloc(at.end())?;
-    buffer.chunks_mut(block.len()).for_each(|chunk| chunk.copy_from_slice(&block[..chunk.len()]));
+    let mut buffer = cpu.alloc_activations(at.end())?;
+    for start in (0..at.end()).step_by(block.len()) {
+        cpu.upload(&block[..block.len().min(at.end() - start)], &mut buffer, start)?;
+    }
     Ok(buffer)
 }
 
 fn main() -> Result<()> {
-    let threads = std::env::args().nth(1).and_then(|threads| threads.parse().ok()).unwrap_or(0);
-    let bench = Bench::new(threads)?;
+    let (options, args): (Vec<String>, _) = std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
+    let mut cpu = Cpu::new(args.first().and_then(|threads| threads.parse().ok()).unwrap_or(0));
+    if options.contains(&"--bf16".to_owned()) {
+        let Some(narrow) = cpu.with_bf16() else {
+            println!("SKIPPED: the processor has no AMX");
+            return Ok(());
+        };
+        cpu = narrow;
+    }
+    let bench = Bench::new(cpu)?;
     let pool = |kernel, stride| Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad: Pad::VALID };
     for (side, c, width) in
         [(32, 96, 96), (32, 32, 64), (32, 48, 80), (15, 112, 160), (15, 48, 144), (7, 176, 336)]

@@ -1,11 +1,12 @@
 use crate::Cpu;
 use crate::dispatch::multiversion;
+use crate::element::Element;
 use crate::pointwise::{Pointwise, pointwise};
 use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
 use core::ops::Range;
 use tensor_backend::{Activation, View, ViewMut, Write};
 
-pub(crate) fn forward(cpu: &Cpu, act: Activation, x: View<[f32]>, y: ViewMut<[f32]>) {
+pub(crate) fn forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, y: ViewMut<[E]>) {
     let flat = all_contiguous(&[x.layout, y.layout]);
     let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
     let blocks = Blocks::for_map(x);
@@ -13,32 +14,32 @@ pub(crate) fn forward(cpu: &Cpu, act: Activation, x: View<[f32]>, y: ViewMut<[f3
 }
 
 multiversion! {
-    fn map<A: Pointwise>(x: Rows, y: RowsMut, act: A, rows: Range<usize>) {
+    fn map<A: Pointwise, E: Element>(x: Rows<E>, y: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
             let y = unsafe { y.row(row) };
-            y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = act.forward(x));
+            y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = E::of(act.forward(x.get())));
         }
     }
 }
 
 /// In place, for an op that can't do it to each number as it stores it.
-pub(crate) fn forward_in_place(cpu: &Cpu, act: Activation, y: ViewMut<[f32]>) {
+pub(crate) fn forward_in_place<E: Element>(cpu: &Cpu, act: Activation, y: ViewMut<[E]>) {
     let flat = all_contiguous(&[y.layout]);
     let (blocks, y) = (Blocks::for_map(Rows::elements(y.as_view(), flat)), RowsMut::elements(y, flat));
     pointwise!(act, |act| cpu.pool().run(blocks.count(), &|block| map_in_place(y, act, blocks.range(block))));
 }
 
 multiversion! {
-    fn map_in_place<A: Pointwise>(y: RowsMut, act: A, rows: Range<usize>) {
+    fn map_in_place<A: Pointwise, E: Element>(y: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
-            unsafe { y.row(row) }.iter_mut().for_each(|y| *y = act.forward(*y));
+            unsafe { y.row(row) }.iter_mut().for_each(|y| *y = E::of(act.forward(y.get())));
         }
     }
 }
 
-pub(crate) fn add_forward(cpu: &Cpu, act: Activation, x: View<[f32]>, y: ViewMut<[f32]>) {
+pub(crate) fn add_forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, y: ViewMut<[E]>) {
     let flat = all_contiguous(&[x.layout, y.layout]);
     let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
     let blocks = Blocks::for_map(x);
@@ -46,21 +47,21 @@ pub(crate) fn add_forward(cpu: &Cpu, act: Activation, x: View<[f32]>, y: ViewMut
 }
 
 multiversion! {
-    fn add_map<A: Pointwise>(x: Rows, y: RowsMut, act: A, rows: Range<usize>) {
+    fn add_map<A: Pointwise, E: Element>(x: Rows<E>, y: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
             let y = unsafe { y.row(row) };
-            y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = act.forward(*y + x));
+            y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = E::of(act.forward(y.get() + x.get())));
         }
     }
 }
 
-pub(crate) fn backward(
+pub(crate) fn backward<E: Element>(
     cpu: &Cpu,
     act: Activation,
-    of: View<[f32]>,
-    dy: View<[f32]>,
-    dx: ViewMut<[f32]>,
+    of: View<[E]>,
+    dy: View<[E]>,
+    dx: ViewMut<[E]>,
     mode: Write,
 ) {
     let flat = all_contiguous(&[of.layout, dy.layout, dx.layout]);
@@ -72,20 +73,20 @@ pub(crate) fn backward(
 }
 
 multiversion! {
-    fn gradients<A: Pointwise>(of: Rows, dy: Rows, dx: RowsMut, act: A, mode: Write, rows: Range<usize>) {
+    fn gradients<A: Pointwise, E: Element>(of: Rows<E>, dy: Rows<E>, dx: RowsMut<E>, act: A, mode: Write, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
             let dx = unsafe { dx.row(row) }.iter_mut();
-            let gradient = of.row(row).iter().zip(dy.row(row)).map(|(&of, &dy)| act.gradient(of, dy));
+            let gradient = of.row(row).iter().zip(dy.row(row)).map(|(&of, &dy)| act.gradient(of.get(), dy.get()));
             match mode {
-                Write::Set => dx.zip(gradient).for_each(|(dx, gradient)| *dx = gradient),
-                Write::Add => dx.zip(gradient).for_each(|(dx, gradient)| *dx += gradient),
+                Write::Set => dx.zip(gradient).for_each(|(dx, gradient)| *dx = E::of(gradient)),
+                Write::Add => dx.zip(gradient).for_each(|(dx, gradient)| dx.add(gradient)),
             }
         }
     }
 }
 
-pub(crate) fn backward_in_place(cpu: &Cpu, act: Activation, of: View<[f32]>, dy: ViewMut<[f32]>) {
+pub(crate) fn backward_in_place<E: Element>(cpu: &Cpu, act: Activation, of: View<[E]>, dy: ViewMut<[E]>) {
     if act == Activation::None {
         return;
     }
@@ -98,11 +99,11 @@ pub(crate) fn backward_in_place(cpu: &Cpu, act: Activation, of: View<[f32]>, dy:
 }
 
 multiversion! {
-    fn gradients_in_place<A: Pointwise>(of: Rows, dy: RowsMut, act: A, rows: Range<usize>) {
+    fn gradients_in_place<A: Pointwise, E: Element>(of: Rows<E>, dy: RowsMut<E>, act: A, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
             let dy = unsafe { dy.row(row) };
-            dy.iter_mut().zip(of.row(row)).for_each(|(dy, &of)| *dy = act.gradient(of, *dy));
+            dy.iter_mut().zip(of.row(row)).for_each(|(dy, &of)| *dy = E::of(act.gradient(of.get(), dy.get())));
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Every op in front of its kernel: the operands are checked, then handed on as slices.
 
 use crate::buffer::filled;
+use crate::element::{Element, Format, typed};
 use crate::norm_operands::{self, Infer, Saved, Train};
-use crate::operand::{for_runs, labels as labels_of, pair, read, run, run_mut, runs_mut, weights, write};
-use crate::{Buffer, Cpu};
+use crate::operand::{
+    alike, for_runs, labels as labels_of, run, run_mut, run_of, run_of_mut, runs_mut, tensors, weights, write,
+};
 use crate::{
-    activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling, softmax,
+    Buffer, Cpu, activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling,
+    softmax,
 };
 use tensor_backend::{
     Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, ParamRun,
@@ -26,7 +29,11 @@ impl Backend for Cpu {
     }
 
     fn alloc(&self, len: usize) -> Result<Buffer> {
-        Buffer::try_zeros(self, len)
+        Buffer::try_zeros(self, len, Format::F32)
+    }
+
+    fn alloc_activations(&self, len: usize) -> Result<Buffer> {
+        Buffer::try_zeros(self, len, if self.is_bf16() { Format::Bf16 } else { Format::F32 })
     }
 
     fn alloc_ints(&self, len: usize) -> Result<Vec<u32>> {
@@ -43,7 +50,11 @@ impl Backend for Cpu {
     }
 
     fn upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
-        run_mut("upload", "the target", dst, Span::new(offset, src.len()))?.copy_from_slice(src);
+        let at = Span::new(offset, src.len());
+        typed!(dst, |E| {
+            let dst = run_of_mut::<E>("upload", "the target", dst, at)?;
+            dst.iter_mut().zip(src).for_each(|(dst, &x)| *dst = E::of(x));
+        });
         Ok(())
     }
 
@@ -58,17 +69,23 @@ impl Backend for Cpu {
     }
 
     fn download(&self, src: &Buffer, offset: usize, dst: &mut [f32]) -> Result<()> {
-        dst.copy_from_slice(run("download", "the source", src, Span::new(offset, dst.len()))?);
+        let at = Span::new(offset, dst.len());
+        typed!(src, |E| {
+            let src = run_of::<E>("download", "the source", src, at)?;
+            dst.iter_mut().zip(src).for_each(|(dst, x)| *dst = x.get());
+        });
         Ok(())
     }
 
     fn fill(&self, value: f32, dst: &mut Buffer, at: Span) -> Result<()> {
-        run_mut("fill", "the target", dst, at)?.fill(value);
-        Ok(())
+        typed!(dst, |E| run_of_mut("fill", "the target", dst, at).map(|dst| dst.fill(E::of(value))))
     }
 
     fn copy_scaled(&self, factor: f32, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
-        pair("copy", x, y).map(|(x, y)| elementwise::copy(self.pool(), factor, x, y, mode))
+        alike("copy", x, &y)?;
+        tensors!("copy", x: "the input" => y: "the output"; {
+            elementwise::copy(self.pool(), factor, x, y, mode);
+        })
     }
 
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
@@ -94,8 +111,7 @@ impl Backend for Cpu {
         let op = "conv2d_fwd";
         conv.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
         let (w, b) = weights(op, params, w, b)?;
-        conv::forward(self, conv, act, read(op, "the input", x)?, w, b, write(op, "the output", y)?);
-        Ok(())
+        tensors!(op, x: "the input" => y: "the output"; conv::forward(self, conv, act, x, w, b, y))
     }
 
     fn conv2d_bn_act_fwd_infer(
@@ -114,9 +130,9 @@ impl Backend for Cpu {
         conv.check(op, x.layout.shape, shape, Some(w), b)?;
         let runs = Infer::new(op, bn, [shape; 2], params, running, at)?;
         let (w, b) = weights(op, params, w, b)?;
-        let (x, y) = (read(op, "the input", x)?, write(op, "the output", y)?);
-        conv::forward_normalized(self, conv, bn, x, w, b, runs, y);
-        Ok(())
+        tensors!(op, x: "the input" => y: "the output"; {
+            conv::forward_normalized(self, conv, bn, x, w, b, runs, y);
+        })
     }
 
     fn conv2d_bwd_data(
@@ -131,8 +147,7 @@ impl Backend for Cpu {
         let op = "conv2d_bwd_data";
         conv.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
         let w = run(op, "the weights", params, w)?;
-        conv::backward_data(self, conv, read(op, "dy", dy)?, w, write(op, "dx", dx)?, mode);
-        Ok(())
+        tensors!(op, dy: "dy" => dx: "dx"; conv::backward_data(self, conv, dy, w, dx, mode))
     }
 
     fn conv2d_bwd_filter(
@@ -146,11 +161,11 @@ impl Backend for Cpu {
     ) -> Result<()> {
         let op = "conv2d_bwd_filter";
         conv.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
-        let (x, dy) = (read(op, "the input", x)?, read(op, "dy", dy)?);
         let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
-        conv::backward_filter(self, conv, x, dy, dw);
-        elementwise::column_sums(self, dy, db);
-        Ok(())
+        tensors!(op, x: "the input", dy: "dy"; {
+            conv::backward_filter(self, conv, x, dy, dw);
+            elementwise::column_sums(self, dy, db);
+        })
     }
 
     fn linear_fwd(
@@ -166,8 +181,7 @@ impl Backend for Cpu {
         let op = "linear_fwd";
         linear.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
         let (w, b) = weights(op, params, w, b)?;
-        linear::forward(self, linear, act, read(op, "the input", x)?, w, b, write(op, "the output", y)?);
-        Ok(())
+        tensors!(op, x: "the input" => y: "the output"; linear::forward(self, linear, act, x, w, b, y))
     }
 
     fn linear_bwd_data(
@@ -182,8 +196,7 @@ impl Backend for Cpu {
         let op = "linear_bwd_data";
         linear.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
         let w = run(op, "the weights", params, w)?;
-        linear::backward_data(self, linear, read(op, "dy", dy)?, w, write(op, "dx", dx)?, mode);
-        Ok(())
+        tensors!(op, dy: "dy" => dx: "dx"; linear::backward_data(self, linear, dy, w, dx, mode))
     }
 
     fn linear_bwd_filter(
@@ -197,11 +210,11 @@ impl Backend for Cpu {
     ) -> Result<()> {
         let op = "linear_bwd_filter";
         linear.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
-        let (x, dy) = (read(op, "the input", x)?, read(op, "dy", dy)?);
         let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
-        linear::backward_filter(self, linear, x, dy, dw);
-        elementwise::column_sums(self, dy, db);
-        Ok(())
+        tensors!(op, x: "the input", dy: "dy"; {
+            linear::backward_filter(self, linear, x, dy, dw);
+            elementwise::column_sums(self, dy, db);
+        })
     }
 
     fn bn_act_fwd_train(
@@ -219,9 +232,7 @@ impl Backend for Cpu {
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_fwd_train", [x.layout.shape, y.layout.shape]);
         let runs = Train::new(op, bn, shapes, params, [gamma, beta], bias, saved, grads, sums)?;
-        let (x, y) = (read(op, "the input", x)?, write(op, "the output", y)?);
-        batch_norm::forward_train(self, bn, x, y, runs);
-        Ok(())
+        tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_train(self, bn, x, y, runs))
     }
 
     fn bn_act_fwd_infer(
@@ -235,16 +246,13 @@ impl Backend for Cpu {
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_fwd_infer", [x.layout.shape, y.layout.shape]);
         let runs = Infer::new(op, bn, shapes, params, running, at)?;
-        let (x, y) = (read(op, "the input", x)?, write(op, "the output", y)?);
-        batch_norm::forward_infer(self, bn, x, runs, y);
-        Ok(())
+        tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_infer(self, bn, x, runs, y))
     }
 
     fn bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {
         let op = "bn_statistics";
         let stats = norm_operands::own_stats(op, stats, at, x.layout.shape.c)?;
-        batch_norm::statistics(self, read(op, "the input", x)?, stats);
-        Ok(())
+        tensors!(op, x: "the input"; batch_norm::statistics(self, x, stats))
     }
 
     fn bn_act_fwd_joined(
@@ -265,9 +273,7 @@ impl Backend for Cpu {
         let (op, shapes) = ("bn_act_fwd_joined", [x.layout.shape, y.layout.shape]);
         let runs = Train::new(op, bn, shapes, params, [gamma, beta], bias, saved, grads, sums)?;
         let stats = norm_operands::stats(op, stats, replicas, x.layout.shape.c)?;
-        let (x, y) = (read(op, "the input", x)?, write(op, "the output", y)?);
-        batch_norm::forward_joined(self, bn, x, y, stats, runs);
-        Ok(())
+        tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_joined(self, bn, x, y, stats, runs))
     }
 
     fn bn_act_fwd_again(
@@ -282,8 +288,7 @@ impl Backend for Cpu {
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_fwd_again", [x.layout.shape, y.layout.shape]);
         let runs = Saved::new(op, bn, shapes, params, [gamma, beta], saved)?;
-        batch_norm::forward_again(self, bn, read(op, "the input", x)?, runs, write(op, "the output", y)?);
-        Ok(())
+        tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_again(self, bn, x, runs, y))
     }
 
     fn bn_act_bwd_params(
@@ -302,9 +307,9 @@ impl Backend for Cpu {
         let (op, shapes) = ("bn_act_bwd_params", [x.layout.shape, dy.layout.shape]);
         let runs = Saved::for_gradients(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
         let (dgamma, dbeta) = runs_mut(op, "dgamma and dbeta", grads, dgamma, dbeta)?;
-        let (x, dy) = (read(op, "the input", x)?, read(op, "dy", dy)?);
-        batch_norm::backward_params(self, bn, x, dy, runs, dgamma, dbeta);
-        Ok(())
+        tensors!(op, x: "the input", dy: "dy"; {
+            batch_norm::backward_params(self, bn, x, dy, runs, dgamma, dbeta);
+        })
     }
 
     fn bn_act_bwd_data(
@@ -327,9 +332,9 @@ impl Backend for Cpu {
         let runs = Saved::for_gradients(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
         Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
         let sums = [run(op, "dgamma", grads, dgamma)?, run(op, "dbeta", grads, dbeta)?];
-        let (x, dy, dx) = (read(op, "the input", x)?, read(op, "dy", dy)?, write(op, "dx", dx)?);
-        batch_norm::backward_data(self, bn, x, dy, runs, sums, count, dx, mode);
-        Ok(())
+        tensors!(op, x: "the input", dy: "dy" => dx: "dx"; {
+            batch_norm::backward_data(self, bn, x, dy, runs, sums, count, dx, mode);
+        })
     }
 
     fn ema_step(
@@ -357,11 +362,13 @@ impl Backend for Cpu {
     }
 
     fn act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        pair("act_fwd", x, y).map(|(x, y)| activation::forward(self, act, x, y))
+        alike("act_fwd", x, &y)?;
+        tensors!("act_fwd", x: "the input" => y: "the output"; activation::forward(self, act, x, y))
     }
 
     fn add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        pair("add_act", x, y).map(|(x, y)| activation::add_forward(self, act, x, y))
+        alike("add_act", x, &y)?;
+        tensors!("add_act", x: "the input" => y: "the output"; activation::add_forward(self, act, x, y))
     }
 
     fn act_bwd(
@@ -375,16 +382,13 @@ impl Backend for Cpu {
         let op = "act_bwd";
         Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
         Error::check_shape(op, "dx", dx.layout.shape, y.layout.shape)?;
-        let (y, dy, dx) = (read(op, "y", y)?, read(op, "dy", dy)?, write(op, "dx", dx)?);
-        activation::backward(self, act, y, dy, dx, mode);
-        Ok(())
+        tensors!(op, y: "y", dy: "dy" => dx: "dx"; activation::backward(self, act, y, dy, dx, mode))
     }
 
     fn act_bwd_in_place(&self, act: Activation, y: View<Buffer>, dy: ViewMut<Buffer>) -> Result<()> {
         let op = "act_bwd_in_place";
         Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
-        activation::backward_in_place(self, act, read(op, "y", y)?, write(op, "dy", dy)?);
-        Ok(())
+        tensors!(op, y: "y" => dy: "dy"; activation::backward_in_place(self, act, y, dy))
     }
 
     fn load_images(
@@ -404,8 +408,7 @@ impl Backend for Cpu {
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "maxpool_fwd";
         pool.check(op, x.layout.shape, y.layout.shape)?;
-        pooling::max_forward(self, pool, read(op, "the input", x)?, write(op, "the output", y)?);
-        Ok(())
+        tensors!(op, x: "the input" => y: "the output"; pooling::max_forward(self, pool, x, y))
     }
 
     fn maxpool_bwd(
@@ -421,32 +424,32 @@ impl Backend for Cpu {
         pool.check(op, x.layout.shape, y.layout.shape)?;
         Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
         Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
-        let (x, y, dy) = (read(op, "the input", x)?, read(op, "the output", y)?, read(op, "dy", dy)?);
-        pooling::max_backward(self, pool, x, y, dy, write(op, "dx", dx)?, mode);
-        Ok(())
+        tensors!(op, x: "the input", y: "the output", dy: "dy" => dx: "dx"; {
+            pooling::max_backward(self, pool, x, y, dy, dx, mode);
+        })
     }
 
     fn avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "avgpool_fwd";
         pool.check(op, x.layout.shape, y.layout.shape)?;
-        pooling::average_forward(self, pool, read(op, "the input", x)?, write(op, "the output", y)?);
-        Ok(())
+        tensors!(op, x: "the input" => y: "the output"; pooling::average_forward(self, pool, x, y))
     }
 
     fn avgpool_bwd(&self, pool: &Pool2d, dy: View<Buffer>, dx: ViewMut<Buffer>, mode: Write) -> Result<()> {
         let op = "avgpool_bwd";
         pool.check(op, dx.layout.shape, dy.layout.shape)?;
-        pooling::average_backward(self, pool, read(op, "dy", dy)?, write(op, "dx", dx)?, mode);
-        Ok(())
+        tensors!(op, dy: "dy" => dx: "dx"; pooling::average_backward(self, pool, dy, dx, mode))
     }
 
     fn dropout(&self, mask: &DropoutMask, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
         mask.check("dropout")?;
-        pair("dropout", x, y).map(|(x, y)| dropout::apply(self, mask, x, y, mode))
+        alike("dropout", x, &y)?;
+        tensors!("dropout", x: "the input" => y: "the output"; dropout::apply(self, mask, x, y, mode))
     }
 
     fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        pair("softmax", x, y).map(|(x, y)| softmax::probabilities(x, y))
+        alike("softmax", x, &y)?;
+        tensors!("softmax", x: "the input" => y: "the output"; softmax::probabilities(x, y))
     }
 
     fn softmax_xent(
@@ -460,10 +463,11 @@ impl Backend for Cpu {
     ) -> Result<()> {
         let (op, written) = ("softmax_xent", dlogits.as_ref().map(|d| d.layout.shape));
         let labels = labels_of(op, xent, logits.layout.shape, written, labels, metrics)?;
-        let dlogits = dlogits.map(|d| write(op, "dlogits", d)).transpose()?;
         let metrics = run_mut(op, "the metrics", sums, metrics)?;
-        softmax::cross_entropy(xent, read(op, "the logits", logits)?, labels, dlogits, metrics);
-        Ok(())
+        tensors!(op, logits: "the logits"; {
+            let dlogits = dlogits.map(|d| write(op, "dlogits", d)).transpose()?;
+            softmax::cross_entropy(xent, logits, labels, dlogits, metrics);
+        })
     }
 
     fn sgd_steps(

@@ -3,6 +3,7 @@
 //! what the first pass read last.
 
 use crate::dispatch::multiversion;
+use crate::element::Element;
 use crate::elementwise::add_up;
 use crate::norm_operands::{Infer, Saved, Train};
 use crate::pointwise::{Pointwise, pointwise};
@@ -25,11 +26,11 @@ struct Affine<'a, A> {
     act: A,
 }
 
-pub(crate) fn forward_train(
+pub(crate) fn forward_train<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
-    x: View<[f32]>,
-    y: ViewMut<[f32]>,
+    x: View<[E]>,
+    y: ViewMut<[E]>,
     runs: Train<'_, f32>,
 ) {
     let samples = x.layout.shape.n as f64;
@@ -42,7 +43,7 @@ pub(crate) fn forward_train(
 }
 
 /// One replica's statistics: means, sums of squared differences, samples.
-pub(crate) fn statistics(cpu: &Cpu, x: View<[f32]>, stats: &mut [f32]) {
+pub(crate) fn statistics<E: Element>(cpu: &Cpu, x: View<[E]>, stats: &mut [f32]) {
     let (numbers, samples) = stats.split_at_mut(2 * x.layout.shape.c);
     let (mean, squares) = numbers.split_at_mut(x.layout.shape.c);
     samples[0] = x.layout.shape.n as f32;
@@ -54,11 +55,11 @@ pub(crate) fn statistics(cpu: &Cpu, x: View<[f32]>, stats: &mut [f32]) {
 }
 
 /// The second half of a training pass forward, with the statistics of all replicas.
-pub(crate) fn forward_joined(
+pub(crate) fn forward_joined<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
-    x: View<[f32]>,
-    y: ViewMut<[f32]>,
+    x: View<[E]>,
+    y: ViewMut<[E]>,
     stats: &[f32],
     runs: Train<'_, f32>,
 ) {
@@ -98,30 +99,37 @@ impl<'a> Whole<'a> {
         runs.sums[c + k] = (*samples * squares / (*count - 1.0).max(1.0)) as f32;
     }
 
-    fn normalize(self, cpu: &Cpu, bn: &BatchNorm, x: Rows, y: RowsMut, scratch: &mut [f32]) {
+    fn normalize<E: Element>(
+        self,
+        cpu: &Cpu,
+        bn: &BatchNorm,
+        x: Rows<E>,
+        y: RowsMut<E>,
+        scratch: &mut [f32],
+    ) {
         let Train { gamma, beta, saved, .. } = self.runs;
         normalize_batch(cpu, bn, x, Saved { gamma, beta, saved }, y, scratch);
     }
 }
 
 /// What a training pass computed, from what it saved.
-pub(crate) fn forward_again(
+pub(crate) fn forward_again<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
-    x: View<[f32]>,
+    x: View<[E]>,
     runs: Saved<'_, f32>,
-    y: ViewMut<[f32]>,
+    y: ViewMut<[E]>,
 ) {
     normalize_batch(cpu, bn, Rows::new(x), runs, RowsMut::new(y), &mut cpu.scratch(runs.gamma.len()));
 }
 
 /// Normalizes with the statistics of a batch.
-fn normalize_batch(
+fn normalize_batch<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
-    x: Rows,
+    x: Rows<E>,
     runs: Saved<'_, f32>,
-    y: RowsMut,
+    y: RowsMut<E>,
     scratch: &mut [f32],
 ) {
     let Saved { gamma, beta, saved } = runs;
@@ -136,12 +144,12 @@ fn scale_by(gamma: &[f32], inverse: &[f32], scale: &mut [f32]) {
     scale.iter_mut().zip(gamma).zip(inverse).for_each(|((scale, gamma), inverse)| *scale = gamma * inverse);
 }
 
-pub(crate) fn forward_infer(
+pub(crate) fn forward_infer<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
-    x: View<[f32]>,
+    x: View<[E]>,
     runs: Infer<'_, f32>,
-    y: ViewMut<[f32]>,
+    y: ViewMut<[E]>,
 ) {
     let Infer { gamma, beta, mean, .. } = runs;
     let mut scratch = cpu.scratch(gamma.len());
@@ -171,20 +179,20 @@ pub(crate) fn fold(
     }
 }
 
-fn normalize<A: Pointwise>(cpu: &Cpu, affine: Affine<A>, x: Rows, y: RowsMut) {
+fn normalize<A: Pointwise, E: Element>(cpu: &Cpu, affine: Affine<A>, x: Rows<E>, y: RowsMut<E>) {
     let blocks = Blocks::for_map(x).reversed();
     cpu.pool().run(blocks.count(), &|block| normalize_rows(affine, x, y, blocks.range(block)));
 }
 
 multiversion! {
-    fn normalize_rows<A: Pointwise>(affine: Affine<A>, x: Rows, y: RowsMut, rows: Range<usize>) {
+    fn normalize_rows<A: Pointwise, E: Element>(affine: Affine<A>, x: Rows<E>, y: RowsMut<E>, rows: Range<usize>) {
         let c = x.width();
         let (mean, scale, beta) = (&affine.mean[..c], &affine.scale[..c], &affine.beta[..c]);
         for row in rows {
             // SAFETY: each task has rows of its own.
             let (x, y) = (&x.row(row)[..c], &mut unsafe { y.row(row) }[..c]);
             for k in 0..c {
-                y[k] = affine.act.forward((x[k] - mean[k]) * scale[k] + beta[k]);
+                y[k] = E::of(affine.act.forward((x[k].get() - mean[k]) * scale[k] + beta[k]));
             }
         }
     }
@@ -192,11 +200,11 @@ multiversion! {
 
 /// With `xhat = (x - mean) * inverse` and `dz` the gradient before the activation: `dbeta = sum(dz)` and
 /// `dgamma = sum(dz * xhat)`.
-pub(crate) fn backward_params(
+pub(crate) fn backward_params<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
-    x: View<[f32]>,
-    dy: View<[f32]>,
+    x: View<[E]>,
+    dy: View<[E]>,
     runs: Saved<'_, f32>,
     dgamma: &mut [f32],
     dbeta: &mut [f32],
@@ -223,15 +231,15 @@ pub(crate) fn backward_params(
 }
 
 /// With `m` numbers in a channel of the whole batch: `dx = gamma * inverse * (dz - dbeta / m - xhat * dgamma / m)`.
-pub(crate) fn backward_data(
+pub(crate) fn backward_data<E: Element>(
     cpu: &Cpu,
     bn: &BatchNorm,
-    x: View<[f32]>,
-    dy: View<[f32]>,
+    x: View<[E]>,
+    dy: View<[E]>,
     runs: Saved<'_, f32>,
     [dgamma, dbeta]: [&[f32]; 2],
     count: usize,
-    dx: ViewMut<[f32]>,
+    dx: ViewMut<[E]>,
     mode: Write,
 ) {
     let (x, dy, dx) = (Rows::new(x), Rows::new(dy), RowsMut::new(dx));
@@ -257,7 +265,7 @@ pub(crate) fn backward_data(
 
 multiversion! {
     /// `sums` receives the sums of `dz` and of `dz * (x - mean)`.
-    fn sum_gradients<A: Pointwise>(affine: Affine<A>, x: Rows, dy: Rows, rows: Range<usize>, sums: &mut [f32]) {
+    fn sum_gradients<A: Pointwise, E: Element>(affine: Affine<A>, x: Rows<E>, dy: Rows<E>, rows: Range<usize>, sums: &mut [f32]) {
         let c = x.width();
         let (mean, scale, beta) = (&affine.mean[..c], &affine.scale[..c], &affine.beta[..c]);
         sums.fill(0.0);
@@ -266,8 +274,8 @@ multiversion! {
         for row in rows {
             let (x, dy) = (&x.row(row)[..c], &dy.row(row)[..c]);
             for k in 0..c {
-                let centred = x[k] - mean[k];
-                let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k]);
+                let centred = x[k].get() - mean[k];
+                let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k].get());
                 of_dz[k] += dz;
                 of_products[k] += dz * centred;
             }
@@ -277,13 +285,13 @@ multiversion! {
 
 multiversion! {
     /// `dx = scale * (dz - offset - (x - mean) * slope)`.
-    fn input_gradients<A: Pointwise>(
+    fn input_gradients<A: Pointwise, E: Element>(
         affine: Affine<A>,
         offset: &[f32],
         slope: &[f32],
-        x: Rows,
-        dy: Rows,
-        dx: RowsMut,
+        x: Rows<E>,
+        dy: Rows<E>,
+        dx: RowsMut<E>,
         mode: Write,
         rows: Range<usize>,
     ) {
@@ -295,11 +303,11 @@ multiversion! {
             // SAFETY: each task has rows of its own.
             let dx = &mut unsafe { dx.row(row) }[..c];
             for k in 0..c {
-                let centred = x[k] - mean[k];
-                let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k]);
+                let centred = x[k].get() - mean[k];
+                let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k].get());
                 let gradient = scale[k] * (dz - offset[k] - centred * slope[k]);
                 // Chosen here, so that the code of a long activation is there once, and inlined.
-                dx[k] = if mode == Write::Set { gradient } else { dx[k] + gradient };
+                dx[k] = E::of(if mode == Write::Set { gradient } else { dx[k].get() + gradient });
             }
         }
     }

@@ -1,13 +1,15 @@
+use crate::element::{Element, Format};
 use crate::huge_pages;
 use core::alloc::Layout;
 use core::ops::{Deref, DerefMut};
 use std::alloc::alloc_zeroed;
 use tensor_backend::{Backend, Error, Result};
 
-/// Numbers in a cache line.
+/// Numbers of 32 bits in a cache line.
 const LINE: usize = 16;
 
-/// A run of f32 in host memory that starts on a cache line.
+/// A run of numbers in host memory that starts on a cache line: of f32, or of bf16 where a device
+/// [stores activations](Backend::alloc_activations) so. As a slice it is one of f32; of bf16 that slice is empty.
 ///
 /// New memory comes from the system, which promises zeros and gives pages when something is written to them. So to allocate costs
 /// next to nothing, and the pages of activations are made by the threads that fill them, in the first step.
@@ -17,48 +19,83 @@ pub struct Buffer {
     /// The first number of the run, at the start of a cache line.
     start: usize,
     len: usize,
+    format: Format,
 }
 
 impl Buffer {
     /// `len` zeros.
     pub fn zeros(len: usize) -> Self {
-        Buffer::of(vec![0.0; len + LINE - 1], len)
+        Buffer::of(vec![0.0; len + LINE - 1], len, Format::F32)
     }
 
     /// `len` zeros for a device.
     ///
     /// # Errors
     /// If the memory can't be had.
-    pub(crate) fn try_zeros(device: &impl Backend, len: usize) -> Result<Self> {
-        let bytes = len.saturating_mul(size_of::<f32>());
-        let memory = len.checked_add(LINE - 1).and_then(fresh_zeros);
+    pub(crate) fn try_zeros(device: &impl Backend, len: usize, format: Format) -> Result<Self> {
+        let bytes = len.saturating_mul(format.bytes());
+        let memory = bytes.div_ceil(size_of::<f32>()).checked_add(LINE - 1).and_then(fresh_zeros);
         memory
-            .map(|memory| Buffer::of(memory, len))
+            .map(|memory| Buffer::of(memory, len, format))
             .ok_or_else(|| Error::OutOfMemory { bytes, device: device.name() })
     }
 
     /// The run of `len` in zeros that nothing was written to yet.
-    fn of(mut memory: Vec<f32>, len: usize) -> Self {
+    fn of(mut memory: Vec<f32>, len: usize, format: Format) -> Self {
         huge_pages::prefer(&mut memory);
         let start = memory.as_ptr().align_offset(LINE * size_of::<f32>());
-        Buffer { memory, start, len }
+        Buffer { memory, start, len, format }
+    }
+
+    /// How many numbers.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What it holds.
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Its numbers, if they are of this type.
+    pub(crate) fn numbers<E: Element>(&self) -> Option<&[E]> {
+        let first = self.memory[self.start..].as_ptr().cast();
+        // SAFETY: the memory is as long as this many numbers of the format, of which the type's every run of bits is one.
+        (self.format == E::FORMAT).then(|| unsafe { core::slice::from_raw_parts(first, self.len) })
+    }
+
+    /// The same, to write.
+    pub(crate) fn numbers_mut<E: Element>(&mut self) -> Option<&mut [E]> {
+        let first = self.memory[self.start..].as_mut_ptr().cast();
+        // SAFETY: as above.
+        (self.format == E::FORMAT).then(|| unsafe { core::slice::from_raw_parts_mut(first, self.len) })
     }
 
     /// Makes the buffer at least `len` long; new elements are 0.
     pub fn grow(&mut self, len: usize) {
         if len > self.len {
-            let mut all = Buffer::zeros(len);
-            all[..self.len].copy_from_slice(self);
-            *self = all;
+            *self = self.extended(len);
         }
+    }
+
+    /// A copy with zeros behind it.
+    fn extended(&self, len: usize) -> Self {
+        let words = |len: usize| (len * self.format.bytes()).div_ceil(size_of::<f32>());
+        let mut copy = Buffer::of(vec![0.0; words(len) + LINE - 1], len, self.format);
+        copy.memory[copy.start..][..words(self.len)]
+            .copy_from_slice(&self.memory[self.start..][..words(self.len)]);
+        copy
     }
 }
 
 impl Clone for Buffer {
     fn clone(&self) -> Self {
-        let mut copy = Buffer::zeros(self.len);
-        copy.copy_from_slice(self);
-        copy
+        self.extended(self.len)
     }
 }
 
@@ -88,13 +125,13 @@ impl Deref for Buffer {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        &self.memory[self.start..self.start + self.len]
+        self.numbers().unwrap_or_default()
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
-        &mut self.memory[self.start..self.start + self.len]
+        self.numbers_mut().unwrap_or_default()
     }
 }
 
@@ -118,7 +155,10 @@ mod tests {
     #[test]
     fn memory_that_no_machine_has_is_an_error() {
         for len in [usize::MAX, usize::MAX / 8, isize::MAX as usize / 4 + 1] {
-            assert!(matches!(Buffer::try_zeros(&Cpu::new(1), len), Err(Error::OutOfMemory { .. })), "{len}");
+            assert!(
+                matches!(Buffer::try_zeros(&Cpu::new(1), len, Format::F32), Err(Error::OutOfMemory { .. })),
+                "{len}"
+            );
         }
     }
 }

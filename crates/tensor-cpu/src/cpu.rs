@@ -59,23 +59,21 @@ impl Cpu {
         Cpu { winograd: false, ..self }
     }
 
-    /// The same device, with convolutions and dense layers that round their operands to bf16 and add up their products in
-    /// 32 bits, in matrix units of the processor (Intel's AMX); none of them is transformed. `None` where there are no such
+    /// The same device, with [activations](tensor_backend::Backend::alloc_activations) in bf16. Convolutions and dense layers
+    /// round their weights to it as well, and add up products in 32 bits in matrix units of the processor (Intel's AMX).
+    /// Everything else is computed in 32 bits, from what was stored and rounded to what is. `None` where there are no such
     /// units.
-    ///
-    /// Tensors stay in 32 bits, and so does everything else that is computed; so do convolutions of up to four channels,
-    /// which don't fill such a unit, and kernels of more than 64 elements.
     pub fn with_bf16(self) -> Option<Self> {
         let level = Bf16Level::detect(self.simd())?;
-        Some(Cpu { winograd: false, bf16: Some(level), ..self })
+        Some(Cpu { bf16: Some(level), ..self })
     }
 
-    /// Whether convolutions and dense layers round their operands to bf16.
+    /// Whether activations are bf16.
     pub fn is_bf16(&self) -> bool {
         self.bf16.is_some()
     }
 
-    /// How operands of 16 bits are multiplied, if any are.
+    /// How numbers of 16 bits are multiplied, if activations are such.
     pub(crate) fn bf16(&self) -> Option<Bf16Level> {
         self.bf16
     }

@@ -3,23 +3,23 @@
 
 /// Compiles a function once for each [`Level`](crate::simd::Level) and calls the best that the processor has.
 ///
-/// The function may have a type parameter. The body is plain Rust that the compiler vectorizes. No level contracts `a * b + c` into one rounding, so all of them
+/// The function may have type parameters. The body is plain Rust that the compiler vectorizes. No level contracts `a * b + c` into one rounding, so all of them
 /// give the same bits.
 macro_rules! multiversion {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$of:ident: $bound:ident>)? ($($arg:ident: $type:ty),* $(,)?) $body:block) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($of:ident: $bound:ident),+>)? ($($arg:ident: $type:ty),* $(,)?) $body:block) => {
         $(#[$meta])*
-        $vis fn $name $(<$of: $bound>)? ($($arg: $type),*) {
+        $vis fn $name $(<$($of: $bound),+>)? ($($arg: $type),*) {
             #[inline(always)]
-            fn body $(<$of: $bound>)? ($($arg: $type),*) $body
+            fn body $(<$($of: $bound),+>)? ($($arg: $type),*) $body
 
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f")]
-                fn avx512 $(<$of: $bound>)? ($($arg: $type),*) {
+                fn avx512 $(<$($of: $bound),+>)? ($($arg: $type),*) {
                     body($($arg),*)
                 }
                 #[target_feature(enable = "avx2")]
-                fn avx2 $(<$of: $bound>)? ($($arg: $type),*) {
+                fn avx2 $(<$($of: $bound),+>)? ($($arg: $type),*) {
                     body($($arg),*)
                 }
                 match $crate::simd::Level::detect() {

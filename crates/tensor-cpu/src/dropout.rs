@@ -1,5 +1,6 @@
 use crate::Cpu;
 use crate::dispatch::multiversion;
+use crate::element::Element;
 use crate::threads::Shards;
 use core::ops::Range;
 use tensor_backend::{DropoutMask, Layout, View, ViewMut, Write};
@@ -10,7 +11,7 @@ const BATCH: usize = 256;
 /// Elements a task.
 const BLOCK: usize = 16 * BATCH;
 
-pub(crate) fn apply(cpu: &Cpu, mask: &DropoutMask, x: View<[f32]>, y: ViewMut<[f32]>, mode: Write) {
+pub(crate) fn apply<E: Element>(cpu: &Cpu, mask: &DropoutMask, x: View<[E]>, y: ViewMut<[E]>, mode: Write) {
     let per_sample = x.layout.shape.per_sample();
     let (from, to) = (pixels(x.layout), pixels(y.layout));
     let end = y.layout.end();
@@ -30,13 +31,13 @@ fn pixels(layout: Layout) -> Layout {
 
 multiversion! {
     /// `elements` count within the sample. Its tensor is `from` in `x` and `to` in `y`.
-    fn drop_elements(
+    fn drop_elements<E: Element>(
         mask: &DropoutMask,
         sample: usize,
         elements: Range<usize>,
-        x: &[f32],
+        x: &[E],
         from: Layout,
-        y: Shards,
+        y: Shards<E>,
         to: Layout,
         mode: Write,
     ) {
@@ -54,9 +55,11 @@ multiversion! {
                 // SAFETY: each task has elements of its own, and lends one run at a time.
                 let y = unsafe { y.part(place(to, sample, at)..place(to, sample, at) + len) };
                 let x = &x[place(from, sample, at)..][..len];
-                for ((y, &x), &word) in y.iter_mut().zip(x).zip(&words[at - start..][..len]) {
-                    let kept = if word < threshold { 0.0 } else { x * scale };
-                    *y = if mode == Write::Add { *y + kept } else { kept };
+                let kept = |x: E, word: u32| if word < threshold { 0.0 } else { x.get() * scale };
+                let words = &words[at - start..][..len];
+                match mode {
+                    Write::Set => (0..len).for_each(|k| y[k] = E::of(kept(x[k], words[k]))),
+                    Write::Add => (0..len).for_each(|k| y[k].add(kept(x[k], words[k]))),
                 }
                 at += len;
             }

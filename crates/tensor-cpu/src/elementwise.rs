@@ -1,11 +1,12 @@
 use crate::Cpu;
 use crate::dispatch::multiversion;
+use crate::element::Element;
 use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
 use crate::threads::{Shards, Threads};
 use core::ops::Range;
 use tensor_backend::{View, ViewMut, Write};
 
-pub(crate) fn copy(threads: &Threads, factor: f32, x: View<[f32]>, y: ViewMut<[f32]>, mode: Write) {
+pub(crate) fn copy<E: Element>(threads: &Threads, factor: f32, x: View<[E]>, y: ViewMut<[E]>, mode: Write) {
     let flat = all_contiguous(&[x.layout, y.layout]);
     let (x, y) = (Rows::elements(x, flat), RowsMut::elements(y, flat));
     let blocks = Blocks::for_map(x);
@@ -17,33 +18,33 @@ pub(crate) fn copy(threads: &Threads, factor: f32, x: View<[f32]>, y: ViewMut<[f
 }
 
 multiversion! {
-    fn copy_rows(x: Rows, y: RowsMut, mode: Write, rows: Range<usize>) {
+    fn copy_rows<E: Element>(x: Rows<E>, y: RowsMut<E>, mode: Write, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
             let (x, y) = (x.row(row), unsafe { y.row(row) });
             match mode {
                 Write::Set => y.copy_from_slice(x),
-                Write::Add => y.iter_mut().zip(x).for_each(|(y, x)| *y += x),
+                Write::Add => y.iter_mut().zip(x).for_each(|(y, x)| y.add(x.get())),
             }
         }
     }
 }
 
 multiversion! {
-    fn scale_rows(factor: f32, x: Rows, y: RowsMut, mode: Write, rows: Range<usize>) {
+    fn scale_rows<E: Element>(factor: f32, x: Rows<E>, y: RowsMut<E>, mode: Write, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
             let y = unsafe { y.row(row) }.iter_mut().zip(x.row(row));
             match mode {
-                Write::Set => y.for_each(|(y, x)| *y = factor * x),
-                Write::Add => y.for_each(|(y, x)| *y += factor * x),
+                Write::Set => y.for_each(|(y, x)| *y = E::of(factor * x.get())),
+                Write::Add => y.for_each(|(y, x)| y.add(factor * x.get())),
             }
         }
     }
 }
 
 /// The sum of each channel over all pixels: the gradient of a bias. Empty `sums` stand for no bias.
-pub(crate) fn column_sums(cpu: &Cpu, x: View<[f32]>, sums: &mut [f32]) {
+pub(crate) fn column_sums<E: Element>(cpu: &Cpu, x: View<[E]>, sums: &mut [f32]) {
     if sums.is_empty() {
         return;
     }
@@ -61,10 +62,10 @@ pub(crate) fn column_sums(cpu: &Cpu, x: View<[f32]>, sums: &mut [f32]) {
 }
 
 multiversion! {
-    fn sum_rows(x: Rows, rows: Range<usize>, sums: &mut [f32]) {
+    fn sum_rows<E: Element>(x: Rows<E>, rows: Range<usize>, sums: &mut [f32]) {
         sums.fill(0.0);
         for row in rows {
-            sums.iter_mut().zip(x.row(row)).for_each(|(sum, x)| *sum += x);
+            sums.iter_mut().zip(x.row(row)).for_each(|(sum, x)| *sum += x.get());
         }
     }
 }

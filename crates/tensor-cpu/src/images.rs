@@ -1,4 +1,5 @@
 use crate::Buffer;
+use crate::element::{Element, typed};
 use crate::operand::{run, write};
 use crate::rows::RowsMut;
 use crate::threads::Threads;
@@ -19,9 +20,28 @@ pub(crate) fn load(
     let (op, shape, len) = ("load_images", x.layout.shape, load.image_len());
     load.check(op, images.len(), labels.len(), draws.len(), first, means.len(), shape, to.len())?;
     ImageDraw::check(op, draws, first, shape.n, labels.len())?;
-    let (before, after) = run(op, "the means", means, Span::new(0, 2 * len))?.split_at(len);
-    let x = RowsMut::new(write(op, "the batch", x)?);
-    pool.run(shape.n, &|sample| {
+    let means = run(op, "the means", means, Span::new(0, 2 * len))?.split_at(len);
+    typed!(x.data, |E| {
+        let x = write::<E>(op, "the batch", x)?;
+        fill(pool, load, images, draws, first, means, x);
+    });
+    copy_labels(labels, draws, first, &mut to[..shape.n]);
+    Ok(())
+}
+
+/// The images themselves; what is subtracted before they are resampled, and after.
+fn fill<E: Element>(
+    pool: &Threads,
+    load: &LoadImages,
+    images: &[u8],
+    draws: &[u32],
+    first: usize,
+    (before, after): (&[f32], &[f32]),
+    x: ViewMut<[E]>,
+) {
+    let (samples, len) = (x.layout.shape.n, load.image_len());
+    let x = RowsMut::new(x);
+    pool.run(samples, &|sample| {
         let draw = ImageDraw::at(draws, first + sample);
         let image = Image { load, bytes: &images[draw.image as usize * len..][..len], before };
         for row in 0..load.height {
@@ -32,17 +52,17 @@ pub(crate) fn load(
                 // SAFETY: an image belongs to one task, which lends one pixel at a time.
                 let x = unsafe { x.row(sample * load.height * load.width + pixel) };
                 if blanked && draw.columns.blank.contains(&(column as u32)) {
-                    x.fill(0.0);
+                    x.fill(E::of(0.0));
                     continue;
                 }
-                image.pixel(tap, draw.columns.tap(column, load.width, load.fill), x);
+                let value = image.pixel(tap, draw.columns.tap(column, load.width, load.fill));
                 let after = &after[pixel * load.channels..];
-                x.iter_mut().zip(after).for_each(|(x, after)| *x = *x * load.scale - after);
+                for (channel, (x, after)) in x.iter_mut().zip(after).enumerate() {
+                    *x = E::of(value(channel) * load.scale - after);
+                }
             }
         }
     });
-    copy_labels(labels, draws, first, &mut to[..shape.n]);
-    Ok(())
 }
 
 /// The labels of the images from row `first` of the table on.
@@ -60,21 +80,22 @@ struct Image<'a> {
 }
 
 impl Image<'_> {
-    /// What lies at a position, between pixels or outside.
-    fn pixel(&self, row: Option<Tap>, column: Option<Tap>, out: &mut [f32]) {
-        let (Some(row), Some(column)) = (row, column) else {
-            return out.fill(self.load.fill.constant());
-        };
-        let corners = [
-            self.corner(row.low, column.low),
-            self.corner(row.high, column.low),
-            self.corner(row.low, column.high),
-            self.corner(row.high, column.high),
-        ];
-        for (channel, out) in out.iter_mut().enumerate() {
+    /// What lies at a position, between pixels or outside, in each channel.
+    fn pixel(&self, row: Option<Tap>, column: Option<Tap>) -> impl Fn(usize) -> f32 {
+        let inside = row.zip(column).map(|(row, column)| {
+            let corners = [
+                self.corner(row.low, column.low),
+                self.corner(row.high, column.low),
+                self.corner(row.low, column.high),
+                self.corner(row.high, column.high),
+            ];
+            (corners, row.weight, column.weight)
+        });
+        move |channel| {
+            let Some((corners, down, right)) = inside else { return self.load.fill.constant() };
             let [a, b, c, d] =
                 corners.map(|at| f32::from(self.bytes[at + channel]) - self.before[at + channel]);
-            *out = mix(mix(a, b, row.weight), mix(c, d, row.weight), column.weight);
+            mix(mix(a, b, down), mix(c, d, down), right)
         }
     }
 

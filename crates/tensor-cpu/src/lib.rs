@@ -12,6 +12,7 @@ mod conv;
 mod cpu;
 mod dispatch;
 mod dropout;
+mod element;
 mod elementwise;
 mod huge_pages;
 mod images;

@@ -1,3 +1,4 @@
+use crate::conv::Convolved;
 use crate::{Cpu, conv};
 use tensor_backend::{Activation, Conv2d, Linear, Pad, Shape, View, ViewMut, Write};
 
@@ -12,29 +13,35 @@ pub(crate) fn prepare(cpu: &Cpu, linear: &Linear, n: usize, training: bool) {
     conv::prepare(cpu, &pointwise(linear), x, y, training);
 }
 
-pub(crate) fn forward(
+pub(crate) fn forward<E: Convolved>(
     cpu: &Cpu,
     linear: &Linear,
     act: Activation,
-    x: View<[f32]>,
+    x: View<[E]>,
     w: &[f32],
     b: Option<&[f32]>,
-    y: ViewMut<[f32]>,
+    y: ViewMut<[E]>,
 ) {
     conv::forward(cpu, &pointwise(linear), act, x, w, b, y);
 }
 
-pub(crate) fn backward_data(
+pub(crate) fn backward_data<E: Convolved>(
     cpu: &Cpu,
     linear: &Linear,
-    dy: View<[f32]>,
+    dy: View<[E]>,
     w: &[f32],
-    dx: ViewMut<[f32]>,
+    dx: ViewMut<[E]>,
     mode: Write,
 ) {
     conv::backward_data(cpu, &pointwise(linear), dy, w, dx, mode);
 }
 
-pub(crate) fn backward_filter(cpu: &Cpu, linear: &Linear, x: View<[f32]>, dy: View<[f32]>, dw: &mut [f32]) {
+pub(crate) fn backward_filter<E: Convolved>(
+    cpu: &Cpu,
+    linear: &Linear,
+    x: View<[E]>,
+    dy: View<[E]>,
+    dw: &mut [f32],
+) {
     conv::backward_filter(cpu, &pointwise(linear), x, dy, dw);
 }

@@ -1,31 +1,74 @@
 //! Operands as slices, once their places are known to lie inside their buffers. Runs serve both backends.
 
 use crate::Buffer;
+use crate::element::Element;
 use tensor_backend::{Error, ParamRun, Result, Shape, SoftmaxXent, Span, View, ViewMut};
 
-/// The tensor as a slice, once its layout is known to fit.
-pub(crate) fn read<'a>(op: &'static str, what: &'static str, x: View<'a, Buffer>) -> Result<View<'a, [f32]>> {
+/// The tensor as a slice, once its layout is known to fit, and its numbers to be of this type.
+pub(crate) fn read<'a, E: Element>(
+    op: &'static str,
+    what: &'static str,
+    x: View<'a, Buffer>,
+) -> Result<View<'a, [E]>> {
     x.layout.check(op, what, x.data.len())?;
-    Ok(View::new(x.data, x.layout))
+    x.try_map(|data| data.numbers().ok_or_else(|| other_format::<E>(op, what, data)))
 }
 
-/// The tensor as a slice to write, once its layout is known to fit.
-pub(crate) fn write<'a>(
+/// The same, to write.
+pub(crate) fn write<'a, E: Element>(
     op: &'static str,
     what: &'static str,
     y: ViewMut<'a, Buffer>,
-) -> Result<ViewMut<'a, [f32]>> {
+) -> Result<ViewMut<'a, [E]>> {
     y.layout.check(op, what, y.data.len())?;
-    Ok(ViewMut::new(y.data, y.layout))
+    let other = other_format::<E>(op, what, y.data);
+    y.try_map(|data| data.numbers_mut().ok_or(other))
 }
 
-/// What an op reads and what it writes.
-type Pair<'a> = (View<'a, [f32]>, ViewMut<'a, [f32]>);
+/// A run of a buffer, whose numbers must be of this type.
+pub(crate) fn run_of<'a, E: Element>(
+    op: &'static str,
+    what: &'static str,
+    data: &'a Buffer,
+    at: Span,
+) -> Result<&'a [E]> {
+    run(op, what, data.numbers().ok_or_else(|| other_format::<E>(op, what, data))?, at)
+}
 
-/// Both tensors as slices, once they are known to have one shape.
-pub(crate) fn pair<'a>(op: &'static str, x: View<'a, Buffer>, y: ViewMut<'a, Buffer>) -> Result<Pair<'a>> {
-    Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-    Ok((read(op, "the input", x)?, write(op, "the output", y)?))
+/// The same, to write.
+pub(crate) fn run_of_mut<'a, E: Element>(
+    op: &'static str,
+    what: &'static str,
+    data: &'a mut Buffer,
+    at: Span,
+) -> Result<&'a mut [E]> {
+    let other = other_format::<E>(op, what, data);
+    run_mut(op, what, data.numbers_mut().ok_or(other)?, at)
+}
+
+fn other_format<E: Element>(op: &'static str, what: &'static str, data: &Buffer) -> Error {
+    let (value, accepted) = (data.format().name(), E::FORMAT.name());
+    Error::Option { op, what, value, accepted }
+}
+
+/// Code with some tensors to read and, behind an arrow, to write, once their layouts are known to fit and their numbers to be of
+/// one type; each has a name for errors. It is compiled for each type, and a success.
+macro_rules! tensors {
+    ($op:expr, $x:ident: $what:literal $(, $more:ident: $of:literal)* $(=> $($y:ident: $to:literal),+)?; $code:expr) => {
+        $crate::element::typed!($x.data, |E| {
+            let $x = $crate::operand::read::<E>($op, $what, $x)?;
+            $(let $more = $crate::operand::read::<E>($op, $of, $more)?;)*
+            $($(let $y = $crate::operand::write::<E>($op, $to, $y)?;)+)?
+            $code;
+            Ok(())
+        })
+    };
+}
+pub(crate) use tensors;
+
+/// Refuses an output of another shape than the input's.
+pub(crate) fn alike(op: &'static str, x: View<Buffer>, y: &ViewMut<Buffer>) -> Result<()> {
+    Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)
 }
 
 /// A run of an arena.
@@ -122,4 +165,28 @@ pub(crate) fn labels<'a>(
     dlogits.map_or(Ok(()), |dlogits| Error::check_shape(op, "dlogits", dlogits, logits))?;
     Error::check_len(op, "the metrics", metrics, 2)?;
     run(op, "the labels", labels, Span::new(0, xent.words(logits.n)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Cpu;
+    use crate::simd::Level;
+    use tensor_backend::{Activation, Backend, Layout, Result, Shape, Span, View, ViewMut};
+
+    /// Tensors of two formats don't meet, and none stands in for an arena.
+    #[test]
+    fn formats_are_not_mixed() -> Result<()> {
+        let cpu = Cpu::with_simd(1, Level::Portable).with_bf16().expect("plain loops have bf16");
+        let (mut narrow, mut wide) = (cpu.alloc_activations(6)?, cpu.alloc(6)?);
+        let at = Layout::contiguous(Shape::vectors(2, 3));
+        let relu = Activation::Relu;
+        let refused = cpu.act_fwd(relu, View::new(&narrow, at), ViewMut::new(&mut wide, at)).unwrap_err();
+        assert_eq!(refused.to_string(), "act_fwd: the output is f32, but must be bf16");
+        let refused = cpu.act_fwd(relu, View::new(&wide, at), ViewMut::new(&mut narrow, at)).unwrap_err();
+        assert_eq!(refused.to_string(), "act_fwd: the output is bf16, but must be f32");
+        let first = Span::new(0, 3);
+        assert!(cpu.ema_step(0.9, 1.0, &narrow, first, &mut wide, first).is_err());
+        assert!(cpu.ema_step(0.9, 1.0, &wide, first, &mut narrow, first).is_err());
+        Ok(())
+    }
 }

@@ -1,9 +1,11 @@
 //! Pooling: forward passes run in parallel over rows of output pixels, backward passes, whose windows may overlap, over
-//! samples.
+//! samples, in sums of 32 bits.
 
 use crate::Cpu;
 use crate::dispatch::multiversion;
+use crate::element::Element;
 use crate::rows::{Rows, RowsMut};
+use crate::threads::Shards;
 use core::ops::Range;
 use tensor_backend::{Pool2d, Shape, View, ViewMut, Write};
 
@@ -43,6 +45,14 @@ impl Windows {
         (sample * self.x.h + row) * self.x.w + column
     }
 
+    /// A window's part inside of the image, by its places among all rows of the input.
+    #[inline(always)]
+    fn window(self, sample: usize, i: usize, j: usize) -> Window {
+        let (rows, columns) = self.inside(i, j);
+        let first = self.input(sample, rows.start, columns.start);
+        Window { first, left: columns.start, rows: rows.len(), columns: columns.len(), pitch: self.x.w }
+    }
+
     /// One over the number of pixels in a window.
     #[inline(always)]
     fn weight(self, i: usize, j: usize) -> f32 {
@@ -57,7 +67,19 @@ impl Windows {
     }
 }
 
-pub(crate) fn max_forward(cpu: &Cpu, pool: &Pool2d, x: View<[f32]>, y: ViewMut<[f32]>) {
+/// Some neighbouring pixels, by their places among all rows of the input.
+#[derive(Clone, Copy)]
+struct Window {
+    first: usize,
+    /// The first one's column.
+    left: usize,
+    rows: usize,
+    columns: usize,
+    /// From a pixel to the one below.
+    pitch: usize,
+}
+
+pub(crate) fn max_forward<E: Element>(cpu: &Cpu, pool: &Pool2d, x: View<[E]>, y: ViewMut<[E]>) {
     let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
     let (x, y) = (Rows::new(x), RowsMut::new(y));
     if x.count() > 0 {
@@ -67,96 +89,105 @@ pub(crate) fn max_forward(cpu: &Cpu, pool: &Pool2d, x: View<[f32]>, y: ViewMut<[
 
 multiversion! {
     /// The row `line` of output pixels, of all `n * h`.
-    fn max_row(windows: Windows, x: Rows, y: RowsMut, line: usize) {
+    fn max_row<E: Element>(windows: Windows, x: Rows<E>, y: RowsMut<E>, line: usize) {
         let (sample, i) = (line / windows.y.h, line % windows.y.h);
         for j in 0..windows.y.w {
-            on_lanes(x.width(), MaxForward { windows, x, y, at: (sample, i, j) });
+            // SAFETY: each task has pixels of its own.
+            let y = unsafe { y.row(windows.output(sample, i, j)) };
+            on_lanes(x.width(), MaxForward { x, window: windows.window(sample, i, j), y: Shards::new(y) });
         }
     }
 }
 
 /// The maximum of one window.
-struct MaxForward<'a> {
-    windows: Windows,
-    x: Rows<'a>,
-    y: RowsMut<'a>,
-    at: (usize, usize, usize),
+struct MaxForward<'a, E> {
+    x: Rows<'a, E>,
+    window: Window,
+    y: Shards<'a, E>,
 }
 
-impl OnLanes for MaxForward<'_> {
+impl<E: Element> OnLanes for MaxForward<'_, E> {
     #[inline(always)]
     fn run<const N: usize>(&self, channel: usize) {
-        let (sample, i, j) = self.at;
-        let (rows, columns) = self.windows.inside(i, j);
         let mut largest = [f32::NEG_INFINITY; N];
-        for row in rows {
-            for column in columns.clone() {
-                let x: [f32; N] = load(self.x.row(self.windows.input(sample, row, column)), channel);
+        let Window { first, rows, columns, pitch, .. } = self.window;
+        for row in 0..rows {
+            for column in 0..columns {
+                let x: [f32; N] = load(self.x.row(first + row * pitch + column), channel);
                 for k in 0..N {
                     // A NaN wins, and stays.
                     largest[k] = if (x[k] > largest[k]) | x[k].is_nan() { x[k] } else { largest[k] };
                 }
             }
         }
-        // SAFETY: each task has pixels of its own.
-        let y = unsafe { self.y.row(self.windows.output(sample, i, j)) };
-        y[channel..channel + N].copy_from_slice(&largest);
+        // SAFETY: these channels alone.
+        store(unsafe { self.y.part(channel..channel + N) }, 0, largest);
     }
 }
 
-pub(crate) fn max_backward(
+pub(crate) fn max_backward<E: Element>(
     cpu: &Cpu,
     pool: &Pool2d,
-    x: View<[f32]>,
-    y: View<[f32]>,
-    dy: View<[f32]>,
-    dx: ViewMut<[f32]>,
+    x: View<[E]>,
+    y: View<[E]>,
+    dy: View<[E]>,
+    dx: ViewMut<[E]>,
     mode: Write,
 ) {
     let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
     let (x, y, dy, dx) = (Rows::new(x), Rows::new(y), Rows::new(dy), RowsMut::new(dx));
     if x.count() > 0 {
-        cpu.pool().run(windows.x.n, &|sample| max_sample(windows, x, y, dy, dx, mode, sample));
+        of_samples(cpu, windows, |sample, sums| max_sample(windows, x, y, dy, dx, mode, sample, sums));
     }
 }
 
 multiversion! {
-    fn max_sample(windows: Windows, x: Rows, y: Rows, dy: Rows, dx: RowsMut, mode: Write, sample: usize) {
-        begin(windows, dx, mode, sample);
-        for i in 0..windows.y.h {
-            for j in 0..windows.y.w {
-                on_lanes(x.width(), MaxBackward { windows, x, y, dy, dx, at: (sample, i, j) });
-            }
-        }
+    fn max_sample<E: Element>(
+        windows: Windows,
+        x: Rows<E>,
+        y: Rows<E>,
+        dy: Rows<E>,
+        dx: RowsMut<E>,
+        mode: Write,
+        sample: usize,
+        sums: Sums,
+    ) {
+        sums.of_windows(
+            dx,
+            mode,
+            sample,
+            #[inline(always)]
+            |i, j| {
+                let (output, window) = (windows.output(sample, i, j), windows.window(sample, i, j));
+                let (y, dy) = (y.row(output), dy.row(output));
+                on_lanes(x.width(), MaxBackward { x, y, dy, window, sums });
+            },
+        );
     }
 }
 
 /// Hands the gradients of one output pixel to the pixels of its window.
-struct MaxBackward<'a> {
-    windows: Windows,
-    x: Rows<'a>,
-    y: Rows<'a>,
-    dy: Rows<'a>,
-    dx: RowsMut<'a>,
-    at: (usize, usize, usize),
+struct MaxBackward<'a, E> {
+    x: Rows<'a, E>,
+    y: &'a [E],
+    dy: &'a [E],
+    window: Window,
+    sums: Sums<'a>,
 }
 
-impl OnLanes for MaxBackward<'_> {
+impl<E: Element> OnLanes for MaxBackward<'_, E> {
     #[inline(always)]
     fn run<const N: usize>(&self, channel: usize) {
-        let (sample, i, j) = self.at;
-        let output = self.windows.output(sample, i, j);
-        let largest: [f32; N] = load(self.y.row(output), channel);
+        let largest: [f32; N] = load(self.y, channel);
         // The gradients that no pixel has taken yet stay in registers.
-        let mut rest: [f32; N] = load(self.dy.row(output), channel);
-        let (rows, columns) = self.windows.inside(i, j);
-        for row in rows {
-            for column in columns.clone() {
-                let pixel = self.windows.input(sample, row, column);
-                // SAFETY: each task has a sample of its own, and lends one pixel at a time.
-                let dx = unsafe { self.dx.row(pixel) };
-                let (x, mut sums): ([f32; N], [f32; N]) =
-                    (load(self.x.row(pixel), channel), load(dx, channel));
+        let mut rest: [f32; N] = load(self.dy, channel);
+        let Window { first, left, rows, columns, pitch } = self.window;
+        for row in 0..rows {
+            for column in 0..columns {
+                let x: [f32; N] = load(self.x.row(first + row * pitch + column), channel);
+                // SAFETY: each task has sums of its own, and lends one pixel at a time.
+                let of_pixel = unsafe { self.sums.pixel(row, left + column) };
+                let mut sums: [f32; N] = load(of_pixel, channel);
                 for k in 0..N {
                     // Where the largest is NaN the first NaN is it; elsewhere there is none. Masks of bits keep the
                     // compiler from masked stores, whose results could not be read back at once.
@@ -164,10 +195,89 @@ impl OnLanes for MaxBackward<'_> {
                     sums[k] += f32::from_bits(rest[k].to_bits() & wins);
                     rest[k] = f32::from_bits(rest[k].to_bits() & !wins);
                 }
-                dx[channel..channel + N].copy_from_slice(&sums);
+                store(of_pixel, channel, sums);
             }
         }
     }
+}
+
+/// Sums of the gradients that arrive for a sample's pixels one by one: of the rows under a row of windows, from their first one on.
+#[derive(Clone, Copy)]
+struct Sums<'a> {
+    windows: Windows,
+    memory: Shards<'a>,
+}
+
+impl<'a> Sums<'a> {
+    /// Rows at a time.
+    fn rows(windows: Windows) -> usize {
+        windows.pool.kernel[0].min(windows.x.h)
+    }
+
+    /// Elements for a sample.
+    fn len(windows: Windows) -> usize {
+        Sums::rows(windows) * windows.x.w * windows.x.c
+    }
+
+    /// The sums of a pixel's channels, in a row counted from the windows' first one.
+    ///
+    /// # Safety
+    /// No other loan of them may be alive.
+    #[inline(always)]
+    unsafe fn pixel(&self, row: usize, column: usize) -> &'a mut [f32] {
+        let Shape { w, c, .. } = self.windows.x;
+        let start = (row * w + column) * c;
+        // SAFETY: the caller's promise.
+        unsafe { self.memory.part(start..start + c) }
+    }
+
+    /// Calls `add` for every window, from the top, and stores the sums of each row once no window follows that has it.
+    #[inline(always)]
+    fn of_windows<E: Element>(self, dx: RowsMut<E>, mode: Write, sample: usize, add: impl Fn(usize, usize)) {
+        let Windows { x, y, .. } = self.windows;
+        let mut top = 0;
+        for i in 0..y.h {
+            for j in 0..y.w {
+                add(i, j);
+            }
+            let next = if i + 1 < y.h { self.windows.inside(i + 1, 0).0.start.min(x.h) } else { x.h };
+            for (row, column) in (top..next).flat_map(|row| (0..x.w).map(move |column| (row, column))) {
+                // SAFETY: each task has a sample, and lends one pixel at a time.
+                let dx = unsafe { dx.row(self.windows.input(sample, row, column)) };
+                if row - top >= Sums::rows(self.windows) {
+                    // Between windows.
+                    dx.iter_mut().filter(|_| mode == Write::Set).for_each(|dx| *dx = E::of(0.0));
+                    continue;
+                }
+                // SAFETY: each task has sums of its own, and lends one pixel at a time.
+                let sums = unsafe { self.pixel(row - top, column) };
+                match mode {
+                    Write::Set => dx.iter_mut().zip(sums).for_each(|(dx, sum)| *dx = E::of(*sum)),
+                    Write::Add => dx.iter_mut().zip(sums).for_each(|(dx, sum)| dx.add(*sum)),
+                }
+            }
+            // SAFETY: each task has sums of its own, of which none is lent.
+            let memory = unsafe { self.memory.part(0..Sums::len(self.windows)) };
+            let stored = ((next - top) * x.w * x.c).min(memory.len());
+            memory.copy_within(stored.., 0);
+            let kept = memory.len() - stored;
+            memory[kept..].fill(0.0);
+            top = next;
+        }
+    }
+}
+
+/// Runs a task for each sample, with sums of zero.
+fn of_samples(cpu: &Cpu, windows: Windows, task: impl Fn(usize, Sums) + Sync) {
+    let len = Sums::len(windows);
+    let mut scratch = cpu.scratch(cpu.threads() * len);
+    let memory = Shards::new(&mut scratch);
+    cpu.pool().run_on(windows.x.n, &|thread, sample| {
+        // SAFETY: a thread runs one task at a time.
+        let memory = unsafe { memory.part(thread * len..(thread + 1) * len) };
+        memory.fill(0.0);
+        task(sample, Sums { windows, memory: Shards::new(memory) });
+    });
 }
 
 /// Work on the channels of one window, `N` of them from `channel` on.
@@ -183,6 +293,10 @@ fn on_lanes(channels: usize, work: impl OnLanes) {
         work.run::<{ 4 * LANES }>(channel);
         channel += 4 * LANES;
     }
+    while channels - channel >= 2 * LANES {
+        work.run::<{ 2 * LANES }>(channel);
+        channel += 2 * LANES;
+    }
     while channels - channel >= LANES {
         work.run::<LANES>(channel);
         channel += LANES;
@@ -191,25 +305,18 @@ fn on_lanes(channels: usize, work: impl OnLanes) {
 }
 
 #[inline(always)]
-fn load<const N: usize>(row: &[f32], channel: usize) -> [f32; N] {
+fn load<E: Element, const N: usize>(row: &[E], channel: usize) -> [f32; N] {
     let mut lanes = [0.0; N];
-    lanes.copy_from_slice(&row[channel..channel + N]);
+    lanes.iter_mut().zip(&row[channel..channel + N]).for_each(|(lane, x)| *lane = x.get());
     lanes
 }
 
-/// Makes ready for contributions that arrive one by one: to "set" is to add to zeros.
 #[inline(always)]
-fn begin(windows: Windows, dx: RowsMut, mode: Write, sample: usize) {
-    if mode == Write::Set {
-        let pixels = windows.x.h * windows.x.w;
-        for pixel in sample * pixels..(sample + 1) * pixels {
-            // SAFETY: each task has a sample of its own, and lends one pixel at a time.
-            unsafe { dx.row(pixel) }.fill(0.0);
-        }
-    }
+fn store<E: Element, const N: usize>(row: &mut [E], channel: usize, lanes: [f32; N]) {
+    row[channel..channel + N].iter_mut().zip(lanes).for_each(|(x, lane)| *x = E::of(lane));
 }
 
-pub(crate) fn average_forward(cpu: &Cpu, pool: &Pool2d, x: View<[f32]>, y: ViewMut<[f32]>) {
+pub(crate) fn average_forward<E: Element>(cpu: &Cpu, pool: &Pool2d, x: View<[E]>, y: ViewMut<[E]>) {
     let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
     let (x, y) = (Rows::new(x), RowsMut::new(y));
     if x.width() > 0 {
@@ -219,41 +326,75 @@ pub(crate) fn average_forward(cpu: &Cpu, pool: &Pool2d, x: View<[f32]>, y: ViewM
 
 multiversion! {
     /// The row `line` of output pixels, of all `n * h`.
-    fn average_row(windows: Windows, x: Rows, y: RowsMut, line: usize) {
+    fn average_row<E: Element>(windows: Windows, x: Rows<E>, y: RowsMut<E>, line: usize) {
         let (sample, i) = (line / windows.y.h, line % windows.y.h);
         for j in 0..windows.y.w {
-            // SAFETY: each task has pixels of its own.
-            let y = unsafe { y.row(windows.output(sample, i, j)) };
-            y.fill(0.0);
-            for pixel in windows.pixels(sample, i, j) {
-                y.iter_mut().zip(x.row(pixel)).for_each(|(y, x)| *y += x);
-            }
-            let weight = windows.weight(i, j);
-            y.iter_mut().for_each(|y| *y *= weight);
+            on_lanes(x.width(), AverageForward { windows, x, y, at: (sample, i, j) });
         }
     }
 }
 
-pub(crate) fn average_backward(cpu: &Cpu, pool: &Pool2d, dy: View<[f32]>, dx: ViewMut<[f32]>, mode: Write) {
+/// The average of one window.
+struct AverageForward<'a, E> {
+    windows: Windows,
+    x: Rows<'a, E>,
+    y: RowsMut<'a, E>,
+    at: (usize, usize, usize),
+}
+
+impl<E: Element> OnLanes for AverageForward<'_, E> {
+    #[inline(always)]
+    fn run<const N: usize>(&self, channel: usize) {
+        let (sample, i, j) = self.at;
+        let mut sums = [0.0; N];
+        for pixel in self.windows.pixels(sample, i, j) {
+            let x: [f32; N] = load(self.x.row(pixel), channel);
+            (0..N).for_each(|k| sums[k] += x[k]);
+        }
+        let weight = self.windows.weight(i, j);
+        // SAFETY: each task has pixels of its own.
+        let y = unsafe { self.y.row(self.windows.output(sample, i, j)) };
+        store(y, channel, sums.map(|sum| sum * weight));
+    }
+}
+
+pub(crate) fn average_backward<E: Element>(
+    cpu: &Cpu,
+    pool: &Pool2d,
+    dy: View<[E]>,
+    dx: ViewMut<[E]>,
+    mode: Write,
+) {
     let windows = Windows { pool: *pool, x: dx.layout.shape, y: dy.layout.shape };
     let (dy, dx) = (Rows::new(dy), RowsMut::new(dx));
     if dy.count() > 0 {
-        cpu.pool().run(windows.x.n, &|sample| average_sample(windows, dy, dx, mode, sample));
+        of_samples(cpu, windows, |sample, sums| average_sample(windows, dy, dx, mode, sample, sums));
     }
 }
 
 multiversion! {
-    fn average_sample(windows: Windows, dy: Rows, dx: RowsMut, mode: Write, sample: usize) {
-        begin(windows, dx, mode, sample);
-        for i in 0..windows.y.h {
-            for j in 0..windows.y.w {
+    fn average_sample<E: Element>(
+        windows: Windows,
+        dy: Rows<E>,
+        dx: RowsMut<E>,
+        mode: Write,
+        sample: usize,
+        sums: Sums,
+    ) {
+        sums.of_windows(
+            dx,
+            mode,
+            sample,
+            #[inline(always)]
+            |i, j| {
                 let (dy, weight) = (dy.row(windows.output(sample, i, j)), windows.weight(i, j));
-                for pixel in windows.pixels(sample, i, j) {
-                    // SAFETY: each task has a sample of its own, and lends one pixel at a time.
-                    let dx = unsafe { dx.row(pixel) };
-                    dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += dy * weight);
+                let Window { left, rows, columns, .. } = windows.window(sample, i, j);
+                for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+                    // SAFETY: each task has sums of its own, and lends one pixel at a time.
+                    let sums = unsafe { sums.pixel(row, left + column) };
+                    sums.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += dy.get() * weight);
                 }
-            }
-        }
+            },
+        );
     }
 }

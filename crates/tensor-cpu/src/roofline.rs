@@ -17,7 +17,7 @@ pub struct Roofline {
     /// Threads that worked.
     pub threads: usize,
     /// 10^9 floating-point operations a second of fused multiply-adds, two each, in vectors of the device's instruction set, or
-    /// in its matrix units where it computes with operands in bf16.
+    /// in its matrix units where activations are bf16.
     pub gflops: f64,
     /// 10^9 bytes a second that a copy reads and writes, far larger than any cache.
     pub gigabytes: f64,

@@ -1,3 +1,4 @@
+use crate::element::Element;
 use crate::threads::Shards;
 use core::ops::Range;
 use tensor_backend::{Layout, View, ViewMut};
@@ -7,15 +8,15 @@ const FLAT: usize = 1024;
 
 /// A tensor to read as rows: a row holds the channels of one pixel.
 #[derive(Clone, Copy)]
-pub(crate) struct Rows<'a> {
-    data: &'a [f32],
+pub(crate) struct Rows<'a, E> {
+    data: &'a [E],
     shape: Rectangle,
 }
 
 /// A tensor to write as rows, which the tasks of a loop share.
 #[derive(Clone, Copy)]
-pub(crate) struct RowsMut<'a> {
-    data: Shards<'a>,
+pub(crate) struct RowsMut<'a, E> {
+    data: Shards<'a, E>,
     shape: Rectangle,
 }
 
@@ -51,13 +52,13 @@ pub(crate) fn all_contiguous(layouts: &[Layout]) -> bool {
     layouts.iter().all(|layout| layout.is_contiguous())
 }
 
-impl<'a> Rows<'a> {
-    pub(crate) fn new(x: View<'a, [f32]>) -> Self {
+impl<'a, E: Element> Rows<'a, E> {
+    pub(crate) fn new(x: View<'a, [E]>) -> Self {
         Rows { data: &x.data[x.layout.offset..x.layout.end()], shape: Rectangle::of(x.layout) }
     }
 
     /// Rows of any length, if `flat`: the tensor must be contiguous.
-    pub(crate) fn elements(x: View<'a, [f32]>, flat: bool) -> Self {
+    pub(crate) fn elements(x: View<'a, [E]>, flat: bool) -> Self {
         let rows = Rows::new(x);
         if flat { Rows { shape: Rectangle::flat(rows.data.len()), ..rows } } else { rows }
     }
@@ -71,19 +72,19 @@ impl<'a> Rows<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn row(self, row: usize) -> &'a [f32] {
+    pub(crate) fn row(self, row: usize) -> &'a [E] {
         &self.data[self.shape.range(row)]
     }
 }
 
-impl<'a> RowsMut<'a> {
-    pub(crate) fn new(y: ViewMut<'a, [f32]>) -> Self {
+impl<'a, E: Element> RowsMut<'a, E> {
+    pub(crate) fn new(y: ViewMut<'a, [E]>) -> Self {
         let data = Shards::new(&mut y.data[y.layout.offset..y.layout.end()]);
         RowsMut { data, shape: Rectangle::of(y.layout) }
     }
 
     /// Rows of any length, if `flat`: the tensor must be contiguous.
-    pub(crate) fn elements(y: ViewMut<'a, [f32]>, flat: bool) -> Self {
+    pub(crate) fn elements(y: ViewMut<'a, [E]>, flat: bool) -> Self {
         let len = y.layout.end() - y.layout.offset;
         let rows = RowsMut::new(y);
         if flat { RowsMut { shape: Rectangle::flat(len), ..rows } } else { rows }
@@ -94,7 +95,7 @@ impl<'a> RowsMut<'a> {
     /// # Safety
     /// No other loan of the same row may be alive.
     #[inline(always)]
-    pub(crate) unsafe fn row(&self, row: usize) -> &'a mut [f32] {
+    pub(crate) unsafe fn row(&self, row: usize) -> &'a mut [E] {
         // SAFETY: rows do not overlap (`Layout::check`), and the caller promises that this one is not lent.
         unsafe { self.data.part(self.shape.range(row)) }
     }
@@ -110,20 +111,20 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// Blocks for ops that treat rows one by one: about 64 KiB of each operand, so that a task outweighs its start.
-    pub(crate) fn for_map(x: Rows) -> Self {
+    pub(crate) fn for_map<E: Element>(x: Rows<E>) -> Self {
         Blocks { rows: x.count(), size: (16_384 / x.width().max(1)).max(1), backwards: false }
     }
 
     /// Blocks for sums over rows: at most 512 rows, which f32 can add up without harm, and otherwise about 64 blocks of
     /// at least 16 KiB.
-    pub(crate) fn for_sums(x: Rows) -> Self {
+    pub(crate) fn for_sums<E: Element>(x: Rows<E>) -> Self {
         let size = x.count().div_ceil(64).max(4096 / x.width().max(1)).clamp(1, 512);
         Blocks { rows: x.count(), size, backwards: false }
     }
 
     /// The most blocks that [`Blocks::for_sums`] makes of `x` or of fewer rows: what scratch memory is asked for, since a
     /// smaller batch may be cut into more.
-    pub(crate) fn most_for_sums(x: Rows) -> usize {
+    pub(crate) fn most_for_sums<E: Element>(x: Rows<E>) -> usize {
         x.count().min(64).max(x.count().div_ceil(512))
     }
 

@@ -1,3 +1,4 @@
+use crate::element::Element;
 use crate::rows::{Rows, RowsMut};
 use tensor_backend::{SoftmaxXent, Target, View, ViewMut};
 
@@ -12,29 +13,29 @@ struct Total {
 }
 
 impl Total {
-    fn of(x: &[f32]) -> Total {
-        let largest = f64::from(x.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-        Total { largest, log: x.iter().map(|&x| (f64::from(x) - largest).exp()).sum::<f64>().ln() }
+    fn of<E: Element>(x: &[E]) -> Total {
+        let largest = f64::from(x.iter().map(|x| x.get()).fold(f32::NEG_INFINITY, f32::max));
+        Total { largest, log: x.iter().map(|x| (f64::from(x.get()) - largest).exp()).sum::<f64>().ln() }
     }
 
     /// The logarithm of the probability of the class with this logit.
-    fn log_probability(self, x: f32) -> f64 {
-        f64::from(x) - self.largest - self.log
+    fn log_probability(self, x: impl Element) -> f64 {
+        f64::from(x.get()) - self.largest - self.log
     }
 }
 
-pub(crate) fn probabilities(x: View<[f32]>, y: ViewMut<[f32]>) {
+pub(crate) fn probabilities<E: Element>(x: View<[E]>, y: ViewMut<[E]>) {
     let (x, y) = (Rows::new(x), RowsMut::new(y));
     for row in 0..x.count() {
         let total = Total::of(x.row(row));
         // SAFETY: one row is lent at a time.
         let y = unsafe { y.row(row) };
-        y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = total.log_probability(x).exp() as f32);
+        y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = E::of(total.log_probability(x).exp() as f32));
     }
 }
 
 /// The cross-entropy of one sample with its smoothed target; NaN for a label outside of the classes.
-fn loss(smoothing: f64, x: &[f32], target: Target, total: Total) -> f64 {
+fn loss<E: Element>(smoothing: f64, x: &[E], target: Target, total: Total) -> f64 {
     let (Some(&own), Some(&other)) = (x.get(target.label as usize), x.get(target.other as usize)) else {
         return f64::NAN;
     };
@@ -51,31 +52,31 @@ fn loss(smoothing: f64, x: &[f32], target: Target, total: Total) -> f64 {
 }
 
 /// The gradient of [`loss`] with respect to the logits, scaled.
-fn gradient(xent: &SoftmaxXent, x: &[f32], target: Target, total: Total, dx: &mut [f32]) {
+fn gradient<E: Element>(xent: &SoftmaxXent, x: &[E], target: Target, total: Total, dx: &mut [E]) {
     let (smoothing, scale) = (f64::from(xent.label_smoothing), f64::from(xent.scale));
     let share = smoothing / x.len() as f64;
     let Target { label, other, weight } = target;
     if label.max(other) as usize >= x.len() {
-        return dx.fill(f32::NAN);
+        return dx.fill(E::of(f32::NAN));
     }
     for (k, (dx, &x)) in dx.iter_mut().zip(x).enumerate() {
         let of = |label: u32, weight: f64| if k == label as usize { weight } else { 0.0 };
         let hard = of(label, weight.into()) + of(other, 1.0 - f64::from(weight));
         let target = if hard == 0.0 { share } else { (1.0 - smoothing) * hard + share };
-        *dx = (scale * (total.log_probability(x).exp() - target)) as f32;
+        *dx = E::of((scale * (total.log_probability(x).exp() - target)) as f32);
     }
 }
 
 /// The place of the largest number, the first among equals.
-fn largest(x: &[f32]) -> usize {
-    (0..x.len()).fold(0, |best, k| if x[k] > x[best] { k } else { best })
+fn largest<E: Element>(x: &[E]) -> usize {
+    (0..x.len()).fold(0, |best, k| if x[k].get() > x[best].get() { k } else { best })
 }
 
-pub(crate) fn cross_entropy(
+pub(crate) fn cross_entropy<E: Element>(
     xent: &SoftmaxXent,
-    logits: View<[f32]>,
+    logits: View<[E]>,
     labels: &[u32],
-    dlogits: Option<ViewMut<[f32]>>,
+    dlogits: Option<ViewMut<[E]>>,
     metrics: &mut [f32],
 ) {
     let (x, dx) = (Rows::new(logits), dlogits.map(RowsMut::new));

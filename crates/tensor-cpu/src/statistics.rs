@@ -7,6 +7,7 @@
 
 use crate::Cpu;
 use crate::dispatch::multiversion;
+use crate::element::Element;
 use crate::rows::{Blocks, Rows};
 use crate::threads::Shards;
 use core::ops::Range;
@@ -16,12 +17,17 @@ use tensor_backend::{BatchNorm, Shape};
 const LANES: usize = 16;
 
 /// The scratch elements that [`of_columns`] needs, at most, for `x` or fewer rows.
-pub(crate) fn scratch(x: Rows) -> usize {
+pub(crate) fn scratch<E: Element>(x: Rows<E>) -> usize {
     Blocks::most_for_sums(x) * 2 * x.width()
 }
 
 /// Calls `each(column, mean, sum of squared differences from the mean)` for every column; both are 0 without rows.
-pub(crate) fn of_columns(cpu: &Cpu, x: Rows, scratch: &mut [f32], mut each: impl FnMut(usize, f64, f64)) {
+pub(crate) fn of_columns<E: Element>(
+    cpu: &Cpu,
+    x: Rows<E>,
+    scratch: &mut [f32],
+    mut each: impl FnMut(usize, f64, f64),
+) {
     let (blocks, c) = (Blocks::for_sums(x), x.width());
     let shards = Shards::new(scratch);
     cpu.pool().run(blocks.count(), &|block| {
@@ -40,7 +46,7 @@ pub(crate) fn of_columns(cpu: &Cpu, x: Rows, scratch: &mut [f32], mut each: impl
 
 multiversion! {
     /// `part` receives the columns' means over `rows`, then their sums of squared differences from those.
-    fn reduce(x: Rows, rows: Range<usize>, part: &mut [f32]) {
+    fn reduce<E: Element>(x: Rows<E>, rows: Range<usize>, part: &mut [f32]) {
         let c = x.width();
         let count = rows.len() as f32;
         let first = &x.row(rows.start)[..c];
@@ -50,7 +56,7 @@ multiversion! {
         for row in rows {
             let x = &x.row(row)[..c];
             for k in 0..c {
-                let d = x[k] - first[k];
+                let d = x[k].get() - first[k].get();
                 sums[k] += d;
                 squares[k] += d * d;
             }
@@ -58,7 +64,7 @@ multiversion! {
         for k in 0..c {
             let mean = sums[k] / count;
             squares[k] -= sums[k] * mean;
-            sums[k] = first[k] + mean;
+            sums[k] = first[k].get() + mean;
         }
     }
 }

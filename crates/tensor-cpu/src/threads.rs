@@ -178,19 +178,19 @@ impl Drop for Threads {
 
 /// A slice that the tasks of one loop share, each writing its own part.
 #[derive(Clone, Copy)]
-pub(crate) struct Shards<'a> {
-    start: *mut f32,
+pub(crate) struct Shards<'a, T = f32> {
+    start: *mut T,
     len: usize,
-    life: core::marker::PhantomData<&'a mut [f32]>,
+    life: core::marker::PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: tasks get parts through the unsafe `part`, whose caller promises that parts do not overlap.
-unsafe impl Send for Shards<'_> {}
+unsafe impl<T: Send> Send for Shards<'_, T> {}
 // SAFETY: as above.
-unsafe impl Sync for Shards<'_> {}
+unsafe impl<T: Send> Sync for Shards<'_, T> {}
 
-impl<'a> Shards<'a> {
-    pub(crate) fn new(slice: &'a mut [f32]) -> Self {
+impl<'a, T> Shards<'a, T> {
+    pub(crate) fn new(slice: &'a mut [T]) -> Self {
         Shards { start: slice.as_mut_ptr(), len: slice.len(), life: core::marker::PhantomData }
     }
 
@@ -199,7 +199,7 @@ impl<'a> Shards<'a> {
     /// # Safety
     /// No other part that is alive may overlap this one.
     #[allow(clippy::mut_from_ref)]
-    pub(crate) unsafe fn part(&self, range: core::ops::Range<usize>) -> &'a mut [f32] {
+    pub(crate) unsafe fn part(&self, range: core::ops::Range<usize>) -> &'a mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "a task's part lies outside of the slice");
         // SAFETY: inside the slice by the check above, and not shared by the caller's promise.
         unsafe { core::slice::from_raw_parts_mut(self.start.add(range.start), range.end - range.start) }
@@ -211,7 +211,7 @@ impl<'a> Shards<'a> {
     }
 
     /// The first element's address, for kernels that write strided parts.
-    pub(crate) fn as_ptr(&self) -> *mut f32 {
+    pub(crate) fn as_ptr(&self) -> *mut T {
         self.start
     }
 }

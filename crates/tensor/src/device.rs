@@ -27,8 +27,8 @@ impl Device {
         Device::Cpu(Cpu::new(threads).without_winograd())
     }
 
-    /// As [`Device::cpu`], with convolutions and dense layers that round their operands to bf16 and add up in f32, in matrix
-    /// units of the processor; everything else stays f32. `None` where it has no such units.
+    /// As [`Device::cpu`], with activations in bf16, which convolutions and dense layers multiply with weights rounded to it, and
+    /// add up in f32, in matrix units of the processor. `None` where it has no such units.
     pub fn cpu_bf16(threads: usize) -> Option<Self> {
         Cpu::new(threads).with_bf16().map(Device::Cpu)
     }

@@ -6,7 +6,7 @@ use tensor_cuda::Cuda;
 /// A run of numbers on a device.
 #[derive(Debug)]
 pub enum Storage {
-    /// f32 in host memory.
+    /// In host memory.
     Cpu(Buffer),
     /// f64 in host memory.
     Reference(Vec<f64>),

@@ -185,6 +185,15 @@ impl Problem {
         self.y.taps * self.x.taps
     }
 
+    pub fn has_outputs(&self) -> bool {
+        self.columns * self.images * self.pixels() > 0
+    }
+
+    /// Whether there is something to add up: of a kernel that is smaller than the stride, some phases have no taps.
+    pub fn has_products(&self) -> bool {
+        self.channels * self.taps() > 0
+    }
+
     /// Blocks of channels.
     pub fn blocks(&self) -> usize {
         self.channels.div_ceil(BLOCK)

@@ -5,16 +5,24 @@ use super::plan::{PASS_TAPS, Panel, Pass, Plan};
 use super::problem::Problem;
 use crate::Cpu;
 use crate::threads::Shards;
+use tensor_backend::Write;
 
 /// What becomes of the sums: in this order.
 #[derive(Clone, Copy)]
-pub(super) struct Finish<'a> {
+pub(crate) struct Finish<'a> {
     pub bias: Option<&'a [f32]>,
     /// Whether to add to what the outputs held.
     pub add: bool,
     /// A factor and a second addend for each column.
     pub affine: Option<[&'a [f32]; 2]>,
     pub relu: bool,
+}
+
+impl Finish<'_> {
+    /// Sums as they are.
+    pub fn sums(mode: Write) -> Self {
+        Finish { bias: None, add: mode == Write::Add, affine: None, relu: false }
+    }
 }
 
 /// Elements of scratch memory that [`run`] needs.

@@ -1,6 +1,7 @@
 //! Every pass against [`Reference`], for every instruction set that this processor has.
 
 use super::winograd;
+use crate::element::Format;
 use crate::{Buffer, Cpu, Reference};
 use tensor_backend::{Activation, Backend, Conv2d, Layout, Linear, Pad, Shape, Span, View, ViewMut, Write};
 
@@ -21,10 +22,22 @@ fn random_for(cpu: &Cpu, len: usize, seed: u64) -> Vec<f32> {
     if cpu.is_bf16() { numbers.map(narrow).collect() } else { numbers.collect() }
 }
 
-fn buffer(numbers: &[f32]) -> Buffer {
+fn arena(numbers: &[f32]) -> Buffer {
     let mut buffer = Buffer::zeros(numbers.len());
     buffer.copy_from_slice(numbers);
     buffer
+}
+
+fn tensor(cpu: &Cpu, numbers: &[f32]) -> Buffer {
+    let mut buffer = cpu.alloc_activations(numbers.len()).unwrap();
+    cpu.upload(numbers, &mut buffer, 0).unwrap();
+    buffer
+}
+
+pub(super) fn numbers(cpu: &Cpu, buffer: &Buffer) -> Vec<f32> {
+    let mut numbers = vec![0.0; buffer.len()];
+    cpu.download(buffer, 0, &mut numbers).unwrap();
+    numbers
 }
 
 pub(super) fn wide(numbers: &[f32]) -> Vec<f64> {
@@ -42,11 +55,14 @@ pub(super) fn room(at: Layout) -> usize {
     at.end()
 }
 
-/// `|got - want|` is at most what sums of so many products may differ by; elements that no op may touch included.
+/// `|got - want|` is at most what sums of so many products may differ by, and what rounding to the buffer's format adds; elements
+/// that no op may touch included.
 #[track_caller]
-fn close(what: &str, got: &[f32], want: &[f64], products: usize) {
+fn close(what: &str, cpu: &Cpu, got: &Buffer, want: &[f64], products: usize) {
     assert_eq!(got.len(), want.len());
-    let tolerance = 2e-7 * (products as f64).sqrt().max(4.0) * 8.0;
+    let rounding = if got.format() == Format::Bf16 { 1.0 / 256.0 } else { 0.0 };
+    let tolerance = 2e-7 * (products as f64).sqrt().max(4.0) * 8.0 + rounding;
+    let got = numbers(cpu, got);
     for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
         let error = (f64::from(got) - want).abs();
         assert!(error <= tolerance * want.abs().max(1.0), "{what}[{i}]: {got} instead of {want}");
@@ -64,35 +80,36 @@ fn check(cpu: &Cpu, conv: Conv2d, x: Shape, extra: usize) {
     let (w, b) = (Span::new(5, conv.weights()), Span::new(5 + conv.weights(), conv.outputs));
     let (xs, dys) = (random_for(cpu, room(xl), 1), random_for(cpu, room(yl), 2));
     let params = random_for(cpu, b.end(), 3);
-    let (xb, dyb, pb) = (buffer(&xs), buffer(&dys), buffer(&params));
+    let (xb, dyb, pb) = (tensor(cpu, &xs), tensor(cpu, &dys), arena(&params));
     let (xr, dyr, pr) = (wide(&xs), wide(&dys), wide(&params));
-    let products = conv.weights() / conv.outputs;
-    let lost = if winograd::choose(cpu, &conv, y).is_some() { WINOGRAD } else { 1 };
+    let products = conv.weights() / conv.outputs.max(1);
+    let transformed = !cpu.is_bf16() && winograd::choose(cpu, &conv, y).is_some();
+    let lost = if transformed { WINOGRAD } else { 1 };
     cpu.prepare_conv2d(&conv, x.with_n(x.n + 1), true).unwrap();
     let prepared = cpu.scratch(0).len();
 
     for (act, bias) in [(Activation::None, None), (Activation::Relu, Some(b))] {
-        let (mut got, mut want) = (buffer(&dys), dyr.clone());
+        let (mut got, mut want) = (tensor(cpu, &dys), dyr.clone());
         cpu.conv2d_fwd(&conv, act, View::new(&xb, xl), &pb, w, bias, ViewMut::new(&mut got, yl)).unwrap();
         Reference
             .conv2d_fwd(&conv, act, View::new(&xr, xl), &pr, w, bias, ViewMut::new(&mut want, yl))
             .unwrap();
-        close(&format!("forward {act:?}, {what}"), &got, &want, lost * products);
+        close(&format!("forward {act:?}, {what}"), cpu, &got, &want, lost * products);
     }
     for mode in [Write::Set, Write::Add] {
-        let (mut got, mut want) = (buffer(&xs), xr.clone());
+        let (mut got, mut want) = (tensor(cpu, &xs), xr.clone());
         cpu.conv2d_bwd_data(&conv, View::new(&dyb, yl), &pb, w, ViewMut::new(&mut got, xl), mode).unwrap();
         Reference
             .conv2d_bwd_data(&conv, View::new(&dyr, yl), &pr, w, ViewMut::new(&mut want, xl), mode)
             .unwrap();
-        let products = lost * conv.weights() / conv.inputs;
-        close(&format!("backward data {mode:?}, {what}"), &got, &want, products);
+        let products = lost * conv.weights() / conv.inputs.max(1);
+        close(&format!("backward data {mode:?}, {what}"), cpu, &got, &want, products);
     }
     // Not asking for the bias's gradient, which is not this module's.
-    let (mut got, mut want) = (buffer(&params), pr.clone());
+    let (mut got, mut want) = (arena(&params), pr.clone());
     cpu.conv2d_bwd_filter(&conv, View::new(&xb, xl), View::new(&dyb, yl), &mut got, w, None).unwrap();
     Reference.conv2d_bwd_filter(&conv, View::new(&xr, xl), View::new(&dyr, yl), &mut want, w, None).unwrap();
-    close(&format!("backward filter, {what}"), &got, &want, lost * y.rows());
+    close(&format!("backward filter, {what}"), cpu, &got, &want, lost * y.rows());
     assert_eq!(cpu.scratch(0).len(), prepared, "an op allocated: {what}");
 }
 
@@ -148,6 +165,9 @@ fn small_and_odd_images() {
         check(&cpu, square(2, 3, 11, 1, 5), Shape::new(2, 12, 11, 2), 1);
         check(&cpu, square(6, 18, 9, 1, 4), Shape::new(1, 9, 10, 6), 1);
         check(&cpu, square(18, 6, 2, 4, 0), Shape::new(2, 11, 10, 18), 1);
+        // Nothing to add up.
+        check(&cpu, square(0, 34, 3, 1, 1), Shape::new(2, 4, 3, 0), 1);
+        check(&cpu, square(34, 0, 3, 1, 1), Shape::new(2, 4, 3, 34), 1);
         // A stride that is larger than the image.
         let stride = [u32::MAX as usize; 2];
         check(&cpu, Conv2d { stride, ..square(18, 6, 3, 1, 1) }, Shape::new(2, 4, 3, 18), 1);
@@ -161,6 +181,9 @@ fn shapes_of_real_networks() {
     for (conv, x, extra) in [
         (square(3, 96, 3, 1, 1), Shape::new(2, 32, 32, 3), 0),
         (square(64, 48, 3, 1, 1), Shape::new(2, 32, 32, 64), 16),
+        (square(32, 40, 3, 1, 0), Shape::new(3, 40, 34, 32), 0),
+        (square(32, 40, 3, 1, 0), Shape::new(1, 3, 3000, 32), 0),
+        (square(64, 48, 3, 1, 0), Shape::new(9, 13, 13, 64), 8),
         (square(80, 80, 3, 2, 0), Shape::new(3, 32, 32, 80), 0),
         (square(160, 112, 1, 1, 0), Shape::new(10, 15, 15, 160), 48),
         (square(240, 160, 3, 1, 1), Shape::new(9, 7, 7, 240), 0),
@@ -175,6 +198,7 @@ fn shapes_of_real_networks() {
 #[test]
 fn dense_layers() {
     for cpu in Cpu::of_every_kind(2) {
+        let cpu = &cpu;
         for (n, inputs, outputs) in
             [(1, 1, 1), (128, 300, 10), (3, 64, 512), (65, 1000, 130), (130, 31, 17), (40, 170_000, 3)]
         {
@@ -182,22 +206,22 @@ fn dense_layers() {
             let at = |c: usize| slice(Shape::vectors(n, c), n % 3);
             let (xl, yl, w) = (at(inputs), at(outputs), Span::new(1, inputs * outputs));
             let b = Span::new(w.end(), outputs);
-            let random = |len, seed| random_for(&cpu, len, seed);
+            let random = |len, seed| random_for(cpu, len, seed);
             let (xs, dys, params) = (random(room(xl), 4), random(room(yl), 5), random(b.end(), 6));
-            let (xb, dyb, pb) = (buffer(&xs), buffer(&dys), buffer(&params));
+            let (xb, dyb, pb) = (tensor(cpu, &xs), tensor(cpu, &dys), arena(&params));
             let (xr, dyr, pr) = (wide(&xs), wide(&dys), wide(&params));
             let what = format!("{:?} {:?} {linear:?} of {n}", cpu.simd(), cpu.bf16());
 
-            let (mut got, mut want) = (buffer(&dys), dyr.clone());
+            let (mut got, mut want) = (tensor(cpu, &dys), dyr.clone());
             let act = Activation::Relu;
             cpu.linear_fwd(&linear, act, View::new(&xb, xl), &pb, w, Some(b), ViewMut::new(&mut got, yl))
                 .unwrap();
             Reference
                 .linear_fwd(&linear, act, View::new(&xr, xl), &pr, w, Some(b), ViewMut::new(&mut want, yl))
                 .unwrap();
-            close(&format!("forward, {what}"), &got, &want, inputs);
+            close(&format!("forward, {what}"), cpu, &got, &want, inputs);
 
-            let (mut got, mut want) = (buffer(&xs), xr.clone());
+            let (mut got, mut want) = (tensor(cpu, &xs), xr.clone());
             cpu.linear_bwd_data(&linear, View::new(&dyb, yl), &pb, w, ViewMut::new(&mut got, xl), Write::Add)
                 .unwrap();
             Reference
@@ -210,15 +234,15 @@ fn dense_layers() {
                     Write::Add,
                 )
                 .unwrap();
-            close(&format!("backward data, {what}"), &got, &want, outputs);
+            close(&format!("backward data, {what}"), cpu, &got, &want, outputs);
 
-            let (mut got, mut want) = (buffer(&params), pr.clone());
+            let (mut got, mut want) = (arena(&params), pr.clone());
             cpu.linear_bwd_filter(&linear, View::new(&xb, xl), View::new(&dyb, yl), &mut got, w, None)
                 .unwrap();
             Reference
                 .linear_bwd_filter(&linear, View::new(&xr, xl), View::new(&dyr, yl), &mut want, w, None)
                 .unwrap();
-            close(&format!("backward filter, {what}"), &got, &want, n);
+            close(&format!("backward filter, {what}"), cpu, &got, &want, n);
         }
     }
 }
@@ -227,15 +251,15 @@ fn dense_layers() {
 pub(super) fn all_passes(cpu: &Cpu, conv: Conv2d, x: Shape) -> Vec<u32> {
     let y = conv.output(x).unwrap();
     let (xl, yl, w) = (slice(x, 0), slice(y, 0), Span::new(0, conv.weights()));
-    let (xs, dys) = (buffer(&random(room(xl), 7)), buffer(&random(room(yl), 8)));
-    let params = buffer(&random(w.end(), 9));
+    let (xs, dys) = (tensor(cpu, &random(room(xl), 7)), tensor(cpu, &random(room(yl), 8)));
+    let params = arena(&random(w.end(), 9));
     let (mut got, mut dx, mut dw) = (dys.clone(), xs.clone(), params.clone());
     let act = Activation::Relu;
     cpu.conv2d_fwd(&conv, act, View::new(&xs, xl), &params, w, None, ViewMut::new(&mut got, yl)).unwrap();
     cpu.conv2d_bwd_data(&conv, View::new(&dys, yl), &params, w, ViewMut::new(&mut dx, xl), Write::Add)
         .unwrap();
     cpu.conv2d_bwd_filter(&conv, View::new(&xs, xl), View::new(&dys, yl), &mut dw, w, None).unwrap();
-    [&got, &dx, &dw].into_iter().flat_map(|b| b.iter().map(|x| x.to_bits())).collect()
+    [&got, &dx, &dw].into_iter().flat_map(|buffer| numbers(cpu, buffer)).map(f32::to_bits).collect()
 }
 
 #[test]
@@ -261,9 +285,9 @@ fn nan_is_not_hidden() {
     for cpu in Cpu::of_every_kind(2) {
         let conv = square(4, 20, 1, 1, 0);
         let at = |c| Layout::contiguous(Shape::new(1, 2, 2, c));
-        let mut x = buffer(&random(16, 1));
+        let mut x = random(16, 1);
         x[4] = f32::NAN;
-        let (params, mut y) = (buffer(&random(80, 2)), Buffer::zeros(80));
+        let (x, params, mut y) = (tensor(&cpu, &x), arena(&random(80, 2)), tensor(&cpu, &[0.0; 80]));
         let (w, y_at) = (Span::new(0, 80), at(20));
         cpu.conv2d_fwd(
             &conv,
@@ -275,6 +299,6 @@ fn nan_is_not_hidden() {
             ViewMut::new(&mut y, y_at),
         )
         .unwrap();
-        assert!(y.iter().enumerate().all(|(i, y)| y.is_nan() == (20..40).contains(&i)));
+        assert!(numbers(&cpu, &y).iter().enumerate().all(|(i, y)| y.is_nan() == (20..40).contains(&i)));
     }
 }

@@ -1,8 +1,10 @@
 //! AMX: a unit beside each core that multiplies tiles, sixteen times the products of vectors of 32 bits. What it takes is
 //! laid out by AVX-512 and its instructions for numbers of 16 bits, which every processor with AMX has.
 
-use super::tiles::{Aligned, DEPTH, FinishRun, Narrow, Product, SIDE, Tiles, finish};
-use crate::simd::Avx512;
+use super::tiles::{
+    Aligned, DEPTH, FinishRun, Narrow, Pairs, Product, SIDE, TILE_HALVES, TILE_SUMS, Tiles, Walk,
+};
+use crate::element::Bf16;
 use core::arch::asm;
 use core::arch::x86_64::*;
 use core::mem::offset_of;
@@ -12,10 +14,13 @@ pub(super) static TILES: Tiles = Tiles {
     begin,
     end,
     product: [[product_1_1, product_1_2], [product_2_1, product_2_2]],
+    spread,
+    pair,
+    columns,
     narrow,
     weave,
     turn,
-    finish: finish_all,
+    finish,
 };
 
 /// Whether the processor has AMX for bf16, and the system lets this process use it. The system is asked once.
@@ -91,6 +96,7 @@ macro_rules! product {
                     "mov {out1}, [{t} + {OUT_HALF}]",
                     "add {out1}, {out}",
                     "mov {row:e}, 64",
+                    "mov {a_row}, [{t} + {A_ROW}]",
                     "cmp qword ptr [{t} + {ADD}], 0",
                     "jne 2f",
                     "tilezero tmm0",
@@ -116,12 +122,12 @@ macro_rules! product {
                     "add {a1}, {a}",
                     "mov {steps}, [{t} + {STEPS}]",
                     "5:",
-                    "tileloadd tmm4, [{a} + {row}*1]",
+                    "tileloadd tmm4, [{a} + {a_row}*1]",
                     "tileloadd tmm6, [{b} + {row}*1]",
                     "tdpbf16ps tmm0, tmm4, tmm6",
                     concat!($j, "tileloadd tmm7, [{b1} + {row}*1]"),
                     concat!($j, "tdpbf16ps tmm1, tmm4, tmm7"),
-                    concat!($i, "tileloadd tmm5, [{a1} + {row}*1]"),
+                    concat!($i, "tileloadd tmm5, [{a1} + {a_row}*1]"),
                     concat!($i, "tdpbf16ps tmm2, tmm5, tmm6"),
                     concat!($i, $j, "tdpbf16ps tmm3, tmm5, tmm7"),
                     "add {a}, [{t} + {A_STEP}]",
@@ -139,6 +145,7 @@ macro_rules! product {
                     concat!($i, $j, "tilestored [{out1} + {row}*1 + 1024], tmm3"),
                     t = in(reg) t,
                     row = out(reg) _,
+                    a_row = out(reg) _,
                     out = out(reg) _,
                     out1 = out(reg) _,
                     a = out(reg) _,
@@ -149,6 +156,7 @@ macro_rules! product {
                     tap_count = out(reg) _,
                     steps = out(reg) _,
                     A = const offset_of!(Product, a),
+                    A_ROW = const offset_of!(Product, a_row),
                     A_HALF = const offset_of!(Product, a_half),
                     A_STEP = const offset_of!(Product, a_step),
                     B = const offset_of!(Product, b),
@@ -174,35 +182,107 @@ product!(product_1_2, "#", "");
 product!(product_2_1, "", "#");
 product!(product_2_2, "", "");
 
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn narrow(run: &Narrow) {
-    let blocks = run.channels.div_ceil(run.block);
-    let last = run.channels - (blocks - 1) * run.block;
-    let mask = |lanes: usize| ((1u32 << lanes.min(SIDE)) - 1) as __mmask16;
-    for pixel in 0..run.count {
-        for block in 0..blocks {
-            let lanes = if block + 1 == blocks { last } else { run.block };
-            // SAFETY: by the run's description; lanes that are masked out are not touched.
-            unsafe {
-                let from = run.src.add(pixel * run.src_step + block * run.block);
-                let to = run.dst.add(pixel * run.dst_step + block * run.block_len);
-                let low = _mm512_maskz_loadu_ps(mask(lanes), from);
-                if run.block == DEPTH {
-                    let high = mask(lanes.saturating_sub(SIDE));
-                    let high = _mm512_maskz_loadu_ps(high, from.wrapping_add(SIDE));
-                    let both: __m512i = core::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
-                    _mm512_storeu_si512(to.cast(), both);
-                } else {
-                    let half: __m256i = core::mem::transmute(_mm512_cvtneps_pbh(low));
-                    _mm256_storeu_si256(to.cast(), half);
-                }
-            }
+/// The first so many of 16 lanes, or of 32.
+fn lanes16(count: usize) -> __mmask16 {
+    ((1u32 << count.min(SIDE)) - 1) as __mmask16
+}
+
+fn lanes32(count: usize) -> __mmask32 {
+    ((1u64 << count.min(DEPTH)) - 1) as __mmask32
+}
+
+/// # Safety
+/// The processor has AVX-512 BW, and the walk is valid.
+#[inline(always)]
+unsafe fn each_pixel(walk: &Walk, emit: impl FnMut(__m512i)) {
+    // SAFETY: this function's contract; lanes that are masked out are not touched.
+    unsafe {
+        let load = |at: *const Bf16, mask| _mm512_maskz_loadu_epi16(mask, at.cast());
+        walk.each_pixel(_mm512_setzero_si512(), load, |a, b| _mm512_or_si512(a, b), emit);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn spread(walk: &Walk, mut to: *mut u16) {
+    // SAFETY: this function's contract; the line has room for each pixel.
+    unsafe {
+        each_pixel(walk, |pixel| {
+            _mm512_storeu_si512(to.cast(), pixel);
+            to = to.add(DEPTH);
+        });
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn pair(walk: &Walk, to: &Pairs) {
+    // SAFETY: this function's contract.
+    unsafe {
+        match (to.pairings > 1, walk.channels > SIDE) {
+            (false, false) => pair_pixels::<false, false>(walk, to),
+            (false, true) => pair_pixels::<false, true>(walk, to),
+            (true, false) => pair_pixels::<true, false>(walk, to),
+            (true, true) => pair_pixels::<true, true>(walk, to),
         }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn weave(from: *const u16, to: *mut u16, times: usize) {
+unsafe fn pair_pixels<const BOTH: bool, const WIDE: bool>(walk: &Walk, to: &Pairs) {
+    let zero = _mm512_setzero_si512();
+    let (mut before, mut place) = (zero, 0);
+    let mut emit = |pixel: __m512i| {
+        // The pixels of places `place - 1` and `place`.
+        if place > 0 && (BOTH || place % 2 == 1) {
+            let pairing = (place - 1) % 2;
+            // SAFETY: there is room for each pair.
+            unsafe {
+                let at = to.dst.add(pairing * to.pairing_len + (place - 1) / 2 * DEPTH);
+                _mm512_storeu_si512(at.cast(), woven(_mm512_shuffle_i64x2::<0x44>(before, pixel)));
+                if WIDE {
+                    let high = woven(_mm512_shuffle_i64x2::<0xee>(before, pixel));
+                    _mm512_storeu_si512(at.add(to.tile_len).cast(), high);
+                }
+            }
+        }
+        (before, place) = (pixel, place + 1);
+    };
+    // SAFETY: this function's contract.
+    unsafe { each_pixel(walk, &mut emit) };
+    emit(zero);
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn columns(walk: &Walk, to: *mut u16, tile_len: usize) {
+    let mut pairs = Aligned([0u16; 2 * TILE_HALVES]);
+    let (mut before, mut place) = (_mm512_setzero_si512(), 0);
+    let emit = |pixel: __m512i| {
+        if place % 2 == 1 {
+            let halves =
+                [_mm512_shuffle_i64x2::<0x44>(before, pixel), _mm512_shuffle_i64x2::<0xee>(before, pixel)];
+            for (tile, half) in pairs.0.chunks_exact_mut(TILE_HALVES).zip(halves) {
+                let row = &mut tile[place / 2 % SIDE * DEPTH..][..DEPTH];
+                // SAFETY: the row is as long as a vector.
+                unsafe { _mm512_storeu_si512(row.as_mut_ptr().cast(), woven(half)) };
+            }
+        }
+        (before, place) = (pixel, place + 1);
+        if place % DEPTH == 0 {
+            for (index, tile) in
+                pairs.0.chunks_exact(TILE_HALVES).take(walk.channels.div_ceil(SIDE)).enumerate()
+            {
+                // SAFETY: there is room for each tile.
+                unsafe { turn(tile.as_ptr(), to.add(index * tile_len + (place - DEPTH) * SIDE)) };
+            }
+        }
+    };
+    // SAFETY: this function's contract.
+    unsafe { each_pixel(walk, emit) };
+}
+
+/// Of 16 numbers `a` and as many `b`, `a0 b0 a1 b1 ...`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn woven(numbers: __m512i) -> __m512i {
     const ORDER: Aligned<u16, DEPTH> = {
         let mut order = [0; DEPTH];
         let mut at = 0;
@@ -212,12 +292,38 @@ unsafe fn weave(from: *const u16, to: *mut u16, times: usize) {
         }
         Aligned(order)
     };
-    // SAFETY: the order is as long as a vector; both runs have 32 numbers for each time.
-    unsafe {
-        let order = _mm512_load_si512(ORDER.0.as_ptr().cast());
-        for at in 0..times {
-            let pair = _mm512_loadu_si512(from.add(at * DEPTH).cast());
-            _mm512_storeu_si512(to.add(at * DEPTH).cast(), _mm512_permutexvar_epi16(order, pair));
+    // SAFETY: the order is as long as a vector.
+    let order = unsafe { _mm512_load_si512(ORDER.0.as_ptr().cast()) };
+    _mm512_permutexvar_epi16(order, numbers)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn narrow(run: &Narrow) {
+    for row in 0..run.count {
+        // SAFETY: by the run's description; lanes that are masked out are not touched.
+        unsafe {
+            let (from, to) = (run.src.add(row * run.src_step), run.dst.add(row * run.row));
+            let low = _mm512_maskz_loadu_ps(lanes16(run.len), from);
+            if run.row == DEPTH {
+                let high = lanes16(run.len.saturating_sub(SIDE));
+                let high = _mm512_maskz_loadu_ps(high, from.wrapping_add(SIDE));
+                let both: __m512i = core::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+                _mm512_storeu_si512(to.cast(), both);
+            } else {
+                let half: __m256i = core::mem::transmute(_mm512_cvtneps_pbh(low));
+                _mm256_storeu_si256(to.cast(), half);
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn weave(from: *const u16, to: *mut u16) {
+    for row in 0..SIDE {
+        // SAFETY: both tiles have 16 rows.
+        unsafe {
+            let numbers = _mm512_loadu_si512(from.add(row * DEPTH).cast());
+            _mm512_storeu_si512(to.add(row * DEPTH).cast(), woven(numbers));
         }
     }
 }
@@ -255,8 +361,36 @@ unsafe fn turn(from: *const u16, to: *mut u16) {
     }
 }
 
-#[target_feature(enable = "avx512f")]
-unsafe fn finish_all(run: &FinishRun) {
-    // SAFETY: this function's contract.
-    unsafe { finish::<Avx512>(run) }
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn finish(run: &FinishRun) {
+    let masks = [run.columns, run.columns.saturating_sub(SIDE)].map(lanes16);
+    // SAFETY: by the run's description; lanes that are masked out are not touched.
+    let load = |at: *const f32| unsafe {
+        [0, 1].map(|half| _mm512_maskz_loadu_ps(masks[half], at.wrapping_add(half * SIDE)))
+    };
+    let bias = if run.bias.is_null() { [_mm512_setzero_ps(); 2] } else { load(run.bias) };
+    let affine = (!run.affine[0].is_null()).then(|| run.affine.map(load));
+    for row in 0..run.count {
+        // SAFETY: as above; there are two tiles of sums.
+        unsafe {
+            let (y, sums) = (run.y.add(row * run.y_step).cast(), run.sums.add(row * SIDE));
+            let mut v =
+                [0, 1].map(|half| _mm512_add_ps(_mm512_loadu_ps(sums.add(half * TILE_SUMS)), bias[half]));
+            if run.add {
+                let before = _mm512_maskz_loadu_epi16(lanes32(run.columns), y);
+                let before = [_mm512_castsi512_si256(before), _mm512_extracti64x4_epi64::<1>(before)];
+                let wide = |half| _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(half));
+                v = [0, 1].map(|half| _mm512_add_ps(v[half], _mm512_castsi512_ps(wide(before[half]))));
+            }
+            if let Some([factor, addend]) = affine {
+                v = [0, 1].map(|half| _mm512_fmadd_ps(v[half], factor[half], addend[half]));
+            }
+            if run.relu {
+                // The instruction returns its second operand where one is NaN.
+                v = v.map(|v| _mm512_max_ps(_mm512_setzero_ps(), v));
+            }
+            let rounded: __m512i = core::mem::transmute(_mm512_cvtne2ps_pbh(v[1], v[0]));
+            _mm512_mask_storeu_epi16(y, lanes32(run.columns), rounded);
+        }
+    }
 }

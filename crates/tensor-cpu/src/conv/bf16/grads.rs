@@ -1,15 +1,19 @@
 use super::grid::Grid;
-use super::tiles::{Aligned, DEPTH, Level, Product, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS, Tiles, halves};
+use super::patch::Patch;
+use super::tiles::{
+    Aligned, DEPTH, Pairs, Product, ROW_BYTES, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS, Tiles, Walk, halves,
+};
 use crate::Cpu;
 use crate::conv::grads::{flattened, portion};
 use crate::conv::problem::Axis;
+use crate::element::Bf16;
 use crate::threads::Shards;
 use core::ops::Range;
 use tensor_backend::{Conv2d, Layout, View};
 
 /// At least so many tasks are wanted, and at most so many elements of partial sums.
 const MIN_TASKS: usize = 16;
-const PARTIALS_LEN: usize = 1 << 20;
+const PARTIALS_LEN: usize = 1 << 19;
 
 /// At most so many bytes of both operands are multiplied before the next ones.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -26,6 +30,8 @@ struct Plan {
     x: Layout,
     dy: Layout,
     axes: [Axis; 2],
+    /// Whether the inputs are those of patches.
+    patch: Option<Patch>,
     parts: usize,
     /// Tiles of outputs and of inputs.
     outputs: usize,
@@ -41,8 +47,6 @@ struct Plan {
 /// Where the pixels of a chunk go.
 struct Line {
     grid: Grid,
-    /// Pixels of all images, without what fills up the last step.
-    pixels: usize,
     /// Steps of a sum.
     steps: usize,
     /// Pairings of neighbours that are needed: the one that begins with an even pixel, and the other one.
@@ -51,12 +55,11 @@ struct Line {
 
 impl Line {
     fn new(mut grid: Grid, images: usize, kernel: [usize; 2]) -> Line {
-        let (pixels, furthest) = (images * grid.pixels(), grid.furthest(kernel));
-        let steps = pixels.div_ceil(DEPTH);
+        let (steps, furthest) = ((images * grid.pixels()).div_ceil(DEPTH), grid.furthest(kernel));
         let (past, pairings) = if furthest > 0 { (furthest.next_multiple_of(2), 2) } else { (0, 1) };
         grid.phase_len = (steps * DEPTH + past) * SIDE;
         grid.block_len = grid.phases() * grid.phase_len;
-        Line { grid, pixels, steps, pairings }
+        Line { grid, steps, pairings }
     }
 
     /// Elements of a tile of inputs in one phase and pairing, with what a tap reads past the end.
@@ -77,21 +80,26 @@ impl Line {
 
 impl Plan {
     fn new(conv: &Conv2d, x: Layout, dy: Layout) -> Plan {
-        let (conv, x, dy) = flattened(conv, x, dy);
+        let (mut conv, x, dy) = flattened(conv, x, dy);
+        let mut axes = [
+            Axis::forward(x.shape.h, dy.shape.h, conv.kernel[0], conv.stride[0], conv.pad.top),
+            Axis::forward(x.shape.w, dy.shape.w, conv.kernel[1], conv.stride[1], conv.pad.left),
+        ];
+        let patch = Patch::of(axes.each_ref(), conv.inputs, x);
+        if let Some(patch) = patch {
+            (axes, conv.inputs, conv.kernel) = (patch.axes(), patch.len(), [1, 1]);
+        }
         let [outputs, inputs] = [conv.outputs.div_ceil(SIDE), conv.inputs.div_ceil(SIDE)];
         let (pairs, taps) = (inputs.div_ceil(2), conv.kernel[0] * conv.kernel[1]);
         let parts = (PARTIALS_LEN / (taps * outputs * inputs * TILE_SUMS)).min(MIN_TASKS);
         let parts = parts.max(MIN_TASKS.div_ceil(pairs)).min(x.shape.n).max(1);
         let range = 2 * (pairs / MIN_TASKS.div_ceil(parts)).max(1);
-        let axes = [
-            Axis::forward(x.shape.h, dy.shape.h, conv.kernel[0], conv.stride[0], conv.pad.top),
-            Axis::forward(x.shape.w, dy.shape.w, conv.kernel[1], conv.stride[1], conv.pad.left),
-        ];
         let mut plan = Plan {
             conv,
             x,
             dy,
             axes,
+            patch,
             parts,
             outputs,
             inputs,
@@ -158,12 +166,9 @@ impl Plan {
         self.parts * self.chunks() * self.outputs * self.longest().dy_len() / 2
     }
 
-    /// Elements of 32 bits that a thread needs: for a range of inputs, or two tiles of outputs, on the way to their places, and
-    /// the places of the inputs.
+    /// Elements of 32 bits that a thread needs for a range of inputs.
     fn worker_len(&self) -> usize {
-        let line = self.longest();
-        let inputs = self.range.min(self.inputs) * (line.grid.block_len + line.x_len()) + SIDE;
-        inputs.max(2 * line.dy_len()).next_multiple_of(2 * SIDE) / 2
+        (self.range.min(self.inputs) * self.longest().x_len()).next_multiple_of(2 * SIDE) / 2
     }
 
     fn scratch_len(&self, threads: usize) -> usize {
@@ -172,23 +177,16 @@ impl Plan {
 }
 
 /// Elements of scratch memory that [`run`] needs.
-pub(in crate::conv) fn scratch_len(conv: &Conv2d, x: Layout, dy: Layout, threads: usize) -> usize {
-    Plan::new(conv, x, dy).scratch_len(threads)
+pub(super) fn scratch_len(conv: &Conv2d, x: Layout, dy: Layout, threads: usize) -> usize {
+    if conv.weights() == 0 { 0 } else { Plan::new(conv, x, dy).scratch_len(threads) }
 }
 
 /// `dw[tap, i, j] = sum over pixels p of x[p + tap, i] * dy[p, j]`
-pub(in crate::conv) fn run(
-    cpu: &Cpu,
-    level: Level,
-    conv: &Conv2d,
-    x: View<[f32]>,
-    dy: View<[f32]>,
-    dw: &mut [f32],
-) {
-    if x.layout.shape.n * dy.layout.shape.per_sample() == 0 {
+pub(super) fn run(cpu: &Cpu, conv: &Conv2d, x: View<[Bf16]>, dy: View<[Bf16]>, dw: &mut [f32]) {
+    if dw.is_empty() || x.layout.shape.n * dy.layout.shape.per_sample() == 0 {
         return dw.fill(0.0);
     }
-    let (plan, tiles) = (Plan::new(conv, x.layout, dy.layout), level.tiles());
+    let (plan, tiles) = (Plan::new(conv, x.layout, dy.layout), super::tiles(cpu));
     let mut scratch = cpu.scratch(plan.scratch_len(cpu.threads()));
     let (partials, rest) = scratch.split_at_mut(plan.partials_len());
     let (turned, workers) = rest.split_at_mut(plan.turned_len());
@@ -199,13 +197,13 @@ pub(in crate::conv) fn run(
     let (chunks, pairs) = (plan.parts * plan.chunks(), plan.outputs.div_ceil(2));
     let tile_len = plan.longest().dy_len() / 2;
     let places = Shards::new(turned);
-    cpu.pool().run_on(chunks * pairs, &|thread, task| {
+    cpu.pool().run(chunks * pairs, &|task| {
         let (chunk, pair) = (task / pairs, task % pairs);
         let tiles_of_pair = 2 * pair..(2 * pair + 2).min(plan.outputs);
         let at = |tile: usize| (chunk * plan.outputs + tile) * tile_len;
         // SAFETY: chunks and tiles do not overlap.
         let to = unsafe { places.part(at(tiles_of_pair.start)..at(tiles_of_pair.end)) };
-        plan.turn(tiles, dy.data, chunk, tiles_of_pair, halves(memory(thread)), halves(to));
+        plan.turn(tiles, dy.data, chunk, tiles_of_pair, halves(to));
     });
 
     let (turned, sums) = (halves(turned), Shards::new(partials));
@@ -249,54 +247,31 @@ fn add_up(cpu: &Cpu, tiles: &Tiles, plan: &Plan, partials: &[f32], dw: &mut [f32
 
 impl Plan {
     /// Lays out two tiles of the outputs' gradient for a chunk, counted through all parts.
-    fn turn(
-        &self,
-        tiles: &Tiles,
-        dy: &[f32],
-        chunk: usize,
-        pair: Range<usize>,
-        pixels: &mut [u16],
-        to: &mut [u16],
-    ) {
+    fn turn(&self, tiles: &Tiles, dy: &[Bf16], chunk: usize, pair: Range<usize>, to: &mut [u16]) {
         let [images, rows] = self.chunk(chunk / self.chunks(), chunk % self.chunks());
         if images.is_empty() || rows.is_empty() {
             return;
         }
         let line = self.line(images.len(), &rows);
-        let (width, each) = (line.grid.width(), line.grid.pixels() * SIDE);
         let along = |size: usize| Axis { size, ..ONE };
         let [y, x] = [rows.len(), self.dy.shape.w].map(along);
-        let mut flat = Grid::new([&y, &x], 1, &(0..line.grid.pixels() / width), &(0..width), SIDE);
-        flat.block_len = line.dy_len();
-        let pixels = &mut pixels[..pair.len() * line.dy_len()];
-        for tile in pixels.chunks_exact_mut(line.dy_len()) {
-            tile[line.pixels * SIDE..].fill(0);
-        }
+        let width = line.grid.width();
+        let flat = Grid::new([&y, &x], 1, &(0..line.grid.pixels() / width), &(0..width), SIDE);
         let channels = pair.start * SIDE..(pair.end * SIDE).min(self.conv.outputs);
-        for (i, image) in images.enumerate() {
-            let from =
-                self.dy.samples(image..image + 1).offset + rows.start * self.dy.shape.w * self.dy.stride;
-            flat.fill(tiles, dy, self.dy, from, &channels, &mut pixels[i * each..]);
-        }
+        let from = self.dy.samples(images.clone()).offset + rows.start * self.dy.shape.w * self.dy.stride;
         // The tiles of a short chunk are as far apart as those of the others.
-        let apart = to.len() / pair.len();
-        let mut pairs = Aligned([0u16; TILE_HALVES]);
-        for (pixels, to) in pixels.chunks_exact(line.dy_len()).zip(to.chunks_exact_mut(apart)) {
-            for (pixels, to) in pixels.chunks_exact(TILE_HALVES).zip(to.chunks_exact_mut(TILE_HALVES)) {
-                // SAFETY: the functions fit the processor; all three are tiles.
-                unsafe {
-                    (tiles.weave)(pixels.as_ptr(), pairs.0.as_mut_ptr(), SIDE);
-                    (tiles.turn)(pairs.0.as_ptr(), to.as_mut_ptr());
-                }
-            }
-        }
+        let tile_len = to.len() / pair.len();
+        let walk = flat.walk(0, dy, self.dy, from, images.len(), &channels);
+        debug_assert!(line.dy_len() <= tile_len);
+        // SAFETY: the functions fit the processor; both tiles have room for the line.
+        unsafe { (tiles.columns)(&Walk { len: line.steps * DEPTH, ..walk }, to.as_mut_ptr(), tile_len) };
     }
 
     /// Sums one part for some tiles of inputs, to `out`, which has room for a part's sums.
     fn task(
         &self,
         tiles: &Tiles,
-        x: &[f32],
+        x: &[Bf16],
         turned: &[u16],
         part: usize,
         range: Range<usize>,
@@ -310,8 +285,8 @@ impl Plan {
                 continue;
             }
             let line = self.line(images.len(), &rows);
-            let (pairs, pixels) = memory.split_at_mut(range.len() * line.x_len());
-            self.pair(tiles, x, &line, images, &range, pixels, pairs);
+            let pairs = &mut memory[..range.len() * line.x_len()];
+            self.pair(tiles, x, &line, images, &range, pairs);
             let turned = &turned[(part * self.chunks() + chunk) * self.outputs * apart..];
             self.multiply(tiles, &line, &range, turned, apart, pairs, chunk > 0, out);
         }
@@ -321,29 +296,33 @@ impl Plan {
     fn pair(
         &self,
         tiles: &Tiles,
-        x: &[f32],
+        x: &[Bf16],
         line: &Line,
         images: Range<usize>,
         range: &Range<usize>,
-        pixels: &mut [u16],
         to: &mut [u16],
     ) {
-        // All channels of a pixel at once, since they lie together in memory; tile by tile then.
-        let each = line.grid.pixels() * SIDE;
-        let (grid, len) = (&line.grid, line.len());
-        for phase in pixels.chunks_exact_mut(len).take(range.len() * grid.phases()) {
-            phase[line.pixels * SIDE..].fill(0);
-        }
-        let channels = range.start * SIDE..(range.end * SIDE).min(self.conv.inputs);
-        for (i, image) in images.enumerate() {
-            let from = self.x.samples(image..image + 1).offset;
-            grid.fill(tiles, x, self.x, from, &channels, &mut pixels[i * each..]);
-        }
-        for (at, to) in to.chunks_exact_mut(len).enumerate() {
-            let (phase, pairing) = (at / line.pairings, at % line.pairings);
-            let from = &pixels[phase * len + pairing * SIDE..][..len];
-            // SAFETY: the functions fit the processor; both runs are that long.
-            unsafe { (tiles.weave)(from.as_ptr(), to.as_mut_ptr(), len / DEPTH) };
+        let from = self.x.samples(images.clone()).offset;
+        for (tile, to) in range.clone().step_by(2).zip(to.chunks_mut(2 * line.x_len())) {
+            let channels = tile * SIDE..((tile + 2).min(range.end) * SIDE).min(self.conv.inputs);
+            for phase in 0..line.grid.phases() {
+                let to = &mut to[phase * line.pairings * line.len()..];
+                let walk = match self.patch {
+                    Some(patch) => line.grid.walk_patches(patch, x, self.x, from, images.len()),
+                    None => line.grid.walk(phase, x, self.x, from, images.len(), &channels),
+                };
+                let pairs = Pairs {
+                    dst: to.as_mut_ptr(),
+                    tile_len: line.x_len(),
+                    pairings: line.pairings,
+                    pairing_len: line.len(),
+                };
+                debug_assert!(
+                    (channels.len() - 1) / SIDE * line.x_len() + line.pairings * line.len() <= to.len()
+                );
+                // SAFETY: the functions fit the processor; both tiles have room for both pairings.
+                unsafe { (tiles.pair)(&Walk { len: line.len() / SIDE, ..walk }, &pairs) };
+            }
         }
     }
 
@@ -375,6 +354,7 @@ impl Plan {
                 let at = ((tap * self.outputs + output) * self.inputs + range.start + input) * TILE_SUMS;
                 let product = Product {
                     a: turned[output * apart..].as_ptr(),
+                    a_row: ROW_BYTES,
                     a_half: 2 * apart,
                     a_step: TILE_BYTES,
                     b: pairs[b..].as_ptr(),

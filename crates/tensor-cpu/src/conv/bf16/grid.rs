@@ -1,5 +1,7 @@
-use super::tiles::{Narrow, Tiles};
+use super::patch::Patch;
+use super::tiles::Walk;
 use crate::conv::problem::{Axis, inside};
+use crate::element::Bf16;
 use core::ops::Range;
 use tensor_backend::Layout;
 
@@ -17,8 +19,6 @@ pub(super) struct Grid {
     /// Rows and columns of the image.
     size: [usize; 2],
     step: [usize; 2],
-    /// Channels in a block.
-    block: usize,
     /// Elements from one phase, which holds all images, to the next, and from one block to the next.
     pub phase_len: usize,
     pub block_len: usize,
@@ -46,7 +46,7 @@ impl Grid {
         let phase_len = images * slots[0] * slots[1] * block;
         let step = [y.step, x.step];
         let block_len = step[0] * step[1] * phase_len;
-        Grid { low, slots, size: [y.size, x.size], step, block, phase_len, block_len }
+        Grid { low, slots, size: [y.size, x.size], step, phase_len, block_len }
     }
 
     /// Columns of a phase: what lies between a pixel and the one below.
@@ -75,53 +75,87 @@ impl Grid {
         [y % sy * sx + x % sx, y / sy * self.width() + x / sx]
     }
 
-    /// Rounds some channels of an image, which begins at `source[from]`, into blocks.
-    pub fn fill(
+    /// Where the first pixel lies in the source, if the pixels of all images, and so many behind them, lie there as they do in the
+    /// grid.
+    pub fn in_place(
         &self,
-        tiles: &Tiles,
-        source: &[f32],
+        source: &[Bf16],
         layout: Layout,
         from: usize,
+        images: usize,
+        past: usize,
+    ) -> Option<usize> {
+        let whole = |axis: usize| self.low[axis] == 0 && self.slots[axis] == self.size[axis];
+        let inside = |axis: usize| {
+            self.low[axis] >= 0 && self.low[axis].unsigned_abs() + self.slots[axis] <= self.size[axis]
+        };
+        let rows = inside(0) && (whole(0) || images == 1);
+        let pixels = inside(1) && (whole(1) || self.slots[0] == 1);
+        let [row, pixel] = self.low.map(isize::unsigned_abs);
+        let first = from + (row * self.size[1] + pixel) * layout.stride;
+        let end = first + (images * self.pixels() + past) * layout.stride;
+        (self.step == [1, 1] && rows && pixels && end <= source.len()).then_some(first)
+    }
+
+    /// The way through some channels of a phase of some images, the first of which begins at `source[from]`.
+    pub fn walk(
+        &self,
+        phase: usize,
+        source: &[Bf16],
+        layout: Layout,
+        from: usize,
+        images: usize,
         channels: &Range<usize>,
-        to: &mut [u16],
-    ) {
-        let blocks = channels.len().div_ceil(self.block);
+    ) -> Walk {
         let [sy, sx] = self.step;
-        let (width, row_len) = (self.width(), self.width() * self.block);
-        let rows = self.slots[0];
-        for (phase, row) in (0..self.phases()).flat_map(|phase| (0..rows).map(move |row| (phase, row))) {
-            let at = phase * self.phase_len + row * row_len;
-            let y = self.low[0] + (row * sy + phase / sx) as isize;
-            // Of the slots, those before `start` and from `end` on lie outside of the image.
-            let first = self.low[1] + (phase % sx) as isize;
-            let exists = y >= 0 && (y as usize) < self.size[0];
-            let Range { start, end } =
-                if exists { inside(width, self.size[1], sx, first) } else { width..width };
-            for block in 0..blocks {
-                let to = &mut to[at + block * self.block_len..][..row_len];
-                to[..start * self.block].fill(0);
-                to[end * self.block..].fill(0);
-            }
-            if start == end {
-                continue;
-            }
-            let x = (first + (start * sx) as isize) as usize;
-            let from = from + (y as usize * self.size[1] + x) * layout.stride + channels.start;
-            let run = Narrow {
-                src: source[from..].as_ptr(),
-                src_step: sx * layout.stride,
-                dst: to[at + start * self.block..].as_mut_ptr(),
-                dst_step: self.block,
-                block_len: self.block_len,
-                count: end - start,
-                channels: channels.len(),
-                block: self.block,
-            };
-            debug_assert!(from + (run.count - 1) * run.src_step + channels.len() <= source.len());
-            debug_assert!(at + (blocks - 1) * self.block_len + end * self.block <= to.len());
-            // SAFETY: the functions fit the processor; the run lies inside of both slices, by the bounds above: `end` is at
-            // most the image's end and at most the slots.
-            unsafe { (tiles.narrow)(&run) }
+        let first = [self.low[0] + (phase / sx) as isize, self.low[1] + (phase % sx) as isize];
+        let along = |axis: usize| inside(self.slots[axis], self.size[axis], self.step[axis], first[axis]);
+        let (rows, pixels) = (along(0), along(1));
+        let exists = !rows.is_empty() && !pixels.is_empty();
+        let rows = if exists { rows } else { 0..0 };
+        let row_len = self.size[1] * layout.stride;
+        let steps = [layout.shape.h * layout.shape.w * layout.stride, sy * row_len, sx * layout.stride];
+        let at = |axis: usize, slot: usize| (first[axis] + (slot * self.step[axis]) as isize).unsigned_abs();
+        let from = from + channels.start;
+        let from =
+            if exists { from + at(0, rows.start) * row_len + at(1, pixels.start) * layout.stride } else { 0 };
+        let last = from
+            + (images - 1) * steps[0]
+            + rows.len().saturating_sub(1) * steps[1]
+            + pixels.len().saturating_sub(1) * steps[2];
+        assert!(!exists || last + channels.len() <= source.len(), "pixels of the source");
+        Walk {
+            src: source[from..].as_ptr(),
+            steps,
+            images,
+            slots: self.slots,
+            inside: [rows, pixels],
+            channels: channels.len(),
+            len: images * self.pixels(),
+            patch: None,
+        }
+    }
+
+    /// The way through the patches of some images, where the grid is one of outputs.
+    pub fn walk_patches(
+        &self,
+        patch: Patch,
+        source: &[Bf16],
+        layout: Layout,
+        from: usize,
+        images: usize,
+    ) -> Walk {
+        let image_len = layout.shape.h * layout.shape.w * layout.stride;
+        assert!(from + images * image_len <= source.len(), "images of the source");
+        Walk {
+            src: source[from..].as_ptr(),
+            steps: [image_len, 0, 0],
+            images,
+            slots: self.slots,
+            inside: [0..0, 0..0],
+            channels: patch.len(),
+            len: images * self.pixels(),
+            patch: Some((patch, self.low.map(isize::unsigned_abs))),
         }
     }
 }

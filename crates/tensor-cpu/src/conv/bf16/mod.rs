@@ -1,14 +1,15 @@
-//! Convolutions with operands of 16 bits (bf16) and sums of 32, in tiles that a unit of the processor multiplies.
+//! Convolutions of tensors of bf16, with sums of 32 bits, in tiles that a unit of the processor multiplies.
 //!
-//! Tensors stay as they are, in 32 bits. Tasks round what they read to bf16 as they lay it out, small enough to stay in the
-//! core's second cache: pixels such that the neighbours in a tile are neighbours in memory whatever the tap is (`grid`).
-//! As for the direct sums in 32 bits, there are sums over taps and channels (`sums`) and over pixels (`grads`). Sums are
-//! those of exact products, a step of 32 at a time, and the same bits at every level.
+//! Tasks lay out what they read, small enough to stay in the core's second cache: pixels such that the neighbours in a tile
+//! are neighbours in memory whatever the tap is (`grid`). As for the direct sums in 32 bits, there are sums over taps and
+//! channels (`sums`) and over pixels (`grads`). Sums are those of exact products, a step of 32 at a time, and the same bits
+//! at every level; they are rounded when all is done to them.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
 mod grads;
 mod grid;
+mod patch;
 mod peak;
 mod portable;
 mod sums;
@@ -16,21 +17,51 @@ mod sums;
 mod tests;
 mod tiles;
 
-pub(super) use grads::{run as backward_filter, scratch_len as grads_scratch_len};
 pub(crate) use peak::trial;
-pub(super) use sums::{run, scratch_len};
 pub(crate) use tiles::Level;
 
-use super::problem::FEW_CHANNELS;
+use super::problem::Problem;
+use super::sums::Finish;
+use super::{Convolved, phases};
 use crate::Cpu;
-use tensor_backend::Conv2d;
+use crate::element::Bf16;
+use tensor_backend::{Conv2d, Layout, View, ViewMut, Write};
 
-/// Elements of a kernel at most: their places are kept on the stack.
-const MOST_TAPS: usize = 64;
+impl Convolved for Bf16 {
+    fn scratch_lens(cpu: &Cpu, conv: &Conv2d, x: Layout, y: Layout) -> [usize; 3] {
+        let sums = |p: Problem| sums::scratch_len(&p, cpu.threads());
+        let data = phases(conv, x.shape).map(|phase| sums(Problem::backward(conv, y, x, phase)));
+        [
+            sums(Problem::forward(conv, x, y)),
+            data.max().unwrap_or(0),
+            grads::scratch_len(conv, x, y, cpu.threads()),
+        ]
+    }
 
-/// The level that computes the passes of a convolution, if tiles do: images of few channels would leave them empty.
-pub(super) fn choose(cpu: &Cpu, conv: &Conv2d) -> Option<Level> {
-    let [height, width] = conv.kernel;
-    let taps = height.saturating_mul(width);
-    cpu.bf16().filter(|_| conv.weights() > 0 && conv.inputs > FEW_CHANNELS && taps <= MOST_TAPS)
+    fn sums(cpu: &Cpu, conv: &Conv2d, x: View<[Bf16]>, w: &[f32], finish: Finish, y: ViewMut<[Bf16]>) {
+        sums::run(cpu, &Problem::forward(conv, x.layout, y.layout), x.data, w, finish, y.data);
+    }
+
+    fn backward_data(
+        cpu: &Cpu,
+        conv: &Conv2d,
+        dy: View<[Bf16]>,
+        w: &[f32],
+        dx: ViewMut<[Bf16]>,
+        mode: Write,
+    ) {
+        for phase in phases(conv, dx.layout.shape) {
+            let problem = Problem::backward(conv, dy.layout, dx.layout, phase);
+            sums::run(cpu, &problem, dy.data, w, Finish::sums(mode), dx.data);
+        }
+    }
+
+    fn backward_filter(cpu: &Cpu, conv: &Conv2d, x: View<[Bf16]>, dy: View<[Bf16]>, dw: &mut [f32]) {
+        grads::run(cpu, conv, x, dy, dw);
+    }
+}
+
+/// The device's tiles. One without any gets them for tensors of another device's.
+fn tiles(cpu: &Cpu) -> &'static tiles::Tiles {
+    cpu.bf16().unwrap_or(Level::Portable).tiles()
 }

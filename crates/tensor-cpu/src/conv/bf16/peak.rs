@@ -1,5 +1,5 @@
 use super::portable::round;
-use super::tiles::{Aligned, DEPTH, Level, Product, TILE_BYTES, TILE_HALVES, TILE_SUMS};
+use super::tiles::{Aligned, DEPTH, Level, Product, ROW_BYTES, TILE_BYTES, TILE_HALVES, TILE_SUMS};
 
 /// Steps of a product, and products of a trial: about a millisecond of AMX.
 const STEPS: usize = 8;
@@ -30,6 +30,7 @@ fn multiply(level: Level, products: usize) {
     let tiles = level.tiles();
     let product = Product {
         a: operands.0.as_ptr(),
+        a_row: ROW_BYTES,
         a_half: STEPS * TILE_BYTES,
         a_step: TILE_BYTES,
         b: operands.0[2 * STEPS * TILE_HALVES..].as_ptr(),

@@ -1,34 +1,36 @@
 //! Plain loops with the bits that AMX computes.
 
-use super::tiles::{DEPTH, FinishRun, Narrow, Product, SIDE, TILE_BYTES, Tiles, finish};
-use crate::simd::Portable;
+use super::tiles::{
+    DEPTH, FinishRun, Narrow, Pairs, Product, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS, Tiles, Walk,
+};
+use crate::element::{Bf16, Element};
 
 pub(super) static TILES: Tiles = Tiles {
     begin: nothing,
     end: nothing,
     product: [[product::<1, 1>, product::<1, 2>], [product::<2, 1>, product::<2, 2>]],
+    spread,
+    pair,
+    columns,
     narrow,
     weave,
     turn,
-    finish: finish_all,
+    finish,
 };
 
 fn nothing() {}
 
-/// The number of 16 bits next to `x`, the even one of two.
+/// Tiles know no subnormal numbers: they count as 0.
+fn flushed(x: f32) -> f32 {
+    if x.is_subnormal() { 0.0f32.copysign(x) } else { x }
+}
+
 pub(super) fn round(x: f32) -> u16 {
-    if x.is_nan() {
-        return (x.to_bits() >> 16) as u16 | 0x40;
-    }
-    if x.is_subnormal() {
-        return (x.to_bits() >> 16) as u16 & 0x8000;
-    }
-    let bits = x.to_bits();
-    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+    Bf16::of(flushed(x)).0
 }
 
 pub(super) fn widen(x: u16) -> f32 {
-    f32::from_bits(u32::from(x) << 16)
+    flushed(Bf16(x).get())
 }
 
 unsafe fn product<const M: usize, const N: usize>(t: &Product) {
@@ -44,7 +46,7 @@ unsafe fn product<const M: usize, const N: usize>(t: &Product) {
                 for tap in 0..t.tap_count {
                     let mut a = t.a.wrapping_byte_add(i * t.a_half).wrapping_byte_add(*t.taps.add(tap));
                     for _ in 0..t.steps {
-                        step(a, b, out);
+                        step(a, t.a_row, b, out);
                         a = a.wrapping_byte_add(t.a_step);
                         b = b.wrapping_byte_add(t.b_step);
                     }
@@ -56,13 +58,14 @@ unsafe fn product<const M: usize, const N: usize>(t: &Product) {
 
 /// One step as AMX takes it: the even products and the odd ones apart, then their sum to what was there. A product of two
 /// numbers of 16 bits is exact in 32.
-unsafe fn step(a: *const u16, b: *const u16, out: *mut f32) {
+unsafe fn step(a: *const u16, a_row: usize, b: *const u16, out: *mut f32) {
     for row in 0..SIDE {
         for column in 0..SIDE {
             let mut sums = [0.0f32; 2];
             for k in 0..DEPTH {
                 // SAFETY: both tiles.
-                let (a, b) = unsafe { (*a.add(row * DEPTH + k), *b.add(k / 2 * DEPTH + 2 * column + k % 2)) };
+                let (a, b) =
+                    unsafe { (*a.byte_add(row * a_row).add(k), *b.add(k / 2 * DEPTH + 2 * column + k % 2)) };
                 sums[k % 2] += widen(a) * widen(b);
             }
             // SAFETY: the tile of sums.
@@ -71,25 +74,77 @@ unsafe fn step(a: *const u16, b: *const u16, out: *mut f32) {
     }
 }
 
-unsafe fn narrow(run: &Narrow) {
-    for pixel in 0..run.count {
-        for block in 0..run.channels.div_ceil(run.block) {
-            for channel in 0..run.block {
-                let at = block * run.block + channel;
-                // SAFETY: inside of the pixel, and of the block that it goes to.
-                unsafe {
-                    let x = if at < run.channels { *run.src.add(pixel * run.src_step + at) } else { 0.0 };
-                    *run.dst.add(pixel * run.dst_step + block * run.block_len + channel) = round(x);
+unsafe fn spread(walk: &Walk, to: *mut u16) {
+    // SAFETY: this function's contract; the line has the pixel's place.
+    unsafe { each_number(walk, |place, channel, x| *to.add(place * DEPTH + channel) = x) }
+}
+
+unsafe fn pair(walk: &Walk, to: &Pairs) {
+    // SAFETY: this function's contract; each pairing has the pixel's place.
+    unsafe {
+        each_number(walk, |place, channel, x| {
+            if channel >= walk.channels.next_multiple_of(SIDE) {
+                return;
+            }
+            let tile = to.dst.add(channel / SIDE * to.tile_len);
+            for pairing in 0..to.pairings.min(place + 1) {
+                let (pair, second) = ((place - pairing) / 2, (place - pairing) % 2);
+                let at = pairing * to.pairing_len + pair * DEPTH + channel % SIDE * 2;
+                *tile.add(at + second) = x;
+                if pairing == 1 && place + 1 == walk.len {
+                    *tile.add(at + 1) = 0;
                 }
             }
+        });
+    }
+}
+
+unsafe fn columns(walk: &Walk, to: *mut u16, tile_len: usize) {
+    // SAFETY: this function's contract; the tiles have the pixel's place.
+    unsafe {
+        each_number(walk, |place, channel, x| {
+            if channel < walk.channels.next_multiple_of(SIDE) {
+                let tile = to.add(channel / SIDE * tile_len + place / DEPTH * TILE_HALVES);
+                *tile.add(channel % SIDE * DEPTH + place % DEPTH) = x;
+            }
+        });
+    }
+}
+
+/// Calls `emit` with each pixel's place, and the number of each of 32 channels there.
+unsafe fn each_number(walk: &Walk, mut emit: impl FnMut(usize, usize, u16)) {
+    let load = |at: *const Bf16, mask: u32| {
+        let number = |channel| {
+            // SAFETY: what the mask names exists.
+            if mask >> channel & 1 == 1 { unsafe { (*at.wrapping_add(channel)).0 } } else { 0 }
+        };
+        core::array::from_fn(number)
+    };
+    let join = |a: [u16; DEPTH], b: [u16; DEPTH]| core::array::from_fn(|channel| a[channel] | b[channel]);
+    let mut place = 0;
+    // SAFETY: this function's contract.
+    unsafe {
+        walk.each_pixel([0; DEPTH], load, join, |pixel| {
+            pixel.into_iter().enumerate().for_each(|(channel, x)| emit(place, channel, x));
+            place += 1;
+        });
+    }
+}
+
+unsafe fn narrow(run: &Narrow) {
+    for (row, at) in (0..run.count).flat_map(|row| (0..run.row).map(move |at| (row, at))) {
+        // SAFETY: inside of the row, before and after.
+        unsafe {
+            let x = if at < run.len { *run.src.add(row * run.src_step + at) } else { 0.0 };
+            *run.dst.add(row * run.row + at) = round(x);
         }
     }
 }
 
-unsafe fn weave(from: *const u16, to: *mut u16, times: usize) {
-    for at in 0..times * DEPTH {
+unsafe fn weave(from: *const u16, to: *mut u16) {
+    for at in 0..TILE_HALVES {
         let within = at % DEPTH;
-        // SAFETY: inside of both runs.
+        // SAFETY: inside of both tiles.
         unsafe { *to.add(at) = *from.add(at - within + within / 2 + within % 2 * SIDE) };
     }
 }
@@ -105,7 +160,26 @@ unsafe fn turn(from: *const u16, to: *mut u16) {
     }
 }
 
-unsafe fn finish_all(run: &FinishRun) {
-    // SAFETY: portable vectors need no instructions.
-    unsafe { finish::<Portable>(run) }
+unsafe fn finish(run: &FinishRun) {
+    for row in 0..run.count {
+        for column in 0..run.columns {
+            // SAFETY: by the run's description.
+            unsafe {
+                let of = |at: *const f32| if at.is_null() { 0.0 } else { *at.add(column) };
+                let y = run.y.add(row * run.y_step + column);
+                let sums = run.sums.add(column / SIDE * TILE_SUMS + row * SIDE);
+                let mut v = *sums.add(column % SIDE) + of(run.bias);
+                if run.add {
+                    v += (*y).get();
+                }
+                if !run.affine[0].is_null() {
+                    v = v.mul_add(of(run.affine[0]), of(run.affine[1]));
+                }
+                if run.relu && v < 0.0 {
+                    v = 0.0;
+                }
+                (*y).0 = round(v);
+            }
+        }
+    }
 }

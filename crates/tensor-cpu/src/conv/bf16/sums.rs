@@ -1,13 +1,14 @@
-use super::MOST_TAPS;
 use super::grid::Grid;
+use super::patch::Patch;
 use super::tiles::{
-    Aligned, DEPTH, FinishRun, Level, Narrow, Product, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS, Tiles,
-    halves,
+    Aligned, DEPTH, FinishRun, Narrow, Product, SIDE, TILE_BYTES, TILE_HALVES, TILE_SUMS, Tiles, bits,
+    halves, offsets,
 };
 use crate::Cpu;
 use crate::conv::cut::{Cut, Segment};
 use crate::conv::problem::Problem;
 use crate::conv::sums::Finish;
+use crate::element::Bf16;
 use crate::threads::Shards;
 use core::ops::Range;
 
@@ -21,7 +22,7 @@ const PANEL: usize = 2 * SIDE;
 /// How a [`Problem`] is cut up, by its shapes alone.
 ///
 /// A *segment* is some images, or rows of one, or pixels of one row; a *group* some panels of columns. A task is one
-/// segment and one group: it rounds what the segment reads, then multiplies it with each panel.
+/// segment and one group: it lays out what the segment reads, then multiplies it with each panel.
 struct Plan {
     /// Blocks of channels.
     blocks: usize,
@@ -75,31 +76,48 @@ impl Plan {
     fn source(&self, p: &Problem, segment: &Segment) -> (Grid, usize) {
         let Segment { images, rows, pixels } = segment;
         let grid = Grid::new([&p.y, &p.x], images.len(), rows, pixels, DEPTH);
-        let past = grid.furthest([p.y.taps, p.x.taps]) + SIDE;
-        (grid, self.blocks * grid.block_len + past * DEPTH)
+        (grid, self.blocks * grid.block_len + self.past(p, &grid) * DEPTH)
+    }
+
+    /// Pixels that a tile may read behind a segment's last one.
+    fn past(&self, p: &Problem, grid: &Grid) -> usize {
+        grid.furthest([p.y.taps, p.x.taps]) + SIDE
+    }
+
+    /// Numbers of 32 bits with room for where each tap begins.
+    fn taps_len(&self, p: &Problem) -> usize {
+        (p.taps() * size_of::<usize>() / size_of::<f32>()).next_multiple_of(SIDE)
+    }
+
+    fn worker_len(&self, p: &Problem) -> usize {
+        self.source_len(p) + self.taps_len(p)
     }
 
     fn scratch_len(&self, p: &Problem, threads: usize) -> usize {
-        self.weights_len(p) + threads * self.source_len(p)
+        self.weights_len(p) + threads * self.worker_len(p)
     }
 }
 
 /// Elements of scratch memory that [`run`] needs.
-pub(in crate::conv) fn scratch_len(p: &Problem, threads: usize) -> usize {
-    Plan::new(p).scratch_len(p, threads)
+pub(super) fn scratch_len(p: &Problem, threads: usize) -> usize {
+    if !p.has_outputs() || !p.has_products() {
+        return 0;
+    }
+    let (p, _) = patched(p);
+    Plan::new(&p).scratch_len(&p, threads)
 }
 
-/// Computes all outputs of the problem, which has some.
-pub(in crate::conv) fn run(
-    cpu: &Cpu,
-    level: Level,
-    p: &Problem,
-    source: &[f32],
-    w: &[f32],
-    finish: Finish,
-    out: &mut [f32],
-) {
-    let (plan, tiles) = (Plan::new(p), level.tiles());
+/// Computes all outputs of the problem.
+pub(super) fn run(cpu: &Cpu, p: &Problem, source: &[Bf16], w: &[f32], finish: Finish, out: &mut [Bf16]) {
+    if !p.has_outputs() {
+        return;
+    }
+    let tiles = super::tiles(cpu);
+    if !p.has_products() {
+        return finish_zeros(tiles, p, finish, out);
+    }
+    let (p, patch) = &patched(p);
+    let plan = Plan::new(p);
     let mut scratch = cpu.scratch(plan.scratch_len(p, cpu.threads()));
     let (weights, workers) = scratch.split_at_mut(plan.weights_len(p));
     {
@@ -114,13 +132,70 @@ pub(in crate::conv) fn run(
             pack_weights(tiles, p, &plan.panel(p, panel), &w[p.weights(tap)..], halves(to));
         });
     }
-    let (source_len, workers) = (plan.source_len(p), Shards::new(workers));
-    let job = Job { p, plan: &plan, tiles, source, weights: halves(weights), finish, out: Shards::new(out) };
+    let (worker_len, workers) = (plan.worker_len(p), Shards::new(workers));
+    let job = Job {
+        p,
+        patch: *patch,
+        plan: &plan,
+        tiles,
+        source,
+        weights: halves(weights),
+        finish,
+        out: Shards::new(out),
+    };
     cpu.pool().run_on(plan.cut.tasks(), &|thread, task| {
         // SAFETY: a thread runs one task at a time.
-        let memory = unsafe { workers.part(thread * source_len..(thread + 1) * source_len) };
-        job.task(task, halves(memory));
+        let memory = unsafe { workers.part(thread * worker_len..(thread + 1) * worker_len) };
+        let (source, taps) = memory.split_at_mut(plan.source_len(p));
+        job.task(task, halves(source), &mut offsets(taps)[..p.taps()]);
     });
+}
+
+/// The same sums over patches, if those are what is laid out.
+fn patched(p: &Problem) -> (Problem, Option<Patch>) {
+    let patch = Patch::of([&p.y, &p.x], p.channels, p.source);
+    let patched = patch.map(|patch| {
+        let [y, x] = patch.axes();
+        Problem { channels: patch.len(), y, x, kernel_width: 1, ..*p }
+    });
+    (patched.unwrap_or(*p), patch)
+}
+
+/// What becomes of outputs that are sums of nothing.
+fn finish_zeros(tiles: &Tiles, p: &Problem, finish: Finish, out: &mut [Bf16]) {
+    let zeros = Aligned([0.0f32; 2 * TILE_SUMS]);
+    for (image, row) in (0..p.images).flat_map(|image| (0..p.y.outputs).map(move |row| (image, row))) {
+        for (pixel, column) in
+            (0..p.x.outputs).flat_map(|pixel| (0..p.columns).step_by(PANEL).map(move |c| (pixel, c)))
+        {
+            let columns = column..(column + PANEL).min(p.columns);
+            let y = p.out.offset + image * p.out.image + row * p.out.row + pixel * p.out.pixel + column;
+            let y = &mut out[y..y + columns.len()];
+            let run = FinishRun {
+                sums: zeros.0.as_ptr(),
+                count: 1,
+                ..finish_run(p, &finish, &columns, y.as_mut_ptr())
+            };
+            // SAFETY: the functions fit the processor; two tiles of sums, and as many outputs as columns.
+            unsafe { (tiles.finish)(&run) };
+        }
+    }
+}
+
+/// What is done to no sums yet, on the way to outputs of these columns.
+fn finish_run(p: &Problem, finish: &Finish, columns: &Range<usize>, y: *mut Bf16) -> FinishRun {
+    let of = |run: &[f32]| run[columns.clone()].as_ptr();
+    FinishRun {
+        sums: core::ptr::null(),
+        count: 0,
+        y,
+        y_step: p.out.pixel,
+        columns: columns.len(),
+        bias: finish.bias.map_or(core::ptr::null(), of),
+        affine: finish.affine.map_or([core::ptr::null(); 2], |runs| runs.map(of)),
+        add: finish.add,
+        relu: finish.relu,
+    }
 }
 
 /// Rounds the weights `w` of one tap and some columns: (block of channels, tile of columns, pair of channels, column, channel).
@@ -136,30 +211,21 @@ fn pack_weights(tiles: &Tiles, p: &Problem, columns: &Range<usize>, w: &[f32], t
                 rows.0.fill(0);
             }
             // The rows of memory are those of columns, or of channels.
-            let (at, src_step, block) = if p.transposed {
+            let (at, src_step, row) = if p.transposed {
                 (column * p.channels + channel, p.channels, DEPTH)
             } else {
                 (channel * p.columns + column, p.columns, SIDE)
             };
-            let [many, each] = if p.transposed { [count, channels] } else { [channels, count] };
+            let [count, len] = if p.transposed { [count, channels] } else { [channels, count] };
             let (src, dst) = (w[at..].as_ptr(), rows.0.as_mut_ptr());
-            let run = Narrow {
-                src,
-                src_step,
-                dst,
-                dst_step: block,
-                block_len: 0,
-                count: many,
-                channels: each,
-                block,
-            };
+            let run = Narrow { src, src_step, dst, count, len, row };
             // SAFETY: the functions fit the processor; the weights of these channels and columns, and whole tiles.
             unsafe {
                 (tiles.narrow)(&run);
                 if p.transposed {
                     (tiles.turn)(rows.0.as_ptr(), to.as_mut_ptr());
                 } else {
-                    (tiles.weave)(rows.0.as_ptr(), to.as_mut_ptr(), SIDE);
+                    (tiles.weave)(rows.0.as_ptr(), to.as_mut_ptr());
                 }
             }
         }
@@ -168,12 +234,20 @@ fn pack_weights(tiles: &Tiles, p: &Problem, columns: &Range<usize>, w: &[f32], t
 
 struct Job<'a> {
     p: &'a Problem,
+    patch: Option<Patch>,
     plan: &'a Plan,
     tiles: &'static Tiles,
-    source: &'a [f32],
+    source: &'a [Bf16],
     weights: &'a [u16],
     finish: Finish<'a>,
-    out: Shards<'a>,
+    out: Shards<'a, Bf16>,
+}
+
+/// What a segment reads: numbers, and elements from one pixel and block of channels to the next.
+struct Source<'a> {
+    numbers: &'a [u16],
+    pixel: usize,
+    block: usize,
 }
 
 /// The tiles of a segment: 16 neighbours each in a phase of the grid, cut from runs of a row of outputs, of an image or of
@@ -216,42 +290,63 @@ impl Tiling {
 
 impl Job<'_> {
     /// One segment and one group of panels.
-    fn task(&self, task: usize, source: &mut [u16]) {
+    fn task(&self, task: usize, memory: &mut [u16], taps: &mut [usize]) {
         let (p, plan) = (self.p, self.plan);
         let (segment, group) = plan.cut.task(p, task);
         let (grid, len) = plan.source(p, &segment);
-        for (i, image) in segment.images.clone().enumerate() {
-            let from = p.source.samples(image..image + 1).offset;
-            let to = &mut source[i * grid.pixels() * DEPTH..];
-            grid.fill(self.tiles, self.source, p.source, from, &(0..p.channels), to);
-        }
-        // Zeros behind the last image, as behind every other.
-        source[plan.blocks * grid.block_len..len].fill(0);
-        let mut taps = [0; MOST_TAPS];
-        for (tap, at) in taps.iter_mut().enumerate().take(p.taps()) {
+        let source = self.in_place(&segment, &grid).unwrap_or_else(|| {
+            let numbers = &mut memory[..len];
+            self.lay_out(&segment, &grid, numbers);
+            Source { numbers, pixel: DEPTH, block: grid.block_len }
+        });
+        for (tap, at) in taps.iter_mut().enumerate() {
             let [phase, pixels] = grid.place([p.y.rise(tap / p.x.taps), p.x.rise(tap % p.x.taps)]);
-            *at = 2 * (phase * grid.phase_len + pixels * DEPTH);
+            *at = 2 * (phase * grid.phase_len + pixels * source.pixel);
         }
         let tiling = Tiling::new(&grid, &segment);
         // SAFETY: the functions fit the processor.
         unsafe { (self.tiles.begin)() };
         for panel in group {
-            self.panel(&segment, &grid, &tiling, &taps, source, panel);
+            self.panel(&segment, &source, &tiling, taps, panel);
         }
         // SAFETY: as above; no product follows.
         unsafe { (self.tiles.end)() };
     }
 
+    /// What a segment reads, where it lies: with whole blocks of channels, and no padding.
+    fn in_place(&self, segment: &Segment, grid: &Grid) -> Option<Source<'_>> {
+        let p = self.p;
+        if self.patch.is_some() || !p.channels.is_multiple_of(DEPTH) {
+            return None;
+        }
+        let from = p.source.samples(segment.images.clone()).offset;
+        let past = self.plan.past(p, grid);
+        let first = grid.in_place(self.source, p.source, from, segment.images.len(), past)?;
+        Some(Source { numbers: &bits(self.source)[first..], pixel: p.source.stride, block: DEPTH })
+    }
+
+    /// Lays out what a segment reads: (block of channels, phase, pixel, channel).
+    fn lay_out(&self, segment: &Segment, grid: &Grid, to: &mut [u16]) {
+        let (p, blocks) = (self.p, self.plan.blocks);
+        let (from, images) = (p.source.samples(segment.images.clone()).offset, segment.images.len());
+        for (block, phase) in
+            (0..blocks).flat_map(|block| (0..grid.phases()).map(move |phase| (block, phase)))
+        {
+            let channels = block * DEPTH..((block + 1) * DEPTH).min(p.channels);
+            let to = &mut to[block * grid.block_len + phase * grid.phase_len..][..grid.phase_len];
+            let walk = match self.patch {
+                Some(patch) => grid.walk_patches(patch, self.source, p.source, from, images),
+                None => grid.walk(phase, self.source, p.source, from, images, &channels),
+            };
+            // SAFETY: the functions fit the processor; the phase has room for every pixel.
+            unsafe { (self.tiles.spread)(&walk, to.as_mut_ptr()) };
+        }
+        // Zeros behind the last image, as behind every other.
+        to[blocks * grid.block_len..].fill(0);
+    }
+
     /// All outputs of a segment in one panel, two tiles at a time.
-    fn panel(
-        &self,
-        segment: &Segment,
-        grid: &Grid,
-        tiling: &Tiling,
-        taps: &[usize; MOST_TAPS],
-        source: &[u16],
-        panel: usize,
-    ) {
+    fn panel(&self, segment: &Segment, source: &Source, tiling: &Tiling, taps: &[usize], panel: usize) {
         let (p, blocks) = (self.p, self.plan.blocks);
         let columns = self.plan.panel(p, panel);
         let wide = columns.len().div_ceil(SIDE);
@@ -259,16 +354,17 @@ impl Job<'_> {
         let mut sums = Aligned([0.0f32; 4 * TILE_SUMS]);
         for tile in (0..tiling.count()).step_by(2) {
             let high = 2.min(tiling.count() - tile);
-            let at = [tile, tile + high - 1].map(|tile| tiling.pixels(tile).start * DEPTH);
+            let at = [tile, tile + high - 1].map(|tile| tiling.pixels(tile).start * source.pixel);
             let product = Product {
-                a: source[at[0]..].as_ptr(),
+                a: source.numbers[at[0]..].as_ptr(),
+                a_row: 2 * source.pixel,
                 a_half: 2 * (at[1] - at[0]),
-                a_step: 2 * grid.block_len,
+                a_step: 2 * source.block,
                 b: weights.as_ptr(),
                 b_half: TILE_BYTES,
                 b_step: wide * TILE_BYTES,
                 taps: taps.as_ptr(),
-                tap_count: p.taps(),
+                tap_count: taps.len(),
                 steps: blocks,
                 out: sums.0.as_mut_ptr(),
                 out_half: 2 * TILE_BYTES,
@@ -293,18 +389,7 @@ impl Job<'_> {
         sums: &[f32],
     ) {
         let p = self.p;
-        let of = |run: &[f32]| run[columns.clone()].as_ptr();
-        let mut run = FinishRun {
-            sums: sums.as_ptr(),
-            count: 0,
-            y: self.out.as_ptr(),
-            y_step: p.out.pixel,
-            columns: columns.len(),
-            bias: self.finish.bias.map_or(core::ptr::null(), of),
-            affine: self.finish.affine.map_or([core::ptr::null(); 2], |runs| runs.map(of)),
-            add: self.finish.add,
-            relu: self.finish.relu,
-        };
+        let mut run = finish_run(p, &self.finish, columns, self.out.as_ptr());
         let [images, rows, outputs] = tiling.counts;
         let mut pixel = pixels.start;
         while pixel < pixels.end {

@@ -5,8 +5,10 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::amx;
+use super::patch::Patch;
 use super::portable;
-use crate::simd::Simd;
+use crate::element::Bf16;
+use core::ops::Range;
 
 /// Rows and columns of sums in a tile.
 pub(super) const SIDE: usize = 16;
@@ -14,8 +16,9 @@ pub(super) const SIDE: usize = 16;
 /// Products that one step adds to a sum.
 pub(super) const DEPTH: usize = 32;
 
-/// Bytes of a tile, its numbers of 16 bits as an operand, and its numbers of 32 bits as sums.
+/// Bytes of a tile and of its rows, its numbers of 16 bits as an operand, and its numbers of 32 bits as sums.
 pub(super) const TILE_BYTES: usize = 1024;
+pub(super) const ROW_BYTES: usize = TILE_BYTES / SIDE;
 pub(super) const TILE_HALVES: usize = TILE_BYTES / 2;
 pub(super) const TILE_SUMS: usize = TILE_BYTES / 4;
 
@@ -66,9 +69,15 @@ pub(super) struct Tiles {
     pub end: unsafe fn(),
     /// `product[m - 1][n - 1]` multiplies `m` tiles with `n`.
     pub product: [[unsafe fn(&Product); 2]; 2],
+    /// Lays out the pixels of a line: as they are, each with 32 channels.
+    pub spread: unsafe fn(&Walk, *mut u16),
+    /// As pairs of neighbours with 16 channels each, `a0 b0 a1 b1 ...`.
+    pub pair: unsafe fn(&Walk, &Pairs),
+    /// As tiles of 16 channels by 32 pixels; elements from those of the first channels to those of the others.
+    pub columns: unsafe fn(&Walk, *mut u16, usize),
     pub narrow: unsafe fn(&Narrow),
-    /// From `.0`, 32 numbers `a, b` of 16 each, to `.1`, `a0 b0 a1 b1 ...`; `.2` times, from one 32 numbers further on to the next.
-    pub weave: unsafe fn(*const u16, *mut u16, usize),
+    /// Of a tile, rows of 16 numbers `a` and `b` each to rows `a0 b0 a1 b1 ...`.
+    pub weave: unsafe fn(*const u16, *mut u16),
     /// Transposes a tile as a matrix of 16 by 16 pairs.
     pub turn: unsafe fn(*const u16, *mut u16),
     pub finish: unsafe fn(&FinishRun),
@@ -77,8 +86,9 @@ pub(super) struct Tiles {
 /// `out[i][j] = sum over taps, steps of a[i] b[j]` for one or two tiles `i` and `j`.
 #[repr(C)]
 pub(super) struct Product {
-    /// The left operand's first tile; bytes to the second one and from one step to the next.
+    /// The left operand's first tile; bytes from one of its rows to the next, to the second tile and from one step to the next.
     pub a: *const u16,
+    pub a_row: usize,
     pub a_half: usize,
     pub a_step: usize,
     /// The right operand's.
@@ -97,19 +107,85 @@ pub(super) struct Product {
     pub add: usize,
 }
 
-/// A run of pixels, or of weights, to be rounded and stored in blocks of channels.
+/// Some channels of some images, to be laid out as one line of pixels, row by row, with zeros around them.
+#[derive(Debug)]
+pub(super) struct Walk {
+    /// The first pixel that exists; elements from one image, row and pixel to the next.
+    pub src: *const Bf16,
+    pub steps: [usize; 3],
+    pub images: usize,
+    /// Rows of an image in the line, and pixels of a row; those of them that exist.
+    pub slots: [usize; 2],
+    pub inside: [Range<usize>; 2],
+    /// At most two tiles of them.
+    pub channels: usize,
+    /// Pixels of the line, at least those of the images: a multiple of 32 for columns, an even number for pairs.
+    pub len: usize,
+    /// Where each slot is an output that reads a patch: of what, and which output the first one is. Then `src` is where the first
+    /// image begins, and all slots exist.
+    pub patch: Option<(Patch, [usize; 2])>,
+}
+
+/// Where pairs of pixels go.
+pub(super) struct Pairs {
+    /// The first one; elements to the first one of the other 16 channels.
+    pub dst: *mut u16,
+    pub tile_len: usize,
+    /// Pairings: of each pixel of even place with the next one, and of those of odd place with theirs; elements from the former
+    /// to the latter.
+    pub pairings: usize,
+    pub pairing_len: usize,
+}
+
+impl Walk {
+    /// Calls `emit` with the channels of each pixel of the line. `load` reads numbers by a mask, the others being 0, and `join`s
+    /// those of two masks.
+    ///
+    /// # Safety
+    /// `load` may read the channels of every pixel that exists.
+    #[inline(always)]
+    pub unsafe fn each_pixel<V: Copy>(
+        &self,
+        zero: V,
+        load: impl Fn(*const Bf16, u32) -> V,
+        join: impl Fn(V, V) -> V,
+        mut emit: impl FnMut(V),
+    ) {
+        let mask = ((1u64 << self.channels) - 1) as u32;
+        let [height, width] = self.slots;
+        let [rows, pixels] = &self.inside;
+        let [image_step, row_step, pixel_step] = self.steps;
+        for (image, row) in (0..self.images).flat_map(|image| (0..height).map(move |row| (image, row))) {
+            let image = self.src.wrapping_add(image * image_step);
+            if let Some((patch, first)) = &self.patch {
+                for pixel in 0..width {
+                    let rows = patch.rows(image, [first[0] + row, first[1] + pixel]);
+                    emit(rows.fold(zero, |sum, (at, mask)| join(sum, load(at, mask))));
+                }
+                continue;
+            }
+            let pixels = if rows.contains(&row) { pixels.clone() } else { width..width };
+            (0..pixels.start).for_each(|_| emit(zero));
+            for pixel in pixels.clone() {
+                let at = (row - rows.start) * row_step + (pixel - pixels.start) * pixel_step;
+                emit(load(image.wrapping_add(at), mask));
+            }
+            (pixels.end..width).for_each(|_| emit(zero));
+        }
+        (self.images * height * width..self.len).for_each(|_| emit(zero));
+    }
+}
+
+/// A run of weights to be rounded, in rows of 16 or 32 with zeros at their end.
 pub(super) struct Narrow {
-    /// The first pixel, and elements from one to the next.
+    /// The first row, and elements from one to the next.
     pub src: *const f32,
     pub src_step: usize,
-    /// The first pixel's first block, and elements from one pixel and block to the next.
     pub dst: *mut u16,
-    pub dst_step: usize,
-    pub block_len: usize,
     pub count: usize,
-    /// Channels in all, and of a whole block: 16 or 32. A last block that is not whole is filled with zeros.
-    pub channels: usize,
-    pub block: usize,
+    /// Numbers of a row, before and after.
+    pub len: usize,
+    pub row: usize,
 }
 
 /// Rows of sums, one pixel each, on the way to the outputs.
@@ -118,7 +194,7 @@ pub(super) struct FinishRun {
     pub sums: *const f32,
     pub count: usize,
     /// The first output, and elements from one pixel to the next.
-    pub y: *mut f32,
+    pub y: *mut Bf16,
     pub y_step: usize,
     /// Columns: at most two tiles of them.
     pub columns: usize,
@@ -130,42 +206,24 @@ pub(super) struct FinishRun {
     pub relu: bool,
 }
 
-/// # Safety
-/// The vectors' instructions exist, and what `run` describes is valid.
-#[inline(always)]
-pub(super) unsafe fn finish<S: Simd>(run: &FinishRun) {
-    // SAFETY: this function's contract.
-    unsafe {
-        let mut column = 0;
-        while column < run.columns {
-            let mask = S::mask((run.columns - column).min(S::LANES));
-            let load = |at: *const f32| S::load_masked(at.add(column), mask);
-            let bias = if run.bias.is_null() { S::zero() } else { load(run.bias) };
-            let affine = (!run.affine[0].is_null()).then(|| run.affine.map(load));
-            let sums = run.sums.add(column / SIDE * TILE_SUMS + column % SIDE);
-            for row in 0..run.count {
-                let y = run.y.add(row * run.y_step + column);
-                let mut v = S::add(S::load(sums.add(row * SIDE)), bias);
-                if run.add {
-                    v = S::add(v, S::load_masked(y, mask));
-                }
-                if let Some([factor, addend]) = affine {
-                    v = S::fma(v, factor, addend);
-                }
-                if run.relu {
-                    v = S::relu(v);
-                }
-                S::store_masked(y, mask, v);
-            }
-            column += S::LANES;
-        }
-    }
+/// A tensor's numbers, as they lie in memory.
+pub(super) fn bits(tensor: &[Bf16]) -> &[u16] {
+    // SAFETY: the same bits, borrowed as long.
+    unsafe { core::slice::from_raw_parts(tensor.as_ptr().cast(), tensor.len()) }
 }
 
 /// Memory for numbers of 32 bits, as twice as many of 16.
 pub(super) fn halves(memory: &mut [f32]) -> &mut [u16] {
     // SAFETY: the same bytes, borrowed as long; any bits are numbers of either type, and 16 bits need less alignment.
     unsafe { core::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), 2 * memory.len()) }
+}
+
+/// Memory for numbers of 32 bits, which begins on a cache line, as offsets.
+pub(super) fn offsets(memory: &mut [f32]) -> &mut [usize] {
+    assert!(memory.as_ptr().cast::<usize>().is_aligned(), "offsets on a cache line");
+    let len = size_of_val(memory) / size_of::<usize>();
+    // SAFETY: the same bytes, borrowed as long, aligned by the check above; any bits are numbers of either type.
+    unsafe { core::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), len) }
 }
 
 /// A tile on whole cache lines.
