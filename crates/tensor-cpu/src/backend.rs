@@ -147,7 +147,7 @@ impl Backend for Cpu {
         let op = "conv2d_bwd_data";
         conv.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
         let w = run(op, "the weights", params, w)?;
-        tensors!(op, dy: "dy" => dx: "dx"; conv::backward_data(self, conv, dy, w, dx, mode))
+        tensors!(op, dy: "dy" => dx: "dx"; conv::Convolved::backward_data(self, conv, dy, w, dx, mode))
     }
 
     fn conv2d_bwd_filter(
@@ -163,7 +163,7 @@ impl Backend for Cpu {
         conv.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
         let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
         tensors!(op, x: "the input", dy: "dy"; {
-            conv::backward_filter(self, conv, x, dy, dw);
+            conv::Convolved::backward_filter(self, conv, x, dy, dw);
             elementwise::column_sums(self, dy, db);
         })
     }

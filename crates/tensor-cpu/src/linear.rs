@@ -33,7 +33,7 @@ pub(crate) fn backward_data<E: Convolved>(
     dx: ViewMut<[E]>,
     mode: Write,
 ) {
-    conv::backward_data(cpu, &pointwise(linear), dy, w, dx, mode);
+    Convolved::backward_data(cpu, &pointwise(linear), dy, w, dx, mode);
 }
 
 pub(crate) fn backward_filter<E: Convolved>(
@@ -43,5 +43,5 @@ pub(crate) fn backward_filter<E: Convolved>(
     dy: View<[E]>,
     dw: &mut [f32],
 ) {
-    conv::backward_filter(cpu, &pointwise(linear), x, dy, dw);
+    Convolved::backward_filter(cpu, &pointwise(linear), x, dy, dw);
 }

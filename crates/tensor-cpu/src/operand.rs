@@ -11,7 +11,7 @@ pub(crate) fn read<'a, E: Element>(
     x: View<'a, Buffer>,
 ) -> Result<View<'a, [E]>> {
     x.layout.check(op, what, x.data.len())?;
-    x.try_map(|data| data.numbers().ok_or_else(|| other_format::<E>(op, what, data)))
+    x.try_map(|data| numbers(op, what, data))
 }
 
 /// The same, to write.
@@ -21,8 +21,7 @@ pub(crate) fn write<'a, E: Element>(
     y: ViewMut<'a, Buffer>,
 ) -> Result<ViewMut<'a, [E]>> {
     y.layout.check(op, what, y.data.len())?;
-    let other = other_format::<E>(op, what, y.data);
-    y.try_map(|data| data.numbers_mut().ok_or(other))
+    y.try_map(|data| numbers_mut(op, what, data))
 }
 
 /// A run of a buffer, whose numbers must be of this type.
@@ -32,7 +31,7 @@ pub(crate) fn run_of<'a, E: Element>(
     data: &'a Buffer,
     at: Span,
 ) -> Result<&'a [E]> {
-    run(op, what, data.numbers().ok_or_else(|| other_format::<E>(op, what, data))?, at)
+    run(op, what, numbers(op, what, data)?, at)
 }
 
 /// The same, to write.
@@ -42,8 +41,20 @@ pub(crate) fn run_of_mut<'a, E: Element>(
     data: &'a mut Buffer,
     at: Span,
 ) -> Result<&'a mut [E]> {
+    run_mut(op, what, numbers_mut(op, what, data)?, at)
+}
+
+fn numbers<'a, E: Element>(op: &'static str, what: &'static str, data: &'a Buffer) -> Result<&'a [E]> {
+    data.numbers().ok_or_else(|| other_format::<E>(op, what, data))
+}
+
+fn numbers_mut<'a, E: Element>(
+    op: &'static str,
+    what: &'static str,
+    data: &'a mut Buffer,
+) -> Result<&'a mut [E]> {
     let other = other_format::<E>(op, what, data);
-    run_mut(op, what, data.numbers_mut().ok_or(other)?, at)
+    data.numbers_mut().ok_or(other)
 }
 
 fn other_format<E: Element>(op: &'static str, what: &'static str, data: &Buffer) -> Error {

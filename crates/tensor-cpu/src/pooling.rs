@@ -32,13 +32,6 @@ impl Windows {
         (along(i, 0, pad.top, self.x.h), along(j, 1, pad.left, self.x.w))
     }
 
-    /// The pixels of a window, in row-major order, by their places among all rows of the input.
-    #[inline(always)]
-    fn pixels(self, sample: usize, i: usize, j: usize) -> impl Iterator<Item = usize> {
-        let (rows, columns) = self.inside(i, j);
-        rows.flat_map(move |row| columns.clone().map(move |column| self.input(sample, row, column)))
-    }
-
     /// The place of an input pixel among all rows of the input.
     #[inline(always)]
     fn input(self, sample: usize, row: usize, column: usize) -> usize {
@@ -51,13 +44,6 @@ impl Windows {
         let (rows, columns) = self.inside(i, j);
         let first = self.input(sample, rows.start, columns.start);
         Window { first, left: columns.start, rows: rows.len(), columns: columns.len(), pitch: self.x.w }
-    }
-
-    /// One over the number of pixels in a window.
-    #[inline(always)]
-    fn weight(self, i: usize, j: usize) -> f32 {
-        let (rows, columns) = self.inside(i, j);
-        1.0 / (rows.len() * columns.len()).max(1) as f32
     }
 
     /// The place of output pixel `(i, j)` among all rows of the output.
@@ -77,6 +63,14 @@ struct Window {
     columns: usize,
     /// From a pixel to the one below.
     pitch: usize,
+}
+
+impl Window {
+    /// One over the number of pixels.
+    #[inline(always)]
+    fn weight(self) -> f32 {
+        1.0 / (self.rows * self.columns).max(1) as f32
+    }
 }
 
 pub(crate) fn max_forward<E: Element>(cpu: &Cpu, pool: &Pool2d, x: View<[E]>, y: ViewMut<[E]>) {
@@ -137,32 +131,16 @@ pub(crate) fn max_backward<E: Element>(
     let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
     let (x, y, dy, dx) = (Rows::new(x), Rows::new(y), Rows::new(dy), RowsMut::new(dx));
     if x.count() > 0 {
-        of_samples(cpu, windows, |sample, sums| max_sample(windows, x, y, dy, dx, mode, sample, sums));
+        of_samples(cpu, windows, dx, mode, |sums| max_sample(x, y, dy, sums));
     }
 }
 
 multiversion! {
-    fn max_sample<E: Element>(
-        windows: Windows,
-        x: Rows<E>,
-        y: Rows<E>,
-        dy: Rows<E>,
-        dx: RowsMut<E>,
-        mode: Write,
-        sample: usize,
-        sums: Sums,
-    ) {
-        sums.of_windows(
-            dx,
-            mode,
-            sample,
-            #[inline(always)]
-            |i, j| {
-                let (output, window) = (windows.output(sample, i, j), windows.window(sample, i, j));
-                let (y, dy) = (y.row(output), dy.row(output));
-                on_lanes(x.width(), MaxBackward { x, y, dy, window, sums });
-            },
-        );
+    fn max_sample<E: Element>(x: Rows<E>, y: Rows<E>, dy: Rows<E>, sums: Sums<E>) {
+        sums.of_windows(#[inline(always)] |output, window| {
+            let (y, dy) = (y.row(output), dy.row(output));
+            on_lanes(x.width(), MaxBackward { x, y, dy, window, sums });
+        });
     }
 }
 
@@ -172,7 +150,7 @@ struct MaxBackward<'a, E> {
     y: &'a [E],
     dy: &'a [E],
     window: Window,
-    sums: Sums<'a>,
+    sums: Sums<'a, E>,
 }
 
 impl<E: Element> OnLanes for MaxBackward<'_, E> {
@@ -203,22 +181,18 @@ impl<E: Element> OnLanes for MaxBackward<'_, E> {
 
 /// Sums of the gradients that arrive for a sample's pixels one by one: of the rows under a row of windows, from their first one on.
 #[derive(Clone, Copy)]
-struct Sums<'a> {
+struct Sums<'a, E> {
     windows: Windows,
+    sample: usize,
+    /// So many rows, zeros at first.
     memory: Shards<'a>,
+    rows: usize,
+    /// Where they go when they are complete.
+    dx: RowsMut<'a, E>,
+    mode: Write,
 }
 
-impl<'a> Sums<'a> {
-    /// Rows at a time.
-    fn rows(windows: Windows) -> usize {
-        windows.pool.kernel[0].min(windows.x.h)
-    }
-
-    /// Elements for a sample.
-    fn len(windows: Windows) -> usize {
-        Sums::rows(windows) * windows.x.w * windows.x.c
-    }
-
+impl<'a, E: Element> Sums<'a, E> {
     /// The sums of a pixel's channels, in a row counted from the windows' first one.
     ///
     /// # Safety
@@ -231,33 +205,34 @@ impl<'a> Sums<'a> {
         unsafe { self.memory.part(start..start + c) }
     }
 
-    /// Calls `add` for every window, from the top, and stores the sums of each row once no window follows that has it.
+    /// Calls `add` for every window, from the top, with the place of its output pixel, and stores the sums of each row once no window
+    /// follows that has it.
     #[inline(always)]
-    fn of_windows<E: Element>(self, dx: RowsMut<E>, mode: Write, sample: usize, add: impl Fn(usize, usize)) {
-        let Windows { x, y, .. } = self.windows;
+    fn of_windows(self, add: impl Fn(usize, Window)) {
+        let (windows, sample, Windows { x, y, .. }) = (self.windows, self.sample, self.windows);
         let mut top = 0;
         for i in 0..y.h {
             for j in 0..y.w {
-                add(i, j);
+                add(windows.output(sample, i, j), windows.window(sample, i, j));
             }
-            let next = if i + 1 < y.h { self.windows.inside(i + 1, 0).0.start.min(x.h) } else { x.h };
+            let next = if i + 1 < y.h { windows.inside(i + 1, 0).0.start.min(x.h) } else { x.h };
             for (row, column) in (top..next).flat_map(|row| (0..x.w).map(move |column| (row, column))) {
                 // SAFETY: each task has a sample, and lends one pixel at a time.
-                let dx = unsafe { dx.row(self.windows.input(sample, row, column)) };
-                if row - top >= Sums::rows(self.windows) {
+                let dx = unsafe { self.dx.row(windows.input(sample, row, column)) };
+                if row - top >= self.rows {
                     // Between windows.
-                    dx.iter_mut().filter(|_| mode == Write::Set).for_each(|dx| *dx = E::of(0.0));
+                    dx.iter_mut().filter(|_| self.mode == Write::Set).for_each(|dx| *dx = E::of(0.0));
                     continue;
                 }
                 // SAFETY: each task has sums of its own, and lends one pixel at a time.
                 let sums = unsafe { self.pixel(row - top, column) };
-                match mode {
+                match self.mode {
                     Write::Set => dx.iter_mut().zip(sums).for_each(|(dx, sum)| *dx = E::of(*sum)),
                     Write::Add => dx.iter_mut().zip(sums).for_each(|(dx, sum)| dx.add(*sum)),
                 }
             }
             // SAFETY: each task has sums of its own, of which none is lent.
-            let memory = unsafe { self.memory.part(0..Sums::len(self.windows)) };
+            let memory = unsafe { self.memory.part(0..self.memory.len()) };
             let stored = ((next - top) * x.w * x.c).min(memory.len());
             memory.copy_within(stored.., 0);
             let kept = memory.len() - stored;
@@ -267,16 +242,23 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// Runs a task for each sample, with sums of zero.
-fn of_samples(cpu: &Cpu, windows: Windows, task: impl Fn(usize, Sums) + Sync) {
-    let len = Sums::len(windows);
+/// Runs a task for each sample of the input, with its sums.
+fn of_samples<E: Element>(
+    cpu: &Cpu,
+    windows: Windows,
+    dx: RowsMut<E>,
+    mode: Write,
+    task: impl Fn(Sums<E>) + Sync,
+) {
+    let rows = windows.pool.kernel[0].min(windows.x.h);
+    let len = rows * windows.x.w * windows.x.c;
     let mut scratch = cpu.scratch(cpu.threads() * len);
     let memory = Shards::new(&mut scratch);
     cpu.pool().run_on(windows.x.n, &|thread, sample| {
         // SAFETY: a thread runs one task at a time.
         let memory = unsafe { memory.part(thread * len..(thread + 1) * len) };
         memory.fill(0.0);
-        task(sample, Sums { windows, memory: Shards::new(memory) });
+        task(Sums { windows, sample, memory: Shards::new(memory), rows, dx, mode });
     });
 }
 
@@ -329,32 +311,34 @@ multiversion! {
     fn average_row<E: Element>(windows: Windows, x: Rows<E>, y: RowsMut<E>, line: usize) {
         let (sample, i) = (line / windows.y.h, line % windows.y.h);
         for j in 0..windows.y.w {
-            on_lanes(x.width(), AverageForward { windows, x, y, at: (sample, i, j) });
+            // SAFETY: each task has pixels of its own.
+            let y = unsafe { y.row(windows.output(sample, i, j)) };
+            on_lanes(x.width(), AverageForward { x, window: windows.window(sample, i, j), y: Shards::new(y) });
         }
     }
 }
 
 /// The average of one window.
 struct AverageForward<'a, E> {
-    windows: Windows,
     x: Rows<'a, E>,
-    y: RowsMut<'a, E>,
-    at: (usize, usize, usize),
+    window: Window,
+    y: Shards<'a, E>,
 }
 
 impl<E: Element> OnLanes for AverageForward<'_, E> {
     #[inline(always)]
     fn run<const N: usize>(&self, channel: usize) {
-        let (sample, i, j) = self.at;
         let mut sums = [0.0; N];
-        for pixel in self.windows.pixels(sample, i, j) {
-            let x: [f32; N] = load(self.x.row(pixel), channel);
-            (0..N).for_each(|k| sums[k] += x[k]);
+        let Window { first, rows, columns, pitch, .. } = self.window;
+        for row in 0..rows {
+            for column in 0..columns {
+                let x: [f32; N] = load(self.x.row(first + row * pitch + column), channel);
+                (0..N).for_each(|k| sums[k] += x[k]);
+            }
         }
-        let weight = self.windows.weight(i, j);
-        // SAFETY: each task has pixels of its own.
-        let y = unsafe { self.y.row(self.windows.output(sample, i, j)) };
-        store(y, channel, sums.map(|sum| sum * weight));
+        let weight = self.window.weight();
+        // SAFETY: these channels alone.
+        store(unsafe { self.y.part(channel..channel + N) }, 0, sums.map(|sum| sum * weight));
     }
 }
 
@@ -368,33 +352,20 @@ pub(crate) fn average_backward<E: Element>(
     let windows = Windows { pool: *pool, x: dx.layout.shape, y: dy.layout.shape };
     let (dy, dx) = (Rows::new(dy), RowsMut::new(dx));
     if dy.count() > 0 {
-        of_samples(cpu, windows, |sample, sums| average_sample(windows, dy, dx, mode, sample, sums));
+        of_samples(cpu, windows, dx, mode, |sums| average_sample(dy, sums));
     }
 }
 
 multiversion! {
-    fn average_sample<E: Element>(
-        windows: Windows,
-        dy: Rows<E>,
-        dx: RowsMut<E>,
-        mode: Write,
-        sample: usize,
-        sums: Sums,
-    ) {
-        sums.of_windows(
-            dx,
-            mode,
-            sample,
-            #[inline(always)]
-            |i, j| {
-                let (dy, weight) = (dy.row(windows.output(sample, i, j)), windows.weight(i, j));
-                let Window { left, rows, columns, .. } = windows.window(sample, i, j);
-                for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
-                    // SAFETY: each task has sums of its own, and lends one pixel at a time.
-                    let sums = unsafe { sums.pixel(row, left + column) };
-                    sums.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += dy.get() * weight);
-                }
-            },
-        );
+    fn average_sample<E: Element>(dy: Rows<E>, sums: Sums<E>) {
+        sums.of_windows(#[inline(always)] |output, window| {
+            let Window { left, rows, columns, .. } = window;
+            let (dy, weight) = (dy.row(output), window.weight());
+            for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+                // SAFETY: each task has sums of its own, and lends one pixel at a time.
+                let sums = unsafe { sums.pixel(row, left + column) };
+                sums.iter_mut().zip(dy).for_each(|(sum, dy)| *sum += dy.get() * weight);
+            }
+        });
     }
 }

@@ -110,24 +110,3 @@ fn forward_finished<E: Convolved>(
         activation::forward_in_place(cpu, act, y);
     }
 }
-
-pub(crate) fn backward_data<E: Convolved>(
-    cpu: &Cpu,
-    conv: &Conv2d,
-    dy: View<[E]>,
-    w: &[f32],
-    dx: ViewMut<[E]>,
-    mode: Write,
-) {
-    E::backward_data(cpu, conv, dy, w, dx, mode);
-}
-
-pub(crate) fn backward_filter<E: Convolved>(
-    cpu: &Cpu,
-    conv: &Conv2d,
-    x: View<[E]>,
-    dy: View<[E]>,
-    dw: &mut [f32],
-) {
-    E::backward_filter(cpu, conv, x, dy, dw);
-}

@@ -258,10 +258,11 @@ impl Plan {
         let width = line.grid.width();
         let flat = Grid::new([&y, &x], 1, &(0..line.grid.pixels() / width), &(0..width), SIDE);
         let channels = pair.start * SIDE..(pair.end * SIDE).min(self.conv.outputs);
-        let from = self.dy.samples(images.clone()).offset + rows.start * self.dy.shape.w * self.dy.stride;
+        let mut layout = self.dy.samples(images);
+        layout.offset += rows.start * self.dy.shape.w * self.dy.stride;
         // The tiles of a short chunk are as far apart as those of the others.
         let tile_len = to.len() / pair.len();
-        let walk = flat.walk(0, dy, self.dy, from, images.len(), &channels);
+        let walk = flat.walk(None, 0, View::new(dy, layout), &channels);
         debug_assert!(line.dy_len() <= tile_len);
         // SAFETY: the functions fit the processor; both tiles have room for the line.
         unsafe { (tiles.columns)(&Walk { len: line.steps * DEPTH, ..walk }, to.as_mut_ptr(), tile_len) };
@@ -286,31 +287,19 @@ impl Plan {
             }
             let line = self.line(images.len(), &rows);
             let pairs = &mut memory[..range.len() * line.x_len()];
-            self.pair(tiles, x, &line, images, &range, pairs);
+            self.pair(tiles, View::new(x, self.x.samples(images)), &line, &range, pairs);
             let turned = &turned[(part * self.chunks() + chunk) * self.outputs * apart..];
             self.multiply(tiles, &line, &range, turned, apart, pairs, chunk > 0, out);
         }
     }
 
-    /// Lays out some tiles of inputs for a chunk: (tile, phase, pairing, pair of pixels, input, pixel).
-    fn pair(
-        &self,
-        tiles: &Tiles,
-        x: &[Bf16],
-        line: &Line,
-        images: Range<usize>,
-        range: &Range<usize>,
-        to: &mut [u16],
-    ) {
-        let from = self.x.samples(images.clone()).offset;
+    /// Lays out some tiles of inputs for a chunk's images: (tile, phase, pairing, pair of pixels, input, pixel).
+    fn pair(&self, tiles: &Tiles, x: View<[Bf16]>, line: &Line, range: &Range<usize>, to: &mut [u16]) {
         for (tile, to) in range.clone().step_by(2).zip(to.chunks_mut(2 * line.x_len())) {
             let channels = tile * SIDE..((tile + 2).min(range.end) * SIDE).min(self.conv.inputs);
             for phase in 0..line.grid.phases() {
                 let to = &mut to[phase * line.pairings * line.len()..];
-                let walk = match self.patch {
-                    Some(patch) => line.grid.walk_patches(patch, x, self.x, from, images.len()),
-                    None => line.grid.walk(phase, x, self.x, from, images.len(), &channels),
-                };
+                let walk = line.grid.walk(self.patch, phase, x, &channels);
                 let pairs = Pairs {
                     dst: to.as_mut_ptr(),
                     tile_len: line.x_len(),

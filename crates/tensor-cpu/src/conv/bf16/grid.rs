@@ -3,7 +3,7 @@ use super::tiles::Walk;
 use crate::conv::problem::{Axis, inside};
 use crate::element::Bf16;
 use core::ops::Range;
-use tensor_backend::Layout;
+use tensor_backend::View;
 
 /// What some outputs of some images read, with its padding, such that the pixels that neighbouring outputs read with one
 /// tap are neighbours too: under a stride, a grid for each phase of it.
@@ -77,36 +77,39 @@ impl Grid {
 
     /// Where the first pixel lies in the source, if the pixels of all images, and so many behind them, lie there as they do in the
     /// grid.
-    pub fn in_place(
-        &self,
-        source: &[Bf16],
-        layout: Layout,
-        from: usize,
-        images: usize,
-        past: usize,
-    ) -> Option<usize> {
+    pub fn in_place(&self, source: View<[Bf16]>, past: usize) -> Option<usize> {
+        let View { data, layout } = source;
+        let images = layout.shape.n;
         let whole = |axis: usize| self.low[axis] == 0 && self.slots[axis] == self.size[axis];
-        let inside = |axis: usize| {
+        let unpadded = |axis: usize| {
             self.low[axis] >= 0 && self.low[axis].unsigned_abs() + self.slots[axis] <= self.size[axis]
         };
-        let rows = inside(0) && (whole(0) || images == 1);
-        let pixels = inside(1) && (whole(1) || self.slots[0] == 1);
+        let rows = unpadded(0) && (whole(0) || images == 1);
+        let pixels = unpadded(1) && (whole(1) || self.slots[0] == 1);
         let [row, pixel] = self.low.map(isize::unsigned_abs);
-        let first = from + (row * self.size[1] + pixel) * layout.stride;
+        let first = layout.offset + (row * self.size[1] + pixel) * layout.stride;
         let end = first + (images * self.pixels() + past) * layout.stride;
-        (self.step == [1, 1] && rows && pixels && end <= source.len()).then_some(first)
+        (self.step == [1, 1] && rows && pixels && end <= data.len()).then_some(first)
     }
 
-    /// The way through some channels of a phase of some images, the first of which begins at `source[from]`.
+    /// The way through some channels of a phase of all images, or through their patches, if the grid is one of outputs that read
+    /// such.
     pub fn walk(
         &self,
+        patch: Option<Patch>,
         phase: usize,
-        source: &[Bf16],
-        layout: Layout,
-        from: usize,
-        images: usize,
+        source: View<[Bf16]>,
         channels: &Range<usize>,
     ) -> Walk {
+        match patch {
+            Some(patch) => self.walk_patches(patch, source),
+            None => self.walk_pixels(phase, source, channels),
+        }
+    }
+
+    fn walk_pixels(&self, phase: usize, source: View<[Bf16]>, channels: &Range<usize>) -> Walk {
+        let View { data, layout } = source;
+        let images = layout.shape.n;
         let [sy, sx] = self.step;
         let first = [self.low[0] + (phase / sx) as isize, self.low[1] + (phase % sx) as isize];
         let along = |axis: usize| inside(self.slots[axis], self.size[axis], self.step[axis], first[axis]);
@@ -116,16 +119,16 @@ impl Grid {
         let row_len = self.size[1] * layout.stride;
         let steps = [layout.shape.h * layout.shape.w * layout.stride, sy * row_len, sx * layout.stride];
         let at = |axis: usize, slot: usize| (first[axis] + (slot * self.step[axis]) as isize).unsigned_abs();
-        let from = from + channels.start;
+        let from = layout.offset + channels.start;
         let from =
             if exists { from + at(0, rows.start) * row_len + at(1, pixels.start) * layout.stride } else { 0 };
         let last = from
             + (images - 1) * steps[0]
             + rows.len().saturating_sub(1) * steps[1]
             + pixels.len().saturating_sub(1) * steps[2];
-        assert!(!exists || last + channels.len() <= source.len(), "pixels of the source");
+        assert!(!exists || last + channels.len() <= data.len(), "pixels of the source");
         Walk {
-            src: source[from..].as_ptr(),
+            src: data[from..].as_ptr(),
             steps,
             images,
             slots: self.slots,
@@ -136,25 +139,18 @@ impl Grid {
         }
     }
 
-    /// The way through the patches of some images, where the grid is one of outputs.
-    pub fn walk_patches(
-        &self,
-        patch: Patch,
-        source: &[Bf16],
-        layout: Layout,
-        from: usize,
-        images: usize,
-    ) -> Walk {
+    fn walk_patches(&self, patch: Patch, source: View<[Bf16]>) -> Walk {
+        let View { data, layout } = source;
         let image_len = layout.shape.h * layout.shape.w * layout.stride;
-        assert!(from + images * image_len <= source.len(), "images of the source");
+        assert!(layout.offset + layout.shape.n * image_len <= data.len(), "images of the source");
         Walk {
-            src: source[from..].as_ptr(),
+            src: data[layout.offset..].as_ptr(),
             steps: [image_len, 0, 0],
-            images,
+            images: layout.shape.n,
             slots: self.slots,
             inside: [0..0, 0..0],
             channels: patch.len(),
-            len: images * self.pixels(),
+            len: layout.shape.n * self.pixels(),
             patch: Some((patch, self.low.map(isize::unsigned_abs))),
         }
     }

@@ -2,7 +2,7 @@
 //! pixel of as many channels instead, in the order of the weights.
 
 use super::tiles::DEPTH;
-use crate::conv::problem::{Axis, FEW_CHANNELS};
+use crate::conv::problem::{Axis, FEW_CHANNELS, inside};
 use crate::element::Bf16;
 use tensor_backend::Layout;
 
@@ -43,15 +43,13 @@ impl Patch {
         let [y, x] = &self.axes;
         let from = |axis: &Axis, output: usize| (output * axis.step) as isize + axis.first;
         let (top, left) = (from(y, output[0]), from(x, output[1]));
-        let first = (-left).clamp(0, x.taps as isize) as usize * self.channels;
-        let end = (x.size as isize - left).clamp(0, x.taps as isize) as usize * self.channels;
-        let mask = (1u64 << end) - (1u64 << first.min(end));
-        let (height, row_len, width) = (y.size as isize, self.row_len(), (x.size * self.channels) as isize);
+        let columns = inside(x.taps, x.size, 1, left);
+        let mask = (1u64 << (columns.end * self.channels)) - (1u64 << (columns.start * self.channels));
+        let (row_len, width) = (self.row_len(), (x.size * self.channels) as isize);
         let start = left * self.channels as isize;
-        (0..y.taps).filter_map(move |tap| {
-            let row = top + tap as isize;
-            let at = image.wrapping_offset(row * width + start - (tap * row_len) as isize);
-            (row >= 0 && row < height).then_some((at, (mask << (tap * row_len)) as u32))
+        inside(y.taps, y.size, 1, top).map(move |tap| {
+            let from = (top + tap as isize) * width + start - (tap * row_len) as isize;
+            (image.wrapping_offset(from), (mask << (tap * row_len)) as u32)
         })
     }
 }

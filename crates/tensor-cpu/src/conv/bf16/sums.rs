@@ -11,6 +11,7 @@ use crate::conv::sums::Finish;
 use crate::element::Bf16;
 use crate::threads::Shards;
 use core::ops::Range;
+use tensor_backend::View;
 
 /// At least so many tasks are wanted, and at most so many bytes of a task's source.
 const MIN_TASKS: usize = 16;
@@ -71,7 +72,7 @@ impl Plan {
         self.source(p, &segment).1.next_multiple_of(2 * SIDE) / 2
     }
 
-    /// Where the rounded source of a segment goes, and its elements, with the zeros behind it and what a tile reads past its
+    /// Where the source of a segment goes, and its elements, with the zeros behind it and what a tile reads past its
     /// last pixel.
     fn source(&self, p: &Problem, segment: &Segment) -> (Grid, usize) {
         let Segment { images, rows, pixels } = segment;
@@ -313,31 +314,30 @@ impl Job<'_> {
         unsafe { (self.tiles.end)() };
     }
 
+    /// The images that a segment reads.
+    fn images(&self, segment: &Segment) -> View<'_, [Bf16]> {
+        View::new(self.source, self.p.source.samples(segment.images.clone()))
+    }
+
     /// What a segment reads, where it lies: with whole blocks of channels, and no padding.
     fn in_place(&self, segment: &Segment, grid: &Grid) -> Option<Source<'_>> {
         let p = self.p;
         if self.patch.is_some() || !p.channels.is_multiple_of(DEPTH) {
             return None;
         }
-        let from = p.source.samples(segment.images.clone()).offset;
-        let past = self.plan.past(p, grid);
-        let first = grid.in_place(self.source, p.source, from, segment.images.len(), past)?;
+        let first = grid.in_place(self.images(segment), self.plan.past(p, grid))?;
         Some(Source { numbers: &bits(self.source)[first..], pixel: p.source.stride, block: DEPTH })
     }
 
     /// Lays out what a segment reads: (block of channels, phase, pixel, channel).
     fn lay_out(&self, segment: &Segment, grid: &Grid, to: &mut [u16]) {
         let (p, blocks) = (self.p, self.plan.blocks);
-        let (from, images) = (p.source.samples(segment.images.clone()).offset, segment.images.len());
         for (block, phase) in
             (0..blocks).flat_map(|block| (0..grid.phases()).map(move |phase| (block, phase)))
         {
             let channels = block * DEPTH..((block + 1) * DEPTH).min(p.channels);
             let to = &mut to[block * grid.block_len + phase * grid.phase_len..][..grid.phase_len];
-            let walk = match self.patch {
-                Some(patch) => grid.walk_patches(patch, self.source, p.source, from, images),
-                None => grid.walk(phase, self.source, p.source, from, images, &channels),
-            };
+            let walk = grid.walk(self.patch, phase, self.images(segment), &channels);
             // SAFETY: the functions fit the processor; the phase has room for every pixel.
             unsafe { (self.tiles.spread)(&walk, to.as_mut_ptr()) };
         }
