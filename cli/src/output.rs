@@ -10,6 +10,9 @@ use train::{CHECKPOINTS, MODEL_FILE};
 /// The folder of runs that were given no place of their own.
 const RUNS: &str = "runs";
 
+/// The file in a run's folder that is locked while something writes there.
+const LOCK: &str = ".lock";
+
 /// A run's folder and, if one was asked for, a picture of the curves.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Output {
@@ -115,12 +118,13 @@ fn cannot_make(folder: &Path) -> String {
     format!("can't make the folder {}", folder.display())
 }
 
-/// Locks a run's folder until the file is closed, however the process ends. Where there are no locks on
-/// folders, as on some network file systems, nothing is held.
+/// Locks a run's folder until the file is closed, however the process ends. Where there are no locks, as on some
+/// network file systems, nothing is held. Not every system can lock a folder itself: a hidden file stands for it.
 fn hold(run: &Path) -> anyhow::Result<Option<File>> {
-    let Ok(folder) = File::open(run) else { return Ok(None) };
-    match folder.try_lock() {
-        Ok(()) => Ok(Some(folder)),
+    let lock = File::options().create(true).append(true).open(run.join(LOCK));
+    let Ok(lock) = lock else { return Ok(None) };
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(lock)),
         Err(TryLockError::WouldBlock) => {
             bail!("another run is writing into {}; wait for it, or choose another --output", run.display())
         }

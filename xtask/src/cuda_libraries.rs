@@ -6,15 +6,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The value of `LD_LIBRARY_PATH` with which a program finds the CUDA libraries that this machine's Python has as wheels,
+/// The variable that names the folders of libraries.
+pub const VARIABLE: &str = if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" };
+
+/// Where Python runs, and where the libraries are in each of NVIDIA's packages.
+const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
+const INSIDE: &[&str] = if cfg!(windows) { &["bin", "bin/x86_64"] } else { &["lib"] };
+
+/// The value of [`VARIABLE`] with which a program finds the CUDA libraries that this machine's Python has as wheels,
 /// in front of what it was before; `None` where there are none.
 ///
 /// NCCL's wheel has its library under one name only, and not the one that is looked for: a link in `links` mends that.
 pub fn search_path(links: &Path) -> Option<OsString> {
     let script = "import nvidia; print('\\n'.join(nvidia.__path__))";
-    let python = Command::new("python3").args(["-c", script]).stderr(Stdio::null()).output().ok()?;
+    let python = Command::new(PYTHON).args(["-c", script]).stderr(Stdio::null()).output().ok()?;
     let packages: Vec<PathBuf> = String::from_utf8(python.stdout).ok()?.lines().map(PathBuf::from).collect();
-    joined(&packages, links, env::var_os("LD_LIBRARY_PATH"))
+    joined(&packages, links, env::var_os(VARIABLE))
 }
 
 fn joined(packages: &[PathBuf], links: &Path, before: Option<OsString>) -> Option<OsString> {
@@ -29,11 +36,11 @@ fn joined(packages: &[PathBuf], links: &Path, before: Option<OsString>) -> Optio
     env::join_paths(folders).ok()
 }
 
-/// The folders `nvidia/*/lib` that hold libraries.
+/// The folders of `nvidia/*` that hold libraries.
 fn library_folders(packages: &[PathBuf]) -> Vec<PathBuf> {
     let entries = packages.iter().filter_map(|package| fs::read_dir(package).ok()).flatten().flatten();
-    let mut folders: Vec<PathBuf> =
-        entries.map(|entry| entry.path().join("lib")).filter(|lib| lib.is_dir()).collect();
+    let inside = |entry: fs::DirEntry| INSIDE.iter().map(move |folder| entry.path().join(folder));
+    let mut folders: Vec<PathBuf> = entries.flat_map(inside).filter(|folder| folder.is_dir()).collect();
     folders.sort();
     folders
 }
@@ -58,10 +65,25 @@ fn link_nccl(_: &[PathBuf], _: &Path) -> Option<()> {
     None
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(windows)]
+    #[test]
+    fn the_wheels_folders_come_first() {
+        let root = env::temp_dir().join(format!("towers-xtask-{}", std::process::id()));
+        for folder in ["cu13/bin/x86_64", "cudnn/bin", "cudnn/include"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let path = joined(std::slice::from_ref(&root), &root, Some("before".into())).unwrap();
+        let folders: Vec<PathBuf> = env::split_paths(&path).collect();
+        let of_wheels = ["cu13/bin", "cu13/bin/x86_64", "cudnn/bin"].map(|folder| root.join(folder));
+        assert_eq!(folders, [&of_wheels[..], &["before".into()]].concat());
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[cfg(unix)]
     #[test]
     fn the_wheels_folders_come_first_and_nccl_gets_its_name() {
         let root = env::temp_dir().join(format!("towers-xtask-{}", std::process::id()));

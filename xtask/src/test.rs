@@ -36,7 +36,7 @@ impl Step {
     }
 }
 
-/// Those on request compile much of the workspace again, with other features or for another processor.
+/// Those on request compile much of the workspace again, with other features or for another processor or system.
 const STEPS: &[Step] = &[
     Step::check("fmt", |workspace, _| cargo(workspace, &["fmt", "--all", "--check"])),
     Step::check("tidy", |workspace, _| tidy::rules(workspace)),
@@ -48,6 +48,7 @@ const STEPS: &[Step] = &[
     Step::tests("doctests", doctests),
     Step::tests("mpi", mpi).on_request(),
     Step::tests("arm", arm).on_request(),
+    Step::tests("windows", windows).on_request(),
     Step::check("package", package).on_request(),
 ];
 
@@ -165,29 +166,61 @@ fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     counted(&mut cargo::command(workspace, &test), tally)
 }
 
-/// The CPU backend on a 64-bit Arm processor that QEMU emulates, where there are its compiler, linker and emulator.
-fn arm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    const TARGET: &str = "aarch64-unknown-linux-gnu";
-    const LINKER: &str = "aarch64-linux-gnu-gcc";
-    const EMULATOR: &str = "qemu-aarch64-static";
-    let library = Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]).output();
-    let has_library =
-        library.is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir());
-    if !has_library || !starts(LINKER) || !starts(EMULATOR) {
-        let wanted = format!(
-            "this step wants `rustup target add {TARGET}` and, on Debian, \
-             `apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static`"
-        );
-        skip(tally, &wanted);
-        return Ok(());
+/// A system that this one can compile for, and whose programs something runs here.
+struct Foreign {
+    target: &'static str,
+    linker: &'static str,
+    /// The program that runs the tests, and what it is called with.
+    runner: (&'static str, &'static str),
+    /// What Debian installs for it.
+    packages: &'static str,
+}
+
+impl Foreign {
+    /// Runs `cargo test` with these arguments for that system, where there are compiler, linker and runner.
+    fn test(&self, workspace: &Workspace, arguments: &[&str], tally: &mut Tally) -> Result<()> {
+        let Foreign { target, linker, runner: (program, options), packages } = self;
+        let library = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
+        let has_library =
+            library.is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir());
+        if !has_library || !starts(linker) || !starts(program) {
+            let install =
+                format!("`rustup target add {target}` and, on Debian, `apt-get install {packages}`");
+            skip(tally, &format!("this step wants {install}"));
+            return Ok(());
+        }
+        let mut command = cargo::command(workspace, &[&["test", "--target", target], arguments].concat());
+        let variable =
+            |what: &str| format!("CARGO_TARGET_{}_{what}", target.replace('-', "_").to_ascii_uppercase());
+        command.env(variable("LINKER"), linker);
+        command.env(variable("RUNNER"), format!("{program} {options}").trim_end());
+        counted(&mut command, tally)
     }
-    let arguments = ["test", "--target", TARGET, "--package", "tensor-cpu", "--tests", "--", "--show-output"];
-    let mut command = cargo::command(workspace, &arguments);
-    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER).env(
-        "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
-        format!("{EMULATOR} -L /usr/aarch64-linux-gnu"),
-    );
-    counted(&mut command, tally)
+}
+
+/// The CPU backend on a 64-bit Arm processor that QEMU emulates.
+fn arm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let arm = Foreign {
+        target: "aarch64-unknown-linux-gnu",
+        linker: "aarch64-linux-gnu-gcc",
+        runner: ("qemu-aarch64-static", "-L /usr/aarch64-linux-gnu"),
+        packages: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static",
+    };
+    arm.test(workspace, &["--package", "tensor-cpu", "--tests", "--", "--show-output"], tally)
+}
+
+/// All tests on Windows, as Wine has it (8.13 or newer: older ones lack a library of every Rust program), but for those that start
+/// Cargo, which is no Windows program there.
+fn windows(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let windows = Foreign {
+        target: "x86_64-pc-windows-gnu",
+        linker: "x86_64-w64-mingw32-gcc",
+        runner: ("wine", ""),
+        packages: "gcc-mingw-w64-x86-64 wine",
+    };
+    let selected = ["--workspace", "--exclude", "xtask", "--no-fail-fast", "--tests"];
+    let of_programs = ["--", "--show-output", "--skip", "outside::"];
+    windows.test(workspace, &[&selected[..], &of_programs].concat(), tally)
 }
 
 /// Every published crate is packed, and built from its package with the others' packages. Asks the registry, since what lies there

@@ -13,7 +13,7 @@ pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure>
     let mut command = Command::new(program);
     command.arg("train").args(flags);
     if let Some(path) = cuda_libraries::search_path(&workspace.root.join("target/cuda-links")) {
-        command.env("LD_LIBRARY_PATH", path);
+        command.env(cuda_libraries::VARIABLE, path);
     }
     eprintln!("     Running `{}`", cargo::show(&command));
     Ok(replace_self(command)?)

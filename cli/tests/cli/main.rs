@@ -63,11 +63,11 @@ struct Ran(String, Output);
 
 impl Ran {
     fn out(&self) -> String {
-        String::from_utf8_lossy(&self.1.stdout).into_owned()
+        text(&self.1.stdout)
     }
 
     fn err(&self) -> String {
-        String::from_utf8_lossy(&self.1.stderr).into_owned()
+        text(&self.1.stderr)
     }
 
     /// Checks the exit status.
@@ -86,4 +86,10 @@ impl Ran {
         assert!(self.err().contains(text), "towers {}: no `{text}` in\n{}", self.0, self.err());
         self
     }
+}
+
+/// What was printed, with the paths of all systems written alike.
+fn text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() }
 }

@@ -71,25 +71,29 @@ fn minigooglenet(n: usize) -> Vec<Layer> {
 /// A clock in seconds: the processor's time of this program for one thread, the wall's for several.
 struct Clock {
     start: Instant,
-    of_processor: bool,
+    of_processor: Option<fn() -> f64>,
 }
 
 impl Clock {
     fn new(threads: usize) -> Clock {
-        Clock { start: Instant::now(), of_processor: cfg!(target_os = "linux") && threads == 1 }
+        Clock { start: Instant::now(), of_processor: PROCESSOR.filter(|_| threads == 1) }
     }
 
     fn now(&self) -> f64 {
-        #[cfg(target_os = "linux")]
-        if self.of_processor {
-            unsafe extern "C" {
-                safe fn clock() -> core::ffi::c_long;
-            }
-            return clock() as f64 / 1e6;
-        }
-        self.start.elapsed().as_secs_f64()
+        self.of_processor.map_or_else(|| self.start.elapsed().as_secs_f64(), |seconds| seconds())
     }
 }
+
+/// The processor's time, where the C library counts it in microseconds.
+#[cfg(target_os = "linux")]
+const PROCESSOR: Option<fn() -> f64> = Some(|| {
+    unsafe extern "C" {
+        safe fn clock() -> core::ffi::c_long;
+    }
+    clock() as f64 / 1e6
+});
+#[cfg(not(target_os = "linux"))]
+const PROCESSOR: Option<fn() -> f64> = None;
 
 /// The smallest time of a call, in seconds: other programs only ever add.
 fn time(clock: &Clock, mut call: impl FnMut() -> Result<()>) -> Result<f64> {

@@ -4,7 +4,7 @@ use crate::Cuda;
 use crate::cache::{Cache, Key};
 use crate::error::{Error, Result};
 use crate::kernels::{HEADERS, Source};
-use crate::libraries::{NVRTC, Version};
+use crate::libraries::{NVRTC, Version, search_path};
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt;
 use cudarc::nvrtc::sys;
@@ -311,7 +311,7 @@ fn check(call: &'static str, result: sys::nvrtcResult) -> Result<()> {
     let text = unsafe { CStr::from_ptr(sys::nvrtcGetErrorString(result)) }.to_string_lossy().into_owned();
     // The most likely cause of the two: NVRTC loads a second library by its name.
     let hint = (result == sys::nvrtcResult::NVRTC_ERROR_BUILTIN_OPERATION_FAILURE)
-        .then_some("have the folder of libnvrtc-builtins in LD_LIBRARY_PATH");
+        .then_some(concat!("have the folder of libnvrtc-builtins in ", search_path!()));
     Err(Error::Call { call, name: format!("{result:?}"), text, hint })
 }
 

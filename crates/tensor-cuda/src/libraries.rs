@@ -91,13 +91,47 @@ macro_rules! loaded_by {
     };
 }
 
+/// The name of the variable that holds the folders which the linker looks through.
+#[cfg(not(windows))]
+macro_rules! search_path {
+    () => {
+        "LD_LIBRARY_PATH"
+    };
+}
+#[cfg(windows)]
+macro_rules! search_path {
+    () => {
+        "PATH"
+    };
+}
+pub(crate) use search_path;
+
+/// A hint: what to install, and how it is found.
+macro_rules! install {
+    ($command:literal) => {
+        concat!("`", $command, "`, and have its folder in ", search_path!())
+    };
+    ($command:literal, $more:literal) => {
+        concat!("`", $command, "`, and have its folder in ", search_path!(), $more)
+    };
+}
+
+/// The file's name on this system.
+const fn file(linux: &'static str, windows: &'static str) -> &'static str {
+    if cfg!(windows) { windows } else { linux }
+}
+
 /// The GPU's driver.
 pub(crate) const DRIVER: Wanted = Wanted {
     name: "the NVIDIA driver",
     purpose: "runs everything",
-    file: "libcuda.so.1",
+    file: file("libcuda.so.1", "nvcuda.dll"),
     oldest: Version::new(13, 0, 0),
-    hint: "install NVIDIA driver 580 or newer, or go on with `--device cpu`",
+    hint: if cfg!(target_os = "macos") {
+        "NVIDIA has none to install on macOS: go on with `--device cpu`"
+    } else {
+        "install NVIDIA driver 580 or newer, or go on with `--device cpu`"
+    },
     loaded: loaded_by!(driver::sys),
     version: Ask::Writes("cuDriverGetVersion", |n| Version::new(n / 1000, n % 1000 / 10, n % 10)),
 };
@@ -106,9 +140,9 @@ pub(crate) const DRIVER: Wanted = Wanted {
 pub(crate) const NVRTC: Wanted = Wanted {
     name: "NVRTC",
     purpose: "compiles our kernels",
-    file: "libnvrtc.so.13",
+    file: file("libnvrtc.so.13", "nvrtc64_130_0.dll"),
     oldest: Version::new(13, 0, 0),
-    hint: "`pip install 'nvidia-cuda-nvrtc==13.0.*'`, and have its folder in LD_LIBRARY_PATH",
+    hint: install!("pip install 'nvidia-cuda-nvrtc==13.0.*'"),
     loaded: loaded_by!(nvrtc::sys),
     version: Ask::WritesTwo("nvrtcVersion"),
 };
@@ -117,9 +151,9 @@ pub(crate) const NVRTC: Wanted = Wanted {
 pub(crate) const CUBLASLT: Wanted = Wanted {
     name: "cuBLASLt",
     purpose: "dense layers; our own kernels do without it",
-    file: "libcublasLt.so.13",
+    file: file("libcublasLt.so.13", "cublasLt64_13.dll"),
     oldest: Version::new(13, 0, 0),
-    hint: "`pip install 'nvidia-cublas==13.0.*'`, and have its folder in LD_LIBRARY_PATH",
+    hint: install!("pip install 'nvidia-cublas==13.0.*'"),
     loaded: loaded_by!(cublaslt::sys),
     // Five digits up to 11.10, six since.
     version: Ask::Returns("cublasLtGetVersion", |n| decimal(n, if n < 100_000 { 1000 } else { 10_000 })),
@@ -129,9 +163,9 @@ pub(crate) const CUBLASLT: Wanted = Wanted {
 pub(crate) const CUDNN: Wanted = Wanted {
     name: "cuDNN",
     purpose: "convolutions; our own kernels do without it",
-    file: "libcudnn.so.9",
+    file: file("libcudnn.so.9", "cudnn64_9.dll"),
     oldest: Version::new(9, 10, 0),
-    hint: "`pip install nvidia-cudnn-cu13`, and have its folder in LD_LIBRARY_PATH",
+    hint: install!("pip install nvidia-cudnn-cu13"),
     loaded: loaded_by!(cudnn::sys),
     // Four digits up to 8.9, five since.
     version: Ask::Returns("cudnnGetVersion", |n| decimal(n, if n < 10_000 { 1000 } else { 10_000 })),
@@ -141,10 +175,13 @@ pub(crate) const CUDNN: Wanted = Wanted {
 pub(crate) const NCCL: Wanted = Wanted {
     name: "NCCL",
     purpose: "sums across GPUs",
-    file: "libnccl.so",
+    file: file("libnccl.so", "nccl.dll"),
     oldest: Version::new(2, 28, 0),
-    hint: "`pip install nvidia-nccl-cu13`, and have its folder in LD_LIBRARY_PATH, \
-           with a link `libnccl.so` to its `libnccl.so.2`",
+    hint: if cfg!(windows) {
+        "NVIDIA has none to install on Windows: sums travel through host memory"
+    } else {
+        install!("pip install nvidia-nccl-cu13", ", with a link `libnccl.so` to its `libnccl.so.2`")
+    },
     loaded: loaded_by!(nccl::sys),
     version: Ask::Writes("ncclGetVersion", |n| decimal(n, if n < 10_000 { 1000 } else { 10_000 })),
 };
@@ -303,7 +340,8 @@ mod tests {
     fn the_linker_says_why() {
         let error = wanted(|| None, Ask::WritesTwo("version")).find().unwrap_err().to_string();
         assert!(error.starts_with("Nothing can't be loaded (") && error.ends_with("; install it"), "{error}");
-        assert!(error.contains("libtowers-is-nowhere.so.1"), "{error}");
+        // Windows' own words do not name the file.
+        assert!(cfg!(windows) || error.contains("libtowers-is-nowhere.so.1"), "{error}");
     }
 
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

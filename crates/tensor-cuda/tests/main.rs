@@ -1,5 +1,5 @@
 //! The kernels on the emulated GPU, one topic a file. One program, since each is linked by itself; its tests share the processor's cores.
-#![cfg(feature = "emulation")]
+#![cfg(all(feature = "emulation", target_os = "linux"))]
 
 mod batch_norm;
 mod convolution;

@@ -55,8 +55,9 @@ impl Axis {
     fn between(low: f64, high: f64) -> Axis {
         let spread = if high > low { high - low } else { high.abs().max(1e-9) };
         let step = nice_step(spread / 5.0);
-        let bottom = (low / step).floor();
-        let mut top = (high / step).ceil();
+        // What is a tick but for rounding, which differs from system to system, is one.
+        let bottom = (low / step + 1e-9).floor();
+        let mut top = (high / step - 1e-9).ceil();
         if top * step - high < 0.02 * spread {
             top += 1.0;
         }

@@ -33,7 +33,7 @@ pub(super) struct Door {
     seen: HashSet<PathBuf>,
     looked: Option<Instant>,
     /// Held, so that no other rank 0 lets processes in here.
-    _held: Option<File>,
+    held: Option<File>,
 }
 
 impl Door {
@@ -57,7 +57,7 @@ impl Door {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        Ok(Door { folder: folder.to_owned(), seen: HashSet::new(), looked: None, _held: held })
+        Ok(Door { folder: folder.to_owned(), seen: HashSet::new(), looked: None, held })
     }
 
     /// The next one who has come.
@@ -90,6 +90,8 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         let _ = fs::remove_file(self.folder.join(DOOR));
+        // Not every system takes a file away that is open.
+        drop(self.held.take());
         let _ = fs::remove_dir(&self.folder);
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn own_version() -> String {
     format!("own {}", &digest[..16])
 }
 
-#[cfg(all(test, feature = "emulation"))]
+#[cfg(all(test, feature = "emulation", target_os = "linux"))]
 mod tests {
     use super::*;
     use crate::memory::Memory;

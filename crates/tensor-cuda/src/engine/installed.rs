@@ -124,7 +124,7 @@ impl Engine for Installed {
     }
 }
 
-#[cfg(all(test, feature = "emulation"))]
+#[cfg(all(test, feature = "emulation", target_os = "linux"))]
 mod tests {
     use super::*;
 

@@ -253,5 +253,5 @@ fn filter_shared(warps: usize, line: usize) -> usize {
     2 * (table(RUN) + table(rows) + (RUN * PITCH + rows * (16 * warps + 8)) * ELEMENT)
 }
 
-#[cfg(all(test, feature = "emulation"))]
+#[cfg(all(test, feature = "emulation", target_os = "linux"))]
 mod tests;

@@ -44,9 +44,12 @@ fn command() -> String {
 /// The first line of what the compiler says of its version.
 ///
 /// # Errors
-/// If there is no compiler.
+/// If there is no compiler, or the system is not Linux, for which the emulation is written.
 pub(super) fn version() -> Result<&'static str> {
     static VERSION: OnceLock<Option<String>> = OnceLock::new();
+    if !cfg!(target_os = "linux") {
+        return Err(error("the emulation needs Linux"));
+    }
     let version = VERSION.get_or_init(|| {
         let output = Command::new(command()).arg("--version").output().ok()?;
         output
