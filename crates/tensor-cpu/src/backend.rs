@@ -408,7 +408,7 @@ impl Backend for Cpu {
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "maxpool_fwd";
         pool.check(op, x.layout.shape, y.layout.shape)?;
-        tensors!(op, x: "the input" => y: "the output"; pooling::max_forward(self, pool, x, y))
+        tensors!(op, x: "the input" => y: "the output"; pooling::forward(self, pooling::Maximum, pool, x, y))
     }
 
     fn maxpool_bwd(
@@ -432,7 +432,7 @@ impl Backend for Cpu {
     fn avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         let op = "avgpool_fwd";
         pool.check(op, x.layout.shape, y.layout.shape)?;
-        tensors!(op, x: "the input" => y: "the output"; pooling::average_forward(self, pool, x, y))
+        tensors!(op, x: "the input" => y: "the output"; pooling::forward(self, pooling::Average, pool, x, y))
     }
 
     fn avgpool_bwd(&self, pool: &Pool2d, dy: View<Buffer>, dx: ViewMut<Buffer>, mode: Write) -> Result<()> {

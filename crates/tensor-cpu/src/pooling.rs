@@ -55,7 +55,7 @@ impl Windows {
 
 /// Some neighbouring pixels, by their places among all rows of the input.
 #[derive(Clone, Copy)]
-struct Window {
+pub(crate) struct Window {
     first: usize,
     /// The first one's column.
     left: usize,
@@ -73,49 +73,102 @@ impl Window {
     }
 }
 
-pub(crate) fn max_forward<E: Element>(cpu: &Cpu, pool: &Pool2d, x: View<[E]>, y: ViewMut<[E]>) {
+/// What a window's pixels come to: folded one after the other, then finished.
+pub(crate) trait Pooled: Copy + Sync {
+    /// Before the first pixel.
+    const START: f32;
+    fn fold(self, so_far: f32, x: f32) -> f32;
+    fn finish(self, folded: f32, window: Window) -> f32;
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Maximum;
+
+impl Pooled for Maximum {
+    const START: f32 = f32::NEG_INFINITY;
+
+    #[inline(always)]
+    fn fold(self, so_far: f32, x: f32) -> f32 {
+        // A NaN wins, and stays.
+        if (x > so_far) | x.is_nan() { x } else { so_far }
+    }
+
+    #[inline(always)]
+    fn finish(self, folded: f32, _: Window) -> f32 {
+        folded
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Average;
+
+impl Pooled for Average {
+    const START: f32 = 0.0;
+
+    #[inline(always)]
+    fn fold(self, so_far: f32, x: f32) -> f32 {
+        so_far + x
+    }
+
+    #[inline(always)]
+    fn finish(self, folded: f32, window: Window) -> f32 {
+        folded * window.weight()
+    }
+}
+
+pub(crate) fn forward<P: Pooled, E: Element>(
+    cpu: &Cpu,
+    kind: P,
+    pool: &Pool2d,
+    x: View<[E]>,
+    y: ViewMut<[E]>,
+) {
     let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
     let (x, y) = (Rows::new(x), RowsMut::new(y));
-    if x.count() > 0 {
-        cpu.pool().run(windows.y.n * windows.y.h, &|task| max_row(windows, x, y, task));
+    if x.width() > 0 {
+        cpu.pool().run(windows.y.n * windows.y.h, &|task| pool_row(kind, windows, x, y, task));
     }
 }
 
 multiversion! {
     /// The row `line` of output pixels, of all `n * h`.
-    fn max_row<E: Element>(windows: Windows, x: Rows<E>, y: RowsMut<E>, line: usize) {
+    fn pool_row<P: Pooled, E: Element>(kind: P, windows: Windows, x: Rows<E>, y: RowsMut<E>, line: usize) {
         let (sample, i) = (line / windows.y.h, line % windows.y.h);
         for j in 0..windows.y.w {
             // SAFETY: each task has pixels of its own.
             let y = unsafe { y.row(windows.output(sample, i, j)) };
-            on_lanes(x.width(), MaxForward { x, window: windows.window(sample, i, j), y: Shards::new(y) });
+            on_lanes(x.width(), Forward { kind, x, window: windows.window(sample, i, j), y: Shards::new(y) });
         }
     }
 }
 
-/// The maximum of one window.
-struct MaxForward<'a, E> {
+/// One window.
+struct Forward<'a, P, E> {
+    kind: P,
     x: Rows<'a, E>,
     window: Window,
     y: Shards<'a, E>,
 }
 
-impl<E: Element> OnLanes for MaxForward<'_, E> {
+impl<P: Pooled, E: Element> OnLanes for Forward<'_, P, E> {
     #[inline(always)]
     fn run<const N: usize>(&self, channel: usize) {
-        let mut largest = [f32::NEG_INFINITY; N];
-        let Window { first, rows, columns, pitch, .. } = self.window;
-        for row in 0..rows {
-            for column in 0..columns {
-                let x: [f32; N] = load(self.x.row(first + row * pitch + column), channel);
+        let &Forward { kind, x, window, ref y } = self;
+        let mut folded = [P::START; N];
+        for row in 0..window.rows {
+            for column in 0..window.columns {
+                let x: [f32; N] = load(x.row(window.first + row * window.pitch + column), channel);
+                // As a closure over the lanes this takes four times as long.
                 for k in 0..N {
-                    // A NaN wins, and stays.
-                    largest[k] = if (x[k] > largest[k]) | x[k].is_nan() { x[k] } else { largest[k] };
+                    folded[k] = kind.fold(folded[k], x[k]);
                 }
             }
         }
+        for folded in &mut folded {
+            *folded = kind.finish(*folded, window);
+        }
         // SAFETY: these channels alone.
-        store(unsafe { self.y.part(channel..channel + N) }, 0, largest);
+        store(unsafe { y.part(channel..channel + N) }, 0, folded);
     }
 }
 
@@ -296,50 +349,6 @@ fn load<E: Element, const N: usize>(row: &[E], channel: usize) -> [f32; N] {
 #[inline(always)]
 fn store<E: Element, const N: usize>(row: &mut [E], channel: usize, lanes: [f32; N]) {
     row[channel..channel + N].iter_mut().zip(lanes).for_each(|(x, lane)| *x = E::of(lane));
-}
-
-pub(crate) fn average_forward<E: Element>(cpu: &Cpu, pool: &Pool2d, x: View<[E]>, y: ViewMut<[E]>) {
-    let windows = Windows { pool: *pool, x: x.layout.shape, y: y.layout.shape };
-    let (x, y) = (Rows::new(x), RowsMut::new(y));
-    if x.width() > 0 {
-        cpu.pool().run(windows.y.n * windows.y.h, &|task| average_row(windows, x, y, task));
-    }
-}
-
-multiversion! {
-    /// The row `line` of output pixels, of all `n * h`.
-    fn average_row<E: Element>(windows: Windows, x: Rows<E>, y: RowsMut<E>, line: usize) {
-        let (sample, i) = (line / windows.y.h, line % windows.y.h);
-        for j in 0..windows.y.w {
-            // SAFETY: each task has pixels of its own.
-            let y = unsafe { y.row(windows.output(sample, i, j)) };
-            on_lanes(x.width(), AverageForward { x, window: windows.window(sample, i, j), y: Shards::new(y) });
-        }
-    }
-}
-
-/// The average of one window.
-struct AverageForward<'a, E> {
-    x: Rows<'a, E>,
-    window: Window,
-    y: Shards<'a, E>,
-}
-
-impl<E: Element> OnLanes for AverageForward<'_, E> {
-    #[inline(always)]
-    fn run<const N: usize>(&self, channel: usize) {
-        let mut sums = [0.0; N];
-        let Window { first, rows, columns, pitch, .. } = self.window;
-        for row in 0..rows {
-            for column in 0..columns {
-                let x: [f32; N] = load(self.x.row(first + row * pitch + column), channel);
-                (0..N).for_each(|k| sums[k] += x[k]);
-            }
-        }
-        let weight = self.window.weight();
-        // SAFETY: these channels alone.
-        store(unsafe { self.y.part(channel..channel + N) }, 0, sums.map(|sum| sum * weight));
-    }
 }
 
 pub(crate) fn average_backward<E: Element>(
