@@ -49,9 +49,10 @@ fn replace_self(mut command: Command) -> Result<ExitCode> {
     Err(error).with_context(|| format!("`{}` does not start", cargo::show(&command)))
 }
 
-/// Runs `command` and passes its exit status on.
+/// Runs `command` and passes its exit status on. Ctrl-C is left to it: we stay until it has saved and ended.
 #[cfg(not(unix))]
 fn replace_self(mut command: Command) -> Result<ExitCode> {
+    ctrlc::set_handler(|| {}).context("Ctrl-C can't be left to the training")?;
     let status = command.status().with_context(|| format!("`{}` does not start", cargo::show(&command)))?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
