@@ -179,8 +179,8 @@ fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 struct Foreign {
     target: &'static str,
     linker: &'static str,
-    /// The program that runs the tests, and what it is called with.
-    runner: (&'static str, &'static str),
+    /// The program that runs the tests, with its options.
+    runner: &'static str,
     /// What Debian installs for it.
     packages: &'static str,
 }
@@ -188,7 +188,8 @@ struct Foreign {
 impl Foreign {
     /// Runs `cargo test` with these arguments for that system, where there are compiler, linker and runner.
     fn test(&self, workspace: &Workspace, arguments: &[&str], tally: &mut Tally) -> Result<()> {
-        let Foreign { target, linker, runner: (program, options), packages } = self;
+        let Foreign { target, linker, runner, packages } = self;
+        let program = runner.split(' ').next().unwrap_or_default();
         let library = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
         let has_library =
             library.is_ok_and(|out| Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir());
@@ -201,8 +202,7 @@ impl Foreign {
         let mut command = cargo::command(workspace, &[&["test", "--target", target], arguments].concat());
         let variable =
             |what: &str| format!("CARGO_TARGET_{}_{what}", target.replace('-', "_").to_ascii_uppercase());
-        command.env(variable("LINKER"), linker);
-        command.env(variable("RUNNER"), format!("{program} {options}").trim_end());
+        command.env(variable("LINKER"), linker).env(variable("RUNNER"), runner);
         counted(&mut command, tally)
     }
 }
@@ -212,7 +212,7 @@ fn arm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let arm = Foreign {
         target: "aarch64-unknown-linux-gnu",
         linker: "aarch64-linux-gnu-gcc",
-        runner: ("qemu-aarch64-static", "-L /usr/aarch64-linux-gnu"),
+        runner: "qemu-aarch64-static -L /usr/aarch64-linux-gnu",
         packages: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static",
     };
     arm.test(workspace, &["--package", "tensor-cpu", "--tests", "--", "--show-output"], tally)
@@ -224,7 +224,7 @@ fn windows(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let windows = Foreign {
         target: "x86_64-pc-windows-gnu",
         linker: "x86_64-w64-mingw32-gcc",
-        runner: ("wine", ""),
+        runner: "wine",
         packages: "gcc-mingw-w64-x86-64 wine",
     };
     let selected = ["--workspace", "--exclude", "xtask", "--no-fail-fast", "--tests"];

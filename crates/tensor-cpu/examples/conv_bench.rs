@@ -6,6 +6,8 @@
 //! wall clock's. For each layer and pass: milliseconds, GFLOP/s, and the share of the fused multiply-add peak of that many threads.
 //! The last lines predict the images a second of training if these layers were all of the work.
 
+mod arguments;
+
 use std::time::Instant;
 use tensor_backend::{
     Activation, Backend, Conv2d, Layout, Linear, Pad, Result, Shape, Span, View, ViewMut, Write,
@@ -159,16 +161,7 @@ fn passes(cpu: &Cpu, clock: &Clock, layer: &Layer) -> Result<[f64; 3]> {
 }
 
 fn main() -> Result<()> {
-    let (options, args): (Vec<String>, _) = std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
-    let threads = args.first().and_then(|arg| arg.parse().ok()).unwrap_or(0);
-    let mut cpu = Cpu::new(threads);
-    if options.contains(&"--bf16".to_owned()) {
-        let Some(narrow) = cpu.with_bf16() else {
-            println!("SKIPPED: the processor has no AMX");
-            return Ok(());
-        };
-        cpu = narrow;
-    }
+    let Some((cpu, args)) = arguments::device() else { return Ok(()) };
     let clock = Clock::new(cpu.threads());
     let peak = Roofline::measure(&cpu)?.gflops;
     println!("{}: {peak:.0} GFLOP/s of multiply-adds at most", cpu.name());

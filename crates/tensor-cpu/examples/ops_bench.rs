@@ -8,6 +8,8 @@
 //! normalization, whose statistics need a pass of their own) and divides by its best time. `share` compares with a copy of a
 //! buffer much larger than the caches; small tensors that stay in a cache exceed it.
 
+mod arguments;
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use tensor_backend::{
@@ -173,15 +175,7 @@ fn numbers(cpu: &Cpu, at: Layout) -> Result<Buffer> {
 }
 
 fn main() -> Result<()> {
-    let (options, args): (Vec<String>, _) = std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
-    let mut cpu = Cpu::new(args.first().and_then(|threads| threads.parse().ok()).unwrap_or(0));
-    if options.contains(&"--bf16".to_owned()) {
-        let Some(narrow) = cpu.with_bf16() else {
-            println!("SKIPPED: the processor has no AMX");
-            return Ok(());
-        };
-        cpu = narrow;
-    }
+    let Some((cpu, _)) = arguments::device() else { return Ok(()) };
     let bench = Bench::new(cpu)?;
     let pool = |kernel, stride| Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad: Pad::VALID };
     for (side, c, width) in

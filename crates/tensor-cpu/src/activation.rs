@@ -1,6 +1,6 @@
 use crate::Cpu;
 use crate::dispatch::multiversion;
-use crate::element::Element;
+use crate::element::{Element, put};
 use crate::pointwise::{Pointwise, pointwise};
 use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
 use core::ops::Range;
@@ -76,12 +76,9 @@ multiversion! {
     fn gradients<A: Pointwise, E: Element>(of: Rows<E>, dy: Rows<E>, dx: RowsMut<E>, act: A, mode: Write, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
-            let dx = unsafe { dx.row(row) }.iter_mut();
+            let dx = unsafe { dx.row(row) };
             let gradient = of.row(row).iter().zip(dy.row(row)).map(|(&of, &dy)| act.gradient(of.get(), dy.get()));
-            match mode {
-                Write::Set => dx.zip(gradient).for_each(|(dx, gradient)| *dx = E::of(gradient)),
-                Write::Add => dx.zip(gradient).for_each(|(dx, gradient)| dx.add(gradient)),
-            }
+            put(dx, gradient, mode);
         }
     }
 }

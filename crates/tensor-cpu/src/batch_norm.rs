@@ -306,8 +306,10 @@ multiversion! {
                 let centred = x[k].get() - mean[k];
                 let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k].get());
                 let gradient = scale[k] * (dz - offset[k] - centred * slope[k]);
-                // Chosen here, so that the code of a long activation is there once, and inlined.
-                dx[k] = E::of(if mode == Write::Set { gradient } else { dx[k].get() + gradient });
+                // Chosen here, so that the code of a long activation is there once, and inlined. Read in any case: AVX-512 F has no
+                // masked loads of 16 bits, without which the loop would not be vectorized.
+                let sum = dx[k].get() + gradient;
+                dx[k] = E::of(if mode == Write::Set { gradient } else { sum });
             }
         }
     }

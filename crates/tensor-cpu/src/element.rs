@@ -1,5 +1,7 @@
 //! What tensors are made of. Ops compute in f32, whatever it is, and round what they store.
 
+use tensor_backend::Write;
+
 /// A number of a tensor.
 pub(crate) trait Element: Copy + Send + Sync + 'static {
     /// The format of buffers that hold such numbers; every run of bits is one.
@@ -13,6 +15,15 @@ pub(crate) trait Element: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn add(&mut self, x: f32) {
         *self = Self::of(self.get() + x);
+    }
+}
+
+/// Stores numbers, or adds them to what is there.
+#[inline(always)]
+pub(crate) fn put<E: Element>(to: &mut [E], numbers: impl Iterator<Item = f32>, mode: Write) {
+    match mode {
+        Write::Set => to.iter_mut().zip(numbers).for_each(|(to, x)| *to = E::of(x)),
+        Write::Add => to.iter_mut().zip(numbers).for_each(|(to, x)| to.add(x)),
     }
 }
 

@@ -1,6 +1,6 @@
 use crate::Cpu;
 use crate::dispatch::multiversion;
-use crate::element::Element;
+use crate::element::{Element, put};
 use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
 use crate::threads::{Shards, Threads};
 use core::ops::Range;
@@ -34,11 +34,8 @@ multiversion! {
     fn scale_rows<E: Element>(factor: f32, x: Rows<E>, y: RowsMut<E>, mode: Write, rows: Range<usize>) {
         for row in rows {
             // SAFETY: each task has rows of its own.
-            let y = unsafe { y.row(row) }.iter_mut().zip(x.row(row));
-            match mode {
-                Write::Set => y.for_each(|(y, x)| *y = E::of(factor * x.get())),
-                Write::Add => y.for_each(|(y, x)| y.add(factor * x.get())),
-            }
+            let y = unsafe { y.row(row) };
+            put(y, x.row(row).iter().map(|x| factor * x.get()), mode);
         }
     }
 }

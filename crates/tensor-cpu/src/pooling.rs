@@ -3,7 +3,7 @@
 
 use crate::Cpu;
 use crate::dispatch::multiversion;
-use crate::element::Element;
+use crate::element::{Element, put};
 use crate::rows::{Rows, RowsMut};
 use crate::threads::Shards;
 use core::ops::Range;
@@ -279,10 +279,7 @@ impl<'a, E: Element> Sums<'a, E> {
                 }
                 // SAFETY: each task has sums of its own, and lends one pixel at a time.
                 let sums = unsafe { self.pixel(row - top, column) };
-                match self.mode {
-                    Write::Set => dx.iter_mut().zip(sums).for_each(|(dx, sum)| *dx = E::of(*sum)),
-                    Write::Add => dx.iter_mut().zip(sums).for_each(|(dx, sum)| dx.add(*sum)),
-                }
+                put(dx, sums.iter().copied(), self.mode);
             }
             // SAFETY: each task has sums of its own, of which none is lent.
             let memory = unsafe { self.memory.part(0..self.memory.len()) };

@@ -108,11 +108,8 @@ pub(crate) use search_path;
 
 /// A hint: what to install, and how it is found.
 macro_rules! install {
-    ($command:literal) => {
-        concat!("`", $command, "`, and have its folder in ", search_path!())
-    };
-    ($command:literal, $more:literal) => {
-        concat!("`", $command, "`, and have its folder in ", search_path!(), $more)
+    ($command:literal $(, $more:literal)?) => {
+        concat!("`", $command, "`, and have its folder in ", search_path!() $(, $more)?)
     };
 }
 
