@@ -3,6 +3,8 @@
 mod callbacks;
 mod commands;
 #[cfg(target_os = "linux")]
+mod cuda;
+#[cfg(target_os = "linux")]
 #[path = "../../../crates/parallel/tests/mpi/hosts.rs"]
 mod hosts;
 mod interrupt;
@@ -16,6 +18,9 @@ mod real_data;
 mod refusals;
 #[cfg(target_os = "linux")]
 mod slurm;
+#[cfg(target_os = "linux")]
+#[path = "../../../crates/tensor-cuda/tests/driver/stand_ins.rs"]
+mod stand_ins;
 mod training;
 #[cfg(target_os = "linux")]
 mod tui;

@@ -191,6 +191,9 @@ fn decimal(n: u32, major: u32) -> Version {
 impl Wanted {
     /// Looks for the library and asks its version, which is compared with the oldest that will do.
     pub(crate) fn find(&self) -> Result<Found> {
+        // cudarc loads it to look, gives it back, and loads it again. Held here, it is loaded once.
+        // SAFETY: as in `loaded_by`.
+        let _ = unsafe { libloading::Library::new(self.file) }.map(core::mem::forget);
         let library = (self.loaded)().ok_or_else(|| self.missing(self.reason()))?;
         let (version, function) = self
             .version

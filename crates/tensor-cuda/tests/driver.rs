@@ -5,9 +5,8 @@
 
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Barrier, OnceLock};
+use play::{Played, play_on};
+use std::sync::Barrier;
 use tensor_backend::{Backend, Error, Span};
 use tensor_cuda::{Cuda, Options, Peers, Turn, available, gpus, libraries};
 
@@ -19,69 +18,22 @@ const SCENARIO: &str = "TOWERS_TEST_SCENARIO";
 mod bits;
 #[path = "driver/mistakes.rs"]
 mod mistakes;
+#[path = "driver/play.rs"]
+mod play;
+#[path = "driver/ranks.rs"]
+mod ranks;
 
 /// Starts this program anew for a scenario. It returns what was printed, or nothing if there is no compiler.
 fn play(scenario: &str, settings: &[(&str, &str)]) -> Option<String> {
-    let (printed, errors) = start(scenario, settings)?;
-    assert!(!errors.contains("FAKE:"), "{scenario}: a wrong call\n{printed}{errors}");
-    Some(printed)
+    Some(start(scenario, settings)?.correct().printed)
 }
 
-/// The same for one that may call wrongly, with the stand-in's complaints.
-fn start(scenario: &str, settings: &[(&str, &str)]) -> Option<(String, String)> {
-    static STAND_IN: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let stand_in = match STAND_IN.get_or_init(build) {
-        Ok(folder) => folder,
-        Err(why) => {
-            println!("SKIPPED: the driver's calls: {why}");
-            return None;
-        }
-    };
-    let cache = tempfile::tempdir().unwrap();
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "scenario", "--nocapture"])
-        .env("LD_LIBRARY_PATH", stand_in)
-        .env("FAKE_OBJECTS", stand_in)
-        .env("TOWERS_CACHE_DIR", cache.path())
-        .env(SCENARIO, scenario)
-        .envs(settings.iter().copied())
-        .output()
-        .unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{scenario}: {}\n{printed}{errors}", output.status);
-    Some((printed, errors))
+/// The same for one that may call wrongly.
+fn start(scenario: &str, settings: &[(&str, &str)]) -> Option<Played> {
+    play_on(false, SECOND_START, &[&[(SCENARIO, scenario)], settings].concat())
 }
 
-/// Builds the stand-in. Its folder keeps the kernels that it compiled.
-fn build() -> Result<PathBuf, String> {
-    if !cfg!(target_os = "linux") {
-        return Err("the stand-in is a Linux library".into());
-    }
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("emulation");
-    if !sources.exists() {
-        return Err(format!("{} is not on this machine", sources.display()));
-    }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in");
-    std::fs::create_dir_all(&folder).unwrap();
-    let compiler = std::env::var("CXX").ok().filter(|cxx| !cxx.is_empty()).unwrap_or_else(|| "g++".into());
-    for (source, library) in [("driver.cpp", "libcuda.so.1"), ("nvrtc.cpp", "libnvrtc.so.13")] {
-        // Another run of this program may be at it: each puts a whole file there.
-        let made = folder.join(format!("{library}-{}", std::process::id()));
-        let output = Command::new(&compiler)
-            .args(["-std=c++17", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"])
-            .args(["-shared", "-fPIC", "-pthread"])
-            .arg(format!("-DEMULATION=\"{}\"", sources.display()))
-            .arg(sources.join("driver").join(source))
-            .arg("-o")
-            .arg(&made)
-            .output()
-            .map_err(|error| format!("`{compiler}` does not start: {error}"))?;
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        std::fs::rename(&made, folder.join(library)).unwrap();
-    }
-    Ok(folder)
-}
+const SECOND_START: &[&str] = &["--exact", "scenario", "--nocapture"];
 
 /// What a second start does. By itself it is no test.
 #[test]
@@ -100,6 +52,8 @@ fn scenario() {
         Ok("broken") => broken(),
         Ok("towers") => towers(),
         Ok("mistakes") => mistakes::all(),
+        Ok("ranks") => ranks::all(),
+        Ok("silent") => ranks::silent(),
         #[cfg(feature = "emulation")]
         Ok("bits") => bits::compare(),
         Ok("open") => match open() {
@@ -276,6 +230,37 @@ fn towers_reach_each_other_on_two_gpus_and_on_one() {
 }
 
 #[test]
+fn ranks_reach_each_other_by_nccl() {
+    for (ranks, pace) in [("2", "lazy"), ("3", "7"), ("1", "eager")] {
+        let settings =
+            [(SCENARIO, "ranks"), ("TOWERS_TEST_RANKS", ranks), ("FAKE_GPUS", ranks), ("FAKE_PACE", pace)];
+        let Some(played) = play_on(true, SECOND_START, &settings) else { return };
+        let printed = played.correct().printed;
+        assert!(!printed.contains("refused") && printed.contains("NCCL: 0 left over"), "{printed}");
+        assert_eq!(printed.matches("clean after").count().to_string(), ranks, "{printed}");
+    }
+}
+
+#[test]
+fn nccl_refuses_two_ranks_on_one_gpu() {
+    let Some(played) = play_on(true, SECOND_START, &[(SCENARIO, "ranks"), ("FAKE_GPUS", "1")]) else {
+        return;
+    };
+    let printed = played.correct().printed;
+    let said = "ncclCommInitRankConfig failed: what NCCL says: Duplicate GPU detected";
+    assert_eq!(printed.matches(said).count(), 2, "{printed}");
+}
+
+#[test]
+fn a_silent_rank_ends_the_wait_of_the_others() {
+    let settings =
+        [(SCENARIO, "silent"), ("TOWERS_TEST_RANKS", "3"), ("FAKE_GPUS", "3"), ("FAKE_PACE", "eager")];
+    let Some(played) = play_on(true, SECOND_START, &settings) else { return };
+    let printed = played.correct().printed;
+    assert_eq!(printed.matches("waited 2 s in a collective for the others").count(), 2, "{printed}");
+}
+
+#[test]
 fn a_device_works_from_any_thread_and_leaves_nothing_over() {
     for pace in ["lazy", "eager", "7"] {
         let Some(printed) = play("work", &[("FAKE_PACE", pace)]) else { return };
@@ -347,6 +332,6 @@ fn steps_have_the_bits_of_the_emulation() {
 /// What never complains finds nothing.
 #[test]
 fn the_stand_in_refuses_what_a_driver_does() {
-    let Some((printed, errors)) = start("mistakes", &[]) else { return };
+    let Some(Played { printed, errors }) = start("mistakes", &[]) else { return };
     assert!(printed.contains("all were found"), "{printed}{errors}");
 }

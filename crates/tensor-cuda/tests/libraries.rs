@@ -2,8 +2,14 @@
 //!
 //! It prints what was chosen and how long that takes: `cargo test -p tensor-cuda --test libraries -- --nocapture`. Without
 //! a GPU it prints a line that begins with `SKIPPED`; `TOWERS_REQUIRE_CUDA=1` turns that into a failure.
+//!
+//! One test starts the others on stand-ins for the driver and the libraries, with smaller layers: that shows that the calls are those
+//! of the documentation, and what becomes of refusals.
 
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
+
+#[path = "driver/play.rs"]
+mod play;
 
 use philox::{Philox, domain};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,8 +18,22 @@ use tensor_backend::{
 };
 use tensor_cuda::{Buffer, Cuda, Options};
 
+/// The variable that says that this is a start on stand-ins.
+const ON_STAND_INS: &str = "TOWERS_TEST_ON_STAND_INS";
+
+fn is_on_stand_ins() -> bool {
+    std::env::var_os(ON_STAND_INS).is_some()
+}
+
 /// A batch that is no multiple of anything.
-const BATCH: usize = 61;
+fn batch() -> usize {
+    if is_on_stand_ins() { 5 } else { 61 }
+}
+
+/// Channels of a layer: fewer where the processor computes.
+fn channels(count: usize) -> usize {
+    if is_on_stand_ins() { count.div_ceil(8).max(3) } else { count }
+}
 
 /// Rows, channels, filters, kernel, stride and padding of the convolutions of MiniGoogLeNet, one of each kind, and of the
 /// Keras example.
@@ -40,12 +60,22 @@ const CONVOLUTIONS: [[usize; 6]; 18] = [
 
 const DENSE: [[usize; 2]; 3] = [[336, 10], [2304, 512], [512, 10]];
 
+fn dense() -> impl Iterator<Item = Linear> {
+    DENSE.into_iter().map(|[inputs, outputs]| Linear { inputs: channels(inputs), outputs: channels(outputs) })
+}
+
 fn convolutions() -> impl Iterator<Item = (Conv2d, Shape)> {
-    CONVOLUTIONS.into_iter().map(|[size, inputs, outputs, kernel, stride, pad]| {
-        let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
-        let conv = Conv2d { inputs, outputs, kernel: [kernel; 2], stride: [stride; 2], pad };
-        (conv, Shape::new(BATCH, size, size, inputs))
-    })
+    // On stand-ins three: with a stride, with padding, of one pixel.
+    let few = if is_on_stand_ins() { [4, 3, 3] } else { [0, 1, CONVOLUTIONS.len()] };
+    CONVOLUTIONS.into_iter().skip(few[0]).step_by(few[1]).take(few[2]).map(
+        |[size, inputs, outputs, kernel, stride, pad]| {
+            let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
+            let [inputs, outputs] = [inputs, outputs].map(channels);
+            let conv = Conv2d { inputs, outputs, kernel: [kernel; 2], stride: [stride; 2], pad };
+            let size = if is_on_stand_ins() { size.div_ceil(4) } else { size };
+            (conv, Shape::new(batch(), size, size, inputs))
+        },
+    )
 }
 
 /// How far the results of two engines may lie apart, relative to the largest: the format's rounding, the rounding of
@@ -172,14 +202,14 @@ fn compare_all(deterministic: bool) {
             let what = format!("{conv:?} of {shape}");
             compare(&what, precision, &convolve(&libraries, &conv, shape), &convolve(&own, &conv, shape));
             // The last batch of an epoch was not planned.
-            let ragged = shape.with_n(7);
+            let ragged = shape.with_n(batch() - 2);
             let [theirs, ours] = [&libraries, &own].map(|cuda| convolve_unplanned(cuda, &conv, ragged));
             compare(&what, precision, &theirs, &ours);
         }
-        for [inputs, outputs] in DENSE {
-            let linear = Linear { inputs, outputs };
+        for linear in dense() {
             let what = format!("{linear:?}");
-            compare(&what, precision, &multiply(&libraries, &linear, BATCH), &multiply(&own, &linear, BATCH));
+            let [theirs, ours] = [&libraries, &own].map(|cuda| multiply(cuda, &linear, batch()));
+            compare(&what, precision, &theirs, &ours);
         }
         let lines = libraries.describe_engine();
         println!("{precision}, deterministic: {deterministic}\n  {}", lines.join("\n  "));
@@ -187,7 +217,8 @@ fn compare_all(deterministic: bool) {
         // so against our own kernels: both times are there. Who is faster is not for a test to say.
         let is_used =
             |name| tensor_cuda::libraries().iter().any(|each| each.name == name && each.state.is_ok());
-        if !is_used("cuDNN") || precision == Precision::Bf16 {
+        let is_to_refuse = std::env::var_os("FAKE_CUDNN_LACKS").is_some();
+        if !is_used("cuDNN") || precision == Precision::Bf16 || is_to_refuse {
             continue;
         }
         for pass in ["forward", "data", "filter"] {
@@ -223,10 +254,9 @@ fn deterministic_algorithms_give_the_same_bits_every_time() {
             assert!(once == convolve(&first, &conv, shape), "{conv:?} {precision}: the same device");
             assert!(once == convolve(&second, &conv, shape), "{conv:?} {precision}: another device");
         }
-        for [inputs, outputs] in DENSE {
-            let linear = Linear { inputs, outputs };
-            let once = multiply(&first, &linear, BATCH);
-            assert!(once == multiply(&second, &linear, BATCH), "{linear:?} {precision}");
+        for linear in dense() {
+            let once = multiply(&first, &linear, batch());
+            assert!(once == multiply(&second, &linear, batch()), "{linear:?} {precision}");
         }
     }
 }
@@ -238,7 +268,7 @@ fn what_a_library_can_not_do_is_done_all_the_same() {
     let Some([libraries, own]) = both(Options::default()) else { return };
     let pad = Pad { top: 0, bottom: 1, left: 0, right: 1 };
     let conv = Conv2d { inputs: 8, outputs: 16, kernel: [3; 2], stride: [2; 2], pad };
-    let shape = Shape::new(BATCH, 32, 32, 8);
+    let shape = Shape::new(batch(), 32, 32, 8);
     let what = "padding on one side";
     compare(what, Precision::Fp32, &convolve(&libraries, &conv, shape), &convolve(&own, &conv, shape));
 }
@@ -269,4 +299,51 @@ fn a_recorded_convolution_is_replayed() {
     let replayed = values(&cuda, &y);
     run(&x, &mut y).unwrap();
     assert!(replayed == values(&cuda, &y));
+}
+
+/// Starts the tests of that name on stand-ins.
+fn on_stand_ins(tests: &[&str], settings: &[(&str, &str)]) -> Option<String> {
+    if is_on_stand_ins() {
+        return None;
+    }
+    let arguments = [tests, &["--nocapture", "--test-threads=1"]].concat();
+    // More memory means more scratch memory to write to.
+    let fixed = [(ON_STAND_INS, "1"), ("TOWERS_REQUIRE_CUDA", "1"), ("FAKE_MEMORY", "134217728")];
+    let settings = [&fixed, settings].concat();
+    let printed = play::play_on(true, &arguments, &settings)?.correct().printed;
+    for library in ["cuDNN", "cuBLASLt"] {
+        assert!(printed.contains(&format!("{library}: 0 left over")), "{printed}");
+    }
+    Some(printed)
+}
+
+#[test]
+fn all_calls_are_those_of_the_documentation() {
+    let Some(printed) = on_stand_ins(&["a", "e", "i", "o", "u"], &[]) else { return };
+    for chosen in ["implicit_precomp_gemm, Fma", "1, TensorOp", "3, Default", ": cuBLASLt, "] {
+        assert!(printed.contains(chosen), "{chosen}: {printed}");
+    }
+}
+
+/// Libraries that have nothing, algorithms that can't add, products that are too narrow, answers of another kind than was asked for:
+/// our own kernels take their place, and no one else's.
+#[test]
+fn refusals_send_a_layer_to_our_own_kernels() {
+    type Which = fn(&str) -> bool;
+    let cases: [(_, Which); 3] = [
+        ([("FAKE_CUDNN_LACKS", "all"), ("FAKE_CUBLASLT_LACKS", "all")], |_| true),
+        ([("FAKE_CUDNN_LACKS", "add"), ("FAKE_CUBLASLT_LACKS", "narrow")], |line| {
+            // Columns of 3 or 42 numbers are no whole 16 bytes.
+            line.starts_with("data")
+                || line.contains(" = a") && ["42", " 3,", " 3]"].iter().any(|narrow| line.contains(narrow))
+        }),
+        ([("FAKE_CUDNN_LACKS", "math"), ("FAKE_PACE", "7")], |line| line.contains(" fp32 x ")),
+    ];
+    for (settings, is_own) in cases {
+        let Some(printed) = on_stand_ins(&["libraries_agree"], &settings) else { return };
+        let choices =
+            printed.lines().map(str::trim).filter(|line| line.contains(" filters ") || line.contains(" = a"));
+        let wrong: Vec<_> = choices.filter(|line| is_own(line) != line.ends_with(": own kernels")).collect();
+        assert!(wrong.is_empty(), "{settings:?}: {wrong:#?}");
+    }
 }

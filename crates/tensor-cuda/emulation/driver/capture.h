@@ -34,10 +34,11 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
         other->capture = nullptr;
     }
     capture->ended = true;
+    std::vector<Node> nodes = std::move(capture->nodes); // events keep the capture
     captures.erase(std::find(captures.begin(), captures.end(), capture));
     if (capture->invalid) return call.refuse(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the capture is invalid");
     if (!joined) return call.refuse(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "a stream was not joined");
-    *graph = graphs.add(new CUgraph_st{stream->context, capture->nodes});
+    *graph = graphs.add(new CUgraph_st{stream->context, std::move(nodes)});
     return CUDA_SUCCESS;
 }
 
@@ -84,7 +85,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, uns
     Call call{__func__};
     TRY(call.enter());
     if (!graphs.has(graph) || flags) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph, or flags");
-    *executable = executables.add(new CUgraphExec_st{graph->context, graph->nodes});
+    *executable = executables.add(new CUgraphExec_st{graph->context, std::make_shared<const std::vector<Node>>(graph->nodes)});
     return CUDA_SUCCESS;
 }
 
@@ -92,6 +93,7 @@ CUresult cuGraphDestroy(CUgraph graph) {
     Call call{__func__};
     if (!graphs.has(graph)) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph");
     graphs.live.erase(graph);
+    graph->nodes.clear();
     return CUDA_SUCCESS;
 }
 
@@ -124,7 +126,7 @@ static CUresult ask_graph(Call& call, CUgraphExec executable, CUstream stream, b
         return call.refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a graph in a capture");
     }
     static unsigned int seed = 1;
-    Work work = [executable, turn = ++seed] { return carry_out(executable->nodes, turn); };
+    Work work = [nodes = executable->nodes, turn = ++seed] { return carry_out(*nodes, turn); };
     std::vector<DonePtr> after;
     if (executable->last) after.push_back(executable->last);
     TRY(ask(call, stream, "a graph", run ? work : Work(), after));
@@ -146,6 +148,7 @@ CUresult cuGraphExecDestroy(CUgraphExec executable) {
     Call call{__func__};
     if (!executables.has(executable)) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph");
     executables.live.erase(executable);
+    executable->nodes.reset();
     return CUDA_SUCCESS;
 }
 

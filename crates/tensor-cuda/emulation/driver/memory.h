@@ -2,6 +2,7 @@
 #pragma once
 
 #include "streams.h"
+#include "work.h"
 
 // A guard's bytes: NaNs as float, bfloat16 and half alike. Fresh and freed memory holds them too.
 constexpr size_t GUARD = 4096;
@@ -50,6 +51,19 @@ inline bool are_whole(CUdeviceptr at) {
     return is_whole(start - GUARD) && is_whole(start + block.bytes);
 }
 
+// Whether the places of some work are in the context's memory; after it, whether that memory's guards are whole too.
+inline bool are_fine(const char* name, CUcontext context, const std::vector<Place>& places, bool after) {
+    std::lock_guard<std::mutex> lock(guard);
+    for (size_t k = 0; k < places.size(); ++k) {
+        auto block = block_of(context, places[k].at, places[k].bytes);
+        if (block && (!after || are_whole(block->first))) continue;
+        fprintf(stderr, "FAKE: %s: place %zu %s\n", name, k,
+                block ? "has something written beside it" : "is in no memory of the device");
+        return false;
+    }
+    return true;
+}
+
 // Who copies to where, checked when it is asked for and when it is done.
 struct Side {
     CUcontext context; // null for the host's memory
@@ -96,6 +110,24 @@ static CUresult refuse_in_capture(Call& call, CUstream stream) {
 }
 
 extern "C" {
+
+CUcontext fake_context() {
+    std::lock_guard<std::mutex> lock(guard);
+    return current.empty() ? nullptr : current.back();
+}
+
+int fake_device(CUcontext context) { return context->device; }
+
+CUresult fake_work(const char* name, CUstream stream, const std::vector<Place>& places, const std::function<void()>& work) {
+    CUcontext context = fake_context();
+    if (!are_fine(name, context, places, false)) return CUDA_ERROR_INVALID_VALUE;
+    Call call{name};
+    return ask(call, stream, name, [=, name = std::string(name)] {
+        if (!are_fine(name.c_str(), context, places, false)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+        work();
+        return are_fine(name.c_str(), context, places, true) ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+    });
+}
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
     Call call{__func__};

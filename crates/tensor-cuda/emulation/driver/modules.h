@@ -19,6 +19,7 @@ struct CUmod_st {
     const char* (*run)(unsigned int, const Launch*, const unsigned long long*);
     const char* (*signature)(unsigned int);
     std::vector<CUfunction> functions;
+    std::set<CUstream> streams; // that were asked for them
     std::mutex busy; // an object runs one launch at a time
 };
 
@@ -41,25 +42,16 @@ static bool has_function(CUfunction function) {
 
 // Runs a kernel. Pointers must point into memory of the context, and the memory around it stays as it is.
 static CUresult run(CUcontext context, CUfunction function, const Launch& launch, const std::vector<unsigned long long>& words) {
-    const char* letters = function->module->signature(function->number);
-    auto check = [&](bool after) {
-        std::lock_guard<std::mutex> lock(guard);
-        for (size_t k = 0; k < words.size(); ++k) {
-            if (letters[k] != 'p' || !words[k]) continue;
-            auto block = block_of(context, words[k], 0);
-            if (block && (!after || are_whole(block->first))) continue;
-            fprintf(stderr, "FAKE: %s: argument %zu %s\n", function->name.c_str(), k,
-                    block ? "has something written beside it" : "points to no memory of the device");
-            return false;
-        }
-        return true;
-    };
+    const char *letters = function->module->signature(function->number), *name = function->name.c_str();
+    std::vector<Place> places;
+    for (size_t k = 0; k < words.size(); ++k)
+        if (letters[k] == 'p' && words[k]) places.push_back({words[k], 0});
     long number = __atomic_add_fetch(&launches, 1, __ATOMIC_SEQ_CST);
-    if (number == setting("FAKE_BREAK", 0) || !check(false)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (number == setting("FAKE_BREAK", 0) || !are_fine(name, context, places, false)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     std::lock_guard<std::mutex> alone(function->module->busy);
     const char* message = function->module->run(function->number, &launch, words.data());
-    if (message) fprintf(stderr, "FAKE: %s: %s\n", function->name.c_str(), message);
-    return message ? CUDA_ERROR_LAUNCH_FAILED : check(true) ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (message) fprintf(stderr, "FAKE: %s: %s\n", name, message);
+    return message ? CUDA_ERROR_LAUNCH_FAILED : are_fine(name, context, places, true) ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
 extern "C" {
@@ -95,8 +87,8 @@ CUresult cuModuleUnload(CUmodule module) {
     Call call{__func__};
     TRY(call.unsafe());
     if (!modules.has(module)) return call.refuse(CUDA_ERROR_INVALID_HANDLE, "no such module");
-    for (CUstream stream : streams.live)
-        if (stream->context == module->context && stream->last && !stream->last->yet && !module->context->broken)
+    for (CUstream stream : module->streams)
+        if (streams.has(stream) && stream->last && !stream->last->yet && !module->context->broken)
             call.refuse(CUDA_ERROR_INVALID_HANDLE, "a stream is at work");
     modules.live.erase(module);
     return call.enter();
@@ -155,6 +147,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned int gy, u
         words.push_back(0);
         memcpy(&words.back(), args[words.size() - 1], *letter == 'p' || *letter == 'U' ? 8 : 4);
     }
+    function->module->streams.insert(stream);
     static unsigned long long count;
     Launch launch{{gx, gy, gz}, {bx, by, bz}, shared, static_cast<unsigned int>(count % 3), ++count * 0x9e3779b97f4a7c15 | 1};
     CUcontext context = call.context();

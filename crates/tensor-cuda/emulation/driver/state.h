@@ -117,7 +117,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     CUcontext context;
-    std::vector<Node> nodes;
+    std::shared_ptr<const std::vector<Node>> nodes; // gone with the last launch, when the graph is
     DonePtr last;
 };
 

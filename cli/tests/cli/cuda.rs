@@ -1,0 +1,85 @@
+//! The program that is built for people on stand-ins for CUDA: from the command line to calls into the driver, cuDNN, cuBLASLt and
+//! NCCL. (The program under test could emulate GPUs too, and does not here.)
+
+use crate::Place;
+use crate::ranks::{end, ranks, signal, spawn, wait_for};
+use crate::stand_ins::StandIns;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+const TRAIN: &str = "train --recipe keras-cnn --dataset synthetic --limit-train 20 --limit-test 8 --global-batch-size 8 --epochs 2 \
+                     --virtual-replicas 2 --deterministic --no-progress --device cuda";
+
+/// A place and the stand-ins; none without a compiler.
+fn with_cuda() -> Option<(Place, &'static StandIns)> {
+    static STAND_INS: OnceLock<Result<StandIns, String>> = OnceLock::new();
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tensor-cuda/emulation");
+    match STAND_INS.get_or_init(|| StandIns::build(Path::new(sources))) {
+        Ok(stand_ins) => Some((Place::new(), stand_ins)),
+        Err(why) => {
+            println!("SKIPPED: the program on stand-ins for CUDA: {why}");
+            None
+        }
+    }
+}
+
+/// A command for which there are two GPUs.
+fn command((place, stand_ins): &(Place, &StandIns), args: &str) -> Command {
+    let mut command = place.command(args);
+    stand_ins.prepare(&mut command, true, place.path());
+    command.env("FAKE_GPUS", "2").env("FAKE_MEMORY", "536870912");
+    command
+}
+
+/// Runs it to a good end. It returns what was printed, and said.
+fn run(cuda: &(Place, &StandIns), args: &str) -> [String; 2] {
+    let output = command(cuda, args).stdin(Stdio::null()).output().expect("the binary starts");
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success() && !err.contains("FAKE:"), "{args}: {}\n{out}{err}", output.status);
+    [out, err]
+}
+
+fn model(cuda: &(Place, &StandIns), run: &str) -> Vec<u8> {
+    fs::read(cuda.0.path().join(run).join("model.safetensors")).expect("a model")
+}
+
+#[test]
+fn any_number_of_gpus_trains_the_same_network() {
+    let Some(cuda) = with_cuda() else { return };
+    let [devices, _] = run(&cuda, "devices");
+    for said in
+        ["cuda:1: Fake 1, compute capability 9.0", "cuda:0 computes with cuDNN 9.19.0", "  NCCL 2.28.9 in "]
+    {
+        assert!(devices.contains(said), "{devices}");
+    }
+    run(&cuda, &format!("{TRAIN} --gpus 1 --output one"));
+    for (name, how) in [
+        ("two", format!("{TRAIN} --gpus 2")),
+        ("towers", format!("{TRAIN} --gpus 0,0")),
+        ("processes", format!("launch -- {TRAIN}")),
+    ] {
+        run(&cuda, &format!("{how} --output {name}"));
+        assert!(model(&cuda, name) == model(&cuda, "one"), "{name}: another network");
+    }
+}
+
+/// Sums by NCCL within the recorded steps, in half precision; then a rank is killed, and all begin anew from a checkpoint.
+#[test]
+fn a_killed_process_is_named_and_the_job_goes_on() {
+    let Some(cuda) = with_cuda() else { return };
+    let train = TRAIN.replace("--virtual-replicas 2", "--precision bf16").replace("--epochs 2", "--epochs 6");
+    run(&cuda, &format!("launch -- {train} --output straight"));
+    let restarts = "launch --max-restarts 1 --grace 5 --verbose --";
+    let launcher = spawn(command(&cuda, &format!("{restarts} {train} --collective-timeout 60 --output run")));
+    let ranks = ranks(&launcher, 2);
+    let told = || fs::read_to_string(cuda.0.path().join("run/history.csv")).unwrap_or_default();
+    wait_for(|| (told().lines().count() > 2).then_some(()));
+    signal("-KILL", &ranks[&1]);
+    let (output, err) = end(launcher);
+    assert!(output.status.success() && !err.contains("FAKE:"), "{err}");
+    assert!(err.contains("error: stopped because rank 1 (127.0.0.1) has ended unexpectedly"), "{err}");
+    assert!(err.contains("resuming from run/checkpoints"), "{err}");
+    assert!(model(&cuda, "run") == model(&cuda, "straight"), "the restarted run is another run");
+}

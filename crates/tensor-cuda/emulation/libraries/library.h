@@ -1,0 +1,103 @@
+// What the stand-ins for NVIDIA's libraries have in common: numbers, complaints, objects.
+//
+// They compute on host memory, when a stream of the stand-in for the driver comes to it. A wrong call returns the documented status
+// and leaves a line that begins with FAKE, as there. With REAL_HEADERS NVIDIA's own headers take the place of the types below.
+#pragma once
+
+#include "../driver/work.h"
+#include "../half.h"
+#include <mutex>
+#include <set>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <string>
+
+inline CUdeviceptr address(const void* at) { return reinterpret_cast<CUdeviceptr>(at); }
+
+inline bool is_aligned(const void* at, size_t bytes) { return address(at) % bytes == 0; }
+
+// Says what is wrong with a call.
+__attribute__((format(printf, 3, 4))) inline int refuse(const char* name, int status, const char* format, ...) {
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "FAKE: %s: status %d: %s\n", name, status, text);
+    return status;
+}
+
+// Whether a word is in a list of the environment, which is separated by commas.
+inline bool says(const char* variable, const char* word) {
+    const char* list = getenv(variable);
+    return list && ("," + std::string(list) + ",").find("," + std::string(word) + ",") != std::string::npos;
+}
+
+// Formats of numbers, which NVIDIA's libraries number in several ways.
+enum class Format { F32, F16, BF16 };
+
+inline size_t bytes_of(Format format) { return format == Format::F32 ? 4 : 2; }
+
+inline float number(Format format, const char* all, size_t k) {
+    if (format == Format::F32) {
+        float x;
+        return memcpy(&x, all + 4 * k, 4), x;
+    }
+    unsigned short half;
+    memcpy(&half, all + 2 * k, 2);
+    return format == Format::F16 ? emulation::half_to_float(half) : emulation::as_float(unsigned(half) << 16);
+}
+
+inline void set_number(Format format, char* all, size_t k, float x) {
+    if (format == Format::F32) {
+        memcpy(all + 4 * k, &x, 4);
+        return;
+    }
+    unsigned int bits = emulation::as_bits(x);
+    unsigned int rounded = x != x ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1);
+    unsigned short half = format == Format::F16 ? emulation::float_to_half(x) : static_cast<unsigned short>(rounded >> 16);
+    memcpy(all + 2 * k, &half, 2);
+}
+
+// As tensor cores take an f32: with 10 bits of its fraction.
+inline float to_tf32(float x) { return emulation::as_float((emulation::as_bits(x) + 0x1000u) & ~0x1fffu); }
+
+// What an operation reads and writes, the latter with what was there where `beta` is not 0.
+struct Factors {
+    float alpha, beta;
+
+    Factors(const void* alpha, const void* beta) {
+        memcpy(&this->alpha, alpha, 4);
+        memcpy(&this->beta, beta, 4);
+    }
+
+    void store(Format format, char* all, size_t k, float sum) const {
+        set_number(format, all, k, beta == 0 ? alpha * sum : alpha * sum + beta * number(format, all, k));
+    }
+};
+
+// The objects of a library that are alive. What was given back is never freed, so no new object is mistaken for an old one.
+struct Objects {
+    const char* library;
+    std::mutex lock;
+    std::set<const void*> live;
+
+    template <class T>
+    T* add(T* object) {
+        std::lock_guard<std::mutex> guard(lock);
+        return live.insert(object), object;
+    }
+    bool has(const void* object) {
+        std::lock_guard<std::mutex> guard(lock);
+        return live.count(object) > 0;
+    }
+    bool remove(const void* object) {
+        std::lock_guard<std::mutex> guard(lock);
+        return live.erase(object) > 0;
+    }
+    // At the end of the process.
+    ~Objects() { printf("%s: %zu left over\n", library, live.size()), fflush(stdout); }
+};

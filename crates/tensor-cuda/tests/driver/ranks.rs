@@ -1,0 +1,148 @@
+//! Ranks that reach each other by NCCL, each on a thread and a GPU of its own.
+
+use std::thread;
+use std::time::Duration;
+use tensor_backend::{Backend, Error, Span};
+use tensor_cuda::nccl::{Communicator, Join, unique_id};
+use tensor_cuda::{Buffer, Cuda, Options, Turn, gpus};
+
+const LEN: usize = 1000;
+const AT: Span = Span { offset: 3, len: LEN };
+
+/// Numbers of a rank whose sums over ranks are exact.
+fn numbers(rank: usize, seed: usize) -> Vec<f32> {
+    (0..LEN).map(|k| ((k * 7 + seed * 5 + rank * 3) % 64) as f32).collect()
+}
+
+fn sums(world: usize, seed: usize) -> Vec<f32> {
+    let all: Vec<_> = (0..world).map(|rank| numbers(rank, seed)).collect();
+    (0..LEN).map(|k| all.iter().map(|numbers| numbers[k]).sum()).collect()
+}
+
+struct Rank {
+    cuda: Cuda,
+    to_others: Communicator,
+}
+
+impl Rank {
+    fn join(join: Join) -> Result<Rank, Error> {
+        let gpu = join.rank % gpus().unwrap().len();
+        let cuda = Cuda::of_own_kernels(Options { gpu, ..Options::default() }).unwrap();
+        let to_others = Communicator::join(&cuda, join)?;
+        Ok(Rank { cuda, to_others })
+    }
+
+    fn put(&self, buffer: &mut Buffer, seed: usize) {
+        self.cuda.upload(&numbers(self.to_others.rank(), seed), buffer, AT.offset).unwrap();
+    }
+
+    fn read(&self, buffer: &Buffer) -> Vec<f32> {
+        let mut back = vec![0.0; LEN];
+        self.cuda.download(buffer, AT.offset, &mut back).unwrap();
+        back
+    }
+
+    /// Every operation, again and again, so that a rank may be ahead of the others.
+    fn work(&mut self) {
+        let (rank, world) = (self.to_others.rank(), self.to_others.world());
+        let mut data = self.cuda.alloc(LEN + 5).unwrap();
+        for seed in 0..10 {
+            self.put(&mut data, seed);
+            self.to_others.all_reduce_sum(&mut data, AT).unwrap();
+            if seed % 3 == 0 {
+                assert_eq!(self.read(&data), sums(world, seed));
+            }
+            self.put(&mut data, seed);
+            let root = seed % world;
+            self.to_others.broadcast(&mut data, AT, root).unwrap();
+            assert_eq!(self.read(&data), numbers(root, seed));
+            self.put(&mut data, seed);
+            self.to_others.all_reduce_sum_in_order(&mut data, AT).unwrap();
+            assert_eq!(self.read(&data), sums(world, seed));
+            let mut each = vec![0.0; world];
+            each[rank] = (rank + seed) as f32;
+            self.cuda.upload(&each, &mut data, 0).unwrap();
+            self.to_others.all_gather(&mut data, Span::new(0, world)).unwrap();
+            self.cuda.download(&data, 0, &mut each).unwrap();
+            assert_eq!(each, (0..world).map(|rank| (rank + seed) as f32).collect::<Vec<_>>());
+        }
+        // Sums of several parts, of which each rank brings another number.
+        let parts: Vec<Buffer> = (0..=rank)
+            .map(|part| {
+                let mut buffer = self.cuda.alloc(LEN + 5).unwrap();
+                self.cuda.upload(&numbers(rank, part), &mut buffer, AT.offset).unwrap();
+                buffer
+            })
+            .collect();
+        self.to_others.all_reduce_in_order(&parts.iter().collect::<Vec<_>>(), AT, &mut data).unwrap();
+        let of_all = (0..world).flat_map(|rank| (0..=rank).map(move |part| numbers(rank, part)));
+        let expected = of_all.reduce(|sum, part| sum.iter().zip(part).map(|(sum, x)| sum + x).collect());
+        assert_eq!(self.read(&data), expected.unwrap());
+        self.to_others.barrier().unwrap();
+        self.record(&mut data);
+    }
+
+    /// A step with sums beside what follows, as a training step is, written down once and replayed.
+    fn record(&mut self, data: &mut Buffer) {
+        let world = self.to_others.world();
+        let [head, tail] = [Span::new(AT.offset, LEN / 2), Span::new(AT.offset + LEN / 2, LEN - LEN / 2)];
+        let mut other = self.cuda.alloc(LEN).unwrap();
+        let mut step = |to_others: &mut Communicator, cuda: &Cuda, data: &mut Buffer| {
+            to_others.begin_sum(data, tail).unwrap();
+            cuda.fill(1.0, &mut other, Span::new(0, LEN)).unwrap();
+            to_others.finish_sum(data, head).unwrap();
+        };
+        self.put(data, 0);
+        step(&mut self.to_others, &self.cuda, data);
+        assert_eq!(self.read(data), sums(world, 0));
+        self.cuda.begin_recording().unwrap();
+        step(&mut self.to_others, &self.cuda, data);
+        let recording = self.cuda.end_recording().unwrap();
+        for seed in 1..8 {
+            self.put(data, seed);
+            recording.replay(&Turn::default()).unwrap();
+            if seed % 3 == 0 {
+                assert_eq!(self.read(data), sums(world, seed));
+            }
+        }
+        assert_eq!(self.read(data), sums(world, 7));
+    }
+}
+
+/// Lets each rank of a group do something on a thread of its own.
+fn each_rank(patience: Duration, act: impl Fn(Result<Rank, Error>, usize) + Sync) {
+    let world = std::env::var("TOWERS_TEST_RANKS").map_or(2, |count| count.parse().unwrap());
+    let id = unique_id().unwrap();
+    thread::scope(|scope| {
+        for rank in 0..world {
+            let join = Join { id, rank, world, patience, failed: None };
+            let act = &act;
+            scope.spawn(move || act(Rank::join(join), rank));
+        }
+    });
+}
+
+pub fn all() {
+    each_rank(Duration::from_secs(60), |joined, _| match joined {
+        Ok(mut rank) => rank.work(),
+        Err(why) => println!("refused: {why}"),
+    });
+}
+
+/// One rank says nothing: the others end, and say for whom they waited.
+pub fn silent() {
+    each_rank(Duration::from_secs(2), |joined, rank| {
+        let mut joined = joined.unwrap();
+        let mut data = joined.cuda.alloc(LEN + 5).unwrap();
+        if rank == 1 {
+            thread::sleep(Duration::from_secs(4));
+            return joined.to_others.abort("it was silent");
+        }
+        let mut run = || {
+            joined.to_others.all_reduce_sum(&mut data, AT)?;
+            joined.cuda.synchronize()
+        };
+        println!("ended: {}", run().unwrap_err());
+        assert!(joined.to_others.has_ended());
+    });
+}

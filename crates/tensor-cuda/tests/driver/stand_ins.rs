@@ -1,0 +1,75 @@
+//! Stand-ins for the driver, NVRTC and the libraries, which the C++ compiler builds, and programs on them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A source, and the file that is looked for.
+type Source = (&'static str, &'static str);
+
+const DRIVER: [Source; 2] = [("driver/driver.cpp", "libcuda.so.1"), ("driver/nvrtc.cpp", "libnvrtc.so.13")];
+const LIBRARIES: [Source; 3] = [
+    ("libraries/cublaslt.cpp", "libcublasLt.so.13"),
+    ("libraries/cudnn.cpp", "libcudnn.so.9"),
+    ("libraries/nccl.cpp", "libnccl.so"),
+];
+
+/// The files that stand in, in two folders.
+pub struct StandIns {
+    /// With the driver and NVRTC, and kernels that were compiled.
+    driver: PathBuf,
+    libraries: PathBuf,
+}
+
+impl StandIns {
+    /// Builds them from the folder `emulation` of tensor-cuda, or says what is missing for that.
+    pub fn build(sources: &Path) -> Result<StandIns, String> {
+        if !cfg!(target_os = "linux") {
+            return Err("the stand-ins are Linux libraries".into());
+        }
+        if !sources.exists() {
+            return Err(format!("{} is not on this machine", sources.display()));
+        }
+        let driver = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in");
+        let libraries = driver.join("libraries");
+        std::fs::create_dir_all(&libraries).expect("a folder can be made");
+        for source in DRIVER {
+            compile(sources, source, &driver, None)?;
+        }
+        for source in LIBRARIES {
+            compile(sources, source, &libraries, Some(&driver.join(DRIVER[0].1)))?;
+        }
+        Ok(StandIns { driver, libraries })
+    }
+
+    /// Has a program find the driver, the libraries too if it is to, and leave its files in a folder.
+    pub fn prepare(&self, command: &mut Command, with_libraries: bool, folder: &Path) {
+        let folders = if with_libraries { &[&self.driver, &self.libraries][..] } else { &[&self.driver] };
+        command.env("LD_LIBRARY_PATH", std::env::join_paths(folders).expect("folders without a colon"));
+        command.env("FAKE_OBJECTS", &self.driver);
+        command.env("FAKE_LETTERS", folder).env("TOWERS_CACHE_DIR", folder);
+    }
+}
+
+fn compile(
+    sources: &Path,
+    (source, file): Source,
+    folder: &Path,
+    linked: Option<&Path>,
+) -> Result<(), String> {
+    let compiler = std::env::var("CXX").ok().filter(|cxx| !cxx.is_empty()).unwrap_or_else(|| "g++".into());
+    // Another program may be at it: each puts a whole file there.
+    let made = folder.join(format!("{file}-{}", std::process::id()));
+    let output = Command::new(&compiler)
+        .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"])
+        .args(["-shared", "-fPIC", "-pthread"])
+        .arg(format!("-DEMULATION=\"{}\"", sources.display()))
+        .arg(sources.join(source))
+        .args(linked)
+        .arg("-o")
+        .arg(&made)
+        .output()
+        .map_err(|error| format!("`{compiler}` does not start: {error}"))?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::rename(&made, folder.join(file)).expect("the folder is there");
+    Ok(())
+}
