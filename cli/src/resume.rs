@@ -56,9 +56,12 @@ impl TrainArgs {
         self.check_resumed(&resume.config)?;
         let mut config = resume.config.clone();
         let towers = config.devices.replicas;
+        let DeviceOptions { precision, deterministic, no_winograd, .. } = config.devices;
         config.devices = DeviceOptions {
             replicas: towers,
-            no_winograd: config.devices.no_winograd,
+            precision,
+            deterministic,
+            no_winograd,
             ..DeviceOptions::default()
         };
         self.apply(&mut config)?;

@@ -83,3 +83,16 @@ fn a_killed_process_is_named_and_the_job_goes_on() {
     assert!(err.contains("resuming from run/checkpoints"), "{err}");
     assert!(model(&cuda, "run") == model(&cuda, "straight"), "the restarted run is another run");
 }
+
+/// What decides about bits stays without being said again: half precision, and algorithms that repeat them.
+#[test]
+fn a_resumed_run_stays_what_it_was() {
+    let Some(cuda) = with_cuda() else { return };
+    let train = TRAIN.replace("--virtual-replicas 2", "--precision bf16 --schedule constant");
+    run(&cuda, &format!("{train} --output straight"));
+    run(&cuda, &format!("{} --output parts", train.replace("--epochs 2", "--epochs 1")));
+    run(&cuda, "train --resume parts --epochs 2 --no-progress");
+    assert!(model(&cuda, "parts") == model(&cuda, "straight"), "another run");
+    let settings: String = cuda.0.read("parts/config.json").split_whitespace().collect();
+    assert!(settings.contains(r#""precision":"bf16","deterministic":true"#), "{settings}");
+}
