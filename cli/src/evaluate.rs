@@ -55,7 +55,8 @@ fn table(run: &Path, dataset: &str, classifier: &Classifier, e: &Evaluation) -> 
         let note = taken.map_or(String::new(), |(other, n)| {
             format!("  most often taken for {} ({n})", classifier.classes[other])
         });
-        let _ = writeln!(out, "  {class:width$}  {acc:.4}{note}");
+        let share = if acc.is_nan() { "no images".into() } else { format!("{acc:.4}") };
+        let _ = writeln!(out, "  {class:width$}  {share}{note}");
     }
     out
 }

@@ -41,6 +41,7 @@ fn evaluate_and_predict_use_what_was_trained() {
     // The model knows its data when the run's configuration is gone.
     std::fs::write(place.path().join("runs/quick-1/config.json"), "{").expect("the file can be written");
     place.run("evaluate --limit-test 10 --offline").ends(0).says("10 test images of synthetic");
+    place.run("evaluate --limit-test 9 --offline").ends(0).says("  checkerboard        no images\n");
     place.run("report").ends(1).complains("config.json: the file is damaged");
     place.run("preview --dataset synthetic --recipe quick --samples 2 --columns 3 --output grid.png").ends(0);
     let ran = place.run("predict grid.png --json --top 10").ends(0);
