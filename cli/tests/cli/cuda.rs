@@ -5,24 +5,15 @@ use crate::Place;
 use crate::ranks::{end, ranks, signal, spawn, wait_for};
 use crate::stand_ins::StandIns;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 
 const TRAIN: &str = "train --recipe keras-cnn --dataset synthetic --limit-train 20 --limit-test 8 --global-batch-size 8 --epochs 2 \
                      --virtual-replicas 2 --deterministic --no-progress --device cuda";
 
 /// A place and the stand-ins; none without a compiler.
 fn with_cuda() -> Option<(Place, &'static StandIns)> {
-    static STAND_INS: OnceLock<Result<StandIns, String>> = OnceLock::new();
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tensor-cuda/emulation");
-    match STAND_INS.get_or_init(|| StandIns::build(Path::new(sources))) {
-        Ok(stand_ins) => Some((Place::new(), stand_ins)),
-        Err(why) => {
-            println!("SKIPPED: the program on stand-ins for CUDA: {why}");
-            None
-        }
-    }
+    Some((Place::new(), StandIns::find(sources, "the program on stand-ins for CUDA")?))
 }
 
 /// A command for which there are two GPUs.

@@ -191,10 +191,10 @@ fn decimal(n: u32, major: u32) -> Version {
 impl Wanted {
     /// Looks for the library and asks its version, which is compared with the oldest that will do.
     pub(crate) fn find(&self) -> Result<Found> {
-        // cudarc loads it to look, gives it back, and loads it again. Held here, it is loaded once.
+        // cudarc loads it to look, gives it back, and loads it again to keep. Held meanwhile, it is loaded once.
         // SAFETY: as in `loaded_by`.
-        let _ = unsafe { libloading::Library::new(self.file) }.map(core::mem::forget);
-        let library = (self.loaded)().ok_or_else(|| self.missing(self.reason()))?;
+        let held = unsafe { libloading::Library::new(self.file) };
+        let library = (self.loaded)().ok_or_else(|| self.missing(self.reason(&held)))?;
         let (version, function) = self
             .version
             .of(library)
@@ -214,12 +214,11 @@ impl Wanted {
         Error::Missing { library: self.name, reason, hint: self.hint }
     }
 
-    /// Why the linker does not load it.
-    fn reason(&self) -> String {
-        // SAFETY: as in `loaded_by`.
-        match unsafe { libloading::Library::new(self.file) } {
+    /// Why the linker does not load it, as it said itself.
+    fn reason(&self, said: &Result<libloading::Library, libloading::Error>) -> String {
+        match said {
             Ok(_) => format!("{} is there now and was not a moment ago", self.file),
-            Err(error) => reason_in(&error),
+            Err(error) => reason_in(error),
         }
     }
 }

@@ -77,8 +77,7 @@ struct Algorithm {
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
-static int wrong(const char* name, const char* why) { return refuse(name, CUBLAS_STATUS_INVALID_VALUE, "%s", why); }
-#define WRONG(why) return static_cast<cublasStatus_t>(wrong(__func__, why))
+#define WRONG(why) return refuse(__func__, CUBLAS_STATUS_INVALID_VALUE, why)
 
 static bool is_known(int type) { return type == CUDA_R_32F || type == CUDA_R_16F || type == CUDA_R_16BF; }
 
@@ -160,8 +159,7 @@ cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout, c
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
-    if (!objects.remove(layout)) WRONG("no such matrix");
-    return CUBLAS_STATUS_SUCCESS;
+    return objects.give_back(__func__, layout, CUBLAS_STATUS_INVALID_VALUE);
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t compute, cudaDataType scale) {
@@ -184,8 +182,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, cubl
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) {
-    if (!objects.remove(product)) WRONG("no such product");
-    return CUBLAS_STATUS_SUCCESS;
+    return objects.give_back(__func__, product, CUBLAS_STATUS_INVALID_VALUE);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
@@ -209,8 +206,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-    if (!objects.remove(preference)) WRONG("no such preference");
-    return CUBLAS_STATUS_SUCCESS;
+    return objects.give_back(__func__, preference, CUBLAS_STATUS_INVALID_VALUE);
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,

@@ -61,10 +61,18 @@ struct cudnnConvolutionStruct {
     bool set = false;
     int pad[2] = {}, stride[2] = {};
     int math = CUDNN_DEFAULT_MATH;
+
+    // The size of an output, from top to bottom (0) or across (1).
+    int out(int size, int kernel, int k) const { return (size + 2 * pad[k] - kernel) / stride[k] + 1; }
 };
 
-// Of which operand a pass is the computation: in the order in which all three are handed over here.
 enum Pass { DATA, FILTER, FORWARD };
+
+// Of x, w and y, or what stands for them, the one that a pass computes.
+template <class T>
+static T computed(Pass pass, T x, T w, T y) {
+    return pass == DATA ? x : pass == FILTER ? w : y;
+}
 
 struct Offer {
     int number;
@@ -78,7 +86,7 @@ static const std::vector<Offer> offers[] = {
     {{1, true, true}, {0, true, false}},
 };
 
-#define WRONG(why) return static_cast<cudnnStatus_t>(refuse(__func__, CUDNN_STATUS_BAD_PARAM, "%s", why))
+#define WRONG(why) return refuse(__func__, CUDNN_STATUS_BAD_PARAM, why)
 
 static bool format_of(int type, Format* format) {
     *format = type == CUDNN_DATA_FLOAT ? Format::F32 : type == CUDNN_DATA_HALF ? Format::F16 : Format::BF16;
@@ -106,10 +114,10 @@ struct Problem {
         if (!held) why = "two threads use one handle";
         if (handle->context != fake_context()) why = "another context is current";
         this->x = *x, this->w = *w, this->y = *y, this->conv = *conv;
-        auto out = [&](int size, int kernel, int k) { return (size + 2 * conv->pad[k] - kernel) / conv->stride[k] + 1; };
         if (!x->set || !w->set || !y->set || !conv->set) why = "a descriptor without a description";
         else if (x->format != w->format || x->format != y->format) why = "several formats";
-        else if (x->n != y->n || x->c != w->c || y->c != w->n || y->h != out(x->h, w->h, 0) || y->w != out(x->w, w->w, 1))
+        else if (x->n != y->n || x->c != w->c || y->c != w->n || y->h != conv->out(x->h, w->h, 0) ||
+                 y->w != conv->out(x->w, w->w, 1))
             why = "sizes that do not fit";
     }
     Problem(const Problem&) = delete;
@@ -119,7 +127,7 @@ struct Problem {
 
     // Refuses the call if it is wrong.
     cudnnStatus_t judge() const {
-        return why.empty() ? CUDNN_STATUS_SUCCESS : static_cast<cudnnStatus_t>(refuse(name, CUDNN_STATUS_BAD_PARAM, "%s", why.c_str()));
+        return why.empty() ? CUDNN_STATUS_SUCCESS : refuse(name, CUDNN_STATUS_BAD_PARAM, why);
     }
 
     bool is_possible() const { return !says("FAKE_CUDNN_LACKS", "all"); }
@@ -134,7 +142,7 @@ struct Problem {
 
     template <class Performance>
     cudnnStatus_t list(int most, int* count, Performance* list, bool measured, size_t room) const {
-        if (most < 1 || !count || !list) return static_cast<cudnnStatus_t>(refuse(name, CUDNN_STATUS_BAD_PARAM, "no room"));
+        if (most < 1 || !count || !list) return refuse(name, CUDNN_STATUS_BAD_PARAM, "no room");
         *count = 0;
         for (const Offer& each : offers[pass]) {
             if (!is_possible() || *count == most) break;
@@ -191,7 +199,7 @@ cudnnStatus_t Problem::run(int algorithm, const void* alpha, const void* beta, c
     const Offer* offer = this->offer(algorithm);
     if (!offer) return CUDNN_STATUS_NOT_SUPPORTED;
     size_t needed = this->scratch(*offer);
-    auto wrong = [&](const char* why) { return static_cast<cudnnStatus_t>(refuse(name, CUDNN_STATUS_BAD_PARAM, "%s", why)); };
+    auto wrong = [&](const char* why) { return refuse(name, CUDNN_STATUS_BAD_PARAM, why); };
     if (bytes < needed) return wrong("too little scratch memory");
     for (const void* at : {xp, wp, yp, static_cast<const void*>(scratch)})
         if (!is_aligned(at, 16)) return wrong("an operand that is not at 16 bytes");
@@ -210,7 +218,7 @@ cudnnStatus_t Problem::run(int algorithm, const void* alpha, const void* beta, c
             }
             return numbers;
         };
-        const cudnnTensorStruct& to = pass == DATA ? x : pass == FILTER ? w : y;
+        const cudnnTensorStruct to = computed(pass, x, w, y);
         std::vector<float> xn, wn, yn, sums(to.numbers());
         if (pass != DATA) xn = take(x, xs);
         if (pass != FILTER) wn = take(w, ws);
@@ -228,7 +236,7 @@ cudnnStatus_t Problem::run(int algorithm, const void* alpha, const void* beta, c
         // One that is not deterministic gives other bits every time.
         static std::atomic<unsigned int> run{0};
         float other = deterministic ? 1 : 1 + 0x1p-22f * float(1 + run++ % 3);
-        char* out = pass == DATA ? xs : pass == FILTER ? ws : ys;
+        char* out = computed(pass, xs, ws, ys);
         for (size_t k = 0; k < sums.size(); ++k) factors.store(to.format, out, k, sums[k] * other);
     };
     return ask(places(xp, wp, yp, scratch, needed), work);
@@ -237,8 +245,8 @@ cudnnStatus_t Problem::run(int algorithm, const void* alpha, const void* beta, c
 // To measure is to overwrite the result, with NaNs here, and to wait.
 cudnnStatus_t Problem::measure(const void* xp, const void* wp, const void* yp, void* scratch, size_t bytes) const {
     if (cudnnStatus_t status = judge()) return status;
-    void* out = const_cast<void*>(pass == DATA ? xp : pass == FILTER ? wp : yp);
-    size_t size = (pass == DATA ? x : pass == FILTER ? w : y).numbers() * bytes_of(x.format);
+    void* out = const_cast<void*>(computed(pass, xp, wp, yp));
+    size_t size = computed(pass, x, w, y).numbers() * bytes_of(x.format);
     if (cudnnStatus_t status = ask(places(xp, wp, yp, scratch, bytes), [=] {
             memset(out, 0xff, size);
             if (bytes) memset(scratch, 0xff, bytes);
@@ -288,8 +296,7 @@ cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTe
 }
 
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) {
-    if (!objects.remove(tensor)) WRONG("no such tensor");
-    return CUDNN_STATUS_SUCCESS;
+    return objects.give_back(__func__, tensor, CUDNN_STATUS_BAD_PARAM);
 }
 
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* filter) {
@@ -303,8 +310,7 @@ cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDa
 }
 
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter) {
-    if (!objects.remove(filter)) WRONG("no such filter");
-    return CUDNN_STATUS_SUCCESS;
+    return objects.give_back(__func__, filter, CUDNN_STATUS_BAD_PARAM);
 }
 
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* conv) {
@@ -331,14 +337,12 @@ cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(const cudnnConvolutionDescri
                                                     const cudnnFilterDescriptor_t w, int* n, int* c, int* h, int* width) {
     if (!objects.has(conv) || !objects.has(x) || !objects.has(w)) WRONG("no such descriptor");
     *n = x->n, *c = w->n;
-    *h = (x->h + 2 * conv->pad[0] - w->h) / conv->stride[0] + 1;
-    *width = (x->w + 2 * conv->pad[1] - w->w) / conv->stride[1] + 1;
+    *h = conv->out(x->h, w->h, 0), *width = conv->out(x->w, w->w, 1);
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t conv) {
-    if (!objects.remove(conv)) WRONG("no such convolution");
-    return CUDNN_STATUS_SUCCESS;
+    return objects.give_back(__func__, conv, CUDNN_STATUS_BAD_PARAM);
 }
 
 // The calls of a pass, whose tensors come in an order of their own.

@@ -8,7 +8,6 @@
 #include "../half.h"
 #include <mutex>
 #include <set>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +18,10 @@ inline CUdeviceptr address(const void* at) { return reinterpret_cast<CUdeviceptr
 
 inline bool is_aligned(const void* at, size_t bytes) { return address(at) % bytes == 0; }
 
-// Says what is wrong with a call.
-__attribute__((format(printf, 3, 4))) inline int refuse(const char* name, int status, const char* format, ...) {
-    char text[400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    fprintf(stderr, "FAKE: %s: status %d: %s\n", name, status, text);
+// Says what is wrong with a call, whose status it returns.
+template <class Status>
+Status refuse(const char* name, Status status, const std::string& why) {
+    fprintf(stderr, "FAKE: %s: status %d: %s\n", name, static_cast<int>(status), why.c_str());
     return status;
 }
 
@@ -97,6 +92,11 @@ struct Objects {
     bool remove(const void* object) {
         std::lock_guard<std::mutex> guard(lock);
         return live.erase(object) > 0;
+    }
+    // As the call of that name, whose status is `wrong` where there is no such object, and 0 otherwise.
+    template <class Status>
+    Status give_back(const char* name, const void* object, Status wrong) {
+        return remove(object) ? Status{} : refuse(name, wrong, "no such object");
     }
     // At the end of the process.
     ~Objects() { printf("%s: %zu left over\n", library, live.size()), fflush(stdout); }

@@ -22,7 +22,6 @@
 typedef enum {
     ncclSuccess = 0,
     ncclUnhandledCudaError = 1,
-    ncclSystemError = 2,
     ncclInvalidArgument = 4,
     ncclInvalidUsage = 5,
     ncclInProgress = 7,
@@ -70,7 +69,6 @@ struct Group {
         return true;
     }
 };
-using GroupPtr = std::shared_ptr<Group>;
 
 // An operation that was asked for. Its name is the same on the ranks that it concerns.
 struct Operation {
@@ -86,7 +84,7 @@ struct Operation {
 
 struct ncclComm {
     CUcontext context;
-    GroupPtr group;
+    std::shared_ptr<Group> group;
     std::thread job;
     std::atomic<int> state{ncclInProgress};
     int questions = 0; // that are answered by "under way"
@@ -104,10 +102,10 @@ struct Pending {
 };
 static thread_local std::vector<Pending> pending;
 
-#define WRONG(code, why) return static_cast<ncclResult_t>(refuse(__func__, code, "%s", why))
+#define WRONG(code, why) return refuse(__func__, code, why)
 
 static ncclResult_t check(const char* name, ncclComm_t comm) {
-    auto wrong = [&](const char* why) { return static_cast<ncclResult_t>(refuse(name, ncclInvalidArgument, "%s", why)); };
+    auto wrong = [&](const char* why) { return refuse(name, ncclInvalidArgument, why); };
     if (!objects.has(comm)) return wrong("no such communicator");
     if (comm->context != fake_context()) return wrong("another context is current");
     if (comm->state == ncclInProgress || comm->questions) return wrong("the call before is under way");
@@ -126,7 +124,7 @@ static bool take(const Group& group, const Operation& operation, const std::stri
     if (!group.wait(letter, numbers)) return false;
     std::string expected = heading(operation);
     if (alike ? numbers->compare(0, 32, expected) : numbers->size() != 32 + operation.bytes)
-        refuse("a kernel", ncclInvalidUsage, "ranks differ: '%s', '%s'", numbers->substr(0, 32).c_str(), expected.c_str());
+        refuse("a kernel", ncclInvalidUsage, "ranks differ: '" + numbers->substr(0, 32) + "', '" + expected + "'");
     numbers->erase(0, 32);
     numbers->resize(operation.bytes);
     return true;
@@ -158,17 +156,21 @@ static void carry_out(const Group& group, std::vector<Operation> operations, int
             else memcpy(operation.to, numbers.data(), operation.bytes);
             break;
         case Operation::ALL_GATHER:
-        case Operation::ALL_REDUCE: {
-            std::string sum(operation.bytes, 0);
-            // From the last rank to the first: an order that is nobody's by chance.
-            for (int rank = group.world; rank-- > 0;) {
+            for (int rank = 0; rank < group.world; ++rank) {
                 if (!take(group, operation, operation.letter(rank) + turn, true, &numbers)) return;
-                if (operation.kind == Operation::ALL_GATHER) memcpy(operation.to + size_t(rank) * operation.bytes, numbers.data(), operation.bytes);
+                memcpy(operation.to + size_t(rank) * operation.bytes, numbers.data(), operation.bytes);
+            }
+            break;
+        case Operation::ALL_REDUCE: {
+            // From the last rank to the first: an order that is nobody's by chance.
+            std::string sum;
+            if (!take(group, operation, operation.letter(group.world - 1) + turn, true, &sum)) return;
+            for (int rank = group.world - 1; rank-- > 0;) {
+                if (!take(group, operation, operation.letter(rank) + turn, true, &numbers)) return;
                 for (size_t k = 0; k < operation.bytes / 4; ++k)
                     set_number(Format::F32, &sum[0], k, number(Format::F32, sum.data(), k) + number(Format::F32, numbers.data(), k));
-                if (rank == group.world - 1) sum = numbers;
             }
-            if (operation.kind == Operation::ALL_REDUCE) memcpy(operation.to, sum.data(), sum.size());
+            memcpy(operation.to, sum.data(), sum.size());
         }
         }
     }
@@ -192,10 +194,10 @@ static ncclResult_t start(const char* name, const Pending& what) {
 static ncclResult_t ask(const char* name, ncclComm_t comm, CUstream stream, int type, Operation operation) {
     if (ncclResult_t status = check(name, comm)) return status;
     if (type != ncclFloat32 || !stream || operation.peer < 0 || operation.peer >= comm->group->world)
-        return static_cast<ncclResult_t>(refuse(name, ncclInvalidArgument, "a format, stream or rank"));
+        return refuse(name, ncclInvalidArgument, "a format, stream or rank");
     bool paired = operation.kind == Operation::SEND || operation.kind == Operation::RECEIVE;
     if (paired && operation.peer == comm->group->rank)
-        return static_cast<ncclResult_t>(refuse(name, ncclInvalidArgument, "from a rank to itself"));
+        return refuse(name, ncclInvalidArgument, "from a rank to itself");
     int from = operation.kind == Operation::SEND ? comm->group->rank : operation.peer;
     std::string kind = paired ? (operation.kind == Operation::SEND ? "send-" : "take-") + std::to_string(operation.peer) : "all";
     std::string number = std::to_string(comm->asked[kind]++);

@@ -3,9 +3,7 @@
 mod stand_ins;
 
 use stand_ins::StandIns;
-use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 
 /// What a second start of this program printed, with the stand-ins' complaints on the standard error stream.
 pub struct Played {
@@ -25,15 +23,8 @@ impl Played {
 /// Starts this program anew with these arguments and variables, on the driver alone or with the libraries. `None`, which is said,
 /// without a compiler.
 pub fn play_on(with_libraries: bool, arguments: &[&str], settings: &[(&str, &str)]) -> Option<Played> {
-    static STAND_INS: OnceLock<Result<StandIns, String>> = OnceLock::new();
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/emulation");
-    let stand_ins = match STAND_INS.get_or_init(|| StandIns::build(Path::new(sources))) {
-        Ok(stand_ins) => stand_ins,
-        Err(why) => {
-            println!("SKIPPED: calls into CUDA: {why}");
-            return None;
-        }
-    };
+    let stand_ins = StandIns::find(sources, "calls into CUDA")?;
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     stand_ins.prepare(&mut command, with_libraries, folder.path());

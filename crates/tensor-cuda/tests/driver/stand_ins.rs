@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// A source, and the file that is looked for.
 type Source = (&'static str, &'static str);
@@ -21,8 +22,15 @@ pub struct StandIns {
 }
 
 impl StandIns {
-    /// Builds them from the folder `emulation` of tensor-cuda, or says what is missing for that.
-    pub fn build(sources: &Path) -> Result<StandIns, String> {
+    /// Those built from the folder `emulation` of tensor-cuda, once in a process. Where they can't be there are none, and it is said that
+    /// `what` is skipped.
+    pub fn find(sources: &str, what: &str) -> Option<&'static StandIns> {
+        static BUILT: OnceLock<Result<StandIns, String>> = OnceLock::new();
+        let built = BUILT.get_or_init(|| StandIns::build(Path::new(sources)));
+        built.as_ref().inspect_err(|why| println!("SKIPPED: {what}: {why}")).ok()
+    }
+
+    fn build(sources: &Path) -> Result<StandIns, String> {
         if !cfg!(target_os = "linux") {
             return Err("the stand-ins are Linux libraries".into());
         }
