@@ -148,7 +148,7 @@ pub struct TrainArgs {
     /// Everything random is a function of this; 1 in the built-in recipes
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub seed: Option<u64>,
-    /// sgd or rmsprop, with options: sgd:momentum=0.9,nesterov or rmsprop:style=keras3
+    /// sgd, rmsprop, adam or adamw, with options: sgd:momentum=0.9,nesterov or adamw:weight-decay=0.01
     #[arg(long, help_heading = LEARNING, value_name = "SPEC")]
     pub optimizer: Option<String>,
     /// The base learning rate, which the schedule changes

@@ -58,9 +58,10 @@ def run_keras(optimizer, lrs):
         optimizer.learning_rate = lr
         optimizer.apply([keras.ops.convert_to_tensor(grad)], [variable])
         history += numbers(keras.ops.convert_to_numpy(variable))
-    # Beside the counter and the rate the optimizer holds at most one variable.
-    state = [v for v in optimizer.variables if v.name not in ("iteration", "learning_rate")]
-    return history, numbers(keras.ops.convert_to_numpy(state[0])) if state else []
+    arenas = [v for v in optimizer.variables if v.name not in ("iteration", "learning_rate")]
+    state = [x for arena in arenas for x in numbers(keras.ops.convert_to_numpy(arena))]
+    counted = isinstance(optimizer, keras.optimizers.Adam)
+    return history, state + [float(optimizer.iterations)] if counted else state
 
 
 def run_torch(make, lrs):
@@ -73,8 +74,9 @@ def run_torch(make, lrs):
         optimizer.step()
         history += numbers(parameter.detach().numpy())
     state = optimizer.state[parameter]
-    state = state.get("momentum_buffer", state.get("square_avg"))
-    return history, [] if state is None else numbers(state.numpy())
+    arenas = ["exp_avg", "exp_avg_sq", "step"] if "exp_avg" in state else ["momentum_buffer", "square_avg"]
+    arenas = [state[name] for name in arenas if state.get(name) is not None]
+    return history, [x for arena in arenas for x in numbers(arena.numpy())]
 
 
 def sgd(momentum=0.0, nesterov=False, velocity="keras", weight_decay="none"):
@@ -83,6 +85,11 @@ def sgd(momentum=0.0, nesterov=False, velocity="keras", weight_decay="none"):
 
 def rmsprop(rho, epsilon, inside, weight_decay="none"):
     return {"kind": "rmsprop", "rho": rho, "epsilon": epsilon, "epsilon_inside_root": inside, "weight_decay": weight_decay}
+
+
+def adam(epsilon, hat, weight_decay="none", betas=(0.9, 0.999)):
+    beta1, beta2 = betas
+    return {"kind": "adam", "beta1": beta1, "beta2": beta2, "epsilon": epsilon, "epsilon_hat": hat, "weight_decay": weight_decay}
 
 
 def optimizer_cases():
@@ -108,6 +115,15 @@ def optimizer_cases():
             make = lambda p: torch.optim.RMSprop(p, weight_decay=decay)
             config = rmsprop(0.99, 1e-8, False, {"coupled": decay} if decay else "none")
             yield case("pytorch", config, 0.01, run_torch(make, lrs))
+        lrs = rates(factor, 0.01)
+        yield case("keras 3", adam(1e-7, True), 0.01, run_keras(keras.optimizers.Adam(0.01), lrs))
+        k = keras.optimizers.AdamW(0.01, weight_decay=0.05, beta_1=0.8, beta_2=0.95)
+        yield case("keras 3", adam(1e-7, True, {"decoupled": 0.05}, (0.8, 0.95)), 0.01, run_keras(k, lrs))
+        yield case("pytorch", adam(1e-8, False), 0.01, run_torch(torch.optim.Adam, lrs))
+        make = lambda p: torch.optim.Adam(p, weight_decay=0.05)
+        yield case("pytorch", adam(1e-8, False, {"coupled": 0.05}), 0.01, run_torch(make, lrs))
+        make = lambda p: torch.optim.AdamW(p, betas=(0.8, 0.95), weight_decay=0.05)
+        yield case("pytorch", adam(1e-8, False, {"decoupled": 0.05}, (0.8, 0.95)), 0.01, run_torch(make, lrs))
 
 
 def torch_rates(make, ticks):

@@ -74,10 +74,10 @@ fn an_interrupted_evaluation_begins_again() {
     }
 }
 
-/// Both tutorials' optimizers, and one with groups of parameters and an average of the weights; and a stop in the middle of an epoch, at every step of it.
+/// Both tutorials' optimizers, AdamW, which counts its steps, and one with groups of parameters and an average of the weights; and a stop in the middle of an epoch, at every step of it.
 #[test]
 fn an_interrupted_epoch_goes_on_at_the_next_step() {
-    for optimizer in ["rmsprop", "sgd:momentum=0.9", "sgd:momentum=0.8,nesterov,velocity=pytorch"] {
+    for optimizer in ["rmsprop", "adamw", "sgd:momentum=0.9", "sgd:momentum=0.8,nesterov,velocity=pytorch"] {
         let mut config = quick(2);
         if optimizer.contains("nesterov") {
             let groups = ["*/beta:lr-multiplier=8,l2=1e-3", "dense/bias:epochs=1"];

@@ -3,14 +3,18 @@
 use crate::operand::numbers;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{Backend, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay};
+use tensor_backend::{
+    AdamStep, Backend, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, Velocity,
+    WeightDecay,
+};
 
-/// A few steps of both optimizers on a run in the middle of an arena.
+/// A few steps of all optimizers on a run in the middle of an arena.
 #[derive(Clone, Debug)]
 struct Steps {
     at: Span,
     sgd: SgdStep,
     rmsprop: RmspropStep,
+    adam: AdamStep,
 }
 
 impl Case for Steps {
@@ -32,6 +36,19 @@ impl Case for Steps {
         // Where a penalty nearly cancels a gradient, the quotient enlarges what rounding left of it.
         outputs.extend(params.outputs(bench, &[("params after RMSprop", at, 2e-5)])?);
         outputs.extend(state.outputs(bench, &[("mean squares", at, 1e-6)])?);
+        let (mut params, mut mean) = (bench.arena("params", len)?, bench.arena_of(vec![0.0; len])?);
+        let (mut squares, mut steps) = (bench.arena_of(vec![0.0; len])?, bench.arena_of(vec![0.0; 1])?);
+        let runs = [ParamRun { at, lr_multiplier: 0.5, weight_decay: self.adam.weight_decay }];
+        for _ in 0..3 {
+            let (mean, mean_square) = (&mut mean.data, &mut squares.data);
+            let moments = Moments { mean, mean_square, steps: &mut steps.data };
+            let step = OptimizerStep::Adam(self.adam, moments);
+            device.optimizer_step(step, &mut params.data, &grads.data, &runs)?;
+        }
+        outputs.extend(params.outputs(bench, &[("params after Adam", at, 2e-5)])?);
+        outputs.extend(mean.outputs(bench, &[("means", at, 1e-6)])?);
+        outputs.extend(squares.outputs(bench, &[("mean squares of Adam", at, 1e-6)])?);
+        outputs.extend(steps.outputs(bench, &[("steps", Span::new(0, 1), 0.0)])?);
         Ok(outputs)
     }
 }
@@ -69,13 +86,18 @@ fn weight_decay() -> impl Strategy<Value = WeightDecay> {
 pub fn any_convention<B: Backend>(subject: &Subject<B>) {
     let at = (0..50_usize, prop_oneof![0..100_usize, 16_000..50_000_usize]);
     let momentum = prop_oneof![Just(0.0_f32), 0.1..0.99_f32];
-    let constants = (0.001..0.5_f32, momentum, 0.5..0.99_f32, 1e-7..1e-3_f32, weight_decay());
+    let betas = (prop_oneof![Just(0.0), 0.5..0.99], prop_oneof![Just(0.999), 0.5..0.9999]);
+    let constants = (0.001..0.5_f32, momentum, 0.5..0.99_f32, betas, 1e-7..1e-3_f32, weight_decay());
     let cases = (at, constants, any::<(bool, bool, bool)>());
-    let case = |((offset, len), (lr, momentum, rho, epsilon, weight_decay), (nesterov, keras, inside))| {
+    let case = |((offset, len), constants, (nesterov, keras, inside))| {
+        let (lr, momentum, rho, (beta1, beta2), epsilon, weight_decay) = constants;
         let velocity = if keras { Velocity::Keras } else { Velocity::PyTorch };
         let sgd = SgdStep { lr, momentum, nesterov, velocity, weight_decay };
+        // At larger rates a penalty on what rounding left enlarges that from step to step.
+        let lr = 0.01 * lr;
         let rmsprop = RmspropStep { lr, rho, epsilon, epsilon_inside_root: inside, weight_decay };
-        Steps { at: Span::new(offset, len), sgd, rmsprop }
+        let adam = AdamStep { lr, beta1, beta2, epsilon, epsilon_hat: keras, weight_decay };
+        Steps { at: Span::new(offset, len), sgd, rmsprop, adam }
     };
     subject.agree_on(48, cases.prop_map(case));
 }

@@ -80,8 +80,8 @@ pub enum Error {
         "{state}: {got} values were given, but {expected} are needed; is the checkpoint of another model or optimizer?"
     )]
     StateLength {
-        /// The state's name, see [`OptimizerState::name`](crate::OptimizerState::name).
-        state: &'static str,
+        /// The names of its arenas, see [`OptimizerState::arenas`](crate::OptimizerState::arenas).
+        state: String,
         /// The length that would fit.
         expected: usize,
         /// The length that was given.

@@ -2,7 +2,7 @@
 //!
 //! - [`Schedule`] gives the learning rate at a [`Progress`]: a [`Curve`] and, before it, a [`Warmup`]. It needs no
 //!   device and works alone. [`LinearScaling`] multiplies it for larger batches.
-//! - [`Optimizer`] is a rule with its constants: [`Sgd`] or [`Rmsprop`], in the conventions of Keras or PyTorch.
+//! - [`Optimizer`] is a rule with its constants: [`Sgd`], [`Rmsprop`] or [`Adam`], in the conventions of Keras or PyTorch.
 //! - [`ParamGroup`] gives some of the parameters a rate, a weight decay or an end of their own.
 //! - [`Ema`] says when a moving average of the weights moves, and when it takes their place.
 //! - [`OptimizerState`] is an optimizer at work on a device: one step is one launch over the whole arena, or one for each run
@@ -54,7 +54,7 @@ mod text;
 pub use ema::Ema;
 pub use error::{Error, Result};
 pub use group::ParamGroup;
-pub use optimizer::{Optimizer, Rmsprop, Sgd};
+pub use optimizer::{Adam, Optimizer, Rmsprop, Sgd};
 pub use progress::Progress;
 pub use schedule::{Curve, LinearScaling, Per, Schedule, Warmup};
 pub use state::OptimizerState;

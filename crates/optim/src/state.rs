@@ -1,13 +1,13 @@
 use crate::group::Grouped;
 use crate::{Error, Optimizer, ParamGroup, Result};
-use tensor::{Backend, Device, ParamRun, Span, Storage};
+use tensor::{Backend, Device, Moments, OptimizerStep, ParamRun, Span, Storage};
 
 /// An optimizer at work on one arena of parameters: its rule, and what it remembers from step to step.
 ///
-/// The memory is one run of numbers on the device, laid out as the parameters are: the velocity of SGD with momentum,
-/// the mean squares of RMSprop; nothing for SGD without momentum. It starts at 0. To save a run, write
-/// [`export`](OptimizerState::export)'s numbers under [`name`](OptimizerState::name); to go on with exactly the steps
-/// of a run that was never stopped, [`import`](OptimizerState::import) them.
+/// The memory lies on the device, in arenas that are laid out as the parameters are: the velocity of SGD with momentum, the mean
+/// squares of RMSprop, the means and mean squares of Adam, which also counts its steps; nothing for SGD without momentum. It
+/// starts at 0. To save a run, write [`export`](OptimizerState::export)'s numbers; to go on with exactly the steps of a run
+/// that was never stopped, [`import`](OptimizerState::import) them.
 ///
 /// Here a straight line is fitted to four points, by least squares:
 ///
@@ -40,7 +40,10 @@ use tensor::{Backend, Device, ParamRun, Span, Storage};
 #[derive(Debug)]
 pub struct OptimizerState {
     optimizer: Optimizer,
-    memory: Storage,
+    /// Those that the rule has no use for are empty.
+    arenas: [Storage; 2],
+    /// How many steps were taken; empty where the rule need not know.
+    steps: Storage,
     /// `None` where all parameters follow the same rule.
     groups: Option<Grouped>,
     epoch: u64,
@@ -56,8 +59,10 @@ impl OptimizerState {
     pub fn new(device: &Device, optimizer: impl Into<Optimizer>, len: usize) -> Result<Self> {
         let optimizer = optimizer.into();
         optimizer.validate()?;
-        let memory = device.alloc(if state_name(&optimizer).is_some() { len } else { 0 })?;
-        Ok(OptimizerState { optimizer, memory, groups: None, epoch: 0, runs: Vec::with_capacity(1) })
+        let names = names(&optimizer);
+        let arena = |k| device.alloc(if k < names.len() { len } else { 0 });
+        let (arenas, steps) = ([arena(0)?, arena(1)?], device.alloc(counted(&optimizer))?);
+        Ok(OptimizerState { optimizer, arenas, steps, groups: None, epoch: 0, runs: Vec::with_capacity(1) })
     }
 
     /// The same with groups of parameters, which are told by their names and places in the arena. Places that no name has are
@@ -114,19 +119,24 @@ impl OptimizerState {
         &self.optimizer
     }
 
-    /// What the memory is called in a checkpoint: `velocity` or `mean_square`; `None` where there is none.
-    pub fn name(&self) -> Option<&'static str> {
-        state_name(&self.optimizer)
+    /// The arenas of the memory with their names in a checkpoint, each laid out as the parameters: `velocity`, `mean_square`, or
+    /// `mean` and `mean_square`; none for SGD without momentum.
+    pub fn arenas(&self) -> impl Iterator<Item = (&'static str, &Storage)> {
+        names(&self.optimizer).iter().copied().zip(&self.arenas)
     }
 
-    /// The memory: laid out as the parameters, or empty where [`name`](OptimizerState::name) is `None`.
-    pub fn memory(&self) -> &Storage {
-        &self.memory
+    /// How many steps were taken, where the rule needs to know, as Adam's does. Waits for the device.
+    ///
+    /// # Errors
+    /// If `device` is another than the state's, or reports an error.
+    pub fn steps(&self, device: &Device) -> Result<Option<f32>> {
+        Ok(self.steps.to_vec(device, 0, self.steps.len())?.first().copied())
     }
 
     /// One step with learning rate `lr` over a run of the parameters, as one launch on the device for all parameters that follow
     /// one rule and are neighbours. `grads` is laid out
-    /// as `params`, but may be longer. `lr` and the optimizer's constants act in f32.
+    /// as `params`, but may be longer. `lr` and the optimizer's constants act in f32. Adam counts each call as a step, so all that
+    /// belongs to a step comes in one.
     ///
     /// # Errors
     /// If `lr` is not a finite number of 0 or more, or the device refuses the operands: buffers of another device, or
@@ -151,23 +161,29 @@ impl OptimizerState {
                 self.runs.push(ParamRun { at, lr_multiplier: 1.0, weight_decay });
             }
         }
-        match &self.optimizer {
-            Optimizer::Sgd(sgd) => {
-                device.sgd_steps(&sgd.at(rate), params, grads, &mut self.memory, &self.runs)?
+        let [first, second] = &mut self.arenas;
+        let step = match &self.optimizer {
+            Optimizer::Sgd(sgd) => OptimizerStep::Sgd(sgd.at(rate), first),
+            Optimizer::Rmsprop(rmsprop) => OptimizerStep::Rmsprop(rmsprop.at(rate), first),
+            Optimizer::Adam(adam) => {
+                let moments = Moments { mean: first, mean_square: second, steps: &mut self.steps };
+                OptimizerStep::Adam(adam.at(rate), moments)
             }
-            Optimizer::Rmsprop(rmsprop) => {
-                device.rmsprop_steps(&rmsprop.at(rate), params, grads, &mut self.memory, &self.runs)?;
-            }
-        }
-        Ok(())
+        };
+        Ok(device.optimizer_step(step, params, grads, &self.runs)?)
     }
 
-    /// The memory's numbers, copied from the device: exact, but for the f64 reference, whose numbers are rounded.
+    /// The memory's numbers, copied from the device: its arenas one after the other, then the number of steps. Exact, but for the
+    /// f64 reference, whose numbers are rounded.
     ///
     /// # Errors
     /// If `device` is another than the state's, or reports an error.
     pub fn export(&self, device: &Device) -> Result<Vec<f32>> {
-        Ok(self.memory.to_vec(device, 0, self.memory.len())?)
+        let mut values = Vec::new();
+        for part in self.arenas.iter().chain([&self.steps]) {
+            values.extend(part.to_vec(device, 0, part.len())?);
+        }
+        Ok(values)
     }
 
     /// Replaces the memory's numbers by those of an [`export`](OptimizerState::export).
@@ -175,19 +191,36 @@ impl OptimizerState {
     /// # Errors
     /// If their number is another, or `device` is another than the state's.
     pub fn import(&mut self, device: &Device, values: &[f32]) -> Result<()> {
-        let (expected, got) = (self.memory.len(), values.len());
+        let parts = || self.arenas.iter().chain([&self.steps]);
+        let (expected, got) = (parts().map(Storage::len).sum(), values.len());
         if got != expected {
-            let state = self.name().unwrap_or("no state");
+            let state = match names(&self.optimizer) {
+                [] => "no state".to_owned(),
+                names => names.join(" and "),
+            };
             return Err(Error::StateLength { state, expected, got });
         }
-        Ok(device.upload(values, &mut self.memory, 0)?)
+        let mut rest = values;
+        for part in self.arenas.iter_mut().chain([&mut self.steps]) {
+            let (own, others) = rest.split_at(part.len());
+            device.upload(own, part, 0)?;
+            rest = others;
+        }
+        Ok(())
     }
 }
 
-fn state_name(optimizer: &Optimizer) -> Option<&'static str> {
+/// What the arenas are called.
+fn names(optimizer: &Optimizer) -> &'static [&'static str] {
     match optimizer {
-        Optimizer::Sgd(sgd) if sgd.momentum == 0.0 => None,
-        Optimizer::Sgd(_) => Some("velocity"),
-        Optimizer::Rmsprop(_) => Some("mean_square"),
+        Optimizer::Sgd(sgd) if sgd.momentum == 0.0 => &[],
+        Optimizer::Sgd(_) => &["velocity"],
+        Optimizer::Rmsprop(_) => &["mean_square"],
+        Optimizer::Adam(_) => &["mean", "mean_square"],
     }
+}
+
+/// 1 where the rule counts its steps, else 0.
+fn counted(optimizer: &Optimizer) -> usize {
+    usize::from(matches!(optimizer, Optimizer::Adam(_)))
 }

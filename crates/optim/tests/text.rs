@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use optim::{
-    Curve, Ema, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule, Sgd, Velocity, Warmup, WeightDecay,
+    Adam, Curve, Ema, Optimizer, ParamGroup, Per, Progress, Rmsprop, Schedule, Sgd, Velocity, Warmup,
+    WeightDecay,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -75,6 +76,12 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
         Just(Rmsprop::pytorch()),
         (0.0f32..1.0, 1e-12f32..1.0).prop_map(|(rho, epsilon)| Rmsprop::keras3().rho(rho).epsilon(epsilon)),
     ];
+    let adam = prop_oneof![
+        Just(Adam::keras()),
+        Just(Adam::pytorch()),
+        (0.0..1.0, 0.0..1.0, 1e-12f32..1.0)
+            .prop_map(|(beta1, beta2, epsilon)| { Adam::pytorch().betas(beta1, beta2).epsilon(epsilon) }),
+    ];
     prop_oneof![
         (0.0f32..1.0, any::<bool>(), velocity, decay()).prop_map(
             |(momentum, nesterov, velocity, weight_decay)| {
@@ -82,6 +89,7 @@ fn optimizer() -> impl Strategy<Value = Optimizer> {
             }
         ),
         (style, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
+        (adam, decay()).prop_map(|(style, decay)| style.weight_decay(decay).into()),
     ]
 }
 
@@ -114,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_answered(text in "(poly|triangle|step|time|sgd|rmsprop|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
+    fn any_text_is_answered(text in "(poly|triangle|step|time|sgd|rmsprop|adamw?|milestones)?[:a-z=,/+0-9.é-]{0,24}") {
         let _ = (text.parse::<Schedule>(), text.parse::<Optimizer>(), text.parse::<ParamGroup>(), text.parse::<Ema>());
     }
 
@@ -147,10 +155,22 @@ fn compact_forms() {
         " time : decay = 1e+6 , +warmup: epochs=1".parse::<Schedule>().unwrap().to_string(),
         "time:decay=1e6+warmup:epochs=1"
     );
-    for text in
-        ["sgd", "sgd:momentum=0.9,nesterov=true,velocity=pytorch,l2=5e-4", "rmsprop", "rmsprop:style=keras3"]
-    {
+    for text in [
+        "sgd",
+        "sgd:momentum=0.9,nesterov=true,velocity=pytorch,l2=5e-4",
+        "rmsprop",
+        "rmsprop:style=keras3",
+        "adam",
+        "adam:style=pytorch,beta1=0.8,beta2=0.95,l2=5e-4",
+    ] {
         assert_eq!(text.parse::<Optimizer>().unwrap().to_string(), text);
+    }
+    for (text, meaning) in [
+        ("adamw", "adam:weight-decay=0.004"),
+        ("adamw:style=pytorch", "adam:style=pytorch,weight-decay=0.01"),
+        ("adamw:weight-decay=0.1", "adam:weight-decay=0.1"),
+    ] {
+        assert_eq!(text.parse::<Optimizer>().unwrap().to_string(), meaning);
     }
 }
 
@@ -208,7 +228,9 @@ fn wrong_schedules_are_named() {
 #[test]
 fn wrong_optimizers_are_named() {
     for (text, message) in [
-        ("adam", "the optimizer `adam` is unknown; there are sgd, rmsprop"),
+        ("nadam", "the optimizer `nadam` is unknown; there are sgd, rmsprop, adam, adamw"),
+        ("adam:beta2=1", "adam: beta2 is 1, but must be a number from 0 to below 1"),
+        ("adamw:style=keras3", "adamw: style is keras3, but must be keras or pytorch"),
         ("sgd:momentum=1", "sgd: momentum is 1, but must be a number from 0 to below 1"),
         ("sgd:nesterov=yes", "sgd: nesterov is yes, but must be true or false"),
         (

@@ -1,6 +1,6 @@
 use crate::{
-    Activation, BatchNorm, Conv2d, DropoutMask, Linear, LoadImages, NormSpans, ParamRun, Pool2d, Result,
-    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut,
+    Activation, BatchNorm, Conv2d, DropoutMask, Linear, LoadImages, NormSpans, OptimizerStep, ParamRun,
+    Pool2d, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut,
 };
 
 /// Whether an op replaces what its output held or adds to it.
@@ -445,18 +445,17 @@ pub trait Backend {
     /// step. The meter then holds that loss, and counts no further steps.
     fn meter(&self, sums: &Self::Buffer, metrics: Span, meter: &mut Self::Buffer) -> Result<()>;
 
-    /// One step of SGD on runs of parameters, which don't overlap. The three arenas are laid out alike. With a momentum of 0
-    /// `velocity` is not touched, and nothing outside of the runs ever is.
-    fn sgd_steps(
+    /// One step of an optimizer on runs of parameters, which don't overlap. All arenas are laid out alike, and nothing outside of the
+    /// runs is touched.
+    fn optimizer_step(
         &self,
-        step: &SgdStep,
+        step: OptimizerStep<Self::Buffer>,
         params: &mut Self::Buffer,
         grads: &Self::Buffer,
-        velocity: &mut Self::Buffer,
         runs: &[ParamRun],
     ) -> Result<()>;
 
-    /// [`sgd_steps`](Backend::sgd_steps) on one run.
+    /// A step of SGD on one run.
     fn sgd_step(
         &self,
         step: &SgdStep,
@@ -465,21 +464,10 @@ pub trait Backend {
         velocity: &mut Self::Buffer,
         at: Span,
     ) -> Result<()> {
-        self.sgd_steps(step, params, grads, velocity, &[step.whole(at)])
+        self.optimizer_step(OptimizerStep::Sgd(*step, velocity), params, grads, &[step.whole(at)])
     }
 
-    /// One step of RMSprop on runs of parameters, which don't overlap. The three arenas are laid out alike, and nothing outside
-    /// of the runs is touched.
-    fn rmsprop_steps(
-        &self,
-        step: &RmspropStep,
-        params: &mut Self::Buffer,
-        grads: &Self::Buffer,
-        mean_square: &mut Self::Buffer,
-        runs: &[ParamRun],
-    ) -> Result<()>;
-
-    /// [`rmsprop_steps`](Backend::rmsprop_steps) on one run.
+    /// A step of RMSprop on one run.
     fn rmsprop_step(
         &self,
         step: &RmspropStep,
@@ -488,6 +476,6 @@ pub trait Backend {
         mean_square: &mut Self::Buffer,
         at: Span,
     ) -> Result<()> {
-        self.rmsprop_steps(step, params, grads, mean_square, &[step.whole(at)])
+        self.optimizer_step(OptimizerStep::Rmsprop(*step, mean_square), params, grads, &[step.whole(at)])
     }
 }

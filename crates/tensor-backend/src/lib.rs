@@ -35,5 +35,5 @@ pub use pool::Pool2d;
 pub use precision::Precision;
 pub use random::DropoutMask;
 pub use shape::{Layout, Shape, Span};
-pub use step::{ParamRun, RmspropStep, SgdStep, Velocity, WeightDecay};
+pub use step::{AdamStep, Moments, OptimizerStep, ParamRun, RmspropStep, SgdStep, Velocity, WeightDecay};
 pub use view::{View, ViewMut};

@@ -13,8 +13,8 @@ mod arguments;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, DropoutMask, Layout, Pad, Pool2d, Result, RmspropStep, SgdStep, Shape,
-    SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, AdamStep, Backend, BatchNorm, DropoutMask, Layout, Moments, OptimizerStep, Pad, Pool2d,
+    Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, Write,
 };
 use tensor_cpu::{Buffer, Cpu};
 
@@ -157,6 +157,14 @@ impl Bench {
             RmspropStep { lr: 0.0, rho: 0.9, epsilon: 1e-7, epsilon_inside_root: false, weight_decay };
         self.line("RMSprop", shape, moved, || {
             cpu.rmsprop_step(&rmsprop, &mut params, &grads, &mut state, at)
+        })?;
+        let adam =
+            AdamStep { lr: 0.0, beta1: 0.9, beta2: 0.999, epsilon: 1e-7, epsilon_hat: true, weight_decay };
+        let (mut mean_square, mut steps) = (cpu.alloc(len)?, cpu.alloc(1)?);
+        self.line("Adam", shape, moved / 5 * 7, || {
+            let moments = Moments { mean: &mut state, mean_square: &mut mean_square, steps: &mut steps };
+            let step = OptimizerStep::Adam(adam, moments);
+            cpu.optimizer_step(step, &mut params, &grads, &[rmsprop.whole(at)])
         })?;
         black_box(&params);
         Ok(())

@@ -4,15 +4,15 @@ use crate::buffer::filled;
 use crate::element::{Element, Format, typed};
 use crate::norm_operands::{self, Infer, Saved, Train};
 use crate::operand::{
-    alike, for_runs, labels as labels_of, run, run_mut, run_of, run_of_mut, runs_mut, tensors, weights, write,
+    alike, labels as labels_of, run, run_mut, run_of, run_of_mut, runs_mut, tensors, weights, write,
 };
 use crate::{
     Buffer, Cpu, activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling,
     softmax,
 };
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, ParamRun,
-    Pool2d, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, OptimizerStep,
+    ParamRun, Pool2d, Result, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 impl Backend for Cpu {
@@ -470,31 +470,13 @@ impl Backend for Cpu {
         })
     }
 
-    fn sgd_steps(
+    fn optimizer_step(
         &self,
-        step: &SgdStep,
+        step: OptimizerStep<Buffer>,
         params: &mut Buffer,
         grads: &Buffer,
-        velocity: &mut Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
-        let (velocity, remembers) = (("the velocity", &mut velocity[..]), step.momentum != 0.0);
-        for_runs("sgd_step", params, grads, velocity, runs, remembers, |run, params, grads, velocity| {
-            optimizer::sgd(self.pool(), &step.on(run), params, grads, velocity);
-        })
-    }
-
-    fn rmsprop_steps(
-        &self,
-        step: &RmspropStep,
-        params: &mut Buffer,
-        grads: &Buffer,
-        mean_square: &mut Buffer,
-        runs: &[ParamRun],
-    ) -> Result<()> {
-        let squares = ("the mean squares", &mut mean_square[..]);
-        for_runs("rmsprop_step", params, grads, squares, runs, true, |run, params, grads, squares| {
-            optimizer::rmsprop(self.pool(), &step.on(run), params, grads, squares);
-        })
+        optimizer::step(self.pool(), step, params, grads, runs)
     }
 }

@@ -128,36 +128,26 @@ pub(crate) fn runs_mut<'a, T>(
     })
 }
 
-/// What an optimizer steps over: parameters, gradients, and what it remembers of them, of which there may be nothing.
-pub(crate) type Stepped<'a, T> = (&'a mut [T], &'a [T], &'a mut [T]);
+/// What an optimizer remembers of parameters, which has a name: arenas that are laid out as theirs.
+pub(crate) type Memory<'a, T, const N: usize> = [(&'static str, &'a mut [T]); N];
 
-/// The same run of all three arenas; of `memory`, which has a name, only where the step looks at it.
-fn stepped<'a, T>(
-    op: &'static str,
-    params: &'a mut [T],
-    grads: &'a [T],
-    (what, memory): (&'static str, &'a mut [T]),
-    at: Span,
-    remembers: bool,
-) -> Result<Stepped<'a, T>> {
-    let (params, grads) = (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
-    let at = if remembers { at } else { Span::new(0, 0) };
-    Ok((params, grads, run_mut(op, what, memory, at)?))
-}
-
-/// Calls `step` with what lies in each of the runs.
-pub(crate) fn for_runs<T>(
+/// Calls `step` with what lies in each of the runs; nothing of `memory` where the step looks at none.
+pub(crate) fn for_runs<T, const N: usize>(
     op: &'static str,
     params: &mut [T],
     grads: &[T],
-    (what, memory): (&'static str, &mut [T]),
+    mut memory: Memory<T, N>,
     runs: &[ParamRun],
     remembers: bool,
-    mut step: impl FnMut(&ParamRun, &mut [T], &[T], &mut [T]),
+    mut step: impl FnMut(&ParamRun, &mut [T], &[T], [&mut [T]; N]),
 ) -> Result<()> {
-    for run in runs {
-        let (params, grads, memory) = stepped(op, params, grads, (what, memory), run.at, remembers)?;
-        step(run, params, grads, memory);
+    for rule in runs {
+        let at = rule.at;
+        let (params, grads) =
+            (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
+        let remembered = if remembers { at } else { Span::new(0, 0) };
+        memory.iter().try_for_each(|(what, memory)| remembered.check(op, what, memory.len()))?;
+        step(rule, params, grads, memory.each_mut().map(|(_, memory)| &mut memory[remembered.range()]));
     }
     Ok(())
 }

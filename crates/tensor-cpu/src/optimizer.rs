@@ -1,6 +1,10 @@
+use crate::Buffer;
 use crate::dispatch::multiversion;
+use crate::operand::{for_runs, run_mut};
 use crate::threads::{Shards, Threads};
-use tensor_backend::{RmspropStep, SgdStep, Velocity, WeightDecay};
+use tensor_backend::{
+    AdamStep, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay,
+};
 
 /// Elements a task: 64 KiB of each arena.
 const BLOCK: usize = 16_384;
@@ -23,6 +27,40 @@ pub(crate) fn meter(metrics: &[f32], meter: &mut [f32]) {
     if meter[0].is_finite() {
         meter[2] += metrics[1];
         meter[3] += 1.0;
+    }
+}
+
+/// See `Backend::optimizer_step`.
+pub(crate) fn step(
+    threads: &Threads,
+    step: OptimizerStep<Buffer>,
+    params: &mut [f32],
+    grads: &[f32],
+    runs: &[ParamRun],
+) -> Result<()> {
+    match step {
+        OptimizerStep::Sgd(step, velocity) => {
+            let (velocity, remembers) = ([("the velocity", &mut velocity[..])], step.momentum != 0.0);
+            for_runs("sgd_step", params, grads, velocity, runs, remembers, |run, params, grads, velocity| {
+                sgd(threads, &step.on(run), params, grads, velocity);
+            })
+        }
+        OptimizerStep::Rmsprop(step, squares) => {
+            let squares = [("the mean squares", &mut squares[..])];
+            for_runs("rmsprop_step", params, grads, squares, runs, true, |run, params, grads, squares| {
+                rmsprop(threads, &step.on(run), params, grads, squares);
+            })
+        }
+        OptimizerStep::Adam(step, Moments { mean, mean_square, steps }) => {
+            let op = "adam_step";
+            let moments = [("the means", &mut mean[..]), ("the mean squares", &mut mean_square[..])];
+            let steps = run_mut(op, "the number of steps", steps, Span::new(0, 1))?;
+            for_runs(op, params, grads, moments, runs, true, |run, params, grads, moments| {
+                adam(threads, &step.on(run), steps[0], params, grads, moments);
+            })?;
+            steps[0] += if runs.iter().any(|run| run.at.len > 0) { 1.0 } else { 0.0 };
+            Ok(())
+        }
     }
 }
 
@@ -68,15 +106,9 @@ impl Sgd {
 }
 
 /// `velocity` is empty where the momentum is 0.
-pub(crate) fn sgd(
-    threads: &Threads,
-    step: &SgdStep,
-    params: &mut [f32],
-    grads: &[f32],
-    velocity: &mut [f32],
-) {
+fn sgd(threads: &Threads, step: &SgdStep, params: &mut [f32], grads: &[f32], velocity: [&mut [f32]; 1]) {
     let sgd = Sgd::new(step);
-    for_blocks(threads, params, grads, velocity, &|params, grads, velocity| {
+    for_blocks(threads, params, grads, velocity, &|params, grads, [velocity]| {
         if velocity.is_empty() {
             sgd_plain(sgd.decay, step.lr, params, grads);
         } else {
@@ -112,17 +144,17 @@ struct Rmsprop {
     epsilon: [f32; 2],
 }
 
-pub(crate) fn rmsprop(
+fn rmsprop(
     threads: &Threads,
     step: &RmspropStep,
     params: &mut [f32],
     grads: &[f32],
-    mean_square: &mut [f32],
+    mean_square: [&mut [f32]; 1],
 ) {
     let epsilon = if step.epsilon_inside_root { [step.epsilon, 0.0] } else { [0.0, step.epsilon] };
     let decay = Decay::new(step.weight_decay, step.lr);
     let rule = Rmsprop { decay, lr: step.lr, rho: step.rho, epsilon };
-    for_blocks(threads, params, grads, mean_square, &|params, grads, mean_square| {
+    for_blocks(threads, params, grads, mean_square, &|params, grads, [mean_square]| {
         rmsprop_block(rule, params, grads, mean_square);
     });
 }
@@ -138,18 +170,69 @@ multiversion! {
     }
 }
 
-/// A step on one block of parameters, gradients and state.
-type Step<'a> = &'a (dyn Fn(&mut [f32], &[f32], &mut [f32]) + Sync);
+/// `p -= rate m / (sqrt(a) + epsilon)`, with the corrections in `rate` and `epsilon`.
+#[derive(Clone, Copy)]
+struct Adam {
+    decay: Decay,
+    rate: f32,
+    epsilon: f32,
+    /// How much of the mean and of the mean square stays, and how much comes in its place.
+    keep: [f32; 2],
+    take: [f32; 2],
+}
 
-/// Runs `step` on equal blocks of the three arenas; `state` may be empty.
-fn for_blocks(threads: &Threads, params: &mut [f32], grads: &[f32], state: &mut [f32], step: Step) {
-    let (len, states) = (params.len(), state.len());
-    let (params, state) = (Shards::new(params), Shards::new(state));
+/// The step after `taken` ones; `moments` are the mean and the mean square.
+fn adam(
+    threads: &Threads,
+    step: &AdamStep,
+    taken: f32,
+    params: &mut [f32],
+    grads: &[f32],
+    moments: [&mut [f32]; 2],
+) {
+    let (rate, epsilon) = step.corrected(f64::from(taken) + 1.0);
+    let (decay, betas) = (Decay::new(step.weight_decay, step.lr), [step.beta1, step.beta2]);
+    let [rate, epsilon] = [rate as f32, epsilon as f32];
+    let rule =
+        Adam { decay, rate, epsilon, keep: betas.map(|b| b as f32), take: betas.map(|b| (1.0 - b) as f32) };
+    for_blocks(threads, params, grads, moments, &|params, grads, [mean, mean_square]| {
+        adam_block(rule, params, grads, mean, mean_square);
+    });
+}
+
+multiversion! {
+    fn adam_block(rule: Adam, params: &mut [f32], grads: &[f32], mean: &mut [f32], mean_square: &mut [f32]) {
+        let ([keep1, keep2], [take1, take2]) = (rule.keep, rule.take);
+        for (((p, &g), m), a) in params.iter_mut().zip(grads).zip(mean).zip(mean_square) {
+            let g = g + rule.decay.penalty * *p;
+            *m = keep1 * *m + take1 * g;
+            *a = keep2 * *a + take2 * g * g;
+            *p = *p * rule.decay.keep - rule.rate * *m / (a.sqrt() + rule.epsilon);
+        }
+    }
+}
+
+/// A step on one block of parameters, gradients and what is remembered of them.
+type Step<'a, const N: usize> = &'a (dyn Fn(&mut [f32], &[f32], [&mut [f32]; N]) + Sync);
+
+/// Runs `step` on equal blocks of all arenas; those of `memory` may be empty.
+fn for_blocks<const N: usize>(
+    threads: &Threads,
+    params: &mut [f32],
+    grads: &[f32],
+    memory: [&mut [f32]; N],
+    step: Step<N>,
+) {
+    let len = params.len();
+    let (params, memory) = (Shards::new(params), memory.map(Shards::new));
     threads.run(len.div_ceil(BLOCK), &|block| {
         let range = block * BLOCK..((block + 1) * BLOCK).min(len);
-        let of_state = range.start.min(states)..range.end.min(states);
-        // SAFETY: each task has a part of its own.
-        let (p, s) = unsafe { (params.part(range.clone()), state.part(of_state)) };
-        step(p, &grads[range], s);
+        // SAFETY: each task has parts of its own.
+        let (params, memory) = unsafe {
+            let memory = memory.each_ref();
+            let parts = memory.map(|all| all.part(range.start.min(all.len())..range.end.min(all.len())));
+            (params.part(range.clone()), parts)
+        };
+        step(params, &grads[range], memory);
     });
 }

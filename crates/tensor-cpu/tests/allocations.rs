@@ -4,8 +4,9 @@
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Layout, Linear, NormSpans, Pad, Pool2d, Result,
-    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, AdamStep, Backend, BatchNorm, Conv2d, DropoutMask, Layout, Linear, Moments, NormSpans,
+    OptimizerStep, Pad, Pool2d, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity, View,
+    ViewMut, WeightDecay, Write,
 };
 use tensor_cpu::{Buffer, Cpu};
 
@@ -43,6 +44,8 @@ struct Operands {
     grads: Buffer,
     sums: Buffer,
     saved: Buffer,
+    mean_square: Buffer,
+    steps: Buffer,
 }
 
 impl Operands {
@@ -57,13 +60,16 @@ impl Operands {
             grads: arena()?,
             sums: arena()?,
             saved: arena()?,
+            mean_square: arena()?,
+            steps: arena()?,
         })
     }
 }
 
 /// Every op once, on operands that are large enough for it.
 fn every_op(cpu: &Cpu, labels: &Vec<u32>, operands: &mut Operands) -> Result<()> {
-    let Operands { x, y, small: [pooled, dpooled], params, grads, sums, saved } = operands;
+    let Operands { x, y, small: [pooled, dpooled], params, grads, sums, saved, mean_square, steps } =
+        operands;
     let (shape, mode) = (Shape::new(4, 16, 16, 24), Write::Add);
     let at = Layout::contiguous(shape);
     let conv = Conv2d {
@@ -123,7 +129,10 @@ fn every_op(cpu: &Cpu, labels: &Vec<u32>, operands: &mut Operands) -> Result<()>
     let sgd = SgdStep { lr: 0.1, momentum: 0.9, nesterov: true, velocity, weight_decay };
     cpu.sgd_step(&sgd, params, grads, saved, arena)?;
     let rmsprop = RmspropStep { lr: 0.1, rho: 0.9, epsilon: 1e-7, epsilon_inside_root: false, weight_decay };
-    cpu.rmsprop_step(&rmsprop, params, grads, saved, arena)
+    cpu.rmsprop_step(&rmsprop, params, grads, saved, arena)?;
+    let adam = AdamStep { lr: 0.1, beta1: 0.9, beta2: 0.999, epsilon: 1e-7, epsilon_hat: true, weight_decay };
+    let moments = Moments { mean: saved, mean_square, steps };
+    cpu.optimizer_step(OptimizerStep::Adam(adam, moments), params, grads, &[rmsprop.whole(arena)])
 }
 
 /// A normalization and a dense layer on so many vectors.

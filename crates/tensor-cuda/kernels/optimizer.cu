@@ -10,26 +10,35 @@
 
 __device__ inline bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 
-// Calls rule(p, g, s) with the numbers from `from` to `to`, V at a time. Without state `state` is not touched.
-template <int V, bool STATE, class Rule>
-__device__ inline void for_run(float* params, const float* grads, float* state, u64 from, u64 to, Rule rule) {
+// What an optimizer steps over: n parameters, their gradients, and up to two numbers that it remembers of each.
+struct Arenas {
+    float* params;
+    const float* grads;
+    float* state[2];
+};
+
+// Calls rule(p, g, s) with the numbers from `from` to `to`, V at a time; s are the STATES numbers remembered, if any.
+template <int V, int STATES, class Rule>
+__device__ inline void for_run(const Arenas& all, u64 from, u64 to, Rule rule) {
     for (u64 k = from + global_thread() * V; k < to; k += global_threads() * V) {
-        float p[V], g[V], s[V] = {};
-        load<V>(params + k, p);
-        load<V>(grads + k, g);
-        if constexpr (STATE) load<V>(state + k, s);
+        float p[V], g[V], s[2][V] = {};
+        load<V>(all.params + k, p);
+        load<V>(all.grads + k, g);
 #pragma unroll
-        for (int i = 0; i < V; ++i) rule(p[i], g[i], s[i]);
-        store<V>(params + k, p);
-        if constexpr (STATE) store<V>(state + k, s);
+        for (int j = 0; j < STATES; ++j) load<V>(all.state[j] + k, s[j]);
+#pragma unroll
+        for (int i = 0; i < V; ++i) rule(p[i], g[i], s[0][i], s[1][i]);
+        store<V>(all.params + k, p);
+#pragma unroll
+        for (int j = 0; j < STATES; ++j) store<V>(all.state[j] + k, s[j]);
     }
 }
 
-template <bool STATE, class Rule>
-__device__ inline void for_all(float* params, const float* grads, float* state, u64 n, u32 vector, Rule rule) {
+template <int STATES, class Rule>
+__device__ inline void for_all(const Arenas& all, u64 n, u32 vector, Rule rule) {
     u64 wide = vector == 4 ? n / 4 * 4 : 0;
-    for_run<4, STATE>(params, grads, state, 0, wide, rule);
-    for_run<1, STATE>(params, grads, state, wide, n, rule);
+    for_run<4, STATES>(all, 0, wide, rule);
+    for_run<1, STATES>(all, wide, n, rule);
 }
 
 // All conventions of SGD as one formula: v = m v + into g, then p += out (of_v v + of_g g). Weight decay is g +=
@@ -39,7 +48,7 @@ KERNEL sgd_step(const Turn* turn, float* params, const float* grads, float* velo
     if (turn->halted || turn->overflow) return;
     float lr = turn->lr * multiplier, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
     if (momentum == 0.0f) {
-        for_all<false>(params, grads, velocity, n, vector, [=](float& p, float g, float&) {
+        for_all<0>({params, grads}, n, vector, [=](float& p, float g, float&, float&) {
             g *= unscale;
             p = p * keep - lr * (g + penalty * p);
         });
@@ -49,7 +58,7 @@ KERNEL sgd_step(const Turn* turn, float* params, const float* grads, float* velo
     float into = keras ? -lr : 1.0f, out = keras ? 1.0f : -lr;
     // Nesterov looks one step ahead: m v + into g in place of v.
     float of_v = nesterov ? momentum : 1.0f, of_g = nesterov ? into : 0.0f;
-    for_all<true>(params, grads, velocity, n, vector, [=](float& p, float g, float& v) {
+    for_all<1>({params, grads, {velocity}}, n, vector, [=](float& p, float g, float& v, float&) {
         g = g * unscale + penalty * p;
         v = momentum * v + into * g;
         p = p * keep + out * (of_v * v + of_g * g);
@@ -61,11 +70,34 @@ KERNEL rmsprop_step(const Turn* turn, float* params, const float* grads, float* 
                     float rho, float inside, float outside, float penalty, float shrink, u32 vector) {
     if (turn->halted || turn->overflow) return;
     float lr = turn->lr * multiplier, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
-    for_all<true>(params, grads, mean_square, n, vector, [=](float& p, float g, float& a) {
+    for_all<1>({params, grads, {mean_square}}, n, vector, [=](float& p, float g, float& a, float&) {
         g = g * unscale + penalty * p;
         a = rho * a + (1.0f - rho) * g * g;
         p = p * keep - lr * g / (sqrtf(a + inside) + outside);
     });
+}
+
+// m = beta1 m + take1 g, a = beta2 a + take2 g^2, then p -= rate m / (sqrt(a) + epsilon): in the t-th step the means fall
+// short by c = 1 - beta^t, which the rate makes up for, and epsilon where it stands for PyTorch's (`hat` is 0). The logarithms
+// of beta make c exact where beta^t is nearly 1. Weight decay as in sgd_step.
+KERNEL adam_step(const Turn* turn, float* params, const float* grads, float* mean, float* mean_square,
+                 const float* steps, u64 n, float multiplier, float beta1, float take1, float log_beta1, float beta2,
+                 float take2, float log_beta2, float epsilon, u32 hat, float penalty, float shrink, u32 vector) {
+    if (turn->halted || turn->overflow) return;
+    float lr = turn->lr * multiplier, unscale = 1.0f / turn->loss_scale, keep = 1.0f - lr * shrink;
+    float t = steps[0] + 1.0f, c1 = -expm1f(t * log_beta1), root = sqrtf(-expm1f(t * log_beta2));
+    float rate = lr * root / c1, outside = hat ? epsilon : epsilon * root;
+    for_all<2>({params, grads, {mean, mean_square}}, n, vector, [=](float& p, float g, float& m, float& a) {
+        g = g * unscale + penalty * p;
+        m = beta1 * m + take1 * g;
+        a = beta2 * a + take2 * g * g;
+        p = p * keep - rate * m / (sqrtf(a) + outside);
+    });
+}
+
+// Behind all of a step: counts it, if it moved anything. One thread.
+KERNEL count_step(const Turn* turn, float* steps) {
+    if (!turn->halted && !turn->overflow) steps[0] += 1.0f;
 }
 
 // Half precision only, before a step: notes whether a gradient is not finite. All that write write the same.

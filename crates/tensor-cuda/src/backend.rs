@@ -4,8 +4,8 @@ use crate::buffer::Format;
 use crate::memory::Memory;
 use crate::{Buffer, Bytes, Cuda, Ints};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, ParamRun,
-    Pool2d, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, OptimizerStep,
+    ParamRun, Pool2d, Result, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 impl Cuda {
@@ -387,25 +387,13 @@ impl Backend for Cuda {
         self.op(|| self.op_meter(sums, metrics, meter))
     }
 
-    fn sgd_steps(
+    fn optimizer_step(
         &self,
-        step: &SgdStep,
+        step: OptimizerStep<Buffer>,
         params: &mut Buffer,
         grads: &Buffer,
-        velocity: &mut Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
-        self.op(|| self.op_sgd_steps(step, params, grads, velocity, runs))
-    }
-
-    fn rmsprop_steps(
-        &self,
-        step: &RmspropStep,
-        params: &mut Buffer,
-        grads: &Buffer,
-        mean_square: &mut Buffer,
-        runs: &[ParamRun],
-    ) -> Result<()> {
-        self.op(|| self.op_rmsprop_steps(step, params, grads, mean_square, runs))
+        self.op(|| self.op_optimizer_step(step, params, grads, runs))
     }
 }

@@ -4,7 +4,8 @@
 
 use crate::harness::*;
 use tensor_backend::{
-    Backend, ParamRun, Precision, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay,
+    AdamStep, Backend, Moments, OptimizerStep, ParamRun, Precision, Result, RmspropStep, SgdStep, Span,
+    Velocity, WeightDecay,
 };
 use tensor_cpu::{Cpu, Reference};
 use tensor_cuda::Cuda;
@@ -20,7 +21,16 @@ const PLAIN: SgdStep = SgdStep {
     weight_decay: WeightDecay::None,
 };
 
-/// Ten steps of both optimizers on runs in the middle of an arena, with a rate and gradients that change.
+const ADAM: AdamStep = AdamStep {
+    lr: 0.1,
+    beta1: 0.9,
+    beta2: 0.999,
+    epsilon: 1e-7,
+    epsilon_hat: true,
+    weight_decay: WeightDecay::None,
+};
+
+/// Ten steps of all optimizers on runs in the middle of an arena, with a rate and gradients that change.
 #[derive(Debug)]
 struct Steps {
     at: Span,
@@ -28,6 +38,7 @@ struct Steps {
     groups: Option<[ParamRun; 2]>,
     sgd: SgdStep,
     rmsprop: RmspropStep,
+    adam: AdamStep,
 }
 
 impl Steps {
@@ -58,7 +69,21 @@ impl Steps {
                 epsilon_inside_root: rng.below(2) == 0,
                 weight_decay,
             },
+            adam: AdamStep {
+                lr: 0.01 * lr,
+                beta1: pick(rng, &[0.0, 0.9]),
+                beta2: pick(rng, &[0.9, 0.999]),
+                epsilon: pick(rng, &[1e-7, 1e-3]),
+                epsilon_hat: rng.below(2) == 0,
+                weight_decay,
+            },
         }
+    }
+
+    /// The runs of a step whose weight decay is this one.
+    fn runs(&self, weight_decay: WeightDecay) -> Vec<ParamRun> {
+        let whole = ParamRun { at: self.at, lr_multiplier: 1.0, weight_decay };
+        self.groups.map_or(vec![whole], |runs| runs.to_vec())
     }
 }
 
@@ -68,24 +93,27 @@ impl Case for Steps {
         let scale = if precision == Precision::Fp16 && device.runs_ahead() { FIRST_LOSS_SCALE } else { 1.0 };
         let all = Span::new(0, len);
         let mut arenas = Vec::new();
-        for _ in 0..2 {
+        for _ in 0..3 {
             arenas.push((upload(device, &numbers("params", len))?, upload(device, &vec![0.25; len])?));
         }
+        let (mut squares, mut steps) = (upload(device, &vec![0.5; len])?, device.alloc(1)?);
         for step in 0..10 {
             let grads: Vec<f32> = numbers(&format!("grads {step}"), len).iter().map(|g| g * scale).collect();
             let grads = upload(device, &grads)?;
             let shrink = 1.0 - 0.05 * step as f32;
             let sgd = SgdStep { lr: self.sgd.lr * shrink, ..self.sgd };
             let rmsprop = RmspropStep { lr: self.rmsprop.lr * shrink, ..self.rmsprop };
-            let (params, state) = &mut arenas[0];
-            match &self.groups {
-                Some(runs) => device.sgd_steps(&sgd, params, &grads, state, runs)?,
-                None => device.sgd_step(&sgd, params, &grads, state, self.at)?,
-            }
-            let (params, state) = &mut arenas[1];
-            match &self.groups {
-                Some(runs) => device.rmsprop_steps(&rmsprop, params, &grads, state, runs)?,
-                None => device.rmsprop_step(&rmsprop, params, &grads, state, self.at)?,
+            let adam = AdamStep { lr: self.adam.lr * shrink, ..self.adam };
+            let [(of_sgd, velocity), (of_rmsprop, mean_square), (of_adam, mean)] = &mut arenas[..] else {
+                panic!("three optimizers")
+            };
+            let moments = Moments { mean, mean_square: &mut squares, steps: &mut steps };
+            for (step, params, decay) in [
+                (OptimizerStep::Sgd(sgd, velocity), of_sgd, sgd.weight_decay),
+                (OptimizerStep::Rmsprop(rmsprop, mean_square), of_rmsprop, rmsprop.weight_decay),
+                (OptimizerStep::Adam(adam, moments), of_adam, adam.weight_decay),
+            ] {
+                device.optimizer_step(step, params, &grads, &self.runs(decay))?;
             }
         }
         Ok(vec![
@@ -93,6 +121,10 @@ impl Case for Steps {
             Output("velocity", download(device, &arenas[0].1, all)?, 2e-6),
             Output("params after RMSprop", download(device, &arenas[1].0, all)?, 2e-6),
             Output("mean squares", download(device, &arenas[1].1, all)?, 2e-6),
+            Output("params after Adam", download(device, &arenas[2].0, all)?, 2e-6),
+            Output("means", download(device, &arenas[2].1, all)?, 2e-6),
+            Output("mean squares of Adam", download(device, &squares, all)?, 2e-6),
+            Output("steps of Adam", download(device, &steps, Span::new(0, 1))?, 0.0),
         ])
     }
 }
@@ -183,6 +215,8 @@ fn a_bad_loss_halts_all_steps() {
         let arena = |name| upload(&cuda, &numbers(name, 70)).unwrap();
         let (mut params, grads, mut velocity, mut running) = (arena("p"), arena("g"), arena("v"), arena("r"));
         let mut squares = cuda.alloc(70).unwrap();
+        let (mut of_adam, mut steps) =
+            ([arena("p"), arena("m"), cuda.alloc(70).unwrap()], cuda.alloc(1).unwrap());
         let (mut sums, mut meter) = (cuda.alloc(2).unwrap(), cuda.alloc(4).unwrap());
         let mut step = |loss: f32, meter: &mut _| {
             cuda.upload(&[loss, 3.0], &mut sums, 0).unwrap();
@@ -198,7 +232,15 @@ fn a_bad_loss_halts_all_steps() {
                 weight_decay: WeightDecay::None,
             };
             cuda.rmsprop_step(&rmsprop, &mut params, &grads, &mut squares, at).unwrap();
-            [&params, &velocity, &squares, &running].map(|x| download(&cuda, x, at).unwrap())
+            let [weights, mean, mean_square] = &mut of_adam;
+            let moments = Moments { mean, mean_square, steps: &mut steps };
+            cuda.optimizer_step(OptimizerStep::Adam(ADAM, moments), weights, &grads, &[sgd.whole(at)])
+                .unwrap();
+            let [weights, mean, mean_square] = &of_adam;
+            let arenas = [&params, &velocity, &squares, &running, weights, mean, mean_square];
+            let mut all = arenas.map(|x| download(&cuda, x, at).unwrap()).to_vec();
+            all.push(download(&cuda, &steps, Span::new(0, 1)).unwrap());
+            all
         };
         let good = step(1.5, &mut meter);
         assert_eq!(step(bad, &mut meter), good);
@@ -208,7 +250,7 @@ fn a_bad_loss_halts_all_steps() {
         assert_eq!(seen[1..], [0.0, 3.0, 1.0], "the steps after the bad loss count no more");
         cuda.upload(&[0.0; 4], &mut meter, 0).unwrap();
         let moved = step(1.0, &mut meter);
-        assert!((0..4).all(|k| moved[k] != good[k]), "a new meter lets all go on");
+        assert!((0..8).all(|k| moved[k] != good[k]), "a new meter lets all go on");
     }
 }
 
@@ -260,7 +302,8 @@ fn gradients_that_overflow_in_one_run_move_no_other() {
         let (grads, mut params) = (upload(&cuda, &grads).unwrap(), cuda.alloc(24).unwrap());
         let step = SgdStep { lr: 1.0, ..PLAIN };
         let mut none = cuda.alloc(0).unwrap();
-        cuda.sgd_steps(&step, &mut params, &grads, &mut none, &[run(0), run(16)]).unwrap();
+        let step = OptimizerStep::Sgd(step, &mut none);
+        cuda.optimizer_step(step, &mut params, &grads, &[run(0), run(16)]).unwrap();
         [0, 8, 16].map(|k| download(&cuda, &params, Span::new(k, 1)).unwrap()[0])
     };
     let moved = -2.0 / FIRST_LOSS_SCALE;
@@ -292,4 +335,23 @@ fn the_loss_scale_never_vanishes() {
     }
     let scale = run.step(None);
     assert!(scale > 0.0 && scale.is_finite(), "{scale}");
+}
+
+/// A step that overflows is none: neither moments nor the count of steps move.
+#[test]
+fn gradients_that_overflow_are_no_step_of_adam() {
+    let cuda = emulated(Precision::Fp16);
+    let at = Span::new(0, 3);
+    let [mut params, mut mean, mut mean_square] = [(); 3].map(|()| cuda.alloc(3).unwrap());
+    let mut steps = cuda.alloc(1).unwrap();
+    for (odd, expected) in [(1.0, 1.0), (f32::INFINITY, 1.0), (1.0, 2.0)] {
+        let grads = upload(&cuda, &[1.0, odd, 1.0]).unwrap();
+        let moments = Moments { mean: &mut mean, mean_square: &mut mean_square, steps: &mut steps };
+        let before = download(&cuda, &params, at).unwrap();
+        cuda.optimizer_step(OptimizerStep::Adam(ADAM, moments), &mut params, &grads, &[PLAIN.whole(at)])
+            .unwrap();
+        assert_eq!(download(&cuda, &steps, Span::new(0, 1)).unwrap(), [expected], "{odd}");
+        assert_eq!(download(&cuda, &params, at).unwrap() == before, odd.is_infinite(), "{odd}");
+        assert!(download(&cuda, &mean_square, at).unwrap().iter().all(|a| a.is_finite()), "{odd}");
+    }
 }

@@ -3,8 +3,8 @@ use crate::storage::{
     wrap_ints,
 };
 use crate::{
-    Activation, Backend, BatchNorm, Conv2d, Device, DropoutMask, Linear, LoadImages, NormSpans, ParamRun,
-    Pool2d, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, Device, DropoutMask, Linear, LoadImages, Moments, NormSpans,
+    OptimizerStep, ParamRun, Pool2d, Result, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 /// Runs `$body` on the backend behind a device; `$d` is that backend.
@@ -381,25 +381,24 @@ impl Backend for Device {
         on!(self, d => d.softmax_xent(xent, view(d, "softmax_xent", logits)?, ints(d, "softmax_xent", labels)?, dlogits.map(|v| view_mut(d, "softmax_xent", v)).transpose()?, buf_mut(d, "softmax_xent", sums)?, metrics))
     }
 
-    fn sgd_steps(
+    fn optimizer_step(
         &self,
-        step: &SgdStep,
+        step: OptimizerStep<Storage>,
         params: &mut Storage,
         grads: &Storage,
-        velocity: &mut Storage,
         runs: &[ParamRun],
     ) -> Result<()> {
-        on!(self, d => d.sgd_steps(step, buf_mut(d, "sgd_step", params)?, buf(d, "sgd_step", grads)?, buf_mut(d, "sgd_step", velocity)?, runs))
-    }
-
-    fn rmsprop_steps(
-        &self,
-        step: &RmspropStep,
-        params: &mut Storage,
-        grads: &Storage,
-        mean_square: &mut Storage,
-        runs: &[ParamRun],
-    ) -> Result<()> {
-        on!(self, d => d.rmsprop_steps(step, buf_mut(d, "rmsprop_step", params)?, buf(d, "rmsprop_step", grads)?, buf_mut(d, "rmsprop_step", mean_square)?, runs))
+        let op = "optimizer_step";
+        on!(self, d => {
+            let step = match step {
+                OptimizerStep::Sgd(step, velocity) => OptimizerStep::Sgd(step, buf_mut(d, op, velocity)?),
+                OptimizerStep::Rmsprop(step, squares) => OptimizerStep::Rmsprop(step, buf_mut(d, op, squares)?),
+                OptimizerStep::Adam(step, Moments { mean, mean_square, steps }) => {
+                    let (mean, mean_square) = (buf_mut(d, op, mean)?, buf_mut(d, op, mean_square)?);
+                    OptimizerStep::Adam(step, Moments { mean, mean_square, steps: buf_mut(d, op, steps)? })
+                }
+            };
+            d.optimizer_step(step, buf_mut(d, op, params)?, buf(d, op, grads)?, runs)
+        })
     }
 }

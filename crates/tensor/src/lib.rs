@@ -35,9 +35,9 @@ pub use recorder::Recorder;
 pub use storage::{Bytes, Ints, Storage};
 pub use tensor::Tensor;
 pub use tensor_backend::{
-    Activation, AxisDraw, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill, ImageDraw, Layout, Linear,
-    LoadImages, NormSpans, Pad, ParamRun, Pool2d, Precision, Result, RmspropStep, SgdStep, Shape,
-    SoftmaxXent, Span, Target, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, AdamStep, AxisDraw, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill, ImageDraw, Layout,
+    Linear, LoadImages, Moments, NormSpans, OptimizerStep, Pad, ParamRun, Pool2d, Precision, Result,
+    RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Target, Velocity, View, ViewMut, WeightDecay, Write,
 };
 pub use tensor_cpu::{Buffer as HostBuffer, Roofline, bf16_level, simd_level};
 pub use tensor_cuda::{Options as CudaOptions, Turn};

@@ -26,7 +26,7 @@ pub(crate) fn unknown_network(option: &'static str, name: &str) -> Error {
 ///
 /// ```
 /// let error = "sdg:momentum=0.9".parse::<optim::Optimizer>().unwrap_err();
-/// assert!(train::spelled(&error).ends_with("there are sgd, rmsprop; did you mean `sgd`?"));
+/// assert!(train::spelled(&error).ends_with("there are sgd, rmsprop, adam, adamw; did you mean `sgd`?"));
 /// ```
 pub fn spelled(error: &optim::Error) -> String {
     let meant = match error {

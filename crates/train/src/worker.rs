@@ -63,6 +63,9 @@ pub(crate) struct Worker<'a> {
 /// The tensor of a checkpoint with the loss scale of half precision. A run that was in another format lacks it.
 const LOSS_SCALE: &str = "loss_scale";
 
+/// The same of the steps that an optimizer counts.
+const STEPS: &str = "optimizer_steps";
+
 /// Elements of a meter.
 const METER: usize = 4;
 
@@ -390,13 +393,21 @@ impl<'a> Worker<'a> {
     /// Makes this replica what it was when the checkpoint was written.
     fn restore(&mut self, resume: &Resume) -> Result<()> {
         let arena = self.network.arena_mut();
-        let mut memory = vec![0.0; self.optimizer.memory().len()];
-        for slot in arena.slots().to_vec() {
-            arena.load(&self.device, &slot, resume.values(&slot.name, slot.span.len)?)?;
-            if let (Some(name), Role::Trainable) = (self.optimizer.name(), slot.role) {
-                let values = resume.values(&format!("{name}/{}", slot.name), slot.span.len)?;
-                memory[slot.span.range()].copy_from_slice(values);
+        let slots = arena.slots().to_vec();
+        for slot in &slots {
+            arena.load(&self.device, slot, resume.values(&slot.name, slot.span.len)?)?;
+        }
+        let mut memory = Vec::new();
+        for (name, arena) in self.optimizer.arenas() {
+            let mut values = vec![0.0; arena.len()];
+            for slot in slots.iter().filter(|slot| slot.role == Role::Trainable) {
+                let saved = resume.values(&format!("{name}/{}", slot.name), slot.span.len)?;
+                values[slot.span.range()].copy_from_slice(saved);
             }
+            memory.append(&mut values);
+        }
+        if self.optimizer.steps(&self.device)?.is_some() {
+            memory.extend(resume.values(STEPS, 1)?);
         }
         self.optimizer.import(&self.device, &memory)?;
         if let Some(average) = &mut self.average {

@@ -5,7 +5,7 @@ use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Flatten, Graph, MaxPooling2D, Mode,
     Network, Value,
 };
-use optim::{OptimizerState, Sgd};
+use optim::{Adam, Optimizer, OptimizerState, Sgd};
 use tensor::{Activation, Backend, Device, Precision, Recorder, Turn};
 
 const BATCH: usize = 6;
@@ -38,11 +38,10 @@ fn network(device: &Device) -> Network {
 }
 
 /// Parameters, running averages and the optimizer's memory after some steps, and the size of the recording.
-fn train(device: &Device, steps: u64, recorded: bool) -> (Vec<f32>, [usize; 2]) {
+fn train(device: &Device, optimizer: Optimizer, steps: u64, recorded: bool) -> (Vec<f32>, [usize; 2]) {
     let mut network = network(device);
     let trainable = network.arena().trainable;
-    let sgd = Sgd { momentum: 0.9, ..Sgd::keras() };
-    let mut optimizer = OptimizerState::new(device, sgd, trainable.len).expect("there is room");
+    let mut optimizer = OptimizerState::new(device, optimizer, trainable.len).expect("there is room");
     let mut meter = device.alloc(4).expect("there is room");
     let mut recorder = Recorder::default();
     let (images, labels): (Vec<f32>, Vec<u32>) = (
@@ -64,17 +63,22 @@ fn train(device: &Device, steps: u64, recorded: bool) -> (Vec<f32>, [usize; 2]) 
     }
     assert_eq!(recorder.refusal(), None);
     let arena = network.arena();
-    let buffers = [&arena.params, &arena.running, &arena.grads, optimizer.memory(), &meter];
-    let all = buffers.map(|buffer| buffer.to_vec(device, 0, buffer.len()).expect("it can be read"));
-    (all.concat(), recorder.size())
+    let buffers = [&arena.params, &arena.running, &arena.grads, &meter];
+    let mut all =
+        buffers.map(|buffer| buffer.to_vec(device, 0, buffer.len()).expect("it can be read")).concat();
+    all.extend(optimizer.export(device).expect("it can be read"));
+    (all, recorder.size())
 }
 
 #[test]
 fn steps_have_the_same_bits_whatever_runs_beside_what() {
-    for precision in [Precision::Fp32, Precision::Bf16, Precision::Fp16] {
+    let sgd = Optimizer::from(Sgd::keras().momentum(0.9));
+    for (precision, optimizer) in
+        [(Precision::Fp32, sgd), (Precision::Bf16, sgd), (Precision::Fp16, Adam::keras().into())]
+    {
         on_gpus(precision, |open| {
-            let (expected, _) = train(&open(), 9, false);
-            let (recorded, [works, chain]) = train(&open(), 9, true);
+            let (expected, _) = train(&open(), optimizer, 9, false);
+            let (recorded, [works, chain]) = train(&open(), optimizer, 9, true);
             let differ = expected.iter().zip(&recorded).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
             assert_eq!(differ, 0, "of {} numbers, in {precision}", expected.len());
             // Branches run side by side, and the two gradients of each convolution.

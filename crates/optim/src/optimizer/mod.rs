@@ -1,7 +1,9 @@
+mod adam;
 mod rmsprop;
 mod sgd;
 mod text;
 
+pub use adam::Adam;
 pub use rmsprop::Rmsprop;
 pub use sgd::Sgd;
 pub(crate) use text::{read_weight_decay, write_weight_decay};
@@ -20,16 +22,21 @@ use tensor::{Velocity, WeightDecay};
 /// | --- | --- |
 /// | `sgd` | `momentum=0`, `nesterov=false`, `velocity=keras` or `pytorch` |
 /// | `rmsprop` | `style=keras2`, `keras3` or `pytorch`, whose defaults hold for `rho`, `epsilon`, `epsilon-inside-root` |
-/// | both | `weight-decay` ([decoupled](WeightDecay::Decoupled)) or `l2` ([coupled](WeightDecay::Coupled), PyTorch's `weight_decay`) |
+/// | `adam` | `style=keras` or `pytorch`, whose defaults hold for `epsilon`, `epsilon-hat`; `beta1=0.9`, `beta2=0.999` |
+/// | `adamw` | those of `adam`, and where no other is given a `weight-decay` of 0.004 (`keras`) or 0.01 (`pytorch`) |
+/// | all | `weight-decay` ([decoupled](WeightDecay::Decoupled)) or `l2` ([coupled](WeightDecay::Coupled), PyTorch's `weight_decay`) |
 ///
 /// ```
-/// use optim::{Optimizer, Rmsprop, Sgd};
+/// use optim::{Adam, Optimizer, Rmsprop, Sgd, WeightDecay};
 ///
 /// let sgd: Optimizer = "sgd:momentum=0.9,nesterov".parse()?;
 /// assert_eq!(sgd, Sgd::keras().momentum(0.9).nesterov().into());
 ///
 /// let rmsprop: Optimizer = "rmsprop:style=keras3,rho=0.95".parse()?;
 /// assert_eq!(rmsprop, Rmsprop::keras3().rho(0.95).into());
+///
+/// let adamw: Optimizer = "adamw:style=pytorch".parse()?;
+/// assert_eq!(adamw, Adam::pytorch().weight_decay(WeightDecay::Decoupled(0.01)).into());
 /// # Ok::<(), optim::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +46,8 @@ pub enum Optimizer {
     Sgd(Sgd),
     /// RMSprop.
     Rmsprop(Rmsprop),
+    /// Adam, and with a decoupled weight decay AdamW.
+    Adam(Adam),
 }
 
 impl Optimizer {
@@ -47,6 +56,7 @@ impl Optimizer {
         match self {
             Optimizer::Sgd(_) => "sgd",
             Optimizer::Rmsprop(_) => "rmsprop",
+            Optimizer::Adam(_) => "adam",
         }
     }
 
@@ -55,6 +65,7 @@ impl Optimizer {
         match self {
             Optimizer::Sgd(sgd) => sgd.weight_decay,
             Optimizer::Rmsprop(rmsprop) => rmsprop.weight_decay,
+            Optimizer::Adam(adam) => adam.weight_decay,
         }
     }
 
@@ -66,6 +77,7 @@ impl Optimizer {
         match self {
             Optimizer::Sgd(sgd) => sgd.validate(),
             Optimizer::Rmsprop(rmsprop) => rmsprop.validate(),
+            Optimizer::Adam(adam) => adam.validate(),
         }
     }
 }
@@ -82,7 +94,13 @@ impl From<Rmsprop> for Optimizer {
     }
 }
 
-/// Momentum and rho: an average must forget.
+impl From<Adam> for Optimizer {
+    fn from(adam: Adam) -> Self {
+        Optimizer::Adam(adam)
+    }
+}
+
+/// Momentum, rho and betas: an average must forget.
 pub(crate) fn fading(x: impl Into<f64>) -> (bool, &'static str) {
     ((0.0..1.0).contains(&x.into()), "a number from 0 to below 1")
 }

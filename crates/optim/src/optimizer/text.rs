@@ -1,4 +1,4 @@
-use super::{Optimizer, Rmsprop, Sgd};
+use super::{Adam, Optimizer, Rmsprop, Sgd};
 use crate::text::{Number, Options, Writer, parse};
 use crate::{Error, Result};
 use core::fmt::{self, Display, Formatter};
@@ -9,6 +9,10 @@ const NUMBER: &str = "a number";
 const SWITCH: &str = "true or false";
 const STYLES: [(&str, Rmsprop); 3] =
     [("keras2", Rmsprop::keras2()), ("keras3", Rmsprop::keras3()), ("pytorch", Rmsprop::pytorch())];
+
+/// With AdamW's weight decay.
+const ADAM_STYLES: [(&str, Adam, f32); 2] =
+    [("keras", Adam::keras(), 0.004), ("pytorch", Adam::pytorch(), 0.01)];
 
 impl FromStr for Optimizer {
     type Err = Error;
@@ -35,9 +39,24 @@ impl FromStr for Optimizer {
                     weight_decay: read_weight_decay(&mut options)?,
                 })
             }
+            "adam" | "adamw" => {
+                let style = options.or("style", "keras or pytorch", AdamStyle(ADAM_STYLES[0]))?;
+                let (_, style, decay) = style.0;
+                let weight_decay = match read_weight_decay(&mut options)? {
+                    WeightDecay::None if name == "adamw" => WeightDecay::Decoupled(decay),
+                    given => given,
+                };
+                Optimizer::Adam(Adam {
+                    beta1: options.or("beta1", NUMBER, style.beta1)?,
+                    beta2: options.or("beta2", NUMBER, style.beta2)?,
+                    epsilon: options.or("epsilon", NUMBER, style.epsilon)?,
+                    epsilon_hat: options.or("epsilon-hat", SWITCH, style.epsilon_hat)?,
+                    weight_decay,
+                })
+            }
             _ => {
                 let (what, name) = ("the optimizer", name.into());
-                return Err(Error::UnknownName { what, name, accepted: "sgd, rmsprop" });
+                return Err(Error::UnknownName { what, name, accepted: "sgd, rmsprop, adam, adamw" });
             }
         };
         options.finish()?;
@@ -78,6 +97,17 @@ impl Display for Optimizer {
                 out.unless_default("epsilon-inside-root", inside, style.epsilon_inside_root)?;
                 write_weight_decay(&mut out, rmsprop.weight_decay)
             }
+            Optimizer::Adam(adam) => {
+                let form = |style: &Adam| (style.epsilon, style.epsilon_hat);
+                let known = ADAM_STYLES.iter().find(|(_, style, _)| form(style) == form(&adam));
+                let (name, style, _) = known.unwrap_or(&ADAM_STYLES[0]);
+                out.unless_default("style", *name, ADAM_STYLES[0].0)?;
+                out.unless_default("beta1", Number(adam.beta1), Number(style.beta1))?;
+                out.unless_default("beta2", Number(adam.beta2), Number(style.beta2))?;
+                out.unless_default("epsilon", Number(adam.epsilon), Number(style.epsilon))?;
+                out.unless_default("epsilon-hat", adam.epsilon_hat, style.epsilon_hat)?;
+                write_weight_decay(&mut out, adam.weight_decay)
+            }
         }
     }
 }
@@ -98,6 +128,17 @@ impl FromStr for Style {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         STYLES.iter().find(|(name, _)| *name == text).map(|(_, style)| Style(*style)).ok_or(())
+    }
+}
+
+/// Whose defaults Adam starts from.
+struct AdamStyle((&'static str, Adam, f32));
+
+impl FromStr for AdamStyle {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        ADAM_STYLES.iter().find(|(name, ..)| *name == text).map(|style| AdamStyle(*style)).ok_or(())
     }
 }
 

@@ -6,10 +6,10 @@ use super::{
 };
 use crate::buffer::filled;
 use crate::norm_operands::{self, Infer, Saved, Train};
-use crate::operand::{for_runs, labels as labels_of, run, run_mut, runs_mut, weights};
+use crate::operand::{labels as labels_of, run, run_mut, runs_mut, weights};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, ParamRun,
-    Pool2d, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, OptimizerStep,
+    ParamRun, Pool2d, Result, Shape, SoftmaxXent, Span, View, ViewMut, Write,
 };
 
 /// Tensors in f64.
@@ -470,31 +470,13 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn sgd_steps(
+    fn optimizer_step(
         &self,
-        step: &SgdStep,
+        step: OptimizerStep<Buffer>,
         params: &mut Buffer,
         grads: &Buffer,
-        velocity: &mut Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
-        let (velocity, remembers) = (("the velocity", &mut velocity[..]), step.momentum != 0.0);
-        for_runs("sgd_step", params, grads, velocity, runs, remembers, |run, params, grads, velocity| {
-            optimizer::sgd(&step.on(run), params, grads, velocity);
-        })
-    }
-
-    fn rmsprop_steps(
-        &self,
-        step: &RmspropStep,
-        params: &mut Buffer,
-        grads: &Buffer,
-        mean_square: &mut Buffer,
-        runs: &[ParamRun],
-    ) -> Result<()> {
-        let squares = ("the mean squares", &mut mean_square[..]);
-        for_runs("rmsprop_step", params, grads, squares, runs, true, |run, params, grads, squares| {
-            optimizer::rmsprop(&step.on(run), params, grads, squares);
-        })
+        optimizer::step(step, params, grads, runs)
     }
 }

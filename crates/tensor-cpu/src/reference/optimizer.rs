@@ -1,4 +1,7 @@
-use tensor_backend::{RmspropStep, SgdStep, Velocity, WeightDecay};
+use crate::operand::{for_runs, run_mut};
+use tensor_backend::{
+    AdamStep, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay,
+};
 
 /// The parameter and gradient after weight decay.
 fn decay(decay: WeightDecay, lr: f64, p: f64, g: f64) -> (f64, f64) {
@@ -25,8 +28,40 @@ pub(super) fn meter(metrics: &[f64], meter: &mut [f64]) {
     }
 }
 
+pub(super) fn step(
+    step: OptimizerStep<Vec<f64>>,
+    params: &mut [f64],
+    grads: &[f64],
+    runs: &[ParamRun],
+) -> Result<()> {
+    match step {
+        OptimizerStep::Sgd(step, velocity) => {
+            let (velocity, remembers) = ([("the velocity", &mut velocity[..])], step.momentum != 0.0);
+            for_runs("sgd_step", params, grads, velocity, runs, remembers, |run, params, grads, velocity| {
+                sgd(&step.on(run), params, grads, velocity);
+            })
+        }
+        OptimizerStep::Rmsprop(step, squares) => {
+            let squares = [("the mean squares", &mut squares[..])];
+            for_runs("rmsprop_step", params, grads, squares, runs, true, |run, params, grads, squares| {
+                rmsprop(&step.on(run), params, grads, squares);
+            })
+        }
+        OptimizerStep::Adam(step, Moments { mean, mean_square, steps }) => {
+            let op = "adam_step";
+            let moments = [("the means", &mut mean[..]), ("the mean squares", &mut mean_square[..])];
+            let steps = run_mut(op, "the number of steps", steps, Span::new(0, 1))?;
+            for_runs(op, params, grads, moments, runs, true, |run, params, grads, moments| {
+                adam(&step.on(run), steps[0], params, grads, moments);
+            })?;
+            steps[0] += if runs.iter().any(|run| run.at.len > 0) { 1.0 } else { 0.0 };
+            Ok(())
+        }
+    }
+}
+
 /// `velocity` is empty where the momentum is 0.
-pub(super) fn sgd(step: &SgdStep, params: &mut [f64], grads: &[f64], velocity: &mut [f64]) {
+fn sgd(step: &SgdStep, params: &mut [f64], grads: &[f64], [velocity]: [&mut [f64]; 1]) {
     let (lr, m) = (f64::from(step.lr), f64::from(step.momentum));
     for (k, (param, &g)) in params.iter_mut().zip(grads).enumerate() {
         let (p, g) = decay(step.weight_decay, lr, *param, g);
@@ -47,12 +82,32 @@ pub(super) fn sgd(step: &SgdStep, params: &mut [f64], grads: &[f64], velocity: &
     }
 }
 
-pub(super) fn rmsprop(step: &RmspropStep, params: &mut [f64], grads: &[f64], mean_square: &mut [f64]) {
+fn rmsprop(step: &RmspropStep, params: &mut [f64], grads: &[f64], [mean_square]: [&mut [f64]; 1]) {
     let (lr, rho, epsilon) = (f64::from(step.lr), f64::from(step.rho), f64::from(step.epsilon));
     for ((param, &g), a) in params.iter_mut().zip(grads).zip(mean_square) {
         let (p, g) = decay(step.weight_decay, lr, *param, g);
         *a = rho * *a + (1.0 - rho) * g * g;
         let root = if step.epsilon_inside_root { (*a + epsilon).sqrt() } else { a.sqrt() + epsilon };
         *param = p - lr * g / root;
+    }
+}
+
+/// The step after `taken` ones, as the paper has it; `moments` are the mean and the mean square.
+fn adam(
+    step: &AdamStep,
+    taken: f64,
+    params: &mut [f64],
+    grads: &[f64],
+    [mean, mean_square]: [&mut [f64]; 2],
+) {
+    let (lr, epsilon, beta1, beta2) = (f64::from(step.lr), f64::from(step.epsilon), step.beta1, step.beta2);
+    let (c1, c2) = (1.0 - beta1.powf(taken + 1.0), 1.0 - beta2.powf(taken + 1.0));
+    for (((param, &g), m), a) in params.iter_mut().zip(grads).zip(mean).zip(mean_square) {
+        let (p, g) = decay(step.weight_decay, lr, *param, g);
+        *m = beta1 * *m + (1.0 - beta1) * g;
+        *a = beta2 * *a + (1.0 - beta2) * g * g;
+        let root =
+            if step.epsilon_hat { (a.sqrt() + epsilon) / c2.sqrt() } else { (*a / c2).sqrt() + epsilon };
+        *param = p - lr * (*m / c1) / root;
     }
 }

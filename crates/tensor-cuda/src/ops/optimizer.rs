@@ -4,21 +4,33 @@ use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Cuda};
-use tensor_backend::{Error, ParamRun, Precision, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay};
+use tensor_backend::{
+    AdamStep, Error, Moments, OptimizerStep, ParamRun, Precision, Result, RmspropStep, SgdStep, Span,
+    Velocity, WeightDecay,
+};
 
 pub(crate) const SOURCE: Source = Source {
     name: "optimizer.cu",
     text: include_str!("../../kernels/optimizer.cu"),
-    kernels: &["sgd_step", "rmsprop_step", "find_overflow", "update_loss_scale", "ema_step", "meter"],
+    kernels: &[
+        "sgd_step",
+        "rmsprop_step",
+        "adam_step",
+        "count_step",
+        "find_overflow",
+        "update_loss_scale",
+        "ema_step",
+        "meter",
+    ],
 };
 
 const THREADS: u32 = 256;
 
 /// Runs of one length in arenas that are laid out alike, and the rule for them.
-struct Run {
+struct Run<const N: usize> {
     params: Ptr,
     grads: Ptr,
-    state: Ptr,
+    memory: [Ptr; N],
     n: u64,
     lr_multiplier: f32,
     /// What is added to gradients per parameter, and taken off parameters per learning rate: one of them is 0.
@@ -30,90 +42,138 @@ struct Run {
 }
 
 /// The arenas of an op, laid out alike.
-struct Arenas<'a> {
+struct Arenas<'a, const N: usize> {
     op: &'static str,
     params: &'a Buffer,
     grads: &'a Buffer,
-    /// What the optimizer's memory is called.
-    what: &'static str,
-    state: &'a Buffer,
+    /// What the optimizer remembers, with names.
+    memory: [(&'static str, &'a Buffer); N],
     /// Whether it is used.
     remembers: bool,
 }
 
 impl Cuda {
-    pub(crate) fn op_sgd_steps(
+    pub(crate) fn op_optimizer_step(
         &self,
-        step: &SgdStep,
+        step: OptimizerStep<Buffer>,
         params: &mut Buffer,
         grads: &Buffer,
-        velocity: &mut Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
-        let remembers = step.momentum != 0.0;
-        let arenas =
-            Arenas { op: "sgd_step", params, grads, what: "the velocity", state: velocity, remembers };
-        let (keras, nesterov) = (u32::from(step.velocity == Velocity::Keras), u32::from(step.nesterov));
-        self.step_with(step.lr, &arenas, runs, |run| {
-            let Run { params, grads, state, n, lr_multiplier, penalty, shrink, vector, geometry } = run;
-            let args = args![
-                self.turn(),
-                params,
-                grads,
-                state,
-                n,
-                lr_multiplier,
-                step.momentum,
-                keras,
-                nesterov,
-                penalty,
-                shrink,
-                vector
-            ];
-            self.launch("sgd_step", geometry, args)
-        })
+        match step {
+            OptimizerStep::Sgd(step, velocity) => {
+                let (memory, remembers) = ([("the velocity", &*velocity)], step.momentum != 0.0);
+                let arenas = Arenas { op: "sgd_step", params, grads, memory, remembers };
+                self.step_with(step.lr, &arenas, None, runs, |run| self.sgd(&step, run))
+            }
+            OptimizerStep::Rmsprop(step, mean_square) => {
+                let memory = [("the mean squares", &*mean_square)];
+                let arenas = Arenas { op: "rmsprop_step", params, grads, memory, remembers: true };
+                self.step_with(step.lr, &arenas, None, runs, |run| self.rmsprop(&step, run))
+            }
+            OptimizerStep::Adam(step, Moments { mean, mean_square, steps }) => {
+                let op = "adam_step";
+                let memory = [("the means", &*mean), ("the mean squares", &*mean_square)];
+                let arenas = Arenas { op, params, grads, memory, remembers: true };
+                let steps = self.run(op, "the number of steps", steps, Span::new(0, 1))?;
+                self.step_with(step.lr, &arenas, Some(steps), runs, |run| self.adam(&step, steps, run))
+            }
+        }
     }
 
-    pub(crate) fn op_rmsprop_steps(
-        &self,
-        step: &RmspropStep,
-        params: &mut Buffer,
-        grads: &Buffer,
-        mean_square: &mut Buffer,
-        runs: &[ParamRun],
-    ) -> Result<()> {
-        let (what, state) = ("the mean squares", mean_square);
-        let arenas = Arenas { op: "rmsprop_step", params, grads, what, state, remembers: true };
+    fn sgd(&self, step: &SgdStep, run: Run<1>) -> Result<()> {
+        let Run { params, grads, memory: [velocity], n, lr_multiplier, penalty, shrink, vector, geometry } =
+            run;
+        let (keras, nesterov) = (u32::from(step.velocity == Velocity::Keras), u32::from(step.nesterov));
+        let args = args![
+            self.turn(),
+            params,
+            grads,
+            velocity,
+            n,
+            lr_multiplier,
+            step.momentum,
+            keras,
+            nesterov,
+            penalty,
+            shrink,
+            vector
+        ];
+        self.launch("sgd_step", geometry, args)
+    }
+
+    fn rmsprop(&self, step: &RmspropStep, run: Run<1>) -> Result<()> {
+        let Run { params, grads, memory: [squares], n, lr_multiplier, penalty, shrink, vector, geometry } =
+            run;
         let (inside, outside) =
             if step.epsilon_inside_root { (step.epsilon, 0.0) } else { (0.0, step.epsilon) };
-        self.step_with(step.lr, &arenas, runs, |run| {
-            let Run { params, grads, state, n, lr_multiplier, penalty, shrink, vector, geometry } = run;
-            let args = args![
-                self.turn(),
-                params,
-                grads,
-                state,
-                n,
-                lr_multiplier,
-                step.rho,
-                inside,
-                outside,
-                penalty,
-                shrink,
-                vector
-            ];
-            self.launch("rmsprop_step", geometry, args)
-        })
+        let args = args![
+            self.turn(),
+            params,
+            grads,
+            squares,
+            n,
+            lr_multiplier,
+            step.rho,
+            inside,
+            outside,
+            penalty,
+            shrink,
+            vector
+        ];
+        self.launch("rmsprop_step", geometry, args)
     }
 
-    fn run_of(&self, arenas: &Arenas<'_>, rule: &ParamRun) -> Result<Run> {
-        let Arenas { op, params, grads, what, state, remembers } = *arenas;
+    fn adam(&self, step: &AdamStep, steps: Ptr, run: Run<2>) -> Result<()> {
+        let Run {
+            params,
+            grads,
+            memory: [mean, square],
+            n,
+            lr_multiplier,
+            penalty,
+            shrink,
+            vector,
+            geometry,
+        } = run;
+        let [(beta1, take1, log1), (beta2, take2, log2)] =
+            [step.beta1, step.beta2].map(|beta| (beta as f32, (1.0 - beta) as f32, beta.ln() as f32));
+        let args = args![
+            self.turn(),
+            params,
+            grads,
+            mean,
+            square,
+            steps,
+            n,
+            lr_multiplier,
+            beta1,
+            take1,
+            log1,
+            beta2,
+            take2,
+            log2,
+            step.epsilon,
+            u32::from(step.epsilon_hat),
+            penalty,
+            shrink,
+            vector
+        ];
+        self.launch("adam_step", geometry, args)
+    }
+
+    fn run_of<const N: usize>(&self, arenas: &Arenas<'_, N>, rule: &ParamRun) -> Result<Run<N>> {
+        let Arenas { op, params, grads, memory, remembers } = *arenas;
         let ParamRun { at, lr_multiplier, weight_decay } = *rule;
         let used = if remembers { at } else { Span::new(0, 0) };
-        let state = self.run(op, what, state, used)?;
+        let mut remembered = [Ptr(0); N];
+        for (ptr, (what, buffer)) in remembered.iter_mut().zip(memory) {
+            *ptr = self.run(op, what, buffer, used)?;
+        }
         let params = self.run(op, "the parameters", params, at)?;
         let grads = self.run(op, "the gradients", grads, at)?;
-        let vector = if [params, grads, state].iter().all(|p| p.0.is_multiple_of(16)) { 4 } else { 1 };
+        let vector =
+            if [params, grads].iter().chain(&remembered).all(|p| p.0.is_multiple_of(16)) { 4 } else { 1 };
         let geometry = Geometry::line(self.blocks(at.len.div_ceil(vector as usize), THREADS), THREADS);
         let (penalty, shrink) = match weight_decay {
             WeightDecay::None => (0.0, 0.0),
@@ -121,16 +181,18 @@ impl Cuda {
             WeightDecay::Decoupled(w) => (0.0, w),
         };
         let n = at.len as u64;
-        Ok(Run { params, grads, state, n, lr_multiplier, penalty, shrink, vector, geometry })
+        Ok(Run { params, grads, memory: remembered, n, lr_multiplier, penalty, shrink, vector, geometry })
     }
 
     /// Runs the kernel of a step on each run; in half precision between a look at all of the gradients and what follows from that.
-    fn step_with(
+    /// Counts the step in `steps`.
+    fn step_with<const N: usize>(
         &self,
         lr: f32,
-        arenas: &Arenas<'_>,
+        arenas: &Arenas<'_, N>,
+        steps: Option<Ptr>,
         runs: &[ParamRun],
-        launch: impl Fn(Run) -> Result<()>,
+        launch: impl Fn(Run<N>) -> Result<()>,
     ) -> Result<()> {
         let runs = || runs.iter().filter(|rule| rule.at.len > 0);
         if runs().next().is_none() {
@@ -146,6 +208,9 @@ impl Cuda {
             }
         }
         runs().try_for_each(|rule| launch(self.run_of(arenas, rule)?))?;
+        if let Some(steps) = steps {
+            self.launch("count_step", Geometry::line(1, 1), args![self.turn(), steps])?;
+        }
         if scaled {
             self.launch("update_loss_scale", Geometry::line(1, 1), args![self.turn_to_write()])?;
         }

@@ -1,6 +1,6 @@
 //! Copies of a replica's tensors, for whoever wants to save them.
 
-use super::{LOSS_SCALE, Prepared, Worker};
+use super::{LOSS_SCALE, Prepared, STEPS, Worker};
 use crate::{Picture, Result, Snapshot};
 use checkpoint::Tensors;
 use layers::Role;
@@ -40,10 +40,11 @@ impl Worker<'_> {
         if let Some(average) = &self.average {
             average.export(&self.device, &self.network, &mut tensors)?;
         }
-        let Some(name) = self.optimizer.name() else { return Ok(tensors) };
-        for slot in self.network.arena().slots().iter().filter(|slot| slot.role == Role::Trainable) {
-            let values = self.optimizer.memory().to_vec(&self.device, slot.span.offset, slot.span.len)?;
-            tensors.insert(format!("{name}/{}", slot.name), slot.shape.clone(), values)?;
+        for (name, arena) in self.optimizer.arenas() {
+            for slot in self.network.arena().slots().iter().filter(|slot| slot.role == Role::Trainable) {
+                let values = arena.to_vec(&self.device, slot.span.offset, slot.span.len)?;
+                tensors.insert(format!("{name}/{}", slot.name), slot.shape.clone(), values)?;
+            }
         }
         Ok(tensors)
     }
@@ -60,6 +61,9 @@ impl Snapshot for Worker<'_> {
         let mut tensors = Tensors::new();
         if let Some(state) = self.device.loss_scale()? {
             tensors.insert(LOSS_SCALE, vec![2], state.to_vec())?;
+        }
+        if let Some(steps) = self.optimizer.steps(&self.device)? {
+            tensors.insert(STEPS, vec![1], vec![steps])?;
         }
         tensors.append(&self.own_memory()?)?;
         self.stage.each_other(|_, memory| Ok(tensors.append(memory)?))?;
