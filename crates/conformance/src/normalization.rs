@@ -206,6 +206,21 @@ pub fn nan_stays<B: Backend>(subject: &Subject<B>) {
     subject.agree(&Nan);
 }
 
+/// Differences whose squares are no numbers of 32 bits any more: a variance of 0 would hide that, and make outputs enormous.
+pub fn squares_that_overflow_show<B: Backend>(subject: &Subject<B>) {
+    for bench in subject.benches() {
+        let run = || {
+            let shape = Shape::new(2, 3, 5, 3);
+            let x = Operand::draw("x", shape, ALONE).map(|x| x * 1e30).on(&bench)?;
+            let (mut stats, at) = (bench.arena_of(vec![0.0; 7])?, Span::new(0, 7));
+            bench.device.bn_statistics(x.view(), &mut stats.data, at)?;
+            bench.download(&stats.data, at)
+        };
+        let stats = run().expect("the statistics of what a device can hold");
+        assert!(stats[3..6].iter().all(|&squares| squares.is_nan() || squares > 1e30), "{stats:?}");
+    }
+}
+
 /// Sizes, places and means at random.
 pub fn any_shape<B: Backend>(subject: &Subject<B>) {
     let sizes = (0..5_usize, 1..9_usize, 1..9_usize, 1..70_usize);

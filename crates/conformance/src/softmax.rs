@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{Backend, Result, Shape, SoftmaxXent, Span, Target};
+use tensor_backend::{Backend, Layout, Result, Shape, SoftmaxXent, Span, Target, ViewMut};
 
 #[derive(Clone, Debug)]
 struct CrossEntropy {
@@ -54,6 +54,10 @@ impl Case for CrossEntropy {
         outputs.push(y.output(bench, "dlogits", 1e-6)?.times(1.0 / bench.loss_scale));
         device.softmax(x.view(), y.view_mut())?;
         outputs.push(y.output(bench, "probabilities", 1e-6)?);
+        // As a network's are kept, whatever the format of activations.
+        let (mut wide, at) = (bench.arena("wide", shape.len())?, Layout::contiguous(shape));
+        device.softmax(x.view(), ViewMut::new(&mut wide.data, at))?;
+        outputs.extend(wide.outputs(bench, &[("probabilities in f32", Span::new(0, shape.len()), 1e-6)])?);
         Ok(outputs)
     }
 }

@@ -419,7 +419,7 @@ pub trait Backend {
         write: Write,
     ) -> Result<()>;
 
-    /// Softmax over the channels of each pixel.
+    /// Softmax over the channels of each pixel. The output may also be in f32 where activations are in another format.
     fn softmax(&self, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>) -> Result<()>;
 
     /// Softmax cross-entropy of `logits` (n vectors) against the first `n` of `labels`, or the first `n` [`Target`](crate::Target)s

@@ -89,13 +89,11 @@ impl Backend for Cpu {
     }
 
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
-        conv::prepare(self, conv, x, conv.output(x)?, training);
-        Ok(())
+        conv::prepare(self, conv, x, conv.output(x)?, training)
     }
 
     fn prepare_linear(&self, linear: &Linear, n: usize, training: bool) -> Result<()> {
-        linear::prepare(self, linear, n, training);
-        Ok(())
+        linear::prepare(self, linear, n, training)
     }
 
     fn conv2d_fwd(
@@ -449,7 +447,10 @@ impl Backend for Cpu {
 
     fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         alike("softmax", x, &y)?;
-        tensors!("softmax", x: "the input" => y: "the output"; softmax::probabilities(x, y))
+        typed!(y.data, |O| {
+            let y = write::<O>("softmax", "the output", y)?;
+            tensors!("softmax", x: "the input"; softmax::probabilities(x, y))
+        })
     }
 
     fn softmax_xent(

@@ -1,8 +1,10 @@
 use crate::buffer::Buffer;
 use crate::conv::Bf16Level;
+use crate::element::Format;
 use crate::simd::Level;
 use crate::threads::Threads;
 use std::sync::{Arc, Mutex, MutexGuard};
+use tensor_backend::Result;
 
 /// The CPU: SIMD kernels, chosen for the processor at run time, on a pool of threads.
 ///
@@ -97,6 +99,22 @@ impl Cpu {
         &self.inner.threads
     }
 
+    /// Makes the scratch memory so long, and that for channels, before an op needs them.
+    ///
+    /// # Errors
+    /// If the memory can't be had.
+    pub(crate) fn reserve(&self, scratch: usize, channels: usize) -> Result<()> {
+        for (memory, len) in [(&self.inner.scratch, scratch), (&self.inner.channels, channels)] {
+            let mut memory = lock(memory);
+            if memory.len() < len {
+                // First of all the old one goes: nobody wants what it held.
+                *memory = Buffer::default();
+                *memory = Buffer::try_zeros(self, len, Format::F32)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The scratch memory, at least `len` elements of it, with whatever it held. It only ever grows.
     pub(crate) fn scratch(&self, len: usize) -> MutexGuard<'_, Buffer> {
         grown(&self.inner.scratch, len)
@@ -108,10 +126,13 @@ impl Cpu {
     }
 }
 
+fn lock(memory: &Mutex<Buffer>) -> MutexGuard<'_, Buffer> {
+    memory.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 fn grown(memory: &Mutex<Buffer>, len: usize) -> MutexGuard<'_, Buffer> {
-    let mut memory = memory.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut memory = lock(memory);
     if memory.len() < len {
-        // First of all the old one goes: nobody wants what it held.
         *memory = Buffer::default();
         *memory = Buffer::zeros(len);
     }

@@ -1,6 +1,6 @@
 use crate::conv::Convolved;
 use crate::{Cpu, conv};
-use tensor_backend::{Activation, Conv2d, Linear, Pad, Shape, View, ViewMut, Write};
+use tensor_backend::{Activation, Conv2d, Linear, Pad, Result, Shape, View, ViewMut, Write};
 
 /// A dense layer as a convolution of 1x1 images with a 1x1 kernel: the same memory, the same sums.
 fn pointwise(linear: &Linear) -> Conv2d {
@@ -8,9 +8,9 @@ fn pointwise(linear: &Linear) -> Conv2d {
 }
 
 /// As [`conv::prepare`].
-pub(crate) fn prepare(cpu: &Cpu, linear: &Linear, n: usize, training: bool) {
+pub(crate) fn prepare(cpu: &Cpu, linear: &Linear, n: usize, training: bool) -> Result<()> {
     let (x, y) = (Shape::vectors(n, linear.inputs), Shape::vectors(n, linear.outputs));
-    conv::prepare(cpu, &pointwise(linear), x, y, training);
+    conv::prepare(cpu, &pointwise(linear), x, y, training)
 }
 
 pub(crate) fn forward<E: Convolved>(

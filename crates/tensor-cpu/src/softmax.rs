@@ -24,13 +24,13 @@ impl Total {
     }
 }
 
-pub(crate) fn probabilities<E: Element>(x: View<[E]>, y: ViewMut<[E]>) {
+pub(crate) fn probabilities<E: Element, O: Element>(x: View<[E]>, y: ViewMut<[O]>) {
     let (x, y) = (Rows::new(x), RowsMut::new(y));
     for row in 0..x.count() {
         let total = Total::of(x.row(row));
         // SAFETY: one row is lent at a time.
         let y = unsafe { y.row(row) };
-        y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = E::of(total.log_probability(x).exp() as f32));
+        y.iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = O::of(total.log_probability(x).exp() as f32));
     }
 }
 

@@ -89,7 +89,9 @@ fn join(
     for block in 0..blocks.count() {
         let (rows, means, squares) = part(block);
         for (k, (&of_block, &squares)) in means.iter().zip(squares).enumerate() {
-            total[k] += f64::from(squares.max(0.0)) + rows * (f64::from(of_block) - mean[k]).powi(2);
+            // What is no number stays none, so that a run that went astray shows it.
+            let squares = if squares < 0.0 { 0.0 } else { squares };
+            total[k] += f64::from(squares) + rows * (f64::from(of_block) - mean[k]).powi(2);
         }
     }
     (mean, total)

@@ -32,7 +32,7 @@ use crate::element::{Bf16, Element};
 use crate::norm_operands::Infer;
 use crate::{Cpu, activation, batch_norm};
 use sums::Finish;
-use tensor_backend::{Activation, BatchNorm, Conv2d, Layout, Shape, View, ViewMut, Write};
+use tensor_backend::{Activation, BatchNorm, Conv2d, Layout, Result, Shape, View, ViewMut, Write};
 
 /// How convolutions of tensors of such numbers are computed.
 pub(crate) trait Convolved: Element {
@@ -48,13 +48,12 @@ pub(crate) trait Convolved: Element {
 
 /// Reserves the scratch memory that the passes of a convolution need, for every number of samples up to `x`'s: a
 /// smaller batch is cut up in another way and may need more.
-pub(crate) fn prepare(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bool) {
+pub(crate) fn prepare(cpu: &Cpu, conv: &Conv2d, x: Shape, y: Shape, training: bool) -> Result<()> {
     let lens = if cpu.is_bf16() { Bf16::scratch_lens } else { f32::scratch_lens };
     let passes = if training { 3 } else { 1 };
     let at = |shape: Shape, n| Layout::contiguous(shape.with_n(n));
     let lens = (1..=x.n).flat_map(|n| lens(cpu, conv, at(x, n), at(y, n)).into_iter().take(passes));
-    drop(cpu.scratch(lens.max().unwrap_or(0)));
-    drop(cpu.channels(2 * conv.outputs));
+    cpu.reserve(lens.max().unwrap_or(0), 2 * conv.outputs)
 }
 
 /// The places that a pixel of `x` can have under the stride.

@@ -2,8 +2,11 @@
 
 use super::winograd;
 use crate::element::Format;
+use crate::simd::Level;
 use crate::{Buffer, Cpu, Reference};
-use tensor_backend::{Activation, Backend, Conv2d, Layout, Linear, Pad, Shape, Span, View, ViewMut, Write};
+use tensor_backend::{
+    Activation, Backend, Conv2d, Error, Layout, Linear, Pad, Shape, Span, View, ViewMut, Write,
+};
 
 /// Numbers in -1..1, the same for the same seed.
 pub(super) fn random(len: usize, mut seed: u64) -> Vec<f32> {
@@ -173,6 +176,69 @@ fn small_and_odd_images() {
         check(&cpu, Conv2d { stride, ..square(18, 6, 3, 1, 1) }, Shape::new(2, 4, 3, 18), 1);
         check(&cpu, Conv2d { stride, ..square(3, 6, 3, 1, 1) }, Shape::new(2, 4, 3, 3), 0);
     }
+}
+
+/// Padded as Keras' "same" does.
+fn same(inputs: usize, outputs: usize, kernel: [usize; 2], stride: [usize; 2], x: Shape) -> Conv2d {
+    let along = |axis: usize, size: usize| {
+        let outputs = size.div_ceil(stride[axis]);
+        let all = ((outputs - 1) * stride[axis] + kernel[axis]).saturating_sub(size);
+        (all / 2, all - all / 2)
+    };
+    let ((top, bottom), (left, right)) = (along(0, x.h), along(1, x.w));
+    Conv2d { inputs, outputs, kernel, stride, pad: Pad { top, bottom, left, right } }
+}
+
+/// Images of one row, of which not all pixels are read or written.
+#[test]
+fn rows_with_gaps() {
+    for cpu in Cpu::of_every_kind(2) {
+        check(&cpu, square(64, 32, 1, 2, 0), Shape::new(64, 1, 2, 64), 0);
+        for w in [4, 5, 7] {
+            let x = Shape::new(64, 1, w, 64);
+            check(&cpu, same(64, 32, [3, 3], [3, 3], x), x, 0);
+        }
+        let x = Shape::new(20, 3, 4, 17);
+        check(
+            &cpu,
+            Conv2d { pad: Pad { left: 2, right: 3, ..Pad::VALID }, ..same(17, 32, [3, 3], [3, 1], x) },
+            x,
+            0,
+        );
+    }
+}
+
+/// Of these no two parts of an image need the same room.
+#[test]
+fn kernels_as_large_as_images() {
+    for (n, h, w, c, kernel) in [
+        (8, 8, 8, 64, [10, 10]),
+        (2, 8, 8, 4, [10, 10]),
+        (1, 2, 20, 3, [4, 4]),
+        (5, 3, 11, 15, [6, 4]),
+        (9, 3, 13, 40, [6, 5]),
+    ] {
+        let x = Shape::new(n, h, w, c);
+        for outputs in [7, 40] {
+            for cpu in Cpu::of_every_kind(2) {
+                check(&cpu, same(c, outputs, kernel, [1, 1], x), x, 0);
+            }
+        }
+    }
+    let x = Shape::new(3, 2, 56, 65);
+    let pad = Pad { top: 3, bottom: 3, left: 2, right: 2 };
+    for cpu in Cpu::of_every_kind(2) {
+        check(&cpu, Conv2d { inputs: 65, outputs: 33, kernel: [7, 3], stride: [1, 1], pad }, x, 0);
+    }
+}
+
+#[test]
+fn scratch_memory_that_can_not_be_had_is_an_error() {
+    // Weights are rounded in scratch memory.
+    let cpu = Cpu::with_simd(1, Level::Portable).with_bf16().unwrap();
+    let conv = Conv2d { inputs: 1 << 24, outputs: 1 << 24, ..square(1, 1, 3, 1, 1) };
+    let error = cpu.prepare_conv2d(&conv, Shape::new(1, 8, 8, conv.inputs), true).unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory { bytes, .. } if bytes > 1 << 50), "{error}");
 }
 
 /// Large enough for several tasks, passes and partitions.

@@ -57,11 +57,16 @@ impl Level {
     pub(crate) fn detect() -> Level {
         static CHOICE: OnceLock<Level> = OnceLock::new();
         *CHOICE.get_or_init(|| {
-            let wanted = std::env::var("TOWERS_SIMD").unwrap_or_default();
+            let wanted = Level::wanted();
             let levels = Level::available();
             let named = levels.iter().find(|level| level.name() == wanted);
             *named.or(levels.last()).unwrap_or(&Level::Portable)
         })
+    }
+
+    /// What `TOWERS_SIMD` names.
+    pub(crate) fn wanted() -> String {
+        std::env::var("TOWERS_SIMD").unwrap_or_default()
     }
 
     /// Its name: `portable`, `neon`, `avx2` or `avx512`.

@@ -147,9 +147,10 @@ impl Plan {
         Line::new(Grid::new([y, x], images, rows, &(0..x.outputs), SIDE), images, self.conv.kernel)
     }
 
-    /// The line of the largest chunks.
+    /// At least as long as the lines of all chunks.
     fn longest(&self) -> Line {
-        self.line(self.size[0], &(0..self.size[1]))
+        let ([y, x], [images, rows]) = (&self.axes, self.size);
+        Line::new(Grid::largest([y, x], images, rows, x.outputs, SIDE), images, self.conv.kernel)
     }
 
     /// Elements of one part's sums: (tap, tile of outputs, tile of inputs, output, input).
@@ -263,7 +264,7 @@ impl Plan {
         // The tiles of a short chunk are as far apart as those of the others.
         let tile_len = to.len() / pair.len();
         let walk = flat.walk(None, 0, View::new(dy, layout), &channels);
-        debug_assert!(line.dy_len() <= tile_len);
+        assert!(line.dy_len() <= tile_len, "a chunk is longer than the longest");
         // SAFETY: the functions fit the processor; both tiles have room for the line.
         unsafe { (tiles.columns)(&Walk { len: line.steps * DEPTH, ..walk }, to.as_mut_ptr(), tile_len) };
     }

@@ -43,6 +43,16 @@ impl Grid {
             (extent - shared).div_ceil(axis.step)
         };
         let slots = [slots(y, low[0], rows.len()), slots(x, low[1], columns.len())];
+        Grid::of([y, x], images, low, slots, block)
+    }
+
+    /// The largest of so many rows and columns, wherever they lie: one that shares no zeros.
+    pub fn largest([y, x]: [&Axis; 2], images: usize, rows: usize, columns: usize, block: usize) -> Grid {
+        let slots = |axis: &Axis, outputs: usize| axis.extent(outputs).div_ceil(axis.step);
+        Grid::of([y, x], images, [0, 0], [slots(y, rows), slots(x, columns)], block)
+    }
+
+    fn of([y, x]: [&Axis; 2], images: usize, low: [isize; 2], slots: [usize; 2], block: usize) -> Grid {
         let phase_len = images * slots[0] * slots[1] * block;
         let step = [y.step, x.step];
         let block_len = step[0] * step[1] * phase_len;
@@ -85,7 +95,7 @@ impl Grid {
             self.low[axis] >= 0 && self.low[axis].unsigned_abs() + self.slots[axis] <= self.size[axis]
         };
         let rows = unpadded(0) && (whole(0) || images == 1);
-        let pixels = unpadded(1) && (whole(1) || self.slots[0] == 1);
+        let pixels = unpadded(1) && (whole(1) || (self.slots[0] == 1 && images == 1));
         let [row, pixel] = self.low.map(isize::unsigned_abs);
         let first = layout.offset + (row * self.size[1] + pixel) * layout.stride;
         let end = first + (images * self.pixels() + past) * layout.stride;

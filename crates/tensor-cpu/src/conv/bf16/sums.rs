@@ -68,8 +68,8 @@ impl Plan {
 
     fn source_len(&self, p: &Problem) -> usize {
         let [images, rows, pixels] = self.cut.size;
-        let segment = Segment { images: 0..images.min(p.images), rows: 0..rows, pixels: 0..pixels };
-        self.source(p, &segment).1.next_multiple_of(2 * SIDE) / 2
+        let grid = Grid::largest([&p.y, &p.x], images.min(p.images), rows, pixels, DEPTH);
+        self.len_of(p, &grid).next_multiple_of(2 * SIDE) / 2
     }
 
     /// Where the source of a segment goes, and its elements, with the zeros behind it and what a tile reads past its
@@ -77,7 +77,11 @@ impl Plan {
     fn source(&self, p: &Problem, segment: &Segment) -> (Grid, usize) {
         let Segment { images, rows, pixels } = segment;
         let grid = Grid::new([&p.y, &p.x], images.len(), rows, pixels, DEPTH);
-        (grid, self.blocks * grid.block_len + self.past(p, &grid) * DEPTH)
+        (grid, self.len_of(p, &grid))
+    }
+
+    fn len_of(&self, p: &Problem, grid: &Grid) -> usize {
+        self.blocks * grid.block_len + self.past(p, grid) * DEPTH
     }
 
     /// Pixels that a tile may read behind a segment's last one.
