@@ -16,6 +16,7 @@ mod fetch;
 mod first_step;
 mod gpus;
 mod launch;
+mod libraries;
 mod model;
 mod output;
 mod predict;
@@ -34,6 +35,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    libraries::settle();
     let args = Args::try_parse().unwrap_or_else(|error| error::refuse(&error));
     let result = match args.command {
         Command::Train(args) => train::run(*args),

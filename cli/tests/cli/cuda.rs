@@ -56,6 +56,21 @@ fn any_number_of_gpus_trains_the_same_network() {
     }
 }
 
+/// NCCL's wheel has no name that is looked for, and an older CUDA's libraries have those that are looked for first.
+#[test]
+fn libraries_are_found_by_the_names_of_wheels() {
+    let Some(cuda) = with_cuda() else { return };
+    let mut devices = command(&cuda, "devices");
+    let folder = cuda.0.path().join("older");
+    fs::create_dir_all(&folder).expect("a folder can be made");
+    cuda.1.prepare_as_wheels(&mut devices, &folder);
+    let output = devices.output().expect("the binary starts");
+    let devices = String::from_utf8_lossy(&output.stdout);
+    for said in ["cuda:0 computes with cuDNN 9.19.0", "  NCCL 2.28.9 in "] {
+        assert!(devices.contains(said), "{devices}");
+    }
+}
+
 /// Sums by NCCL within the recorded steps, in half precision; then a rank is killed, and all begin anew from a checkpoint.
 #[test]
 fn a_killed_process_is_named_and_the_job_goes_on() {

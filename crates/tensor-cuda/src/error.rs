@@ -1,6 +1,7 @@
 //! What can be wrong before there is a device: with the machine, its driver and libraries, or with a kernel.
 
 use crate::libraries::Version;
+use std::path::PathBuf;
 
 /// The result of looking for a GPU, a library, or of compiling a kernel.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -20,12 +21,14 @@ pub enum Error {
         hint: &'static str,
     },
     /// A library is too old for what is asked of it.
-    #[error("{library} {found} is too old, for at least {needed} is needed; {hint}")]
+    #[error("{library} {found}{} is too old, for at least {needed} is needed; {hint}", within(.path))]
     TooOld {
         /// The library's name.
         library: &'static str,
         /// Its version.
         found: Version,
+        /// The file, where the system tells.
+        path: Option<PathBuf>,
         /// The oldest that will do.
         needed: Version,
         /// What mends it.
@@ -84,6 +87,10 @@ fn remedy(hint: &Option<&'static str>) -> String {
     hint.map(|hint| format!("; {hint}")).unwrap_or_default()
 }
 
+fn within(path: &Option<PathBuf>) -> String {
+    path.as_ref().map(|path| format!(" in {}", path.display())).unwrap_or_default()
+}
+
 fn present(gpus: &[String]) -> String {
     let one = |(number, name): (usize, &String)| format!("{number} ({name})");
     match gpus {
@@ -110,12 +117,13 @@ mod tests {
         let too_old = Error::TooOld {
             library: "cuDNN",
             found: Version::new(8, 9, 7),
+            path: Some("/lib/libcudnn.so.8".into()),
             needed: Version::new(9, 10, 0),
             hint: "`pip install -U nvidia-cudnn-cu13`",
         };
         assert_eq!(
             too_old.to_string(),
-            "cuDNN 8.9.7 is too old, for at least 9.10.0 is needed; `pip install -U nvidia-cudnn-cu13`"
+            "cuDNN 8.9.7 in /lib/libcudnn.so.8 is too old, for at least 9.10.0 is needed; `pip install -U nvidia-cudnn-cu13`"
         );
         let none = Error::NoSuchGpu { gpu: 2, gpus: vec![] };
         assert_eq!(none.to_string(), "there is no GPU 2; the driver sees none");

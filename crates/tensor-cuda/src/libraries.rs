@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use core::ffi::{c_int, c_uint};
 use core::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A library's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,15 +53,19 @@ pub struct Found {
 
 /// All libraries, the indispensable ones first.
 pub fn libraries() -> Vec<Library> {
-    let all = [&DRIVER, &NVRTC, &CUBLASLT, &CUDNN, &NCCL];
-    all.map(|wanted| Library { name: wanted.name, purpose: wanted.purpose, state: wanted.find() }).into()
+    ALL.map(|wanted| Library { name: wanted.name, purpose: wanted.purpose, state: wanted.find() }).into()
 }
+
+pub(crate) const ALL: [&Wanted; 5] = [&DRIVER, &NVRTC, &CUBLASLT, &CUDNN, &NCCL];
+
+/// The versions behind a file's name with which cudarc finds it, of those that are wanted here.
+const KNOWN: [&str; 3] = ["1", "9", "13"];
 
 /// What is wanted of a library.
 pub(crate) struct Wanted {
     name: &'static str,
     purpose: &'static str,
-    /// The file that the linker is asked about where cudarc finds none, for its reason.
+    /// The file with the version that is wanted.
     file: &'static str,
     oldest: Version,
     hint: &'static str,
@@ -172,7 +176,7 @@ pub(crate) const CUDNN: Wanted = Wanted {
 pub(crate) const NCCL: Wanted = Wanted {
     name: "NCCL",
     purpose: "sums across GPUs",
-    file: file("libnccl.so", "nccl.dll"),
+    file: file("libnccl.so.2", "nccl.dll"),
     oldest: Version::new(2, 28, 0),
     hint: if cfg!(windows) {
         "NVIDIA has none to install on Windows: sums travel through host memory"
@@ -199,15 +203,38 @@ impl Wanted {
             .version
             .of(library)
             .map_err(|function| self.missing(format!("{function} does not answer")))?;
-        self.judge(version)?;
-        Ok(Found { version, path: file_at(function) })
+        let path = file_at(function);
+        self.judge(version, path.as_deref())?;
+        Ok(Found { version, path })
     }
 
-    fn judge(&self, found: Version) -> Result<()> {
+    fn judge(&self, found: Version, path: Option<&Path>) -> Result<()> {
         if found >= self.oldest {
             return Ok(());
         }
-        Err(Error::TooOld { library: self.name, found, needed: self.oldest, hint: self.hint })
+        let path = path.map(Path::to_owned);
+        Err(Error::TooOld { library: self.name, found, path, needed: self.oldest, hint: self.hint })
+    }
+
+    /// The name that cudarc asks for first, and the file that should be behind it, where another one is or cudarc finds none.
+    pub(crate) fn link(&self) -> Option<(String, PathBuf)> {
+        let (name, version) = self.file.split_once(".so.")?;
+        let first = format!("{name}.so");
+        let right = self.found_as(self.file)?;
+        let same = |found: PathBuf| found.canonicalize().ok() == right.canonicalize().ok();
+        let finds = self.found_as(&first).map_or(KNOWN.contains(&version), same);
+        (!finds).then_some((first, right))
+    }
+
+    /// The file that the linker finds under this name.
+    fn found_as(&self, name: &str) -> Option<PathBuf> {
+        // SAFETY: as in `loaded_by`.
+        let library = unsafe { libloading::Library::new(name) }.ok()?;
+        let (Ask::Returns(function, _) | Ask::Writes(function, _) | Ask::WritesTwo(function)) = self.version;
+        // SAFETY: its address alone is looked at.
+        let address = unsafe { library.get::<*const ()>(function) }.map(|symbol| *symbol as usize);
+        // Whatever has another function is another library.
+        Some(address.ok().and_then(file_at).unwrap_or_else(|| name.into()))
     }
 
     fn missing(&self, reason: String) -> Error {
@@ -217,7 +244,7 @@ impl Wanted {
     /// Why the linker does not load it, as it said itself.
     fn reason(&self, said: &Result<libloading::Library, libloading::Error>) -> String {
         match said {
-            Ok(_) => format!("{} is there now and was not a moment ago", self.file),
+            Ok(_) => format!("{} is there, but is not looked for under this name", self.file),
             Err(error) => reason_in(error),
         }
     }
@@ -301,15 +328,15 @@ mod tests {
 
     #[test]
     fn an_old_library_is_refused_with_both_versions() {
-        assert_eq!(DRIVER.judge(Version::new(13, 0, 0)), Ok(()));
-        assert_eq!(CUDNN.judge(Version::new(10, 0, 0)), Ok(()));
-        let error = DRIVER.judge(Version::new(12, 8, 0)).unwrap_err().to_string();
+        assert_eq!(DRIVER.judge(Version::new(13, 0, 0), None), Ok(()));
+        assert_eq!(CUDNN.judge(Version::new(10, 0, 0), None), Ok(()));
+        let error = DRIVER.judge(Version::new(12, 8, 0), None).unwrap_err().to_string();
         assert!(
             error.contains("12.8 is too old, for at least 13.0 is needed; install NVIDIA driver"),
             "{error}"
         );
-        assert!(CUDNN.judge(Version::new(9, 9, 9)).is_err());
-        assert!(NCCL.judge(Version::new(2, 27, 9)).is_err());
+        assert!(CUDNN.judge(Version::new(9, 9, 9), None).is_err());
+        assert!(NCCL.judge(Version::new(2, 27, 9), None).is_err());
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod tensor;
 /// What of CUDA this machine has, and what joins several GPUs.
 pub mod cuda {
     pub use tensor_cuda::{Buffer, Cuda, Error, Found, Gpu, Library, Peers, Result, Version, available};
-    pub use tensor_cuda::{gpus, libraries, nccl};
+    pub use tensor_cuda::{gpus, libraries, library_path, nccl};
 }
 
 pub use device::Device;

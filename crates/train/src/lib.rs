@@ -98,6 +98,7 @@ pub use resume::{CHECKPOINTS, Resume, Saved};
 pub use roofline::{Roof, Roofline, roofline};
 pub use spelling::{hint as did_you_mean, spelled};
 pub use state::{EpochRecord, Partial, TrainState};
+pub use tensor::cuda::library_path;
 pub use weights::DeviceWeights;
 
 /// The data sets' crate, for callers that hand in data of their own.

@@ -11,14 +11,16 @@ const DRIVER: [Source; 2] = [("driver/driver.cpp", "libcuda.so.1"), ("driver/nvr
 const LIBRARIES: [Source; 3] = [
     ("libraries/cublaslt.cpp", "libcublasLt.so.13"),
     ("libraries/cudnn.cpp", "libcudnn.so.9"),
-    ("libraries/nccl.cpp", "libnccl.so"),
+    ("libraries/nccl.cpp", "libnccl.so.2"),
 ];
 
-/// The files that stand in, in two folders.
+/// The files that stand in, under the names that NVIDIA's have.
 pub struct StandIns {
     /// With the driver and NVRTC, and kernels that were compiled.
     driver: PathBuf,
     libraries: PathBuf,
+    /// With NCCL under the name that programs of ours look for.
+    links: PathBuf,
 }
 
 impl StandIns {
@@ -46,16 +48,40 @@ impl StandIns {
         for source in LIBRARIES {
             compile(sources, source, &libraries, Some(&driver.join(DRIVER[0].1)))?;
         }
-        Ok(StandIns { driver, libraries })
+        let links = libraries.join("links");
+        std::fs::create_dir_all(&links).expect("a folder can be made");
+        link(&libraries.join("libnccl.so.2"), &links.join("libnccl.so"));
+        Ok(StandIns { driver, libraries, links })
     }
 
     /// Has a program find the driver, the libraries too if it is to, and leave its files in a folder.
     pub fn prepare(&self, command: &mut Command, with_libraries: bool, folder: &Path) {
-        let folders = if with_libraries { &[&self.driver, &self.libraries][..] } else { &[&self.driver] };
+        let folders = [&self.driver, &self.libraries, &self.links];
+        let folders = if with_libraries { &folders[..] } else { &folders[..1] };
         command.env("LD_LIBRARY_PATH", std::env::join_paths(folders).expect("folders without a colon"));
         command.env("FAKE_OBJECTS", &self.driver);
         command.env("FAKE_LETTERS", folder).env("TOWERS_CACHE_DIR", folder);
     }
+}
+
+#[allow(dead_code, reason = "not every program of tests plays with the names")]
+impl StandIns {
+    /// Has a program find the files under NVIDIA's names alone, behind a folder whose `libcudnn.so` is another library.
+    pub fn prepare_as_wheels(&self, command: &mut Command, folder: &Path) {
+        link(&self.libraries.join(LIBRARIES[0].1), &folder.join("libcudnn.so"));
+        let folders = [folder, &self.driver, &self.libraries];
+        command.env("LD_LIBRARY_PATH", std::env::join_paths(folders).expect("folders without a colon"));
+    }
+}
+
+fn link(file: &Path, at: &Path) {
+    #[cfg(unix)]
+    match std::os::unix::fs::symlink(file, at) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => panic!("{error}"),
+        _ => {}
+    }
+    #[cfg(not(unix))]
+    let _ = (file, at);
 }
 
 fn compile(
