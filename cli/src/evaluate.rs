@@ -17,7 +17,7 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     let mut options = trained_on(&run, &classifier);
     args.network.data.apply(&mut options);
     let data = data::load(&options, true)?;
-    let evaluation = train::evaluate(&mut classifier, &data.test, |_, _| {})?;
+    let evaluation = train::evaluate(&mut classifier, &data, |_, _| {})?;
     if args.json {
         return print::text(&format!("{}\n", object(&run, &data.name, &classifier, &evaluation)));
     }

@@ -44,5 +44,5 @@ fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<
     let mut options = evaluate::trained_on(run, &classifier);
     args.data.apply(&mut options);
     let data = data::load(&options, true)?;
-    Ok(about.test(&mut classifier, &data.name, &data.test)?)
+    Ok(about.test(&mut classifier, &data)?)
 }

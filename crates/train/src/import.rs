@@ -21,12 +21,15 @@ pub struct Assumed {
     pub preprocessing: Option<Preprocessing>,
     /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes.
     pub dataset: Option<String>,
+    /// How many of its training samples; by default all.
+    pub limit_train: Option<usize>,
 }
 
 /// Reads the trained network at `path`: a run's folder or model file, a checkpoint (its folder, or the folder of all for the
 /// newest), weights of Keras (`.keras`, `.weights.h5`, `.h5`), or a state dict of PyTorch for an exported network (`.safetensors`).
 ///
-/// `load` gets the data for what neither a checkpoint nor such files hold, such as the mean of the training images.
+/// `load` gets the data for what neither a checkpoint nor such files hold, such as the mean of the training images: those that the
+/// network was trained on, whatever it is measured on later.
 ///
 /// # Errors
 /// [`Error::Run`] if there is no model at `path`; [`Error::Interchange`] if weights of another program don't fit the network;
@@ -85,6 +88,7 @@ fn from_checkpoint(
         path: found.path,
         network: config.model,
         classes,
+        named: true,
         dataset,
         input,
         options: augmentation.evaluation(),

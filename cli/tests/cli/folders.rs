@@ -1,0 +1,68 @@
+//! Folders of class folders: what is measured on them, and runs that go on with them.
+
+use super::Place;
+use image::{Rgb, RgbImage};
+use serde_json::Value;
+use std::fs;
+use std::ops::Range;
+
+const TRAIN: &str = "train --recipe quick --batch-size 8 --output run --no-progress";
+
+/// Pictures of about one colour, a file each of these numbers.
+fn draw(place: &Place, folder: &str, colour: [u8; 3], numbers: Range<u32>) {
+    let folder = place.path().join(folder);
+    fs::create_dir_all(&folder).expect("the folder can be made");
+    for k in numbers {
+        let shade = |x: u32, y: u32| colour.map(|c| c.wrapping_add(((x * 7 + y * 3 + k * 11) % 23) as u8));
+        let picture = RgbImage::from_fn(32, 32, |x, y| Rgb(shade(x, y)));
+        picture.save(folder.join(format!("{k:03}.png"))).expect("the picture can be written");
+    }
+}
+
+const BLUE: [u8; 3] = [20, 40, 220];
+const GREEN: [u8; 3] = [20, 200, 40];
+const RED: [u8; 3] = [220, 40, 20];
+
+/// A set of training and test pictures of three classes.
+fn pictures(place: &Place) {
+    for (class, colour) in [("blue", BLUE), ("green", GREEN), ("red", RED)] {
+        draw(place, &format!("pictures/train/{class}"), colour, 0..24);
+        draw(place, &format!("pictures/test/{class}"), colour, 24..30);
+    }
+}
+
+fn object(place: &Place, args: &str) -> Value {
+    serde_json::from_str(&place.run(args).ends(0).out()).expect("one object")
+}
+
+/// Labels number the classes of a data set; what they mean is in the names alone.
+#[test]
+fn classes_are_the_same_if_their_names_are() {
+    let place = Place::new();
+    pictures(&place);
+    place.run(&format!("{TRAIN} --dataset pictures --epochs 3")).ends(0);
+    let all = object(&place, "evaluate run --json");
+    for (class, colour) in [("green", GREEN), ("red", RED)] {
+        draw(&place, &format!("some/train/{class}"), colour, 0..1);
+        draw(&place, &format!("some/test/{class}"), colour, 24..30);
+    }
+    for model in ["run", "run/checkpoints"] {
+        let some = object(&place, &format!("evaluate {model} --dataset some --json"));
+        assert_eq!(some["samples"], 12, "{model}");
+        assert_eq!(some["confusion"][0], serde_json::json!([0, 0, 0]), "{model}: nothing is blue");
+        for class in [1, 2] {
+            assert_eq!(some["confusion"][class], all["confusion"][class], "{model}");
+        }
+    }
+    for class in ["train/green", "test/green"].map(|folder| place.path().join("some").join(folder)) {
+        fs::rename(&class, class.with_file_name("mint")).expect("the folder can be renamed");
+    }
+    let says = "--dataset is some with the unknown class mint, but must be data with the model's classes or some of them: \
+                blue, green, red";
+    place.run("evaluate run --dataset some").ends(2).complains(says);
+    place
+        .run("evaluate run --dataset synthetic --limit-test 9")
+        .ends(2)
+        .complains("with the unknown classes ");
+    place.run("report run --dataset some").ends(0).complains(says);
+}
