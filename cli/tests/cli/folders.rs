@@ -35,6 +35,19 @@ fn object(place: &Place, args: &str) -> Value {
     serde_json::from_str(&place.run(args).ends(0).out()).expect("one object")
 }
 
+/// The first pictures in the order of the folders are all of one class.
+#[test]
+fn limits_take_pictures_of_every_class() {
+    let place = Place::new();
+    pictures(&place);
+    place.run(&format!("{TRAIN} --dataset pictures --epochs 1 --limit-train 16 --limit-test 9")).ends(0);
+    let measured = object(&place, "evaluate run --json");
+    for class in 0..3 {
+        let row = measured["confusion"][class].as_array().expect("a row");
+        assert_eq!(row.iter().filter_map(Value::as_u64).sum::<u64>(), 3, "{measured}");
+    }
+}
+
 /// Labels number the classes of a data set; what they mean is in the names alone.
 #[test]
 fn classes_are_the_same_if_their_names_are() {

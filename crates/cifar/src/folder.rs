@@ -1,5 +1,6 @@
 //! A folder of class folders with pictures as a data set.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,85 @@ const MAX_DECODED: u64 = 256 << 20;
 /// # Ok::<(), cifar::Error>(())
 /// ```
 pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
-    let dir = dir.as_ref();
+    ClassFolders::new(dir.as_ref()).read()
+}
+
+/// As [`read`], with options.
+///
+/// ```no_run
+/// let some = cifar::folder::ClassFolders::new("pets").limit_train(1000).limit_test(100).read()?;
+/// # Ok::<(), cifar::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClassFolders {
+    dir: PathBuf,
+    limit_train: usize,
+    limit_test: usize,
+}
+
+impl ClassFolders {
+    /// All pictures of the folder `dir`.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        ClassFolders { dir: dir.into(), limit_train: usize::MAX, limit_test: usize::MAX }
+    }
+
+    /// At most so many pictures of the training split, [as many of each class](evenly) as can be. The others are not decoded.
+    pub fn limit_train(self, limit: usize) -> Self {
+        ClassFolders { limit_train: limit, ..self }
+    }
+
+    /// At most so many of the test split, likewise.
+    pub fn limit_test(self, limit: usize) -> Self {
+        ClassFolders { limit_test: limit, ..self }
+    }
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn read(self) -> Result<Dataset> {
+        let (classes, train, test) = split(&self.dir)?;
+        let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned();
+        let (train, test) = (limited(&train, self.limit_train), limited(&test, self.limit_test));
+        Ok(Dataset {
+            name,
+            train: decode(&train)?,
+            test: decode(&test)?,
+            classes,
+            coarse_classes: Vec::new(),
+        })
+    }
+}
+
+/// The places of `n` samples, from the classes in turn: the first of each, then the second of each, and so on. They are in the
+/// order of the set.
+///
+/// ```
+/// use cifar::folder::evenly;
+///
+/// assert_eq!(evenly(&[0, 0, 0, 0, 1, 1, 2], 5), [0, 1, 4, 5, 6]);
+/// ```
+pub fn evenly(labels: &[u16], n: usize) -> Vec<usize> {
+    let mut seen = BTreeMap::new();
+    let turn = |(place, &label)| {
+        let turn = seen.entry(label).or_insert(0_usize);
+        *turn += 1;
+        (*turn, label, place)
+    };
+    let mut turns: Vec<_> = labels.iter().enumerate().map(turn).collect();
+    turns.sort_unstable();
+    let mut places: Vec<usize> = turns.into_iter().take(n).map(|(_, _, place)| place).collect();
+    places.sort_unstable();
+    places
+}
+
+fn limited(pictures: &[Picture], limit: usize) -> Vec<Picture> {
+    let labels: Vec<u16> = pictures.iter().map(|&(_, label)| label).collect();
+    evenly(&labels, limit).into_iter().map(|place| pictures[place].clone()).collect()
+}
+
+/// The classes of a folder, and the pictures of its training and test split.
+fn split(dir: &Path) -> Result<(Vec<String>, Vec<Picture>, Vec<Picture>)> {
     let train_dir = split_dir(dir, &["train"]);
     let test_dir = split_dir(dir, &["test", "val", "valid", "validation"]);
     let (classes, train, test) = match (train_dir, test_dir) {
@@ -61,8 +140,7 @@ pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
             return Err(shape(dir, format!("it has no picture for the {split} split")));
         }
     }
-    let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
-    Ok(Dataset { name, train: decode(&train)?, test: decode(&test)?, classes, coarse_classes: Vec::new() })
+    Ok((classes, train, test))
 }
 
 /// The first folder of these names that holds folders. One that doesn't may be a class: trains are pictured too.

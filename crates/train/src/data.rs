@@ -1,5 +1,6 @@
 use crate::spelling::hint;
 use crate::{Config, DataOptions, Error, Result};
+use cifar::folder::ClassFolders;
 use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split};
 use ndarray::Axis;
 use std::path::Path;
@@ -23,7 +24,12 @@ pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> R
             limit(options.limit_train, SYNTHETIC_TRAIN),
             limit(options.limit_test, SYNTHETIC_TEST),
         ),
-        folder if Path::new(folder).is_dir() => cifar::folder::read(folder)?,
+        folder if Path::new(folder).is_dir() => {
+            // Here and not below: sorted by class, the first of its pictures are all of one.
+            let all = usize::MAX;
+            let (train, test) = (limit(options.limit_train, all), limit(options.limit_test, all));
+            ClassFolders::new(folder).limit_train(train).limit_test(test).read()?
+        }
         name => {
             return Err(Error::Option {
                 option: "--dataset",

@@ -124,3 +124,27 @@ fn folders_that_are_no_data_set() {
     }
     assert!(reason(split.path()).contains("no class of this name"));
 }
+
+/// The others are not even decoded.
+#[test]
+fn a_limit_takes_as_many_of_each_class() {
+    let dir = tempfile::tempdir().unwrap();
+    for (class, pictures) in [("a", 12), ("b", 12), ("c", 2)] {
+        for k in 0..pictures {
+            picture(dir.path(), &format!("{class}/{k:02}.png"), (2, 2), [k, 0, 0]);
+        }
+    }
+    for beyond in ["a/10.png", "b/11.png"] {
+        fs::write(dir.path().join(beyond), "no picture").unwrap();
+    }
+    let limited = |train, test| {
+        folder::ClassFolders::new(dir.path()).limit_train(train).limit_test(test).read().unwrap()
+    };
+    let data = limited(8, 2);
+    assert_eq!(data.train.labels.to_vec(), [0, 0, 0, 0, 1, 1, 1, 2]);
+    let reds: Vec<u8> = data.train.images.outer_iter().map(|image| image[[0, 0, 0]]).collect();
+    assert_eq!(reds, [0, 1, 2, 3, 0, 1, 2, 0]);
+    assert_eq!(data.test.labels.to_vec(), [0, 1]);
+    assert_eq!(limited(2, 0).train.labels.to_vec(), [0, 1]);
+    assert!(folder::read(dir.path()).is_err());
+}
