@@ -147,13 +147,23 @@ fn load(config: &mut Config, args: &TrainArgs, tell: fn(&str)) -> anyhow::Result
     Ok(data)
 }
 
+/// How many images there are and, of a folder, where those to validate on come from.
+fn images(config: &Config, data: &Dataset) -> String {
+    let (train, test) = (data.train.len(), data.test.len());
+    match (&data.validation_from, config.augmentation.validation_split) {
+        (None, _) => format!("{train} training, {test} test images"),
+        (Some(from), 0.0) => {
+            let validation = data.validation.as_ref().map_or(test, |split| split.len());
+            format!("{train} training images, {validation} validation images {from}")
+        }
+        (Some(_), share) => format!("{train} training images, a share of {share} of them for validation"),
+    }
+}
+
 fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Resume>) {
     let run = output.run.display();
-    let (train, test) = (data.train.len(), data.test.len());
-    note(format_args!(
-        "{}: {} on {} ({train} training, {test} test images), into {run}",
-        config.recipe, config.model, data.name
-    ));
+    let images = images(config, data);
+    note(format_args!("{}: {} on {} ({images}), into {run}", config.recipe, config.model, data.name));
     if let Some(why) = train::unused_gpu(&config.devices) {
         note(format_args!("warning: {why}; training on the CPU"));
     }

@@ -48,6 +48,33 @@ fn limits_take_pictures_of_every_class() {
     }
 }
 
+/// Epochs are chosen by other pictures than those that are reported.
+#[test]
+fn runs_validate_on_val_and_are_evaluated_on_test() {
+    let place = Place::new();
+    pictures(&place);
+    let small = format!("{TRAIN} --dataset pictures --epochs 1");
+    let ran = place.run(&small).ends(0);
+    ran.complains(
+        "quick: small_cnn on pictures (72 training images, 18 validation images from test/), into run",
+    );
+    fs::remove_dir_all(place.path().join("run")).expect("the run can be removed");
+    // Pictures of the wrong colour: whoever validates on them has an accuracy of 0.
+    for (class, colour) in [("blue", RED), ("green", BLUE), ("red", GREEN)] {
+        draw(&place, &format!("pictures/val/{class}"), colour, 0..4);
+    }
+    let ran = place.run(&small.replace("--epochs 1", "--epochs 3")).ends(0);
+    ran.complains("(72 training images, 12 validation images from val/)");
+    let last: Value = serde_json::from_str(place.read("run/history.jsonl").lines().last().expect("an epoch"))
+        .expect("one object");
+    assert_eq!(last["val_acc"], 0.0, "{last}");
+    let measured = object(&place, "evaluate run --json");
+    assert_eq!((&measured["samples"], &measured["acc"]), (&18.into(), &1.0.into()), "{measured}");
+    fs::remove_dir_all(place.path().join("run")).expect("the run can be removed");
+    let ran = place.run(&format!("{small} --validation-split 0.25")).ends(0);
+    ran.complains("(72 training images, a share of 0.25 of them for validation)");
+}
+
 /// Labels number the classes of a data set; what they mean is in the names alone.
 #[test]
 fn classes_are_the_same_if_their_names_are() {

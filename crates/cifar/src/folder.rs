@@ -25,7 +25,8 @@ const MAX_DECODED: u64 = 256 << 20;
 /// DIR/train/dog/001.jpg  DIR/test/dog/001.jpg                                     DIR/dog/001.jpg
 /// ```
 ///
-/// The test folder may be called `test`, `val`, `valid` or `validation`. Without one, every sixth picture of
+/// A folder `val` (or `valid`, `validation`) is the test split as well as `test` is; beside `test` it is
+/// [`Dataset::validation`]. Without either, every sixth picture of
 /// a class in the order of the file names goes to the test split (a class of two to five pictures gives its
 /// last one). Classes are the folders' names, sorted; pictures keep the order of class and file name.
 ///
@@ -69,7 +70,7 @@ impl ClassFolders {
         ClassFolders { limit_train: limit, ..self }
     }
 
-    /// At most so many of the test split, likewise.
+    /// At most so many of the test split, likewise, and of the validation split where there is one.
     pub fn limit_test(self, limit: usize) -> Self {
         ClassFolders { limit_test: limit, ..self }
     }
@@ -79,15 +80,17 @@ impl ClassFolders {
     /// # Errors
     /// As [`read`].
     pub fn read(self) -> Result<Dataset> {
-        let (classes, train, test) = split(&self.dir)?;
-        let name = self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned();
-        let (train, test) = (limited(&train, self.limit_train), limited(&test, self.limit_test));
+        let listed = Listed::of(&self.dir)?;
+        let some = |pictures: &Vec<Picture>, limit| decode(&limited(pictures, limit));
+        let validation = listed.validation.as_ref().map(|pictures| some(pictures, self.limit_test));
         Ok(Dataset {
-            name,
-            train: decode(&train)?,
-            test: decode(&test)?,
-            classes,
+            name: self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned(),
+            train: some(&listed.train, self.limit_train)?,
+            validation: validation.transpose()?,
+            test: some(&listed.test, self.limit_test)?,
+            classes: listed.classes,
             coarse_classes: Vec::new(),
+            validation_from: Some(listed.validation_from),
         })
     }
 }
@@ -119,28 +122,50 @@ fn limited(pictures: &[Picture], limit: usize) -> Vec<Picture> {
     evenly(&labels, limit).into_iter().map(|place| pictures[place].clone()).collect()
 }
 
-/// The classes of a folder, and the pictures of its training and test split.
-fn split(dir: &Path) -> Result<(Vec<String>, Vec<Picture>, Vec<Picture>)> {
-    let train_dir = split_dir(dir, &["train"]);
-    let test_dir = split_dir(dir, &["test", "val", "valid", "validation"]);
-    let (classes, train, test) = match (train_dir, test_dir) {
-        (Some(train_dir), Some(test_dir)) => {
-            let (classes, train) = pictures(&train_dir)?;
-            let test = pictures_of(&test_dir, &classes)?;
-            (classes, train, test)
+/// The files of a folder, before any of them is opened.
+struct Listed {
+    classes: Vec<String>,
+    train: Vec<Picture>,
+    /// If they are not those of the test split.
+    validation: Option<Vec<Picture>>,
+    test: Vec<Picture>,
+    /// See [`Dataset::validation_from`].
+    validation_from: String,
+}
+
+impl Listed {
+    fn of(dir: &Path) -> Result<Listed> {
+        let train_dir = split_dir(dir, &["train"]);
+        let (classes, train) = pictures(train_dir.as_deref().unwrap_or(dir))?;
+        let validation_dir = train_dir.as_ref().and_then(|_| split_dir(dir, &["val", "valid", "validation"]));
+        let test_dir = train_dir.and_then(|_| split_dir(dir, &["test"]));
+        let from = |dir: &Path| format!("from {}/", dir.file_name().unwrap_or_default().display());
+        let listed = match (validation_dir, test_dir) {
+            (None, None) => {
+                let (train, test) = divide(train);
+                let validation_from = "held back from training".to_owned();
+                Listed { classes, train, validation: None, test, validation_from }
+            }
+            (Some(both), None) | (None, Some(both)) => {
+                let test = pictures_of(&both, &classes)?;
+                Listed { classes, train, validation: None, test, validation_from: from(&both) }
+            }
+            (Some(validation_dir), Some(test_dir)) => {
+                let validation = Some(pictures_of(&validation_dir, &classes)?);
+                let test = pictures_of(&test_dir, &classes)?;
+                Listed { classes, train, validation, test, validation_from: from(&validation_dir) }
+            }
+        };
+        let validation = listed.validation.as_ref().unwrap_or(&listed.test);
+        for (split, pictures) in
+            [("training", &listed.train), ("test", &listed.test), ("validation", validation)]
+        {
+            if pictures.is_empty() {
+                return Err(shape(dir, format!("it has no picture for the {split} split")));
+            }
         }
-        (train_dir, _) => {
-            let (classes, all) = pictures(train_dir.as_deref().unwrap_or(dir))?;
-            let (train, test) = divide(all);
-            (classes, train, test)
-        }
-    };
-    for (split, pictures) in [("training", &train), ("test", &test)] {
-        if pictures.is_empty() {
-            return Err(shape(dir, format!("it has no picture for the {split} split")));
-        }
+        Ok(listed)
     }
-    Ok((classes, train, test))
 }
 
 /// The first folder of these names that holds folders. One that doesn't may be a class: trains are pictured too.

@@ -71,10 +71,12 @@ fn official(kind: Kind, options: &DataOptions, listener: impl FnMut(Progress<'_>
     Ok(cifar.load()?)
 }
 
-/// The data as a run takes them: with a `validation_split` it validates on training samples instead of the test samples.
-pub(crate) fn split(config: &Config, data: Dataset) -> Result<Dataset> {
+/// The data as a run takes them: with a `validation_split` it validates on training samples instead of the test samples, else on
+/// those that the data have for it.
+pub(crate) fn split(config: &Config, mut data: Dataset) -> Result<Dataset> {
+    let validation = data.validation.take();
     match config.augmentation.validation_split {
-        0.0 => Ok(data),
+        0.0 => Ok(Dataset { test: validation.unwrap_or(data.test), ..data }),
         share => hold_back(data, share, config.seed),
     }
 }

@@ -215,7 +215,7 @@ impl<'a> Whole<'a> {
         device: &Device,
     ) -> Result<Self> {
         config.check_towers(towers)?;
-        if data.train.is_empty() || data.test.is_empty() {
+        if data.train.is_empty() || data.validation.as_ref().unwrap_or(&data.test).is_empty() {
             let (value, accepted) =
                 ("0".to_owned(), "at least 1, for training and for validation".to_owned());
             return Err(Error::Option { option: "the number of samples", value, accepted });

@@ -36,6 +36,31 @@ fn train_and_test_folders_of_pictures_of_any_size() {
 }
 
 #[test]
+fn a_folder_to_validate_on_is_not_that_to_test_on() {
+    for name in ["val", "valid", "validation"] {
+        let dir = tempfile::tempdir().unwrap();
+        let read = || folder::read(dir.path()).unwrap();
+        for class in ["cat", "dog"] {
+            (0..6).for_each(|k| picture(dir.path(), &format!("train/{class}/{k}.png"), (2, 2), [1, 0, 0]));
+        }
+        assert_eq!(read().validation_from.as_deref(), Some("held back from training"));
+        picture(dir.path(), "test/dog/c.png", (2, 2), [3, 0, 0]);
+        assert_eq!((read().validation, read().validation_from.as_deref()), (None, Some("from test/")));
+        picture(dir.path(), &format!("{name}/cat/c.png"), (2, 2), [2, 0, 0]);
+        let (data, from) = (read(), format!("from {name}/"));
+        let first = |split: &cifar::Split| (split.labels.to_vec(), split.images[[0, 0, 0, 0]]);
+        assert_eq!((first(&data.test), data.validation_from), ((vec![1], 3), Some(from.clone())));
+        assert_eq!((data.validation.as_ref().map(first), data.train.len()), (Some((vec![0], 2)), 12));
+        fs::remove_dir_all(dir.path().join("test")).unwrap();
+        let data = read();
+        assert_eq!(
+            (first(&data.test), data.validation, data.validation_from),
+            ((vec![0], 2), None, Some(from))
+        );
+    }
+}
+
+#[test]
 fn rows_and_columns_keep_their_places() {
     let dir = tempfile::tempdir().unwrap();
     let drawn = RgbImage::from_fn(32, 32, |x, y| Rgb([x as u8, y as u8, 0]));
