@@ -59,6 +59,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
             Some(
                 train::Error::Option { .. }
                     | train::Error::Recipe { .. }
+                    | train::Error::OtherData(_)
                     | train::Error::Optimizer(_)
                     | train::Error::Augment(_)
                     | train::Error::Cut(_)

@@ -75,6 +75,40 @@ fn runs_validate_on_val_and_are_evaluated_on_test() {
     ran.complains("(72 training images, a share of 0.25 of them for validation)");
 }
 
+/// What a run learned is of the pictures and the labels that it had.
+#[test]
+fn other_pictures_are_another_run() {
+    let place = Place::new();
+    pictures(&place);
+    place.run(&format!("{TRAIN} --dataset pictures --epochs 1")).ends(0);
+    let resumed = |epochs| place.run(&format!("train --resume run --epochs {epochs} --no-progress"));
+    let other = "error: these are not the data that the run was trained on: ";
+    draw(&place, "pictures/train/red", RED, 50..52);
+    resumed(2)
+        .ends(2)
+        .complains(&format!("{other}they have 74 training samples, not 72; give those by --dataset"));
+    place.run("evaluate run/checkpoints").ends(2).complains(other);
+    let at = |name: &str| place.path().join("pictures/train").join(name);
+    fs::remove_file(at("red/050.png")).expect("the picture can be removed");
+    fs::remove_file(at("red/051.png")).expect("the picture can be removed");
+    draw(&place, "pictures/train/red", BLUE, 7..8);
+    resumed(2).ends(2).complains("the pixels or the labels of their training samples are others");
+    draw(&place, "pictures/train/red", RED, 7..8);
+    draw(&place, "pictures/train/white", [230; 3], 0..24);
+    resumed(2).ends(2).complains("they have a class more, white");
+    fs::remove_dir_all(at("white")).expect("the folder can be removed");
+    for part in ["train", "test"].map(|part| place.path().join("pictures").join(part)) {
+        fs::rename(part.join("blue"), part.join("violet")).expect("the folder can be renamed");
+    }
+    resumed(2).ends(2).complains("they have the class violet instead of blue");
+    for part in ["train", "test"].map(|part| place.path().join("pictures").join(part)) {
+        fs::rename(part.join("violet"), part.join("blue")).expect("the folder can be renamed");
+    }
+    // Other test pictures tell something else, and train the same.
+    draw(&place, "pictures/test/red", RED, 50..52);
+    resumed(2).ends(0);
+}
+
 /// Labels number the classes of a data set; what they mean is in the names alone.
 #[test]
 fn classes_are_the_same_if_their_names_are() {

@@ -33,7 +33,8 @@ pub struct Assumed {
 ///
 /// # Errors
 /// [`Error::Run`] if there is no model at `path`; [`Error::Interchange`] if weights of another program don't fit the network;
-/// [`Error::Option`] for an unknown network, or data with another number of classes.
+/// [`Error::Option`] for an unknown network, or data with another number of classes; [`Error::OtherData`] if a checkpoint's training
+/// data have changed.
 pub fn open_model(
     path: &Path,
     assumed: &Assumed,
@@ -80,8 +81,9 @@ fn from_checkpoint(
     found: Checkpoint<Saved>,
     load: impl FnOnce(DataOptions) -> Result<Dataset>,
 ) -> Result<Trained> {
-    let Saved { config, .. } = found.state;
+    let Saved { config, state } = found.state;
     let data = load(config.data.clone())?;
+    state.data.as_ref().map_or(Ok(()), |fingerprint| fingerprint.check(&data))?;
     let (classes, dataset) = (data.classes.clone(), data.name.clone());
     let (input, augmentation) = measure(&config, &split(&config, data)?.train)?;
     Ok(Trained {
