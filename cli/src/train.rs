@@ -135,6 +135,9 @@ fn load(
     resume: Option<&Resume>,
     tell: fn(&str),
 ) -> anyhow::Result<Dataset> {
+    if resume.is_some() && args.data.dataset.is_none() {
+        config.data.check_folder("the run's config.json")?;
+    }
     let data = match data::load(&config.data, args.keep.no_progress) {
         Ok(data) => data,
         Err(error @ train::Error::Data(_))

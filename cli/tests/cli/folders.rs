@@ -109,6 +109,46 @@ fn other_pictures_are_another_run() {
     resumed(2).ends(0);
 }
 
+/// Pictures are what they are wherever they lie.
+#[test]
+fn a_run_goes_on_with_a_folder_that_has_moved() {
+    let place = Place::new();
+    pictures(&place);
+    place.run(&format!("{TRAIN} --dataset pictures --epochs 1")).ends(0);
+    let before = object(&place, "evaluate run --json");
+    let at = |name: &str| place.path().join(name);
+    fs::rename(at("pictures"), at("moved")).expect("the folder can be renamed");
+    let gone = "/pictures, where the run's config.json says that its pictures are; give --dataset DIR if they have moved";
+    for args in ["train --resume run --epochs 2", "evaluate run", "evaluate run/checkpoints"] {
+        let ran = place.run(args).ends(2).complains("error: there is no folder ").complains(gone);
+        assert_eq!(ran.err().lines().count(), 1, "{}", ran.err());
+    }
+    place.run("report run").ends(0).complains(gone);
+    place
+        .run("train --resume run --epochs 2 --dataset nowhere")
+        .ends(2)
+        .complains("--dataset is `nowhere`, which does not exist, but must be auto");
+    let config = place.read("run/config.json");
+    draw(&place, "other/blue", BLUE, 0..6);
+    draw(&place, "other/red", RED, 0..6);
+    let other = "these are not the data that the run was trained on: they lack the class green";
+    place.run("train --resume run --epochs 2 --dataset other").ends(2).complains(other);
+    place.run("evaluate run/checkpoints --dataset other").ends(2).complains(other);
+    assert_eq!(place.read("run/config.json"), config, "what was refused changes nothing");
+    for model in ["run", "run/checkpoints"] {
+        let after = object(&place, &format!("evaluate {model} --dataset moved --json"));
+        assert_eq!(after["confusion"], before["confusion"], "{model}");
+    }
+    place.run("train --resume run --epochs 2 --dataset moved --no-progress").ends(0);
+    // It knows where they are from now on.
+    place.run("train --resume run --epochs 3 --no-progress").ends(0);
+    place.run("evaluate run").ends(0);
+    fs::remove_file(at("run/config.json")).expect("the file can be removed");
+    fs::rename(at("moved"), at("again")).expect("the folder can be renamed");
+    let gone = "there is no folder moved, where the model's file says that its pictures are";
+    place.run("evaluate run").ends(2).complains(gone);
+}
+
 /// Labels number the classes of a data set; what they mean is in the names alone.
 #[test]
 fn classes_are_the_same_if_their_names_are() {

@@ -8,6 +8,23 @@ use std::path::Path;
 /// The synthetic data set is the same in every run: only training depends on the run's seed.
 const SYNTHETIC_SEED: u64 = 0;
 
+/// The data sets that have a name.
+const NAMES: [&str; 4] = ["auto", "cifar10", "cifar100", "synthetic"];
+
+impl DataOptions {
+    /// Refuses a folder of class folders that is not there any more. `named_by` is what names it, such as `the run's config.json`.
+    ///
+    /// # Errors
+    /// [`Error::Moved`].
+    pub fn check_folder(&self, named_by: &'static str) -> Result<()> {
+        let folder = Path::new(&self.dataset);
+        if NAMES.contains(&self.dataset.as_str()) || folder.is_dir() {
+            return Ok(());
+        }
+        Err(Error::Moved { folder: folder.to_owned(), named_by })
+    }
+}
+
 /// The data set that the options name, cut to their limits: found on this machine, fetched, or drawn.
 ///
 /// `listener` hears of downloads.
@@ -31,12 +48,14 @@ pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> R
             ClassFolders::new(folder).limit_train(train).limit_test(test).read()?
         }
         name => {
+            let found = if Path::new(name).exists() { "is no folder" } else { "does not exist" };
             return Err(Error::Option {
                 option: "--dataset",
-                value: format!("`{name}`"),
+                value: format!("`{name}`, which {found}"),
                 accepted: format!(
-                    "auto, cifar10, cifar100, synthetic, or a folder of class folders with pictures{}",
-                    hint(name, ["auto", "cifar10", "cifar100", "synthetic"])
+                    "{}, or a folder of class folders with pictures{}",
+                    NAMES.join(", "),
+                    hint(name, NAMES)
                 ),
             });
         }

@@ -19,7 +19,8 @@ pub struct Assumed {
     pub network: Option<String>,
     /// What happens to pixels first; by default as in the network's recipe.
     pub preprocessing: Option<Preprocessing>,
-    /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes.
+    /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes. A checkpoint says it by itself,
+    /// unless the folder is gone.
     pub dataset: Option<String>,
     /// How many of its training samples; by default all.
     pub limit_train: Option<usize>,
@@ -42,7 +43,7 @@ pub fn open_model(
 ) -> Result<Trained> {
     if path.is_dir() {
         return match checkpoint(path)? {
-            Some(found) => from_checkpoint(found, load),
+            Some(found) => from_checkpoint(found, assumed, load),
             None => Trained::read(path),
         };
     }
@@ -79,10 +80,15 @@ fn checkpoint(folder: &Path) -> Result<Option<Checkpoint<Saved>>> {
 
 fn from_checkpoint(
     found: Checkpoint<Saved>,
+    assumed: &Assumed,
     load: impl FnOnce(DataOptions) -> Result<Dataset>,
 ) -> Result<Trained> {
     let Saved { config, state } = found.state;
-    let data = load(config.data.clone())?;
+    let mut options = config.data.clone();
+    if let Err(moved) = options.check_folder("the run's config.json") {
+        options.dataset = assumed.dataset.clone().ok_or(moved)?;
+    }
+    let data = load(options)?;
     state.data.as_ref().map_or(Ok(()), |fingerprint| fingerprint.check(&data))?;
     let (classes, dataset) = (data.classes.clone(), data.name.clone());
     let (input, augmentation) = measure(&config, &split(&config, data)?.train)?;
