@@ -30,7 +30,7 @@ const MAX_DECODED: u64 = 256 << 20;
 /// a class in the order of the file names goes to the test split (a class of two to five pictures gives its
 /// last one). Classes are the folders' names, sorted; pictures keep the order of class and file name.
 ///
-/// Pictures are stretched to the square, colours converted to RGB, transparency dropped. Files with another
+/// Pictures are stretched to the square with a triangle filter (bilinear, an average over what is made smaller), colours converted to RGB, transparency dropped. Files with another
 /// extension than `.png`, `.jpg` and `.jpeg` and names that begin with a dot are passed over.
 ///
 /// # Errors
