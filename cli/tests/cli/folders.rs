@@ -149,6 +149,19 @@ fn a_run_goes_on_with_a_folder_that_has_moved() {
     place.run("evaluate run").ends(2).complains(gone);
 }
 
+#[test]
+fn files_that_are_no_pictures_are_told_of() {
+    let place = Place::new();
+    pictures(&place);
+    for k in 0..180 {
+        let file = place.path().join(format!("pictures/train/blue/{k:03}.webp"));
+        fs::write(file, "RIFF").expect("the file can be written");
+    }
+    let says = "passed over 180 files that are no PNG or JPEG, as train/blue/000.webp\n";
+    let ran = place.run(&format!("{TRAIN} --dataset pictures --epochs 1")).ends(0).complains(says);
+    assert_eq!(ran.err().matches("passed over").count(), 1, "{}", ran.err());
+}
+
 /// Labels number the classes of a data set; what they mean is in the names alone.
 #[test]
 fn classes_are_the_same_if_their_names_are() {

@@ -12,6 +12,7 @@ use image::{ImageReader, Limits};
 
 use crate::dataset::{Dataset, IMAGE_BYTES, SIDE, Split};
 use crate::error::{Error, Result};
+use crate::progress::{Listener, Progress};
 
 /// The widest and highest picture that is decoded.
 const MAX_PIXELS_ASIDE: u32 = 16_384;
@@ -31,7 +32,8 @@ const MAX_DECODED: u64 = 256 << 20;
 /// last one). Classes are the folders' names, sorted; pictures keep the order of class and file name.
 ///
 /// Pictures are stretched to the square with a triangle filter (bilinear, an average over what is made smaller), colours converted to RGB, transparency dropped. Files with another
-/// extension than `.png`, `.jpg` and `.jpeg` and names that begin with a dot are passed over.
+/// extension than `.png`, `.jpg` and `.jpeg` and names that begin with a dot are passed over;
+/// [`ClassFolders::progress`] hears of the former.
 ///
 /// # Errors
 /// [`Error::ClassFolders`] if the folder looks different, [`Error::Image`] with the name of the first picture
@@ -52,17 +54,18 @@ pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
 /// let some = cifar::folder::ClassFolders::new("pets").limit_train(1000).limit_test(100).read()?;
 /// # Ok::<(), cifar::Error>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct ClassFolders {
+pub struct ClassFolders<'a> {
     dir: PathBuf,
     limit_train: usize,
     limit_test: usize,
+    listener: Box<Listener<'a>>,
 }
 
-impl ClassFolders {
+impl<'a> ClassFolders<'a> {
     /// All pictures of the folder `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        ClassFolders { dir: dir.into(), limit_train: usize::MAX, limit_test: usize::MAX }
+        let listener = Box::new(|_: Progress<'_>| {});
+        ClassFolders { dir: dir.into(), limit_train: usize::MAX, limit_test: usize::MAX, listener }
     }
 
     /// At most so many pictures of the training split, [as many of each class](evenly) as can be. The others are not decoded.
@@ -75,12 +78,22 @@ impl ClassFolders {
         ClassFolders { limit_test: limit, ..self }
     }
 
+    /// A function that hears of files that are [passed over](Progress::PassedOver).
+    pub fn progress(self, listener: impl FnMut(Progress<'_>) + 'a) -> Self {
+        ClassFolders { listener: Box::new(listener), ..self }
+    }
+
     /// Reads them.
     ///
     /// # Errors
     /// As [`read`].
-    pub fn read(self) -> Result<Dataset> {
-        let listed = Listed::of(&self.dir)?;
+    pub fn read(mut self) -> Result<Dataset> {
+        let mut others = Vec::new();
+        let listed = Listed::of(&self.dir, &mut others)?;
+        if let Some(first) = others.first() {
+            let first = first.strip_prefix(&self.dir).unwrap_or(first);
+            (self.listener)(Progress::PassedOver { files: others.len(), first });
+        }
         let some = |pictures: &Vec<Picture>, limit| decode(&limited(pictures, limit));
         let validation = listed.validation.as_ref().map(|pictures| some(pictures, self.limit_test));
         Ok(Dataset {
@@ -134,9 +147,10 @@ struct Listed {
 }
 
 impl Listed {
-    fn of(dir: &Path) -> Result<Listed> {
+    /// The files that are no pictures are added to `others`.
+    fn of(dir: &Path, others: &mut Vec<PathBuf>) -> Result<Listed> {
         let train_dir = split_dir(dir, &["train"]);
-        let (classes, train) = pictures(train_dir.as_deref().unwrap_or(dir))?;
+        let (classes, train) = pictures(train_dir.as_deref().unwrap_or(dir), others)?;
         let validation_dir = train_dir.as_ref().and_then(|_| split_dir(dir, &["val", "valid", "validation"]));
         let test_dir = train_dir.and_then(|_| split_dir(dir, &["test"]));
         let from = |dir: &Path| format!("from {}/", dir.file_name().unwrap_or_default().display());
@@ -147,12 +161,12 @@ impl Listed {
                 Listed { classes, train, validation: None, test, validation_from }
             }
             (Some(both), None) | (None, Some(both)) => {
-                let test = pictures_of(&both, &classes)?;
+                let test = pictures_of(&both, &classes, others)?;
                 Listed { classes, train, validation: None, test, validation_from: from(&both) }
             }
             (Some(validation_dir), Some(test_dir)) => {
-                let validation = Some(pictures_of(&validation_dir, &classes)?);
-                let test = pictures_of(&test_dir, &classes)?;
+                let validation = Some(pictures_of(&validation_dir, &classes, others)?);
+                let test = pictures_of(&test_dir, &classes, others)?;
                 Listed { classes, train, validation, test, validation_from: from(&validation_dir) }
             }
         };
@@ -184,7 +198,7 @@ fn shape(path: &Path, reason: impl Into<String>) -> Error {
 }
 
 /// The classes in `dir` and their pictures.
-fn pictures(dir: &Path) -> Result<(Vec<String>, Vec<Picture>)> {
+fn pictures(dir: &Path, others: &mut Vec<PathBuf>) -> Result<(Vec<String>, Vec<Picture>)> {
     let mut classes = Vec::new();
     for path in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
         match path.file_name().and_then(|name| name.to_str()) {
@@ -198,7 +212,7 @@ fn pictures(dir: &Path) -> Result<(Vec<String>, Vec<Picture>)> {
     if classes.len() > usize::from(u16::MAX) {
         return Err(shape(dir, format!("it has {} class folders, more than {}", classes.len(), u16::MAX)));
     }
-    let pictures = pictures_of(dir, &classes)?;
+    let pictures = pictures_of(dir, &classes, others)?;
     let mut counts = vec![0_usize; classes.len()];
     pictures.iter().for_each(|&(_, label)| counts[usize::from(label)] += 1);
     match counts.iter().position(|&count| count == 0) {
@@ -207,8 +221,8 @@ fn pictures(dir: &Path) -> Result<(Vec<String>, Vec<Picture>)> {
     }
 }
 
-/// The pictures in `dir`, whose class folders must be among `classes`.
-fn pictures_of(dir: &Path, classes: &[String]) -> Result<Vec<Picture>> {
+/// The pictures in `dir`, whose class folders must be among `classes`. Other files are added to `others`.
+fn pictures_of(dir: &Path, classes: &[String], others: &mut Vec<PathBuf>) -> Result<Vec<Picture>> {
     let mut pictures = Vec::new();
     for folder in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
         let known =
@@ -216,8 +230,10 @@ fn pictures_of(dir: &Path, classes: &[String]) -> Result<Vec<Picture>> {
         let Some(label) = known else {
             return Err(shape(&folder, "the training split has no class of this name"));
         };
-        let files = entries(&folder)?.into_iter().filter(|path| is_picture(path));
-        pictures.extend(files.map(|path| (path, label as u16)));
+        let (files, rest): (Vec<_>, Vec<_>) =
+            entries(&folder)?.into_iter().partition(|path| is_picture(path));
+        pictures.extend(files.into_iter().map(|path| (path, label as u16)));
+        others.extend(rest.into_iter().filter(|path| path.is_file()));
     }
     Ok(pictures)
 }

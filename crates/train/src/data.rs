@@ -27,7 +27,7 @@ impl DataOptions {
 
 /// The data set that the options name, cut to their limits: found on this machine, fetched, or drawn.
 ///
-/// `listener` hears of downloads.
+/// `listener` hears of downloads, and of files in class folders that are passed over.
 ///
 /// # Errors
 /// [`Error::Data`] with the remedies if it can't be had; [`Error::Option`] for a name that is neither a data set nor a folder.
@@ -45,7 +45,7 @@ pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> R
             // Here and not below: sorted by class, the first of its pictures are all of one.
             let all = usize::MAX;
             let (train, test) = (limit(options.limit_train, all), limit(options.limit_test, all));
-            ClassFolders::new(folder).limit_train(train).limit_test(test).read()?
+            ClassFolders::new(folder).limit_train(train).limit_test(test).progress(listener).read()?
         }
         name => {
             let found = if Path::new(name).exists() { "is no folder" } else { "does not exist" };

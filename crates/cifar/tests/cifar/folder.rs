@@ -173,3 +173,28 @@ fn a_limit_takes_as_many_of_each_class() {
     assert_eq!(limited(2, 0).train.labels.to_vec(), [0, 1]);
     assert!(folder::read(dir.path()).is_err());
 }
+
+#[test]
+fn files_that_are_passed_over_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["train/cat/0.png", "train/dog/0.png", "test/cat/1.png"] {
+        picture(dir.path(), name, (2, 2), [0; 3]);
+    }
+    let told = || {
+        let mut told = Vec::new();
+        let folders = folder::ClassFolders::new(dir.path());
+        folders.progress(|step| told.push(step.to_string().replace('\\', "/"))).read().unwrap();
+        told
+    };
+    for hidden in ["train/cat/._0.png", "train/dog/.DS_Store"] {
+        fs::write(dir.path().join(hidden), "a Mac was here").unwrap();
+    }
+    fs::create_dir(dir.path().join("train/dog/deeper")).unwrap();
+    assert!(told().is_empty());
+    fs::write(dir.path().join("test/cat/z.webp"), "RIFF").unwrap();
+    assert_eq!(told(), ["passed over 1 file that is no PNG or JPEG, test/cat/z.webp"]);
+    for name in ["train/cat/a.webp", "train/dog/notes.txt"] {
+        fs::write(dir.path().join(name), "RIFF").unwrap();
+    }
+    assert_eq!(told(), ["passed over 3 files that are no PNG or JPEG, as train/cat/a.webp"]);
+}
