@@ -64,10 +64,10 @@ pub struct DataArgs {
     /// Never fetch anything
     #[arg(long)]
     pub offline: bool,
-    /// Only the first N training samples
+    /// Only the first N training samples; of class folders, as many of each class
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub limit_train: Option<usize>,
-    /// Only the first N test samples
+    /// Only the first N test samples, likewise
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub limit_test: Option<usize>,
 }

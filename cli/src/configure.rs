@@ -93,8 +93,9 @@ impl TrainArgs {
         Ok(())
     }
 
-    /// Refuses flags that would make a resumed run another one than it was.
-    pub fn check_resumed(&self, saved: &Config) -> anyhow::Result<()> {
+    /// Refuses flags that would make a resumed run another one than it was. Its data may come from elsewhere, if they are going to be
+    /// compared with a `fingerprint`.
+    pub fn check_resumed(&self, saved: &Config, fingerprint: bool) -> anyhow::Result<()> {
         let mut wanted = saved.clone();
         self.apply(&mut wanted)?;
         let recipe = self.recipe.as_deref().map(find_recipe).transpose()?;
@@ -119,7 +120,7 @@ impl TrainArgs {
                 wanted.augmentation.validation_split != saved.augmentation.validation_split,
             ),
             ("a flag of the augmentation", wanted.augmentation != saved.augmentation),
-            ("--dataset", wanted.data.dataset != saved.data.dataset),
+            ("--dataset", !fingerprint && wanted.data.dataset != saved.data.dataset),
             ("--precision", wanted.devices.precision != saved.devices.precision),
             ("--limit-train", wanted.data.limit_train != saved.data.limit_train),
         ];
@@ -242,7 +243,7 @@ mod tests {
             let line = ["towers", "train"].iter().chain(flags);
             let Command::Train(args) = Args::try_parse_from(line).unwrap().command else { panic!("train") };
             let mut resumed = saved.clone();
-            args.check_resumed(saved)?;
+            args.check_resumed(saved, false)?;
             args.apply(&mut resumed).map(|()| resumed.sync_batch_norm)
         };
         assert!(resumed(&[], &synchronized).unwrap() && !resumed(&[], &plain).unwrap());
@@ -269,7 +270,7 @@ mod tests {
         let mut resumed = saved.clone();
         args.apply(&mut resumed).unwrap();
         assert_eq!((resumed.devices.stages(), resumed.shards(1)), (1, 6));
-        assert!(args.check_resumed(&saved).is_ok());
+        assert!(args.check_resumed(&saved, false).is_ok());
         assert_eq!(config("--pipeline-stages 2 --virtual-replicas 4").unwrap().shards(1), 4);
     }
 

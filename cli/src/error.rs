@@ -59,6 +59,8 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
             Some(
                 train::Error::Option { .. }
                     | train::Error::Recipe { .. }
+                    | train::Error::OtherData(_)
+                    | train::Error::Moved { .. }
                     | train::Error::Optimizer(_)
                     | train::Error::Augment(_)
                     | train::Error::Cut(_)

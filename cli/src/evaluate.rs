@@ -1,6 +1,6 @@
 //! `towers evaluate`.
 
-use crate::args::EvaluateArgs;
+use crate::args::{DataArgs, EvaluateArgs};
 use crate::error::at_least_one;
 use crate::output::newest_run;
 use crate::{data, print};
@@ -14,26 +14,36 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
     let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest_run(MODEL_FILE), Ok)?;
     let mut classifier = args.network.open(&run, args.batch_size)?;
-    let mut options = trained_on(&run, &classifier);
-    args.network.data.apply(&mut options);
+    let options = data_of(&run, &classifier, &args.network.data)?;
     let data = data::load(&options, true)?;
-    let evaluation = train::evaluate(&mut classifier, &data.test, |_, _| {})?;
+    let evaluation = train::evaluate(&mut classifier, &data, |_, _| {})?;
     if args.json {
         return print::text(&format!("{}\n", object(&run, &data.name, &classifier, &evaluation)));
     }
     print::text(&table(&run, &data.name, &classifier, &evaluation))
 }
 
-/// The data that the run was trained on: from its configuration or, where that is gone, from the model's metadata.
-pub fn trained_on(run: &Path, classifier: &Classifier) -> DataOptions {
+/// The data to measure on: those that the flags name, or that the run was trained on, from its configuration or, where that is gone,
+/// from the model's metadata.
+pub fn data_of(run: &Path, classifier: &Classifier, args: &DataArgs) -> train::Result<DataOptions> {
     let config = |folder: &Path| -> Option<Config> {
         let text = std::fs::read_to_string(folder.join("config.json")).ok()?;
         serde_json::from_str(&text).ok()
     };
     // A checkpoint lies up to two folders deeper, and a file of `--checkpoint-path` in folders of its own.
     let config = run.ancestors().take(4).find_map(config);
-    let named = || DataOptions { dataset: classifier.dataset.clone(), ..DataOptions::default() };
-    config.map_or_else(named, |config| config.data)
+    let (mut options, named_by) = match config {
+        Some(config) => (config.data, "the run's config.json"),
+        None => {
+            let dataset = classifier.dataset.clone();
+            (DataOptions { dataset, ..DataOptions::default() }, "the model's file")
+        }
+    };
+    args.apply(&mut options);
+    if args.dataset.is_none() {
+        options.check_folder(named_by)?;
+    }
+    Ok(options)
 }
 
 fn object(run: &Path, dataset: &str, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {

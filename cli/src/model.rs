@@ -76,9 +76,12 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &DataArgs) -> train::Resul
         network: weights.network.clone(),
         preprocessing: weights.preprocessing.map(Into::into),
         dataset: data.dataset.clone(),
+        limit_train: data.limit_train,
     };
+    // Where files are to be found. What is measured on may be other data than those it was trained on.
+    let places = DataArgs { dataset: None, limit_train: None, limit_test: None, ..data.clone() };
     open_model(path, &assumed, |mut options| {
-        data.apply(&mut options);
+        places.apply(&mut options);
         data::load(&options, true)
     })
 }

@@ -41,8 +41,7 @@ fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<
     let devices = train::open_devices(&args.devices.single()?)?;
     let device = devices.first().context("there is no device")?;
     let mut classifier = Classifier::load(&run.join(MODEL_FILE), device, args.batch_size)?;
-    let mut options = evaluate::trained_on(run, &classifier);
-    args.data.apply(&mut options);
+    let options = evaluate::data_of(run, &classifier, &args.data)?;
     let data = data::load(&options, true)?;
-    Ok(about.test(&mut classifier, &data.name, &data.test)?)
+    Ok(about.test(&mut classifier, &data)?)
 }

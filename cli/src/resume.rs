@@ -53,7 +53,7 @@ impl TrainArgs {
     /// The configuration of a resumed run: as it was saved, with what may change taken from the flags. The devices are
     /// those of the flags alone: a run may go on elsewhere. What decides about bits stays.
     pub fn resumed_config(&self, resume: &Resume) -> anyhow::Result<Config> {
-        self.check_resumed(&resume.config)?;
+        self.check_resumed(&resume.config, resume.state.data.is_some())?;
         let mut config = resume.config.clone();
         let towers = config.devices.replicas;
         let DeviceOptions { precision, deterministic, no_winograd, .. } = config.devices;

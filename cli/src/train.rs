@@ -55,7 +55,7 @@ fn lead(
     // From here on: the first process of a container gets no signal that it has no handler for.
     let live = args.keep.tui && tui::is_possible();
     let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
-    let data = load(&mut config, args, |line| note(line))?;
+    let data = load(&mut config, args, resume, |line| note(line))?;
     output.make_others(args.callbacks.folders()?)?;
     let _held = output.create()?;
     output.check_unused()?;
@@ -97,7 +97,7 @@ fn follow(
     resume: Option<&Resume>,
 ) -> anyhow::Result<ExitCode> {
     let stop = stop_flag(|stop| if stop.is_heeded() { stop.raise() } else { end_at_once() })?;
-    let data = load(&mut config, args, |_| ())?;
+    let data = load(&mut config, args, resume, |_| ())?;
     let alone = process.is_on_its_own();
     let outcome = process.train(&config, data, resume, &mut [], &stop)?;
     let going_on = alone && matches!(outcome.end, End::Interrupted);
@@ -127,8 +127,17 @@ pub fn end_at_once() -> ! {
     std::process::exit(i32::from(INTERRUPTED))
 }
 
-/// The data, with samples to train on and to test; with `--quick` synthetic ones where CIFAR can't be had, for whatever reason.
-fn load(config: &mut Config, args: &TrainArgs, tell: fn(&str)) -> anyhow::Result<Dataset> {
+/// The data, with samples to train on and to test: those of the run to go on with. With `--quick` synthetic ones where CIFAR can't be
+/// had, for whatever reason.
+fn load(
+    config: &mut Config,
+    args: &TrainArgs,
+    resume: Option<&Resume>,
+    tell: fn(&str),
+) -> anyhow::Result<Dataset> {
+    if resume.is_some() && args.data.dataset.is_none() {
+        config.data.check_folder("the run's config.json")?;
+    }
     let data = match data::load(&config.data, args.keep.no_progress) {
         Ok(data) => data,
         Err(error @ train::Error::Data(_))
@@ -141,19 +150,31 @@ fn load(config: &mut Config, args: &TrainArgs, tell: fn(&str)) -> anyhow::Result
         }
         Err(error) => return Err(error.into()),
     };
+    // Before anything of the run is written.
+    resume.map_or(Ok(()), |resume| resume.check_data(&data))?;
     if data.test.is_empty() {
         return Err(usage("the number of test samples is 0, but must be at least 1; see --limit-test"));
     }
     Ok(data)
 }
 
+/// How many images there are and, of a folder, where those to validate on come from.
+fn images(config: &Config, data: &Dataset) -> String {
+    let (train, test) = (data.train.len(), data.test.len());
+    match (&data.validation_from, config.augmentation.validation_split) {
+        (None, _) => format!("{train} training, {test} test images"),
+        (Some(from), 0.0) => {
+            let validation = data.validation.as_ref().map_or(test, |split| split.len());
+            format!("{train} training images, {validation} validation images {from}")
+        }
+        (Some(_), share) => format!("{train} training images, a share of {share} of them for validation"),
+    }
+}
+
 fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Resume>) {
     let run = output.run.display();
-    let (train, test) = (data.train.len(), data.test.len());
-    note(format_args!(
-        "{}: {} on {} ({train} training, {test} test images), into {run}",
-        config.recipe, config.model, data.name
-    ));
+    let images = images(config, data);
+    note(format_args!("{}: {} on {} ({images}), into {run}", config.recipe, config.model, data.name));
     if let Some(why) = train::unused_gpu(&config.devices) {
         note(format_args!("warning: {why}; training on the CPU"));
     }

@@ -136,3 +136,8 @@ pub fn distance(a: &Tensors, b: &Tensors) -> f64 {
     }
     worst
 }
+
+/// Compiles the example of the page.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/data.md")]
+struct DataPage;

@@ -120,6 +120,20 @@ fn three_towers_resume_too() {
 }
 
 #[test]
+fn other_data_are_refused_where_the_checkpoint_knows_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    in_folder(&quick(1), dir.path(), None, None);
+    let mut resume = Resume::newest(dir.path()).unwrap();
+    let other = cifar::synthetic(6, 90, 30);
+    let refused = run(&quick(2), &other, Some(&resume), None, Vec::new()).err();
+    assert!(matches!(refused, Some(Error::OtherData(_))), "{refused:?}");
+    // As of before there were fingerprints; from here on there is one.
+    resume.state.data = None;
+    let resumed = run(&quick(2), &other, Some(&resume), None, Vec::new()).unwrap();
+    assert_eq!(resumed.outcome.state.data, Some(train::Fingerprint::of(&other)));
+}
+
+#[test]
 fn a_damaged_checkpoint_is_passed_over() {
     let dir = tempfile::tempdir().unwrap();
     in_folder(&quick(3), dir.path(), None, None);

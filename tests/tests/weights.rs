@@ -148,6 +148,35 @@ fn pytorch_computes_the_same() {
     }
 }
 
+/// The scripts scale pictures of other sizes with the filter that is used here.
+#[test]
+fn pictures_are_scaled_as_in_the_scripts() {
+    if !imports("pictures_are_scaled_as_in_the_scripts", "PIL, numpy") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Sharp edges: other filters differ by far more than roundings do.
+    let level = |x: u32, y: u32, c: u32| if (x / 5 + y / 7 + c).is_multiple_of(2) { 250 } else { 10 };
+    let page = fs::read_to_string(root().join("docs/weights.md")).unwrap();
+    let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("picture = ")).collect();
+    assert_eq!(lines.len(), 2);
+    for (width, height) in [(96, 61), (20, 200)] {
+        let drawn =
+            image::RgbImage::from_fn(width, height, |x, y| image::Rgb([0, 1, 2].map(|c| level(x, y, c))));
+        drawn.save(folder.path().join("cat.png")).unwrap();
+        let expected = cifar::folder::picture(folder.path().join("cat.png")).unwrap();
+        for line in &lines {
+            let script = format!(
+                "import numpy as np\nfrom PIL import Image\n{line}\nprint(picture.reshape(-1).tolist())"
+            );
+            let scaled = printed(&run(folder.path(), &["-c", &script]));
+            let worst =
+                scaled.iter().zip(&expected).map(|(a, &b)| (a - f32::from(b)).abs()).fold(0.0, f32::max);
+            assert!(scaled.len() == expected.len() && worst <= 1.0, "{width}x{height}: {line}: {worst}");
+        }
+    }
+}
+
 #[test]
 fn what_goes_out_to_pytorch_comes_back() {
     for name in models::NAMES {

@@ -4,6 +4,7 @@ mod callbacks;
 mod commands;
 #[cfg(target_os = "linux")]
 mod cuda;
+mod folders;
 #[cfg(target_os = "linux")]
 #[path = "../../../crates/parallel/tests/mpi/hosts.rs"]
 mod hosts;

@@ -6,7 +6,10 @@ fn bad_values_name_the_option() {
     let place = Place::new();
     for (args, says) in [
         ("train --recipe vgg", "--recipe is `vgg`"),
-        ("train --quick --dataset no/such/folder", "--dataset is `no/such/folder`"),
+        (
+            "train --quick --dataset no/such/folder",
+            "--dataset is `no/such/folder`, which does not exist, but must be auto, cifar10, cifar100, synthetic, or a folder",
+        ),
         ("train --gpus zero", "--gpus"),
         ("train --batch-size 0", "--batch-size is 0"),
         ("train --epochs 0", "--epochs is 0"),

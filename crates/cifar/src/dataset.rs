@@ -102,19 +102,23 @@ impl Split {
     }
 }
 
-/// A data set: a training split, a test split and the names of the classes.
+/// A data set: a training split, a test split, maybe one to validate on, and the names of the classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dataset {
     /// `cifar10`, `cifar100`, `synthetic`, or the name of a folder of class folders.
     pub name: String,
     /// What to train on.
     pub train: Split,
+    /// What to choose epochs and the like by, if not `test`: of a folder of class folders that has pictures for both.
+    pub validation: Option<Split>,
     /// What to test on.
     pub test: Split,
     /// The name of each class, in the order of the labels.
     pub classes: Vec<String>,
     /// The name of each coarse class; empty but for CIFAR-100.
     pub coarse_classes: Vec<String>,
+    /// Of a folder of class folders, where pictures to validate on come from: `from val/`, `from test/`, `held back from training`.
+    pub validation_from: Option<String>,
 }
 
 /// Appends one image from CIFAR's order, a plane each of red, green and blue, in NHWC order.

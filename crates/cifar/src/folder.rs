@@ -1,5 +1,6 @@
 //! A folder of class folders with pictures as a data set.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use image::{ImageReader, Limits};
 
 use crate::dataset::{Dataset, IMAGE_BYTES, SIDE, Split};
 use crate::error::{Error, Result};
+use crate::progress::{Listener, Progress};
 
 /// The widest and highest picture that is decoded.
 const MAX_PIXELS_ASIDE: u32 = 16_384;
@@ -24,12 +26,14 @@ const MAX_DECODED: u64 = 256 << 20;
 /// DIR/train/dog/001.jpg  DIR/test/dog/001.jpg                                     DIR/dog/001.jpg
 /// ```
 ///
-/// The test folder may be called `test`, `val`, `valid` or `validation`. Without one, every sixth picture of
+/// A folder `val` (or `valid`, `validation`) is the test split as well as `test` is; beside `test` it is
+/// [`Dataset::validation`]. Without either, every sixth picture of
 /// a class in the order of the file names goes to the test split (a class of two to five pictures gives its
 /// last one). Classes are the folders' names, sorted; pictures keep the order of class and file name.
 ///
-/// Pictures are stretched to the square, colours converted to RGB, transparency dropped. Files with another
-/// extension than `.png`, `.jpg` and `.jpeg` and names that begin with a dot are passed over.
+/// Pictures are stretched to the square with a triangle filter (bilinear, an average over what is made smaller), colours converted to RGB, transparency dropped. Files with another
+/// extension than `.png`, `.jpg` and `.jpeg` and names that begin with a dot are passed over;
+/// [`ClassFolders::progress`] hears of the former.
 ///
 /// # Errors
 /// [`Error::ClassFolders`] if the folder looks different, [`Error::Image`] with the name of the first picture
@@ -41,28 +45,141 @@ const MAX_DECODED: u64 = 256 << 20;
 /// # Ok::<(), cifar::Error>(())
 /// ```
 pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
-    let dir = dir.as_ref();
-    let train_dir = split_dir(dir, &["train"]);
-    let test_dir = split_dir(dir, &["test", "val", "valid", "validation"]);
-    let (classes, train, test) = match (train_dir, test_dir) {
-        (Some(train_dir), Some(test_dir)) => {
-            let (classes, train) = pictures(&train_dir)?;
-            let test = pictures_of(&test_dir, &classes)?;
-            (classes, train, test)
-        }
-        (train_dir, _) => {
-            let (classes, all) = pictures(train_dir.as_deref().unwrap_or(dir))?;
-            let (train, test) = divide(all);
-            (classes, train, test)
-        }
-    };
-    for (split, pictures) in [("training", &train), ("test", &test)] {
-        if pictures.is_empty() {
-            return Err(shape(dir, format!("it has no picture for the {split} split")));
-        }
+    ClassFolders::new(dir.as_ref()).read()
+}
+
+/// As [`read`], with options.
+///
+/// ```no_run
+/// let some = cifar::folder::ClassFolders::new("pets").limit_train(1000).limit_test(100).read()?;
+/// # Ok::<(), cifar::Error>(())
+/// ```
+pub struct ClassFolders<'a> {
+    dir: PathBuf,
+    limit_train: usize,
+    limit_test: usize,
+    listener: Box<Listener<'a>>,
+}
+
+impl<'a> ClassFolders<'a> {
+    /// All pictures of the folder `dir`.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        let listener = Box::new(|_: Progress<'_>| {});
+        ClassFolders { dir: dir.into(), limit_train: usize::MAX, limit_test: usize::MAX, listener }
     }
-    let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
-    Ok(Dataset { name, train: decode(&train)?, test: decode(&test)?, classes, coarse_classes: Vec::new() })
+
+    /// At most so many pictures of the training split, [as many of each class](evenly) as can be. The others are not decoded.
+    pub fn limit_train(self, limit: usize) -> Self {
+        ClassFolders { limit_train: limit, ..self }
+    }
+
+    /// At most so many of the test split, likewise, and of the validation split where there is one.
+    pub fn limit_test(self, limit: usize) -> Self {
+        ClassFolders { limit_test: limit, ..self }
+    }
+
+    /// A function that hears of files that are [passed over](Progress::PassedOver).
+    pub fn progress(self, listener: impl FnMut(Progress<'_>) + 'a) -> Self {
+        ClassFolders { listener: Box::new(listener), ..self }
+    }
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn read(mut self) -> Result<Dataset> {
+        let mut others = Vec::new();
+        let listed = Listed::of(&self.dir, &mut others)?;
+        if let Some(first) = others.first() {
+            let first = first.strip_prefix(&self.dir).unwrap_or(first);
+            (self.listener)(Progress::PassedOver { files: others.len(), first });
+        }
+        let some = |pictures: &Vec<Picture>, limit| decode(&limited(pictures, limit));
+        let validation = listed.validation.as_ref().map(|pictures| some(pictures, self.limit_test));
+        Ok(Dataset {
+            name: self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned(),
+            train: some(&listed.train, self.limit_train)?,
+            validation: validation.transpose()?,
+            test: some(&listed.test, self.limit_test)?,
+            classes: listed.classes,
+            coarse_classes: Vec::new(),
+            validation_from: Some(listed.validation_from),
+        })
+    }
+}
+
+/// The places of `n` samples, from the classes in turn: the first of each, then the second of each, and so on. They are in the
+/// order of the set.
+///
+/// ```
+/// use cifar::folder::evenly;
+///
+/// assert_eq!(evenly(&[0, 0, 0, 0, 1, 1, 2], 5), [0, 1, 4, 5, 6]);
+/// ```
+pub fn evenly(labels: &[u16], n: usize) -> Vec<usize> {
+    let mut seen = BTreeMap::new();
+    let turn = |(place, &label)| {
+        let turn = seen.entry(label).or_insert(0_usize);
+        *turn += 1;
+        (*turn, label, place)
+    };
+    let mut turns: Vec<_> = labels.iter().enumerate().map(turn).collect();
+    turns.sort_unstable();
+    let mut places: Vec<usize> = turns.into_iter().take(n).map(|(_, _, place)| place).collect();
+    places.sort_unstable();
+    places
+}
+
+fn limited(pictures: &[Picture], limit: usize) -> Vec<Picture> {
+    let labels: Vec<u16> = pictures.iter().map(|&(_, label)| label).collect();
+    evenly(&labels, limit).into_iter().map(|place| pictures[place].clone()).collect()
+}
+
+/// The files of a folder, before any of them is opened.
+struct Listed {
+    classes: Vec<String>,
+    train: Vec<Picture>,
+    /// If they are not those of the test split.
+    validation: Option<Vec<Picture>>,
+    test: Vec<Picture>,
+    /// See [`Dataset::validation_from`].
+    validation_from: String,
+}
+
+impl Listed {
+    /// The files that are no pictures are added to `others`.
+    fn of(dir: &Path, others: &mut Vec<PathBuf>) -> Result<Listed> {
+        let train_dir = split_dir(dir, &["train"]);
+        let (classes, train) = pictures(train_dir.as_deref().unwrap_or(dir), others)?;
+        let validation_dir = train_dir.as_ref().and_then(|_| split_dir(dir, &["val", "valid", "validation"]));
+        let test_dir = train_dir.and_then(|_| split_dir(dir, &["test"]));
+        let from = |dir: &Path| format!("from {}/", dir.file_name().unwrap_or_default().display());
+        let listed = match (validation_dir, test_dir) {
+            (None, None) => {
+                let (train, test) = divide(train);
+                let validation_from = "held back from training".to_owned();
+                Listed { classes, train, validation: None, test, validation_from }
+            }
+            (Some(both), None) | (None, Some(both)) => {
+                let test = pictures_of(&both, &classes, others)?;
+                Listed { classes, train, validation: None, test, validation_from: from(&both) }
+            }
+            (Some(validation_dir), Some(test_dir)) => {
+                let validation = Some(pictures_of(&validation_dir, &classes, others)?);
+                let test = pictures_of(&test_dir, &classes, others)?;
+                Listed { classes, train, validation, test, validation_from: from(&validation_dir) }
+            }
+        };
+        let validation = listed.validation.as_ref().unwrap_or(&listed.test);
+        for (split, pictures) in
+            [("training", &listed.train), ("test", &listed.test), ("validation", validation)]
+        {
+            if pictures.is_empty() {
+                return Err(shape(dir, format!("it has no picture for the {split} split")));
+            }
+        }
+        Ok(listed)
+    }
 }
 
 /// The first folder of these names that holds folders. One that doesn't may be a class: trains are pictured too.
@@ -81,7 +198,7 @@ fn shape(path: &Path, reason: impl Into<String>) -> Error {
 }
 
 /// The classes in `dir` and their pictures.
-fn pictures(dir: &Path) -> Result<(Vec<String>, Vec<Picture>)> {
+fn pictures(dir: &Path, others: &mut Vec<PathBuf>) -> Result<(Vec<String>, Vec<Picture>)> {
     let mut classes = Vec::new();
     for path in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
         match path.file_name().and_then(|name| name.to_str()) {
@@ -95,7 +212,7 @@ fn pictures(dir: &Path) -> Result<(Vec<String>, Vec<Picture>)> {
     if classes.len() > usize::from(u16::MAX) {
         return Err(shape(dir, format!("it has {} class folders, more than {}", classes.len(), u16::MAX)));
     }
-    let pictures = pictures_of(dir, &classes)?;
+    let pictures = pictures_of(dir, &classes, others)?;
     let mut counts = vec![0_usize; classes.len()];
     pictures.iter().for_each(|&(_, label)| counts[usize::from(label)] += 1);
     match counts.iter().position(|&count| count == 0) {
@@ -104,8 +221,8 @@ fn pictures(dir: &Path) -> Result<(Vec<String>, Vec<Picture>)> {
     }
 }
 
-/// The pictures in `dir`, whose class folders must be among `classes`.
-fn pictures_of(dir: &Path, classes: &[String]) -> Result<Vec<Picture>> {
+/// The pictures in `dir`, whose class folders must be among `classes`. Other files are added to `others`.
+fn pictures_of(dir: &Path, classes: &[String], others: &mut Vec<PathBuf>) -> Result<Vec<Picture>> {
     let mut pictures = Vec::new();
     for folder in entries(dir)?.into_iter().filter(|path| path.is_dir()) {
         let known =
@@ -113,8 +230,10 @@ fn pictures_of(dir: &Path, classes: &[String]) -> Result<Vec<Picture>> {
         let Some(label) = known else {
             return Err(shape(&folder, "the training split has no class of this name"));
         };
-        let files = entries(&folder)?.into_iter().filter(|path| is_picture(path));
-        pictures.extend(files.map(|path| (path, label as u16)));
+        let (files, rest): (Vec<_>, Vec<_>) =
+            entries(&folder)?.into_iter().partition(|path| is_picture(path));
+        pictures.extend(files.into_iter().map(|path| (path, label as u16)));
+        others.extend(rest.into_iter().filter(|path| path.is_file()));
     }
     Ok(pictures)
 }

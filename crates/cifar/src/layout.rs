@@ -116,6 +116,8 @@ impl Layout {
             test: self.read_split(dir, std::slice::from_ref(test))?,
             classes: classes::owned(classes::class_names(self.kind)),
             coarse_classes: classes::owned(classes::coarse_class_names(self.kind)),
+            validation: None,
+            validation_from: None,
         };
         for (split, samples) in [("train", &data.train), ("test", &data.test)] {
             let counts = samples.class_counts(data.classes.len());

@@ -1,4 +1,4 @@
-//! What a fetch has to tell while it runs.
+//! What a fetch has to tell while it runs, and the reading of a folder.
 
 use std::fmt;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::Error;
 
 /// A report of [`Cifar::load`](crate::Cifar::load) or [`Cifar::fetch`](crate::Cifar::fetch) to the function
-/// that [`Cifar::progress`](crate::Cifar::progress) was given.
+/// that [`Cifar::progress`](crate::Cifar::progress) was given, or of a
+/// [folder of class folders](crate::folder::ClassFolders::progress).
 ///
 /// Its `Display` is a line for a log; a progress bar follows [`Progress::Downloading`].
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +66,13 @@ pub enum Progress<'a> {
         /// Where they are now.
         to: &'a Path,
     },
+    /// Files in class folders that are no pictures by their extension. Hidden ones are not counted.
+    PassedOver {
+        /// How many.
+        files: usize,
+        /// The first one, within the folder.
+        first: &'a Path,
+    },
     /// The data is there and has been checked.
     Ready {
         /// The folder of the batch files.
@@ -97,6 +105,12 @@ impl fmt::Display for Progress<'_> {
             }
             Progress::Unpacking { archive } => write!(f, "unpacking and checking {archive}"),
             Progress::MovedAside { to } => write!(f, "unusable files were moved to {}", to.display()),
+            Progress::PassedOver { files: 1, first } => {
+                write!(f, "passed over 1 file that is no PNG or JPEG, {}", first.display())
+            }
+            Progress::PassedOver { files, first } => {
+                write!(f, "passed over {files} files that are no PNG or JPEG, as {}", first.display())
+            }
             Progress::Ready { dir } => write!(f, "found in {}", dir.display()),
         }
     }

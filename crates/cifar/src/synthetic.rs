@@ -48,6 +48,8 @@ pub fn synthetic(seed: u64, train: usize, test: usize) -> Dataset {
         test: split(seed, domain("synthetic test"), test),
         classes: crate::classes::owned(&CLASSES),
         coarse_classes: Vec::new(),
+        validation: None,
+        validation_from: None,
     }
 }
 

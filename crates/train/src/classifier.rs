@@ -10,6 +10,8 @@ use tensor::{Device, View};
 pub struct Classifier {
     /// The class names, by label.
     pub classes: Vec<String>,
+    /// Whether the names of the classes are known. Weights of other programs have none: theirs are assumed by their number.
+    pub named: bool,
     /// The name of the data set it was trained on.
     pub dataset: String,
     network: Network,
@@ -57,6 +59,7 @@ impl Classifier {
         }
         Ok(Classifier {
             classes: trained.classes.clone(),
+            named: trained.named,
             dataset: trained.dataset.clone(),
             network,
             input: trained.input.clone(),

@@ -94,9 +94,9 @@ pub struct DataOptions {
     pub data_url: Vec<String>,
     /// Never fetch.
     pub offline: bool,
-    /// Only the first so many training samples.
+    /// Only the first so many training samples; of class folders, as many of each class as can be.
     pub limit_train: Option<usize>,
-    /// Only the first so many test samples.
+    /// Only so many test samples, likewise.
     pub limit_test: Option<usize>,
 }
 

@@ -1,5 +1,6 @@
 use crate::spelling::hint;
 use crate::{Config, DataOptions, Error, Result};
+use cifar::folder::ClassFolders;
 use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split};
 use ndarray::Axis;
 use std::path::Path;
@@ -7,9 +8,26 @@ use std::path::Path;
 /// The synthetic data set is the same in every run: only training depends on the run's seed.
 const SYNTHETIC_SEED: u64 = 0;
 
+/// The data sets that have a name.
+const NAMES: [&str; 4] = ["auto", "cifar10", "cifar100", "synthetic"];
+
+impl DataOptions {
+    /// Refuses a folder of class folders that is not there any more. `named_by` is what names it, such as `the run's config.json`.
+    ///
+    /// # Errors
+    /// [`Error::Moved`].
+    pub fn check_folder(&self, named_by: &'static str) -> Result<()> {
+        let folder = Path::new(&self.dataset);
+        if NAMES.contains(&self.dataset.as_str()) || folder.is_dir() {
+            return Ok(());
+        }
+        Err(Error::Moved { folder: folder.to_owned(), named_by })
+    }
+}
+
 /// The data set that the options name, cut to their limits: found on this machine, fetched, or drawn.
 ///
-/// `listener` hears of downloads.
+/// `listener` hears of downloads, and of files in class folders that are passed over.
 ///
 /// # Errors
 /// [`Error::Data`] with the remedies if it can't be had; [`Error::Option`] for a name that is neither a data set nor a folder.
@@ -23,14 +41,21 @@ pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> R
             limit(options.limit_train, SYNTHETIC_TRAIN),
             limit(options.limit_test, SYNTHETIC_TEST),
         ),
-        folder if Path::new(folder).is_dir() => cifar::folder::read(folder)?,
+        folder if Path::new(folder).is_dir() => {
+            // Here and not below: sorted by class, the first of its pictures are all of one.
+            let all = usize::MAX;
+            let (train, test) = (limit(options.limit_train, all), limit(options.limit_test, all));
+            ClassFolders::new(folder).limit_train(train).limit_test(test).progress(listener).read()?
+        }
         name => {
+            let found = if Path::new(name).exists() { "is no folder" } else { "does not exist" };
             return Err(Error::Option {
                 option: "--dataset",
-                value: format!("`{name}`"),
+                value: format!("`{name}`, which {found}"),
                 accepted: format!(
-                    "auto, cifar10, cifar100, synthetic, or a folder of class folders with pictures{}",
-                    hint(name, ["auto", "cifar10", "cifar100", "synthetic"])
+                    "{}, or a folder of class folders with pictures{}",
+                    NAMES.join(", "),
+                    hint(name, NAMES)
                 ),
             });
         }
@@ -65,10 +90,12 @@ fn official(kind: Kind, options: &DataOptions, listener: impl FnMut(Progress<'_>
     Ok(cifar.load()?)
 }
 
-/// The data as a run takes them: with a `validation_split` it validates on training samples instead of the test samples.
-pub(crate) fn split(config: &Config, data: Dataset) -> Result<Dataset> {
+/// The data as a run takes them: with a `validation_split` it validates on training samples instead of the test samples, else on
+/// those that the data have for it.
+pub(crate) fn split(config: &Config, mut data: Dataset) -> Result<Dataset> {
+    let validation = data.validation.take();
     match config.augmentation.validation_split {
-        0.0 => Ok(data),
+        0.0 => Ok(Dataset { test: validation.unwrap_or(data.test), ..data }),
         share => hold_back(data, share, config.seed),
     }
 }

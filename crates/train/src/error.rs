@@ -48,6 +48,22 @@ pub enum Error {
         /// What is missing or wrong, and what to do.
         reason: String,
     },
+    /// A folder of pictures that is gone.
+    #[error(
+        "there is no folder {}, where {named_by} says that its pictures are; give --dataset DIR if they have moved",
+        folder.display()
+    )]
+    Moved {
+        /// The folder.
+        folder: PathBuf,
+        /// What names it.
+        named_by: &'static str,
+    },
+    /// Data other than those of the run that is to go on.
+    #[error(
+        "these are not the data that the run was trained on: {0}; give those by --dataset, or start a new run"
+    )]
+    OtherData(String),
     /// A file that can't be read or written.
     #[error("can't {action} {}: {source}", path.display())]
     Io {

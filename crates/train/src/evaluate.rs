@@ -1,5 +1,5 @@
 use crate::{Classifier, Error, Result};
-use cifar::Split;
+use cifar::Dataset;
 
 /// How well a classifier does on labelled pictures.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,18 +37,22 @@ impl Evaluation {
     }
 }
 
-/// Evaluates a classifier on all pictures of `split`; `progress` hears how many are done.
+/// Evaluates a classifier on all test pictures of `data`; `progress` hears how many are done.
+///
+/// Classes are the same if their names are, in whatever order the data have them; they may be some of the classifier's alone. Where
+/// the names of its classes are not [known](Classifier::named), labels are taken as they are.
 ///
 /// # Errors
-/// [`Error::Option`] if a label is outside of the classifier's classes, or there are no pictures.
+/// [`Error::Option`] if the data have a class that the classifier doesn't know, or there are no pictures.
 pub fn evaluate(
     classifier: &mut Classifier,
-    split: &Split,
+    data: &Dataset,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Evaluation> {
-    let classes = classifier.classes.len();
-    if let Some(&label) = split.labels.iter().find(|&&label| usize::from(label) >= classes) {
-        let accepted = format!("below {classes}, as the model was trained on {}", classifier.dataset);
+    let (classes, split) = (classifier.classes.len(), &data.test);
+    let places = places(classifier, data)?;
+    if let Some(&label) = split.labels.iter().find(|&&label| usize::from(label) >= places.len()) {
+        let accepted = format!("below {}, the number of classes", places.len());
         return Err(Error::Option { option: "a label of the data", value: label.to_string(), accepted });
     }
     if split.is_empty() {
@@ -62,7 +66,7 @@ pub fn evaluate(
     let (mut loss, mut done, mut mistakes) = (0.0, 0, Vec::new());
     for pictures in bytes.chunks(batch * len) {
         for prediction in classifier.classify(pictures)? {
-            let label = usize::from(split.labels[done]);
+            let label = places[usize::from(split.labels[done])];
             loss -= f64::from(prediction.probabilities[label].max(f32::MIN_POSITIVE)).ln();
             let (taken_for, probability) = prediction.ranked()[0];
             confusion[label][taken_for] += 1;
@@ -78,4 +82,32 @@ pub fn evaluate(
     let samples = split.len();
     let (loss, acc) = (loss / samples as f64, correct as f64 / samples as f64);
     Ok(Evaluation { samples, loss, acc, confusion, mistakes })
+}
+
+/// The classifier's label for each label of the data: that of the class with the same name.
+fn places(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
+    let known = &classifier.classes;
+    if !classifier.named || data.classes == *known {
+        return Ok((0..known.len()).collect());
+    }
+    let place = |class: &String| known.iter().position(|known| known == class);
+    let unknown: Vec<&String> = data.classes.iter().filter(|class| place(class).is_none()).collect();
+    if unknown.is_empty() {
+        return Ok(data.classes.iter().filter_map(place).collect());
+    }
+    let kind = if unknown.len() == 1 { "class" } else { "classes" };
+    Err(Error::Option {
+        option: "--dataset",
+        value: format!("{} with the unknown {kind} {}", data.name, listed(&unknown)),
+        accepted: format!("data with the model's classes or some of them: {}", listed(known)),
+    })
+}
+
+/// Names in a sentence, which many of them would fill.
+pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
+    const MOST: usize = 20;
+    let first: Vec<&str> = names.iter().take(MOST).map(AsRef::as_ref).collect();
+    let more = names.len() - first.len();
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    first.join(", ") + &rest
 }

@@ -172,6 +172,7 @@ mod tests {
                 path: "model".into(),
                 network: "small_cnn".into(),
                 classes: data.classes.clone(),
+                named: true,
                 dataset: "synthetic".into(),
                 input: input.clone(),
                 options: options.evaluation(),

@@ -4,8 +4,8 @@ use crate::pipelined::{Pipelined, Shelf};
 use crate::share::Source;
 use crate::worker::{Prepared, Worker};
 use crate::{
-    Config, DeviceOptions, EpochRecord, Error, Flow, Input, Observer, Result, Resume, RunInfo, TrainState,
-    open_devices,
+    Config, DeviceOptions, EpochRecord, Error, Fingerprint, Flow, Input, Observer, Result, Resume, RunInfo,
+    TrainState, open_devices,
 };
 use augment::{ImageDataGenerator, Samples};
 use cifar::{Dataset, Split};
@@ -74,7 +74,8 @@ pub(crate) type Observers<'o> = &'o mut [Box<dyn Observer>];
 /// algorithms that repeat, so they are chosen.
 ///
 /// # Errors
-/// Whatever keeps the run from going on; see [`Error`]. A loss that is not a number is [`Error::NotFinite`].
+/// Whatever keeps the run from going on; see [`Error`]. Data that the run to go on with was not trained on are
+/// [`Error::OtherData`]. A loss that is not a number is [`Error::NotFinite`].
 pub fn train(
     config: &Config,
     data: Dataset,
@@ -215,13 +216,15 @@ impl<'a> Whole<'a> {
         device: &Device,
     ) -> Result<Self> {
         config.check_towers(towers)?;
-        if data.train.is_empty() || data.test.is_empty() {
+        resume.map_or(Ok(()), |resume| resume.check_data(&data))?;
+        if data.train.is_empty() || data.validation.as_ref().unwrap_or(&data.test).is_empty() {
             let (value, accepted) =
                 ("0".to_owned(), "at least 1, for training and for validation".to_owned());
             return Err(Error::Option { option: "the number of samples", value, accepted });
         }
         check_fit(&model, &data)?;
         config.check_groups(model.graph())?;
+        let fingerprint = Fingerprint::of(&data);
         let data = split(config, data)?;
         let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
         let (input, augmentation) = measure(config, &data.train)?;
@@ -232,6 +235,7 @@ impl<'a> Whole<'a> {
             val: samples(data.test)?,
             classes: data.classes,
             dataset: data.name,
+            fingerprint,
         };
         let batch = config.global_batch(towers).min(prepared.train.len());
         let micro_batch = batch.div_ceil(config.shards(towers)).max(1);

@@ -77,7 +77,9 @@ impl Foreign {
             // Nothing has to be measured.
             (Some(input), Some(names)) => (input, names),
             (input, _) => {
-                let data = load(DataOptions { dataset: dataset.clone(), ..DataOptions::default() })?;
+                let limit_train = assumed.limit_train;
+                let data =
+                    load(DataOptions { dataset: dataset.clone(), limit_train, ..DataOptions::default() })?;
                 let input = input.map_or_else(|| Input::fit(preprocessing, &data.train), Ok)?;
                 (input, data.classes)
             }
@@ -90,7 +92,8 @@ impl Foreign {
             });
         }
         let options = input.options(ImageDataGenerator::new());
-        Ok(Trained { path: path.to_owned(), network, classes: names, dataset, input, options, tensors })
+        let (path, named) = (path.to_owned(), assumed.dataset.is_some());
+        Ok(Trained { path, network, classes: names, named, dataset, input, options, tensors })
     }
 
     /// The network called `wanted` with these weights, or the one that they fit.

@@ -19,18 +19,23 @@ pub struct Assumed {
     pub network: Option<String>,
     /// What happens to pixels first; by default as in the network's recipe.
     pub preprocessing: Option<Preprocessing>,
-    /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes.
+    /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes. A checkpoint says it by itself,
+    /// unless the folder is gone.
     pub dataset: Option<String>,
+    /// How many of its training samples; by default all.
+    pub limit_train: Option<usize>,
 }
 
 /// Reads the trained network at `path`: a run's folder or model file, a checkpoint (its folder, or the folder of all for the
 /// newest), weights of Keras (`.keras`, `.weights.h5`, `.h5`), or a state dict of PyTorch for an exported network (`.safetensors`).
 ///
-/// `load` gets the data for what neither a checkpoint nor such files hold, such as the mean of the training images.
+/// `load` gets the data for what neither a checkpoint nor such files hold, such as the mean of the training images: those that the
+/// network was trained on, whatever it is measured on later.
 ///
 /// # Errors
 /// [`Error::Run`] if there is no model at `path`; [`Error::Interchange`] if weights of another program don't fit the network;
-/// [`Error::Option`] for an unknown network, or data with another number of classes.
+/// [`Error::Option`] for an unknown network, or data with another number of classes; [`Error::OtherData`] if a checkpoint's training
+/// data have changed.
 pub fn open_model(
     path: &Path,
     assumed: &Assumed,
@@ -38,7 +43,7 @@ pub fn open_model(
 ) -> Result<Trained> {
     if path.is_dir() {
         return match checkpoint(path)? {
-            Some(found) => from_checkpoint(found, load),
+            Some(found) => from_checkpoint(found, assumed, load),
             None => Trained::read(path),
         };
     }
@@ -75,16 +80,23 @@ fn checkpoint(folder: &Path) -> Result<Option<Checkpoint<Saved>>> {
 
 fn from_checkpoint(
     found: Checkpoint<Saved>,
+    assumed: &Assumed,
     load: impl FnOnce(DataOptions) -> Result<Dataset>,
 ) -> Result<Trained> {
-    let Saved { config, .. } = found.state;
-    let data = load(config.data.clone())?;
+    let Saved { config, state } = found.state;
+    let mut options = config.data.clone();
+    if let Err(moved) = options.check_folder("the run's config.json") {
+        options.dataset = assumed.dataset.clone().ok_or(moved)?;
+    }
+    let data = load(options)?;
+    state.data.as_ref().map_or(Ok(()), |fingerprint| fingerprint.check(&data))?;
     let (classes, dataset) = (data.classes.clone(), data.name.clone());
     let (input, augmentation) = measure(&config, &split(&config, data)?.train)?;
     Ok(Trained {
         path: found.path,
         network: config.model,
         classes,
+        named: true,
         dataset,
         input,
         options: augmentation.evaluation(),

@@ -35,6 +35,7 @@ mod emulated;
 mod error;
 mod evaluate;
 mod export;
+mod fingerprint;
 mod first_step;
 mod fit;
 mod foreign;
@@ -82,6 +83,7 @@ pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unu
 pub use error::{Error, Result};
 pub use evaluate::{Evaluation, Mistake, evaluate};
 pub use export::{Format, export};
+pub use fingerprint::Fingerprint;
 pub use first_step::{FirstStep, first_step};
 pub use fit::{End, Outcome, StopFlag, train, train_model, train_on};
 pub use import::{Assumed, open_model};

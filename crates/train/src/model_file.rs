@@ -17,6 +17,9 @@ const MEAN: &str = "input/mean";
 /// The tensor with what every value is divided by afterwards.
 const STD: &str = "input/std";
 
+/// The key of the metadata that says that the names of the classes are assumed.
+const ASSUMED: &str = "towers.classes_assumed";
+
 /// The most classes that a model may have.
 const MOST_CLASSES: usize = 65_536;
 
@@ -29,6 +32,8 @@ pub struct Trained {
     pub network: String,
     /// The class names, by label.
     pub classes: Vec<String>,
+    /// Whether these names are known, or assumed by the number of classes.
+    pub named: bool,
     /// The name of the data set it was trained on.
     pub dataset: String,
     /// What turns a picture into the network's input.
@@ -76,7 +81,8 @@ impl Trained {
         };
         let options = input.options(standardization::read(&tensors, &file)?);
         let (network, dataset) = (about("towers.model")?, about("towers.dataset")?);
-        Ok(Trained { path: file, network, classes, dataset, input, options, tensors })
+        let named = !tensors.metadata().contains_key(ASSUMED);
+        Ok(Trained { path: file, network, classes, named, dataset, input, options, tensors })
     }
 
     /// The architecture.
@@ -113,6 +119,9 @@ impl Trained {
     /// Adds what inference needs beside the parameters.
     pub(crate) fn describe(&self, tensors: &mut Tensors) -> Result<()> {
         let Trained { network, classes, dataset, input, options, .. } = self;
+        if !self.named {
+            tensors.metadata_mut().insert(ASSUMED.to_owned(), "true".to_owned());
+        }
         About { network, classes, dataset, input, options }.add_to(tensors)
     }
 }

@@ -4,12 +4,14 @@ use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use cifar::Split;
 use image::imageops::{FilterType, resize};
 use image::{ImageFormat, RgbImage};
+use ndarray::Axis;
 use std::path::Path;
 
 /// A bigger picture would fill the memory, and few programs could show it.
 const MOST_PIXELS: usize = 100_000_000;
 
-/// What a preview shows: a row each for the first `samples` images of a set, the original in the first column, then
+/// What a preview shows: a row each for the first `samples` images of a set, or of a set that is sorted by class for as many of each
+/// class, the original in the first column, then
 /// `columns - 1` draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preview {
@@ -54,7 +56,8 @@ pub fn preview(
 ) -> Result<()> {
     preview.check()?;
     let Preview { columns, seed, zoom, .. } = *preview;
-    let samples = preview.samples.min(split.len());
+    let places = places(split, preview.samples);
+    let samples = places.len();
     let pixels = (samples * columns * IMAGE[0] * IMAGE[1]).saturating_mul((zoom * zoom) as usize);
     if pixels > MOST_PIXELS {
         let value = format!("{samples} x {columns} images, enlarged {zoom} times");
@@ -62,7 +65,7 @@ pub fn preview(
         return Err(Error::Option { option: "the picture", value, accepted });
     }
     let pipeline = augmentation.clone().fit(split.images.view())?.build(IMAGE)?;
-    let places: Vec<u32> = (0..samples as u32).collect();
+    let places: Vec<u32> = places.into_iter().map(|place| place as u32).collect();
     let grid = augment::preview(&pipeline, split.images.view(), &places, columns, seed)?;
     let (h, w, _) = grid.dim();
     let (w, h) = (w as u32, h as u32);
@@ -93,8 +96,9 @@ pub fn save_pictures(
 ) -> Result<usize> {
     preview.check()?;
     let pipeline = augmentation.clone().fit(split.images.view())?.build(IMAGE)?;
-    let samples = split.take(preview.samples);
-    let samples = Samples::new(samples.images, samples.labels.to_vec())?;
+    let places = places(split, preview.samples);
+    let labels = split.labels.select(Axis(0), &places).to_vec();
+    let samples = Samples::new(split.images.select(Axis(0), &places), labels)?;
     let options = LoaderOptions::new().seed(preview.seed).save_to_dir(folder).save_prefix(prefix);
     let mut loader = augment::Loader::new(samples, pipeline, options)?;
     let mut pictures = 0;
@@ -104,4 +108,26 @@ pub fn save_pictures(
         }
     }
     Ok(pictures)
+}
+
+/// Which samples get a row. The first ones of a set that is sorted by class would all be of one.
+fn places(split: &Split, samples: usize) -> Vec<usize> {
+    match split.labels.as_slice() {
+        Some(labels) if labels.is_sorted() => cifar::folder::evenly(labels, samples),
+        _ => (0..samples.min(split.len())).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_of_several_classes() {
+        let drawn = cifar::synthetic(1, 30, 0).train;
+        assert_eq!(places(&drawn, 3), [0, 1, 2]);
+        let sorted = Split { labels: (0..30).map(|k| k / 10).collect(), ..drawn };
+        assert_eq!(places(&sorted, 7), [0, 1, 2, 10, 11, 20, 21]);
+        assert_eq!(places(&sorted, 99).len(), 30);
+    }
 }

@@ -1,5 +1,6 @@
 use crate::{Config, Error, Result, TrainState};
 use checkpoint::{Store, Tensors, load_tensors};
+use cifar::Dataset;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -85,6 +86,14 @@ impl Resume {
         let Saved { config, state } =
             saved.map_err(|_| refuse("what it says of its run can't be read by this version"))?;
         Ok(Resume { path: file.to_owned(), config, state, skipped: Vec::new(), tensors })
+    }
+
+    /// Refuses other data than those that the run was trained on, where the checkpoint has their fingerprint.
+    ///
+    /// # Errors
+    /// [`Error::OtherData`] with what differs.
+    pub fn check_data(&self, data: &Dataset) -> Result<()> {
+        self.state.data.as_ref().map_or(Ok(()), |fingerprint| fingerprint.check(data))
     }
 
     /// The values of a tensor, if it has this length.

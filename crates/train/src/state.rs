@@ -1,4 +1,4 @@
-use crate::DeviceWeights;
+use crate::{DeviceWeights, Fingerprint};
 use serde::{Deserialize, Serialize};
 
 /// The figures of one epoch: a row of `history.csv`, an object of `history.jsonl`.
@@ -82,6 +82,9 @@ pub struct TrainState {
     /// What every batch is cut by: measured weights are here, where the configuration says `auto`.
     #[serde(default)]
     pub device_weights: DeviceWeights,
+    /// What it is trained on; `None` in checkpoints of before there were fingerprints.
+    #[serde(default)]
+    pub data: Option<Fingerprint>,
     /// A figure for each epoch done.
     pub history: Vec<EpochRecord>,
 }

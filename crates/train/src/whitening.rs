@@ -62,8 +62,9 @@ mod tests {
             |split: &cifar::Split| Samples::new(split.images.clone(), split.labels.to_vec()).unwrap();
         let augmentation = input.options(ImageDataGenerator::new().horizontal_flip(true));
         let (train, val) = (samples(&data.train), samples(&data.test));
+        let fingerprint = crate::Fingerprint::of(&data);
         let (classes, dataset) = (data.classes, data.name);
-        Prepared { train, val, input, augmentation, classes, dataset }
+        Prepared { train, val, input, augmentation, classes, dataset, fingerprint }
     }
 
     fn read(network: &Network) -> Vec<Vec<f32>> {

@@ -12,7 +12,9 @@ use crate::share::{Share, Source};
 use crate::speed;
 use crate::state::Partial;
 use crate::whitening;
-use crate::{Config, EpochRecord, Error, Input, Plateau, Result, Resume, StepInfo, StopFlag, TrainState};
+use crate::{
+    Config, EpochRecord, Error, Fingerprint, Input, Plateau, Result, Resume, StepInfo, StopFlag, TrainState,
+};
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use layers::{Arena, Draws, Network, Role};
 use models::Model;
@@ -30,6 +32,7 @@ pub(crate) struct Prepared {
     pub(crate) augmentation: ImageDataGenerator,
     pub(crate) classes: Vec<String>,
     pub(crate) dataset: String,
+    pub(crate) fingerprint: Fingerprint,
 }
 
 /// One replica of a run: a network, its optimizer, and its share of the validation data.
@@ -129,8 +132,8 @@ impl<'a> Worker<'a> {
         let val = source(&prepared.val, &prepared.augmentation.evaluation(), options)?;
         let in_order = config.virtual_replicas.is_some() || own.total() > world;
         let passes = Passes::new(&network, own, in_order)?;
-        let state =
-            TrainState { global_batch: global, device_weights: weights.clone(), ..TrainState::default() };
+        let (global_batch, device_weights) = (global, weights.clone());
+        let state = TrainState { global_batch, device_weights, ..TrainState::default() };
         let steps_per_epoch = train.steps() as u64;
         if steps_per_epoch == 0 {
             let value = format!("{global} over all replicas");
@@ -163,6 +166,7 @@ impl<'a> Worker<'a> {
             worker.restore(resume)?;
             worker.state.device_weights = weights;
         }
+        worker.state.data = Some(prepared.fingerprint.clone());
         Ok((worker, train))
     }
 

@@ -36,6 +36,31 @@ fn train_and_test_folders_of_pictures_of_any_size() {
 }
 
 #[test]
+fn a_folder_to_validate_on_is_not_that_to_test_on() {
+    for name in ["val", "valid", "validation"] {
+        let dir = tempfile::tempdir().unwrap();
+        let read = || folder::read(dir.path()).unwrap();
+        for class in ["cat", "dog"] {
+            (0..6).for_each(|k| picture(dir.path(), &format!("train/{class}/{k}.png"), (2, 2), [1, 0, 0]));
+        }
+        assert_eq!(read().validation_from.as_deref(), Some("held back from training"));
+        picture(dir.path(), "test/dog/c.png", (2, 2), [3, 0, 0]);
+        assert_eq!((read().validation, read().validation_from.as_deref()), (None, Some("from test/")));
+        picture(dir.path(), &format!("{name}/cat/c.png"), (2, 2), [2, 0, 0]);
+        let (data, from) = (read(), format!("from {name}/"));
+        let first = |split: &cifar::Split| (split.labels.to_vec(), split.images[[0, 0, 0, 0]]);
+        assert_eq!((first(&data.test), data.validation_from), ((vec![1], 3), Some(from.clone())));
+        assert_eq!((data.validation.as_ref().map(first), data.train.len()), (Some((vec![0], 2)), 12));
+        fs::remove_dir_all(dir.path().join("test")).unwrap();
+        let data = read();
+        assert_eq!(
+            (first(&data.test), data.validation, data.validation_from),
+            ((vec![0], 2), None, Some(from))
+        );
+    }
+}
+
+#[test]
 fn rows_and_columns_keep_their_places() {
     let dir = tempfile::tempdir().unwrap();
     let drawn = RgbImage::from_fn(32, 32, |x, y| Rgb([x as u8, y as u8, 0]));
@@ -123,4 +148,53 @@ fn folders_that_are_no_data_set() {
         picture(split.path(), name, (2, 2), [0; 3]);
     }
     assert!(reason(split.path()).contains("no class of this name"));
+}
+
+/// The others are not even decoded.
+#[test]
+fn a_limit_takes_as_many_of_each_class() {
+    let dir = tempfile::tempdir().unwrap();
+    for (class, pictures) in [("a", 12), ("b", 12), ("c", 2)] {
+        for k in 0..pictures {
+            picture(dir.path(), &format!("{class}/{k:02}.png"), (2, 2), [k, 0, 0]);
+        }
+    }
+    for beyond in ["a/10.png", "b/11.png"] {
+        fs::write(dir.path().join(beyond), "no picture").unwrap();
+    }
+    let limited = |train, test| {
+        folder::ClassFolders::new(dir.path()).limit_train(train).limit_test(test).read().unwrap()
+    };
+    let data = limited(8, 2);
+    assert_eq!(data.train.labels.to_vec(), [0, 0, 0, 0, 1, 1, 1, 2]);
+    let reds: Vec<u8> = data.train.images.outer_iter().map(|image| image[[0, 0, 0]]).collect();
+    assert_eq!(reds, [0, 1, 2, 3, 0, 1, 2, 0]);
+    assert_eq!(data.test.labels.to_vec(), [0, 1]);
+    assert_eq!(limited(2, 0).train.labels.to_vec(), [0, 1]);
+    assert!(folder::read(dir.path()).is_err());
+}
+
+#[test]
+fn files_that_are_passed_over_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["train/cat/0.png", "train/dog/0.png", "test/cat/1.png"] {
+        picture(dir.path(), name, (2, 2), [0; 3]);
+    }
+    let told = || {
+        let mut told = Vec::new();
+        let folders = folder::ClassFolders::new(dir.path());
+        folders.progress(|step| told.push(step.to_string().replace('\\', "/"))).read().unwrap();
+        told
+    };
+    for hidden in ["train/cat/._0.png", "train/dog/.DS_Store"] {
+        fs::write(dir.path().join(hidden), "a Mac was here").unwrap();
+    }
+    fs::create_dir(dir.path().join("train/dog/deeper")).unwrap();
+    assert!(told().is_empty());
+    fs::write(dir.path().join("test/cat/z.webp"), "RIFF").unwrap();
+    assert_eq!(told(), ["passed over 1 file that is no PNG or JPEG, test/cat/z.webp"]);
+    for name in ["train/cat/a.webp", "train/dog/notes.txt"] {
+        fs::write(dir.path().join(name), "RIFF").unwrap();
+    }
+    assert_eq!(told(), ["passed over 3 files that are no PNG or JPEG, as train/cat/a.webp"]);
 }

@@ -26,6 +26,7 @@ pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
         let value = format!("{}, labels {}", samples.len(), digest(samples.labels()));
         facts = facts.with(format_args!("a number of {what} images of"), value);
     }
+    facts = facts.with("training images of the digest", &run.prepared.fingerprint.sha256);
     Ok(facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step)))
 }
 

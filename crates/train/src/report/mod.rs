@@ -13,7 +13,7 @@ mod settings;
 
 use crate::observers::read_history;
 use crate::{Classifier, EpochRecord, Error, Evaluation, Result, evaluate};
-use cifar::Split;
+use cifar::Dataset;
 use image::RgbImage;
 use std::path::Path;
 
@@ -58,16 +58,17 @@ impl RunReport {
         Ok(RunReport { name: name.into(), history: read_history(run)?, config, environment, test })
     }
 
-    /// Tests the run's network on the pictures of `split`, which are of the data set `dataset`.
+    /// Tests the run's network on the test pictures of `data`.
     ///
     /// # Errors
     /// As [`evaluate`].
-    pub fn test(&mut self, classifier: &mut Classifier, dataset: &str, split: &Split) -> Result<()> {
-        let evaluation = evaluate(classifier, split, |_, _| {})?;
+    pub fn test(&mut self, classifier: &mut Classifier, data: &Dataset) -> Result<()> {
+        let evaluation = evaluate(classifier, data, |_, _| {})?;
         let shown = &evaluation.mistakes[..evaluation.mistakes.len().min(MISTAKES)];
-        let mistakes = shown.iter().filter_map(|mistake| pictures::sample(split, mistake.sample)).collect();
+        let mistakes =
+            shown.iter().filter_map(|mistake| pictures::sample(&data.test, mistake.sample)).collect();
         let filters = pictures::filters(classifier)?;
-        let (dataset, classes) = (dataset.to_owned(), classifier.classes.clone());
+        let (dataset, classes) = (data.name.clone(), classifier.classes.clone());
         self.test = Ok(Tested { dataset, classes, evaluation, mistakes, filters });
         Ok(())
     }

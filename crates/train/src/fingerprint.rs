@@ -1,0 +1,87 @@
+use crate::evaluate::listed;
+use crate::{Error, Result};
+use cifar::Dataset;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// What a run was trained on: enough to tell other data apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fingerprint {
+    /// The class names, by label.
+    pub classes: Vec<String>,
+    /// The number of training samples, those included that are held back from training.
+    pub samples: usize,
+    /// SHA-256 of their labels and pixels, in hexadecimal.
+    pub sha256: String,
+}
+
+impl Fingerprint {
+    /// That of these data.
+    pub fn of(data: &Dataset) -> Self {
+        let mut digest = Sha256::new();
+        data.train.labels.iter().for_each(|label| digest.update(label.to_le_bytes()));
+        let images = data.train.images.as_standard_layout();
+        digest.update(images.as_slice().unwrap_or_default());
+        let sha256 = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Fingerprint { classes: data.classes.clone(), samples: data.train.len(), sha256 }
+    }
+
+    /// Refuses other data than these, which a run was trained on.
+    ///
+    /// # Errors
+    /// [`Error::OtherData`] with what differs.
+    pub fn check(&self, data: &Dataset) -> Result<()> {
+        let Fingerprint { classes, samples, sha256 } = Fingerprint::of(data);
+        let beyond = |a: &[String], b: &[String]| -> Vec<String> {
+            a.iter().filter(|class| !b.contains(class)).cloned().collect()
+        };
+        let (new, gone) = (beyond(&classes, &self.classes), beyond(&self.classes, &classes));
+        let differs = match (&new[..], &gone[..]) {
+            ([], []) if classes != self.classes => "their classes have another order".to_owned(),
+            ([], []) if samples != self.samples => {
+                format!("they have {samples} training samples, not {}", self.samples)
+            }
+            ([], []) if sha256 != self.sha256 => {
+                "the pixels or the labels of their training samples are others".to_owned()
+            }
+            ([], []) => return Ok(()),
+            (new, []) => format!("they have a class more, {}", listed(new)),
+            ([], gone) => format!("they lack the class {}", listed(gone)),
+            (new, gone) => format!("they have the class {} instead of {}", listed(new), listed(gone)),
+        };
+        Err(Error::OtherData(differs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_named() {
+        type Change<'a> = &'a dyn Fn(&mut Dataset);
+        let data = cifar::synthetic(1, 40, 10);
+        let fingerprint = Fingerprint::of(&data);
+        let told = |change: Change<'_>| {
+            let mut other = data.clone();
+            change(&mut other);
+            fingerprint.check(&other).map_err(|error| error.to_string())
+        };
+        assert_eq!(told(&|data| data.test = data.test.take(2)), Ok(()));
+        assert_eq!(told(&|data| data.name = "a folder".into()), Ok(()));
+        let changes: [(Change<'_>, &str); 7] = [
+            (&|data| data.train.images[[39, 31, 31, 2]] ^= 1, "the pixels or the labels"),
+            (&|data| data.train.labels.swap(0, 1), "the pixels or the labels"),
+            (&|data| data.train = data.train.take(39), "they have 39 training samples, not 40"),
+            (&|data| data.classes.swap(0, 1), "another order"),
+            (&|data| data.classes.push("fox".into()), "a class more, fox"),
+            (&|data| data.classes.truncate(9), "they lack the class checkerboard"),
+            (&|data| data.classes[9] = "fox".into(), "the class fox instead of checkerboard"),
+        ];
+        for (change, says) in changes {
+            let error = told(change).unwrap_err();
+            assert!(error.starts_with("these are not the data that the run was trained on: "), "{error}");
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
