@@ -12,7 +12,7 @@ use train::{Classifier, Config, DataOptions, Evaluation, MODEL_FILE};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
-    let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest_run(MODEL_FILE), Ok)?;
+    let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
     let mut classifier = args.network.open(&run, args.batch_size)?;
     let mut options = trained_on(&run, &classifier);
     args.network.data.apply(&mut options);

@@ -28,7 +28,7 @@ pub struct ExportArgs {
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     // Before anything is read: the ending is soon mended.
     Format::of(&args.output)?;
-    let path = args.model.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
+    let path = args.model.clone().map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
     let trained = model::open(&path, &args.weights, &args.data)?;
     let files = train::export(&trained, &args.output)?;
     print::lines(files.iter().map(|file| format!("wrote {}", file.display())).collect())

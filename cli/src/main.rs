@@ -16,6 +16,7 @@ mod fetch;
 mod first_step;
 mod gpus;
 mod launch;
+mod made;
 mod model;
 mod output;
 mod predict;

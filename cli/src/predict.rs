@@ -12,7 +12,7 @@ use train::cifar::folder::picture;
 
 pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--top", args.top)?;
-    let path = args.model.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
+    let path = args.model.clone().map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
     let mut classifier = args.network.open(&path, args.images.len().clamp(1, 64))?;
     let mut pictures = Vec::new();
     for path in &args.images {

@@ -2,7 +2,7 @@
 
 use crate::args::ReportArgs;
 use crate::error::at_least_one;
-use crate::output::newest_run;
+use crate::output::{HISTORY_FILE, newest_run};
 use crate::{data, evaluate, print};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use train::{Classifier, MODEL_FILE};
 
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
-    let runs = if args.runs.is_empty() { vec![newest_run("config.json")?] } else { args.runs.clone() };
+    let runs = if args.runs.is_empty() { vec![newest_run(&[MODEL_FILE, HISTORY_FILE])?] } else { args.runs.clone() };
     let mut reports = Vec::with_capacity(runs.len());
     for run in &runs {
         let mut about = RunReport::read(run, name(run))?;

@@ -43,6 +43,10 @@ fn evaluate_and_predict_use_what_was_trained() {
     place.run("evaluate --limit-test 10 --offline").ends(0).says("10 test images of synthetic");
     place.run("evaluate --limit-test 9 --offline").ends(0).says("  checkerboard        no images\n");
     place.run("report").ends(1).complains("config.json: the file is damaged");
+    // What has neither a model nor a history is no run to report on, however new.
+    std::fs::create_dir(place.path().join("runs/quick-2")).expect("the folder can be made");
+    std::fs::write(place.path().join("runs/quick-2/config.json"), "{}").expect("the file can be written");
+    place.run("report").ends(1).complains("runs/quick-1/config.json");
     place.run("preview --dataset synthetic --recipe quick --samples 2 --columns 3 --output grid.png").ends(0);
     let ran = place.run("predict grid.png --json --top 10").ends(0);
     let predicted: Value = serde_json::from_str(&ran.out()).expect("one object");

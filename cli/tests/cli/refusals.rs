@@ -71,6 +71,29 @@ fn bad_values_name_the_option() {
     }
 }
 
+/// A run that is refused before its first step leaves nothing that it made, and takes nothing that it found.
+#[test]
+fn a_refused_run_leaves_nothing_behind() {
+    let place = Place::new();
+    let at = |file: &str| place.path().join(file);
+    let small =
+        "train --recipe minigooglenet --dataset synthetic --limit-train 32 --limit-test 4 --no-progress";
+    let says = "but must be at most the 32 training samples: this recipe leaves out short batches; \
+                give --batch-size 32 or less, or a recipe with drop_last = false";
+    place.run(small).ends(2).complains(says);
+    place.run(&format!("{small} --replicas 3")).ends(2).complains("give --batch-size 10 or less");
+    let global = format!("{small} --global-batch-size 33");
+    place.run(&global).ends(2).complains("give --global-batch-size 32 or less");
+    assert!(!place.exists("runs"));
+    let elsewhere = "--output new/run --tensorboard logs/here --csv-log csv/log.csv";
+    place.run(&format!("{small} {elsewhere}")).ends(2).complains(says);
+    assert!(["new", "logs", "csv"].iter().all(|folder| !place.exists(folder)));
+    std::fs::create_dir(at("mine")).expect("the folder can be made");
+    std::fs::write(at("mine/notes.txt"), "mine").expect("the file can be written");
+    place.run(&format!("{small} --output mine")).ends(2).complains(says);
+    assert!(place.exists("mine/notes.txt") && !place.exists("mine/config.json"));
+}
+
 fn gpu_is_here(place: &Place) -> bool {
     !place.run("devices").ends(0).out().contains("cuda: none")
 }
