@@ -274,8 +274,8 @@ pub struct EvaluateArgs {
 /// `towers predict`.
 #[derive(Debug, clap::Args)]
 pub struct PredictArgs {
-    /// Pictures: PNG or JPEG of any size
-    #[arg(required = true, value_name = "IMAGE")]
+    /// Pictures, PNG or JPEG of any size; of a folder all that are in it and in folders below
+    #[arg(required = true, value_name = "IMAGE|DIR")]
     pub images: Vec<PathBuf>,
     /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras or PyTorch; by default the newest run
     #[arg(long, value_name = "RUN")]
@@ -283,7 +283,7 @@ pub struct PredictArgs {
     /// Print the K likeliest classes
     #[arg(long, value_name = "K", allow_hyphen_values = true, default_value_t = 3)]
     pub top: usize,
-    /// One JSON object a picture instead of text
+    /// One JSON object a picture, on a line of its own, instead of text
     #[arg(long)]
     pub json: bool,
     /// The network.

@@ -19,6 +19,7 @@ mod launch;
 mod made;
 mod model;
 mod output;
+mod pictures;
 mod predict;
 mod preview;
 mod print;

@@ -55,6 +55,41 @@ fn evaluate_and_predict_use_what_was_trained() {
     assert!(classes.len() == 10 && (sum - 1.0).abs() < 1e-4, "{predicted}");
 }
 
+/// What can't be read is told and passed over; folders stand for all pictures below them. More than a batch of them is printed in order.
+#[test]
+fn predict_goes_on_behind_a_bad_picture() {
+    let place = Place::new();
+    let at = |file: &str| place.path().join(file);
+    place.run("preview --dataset synthetic --recipe quick --samples 1 --columns 1 --output cat.png").ends(0);
+    for folder in ["pets/more", "empty", "odd.png"] {
+        std::fs::create_dir_all(at(folder)).expect("the folder can be made");
+    }
+    let copy = |file: &str| _ = std::fs::copy(at("cat.png"), at(file)).expect("a copy");
+    (0..70).for_each(|k| copy(&format!("pets/more/{k:02}.png")));
+    ["pets/a.JPG", "pets/z.jpeg", "pets/.hidden.png", "pets/more/notes.txt"].into_iter().for_each(copy);
+    std::fs::write(at("pets/bad.png"), "no picture").expect("the file can be written");
+    let keras =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/keras/small_cnn.keras");
+    let keras = keras.display();
+    let ran = place.run(&format!("predict gone.png pets empty cat.png odd.png --model {keras} --json"));
+    let ran = ran.ends(1).complains("gone.png: ").complains("pets/bad.png: ");
+    let ran = ran.complains("error: empty: the folder has no .png, .jpg or .jpeg file\n");
+    let ran = ran.complains("error: odd.png: the folder has no ");
+    assert_eq!(ran.err().lines().count(), 4, "{}", ran.err());
+    let image = |line: &str| -> String {
+        let object: Value = serde_json::from_str(line).expect("an object a line");
+        assert_eq!(object["classes"].as_array().map(Vec::len), Some(3));
+        object["image"].as_str().expect("a name").replace('\\', "/")
+    };
+    let images: Vec<_> = ran.out().lines().map(image).collect();
+    let below = (0..70).map(|k| format!("pets/more/{k:02}.png"));
+    let expected = ["pets/a.JPG".to_owned()].into_iter().chain(below);
+    let expected: Vec<_> = expected.chain(["pets/z.jpeg", "cat.png"].map(str::to_owned)).collect();
+    assert_eq!(images, expected);
+    std::fs::remove_file(at("pets/bad.png")).expect("the file can be removed");
+    assert_eq!(place.run(&format!("predict pets --model {keras}")).ends(0).out().lines().count(), 72);
+}
+
 #[test]
 fn preview_draws_rows_of_samples() {
     let place = Place::new();
