@@ -2,14 +2,14 @@
 
 use crate::augmentation::AugmentationArgs;
 use crate::callbacks::CallbackArgs;
+use crate::data::{DataArgs, LimitTestArgs, LimitTrainArgs, SourceArgs};
 use crate::export::ExportArgs;
-use crate::gpus::Gpus;
+use crate::gpus::{DeviceArgs, Gpus, SingleArgs};
 use crate::model::ClassifierArgs;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
-use train::DeviceKind;
 use train::augment::TestTime;
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
@@ -46,78 +46,6 @@ pub enum Command {
     Bench(BenchArgs),
     /// Start several processes of a command on this machine: towers launch -- train ...
     Launch(LaunchArgs),
-}
-
-/// Where the data come from.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Data")]
-pub struct DataArgs {
-    /// auto (CIFAR-10), cifar10, cifar100, synthetic, or a folder of class folders with pictures
-    #[arg(long, value_name = "NAME|DIR")]
-    pub dataset: Option<String>,
-    /// Where the data are or go; by default data/ in the workspace of towers, elsewhere the user's cache
-    #[arg(long, value_name = "DIR", env = "TOWERS_DATA_DIR")]
-    pub data_dir: Option<PathBuf>,
-    /// An archive to fetch instead of the official one; may be given several times
-    #[arg(long, value_name = "URL")]
-    pub data_url: Vec<String>,
-    /// Never fetch anything
-    #[arg(long)]
-    pub offline: bool,
-    /// Only the first N training samples
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub limit_train: Option<usize>,
-    /// Only the first N test samples
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub limit_test: Option<usize>,
-}
-
-/// Where it runs.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Devices")]
-pub struct DeviceArgs {
-    /// That many GPUs, or those ids, e.g. 3 or 0,2,3; implies --device cuda
-    #[arg(long, value_name = "N|IDS")]
-    pub gpus: Option<Gpus>,
-    /// auto (CUDA where a GPU works, else the CPU), cpu or cuda
-    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
-    pub device: Option<Device>,
-    /// Towers; by default one a device
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub replicas: Option<usize>,
-    /// CPU threads in all; by default one a core
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub threads: Option<usize>,
-    /// The arithmetic: fp32, bf16 where the processor has AMX, or on GPUs tf32, bf16 or fp16
-    #[arg(long, value_name = "NAME")]
-    pub precision: Option<String>,
-    /// Only algorithms that give the same bits every time; the CPU has no others
-    #[arg(long)]
-    pub deterministic: bool,
-    /// On the CPU, convolutions without Winograd's transforms: slower, and a digit more exact
-    #[arg(long)]
-    pub no_winograd: bool,
-}
-
-/// `--device`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Device {
-    /// CUDA where a GPU works, else the CPU
-    Auto,
-    /// The CPU
-    Cpu,
-    /// NVIDIA GPUs
-    Cuda,
-}
-
-impl From<Device> for DeviceKind {
-    fn from(device: Device) -> Self {
-        match device {
-            Device::Auto => DeviceKind::Auto,
-            Device::Cpu => DeviceKind::Cpu,
-            Device::Cuda => DeviceKind::Cuda,
-        }
-    }
 }
 
 /// Headings in the help of `towers train`.
@@ -269,6 +197,9 @@ pub struct EvaluateArgs {
     /// The network.
     #[command(flatten)]
     pub network: ClassifierArgs,
+    /// How many test images.
+    #[command(flatten)]
+    pub limit: LimitTestArgs,
 }
 
 /// `towers predict`.
@@ -305,10 +236,13 @@ pub struct ReportArgs {
     pub batch_size: usize,
     /// Data.
     #[command(flatten)]
-    pub data: DataArgs,
+    pub data: SourceArgs,
+    /// How many test images.
+    #[command(flatten)]
+    pub limit: LimitTestArgs,
     /// Devices.
     #[command(flatten)]
-    pub devices: DeviceArgs,
+    pub devices: SingleArgs,
 }
 
 /// `towers fetch`.
@@ -316,7 +250,7 @@ pub struct ReportArgs {
 pub struct FetchArgs {
     /// Data.
     #[command(flatten)]
-    pub data: DataArgs,
+    pub data: SourceArgs,
 }
 
 /// `towers preview`.
@@ -351,7 +285,10 @@ pub struct PreviewArgs {
     pub augmentation: AugmentationArgs,
     /// Data.
     #[command(flatten)]
-    pub data: DataArgs,
+    pub data: SourceArgs,
+    /// How many training images.
+    #[command(flatten)]
+    pub limit: LimitTrainArgs,
 }
 
 /// `towers recipes`.
@@ -384,10 +321,10 @@ pub struct BenchArgs {
     #[arg(long)]
     pub profile: bool,
     /// What the processor can do at most instead: multiply-adds and memory traffic, on one thread and on all
-    #[arg(long, conflicts_with = "profile")]
+    #[arg(long, conflicts_with_all = ["recipe", "mode", "batch", "seconds", "repeats", "profile"])]
     pub roofline: bool,
     /// When this process came to its first training step instead, and what it did before
-    #[arg(long, conflicts_with_all = ["profile", "roofline"])]
+    #[arg(long, conflicts_with_all = ["seconds", "repeats", "profile", "roofline"])]
     pub first_step: bool,
     /// One JSON object instead of text
     #[arg(long)]

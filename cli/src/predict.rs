@@ -3,8 +3,8 @@
 use crate::args::PredictArgs;
 use crate::error::{at_least_one, sentence};
 use crate::output::newest_run;
-use crate::pictures;
 use crate::print::{self, note};
+use crate::{model, pictures};
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ const BATCH: usize = 64;
 pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--top", args.top)?;
     let path = args.model.clone().map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
+    model::refuse_data(&path, &args.network.data)?;
     let mut failed = 0;
     // Told of a picture that is passed over; the others go on.
     let mut refuse = |error: &anyhow::Error| {

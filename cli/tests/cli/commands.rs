@@ -11,6 +11,14 @@ fn evaluate_and_predict_use_what_was_trained() {
     let ran = place.run("evaluate --json").ends(0);
     let measured: Value = serde_json::from_str(&ran.out()).expect("one object");
     assert_eq!((&measured["samples"], &measured["acc"]), (&Value::from(70), &epoch["val_acc"]));
+    assert_eq!(measured["test_samples"], 2000);
+    place.run("evaluate").ends(0).says(
+        "on the first 70 of 2000 test images of synthetic, as the run was; --limit-test changes that\n",
+    );
+    place
+        .run("evaluate --limit-test 2000")
+        .ends(0)
+        .says("runs/quick-1 on the 2000 test images of synthetic\n");
     let (loss, val_loss) = (measured["loss"].as_f64(), epoch["val_loss"].as_f64());
     let differ = (loss.expect("a number") - val_loss.expect("a number")).abs();
     assert!(differ < 1e-4, "{loss:?} {val_loss:?}");
@@ -37,10 +45,13 @@ fn evaluate_and_predict_use_what_was_trained() {
     place
         .run("evaluate runs/quick-1/model.safetensors --dataset synthetic --limit-test 10")
         .ends(0)
-        .says("10 test images");
+        .says("on the first 10 of 2000 test images of synthetic\n");
     // The model knows its data when the run's configuration is gone.
     std::fs::write(place.path().join("runs/quick-1/config.json"), "{").expect("the file can be written");
-    place.run("evaluate --limit-test 10 --offline").ends(0).says("10 test images of synthetic");
+    place
+        .run("evaluate --limit-test 10 --offline")
+        .ends(0)
+        .says("the first 10 of 2000 test images of synthetic\n");
     place.run("evaluate --limit-test 9 --offline").ends(0).says("  checkerboard        no images\n");
     place.run("report").ends(1).complains("config.json: the file is damaged");
     // What has neither a model nor a history is no run to report on, however new.
@@ -107,10 +118,9 @@ fn flags_of_the_augmentation_train_evaluate_and_preview() {
     let place = Place::new();
     let flags = "--rotation-range 15 --zoom-range 0.8,1.1 --width-shift-range 3 --horizontal-flip false --alternating-flip \
                  --brightness-range 0.8,1.2 --rand-augment --random-resized-crop 0.5,1 --featurewise-std-normalization";
-    let data = "--dataset synthetic --limit-train 200 --limit-test 10";
-    place
-        .run(&format!("train --quick --validation-split 0.2 --epochs 1 --no-progress {data} {flags}"))
-        .ends(0);
+    let data = "--dataset synthetic --limit-train 200";
+    let few = "--limit-test 10 --epochs 1 --no-progress";
+    place.run(&format!("train --quick --validation-split 0.2 {few} {data} {flags}")).ends(0);
     let history: Value =
         serde_json::from_str(place.read("runs/quick-1/history.jsonl").trim()).expect("one epoch");
     assert!(history["val_loss"].as_f64().is_some_and(f64::is_finite));
@@ -227,6 +237,6 @@ fn help_is_short_and_in_groups() {
 
 #[test]
 fn fetch_knows_the_synthetic_set() {
-    let ran = Place::new().run("fetch --dataset synthetic --limit-train 20 --limit-test 10").ends(0);
-    ran.says("20 training and 10 test images of 10 classes");
+    let ran = Place::new().run("fetch --dataset synthetic").ends(0);
+    ran.says("10000 training and 2000 test images of 10 classes");
 }

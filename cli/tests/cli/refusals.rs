@@ -65,6 +65,18 @@ fn bad_values_name_the_option() {
             "--checkpoint-path is `/etc/w.safetensors`, but must be a path inside",
         ),
         ("nonsense", "nonsense"),
+        // What would change nothing is no flag.
+        ("predict a.png --replicas 5", "unexpected argument '--replicas'"),
+        ("predict a.png --limit-train 3", "unexpected argument '--limit-train'"),
+        ("predict a.png --limit-test 3", "unexpected argument '--limit-test'"),
+        ("export --output a.onnx --limit-test 3", "unexpected argument '--limit-test'"),
+        ("evaluate --replicas 2", "unexpected argument '--replicas'"),
+        ("evaluate --limit-train 3", "unexpected argument '--limit-train'"),
+        ("report --replicas 2", "unexpected argument '--replicas'"),
+        ("fetch --limit-test 3", "unexpected argument '--limit-test'"),
+        ("preview --limit-test 3", "unexpected argument '--limit-test'"),
+        ("bench --roofline --batch 3", "'--roofline' cannot be used with '--batch <N>'"),
+        ("bench --first-step --repeats 3", "'--first-step' cannot be used with '--repeats <N>'"),
     ] {
         let ran = place.run(args).ends(2).complains(says);
         assert!(!ran.err().contains("panicked"), "{args}: {}", ran.err());
