@@ -65,7 +65,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub epochs: Option<u64>,
     /// Samples of a batch for each tower, or each virtual replica
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, alias = "batch", value_name = "N", allow_hyphen_values = true)]
     pub batch_size: Option<usize>,
     /// Samples of a batch over all towers
     #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "batch_size")]
@@ -80,13 +80,13 @@ pub struct TrainArgs {
     #[arg(long, help_heading = LEARNING, value_name = "SPEC")]
     pub optimizer: Option<String>,
     /// The base learning rate, which the schedule changes
-    #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
+    #[arg(long, alias = "learning-rate", help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
     pub lr: Option<f64>,
     /// The momentum of SGD
     #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
     pub momentum: Option<f32>,
     /// constant, poly, time, step, milestones, cosine or triangle, with options: cosine+warmup:epochs=5
-    #[arg(long, help_heading = LEARNING, value_name = "SPEC")]
+    #[arg(long, alias = "lr-schedule", help_heading = LEARNING, value_name = "SPEC")]
     pub schedule: Option<String>,
     /// The power of the poly schedule
     #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true, conflicts_with = "schedule")]
@@ -309,7 +309,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true, default_value_t = Mode::Train)]
     pub mode: Mode,
     /// Samples of a batch, of each tower; by default 128 (keras-cnn) or 64 in training, 256 in inference
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
     pub batch: Option<usize>,
     /// Each repeat takes at least so long
     #[arg(long, value_name = "S", allow_hyphen_values = true, default_value_t = 10.0)]

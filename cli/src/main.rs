@@ -30,13 +30,13 @@ mod resume;
 mod roofline;
 mod train;
 mod tui;
+mod usage;
 
-use args::{Args, Command};
-use clap::Parser;
+use args::Command;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = Args::try_parse().unwrap_or_else(|error| error::refuse(&error));
+    let args = usage::parse().unwrap_or_else(|error| error::refuse(&usage::advised(error)));
     let result = match args.command {
         Command::Train(args) => train::run(*args),
         Command::Evaluate(args) => evaluate::run(args),

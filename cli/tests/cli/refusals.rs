@@ -65,6 +65,13 @@ fn bad_values_name_the_option() {
             "--checkpoint-path is `/etc/w.safetensors`, but must be a path inside",
         ),
         ("nonsense", "nonsense"),
+        ("train --learning-rate nan", "--lr is NaN"),
+        ("train --batch 0", "--batch-size is 0"),
+        ("train --model resnet18", "tip: a network comes with its recipe: give --recipe NAME"),
+        ("train --dropout 0.5", "unexpected argument '--dropout' found\n\nUsage: towers train [OPTIONS]\n"),
+        ("train --output-dir a", "a similar argument exists: '--output'"),
+        ("train --weight-decay 1e-4", "tip: it is an option of the optimizer"),
+        ("train --schedule milestones:at=1,2", "`/` between the values of a list, as in at=30/60/80"),
         // What would change nothing is no flag.
         ("predict a.png --replicas 5", "unexpected argument '--replicas'"),
         ("predict a.png --limit-train 3", "unexpected argument '--limit-train'"),
@@ -80,6 +87,32 @@ fn bad_values_name_the_option() {
     ] {
         let ran = place.run(args).ends(2).complains(says);
         assert!(!ran.err().contains("panicked"), "{args}: {}", ran.err());
+    }
+    assert!(!place.exists("runs"));
+    assert!(!place.run("train --model resnet18").ends(2).err().contains("'--mode'"));
+}
+
+/// The usage in an error is that of the help, however many flags were given.
+#[test]
+fn usage_fits_a_line() {
+    let place = Place::new();
+    for (args, usage) in [
+        (
+            "train --virtual-replicas 2 --micro-batches 2 --recipe quick --seed 1 --limit-train 5",
+            "train [OPTIONS]",
+        ),
+        ("evaluate --json --threads 1 --model a b", "evaluate [OPTIONS] [RUN]"),
+        ("predict --json --top 2", "predict [OPTIONS] <IMAGE|DIR>..."),
+        ("export a --offline", "export [OPTIONS] --output <FILE> [RUN]"),
+        ("report --batch-size 1 --x", "report [OPTIONS] [RUN]..."),
+        ("fetch --offline --x", "fetch [OPTIONS]"),
+        ("preview --zoom 2 --x", "preview [OPTIONS]"),
+        ("devices --x", "devices"),
+        ("recipes quick --x", "recipes [NAME|FILE.toml]"),
+        ("bench --json --profile --roofline", "bench [OPTIONS]"),
+        ("launch --verbose --processes 2 --gpus 2 -- a", "launch [OPTIONS] -- <COMMAND>..."),
+    ] {
+        place.run(args).ends(2).complains(&format!("\nUsage: towers {usage}\n"));
     }
 }
 
