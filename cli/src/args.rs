@@ -2,14 +2,14 @@
 
 use crate::augmentation::AugmentationArgs;
 use crate::callbacks::CallbackArgs;
+use crate::data::{DataArgs, LimitTestArgs, LimitTrainArgs, SourceArgs};
 use crate::export::ExportArgs;
-use crate::gpus::Gpus;
+use crate::gpus::{DeviceArgs, Gpus, SingleArgs};
 use crate::model::ClassifierArgs;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
-use train::DeviceKind;
 use train::augment::TestTime;
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
@@ -48,78 +48,6 @@ pub enum Command {
     Launch(LaunchArgs),
 }
 
-/// Where the data come from.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Data")]
-pub struct DataArgs {
-    /// auto (CIFAR-10), cifar10, cifar100, synthetic, or a folder of class folders with pictures
-    #[arg(long, value_name = "NAME|DIR")]
-    pub dataset: Option<String>,
-    /// Where the data are or go; by default data/ in the workspace of towers, elsewhere the user's cache
-    #[arg(long, value_name = "DIR", env = "TOWERS_DATA_DIR")]
-    pub data_dir: Option<PathBuf>,
-    /// An archive to fetch instead of the official one; may be given several times
-    #[arg(long, value_name = "URL")]
-    pub data_url: Vec<String>,
-    /// Never fetch anything
-    #[arg(long)]
-    pub offline: bool,
-    /// Only the first N training samples; of class folders, as many of each class
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub limit_train: Option<usize>,
-    /// Only the first N test samples, likewise
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub limit_test: Option<usize>,
-}
-
-/// Where it runs.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Devices")]
-pub struct DeviceArgs {
-    /// That many GPUs, or those ids, e.g. 3 or 0,2,3; implies --device cuda
-    #[arg(long, value_name = "N|IDS")]
-    pub gpus: Option<Gpus>,
-    /// auto (CUDA where a GPU works, else the CPU), cpu or cuda
-    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
-    pub device: Option<Device>,
-    /// Towers; by default one a device
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub replicas: Option<usize>,
-    /// CPU threads in all; by default one a core
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub threads: Option<usize>,
-    /// The arithmetic: fp32, bf16 where the processor has AMX, or on GPUs tf32, bf16 or fp16
-    #[arg(long, value_name = "NAME")]
-    pub precision: Option<String>,
-    /// Only algorithms that give the same bits every time; the CPU has no others
-    #[arg(long)]
-    pub deterministic: bool,
-    /// On the CPU, convolutions without Winograd's transforms: slower, and a digit more exact
-    #[arg(long)]
-    pub no_winograd: bool,
-}
-
-/// `--device`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Device {
-    /// CUDA where a GPU works, else the CPU
-    Auto,
-    /// The CPU
-    Cpu,
-    /// NVIDIA GPUs
-    Cuda,
-}
-
-impl From<Device> for DeviceKind {
-    fn from(device: Device) -> Self {
-        match device {
-            Device::Auto => DeviceKind::Auto,
-            Device::Cpu => DeviceKind::Cpu,
-            Device::Cuda => DeviceKind::Cuda,
-        }
-    }
-}
-
 /// Headings in the help of `towers train`.
 const LEARNING: &str = "Optimizer";
 const TOWERS: &str = "Several towers";
@@ -137,7 +65,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub epochs: Option<u64>,
     /// Samples of a batch for each tower, or each virtual replica
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, alias = "batch", value_name = "N", allow_hyphen_values = true)]
     pub batch_size: Option<usize>,
     /// Samples of a batch over all towers
     #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "batch_size")]
@@ -152,13 +80,13 @@ pub struct TrainArgs {
     #[arg(long, help_heading = LEARNING, value_name = "SPEC")]
     pub optimizer: Option<String>,
     /// The base learning rate, which the schedule changes
-    #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
+    #[arg(long, alias = "learning-rate", help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
     pub lr: Option<f64>,
     /// The momentum of SGD
     #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
     pub momentum: Option<f32>,
     /// constant, poly, time, step, milestones, cosine or triangle, with options: cosine+warmup:epochs=5
-    #[arg(long, help_heading = LEARNING, value_name = "SPEC")]
+    #[arg(long, alias = "lr-schedule", help_heading = LEARNING, value_name = "SPEC")]
     pub schedule: Option<String>,
     /// The power of the poly schedule
     #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true, conflicts_with = "schedule")]
@@ -269,13 +197,16 @@ pub struct EvaluateArgs {
     /// The network.
     #[command(flatten)]
     pub network: ClassifierArgs,
+    /// How many test images.
+    #[command(flatten)]
+    pub limit: LimitTestArgs,
 }
 
 /// `towers predict`.
 #[derive(Debug, clap::Args)]
 pub struct PredictArgs {
-    /// Pictures: PNG or JPEG of any size
-    #[arg(required = true, value_name = "IMAGE")]
+    /// Pictures, PNG or JPEG of any size; of a folder all that are in it and in folders below
+    #[arg(required = true, value_name = "IMAGE|DIR")]
     pub images: Vec<PathBuf>,
     /// A run's folder, a model.safetensors, a checkpoint's folder, or weights of Keras or PyTorch; by default the newest run
     #[arg(long, value_name = "RUN")]
@@ -283,7 +214,7 @@ pub struct PredictArgs {
     /// Print the K likeliest classes
     #[arg(long, value_name = "K", allow_hyphen_values = true, default_value_t = 3)]
     pub top: usize,
-    /// One JSON object a picture instead of text
+    /// One JSON object a picture, on a line of its own, instead of text
     #[arg(long)]
     pub json: bool,
     /// The network.
@@ -305,10 +236,13 @@ pub struct ReportArgs {
     pub batch_size: usize,
     /// Data.
     #[command(flatten)]
-    pub data: DataArgs,
+    pub data: SourceArgs,
+    /// How many test images.
+    #[command(flatten)]
+    pub limit: LimitTestArgs,
     /// Devices.
     #[command(flatten)]
-    pub devices: DeviceArgs,
+    pub devices: SingleArgs,
 }
 
 /// `towers fetch`.
@@ -316,7 +250,7 @@ pub struct ReportArgs {
 pub struct FetchArgs {
     /// Data.
     #[command(flatten)]
-    pub data: DataArgs,
+    pub data: SourceArgs,
 }
 
 /// `towers preview`.
@@ -351,7 +285,10 @@ pub struct PreviewArgs {
     pub augmentation: AugmentationArgs,
     /// Data.
     #[command(flatten)]
-    pub data: DataArgs,
+    pub data: SourceArgs,
+    /// How many training images.
+    #[command(flatten)]
+    pub limit: LimitTrainArgs,
 }
 
 /// `towers recipes`.
@@ -372,7 +309,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true, default_value_t = Mode::Train)]
     pub mode: Mode,
     /// Samples of a batch, of each tower; by default 128 (keras-cnn) or 64 in training, 256 in inference
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
     pub batch: Option<usize>,
     /// Each repeat takes at least so long
     #[arg(long, value_name = "S", allow_hyphen_values = true, default_value_t = 10.0)]
@@ -384,10 +321,10 @@ pub struct BenchArgs {
     #[arg(long)]
     pub profile: bool,
     /// What the processor can do at most instead: multiply-adds and memory traffic, on one thread and on all
-    #[arg(long, conflicts_with = "profile")]
+    #[arg(long, conflicts_with_all = ["recipe", "mode", "batch", "seconds", "repeats", "profile"])]
     pub roofline: bool,
     /// When this process came to its first training step instead, and what it did before
-    #[arg(long, conflicts_with_all = ["profile", "roofline"])]
+    #[arg(long, conflicts_with_all = ["seconds", "repeats", "profile", "roofline"])]
     pub first_step: bool,
     /// One JSON object instead of text
     #[arg(long)]

@@ -10,7 +10,7 @@ use train::{Config, EarlyStop, ModelCheckpointOptions, Observer, ReduceLrOnPlate
 #[command(next_help_heading = "Callbacks")]
 pub struct CallbackArgs {
     /// Stop when METRIC no longer improves: val_loss:patience=10,restore_best_weights; also min_delta, mode, baseline, start_from_epoch
-    #[arg(long, value_name = "METRIC[:OPTIONS]")]
+    #[arg(long, alias = "early-stopping", value_name = "METRIC[:OPTIONS]")]
     pub early_stop: Option<String>,
     /// Epochs without improvement before --early-stop stops; by default 5
     #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "early_stop")]

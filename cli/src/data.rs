@@ -1,6 +1,5 @@
 //! Data with a progress bar.
 
-use crate::args::DataArgs;
 use crate::print::note;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
@@ -12,7 +11,57 @@ use train::cifar::{Dataset, Progress};
 /// Without a terminal, a download tells how far it is this often.
 const REPORT: Duration = Duration::from_secs(10);
 
-impl DataArgs {
+/// Where the data come from.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Data")]
+pub struct SourceArgs {
+    /// auto (CIFAR-10), cifar10, cifar100, synthetic, or a folder of class folders with pictures
+    #[arg(long, value_name = "NAME|DIR")]
+    pub dataset: Option<String>,
+    /// Where the data are or go; by default data/ in the workspace of towers, elsewhere the user's cache
+    #[arg(long, value_name = "DIR", env = "TOWERS_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// An archive to fetch instead of the official one; may be given several times
+    #[arg(long, value_name = "URL")]
+    pub data_url: Vec<String>,
+    /// Never fetch anything
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// How many samples to train on.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Data")]
+pub struct LimitTrainArgs {
+    /// Only the first N training samples; of class folders, as many of each class
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub limit_train: Option<usize>,
+}
+
+/// How many samples to test on.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Data")]
+pub struct LimitTestArgs {
+    /// Only the first N test samples, likewise
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub limit_test: Option<usize>,
+}
+
+/// All about the data of a run.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct DataArgs {
+    /// Where they come from.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// How many to train on.
+    #[command(flatten)]
+    pub train: LimitTrainArgs,
+    /// How many to test on.
+    #[command(flatten)]
+    pub test: LimitTestArgs,
+}
+
+impl SourceArgs {
     /// The data that the flags ask for, on top of `options`.
     pub fn apply(&self, options: &mut DataOptions) {
         if let Some(dataset) = &self.dataset {
@@ -28,8 +77,6 @@ impl DataArgs {
             options.data_url.clone_from(&self.data_url);
         }
         options.offline |= self.offline;
-        options.limit_train = self.limit_train.or(options.limit_train);
-        options.limit_test = self.limit_test.or(options.limit_test);
         options.data_dir.get_or_insert_with(default_dir);
     }
 
@@ -38,6 +85,15 @@ impl DataArgs {
         let mut options = DataOptions::default();
         self.apply(&mut options);
         options
+    }
+}
+
+impl DataArgs {
+    /// The data that the flags ask for, on top of `options`.
+    pub fn apply(&self, options: &mut DataOptions) {
+        self.source.apply(options);
+        options.limit_train = self.train.limit_train.or(options.limit_train);
+        options.limit_test = self.test.limit_test.or(options.limit_test);
     }
 }
 

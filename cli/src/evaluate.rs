@@ -1,31 +1,52 @@
 //! `towers evaluate`.
 
-use crate::args::{DataArgs, EvaluateArgs};
+use crate::args::EvaluateArgs;
+use crate::data::SourceArgs;
 use crate::error::at_least_one;
 use crate::output::newest_run;
 use crate::{data, print};
 use serde_json::json;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::{Classifier, Config, DataOptions, Evaluation, MODEL_FILE};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
-    let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest_run(MODEL_FILE), Ok)?;
+    let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
     let mut classifier = args.network.open(&run, args.batch_size)?;
-    let options = data_of(&run, &classifier, &args.network.data)?;
-    let data = data::load(&options, true)?;
-    let evaluation = train::evaluate(&mut classifier, &data, |_, _| {})?;
-    if args.json {
-        return print::text(&format!("{}\n", object(&run, &data.name, &classifier, &evaluation)));
+    let mut options = data_of(&run, &classifier, &args.network.data)?;
+    options.limit_test = args.limit.limit_test.or(options.limit_test);
+    // A limit spares decoding pictures of folders, so nobody knows how many there are.
+    let is_folder = Path::new(&options.dataset).is_dir();
+    let limit = if is_folder { None } else { options.limit_test.take() };
+    let mut data = data::load(&options, true)?;
+    let all = data.test.len();
+    if let Some(limit) = limit.filter(|&limit| limit < all) {
+        data.test = data.test.take(limit);
     }
-    print::text(&table(&run, &data.name, &classifier, &evaluation))
+    let evaluation = train::evaluate(&mut classifier, &data, |_, _| {})?;
+    let all = (options.limit_test.is_none()).then_some(all);
+    let measured = Measured { run, dataset: data.name, all, as_trained: args.limit.limit_test.is_none() };
+    print::text(&match args.json {
+        true => format!("{}\n", object(&measured, &classifier, &evaluation)),
+        false => table(&measured, &classifier, &evaluation),
+    })
+}
+
+/// What was measured on what.
+struct Measured {
+    run: PathBuf,
+    dataset: String,
+    /// How many test images the data set has, where that is known.
+    all: Option<usize>,
+    /// Whether the run says how many are taken, and not the command line.
+    as_trained: bool,
 }
 
 /// The data to measure on: those that the flags name, or that the run was trained on, from its configuration or, where that is gone,
 /// from the model's metadata.
-pub fn data_of(run: &Path, classifier: &Classifier, args: &DataArgs) -> train::Result<DataOptions> {
+pub fn data_of(run: &Path, classifier: &Classifier, args: &SourceArgs) -> train::Result<DataOptions> {
     let config = |folder: &Path| -> Option<Config> {
         let text = std::fs::read_to_string(folder.join("config.json")).ok()?;
         serde_json::from_str(&text).ok()
@@ -46,15 +67,23 @@ pub fn data_of(run: &Path, classifier: &Classifier, args: &DataArgs) -> train::R
     Ok(options)
 }
 
-fn object(run: &Path, dataset: &str, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {
+fn object(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {
+    let Measured { run, dataset, all, .. } = measured;
     json!({
-        "run": run, "dataset": dataset, "samples": e.samples, "loss": e.loss, "acc": e.acc,
+        "run": run, "dataset": dataset, "samples": e.samples, "test_samples": all, "loss": e.loss, "acc": e.acc,
         "classes": classifier.classes, "class_acc": e.class_accuracy(), "confusion": e.confusion,
     })
 }
 
-fn table(run: &Path, dataset: &str, classifier: &Classifier, e: &Evaluation) -> String {
-    let mut out = format!("{} on the {} test images of {dataset}\n", run.display(), e.samples);
+fn table(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> String {
+    let Measured { run, dataset, all, as_trained } = measured;
+    let (run, samples) = (run.display(), e.samples);
+    let why = if *as_trained { ", as the run was; --limit-test changes that" } else { "" };
+    let mut out = match all {
+        Some(all) if samples == *all => format!("{run} on the {all} test images of {dataset}\n"),
+        Some(all) => format!("{run} on the first {samples} of {all} test images of {dataset}{why}\n"),
+        None => format!("{run} on {samples} test images of {dataset}, of all classes alike{why}\n"),
+    };
     // Writing to a string cannot fail.
     let _ = writeln!(out, "loss: {:.4} - acc: {:.4}\n", e.loss, e.acc);
     let width = classifier.classes.iter().map(String::len).max().unwrap_or(0);

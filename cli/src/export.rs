@@ -1,6 +1,6 @@
 //! `towers export`.
 
-use crate::args::DataArgs;
+use crate::data::SourceArgs;
 use crate::model::WeightsArgs;
 use crate::output::newest_run;
 use crate::{model, print};
@@ -22,13 +22,14 @@ pub struct ExportArgs {
     pub weights: WeightsArgs,
     /// Data.
     #[command(flatten)]
-    pub data: DataArgs,
+    pub data: SourceArgs,
 }
 
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     // Before anything is read: the ending is soon mended.
     Format::of(&args.output)?;
-    let path = args.model.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
+    let path = args.model.clone().map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
+    model::refuse_data(&path, &args.data)?;
     let trained = model::open(&path, &args.weights, &args.data)?;
     let files = train::export(&trained, &args.output)?;
     print::lines(files.iter().map(|file| format!("wrote {}", file.display())).collect())

@@ -1,9 +1,78 @@
-//! `--gpus`: a number of GPUs, or their ids.
+//! Where it runs: `--gpus`, a number of GPUs or their ids, and the other flags about devices.
 
-use crate::args::{Device, DeviceArgs};
 use crate::error::usage;
+use clap::ValueEnum;
 use std::str::FromStr;
 use train::{DeviceKind, DeviceOptions};
+
+/// How it is computed.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Devices")]
+pub struct ComputeArgs {
+    /// auto (CUDA where a GPU works, else the CPU), cpu or cuda
+    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
+    pub device: Option<Device>,
+    /// CPU threads in all; by default one a core
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub threads: Option<usize>,
+    /// The arithmetic: fp32, bf16 where the processor has AMX, or on GPUs tf32, bf16 or fp16
+    #[arg(long, value_name = "NAME")]
+    pub precision: Option<String>,
+    /// Only algorithms that give the same bits every time; the CPU has no others
+    #[arg(long)]
+    pub deterministic: bool,
+    /// On the CPU, convolutions without Winograd's transforms: slower, and a digit more exact
+    #[arg(long)]
+    pub no_winograd: bool,
+}
+
+/// Where several towers run.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Devices")]
+pub struct DeviceArgs {
+    /// That many GPUs, or those ids, e.g. 3 or 0,2,3; implies --device cuda
+    #[arg(long, value_name = "N|IDS")]
+    pub gpus: Option<Gpus>,
+    /// Towers; by default one a device
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub replicas: Option<usize>,
+    /// How.
+    #[command(flatten)]
+    pub compute: ComputeArgs,
+}
+
+/// Where one network runs.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Devices")]
+pub struct SingleArgs {
+    /// The GPU: 1 for the first one, or its id with a comma behind it, as in 2,; implies --device cuda
+    #[arg(long, value_name = "1|ID,")]
+    pub gpus: Option<Gpus>,
+    /// How.
+    #[command(flatten)]
+    pub compute: ComputeArgs,
+}
+
+/// `--device`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    /// CUDA where a GPU works, else the CPU
+    Auto,
+    /// The CPU
+    Cpu,
+    /// NVIDIA GPUs
+    Cuda,
+}
+
+impl From<Device> for DeviceKind {
+    fn from(device: Device) -> Self {
+        match device {
+            Device::Auto => DeviceKind::Auto,
+            Device::Cpu => DeviceKind::Cpu,
+            Device::Cuda => DeviceKind::Cuda,
+        }
+    }
+}
 
 /// A number of GPUs, or their ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,10 +114,10 @@ impl Gpus {
     }
 }
 
-impl DeviceArgs {
-    /// Writes the devices that the flags ask for into `options`.
-    pub fn apply(&self, options: &mut DeviceOptions) -> anyhow::Result<()> {
-        if self.gpus.is_some() && self.device == Some(Device::Cpu) {
+impl ComputeArgs {
+    /// Writes what the flags ask for into `options`, on those GPUs.
+    fn apply(&self, gpus: Option<&Gpus>, options: &mut DeviceOptions) -> anyhow::Result<()> {
+        if gpus.is_some() && self.device == Some(Device::Cpu) {
             return Err(usage(
                 "--gpus and --device cpu contradict each other; for towers on the CPU use --replicas",
             ));
@@ -56,7 +125,7 @@ impl DeviceArgs {
         if let Some(device) = self.device {
             options.device = device.into();
         }
-        if let Some(gpus) = &self.gpus {
+        if let Some(gpus) = gpus {
             (options.device, options.gpus) = (DeviceKind::Cuda, Some(gpus.ids()));
         }
         if let Some(precision) = &self.precision {
@@ -66,16 +135,32 @@ impl DeviceArgs {
         }
         options.deterministic |= self.deterministic;
         options.no_winograd |= self.no_winograd;
-        options.replicas = self.replicas.unwrap_or(options.replicas);
         options.threads = self.threads.unwrap_or(options.threads);
         Ok(())
     }
+}
 
-    /// The one device of a command that needs no towers.
-    pub fn single(&self) -> anyhow::Result<DeviceOptions> {
-        let mut options = DeviceOptions::default();
-        self.apply(&mut options)?;
-        Ok(DeviceOptions { replicas: 1, ..options })
+impl DeviceArgs {
+    /// Writes the devices that the flags ask for into `options`.
+    pub fn apply(&self, options: &mut DeviceOptions) -> anyhow::Result<()> {
+        options.replicas = self.replicas.unwrap_or(options.replicas);
+        self.compute.apply(self.gpus.as_ref(), options)
+    }
+}
+
+impl SingleArgs {
+    /// The device of a command that needs no towers.
+    pub fn options(&self) -> anyhow::Result<DeviceOptions> {
+        if let Some(gpus) = self.gpus.as_ref().map(Gpus::ids).filter(|gpus| gpus.len() > 1) {
+            return Err(usage(format!(
+                "--gpus names {} GPUs, but must name one: 1 for the first, or an id with a comma, as in {},",
+                gpus.len(),
+                gpus[1]
+            )));
+        }
+        let mut options = DeviceOptions { replicas: 1, ..DeviceOptions::default() };
+        self.compute.apply(self.gpus.as_ref(), &mut options)?;
+        Ok(options)
     }
 }
 

@@ -17,8 +17,10 @@ mod first_step;
 mod gpus;
 mod launch;
 mod libraries;
+mod made;
 mod model;
 mod output;
+mod pictures;
 mod predict;
 mod preview;
 mod print;
@@ -29,14 +31,14 @@ mod resume;
 mod roofline;
 mod train;
 mod tui;
+mod usage;
 
-use args::{Args, Command};
-use clap::Parser;
+use args::Command;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     libraries::settle();
-    let args = Args::try_parse().unwrap_or_else(|error| error::refuse(&error));
+    let args = usage::parse().unwrap_or_else(|error| error::refuse(&usage::advised(error)));
     let result = match args.command {
         Command::Train(args) => train::run(*args),
         Command::Evaluate(args) => evaluate::run(args),

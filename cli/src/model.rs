@@ -1,12 +1,14 @@
 //! The trained network that a command line names.
 
-use crate::args::{DataArgs, DeviceArgs, test_time};
-use crate::data;
+use crate::args::test_time;
+use crate::data::{self, SourceArgs};
+use crate::error::usage;
+use crate::gpus::SingleArgs;
 use anyhow::Context;
 use clap::ValueEnum;
 use std::path::Path;
 use train::augment::TestTime;
-use train::{Assumed, Classifier, Preprocessing, Trained, open_model};
+use train::{Assumed, Classifier, ModelKind, Preprocessing, Trained, open_model};
 
 /// What a file that holds weights alone doesn't say.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -53,16 +55,16 @@ pub struct ClassifierArgs {
     pub weights: WeightsArgs,
     /// Data.
     #[command(flatten)]
-    pub data: DataArgs,
+    pub data: SourceArgs,
     /// Devices.
     #[command(flatten)]
-    pub devices: DeviceArgs,
+    pub devices: SingleArgs,
 }
 
 impl ClassifierArgs {
     /// Brings the network at `path` onto the device, for batches of up to `batch` pictures.
     pub fn open(&self, path: &Path, batch: usize) -> anyhow::Result<Classifier> {
-        let devices = train::open_devices(&self.devices.single()?)?;
+        let devices = train::open_devices(&self.devices.options()?)?;
         let device = devices.first().context("there is no device")?;
         let mut classifier = Classifier::new(&open(path, &self.weights, &self.data)?, device, batch)?;
         classifier.set_test_time(self.tta);
@@ -71,17 +73,36 @@ impl ClassifierArgs {
 }
 
 /// Reads the network at `path`, and data where its file doesn't say enough.
-pub fn open(path: &Path, weights: &WeightsArgs, data: &DataArgs) -> train::Result<Trained> {
+pub fn open(path: &Path, weights: &WeightsArgs, data: &SourceArgs) -> train::Result<Trained> {
     let assumed = Assumed {
         network: weights.network.clone(),
         preprocessing: weights.preprocessing.map(Into::into),
         dataset: data.dataset.clone(),
-        limit_train: data.limit_train,
     };
     // Where files are to be found. What is measured on may be other data than those it was trained on.
-    let places = DataArgs { dataset: None, limit_train: None, limit_test: None, ..data.clone() };
+    let places = SourceArgs { dataset: None, ..data.clone() };
     open_model(path, &assumed, |mut options| {
         places.apply(&mut options);
         data::load(&options, true)
     })
+}
+
+/// Refuses flags about data where none are needed: a model of ours says what its classes are.
+pub fn refuse_data(path: &Path, data: &SourceArgs) -> anyhow::Result<()> {
+    let given = match data {
+        SourceArgs { dataset: Some(dataset), .. } => ("--dataset", dataset),
+        SourceArgs { data_url, .. } => match data_url.first() {
+            Some(url) => ("--data-url", url),
+            None => return Ok(()),
+        },
+    };
+    match ModelKind::of(path) {
+        ModelKind::Towers => Err(usage(format!(
+            "{} is {}, but must be left out with {}: a model of towers says what its classes are",
+            given.0,
+            given.1,
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
 }

@@ -1,6 +1,7 @@
 //! Where a run's files go.
 
 use crate::error::usage;
+use crate::made::Made;
 use anyhow::{Context, bail};
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -12,6 +13,13 @@ const RUNS: &str = "runs";
 
 /// The file in a run's folder that is locked while something writes there.
 const LOCK: &str = ".lock";
+
+/// The file in a run's folder with the figures of its epochs.
+pub const HISTORY_FILE: &str = "history.csv";
+
+/// The files of a run's folder that are there before the first step.
+const BEFORE: [&str; 6] =
+    ["config.json", "environment.json", HISTORY_FILE, "history.jsonl", "curves.svg", "curves.png"];
 
 /// A run's folder and, if one was asked for, a picture of the curves.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,7 +70,7 @@ impl Output {
         let at = |name: &str| self.run.join(name);
         let visible = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
         let checkpoints = fs::read_dir(at(CHECKPOINTS)).is_ok_and(|all| all.flatten().any(visible));
-        let epochs = fs::read_to_string(at("history.csv")).is_ok_and(|text| text.lines().count() > 1);
+        let epochs = fs::read_to_string(at(HISTORY_FILE)).is_ok_and(|text| text.lines().count() > 1);
         let begun = !self.restarted && (checkpoints || epochs);
         if !self.numbered && (begun || at(MODEL_FILE).exists()) {
             let run = self.run.display();
@@ -74,7 +82,11 @@ impl Output {
 
     /// Makes the folders of the picture and those of `others`, before there is a run's: one that can't write there leaves
     /// nothing behind.
-    pub fn make_others<'a>(&'a self, others: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
+    pub fn make_others<'a>(
+        &'a self,
+        others: impl IntoIterator<Item = &'a Path>,
+        made: &mut Made,
+    ) -> anyhow::Result<()> {
         if let Some(picture) = self.picture.as_ref().filter(|picture| picture.is_dir()) {
             return Err(usage(format!(
                 "--output is {}, but must be no folder to be a picture",
@@ -83,31 +95,42 @@ impl Output {
         }
         let of_picture = self.picture.as_deref().and_then(Path::parent);
         let of_picture = of_picture.filter(|folder| !folder.as_os_str().is_empty());
-        let make = |folder: &Path| fs::create_dir_all(folder).with_context(|| cannot_make(folder));
+        let make = |folder: &Path| made.folder(folder).with_context(|| cannot_make(folder));
         of_picture.into_iter().chain(others).try_for_each(make)
     }
 
     /// Makes the folder, and holds it for as long as the returned file is open: two runs in one folder would
     /// overwrite each other. A numbered one is new: the first number for which there is nothing.
-    pub fn create(&mut self) -> anyhow::Result<Option<File>> {
+    pub fn create(&mut self, made: &mut Made) -> anyhow::Result<Option<File>> {
         if self.numbered {
-            self.run = self.first_unused()?;
+            self.run = self.first_unused(made)?;
         } else {
-            fs::create_dir_all(&self.run).with_context(|| cannot_make(&self.run))?;
+            made.folder(&self.run).with_context(|| cannot_make(&self.run))?;
         }
-        hold(&self.run)
+        let held = hold(&self.run).inspect_err(|_| made.forget())?;
+        // What is written before the first step.
+        for file in BEFORE {
+            made.file(self.run.join(file));
+        }
+        self.picture.iter().for_each(|picture| made.file(picture.clone()));
+        Ok(held)
+    }
+
+    /// The file that is locked while something writes into the folder.
+    pub fn lock(&self) -> PathBuf {
+        self.run.join(LOCK)
     }
 
     /// `RECIPE-N` with the first N for which there is nothing, made by us and nobody else.
-    fn first_unused(&self) -> anyhow::Result<PathBuf> {
-        fs::create_dir_all(RUNS).with_context(|| cannot_make(Path::new(RUNS)))?;
+    fn first_unused(&self, made: &mut Made) -> anyhow::Result<PathBuf> {
+        made.folder(Path::new(RUNS)).with_context(|| cannot_make(Path::new(RUNS)))?;
         let name = self.run.to_string_lossy();
         let stem = name.strip_suffix('1').unwrap_or(&name);
         for number in 1_u64.. {
             let run = PathBuf::from(format!("{stem}{number}"));
-            match fs::create_dir(&run) {
+            match made.new_folder(&run) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => return made.with_context(|| cannot_make(&run)).map(|()| run),
+                new => return new.with_context(|| cannot_make(&run)).map(|()| run),
             }
         }
         bail!("there is no number left in {RUNS}/")
@@ -143,10 +166,11 @@ fn ending(path: &Path) -> Option<String> {
     Some(path.extension()?.to_string_lossy().to_ascii_lowercase())
 }
 
-/// The run among `runs/` that holds `what` and was touched last.
-pub fn newest_run(what: &str) -> anyhow::Result<PathBuf> {
+/// The run among `runs/` that holds one of `files` and was touched last.
+pub fn newest_run(files: &[&str]) -> anyhow::Result<PathBuf> {
     let runs = fs::read_dir(RUNS).into_iter().flatten().flatten().map(|entry| entry.path());
-    let touched = |run: &PathBuf| fs::metadata(run.join(what)).and_then(|about| about.modified()).ok();
+    let modified = |file: PathBuf| fs::metadata(file).and_then(|about| about.modified()).ok();
+    let touched = |run: &PathBuf| files.iter().filter_map(|file| modified(run.join(file))).max();
     let newest = runs.filter_map(|run| Some((touched(&run)?, run))).max();
     newest.map(|(_, run)| run).with_context(|| format!("there is no run in {RUNS}/; name the run's folder"))
 }

@@ -1,35 +1,65 @@
 //! `towers predict`.
 
 use crate::args::PredictArgs;
-use crate::error::at_least_one;
+use crate::error::{at_least_one, sentence};
 use crate::output::newest_run;
-use crate::print;
+use crate::print::{self, note};
+use crate::{model, pictures};
 use serde_json::json;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use train::MODEL_FILE;
 use train::cifar::folder::picture;
+use train::{Classifier, MODEL_FILE, Prediction};
+
+/// So many pictures are decoded, classified and printed at a time.
+const BATCH: usize = 64;
 
 pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--top", args.top)?;
-    let path = args.model.clone().map_or_else(|| newest_run(MODEL_FILE), Ok)?;
-    let mut classifier = args.network.open(&path, args.images.len().clamp(1, 64))?;
-    let mut pictures = Vec::new();
-    for path in &args.images {
-        pictures.extend(picture(path).map_err(train::Error::from)?);
+    let path = args.model.clone().map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
+    model::refuse_data(&path, &args.network.data)?;
+    let mut failed = 0;
+    // Told of a picture that is passed over; the others go on.
+    let mut refuse = |error: &anyhow::Error| {
+        note(format_args!("error: {}", sentence(error)));
+        failed += 1;
+    };
+    let files: Vec<PathBuf> =
+        args.images.iter().flat_map(|image| pictures::named(image, &mut refuse)).collect();
+    let mut classifier = args.network.open(&path, files.len().clamp(1, BATCH))?;
+    for batch in files.chunks(BATCH) {
+        let (mut names, mut pixels) = (Vec::new(), Vec::new());
+        for file in batch {
+            match picture(file) {
+                Ok(picture) => {
+                    names.push(file.as_path());
+                    pixels.extend(picture);
+                }
+                Err(error) => refuse(&train::Error::from(error).into()),
+            }
+        }
+        let mut out = String::new();
+        for (name, prediction) in names.iter().zip(classifier.classify(&pixels)?) {
+            line(&mut out, name, &prediction, &classifier, &args);
+        }
+        // Whoever has read enough, as `head` does, needs no more.
+        if !print::is_read(&out)? {
+            break;
+        }
     }
-    let mut out = String::new();
-    for (path, prediction) in args.images.iter().zip(classifier.classify(&pictures)?) {
-        let ranked = prediction.ranked();
-        let top = ranked.iter().take(args.top).map(|&(k, p)| (classifier.classes[k].as_str(), p));
-        // Writing to a string cannot fail.
-        let _ = if args.json {
-            let classes: Vec<_> = top.map(|(class, p)| json!({ "class": class, "probability": p })).collect();
-            writeln!(out, "{}", json!({ "image": path, "classes": classes }))
-        } else {
-            let classes: Vec<_> = top.map(|(class, p)| format!("{class} {:.1}%", 100.0 * p)).collect();
-            writeln!(out, "{}: {}", path.display(), classes.join(", "))
-        };
-    }
-    print::text(&out)
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn line(out: &mut String, name: &Path, prediction: &Prediction, classifier: &Classifier, args: &PredictArgs) {
+    let ranked = prediction.ranked();
+    let top = ranked.iter().take(args.top).map(|&(k, p)| (classifier.classes[k].as_str(), p));
+    // Writing to a string cannot fail.
+    let _ = if args.json {
+        let classes: Vec<_> = top.map(|(class, p)| json!({ "class": class, "probability": p })).collect();
+        writeln!(out, "{}", json!({ "image": name, "classes": classes }))
+    } else {
+        let classes: Vec<_> = top.map(|(class, p)| format!("{class} {:.1}%", 100.0 * p)).collect();
+        writeln!(out, "{}: {}", name.display(), classes.join(", "))
+    };
 }

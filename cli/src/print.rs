@@ -8,11 +8,15 @@ use std::process::ExitCode;
 
 /// Prints text to stdout; a reader that has gone is no error.
 pub fn text(text: &str) -> anyhow::Result<ExitCode> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("can't write to standard output")
-        }
-        _ => Ok(ExitCode::SUCCESS),
+    is_read(text).map(|_| ExitCode::SUCCESS)
+}
+
+/// Prints text to stdout, and tells whether somebody may read it: a reader that has gone is no error.
+pub fn is_read(text: &str) -> anyhow::Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).context("can't write to standard output"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::args::ReportArgs;
 use crate::error::at_least_one;
-use crate::output::newest_run;
+use crate::output::{HISTORY_FILE, newest_run};
 use crate::{data, evaluate, print};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use train::{Classifier, MODEL_FILE};
 
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
-    let runs = if args.runs.is_empty() { vec![newest_run("config.json")?] } else { args.runs.clone() };
+    let runs =
+        if args.runs.is_empty() { vec![newest_run(&[MODEL_FILE, HISTORY_FILE])?] } else { args.runs.clone() };
     let mut reports = Vec::with_capacity(runs.len());
     for run in &runs {
         let mut about = RunReport::read(run, name(run))?;
@@ -38,10 +39,11 @@ fn name(run: &Path) -> String {
 }
 
 fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<()> {
-    let devices = train::open_devices(&args.devices.single()?)?;
+    let devices = train::open_devices(&args.devices.options()?)?;
     let device = devices.first().context("there is no device")?;
     let mut classifier = Classifier::load(&run.join(MODEL_FILE), device, args.batch_size)?;
-    let options = evaluate::data_of(run, &classifier, &args.data)?;
+    let mut options = evaluate::data_of(run, &classifier, &args.data)?;
+    options.limit_test = args.limit.limit_test.or(options.limit_test);
     let data = data::load(&options, true)?;
     Ok(about.test(&mut classifier, &data)?)
 }

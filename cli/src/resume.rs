@@ -27,7 +27,7 @@ impl TrainArgs {
             }
             Some(None) => match self.keep.output.as_ref().filter(|output| !is_picture(output)) {
                 Some(run) => Ok(Some(run.clone())),
-                None => newest_run(train::CHECKPOINTS).map(Some),
+                None => newest_run(&[train::CHECKPOINTS]).map(Some),
             },
         }
     }

@@ -2,12 +2,15 @@
 
 use crate::args::TrainArgs;
 use crate::error::{INTERRUPTED, at_least_one, usage};
+use crate::made::{Begun, Made};
 use crate::output::Output;
 use crate::print::note;
 use crate::tui::{self, Tui};
 use crate::{data, print};
 use anyhow::Context;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use train::cifar::Dataset;
 use train::observers::{Checkpoints, Curves, Environment, History, Progress};
@@ -56,22 +59,31 @@ fn lead(
     let live = args.keep.tui && tui::is_possible();
     let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
     let data = load(&mut config, args, resume, |line| note(line))?;
-    output.make_others(args.callbacks.folders()?)?;
-    let _held = output.create()?;
-    output.check_unused()?;
-    train::save_config(&config, &output.run)?;
-    announce(&config, &data, output, resume);
-    let mut observers = observers(&config, &data, output, args)?;
-    if live {
-        observers[0] =
-            Box::new(Tui::new(&output.run, stop.clone()).context("the terminal can't be drawn on")?);
-    }
-    let outcome = match process {
-        Some(process) => process.train(&config, data, resume, &mut observers, &stop),
-        None => train::train(&config, data, resume, &mut observers, &stop),
+    let (mut made, mut held) = (Made::default(), None);
+    let begun = Arc::new(AtomicBool::new(false));
+    let begin = || {
+        output.make_others(args.callbacks.folders()?, &mut made)?;
+        held = output.create(&mut made)?;
+        output.check_unused()?;
+        train::save_config(&config, &output.run)?;
+        announce(&config, &data, output, resume);
+        let mut observers = observers(&config, &data, output, args)?;
+        if live {
+            observers[0] =
+                Box::new(Tui::new(&output.run, stop.clone()).context("the terminal can't be drawn on")?);
+        }
+        observers.push(Box::new(Begun(Arc::clone(&begun))));
+        // A view gives the terminal back before anything is said: it goes with the observers.
+        Ok::<_, anyhow::Error>(match process {
+            Some(process) => process.train(&config, data, resume, &mut observers, &stop)?,
+            None => train::train(&config, data, resume, &mut observers, &stop)?,
+        })
     };
-    // A view gives the terminal back before anything is said.
-    drop(observers);
+    let outcome = begin();
+    // Refused before its first step, it leaves nothing behind.
+    if outcome.is_err() && !begun.load(Ordering::Relaxed) {
+        made.take_back(held.take(), &output.lock());
+    }
     let outcome = outcome?;
     let run = output.run.display();
     match outcome.end {
@@ -135,7 +147,7 @@ fn load(
     resume: Option<&Resume>,
     tell: fn(&str),
 ) -> anyhow::Result<Dataset> {
-    if resume.is_some() && args.data.dataset.is_none() {
+    if resume.is_some() && args.data.source.dataset.is_none() {
         config.data.check_folder("the run's config.json")?;
     }
     let data = match data::load(&config.data, args.keep.no_progress) {

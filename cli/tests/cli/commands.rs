@@ -11,6 +11,14 @@ fn evaluate_and_predict_use_what_was_trained() {
     let ran = place.run("evaluate --json").ends(0);
     let measured: Value = serde_json::from_str(&ran.out()).expect("one object");
     assert_eq!((&measured["samples"], &measured["acc"]), (&Value::from(70), &epoch["val_acc"]));
+    assert_eq!(measured["test_samples"], 2000);
+    place.run("evaluate").ends(0).says(
+        "on the first 70 of 2000 test images of synthetic, as the run was; --limit-test changes that\n",
+    );
+    place
+        .run("evaluate --limit-test 2000")
+        .ends(0)
+        .says("runs/quick-1 on the 2000 test images of synthetic\n");
     let (loss, val_loss) = (measured["loss"].as_f64(), epoch["val_loss"].as_f64());
     let differ = (loss.expect("a number") - val_loss.expect("a number")).abs();
     assert!(differ < 1e-4, "{loss:?} {val_loss:?}");
@@ -37,18 +45,60 @@ fn evaluate_and_predict_use_what_was_trained() {
     place
         .run("evaluate runs/quick-1/model.safetensors --dataset synthetic --limit-test 10")
         .ends(0)
-        .says("10 test images");
+        .says("on the first 10 of 2000 test images of synthetic\n");
     // The model knows its data when the run's configuration is gone.
     std::fs::write(place.path().join("runs/quick-1/config.json"), "{").expect("the file can be written");
-    place.run("evaluate --limit-test 10 --offline").ends(0).says("10 test images of synthetic");
+    place
+        .run("evaluate --limit-test 10 --offline")
+        .ends(0)
+        .says("the first 10 of 2000 test images of synthetic\n");
     place.run("evaluate --limit-test 9 --offline").ends(0).says("  checkerboard        no images\n");
     place.run("report").ends(1).complains("config.json: the file is damaged");
+    // What has neither a model nor a history is no run to report on, however new.
+    std::fs::create_dir(place.path().join("runs/quick-2")).expect("the folder can be made");
+    std::fs::write(place.path().join("runs/quick-2/config.json"), "{}").expect("the file can be written");
+    place.run("report").ends(1).complains("runs/quick-1/config.json");
     place.run("preview --dataset synthetic --recipe quick --samples 2 --columns 3 --output grid.png").ends(0);
     let ran = place.run("predict grid.png --json --top 10").ends(0);
     let predicted: Value = serde_json::from_str(&ran.out()).expect("one object");
     let classes = predicted["classes"].as_array().expect("a list");
     let sum: f64 = classes.iter().filter_map(|class| class["probability"].as_f64()).sum();
     assert!(classes.len() == 10 && (sum - 1.0).abs() < 1e-4, "{predicted}");
+}
+
+/// What can't be read is told and passed over; folders stand for all pictures below them. More than a batch of them is printed in order.
+#[test]
+fn predict_goes_on_behind_a_bad_picture() {
+    let place = Place::new();
+    let at = |file: &str| place.path().join(file);
+    place.run("preview --dataset synthetic --recipe quick --samples 1 --columns 1 --output cat.png").ends(0);
+    for folder in ["pets/more", "empty", "odd.png"] {
+        std::fs::create_dir_all(at(folder)).expect("the folder can be made");
+    }
+    let copy = |file: &str| _ = std::fs::copy(at("cat.png"), at(file)).expect("a copy");
+    (0..70).for_each(|k| copy(&format!("pets/more/{k:02}.png")));
+    ["pets/a.JPG", "pets/z.jpeg", "pets/.hidden.png", "pets/more/notes.txt"].into_iter().for_each(copy);
+    std::fs::write(at("pets/bad.png"), "no picture").expect("the file can be written");
+    let keras =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/keras/small_cnn.keras");
+    let keras = keras.display();
+    let ran = place.run(&format!("predict gone.png pets empty cat.png odd.png --model {keras} --json"));
+    let ran = ran.ends(1).complains("gone.png: ").complains("pets/bad.png: ");
+    let ran = ran.complains("error: empty: the folder has no .png, .jpg or .jpeg file\n");
+    let ran = ran.complains("error: odd.png: the folder has no ");
+    assert_eq!(ran.err().lines().count(), 4, "{}", ran.err());
+    let image = |line: &str| -> String {
+        let object: Value = serde_json::from_str(line).expect("an object a line");
+        assert_eq!(object["classes"].as_array().map(Vec::len), Some(3));
+        object["image"].as_str().expect("a name").replace('\\', "/")
+    };
+    let images: Vec<_> = ran.out().lines().map(image).collect();
+    let below = (0..70).map(|k| format!("pets/more/{k:02}.png"));
+    let expected = ["pets/a.JPG".to_owned()].into_iter().chain(below);
+    let expected: Vec<_> = expected.chain(["pets/z.jpeg", "cat.png"].map(str::to_owned)).collect();
+    assert_eq!(images, expected);
+    std::fs::remove_file(at("pets/bad.png")).expect("the file can be removed");
+    assert_eq!(place.run(&format!("predict pets --model {keras}")).ends(0).out().lines().count(), 72);
 }
 
 #[test]
@@ -68,10 +118,9 @@ fn flags_of_the_augmentation_train_evaluate_and_preview() {
     let place = Place::new();
     let flags = "--rotation-range 15 --zoom-range 0.8,1.1 --width-shift-range 3 --horizontal-flip false --alternating-flip \
                  --brightness-range 0.8,1.2 --rand-augment --random-resized-crop 0.5,1 --featurewise-std-normalization";
-    let data = "--dataset synthetic --limit-train 200 --limit-test 10";
-    place
-        .run(&format!("train --quick --validation-split 0.2 --epochs 1 --no-progress {data} {flags}"))
-        .ends(0);
+    let data = "--dataset synthetic --limit-train 200";
+    let few = "--limit-test 10 --epochs 1 --no-progress";
+    place.run(&format!("train --quick --validation-split 0.2 {few} {data} {flags}")).ends(0);
     let history: Value =
         serde_json::from_str(place.read("runs/quick-1/history.jsonl").trim()).expect("one epoch");
     assert!(history["val_loss"].as_f64().is_some_and(f64::is_finite));
@@ -188,6 +237,6 @@ fn help_is_short_and_in_groups() {
 
 #[test]
 fn fetch_knows_the_synthetic_set() {
-    let ran = Place::new().run("fetch --dataset synthetic --limit-train 20 --limit-test 10").ends(0);
-    ran.says("20 training and 10 test images of 10 classes");
+    let ran = Place::new().run("fetch --dataset synthetic").ends(0);
+    ran.says("10000 training and 2000 test images of 10 classes");
 }

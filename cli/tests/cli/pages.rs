@@ -107,7 +107,7 @@ fn little(args: &[String]) -> Vec<&'static str> {
         Some("train") => &few,
         Some("preview" | "fetch") => &few[3..],
         // A run knows its data too; weights from elsewhere don't.
-        Some("evaluate") if args.iter().any(|arg| arg.ends_with(".keras")) => &[few[0], few[1], few[3]],
+        Some("evaluate") if args.iter().any(|arg| arg.ends_with(".keras")) => &[few[1], few[3]],
         Some("bench") => &bench,
         _ => &[],
     };

@@ -23,7 +23,7 @@ fn bad_values_name_the_option() {
         ("train --device-weights 1,-2", "--device-weights is `1,-2`, but must be auto, even, or a positive"),
         (
             "train --quick --dataset synthetic --device cpu --replicas 3 --device-weights 2,1",
-            "--device-weights is 2,1, but must be auto, even, or as many numbers as there are towers, 3",
+            "--device-weights is 2,1, but must be auto, even, or one number for each of the 3 towers",
         ),
         ("train --lr-scaling linear:base=0", "--lr-scaling is `linear:base=0`"),
         ("train --warmup-epochs 3", "--warmup-epochs is 3, but must be left out without --lr-scaling"),
@@ -68,10 +68,78 @@ fn bad_values_name_the_option() {
             "--checkpoint-path is `/etc/w.safetensors`, but must be a path inside",
         ),
         ("nonsense", "nonsense"),
+        ("train --learning-rate nan", "--lr is NaN"),
+        ("train --batch 0", "--batch-size is 0"),
+        ("train --model resnet18", "tip: a network comes with its recipe: give --recipe NAME"),
+        ("train --dropout 0.5", "unexpected argument '--dropout' found\n\nUsage: towers train [OPTIONS]\n"),
+        ("train --output-dir a", "a similar argument exists: '--output'"),
+        ("train --weight-decay 1e-4", "tip: it is an option of the optimizer"),
+        ("train --schedule milestones:at=1,2", "`/` between the values of a list, as in at=30/60/80"),
+        // What would change nothing is no flag.
+        ("predict a.png --replicas 5", "unexpected argument '--replicas'"),
+        ("predict a.png --limit-train 3", "unexpected argument '--limit-train'"),
+        ("predict a.png --limit-test 3", "unexpected argument '--limit-test'"),
+        ("export --output a.onnx --limit-test 3", "unexpected argument '--limit-test'"),
+        ("evaluate --replicas 2", "unexpected argument '--replicas'"),
+        ("evaluate --limit-train 3", "unexpected argument '--limit-train'"),
+        ("report --replicas 2", "unexpected argument '--replicas'"),
+        ("fetch --limit-test 3", "unexpected argument '--limit-test'"),
+        ("preview --limit-test 3", "unexpected argument '--limit-test'"),
+        ("bench --roofline --batch 3", "'--roofline' cannot be used with '--batch <N>'"),
+        ("bench --first-step --repeats 3", "'--first-step' cannot be used with '--repeats <N>'"),
     ] {
         let ran = place.run(args).ends(2).complains(says);
         assert!(!ran.err().contains("panicked"), "{args}: {}", ran.err());
     }
+    assert!(!place.exists("runs"));
+    assert!(!place.run("train --model resnet18").ends(2).err().contains("'--mode'"));
+}
+
+/// The usage in an error is that of the help, however many flags were given.
+#[test]
+fn usage_fits_a_line() {
+    let place = Place::new();
+    for (args, usage) in [
+        (
+            "train --virtual-replicas 2 --micro-batches 2 --recipe quick --seed 1 --limit-train 5",
+            "train [OPTIONS]",
+        ),
+        ("evaluate --json --threads 1 --model a b", "evaluate [OPTIONS] [RUN]"),
+        ("predict --json --top 2", "predict [OPTIONS] <IMAGE|DIR>..."),
+        ("export a --offline", "export [OPTIONS] --output <FILE> [RUN]"),
+        ("report --batch-size 1 --x", "report [OPTIONS] [RUN]..."),
+        ("fetch --offline --x", "fetch [OPTIONS]"),
+        ("preview --zoom 2 --x", "preview [OPTIONS]"),
+        ("devices --x", "devices"),
+        ("recipes quick --x", "recipes [NAME|FILE.toml]"),
+        ("bench --json --profile --roofline", "bench [OPTIONS]"),
+        ("launch --verbose --processes 2 --gpus 2 -- a", "launch [OPTIONS] -- <COMMAND>..."),
+    ] {
+        place.run(args).ends(2).complains(&format!("\nUsage: towers {usage}\n"));
+    }
+}
+
+/// A run that is refused before its first step leaves nothing that it made, and takes nothing that it found.
+#[test]
+fn a_refused_run_leaves_nothing_behind() {
+    let place = Place::new();
+    let at = |file: &str| place.path().join(file);
+    let small =
+        "train --recipe minigooglenet --dataset synthetic --limit-train 32 --limit-test 4 --no-progress";
+    let says = "but must be at most the 32 training samples: this recipe leaves out short batches; \
+                give --batch-size 32 or less, or a recipe with drop_last = false";
+    place.run(small).ends(2).complains(says);
+    place.run(&format!("{small} --replicas 3")).ends(2).complains("give --batch-size 10 or less");
+    let global = format!("{small} --global-batch-size 33");
+    place.run(&global).ends(2).complains("give --global-batch-size 32 or less");
+    assert!(!place.exists("runs"));
+    let elsewhere = "--output new/run --tensorboard logs/here --csv-log csv/log.csv";
+    place.run(&format!("{small} {elsewhere}")).ends(2).complains(says);
+    assert!(["new", "logs", "csv"].iter().all(|folder| !place.exists(folder)));
+    std::fs::create_dir(at("mine")).expect("the folder can be made");
+    std::fs::write(at("mine/notes.txt"), "mine").expect("the file can be written");
+    place.run(&format!("{small} --output mine")).ends(2).complains(says);
+    assert!(place.exists("mine/notes.txt") && !place.exists("mine/config.json"));
 }
 
 fn gpu_is_here(place: &Place) -> bool {

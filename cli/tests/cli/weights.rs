@@ -18,6 +18,35 @@ fn networks_go_out_and_come_in() {
     for checkpoint in ["runs/quick-1/checkpoints/epoch-0001", "runs/quick-1/checkpoints"] {
         assert_eq!(measure(checkpoint), expected, "{checkpoint}");
     }
+    for (flags, says) in [
+        (
+            "evaluate runs/quick-1 --network resnet18",
+            "--network is `resnet18`, but must be left out with runs/quick-1: what",
+        ),
+        (
+            "evaluate runs/quick-1/checkpoints --network resnet18",
+            "--network is `resnet18`, but must be left out with",
+        ),
+        (
+            "evaluate --preprocessing standardize",
+            "--preprocessing is `standardize`, but must be left out with",
+        ),
+        (
+            "predict a.png --dataset nonsense",
+            "--dataset is nonsense, but must be left out with runs/quick-1: a model",
+        ),
+        ("export --output a.onnx --dataset nonsense", "--dataset is nonsense, but must be left out with"),
+        (
+            "export --output a.onnx --data-url http://a/b",
+            "--data-url is http://a/b, but must be left out with",
+        ),
+        (
+            "evaluate --gpus 0,1",
+            "--gpus names 2 GPUs, but must name one: 1 for the first, or an id with a comma, as in 1,",
+        ),
+    ] {
+        place.run(flags).ends(2).complains(says);
+    }
     place.run("export --output net/net.py").ends(0).says("wrote net/net.py\nwrote net/net.safetensors");
     assert!(place.read("net/net.py").contains("class Network(nn.Module):"));
     place.run("export runs/quick-1 --output net/net.onnx").ends(0).says("wrote net/net.onnx");
@@ -41,7 +70,7 @@ fn weights_of_keras_are_taken_as_they_are() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/keras");
     let keras = golden.join("small_cnn.keras");
     let keras = keras.to_str().expect("the path is text");
-    let data = "--dataset synthetic --limit-train 20 --limit-test 30";
+    let data = "--dataset synthetic --limit-test 30";
     let direct = place.run(&format!("evaluate {keras} {data} --json")).ends(0);
     place.run(&format!("export {keras} --output model.safetensors")).ends(0).says("wrote model.safetensors");
     let exported = place.run(&format!("evaluate model.safetensors {data} --json")).ends(0);
@@ -54,6 +83,8 @@ fn weights_of_keras_are_taken_as_they_are() {
     place.run(&wrong).ends(1).complains("it has 3 convolutions, but the network has 19");
     let wrong = format!("predict cat.png --model {keras} --network smal_cnn");
     place.run(&wrong).ends(2).complains("did you mean `small_cnn`?");
+    let wrong = format!("predict cat.png --model {keras} --dataset nonsense");
+    place.run(&wrong).ends(2).complains("--dataset is `nonsense`, but must be auto");
     place.run(&format!("evaluate {keras} --preprocessing none")).ends(2).complains("divide-by-255");
     let other = golden.join("tiny.h5");
     place

@@ -58,6 +58,7 @@ fn main() -> layers::Result<()> {
     network.set_input(&[0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0], &[0, 1, 1, 0])?;
     for step in 0..400 {
         network.train_pass(Draws { seed: 1, step, first_sample: 0 }, 0.0, 4)?;
+        network.finish_step(4)?;
         let arena = network.arena_mut();
         let trainable = arena.trainable;
         let gradient = arena.grads.to_vec(&device, 0, trainable.len)?;

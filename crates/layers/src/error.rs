@@ -42,6 +42,14 @@ pub enum Error {
         /// What it was given.
         given: String,
     },
+    /// A label that is none of the network's classes.
+    #[error("a label is {label}, but the network has {classes} classes, which are counted from 0")]
+    Label {
+        /// The label, as it was given.
+        label: u32,
+        /// How many classes there are.
+        classes: usize,
+    },
     /// A global batch that is smaller than this network's part of it.
     #[error("the global batch has {global_batch} samples, but this network alone has {own} of them")]
     GlobalBatch {

@@ -21,6 +21,8 @@
 //! network.set_input(&[0.5; 2 * 8 * 8 * 3], &[1, 2])?;
 //! network.train_pass(Draws { seed: 7, step: 0, first_sample: 0 }, 0.0, 2)?;
 //! let metrics = network.metrics()?;
+//! // The optimizer's step goes here, and then the running averages move.
+//! network.finish_step(2)?;
 //! assert!(metrics.loss_sum / 2.0 > 1.0 && metrics.loss_sum / 2.0 < 4.0);
 //! # Ok::<(), layers::Error>(())
 //! ```

@@ -7,7 +7,7 @@ use layers::{
 };
 use tensor::{
     Activation::{Gelu, Relu},
-    Backend, Device, SgdStep, Storage, Velocity, WeightDecay,
+    Backend, Device, Ints, SgdStep, Storage, Target, Velocity, ViewMut, WeightDecay,
 };
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
@@ -311,14 +311,50 @@ fn wrong_batches_are_refused_and_leave_the_last_one() {
     assert_eq!(network.predict().unwrap(), before);
 }
 
-/// A wrong label is seen in the loss at once, and nothing else breaks.
+/// A loss of NaN would not say why. The last batch stays.
 #[test]
-fn a_label_outside_of_the_classes_gives_a_nan_loss() {
+fn a_label_outside_of_the_classes_is_refused() {
+    let mut network = build(&Device::cpu(1), false, 4, Mode::Training);
+    let (images, _) = batch(2);
+    network.set_input(&images, &[0, 6]).unwrap();
+    let before = network.predict().unwrap();
+    let zeros = vec![0.0; images.len()];
+    for label in [7, u32::MAX] {
+        let target = |label, other| Target { label, other, weight: 0.5 };
+        for error in [
+            network.set_input(&zeros, &[0, label]).unwrap_err(),
+            network.set_mixed_input(&zeros, &[target(0, 0), target(label, 0)]).unwrap_err(),
+            network.set_mixed_input(&zeros, &[target(0, 0), target(0, label)]).unwrap_err(),
+        ] {
+            let says = format!("a label is {label}, but the network has 7 classes, which are counted from 0");
+            assert_eq!(error.to_string(), says);
+        }
+    }
+    assert_eq!(network.predict().unwrap(), before);
+}
+
+/// What a stage hands on are no class scores: labels are none of its business.
+#[test]
+fn a_stage_takes_any_label() {
+    let (graph, logits) = graph(false);
+    let mut stage = graph.build_stage(logits, &Device::cpu(1), 2, Mode::Training, 1).unwrap();
+    let (images, _) = batch(2);
+    stage.set_input(&images, &[0, 99]).unwrap();
+}
+
+/// Where the device loads the batch itself nobody checks the labels; a wrong one is seen in the loss, and nothing else breaks.
+#[test]
+fn a_wrong_label_of_the_device_gives_a_nan_loss() {
     on_every_device(|device| {
         let mut network = build(device, false, 4, Mode::Training);
         let (images, _) = batch(2);
         for label in [7, u32::MAX] {
-            network.set_input(&images, &[0, label]).unwrap();
+            let fill = |x: ViewMut<'_, Storage>, labels: &mut Ints| {
+                device.upload(&images, x.data, x.layout.offset)?;
+                device.upload_ints(&[0, label], labels)?;
+                Ok::<_, Error>(())
+            };
+            network.load_input(2, fill).unwrap();
             network.train_pass(Draws { seed: 0, step: 0, first_sample: 0 }, 0.0, 2).unwrap();
             assert!(network.metrics().unwrap().loss_sum.is_nan());
         }

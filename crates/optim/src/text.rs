@@ -61,7 +61,11 @@ impl Options<'_> {
     /// Refuses what was not asked for.
     pub(crate) fn finish(self) -> Result<()> {
         let Some((option, _)) = self.pairs.first() else { return Ok(()) };
-        let accepted = if self.asked.is_empty() { "none".into() } else { self.asked.join(", ") };
+        let mut accepted = if self.asked.is_empty() { "none".into() } else { self.asked.join(", ") };
+        // A list, written as most lists are.
+        if self.asked.contains(&"at") && option.parse::<u64>().is_ok() {
+            accepted += ", and `/` between the values of a list, as in at=30/60/80";
+        }
         Err(Error::UnknownOption { of: self.of.into(), option: (*option).into(), accepted })
     }
 }

@@ -216,6 +216,11 @@ fn wrong_schedules_are_named() {
         ("time:decay=-1", "time: decay is -1, but must be a number of 0 or more"),
         ("step:every=0", "step: every is 0, but must be at least 1"),
         ("milestones:at=60/30", "milestones: at is 60/30, but must be rising epochs such as 30/60/80"),
+        (
+            "milestones:at=1,2",
+            "milestones: option `2` is unknown; there are at, factor, and `/` between the values of a list, as in at=30/60/80",
+        ),
+        ("milestones:at=1,gamma=2", "milestones: option `gamma` is unknown; there are at, factor"),
         ("poly+warmup", "warmup: give its length, as `epochs=N` or as `steps=N`"),
         ("poly+warmup:epochs=1,steps=1", "warmup: give its length, as `epochs=N` or as `steps=N`"),
         ("poly+warmup:epochs=0", "warmup: epochs is 0, but must be at least 1"),

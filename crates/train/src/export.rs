@@ -195,4 +195,22 @@ mod tests {
             }
         }
     }
+    #[test]
+    fn a_network_of_ones_own_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let trained = Trained {
+            path: "model".into(),
+            network: "mine".into(),
+            classes: vec!["a".into(), "b".into()],
+            dataset: "synthetic".into(),
+            input: Input::DivideBy255,
+            options: ImageDataGenerator::new(),
+            tensors: Tensors::new(),
+        };
+        for file in ["net.onnx", "net.py", "net.safetensors"] {
+            let error = export(&trained, &folder.path().join(file)).unwrap_err().to_string();
+            let says = "model: its network `mine` is not one of the built-in ones (airbench94, ";
+            assert!(error.starts_with(says) && error.contains("small_cnn"), "{error}");
+        }
+    }
 }

@@ -77,9 +77,7 @@ impl Foreign {
             // Nothing has to be measured.
             (Some(input), Some(names)) => (input, names),
             (input, _) => {
-                let limit_train = assumed.limit_train;
-                let data =
-                    load(DataOptions { dataset: dataset.clone(), limit_train, ..DataOptions::default() })?;
+                let data = load(DataOptions { dataset: dataset.clone(), ..DataOptions::default() })?;
                 let input = input.map_or_else(|| Input::fit(preprocessing, &data.train), Ok)?;
                 (input, data.classes)
             }

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What a file that holds weights alone doesn't say.
+/// What a file that holds weights alone doesn't say. Of a network that towers trained nothing is to be assumed but its data.
 #[derive(Clone, Debug, Default)]
 pub struct Assumed {
     /// The network, one of [`models::NAMES`]; by default the one that the weights fit.
@@ -22,8 +22,6 @@ pub struct Assumed {
     /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes. A checkpoint says it by itself,
     /// unless the folder is gone.
     pub dataset: Option<String>,
-    /// How many of its training samples; by default all.
-    pub limit_train: Option<usize>,
 }
 
 /// Reads the trained network at `path`: a run's folder or model file, a checkpoint (its folder, or the folder of all for the
@@ -34,48 +32,99 @@ pub struct Assumed {
 ///
 /// # Errors
 /// [`Error::Run`] if there is no model at `path`; [`Error::Interchange`] if weights of another program don't fit the network;
-/// [`Error::Option`] for an unknown network, or data with another number of classes; [`Error::OtherData`] if a checkpoint's training
-/// data have changed.
+/// [`Error::Option`] for an unknown network, data with another number of classes, or anything assumed of what towers trained;
+/// [`Error::OtherData`] if a checkpoint's training data have changed.
 pub fn open_model(
     path: &Path,
     assumed: &Assumed,
     load: impl FnOnce(DataOptions) -> Result<Dataset>,
 ) -> Result<Trained> {
-    if path.is_dir() {
-        return match checkpoint(path)? {
-            Some(found) => from_checkpoint(found, assumed, load),
-            None => Trained::read(path),
-        };
-    }
-    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) {
-        let reason = "ONNX files are written, not read; name the model that it was exported from".to_owned();
-        return Err(Error::Run { path: path.to_owned(), reason });
-    }
-    let mut start = [0; 4];
-    let sniffed = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    match sniffed.map(|()| start) {
-        Ok(start) if start == *b"\x89HDF" || start == *b"PK\x03\x04" => {
-            Foreign::Keras(KerasWeights::read(path)?).open(path, assumed, load)
+    match ModelKind::of(path) {
+        ModelKind::Checkpoint => {
+            let found = checkpoint(path)?;
+            assumed.refuse_beside(path)?;
+            from_checkpoint(found, assumed, load)
         }
-        Ok(_) if is_state_dict(path) => Foreign::PyTorch(TorchWeights::read(path)?).open(path, assumed, load),
-        // A safetensors file, or none at all: it says so.
-        _ => Trained::read(path),
+        ModelKind::Keras => Foreign::Keras(KerasWeights::read(path)?).open(path, assumed, load),
+        ModelKind::PyTorch => Foreign::PyTorch(TorchWeights::read(path)?).open(path, assumed, load),
+        ModelKind::Towers if has_ending(path, "onnx") => {
+            let reason =
+                "ONNX files are written, not read; name the model that it was exported from".to_owned();
+            Err(Error::Run { path: path.to_owned(), reason })
+        }
+        ModelKind::Towers => {
+            let trained = Trained::read(path)?;
+            assumed.refuse_beside(path)?;
+            Ok(trained)
+        }
     }
 }
 
-/// The checkpoint in a folder, or the newest of a folder of checkpoints; `None` where there is nothing of that kind.
-fn checkpoint(folder: &Path) -> Result<Option<Checkpoint<Saved>>> {
+/// What there is at a path for [`open_model`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// A run's folder or a model file of towers, which says all about the network; or nothing at all.
+    Towers,
+    /// A checkpoint, or a folder of checkpoints: what was measured on the training data is measured again.
+    Checkpoint,
+    /// Weights of Keras.
+    Keras,
+    /// A state dict of PyTorch.
+    PyTorch,
+}
+
+impl ModelKind {
+    /// What there is at `path`, as its first bytes say.
+    pub fn of(path: &Path) -> Self {
+        if path.is_dir() {
+            let checkpoint = folder_name(path) == CHECKPOINTS || path.join("complete.json").is_file();
+            return if checkpoint { ModelKind::Checkpoint } else { ModelKind::Towers };
+        }
+        let mut start = [0; 4];
+        let sniffed = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+        match sniffed.map(|()| start) {
+            Ok(start) if start == *b"\x89HDF" || start == *b"PK\x03\x04" => ModelKind::Keras,
+            Ok(_) if !has_ending(path, "onnx") && is_state_dict(path) => ModelKind::PyTorch,
+            // A safetensors file, or none at all: reading it says so.
+            _ => ModelKind::Towers,
+        }
+    }
+}
+
+impl Assumed {
+    /// Refuses to assume what the file at `path` says.
+    fn refuse_beside(&self, path: &Path) -> Result<()> {
+        let (option, value) = match (&self.network, self.preprocessing) {
+            (Some(network), _) => ("--network", format!("`{network}`")),
+            (None, Some(preprocessing)) => ("--preprocessing", serde_json::json!(preprocessing).to_string()),
+            (None, None) => return Ok(()),
+        };
+        let accepted = format!("left out with {}: what towers trained says it by itself", path.display());
+        Err(Error::Option { option, value: value.replace('"', "`"), accepted })
+    }
+}
+
+fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending))
+}
+
+/// The checkpoint in a folder, or the newest of a folder of checkpoints.
+fn checkpoint(folder: &Path) -> Result<Checkpoint<Saved>> {
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if name == CHECKPOINTS {
-        let search = Store::open(&absolute)?.newest_valid()?;
-        let reason = "there is no valid checkpoint here".to_owned();
-        return search.found.map(Some).ok_or(Error::Run { path: folder.to_owned(), reason });
+    let name = folder_name(folder);
+    if name != CHECKPOINTS
+        && let Some(root) = absolute.parent()
+    {
+        return Ok(Store::open(root)?.load(&name)?);
     }
-    match absolute.parent() {
-        Some(root) if folder.join("complete.json").is_file() => Ok(Some(Store::open(root)?.load(&name)?)),
-        _ => Ok(None),
-    }
+    let search = Store::open(&absolute)?.newest_valid()?;
+    let reason = "there is no valid checkpoint here".to_owned();
+    search.found.ok_or(Error::Run { path: folder.to_owned(), reason })
+}
+
+fn folder_name(folder: &Path) -> String {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn from_checkpoint(

@@ -86,7 +86,7 @@ pub use export::{Format, export};
 pub use fingerprint::Fingerprint;
 pub use first_step::{FirstStep, first_step};
 pub use fit::{End, Outcome, StopFlag, train, train_model, train_on};
-pub use import::{Assumed, open_model};
+pub use import::{Assumed, ModelKind, open_model};
 pub use input::{Input, Preprocessing};
 pub use model_file::{MODEL_FILE, Trained};
 pub use observer::{Flow, Observer, RunInfo, Snapshot, StepInfo};

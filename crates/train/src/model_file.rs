@@ -87,6 +87,8 @@ impl Trained {
 
     /// The architecture.
     ///
+    /// A network of one's own, of [`train_model`](crate::train_model), has none here: its weights are `checkpoint::load_tensors` of its file.
+    ///
     /// # Errors
     /// [`Error::Run`] for a network or a number of classes that there can't be.
     pub fn model(&self) -> Result<Model> {
@@ -94,8 +96,11 @@ impl Trained {
         if self.classes.is_empty() || self.classes.len() > MOST_CLASSES {
             return Err(refuse("it must have between 1 and 65536 classes"));
         }
-        let model = models::by_name(&self.network, self.classes.len());
-        Ok(model.ok_or_else(|| refuse("its network is unknown to this version"))??)
+        let unknown = || {
+            let (network, names) = (&self.network, models::NAMES.join(", "));
+            refuse(&format!("its network `{network}` is not one of the built-in ones ({names})"))
+        };
+        Ok(models::by_name(&self.network, self.classes.len()).ok_or_else(unknown)??)
     }
 
     /// The content of a model file: the parameters in the order of the layers, and all that is known about the network.

@@ -76,7 +76,10 @@ impl DeviceWeights {
             Err(Error::Option { option: "--device-weights", value: weights.to_string(), accepted })
         };
         if weights.len() != towers {
-            return refuse(format!("auto, even, or as many numbers as there are towers, {towers}"));
+            return refuse(match towers {
+                1 => "auto, even, or one number for the one tower".to_owned(),
+                _ => format!("auto, even, or one number for each of the {towers} towers"),
+            });
         }
         let batch = config.global_batch(towers);
         let idle = weights.share_out(batch).iter().position(|share| *share == 0);
@@ -141,7 +144,8 @@ mod tests {
             let weights: DeviceWeights = weights.parse().unwrap();
             weights.check(config, towers).err().map_or(String::new(), |error| error.to_string())
         };
-        assert!(says(&config, "2,1", 3).contains("as many numbers as there are towers, 3"));
+        assert!(says(&config, "2,1", 3).ends_with("auto, even, or one number for each of the 3 towers"));
+        assert!(says(&config, "2,1", 1).ends_with("auto, even, or one number for the one tower"));
         assert!(says(&config, "100,1", 2).contains("tower 1 would get none of a batch of 8"));
         assert_eq!(
             [says(&config, "2,1", 2), says(&config, "auto", 7), says(&config, "even", 7)],

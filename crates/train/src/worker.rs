@@ -78,6 +78,19 @@ const READ_EVERY: Duration = Duration::from_millis(100);
 /// Nor, in steps, whether a replica wishes to stop. All must look after the same step, so no clock decides.
 const WISHES_EVERY: u64 = 16;
 
+/// Refuses a batch larger than the data, where short batches are left out.
+fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Error {
+    let remedy = match samples / config.virtual_replicas.unwrap_or(world) {
+        _ if config.global_batch_size.is_some() => format!("--global-batch-size {samples} or less, or "),
+        0 => String::new(),
+        each => format!("--batch-size {each} or less, or "),
+    };
+    let accepted = format!(
+        "at most the {samples} training samples: this recipe leaves out short batches; give {remedy}a recipe with drop_last = false"
+    );
+    Error::Option { option: "the batch size", value: format!("{global} over all replicas"), accepted }
+}
+
 impl<'a> Worker<'a> {
     pub(crate) fn new(
         config: &'a Config,
@@ -136,11 +149,7 @@ impl<'a> Worker<'a> {
         let state = TrainState { global_batch, device_weights, ..TrainState::default() };
         let steps_per_epoch = train.steps() as u64;
         if steps_per_epoch == 0 {
-            let value = format!("{global} over all replicas");
-            let samples = prepared.train.len();
-            let accepted =
-                format!("at most the {samples} training samples: this recipe leaves out short batches");
-            return Err(Error::Option { option: "the batch size", value, accepted });
+            return Err(too_large(config, global, world, prepared.train.len()));
         }
         let mut worker = Worker {
             config,

@@ -24,6 +24,8 @@ pub struct Network {
     pub(super) mode: Mode,
     /// Where layers of several replicas meet; see [`Network::prepare_across`].
     pub(super) board: Option<Storage>,
+    /// Whether the output is known to be class scores; that of a stage may be anything.
+    pub(super) whole: bool,
 }
 
 impl Graph {
@@ -39,13 +41,16 @@ impl Graph {
     /// Builds the part of the graph that ends in `output` (the logits: one vector of class scores a sample) on a device,
     /// for batches of up to `batch` samples.
     ///
+    /// All parameters are 0 then, with which nothing is learnt: call [`init`](Network::init), or load weights into the
+    /// [arena](Network::arena_mut).
+    ///
     /// # Errors
     /// If a layer leads nowhere, or the device's memory doesn't suffice.
     pub fn build(&self, output: Value, device: &Device, batch: usize, mode: Mode) -> Result<Network> {
         let network = self.build_stage(output, device, batch, mode, 1)?;
         let logits = network.output.layout.shape;
         tensor::Error::check_shape("build", "the network's output", logits, logits.flatten())?;
-        Ok(network)
+        Ok(Network { whole: true, ..network })
     }
 
     /// Builds a stage of a network that [`split`](Graph::split) cut: `output` may be any tensor. The stage has so many lanes,
@@ -90,6 +95,7 @@ impl Graph {
             arena,
             mode,
             board: None,
+            whole: false,
         })
     }
 }
@@ -146,8 +152,10 @@ impl Network {
     /// Copies a batch to the device: images in NHWC order, one label each.
     ///
     /// # Errors
-    /// [`Error::Batch`] if there are more samples than the network was built for, or the images' size differs.
+    /// [`Error::Batch`] if there are more samples than the network was built for, or the images' size differs;
+    /// [`Error::Label`] for a label that is none of the classes. A [stage](Graph::build_stage) can't tell.
     pub fn set_input(&mut self, images: &[f32], labels: &[u32]) -> Result<()> {
+        self.check_labels(labels.iter().copied())?;
         self.send(images, labels, labels.len(), false)
     }
 
@@ -156,8 +164,16 @@ impl Network {
     /// # Errors
     /// As [`set_input`](Network::set_input).
     pub fn set_mixed_input(&mut self, images: &[f32], targets: &[Target]) -> Result<()> {
+        self.check_labels(targets.iter().flat_map(|target| [target.label, target.other]))?;
         let words: Vec<u32> = targets.iter().flat_map(|target| target.to_words()).collect();
         self.send(images, &words, targets.len(), true)
+    }
+
+    /// A label outside of the classes would make the loss NaN, and nobody could say why.
+    fn check_labels(&self, mut labels: impl Iterator<Item = u32>) -> Result<()> {
+        let classes = self.classes();
+        let wrong = labels.find(|&label| self.whole && label as usize >= classes);
+        wrong.map_or(Ok(()), |label| Err(Error::Label { label, classes }))
     }
 
     fn send(&mut self, images: &[f32], labels: &[u32], n: usize, mixed: bool) -> Result<()> {

@@ -27,6 +27,9 @@ impl Network {
     /// The loss is softmax cross-entropy; its gradient is divided by `global_batch`, the samples of all replicas.
     /// A batch of no samples leaves zeros.
     ///
+    /// Running averages, such as those of batch normalization, don't move before [`finish_step`](Network::finish_step): without it
+    /// inference goes by those that the network began with.
+    ///
     /// # Errors
     /// [`Error::InferenceOnly`], or what the device says.
     pub fn train_pass(&mut self, draws: Draws, label_smoothing: f32, global_batch: usize) -> Result<()> {

@@ -1,10 +1,11 @@
 use super::EarlyStopping;
 use crate::callbacks::check_metric;
 use crate::{
-    CHECKPOINTS, Config, EpochRecord, Flow, MODEL_FILE, Observer, Result, RunInfo, Saved, Snapshot, StepInfo,
-    TrainState,
+    CHECKPOINTS, Config, EpochRecord, Error, Flow, MODEL_FILE, Observer, Result, RunInfo, Saved, Snapshot,
+    StepInfo, TrainState,
 };
 use checkpoint::{Best, BestSoFar, Mode, Policy, Store, epoch_name, save_tensors, step_name};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Keeps what a resume needs in `checkpoints/`, and the trained network in `model.safetensors`.
@@ -88,6 +89,10 @@ impl Checkpoints {
 
 impl Observer for Checkpoints {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        // A place that can't be written to is found now rather than after the first epoch.
+        if let Some(folder) = self.model.parent() {
+            fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        }
         (self.best, self.saved) = (None, None);
         if let Some(stopping) = &mut self.stopping {
             stopping.reset();
@@ -292,6 +297,22 @@ mod tests {
         assert_eq!(model(folder.path()), None);
         observer.on_end(&state, &Fake(20.0)).unwrap();
         assert_eq!(model(folder.path()), Some(20.0));
+    }
+
+    #[test]
+    fn the_folder_is_made_when_the_run_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = options(1, None, None);
+        let new = folder.path().join("runs/a");
+        let mut observer = Checkpoints::new(&new, &config).unwrap();
+        let mut state = state(vec![]);
+        epochs(&mut observer, &mut state, &config, &[0.5]);
+        assert_eq!((names(&observer).len(), model(&new)), (1, Some(10.0)));
+        // What can't be made is told when the run begins.
+        fs::remove_dir_all(folder.path().join("runs")).unwrap();
+        fs::write(folder.path().join("runs"), "in the way").unwrap();
+        let error = observer.on_begin(&run(&config, &state)).unwrap_err().to_string();
+        assert!(error.starts_with("can't create ") && error.contains("runs/a"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use crate::callbacks::{Figures, Monitor, Pattern};
 use crate::{
-    Config, EpochRecord, Flow, ModelCheckpointOptions, Observer, Result, RunInfo, SaveFreq, Saved, Snapshot,
-    StepInfo, TrainState,
+    Config, EpochRecord, Error, Flow, ModelCheckpointOptions, Observer, Result, RunInfo, SaveFreq, Saved,
+    Snapshot, StepInfo, TrainState,
 };
 use checkpoint::save_tensors;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ impl ModelCheckpoint {
         }
         let path = self.run_dir.join(self.pattern.path(figures));
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(crate::Error::io("create", folder))?;
+            std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
         Ok(save_tensors(&path, &tensors, tensors.metadata())?)
     }
@@ -73,6 +73,8 @@ impl ModelCheckpoint {
 
 impl Observer for ModelCheckpoint {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        // A place that can't be written to is found now rather than after the first epoch.
+        std::fs::create_dir_all(&self.run_dir).map_err(Error::io("create", &self.run_dir))?;
         self.best = self.options.initial_value_threshold;
         self.config = Some(run.config.clone());
         for record in &run.state.history {
@@ -162,6 +164,22 @@ mod tests {
         assert_eq!(names(threshold, &[], &accuracies), named(&[6]));
         let worst = ModelCheckpointOptions { mode: checkpoint::Mode::Max, ..best };
         assert_eq!(names(worst, &[], &accuracies), named(&[1]));
+    }
+
+    #[test]
+    fn a_folder_that_can_not_be_made_is_found_when_the_run_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "in the way").unwrap();
+        let (config, start) = (config(9), state(vec![]));
+        let begin = |run_dir: &str| {
+            let mut observer =
+                ModelCheckpoint::new(folder.path().join(run_dir), options("w.safetensors")).unwrap();
+            observer.on_begin(&run(&config, &start))
+        };
+        begin("runs/a").unwrap();
+        assert!(folder.path().join("runs/a").is_dir());
+        let error = begin("file/a").unwrap_err().to_string();
+        assert!(error.starts_with("can't create ") && error.contains("file/a"), "{error}");
     }
 
     #[test]

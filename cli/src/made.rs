@@ -1,0 +1,106 @@
+//! What a run makes before its first step, to be taken back where it is refused.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use train::Observer;
+
+/// Folders and files that were not there before.
+#[derive(Debug, Default)]
+pub struct Made {
+    folders: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+impl Made {
+    /// Makes a folder, and those above it.
+    pub fn folder(&mut self, folder: &Path) -> io::Result<()> {
+        let above = folder.ancestors().filter(|folder| !folder.as_os_str().is_empty());
+        let missing: Vec<_> = above.take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
+        fs::create_dir_all(folder)?;
+        self.folders.extend(missing.into_iter().rev());
+        Ok(())
+    }
+
+    /// Makes a folder where there is nothing.
+    pub fn new_folder(&mut self, folder: &Path) -> io::Result<()> {
+        fs::create_dir(folder)?;
+        self.folders.push(folder.to_owned());
+        Ok(())
+    }
+
+    /// A file that is about to be written.
+    pub fn file(&mut self, file: PathBuf) {
+        if !file.exists() {
+            self.files.push(file);
+        }
+    }
+
+    /// Whether the folder was not there before.
+    pub fn has(&self, folder: &Path) -> bool {
+        self.folders.iter().any(|made| made == folder)
+    }
+
+    /// Forgets all: it is somebody else's.
+    pub fn forget(&mut self) {
+        *self = Made::default();
+    }
+
+    /// Takes all of it back, but for folders in which there is anything else; `held` is the run's lock.
+    pub fn take_back(&mut self, held: Option<File>, lock: &Path) {
+        // The run has failed already; what can't be removed does no harm.
+        for file in self.files.drain(..) {
+            let _ = fs::remove_file(file);
+        }
+        drop(held);
+        if lock.parent().is_some_and(|run| self.has(run)) {
+            let _ = fs::remove_file(lock);
+        }
+        for folder in self.folders.drain(..).rev() {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+/// Notices that a run has come to its first step.
+pub struct Begun(pub Arc<AtomicBool>);
+
+impl Observer for Begun {
+    fn on_epoch_begin(&mut self, _: u64) -> train::Result<()> {
+        self.0.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_made_is_taken_back() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir(at("runs")).unwrap();
+        fs::create_dir(at("mine")).unwrap();
+        fs::write(at("mine/config.json"), "before").unwrap();
+        let mut made = Made::default();
+        made.folder(&at("runs/a/b")).unwrap();
+        made.folder(&at("mine")).unwrap();
+        made.folder(&at("logs")).unwrap();
+        assert!(made.new_folder(&at("mine")).is_err() && made.has(&at("runs/a/b")) && !made.has(&at("mine")));
+        for file in ["runs/a/b/config.json", "mine/config.json", "mine/history.csv", "logs/event"] {
+            made.file(at(file));
+            fs::write(at(file), "now").unwrap();
+        }
+        // Somebody else writes there as well.
+        fs::write(at("logs/notes"), "now").unwrap();
+        let lock = at("runs/a/b/.lock");
+        let held = File::create(&lock).unwrap();
+        made.take_back(Some(held), &lock);
+        assert!(at("runs").is_dir() && !at("runs/a").exists());
+        assert!(at("mine/config.json").exists() && !at("mine/history.csv").exists());
+        assert!(at("logs/notes").exists() && !at("logs/event").exists());
+    }
+}
