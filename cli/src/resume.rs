@@ -38,7 +38,8 @@ impl TrainArgs {
     }
 
     /// The run that is started anew after a failure: the one in `--output`, if it has come to a checkpoint. So a
-    /// job goes on by itself; its command line is that of the first start.
+    /// job goes on by itself; its command line is that of the first start. Checkpoints that can't be read are an error: to begin
+    /// anew would replace them.
     fn restarted_run(&self) -> anyhow::Result<Option<PathBuf>> {
         let output = self.keep.output.as_ref().filter(|output| !is_picture(output));
         if let (Some(_), None) = (self.keep.backup_and_restore, output) {
@@ -47,7 +48,15 @@ impl TrainArgs {
             ));
         }
         let again = if self.goes_on()? { output } else { None };
-        Ok(again.filter(|run| Resume::newest(run).is_ok()).cloned())
+        let Some(run) = again else { return Ok(None) };
+        let newest = Resume::newest_if_any(run).map_err(|error| match error {
+            train::Error::Run { path, reason } => {
+                let reason = format!("{reason}; mend them, or move them away to begin anew");
+                train::Error::Run { path, reason }
+            }
+            other => other,
+        })?;
+        Ok(newest.map(|_| run.clone()))
     }
 
     /// The configuration of a resumed run: as it was saved, with what may change taken from the flags. The devices are

@@ -91,6 +91,39 @@ fn a_restarted_job_may_replace_what_it_left() {
     }
 }
 
+/// The first model is written before the first checkpoint. Killed between the two, a job has nothing to go on with.
+#[test]
+fn a_model_without_a_checkpoint_is_replaced_by_a_restart() {
+    let place = Place::new();
+    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress";
+    let leave = |run: &str| {
+        std::fs::create_dir(place.path().join(run)).unwrap();
+        std::fs::write(place.path().join(run).join("model.safetensors"), "the first epoch's").unwrap();
+    };
+    leave("run");
+    place.run(&format!("{train} --output run")).ends(2).complains("run already holds a run");
+    let mut restarted = place.command(&format!("{train} --output run"));
+    restarted.env("RANK", "0").env("WORLD_SIZE", "1").env("TORCHELASTIC_RESTART_COUNT", "1");
+    let output = restarted.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    leave("again");
+    place.run(&format!("{train} --output again --backup-and-restore")).ends(0);
+}
+
+/// What can't be read is no reason to begin anew, and to replace it.
+#[test]
+fn a_restart_tells_of_checkpoints_that_cannot_be_read() {
+    let place = Place::new();
+    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress";
+    let line = format!("{train} --output run --backup-and-restore");
+    place.run(&line).ends(0);
+    let state = place.path().join("run/checkpoints/epoch-0001/state.json");
+    std::fs::write(&state, "{}").unwrap();
+    let told = place.run(&line).ends(1).complains("no valid checkpoint to resume from");
+    told.complains("state.json").complains("move them away to begin anew");
+    assert_eq!(std::fs::read_to_string(state).unwrap(), "{}");
+}
+
 /// With processes that are looked up and killed as Linux has it.
 #[cfg(target_os = "linux")]
 mod faults {

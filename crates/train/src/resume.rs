@@ -1,6 +1,7 @@
 use crate::{Config, Error, Result, TrainState};
-use checkpoint::{Store, Tensors, load_tensors};
+use checkpoint::{Listing, Store, Tensors, load_tensors};
 use serde::{Deserialize, Serialize};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The folder of a run directory that holds its checkpoints.
@@ -69,6 +70,24 @@ impl Resume {
         };
         let Saved { config, state } = found.state;
         Ok(Resume { path: found.path, config, state, skipped, tensors: found.tensors })
+    }
+
+    /// As [`newest`](Resume::newest); `None` where the run has come to no checkpoint at all.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if there are checkpoints, but none that can be read.
+    pub fn newest_if_any(run: &Path) -> Result<Option<Self>> {
+        let folder = run.join(CHECKPOINTS);
+        if !folder.is_dir() {
+            return Ok(None);
+        }
+        let Listing { entries, skipped } = Store::open(folder)?.list()?;
+        // A checkpoint gets its place when all its files are there. With nothing in it a folder never was one.
+        let empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut files| files.next().is_none());
+        if entries.is_empty() && skipped.iter().all(|skipped| empty(&skipped.path)) {
+            return Ok(None);
+        }
+        Self::newest(run).map(Some)
     }
 
     /// Where a run stood when [`ModelCheckpoint`](crate::observers::ModelCheckpoint) wrote `file`.
