@@ -202,6 +202,11 @@ fn processes_that_do_not_fit_are_refused() {
     assert!(job(None, ("--threads 1", "--threads 1 --lr 0.5")).iter().all(|err| err.contains(told)));
     let told = "rank 1 has a number of training images of 5, labels ";
     assert!(job(None, ("--limit-train 6", "--limit-train 5")).iter().all(|err| err.contains(told)));
+    for flag in ["--deterministic", "--no-winograd"] {
+        let told = format!("rank 1 has {flag} true, but rank 0 has false; start all of them with the same");
+        let more = format!("--threads 1 {flag}");
+        assert!(job(None, ("--threads 1", &more)).iter().all(|err| err.contains(&told)), "{flag}");
+    }
     let [first, other] =
         job(Some(("TOWERS_JOB_SECRET", "the secret of rank #")), SAME).map(|err| err.replace('\n', " "));
     assert!(other.contains("has another job secret than rank 1"), "{other}");
