@@ -203,6 +203,50 @@ mod faults {
         all_gone(&ranks);
     }
 
+    /// Waits until a signal is sent to a stopped process, which does not hear it.
+    fn wait_for_pending(id: &str, signal: u32) {
+        wait_for(|| {
+            let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+            let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"))?;
+            let pending = u64::from_str_radix(pending.trim(), 16).expect("a set of signals");
+            (pending >> (signal - 1) & 1 == 1).then_some(())
+        });
+    }
+
+    /// While the others are given time to end, somebody presses Ctrl-C: nothing is started after that.
+    #[test]
+    fn ctrl_c_after_a_failure_ends_the_launch() {
+        let place = Place::new();
+        let line = format!("launch --processes 2 --max-restarts 3 --grace 3000 -- {ENDLESS}");
+        let mut launcher = start(&place, &line);
+        let ranks = ranks(&launcher, 2);
+        signal("-STOP", &ranks[&0]);
+        signal("-ABRT", &ranks[&1]);
+        wait_for_pending(&ranks[&0], 15);
+        signal("-INT", &launcher.id().to_string());
+        wait_for(|| launcher.try_wait().expect("it is ours"));
+        let (output, err) = end(launcher);
+        assert_eq!(output.status.code(), Some(134), "{err}");
+        assert!(err.contains("rank 1 of 2 was ended by signal 6") && !err.contains("anew"), "{err}");
+        all_gone(&ranks);
+    }
+
+    /// Interrupted processes save. One that dies of something else meanwhile may have not.
+    #[test]
+    fn who_dies_after_ctrl_c_is_told() {
+        let place = Place::new();
+        let launcher = start(&place, &format!("launch --processes 2 --max-restarts 3 -- {ENDLESS}"));
+        let ranks = ranks(&launcher, 2);
+        signal("-STOP", &ranks[&1]);
+        signal("-INT", &launcher.id().to_string());
+        wait_for_pending(&ranks[&1], 2);
+        signal("-KILL", &ranks[&1]);
+        let (output, err) = end(launcher);
+        assert_eq!(output.status.code(), Some(137), "{err}");
+        assert!(err.contains("rank 1 of 2 was ended by signal 9") && !err.contains("anew"), "{err}");
+        all_gone(&ranks);
+    }
+
     /// The command line is that of the first start; a run in the same folder goes on.
     #[test]
     fn a_restarted_training_resumes_by_itself() {
