@@ -87,9 +87,9 @@ fn lead(
     }
 }
 
-/// Trains with the first process of a job, which writes and talks for all. An interrupted run is no failure here if there is a
-/// launcher: it would end the first process too, which reports it. Where there is none, a process that says that it is done
-/// is not started again to go on.
+/// Trains with the first process of a job, which writes and talks for all. An interrupted run is no failure here if a launcher
+/// looks after all processes: it would end the first one too, which reports it. Where none does, a process that says that it is
+/// done is not started again to go on.
 fn follow(
     process: Process,
     mut config: Config,

@@ -239,14 +239,16 @@ fn lost_processes_are_named_and_the_job_goes_on() {
     }
 }
 
-/// Kubernetes looks at each process for itself: the others of one that it ends have to say that they are not done, or it would
-/// not start them again. The same command goes on then.
+/// Kubernetes looks at each process for itself, and torchrun at those of one machine: the others of one that is ended have to say
+/// that they are not done, or they would not be started again. The same command goes on then.
 #[test]
-fn processes_without_a_launcher_say_that_the_run_goes_on() {
+fn processes_without_a_common_launcher_say_that_the_run_goes_on() {
     let Some(place) = with_gpus() else { return };
-    for (epochs, stopped) in [(1, None), (8, Some(0)), (8, Some(1)), (8, None)] {
+    for (epochs, stopped, torchrun) in
+        [(1, None, false), (12, Some(0), false), (12, Some(1), false), (12, Some(0), true), (12, None, false)]
+    {
         let mut variables = of_torchrun();
-        variables.retain(|(name, _)| !name.starts_with("TORCHELASTIC_"));
+        variables.retain(|(name, _)| torchrun || !name.starts_with("TORCHELASTIC_"));
         let option = format!("--epochs {epochs} --backup-and-restore");
         let line = format!("{TRAIN} {option} --output run");
         let processes = [0, 1].map(|rank| process(&place, &line, &variables, rank));
@@ -261,7 +263,7 @@ fn processes_without_a_launcher_say_that_the_run_goes_on() {
             assert_eq!(output.status.code(), Some(status), "{stopped:?}, rank {rank}: {err}");
         }
     }
-    assert!(model(&place, "run") == expected(&place, 8), "the run that went on is another run");
+    assert!(model(&place, "run") == expected(&place, 12), "the run that went on is another run");
 }
 
 /// Who waits for the others has nothing to save, and they may never come.

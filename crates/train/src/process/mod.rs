@@ -51,9 +51,10 @@ impl Process {
     }
 
     /// Whether nobody looks after all processes of the job together: in Kubernetes, each of them is started again or counts as
-    /// done by its own exit status. Launchers end all if one fails, and would start none again that is done.
+    /// done by its own exit status; torchrun does so for those of each machine. Other launchers end all if one fails, and would
+    /// start none again that is done.
     pub fn is_on_its_own(&self) -> bool {
-        matches!(self.place.source, Source::Variables | Source::TfConfig)
+        matches!(self.place.source, Source::Variables | Source::TfConfig | Source::Torchrun)
     }
 
     /// As [`train`](crate::train()), with this process's replica.
