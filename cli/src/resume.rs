@@ -6,10 +6,9 @@ use crate::output::{is_picture, newest_run};
 use std::path::PathBuf;
 use train::{Config, DeviceOptions, Resume};
 
-/// Whether a launcher has started this job before.
+/// Whether a launcher or the cluster has started this job before.
 fn is_restarted() -> anyhow::Result<bool> {
-    let place = train::cluster::discover_here().map_err(train::Error::from)?;
-    Ok(place.is_some_and(|place| place.restart > 0))
+    Ok(train::cluster::is_restarted_here().map_err(train::Error::from)?)
 }
 
 impl TrainArgs {

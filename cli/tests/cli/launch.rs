@@ -83,10 +83,18 @@ fn a_restarted_job_may_replace_what_it_left() {
     std::fs::create_dir_all(place.path().join("run/checkpoints/epoch-0001")).unwrap();
     std::fs::write(place.path().join("run/history.csv"), "epoch\n1\n").unwrap();
     let flags = "--dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress --output run";
-    for (restart, status) in [("0", 2), ("1", 0), ("0", 2)] {
+    let alone = ["RANK=0", "WORLD_SIZE=1"];
+    for (variables, status) in [
+        (["TORCHELASTIC_RESTART_COUNT=0", ""], 2),
+        (["TORCHELASTIC_RESTART_COUNT=1", ""], 0),
+        (["TORCHELASTIC_RESTART_COUNT=0", ""], 2),
+        (["SLURM_RESTART_COUNT=0", "SLURM_JOB_ID=7"], 2),
+        // A batch script that starts no step, but the program itself.
+        (["SLURM_RESTART_COUNT=1", "SLURM_JOB_ID=7"], 0),
+    ] {
         let mut train = place.command(&format!("train --quick {flags}"));
-        train.env("RANK", "0").env("WORLD_SIZE", "1").env("TORCHELASTIC_RESTART_COUNT", restart);
-        let output = train.output().unwrap();
+        let pairs = alone.iter().chain(&variables).filter_map(|pair| pair.split_once('='));
+        let output = train.envs(pairs).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
