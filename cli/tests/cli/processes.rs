@@ -5,7 +5,7 @@
 use crate::Place;
 use crate::ranks::{end, ranks, signal, spawn, wait_for};
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 
 /// Two towers, and batches of two and one.
@@ -75,6 +75,10 @@ fn launched_processes_train_as_towers_of_one() {
     assert_eq!(status, Some(0), "{err}");
     nothing_left(&place);
     assert!(model(&place, "run") == expected(&place, 2), "the processes trained another network");
+    // What rank 0 alone finds out counts, and not what the other makes of its end.
+    let (status, err) = run(&place, &format!("launch --max-restarts 1 -- {TRAIN} --epochs 2 --output run"));
+    assert_eq!(status, Some(2), "{err}");
+    assert!(err.contains("run already holds a run") && !err.contains("anew"), "{err}");
 }
 
 /// Starts one process of a job with these variables, whose `#` is the rank.
@@ -266,6 +270,28 @@ fn processes_without_a_common_launcher_say_that_the_run_goes_on() {
     assert!(model(&place, "run") == expected(&place, 12), "the run that went on is another run");
 }
 
+/// torchrun counts restarts on each machine by itself: a machine that takes the place of a lost one counts from 0. Which of the two
+/// knows of a restart makes no difference, and where it goes on is up to rank 0.
+#[test]
+fn processes_that_count_restarts_apart_go_on_together() {
+    let Some(place) = with_gpus() else { return };
+    for (epochs, counts) in [(1, ["0", "2"]), (2, ["0", "1"]), (4, ["3", "0"])] {
+        let line = format!("{TRAIN} --epochs {epochs} --output run");
+        let variables = of_torchrun();
+        let processes = [0, 1].map(|rank| {
+            // The last one of a name counts.
+            let own = [("TORCHELASTIC_RESTART_COUNT", counts[rank].to_owned())];
+            process(&place, &line, &[variables.clone(), own.to_vec()].concat(), rank)
+        });
+        for (rank, process) in processes.into_iter().enumerate() {
+            let (output, err) = end(process);
+            assert!(output.status.success(), "{counts:?}, rank {rank}: {err}");
+            assert_eq!(err.contains("resuming from run/checkpoints"), epochs > 1 && rank == 0, "{err}");
+        }
+    }
+    assert!(model(&place, "run") == expected(&place, 4), "the run that went on is another run");
+}
+
 /// Who waits for the others has nothing to save, and they may never come.
 #[test]
 fn processes_that_wait_end_at_once() {
@@ -279,7 +305,9 @@ fn processes_that_wait_end_at_once() {
         }
         let child = process(&place, &format!("{TRAIN} --epochs 1 --output run"), &variables, rank);
         let came = if rank == 0 {
-            wait_for(|| place.exists("run/config.json").then_some(None))
+            let (_, master) = variables.iter().find(|(name, _)| *name == "MASTER_PORT").expect("it is there");
+            let port = master.parse::<u16>().expect("a number") + 1;
+            wait_for(|| TcpStream::connect(("127.0.0.1", port)).ok().map(|_| None))
         } else {
             Some(listener.accept().expect("the other one comes"))
         };

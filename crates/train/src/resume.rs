@@ -1,5 +1,5 @@
 use crate::{Config, Error, Result, TrainState};
-use checkpoint::{Listing, Store, Tensors, load_tensors};
+use checkpoint::{Checkpoint, Listing, Store, Tensors, load_tensors};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,8 +68,15 @@ impl Resume {
             let reason = format!("the run has no valid checkpoint to resume from{why}");
             return Err(Error::Run { path: run.to_owned(), reason });
         };
-        let Saved { config, state } = found.state;
-        Ok(Resume { path: found.path, config, state, skipped, tensors: found.tensors })
+        Ok(Resume { skipped, ..found.into() })
+    }
+
+    /// The checkpoint `name` of the run directory `run`.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] if it is not there, or can't be read.
+    pub fn checkpoint(run: &Path, name: &str) -> Result<Self> {
+        Ok(Store::open(run.join(CHECKPOINTS))?.load::<Saved>(name)?.into())
     }
 
     /// As [`newest`](Resume::newest); `None` where the run has come to no checkpoint at all.
@@ -109,6 +116,13 @@ impl Resume {
     /// The values of a tensor, if it has this length.
     pub(crate) fn values(&self, name: &str, len: usize) -> Result<&[f32]> {
         values(&self.tensors, &self.path, name, len)
+    }
+}
+
+impl From<Checkpoint<Saved>> for Resume {
+    fn from(found: Checkpoint<Saved>) -> Self {
+        let Checkpoint { path, tensors, state: Saved { config, state }, .. } = found;
+        Resume { path, config, state, skipped: Vec::new(), tensors }
     }
 }
 

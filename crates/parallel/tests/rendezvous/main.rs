@@ -5,6 +5,7 @@
 
 mod folder;
 mod processes;
+mod talk;
 mod watch;
 
 use parallel::cluster::{Place, Source};
@@ -124,6 +125,22 @@ fn another_start_of_the_job_is_not_let_in() {
     }
     assert_eq!(come(again(1, "7", 1)).unwrap(), BLOB);
     assert_eq!(first.join().unwrap().unwrap(), BLOB);
+}
+
+/// torchrun counts restarts on each machine by itself, so the processes of one start may be told different numbers.
+#[test]
+fn processes_of_torchrun_meet_whatever_they_are_told_of_restarts() {
+    let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
+    for inside in [None, Some(folder.path().to_owned())] {
+        let come = |rank: usize| {
+            let (place, settings, hello) = at(rank, 3, port);
+            let (job, restart) = (Some("a job".to_owned()), rank as u32);
+            let place = Place { job, restart, source: Source::Torchrun, ..place };
+            (place, Settings { folder: inside.clone(), ..settings }, hello)
+        };
+        let outcomes = all((0..3).map(come).collect());
+        assert!(outcomes.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{outcomes:?}");
+    }
 }
 
 /// A wrong secret ends the process that has it, and nothing else: anybody may come with one.

@@ -20,8 +20,13 @@ fn run(facts: fn(usize) -> Facts, body: fn(Replica) -> Result<f32>) -> Option<Ve
             let (place, mut settings, _) = at(rank, WORLD, port);
             // Who comes when the others have given up tries for so long.
             settings.start = Duration::from_secs(20);
-            let process =
-                NcclProcess { place: &place, settings: &settings, facts: &facts(rank), timeout: LONG };
+            let process = NcclProcess {
+                place: &place,
+                settings: &settings,
+                facts: &facts(rank),
+                timeout: LONG,
+                met: None,
+            };
             let device = Device::emulated_cuda(Precision::Fp32).unwrap();
             process.run(device, body).map_err(|error| error.to_string())
         })
