@@ -36,6 +36,8 @@ pub struct NcclProcess<'a> {
 pub(super) struct Shared {
     /// Tells the others of this process's step.
     pub(super) at_step: Box<dyn Fn(u64) + Send + Sync>,
+    /// Tells the others that this process has come to a collective.
+    pub(super) enter: Box<dyn Fn() + Send + Sync>,
     /// The member's, when it is gone.
     pub(super) parted: Mutex<Option<Communicator>>,
     /// A call failed by what this process asked for.
@@ -60,6 +62,7 @@ impl NcclProcess<'_> {
         let (id, watch) = self.meet(&device)?;
         let shared = Arc::new(Shared {
             at_step: Box::new(watch.steps()),
+            enter: Box::new(watch.entries()),
             parted: Mutex::default(),
             at_fault: AtomicBool::new(false),
         });
@@ -124,6 +127,7 @@ impl Shared {
 
     /// Waits until all processes are done, and parts from them.
     fn part(&self) -> Result<()> {
+        (self.enter)();
         Ok(self.parted().map_or(Ok(()), |mut communicator| communicator.barrier())?)
     }
 
