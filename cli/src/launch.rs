@@ -36,8 +36,9 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
             Ending::Failed(failure) => failure,
         };
         failure.tell(launch.processes);
-        // After bad usage starting the same again would end the same way.
-        if failure.status == BAD_USAGE || restart >= args.max_restarts {
+        // After bad usage starting the same again would end the same way, and after Ctrl-C nobody wants it.
+        let unwanted = failure.status == BAD_USAGE || interrupts.load(Ordering::Relaxed) > 0;
+        if unwanted || restart >= args.max_restarts {
             return Ok(ExitCode::from(failure.status));
         }
         let (next, most) = (restart + 1, args.max_restarts);

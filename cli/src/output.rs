@@ -30,7 +30,7 @@ pub struct Output {
     pub numbered: bool,
     /// Whether the run that is in the folder goes on.
     pub goes_on: bool,
-    /// Whether a launcher has started this job before: what is there without a whole checkpoint is the job's own.
+    /// Whether a launcher has started this job before: what is there without a checkpoint is the job's own.
     pub restarted: bool,
 }
 
@@ -71,8 +71,9 @@ impl Output {
         let visible = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
         let checkpoints = fs::read_dir(at(CHECKPOINTS)).is_ok_and(|all| all.flatten().any(visible));
         let epochs = fs::read_to_string(at(HISTORY_FILE)).is_ok_and(|text| text.lines().count() > 1);
-        let begun = !self.restarted && (checkpoints || epochs);
-        if !self.numbered && (begun || at(MODEL_FILE).exists()) {
+        // The first model is written before the first checkpoint, so a killed job may leave it alone.
+        let begun = checkpoints || epochs || at(MODEL_FILE).exists();
+        if !self.numbered && !self.restarted && begun {
             let run = self.run.display();
             let remedy = format!("go on with it by --resume {run}, or choose another --output");
             return Err(usage(format!("{run} already holds a run; {remedy}")));

@@ -2,34 +2,105 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
-use crate::output::{is_picture, newest_run};
+use crate::output::{Output, is_picture, newest_run};
+use anyhow::Context;
 use std::path::PathBuf;
-use train::{Config, DeviceOptions, Resume};
+use train::{Config, DeviceOptions, Process, Resume};
 
-/// Whether a launcher has started this job before.
+/// Whether a launcher or the cluster has started this job before.
 fn is_restarted() -> anyhow::Result<bool> {
-    let place = train::cluster::discover_here().map_err(train::Error::from)?;
-    Ok(place.is_some_and(|place| place.restart > 0))
+    Ok(train::cluster::is_restarted_here().map_err(train::Error::from)?)
+}
+
+/// What a run begins with.
+pub struct Start {
+    pub config: Config,
+    pub output: Output,
+    pub resume: Option<Resume>,
+}
+
+impl Start {
+    /// The name of the checkpoint in the run's folder from which the run goes on.
+    fn checkpoint(&self) -> Option<String> {
+        let resume = self.resume.as_ref().filter(|_| self.output.goes_on)?;
+        Some(resume.path.file_name()?.to_string_lossy().into_owned())
+    }
 }
 
 impl TrainArgs {
-    /// The run to go on with: the one `--resume` names, or `--output`, or the newest.
-    pub fn resumed_run(&self) -> anyhow::Result<Option<PathBuf>> {
-        match &self.keep.resume {
-            None => self.restarted_run(),
-            Some(Some(run)) => {
-                match self.keep.output.as_ref().filter(|output| !is_picture(output) && *output != run) {
-                    Some(_) => Err(usage(
-                        "a resumed run stays in its folder; leave --output out, or let it name a picture",
-                    )),
-                    None => Ok(Some(run.clone())),
-                }
-            }
-            Some(None) => match self.keep.output.as_ref().filter(|output| !is_picture(output)) {
-                Some(run) => Ok(Some(run.clone())),
-                None => newest_run(&[train::CHECKPOINTS]).map(Some),
-            },
+    /// What the run begins with; `again` where what `--output` holds is this run's own.
+    pub fn start(&self, again: bool) -> anyhow::Result<Start> {
+        match self.resumed_run(again)? {
+            Some((run, resume)) => self.going_on(run, resume),
+            None => self.beginning(again),
         }
+    }
+
+    /// The same for one of several processes. Launchers may say to some alone that this is a restart, and not all may see the
+    /// same checkpoints. So the first one hears what all know, and says where the run goes on.
+    pub fn agree(&self, process: &mut Process, mut start: Start) -> anyhow::Result<Start> {
+        let Some(output) = self.folder().filter(|_| self.keep.resume.is_none()) else { return Ok(start) };
+        let own = self.goes_on()?;
+        let again = process.any_restarted(own)?;
+        if process.is_first() && again != own {
+            start = self.start(again)?;
+        }
+        let own = start.checkpoint();
+        let told = process.common_checkpoint(own.clone())?;
+        if told != own {
+            start = match told {
+                None => self.beginning(again)?,
+                Some(name) => {
+                    let unseen = || {
+                        let output = output.display();
+                        format!("rank 0 goes on from {name}; all processes must see {output}")
+                    };
+                    self.going_on(output.clone(), Resume::checkpoint(output, &name).with_context(unseen)?)?
+                }
+            };
+        }
+        start.config.check_towers(process.world())?;
+        Ok(start)
+    }
+
+    fn going_on(&self, run: PathBuf, resume: Resume) -> anyhow::Result<Start> {
+        let config = self.resumed_config(&resume)?;
+        let picture = Output::new(self.keep.output.as_deref(), &config.recipe).picture;
+        let output = Output { run, picture, numbered: false, goes_on: true, restarted: false };
+        Ok(Start { config, output, resume: Some(resume) })
+    }
+
+    fn beginning(&self, again: bool) -> anyhow::Result<Start> {
+        let resume = self.keep.resume_from.as_deref().map(Resume::read).transpose()?;
+        let config = resume.as_ref().map_or_else(|| self.config(), |resume| self.resumed_config(resume))?;
+        let new = Output::new(self.keep.output.as_deref(), &config.recipe);
+        Ok(Start { config, output: Output { restarted: again, ..new }, resume })
+    }
+
+    /// The run's folder, if one is named.
+    fn folder(&self) -> Option<&PathBuf> {
+        self.keep.output.as_ref().filter(|output| !is_picture(output))
+    }
+
+    /// The run to go on with: the one `--resume` names, or `--output`, or the newest.
+    fn resumed_run(&self, again: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
+        let run = match &self.keep.resume {
+            None => return self.restarted_run(again),
+            Some(Some(run)) => match self.folder().filter(|output| *output != run) {
+                Some(_) => {
+                    return Err(usage(
+                        "a resumed run stays in its folder; leave --output out, or let it name a picture",
+                    ));
+                }
+                None => run.clone(),
+            },
+            Some(None) => match self.folder() {
+                Some(run) => run.clone(),
+                None => newest_run(&[train::CHECKPOINTS])?,
+            },
+        };
+        let resume = Resume::newest(&run)?;
+        Ok(Some((run, resume)))
     }
 
     /// Whether what `--output` holds is this run's own: a launcher has started it before, or `--backup-and-restore` says so.
@@ -38,16 +109,23 @@ impl TrainArgs {
     }
 
     /// The run that is started anew after a failure: the one in `--output`, if it has come to a checkpoint. So a
-    /// job goes on by itself; its command line is that of the first start.
-    fn restarted_run(&self) -> anyhow::Result<Option<PathBuf>> {
-        let output = self.keep.output.as_ref().filter(|output| !is_picture(output));
-        if let (Some(_), None) = (self.keep.backup_and_restore, output) {
+    /// job goes on by itself; its command line is that of the first start. Checkpoints that can't be read are an error: to begin
+    /// anew would replace them.
+    fn restarted_run(&self, again: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
+        if let (Some(_), None) = (self.keep.backup_and_restore, self.folder()) {
             return Err(usage(
                 "--backup-and-restore needs the run's folder as --output, which a picture is not",
             ));
         }
-        let again = if self.goes_on()? { output } else { None };
-        Ok(again.filter(|run| Resume::newest(run).is_ok()).cloned())
+        let Some(run) = self.folder().filter(|_| again) else { return Ok(None) };
+        let newest = Resume::newest_if_any(run).map_err(|error| match error {
+            train::Error::Run { path, reason } => {
+                let reason = format!("{reason}; mend them, or move them away to begin anew");
+                train::Error::Run { path, reason }
+            }
+            other => other,
+        })?;
+        Ok(newest.map(|resume| (run.clone(), resume)))
     }
 
     /// The configuration of a resumed run: as it was saved, with what may change taken from the flags. The devices are

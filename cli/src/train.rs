@@ -5,6 +5,7 @@ use crate::error::{INTERRUPTED, at_least_one, usage};
 use crate::made::{Begun, Made};
 use crate::output::Output;
 use crate::print::note;
+use crate::resume::Start;
 use crate::tui::{self, Tui};
 use crate::{data, print};
 use anyhow::Context;
@@ -17,47 +18,31 @@ use train::observers::{Checkpoints, Curves, Environment, History, Progress};
 use train::{Config, End, Observer, Process, Resume, StopFlag, TrainState};
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
-    let (config, mut output, resume) = match args.resumed_run()? {
-        Some(run) => {
-            let resume = Resume::newest(&run)?;
-            let config = args.resumed_config(&resume)?;
-            let picture = Output::new(args.keep.output.as_deref(), &config.recipe).picture;
-            let output = Output { run, picture, numbered: false, goes_on: true, restarted: false };
-            (config, output, Some(resume))
-        }
-        None => {
-            let resume = args.keep.resume_from.as_deref().map(Resume::read).transpose()?;
-            let config =
-                resume.as_ref().map_or_else(|| args.config(), |resume| args.resumed_config(resume))?;
-            let new = Output::new(args.keep.output.as_deref(), &config.recipe);
-            (config, Output { restarted: args.goes_on()?, ..new }, resume)
-        }
-    };
+    let start = args.start(args.goes_on()?)?;
     at_least_one("--collective-timeout", args.keep.collective_timeout as usize)?;
-    let process = Process::join(&config.devices, Duration::from_secs(args.keep.collective_timeout))?;
+    let process = Process::join(&start.config.devices, Duration::from_secs(args.keep.collective_timeout))?;
     // A device that is not there is told before the data are read.
-    config.check_towers(match &process {
+    start.config.check_towers(match &process {
         Some(process) => process.world(),
-        None => train::check_devices(&config.devices)?,
+        None => train::check_devices(&start.config.devices)?,
     })?;
     match process {
-        Some(process) if !process.is_first() => follow(process, config, &args, resume.as_ref()),
-        process => lead(process, config, &args, &mut output, resume.as_ref()),
+        Some(process) if !process.is_first() => follow(process, start, &args),
+        process => lead(process, start, &args),
     }
 }
 
 /// Trains, writes the run's files, and tells people.
-fn lead(
-    process: Option<Process>,
-    mut config: Config,
-    args: &TrainArgs,
-    output: &mut Output,
-    resume: Option<&Resume>,
-) -> anyhow::Result<ExitCode> {
-    output.check_unused()?;
+fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
     // From here on: the first process of a container gets no signal that it has no handler for.
     let live = args.keep.tui && tui::is_possible();
     let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
+    if let Some(process) = &mut process {
+        start = args.agree(process, start)?;
+    }
+    let Start { mut config, mut output, resume } = start;
+    let (output, resume) = (&mut output, resume.as_ref());
+    output.check_unused()?;
     let data = load(&mut config, args, resume, |line| note(line))?;
     let (mut made, mut held) = (Made::default(), None);
     let begun = Arc::new(AtomicBool::new(false));
@@ -99,19 +84,15 @@ fn lead(
     }
 }
 
-/// Trains with the first process of a job, which writes and talks for all. An interrupted run is no failure here if there is a
-/// launcher: it would end the first process too, which reports it. Where there is none, a process that says that it is done
-/// is not started again to go on.
-fn follow(
-    process: Process,
-    mut config: Config,
-    args: &TrainArgs,
-    resume: Option<&Resume>,
-) -> anyhow::Result<ExitCode> {
+/// Trains with the first process of a job, which writes and talks for all. An interrupted run is no failure here if a launcher
+/// looks after all processes: it would end the first one too, which reports it. Where none does, a process that says that it is
+/// done is not started again to go on.
+fn follow(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let stop = stop_flag(|stop| if stop.is_heeded() { stop.raise() } else { end_at_once() })?;
-    let data = load(&mut config, args, resume, |_| ())?;
+    let Start { mut config, resume, .. } = args.agree(&mut process, start)?;
+    let data = load(&mut config, args, resume.as_ref(), |_| ())?;
     let alone = process.is_on_its_own();
-    let outcome = process.train(&config, data, resume, &mut [], &stop)?;
+    let outcome = process.train(&config, data, resume.as_ref(), &mut [], &stop)?;
     let going_on = alone && matches!(outcome.end, End::Interrupted);
     Ok(if going_on { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }

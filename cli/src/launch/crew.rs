@@ -2,6 +2,7 @@
 
 use super::environment::Launch;
 use super::worker::{Order, Worker};
+use crate::error::INTERRUPTED;
 use crate::print::note;
 use anyhow::Context;
 use std::process::ExitStatus;
@@ -38,36 +39,44 @@ impl Crew {
     }
 
     /// Waits for all processes. When one fails, the others are asked to end, and killed after `grace`. Ctrl-C is passed on; after
-    /// the second one the processes have `grace`, too.
+    /// the second one the processes have `grace`, too. `interrupts` are those of the whole launch: one that came between two
+    /// starts is for these processes too.
     pub fn supervise(&mut self, interrupts: &AtomicUsize, grace: Duration) -> anyhow::Result<Ending> {
-        let (before, mut passed) = (interrupts.load(Ordering::Relaxed), 0);
-        let mut failure = None;
-        let mut kill_at = None;
+        let (mut passed, mut failure, mut kill_at) = (0, None, None);
+        let mut killed = false;
         while self.running()? {
-            let news = interrupts.load(Ordering::Relaxed) - before;
-            if news > passed {
-                passed = news;
+            let came = interrupts.load(Ordering::Relaxed);
+            if came > passed {
+                passed = came;
                 let impatient = failure.is_some() || passed > 2;
+                killed |= impatient;
                 self.order(if impatient { Order::Kill } else { Order::Interrupt });
                 kill_at = kill_at.or((passed > 1).then(|| Instant::now() + grace));
             }
             if failure.is_none() && passed == 0 {
-                failure = self.failure()?;
+                failure = self.failure(|status| !status.success())?;
                 if failure.is_some() {
                     self.order(Order::End);
                     kill_at = Some(Instant::now() + grace);
                 }
             }
             if kill_at.is_some_and(|at| Instant::now() >= at) {
+                killed = true;
                 self.order(Order::Kill);
             }
             std::thread::sleep(PAUSE);
         }
-        match failure {
-            None if passed > 0 => Ok(Ending::Interrupted),
-            None => Ok(self.failure()?.map_or(Ending::Done, Ending::Failed)),
-            Some(failure) => Ok(Ending::Failed(failure)),
-        }
+        Ok(match failure {
+            Some(failure) => Ending::Failed(failure),
+            None if passed == 0 => {
+                self.failure(|status| !status.success())?.map_or(Ending::Done, Ending::Failed)
+            }
+            // Who can't save, or dies of something else, is told all the same.
+            None => {
+                let failure = self.failure(|status| !is_interrupted(status, killed))?;
+                failure.map_or(Ending::Interrupted, Ending::Failed)
+            }
+        })
     }
 
     fn order(&mut self, order: Order) {
@@ -83,10 +92,10 @@ impl Crew {
         Ok(running)
     }
 
-    /// The first by rank that has failed.
-    fn failure(&mut self) -> anyhow::Result<Option<Failure>> {
+    /// The first by rank that has ended in a way that is a failure.
+    fn failure(&mut self, failed: impl Fn(&ExitStatus) -> bool) -> anyhow::Result<Option<Failure>> {
         for worker in &mut self.0 {
-            if let Some(status) = worker.ended()?.filter(|status| !status.success()) {
+            if let Some(status) = worker.ended()?.filter(&failed) {
                 let (how, status) = describe(status);
                 let last_words = worker.last_words();
                 return Ok(Some(Failure { rank: worker.rank, how, status, last_words }));
@@ -102,6 +111,22 @@ impl Failure {
         let Failure { rank, how, .. } = self;
         let rest = if processes > 1 { "; the others were ended" } else { "" };
         note(format_args!("error: rank {rank} of {processes} {how}{rest}"));
+    }
+}
+
+/// Whether a process ended as those do that were interrupted; `killed` are also those that took too long.
+fn is_interrupted(status: &ExitStatus, killed: bool) -> bool {
+    let own = [0, i32::from(INTERRUPTED)].into_iter().any(|code| status.code() == Some(code));
+    #[cfg(unix)]
+    {
+        use nix::libc::{SIGINT, SIGKILL};
+        use std::os::unix::process::ExitStatusExt;
+        own || status.signal() == Some(SIGINT) || (killed && status.signal() == Some(SIGKILL))
+    }
+    #[cfg(not(unix))]
+    {
+        // There an interrupt ends a process, with whatever status.
+        own || killed || !status.success()
     }
 }
 

@@ -19,7 +19,21 @@ const DRAW_EVERY: Duration = Duration::from_millis(100);
 
 /// Whether standard output can show a view.
 pub fn is_possible() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    io::stdout().is_terminal()
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+        && is_in_foreground()
+}
+
+/// Whether the terminal is this process's to draw on. It stops those in the background that try, such as a launcher's.
+#[cfg(unix)]
+fn is_in_foreground() -> bool {
+    use nix::unistd::{getpgrp, tcgetpgrp};
+    tcgetpgrp(io::stdout()).is_ok_and(|foreground| foreground == getpgrp())
+}
+
+#[cfg(not(unix))]
+fn is_in_foreground() -> bool {
+    true
 }
 
 /// What Ctrl-C, SIGTERM and `q` ask for while there is a view: at first to stop after the step, then, or before the run, at once.

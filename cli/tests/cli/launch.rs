@@ -83,12 +83,53 @@ fn a_restarted_job_may_replace_what_it_left() {
     std::fs::create_dir_all(place.path().join("run/checkpoints/epoch-0001")).unwrap();
     std::fs::write(place.path().join("run/history.csv"), "epoch\n1\n").unwrap();
     let flags = "--dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress --output run";
-    for (restart, status) in [("0", 2), ("1", 0), ("0", 2)] {
+    let alone = ["RANK=0", "WORLD_SIZE=1"];
+    for (variables, status) in [
+        (["TORCHELASTIC_RESTART_COUNT=0", ""], 2),
+        (["TORCHELASTIC_RESTART_COUNT=1", ""], 0),
+        (["TORCHELASTIC_RESTART_COUNT=0", ""], 2),
+        (["SLURM_RESTART_COUNT=0", "SLURM_JOB_ID=7"], 2),
+        // A batch script that starts no step, but the program itself.
+        (["SLURM_RESTART_COUNT=1", "SLURM_JOB_ID=7"], 0),
+    ] {
         let mut train = place.command(&format!("train --quick {flags}"));
-        train.env("RANK", "0").env("WORLD_SIZE", "1").env("TORCHELASTIC_RESTART_COUNT", restart);
-        let output = train.output().unwrap();
+        let pairs = alone.iter().chain(&variables).filter_map(|pair| pair.split_once('='));
+        let output = train.envs(pairs).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+/// The first model is written before the first checkpoint. Killed between the two, a job has nothing to go on with.
+#[test]
+fn a_model_without_a_checkpoint_is_replaced_by_a_restart() {
+    let place = Place::new();
+    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress";
+    let leave = |run: &str| {
+        std::fs::create_dir(place.path().join(run)).unwrap();
+        std::fs::write(place.path().join(run).join("model.safetensors"), "the first epoch's").unwrap();
+    };
+    leave("run");
+    place.run(&format!("{train} --output run")).ends(2).complains("run already holds a run");
+    let mut restarted = place.command(&format!("{train} --output run"));
+    restarted.env("RANK", "0").env("WORLD_SIZE", "1").env("TORCHELASTIC_RESTART_COUNT", "1");
+    let output = restarted.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    leave("again");
+    place.run(&format!("{train} --output again --backup-and-restore")).ends(0);
+}
+
+/// What can't be read is no reason to begin anew, and to replace it.
+#[test]
+fn a_restart_tells_of_checkpoints_that_cannot_be_read() {
+    let place = Place::new();
+    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 16 --epochs 1 --no-progress";
+    let line = format!("{train} --output run --backup-and-restore");
+    place.run(&line).ends(0);
+    let state = place.path().join("run/checkpoints/epoch-0001/state.json");
+    std::fs::write(&state, "{}").unwrap();
+    let told = place.run(&line).ends(1).complains("no valid checkpoint to resume from");
+    told.complains("state.json").complains("move them away to begin anew");
+    assert_eq!(std::fs::read_to_string(state).unwrap(), "{}");
 }
 
 /// With processes that are looked up and killed as Linux has it.
@@ -167,6 +208,50 @@ mod faults {
         signal("-INT", &launcher.id().to_string());
         let (output, err) = end(launcher);
         assert_eq!((output.status.code(), err.as_str()), (Some(130), ""));
+        all_gone(&ranks);
+    }
+
+    /// Waits until a signal is sent to a stopped process, which does not hear it.
+    fn wait_for_pending(id: &str, signal: u32) {
+        wait_for(|| {
+            let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+            let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"))?;
+            let pending = u64::from_str_radix(pending.trim(), 16).expect("a set of signals");
+            (pending >> (signal - 1) & 1 == 1).then_some(())
+        });
+    }
+
+    /// While the others are given time to end, somebody presses Ctrl-C: nothing is started after that.
+    #[test]
+    fn ctrl_c_after_a_failure_ends_the_launch() {
+        let place = Place::new();
+        let line = format!("launch --processes 2 --max-restarts 3 --grace 3000 -- {ENDLESS}");
+        let mut launcher = start(&place, &line);
+        let ranks = ranks(&launcher, 2);
+        signal("-STOP", &ranks[&0]);
+        signal("-ABRT", &ranks[&1]);
+        wait_for_pending(&ranks[&0], 15);
+        signal("-INT", &launcher.id().to_string());
+        wait_for(|| launcher.try_wait().expect("it is ours"));
+        let (output, err) = end(launcher);
+        assert_eq!(output.status.code(), Some(134), "{err}");
+        assert!(err.contains("rank 1 of 2 was ended by signal 6") && !err.contains("anew"), "{err}");
+        all_gone(&ranks);
+    }
+
+    /// Interrupted processes save. One that dies of something else meanwhile may have not.
+    #[test]
+    fn who_dies_after_ctrl_c_is_told() {
+        let place = Place::new();
+        let launcher = start(&place, &format!("launch --processes 2 --max-restarts 3 -- {ENDLESS}"));
+        let ranks = ranks(&launcher, 2);
+        signal("-STOP", &ranks[&1]);
+        signal("-INT", &launcher.id().to_string());
+        wait_for_pending(&ranks[&1], 2);
+        signal("-KILL", &ranks[&1]);
+        let (output, err) = end(launcher);
+        assert_eq!(output.status.code(), Some(137), "{err}");
+        assert!(err.contains("rank 1 of 2 was ended by signal 9") && !err.contains("anew"), "{err}");
         all_gone(&ranks);
     }
 

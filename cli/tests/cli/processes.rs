@@ -5,7 +5,7 @@
 use crate::Place;
 use crate::ranks::{end, ranks, signal, spawn, wait_for};
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 
 /// Two towers, and batches of two and one.
@@ -75,6 +75,10 @@ fn launched_processes_train_as_towers_of_one() {
     assert_eq!(status, Some(0), "{err}");
     nothing_left(&place);
     assert!(model(&place, "run") == expected(&place, 2), "the processes trained another network");
+    // What rank 0 alone finds out counts, and not what the other makes of its end.
+    let (status, err) = run(&place, &format!("launch --max-restarts 1 -- {TRAIN} --epochs 2 --output run"));
+    assert_eq!(status, Some(2), "{err}");
+    assert!(err.contains("run already holds a run") && !err.contains("anew"), "{err}");
 }
 
 /// Starts one process of a job with these variables, whose `#` is the rank.
@@ -202,6 +206,11 @@ fn processes_that_do_not_fit_are_refused() {
     assert!(job(None, ("--threads 1", "--threads 1 --lr 0.5")).iter().all(|err| err.contains(told)));
     let told = "rank 1 has a number of training images of 5, labels ";
     assert!(job(None, ("--limit-train 6", "--limit-train 5")).iter().all(|err| err.contains(told)));
+    for flag in ["--deterministic", "--no-winograd"] {
+        let told = format!("rank 1 has {flag} true, but rank 0 has false; start all of them with the same");
+        let more = format!("--threads 1 {flag}");
+        assert!(job(None, ("--threads 1", &more)).iter().all(|err| err.contains(&told)), "{flag}");
+    }
     let [first, other] =
         job(Some(("TOWERS_JOB_SECRET", "the secret of rank #")), SAME).map(|err| err.replace('\n', " "));
     assert!(other.contains("has another job secret than rank 1"), "{other}");
@@ -234,14 +243,16 @@ fn lost_processes_are_named_and_the_job_goes_on() {
     }
 }
 
-/// Kubernetes looks at each process for itself: the others of one that it ends have to say that they are not done, or it would
-/// not start them again. The same command goes on then.
+/// Kubernetes looks at each process for itself, and torchrun at those of one machine: the others of one that is ended have to say
+/// that they are not done, or they would not be started again. The same command goes on then.
 #[test]
-fn processes_without_a_launcher_say_that_the_run_goes_on() {
+fn processes_without_a_common_launcher_say_that_the_run_goes_on() {
     let Some(place) = with_gpus() else { return };
-    for (epochs, stopped) in [(1, None), (8, Some(0)), (8, Some(1)), (8, None)] {
+    for (epochs, stopped, torchrun) in
+        [(1, None, false), (12, Some(0), false), (12, Some(1), false), (12, Some(0), true), (12, None, false)]
+    {
         let mut variables = of_torchrun();
-        variables.retain(|(name, _)| !name.starts_with("TORCHELASTIC_"));
+        variables.retain(|(name, _)| torchrun || !name.starts_with("TORCHELASTIC_"));
         let option = format!("--epochs {epochs} --backup-and-restore");
         let line = format!("{TRAIN} {option} --output run");
         let processes = [0, 1].map(|rank| process(&place, &line, &variables, rank));
@@ -256,7 +267,29 @@ fn processes_without_a_launcher_say_that_the_run_goes_on() {
             assert_eq!(output.status.code(), Some(status), "{stopped:?}, rank {rank}: {err}");
         }
     }
-    assert!(model(&place, "run") == expected(&place, 8), "the run that went on is another run");
+    assert!(model(&place, "run") == expected(&place, 12), "the run that went on is another run");
+}
+
+/// torchrun counts restarts on each machine by itself: a machine that takes the place of a lost one counts from 0. Which of the two
+/// knows of a restart makes no difference, and where it goes on is up to rank 0.
+#[test]
+fn processes_that_count_restarts_apart_go_on_together() {
+    let Some(place) = with_gpus() else { return };
+    for (epochs, counts) in [(1, ["0", "2"]), (2, ["0", "1"]), (4, ["3", "0"])] {
+        let line = format!("{TRAIN} --epochs {epochs} --output run");
+        let variables = of_torchrun();
+        let processes = [0, 1].map(|rank| {
+            // The last one of a name counts.
+            let own = [("TORCHELASTIC_RESTART_COUNT", counts[rank].to_owned())];
+            process(&place, &line, &[variables.clone(), own.to_vec()].concat(), rank)
+        });
+        for (rank, process) in processes.into_iter().enumerate() {
+            let (output, err) = end(process);
+            assert!(output.status.success(), "{counts:?}, rank {rank}: {err}");
+            assert_eq!(err.contains("resuming from run/checkpoints"), epochs > 1 && rank == 0, "{err}");
+        }
+    }
+    assert!(model(&place, "run") == expected(&place, 4), "the run that went on is another run");
 }
 
 /// Who waits for the others has nothing to save, and they may never come.
@@ -272,7 +305,9 @@ fn processes_that_wait_end_at_once() {
         }
         let child = process(&place, &format!("{TRAIN} --epochs 1 --output run"), &variables, rank);
         let came = if rank == 0 {
-            wait_for(|| place.exists("run/config.json").then_some(None))
+            let (_, master) = variables.iter().find(|(name, _)| *name == "MASTER_PORT").expect("it is there");
+            let port = master.parse::<u16>().expect("a number") + 1;
+            wait_for(|| TcpStream::connect(("127.0.0.1", port)).ok().map(|_| None))
         } else {
             Some(listener.accept().expect("the other one comes"))
         };

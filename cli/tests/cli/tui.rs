@@ -9,26 +9,42 @@ const TRAIN: &str =
 /// What a terminal is told to show another screen than that with the prompt, and to come back.
 const ANOTHER_SCREEN: [&str; 2] = ["\x1b[?1049h", "\x1b[?1049l"];
 
-#[test]
-fn a_terminal_shows_the_view_and_keeps_the_lines() {
-    let place = Place::new();
-    let line = format!("stty rows 40 columns 100; {} {TRAIN}", env!("CARGO_BIN_EXE_towers"));
+/// What a terminal is told by a command with these words before it; nothing where there is no `script`.
+fn on_terminal(place: &Place, before: &str) -> Option<String> {
+    let line = format!("stty rows 40 columns 100; {} {before}{TRAIN}", env!("CARGO_BIN_EXE_towers"));
     // `script` of util-linux gives a command a terminal, and writes down what that is told.
     let mut command = Command::new("script");
     command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
     command.current_dir(place.path()).env("HOME", place.path()).env("TERM", "xterm-256color");
     let output = match command.output() {
         Ok(output) => output,
-        Err(error) => return println!("SKIPPED: the view on a terminal: script: {error}"),
+        Err(error) => {
+            println!("SKIPPED: the view on a terminal: script: {error}");
+            return None;
+        }
     };
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");
+    Some(text)
+}
+
+#[test]
+fn a_terminal_shows_the_view_and_keeps_the_lines() {
+    let Some(text) = on_terminal(&Place::new(), "") else { return };
     let [shown, back] = ANOTHER_SCREEN.map(|code| text.find(code));
     let (Some(shown), Some(back)) = (shown, back) else { panic!("no view in {text:?}") };
     let view = &text[shown..back];
     assert!(view.contains("q or Ctrl-C stops and saves") && view.contains("accuracy"), "{view:?}");
     let after = &text[back..];
     assert!(after.contains("Epoch 2/2") && after.contains("done: run"), "{after:?}");
+}
+
+/// The processes of a launch are in the background of its terminal, which stops who draws there.
+#[test]
+fn a_launched_process_writes_plain_lines() {
+    let Some(text) = on_terminal(&Place::new(), "launch --processes 1 -- ") else { return };
+    assert!(text.contains("Epoch 2/2") && text.contains("done: run"), "{text:?}");
+    assert!(!text.contains(ANOTHER_SCREEN[0]), "{text:?}");
 }
 
 #[test]

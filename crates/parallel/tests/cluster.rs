@@ -1,6 +1,6 @@
 //! Where launchers say a process belongs, and what is refused.
 
-use parallel::cluster::{Place, Source, discover};
+use parallel::cluster::{Place, Source, discover, is_restarted};
 use parallel::{Error, Result};
 use proptest::prelude::*;
 
@@ -103,6 +103,30 @@ fn the_batch_script_is_no_task() {
         assert_eq!(found(&format!("{batch} SLURM_STEP_ID={step}")).unwrap(), None, "{step}");
     }
     assert_eq!(place(&format!("{batch} SLURM_STEP_ID=0")).world, 8);
+}
+
+/// SLURM starts the batch script again, and whatever that starts: a launcher, or a process alone. For the place that counts nothing.
+#[test]
+fn a_requeued_job_is_restarted_whoever_launches() {
+    let job = "SLURM_JOB_ID=1 SLURM_PROCID=0 SLURM_NTASKS=2";
+    let launchers =
+        [SRUN, OPEN_MPI, MPICH, "", "RANK=0 WORLD_SIZE=2 TOWERS_LAUNCH_ID=x", "RANK=0 WORLD_SIZE=2"];
+    let restarted = |variables: &str| {
+        let pairs: Vec<_> = variables.split_whitespace().filter_map(|pair| pair.split_once('=')).collect();
+        is_restarted(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+    };
+    for launcher in launchers {
+        for (count, expected) in
+            [("", false), ("SLURM_RESTART_COUNT=0", false), ("SLURM_RESTART_COUNT=2", true)]
+        {
+            let variables = format!("{launcher} {job} {count}");
+            assert_eq!(restarted(&variables).unwrap(), expected, "{variables}");
+        }
+    }
+    assert!(restarted(TORCHRUN).unwrap() && !restarted("SLURM_RESTART_COUNT=2").unwrap());
+    assert!(restarted(&format!("{job} SLURM_RESTART_COUNT=x")).is_err());
+    let launched = format!("RANK=0 WORLD_SIZE=2 TOWERS_LAUNCH_ID=x {job} SLURM_RESTART_COUNT=2");
+    assert_eq!(place(&launched).restart, 0);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 use crate::{Config, Error, Result, TrainState};
-use checkpoint::{Store, Tensors, load_tensors};
+use checkpoint::{Checkpoint, Listing, Store, Tensors, load_tensors};
 use cifar::Dataset;
 use serde::{Deserialize, Serialize};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The folder of a run directory that holds its checkpoints.
@@ -68,8 +69,33 @@ impl Resume {
             let reason = format!("the run has no valid checkpoint to resume from{why}");
             return Err(Error::Run { path: run.to_owned(), reason });
         };
-        let Saved { config, state } = found.state;
-        Ok(Resume { path: found.path, config, state, skipped, tensors: found.tensors })
+        Ok(Resume { skipped, ..found.into() })
+    }
+
+    /// The checkpoint `name` of the run directory `run`.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] if it is not there, or can't be read.
+    pub fn checkpoint(run: &Path, name: &str) -> Result<Self> {
+        Ok(Store::open(run.join(CHECKPOINTS))?.load::<Saved>(name)?.into())
+    }
+
+    /// As [`newest`](Resume::newest); `None` where the run has come to no checkpoint at all.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if there are checkpoints, but none that can be read.
+    pub fn newest_if_any(run: &Path) -> Result<Option<Self>> {
+        let folder = run.join(CHECKPOINTS);
+        if !folder.is_dir() {
+            return Ok(None);
+        }
+        let Listing { entries, skipped } = Store::open(folder)?.list()?;
+        // A checkpoint gets its place when all its files are there. With nothing in it a folder never was one.
+        let empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut files| files.next().is_none());
+        if entries.is_empty() && skipped.iter().all(|skipped| empty(&skipped.path)) {
+            return Ok(None);
+        }
+        Self::newest(run).map(Some)
     }
 
     /// Where a run stood when [`ModelCheckpoint`](crate::observers::ModelCheckpoint) wrote `file`.
@@ -99,6 +125,13 @@ impl Resume {
     /// The values of a tensor, if it has this length.
     pub(crate) fn values(&self, name: &str, len: usize) -> Result<&[f32]> {
         values(&self.tensors, &self.path, name, len)
+    }
+}
+
+impl From<Checkpoint<Saved>> for Resume {
+    fn from(found: Checkpoint<Saved>) -> Self {
+        let Checkpoint { path, tensors, state: Saved { config, state }, .. } = found;
+        Resume { path, config, state, skipped: Vec::new(), tensors }
     }
 }
 

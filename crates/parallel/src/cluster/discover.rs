@@ -36,7 +36,31 @@ pub fn discover(env: impl Fn(&str) -> Option<String>) -> Result<Option<Place>> {
 /// # Errors
 /// As [`discover`].
 pub fn discover_here() -> Result<Option<Place>> {
-    discover(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    discover(of_this_process)
+}
+
+fn of_this_process(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Whether this job was started before, by whatever started this process or by SLURM, which starts a whole job again. So this
+/// counts for processes that another launcher started within the job, and for one alone.
+///
+/// # Errors
+/// As [`discover`].
+pub fn is_restarted(env: impl Fn(&str) -> Option<String>) -> Result<bool> {
+    let place = discover(&env)?;
+    let env = Environment(&env);
+    let requeued = env.has("SLURM_JOB_ID") && env.restarts("SLURM_RESTART_COUNT")? > 0;
+    Ok(requeued || place.is_some_and(|place| place.restart > 0))
+}
+
+/// As [`is_restarted`], from the environment of this process.
+///
+/// # Errors
+/// As [`discover`].
+pub fn is_restarted_here() -> Result<bool> {
+    is_restarted(of_this_process)
 }
 
 /// Two sources that speak of this process say the same.

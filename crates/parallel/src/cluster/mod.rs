@@ -23,7 +23,7 @@ mod slurm;
 mod tf_config;
 mod torch;
 
-pub use discover::{discover, discover_here};
+pub use discover::{discover, discover_here, is_restarted, is_restarted_here};
 pub use place::{Place, Source};
 
 pub(crate) use environment::Environment;

@@ -15,7 +15,8 @@ pub struct Place {
     pub master: Option<(String, u16)>,
     /// What the launcher calls the job; the same on all ranks.
     pub job: Option<String>,
-    /// How often the launcher has started the job anew.
+    /// How often the launcher has started the job anew. torchrun counts on each machine by itself, so there it may differ from
+    /// rank to rank.
     pub restart: u32,
     /// Who said all this.
     pub source: Source,
@@ -25,6 +26,11 @@ impl Place {
     /// Whether this process writes the files and talks to people.
     pub fn is_first(&self) -> bool {
         self.rank == 0
+    }
+
+    /// Which start of the job this is, where all ranks are told the same.
+    pub(crate) fn start(&self) -> u32 {
+        if self.source == Source::Torchrun { 0 } else { self.restart }
     }
 }
 

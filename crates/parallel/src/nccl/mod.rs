@@ -159,11 +159,19 @@ impl Nccl {
         data: &mut Storage,
         act: impl FnOnce(&mut Communicator, &mut Buffer) -> tensor::Result<()>,
     ) -> Result<()> {
+        self.enter();
         let result = match (&mut self.communicator, data) {
             (Some(communicator), Storage::Cuda(data)) => act(communicator, data),
             _ => Err(tensor::Error::DeviceMismatch { op: "collective" }),
         };
         self.telling(result)
+    }
+
+    /// Tells other processes that this one is at a collective, where they wait or will wait for each other.
+    fn enter(&self) {
+        if let Some(process) = &self.process {
+            (process.enter)();
+        }
     }
 
     fn telling(&self, result: tensor::Result<()>) -> Result<()> {
@@ -250,6 +258,7 @@ impl Collective for Nccl {
     }
 
     fn barrier(&mut self) -> Result<()> {
+        self.enter();
         match (&self.threads, &mut self.communicator) {
             (Some(threads), _) => threads.meeting.wait(),
             (None, Some(communicator)) => {

@@ -1,6 +1,6 @@
 use super::{Nccl, NcclJoin};
 use crate::cluster::Place;
-use crate::rendezvous::{Hello, Settings, Watch, meet};
+use crate::rendezvous::{Hello, Meeting, Settings, Watch, meet};
 use crate::replicas::message;
 use crate::{Error, Facts, Replica, Result};
 use core::fmt::Display;
@@ -28,12 +28,16 @@ pub struct NcclProcess<'a> {
     pub facts: &'a Facts,
     /// How long another process may keep this one waiting, once all have met.
     pub timeout: Duration,
+    /// The meeting of the processes, if they have met before they knew what they would do.
+    pub met: Option<Meeting>,
 }
 
 /// What outlives the member that a body works with.
 pub(super) struct Shared {
     /// Tells the others of this process's step.
     pub(super) at_step: Box<dyn Fn(u64) + Send + Sync>,
+    /// Tells the others that this process has come to a collective.
+    pub(super) enter: Box<dyn Fn() + Send + Sync>,
     /// The member's, when it is gone.
     pub(super) parted: Mutex<Option<Communicator>>,
     /// A call failed by what this process asked for.
@@ -49,7 +53,7 @@ impl NcclProcess<'_> {
     ///
     /// # Errors
     /// Why the processes don't come together; the body's error; why another process failed.
-    pub fn run<T, E, F>(self, device: Device, body: F) -> Result<T, E>
+    pub fn run<T, E, F>(mut self, device: Device, body: F) -> Result<T, E>
     where
         E: From<Error> + Display,
         F: FnOnce(Replica) -> Result<T, E>,
@@ -58,6 +62,7 @@ impl NcclProcess<'_> {
         let (id, watch) = self.meet(&device)?;
         let shared = Arc::new(Shared {
             at_step: Box::new(watch.steps()),
+            enter: Box::new(watch.entries()),
             parted: Mutex::default(),
             at_fault: AtomicBool::new(false),
         });
@@ -93,12 +98,16 @@ impl NcclProcess<'_> {
     }
 
     /// Brings the processes together: the id of their group, and the watch over them.
-    fn meet(&self, device: &Device) -> Result<([u8; 128], Watch)> {
+    fn meet(&mut self, device: &Device) -> Result<([u8; 128], Watch)> {
         let Place { rank, world, .. } = *self.place;
         let id = if rank == 0 { Some(Nccl::draw_id(device)?) } else { None };
         let timeout = format!("{} seconds", self.timeout.as_secs_f64());
-        let own = Hello { rank, world, facts: self.facts.clone().with("a time-out of", timeout) };
-        let meeting = meet(self.place, self.settings, &own, id.as_ref().map(|id| &id[..]))?;
+        let facts = self.facts.clone().with("a time-out of", timeout);
+        let blob = id.as_ref().map(|id| &id[..]);
+        let meeting = match self.met.take() {
+            Some(mut meeting) => meeting.agree(facts, blob).map(|()| meeting)?,
+            None => meet(self.place, self.settings, &Hello { rank, world, facts }, blob)?,
+        };
         let id = meeting.blob.as_slice().try_into();
         let id = id.map_err(|_| Error::Rendezvous("what rank 0 handed out is no id of NCCL".into()))?;
         Ok((id, Watch::start_together(meeting, self.timeout.min(SILENCE), self.timeout)?))
@@ -118,6 +127,7 @@ impl Shared {
 
     /// Waits until all processes are done, and parts from them.
     fn part(&self) -> Result<()> {
+        (self.enter)();
         Ok(self.parted().map_or(Ok(()), |mut communicator| communicator.barrier())?)
     }
 

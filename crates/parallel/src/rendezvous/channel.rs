@@ -51,6 +51,11 @@ impl Channel {
     pub(super) fn host(&self) -> String {
         self.receiver.stream.host()
     }
+
+    /// Whether the other side has ended the conversation.
+    pub(super) fn is_closed(&self) -> bool {
+        self.receiver.stream.is_closed()
+    }
 }
 
 impl Sender {

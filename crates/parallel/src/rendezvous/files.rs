@@ -140,6 +140,11 @@ impl Files {
         self.pair.close();
     }
 
+    /// Of one that was killed there is nothing to see.
+    pub(super) fn is_closed(&self) -> bool {
+        ended(&self.pair.heard).exists()
+    }
+
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         OpenOptions::new().append(true).open(&self.pair.told)?.write_all(bytes)
     }

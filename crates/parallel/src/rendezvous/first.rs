@@ -41,7 +41,7 @@ pub(super) fn gather(
 ) -> Result<Vec<Peer>> {
     let until = Instant::now() + start;
     let mut listener = Listener::open(spot, until)?;
-    let mut guests = Guests { own, peers: Vec::new(), strangers: BTreeMap::new() };
+    let mut guests = Guests { own, peers: Vec::new(), strangers: BTreeMap::new(), ended: BTreeMap::new() };
     let gathered = guests.receive(&mut listener, secret, until);
     let sentence = gathered.err().map(|reason| match reason {
         Some(sentence) => sentence,
@@ -65,6 +65,8 @@ struct Guests<'a> {
     peers: Vec<Peer>,
     /// Where those came from who say to be a rank and have another secret.
     strangers: BTreeMap<u64, String>,
+    /// Those who came and ended while they waited.
+    ended: BTreeMap<usize, String>,
 }
 
 impl Guests<'_> {
@@ -77,7 +79,7 @@ impl Guests<'_> {
     ) -> Result<(), Option<String>> {
         let (arrive, arrivals) = mpsc::channel();
         let mut talking = 0;
-        while self.peers.len() + 1 < self.own.world {
+        while !self.is_complete() {
             if Instant::now() >= until {
                 return Err(None);
             }
@@ -105,6 +107,13 @@ impl Guests<'_> {
         };
         match arrival {
             Arrival::Known(hello, peer) => {
+                if self.find(hello.rank).is_some() {
+                    // One that ended while it waited has come back. Who came first need not be heard first.
+                    if peer.channel.is_closed() {
+                        return Ok(1);
+                    }
+                    self.let_go();
+                }
                 let wrong = self.wrong_with(&hello, &peer);
                 // Who is wrong is told, too.
                 self.peers.push(*peer);
@@ -119,6 +128,26 @@ impl Guests<'_> {
             }
             Arrival::Nobody => Ok(1),
         }
+    }
+
+    /// Whether all have come and are still there.
+    fn is_complete(&mut self) -> bool {
+        if self.peers.len() + 1 == self.own.world {
+            self.let_go();
+        }
+        self.peers.len() + 1 >= self.own.world
+    }
+
+    /// Forgets those who have ended while they waited. They may come back.
+    fn let_go(&mut self) {
+        let Guests { peers, ended, .. } = self;
+        peers.retain(|peer| {
+            let closed = peer.channel.is_closed();
+            if closed {
+                ended.insert(peer.rank, peer.name());
+            }
+            !closed
+        });
     }
 
     fn find(&self, rank: usize) -> Option<&Peer> {
@@ -160,6 +189,9 @@ impl Guests<'_> {
         let (names, world, seconds) = (names.join(", "), self.own.world, start.as_secs_f64());
         let sentence =
             format!("{ranks} {names} of {world} did not come to rank 0 {spot} within {seconds} seconds");
+        if let Some((_, name)) = self.ended.iter().find(|(rank, _)| missing.contains(rank)) {
+            return format!("{sentence}; {name} came, ended, and did not come back");
+        }
         match self.strangers.iter().find(|(rank, _)| missing.contains(&(**rank as usize))) {
             Some((rank, host)) => format!(
                 "{sentence}; rank {rank} ({host}) has another job secret, or is of another job or start"

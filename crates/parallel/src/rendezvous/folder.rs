@@ -13,19 +13,19 @@ const TRIES: usize = 100;
 
 /// The folder of this start of a job, below the one that all processes see.
 pub(super) fn folder_of(shared: &Path, place: &Place) -> PathBuf {
-    shared.join(name(place, place.restart))
+    shared.join(name(place, place.start()))
 }
 
-fn name(place: &Place, restart: u32) -> String {
+fn name(place: &Place, start: u32) -> String {
     let job = digest(place.job.as_deref().unwrap_or_default().as_bytes());
     let job: String = job.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("towers-{job}-{restart}")
+    format!("towers-{job}-{start}")
 }
 
 /// Takes away what earlier starts of the job left, whose processes the launcher has ended.
 pub(super) fn clear_earlier(shared: &Path, place: &Place) {
-    for restart in place.restart.saturating_sub(10)..place.restart {
-        let folder = shared.join(name(place, restart));
+    for start in place.start().saturating_sub(10)..place.start() {
+        let folder = shared.join(name(place, start));
         if private(&folder).is_ok() {
             // What can't be taken away does no harm.
             let _ = fs::remove_dir_all(folder);

@@ -3,7 +3,7 @@ use super::message::Message;
 use super::{Settings, first, other};
 use crate::cluster::Place;
 use crate::{Error, Facts, Result};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Who comes, and what for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Meeting {
     pub(super) own: Hello,
     /// Those whom this process hears: on rank 0 all others by rank, on the others rank 0.
     pub(super) peers: Vec<Peer>,
+    /// How long they wait for each other when they talk once more.
+    pub(super) start: Duration,
 }
 
 /// Another process.
@@ -56,7 +58,8 @@ pub fn meet(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>
     check(own, blob)?;
     let own = own.clone();
     if own.world == 1 {
-        return Ok(Meeting { blob: blob.unwrap_or_default().to_vec(), own, peers: Vec::new() });
+        let blob = blob.unwrap_or_default().to_vec();
+        return Ok(Meeting { blob, own, peers: Vec::new(), start: settings.start });
     }
     let spot = settings.spot(place)?;
     let secret = settings.secret_for(&spot)?.of_start(place);
@@ -69,10 +72,10 @@ pub fn meet(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>
             (blob, vec![first])
         }
     };
-    Ok(Meeting { blob, own, peers })
+    Ok(Meeting { blob, own, peers, start: settings.start })
 }
 
-fn check(own: &Hello, blob: Option<&[u8]>) -> Result<()> {
+pub(super) fn check(own: &Hello, blob: Option<&[u8]>) -> Result<()> {
     let Hello { rank, world, .. } = own;
     let said = Message::Hello(own.clone()).to_bytes().len();
     let wrong = match blob {

@@ -1,6 +1,15 @@
 use super::meeting::Hello;
 use crate::Facts;
 
+/// How far a process is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Progress {
+    /// The step that it has begun.
+    pub(super) step: u64,
+    /// To how many collectives it has come since.
+    pub(super) entered: u64,
+}
+
 /// What processes tell each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
@@ -10,8 +19,8 @@ pub(super) enum Message {
     Blob(Vec<u8>),
     /// Something is wrong, with somebody.
     Failed(String),
-    /// Still there, at this step.
-    Beat(u64),
+    /// Still there, and so far.
+    Beat(Progress),
     /// Done; nothing more will come.
     Done,
 }
@@ -26,7 +35,9 @@ impl Message {
             }
             Message::Blob(blob) => (b'b', blob.clone()),
             Message::Failed(sentence) => (b'f', sentence.clone().into_bytes()),
-            Message::Beat(step) => (b's', step.to_le_bytes().to_vec()),
+            Message::Beat(Progress { step, entered }) => {
+                (b's', [*step, *entered].map(u64::to_le_bytes).concat())
+            }
             Message::Done => (b'd', Vec::new()),
         };
         [vec![kind], content].concat()
@@ -44,7 +55,7 @@ impl Message {
             }),
             b'b' => Message::Blob(content.to_vec()),
             b'f' => Message::Failed(String::from_utf8_lossy(content).into_owned()),
-            b's' if content.len() == 8 => Message::Beat(number(0)?),
+            b's' if content.len() == 16 => Message::Beat(Progress { step: number(0)?, entered: number(8)? }),
             b'd' if content.is_empty() => Message::Done,
             _ => return None,
         })
@@ -74,7 +85,7 @@ mod tests {
             Message::Hello(hello),
             Message::Blob(vec![0, 255]),
             Message::Failed("rank 1: \u{e9}".into()),
-            Message::Beat(u64::MAX),
+            Message::Beat(Progress { step: u64::MAX, entered: 3 }),
             Message::Done,
         ] {
             assert_eq!(Message::from_bytes(&message.to_bytes()), Some(message));

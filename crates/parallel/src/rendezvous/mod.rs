@@ -36,6 +36,7 @@ mod secret;
 mod settings;
 mod spot;
 mod stream;
+mod talk;
 mod watch;
 
 pub use meeting::{Hello, Meeting, exchange, meet};

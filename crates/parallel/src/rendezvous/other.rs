@@ -16,7 +16,7 @@ const TRY: Duration = Duration::from_secs(5);
 /// Between tries.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// Rank 0's answer may come so much later than its own time is up: it says who is missing.
-const GRACE: Duration = Duration::from_secs(5);
+pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// Comes to rank 0, and waits for what it hands out.
 pub(super) fn join(spot: &Spot, secret: &Secret, own: &Hello, until: Instant) -> Result<(Vec<u8>, Peer)> {

@@ -51,10 +51,11 @@ impl Secret {
         Secret(digest(b""))
     }
 
-    /// The secret of one start of a job: who is left of an earlier start, or of another job, does not know it.
+    /// The secret of one start of a job: who is left of an earlier start, or of another job, does not know it. Starts by torchrun
+    /// have no number that all know.
     pub(super) fn of_start(&self, place: &Place) -> Secret {
         let job = place.job.as_deref().unwrap_or_default().as_bytes();
-        Secret(self.authenticate(&[b"job ", job, b" start ", &place.restart.to_le_bytes()]))
+        Secret(self.authenticate(&[b"job ", job, b" start ", &place.start().to_le_bytes()]))
     }
 
     fn checked(mut bytes: Vec<u8>, variable: &'static str) -> Result<Secret> {

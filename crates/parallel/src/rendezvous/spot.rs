@@ -74,32 +74,84 @@ impl Listener {
 
 /// Listens at the port: on this machine's own address alone if that is where rank 0 is said to be, else on all.
 fn listen((host, port): (&str, u16), until: Instant) -> Result<TcpListener> {
-    let address = SocketAddr::new(interface(host), port);
-    let failed = |error: io::Error| {
-        Error::Rendezvous(format!(
-            "rank 0 can't listen at {address}: {error}; TOWERS_RENDEZVOUS_PORT names another port"
-        ))
-    };
+    let mut interfaces = interfaces(host).into_iter();
+    let mut address = SocketAddr::new(interfaces.next().unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port);
     loop {
-        match TcpListener::bind(address)
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-        {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
-                std::thread::sleep(PAUSE);
-            }
-            bound => return bound.map_err(failed),
+        let error = match TcpListener::bind(address) {
+            Ok(listener) => match listener.set_nonblocking(true) {
+                Ok(()) => return Ok(listener),
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        } else if let (Some(other), true) = (interfaces.next(), error.kind() != io::ErrorKind::AddrInUse) {
+            address.set_ip(other);
+        } else {
+            return Err(Error::Rendezvous(format!(
+                "rank 0 can't listen at {address}: {error}; TOWERS_RENDEZVOUS_PORT names another port"
+            )));
         }
     }
 }
 
-fn interface(host: &str) -> IpAddr {
+/// Where to listen so that all who come to `host` are heard; the next one where that can't be.
+fn interfaces(host: &str) -> Vec<IpAddr> {
+    let (v4, v6): (IpAddr, IpAddr) = (Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into());
+    match host.parse::<IpAddr>() {
+        // There are more of them than the usual one: Debian gives a machine's name 127.0.1.1.
+        Ok(ip) if ip.is_loopback() => return vec![ip],
+        Ok(IpAddr::V4(_)) => return vec![v4],
+        Ok(IpAddr::V6(_)) => return vec![v6],
+        // The others may know the name by other addresses than this machine does.
+        Err(_) if !is_loopback(host) && hears_both() => return vec![v6, v4],
+        Err(_) => {}
+    }
     let mut addresses = (host, 0).to_socket_addrs().into_iter().flatten().map(|address| address.ip());
     let first = addresses.next();
-    let v6 = first.is_some_and(|ip| ip.is_ipv6()) && !addresses.any(|ip| ip.is_ipv4());
-    match (is_loopback(host), v6) {
-        (true, false) => Ipv4Addr::LOCALHOST.into(),
-        (true, true) => Ipv6Addr::LOCALHOST.into(),
-        (false, false) => Ipv4Addr::UNSPECIFIED.into(),
-        (false, true) => Ipv6Addr::UNSPECIFIED.into(),
+    let is_v6 = first.is_some_and(|ip| ip.is_ipv6()) && !addresses.any(|ip| ip.is_ipv4());
+    match (is_loopback(host), is_v6) {
+        (true, false) => vec![Ipv4Addr::LOCALHOST.into()],
+        (true, true) => vec![Ipv6Addr::LOCALHOST.into()],
+        (false, true) => vec![v6],
+        (false, false) => vec![v4],
+    }
+}
+
+/// Whether who listens on all addresses of IPv6 hears those who come by IPv4 too.
+fn hears_both() -> bool {
+    std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only").is_ok_and(|only| only.trim() == "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    /// Listens as rank 0 at `host`; which of these addresses reach it.
+    fn reached(host: &str, addresses: &[&str]) -> Vec<bool> {
+        let listener = listen((host, 0), Instant::now()).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        addresses.iter().map(|address| TcpStream::connect((*address, port)).is_ok()).collect()
+    }
+
+    /// Other systems have to be told of more addresses than one.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_loopback_address_is_heard_where_it_is() {
+        let all = ["127.0.0.1", "127.0.1.1"];
+        assert_eq!(reached("127.0.1.1", &all), [false, true]);
+        assert_eq!(reached("127.0.0.1", &all), [true, false]);
+        assert_eq!(reached("localhost", &all), [true, false]);
+    }
+
+    #[test]
+    fn a_name_is_heard_at_all_addresses() {
+        assert_eq!(reached("192.0.2.1", &["127.0.0.1"]), [true]);
+        if !hears_both() || TcpListener::bind("[::1]:0").is_err() {
+            return println!("SKIPPED: listening by both versions of IP: one socket can't here");
+        }
+        assert_eq!(reached("no-such-machine.invalid", &["::1", "127.0.0.1"]), [true, true]);
     }
 }

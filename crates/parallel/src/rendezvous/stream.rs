@@ -46,6 +46,19 @@ impl Stream {
         }
     }
 
+    /// Whether the other side has ended the conversation, as far as is known here. Nobody may be reading meanwhile.
+    pub(super) fn is_closed(&self) -> bool {
+        match self {
+            Stream::Tcp(stream) => {
+                let _ = stream.set_nonblocking(true);
+                let peeked = stream.peek(&mut [0]);
+                let _ = stream.set_nonblocking(false);
+                peeked.map_or_else(|error| !passes(&error), |count| count == 0)
+            }
+            Stream::Files(files) => files.is_closed(),
+        }
+    }
+
     /// Fills `bytes`, however slowly they drip, before `until`.
     pub(super) fn read_until(&mut self, bytes: &mut [u8], until: Instant) -> Result<(), Silence> {
         match self {

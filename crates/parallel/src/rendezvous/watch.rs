@@ -1,9 +1,9 @@
 use super::channel::{Receiver, Sender, Silence};
 use super::meeting::{Meeting, Peer};
-use super::message::Message;
+use super::message::{Message, Progress};
 use crate::{Error, Result};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub struct Watch {
 }
 
 struct Shared {
-    step: AtomicU64,
+    own: Mutex<Progress>,
     /// The first thing that went wrong.
     failed: OnceLock<String>,
     /// This process has ended its watch.
@@ -33,8 +33,8 @@ struct Shared {
     senders: Mutex<Vec<Option<Sender>>>,
     wake: Condvar,
     timeout: Duration,
-    /// The others that this process hears, and their last steps.
-    heard: Vec<(String, AtomicU64)>,
+    /// The others that this process hears, and how far they were last.
+    heard: Vec<(String, Mutex<Progress>)>,
     /// How long a rank may stay behind the others; rank 0 alone, who hears all, looks after that.
     patience: Option<Duration>,
 }
@@ -48,8 +48,8 @@ impl Watch {
         Watch::with_patience(meeting, timeout, None)
     }
 
-    /// The same for processes that take their [`step`](Watch::step)s together: one that is there, but stays behind the others
-    /// for `patience`, is named too.
+    /// The same for processes that take their [`step`](Watch::step)s and [`enter`](Watch::enter) their collectives together: one
+    /// that is there, but stays behind the others for `patience`, is named too.
     ///
     /// # Errors
     /// As [`start`](Watch::start).
@@ -62,10 +62,10 @@ impl Watch {
         for Peer { rank, host, channel } in meeting.peers {
             senders.push(Some(channel.sender));
             receivers.push(channel.receiver);
-            heard.push((format!("rank {rank} ({host})"), AtomicU64::new(0)));
+            heard.push((format!("rank {rank} ({host})"), Mutex::default()));
         }
         let shared = Arc::new(Shared {
-            step: AtomicU64::new(0),
+            own: Mutex::default(),
             failed: OnceLock::new(),
             closed: AtomicBool::new(false),
             senders: Mutex::new(senders),
@@ -87,7 +87,12 @@ impl Watch {
 
     /// Says at which step this process is. Others tell it if the process is lost.
     pub fn step(&self, step: u64) {
-        self.shared.step.store(step, Ordering::Relaxed);
+        self.shared.step(step);
+    }
+
+    /// Says that this process has come to a collective, in a step or after it. Who waits in one is ahead of who is waited for.
+    pub fn enter(&self) {
+        self.shared.enter();
     }
 
     /// What went wrong, once something has: the same sentence on all processes that it reached.
@@ -104,7 +109,13 @@ impl Watch {
     /// What says [`step`](Watch::step) from anywhere.
     pub fn steps(&self) -> impl Fn(u64) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
-        move |step| shared.step.store(step, Ordering::Relaxed)
+        move |step| shared.step(step)
+    }
+
+    /// What says [`enter`](Watch::enter) from anywhere.
+    pub fn entries(&self) -> impl Fn() + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.enter()
     }
 
     /// Tells all others that this process gives up.
@@ -141,14 +152,22 @@ impl Shared {
         self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn step(&self, step: u64) {
+        *progress(&self.own) = Progress { step, entered: 0 };
+    }
+
+    fn enter(&self) {
+        progress(&self.own).entered += 1;
+    }
+
     /// Hears one other process until it is done or lost.
     fn listen(&self, at: usize, mut receiver: Receiver) {
         let (name, last) = &self.heard[at];
         let lost = loop {
             let heard = receiver.receive(Instant::now() + self.timeout);
-            let step = last.load(Ordering::Relaxed);
+            let step = progress(last).step;
             match heard {
-                Ok(Message::Beat(latest)) => last.store(latest, Ordering::Relaxed),
+                Ok(Message::Beat(latest)) => *progress(last) = latest,
                 Ok(Message::Done) => break None,
                 Ok(Message::Failed(sentence)) => break Some(sentence),
                 Err(Silence::Late) => {
@@ -174,14 +193,15 @@ impl Shared {
     /// Sends signs of life until the watch ends.
     fn beat(&self) {
         let pause = self.timeout / BEATS;
-        let (mut steps, mut since) = (Vec::new(), Instant::now());
+        let (mut last, mut since) = (Vec::new(), Instant::now());
         while !self.closed.load(Ordering::Relaxed) {
-            self.tell(&Message::Beat(self.step.load(Ordering::Relaxed)));
-            let now = self.steps();
-            if now != steps {
-                (steps, since) = (now, Instant::now());
+            let own = *progress(&self.own);
+            self.tell(&Message::Beat(own));
+            let now = self.all();
+            if now != last {
+                (last, since) = (now, Instant::now());
             } else if self.patience.is_some_and(|patience| since.elapsed() >= patience) {
-                self.name_who_stays_behind(&steps, since.elapsed());
+                self.name_who_stays_behind(&last, since.elapsed());
             }
             let senders = self.lock();
             if !self.closed.load(Ordering::Relaxed) {
@@ -191,17 +211,21 @@ impl Shared {
         }
     }
 
-    /// The last steps of this process and of those that it hears.
-    fn steps(&self) -> Vec<u64> {
-        let heard = self.heard.iter().map(|(_, step)| step);
-        std::iter::once(&self.step).chain(heard).map(|step| step.load(Ordering::Relaxed)).collect()
+    /// How far this process is, and those that it hears.
+    fn all(&self) -> Vec<Progress> {
+        let heard = self.heard.iter().map(|(_, last)| last);
+        std::iter::once(&self.own).chain(heard).map(|last| *progress(last)).collect()
     }
 
-    fn name_who_stays_behind(&self, steps: &[u64], waited: Duration) {
-        let ahead = steps.iter().max().copied().unwrap_or_default();
-        let Some(at) = steps.iter().position(|step| *step < ahead) else { return };
+    fn name_who_stays_behind(&self, all: &[Progress], waited: Duration) {
+        let ahead = all.iter().max().copied().unwrap_or_default();
+        // Of several the one that is furthest behind: the others may wait for it.
+        let Some((at, last)) = all.iter().enumerate().min_by_key(|(_, last)| **last) else { return };
+        if *last == ahead {
+            return;
+        }
         let name = at.checked_sub(1).map_or("rank 0", |at| &self.heard[at].0);
-        let (step, waited) = (steps[at], waited.as_secs_f64());
+        let (step, waited) = (last.step, waited.as_secs_f64());
         self.fail(format!("{name} has kept the others waiting for {waited:.1} s (last step {step})"));
     }
 
@@ -219,6 +243,10 @@ impl Shared {
             let _ = sender.send(message, until);
         }
     }
+}
+
+fn progress(of: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {

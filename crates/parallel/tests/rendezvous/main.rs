@@ -5,6 +5,7 @@
 
 mod folder;
 mod processes;
+mod talk;
 mod watch;
 
 use parallel::cluster::{Place, Source};
@@ -109,6 +110,46 @@ fn a_rank_is_taken_once() {
     }
 }
 
+/// A process that was killed while it waited for the others, and that its launcher has started again.
+#[test]
+fn a_rank_that_ended_may_come_back() {
+    let (port, between) = (free_port(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let door = between.local_addr().unwrap().port();
+    let first = thread::spawn(move || come(at(0, 3, port)));
+    let killed = thread::spawn(move || come(at(1, 3, door)));
+    let (mut near, _) = between.accept().unwrap();
+    let mut far = connect(port);
+    let mut pass = |from_near: bool, count: usize| {
+        let mut bytes = vec![0; count];
+        let (from, to) = if from_near { (&mut near, &mut far) } else { (&mut far, &mut near) };
+        from.read_exact(&mut bytes).unwrap();
+        to.write_all(&bytes).unwrap();
+        bytes
+    };
+    // Both greetings, and all that rank 1 says: a length, and so much with a code behind it.
+    pass(true, 48);
+    pass(false, 40);
+    let length = pass(true, 4).try_into().unwrap();
+    pass(true, u32::from_le_bytes(length) as usize + 32);
+    [near, far].iter().for_each(|stream| stream.shutdown(Shutdown::Both).unwrap());
+    assert!(killed.join().unwrap().unwrap_err().to_string().contains("ended before all ranks had come"));
+    let others = all(vec![at(1, 3, port), at(2, 3, port)]);
+    assert!(others.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{others:?}");
+    assert_eq!(first.join().unwrap().unwrap(), BLOB);
+}
+
+/// A connection to rank 0, once it listens.
+fn connect(port: u16) -> TcpStream {
+    let began = Instant::now();
+    loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(began.elapsed() < LONG, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Who is left of an earlier start of the job, or belongs to another one, is as a stranger.
 #[test]
 fn another_start_of_the_job_is_not_let_in() {
@@ -124,6 +165,22 @@ fn another_start_of_the_job_is_not_let_in() {
     }
     assert_eq!(come(again(1, "7", 1)).unwrap(), BLOB);
     assert_eq!(first.join().unwrap().unwrap(), BLOB);
+}
+
+/// torchrun counts restarts on each machine by itself, so the processes of one start may be told different numbers.
+#[test]
+fn processes_of_torchrun_meet_whatever_they_are_told_of_restarts() {
+    let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
+    for inside in [None, Some(folder.path().to_owned())] {
+        let come = |rank: usize| {
+            let (place, settings, hello) = at(rank, 3, port);
+            let (job, restart) = (Some("a job".to_owned()), rank as u32);
+            let place = Place { job, restart, source: Source::Torchrun, ..place };
+            (place, Settings { folder: inside.clone(), ..settings }, hello)
+        };
+        let outcomes = all((0..3).map(come).collect());
+        assert!(outcomes.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{outcomes:?}");
+    }
 }
 
 /// A wrong secret ends the process that has it, and nothing else: anybody may come with one.
@@ -184,17 +241,7 @@ fn without_rank_0_the_wait_ends() {
 fn strangers_keep_nobody_waiting() {
     let port = free_port();
     let first = thread::spawn(move || come(at(0, 2, port)));
-    let connect = || {
-        let began = Instant::now();
-        loop {
-            match TcpStream::connect(("127.0.0.1", port)) {
-                Ok(stream) => return stream,
-                Err(error) => assert!(began.elapsed() < LONG, "{error}"),
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-    };
-    let mut strangers: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
+    let mut strangers: Vec<TcpStream> = (0..40).map(|_| connect(port)).collect();
     for (number, stream) in strangers.iter_mut().enumerate() {
         match number % 4 {
             0 => {}

@@ -2,6 +2,7 @@
 
 use super::{LONG, at, free_port};
 use parallel::{Error, Facts, NcclProcess, Replica, Result};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use tensor::{Backend, Device, Precision, Span};
@@ -10,6 +11,15 @@ const WORLD: usize = 3;
 
 /// Runs a body as each process; what became of it, by rank. Nothing without a C++ compiler.
 fn run(facts: fn(usize) -> Facts, body: fn(Replica) -> Result<f32>) -> Option<Vec<Result<f32, String>>> {
+    run_for(LONG, facts, body)
+}
+
+/// The same for processes that wait so long for each other.
+fn run_for(
+    timeout: Duration,
+    facts: fn(usize) -> Facts,
+    body: fn(Replica) -> Result<f32>,
+) -> Option<Vec<Result<f32, String>>> {
     if let Err(error) = Device::emulated_cuda(Precision::Fp32) {
         println!("SKIPPED: processes on GPUs: {error}");
         return None;
@@ -21,7 +31,7 @@ fn run(facts: fn(usize) -> Facts, body: fn(Replica) -> Result<f32>) -> Option<Ve
             // Who comes when the others have given up tries for so long.
             settings.start = Duration::from_secs(20);
             let process =
-                NcclProcess { place: &place, settings: &settings, facts: &facts(rank), timeout: LONG };
+                NcclProcess { place: &place, settings: &settings, facts: &facts(rank), timeout, met: None };
             let device = Device::emulated_cuda(Precision::Fp32).unwrap();
             process.run(device, body).map_err(|error| error.to_string())
         })
@@ -65,6 +75,32 @@ fn who_fails_stops_the_others_with_its_reason() {
     };
     let told = Err("stopped because rank 1 failed: the disk is full".to_owned());
     assert_eq!(outcomes, [told.clone(), Err("the disk is full".into()), told]);
+}
+
+/// One that is alive and comes to no more collectives after its last step, as while it saves.
+#[test]
+fn who_does_not_come_after_a_step_is_named() {
+    static NAMED: AtomicUsize = AtomicUsize::new(0);
+    let Some(outcomes) = run_for(Duration::from_secs(5), same, |mut replica| {
+        let summed = sum(&mut replica, 2);
+        let came = replica.rank() != 1;
+        while !came && NAMED.load(Ordering::Relaxed) < WORLD - 1 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let outcome = if came { summed.and_then(|_| replica.collective.barrier()) } else { Ok(()) };
+        NAMED.fetch_add(1, Ordering::Relaxed);
+        outcome.map(|()| 0.0)
+    }) else {
+        return;
+    };
+    for rank in [0, 2] {
+        let told = outcomes[rank].as_ref().unwrap_err();
+        assert!(
+            told.starts_with("stopped because rank 1 (127.0.0.1) has kept the others waiting for "),
+            "{told}"
+        );
+        assert!(told.ends_with(" s (last step 1)"), "{told}");
+    }
 }
 
 #[test]

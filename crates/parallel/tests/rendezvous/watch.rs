@@ -110,16 +110,27 @@ fn a_run_of_one_is_watched_too() {
     alone.finish();
 }
 
-/// One that gives signs of life and takes no more steps, rank 0 or another.
+/// One that gives signs of life and takes no more steps, or does not come to what follows a step, rank 0 or another.
 #[test]
 fn who_stays_behind_is_named_on_all() {
-    for (behind, name) in [(0, "rank 0 has kept"), (2, "rank 2 (127.0.0.1) has kept")] {
+    for (behind, name, in_step) in [
+        (0, "rank 0 has kept", true),
+        (2, "rank 2 (127.0.0.1) has kept", true),
+        (0, "rank 0 has kept", false),
+        (1, "rank 1 (127.0.0.1) has kept", false),
+    ] {
         let (silence, patience) = (Duration::from_millis(400), Duration::from_millis(500));
         let watches: Vec<_> = meetings(3)
             .into_iter()
             .map(|meeting| Watch::start_together(meeting, silence, patience).unwrap())
             .collect();
-        watches.iter().enumerate().for_each(|(rank, watch)| watch.step(if rank == behind { 6 } else { 7 }));
+        for (rank, watch) in watches.iter().enumerate() {
+            watch.step(if in_step && rank != behind { 7 } else { 6 });
+            if !in_step {
+                watch.enter();
+                (rank != behind).then(|| watch.enter());
+            }
+        }
         let began = Instant::now();
         for watch in &watches {
             while watch.failed().is_none() {

@@ -3,8 +3,8 @@ use crate::{BenchOptions, Config, Result, bench};
 use parallel::Facts;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What must be the same in all processes: the configuration but for paths and devices, the network, the data, and where the
-/// run goes on.
+/// What must be the same in all processes: the configuration but for paths and devices, what of the devices decides about bits,
+/// the network, the data, and where the run goes on.
 pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
     let config = serde_json::to_value(run.config).map_err(|error| {
         parallel::Error::Rendezvous(format!("the configuration can't be compared: {error}"))
@@ -16,8 +16,7 @@ pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
         }
     }
     let summary = run.stages[0].summary();
-    facts = facts
-        .with("the precision", run.config.devices.precision)
+    facts = of_devices(facts, run.config)
         .with("a number of trainable parameters of", summary.trainable)
         .with("a number of running averages of", summary.non_trainable);
     let layers = summary.rows.iter().map(|row| (&row.name, &row.kind, &row.shape, row.params));
@@ -32,12 +31,19 @@ pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
 
 /// What must be the same in all processes that measure together.
 pub(super) fn of_bench(config: &Config, options: &BenchOptions) -> Facts {
-    Facts::new()
-        .with("the network", &config.model)
-        .with("the optimizer", config.optimizer)
-        .with("the precision", config.devices.precision)
+    let facts = Facts::new().with("the network", &config.model).with("the optimizer", config.optimizer);
+    of_devices(facts, config)
         .with("a batch of", bench::batch_size(config, options))
         .with("a time of", format_args!("{} s, {} times", options.seconds, options.repeats))
+}
+
+/// Which devices a process has is its own affair, but not how they compute: sums in the order of the ranks are other calls.
+fn of_devices(facts: Facts, config: &Config) -> Facts {
+    let repeats = config.devices.deterministic || config.repeats();
+    facts
+        .with("the precision", config.devices.precision)
+        .with("--deterministic", repeats)
+        .with("--no-winograd", config.devices.no_winograd)
 }
 
 fn digest(value: impl Hash) -> String {

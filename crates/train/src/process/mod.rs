@@ -7,8 +7,9 @@ use crate::fit::{Observers, Whole, named};
 use crate::replica_bench::{self, ReplicaBench, bench_replica};
 use crate::{BenchOptions, Config, DeviceOptions, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
-use parallel::Stage;
 use parallel::cluster::{Place, Source, discover_here};
+use parallel::rendezvous::{Hello, Meeting, meet};
+use parallel::{Facts, Stage};
 use std::time::Duration;
 use transport::Transport;
 
@@ -19,6 +20,8 @@ use transport::Transport;
 pub struct Process {
     place: Place,
     transport: Transport,
+    /// The meeting of the processes, if they have met to speak of where the run begins.
+    met: Option<Meeting>,
 }
 
 impl Process {
@@ -34,7 +37,7 @@ impl Process {
         match discover_here()? {
             Some(place) if place.world > 1 => {
                 let transport = Transport::choose(&place, devices, timeout)?;
-                Ok(Some(Process { place, transport }))
+                Ok(Some(Process { place, transport, met: None }))
             }
             _ => Ok(None),
         }
@@ -51,9 +54,40 @@ impl Process {
     }
 
     /// Whether nobody looks after all processes of the job together: in Kubernetes, each of them is started again or counts as
-    /// done by its own exit status. Launchers end all if one fails, and would start none again that is done.
+    /// done by its own exit status; torchrun does so for those of each machine. Other launchers end all if one fails, and would
+    /// start none again that is done.
     pub fn is_on_its_own(&self) -> bool {
-        matches!(self.place.source, Source::Variables | Source::TfConfig)
+        matches!(self.place.source, Source::Variables | Source::TfConfig | Source::Torchrun)
+    }
+
+    /// Whether this start is a restart to any of the processes, each of which says what its launcher told it; torchrun may tell
+    /// those of a new machine that it is none. Only the first process learns it; to the others it is what they say themselves,
+    /// as it is to all where MPI joins them.
+    ///
+    /// # Errors
+    /// [`Error::Parallel`](crate::Error::Parallel) if another process did not come in time.
+    pub fn any_restarted(&mut self, restarted: bool) -> Result<bool> {
+        let Some(settings) = self.transport.settings() else { return Ok(restarted) };
+        let Place { rank, world, .. } = self.place;
+        let own = Hello { rank, world, facts: Facts::new() };
+        let mut meeting = meet(&self.place, settings, &own, (rank == 0).then_some(&[]))?;
+        let said = meeting.collect(&[u8::from(restarted)])?;
+        self.met = Some(meeting);
+        Ok(restarted || said.contains(&vec![u8::from(true)]))
+    }
+
+    /// The checkpoint that the first process goes on from, by its name; to be asked after
+    /// [`any_restarted`](Process::any_restarted). Where MPI joins the processes it is the one that each finds itself.
+    ///
+    /// # Errors
+    /// [`Error::Parallel`](crate::Error::Parallel) if the first process is gone.
+    pub fn common_checkpoint(&mut self, own: Option<String>) -> Result<Option<String>> {
+        let first = self.is_first();
+        let Some(meeting) = &mut self.met else { return Ok(own) };
+        let name = own.unwrap_or_default();
+        let told = meeting.hand_out(first.then_some(name.as_bytes()))?;
+        let told = String::from_utf8_lossy(&told).into_owned();
+        Ok(Some(told).filter(|name| !name.is_empty()))
     }
 
     /// As [`train`](crate::train()), with this process's replica.
@@ -76,7 +110,7 @@ impl Process {
         let run = Whole::prepare(config, named(config, &data)?, data, resume, self.world(), &device)?;
         let observers = if self.is_first() { observers } else { Default::default() };
         let body = |replica| run.stage(replica, Stage::whole(), observers, stop);
-        self.transport.run(&self.place, device, &facts::facts(&run)?, body)
+        self.transport.run(&self.place, self.met, device, &facts::facts(&run)?, body)
     }
 
     /// As [`bench_replicas`](crate::bench_replicas), with this process's replica; all return the same.
@@ -88,7 +122,8 @@ impl Process {
         replica_bench::check(options)?;
         let device = device::open(config, &self.place)?;
         let facts = facts::of_bench(config, options);
-        self.transport.run(&self.place, device, &facts, |replica| bench_replica(config, options, replica))
+        self.transport
+            .run(&self.place, self.met, device, &facts, |replica| bench_replica(config, options, replica))
     }
 }
 

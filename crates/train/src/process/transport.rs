@@ -1,7 +1,7 @@
 use crate::devices::{nccl_available, usable_gpus};
 use crate::{DeviceKind, DeviceOptions, Result};
 use parallel::cluster::{Place, Source};
-use parallel::rendezvous::Settings;
+use parallel::rendezvous::{Meeting, Settings};
 use parallel::{Error, Facts, NcclProcess, Replica};
 use std::time::Duration;
 use tensor::Device;
@@ -55,14 +55,30 @@ impl Transport {
         Ok(Transport::Nccl { settings, timeout })
     }
 
-    /// Runs `body` as this process's replica, together with those of the others, who must have the same facts.
-    pub(super) fn run<T, F>(self, place: &Place, device: Device, facts: &Facts, body: F) -> Result<T>
+    /// How the processes find each other, where they do so by themselves.
+    pub(super) fn settings(&self) -> Option<&Settings> {
+        match self {
+            Transport::Nccl { settings, .. } => Some(settings),
+            #[cfg(feature = "mpi")]
+            Transport::Mpi { .. } => None,
+        }
+    }
+
+    /// Runs `body` as this process's replica, together with those of the others, who must have the same facts. They may have `met`.
+    pub(super) fn run<T, F>(
+        self,
+        place: &Place,
+        met: Option<Meeting>,
+        device: Device,
+        facts: &Facts,
+        body: F,
+    ) -> Result<T>
     where
         F: FnOnce(Replica) -> Result<T>,
     {
         match self {
             Transport::Nccl { settings, timeout } => {
-                NcclProcess { place, settings: &settings, facts, timeout }.run(device, body)
+                NcclProcess { place, settings: &settings, facts, timeout, met }.run(device, body)
             }
             #[cfg(feature = "mpi")]
             Transport::Mpi { mpi, nccl, timeout } => {

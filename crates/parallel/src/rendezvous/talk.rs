@@ -1,0 +1,149 @@
+//! What processes that have met tell each other before they begin.
+
+use super::channel::Silence;
+use super::meeting::{Hello, Meeting, check};
+use super::message::Message;
+use super::other::GRACE;
+use crate::{Error, Facts, Result};
+use std::time::{Duration, Instant};
+
+/// What rank 0 says must be taken within so long.
+const TAKEN: Duration = Duration::from_secs(5);
+/// The end of a process is known to its launcher within so long.
+const MOMENT: Duration = Duration::from_secs(1);
+
+impl Meeting {
+    /// Brings what each process says to rank 0, which gets all of it by rank. The others get nothing.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`] on every rank if one is gone or says nothing in time.
+    pub fn collect(&mut self, said: &[u8]) -> Result<Vec<Vec<u8>>> {
+        if self.own.rank > 0 {
+            return self.say(&Message::Blob(said.to_vec())).map(|()| Vec::new());
+        }
+        let mut all = vec![said.to_vec()];
+        self.hear_all(|rank, message| match message {
+            Message::Blob(said) => {
+                all.push(said);
+                None
+            }
+            _ => Some(other(rank)),
+        })?;
+        Ok(all)
+    }
+
+    /// Brings `blob` from rank 0, who alone has one, to all others.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`] if rank 0 is gone or says nothing in time.
+    pub fn hand_out(&mut self, blob: Option<&[u8]>) -> Result<Vec<u8>> {
+        check(&self.own, blob)?;
+        match blob {
+            Some(blob) => {
+                self.tell(&Message::Blob(blob.to_vec()));
+                Ok(blob.to_vec())
+            }
+            None => self.hear_first(),
+        }
+    }
+
+    /// As [`meet`](super::meet) once more, now that each knows what it is about to do: all must have the same `facts`, and `blob`
+    /// takes the place of what rank 0 brought before.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`] on every rank if one is gone, says nothing in time, or has other facts.
+    pub fn agree(&mut self, facts: Facts, blob: Option<&[u8]>) -> Result<()> {
+        self.own.facts = facts;
+        check(&self.own, blob)?;
+        self.blob = match blob {
+            Some(blob) => {
+                let own = self.own.facts.clone();
+                self.hear_all(|rank, message| match message {
+                    Message::Hello(Hello { facts, .. }) => {
+                        own.difference(rank, &facts).map(|error| error.to_string())
+                    }
+                    _ => Some(other(rank)),
+                })?;
+                self.tell(&Message::Blob(blob.to_vec()));
+                blob.to_vec()
+            }
+            None => {
+                self.say(&Message::Hello(self.own.clone()))?;
+                self.hear_first()?
+            }
+        };
+        Ok(())
+    }
+
+    /// Tells rank 0. If that has ended, it may have said why.
+    fn say(&mut self, message: &Message) -> Result<()> {
+        let until = Instant::now() + self.start;
+        let Some(first) = self.peers.first_mut() else { return Ok(()) };
+        match first.channel.sender.send(message, until) {
+            Ok(()) => Ok(()),
+            Err(_) => self.hear_first().map(drop),
+        }
+    }
+
+    /// Tells all others. One who is gone is noticed when it is to be heard.
+    fn tell(&mut self, message: &Message) {
+        let until = Instant::now() + TAKEN;
+        self.peers.iter_mut().for_each(|peer| _ = peer.channel.sender.send(message, until));
+    }
+
+    /// What rank 0 says; nothing where there is nobody else.
+    fn hear_first(&mut self) -> Result<Vec<u8>> {
+        let until = Instant::now() + self.start + GRACE;
+        let Some(first) = self.peers.first_mut() else { return Ok(Vec::new()) };
+        let name = first.name();
+        Err(Error::Rendezvous(match first.channel.receiver.receive(until) {
+            Ok(Message::Blob(blob)) => return Ok(blob),
+            Ok(Message::Failed(sentence)) => sentence,
+            Ok(_) => other(0),
+            Err(silence) => {
+                // Rank 0 says why it ended, and its launcher should hear that first.
+                std::thread::sleep(MOMENT);
+                self.silent(&name, &silence)
+            }
+        }))
+    }
+
+    /// Hears each of the others once. `wrong` says what is wrong with what a rank said; then all are told.
+    fn hear_all(&mut self, mut wrong: impl FnMut(usize, Message) -> Option<String>) -> Result<()> {
+        let until = Instant::now() + self.start;
+        for at in 0..self.peers.len() {
+            let peer = &mut self.peers[at];
+            let name = peer.name();
+            let sentence = match peer.channel.receiver.receive(until) {
+                Ok(message) => wrong(peer.rank, message),
+                Err(silence) => Some(self.silent(&name, &silence)),
+            };
+            if let Some(sentence) = sentence {
+                self.tell(&Message::Failed(sentence.clone()));
+                return Err(Error::Rendezvous(sentence));
+            }
+        }
+        Ok(())
+    }
+
+    fn silent(&self, name: &str, silence: &Silence) -> String {
+        match silence {
+            Silence::Late => {
+                format!("{name} said nothing within {} seconds of its start", self.start.as_secs_f64())
+            }
+            Silence::Gone => gone(name),
+            Silence::Forged | Silence::OtherSecret => format!("somebody else spoke for {name}"),
+        }
+    }
+}
+
+/// Processes with other options may come to another point of their start.
+fn other(rank: usize) -> String {
+    format!(
+        "rank {rank} says something else than it is asked; start all of them with the same program and options"
+    )
+}
+
+fn gone(name: &str) -> String {
+    format!("{name} ended before all ranks had begun")
+}
