@@ -280,7 +280,7 @@ mod tests {
             ("--recipe vgg", "--recipe is `vgg`"),
             ("--batch-size 0", "--batch-size is 0"),
             ("--lr nan", "--lr is NaN"),
-            ("--optimizer adam", "--optimizer: the optimizer `adam` is unknown"),
+            ("--optimizer nadam", "--optimizer: the optimizer `nadam` is unknown"),
             ("--schedule cosin", "--schedule: the schedule `cosin` is unknown"),
             ("--schedule cosin", "did you mean `cosine`?"),
             ("--optimizer sdg", "did you mean `sgd`?"),

@@ -283,7 +283,7 @@ mod tests {
             ("like = 'quick'\nepochs = -1", "`epochs = -1` does not fit"),
             ("like = 'quick'\nepochs = 0", "--epochs is 0, but must be at least 1"),
             ("like = 'quick'\nmodel = 'resnet81'", "the model is `resnet81`, but must be one of"),
-            ("like = 'quick'\noptimizer = 'adam'", "`optimizer = \"adam\"`: "),
+            ("like = 'quick'\noptimizer = 'lion'", "`optimizer = \"lion\"`: "),
             (
                 "like = 'quick'\nparam_groups = ['*/bias:lr=2']",
                 "option `lr` is unknown; there are lr-multiplier",

@@ -56,10 +56,11 @@ mod tests {
             (optimizer("rmsprop:style=kears3"), "keras3"),
             (schedule("cosin"), "cosine"),
             (schedule("poly:powr=2"), "power"),
+            (optimizer("nadam"), "adam"),
         ] {
             assert!(told.ends_with(&format!("; did you mean `{meant}`?")), "{told}");
         }
-        for told in [optimizer("adam"), optimizer("sgd:momentum=much"), schedule("")] {
+        for told in [optimizer("lion"), optimizer("sgd:momentum=much"), schedule("")] {
             assert!(!told.contains("did you mean"), "{told}");
         }
     }

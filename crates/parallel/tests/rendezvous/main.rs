@@ -110,12 +110,10 @@ fn a_rank_is_taken_once() {
     }
 }
 
-/// A process that was killed while it waited for the others, and that its launcher has started again.
-#[test]
-fn a_rank_that_ended_may_come_back() {
-    let (port, between) = (free_port(), TcpListener::bind("127.0.0.1:0").unwrap());
+/// Rank 1 of 3 comes and is killed while it waits for the others.
+fn killed(port: u16) {
+    let between = TcpListener::bind("127.0.0.1:0").unwrap();
     let door = between.local_addr().unwrap().port();
-    let first = thread::spawn(move || come(at(0, 3, port)));
     let killed = thread::spawn(move || come(at(1, 3, door)));
     let (mut near, _) = between.accept().unwrap();
     let mut far = connect(port);
@@ -126,16 +124,36 @@ fn a_rank_that_ended_may_come_back() {
         to.write_all(&bytes).unwrap();
         bytes
     };
-    // Both greetings, and all that rank 1 says: a length, and so much with a code behind it.
+    // Both greetings, and all that it says: a length, and so much with a code behind it.
     pass(true, 48);
     pass(false, 40);
     let length = pass(true, 4).try_into().unwrap();
     pass(true, u32::from_le_bytes(length) as usize + 32);
     [near, far].iter().for_each(|stream| stream.shutdown(Shutdown::Both).unwrap());
     assert!(killed.join().unwrap().unwrap_err().to_string().contains("ended before all ranks had come"));
+}
+
+#[test]
+fn a_rank_that_ended_may_come_back() {
+    let port = free_port();
+    let first = thread::spawn(move || come(at(0, 3, port)));
+    killed(port);
     let others = all(vec![at(1, 3, port), at(2, 3, port)]);
     assert!(others.iter().all(|outcome| outcome.as_deref() == Ok(BLOB)), "{others:?}");
     assert_eq!(first.join().unwrap().unwrap(), BLOB);
+}
+
+#[test]
+fn a_rank_that_ended_and_stays_away_is_named() {
+    let port = free_port();
+    let mut first = at(0, 3, port);
+    first.1.start = Duration::from_secs(3);
+    let first = thread::spawn(move || come(first));
+    killed(port);
+    let told = "within 3 seconds; rank 1 (127.0.0.1) came, ended, and did not come back";
+    for error in [come(at(2, 3, port)).unwrap_err(), first.join().unwrap().unwrap_err()] {
+        assert!(error.to_string().ends_with(told), "{error}");
+    }
 }
 
 /// A connection to rank 0, once it listens.
