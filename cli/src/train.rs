@@ -55,7 +55,7 @@ fn lead(
     // From here on: the first process of a container gets no signal that it has no handler for.
     let live = args.keep.tui && tui::is_possible();
     let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
-    let data = load(&mut config, args, |line| note(line))?;
+    let data = load(&mut config, args, resume, |line| note(line))?;
     output.make_others(args.callbacks.folders()?)?;
     let _held = output.create()?;
     output.check_unused()?;
@@ -97,7 +97,7 @@ fn follow(
     resume: Option<&Resume>,
 ) -> anyhow::Result<ExitCode> {
     let stop = stop_flag(|stop| if stop.is_heeded() { stop.raise() } else { end_at_once() })?;
-    let data = load(&mut config, args, |_| ())?;
+    let data = load(&mut config, args, resume, |_| ())?;
     let alone = process.is_on_its_own();
     let outcome = process.train(&config, data, resume, &mut [], &stop)?;
     let going_on = alone && matches!(outcome.end, End::Interrupted);
@@ -127,12 +127,19 @@ pub fn end_at_once() -> ! {
     std::process::exit(i32::from(INTERRUPTED))
 }
 
-/// The data, with samples to train on and to test; with `--quick` synthetic ones where CIFAR can't be had, for whatever reason.
-fn load(config: &mut Config, args: &TrainArgs, tell: fn(&str)) -> anyhow::Result<Dataset> {
+/// The data, with samples to train on and to test; with `--quick` synthetic ones where CIFAR can't be had, for whatever reason. But
+/// a run that goes on needs the images that it began with.
+fn load(
+    config: &mut Config,
+    args: &TrainArgs,
+    resume: Option<&Resume>,
+    tell: fn(&str),
+) -> anyhow::Result<Dataset> {
+    let trial = args.quick && resume.is_none();
     let data = match data::load(&config.data, args.keep.no_progress) {
         Ok(data) => data,
         Err(error @ train::Error::Data(_))
-            if args.quick && ["auto", "cifar10", "cifar100"].contains(&config.data.dataset.as_str()) =>
+            if trial && ["auto", "cifar10", "cifar100"].contains(&config.data.dataset.as_str()) =>
         {
             tell(&format!("warning: {error}"));
             tell("warning: going on with SYNTHETIC images: drawn figures, not CIFAR");

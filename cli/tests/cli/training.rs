@@ -40,6 +40,23 @@ fn quick_learns_the_synthetic_set_in_two_epochs() {
     assert!(place.read("runs/quick-1/curves.svg").contains("small_cnn on synthetic"));
 }
 
+/// Only a new run may take synthetic images: one of CIFAR whose data are gone would go on with others.
+#[test]
+fn quick_goes_on_with_the_images_that_it_began_with() {
+    let place = Place::new();
+    place.run(&format!("{SMALL} --epochs 1 --output run --checkpoint-path w.safetensors")).ends(0);
+    let file = place.path().join("run/w.safetensors");
+    let bytes = std::fs::read(&file).expect("the file of the network");
+    // In the file's header is the configuration, as text in text. It says cifar10 now, in as many bytes.
+    let (said, says) = (br#"\"synthetic\""#, br#"\"cifar10\"  "#);
+    let at = bytes.windows(said.len()).position(|part| part == said).expect("it names its data");
+    let cifar = [&bytes[..at], says, &bytes[at + said.len()..]].concat();
+    std::fs::write(&file, cifar).expect("it can be written");
+    let on = "train --quick --resume-from run/w.safetensors --epochs 2 --offline --no-progress --output on";
+    let ran = place.run(on).ends(1).complains("no usable CIFAR-10");
+    assert!(!ran.err().contains("SYNTHETIC") && !place.exists("on"), "{}", ran.err());
+}
+
 #[test]
 fn one_epoch_and_one_more_are_two() {
     let place = Place::new();
