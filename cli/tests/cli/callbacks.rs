@@ -86,6 +86,29 @@ fn the_same_command_begins_and_goes_on() {
     place.run(&line.replace("--output run", "")).ends(2).complains("--output");
 }
 
+/// A run that early stopping has ended stays as it is, until somebody asks for more.
+#[test]
+fn a_run_that_stopped_early_is_done() {
+    let place = Place::new();
+    let stop = "--early-stop val_loss:patience=2";
+    let line = format!("{SMALL} --epochs 20 --lr 0 --backup-and-restore");
+    let epochs = || place.read("run/history.csv").lines().count() - 1;
+    place.run(&format!("{line} {stop}")).ends(0).says("stopped early: ");
+    assert_eq!(epochs(), 3);
+    let model = || std::fs::read(place.path().join("run/model.safetensors")).expect("a model");
+    let before = model();
+    let ran = place.run(&format!("{line} {stop}")).ends(0).says("stopped early: val_loss has not improved");
+    ran.says("done: run").complains("the run had stopped before; to go on, give a larger --epochs");
+    assert!(epochs() == 3 && model() == before);
+    place.run("train --resume run --no-progress").ends(0).says("stopped early: ");
+    assert_eq!(epochs(), 3);
+    let longer = line.replace("--epochs 20", "--epochs 30");
+    place.run(&format!("{longer} {stop}")).ends(0);
+    assert_eq!(epochs(), 4, "more epochs than it was to have");
+    place.run(&format!("{longer} --early-stop val_loss:patience=5")).ends(0);
+    assert_eq!(epochs(), 6, "other options");
+}
+
 #[test]
 fn a_run_may_end_at_a_loss_that_is_no_number() {
     let place = Place::new();

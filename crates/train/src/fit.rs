@@ -252,7 +252,8 @@ impl<'a> Whole<'a> {
         let stage = Pipelined { stage, shelf: &self.shelf, cuts: &self.cuts };
         stop.0.heeded.store(true, Ordering::Relaxed);
         let (worker, train) = Worker::new(self.config, &self.prepared, model, self.resume, replica, stage)?;
-        Run { worker, train, observers, stop, told: false }.fit()
+        let ended = self.resume.is_some_and(|resume| resume.may_have_ended(self.config));
+        Run { worker, train, observers, stop, ended, told: false }.fit()
     }
 }
 
@@ -271,6 +272,8 @@ struct Run<'a, 'o> {
     train: Source,
     observers: Observers<'o>,
     stop: &'a StopFlag,
+    /// Whether it may be that observers ended the run where it goes on.
+    ended: bool,
     /// Whether the observers have heard why steps can't be recorded.
     told: bool,
 }
@@ -298,6 +301,14 @@ impl Run<'_, '_> {
 
     /// The epochs that are left, until all are done or the run is to end.
     fn epochs(&mut self) -> Result<End> {
+        if self.ended {
+            let Run { worker, observers, .. } = self;
+            let wishes = observers.iter_mut().map(|observer| observer.on_resume(&worker.state));
+            let wishes = wishes.collect::<Result<Vec<_>>>()?;
+            if let Flow::Stop(reason) = self.settle(wishes)? {
+                return Ok(End::Stopped(reason));
+            }
+        }
         while self.worker.state.epoch < self.worker.config.epochs {
             if self.epoch()? {
                 return Ok(End::Interrupted);
@@ -327,7 +338,7 @@ impl Run<'_, '_> {
 
     /// The steps of one epoch, or of what is left of it; true if the run was asked to stop.
     fn epoch(&mut self) -> Result<bool> {
-        let Run { worker, train, observers, stop, told } = self;
+        let Run { worker, train, observers, stop, told, .. } = self;
         let (epoch, done) = (worker.state.epoch, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
@@ -388,17 +399,18 @@ impl Run<'_, '_> {
         };
         worker.record(record.clone());
         worker.meet_for_snapshot()?;
-        let mut flow = Flow::Continue;
-        for observer in observers.iter_mut() {
-            let wish = observer.on_epoch_end(&record, &worker.state, worker)?;
-            if flow == Flow::Continue {
-                flow = wish;
-            }
-        }
-        let stop = worker.agree(flow != Flow::Continue)?;
-        Ok(Some(match flow {
+        let wishes = observers.iter_mut().map(|o| o.on_epoch_end(&record, &worker.state, worker));
+        let wishes = wishes.collect::<Result<Vec<_>>>()?;
+        self.settle(wishes).map(Some)
+    }
+
+    /// What all replicas do, of which the first one's observers wish this: the first who wishes to stop says why.
+    fn settle(&mut self, wishes: Vec<Flow>) -> Result<Flow> {
+        let flow = wishes.into_iter().find(|wish| *wish != Flow::Continue).unwrap_or(Flow::Continue);
+        let stop = self.worker.agree(flow != Flow::Continue)?;
+        Ok(match flow {
             Flow::Continue if stop => Flow::Stop("the first replica stopped".into()),
             flow => flow,
-        }))
+        })
     }
 }
