@@ -281,14 +281,21 @@ struct Run<'a, 'o> {
 impl Run<'_, '_> {
     fn fit(mut self) -> Result<Outcome> {
         self.begin()?;
-        let end = match self.epochs() {
+        let mut end = match self.epochs() {
             // All replicas have come here after the same step. What was saved before stays the run's last state.
             Err(error @ Error::NotFinite { .. }) if self.worker.config.terminate_on_nan => {
                 return Ok(Outcome { end: End::Stopped(error.to_string()), state: self.worker.state });
             }
             end => end?,
         };
-        let Run { worker, observers, .. } = &mut self;
+        let Run { worker, observers, stop, .. } = &mut self;
+        if let End::Stopped(reason) = &mut end
+            && worker.take_average()?
+            && let Some((val_loss, val_acc)) = worker.evaluate(stop, |_, _| Ok(()))?
+        {
+            *reason +=
+                &format!("; the average of the weights has val_loss {val_loss:.4}, val_acc {val_acc:.4}");
+        }
         worker.meet_for_snapshot()?;
         for observer in observers.iter_mut() {
             match end {

@@ -186,7 +186,8 @@ impl Observer for Checkpoints {
 
     fn on_end(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         self.restore_model(snapshot)?;
-        // Also when a metric is watched that never was finite: a run that ended leaves a model.
+        // Also when a metric is watched that never was finite: a run that ended leaves a model. After an early stop the network may
+        // be another one than that of its last epoch.
         if self.best.is_none() || !self.model.exists() {
             self.save_model(snapshot)?;
         }
