@@ -82,6 +82,32 @@ fn three_towers_on_the_cpu() {
     assert!(place.read("towers/config.json").contains("\"replicas\": 3"));
 }
 
+/// What was asked for stays in the configuration, so that the same flags fit a run that went on with other towers.
+#[test]
+fn the_same_flags_fit_after_another_number_of_towers() {
+    let place = Place::new();
+    let line = format!("{SMALL} --device cpu --batch-size 10 --output run --backup-and-restore");
+    place.run(&format!("{line} --replicas 2 --epochs 1")).ends(0);
+    for epochs in [2, 3] {
+        place
+            .run(&format!("{line} --replicas 1 --epochs {epochs}"))
+            .ends(0)
+            .says(&format!("Epoch {epochs}/"));
+        let saved = place.read("run/config.json");
+        assert!(
+            saved.contains("\"batch_size\": 10") && saved.contains("\"global_batch_size\": null"),
+            "{saved}"
+        );
+        let state = place.read(&format!("run/checkpoints/epoch-000{epochs}/state.json"));
+        let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
+        // 300 images in batches of 20, on one tower as on two.
+        assert_eq!(
+            (&state["state"]["global_batch"], &state["state"]["step"]),
+            (&20.into(), &(15 * epochs).into())
+        );
+    }
+}
+
 /// Four times the batch, four times the rate, in a straight line from the rate of one tower; a resume goes on on the line.
 #[test]
 fn a_scaled_rate_rises_from_that_of_one_tower() {

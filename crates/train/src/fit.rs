@@ -233,7 +233,8 @@ impl<'a> Whole<'a> {
             classes: data.classes,
             dataset: data.name,
         };
-        let batch = config.global_batch(towers).min(prepared.train.len());
+        let batch = resume.map_or(config.global_batch(towers), |resume| resume.state.global_batch);
+        let batch = batch.min(prepared.train.len());
         let micro_batch = batch.div_ceil(config.shards(towers)).max(1);
         let stages = pipeline::split(config, model, device, micro_batch)?;
         let cuts = pipeline::cuts(&stages);
