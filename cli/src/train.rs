@@ -202,9 +202,10 @@ fn observers(
         Box::new(Progress::new(!args.keep.no_progress)),
         Box::new(History::new(run)),
         Box::new(Environment::new(run)),
-        Box::new(Checkpoints::new(run, config)?),
-        Box::new(curves),
     ];
-    observers.extend(args.callbacks.observers(config, run)?);
+    observers.extend(args.callbacks.writers(config, run)?);
+    observers.push(Box::new(Checkpoints::new(run, config)?));
+    observers.push(Box::new(curves));
+    observers.extend(args.callbacks.observers(config)?);
     Ok(observers)
 }

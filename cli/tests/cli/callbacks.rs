@@ -67,6 +67,22 @@ fn a_run_goes_on_from_a_file_of_its_network() {
     place.run(weights).ends(1).complains("it holds weights alone");
 }
 
+/// A file that can't be written ends the run before the epoch counts as done, so that a resume writes it.
+#[test]
+fn a_file_that_could_not_be_written_comes_with_the_resume() {
+    let place = Place::new();
+    let in_the_way = place.path().join("run/w-2.safetensors");
+    std::fs::create_dir_all(in_the_way.join("folder")).expect("a folder can be made");
+    let line = format!("{SMALL} --epochs 3 --checkpoint-path w-{{epoch}}.safetensors");
+    place.run(&line).ends(1).complains("w-2.safetensors");
+    assert_eq!(files(&place, "run/checkpoints"), ["epoch-0001"]);
+    std::fs::remove_dir_all(&in_the_way).expect("it can be removed");
+    place.run("train --resume run --no-progress").ends(0).says("Epoch 2/3");
+    for epoch in 1..=3 {
+        assert!(place.path().join(format!("run/w-{epoch}.safetensors")).is_file(), "{epoch}");
+    }
+}
+
 /// The same line begins a run, goes on with it after it was cut off, and does nothing once it is done.
 #[test]
 fn the_same_command_begins_and_goes_on() {
