@@ -63,10 +63,14 @@ impl Output {
         let visible = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
         let checkpoints = fs::read_dir(at(CHECKPOINTS)).is_ok_and(|all| all.flatten().any(visible));
         let epochs = fs::read_to_string(at("history.csv")).is_ok_and(|text| text.lines().count() > 1);
+        // Figures alone are nothing to go on with.
+        let epochs = epochs && holds_network(&self.run);
         let begun = !self.restarted && (checkpoints || epochs);
         if !self.numbered && (begun || at(MODEL_FILE).exists()) {
             let run = self.run.display();
-            let remedy = format!("go on with it by --resume {run}, or choose another --output");
+            let resume =
+                if checkpoints { format!("go on with it by --resume {run}, or ") } else { String::new() };
+            let remedy = format!("{resume}choose another --output");
             return Err(usage(format!("{run} already holds a run; {remedy}")));
         }
         Ok(())
@@ -130,6 +134,14 @@ fn hold(run: &Path) -> anyhow::Result<Option<File>> {
         }
         Err(TryLockError::Error(_)) => Ok(None),
     }
+}
+
+/// Whether a file of a network is in a folder, or in one inside of it.
+fn holds_network(folder: &Path) -> bool {
+    fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => holds_network(&entry.path()),
+        _ => entry.path().extension().is_some_and(|ending| ending == "safetensors"),
+    })
 }
 
 pub fn is_picture(path: &Path) -> bool {

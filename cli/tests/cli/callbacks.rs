@@ -134,4 +134,11 @@ fn a_run_may_end_at_a_loss_that_is_no_number() {
     ran.says("stopped early: the loss became ").says("done: other");
     assert_eq!(place.read("other/history.csv").lines().count(), 2);
     place.run("evaluate other").ends(0);
+    // Without a checkpoint it is nothing to go on with, so its folder can be used again. A file of the network is something.
+    let none = line.replace("run", "none") + " --terminate-on-nan --save-every 0";
+    place.run(&none).ends(0).says("checkpoints saved before, if any, are kept");
+    assert_eq!(place.read("none/history.csv").lines().count(), 2);
+    place.run("train --resume none").ends(1).complains("start it again");
+    place.run(&format!("{none} --checkpoint-path w-{{epoch}}.safetensors")).ends(0);
+    place.run(&none).ends(2).complains("none already holds a run; choose another --output");
 }
