@@ -1,7 +1,17 @@
 //! What a model's configuration says beyond its weights.
 
+use crate::Error;
 use layers::{Operation, Step};
 use serde_json::Value;
+use std::path::Path;
+
+/// The longest configuration that is read, in bytes of JSON: as numbers in memory it may take 16 times as much.
+pub(super) const MAX_CONFIG: u64 = 16 << 20;
+
+pub(super) fn too_large(path: &Path) -> Error {
+    let most = MAX_CONFIG >> 20;
+    Error::file(path, format!("its model's configuration is longer than {most} MiB, the most that is read"))
+}
 
 /// Epsilons are written as decimal numbers.
 const CLOSE: f64 = 1e-6;
