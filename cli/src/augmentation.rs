@@ -7,7 +7,7 @@ use train::augment::{FillMode, ImageDataGenerator, RandAugment, RandomResizedCro
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Augmentation")]
 pub struct AugmentationArgs {
-    /// Begin with nothing instead of the recipe's augmentation
+    /// Begin without the random steps of the recipe's augmentation
     #[arg(long)]
     pub no_augmentation: bool,
     /// Rotate by up to so many degrees
@@ -94,7 +94,8 @@ impl AugmentationArgs {
     /// Overrides whatever the flags name.
     pub fn apply(&self, options: &mut ImageDataGenerator) {
         if self.no_augmentation {
-            *options = ImageDataGenerator::new();
+            // What is done to every image, in evaluation too, is no augmentation; nor is what is held back.
+            *options = options.evaluation().validation_split(options.validation_split);
         }
         set(&mut options.rotation_range, &self.rotation_range);
         set(&mut options.width_shift_range, &self.width_shift_range);
@@ -186,6 +187,17 @@ mod tests {
         ] {
             assert_eq!(options(flags).unwrap(), expected, "{flags}");
         }
+    }
+
+    #[test]
+    fn what_is_not_random_stays_without_augmentation() {
+        let line = ["towers", "preview", "--no-augmentation", "--cutout", "8"];
+        let Command::Preview(args) = Args::try_parse_from(line).unwrap().command else { panic!("preview") };
+        let steps = || ImageDataGenerator::new().featurewise_center(true).featurewise_std_normalization(true);
+        let mut options =
+            steps().rescale(0.5).random_crop(2).horizontal_flip(true).mixup(0.2).validation_split(0.25);
+        args.augmentation.apply(&mut options);
+        assert_eq!(options, steps().rescale(0.5).cutout(8).validation_split(0.25));
     }
 
     #[test]

@@ -145,8 +145,9 @@ impl CallbackArgs {
         Ok(self.tensorboard.as_deref().into_iter().chain(of_csv).collect())
     }
 
-    /// Those who watch besides the run's own.
-    pub fn observers(&self, config: &Config, run: &Path) -> anyhow::Result<Vec<Box<dyn Observer>>> {
+    /// Those who write what a resume does not: files of the network, and rows that are added to others. They come before the
+    /// checkpoints. Whatever keeps them from writing, a resume then does the epoch again.
+    pub fn writers(&self, config: &Config, run: &Path) -> anyhow::Result<Vec<Box<dyn Observer>>> {
         let mut observers: Vec<Box<dyn Observer>> = Vec::new();
         if let Some(options) = &config.model_checkpoint {
             observers.push(Box::new(ModelCheckpoint::new(run, options.clone())?));
@@ -155,6 +156,12 @@ impl CallbackArgs {
             let log = CsvLogger::new(file).separator(self.separator()?).append(self.csv_append);
             observers.push(Box::new(log));
         }
+        Ok(observers)
+    }
+
+    /// Those who watch besides them and the run's own.
+    pub fn observers(&self, config: &Config) -> anyhow::Result<Vec<Box<dyn Observer>>> {
+        let mut observers: Vec<Box<dyn Observer>> = Vec::new();
         if let Some(folder) = &self.tensorboard {
             let board = TensorBoard::new(folder).histograms(self.histogram_freq.unwrap_or(0));
             observers.push(Box::new(board.images(self.tensorboard_images.unwrap_or(0))));

@@ -351,6 +351,7 @@ mod tests {
             ("--label-smoothing 2", "--label-smoothing is 2"),
             ("--rotation-range -1", "`rotation_range` is -1"),
             ("--random-crop 32", "`random_crop` is 32"),
+            ("--recipe resnet18 --rescale 50", "--rescale is 50, but must be left out with this recipe"),
             ("--validation-split 1", "`validation_split` is 1"),
             ("--gpus 2 --device cpu", "--gpus and --device cpu contradict"),
             ("--save-best accurracy", "--save-best is `accurracy`"),

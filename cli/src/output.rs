@@ -71,11 +71,14 @@ impl Output {
         let visible = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
         let checkpoints = fs::read_dir(at(CHECKPOINTS)).is_ok_and(|all| all.flatten().any(visible));
         let epochs = fs::read_to_string(at(HISTORY_FILE)).is_ok_and(|text| text.lines().count() > 1);
-        // The first model is written before the first checkpoint, so a killed job may leave it alone.
-        let begun = checkpoints || epochs || at(MODEL_FILE).exists();
+        // Figures alone are nothing to go on with. The first model is written before the first checkpoint, so a killed job may
+        // leave it alone.
+        let begun = checkpoints || (epochs && holds_network(&self.run)) || at(MODEL_FILE).exists();
         if !self.numbered && !self.restarted && begun {
             let run = self.run.display();
-            let remedy = format!("go on with it by --resume {run}, or choose another --output");
+            let resume =
+                if checkpoints { format!("go on with it by --resume {run}, or ") } else { String::new() };
+            let remedy = format!("{resume}choose another --output");
             return Err(usage(format!("{run} already holds a run; {remedy}")));
         }
         Ok(())
@@ -154,6 +157,14 @@ fn hold(run: &Path) -> anyhow::Result<Option<File>> {
         }
         Err(TryLockError::Error(_)) => Ok(None),
     }
+}
+
+/// Whether a file of a network is in a folder, or in one inside of it.
+fn holds_network(folder: &Path) -> bool {
+    fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => holds_network(&entry.path()),
+        _ => entry.path().extension().is_some_and(|ending| ending == "safetensors"),
+    })
 }
 
 pub fn is_picture(path: &Path) -> bool {

@@ -133,15 +133,9 @@ impl TrainArgs {
     pub fn resumed_config(&self, resume: &Resume) -> anyhow::Result<Config> {
         self.check_resumed(&resume.config, resume.state.data.is_some())?;
         let mut config = resume.config.clone();
-        let towers = config.devices.replicas;
-        let DeviceOptions { precision, deterministic, no_winograd, .. } = config.devices;
-        config.devices = DeviceOptions {
-            replicas: towers,
-            precision,
-            deterministic,
-            no_winograd,
-            ..DeviceOptions::default()
-        };
+        let DeviceOptions { replicas, precision, deterministic, no_winograd, .. } = config.devices;
+        config.devices =
+            DeviceOptions { replicas, precision, deterministic, no_winograd, ..DeviceOptions::default() };
         self.apply(&mut config)?;
         let done = resume.state.epoch;
         if self.epochs.is_some_and(|epochs| epochs < done) {
@@ -150,10 +144,7 @@ impl TrainArgs {
                 config.epochs
             )));
         }
-        if config.virtual_replicas.is_none() && config.devices.replicas.max(1) != towers.max(1) {
-            // The whole batch stays what it was, on however many towers. That of virtual ones does so anyway.
-            config.global_batch_size = Some(resume.state.global_batch);
-        }
+        // The whole batch stays what it was, on however many towers: that is in the state, not among what was asked for.
         Ok(config)
     }
 }

@@ -75,6 +75,9 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
         // The run is done and saved, whether or not anybody can read so.
         End::Done => print::text(&format!("done: {run}\n")).or(Ok(ExitCode::SUCCESS)),
         End::Stopped(reason) => {
+            if resume.is_some_and(|resume| resume.state == outcome.state) {
+                note("the run had stopped before; to go on, give a larger --epochs or another --early-stop");
+            }
             print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
         }
         End::Interrupted => {
@@ -120,8 +123,8 @@ pub fn end_at_once() -> ! {
     std::process::exit(i32::from(INTERRUPTED))
 }
 
-/// The data, with samples to train on and to test: those of the run to go on with. With `--quick` synthetic ones where CIFAR can't be
-/// had, for whatever reason.
+/// The data, with samples to train on and to test: those of the run to go on with. With `--quick` a new one takes synthetic images where
+/// CIFAR can't be had, for whatever reason.
 fn load(
     config: &mut Config,
     args: &TrainArgs,
@@ -131,10 +134,11 @@ fn load(
     if resume.is_some() && args.data.source.dataset.is_none() {
         config.data.check_folder("the run's config.json")?;
     }
+    let trial = args.quick && resume.is_none();
     let data = match data::load(&config.data, args.keep.no_progress) {
         Ok(data) => data,
         Err(error @ train::Error::Data(_))
-            if args.quick && ["auto", "cifar10", "cifar100"].contains(&config.data.dataset.as_str()) =>
+            if trial && ["auto", "cifar10", "cifar100"].contains(&config.data.dataset.as_str()) =>
         {
             tell(&format!("warning: {error}"));
             tell("warning: going on with SYNTHETIC images: drawn figures, not CIFAR");
@@ -206,9 +210,10 @@ fn observers(
         Box::new(Progress::new(!args.keep.no_progress)),
         Box::new(History::new(run)),
         Box::new(Environment::new(run)),
-        Box::new(Checkpoints::new(run, config)?),
-        Box::new(curves),
     ];
-    observers.extend(args.callbacks.observers(config, run)?);
+    observers.extend(args.callbacks.writers(config, run)?);
+    observers.push(Box::new(Checkpoints::new(run, config)?));
+    observers.push(Box::new(curves));
+    observers.extend(args.callbacks.observers(config)?);
     Ok(observers)
 }

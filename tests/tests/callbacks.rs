@@ -169,6 +169,41 @@ fn the_best_weights_are_restored() {
     assert_ne!(kernel("model.safetensors"), kernel("3.safetensors"));
 }
 
+/// The average takes the place of the weights when early stopping ends the run, as in Keras at the end of `fit`, and again when
+/// the ended run is started again. Where the best epoch's weights are restored, Keras does so behind it.
+#[test]
+fn a_run_that_stops_early_ends_with_the_average() {
+    for (replicas, stages, restores) in [(1, 1, false), (3, 1, false), (1, 2, false), (1, 1, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let stop = EarlyStop::parse("val_loss:patience=2,min_delta=100").unwrap();
+        let stop = EarlyStop { restore_best_weights: restores, ..stop };
+        let ema = Some("momentum=0.9".parse().unwrap());
+        let mut config = Config { early_stop: Some(stop.clone()), ema, ..quick(6) };
+        (config.devices.replicas, config.devices.pipeline_stages) = (replicas, stages);
+        let observers = || -> Vec<Box<dyn Observer>> {
+            let checkpoints = Checkpoints::new(folder.path(), &config).unwrap();
+            vec![Box::new(checkpoints), Box::new(EarlyStopping::with(stop.clone()).unwrap())]
+        };
+        let finished = ends(&config, None, observers());
+        let model = || checkpoint::load_tensors(folder.path().join("model.safetensors")).unwrap();
+        let End::Stopped(reason) = &finished.outcome.end else { panic!("{:?}", finished.outcome.end) };
+        assert_eq!(finished.outcome.state.epoch, 3);
+        assert_eq!(reason.contains("; the average of the weights has val_loss "), !restores, "{reason}");
+        let averages = finished.tensors.iter().filter_map(|t| Some((t.name.strip_prefix("ema/")?, t.data)));
+        let averages: Vec<_> = averages.collect();
+        assert!(averages.len() > 4);
+        for (name, average) in averages {
+            assert_eq!(finished.tensors.get(name).unwrap().data() == average, !restores, "{name}");
+            assert_eq!(model().get(name).unwrap().data() == average, !restores, "{name}");
+        }
+        // Started again it ends at once, with the same network.
+        let (before, resume) = (model(), Resume::newest(folder.path()).unwrap());
+        let again = ends(&config, Some(&resume), observers());
+        assert_eq!(again.outcome, finished.outcome);
+        assert!(again.tensors == finished.tensors && model() == before, "{replicas} towers, {stages} stages");
+    }
+}
+
 /// A rate that blows up in the second epoch: the run stops by itself, on however many towers, and keeps what was saved.
 #[test]
 fn a_run_may_end_when_its_loss_is_no_number() {

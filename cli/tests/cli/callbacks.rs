@@ -67,6 +67,22 @@ fn a_run_goes_on_from_a_file_of_its_network() {
     place.run(weights).ends(1).complains("it holds weights alone");
 }
 
+/// A file that can't be written ends the run before the epoch counts as done, so that a resume writes it.
+#[test]
+fn a_file_that_could_not_be_written_comes_with_the_resume() {
+    let place = Place::new();
+    let in_the_way = place.path().join("run/w-2.safetensors");
+    std::fs::create_dir_all(in_the_way.join("folder")).expect("a folder can be made");
+    let line = format!("{SMALL} --epochs 3 --checkpoint-path w-{{epoch}}.safetensors");
+    place.run(&line).ends(1).complains("w-2.safetensors");
+    assert_eq!(files(&place, "run/checkpoints"), ["epoch-0001"]);
+    std::fs::remove_dir_all(&in_the_way).expect("it can be removed");
+    place.run("train --resume run --no-progress").ends(0).says("Epoch 2/3");
+    for epoch in 1..=3 {
+        assert!(place.path().join(format!("run/w-{epoch}.safetensors")).is_file(), "{epoch}");
+    }
+}
+
 /// The same line begins a run, goes on with it after it was cut off, and does nothing once it is done.
 #[test]
 fn the_same_command_begins_and_goes_on() {
@@ -86,6 +102,29 @@ fn the_same_command_begins_and_goes_on() {
     place.run(&line.replace("--output run", "")).ends(2).complains("--output");
 }
 
+/// A run that early stopping has ended stays as it is, until somebody asks for more.
+#[test]
+fn a_run_that_stopped_early_is_done() {
+    let place = Place::new();
+    let stop = "--early-stop val_loss:patience=2";
+    let line = format!("{SMALL} --epochs 20 --lr 0 --backup-and-restore");
+    let epochs = || place.read("run/history.csv").lines().count() - 1;
+    place.run(&format!("{line} {stop}")).ends(0).says("stopped early: ");
+    assert_eq!(epochs(), 3);
+    let model = || std::fs::read(place.path().join("run/model.safetensors")).expect("a model");
+    let before = model();
+    let ran = place.run(&format!("{line} {stop}")).ends(0).says("stopped early: val_loss has not improved");
+    ran.says("done: run").complains("the run had stopped before; to go on, give a larger --epochs");
+    assert!(epochs() == 3 && model() == before);
+    place.run("train --resume run --no-progress").ends(0).says("stopped early: ");
+    assert_eq!(epochs(), 3);
+    let longer = line.replace("--epochs 20", "--epochs 30");
+    place.run(&format!("{longer} {stop}")).ends(0);
+    assert_eq!(epochs(), 4, "more epochs than it was to have");
+    place.run(&format!("{longer} --early-stop val_loss:patience=5")).ends(0);
+    assert_eq!(epochs(), 6, "other options");
+}
+
 #[test]
 fn a_run_may_end_at_a_loss_that_is_no_number() {
     let place = Place::new();
@@ -95,4 +134,11 @@ fn a_run_may_end_at_a_loss_that_is_no_number() {
     ran.says("stopped early: the loss became ").says("done: other");
     assert_eq!(place.read("other/history.csv").lines().count(), 2);
     place.run("evaluate other").ends(0);
+    // Without a checkpoint it is nothing to go on with, so its folder can be used again. A file of the network is something.
+    let none = line.replace("run", "none") + " --terminate-on-nan --save-every 0";
+    place.run(&none).ends(0).says("checkpoints saved before, if any, are kept");
+    assert_eq!(place.read("none/history.csv").lines().count(), 2);
+    place.run("train --resume none").ends(1).complains("start it again");
+    place.run(&format!("{none} --checkpoint-path w-{{epoch}}.safetensors")).ends(0);
+    place.run(&none).ends(2).complains("none already holds a run; choose another --output");
 }

@@ -40,6 +40,23 @@ fn quick_learns_the_synthetic_set_in_two_epochs() {
     assert!(place.read("runs/quick-1/curves.svg").contains("small_cnn on synthetic"));
 }
 
+/// Only a new run may take synthetic images: one of CIFAR whose data are gone would go on with others.
+#[test]
+fn quick_goes_on_with_the_images_that_it_began_with() {
+    let place = Place::new();
+    place.run(&format!("{SMALL} --epochs 1 --output run --checkpoint-path w.safetensors")).ends(0);
+    let file = place.path().join("run/w.safetensors");
+    let bytes = std::fs::read(&file).expect("the file of the network");
+    // In the file's header is the configuration, as text in text. It says cifar10 now, in as many bytes.
+    let (said, says) = (br#"\"synthetic\""#, br#"\"cifar10\"  "#);
+    let at = bytes.windows(said.len()).position(|part| part == said).expect("it names its data");
+    let cifar = [&bytes[..at], says, &bytes[at + said.len()..]].concat();
+    std::fs::write(&file, cifar).expect("it can be written");
+    let on = "train --quick --resume-from run/w.safetensors --epochs 2 --offline --no-progress --output on";
+    let ran = place.run(on).ends(1).complains("no usable CIFAR-10");
+    assert!(!ran.err().contains("SYNTHETIC") && !place.exists("on"), "{}", ran.err());
+}
+
 #[test]
 fn one_epoch_and_one_more_are_two() {
     let place = Place::new();
@@ -63,6 +80,32 @@ fn three_towers_on_the_cpu() {
         place.run(&format!("{SMALL} --epochs 1 --replicas 3 --device cpu --batch-size 10 --output towers"));
     ran.ends(0).says("3 replicas");
     assert!(place.read("towers/config.json").contains("\"replicas\": 3"));
+}
+
+/// What was asked for stays in the configuration, so that the same flags fit a run that went on with other towers.
+#[test]
+fn the_same_flags_fit_after_another_number_of_towers() {
+    let place = Place::new();
+    let line = format!("{SMALL} --device cpu --batch-size 10 --output run --backup-and-restore");
+    place.run(&format!("{line} --replicas 2 --epochs 1")).ends(0);
+    for epochs in [2, 3] {
+        place
+            .run(&format!("{line} --replicas 1 --epochs {epochs}"))
+            .ends(0)
+            .says(&format!("Epoch {epochs}/"));
+        let saved = place.read("run/config.json");
+        assert!(
+            saved.contains("\"batch_size\": 10") && saved.contains("\"global_batch_size\": null"),
+            "{saved}"
+        );
+        let state = place.read(&format!("run/checkpoints/epoch-000{epochs}/state.json"));
+        let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
+        // 300 images in batches of 20, on one tower as on two.
+        assert_eq!(
+            (&state["state"]["global_batch"], &state["state"]["step"]),
+            (&20.into(), &(15 * epochs).into())
+        );
+    }
 }
 
 /// Four times the batch, four times the rate, in a straight line from the rate of one tower; a resume goes on on the line.

@@ -15,16 +15,16 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
         return Err(Error::file(path, "it is no regular file"));
     }
     let file = std::fs::File::open(path).map_err(io)?;
-    bounded(file, about.len()).map_err(io)?.ok_or_else(|| too_large(path))
+    bounded(file, about.len(), MAX_FILE).map_err(io)?.ok_or_else(|| too_large(path))
 }
 
 pub(crate) fn too_large(path: &Path) -> Error {
     Error::file(path, format!("it is larger than {} MiB, the most that is read", MAX_FILE >> 20))
 }
 
-/// All that `reader` gives, or `None` if that is more than [`MAX_FILE`]; `expected` is only how much to make room for.
-pub(crate) fn bounded(reader: impl Read, expected: u64) -> std::io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::with_capacity(expected.min(1 << 26) as usize);
-    reader.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= MAX_FILE).then_some(bytes))
+/// All that `reader` gives, or `None` if that is more than `most`; `expected` is only how much to make room for.
+pub(crate) fn bounded(reader: impl Read, expected: u64, most: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::with_capacity(expected.min(most).min(1 << 26) as usize);
+    reader.take(most + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
 }

@@ -35,7 +35,8 @@ pub struct Ema {
     pub every: u64,
     /// The momentum grows over the run as `(steps done / all steps)^power`; 0 (default) for one that stays.
     pub power: f64,
-    /// The average takes the place of the weights after every so many steps. After the last one it does so in any case.
+    /// The average takes the place of the weights after every so many steps. After the last one it does so in any case; who ends a run
+    /// before that, as early stopping does, has to see to it.
     pub overwrite_frequency: Option<u64>,
 }
 

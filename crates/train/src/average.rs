@@ -35,12 +35,19 @@ impl Average {
         if let Some(momentum) = self.ema.momentum_after(done) {
             self.mix(momentum as f32, device, network)?;
         }
-        if self.ema.overwrites_after(done) {
-            let arena = network.arena_mut();
-            device.ema_step(0.0, 1.0, &self.params, self.trained, &mut arena.params, self.trained)?;
-            device.ema_step(0.0, 1.0, &self.running, self.statistics, &mut arena.running, self.statistics)?;
-        }
-        Ok(())
+        if self.has_overwritten(done) { self.overwrite(device, network) } else { Ok(()) }
+    }
+
+    /// Whether they have taken the network's place after the steps that are `done`.
+    pub(crate) fn has_overwritten(&self, done: &Progress) -> bool {
+        self.ema.overwrites_after(done)
+    }
+
+    /// They take the network's place.
+    pub(crate) fn overwrite(&self, device: &Device, network: &mut Network) -> Result<()> {
+        let (arena, statistics) = (network.arena_mut(), self.statistics);
+        device.ema_step(0.0, 1.0, &self.params, self.trained, &mut arena.params, self.trained)?;
+        Ok(device.ema_step(0.0, 1.0, &self.running, statistics, &mut arena.running, statistics)?)
     }
 
     /// Leaves `momentum` of the averages, and takes the rest from the network.

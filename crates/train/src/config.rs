@@ -326,6 +326,10 @@ impl Config {
         self.devices.check()?;
         self.check_sync()?;
         self.augmentation.validate(IMAGE)?;
+        if let (Some(factor), Preprocessing::Standardize) = (self.augmentation.rescale, self.preprocessing) {
+            let accepted = "left out with this recipe, which standardizes values whatever their scale";
+            return refuse("--rescale", factor.to_string(), accepted);
+        }
         if let Some(micro) = self.micro_batches {
             if !(1..=MOST).contains(&micro) {
                 return refuse("--micro-batches", micro.to_string(), &format!("from 1 to {MOST}"));

@@ -30,7 +30,7 @@ pub enum Error {
     Cut(layers::Error),
     /// The loss is not a number any more.
     #[error(
-        "the loss became {loss} in epoch {epoch}, step {step}; try a lower --lr; checkpoints saved before are kept"
+        "the loss became {loss} in epoch {epoch}, step {step}; try a lower --lr; checkpoints saved before, if any, are kept"
     )]
     NotFinite {
         /// The loss: NaN or infinite.

@@ -237,7 +237,8 @@ impl<'a> Whole<'a> {
             dataset: data.name,
             fingerprint,
         };
-        let batch = config.global_batch(towers).min(prepared.train.len());
+        let batch = resume.map_or(config.global_batch(towers), |resume| resume.state.global_batch);
+        let batch = batch.min(prepared.train.len());
         let micro_batch = batch.div_ceil(config.shards(towers)).max(1);
         let stages = pipeline::split(config, model, device, micro_batch)?;
         let cuts = pipeline::cuts(&stages);
@@ -256,7 +257,8 @@ impl<'a> Whole<'a> {
         let stage = Pipelined { stage, shelf: &self.shelf, cuts: &self.cuts };
         stop.0.heeded.store(true, Ordering::Relaxed);
         let (worker, train) = Worker::new(self.config, &self.prepared, model, self.resume, replica, stage)?;
-        Run { worker, train, observers, stop, told: false }.fit()
+        let ended = self.resume.is_some_and(|resume| resume.may_have_ended(self.config));
+        Run { worker, train, observers, stop, ended, told: false }.fit()
     }
 }
 
@@ -275,6 +277,8 @@ struct Run<'a, 'o> {
     train: Source,
     observers: Observers<'o>,
     stop: &'a StopFlag,
+    /// Whether it may be that observers ended the run where it goes on.
+    ended: bool,
     /// Whether the observers have heard why steps can't be recorded.
     told: bool,
 }
@@ -282,14 +286,21 @@ struct Run<'a, 'o> {
 impl Run<'_, '_> {
     fn fit(mut self) -> Result<Outcome> {
         self.begin()?;
-        let end = match self.epochs() {
+        let mut end = match self.epochs() {
             // All replicas have come here after the same step. What was saved before stays the run's last state.
             Err(error @ Error::NotFinite { .. }) if self.worker.config.terminate_on_nan => {
                 return Ok(Outcome { end: End::Stopped(error.to_string()), state: self.worker.state });
             }
             end => end?,
         };
-        let Run { worker, observers, .. } = &mut self;
+        let Run { worker, observers, stop, .. } = &mut self;
+        if let End::Stopped(reason) = &mut end
+            && worker.take_average()?
+            && let Some((val_loss, val_acc)) = worker.evaluate(stop, |_, _| Ok(()))?
+        {
+            *reason +=
+                &format!("; the average of the weights has val_loss {val_loss:.4}, val_acc {val_acc:.4}");
+        }
         worker.meet_for_snapshot()?;
         for observer in observers.iter_mut() {
             match end {
@@ -302,6 +313,14 @@ impl Run<'_, '_> {
 
     /// The epochs that are left, until all are done or the run is to end.
     fn epochs(&mut self) -> Result<End> {
+        if self.ended {
+            let Run { worker, observers, .. } = self;
+            let wishes = observers.iter_mut().map(|observer| observer.on_resume(&worker.state));
+            let wishes = wishes.collect::<Result<Vec<_>>>()?;
+            if let Flow::Stop(reason) = self.settle(wishes)? {
+                return Ok(End::Stopped(reason));
+            }
+        }
         while self.worker.state.epoch < self.worker.config.epochs {
             if self.epoch()? {
                 return Ok(End::Interrupted);
@@ -331,7 +350,7 @@ impl Run<'_, '_> {
 
     /// The steps of one epoch, or of what is left of it; true if the run was asked to stop.
     fn epoch(&mut self) -> Result<bool> {
-        let Run { worker, train, observers, stop, told } = self;
+        let Run { worker, train, observers, stop, told, .. } = self;
         let (epoch, done) = (worker.state.epoch, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
@@ -392,17 +411,18 @@ impl Run<'_, '_> {
         };
         worker.record(record.clone());
         worker.meet_for_snapshot()?;
-        let mut flow = Flow::Continue;
-        for observer in observers.iter_mut() {
-            let wish = observer.on_epoch_end(&record, &worker.state, worker)?;
-            if flow == Flow::Continue {
-                flow = wish;
-            }
-        }
-        let stop = worker.agree(flow != Flow::Continue)?;
-        Ok(Some(match flow {
+        let wishes = observers.iter_mut().map(|o| o.on_epoch_end(&record, &worker.state, worker));
+        let wishes = wishes.collect::<Result<Vec<_>>>()?;
+        self.settle(wishes).map(Some)
+    }
+
+    /// What all replicas do, of which the first one's observers wish this: the first who wishes to stop says why.
+    fn settle(&mut self, wishes: Vec<Flow>) -> Result<Flow> {
+        let flow = wishes.into_iter().find(|wish| *wish != Flow::Continue).unwrap_or(Flow::Continue);
+        let stop = self.worker.agree(flow != Flow::Continue)?;
+        Ok(match flow {
             Flow::Continue if stop => Flow::Stop("the first replica stopped".into()),
             flow => flow,
-        }))
+        })
     }
 }

@@ -107,6 +107,15 @@ pub trait Observer: Send {
         Ok(())
     }
 
+    /// Before the first step of a run that goes on at the end of an epoch, with no more epochs than it was to have and the same early
+    /// stopping: whether it was done there. Not asked if there is no epoch left.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn on_resume(&mut self, _state: &TrainState) -> Result<Flow> {
+        Ok(Flow::Continue)
+    }
+
     /// When an epoch begins (counted from 0), also one that is resumed half-way.
     ///
     /// # Errors
@@ -176,7 +185,7 @@ pub trait Observer: Send {
         Ok(())
     }
 
-    /// After the last epoch.
+    /// After the last epoch. The network is the run's last one: after an early stop, the average of the weights where there is one.
     ///
     /// # Errors
     /// An error ends the run.

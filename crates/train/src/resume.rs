@@ -122,6 +122,14 @@ impl Resume {
         self.state.data.as_ref().map_or(Ok(()), |fingerprint| fingerprint.check(data))
     }
 
+    /// Whether the run may have been ended here by its observers, so that they are to be asked: an epoch is done, and `config` asks
+    /// for no more epochs than it was to have, nor for other early stopping.
+    pub(crate) fn may_have_ended(&self, config: &Config) -> bool {
+        let Resume { config: saved, state, .. } = self;
+        let left = state.partial.steps == 0 && state.epoch < config.epochs;
+        left && config.epochs <= saved.epochs && config.early_stop == saved.early_stop
+    }
+
     /// The values of a tensor, if it has this length.
     pub(crate) fn values(&self, name: &str, len: usize) -> Result<&[f32]> {
         values(&self.tensors, &self.path, name, len)

@@ -1,7 +1,17 @@
 //! What a model's configuration says beyond its weights.
 
+use crate::Error;
 use layers::{Operation, Step};
 use serde_json::Value;
+use std::path::Path;
+
+/// The longest configuration that is read, in bytes of JSON: as numbers in memory it may take 16 times as much.
+pub(super) const MAX_CONFIG: u64 = 16 << 20;
+
+pub(super) fn too_large(path: &Path) -> Error {
+    let most = MAX_CONFIG >> 20;
+    Error::file(path, format!("its model's configuration is longer than {most} MiB, the most that is read"))
+}
 
 /// Epsilons are written as decimal numbers.
 const CLOSE: f64 = 1e-6;
@@ -12,17 +22,180 @@ fn layers(model: &Value) -> Vec<&Value> {
     own.into_iter().flatten().flat_map(|layer| [vec![layer], layers(layer)].concat()).collect()
 }
 
-/// Compares what can't be seen from shapes: the order of an image's axes, the normalizations' epsilon and the convolutions'
-/// strides; `convolutions` are the steps in the order of the model's convolutions.
+fn name(layer: &Value) -> &str {
+    layer["config"]["name"].as_str().unwrap_or_default()
+}
+
+/// How often a layer is used: one of `Activation` may stand at many places.
+fn uses(layer: &Value) -> usize {
+    layer["inbound_nodes"].as_array().map_or(1, |nodes| nodes.len().max(1))
+}
+
+/// What a layer does to each element by itself, as Keras calls it.
+fn activation(layer: &Value) -> Option<String> {
+    let (class, options) = (layer["class_name"].as_str()?, &layer["config"]);
+    let zero = |option: &str| options[option].as_f64().unwrap_or(0.0) == 0.0;
+    let plain = options["max_value"].is_null() && zero("negative_slope") && zero("threshold");
+    match class {
+        "ReLU" if plain => Some("relu".to_owned()),
+        "Softmax" => Some("softmax".to_owned()),
+        "ReLU" | "LeakyReLU" | "PReLU" | "ELU" | "ThresholdedReLU" => Some(class.to_owned()),
+        _ => {
+            let named = &options["activation"];
+            let name = named.as_str().or(named["config"].as_str()).or(named["class_name"].as_str())?;
+            Some(name.to_owned()).filter(|name| name != "linear")
+        }
+    }
+}
+
+/// Compares the activations by their kinds and numbers: branches may come in any order. A softmax at the end is none.
+fn compare_activations(all: &[&Value], steps: &[Step]) -> Result<(), String> {
+    let own = steps.iter().filter_map(|step| match step.operation? {
+        Operation::Conv2d(_, act) | Operation::Linear(_, act) => Some(act),
+        Operation::BatchNorm(norm) => Some(norm.act),
+        Operation::Activation(act) | Operation::Add(act) => Some(act),
+        _ => None,
+    });
+    let own: Vec<&str> = own.map(|act| act.name()).filter(|name| *name != "linear").collect();
+    let end =
+        all.iter().rposition(|layer| ["Conv2D", "Dense"].map(Value::from).contains(&layer["class_name"]));
+    let at_the_end = |k: usize, act: &str| act == "softmax" && end.is_none_or(|end| k >= end);
+    let mut theirs: Vec<(String, usize)> = Vec::new();
+    for (k, layer) in all.iter().enumerate() {
+        let Some(act) = activation(layer).filter(|act| !at_the_end(k, act)) else { continue };
+        if !own.contains(&act.as_str()) {
+            let mut kinds = own.clone();
+            kinds.sort_unstable();
+            kinds.dedup();
+            let kinds = if kinds.is_empty() { "no activation".to_owned() } else { kinds.join(" and ") };
+            return Err(format!("its layer `{}` computes {act}, but the network has {kinds}", name(layer)));
+        }
+        theirs.push((act, uses(layer)));
+    }
+    for act in &own {
+        let theirs: usize = theirs.iter().filter(|(other, _)| other == act).map(|(_, uses)| uses).sum();
+        let own = own.iter().filter(|other| *other == act).count();
+        if theirs != own {
+            let plural = if theirs == 1 { "" } else { "s" };
+            return Err(format!("it computes {act} at {theirs} place{plural}, but the network at {own}"));
+        }
+    }
+    Ok(())
+}
+
+/// A pooling: how it is told, whether it takes means, and the window's rows and strides where it is not the whole image.
+struct Pooling {
+    told: String,
+    average: bool,
+    window: Option<[u64; 2]>,
+}
+
+impl Pooling {
+    fn of_file(layer: &Value) -> Option<Self> {
+        let class = layer["class_name"].as_str()?;
+        let (average, whole) = match class {
+            "MaxPooling2D" => (false, false),
+            "AveragePooling2D" => (true, false),
+            "GlobalMaxPooling2D" => (false, true),
+            "GlobalAveragePooling2D" => (true, true),
+            _ => return None,
+        };
+        let first = |option: &str| {
+            let value = &layer["config"][option];
+            value.as_u64().or_else(|| value[0].as_u64())
+        };
+        let size = first("pool_size").unwrap_or(2);
+        let window = [size, first("strides").unwrap_or(size)];
+        let window = (!whole).then_some(window);
+        Some(Pooling {
+            told: format!("its layer `{}` is {}", name(layer), told(class, window)),
+            average,
+            window,
+        })
+    }
+
+    fn of_step(step: &Step) -> Option<(Self, u64)> {
+        let (average, pool) = match step.operation? {
+            Operation::MaxPool(pool) => (false, Some(pool)),
+            Operation::AveragePool(pool) => (true, Some(pool)),
+            Operation::GlobalAveragePool => (true, None),
+            _ => return None,
+        };
+        let window = pool.map(|pool| [pool.kernel[0] as u64, pool.stride[0] as u64]);
+        Some((Pooling { told: told(step.kind, window), average, window }, step.x.h as u64))
+    }
+
+    /// Whether this one of a file is that of a network, whose image has so many rows.
+    fn is(&self, own: &Pooling, rows: u64) -> bool {
+        let whole = |pooling: &Pooling| pooling.window.is_none_or(|[size, _]| size == rows);
+        self.average == own.average && (self.window == own.window || (whole(self) && whole(own)))
+    }
+}
+
+fn told(class: &str, window: Option<[u64; 2]>) -> String {
+    window.map_or(class.to_owned(), |[size, strides]| format!("{class}({size}, strides={strides})"))
+}
+
+/// Compares the poolings, in any order.
+fn compare_poolings(all: &[&Value], steps: &[Step]) -> Result<(), String> {
+    let mut left: Vec<(Pooling, u64)> = steps.iter().filter_map(Pooling::of_step).collect();
+    let own: Vec<String> = left.iter().map(|(own, _)| own.told.clone()).collect();
+    for layer in all {
+        let Some(pooling) = Pooling::of_file(layer) else { continue };
+        for _ in 0..uses(layer).min(steps.len()) {
+            let Some(k) = left.iter().position(|(own, rows)| pooling.is(own, *rows)) else {
+                let own = if own.is_empty() { "none".to_owned() } else { own.join(", ") };
+                return Err(format!("{}, but the poolings of the network are: {own}", pooling.told));
+            };
+            left.remove(k);
+        }
+    }
+    match left.first() {
+        Some((own, _)) => Err(format!("it has no {} where the network has one", own.told)),
+        None => Ok(()),
+    }
+}
+
+/// Refuses what happens to pixels inside of the model: here it happens before the network, as `--preprocessing` says.
+fn compare_preprocessing(all: &[&Value], steps: &[Step]) -> Result<(), String> {
+    let scales = |layer: &Value| {
+        let scale = layer["config"]["scale"].as_f64();
+        let own = |step: &Step| match step.operation {
+            Some(Operation::Scale(own)) => scale.is_some_and(|scale| (scale - f64::from(own)).abs() < CLOSE),
+            _ => false,
+        };
+        layer["config"]["offset"].as_f64().unwrap_or(0.0) == 0.0 && steps.iter().any(own)
+    };
+    let refused = all.iter().find(|layer| match layer["class_name"].as_str() {
+        Some("Rescaling") => !scales(layer),
+        Some("Normalization") => true,
+        _ => false,
+    });
+    match refused {
+        Some(layer) => Err(format!(
+            "its layer `{}` changes pixels inside of the model, which here happens before the network; save it without \
+             that layer, and name what it does by --preprocessing",
+            name(layer)
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Compares what can't be seen from shapes: the order of an image's axes, activations, poolings, the normalizations' epsilon and the
+/// convolutions' strides; `convolutions` are the steps in the order of the model's convolutions.
 pub(super) fn compare(config: &Value, steps: &[Step], convolutions: &[&Step]) -> Result<(), String> {
     let all = layers(config);
     let of = |class: &str| all.iter().filter(|layer| layer["class_name"] == class).collect::<Vec<_>>();
-    let name = |layer: &Value| layer["config"]["name"].as_str().unwrap_or_default().to_owned();
     if let Some(layer) = all.iter().find(|layer| layer["config"]["data_format"] == "channels_first") {
         return Err(format!(
             "its layer `{}` has data_format=\"channels_first\", and towers reads \"channels_last\" alone",
             name(layer)
         ));
+    }
+    if !all.is_empty() {
+        compare_preprocessing(&all, steps)?;
+        compare_activations(&all, steps)?;
+        compare_poolings(&all, steps)?;
     }
     let epsilon = steps.iter().find_map(|step| match step.operation {
         Some(Operation::BatchNorm(norm)) => Some(f64::from(norm.epsilon)),
@@ -53,4 +226,91 @@ pub(super) fn compare(config: &Value, steps: &[Step], convolutions: &[&Step]) ->
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The configuration of `small_cnn` as Keras writes it, but for what nobody reads.
+    fn small_cnn() -> Vec<Value> {
+        let block = json!([
+            {"class_name": "Conv2D", "config": {"name": "c", "activation": "linear", "strides": [1, 1]}},
+            {"class_name": "BatchNormalization", "config": {"name": "n", "epsilon": 1e-3}},
+            {"class_name": "Activation", "config": {"name": "a", "activation": "relu"}},
+            {"class_name": "MaxPooling2D", "config": {"name": "p", "pool_size": [2, 2], "strides": [2, 2]}},
+        ]);
+        let block = block.as_array().unwrap();
+        let dense = json!({"class_name": "Dense", "config": {"name": "d", "activation": "softmax"}});
+        [block.as_slice(), block, block, &[dense]].concat()
+    }
+
+    fn told(layers: &[Value], model: &models::Model) -> String {
+        let config = json!({"config": {"layers": layers}});
+        compare(&config, &model.steps(), &[]).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn what_has_no_weights_is_compared() {
+        let (layers, model) = (small_cnn(), models::small_cnn(10).unwrap());
+        assert_eq!(told(&layers, &model), "");
+        let with = |k: usize, layer: Value| {
+            let mut layers = small_cnn();
+            layers[k] = layer;
+            told(&layers, &model)
+        };
+        let relu =
+            json!({"class_name": "ReLU", "config": {"name": "r", "max_value": null, "negative_slope": 0.0}});
+        assert_eq!(with(2, relu), "");
+        let gelu = json!({"class_name": "Activation", "config": {"name": "a", "activation": {"class_name": "function", "config": "gelu"}}});
+        assert_eq!(with(6, gelu), "its layer `a` computes gelu, but the network has relu");
+        let relu6 = json!({"class_name": "ReLU", "config": {"name": "r", "max_value": 6.0}});
+        assert_eq!(with(2, relu6), "its layer `r` computes ReLU, but the network has relu");
+        let none = json!({"class_name": "Activation", "config": {"name": "a", "activation": "linear"}});
+        assert_eq!(with(2, none), "it computes relu at 2 places, but the network at 3");
+        let softmax = json!({"class_name": "Softmax", "config": {"name": "s"}});
+        assert_eq!(with(2, softmax), "its layer `s` computes softmax, but the network has relu");
+        let average = json!({"class_name": "AveragePooling2D", "config": {"name": "m", "pool_size": [2, 2], "strides": [2, 2]}});
+        assert!(
+            with(3, average)
+                .starts_with("its layer `m` is AveragePooling2D(2, strides=2), but the poolings of the")
+        );
+        let wide =
+            json!({"class_name": "MaxPooling2D", "config": {"name": "m", "pool_size": 3, "strides": [2, 2]}});
+        assert!(with(7, wide).starts_with("its layer `m` is MaxPooling2D(3, strides=2), but"));
+        let flatten = json!({"class_name": "Flatten", "config": {"name": "f"}});
+        assert_eq!(with(11, flatten), "it has no MaxPooling2D(2, strides=2) where the network has one");
+        for class in ["Rescaling", "Normalization"] {
+            let first = json!({"class_name": class, "config": {"name": "scaled", "scale": 1.0 / 255.0, "offset": 0.0}});
+            let told = told(&[&[first], layers.as_slice()].concat(), &model);
+            assert!(told.starts_with("its layer `scaled` changes pixels inside of the model"), "{told}");
+        }
+    }
+
+    /// One layer of Keras at several places; a pooling of the whole image by either name; what a network does scale itself.
+    #[test]
+    fn the_same_in_other_words_fits() {
+        let shared = json!({"class_name": "ReLU", "config": {"name": "r"}, "inbound_nodes": [0, 1, 2]});
+        let mut layers = small_cnn();
+        layers.retain(|layer| layer["class_name"] != "Activation");
+        layers.push(shared);
+        assert_eq!(told(&layers, &models::small_cnn(10).unwrap()), "");
+        let relus = json!({"class_name": "ReLU", "config": {"name": "r"}, "inbound_nodes": vec![0; 17]});
+        let resnet18 = models::resnet18(10).unwrap();
+        for pool in [
+            json!({"class_name": "GlobalAveragePooling2D", "config": {"name": "p"}}),
+            json!({"class_name": "AveragePooling2D", "config": {"name": "p", "pool_size": [4, 4], "strides": [4, 4]}}),
+        ] {
+            assert_eq!(told(&[relus.clone(), pool], &resnet18), "");
+        }
+        let scaled = |scale: f64| {
+            let gelus = json!({"class_name": "Activation", "config": {"name": "g", "activation": "gelu"}, "inbound_nodes": vec![0; 7]});
+            let pool = |size: u64| json!({"class_name": "MaxPooling2D", "config": {"name": "p", "pool_size": [size, size]}});
+            let scale = json!({"class_name": "Rescaling", "config": {"name": "s", "scale": scale}});
+            told(&[gelus, pool(2), pool(2), pool(2), pool(3), scale], &models::airbench94(10).unwrap())
+        };
+        assert_eq!(scaled(1.0 / 9.0), "");
+        assert!(scaled(1.0 / 255.0).contains("changes pixels"));
+    }
 }

@@ -1,5 +1,6 @@
 //! The layers of an HDF5 file, in both layouts.
 
+use super::config::{self, MAX_CONFIG};
 use super::unit::{Array, Unit};
 use super::{MAX_FILE, unit};
 use crate::{Error, Result};
@@ -29,6 +30,9 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<(Vec<Unit>, bool, Opti
     let file = Hdf5File::from_vec_with_options(bytes, options).map_err(damaged)?;
     let root = file.root_group().map_err(damaged)?;
     let config = root.attribute("model_config").and_then(|config| config.read_string()).ok();
+    if config.as_ref().is_some_and(|text| text.len() as u64 > MAX_CONFIG) {
+        return Err(config::too_large(path));
+    }
     let config = config.and_then(|text| serde_json::from_str(&text).ok());
     let top = root.group("model_weights").unwrap_or_else(|_| root.clone());
     let mut reader = Reader { path, left: MAX_FILE / 4, groups: MAX_NAMES, units: Vec::new() };

@@ -67,8 +67,8 @@ impl KerasWeights {
     /// The tensors of a network with these layers, under the names of its slots.
     ///
     /// Convolutions, normalizations and dense layers of one shape correspond in their order; where every convolution has a
-    /// normalization, the two are matched as one. If the file has the model's configuration, strides and the normalizations'
-    /// epsilon are compared too.
+    /// normalization, the two are matched as one. If the file has the model's configuration, strides, activations, poolings and the
+    /// normalizations' epsilon are compared too.
     ///
     /// # Errors
     /// [`Error::Mismatch`] with the first thing that differs.

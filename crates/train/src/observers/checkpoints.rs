@@ -4,7 +4,10 @@ use crate::{
     CHECKPOINTS, Config, EpochRecord, Error, Flow, MODEL_FILE, Observer, Result, RunInfo, Saved, Snapshot,
     StepInfo, TrainState,
 };
-use checkpoint::{Best, BestSoFar, Mode, Policy, Store, epoch_name, save_tensors, step_name};
+use checkpoint::{
+    Best, BestSoFar, Mode, Policy, Store, Tensor, Tensors, epoch_name, load_tensors, save_tensors, step_name,
+};
+use serde::de::IgnoredAny;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +21,9 @@ use std::path::{Path, PathBuf};
 /// that which [`EarlyStopping`] finds to be the best; without, it is the newest one, replaced with every checkpoint of a whole epoch. It is written before the checkpoint: a
 /// run killed between the two repeats the epoch and writes it again, instead of believing that it is there.
 ///
-/// After a resume the best value so far is that of the epochs before.
+/// After a resume the best value so far is that of the epochs before, as far as a checkpoint of it is in this folder; its network
+/// becomes the model again if another is. A best epoch of which there is none, as after a resume from another folder, is forgotten:
+/// the first of those that come takes its place.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     store: Store,
@@ -30,6 +35,8 @@ pub struct Checkpoints {
     stopping: Option<EarlyStopping>,
     /// The epochs and steps done at the checkpoint saved last: the end of an epoch adds no step.
     saved: Option<(u64, u64)>,
+    /// The best network so far, where the model's file holds another.
+    restore: Option<Tensors>,
 }
 
 impl Checkpoints {
@@ -50,7 +57,16 @@ impl Checkpoints {
         let model = run_dir.as_ref().join(MODEL_FILE);
         let restore = config.early_stop.clone().filter(|stop| stop.restore_best_weights);
         let stopping = restore.map(EarlyStopping::with).transpose()?;
-        Ok(Checkpoints { store, model, policy, config: config.clone(), best: None, stopping, saved: None })
+        Ok(Checkpoints {
+            store,
+            model,
+            policy,
+            config: config.clone(),
+            best: None,
+            stopping,
+            saved: None,
+            restore: None,
+        })
     }
 
     /// The best epoch so far, as the name of its checkpoint and the metric's value, where a metric is
@@ -73,6 +89,44 @@ impl Checkpoints {
         decision
     }
 
+    /// Finds the best of the epochs before, of those that this folder can have had: without the first ones, as long as there is no
+    /// checkpoint of the best.
+    fn catch_up(&mut self, history: &[EpochRecord]) -> Result<()> {
+        let kept: Vec<String> = self.store.list()?.entries.into_iter().map(|entry| entry.name).collect();
+        for from in 0..=history.len() {
+            self.best = None;
+            if let Some(stopping) = &mut self.stopping {
+                stopping.reset();
+            }
+            for record in &history[from..] {
+                self.decide(record);
+            }
+            let Some(best) = &self.best else { return Ok(()) };
+            if !kept.contains(&best.name) {
+                continue;
+            }
+            if let Ok(checkpoint) = self.store.load::<IgnoredAny>(&best.name) {
+                self.restore = (!self.is_model(&checkpoint.tensors)).then_some(checkpoint.tensors);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether these are the weights of the model's file.
+    fn is_model(&self, tensors: &Tensors) -> bool {
+        let Ok(model) = load_tensors(&self.model) else { return false };
+        let bits = |data: &[f32]| data.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        let both = model.iter().filter_map(|tensor| Some((tensor.data, tensors.get(tensor.name)?.data())));
+        let same: Vec<bool> = both.map(|(model, own)| bits(model) == bits(own)).collect();
+        !same.is_empty() && same.into_iter().all(|same| same)
+    }
+
+    /// Whether the model is that of the best epoch.
+    fn watches(&self) -> bool {
+        self.policy.best.is_some() || self.stopping.is_some()
+    }
+
     fn save(&mut self, name: &str, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         let saved = Saved { config: self.config.clone(), state: state.clone() };
         self.store.save(name, &snapshot.all_tensors()?, &saved)?;
@@ -81,9 +135,18 @@ impl Checkpoints {
         Ok(())
     }
 
-    fn save_model(&self, snapshot: &dyn Snapshot) -> Result<()> {
+    fn save_model(&mut self, snapshot: &dyn Snapshot) -> Result<()> {
+        self.restore = None;
         let tensors = snapshot.model_tensors()?;
         Ok(save_tensors(&self.model, &tensors, tensors.metadata())?)
+    }
+
+    /// Makes the model that of the best epoch again. What is beside the weights is the same in all epochs.
+    fn restore_model(&mut self, snapshot: &dyn Snapshot) -> Result<()> {
+        let Some(best) = self.restore.take() else { return Ok(()) };
+        let model = snapshot.model_tensors()?;
+        let tensors = model.iter().map(|tensor| best.get(tensor.name).map_or(tensor, Tensor::as_ref));
+        Ok(save_tensors(&self.model, tensors, model.metadata())?)
     }
 }
 
@@ -93,14 +156,8 @@ impl Observer for Checkpoints {
         if let Some(folder) = self.model.parent() {
             fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
-        (self.best, self.saved) = (None, None);
-        if let Some(stopping) = &mut self.stopping {
-            stopping.reset();
-        }
-        for record in &run.state.history {
-            self.decide(record);
-        }
-        Ok(())
+        (self.best, self.saved, self.restore) = (None, None, None);
+        if self.watches() { self.catch_up(&run.state.history) } else { Ok(()) }
     }
 
     fn on_epoch_end(
@@ -110,10 +167,10 @@ impl Observer for Checkpoints {
         snapshot: &dyn Snapshot,
     ) -> Result<Flow> {
         let decision = self.decide(record);
-        let watched = self.policy.best.is_some() || self.stopping.is_some();
-        if decision.best || (decision.periodic && !watched) {
+        if decision.best || (decision.periodic && !self.watches()) {
             self.save_model(snapshot)?;
         }
+        self.restore_model(snapshot)?;
         if decision.save() {
             self.save(&epoch_name(state.epoch), state, snapshot)?;
         }
@@ -125,6 +182,7 @@ impl Observer for Checkpoints {
     }
 
     fn on_interrupt(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        self.restore_model(snapshot)?;
         if self.saved == Some((state.epoch, state.step)) {
             return Ok(());
         }
@@ -132,12 +190,14 @@ impl Observer for Checkpoints {
     }
 
     fn on_end(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+        self.restore_model(snapshot)?;
+        // Also when a metric is watched that never was finite: a run that ended leaves a model. After an early stop the network may
+        // be another one than that of its last epoch.
+        if self.best.is_none() || !self.model.exists() {
+            self.save_model(snapshot)?;
+        }
         if self.saved == Some((state.epoch, state.step)) {
             return Ok(());
-        }
-        // Also when a metric is watched that never was finite: a run that ended leaves a model.
-        if self.best.is_none() {
-            self.save_model(snapshot)?;
         }
         self.save(&epoch_name(state.epoch), state, snapshot)
     }
@@ -147,7 +207,7 @@ impl Observer for Checkpoints {
 mod tests {
     use super::super::testing::{Fake, config, record, run, state};
     use super::*;
-    use checkpoint::load_tensors;
+    use crate::EarlyStop;
 
     fn options(every_epochs: u64, keep_last: Option<usize>, save_best: Option<&str>) -> Config {
         let mut config = config(20);
@@ -239,6 +299,53 @@ mod tests {
         assert_eq!(model(folder.path()), Some(60.0));
     }
 
+    /// A folder in which the best epoch never was: the first one of its own is the best so far.
+    #[test]
+    fn the_best_of_another_folder_is_forgotten() {
+        let restore = Config {
+            early_stop: Some(EarlyStop { restore_best_weights: true, ..EarlyStop::default() }),
+            ..options(1, Some(2), None)
+        };
+        for config in [options(1, Some(2), Some("val_acc")), restore] {
+            let [first, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+            let mut state = state(vec![]);
+            let mut before = Checkpoints::new(first.path(), &config).unwrap();
+            epochs(&mut before, &mut state, &config, &[0.6, 0.6]);
+            let mut after = Checkpoints::new(other.path(), &config).unwrap();
+            epochs(&mut after, &mut state, &config, &[0.4]);
+            assert_eq!(model(other.path()), Some(30.0));
+            epochs(&mut after, &mut state, &config, &[0.3]);
+            after.on_end(&state, &Fake(40.0)).unwrap();
+            assert_eq!(model(other.path()), Some(30.0));
+            assert_eq!(after.best().unwrap().name, "epoch-0003", "a resume there finds its own best");
+        }
+    }
+
+    /// The best is asked for when the model is the last epoch's: it becomes the best one's, or the best of those kept.
+    #[test]
+    fn a_resume_that_asks_for_the_best_makes_it_the_model() {
+        for (keep_last, kept, after) in [(3, 10.0, 1), (2, 30.0, 3)] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut state = state(vec![]);
+            let plain = options(1, Some(keep_last), None);
+            let mut before = Checkpoints::new(folder.path(), &plain).unwrap();
+            epochs(&mut before, &mut state, &plain, &[0.6, 0.4, 0.5]);
+            assert_eq!(model(folder.path()), Some(30.0));
+            let best = options(1, Some(keep_last), Some("val_acc"));
+            let mut observer = Checkpoints::new(folder.path(), &best).unwrap();
+            epochs(&mut observer, &mut state, &best, &[0.4]);
+            assert_eq!(
+                (observer.best().unwrap().name.clone(), model(folder.path())),
+                (epoch_name(after), Some(kept))
+            );
+            // Also if the run is done, and something has taken the model away.
+            std::fs::remove_file(folder.path().join(MODEL_FILE)).unwrap();
+            observer.on_begin(&run(&best, &state)).unwrap();
+            observer.on_end(&state, &Fake(40.0)).unwrap();
+            assert_eq!(model(folder.path()), Some(kept));
+        }
+    }
+
     #[test]
     fn an_interrupt_saves_by_step_once() {
         let folder = tempfile::tempdir().unwrap();
@@ -289,14 +396,16 @@ mod tests {
 
     #[test]
     fn an_ended_run_has_a_model_even_without_a_finite_metric() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = options(5, None, Some("val_acc"));
-        let mut observer = Checkpoints::new(folder.path(), &config).unwrap();
-        let mut state = state(vec![]);
-        epochs(&mut observer, &mut state, &config, &[f64::NAN, f64::NAN]);
-        assert_eq!(model(folder.path()), None);
-        observer.on_end(&state, &Fake(20.0)).unwrap();
-        assert_eq!(model(folder.path()), Some(20.0));
+        for every in [5, 1] {
+            let folder = tempfile::tempdir().unwrap();
+            let config = options(every, None, Some("val_acc"));
+            let mut observer = Checkpoints::new(folder.path(), &config).unwrap();
+            let mut state = state(vec![]);
+            epochs(&mut observer, &mut state, &config, &[f64::NAN, f64::NAN]);
+            assert_eq!(model(folder.path()), None);
+            observer.on_end(&state, &Fake(20.0)).unwrap();
+            assert_eq!(model(folder.path()), Some(20.0), "with a checkpoint after every {every} epochs");
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 /// Writes the epochs' figures to a CSV file as Keras' `CSVLogger` does: its column names in its order, epochs from 0.
 ///
 /// Without `append` a run begins the file anew; a resumed one writes the epochs done before into it first. With `append` the epochs
-/// are added to what is there, below one header. `history.csv` of the run's folder is written in any case, by
+/// are added to what is there, below one header; those that a resumed run does again take the place of its own rows behind the last
+/// epoch that it kept. `history.csv` of the run's folder is written in any case, by
 /// [`History`](super::History).
 ///
 /// ```
@@ -51,10 +52,23 @@ impl CsvLogger {
     }
 
     fn record(&mut self, record: &EpochRecord) -> Result<()> {
-        let EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, .. } = *record;
-        let figures = [acc, lr, loss, val_acc, val_loss].map(repr);
-        let epoch = epoch.saturating_sub(1).to_string();
-        self.write(std::iter::once(epoch.as_str()).chain(figures.iter().map(String::as_str)))
+        self.write(row(record).iter().map(String::as_str))
+    }
+
+    /// Takes away the rows at the file's end of the epochs behind those that are `done`: the run does them again. They are its own if
+    /// they stand behind the row of the last epoch done.
+    fn take_back(&self, done: &[EpochRecord]) -> Result<()> {
+        let Some(last) = done.last() else { return Ok(()) };
+        let Ok(text) = fs::read_to_string(&self.path) else { return Ok(()) };
+        let kept = row(last).join(self.separator.encode_utf8(&mut [0; 4])) + "\r\n";
+        let ends = text.match_indices(&kept).filter(|(at, _)| *at == 0 || text[..*at].ends_with('\n'));
+        let Some(end) = ends.last().map(|(at, _)| at + kept.len()) else { return Ok(()) };
+        let epoch = |row: &str| row.split(self.separator).next()?.parse::<u64>().ok();
+        if text[end..].lines().map(epoch).eq((last.epoch..).map(Some).take(text[end..].lines().count())) {
+            let file = OpenOptions::new().write(true).open(&self.path);
+            file.and_then(|file| file.set_len(end as u64)).map_err(Error::io("write", &self.path))?;
+        }
+        Ok(())
     }
 
     fn has_a_header(&self) -> bool {
@@ -63,11 +77,21 @@ impl CsvLogger {
     }
 }
 
+/// The fields of an epoch.
+fn row(record: &EpochRecord) -> Vec<String> {
+    let EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, .. } = *record;
+    let figures = [acc, lr, loss, val_acc, val_loss].map(repr);
+    std::iter::once(epoch.saturating_sub(1).to_string()).chain(figures).collect()
+}
+
 impl Observer for CsvLogger {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         folder.map(fs::create_dir_all).transpose().map_err(Error::io("create the folder of", &self.path))?;
         let begun = self.has_a_header();
+        if begun {
+            self.take_back(&run.state.history)?;
+        }
         let mut options = OpenOptions::new();
         let options = options.create(true).write(true).append(self.append).truncate(!self.append);
         self.file = Some(options.open(&self.path).map_err(Error::io("write", &self.path))?);
@@ -124,6 +148,31 @@ mod tests {
         // Git may have changed the ends of the lines.
         let expected = include_str!("../../../../tests/golden/csv_logger.csv").replace("\r\n", "\n");
         assert_eq!(fs::read_to_string(file).unwrap(), expected.replace('\n', "\r\n"));
+    }
+
+    /// A run was cut off when two rows more were written than checkpoints.
+    #[test]
+    fn epochs_that_are_done_again_are_not_written_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.csv");
+        let logger = || CsvLogger::new(&file).append(true);
+        let all: Vec<EpochRecord> = (1..=4).map(|k| record(k, [1.0 / k as f64, 0.5, 2.0, 0.25])).collect();
+        let go = |from: usize, to: usize| {
+            let (mut observer, config) = (logger(), config(9));
+            observer.on_begin(&run(&config, &state(all[..from].to_vec()))).unwrap();
+            for record in &all[from..to] {
+                observer.on_epoch_end(record, &state(vec![]), &Fake(0.0)).unwrap();
+            }
+            fs::read_to_string(&file).unwrap()
+        };
+        // Rows of another run stand before and behind: only what is certainly this one's is taken back.
+        let before = go(0, 4);
+        let cut_off = go(0, 4);
+        assert_eq!(go(2, 4), cut_off);
+        assert_eq!(go(4, 4), cut_off);
+        let others = go(0, 1);
+        assert!(others.starts_with(&cut_off) && others.len() > cut_off.len() && cut_off.starts_with(&before));
+        assert_eq!(go(2, 2), others, "another run's rows are behind");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct EarlyStopping {
     best: Option<(f64, u64)>,
     /// Epochs since an improvement that counts.
     wait: u64,
+    /// Whether the last epoch was one to stop after.
+    stopped: bool,
 }
 
 /// What is said of an epoch.
@@ -55,7 +57,7 @@ impl EarlyStopping {
     pub fn with(options: EarlyStop) -> Result<Self> {
         options.check()?;
         let monitor = Monitor::new(&options.monitor, options.mode, options.min_delta);
-        Ok(EarlyStopping { options, monitor, best: None, wait: 0 })
+        Ok(EarlyStopping { options, monitor, best: None, wait: 0, stopped: false })
     }
 
     /// Which way is better; `auto` is `max` for accuracies, else `min`.
@@ -95,11 +97,17 @@ impl EarlyStopping {
 
     /// Forgets the epochs seen.
     pub(super) fn reset(&mut self) {
-        (self.best, self.wait) = (None, 0);
+        (self.best, self.wait, self.stopped) = (None, 0, false);
     }
 
     /// Takes an epoch into account.
     pub(super) fn observe(&mut self, record: &EpochRecord) -> Verdict {
+        let verdict = self.judge(record);
+        self.stopped = verdict.stop;
+        verdict
+    }
+
+    fn judge(&mut self, record: &EpochRecord) -> Verdict {
         let value = record.metric(&self.options.monitor);
         // Keras counts epochs from 0.
         let Some(value) = value.filter(|_| record.epoch > self.options.start_from_epoch) else {
@@ -114,6 +122,10 @@ impl EarlyStopping {
             return Verdict { best: true, stop: false };
         }
         Verdict { best: false, stop: self.wait >= self.options.patience && record.epoch > 1 }
+    }
+
+    fn flow(&self) -> Flow {
+        if self.stopped { Flow::Stop(self.reason()) } else { Flow::Continue }
     }
 
     fn reason(&self) -> String {
@@ -140,8 +152,13 @@ impl Observer for EarlyStopping {
         Ok(())
     }
 
+    fn on_resume(&mut self, _: &TrainState) -> Result<Flow> {
+        Ok(self.flow())
+    }
+
     fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
-        Ok(if self.observe(record).stop { Flow::Stop(self.reason()) } else { Flow::Continue })
+        self.observe(record);
+        Ok(self.flow())
     }
 }
 
@@ -214,9 +231,13 @@ mod tests {
         let mut observer = EarlyStopping::new("val_loss").unwrap().patience(3);
         let (config, before) = (config(9), state(history));
         observer.on_begin(&run(&config, &before)).unwrap();
+        assert_eq!(observer.on_resume(&before).unwrap(), Flow::Continue);
         let fifth = record(5, [0.0, 0.0, values[4], 0.0]);
         let flow = observer.on_epoch_end(&fifth, &before, &Fake(0.0)).unwrap();
-        assert_eq!(flow, Flow::Stop(whole.unwrap().1));
+        assert_eq!(flow, Flow::Stop(whole.as_ref().unwrap().1.clone()));
+        let stopped = state([before.history, vec![fifth]].concat());
+        observer.on_begin(&run(&config, &stopped)).unwrap();
+        assert_eq!(observer.on_resume(&stopped).unwrap(), Flow::Stop(whole.unwrap().1), "it stays stopped");
     }
 
     #[test]
