@@ -2,6 +2,30 @@ use super::Place;
 use serde_json::Value;
 
 #[test]
+fn evaluate_measures_what_validation_did() {
+    let place = Place::new();
+    // A network that is very sure, and wrong: most losses are those of no probability that 32 bits can hold.
+    let train = "train --recipe quick --dataset synthetic --limit-train 40 --limit-test 30 --epochs 2 --batch-size 8 --lr 3";
+    // Plain loops stand in for the matrix units that bf16 needs.
+    for (precision, tolerance) in [("fp32", 1e-5), ("bf16", 1e-2)] {
+        let run = |args: &str| {
+            let mut command = place.command(&format!("{args} --precision {precision}"));
+            let output = command.env("TOWERS_SIMD", "portable").output().expect("the binary starts");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        run(&format!("{train} --output {precision}"));
+        let history = std::fs::read_to_string(place.path().join(precision).join("history.jsonl")).unwrap();
+        let last: serde_json::Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
+        let evaluated: serde_json::Value =
+            serde_json::from_str(&run(&format!("evaluate {precision} --json"))).unwrap();
+        let [told, loss] = [&last["val_loss"], &evaluated["loss"]].map(|loss| loss.as_f64().unwrap());
+        assert!(told > 100.0 && (told - loss).abs() < tolerance * told, "{precision}: {told}, {loss}");
+        assert_eq!(last["val_acc"], evaluated["acc"], "{precision}");
+    }
+}
+
+#[test]
 fn evaluate_and_predict_use_what_was_trained() {
     let place = Place::new();
     let flags = "--dataset synthetic --limit-train 400 --limit-test 70 --epochs 1 --save-best val_acc";

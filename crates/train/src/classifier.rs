@@ -6,6 +6,9 @@ use layers::{Mode, Network};
 use std::path::Path;
 use tensor::{Device, View};
 
+/// The bytes of a picture.
+const PICTURE: usize = IMAGE[0] * IMAGE[1] * IMAGE[2];
+
 /// A trained network, ready to classify pictures.
 pub struct Classifier {
     /// The class names, by label.
@@ -27,6 +30,8 @@ pub struct Classifier {
 pub struct Prediction {
     /// A probability for each class, by label; they sum to 1.
     pub probabilities: Vec<f32>,
+    /// Their logarithms, also of those that are no numbers of 32 bits any more.
+    pub log_probabilities: Vec<f64>,
 }
 
 impl Prediction {
@@ -90,14 +95,9 @@ impl Classifier {
     /// # Errors
     /// If the bytes are no whole number of pictures.
     pub fn logits(&mut self, pictures: &[u8]) -> Result<Vec<f32>> {
-        let len: usize = IMAGE.iter().product();
-        let (mut all, classes) = (Vec::new(), self.classes.len());
-        for batch in pictures.chunks(self.network.max_batch() * len) {
-            self.see(Draws::default(), batch)?;
-            self.network.predict()?;
-            let (device, View { data, layout }) = (self.network.device(), self.network.logits());
-            let rows = data.to_vec(device, layout.offset, batch.len() / len * layout.stride)?;
-            all.extend(rows.chunks(layout.stride).flat_map(|row| &row[..classes]));
+        let mut all = Vec::new();
+        for batch in pictures.chunks(self.network.max_batch() * PICTURE) {
+            all.extend(self.logits_of(Draws::default(), batch)?);
         }
         Ok(all)
     }
@@ -107,28 +107,64 @@ impl Classifier {
     /// # Errors
     /// If the bytes are no whole number of pictures.
     pub fn classify(&mut self, pictures: &[u8]) -> Result<Vec<Prediction>> {
-        let len: usize = IMAGE.iter().product();
         let classes = self.classes.len();
         let mut predictions = Vec::new();
-        for batch in pictures.chunks(self.network.max_batch() * len) {
-            let mut sum = vec![0.0; batch.len() / len * classes];
+        for batch in pictures.chunks(self.network.max_batch() * PICTURE) {
+            let mut logs = vec![f64::NEG_INFINITY; batch.len() / PICTURE * classes];
             for view in 0..self.views.len() {
                 let (draws, weight) = self.views[view];
-                self.see(draws, batch)?;
-                sum.iter_mut().zip(self.network.predict()?).for_each(|(sum, p)| *sum += weight * p);
+                let logits = self.logits_of(draws, batch)?;
+                for (logs, logits) in logs.chunks_mut(classes).zip(logits.chunks(classes)) {
+                    let total = log_of_sum(logits.iter().map(|&x| f64::from(x)));
+                    for (log, &logit) in logs.iter_mut().zip(logits) {
+                        let of_view = f64::from(logit) - total + f64::from(weight).ln();
+                        *log = log_of_sum([*log, of_view].into_iter());
+                    }
+                }
             }
-            predictions.extend(sum.chunks(classes).map(|row| Prediction { probabilities: row.to_vec() }));
+            predictions.extend(logs.chunks(classes).map(|logs| Prediction {
+                probabilities: logs.iter().map(|log| log.exp() as f32).collect(),
+                log_probabilities: logs.to_vec(),
+            }));
         }
         Ok(predictions)
     }
 
+    /// The class scores of one view of a batch.
+    fn logits_of(&mut self, view: Draws, batch: &[u8]) -> Result<Vec<f32>> {
+        self.see(view, batch)?;
+        self.network.predict()?;
+        let (device, View { data, layout }) = (self.network.device(), self.network.logits());
+        let rows = data.to_vec(device, layout.offset, batch.len() / PICTURE * layout.stride)?;
+        Ok(rows.chunks(layout.stride).flat_map(|row| &row[..self.classes.len()]).copied().collect())
+    }
+
     /// Makes the network's input of a batch of pictures.
     fn see(&mut self, view: Draws, batch: &[u8]) -> Result<()> {
-        let len: usize = IMAGE.iter().product();
         self.images.resize(batch.len(), 0.0);
-        for (picture, image) in batch.chunks(len).zip(self.images.chunks_mut(len)) {
+        for (picture, image) in batch.chunks(PICTURE).zip(self.images.chunks_mut(PICTURE)) {
             self.pipeline.apply(&view, picture, image, &mut self.scratch)?;
         }
-        Ok(self.network.set_input(&self.images, &vec![0; batch.len() / len])?)
+        Ok(self.network.set_input(&self.images, &vec![0; batch.len() / PICTURE])?)
+    }
+}
+
+/// The logarithm of the sum of the exponentials; NaN if there is one.
+fn log_of_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
+    let largest = logs.clone().fold(f64::NEG_INFINITY, f64::max);
+    largest + logs.map(|log| (log - largest).exp()).sum::<f64>().ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_what_no_exponential_can_hold() {
+        let sum = |logs: &[f64]| log_of_sum(logs.iter().copied());
+        assert_eq!(sum(&[f64::NEG_INFINITY, -3.5]), -3.5);
+        assert_eq!(sum(&[-5000.0, -5000.0]), -5000.0 + 2.0_f64.ln());
+        assert_eq!(sum(&[5000.0, -5000.0]), 5000.0);
+        assert!(sum(&[f64::NAN, 1.0]).is_nan() && sum(&[1.0, f64::NAN]).is_nan());
     }
 }

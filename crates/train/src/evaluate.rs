@@ -67,7 +67,7 @@ pub fn evaluate(
     for pictures in bytes.chunks(batch * len) {
         for prediction in classifier.classify(pictures)? {
             let label = places[usize::from(split.labels[done])];
-            loss -= f64::from(prediction.probabilities[label].max(f32::MIN_POSITIVE)).ln();
+            loss -= prediction.log_probabilities[label];
             let (taken_for, probability) = prediction.ranked()[0];
             confusion[label][taken_for] += 1;
             if taken_for != label {
