@@ -1,11 +1,67 @@
-//! Copies of a replica's tensors, for whoever wants to save them.
+//! Copies of a replica's tensors, for whoever wants to save them, and the way back.
 
-use super::{LOSS_SCALE, Prepared, STEPS, Worker};
-use crate::{Picture, Result, Snapshot};
+use super::{Prepared, Worker};
+use crate::{Picture, Plateau, Result, Resume, Snapshot};
 use checkpoint::Tensors;
 use layers::Role;
 
+/// The tensor of a checkpoint with the loss scale of half precision. A run that was in another format lacks it.
+const LOSS_SCALE: &str = "loss_scale";
+
+/// The same of the steps that an optimizer counts.
+const STEPS: &str = "optimizer_steps";
+
 impl Worker<'_> {
+    /// Makes this replica what it was when the checkpoint was written.
+    pub(super) fn restore(&mut self, resume: &Resume) -> Result<()> {
+        let arena = self.network.arena_mut();
+        let slots = arena.slots().to_vec();
+        for slot in &slots {
+            arena.load(&self.device, slot, resume.values(&slot.name, slot.span.len)?)?;
+        }
+        let mut memory = Vec::new();
+        for (name, arena) in self.optimizer.arenas() {
+            let mut values = vec![0.0; arena.len()];
+            for slot in slots.iter().filter(|slot| slot.role == Role::Trainable) {
+                let saved = resume.values(&format!("{name}/{}", slot.name), slot.span.len)?;
+                values[slot.span.range()].copy_from_slice(saved);
+            }
+            memory.append(&mut values);
+        }
+        if self.optimizer.steps(&self.device)?.is_some() {
+            memory.extend(resume.values(STEPS, 1)?);
+        }
+        self.optimizer.import(&self.device, &memory)?;
+        if let Some(average) = &mut self.average {
+            average.import(&self.device, &self.network, |name, len| resume.values(name, len))?;
+        }
+        if let (Some(_), Ok(&[scale, good_steps])) = (self.device.loss_scale()?, resume.values(LOSS_SCALE, 2))
+        {
+            self.device.set_loss_scale([scale, good_steps])?;
+        }
+        self.state = resume.state.clone();
+        let options = self.config.reduce_lr_on_plateau.clone();
+        self.plateau = options.map(|options| Plateau::after(options, &self.state.history));
+        Ok(())
+    }
+
+    /// Lets the average of the weights take their place where the run ends before the step that would have done so; whether it has.
+    /// Not where the model is that of the best epoch: that stays as it was measured.
+    pub(crate) fn take_average(&mut self) -> Result<bool> {
+        let done = self.progress();
+        let restores = self.config.early_stop.as_ref().is_some_and(|stop| stop.restore_best_weights);
+        if restores || self.config.checkpoints.save_best.is_some() {
+            return Ok(false);
+        }
+        match &self.average {
+            Some(average) if !average.has_overwritten(&done) => {
+                average.overwrite(&self.device, &mut self.network)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// Where a snapshot may be taken next: the stages of a pipeline hand their tensors to the first one.
     pub(crate) fn meet_for_snapshot(&mut self) -> Result<()> {
         if self.stage.stages() == 1 {
