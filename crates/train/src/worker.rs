@@ -1,4 +1,5 @@
 mod describe;
+mod finish;
 mod snapshot;
 
 use crate::across::Across;
@@ -410,23 +411,6 @@ impl<'a> Worker<'a> {
         let options = self.config.reduce_lr_on_plateau.clone();
         self.plateau = options.map(|options| Plateau::after(options, &self.state.history));
         Ok(())
-    }
-
-    /// Lets the average of the weights take their place where the run ends before the step that would have done so; whether it has.
-    /// Not where the model is that of the best epoch: that stays as it was measured.
-    pub(crate) fn take_average(&mut self) -> Result<bool> {
-        let done = self.progress();
-        let restores = self.config.early_stop.as_ref().is_some_and(|stop| stop.restore_best_weights);
-        if restores || self.config.checkpoints.save_best.is_some() {
-            return Ok(false);
-        }
-        match &self.average {
-            Some(average) if !average.has_overwritten(&done) => {
-                average.overwrite(&self.device, &mut self.network)?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
     }
 
     /// Ends an epoch: the next one begins with empty sums.
