@@ -75,9 +75,6 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
         // The run is done and saved, whether or not anybody can read so.
         End::Done => print::text(&format!("done: {run}\n")).or(Ok(ExitCode::SUCCESS)),
         End::Stopped(reason) => {
-            if resume.is_some_and(|resume| resume.state == outcome.state) {
-                note("the run had stopped before; to go on, give a larger --epochs or another --early-stop");
-            }
             print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
         }
         End::Interrupted => {

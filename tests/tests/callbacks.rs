@@ -192,14 +192,17 @@ fn a_run_that_stops_early_ends_with_the_average() {
         let averages = finished.tensors.iter().filter_map(|t| Some((t.name.strip_prefix("ema/")?, t.data)));
         let averages: Vec<_> = averages.collect();
         assert!(averages.len() > 4);
-        for (name, average) in averages {
+        // Biases in front of a normalization stay what they are.
+        for (name, average) in averages.into_iter().filter(|(name, _)| !restores || name.ends_with("kernel"))
+        {
             assert_eq!(finished.tensors.get(name).unwrap().data() == average, !restores, "{name}");
             assert_eq!(model().get(name).unwrap().data() == average, !restores, "{name}");
         }
         // Started again it ends at once, with the same network.
         let (before, resume) = (model(), Resume::newest(folder.path()).unwrap());
         let again = ends(&config, Some(&resume), observers());
-        assert_eq!(again.outcome, finished.outcome);
+        assert_eq!(again.outcome.state, finished.outcome.state);
+        assert!(matches!(again.outcome.end, End::Stopped(_)), "{:?}", again.outcome.end);
         assert!(again.tensors == finished.tensors && model() == before, "{replicas} towers, {stages} stages");
     }
 }

@@ -114,7 +114,7 @@ fn a_run_that_stopped_early_is_done() {
     let model = || std::fs::read(place.path().join("run/model.safetensors")).expect("a model");
     let before = model();
     let ran = place.run(&format!("{line} {stop}")).ends(0).says("stopped early: val_loss has not improved");
-    ran.says("done: run").complains("the run had stopped before; to go on, give a larger --epochs");
+    ran.says("it had stopped before; to go on, give a larger --epochs").says("done: run");
     assert!(epochs() == 3 && model() == before);
     place.run("train --resume run --no-progress").ends(0).says("stopped early: ");
     assert_eq!(epochs(), 3);

@@ -16,9 +16,8 @@ fn evaluate_measures_what_validation_did() {
         };
         run(&format!("{train} --output {precision}"));
         let history = std::fs::read_to_string(place.path().join(precision).join("history.jsonl")).unwrap();
-        let last: serde_json::Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
-        let evaluated: serde_json::Value =
-            serde_json::from_str(&run(&format!("evaluate {precision} --json"))).unwrap();
+        let last: Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
+        let evaluated: Value = serde_json::from_str(&run(&format!("evaluate {precision} --json"))).unwrap();
         let [told, loss] = [&last["val_loss"], &evaluated["loss"]].map(|loss| loss.as_f64().unwrap());
         assert!(told > 100.0 && (told - loss).abs() < tolerance * told, "{precision}: {told}, {loss}");
         assert_eq!(last["val_acc"], evaluated["acc"], "{precision}");

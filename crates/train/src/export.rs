@@ -195,6 +195,7 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn a_network_of_ones_own_is_named() {
         let folder = tempfile::tempdir().unwrap();
@@ -202,6 +203,7 @@ mod tests {
             path: "model".into(),
             network: "mine".into(),
             classes: vec!["a".into(), "b".into()],
+            named: true,
             dataset: "synthetic".into(),
             input: Input::DivideBy255,
             options: ImageDataGenerator::new(),

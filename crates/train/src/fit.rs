@@ -318,7 +318,8 @@ impl Run<'_, '_> {
             let wishes = observers.iter_mut().map(|observer| observer.on_resume(&worker.state));
             let wishes = wishes.collect::<Result<Vec<_>>>()?;
             if let Flow::Stop(reason) = self.settle(wishes)? {
-                return Ok(End::Stopped(reason));
+                let more = "it had stopped before; to go on, give a larger --epochs or another --early-stop";
+                return Ok(End::Stopped(format!("{reason}; {more}")));
             }
         }
         while self.worker.state.epoch < self.worker.config.epochs {

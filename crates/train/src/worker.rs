@@ -1,4 +1,5 @@
 mod describe;
+mod finish;
 mod snapshot;
 
 use crate::across::Across;

@@ -339,7 +339,7 @@ mod tests {
                 (epoch_name(after), Some(kept))
             );
             // Also if the run is done, and something has taken the model away.
-            std::fs::remove_file(folder.path().join(MODEL_FILE)).unwrap();
+            fs::remove_file(folder.path().join(MODEL_FILE)).unwrap();
             observer.on_begin(&run(&best, &state)).unwrap();
             observer.on_end(&state, &Fake(40.0)).unwrap();
             assert_eq!(model(folder.path()), Some(kept));

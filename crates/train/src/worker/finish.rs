@@ -1,0 +1,23 @@
+//! What is left to do when a run ends early.
+
+use super::Worker;
+use crate::Result;
+
+impl Worker<'_> {
+    /// Lets the average of the weights take their place where the run ends before the step that would have done so; whether it has.
+    /// Not where the model is that of the best epoch: that stays as it was measured.
+    pub(crate) fn take_average(&mut self) -> Result<bool> {
+        let done = self.progress();
+        let restores = self.config.early_stop.as_ref().is_some_and(|stop| stop.restore_best_weights);
+        if restores || self.config.checkpoints.save_best.is_some() {
+            return Ok(false);
+        }
+        match &self.average {
+            Some(average) if !average.has_overwritten(&done) => {
+                average.overwrite(&self.device, &mut self.network)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+}
