@@ -150,7 +150,7 @@ fn weights_for_other_towers_are_refused() {
     for (weights, says) in [
         (
             "2,1,1",
-            "--device-weights is 2,1,1, but must be auto, even, or as many numbers as there are towers, 2",
+            "--device-weights is 2,1,1, but must be auto, even, or one number for each of the 2 towers",
         ),
         ("100,1", "tower 1 would get none of a batch of 14"),
     ] {

@@ -84,7 +84,7 @@ fn weights_of_keras_are_taken_as_they_are() {
     let wrong = format!("predict cat.png --model {keras} --network smal_cnn");
     place.run(&wrong).ends(2).complains("did you mean `small_cnn`?");
     let wrong = format!("predict cat.png --model {keras} --dataset nonsense");
-    place.run(&wrong).ends(2).complains("--dataset is `nonsense`, but must be auto");
+    place.run(&wrong).ends(2).complains("--dataset is `nonsense`, which does not exist, but must be auto");
     place.run(&format!("evaluate {keras} --preprocessing none")).ends(2).complains("divide-by-255");
     let other = golden.join("tiny.h5");
     place

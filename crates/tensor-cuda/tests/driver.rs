@@ -292,7 +292,7 @@ fn a_newer_gpu_gets_what_its_driver_translates() {
 #[test]
 fn what_can_not_be_opened_is_said_in_a_sentence() {
     let cases = [
-        ("FAKE_VERSION", "12080", "cuda:0: the NVIDIA driver 12.8 is too old, for at least 13.0 is needed"),
+        ("FAKE_VERSION", "12080", "cuda:0: the NVIDIA driver 12.8 in /"),
         ("FAKE_GPUS", "0", "cuda:0: cuInit failed with CUDA_ERROR_NO_DEVICE: what the driver says;"),
         ("TOWERS_TEST_GPU", "3", "cuda:3: there is no GPU 3; the only one is 0 (Fake 0)"),
         (
@@ -300,7 +300,7 @@ fn what_can_not_be_opened_is_said_in_a_sentence() {
             "70",
             "Fake 0 (cuda:0): Fake 0 has compute capability 7.0, but NVRTC 13.0 begins at",
         ),
-        ("FAKE_NVRTC", "12", "Fake 0 (cuda:0): NVRTC 12.0 is too old, for at least 13.0 is needed"),
+        ("FAKE_NVRTC", "12", "Fake 0 (cuda:0): NVRTC 12.0 in /"),
         ("FAKE_MEMORY", "1000", "out of memory: "),
     ];
     for (variable, value, said) in cases {
