@@ -23,8 +23,9 @@ type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 /// The collective of GPUs by NVIDIA's NCCL: a thread a GPU ([`group`](Nccl::group)), or a process a GPU
 /// ([`join`](Nccl::join)), on one machine or many.
 ///
-/// Operations go to the device's stream, and the host goes on. Sums are in NCCL's own order: the same bits on all replicas and
-/// in every run on the same machines, but others for another number of replicas. On devices that were opened as deterministic,
+/// Operations go to the device's stream, and the host goes on. Sums are in NCCL's own order: the same bits on all replicas,
+/// and but for NVLS in every run on the same machines (see [`Communicator::all_reduce_sum`]), but others for another number of
+/// replicas. On devices that were opened as deterministic,
 /// or after [`in_order`](Nccl::in_order), they are in the order of the ranks, with the bits of [`Local`](crate::Local); this
 /// takes more memory and more launches. [`all_reduce_in_order`](Collective::all_reduce_in_order) always is.
 ///

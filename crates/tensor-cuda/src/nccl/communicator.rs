@@ -99,8 +99,9 @@ impl Communicator {
         &self.cuda
     }
 
-    /// Replaces the run `at` of `data` by its sum over all ranks, in an order that NCCL chooses: the same bits on all ranks
-    /// and in every run on the same machines, but others for another number of ranks.
+    /// Replaces the run `at` of `data` by its sum over all ranks, in an order that NCCL chooses: the same bits on all ranks,
+    /// but others for another number of ranks. In the next run on the same machines they are the same too, unless NCCL has the switch
+    /// between the GPUs add up (NVLS, which `NCCL_NVLS_ENABLE=0` turns off): <https://github.com/NVIDIA/nccl/issues/1497>.
     ///
     /// # Errors
     /// What NCCL or the driver says, or that another rank failed.
