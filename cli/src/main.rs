@@ -37,8 +37,14 @@ use args::Command;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    libraries::settle();
     let args = usage::parse().unwrap_or_else(|error| error::refuse(&usage::advised(error)));
+    // Others open no device.
+    if !matches!(
+        args.command,
+        Command::Export(_) | Command::Fetch(_) | Command::Preview(_) | Command::Recipes(_)
+    ) {
+        libraries::settle();
+    }
     let result = match args.command {
         Command::Train(args) => train::run(*args),
         Command::Evaluate(args) => evaluate::run(args),

@@ -4,7 +4,8 @@ use crate::buffer::filled;
 use crate::element::{Element, Format, typed};
 use crate::norm_operands::{self, Infer, Saved, Train};
 use crate::operand::{
-    alike, labels as labels_of, run, run_mut, run_of, run_of_mut, runs_mut, tensors, weights, write,
+    alike, labels as labels_of, optimizer_step, run, run_mut, run_of, run_of_mut, runs_mut, tensors, weights,
+    write,
 };
 use crate::{
     Buffer, Cpu, activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling,
@@ -478,6 +479,6 @@ impl Backend for Cpu {
         grads: &Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
-        optimizer::step(self.pool(), step, params, grads, runs)
+        optimizer_step(self.pool(), step, params, grads, runs)
     }
 }

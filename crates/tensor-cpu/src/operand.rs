@@ -2,7 +2,11 @@
 
 use crate::Buffer;
 use crate::element::Element;
-use tensor_backend::{Error, ParamRun, Result, Shape, SoftmaxXent, Span, View, ViewMut};
+use core::ops::{AddAssign, DerefMut};
+use tensor_backend::{
+    AdamStep, Error, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Shape, SoftmaxXent,
+    Span, View, ViewMut,
+};
 
 /// The tensor as a slice, once its layout is known to fit, and its numbers to be of this type.
 pub(crate) fn read<'a, E: Element>(
@@ -129,10 +133,52 @@ pub(crate) fn runs_mut<'a, T>(
 }
 
 /// What an optimizer remembers of parameters, which has a name: arenas that are laid out as theirs.
-pub(crate) type Memory<'a, T, const N: usize> = [(&'static str, &'a mut [T]); N];
+type Memory<'a, T, const N: usize> = [(&'static str, &'a mut [T]); N];
+
+/// The rules of the optimizers, each on one run; what is remembered of it may be empty.
+pub(crate) trait Rules<T> {
+    fn sgd(&self, step: &SgdStep, params: &mut [T], grads: &[T], velocity: [&mut [T]; 1]);
+    fn rmsprop(&self, step: &RmspropStep, params: &mut [T], grads: &[T], mean_square: [&mut [T]; 1]);
+    /// The step after `taken` ones; `moments` are the mean and the mean square.
+    fn adam(&self, step: &AdamStep, taken: T, params: &mut [T], grads: &[T], moments: [&mut [T]; 2]);
+}
+
+/// See `Backend::optimizer_step`.
+pub(crate) fn optimizer_step<T: Copy + AddAssign + From<u8>, B: DerefMut<Target = [T]>>(
+    rules: &impl Rules<T>,
+    step: OptimizerStep<B>,
+    params: &mut [T],
+    grads: &[T],
+    runs: &[ParamRun],
+) -> Result<()> {
+    match step {
+        OptimizerStep::Sgd(step, velocity) => {
+            let (velocity, remembers) = ([("the velocity", &mut velocity[..])], step.momentum != 0.0);
+            for_runs("sgd_step", params, grads, velocity, runs, remembers, |run, params, grads, velocity| {
+                rules.sgd(&step.on(run), params, grads, velocity);
+            })
+        }
+        OptimizerStep::Rmsprop(step, squares) => {
+            let squares = [("the mean squares", &mut squares[..])];
+            for_runs("rmsprop_step", params, grads, squares, runs, true, |run, params, grads, squares| {
+                rules.rmsprop(&step.on(run), params, grads, squares);
+            })
+        }
+        OptimizerStep::Adam(step, Moments { mean, mean_square, steps }) => {
+            let op = "adam_step";
+            let moments = [("the means", &mut mean[..]), ("the mean squares", &mut mean_square[..])];
+            let steps = run_mut(op, "the number of steps", steps, Span::new(0, 1))?;
+            for_runs(op, params, grads, moments, runs, true, |run, params, grads, moments| {
+                rules.adam(&step.on(run), steps[0], params, grads, moments);
+            })?;
+            steps[0] += T::from(u8::from(runs.iter().any(|run| run.at.len > 0)));
+            Ok(())
+        }
+    }
+}
 
 /// Calls `step` with what lies in each of the runs; nothing of `memory` where the step looks at none.
-pub(crate) fn for_runs<T, const N: usize>(
+fn for_runs<T, const N: usize>(
     op: &'static str,
     params: &mut [T],
     grads: &[T],

@@ -1,10 +1,7 @@
-use crate::Buffer;
 use crate::dispatch::multiversion;
-use crate::operand::{for_runs, run_mut};
+use crate::operand::Rules;
 use crate::threads::{Shards, Threads};
-use tensor_backend::{
-    AdamStep, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay,
-};
+use tensor_backend::{AdamStep, RmspropStep, SgdStep, Velocity, WeightDecay};
 
 /// Elements a task: 64 KiB of each arena.
 const BLOCK: usize = 16_384;
@@ -30,37 +27,18 @@ pub(crate) fn meter(metrics: &[f32], meter: &mut [f32]) {
     }
 }
 
-/// See `Backend::optimizer_step`.
-pub(crate) fn step(
-    threads: &Threads,
-    step: OptimizerStep<Buffer>,
-    params: &mut [f32],
-    grads: &[f32],
-    runs: &[ParamRun],
-) -> Result<()> {
-    match step {
-        OptimizerStep::Sgd(step, velocity) => {
-            let (velocity, remembers) = ([("the velocity", &mut velocity[..])], step.momentum != 0.0);
-            for_runs("sgd_step", params, grads, velocity, runs, remembers, |run, params, grads, velocity| {
-                sgd(threads, &step.on(run), params, grads, velocity);
-            })
-        }
-        OptimizerStep::Rmsprop(step, squares) => {
-            let squares = [("the mean squares", &mut squares[..])];
-            for_runs("rmsprop_step", params, grads, squares, runs, true, |run, params, grads, squares| {
-                rmsprop(threads, &step.on(run), params, grads, squares);
-            })
-        }
-        OptimizerStep::Adam(step, Moments { mean, mean_square, steps }) => {
-            let op = "adam_step";
-            let moments = [("the means", &mut mean[..]), ("the mean squares", &mut mean_square[..])];
-            let steps = run_mut(op, "the number of steps", steps, Span::new(0, 1))?;
-            for_runs(op, params, grads, moments, runs, true, |run, params, grads, moments| {
-                adam(threads, &step.on(run), steps[0], params, grads, moments);
-            })?;
-            steps[0] += if runs.iter().any(|run| run.at.len > 0) { 1.0 } else { 0.0 };
-            Ok(())
-        }
+/// The rules on blocks that threads take.
+impl Rules<f32> for Threads {
+    fn sgd(&self, step: &SgdStep, params: &mut [f32], grads: &[f32], velocity: [&mut [f32]; 1]) {
+        sgd(self, step, params, grads, velocity);
+    }
+
+    fn rmsprop(&self, step: &RmspropStep, params: &mut [f32], grads: &[f32], mean_square: [&mut [f32]; 1]) {
+        rmsprop(self, step, params, grads, mean_square);
+    }
+
+    fn adam(&self, step: &AdamStep, taken: f32, params: &mut [f32], grads: &[f32], moments: [&mut [f32]; 2]) {
+        adam(self, step, taken, params, grads, moments);
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::buffer::filled;
 use crate::norm_operands::{self, Infer, Saved, Train};
-use crate::operand::{labels as labels_of, run, run_mut, runs_mut, weights};
+use crate::operand::{labels as labels_of, optimizer_step, run, run_mut, runs_mut, weights};
 use tensor_backend::{
     Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, OptimizerStep,
     ParamRun, Pool2d, Result, Shape, SoftmaxXent, Span, View, ViewMut, Write,
@@ -477,6 +477,6 @@ impl Backend for Reference {
         grads: &Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
-        optimizer::step(step, params, grads, runs)
+        optimizer_step(&optimizer::Plain, step, params, grads, runs)
     }
 }

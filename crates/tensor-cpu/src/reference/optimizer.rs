@@ -1,7 +1,5 @@
-use crate::operand::{for_runs, run_mut};
-use tensor_backend::{
-    AdamStep, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, Velocity, WeightDecay,
-};
+use crate::operand::Rules;
+use tensor_backend::{AdamStep, RmspropStep, SgdStep, Velocity, WeightDecay};
 
 /// The parameter and gradient after weight decay.
 fn decay(decay: WeightDecay, lr: f64, p: f64, g: f64) -> (f64, f64) {
@@ -28,86 +26,59 @@ pub(super) fn meter(metrics: &[f64], meter: &mut [f64]) {
     }
 }
 
-pub(super) fn step(
-    step: OptimizerStep<Vec<f64>>,
-    params: &mut [f64],
-    grads: &[f64],
-    runs: &[ParamRun],
-) -> Result<()> {
-    match step {
-        OptimizerStep::Sgd(step, velocity) => {
-            let (velocity, remembers) = ([("the velocity", &mut velocity[..])], step.momentum != 0.0);
-            for_runs("sgd_step", params, grads, velocity, runs, remembers, |run, params, grads, velocity| {
-                sgd(&step.on(run), params, grads, velocity);
-            })
-        }
-        OptimizerStep::Rmsprop(step, squares) => {
-            let squares = [("the mean squares", &mut squares[..])];
-            for_runs("rmsprop_step", params, grads, squares, runs, true, |run, params, grads, squares| {
-                rmsprop(&step.on(run), params, grads, squares);
-            })
-        }
-        OptimizerStep::Adam(step, Moments { mean, mean_square, steps }) => {
-            let op = "adam_step";
-            let moments = [("the means", &mut mean[..]), ("the mean squares", &mut mean_square[..])];
-            let steps = run_mut(op, "the number of steps", steps, Span::new(0, 1))?;
-            for_runs(op, params, grads, moments, runs, true, |run, params, grads, moments| {
-                adam(&step.on(run), steps[0], params, grads, moments);
-            })?;
-            steps[0] += if runs.iter().any(|run| run.at.len > 0) { 1.0 } else { 0.0 };
-            Ok(())
+/// The rules as they are written in books.
+pub(super) struct Plain;
+
+impl Rules<f64> for Plain {
+    fn sgd(&self, step: &SgdStep, params: &mut [f64], grads: &[f64], [velocity]: [&mut [f64]; 1]) {
+        let (lr, m) = (f64::from(step.lr), f64::from(step.momentum));
+        for (k, (param, &g)) in params.iter_mut().zip(grads).enumerate() {
+            let (p, g) = decay(step.weight_decay, lr, *param, g);
+            let Some(v) = velocity.get_mut(k) else {
+                *param = p - lr * g;
+                continue;
+            };
+            *param = match step.velocity {
+                Velocity::Keras => {
+                    *v = m * *v - lr * g;
+                    p + if step.nesterov { m * *v - lr * g } else { *v }
+                }
+                Velocity::PyTorch => {
+                    *v = m * *v + g;
+                    p - lr * if step.nesterov { g + m * *v } else { *v }
+                }
+            };
         }
     }
-}
 
-/// `velocity` is empty where the momentum is 0.
-fn sgd(step: &SgdStep, params: &mut [f64], grads: &[f64], [velocity]: [&mut [f64]; 1]) {
-    let (lr, m) = (f64::from(step.lr), f64::from(step.momentum));
-    for (k, (param, &g)) in params.iter_mut().zip(grads).enumerate() {
-        let (p, g) = decay(step.weight_decay, lr, *param, g);
-        let Some(v) = velocity.get_mut(k) else {
-            *param = p - lr * g;
-            continue;
-        };
-        *param = match step.velocity {
-            Velocity::Keras => {
-                *v = m * *v - lr * g;
-                p + if step.nesterov { m * *v - lr * g } else { *v }
-            }
-            Velocity::PyTorch => {
-                *v = m * *v + g;
-                p - lr * if step.nesterov { g + m * *v } else { *v }
-            }
-        };
+    fn rmsprop(&self, step: &RmspropStep, params: &mut [f64], grads: &[f64], [mean_square]: [&mut [f64]; 1]) {
+        let (lr, rho, epsilon) = (f64::from(step.lr), f64::from(step.rho), f64::from(step.epsilon));
+        for ((param, &g), a) in params.iter_mut().zip(grads).zip(mean_square) {
+            let (p, g) = decay(step.weight_decay, lr, *param, g);
+            *a = rho * *a + (1.0 - rho) * g * g;
+            let root = if step.epsilon_inside_root { (*a + epsilon).sqrt() } else { a.sqrt() + epsilon };
+            *param = p - lr * g / root;
+        }
     }
-}
 
-fn rmsprop(step: &RmspropStep, params: &mut [f64], grads: &[f64], [mean_square]: [&mut [f64]; 1]) {
-    let (lr, rho, epsilon) = (f64::from(step.lr), f64::from(step.rho), f64::from(step.epsilon));
-    for ((param, &g), a) in params.iter_mut().zip(grads).zip(mean_square) {
-        let (p, g) = decay(step.weight_decay, lr, *param, g);
-        *a = rho * *a + (1.0 - rho) * g * g;
-        let root = if step.epsilon_inside_root { (*a + epsilon).sqrt() } else { a.sqrt() + epsilon };
-        *param = p - lr * g / root;
-    }
-}
-
-/// The step after `taken` ones, as the paper has it; `moments` are the mean and the mean square.
-fn adam(
-    step: &AdamStep,
-    taken: f64,
-    params: &mut [f64],
-    grads: &[f64],
-    [mean, mean_square]: [&mut [f64]; 2],
-) {
-    let (lr, epsilon, beta1, beta2) = (f64::from(step.lr), f64::from(step.epsilon), step.beta1, step.beta2);
-    let (c1, c2) = (1.0 - beta1.powf(taken + 1.0), 1.0 - beta2.powf(taken + 1.0));
-    for (((param, &g), m), a) in params.iter_mut().zip(grads).zip(mean).zip(mean_square) {
-        let (p, g) = decay(step.weight_decay, lr, *param, g);
-        *m = beta1 * *m + (1.0 - beta1) * g;
-        *a = beta2 * *a + (1.0 - beta2) * g * g;
-        let root =
-            if step.epsilon_hat { (a.sqrt() + epsilon) / c2.sqrt() } else { (*a / c2).sqrt() + epsilon };
-        *param = p - lr * (*m / c1) / root;
+    fn adam(
+        &self,
+        step: &AdamStep,
+        taken: f64,
+        params: &mut [f64],
+        grads: &[f64],
+        [mean, mean_square]: [&mut [f64]; 2],
+    ) {
+        let (lr, epsilon, beta1, beta2) =
+            (f64::from(step.lr), f64::from(step.epsilon), step.beta1, step.beta2);
+        let (c1, c2) = (1.0 - beta1.powf(taken + 1.0), 1.0 - beta2.powf(taken + 1.0));
+        for (((param, &g), m), a) in params.iter_mut().zip(grads).zip(mean).zip(mean_square) {
+            let (p, g) = decay(step.weight_decay, lr, *param, g);
+            *m = beta1 * *m + (1.0 - beta1) * g;
+            *a = beta2 * *a + (1.0 - beta2) * g * g;
+            let root =
+                if step.epsilon_hat { (a.sqrt() + epsilon) / c2.sqrt() } else { (*a / c2).sqrt() + epsilon };
+            *param = p - lr * (*m / c1) / root;
+        }
     }
 }
