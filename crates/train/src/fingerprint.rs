@@ -31,17 +31,22 @@ impl Fingerprint {
     /// # Errors
     /// [`Error::OtherData`] with what differs.
     pub fn check(&self, data: &Dataset) -> Result<()> {
-        let Fingerprint { classes, samples, sha256 } = Fingerprint::of(data);
+        self.compare(&Fingerprint::of(data))
+    }
+
+    /// [`check`](Fingerprint::check) for data whose fingerprint was taken.
+    pub(crate) fn compare(&self, found: &Fingerprint) -> Result<()> {
+        let Fingerprint { classes, samples, sha256 } = found;
         let beyond = |a: &[String], b: &[String]| -> Vec<String> {
             a.iter().filter(|class| !b.contains(class)).cloned().collect()
         };
-        let (new, gone) = (beyond(&classes, &self.classes), beyond(&self.classes, &classes));
+        let (new, gone) = (beyond(classes, &self.classes), beyond(&self.classes, classes));
         let differs = match (&new[..], &gone[..]) {
-            ([], []) if classes != self.classes => "their classes have another order".to_owned(),
-            ([], []) if samples != self.samples => {
+            ([], []) if *classes != self.classes => "their classes have another order".to_owned(),
+            ([], []) if *samples != self.samples => {
                 format!("they have {samples} training samples, not {}", self.samples)
             }
-            ([], []) if sha256 != self.sha256 => {
+            ([], []) if *sha256 != self.sha256 => {
                 "the pixels or the labels of their training samples are others".to_owned()
             }
             ([], []) => return Ok(()),

@@ -216,7 +216,9 @@ impl<'a> Whole<'a> {
         device: &Device,
     ) -> Result<Self> {
         config.check_towers(towers)?;
-        resume.map_or(Ok(()), |resume| resume.check_data(&data))?;
+        let fingerprint = Fingerprint::of(&data);
+        let trained_on = resume.and_then(|resume| resume.state.data.as_ref());
+        trained_on.map_or(Ok(()), |trained_on| trained_on.compare(&fingerprint))?;
         if data.train.is_empty() || data.validation.as_ref().unwrap_or(&data.test).is_empty() {
             let (value, accepted) =
                 ("0".to_owned(), "at least 1, for training and for validation".to_owned());
@@ -224,7 +226,6 @@ impl<'a> Whole<'a> {
         }
         check_fit(&model, &data)?;
         config.check_groups(model.graph())?;
-        let fingerprint = Fingerprint::of(&data);
         let data = split(config, data)?;
         let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
         let (input, augmentation) = measure(config, &data.train)?;
