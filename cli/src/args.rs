@@ -2,7 +2,7 @@
 
 use crate::augmentation::AugmentationArgs;
 use crate::callbacks::CallbackArgs;
-use crate::data::{DataArgs, LimitTestArgs, LimitTrainArgs, SourceArgs};
+use crate::data::{DataArgs, ImageSizeArgs, LimitTestArgs, LimitTrainArgs, SourceArgs};
 use crate::export::ExportArgs;
 use crate::gpus::{DeviceArgs, Gpus, SingleArgs};
 use crate::model::ClassifierArgs;
@@ -286,6 +286,9 @@ pub struct PreviewArgs {
     /// Data.
     #[command(flatten)]
     pub data: SourceArgs,
+    /// The size of pictures.
+    #[command(flatten)]
+    pub size: ImageSizeArgs,
     /// How many training images.
     #[command(flatten)]
     pub limit: LimitTrainArgs,

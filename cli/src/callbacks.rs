@@ -1,9 +1,13 @@
 //! The flags of the callbacks, spelled as Keras spells them.
 
 use crate::error::usage;
+use crate::output::shown;
 use std::path::{Path, PathBuf};
 use train::observers::{CsvLogger, EarlyStopping, ModelCheckpoint, TensorBoard};
-use train::{Config, EarlyStop, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, SaveFreq};
+use train::{
+    Config, CsvLogOptions, EarlyStop, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, SaveFreq,
+    TensorBoardOptions,
+};
 
 /// What else watches a run.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -60,10 +64,10 @@ pub struct CallbackArgs {
     /// And the first N augmented images of every epoch
     #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "tensorboard")]
     pub tensorboard_images: Option<usize>,
+    /// A run that goes on writes no CSV file, TensorBoard files or picture that it wrote before, but those that this line names
+    #[arg(long)]
+    pub forget_outputs: bool,
 }
-
-/// The most images that a picture of a batch shows.
-const MOST_IMAGES: usize = 1024;
 
 impl CallbackArgs {
     /// Overrides whatever the flags name.
@@ -77,10 +81,7 @@ impl CallbackArgs {
             config.reduce_lr_on_plateau = Some(ReduceLrOnPlateau::parse(text)?);
         }
         config.terminate_on_nan |= self.terminate_on_nan;
-        self.separator()?;
-        if let Some(count) = self.tensorboard_images.filter(|count| *count > MOST_IMAGES) {
-            return Err(usage(format!("--tensorboard-images is {count}, but must be at most {MOST_IMAGES}")));
-        }
+        self.apply_logs(config)?;
         self.apply_checkpoint(config)
     }
 
@@ -120,13 +121,28 @@ impl CallbackArgs {
         Ok(())
     }
 
+    /// What is written outside of the run's folder. A resumed run goes on with what it wrote.
+    fn apply_logs(&self, config: &mut Config) -> anyhow::Result<()> {
+        if self.forget_outputs {
+            config.forget_outputs();
+        }
+        if let Some(file) = &self.csv_log {
+            let (separator, append) = (self.separator()?, self.csv_append);
+            config.csv_log = Some(CsvLogOptions { path: file.clone(), separator, append });
+        }
+        if let Some(folder) = &self.tensorboard {
+            let (histogram_freq, images) =
+                (self.histogram_freq.unwrap_or(0), self.tensorboard_images.unwrap_or(0));
+            config.tensorboard = Some(TensorBoardOptions { path: folder.clone(), histogram_freq, images });
+        }
+        Ok(())
+    }
+
     fn separator(&self) -> anyhow::Result<char> {
         let Some(text) = &self.csv_separator else { return Ok(',') };
         let mut chars = text.chars();
         match (chars.next(), chars.next()) {
-            (Some(separator), None) if !separator.is_alphanumeric() && !"+-.\r\n\"".contains(separator) => {
-                Ok(separator)
-            }
+            (Some(separator), None) => Ok(separator),
             _ if text == "\\t" => Ok('\t'),
             _ => Err(usage(format!(
                 "--csv-separator is `{}`, but must be one character that is in no number, such as `;`, or \\t",
@@ -134,41 +150,52 @@ impl CallbackArgs {
             ))),
         }
     }
+}
 
-    /// The folders that files outside of the run's own are written to.
-    pub fn folders(&self) -> anyhow::Result<Vec<&Path>> {
-        if let Some(file) = self.csv_log.as_ref().filter(|file| file.is_dir()) {
-            return Err(usage(format!("--csv-log is {}, but must be no folder", file.display())));
-        }
-        let of_csv = self.csv_log.as_deref().and_then(Path::parent);
-        let of_csv = of_csv.filter(|folder| !folder.as_os_str().is_empty());
-        Ok(self.tensorboard.as_deref().into_iter().chain(of_csv).collect())
-    }
+/// The files outside of the run's folder, but for TensorBoard's.
+pub fn files(config: &Config) -> impl Iterator<Item = &Path> {
+    let csv = config.csv_log.as_ref().map(|log| log.path.as_path());
+    [csv, config.plot.as_deref()].into_iter().flatten()
+}
 
-    /// Those who write what a resume does not: files of the network, and rows that are added to others. They come before the
-    /// checkpoints. Whatever keeps them from writing, a resume then does the epoch again.
-    pub fn writers(&self, config: &Config, run: &Path) -> anyhow::Result<Vec<Box<dyn Observer>>> {
-        let mut observers: Vec<Box<dyn Observer>> = Vec::new();
-        if let Some(options) = &config.model_checkpoint {
-            observers.push(Box::new(ModelCheckpoint::new(run, options.clone())?));
-        }
-        if let Some(file) = &self.csv_log {
-            let log = CsvLogger::new(file).separator(self.separator()?).append(self.csv_append);
-            observers.push(Box::new(log));
-        }
-        Ok(observers)
+/// The folders that files outside of the run's own are written to.
+pub fn folders(config: &Config) -> anyhow::Result<Vec<&Path>> {
+    let csv = config.csv_log.as_ref().map(|log| log.path.as_path());
+    if let Some(file) = csv.filter(|file| file.is_dir()) {
+        return Err(usage(format!("--csv-log is {}, but must be no folder", shown(file).display())));
     }
+    if let Some(plot) = config.plot.as_deref().filter(|plot| plot.is_dir()) {
+        return Err(usage(format!(
+            "--output is {}, but must be no folder to be a picture",
+            shown(plot).display()
+        )));
+    }
+    let board = config.tensorboard.as_ref().map(|board| board.path.as_path());
+    let of_files = files(config).filter_map(Path::parent);
+    Ok(board.into_iter().chain(of_files.filter(|folder| !folder.as_os_str().is_empty())).collect())
+}
 
-    /// Those who watch besides them and the run's own.
-    pub fn observers(&self, config: &Config) -> anyhow::Result<Vec<Box<dyn Observer>>> {
-        let mut observers: Vec<Box<dyn Observer>> = Vec::new();
-        if let Some(folder) = &self.tensorboard {
-            let board = TensorBoard::new(folder).histograms(self.histogram_freq.unwrap_or(0));
-            observers.push(Box::new(board.images(self.tensorboard_images.unwrap_or(0))));
-        }
-        if let Some(stop) = &config.early_stop {
-            observers.push(Box::new(EarlyStopping::with(stop.clone())?));
-        }
-        Ok(observers)
+/// Those who write what a resume does not: files of the network, rows and records that are added to others. They come before
+/// the checkpoints. Whatever keeps them from writing, a resume then does the epoch again.
+pub fn writers(config: &Config, run: &Path) -> anyhow::Result<Vec<Box<dyn Observer>>> {
+    let mut observers: Vec<Box<dyn Observer>> = Vec::new();
+    if let Some(options) = &config.model_checkpoint {
+        observers.push(Box::new(ModelCheckpoint::new(run, options.clone())?));
     }
+    if let Some(CsvLogOptions { path, separator, append }) = &config.csv_log {
+        observers.push(Box::new(CsvLogger::new(path).separator(*separator).append(*append)));
+    }
+    if let Some(TensorBoardOptions { path, histogram_freq, images }) = &config.tensorboard {
+        observers.push(Box::new(TensorBoard::new(path).histograms(*histogram_freq).images(*images)));
+    }
+    Ok(observers)
+}
+
+/// Those who watch besides them and the run's own.
+pub fn observers(config: &Config) -> anyhow::Result<Vec<Box<dyn Observer>>> {
+    let mut observers: Vec<Box<dyn Observer>> = Vec::new();
+    if let Some(stop) = &config.early_stop {
+        observers.push(Box::new(EarlyStopping::with(stop.clone())?));
+    }
+    Ok(observers)
 }

@@ -2,6 +2,7 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
+use crate::output::is_picture;
 use std::str::FromStr;
 use train::{Config, find_recipe, spelled};
 
@@ -50,6 +51,8 @@ impl TrainArgs {
         config.checkpoints.save_best = keep.save_best.clone().or(config.checkpoints.save_best.take());
         set(&mut config.checkpoints.every_steps, keep.backup_and_restore.flatten());
         self.callbacks.apply(config)?;
+        config.plot = keep.output.clone().filter(|output| is_picture(output)).or(config.plot.take());
+        config.settle_outputs()?;
         Ok(config.check()?)
     }
 
@@ -122,6 +125,7 @@ impl TrainArgs {
             ("a flag of the augmentation", wanted.augmentation != saved.augmentation),
             ("--dataset", !fingerprint && wanted.data.dataset != saved.data.dataset),
             ("--precision", wanted.devices.precision != saved.devices.precision),
+            ("--image-size", wanted.data.image_size != saved.data.image_size),
             ("--limit-train", wanted.data.limit_train != saved.data.limit_train),
         ];
         match differs.iter().find(|(_, differs)| *differs) {

@@ -5,8 +5,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use train::DataOptions;
 use train::cifar::{Dataset, Progress};
+use train::{DataOptions, ImageSize};
 
 /// Without a terminal, a download tells how far it is this often.
 const REPORT: Duration = Duration::from_secs(10);
@@ -27,6 +27,23 @@ pub struct SourceArgs {
     /// Never fetch anything
     #[arg(long)]
     pub offline: bool,
+}
+
+/// The size of the pictures of class folders.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Data")]
+pub struct ImageSizeArgs {
+    /// Scale the pictures of class folders to N x N, or to height x width, as in 48x40; 32 by default
+    #[arg(long, value_name = "N|HxW", allow_hyphen_values = true, value_parser = image_size)]
+    pub image_size: Option<ImageSize>,
+}
+
+/// Reads the value of `--image-size`.
+pub fn image_size(text: &str) -> Result<ImageSize, String> {
+    text.parse().map_err(|error| match error {
+        train::Error::Option { accepted, .. } => format!("must be {accepted}"),
+        other => other.to_string(),
+    })
 }
 
 /// How many samples to train on.
@@ -53,6 +70,9 @@ pub struct DataArgs {
     /// Where they come from.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// The size of pictures.
+    #[command(flatten)]
+    pub size: ImageSizeArgs,
     /// How many to train on.
     #[command(flatten)]
     pub train: LimitTrainArgs,
@@ -92,6 +112,7 @@ impl DataArgs {
     /// The data that the flags ask for, on top of `options`.
     pub fn apply(&self, options: &mut DataOptions) {
         self.source.apply(options);
+        options.image_size = self.size.image_size.unwrap_or(options.image_size);
         options.limit_train = self.train.limit_train.or(options.limit_train);
         options.limit_test = self.test.limit_test.or(options.limit_test);
     }
@@ -120,7 +141,13 @@ pub fn load(options: &DataOptions, no_progress: bool) -> train::Result<Dataset> 
     data
 }
 
-/// A download on stderr: a bar on a terminal, lines otherwise.
+/// The same for what is measured on test images: those to train on are not decoded.
+pub fn load_test(options: &DataOptions) -> train::Result<Dataset> {
+    let mut shown = Shown::new(true);
+    train::load_test_data(options, |progress| shown.report(&progress))
+}
+
+/// A download, or the decoding of a folder, on stderr: a bar on a terminal, lines otherwise.
 pub struct Shown {
     bar: Option<ProgressBar>,
     terminal: bool,
@@ -135,10 +162,17 @@ impl Shown {
     pub fn report(&mut self, progress: &Progress<'_>) {
         match progress {
             Progress::Downloading { bytes, total, .. } if self.terminal => {
-                let bar = self.bar.get_or_insert_with(bar);
+                let bar = self.bar.get_or_insert_with(|| bar(BYTES));
                 bar.set_length(total.unwrap_or(0));
                 bar.set_position(*bytes);
             }
+            Progress::Decoding { done, total } if self.terminal => {
+                let bar = self.bar.get_or_insert_with(|| bar(PICTURES));
+                bar.set_length(*total as u64);
+                bar.set_position(*done as u64);
+            }
+            // Most folders are decoded before that is worth a line.
+            Progress::Decoding { .. } if self.last.get_or_insert_with(Instant::now).elapsed() < REPORT => {}
             Progress::Downloading { .. } if self.last.is_some_and(|last| last.elapsed() < REPORT) => {}
             // Where the data are is no news when they were there all along.
             Progress::Ready { .. } if self.last.is_none() && self.bar.is_none() => {}
@@ -157,8 +191,10 @@ impl Shown {
     }
 }
 
-fn bar() -> ProgressBar {
-    let template = "{bar:30} {bytes}/{total_bytes} - {bytes_per_sec} - ETA: {eta}";
+const BYTES: &str = "{bar:30} {bytes}/{total_bytes} - {bytes_per_sec} - ETA: {eta}";
+const PICTURES: &str = "{bar:30} {pos}/{len} pictures decoded - ETA: {eta}";
+
+fn bar(template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style)
 }

@@ -5,7 +5,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 use std::process::ExitCode;
-use train::cifar;
+use train::{augment, cifar};
 
 /// The exit status of bad usage.
 pub const BAD_USAGE: u8 = 2;
@@ -54,6 +54,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         note(format_args!("hint: {hint}"));
     }
     let bad_usage = error.is::<Usage>()
+        || matches!(ours, Some(train::Error::Augment(error)) if !matches!(error, augment::Error::Write { .. }))
         || matches!(
             ours,
             Some(
@@ -62,7 +63,6 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
                     | train::Error::OtherData(_)
                     | train::Error::Moved { .. }
                     | train::Error::Optimizer(_)
-                    | train::Error::Augment(_)
                     | train::Error::Cut(_)
             )
         );

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use train::{Classifier, Config, DataOptions, Evaluation, MODEL_FILE};
+use train::{Classifier, Config, DataOptions, Evaluation, ImageSize, MODEL_FILE};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
@@ -20,7 +20,7 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     // A limit spares decoding pictures of folders, so nobody knows how many there are.
     let is_folder = Path::new(&options.dataset).is_dir();
     let limit = if is_folder { None } else { options.limit_test.take() };
-    let mut data = data::load(&options, true)?;
+    let mut data = data::load_test(&options)?;
     let all = data.test.len();
     if let Some(limit) = limit.filter(|&limit| limit < all) {
         data.test = data.test.take(limit);
@@ -64,6 +64,9 @@ pub fn data_of(run: &Path, classifier: &Classifier, args: &SourceArgs) -> train:
     if args.dataset.is_none() {
         options.check_folder(named_by)?;
     }
+    // Pictures are scaled to what the network takes, whatever it was that the run's configuration says.
+    let is_folder = Path::new(&options.dataset).is_dir();
+    options.image_size = if is_folder { classifier.image_size() } else { ImageSize::default() };
     Ok(options)
 }
 

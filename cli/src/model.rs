@@ -1,14 +1,14 @@
 //! The trained network that a command line names.
 
 use crate::args::test_time;
-use crate::data::{self, SourceArgs};
+use crate::data::{self, SourceArgs, image_size};
 use crate::error::usage;
 use crate::gpus::SingleArgs;
 use anyhow::Context;
 use clap::ValueEnum;
 use std::path::Path;
 use train::augment::TestTime;
-use train::{Assumed, Classifier, ModelKind, Preprocessing, Trained, open_model};
+use train::{Assumed, Classifier, ImageSize, ModelKind, Preprocessing, Trained, names_classes, open_model};
 
 /// What a file that holds weights alone doesn't say.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -17,6 +17,9 @@ pub struct WeightsArgs {
     /// The network; by default the one that the weights fit
     #[arg(long, value_name = "NAME")]
     pub network: Option<String>,
+    /// Height and width of its images, as in 64 or 48x40; by default what the file says, or 32x32
+    #[arg(long, value_name = "N|HxW", allow_hyphen_values = true, value_parser = image_size)]
+    pub image_size: Option<ImageSize>,
     /// What happens to pixels first: divide-by-255, subtract-pixel-mean or standardize; by default what the file says, or the recipe
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
     pub preprocessing: Option<First>,
@@ -76,6 +79,7 @@ impl ClassifierArgs {
 pub fn open(path: &Path, weights: &WeightsArgs, data: &SourceArgs) -> train::Result<Trained> {
     let assumed = Assumed {
         network: weights.network.clone(),
+        image_size: weights.image_size,
         preprocessing: weights.preprocessing.map(Into::into),
         dataset: data.dataset.clone(),
     };
@@ -87,7 +91,7 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &SourceArgs) -> train::Res
     })
 }
 
-/// Refuses flags about data where none are needed: a model of ours says what its classes are.
+/// Refuses flags about data where none are needed: what was trained or exported here says what its classes are.
 pub fn refuse_data(path: &Path, data: &SourceArgs) -> anyhow::Result<()> {
     let given = match data {
         SourceArgs { dataset: Some(dataset), .. } => ("--dataset", dataset),
@@ -96,13 +100,13 @@ pub fn refuse_data(path: &Path, data: &SourceArgs) -> anyhow::Result<()> {
             None => return Ok(()),
         },
     };
+    let refuse = |why: &str| {
+        let (flag, value) = given;
+        Err(usage(format!("{flag} is {value}, but must be left out with {}: {why}", path.display())))
+    };
     match ModelKind::of(path) {
-        ModelKind::Towers => Err(usage(format!(
-            "{} is {}, but must be left out with {}: a model of towers says what its classes are",
-            given.0,
-            given.1,
-            path.display()
-        ))),
+        ModelKind::Towers => refuse("a model of towers says what its classes are"),
+        ModelKind::PyTorch if names_classes(path) => refuse("its metadata say what its classes are"),
         _ => Ok(()),
     }
 }

@@ -21,11 +21,10 @@ pub const HISTORY_FILE: &str = "history.csv";
 const BEFORE: [&str; 6] =
     ["config.json", "environment.json", HISTORY_FILE, "history.jsonl", "curves.svg", "curves.png"];
 
-/// A run's folder and, if one was asked for, a picture of the curves.
+/// A run's folder.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Output {
     pub run: PathBuf,
-    pub picture: Option<PathBuf>,
     /// Whether the folder's name was chosen here, so that another number does as well.
     pub numbered: bool,
     /// Whether the run that is in the folder goes on.
@@ -35,19 +34,14 @@ pub struct Output {
 }
 
 impl Output {
-    /// What `--output` means for a new run of `recipe`: a picture if it ends as one, else the run's folder.
+    /// What `--output` means for a new run of `recipe`: its folder, unless it is a picture.
     pub fn new(output: Option<&Path>, recipe: &str) -> Self {
         match output {
-            Some(path) if !is_picture(path) => Output {
-                run: path.to_owned(),
-                picture: None,
-                numbered: false,
-                goes_on: false,
-                restarted: false,
-            },
-            picture => Output {
+            Some(path) if !is_picture(path) => {
+                Output { run: path.to_owned(), numbered: false, goes_on: false, restarted: false }
+            }
+            _ => Output {
                 run: Path::new(RUNS).join(format!("{recipe}-1")),
-                picture: picture.map(Path::to_owned),
                 numbered: true,
                 goes_on: false,
                 restarted: false,
@@ -84,25 +78,6 @@ impl Output {
         Ok(())
     }
 
-    /// Makes the folders of the picture and those of `others`, before there is a run's: one that can't write there leaves
-    /// nothing behind.
-    pub fn make_others<'a>(
-        &'a self,
-        others: impl IntoIterator<Item = &'a Path>,
-        made: &mut Made,
-    ) -> anyhow::Result<()> {
-        if let Some(picture) = self.picture.as_ref().filter(|picture| picture.is_dir()) {
-            return Err(usage(format!(
-                "--output is {}, but must be no folder to be a picture",
-                picture.display()
-            )));
-        }
-        let of_picture = self.picture.as_deref().and_then(Path::parent);
-        let of_picture = of_picture.filter(|folder| !folder.as_os_str().is_empty());
-        let make = |folder: &Path| made.folder(folder).with_context(|| cannot_make(folder));
-        of_picture.into_iter().chain(others).try_for_each(make)
-    }
-
     /// Makes the folder, and holds it for as long as the returned file is open: two runs in one folder would
     /// overwrite each other. A numbered one is new: the first number for which there is nothing.
     pub fn create(&mut self, made: &mut Made) -> anyhow::Result<Option<File>> {
@@ -116,7 +91,6 @@ impl Output {
         for file in BEFORE {
             made.file(self.run.join(file));
         }
-        self.picture.iter().for_each(|picture| made.file(picture.clone()));
         Ok(held)
     }
 
@@ -141,8 +115,23 @@ impl Output {
     }
 }
 
+/// Makes folders outside of a run's, before there is one: a run that can't write there leaves nothing behind.
+pub fn make_others<'a>(folders: impl IntoIterator<Item = &'a Path>, made: &mut Made) -> anyhow::Result<()> {
+    folders.into_iter().try_for_each(|folder| made.folder(folder).with_context(|| cannot_make(folder)))
+}
+
+/// A path as it was given, most likely: paths of files outside of a run's folder are absolute in its configuration.
+pub fn shown(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().ok();
+    here.and_then(|here| path.strip_prefix(here).ok()).unwrap_or(path).to_owned()
+}
+
 fn cannot_make(folder: &Path) -> String {
-    format!("can't make the folder {}", folder.display())
+    let in_the_way = folder.ancestors().find(|place| place.exists()).filter(|place| !place.is_dir());
+    let why = in_the_way.map_or("", |place| {
+        if place == folder { ", since it is a file" } else { "; there is a file in the way" }
+    });
+    format!("can't make the folder {}{why}", shown(folder).display())
 }
 
 /// Locks a run's folder until the file is closed, however the process ends. Where there are no locks, as on some
@@ -194,12 +183,11 @@ mod tests {
     #[test]
     fn a_picture_or_a_folder() {
         let plot = Output::new(Some(Path::new("out/multi_gpu.PNG")), "minigooglenet");
-        assert_eq!(plot.picture, Some("out/multi_gpu.PNG".into()));
         assert_eq!((plot.run, plot.numbered), ("runs/minigooglenet-1".into(), true));
         let folder = Output::new(Some(Path::new("runs/a")), "minigooglenet");
         assert_eq!(
             folder,
-            Output { run: "runs/a".into(), picture: None, numbered: false, goes_on: false, restarted: false }
+            Output { run: "runs/a".into(), numbered: false, goes_on: false, restarted: false }
         );
     }
 }

@@ -5,19 +5,24 @@ use crate::error::{at_least_one, sentence};
 use crate::output::newest_run;
 use crate::print::{self, note};
 use crate::{model, pictures};
+use anyhow::Context;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::cifar::folder::picture;
-use train::{Classifier, MODEL_FILE, Prediction};
+use train::{Classifier, ImageSize, MODEL_FILE, Prediction};
 
 /// So many pictures are decoded, classified and printed at a time.
 const BATCH: usize = 64;
 
 pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--top", args.top)?;
-    let path = args.model.clone().map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
+    let path = match &args.model {
+        Some(model) => model.clone(),
+        // Runs are easily taken for pictures here.
+        None => newest_run(&[MODEL_FILE]).context("no --model names the network")?,
+    };
     model::refuse_data(&path, &args.network.data)?;
     let mut failed = 0;
     // Told of a picture that is passed over; the others go on.
@@ -28,10 +33,11 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     let files: Vec<PathBuf> =
         args.images.iter().flat_map(|image| pictures::named(image, &mut refuse)).collect();
     let mut classifier = args.network.open(&path, files.len().clamp(1, BATCH))?;
+    let ImageSize { height, width } = classifier.image_size();
     for batch in files.chunks(BATCH) {
         let (mut names, mut pixels) = (Vec::new(), Vec::new());
         for file in batch {
-            match picture(file) {
+            match picture(file, [height, width]) {
                 Ok(picture) => {
                     names.push(file.as_path());
                     pixels.extend(picture);

@@ -6,11 +6,16 @@ use std::process::ExitCode;
 use train::{DataOptions, Preview};
 
 pub fn run(args: PreviewArgs) -> anyhow::Result<ExitCode> {
-    let mut augmentation = train::find_recipe(&args.recipe)?.augmentation;
+    let train::Config { mut augmentation, data: of_recipe, .. } = train::find_recipe(&args.recipe)?;
     args.augmentation.apply(&mut augmentation);
     let preview = Preview { samples: args.samples, columns: args.columns, seed: args.seed, zoom: args.zoom };
     preview.check()?;
-    let options = DataOptions { limit_train: args.limit.limit_train, ..args.data.options() };
+    let mut options = DataOptions { limit_train: args.limit.limit_train, ..args.data.options() };
+    if let Some(size) = args.size.image_size {
+        options.image_size = size;
+    } else if std::path::Path::new(&options.dataset).is_dir() {
+        options.image_size = of_recipe.image_size;
+    }
     let data = data::load(&options, false)?;
     train::preview(&augmentation, &data.train, &preview, &args.output)?;
     let Some(folder) = args.save_to_dir else {

@@ -7,7 +7,7 @@ use crate::{data, evaluate, print};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use train::report::{RunReport, report};
+use train::report::{RunReport, save_report};
 use train::{Classifier, MODEL_FILE};
 
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
@@ -28,7 +28,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
         [run] => run.join("report.html"),
         _ => PathBuf::from("report.html"),
     });
-    std::fs::write(&file, report(&reports)).with_context(|| format!("can't write {}", file.display()))?;
+    save_report(&file, &reports)?;
     print::text(&format!("wrote {}\n", file.display()))
 }
 
@@ -44,6 +44,6 @@ fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<
     let mut classifier = Classifier::load(&run.join(MODEL_FILE), device, args.batch_size)?;
     let mut options = evaluate::data_of(run, &classifier, &args.data)?;
     options.limit_test = args.limit.limit_test.or(options.limit_test);
-    let data = data::load(&options, true)?;
+    let data = data::load_test(&options)?;
     Ok(about.test(&mut classifier, &data)?)
 }

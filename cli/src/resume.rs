@@ -65,13 +65,14 @@ impl TrainArgs {
 
     fn going_on(&self, run: PathBuf, resume: Resume) -> anyhow::Result<Start> {
         let config = self.resumed_config(&resume)?;
-        let picture = Output::new(self.keep.output.as_deref(), &config.recipe).picture;
-        let output = Output { run, picture, numbered: false, goes_on: true, restarted: false };
+        let output = Output { run, numbered: false, goes_on: true, restarted: false };
         Ok(Start { config, output, resume: Some(resume) })
     }
 
     fn beginning(&self, again: bool) -> anyhow::Result<Start> {
-        let resume = self.keep.resume_from.as_deref().map(Resume::read).transpose()?;
+        let mut resume = self.keep.resume_from.as_deref().map(Resume::read).transpose()?;
+        // Those of the run that the file is of.
+        resume.iter_mut().for_each(|resume| resume.config.forget_outputs());
         let config = resume.as_ref().map_or_else(|| self.config(), |resume| self.resumed_config(resume))?;
         let new = Output::new(self.keep.output.as_deref(), &config.recipe);
         Ok(Start { config, output: Output { restarted: again, ..new }, resume })

@@ -3,11 +3,11 @@
 use crate::args::TrainArgs;
 use crate::error::{INTERRUPTED, at_least_one, usage};
 use crate::made::{Begun, Made};
-use crate::output::Output;
+use crate::output::{Output, make_others};
 use crate::print::note;
 use crate::resume::Start;
 use crate::tui::{self, Tui};
-use crate::{data, print};
+use crate::{callbacks, data, error, print};
 use anyhow::Context;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use train::cifar::Dataset;
 use train::observers::{Checkpoints, Curves, Environment, History, Progress};
-use train::{Config, End, Observer, Process, Resume, StopFlag, TrainState};
+use train::{Config, End, ImageSize, Observer, Process, Resume, StopFlag, TrainState};
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let start = args.start(args.goes_on()?)?;
@@ -47,7 +47,9 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
     let (mut made, mut held) = (Made::default(), None);
     let begun = Arc::new(AtomicBool::new(false));
     let begin = || {
-        output.make_others(args.callbacks.folders()?, &mut made)?;
+        let others = make_others(callbacks::folders(&config)?, &mut made);
+        others.map_err(|error| if resume.is_some() { remembered(error) } else { error })?;
+        callbacks::files(&config).for_each(|file| made.file(file.to_owned()));
         held = output.create(&mut made)?;
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
@@ -95,6 +97,12 @@ fn follow(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Resul
     let outcome = process.train(&config, data, resume.as_ref(), &mut [], &stop)?;
     let going_on = alone && matches!(outcome.end, End::Interrupted);
     Ok(if going_on { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// What a resumed run can't write, it may be told not to.
+fn remembered(error: anyhow::Error) -> anyhow::Error {
+    let what = "; the run wrote there before: name another place, or leave it out by --forget-outputs";
+    anyhow::anyhow!("{}{what}", error::sentence(&error))
 }
 
 /// A wish to stop that Ctrl-C and SIGTERM raise.
@@ -168,7 +176,9 @@ fn images(config: &Config, data: &Dataset) -> String {
 fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Resume>) {
     let run = output.run.display();
     let images = images(config, data);
-    note(format_args!("{}: {} on {} ({images}), into {run}", config.recipe, config.model, data.name));
+    let size = ImageSize::of(data.train.shape());
+    let at = if size == ImageSize::default() { String::new() } else { format!(" at {size}") };
+    note(format_args!("{}: {} on {}{at} ({images}), into {run}", config.recipe, config.model, data.name));
     if let Some(why) = train::unused_gpu(&config.devices) {
         note(format_args!("warning: {why}; training on the CPU"));
     }
@@ -199,7 +209,7 @@ fn observers(
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
     let run = &output.run;
     let mut curves = Curves::new(run, format!("{} on {}", config.model, data.name));
-    if let Some(picture) = &output.picture {
+    if let Some(picture) = &config.plot {
         curves = curves.also(picture)?;
     }
     // The progress comes first, so that its bar is gone before anybody else writes.
@@ -208,9 +218,9 @@ fn observers(
         Box::new(History::new(run)),
         Box::new(Environment::new(run)),
     ];
-    observers.extend(args.callbacks.writers(config, run)?);
+    observers.extend(callbacks::writers(config, run)?);
     observers.push(Box::new(Checkpoints::new(run, config)?));
     observers.push(Box::new(curves));
-    observers.extend(args.callbacks.observers(config)?);
+    observers.extend(callbacks::observers(config)?);
     Ok(observers)
 }

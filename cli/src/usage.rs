@@ -23,6 +23,15 @@ const ELSEWHERE: [(&str, &[&str], &str); 3] = [
     ),
 ];
 
+/// Commands that one might look for, and what does the same.
+const COMMANDS: [(&str, &str); 2] = [
+    ("import", "weights of Keras or PyTorch come here by towers export FILE --output model.safetensors"),
+    ("test", "towers evaluate measures a trained network; towers predict says what pictures show"),
+];
+
+/// Flags that can do without a value.
+const WITH_EQUALS: [&str; 2] = ["--tta", "--backup-and-restore"];
+
 /// The command line of this process.
 pub fn parse() -> Result<Args, clap::Error> {
     let mut command = command();
@@ -44,26 +53,54 @@ fn command() -> clap::Command {
     })
 }
 
-/// The error with advice of ours for a flag that is known elsewhere, and without that of clap where it is far from what was given.
+/// The error with advice of ours for a flag or command that is known elsewhere, and without that of clap where it is far from what was
+/// given.
 pub fn advised(mut error: clap::Error) -> clap::Error {
-    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return error };
-    if error.kind() != ErrorKind::UnknownArgument {
-        return error;
-    }
-    let command = std::env::args().nth(1).unwrap_or_default();
-    let known = |(of, flags, _): &&(&str, &[&str], &str)| *of == command && flags.contains(&flag.as_str());
-    let advice = ELSEWHERE.iter().find(known).map(|(_, _, advice)| (*advice).to_owned());
-    let far = match error.get(ContextKind::SuggestedArg) {
-        Some(ContextValue::String(suggested)) => !is_near(flag, suggested),
-        _ => false,
+    let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let advice = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::InvalidSubcommand, _) => {
+            let name = line.get(1).map(String::as_str);
+            let advice = COMMANDS.iter().find(|(command, _)| Some(*command) == name);
+            if advice.is_some() {
+                error.remove(ContextKind::SuggestedSubcommand);
+            }
+            advice.map(|(_, advice)| (*advice).to_owned())
+        }
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) => {
+            let advice = advice(&line, flag);
+            let far = match error.get(ContextKind::SuggestedArg) {
+                Some(ContextValue::String(suggested)) => !is_near(flag, suggested),
+                _ => false,
+            };
+            if far || advice.is_some() {
+                error.remove(ContextKind::SuggestedArg);
+            }
+            // That the flag might be a value, behind `--`: hardly ever.
+            error.remove(ContextKind::Suggested);
+            advice
+        }
+        _ => return error,
     };
-    if far || advice.is_some() {
-        error.remove(ContextKind::SuggestedArg);
-    }
     if let Some(advice) = advice {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     }
     error
+}
+
+/// What to write for a word of the command line that its command does not take.
+fn advice(line: &[String], word: &str) -> Option<String> {
+    let command = line.get(1)?;
+    let before = line.iter().position(|other| other == word).and_then(|at| line.get(at.checked_sub(1)?));
+    if let Some(flag) = before.filter(|flag| WITH_EQUALS.contains(&flag.as_str())) {
+        return Some(format!("a value is joined to this flag: {flag}={word}"));
+    }
+    if command == "launch" {
+        let advice =
+            "what is to be started stands behind `--`, as in towers launch --processes 2 -- train --quick";
+        return Some(advice.to_owned());
+    }
+    let known = |(of, flags, _): &&(&str, &[&str], &str)| of == command && flags.contains(&word);
+    ELSEWHERE.iter().find(known).map(|(_, _, advice)| (*advice).to_owned())
 }
 
 /// Whether a flag is probably a misspelt other one, or part of it, or more of it.

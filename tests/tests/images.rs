@@ -10,8 +10,8 @@ use ndarray::Array4;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tensor::{
-    AxisDraw, Backend, Bytes, Device, Error, Fill, ImageDraw, Ints, Layout, LoadImages, Precision, Recorder,
-    Result, SoftmaxXent, Span, Storage, Turn, View, ViewMut,
+    AxisDraw, Backend, Bytes, Device, Error, Fill, ImageDraw, ImageSet, Ints, Layout, LoadImages, Precision,
+    Recorder, Result, SoftmaxXent, Span, Storage, Turn, View, ViewMut,
 };
 
 const CLASSES: usize = 10;
@@ -96,11 +96,9 @@ impl Set {
         let x = ViewMut::new(&mut self.x, layout(&self.load, n));
         device.load_images(
             &self.load,
-            &self.images,
-            &self.labels,
+            ImageSet { images: &self.images, labels: &self.labels, means: &self.means },
             &self.draws,
             first,
-            &self.means,
             x,
             &mut self.to,
         )

@@ -6,6 +6,7 @@ mod callbacks;
 mod cuda;
 mod device_weights;
 mod faults;
+mod image_sizes;
 mod images;
 mod keras;
 mod outside;

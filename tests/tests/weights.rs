@@ -68,7 +68,12 @@ fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
 
 /// A network of this name, with first weights, running averages that are not, and the preprocessing of its tutorial.
 fn model_file(folder: &Path, name: &str) -> Trained {
-    let model = models::by_name(name, 10).unwrap().unwrap();
+    model_file_for(folder, name, [32, 32, 3])
+}
+
+/// The same for images of another size, which the file of a network for 32x32 needs not say.
+fn model_file_for(folder: &Path, name: &str, image: [usize; 3]) -> Trained {
+    let model = models::by_name_for(name, image, 10).unwrap().unwrap();
     let device = Device::cpu(1);
     let mut network = model.build(&device, 1, Mode::Inference).unwrap();
     network.init(5).unwrap();
@@ -93,8 +98,9 @@ fn model_file(folder: &Path, name: &str) -> Trained {
     };
     match preprocessing {
         "subtract-pixel-mean" => {
-            let mean = (0..3072).map(|k| 100.0 + (k % 50) as f32 / 3.0).collect();
-            tensors.insert("input/mean", [32, 32, 3], mean).unwrap();
+            let len: usize = image.iter().product();
+            let mean = (0..len).map(|k| 100.0 + (k % 50) as f32 / 3.0).collect();
+            tensors.insert("input/mean", image, mean).unwrap();
         }
         "standardize" => {
             tensors.insert("input/mean", [3], vec![125.3, 123.0, 113.9]).unwrap();
@@ -110,6 +116,10 @@ fn model_file(folder: &Path, name: &str) -> Trained {
         ("towers.preprocessing", preprocessing),
     ] {
         tensors.metadata_mut().insert(key.to_owned(), value.to_owned());
+    }
+    if image != [32, 32, 3] {
+        let size = format!("{}x{}", image[0], image[1]);
+        tensors.metadata_mut().insert("towers.image_size".to_owned(), size);
     }
     let file = folder.join("model.safetensors");
     save_tensors(&file, &tensors, tensors.metadata()).unwrap();
@@ -148,6 +158,39 @@ fn pytorch_computes_the_same() {
     }
 }
 
+/// Rows and columns are not taken for each other, here or there.
+#[test]
+fn networks_for_another_size_compute_the_same() {
+    let torch = imports("networks_for_another_size_compute_the_same", "torch, safetensors, numpy");
+    let onnx = imports("networks_for_another_size_compute_the_same", "onnxruntime, numpy");
+    let picture: Vec<u8> = (0..48 * 40 * 3).map(|k| ((k * 37 + k / 7) % 256) as u8).collect();
+    let image = "import numpy as np\nk = np.arange(48 * 40 * 3)\n\
+                 x = ((k * 37 + k // 7) % 256).astype('float32').reshape(1, 48, 40, 3).transpose(0, 3, 1, 2)\n";
+    let in_torch = format!(
+        "{image}import torch\nfrom net import Network\nfrom safetensors.torch import load_file\n\
+         network = Network().eval()\nnetwork.load_state_dict(load_file('net.safetensors'))\n\
+         print(network(torch.from_numpy(x.copy())).detach().ravel().tolist())"
+    );
+    let in_onnx = format!(
+        "{image}import onnxruntime\nnet = onnxruntime.InferenceSession('net.onnx')\n\
+         print(net.run(['logits'], {{'images': x}})[0].ravel().tolist())"
+    );
+    for name in models::NAMES {
+        let folder = tempfile::tempdir().unwrap();
+        let trained = model_file_for(folder.path(), name, [48, 40, 3]);
+        let expected = logits(&trained, &picture);
+        for (there, file, script) in [(torch, "net.py", &in_torch), (onnx, "net.onnx", &in_onnx)] {
+            export(&trained, &folder.path().join(file)).unwrap();
+            if there {
+                let found = printed(&run(folder.path(), &["-c", script]));
+                assert_close(&format!("{name}, {file}"), &found, &expected, 1e-5);
+            }
+        }
+        let back = from_pytorch(&folder.path().join("net.safetensors"));
+        assert_close(&format!("{name}, back"), &logits(&back, &picture), &expected, 1e-5);
+    }
+}
+
 /// The scripts scale pictures of other sizes with the filter that is used here.
 #[test]
 fn pictures_are_scaled_as_in_the_scripts() {
@@ -164,7 +207,7 @@ fn pictures_are_scaled_as_in_the_scripts() {
         let drawn =
             image::RgbImage::from_fn(width, height, |x, y| image::Rgb([0, 1, 2].map(|c| level(x, y, c))));
         drawn.save(folder.path().join("cat.png")).unwrap();
-        let expected = cifar::folder::picture(folder.path().join("cat.png")).unwrap();
+        let expected = cifar::folder::picture(folder.path().join("cat.png"), [32, 32]).unwrap();
         for line in &lines {
             let script = format!(
                 "import numpy as np\nfrom PIL import Image\n{line}\nprint(picture.reshape(-1).tolist())"
@@ -185,6 +228,7 @@ fn what_goes_out_to_pytorch_comes_back() {
         export(&trained, &folder.path().join("net.py")).unwrap();
         let back = from_pytorch(&folder.path().join("net.safetensors"));
         assert_eq!((&back.network, &back.classes), (&trained.network, &trained.classes));
+        assert_eq!((&*back.dataset, back.named), ("cifar10", true));
         let expected = picture(folder.path(), &trained);
         assert_close(name, &picture(folder.path(), &back), &expected, 1e-5);
         let refused = Trained::read(&folder.path().join("net.safetensors")).unwrap_err().to_string();

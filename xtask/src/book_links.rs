@@ -7,12 +7,16 @@ use crate::Failure;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::io::Read;
+use std::io::{IsTerminal as _, Read};
 use std::process::ExitCode;
 
 /// Answers mdBook: whether it can do with a renderer (`supports NAME`), or the book that comes in, with its links mended.
 pub fn run(_: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
     if arguments.first().is_none_or(|word| word != "supports") {
+        if std::io::stdin().is_terminal() {
+            let what = "`book-links` is run by mdBook, which hands it a book on its standard input";
+            return Err(Failure::Usage(what.to_owned()));
+        }
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text)?;
         println!("{}", answer(&text)?);

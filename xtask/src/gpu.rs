@@ -23,6 +23,9 @@ const TESTED_IN_PART: [(&str, &[&str]); 2] = [
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
     let folder = match arguments {
         [] => workspace.root.join("target/gpu"),
+        [flag] if flag.starts_with('-') => {
+            return Err(Failure::Usage(format!("`gpu` takes a folder and no flag, but got `{flag}`")));
+        }
         [folder] => PathBuf::from(folder),
         _ => return Err(Failure::Usage("`gpu` takes one folder".to_owned())),
     };

@@ -122,8 +122,13 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-        return usage(&format!("there is no command `{name}`"));
+        return usage(&format!("there is no command `{name}`{}", meant(name)));
     };
+    // That one has a page of its own.
+    if command.name != "train-cifar" && rest.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
     let outcome =
         Workspace::load().map_err(Failure::from).and_then(|workspace| (command.run)(&workspace, rest));
     match outcome {
@@ -134,6 +139,31 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What was probably meant by a command that there is not: a step of `test`, or a command that is nearly called so.
+fn meant(name: &str) -> String {
+    if test::step_names().contains(&name) {
+        return format!("; it is a step of `test`: `cargo xtask test {name}`");
+    }
+    let begins = |known: &str| name.len() > 2 && (known.starts_with(name) || name.starts_with(known));
+    let near = command_names().into_iter().find(|known| begins(known) || distance(known, name) <= 2);
+    near.map_or_else(String::new, |known| format!("; did you mean `{known}`?"))
+}
+
+/// How many letters have to be put in, taken out or changed to make one word of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.chars().enumerate() {
+            let change = before + usize::from(x != y);
+            before = row[j + 1];
+            row[j + 1] = change.min(before + 1).min(row[j] + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
 }
 
 /// Says what is wrong with the command line and how to learn more.
@@ -158,6 +188,16 @@ fn help() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_meant_is_told() {
+        assert_eq!(meant("train"), "; did you mean `train-cifar`?");
+        assert_eq!(meant("tset"), "; did you mean `test`?");
+        assert_eq!(meant("tidi"), "; did you mean `tidy`?");
+        assert_eq!(meant("clippy"), "; it is a step of `test`: `cargo xtask test clippy`");
+        assert_eq!(meant("deploy-all") + &meant("--quick"), "");
+        assert_eq!((distance("", "abc"), distance("kitten", "sitting"), distance("same", "same")), (3, 3, 0));
+    }
 
     #[test]
     fn the_help_page_names_every_command_on_one_line() {

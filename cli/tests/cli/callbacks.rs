@@ -49,6 +49,64 @@ fn all_callbacks_of_keras_in_one_run() {
         .complains("--reduce-lr-on-plateau can't change");
 }
 
+/// Files that flags chose belong to the run: they go on with it, wherever it is resumed from.
+#[test]
+fn a_resumed_run_goes_on_with_its_logs() {
+    let place = Place::new();
+    let flags =
+        "--epochs 2 --csv-log log.csv --csv-separator ; --csv-append --tensorboard logs --histogram-freq 1";
+    let line = format!("{SMALL} {flags}").replace(" --output run", "");
+    std::fs::write(place.path().join("log.csv"), "epoch;of another run\r\n0;1\r\n").expect("a file");
+    place.run(&format!("{line} --output plot.svg")).ends(0).says("done: runs/quick-1");
+    let config: serde_json::Value =
+        serde_json::from_str(&place.read("runs/quick-1/config.json")).expect("JSON");
+    assert_eq!(
+        (&config["csv_log"]["separator"], &config["tensorboard"]["histogram_freq"]),
+        (&";".into(), &1.into())
+    );
+    let (rows, events) = (|| place.read("log.csv"), || files(&place, "logs/train").len());
+    assert_eq!((rows().lines().count(), events()), (4, 1));
+    std::fs::remove_file(place.path().join("plot.svg")).expect("it was drawn");
+    // From another folder; it was killed when the second epoch's row was written, but not its checkpoint.
+    std::fs::create_dir(place.path().join("elsewhere")).expect("a folder");
+    std::fs::remove_dir_all(place.path().join("runs/quick-1/checkpoints/epoch-0002")).expect("a checkpoint");
+    let resume = "train --resume ../runs/quick-1 --no-progress --epochs 3";
+    let resumed =
+        place.command(resume).current_dir(place.path().join("elsewhere")).output().expect("it runs");
+    assert!(resumed.status.success(), "{}", super::text(&resumed.stderr));
+    let epochs: Vec<String> =
+        rows().lines().map(|row| row.split(';').next().unwrap_or_default().to_owned()).collect();
+    assert_eq!(epochs, ["epoch", "0", "0", "1", "2"]);
+    assert!(files(&place, "elsewhere").is_empty() && events() == 2 && place.exists("plot.svg"));
+    // Told otherwise.
+    let before = rows();
+    place
+        .run("train --resume runs/quick-1 --epochs 4 --forget-outputs --csv-log new.csv --no-progress")
+        .ends(0);
+    assert_eq!((rows(), events(), place.read("new.csv").lines().count()), (before, 2, 5));
+    // A run that goes on in a folder of its own is another one, and writes none of the first one's files.
+    let from =
+        place.run(&format!("{SMALL} --epochs 2 --csv-log a.csv --checkpoint-path w-{{epoch}}.safetensors"));
+    from.ends(0);
+    let before = place.read("a.csv");
+    place.run("train --resume-from run/w-1.safetensors --output on --no-progress").ends(0);
+    assert!(place.read("a.csv") == before && !place.read("on/config.json").contains("a.csv"));
+}
+
+/// Runs of versions that did not write them down have none to go on with.
+#[test]
+fn a_configuration_without_logs_is_one() {
+    let place = Place::new();
+    place.run(&format!("{SMALL} --epochs 1 --csv-log log.csv")).ends(0);
+    let state = "run/checkpoints/epoch-0001/state.json";
+    let mut saved: serde_json::Value = serde_json::from_str(&place.read(state)).expect("JSON");
+    let config = saved["config"].as_object_mut().expect("a table");
+    for key in ["csv_log", "tensorboard", "plot"] {
+        assert!(config.remove(key).is_some(), "{key}");
+    }
+    serde_json::from_value::<train::Config>(saved["config"].take()).expect("an older configuration");
+}
+
 /// What Keras does by `load_model` and `fit(initial_epoch)`: the rest of the run, in a folder of its own.
 #[test]
 fn a_run_goes_on_from_a_file_of_its_network() {

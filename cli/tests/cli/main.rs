@@ -8,6 +8,7 @@ mod folders;
 #[cfg(target_os = "linux")]
 #[path = "../../../crates/parallel/tests/mpi/hosts.rs"]
 mod hosts;
+mod image_size;
 mod interrupt;
 mod launch;
 mod pages;

@@ -182,6 +182,75 @@ fn failures_say_what_to_do() {
     place.run("evaluate nowhere").ends(1).complains("there is no model here");
 }
 
+/// Words that a stranger may try, and what is told instead of clap's own guesses.
+#[test]
+fn what_was_meant_is_told() {
+    let place = Place::new();
+    for (line, says) in [
+        ("evaluate run --tta flip", "a value is joined to this flag: --tta=flip"),
+        (
+            "train --output run --backup-and-restore 50",
+            "a value is joined to this flag: --backup-and-restore=50",
+        ),
+        ("import cnn.keras", "towers export FILE --output model.safetensors"),
+        ("launch train --quick", "stands behind `--`, as in towers launch --processes 2 -- train"),
+        ("launch -n 2 -- train", "stands behind `--`, as in towers launch --processes 2 -- train"),
+    ] {
+        place.run(line).ends(2).complains(says);
+    }
+    let error = place.run("recipes quick --output mine.toml").ends(2).err();
+    assert!(error.contains("unexpected argument '--output'") && !error.contains("-- --output"), "{error}");
+    std::fs::write(place.path().join("notes.txt"), "no picture").expect("the file can be written");
+    place.run("evaluate notes.txt").ends(1).complains("notes.txt: this is no model; name a run's folder");
+    place
+        .run("predict notes.txt run")
+        .ends(1)
+        .complains("error: no --model names the network: there is no run in");
+    place
+        .run("preview --dataset synthetic --output p.jpg")
+        .ends(2)
+        .complains("but must be a file that ends in .png");
+    let small = "train --quick --dataset synthetic --limit-train 50 --limit-test 20 --epochs 1 --no-progress --output";
+    place
+        .run(&format!("{small} notes.txt"))
+        .ends(1)
+        .complains("can't make the folder notes.txt, since it is a file");
+    place
+        .run(&format!("{small} notes.txt/a/b"))
+        .ends(1)
+        .complains("folder notes.txt/a/b; there is a file in the way");
+    place.run(&format!("{small} run")).ends(0);
+    for inside in ["run/checkpoints", "run/checkpoints/epoch-0001", "run/model.safetensors"] {
+        place.run(&format!("train --resume {inside}")).ends(1).complains("name that: --resume run\n");
+    }
+    // A run that wrote where nothing can be written now.
+    place.run(&format!("{small} logged --csv-log logs/a.csv")).ends(0);
+    std::fs::remove_dir_all(place.path().join("logs")).expect("it was made");
+    std::fs::write(place.path().join("logs"), "in the way").expect("the file can be written");
+    let resumed = place.run("train --resume logged --epochs 2 --no-progress").ends(1);
+    resumed.complains("can't make the folder logs, since it is a file").complains("--forget-outputs");
+    place.run("train --resume logged --epochs 2 --no-progress --forget-outputs").ends(0);
+}
+
+/// On Linux a device that is always full stands for a disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_a_failure_and_no_bad_usage() {
+    let place = Place::new();
+    let small = "train --quick --dataset synthetic --limit-train 50 --limit-test 20 --epochs 1 --no-progress --output run";
+    place
+        .run(&format!("{small} --csv-log /dev/full"))
+        .ends(1)
+        .complains("can't write /dev/full: No space left");
+    assert!(!place.exists("run"));
+    place.run(small).ends(0);
+    place.run("report run --output /dev/full").ends(1).complains("can't write /dev/full: No space left");
+    place.run("report run --output new/page.html").ends(0);
+    assert!(place.exists("new/page.html"));
+    std::fs::write(place.path().join("file"), "in the way").expect("the file can be written");
+    place.run("preview --dataset synthetic --save-to-dir file").ends(1).complains("can't ");
+}
+
 #[test]
 fn a_resumed_run_stays_what_it_was() {
     let place = Place::new();

@@ -2,6 +2,41 @@ use super::Place;
 use serde_json::Value;
 use std::path::Path;
 
+/// An exported module knows its classes, and how pictures were standardized channel by channel.
+#[test]
+fn a_state_dict_brings_names_and_standardization() {
+    let place = Place::new();
+    let line = "train --quick --dataset synthetic --limit-train 300 --limit-test 60 --epochs 1 --no-progress \
+                --featurewise-std-normalization --output run";
+    place.run(line).ends(0);
+    place.run("export run --output net.py").ends(0);
+    let module = place.read("net.py");
+    let metadata = r#"METADATA = {"format": "pt", "towers.classes": json.dumps(CLASSES), "towers.dataset": "synthetic"}"#;
+    assert!(module.contains(metadata), "{module}");
+    place.run("export net.safetensors --output back.safetensors").ends(0);
+    let measure = |model: &str| -> Value {
+        let ran = place.run(&format!("evaluate {model} --limit-test 60 --json")).ends(0);
+        serde_json::from_str(&ran.out()).expect("one object")
+    };
+    let expected = measure("run");
+    assert!(
+        expected["classes"].as_array().is_some_and(|names| names.contains(&"triangle".into())),
+        "{expected}"
+    );
+    for model in ["net.safetensors", "back.safetensors"] {
+        let back = measure(model);
+        for key in ["dataset", "samples", "acc", "classes", "confusion"] {
+            assert_eq!(back[key], expected[key], "{model}: {key}");
+        }
+        let loss = |measured: &Value| measured["loss"].as_f64().expect("a number");
+        assert!((loss(&back) - loss(&expected)).abs() < 1e-5, "{model}: {back} {expected}");
+    }
+    place
+        .run("predict a.png --model net.safetensors --dataset cifar10")
+        .ends(2)
+        .complains("must be left out with net.safetensors: its metadata say what its classes are");
+}
+
 /// What a run trained goes out in every format; a checkpoint and what came out of towers for towers measure the same.
 #[test]
 fn networks_go_out_and_come_in() {

@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use augment::{ImageDataGenerator, Loader, LoaderOptions, Mean, Samples};
-//! use ndarray::Array4;
+//! use augment::ndarray::Array4;
 //!
 //! // 100 images of 32x32 RGB pixels with their labels; crate `cifar` reads real ones.
 //! let images = Array4::from_shape_fn((100, 32, 32, 3), |(n, y, x, c)| (n + 7 * y + 3 * x + c) as u8);
@@ -86,6 +86,8 @@ pub use loader::{Epoch, Loader};
 pub use loader_options::{LoaderOptions, Rows};
 pub use mean::Mean;
 pub use mix::Mix;
+/// The crate of the arrays in which images are.
+pub use ndarray;
 pub use operation::Operation;
 pub use patches::Patches;
 pub use pipeline::{Pipeline, Scratch};

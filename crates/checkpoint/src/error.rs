@@ -98,6 +98,16 @@ impl Error {
         move |source| Error::Io { action, path: path.to_path_buf(), source }
     }
 
+    /// The same of another file, where it is about `own`: nobody knows the temporary one that a file is made as.
+    pub(crate) fn about(self, own: &Path, other: &Path) -> Error {
+        match self {
+            Error::Io { action: "create" | "write" | "sync", path, source } if path == own => {
+                Error::Io { action: "write", path: other.to_path_buf(), source }
+            }
+            error => error,
+        }
+    }
+
     pub(crate) fn damaged(path: &Path, why: impl Into<String>) -> Error {
         Error::Damaged { path: path.to_path_buf(), why: why.into() }
     }
@@ -110,9 +120,9 @@ impl Error {
 fn hint(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "; earlier checkpoints are intact: free some space, or keep fewer of them"
+            "; what was saved before is intact: free some space, or keep fewer checkpoints"
         }
-        ErrorKind::FileTooLarge => "; earlier checkpoints are intact: raise the limit on file sizes",
+        ErrorKind::FileTooLarge => "; what was saved before is intact: raise the limit on file sizes",
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             "; choose a folder that this user may write to"
         }

@@ -51,7 +51,8 @@ pub fn save_tensors<'a>(
     let temporary = Temporary::new(durable::parent(path).join(hidden));
     let mut metadata = metadata.clone();
     metadata.insert(DIGEST.to_owned(), digest(tensors.iter().copied()));
-    durable::create_tensors(temporary.path(), &tensors, &metadata)?;
+    durable::create_tensors(temporary.path(), &tensors, &metadata)
+        .map_err(|error| error.about(temporary.path(), path))?;
     durable::rename(temporary.path(), path)?;
     temporary.keep();
     durable::sync_folder(durable::parent(path))

@@ -6,11 +6,11 @@ use ndarray::{Array1, Array4, Axis, Slice};
 
 use crate::classes;
 
-/// Height and width of every image, in pixels.
+/// Height and width of CIFAR's and of synthetic images, in pixels; pictures of class folders are scaled to it unless told otherwise.
 pub const SIDE: usize = 32;
 /// Colour channels of every image: red, green, blue.
 pub const CHANNELS: usize = 3;
-/// Bytes of one image.
+/// Bytes of one image of CIFAR.
 pub const IMAGE_BYTES: usize = SIDE * SIDE * CHANNELS;
 
 /// Which of the two CIFAR data sets.
@@ -49,7 +49,8 @@ impl fmt::Display for Kind {
 /// Labelled images: what one trains on, or what one tests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// `[n, 32, 32, 3]`: image, row, column, channel (red, green, blue), 0..=255, in standard (C) order.
+    /// `[n, 32, 32, 3]`, or of class folders `[n, height, width, 3]`: image, row, column, channel (red, green, blue), 0..=255, in
+    /// standard (C) order.
     pub images: Array4<u8>,
     /// `[n]`: for each image an index into [`Dataset::classes`].
     pub labels: Array1<u16>,
@@ -66,6 +67,12 @@ impl Split {
     /// Whether there is no image.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
+    }
+
+    /// Height, width and channels of the images.
+    pub fn shape(&self) -> [usize; 3] {
+        let (_, height, width, channels) = self.images.dim();
+        [height, width, channels]
     }
 
     /// The first `n` samples; all of them if there are fewer.
@@ -96,8 +103,18 @@ impl Split {
 
     /// `images` holds `labels.len()` images in NHWC order; the readers of this crate guarantee it.
     pub(crate) fn from_parts(images: Vec<u8>, labels: Vec<u16>, coarse: Option<Vec<u16>>) -> Split {
-        let images = Array4::from_shape_vec((labels.len(), SIDE, SIDE, CHANNELS), images)
-            .expect("a reader collects IMAGE_BYTES bytes for every label");
+        Split::of_size([SIDE; 2], images, labels, coarse)
+    }
+
+    /// The same for images of another height and width.
+    pub(crate) fn of_size(
+        [height, width]: [usize; 2],
+        images: Vec<u8>,
+        labels: Vec<u16>,
+        coarse: Option<Vec<u16>>,
+    ) -> Split {
+        let images = Array4::from_shape_vec((labels.len(), height, width, CHANNELS), images)
+            .expect("a reader collects the bytes of an image for every label");
         Split { images, labels: labels.into(), coarse: coarse.map(Array1::from) }
     }
 }

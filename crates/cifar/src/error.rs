@@ -31,6 +31,24 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// Pictures of a folder that would take more memory than there is.
+    #[error(
+        "{}: {pictures} pictures of {size} take {}, but {} of memory are free; choose a smaller image size, or limit the number of pictures",
+        path.display(), gigabytes(*needed), gigabytes(*free)
+    )]
+    Memory {
+        /// The folder.
+        path: PathBuf,
+        /// How many pictures there are, within the limits.
+        pictures: usize,
+        /// Their rows and columns in memory, as in `48x40`.
+        size: String,
+        /// The bytes that they take.
+        needed: u64,
+        /// The bytes that there are.
+        free: u64,
+    },
+
     /// A batch file is truncated, too long, or no file at all.
     #[error("{} has {found} bytes, expected {expected}; it is truncated or not a CIFAR file", path.display())]
     FileSize {
@@ -207,6 +225,10 @@ fn by_reason(failures: &[String]) -> String {
     }
     let tell = |(addresses, reason): &(Vec<&str>, &str)| format!("{}: {reason}", addresses.join(", "));
     reasons.iter().map(tell).collect::<Vec<_>>().join("; ")
+}
+
+fn gigabytes(bytes: u64) -> String {
+    format!("{:.1} GB", bytes as f64 / 1e9)
 }
 
 impl Error {

@@ -2,24 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
-use image::imageops::FilterType;
-use image::{ImageReader, Limits};
-
-use crate::dataset::{Dataset, IMAGE_BYTES, SIDE, Split};
+use crate::dataset::{CHANNELS, Dataset, SIDE};
+use crate::decode::{self, Decoder};
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::progress::{Listener, Progress};
 
-/// The widest and highest picture that is decoded.
-const MAX_PIXELS_ASIDE: u32 = 16_384;
-/// The most memory that decoding one picture may take.
-const MAX_DECODED: u64 = 256 << 20;
-
-/// Reads a folder of class folders: PNG and JPEG files of any size, scaled to 32x32.
+/// Reads a folder of class folders: PNG and JPEG files of any size, scaled to 32x32, or to [another size](ClassFolders::image_size).
 ///
 /// ```text
 /// DIR/train/cat/001.png  DIR/test/cat/001.png       or, without a test set,       DIR/cat/001.png
@@ -31,13 +22,14 @@ const MAX_DECODED: u64 = 256 << 20;
 /// a class in the order of the file names goes to the test split (a class of two to five pictures gives its
 /// last one). Classes are the folders' names, sorted; pictures keep the order of class and file name.
 ///
-/// Pictures are stretched to the square with a triangle filter (bilinear, an average over what is made smaller), colours converted to RGB, transparency dropped. Files with another
+/// Pictures are stretched to that size with a triangle filter (bilinear, an average over what is made smaller), colours converted to RGB, transparency dropped. Files with another
 /// extension than `.png`, `.jpg` and `.jpeg` and names that begin with a dot are passed over;
 /// [`ClassFolders::progress`] hears of the former.
 ///
 /// # Errors
 /// [`Error::ClassFolders`] if the folder looks different, [`Error::Image`] with the name of the first picture
-/// that can't be decoded (or that would take absurdly much memory), [`Error::Io`].
+/// that can't be decoded (or that would take absurdly much memory), [`Error::Memory`] if all of them would take more than there is,
+/// [`Error::Io`].
 ///
 /// ```no_run
 /// let pets = cifar::folder::read("pets")?;
@@ -51,11 +43,13 @@ pub fn read(dir: impl AsRef<Path>) -> Result<Dataset> {
 /// As [`read`], with options.
 ///
 /// ```no_run
-/// let some = cifar::folder::ClassFolders::new("pets").limit_train(1000).limit_test(100).read()?;
+/// let some = cifar::folder::ClassFolders::new("pets").image_size(64, 48).limit_train(1000).read()?;
+/// assert_eq!(some.train.images.dim(), (1000, 64, 48, 3));
 /// # Ok::<(), cifar::Error>(())
 /// ```
 pub struct ClassFolders<'a> {
     dir: PathBuf,
+    size: [usize; 2],
     limit_train: usize,
     limit_test: usize,
     listener: Box<Listener<'a>>,
@@ -65,7 +59,13 @@ impl<'a> ClassFolders<'a> {
     /// All pictures of the folder `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let listener = Box::new(|_: Progress<'_>| {});
-        ClassFolders { dir: dir.into(), limit_train: usize::MAX, limit_test: usize::MAX, listener }
+        let (size, limit) = ([SIDE; 2], usize::MAX);
+        ClassFolders { dir: dir.into(), size, limit_train: limit, limit_test: limit, listener }
+    }
+
+    /// The rows and columns that every picture is stretched to, as Keras' `image_dataset_from_directory(image_size=(height, width))`.
+    pub fn image_size(self, height: usize, width: usize) -> Self {
+        ClassFolders { size: [height, width], ..self }
     }
 
     /// At most so many pictures of the training split, [as many of each class](evenly) as can be. The others are not decoded.
@@ -78,7 +78,7 @@ impl<'a> ClassFolders<'a> {
         ClassFolders { limit_test: limit, ..self }
     }
 
-    /// A function that hears of files that are [passed over](Progress::PassedOver).
+    /// A function that hears of files that are [passed over](Progress::PassedOver), and how far [decoding](Progress::Decoding) is.
     pub fn progress(self, listener: impl FnMut(Progress<'_>) + 'a) -> Self {
         ClassFolders { listener: Box::new(listener), ..self }
     }
@@ -94,17 +94,41 @@ impl<'a> ClassFolders<'a> {
             let first = first.strip_prefix(&self.dir).unwrap_or(first);
             (self.listener)(Progress::PassedOver { files: others.len(), first });
         }
-        let some = |pictures: &Vec<Picture>, limit| decode(&limited(pictures, limit));
-        let validation = listed.validation.as_ref().map(|pictures| some(pictures, self.limit_test));
+        let train = limited(&listed.train, self.limit_train);
+        let validation = listed.validation.as_ref().map(|pictures| limited(pictures, self.limit_test));
+        let test = limited(&listed.test, self.limit_test);
+        let all = train.len() + validation.as_ref().map_or(0, Vec::len) + test.len();
+        self.check_memory(all, memory::available())?;
+        let mut decoder = Decoder { size: self.size, done: 0, total: all, listener: &mut *self.listener };
         Ok(Dataset {
             name: self.dir.file_name().unwrap_or(self.dir.as_os_str()).to_string_lossy().into_owned(),
-            train: some(&listed.train, self.limit_train)?,
-            validation: validation.transpose()?,
-            test: some(&listed.test, self.limit_test)?,
+            train: decoder.decode(&train)?,
+            validation: validation.map(|pictures| decoder.decode(&pictures)).transpose()?,
+            test: decoder.decode(&test)?,
             classes: listed.classes,
             coarse_classes: Vec::new(),
             validation_from: Some(listed.validation_from),
         })
+    }
+
+    /// Refuses so many pictures if they would take more than the `free` bytes, before any of them is decoded.
+    fn check_memory(&self, pictures: usize, free: Option<u64>) -> Result<()> {
+        let [height, width] = self.size;
+        if height == 0 || width == 0 {
+            return Err(shape(&self.dir, format!("its pictures can't be scaled to {height}x{width}")));
+        }
+        let bytes = [height, width, CHANNELS].into_iter().try_fold(pictures, usize::checked_mul);
+        let needed = bytes.map_or(u64::MAX, |bytes| bytes as u64);
+        match free.filter(|&free| free < needed) {
+            Some(free) => Err(Error::Memory {
+                path: self.dir.clone(),
+                pictures,
+                size: format!("{height}x{width}"),
+                needed,
+                free,
+            }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -191,9 +215,9 @@ fn split_dir(dir: &Path, names: &[&str]) -> Option<PathBuf> {
 }
 
 /// A file and its class.
-type Picture = (PathBuf, u16);
+pub(crate) type Picture = (PathBuf, u16);
 
-fn shape(path: &Path, reason: impl Into<String>) -> Error {
+pub(crate) fn shape(path: &Path, reason: impl Into<String>) -> Error {
     Error::ClassFolders { path: path.into(), reason: reason.into() }
 }
 
@@ -266,70 +290,40 @@ fn divide(all: Vec<Picture>) -> (Vec<Picture>, Vec<Picture>) {
     (train, test)
 }
 
-/// Decodes on all cores; the result doesn't depend on their number.
-fn decode(pictures: &[Picture]) -> Result<Split> {
-    let mut images = vec![0; pictures.len() * IMAGE_BYTES];
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let share = pictures.len().div_ceil(threads).max(1);
-    // The first failure in the order of the pictures, not in time; what comes after it needs no decoding.
-    let first_bad = AtomicUsize::new(usize::MAX);
-    let failures = thread::scope(|scope| {
-        let shares = pictures.chunks(share).zip(images.chunks_mut(share * IMAGE_BYTES)).enumerate();
-        let workers = shares.map(|(worker, (pictures, images))| {
-            let first_bad = &first_bad;
-            scope.spawn(move || {
-                for (k, ((path, _), image)) in pictures.iter().zip(images.chunks_mut(IMAGE_BYTES)).enumerate()
-                {
-                    let index = worker * share + k;
-                    if index > first_bad.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    if let Err(error) = decode_one(path, image) {
-                        first_bad.fetch_min(index, Ordering::Relaxed);
-                        return Err(error);
-                    }
-                }
-                Ok(())
-            })
-        });
-        let workers: Vec<_> = workers.collect();
-        workers.into_iter().map(|worker| worker.join()).collect::<Vec<_>>()
-    });
-    for (failure, share) in failures.into_iter().zip(pictures.chunks(share)) {
-        // A decoder that panics has met a file it should have refused.
-        failure
-            .unwrap_or_else(|_| Err(shape(&share[0].0, "a picture at or after this one can't be decoded")))?;
-    }
-    Ok(Split::from_parts(images, pictures.iter().map(|&(_, label)| label).collect(), None))
-}
-
-/// Reads one picture, PNG or JPEG of any size: 32 rows of 32 RGB pixels, as the pictures of a folder are read.
+/// Reads one picture, PNG or JPEG of any size, and scales it to `[height, width]` as the pictures of a folder are: the bytes of its
+/// RGB pixels, row by row.
 ///
 /// # Errors
 /// [`Error::Io`] or [`Error::Image`] if it can't be read or decoded, or is too large.
-pub fn picture(path: impl AsRef<Path>) -> Result<Vec<u8>> {
-    let mut pixels = vec![0; IMAGE_BYTES];
-    decode_one(path.as_ref(), &mut pixels)?;
+pub fn picture(path: impl AsRef<Path>, size: [usize; 2]) -> Result<Vec<u8>> {
+    let mut pixels = vec![0; decode::bytes_of(size)];
+    decode::one(path.as_ref(), size, &mut pixels)?;
     Ok(pixels)
 }
 
-/// Decodes one picture into `to`, IMAGE_BYTES bytes.
-fn decode_one(path: &Path, to: &mut [u8]) -> Result<()> {
-    let file = fs::File::open(path).map_err(Error::io("open", path))?;
-    let mut limits = Limits::default();
-    limits.max_image_width = Some(MAX_PIXELS_ASIDE);
-    limits.max_image_height = Some(MAX_PIXELS_ASIDE);
-    limits.max_alloc = Some(MAX_DECODED);
-    let reader = ImageReader::new(BufReader::new(file)).with_guessed_format();
-    let mut reader = reader.map_err(Error::io("read", path))?;
-    reader.limits(limits);
-    let picture = reader.decode().map_err(|source| Error::Image { path: path.into(), source })?.into_rgb8();
-    let side = SIDE as u32;
-    let scaled = if picture.dimensions() == (side, side) {
-        picture
-    } else {
-        image::imageops::resize(&picture, side, side, FilterType::Triangle)
-    };
-    to.copy_from_slice(scaled.as_raw());
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_pictures_than_memory_are_refused() {
+        let folders = ClassFolders::new("pets").image_size(1024, 512);
+        let bytes = 1024 * 512 * 3;
+        assert!(folders.check_memory(1000, Some(1000 * bytes)).is_ok());
+        assert!(folders.check_memory(usize::MAX, None).is_ok());
+        let error = folders.check_memory(1000, Some(1000 * bytes - 1)).unwrap_err().to_string();
+        let says = "pets: 1000 pictures of 1024x512 take 1.6 GB, but 1.6 GB of memory are free; choose a smaller image size";
+        assert!(error.starts_with(says), "{error}");
+        let error = folders.check_memory(usize::MAX, Some(1 << 40)).unwrap_err().to_string();
+        assert!(error.contains("but 1099.5 GB of memory are free"), "{error}");
+    }
+
+    #[test]
+    fn a_picture_has_pixels() {
+        for size in [[0, 8], [8, 0]] {
+            let error =
+                ClassFolders::new("pets").image_size(size[0], size[1]).check_memory(1, None).unwrap_err();
+            assert!(error.to_string().contains("can't be scaled to"), "{error}");
+        }
+    }
 }

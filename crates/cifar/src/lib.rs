@@ -6,7 +6,8 @@
 //! - [`folder::read`] makes a data set of a folder of class folders with PNG and JPEG pictures.
 //! - [`synthetic`] draws ten classes of figures, for trials and tests without any file.
 //!
-//! All of them give a [`Dataset`]: images `[n, 32, 32, 3]` of `u8`, labels, class names.
+//! All of them give a [`Dataset`]: images `[n, 32, 32, 3]` of `u8`, or of class folders of [any size](folder::ClassFolders::image_size),
+//! labels, class names.
 //!
 //! ```
 //! use cifar::{Cifar, Dataset, Kind};
@@ -42,6 +43,7 @@ mod checksum;
 mod cifar;
 mod classes;
 mod dataset;
+mod decode;
 #[cfg(feature = "download")]
 mod download;
 mod error;
@@ -49,6 +51,7 @@ mod fetch;
 mod find;
 pub mod folder;
 mod layout;
+mod memory;
 mod pickle;
 mod progress;
 mod python;
@@ -64,6 +67,8 @@ pub use dataset::{CHANNELS, Dataset, IMAGE_BYTES, Kind, SIDE, Split};
 pub use download::Source;
 pub use error::{Error, Result};
 pub use find::read_dir;
+/// The crate of the arrays in which images and labels are.
+pub use ndarray;
 pub use progress::Progress;
 pub use synthetic::{SYNTHETIC_TEST, SYNTHETIC_TRAIN, synthetic};
 

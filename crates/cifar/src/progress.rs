@@ -73,6 +73,13 @@ pub enum Progress<'a> {
         /// The first one, within the folder.
         first: &'a Path,
     },
+    /// Pictures of class folders are being decoded; told about twice a second.
+    Decoding {
+        /// How many are done.
+        done: usize,
+        /// How many there are, those to train on and to test on together.
+        total: usize,
+    },
     /// The data is there and has been checked.
     Ready {
         /// The folder of the batch files.
@@ -111,6 +118,7 @@ impl fmt::Display for Progress<'_> {
             Progress::PassedOver { files, first } => {
                 write!(f, "passed over {files} files that are no PNG or JPEG, as {}", first.display())
             }
+            Progress::Decoding { done, total } => write!(f, "decoded {done} of {total} pictures"),
             Progress::Ready { dir } => write!(f, "found in {}", dir.display()),
         }
     }

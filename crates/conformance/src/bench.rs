@@ -1,7 +1,7 @@
 use crate::case::{Output, Source};
 use crate::operand::{Operand, numbers};
 use core::ops::Range;
-use tensor_backend::{Backend, Layout, Precision, Result, Span, View, ViewMut};
+use tensor_backend::{Backend, Layout, Precision, Result, Run, RunMut, Span, View, ViewMut};
 
 /// A device with a case's operands on it.
 #[derive(Debug)]
@@ -128,6 +128,16 @@ pub struct Arena<B: Backend> {
 }
 
 impl<B: Backend> Arena<B> {
+    /// Runs of it, to read.
+    pub fn run<At>(&self, at: At) -> Run<'_, B::Buffer, At> {
+        Run::new(&self.data, at)
+    }
+
+    /// Runs of it, to write.
+    pub fn run_mut<At>(&mut self, at: At) -> RunMut<'_, B::Buffer, At> {
+        RunMut::new(&mut self.data, at)
+    }
+
     /// What the runs hold now, each with a name and a tolerance.
     ///
     /// # Panics

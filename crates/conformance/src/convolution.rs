@@ -3,7 +3,10 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{Activation, Backend, BatchNorm, Conv2d, NormSpans, Pad, Result, Shape, Span, Write};
+use tensor_backend::{
+    Activation, AffineSpans, Backend, BatchNorm, Conv2d, NormInfer, NormSpans, Pad, Result, Run, Shape, Span,
+    WeightSpans, Write,
+};
 
 /// A convolution forward and backward, with its fused activation, and with a normalization in inference.
 #[derive(Clone, Debug)]
@@ -29,7 +32,7 @@ impl Case for Convolution {
     fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
         let (device, conv, shape) = (bench.device, &self.conv, self.conv.output(self.shape)?);
         let (w, b) = (Span::new(2, conv.weights()), Span::new(2 + conv.weights(), conv.outputs));
-        let bias = self.bias.then_some(b);
+        let weights = WeightSpans { w, b: self.bias.then_some(b) };
         let c = conv.outputs;
         let (gamma, beta) = (Span::new(b.end(), c), Span::new(b.end() + c, c));
         let params = bench.weights("params", beta.end() + 1)?;
@@ -39,18 +42,20 @@ impl Case for Convolution {
         let mut y = Operand::draw("y", shape, self.place).on(bench)?;
         let mut dx = Operand::draw("dx", self.shape, self.place).on(bench)?;
         device.prepare_conv2d(conv, self.shape, true)?;
-        device.conv2d_fwd(conv, self.act, x.view(), &params.data, w, bias, y.view_mut())?;
-        device.conv2d_bwd_data(conv, dy.view(), &params.data, w, dx.view_mut(), self.mode)?;
-        device.conv2d_bwd_filter(conv, x.view(), dy.view(), &mut grads.data, w, bias)?;
+        device.conv2d_fwd(conv, self.act, x.view(), params.run(weights), y.view_mut())?;
+        device.conv2d_bwd_data(conv, dy.view(), params.run(w), dx.view_mut(), self.mode)?;
+        device.conv2d_bwd_filter(conv, x.view(), dy.view(), grads.run_mut(weights))?;
         device.finish_grads(&mut grads.data, w)?;
         let runs = [("dw", w, TOLERANCE), ("db", b, TOLERANCE)];
         let grads = grads.outputs(bench, &runs[..1 + usize::from(self.bias)])?;
         let mut outputs = vec![y.output(bench, "y", TOLERANCE)?, dx.output(bench, "dx", TOLERANCE)?];
         let running = bench.arena_of(numbers("running", 2 * c).into_iter().map(f32::abs).collect())?;
         let (mean, var) = (Span::new(0, c), Span::new(c, c));
-        let (bn, at) = (BatchNorm { epsilon: 1e-3, act: self.act }, NormSpans { gamma, beta, mean, var });
-        let (x, params, running) = (x.view(), &params.data, &running.data);
-        device.conv2d_bn_act_fwd_infer(conv, &bn, x, params, w, bias, running, at, y.view_mut())?;
+        let at = NormSpans { affine: AffineSpans { gamma, beta }, mean, var };
+        let (params, running) = (&params.data, &running.data);
+        let (norm, weights) = (NormInfer { params, running, at }, Run::new(params, weights));
+        let bn = BatchNorm { epsilon: 1e-3, act: self.act };
+        device.conv2d_bn_act_fwd_infer(conv, &bn, x.view(), weights, norm, y.view_mut())?;
         outputs.extend(grads);
         outputs = outputs.into_iter().map(Output::of_products).collect();
         outputs.push(y.output(bench, "y of inference", TOLERANCE)?.of_shifted_products());
@@ -119,7 +124,7 @@ impl Case for Nan {
         let mut y = Operand::draw("y", shape, ALONE).on(bench)?;
         let params = bench.weights("params", conv.weights())?;
         let w = Span::new(0, conv.weights());
-        bench.device.conv2d_fwd(&conv, Activation::Relu, x.view(), &params.data, w, None, y.view_mut())?;
+        bench.device.conv2d_fwd(&conv, Activation::Relu, x.view(), params.run(w.into()), y.view_mut())?;
         let y = y.output(bench, "y", TOLERANCE)?.of_products();
         assert_eq!(y.values.iter().filter(|y| y.is_nan()).count(), 4 * 8, "all that see the NaN");
         Ok(vec![y])

@@ -4,7 +4,7 @@ use crate::convolution::TOLERANCE;
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{Activation, Backend, Linear, Result, Shape, Span, Write};
+use tensor_backend::{Activation, Backend, Linear, Result, Shape, Span, WeightSpans, Write};
 
 /// A dense layer forward and backward.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl Case for Dense {
             (Shape::vectors(self.samples, linear.inputs), Shape::vectors(self.samples, linear.outputs));
         let weights = linear.inputs * linear.outputs;
         let (w, b) = (Span::new(1, weights), Span::new(1 + weights, linear.outputs));
-        let bias = self.bias.then_some(b);
+        let weights = WeightSpans { w, b: self.bias.then_some(b) };
         let params = bench.weights("params", b.end() + 1)?;
         let mut grads = bench.arena("grads", b.end() + 1)?;
         let x = Operand::draw("x", of_x, self.place).on(bench)?;
@@ -38,9 +38,9 @@ impl Case for Dense {
         let mut y = Operand::draw("y", of_y, self.place).on(bench)?;
         let mut dx = Operand::draw("dx", of_x, self.place).on(bench)?;
         device.prepare_linear(linear, self.samples, true)?;
-        device.linear_fwd(linear, self.act, x.view(), &params.data, w, bias, y.view_mut())?;
-        device.linear_bwd_data(linear, dy.view(), &params.data, w, dx.view_mut(), self.mode)?;
-        device.linear_bwd_filter(linear, x.view(), dy.view(), &mut grads.data, w, bias)?;
+        device.linear_fwd(linear, self.act, x.view(), params.run(weights), y.view_mut())?;
+        device.linear_bwd_data(linear, dy.view(), params.run(w), dx.view_mut(), self.mode)?;
+        device.linear_bwd_filter(linear, x.view(), dy.view(), grads.run_mut(weights))?;
         device.finish_grads(&mut grads.data, w)?;
         let runs = [("dw", w, TOLERANCE), ("db", b, TOLERANCE)];
         let grads = grads.outputs(bench, &runs[..1 + usize::from(self.bias)])?;

@@ -5,7 +5,7 @@ use crate::{Bench, Case, Output, Subject};
 use core::ops::Range;
 use proptest::prelude::*;
 use tensor_backend::{
-    AxisDraw, Backend, Fill, ImageDraw, LoadImages, Result, Shape, SoftmaxXent, Span, ViewMut,
+    AxisDraw, Backend, Fill, ImageDraw, ImageSet, LoadImages, Result, Shape, SoftmaxXent, Span, ViewMut,
 };
 
 /// A batch of a set, placed in a table of draws.
@@ -42,7 +42,14 @@ impl Batch {
         let mut x = Operand::draw("x", self.load.shape(n), self.place).on(bench)?;
         let mut to = device.alloc_ints(n + 1)?;
         let x_view = x.view_mut();
-        device.load_images(&self.load, &images, &labels, &draws, self.first, &means.data, x_view, &mut to)?;
+        device.load_images(
+            &self.load,
+            ImageSet { images: &images, labels: &labels, means: &means.data },
+            &draws,
+            self.first,
+            x_view,
+            &mut to,
+        )?;
         let loss = against_labels(bench, n, &to)?;
         Ok((x.output(bench, "x", 1e-5)?, loss))
     }

@@ -3,7 +3,10 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{Activation, Backend, BatchNorm, NormSpans, Result, Shape, Span, Write};
+use tensor_backend::{
+    Activation, AffineSpans, Backend, BatchNorm, NormInfer, NormSaved, NormSpans, NormTrain, Result, RunMut,
+    Shape, Span, Write,
+};
 
 /// Training forward and backward, the running statistics, and inference with them.
 #[derive(Clone, Debug)]
@@ -36,55 +39,33 @@ impl Case for Normalization {
         let mut y = Operand::draw("y", self.shape, self.place).on(bench)?;
         let mut dx = Operand::draw("dx", self.shape, self.place).on(bench)?;
         let params = bench.arena("params", 3 * c + 3)?;
-        let (gamma, beta, bias) = (Span::new(3, c), Span::new(3 + c, c), Span::new(3 + 2 * c, c));
+        let at = AffineSpans { gamma: Span::new(3, c), beta: Span::new(3 + c, c) };
+        let (affine, bias) = (params.run(at), Some(Span::new(3 + 2 * c, c)));
         let (mut saved, mut grads) = (bench.arena("saved", 2 * c + 1)?, bench.arena("grads", 4 * c + 1)?);
         let (dgamma, dbeta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
-        let y_view = y.view_mut();
-        device.bn_act_fwd_train(
-            &bn,
-            x.view(),
-            &params.data,
-            gamma,
-            beta,
-            Some(bias),
-            y_view,
-            &mut saved.data,
-            &mut grads.data,
-            sums,
-        )?;
+        let norm = NormTrain { affine, bias, saved: &mut saved.data, sums: grads.run_mut(sums) };
+        device.bn_act_fwd_train(&bn, x.view(), norm, y.view_mut())?;
         // Digits that the mean takes from f32 itself.
         let lost = 1.0 + self.mean.abs();
         let mut outputs = vec![y.output(bench, "y", 2e-6 * lost)?];
         let mut again = Operand::draw("y again", self.shape, self.place).on(bench)?;
-        let again_view = again.view_mut();
-        device.bn_act_fwd_again(&bn, x.view(), &params.data, gamma, beta, &saved.data, again_view)?;
+        let norm = NormSaved { x: x.view(), affine, saved: &saved.data };
+        device.bn_act_fwd_again(&bn, norm, again.view_mut())?;
         let again = again.output(bench, "y again", 2e-6 * lost)?;
         assert!(
             again.same_bits(&outputs[0]),
             "the output has other bits when it is computed again: {self:?}"
         );
-        device.bn_act_bwd(
-            &bn,
-            x.view(),
-            dy.view(),
-            &params.data,
-            gamma,
-            beta,
-            &saved.data,
-            &mut grads.data,
-            dgamma,
-            dbeta,
-            dx.view_mut(),
-            self.mode,
-        )?;
+        let gradients = grads.run_mut(AffineSpans { gamma: dgamma, beta: dbeta });
+        device.bn_act_bwd(&bn, norm, dy.view(), gradients, dx.view_mut(), self.mode)?;
         let mut running = bench.arena_of(vec![1.0; 2 * c + 1])?;
         let whole = Span::new(0, 2 * c);
         let scale = 1.0 / self.shape.n.max(1) as f32;
         device.ema_step(0.9, scale, &grads.data, sums, &mut running.data, whole)?;
         let (mean, var) = (Span::new(0, c), Span::new(c, c));
-        let (params, averages) = (&params.data, &running.data);
-        let at = NormSpans { gamma, beta, mean, var };
-        device.bn_act_fwd_infer(&bn, x.view(), params, averages, at, y.view_mut())?;
+        let at = NormSpans { affine: at, mean, var };
+        let norm = NormInfer { params: &params.data, running: &running.data, at };
+        device.bn_act_fwd_infer(&bn, x.view(), norm, y.view_mut())?;
         // Of means near 0, which are sums of much larger numbers.
         let of_mean = 2e-5 / lost + 2e-7;
         let of_variance = 5e-6 * lost.sqrt();
@@ -144,20 +125,10 @@ impl Case for Constant {
         let mut y = Operand::draw("y", shape, ALONE).on(bench)?;
         let params = bench.arena_of(vec![1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5])?;
         let (mut saved, mut grads) = (bench.device.alloc(8)?, bench.device.alloc(8)?);
-        let (gamma, beta, sums) = (Span::new(0, 4), Span::new(4, 4), Span::new(0, 8));
-        let (device, y_view) = (bench.device, y.view_mut());
-        device.bn_act_fwd_train(
-            &bn,
-            x.view(),
-            &params.data,
-            gamma,
-            beta,
-            None,
-            y_view,
-            &mut saved,
-            &mut grads,
-            sums,
-        )?;
+        let affine = params.run(AffineSpans { gamma: Span::new(0, 4), beta: Span::new(4, 4) });
+        let sums = RunMut::new(&mut grads, Span::new(0, 8));
+        let norm = NormTrain { affine, bias: None, saved: &mut saved, sums };
+        bench.device.bn_act_fwd_train(&bn, x.view(), norm, y.view_mut())?;
         let variance = Output::new("variance", bench.download(&grads, Span::new(4, 4))?, 0.0);
         Ok(vec![variance, y.output(bench, "y", 0.0)?])
     }
@@ -181,20 +152,10 @@ impl Case for Nan {
         let mut y = Operand::draw("y", shape, ALONE).on(bench)?;
         let params = bench.arena("params", 16)?;
         let (mut saved, mut grads) = (bench.device.alloc(16)?, bench.device.alloc(16)?);
-        let (gamma, beta, sums) = (Span::new(0, 8), Span::new(8, 8), Span::new(0, 16));
-        let (device, y_view) = (bench.device, y.view_mut());
-        device.bn_act_fwd_train(
-            &bn,
-            x.view(),
-            &params.data,
-            gamma,
-            beta,
-            None,
-            y_view,
-            &mut saved,
-            &mut grads,
-            sums,
-        )?;
+        let affine = params.run(AffineSpans { gamma: Span::new(0, 8), beta: Span::new(8, 8) });
+        let sums = RunMut::new(&mut grads, Span::new(0, 16));
+        let norm = NormTrain { affine, bias: None, saved: &mut saved, sums };
+        bench.device.bn_act_fwd_train(&bn, x.view(), norm, y.view_mut())?;
         let y = y.output(bench, "y", 1e-5)?;
         assert_eq!(y.values.iter().filter(|y| y.is_nan()).count(), 50, "the whole channel, and no other");
         Ok(vec![y])
@@ -213,7 +174,7 @@ pub fn squares_that_overflow_show<B: Backend>(subject: &Subject<B>) {
             let shape = Shape::new(2, 3, 5, 3);
             let x = Operand::draw("x", shape, ALONE).map(|x| x * 1e30).on(&bench)?;
             let (mut stats, at) = (bench.arena_of(vec![0.0; 7])?, Span::new(0, 7));
-            bench.device.bn_statistics(x.view(), &mut stats.data, at)?;
+            bench.device.bn_statistics(x.view(), stats.run_mut(at))?;
             bench.download(&stats.data, at)
         };
         let stats = run().expect("the statistics of what a device can hold");

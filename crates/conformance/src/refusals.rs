@@ -3,8 +3,9 @@
 
 use crate::Subject;
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill, ImageDraw, Layout, Linear, LoadImages,
-    NormSpans, Pad, Pool2d, Result, RmspropStep, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill, ImageDraw, ImageSet,
+    Layout, Linear, LoadImages, NormGrads, NormInfer, NormSaved, NormSpans, NormTrain, Pad, Pool2d, Result,
+    RmspropStep, Run, RunMut, Shape, SoftmaxXent, Span, View, ViewMut, WeightSpans, Write,
 };
 use tensor_cpu::Reference;
 
@@ -93,7 +94,8 @@ pub fn convolution_operands<B: Backend>(subject: &Subject<B>) {
         let (image, output) = (at(1, 5, 5, 2), at(1, 3, 3, 3));
         let (w, b) = (Span::new(0, 54), Span::new(54, 3));
         let mut forward = |conv: &Conv2d, x_at, y_at, w, b| {
-            d.conv2d_fwd(conv, RELU, View::new(&x, x_at), &params, w, Some(b), ViewMut::new(&mut y, y_at))
+            let weights = Run::new(&params, WeightSpans { w, b: Some(b) });
+            d.conv2d_fwd(conv, RELU, View::new(&x, x_at), weights, ViewMut::new(&mut y, y_at))
         };
         assert!(forward(&CONV, image, output, w, b).is_ok());
         refused!(forward(&CONV, at(1, 5, 5, 3), output, w, b), Shape { what: "the input", .. });
@@ -102,16 +104,21 @@ pub fn convolution_operands<B: Backend>(subject: &Subject<B>) {
         refused!(forward(&CONV, image, output, w, Span::new(54, 4)), Length { what: "the bias", .. });
         refused!(forward(&CONV, image, output, Span::new(7, 54), b), OutOfBounds { what: "the weights", .. });
         refused!(forward(&CONV, image, output, w, Span::new(58, 3)), OutOfBounds { what: "the bias", .. });
-        refused!(forward(&CONV, at(1, 2, 5, 2), output, w, b), Value { .. });
-        refused!(forward(&Conv2d { stride: [0, 1], ..CONV }, image, output, w, b), Value { .. });
-        refused!(d.prepare_conv2d(&CONV, Shape::new(1, 2, 2, 2), true), Value { .. });
+        refused!(forward(&CONV, at(1, 2, 5, 2), output, w, b), Window { .. });
+        refused!(forward(&Conv2d { stride: [0, 1], ..CONV }, image, output, w, b), Window { .. });
+        refused!(d.prepare_conv2d(&CONV, Shape::new(1, 2, 2, 2), true), Window { .. });
         let far = Layout { offset: 180, ..image };
         refused!(forward(&CONV, far, output, w, b), OutOfBounds { what: "the input", .. });
         let (running, bn) = (d.alloc(6)?, BatchNorm { epsilon: 1e-3, act: RELU });
-        let runs = NormSpans { gamma: b, beta: b, mean: Span::new(0, 3), var: Span::new(3, 3) };
-        let mut normalized = |x_at, w, runs| {
+        let runs = NormSpans {
+            affine: AffineSpans { gamma: b, beta: b },
+            mean: Span::new(0, 3),
+            var: Span::new(3, 3),
+        };
+        let mut normalized = |x_at, w: Span, runs| {
             let (x, y) = (View::new(&x, x_at), ViewMut::new(&mut y, output));
-            d.conv2d_bn_act_fwd_infer(&CONV, &bn, x, &params, w, None, &running, runs, y)
+            let norm = NormInfer { params: &params, running: &running, at: runs };
+            d.conv2d_bn_act_fwd_infer(&CONV, &bn, x, Run::new(&params, w.into()), norm, y)
         };
         assert!(normalized(image, w, runs).is_ok());
         refused!(normalized(at(1, 5, 5, 3), w, runs), Shape { what: "the input", .. });
@@ -119,7 +126,8 @@ pub fn convolution_operands<B: Backend>(subject: &Subject<B>) {
         let var = Span::new(4, 3);
         refused!(normalized(image, w, NormSpans { var, ..runs }), OutOfBounds { what: "the variance", .. });
         let beta = Span::new(0, 2);
-        refused!(normalized(image, w, NormSpans { beta, ..runs }), Length { what: "beta", .. });
+        let affine = AffineSpans { beta, ..runs.affine };
+        refused!(normalized(image, w, NormSpans { affine, ..runs }), Length { what: "beta", .. });
     });
 }
 
@@ -138,17 +146,18 @@ pub fn absurd_sizes<B: Backend>(subject: &Subject<B>) {
             let (x, y) = (View::new(&x, wraps), ViewMut::new(&mut y, wraps));
             refused!(d.act_fwd(RELU, x, y), OutOfBounds { .. });
         }
-        let mut forward = |conv: &Conv2d, x_at, y_at, w| {
-            d.conv2d_fwd(conv, RELU, View::new(&x, x_at), &params, w, None, ViewMut::new(&mut y, y_at))
+        let mut forward = |conv: &Conv2d, x_at, y_at, w: Span| {
+            let w = Run::new(&params, w.into());
+            d.conv2d_fwd(conv, RELU, View::new(&x, x_at), w, ViewMut::new(&mut y, y_at))
         };
         let (one, w) = (at(1, 1, 1, 1), Span::new(0, 1));
         let valid = Conv2d { inputs: 1, outputs: 1, kernel: [1; 2], stride: [1; 2], pad: Pad::VALID };
         let tall = Conv2d { kernel: [3, 1], pad: Pad { top: 1, bottom: 1, ..Pad::VALID }, ..valid };
-        refused!(forward(&tall, at(3, THIRD, 1, 1), at(3, THIRD, 1, 1), Span::new(0, 3)), Value { .. });
+        refused!(forward(&tall, at(3, THIRD, 1, 1), at(3, THIRD, 1, 1), Span::new(0, 3)), Window { .. });
         let around = Conv2d { pad: Pad { top: MAX, bottom: 1, ..Pad::VALID }, ..valid };
-        refused!(forward(&around, one, one, w), Value { .. });
+        refused!(forward(&around, one, one, w), Window { .. });
         let apart = Conv2d { pad: Pad { top: 1 << 60, ..Pad::VALID }, stride: [1 << 59, 1], ..valid };
-        refused!(forward(&apart, one, at(1, 3, 1, 1), w), Value { .. });
+        refused!(forward(&apart, one, at(1, 3, 1, 1), w), Window { .. });
         let wide = Conv2d { inputs: 1 << 32, outputs: 1 << 32, ..valid };
         refused!(forward(&wide, at(0, 1, 1, 1 << 32), at(0, 1, 1, 1 << 32), Span::new(0, 0)), Length { .. });
     });
@@ -160,8 +169,8 @@ pub fn pooling_of_nothing<B: Backend>(subject: &Subject<B>) {
         let (x, mut y) = (d.alloc_activations(0)?, d.alloc_activations(3)?);
         let pool = Pool2d { pad: Pad { top: 1, bottom: 1, ..Pad::VALID }, ..POOL };
         let (image, output) = (at(1, 0, 2, 3), at(1, 1, 1, 3));
-        refused!(d.maxpool_fwd(&pool, View::new(&x, image), ViewMut::new(&mut y, output)), Value { .. });
-        refused!(d.avgpool_fwd(&pool, View::new(&x, image), ViewMut::new(&mut y, output)), Value { .. });
+        refused!(d.maxpool_fwd(&pool, View::new(&x, image), ViewMut::new(&mut y, output)), Window { .. });
+        refused!(d.avgpool_fwd(&pool, View::new(&x, image), ViewMut::new(&mut y, output)), Window { .. });
     });
 }
 
@@ -170,19 +179,20 @@ pub fn gradients_that_overlap<B: Backend>(subject: &Subject<B>) {
     on_each!(subject, |d| {
         let (x, mut grads) = (d.alloc_activations(200)?, d.alloc(60)?);
         let (image, output) = (View::new(&x, at(1, 5, 5, 2)), View::new(&x, at(1, 3, 3, 3)));
-        let (dw, db) = (Span::new(0, 54), Some(Span::new(53, 3)));
-        refused!(d.conv2d_bwd_filter(&CONV, image, output, &mut grads, dw, db), Value { .. });
-        let (linear, dw, db) = (Linear { inputs: 2, outputs: 3 }, Span::new(5, 6), Some(Span::new(3, 3)));
+        let weights = WeightSpans { w: Span::new(0, 54), b: Some(Span::new(53, 3)) };
+        let weights = RunMut::new(&mut grads, weights);
+        refused!(d.conv2d_bwd_filter(&CONV, image, output, weights), Value { .. });
+        let linear = Linear { inputs: 2, outputs: 3 };
         let (a, b) = (View::new(&x, at(4, 1, 1, 2)), View::new(&x, at(4, 1, 1, 3)));
-        refused!(d.linear_bwd_filter(&linear, a, b, &mut grads, dw, db), Value { .. });
+        let weights = WeightSpans { w: Span::new(5, 6), b: Some(Span::new(3, 3)) };
+        refused!(d.linear_bwd_filter(&linear, a, b, RunMut::new(&mut grads, weights)), Value { .. });
         let (params, saved, mut dx) = (d.alloc(6)?, d.alloc(6)?, d.alloc_activations(12)?);
         let bn = BatchNorm { epsilon: 1e-3, act: RELU };
-        let (gamma, beta, dx) = (Span::new(0, 3), Span::new(3, 3), ViewMut::new(&mut dx, at(4, 1, 1, 3)));
-        let (dgamma, dbeta) = (Span::new(9, 3), Span::new(11, 3));
-        refused!(
-            d.bn_act_bwd(&bn, b, b, &params, gamma, beta, &saved, &mut grads, dgamma, dbeta, dx, Write::Set),
-            Value { .. }
-        );
+        let affine = Run::new(&params, AffineSpans { gamma: Span::new(0, 3), beta: Span::new(3, 3) });
+        let norm = NormSaved { x: b, affine, saved: &saved };
+        let overlap = RunMut::new(&mut grads, AffineSpans { gamma: Span::new(9, 3), beta: Span::new(11, 3) });
+        let dx = ViewMut::new(&mut dx, at(4, 1, 1, 3));
+        refused!(d.bn_act_bwd(&bn, norm, b, overlap, dx, Write::Set), Value { .. });
     });
 }
 
@@ -193,7 +203,8 @@ pub fn dense_operands<B: Backend>(subject: &Subject<B>) {
         let linear = Linear { inputs: 2, outputs: 3 };
         let (w, b) = (Span::new(0, 6), Some(Span::new(6, 3)));
         let mut forward = |x_at, y_at, w, b| {
-            d.linear_fwd(&linear, RELU, View::new(&x, x_at), &params, w, b, ViewMut::new(&mut y, y_at))
+            let weights = Run::new(&params, WeightSpans { w, b });
+            d.linear_fwd(&linear, RELU, View::new(&x, x_at), weights, ViewMut::new(&mut y, y_at))
         };
         assert!(forward(at(4, 1, 1, 2), at(4, 1, 1, 3), w, b).is_ok());
         refused!(forward(at(2, 2, 1, 2), at(4, 1, 1, 3), w, b), Shape { .. });
@@ -213,7 +224,9 @@ pub fn normalization_operands<B: Backend>(subject: &Subject<B>) {
         let mut train = |x_at, gamma, saved: usize, sums| {
             let (mut saved, mut grads) = (d.alloc(saved)?, d.alloc(6)?);
             let (x, y) = (View::new(&x, x_at), ViewMut::new(&mut y, fits));
-            d.bn_act_fwd_train(&bn, x, &params, gamma, beta, None, y, &mut saved, &mut grads, sums)
+            let affine = Run::new(&params, AffineSpans { gamma, beta });
+            let sums = RunMut::new(&mut grads, sums);
+            d.bn_act_fwd_train(&bn, x, NormTrain { affine, bias: None, saved: &mut saved, sums }, y)
         };
         assert!(train(fits, gamma, 6, sums).is_ok());
         refused!(train(at(4, 1, 1, 3), gamma, 6, sums), Shape { .. });
@@ -232,49 +245,42 @@ pub fn halves_of_a_normalization<B: Backend>(subject: &Subject<B>) {
     on_each!(subject, |d| {
         let (x, mut y, params) = (d.alloc_activations(12)?, d.alloc_activations(12)?, d.alloc(8)?);
         let (bn, fits) = (BatchNorm { epsilon: 1e-3, act: RELU }, at(2, 2, 1, 3));
-        let (gamma, beta, sums) = (Span::new(0, 3), Span::new(3, 3), Span::new(0, 6));
-        let mut stats = d.alloc(14)?;
-        assert!(d.bn_statistics(View::new(&x, fits), &mut stats, Span::new(7, 7)).is_ok());
-        refused!(d.bn_statistics(View::new(&x, fits), &mut stats, Span::new(8, 7)), OutOfBounds { .. });
-        refused!(d.bn_statistics(View::new(&x, fits), &mut stats, Span::new(0, 6)), Length { .. });
+        let at_params = AffineSpans { gamma: Span::new(0, 3), beta: Span::new(3, 3) };
+        let (affine, mut stats) = (Run::new(&params, at_params), d.alloc(14)?);
+        let mut own = |at| d.bn_statistics(View::new(&x, fits), RunMut::new(&mut stats, at));
+        assert!(own(Span::new(7, 7)).is_ok());
+        refused!(own(Span::new(8, 7)), OutOfBounds { .. });
+        refused!(own(Span::new(0, 6)), Length { .. });
         let (mut saved, mut grads) = (d.alloc(6)?, d.alloc(6)?);
-        let mut joined = |replicas, y_at| {
+        let mut joined = |stats_len, y_at| {
             let (x, y) = (View::new(&x, fits), ViewMut::new(&mut y, y_at));
-            let (saved, grads) = (&mut saved, &mut grads);
-            d.bn_act_fwd_joined(&bn, x, &params, gamma, beta, None, &stats, replicas, y, saved, grads, sums)
+            let sums = RunMut::new(&mut grads, Span::new(0, 6));
+            let norm = NormTrain { affine, bias: None, saved: &mut saved, sums };
+            d.bn_act_fwd_joined(&bn, x, Run::new(&stats, Span::new(0, stats_len)), norm, y)
         };
-        assert!(joined(2, fits).is_ok());
-        refused!(joined(3, fits), OutOfBounds { what: "the replicas' statistics", .. });
-        refused!(joined(2, at(4, 1, 1, 3)), Shape { .. });
-        let (dgamma, dbeta, x) = (gamma, beta, View::new(&x, fits));
-        let mut params_of = |dy, dbeta| {
-            d.bn_act_bwd_params(&bn, x, dy, &params, gamma, beta, &saved, &mut grads, dgamma, dbeta)
+        assert!(joined(14, fits).is_ok());
+        refused!(joined(21, fits), OutOfBounds { what: "the replicas' statistics", .. });
+        refused!(joined(13, fits), Length { what: "the replicas' statistics", .. });
+        refused!(joined(14, at(4, 1, 1, 3)), Shape { .. });
+        let x = View::new(&x, fits);
+        let norm = NormSaved { x, affine, saved: &saved };
+        let mut params_of = |dy, beta| {
+            let gradients = RunMut::new(&mut grads, AffineSpans { beta, ..at_params });
+            d.bn_act_bwd_params(&bn, norm, dy, gradients)
         };
-        assert!(params_of(x, dbeta).is_ok());
-        refused!(params_of(View::new(x.data, at(4, 1, 1, 3)), dbeta), Shape { .. });
+        assert!(params_of(x, at_params.beta).is_ok());
+        refused!(params_of(View::new(x.data, at(4, 1, 1, 3)), at_params.beta), Shape { .. });
         refused!(params_of(x, Span::new(2, 3)), Value { .. });
-        let mut data = |dx, dbeta| {
-            let dx = ViewMut::new(&mut y, dx);
-            let grads = &grads;
-            d.bn_act_bwd_data(
-                &bn,
-                x,
-                x,
-                &params,
-                gamma,
-                beta,
-                &saved,
-                grads,
-                dgamma,
-                dbeta,
-                4,
-                dx,
-                Write::Set,
-            )
+        refused!(params_of(x, Span::new(3, 2)), Length { what: "dbeta", .. });
+        let mut data = |dx, beta| {
+            let grads = Run::new(&grads, AffineSpans { beta, ..at_params });
+            let whole = NormGrads { grads, count: 4 };
+            d.bn_act_bwd_data(&bn, norm, x, whole, ViewMut::new(&mut y, dx), Write::Set)
         };
-        assert!(data(fits, dbeta).is_ok());
-        refused!(data(at(4, 1, 1, 3), dbeta), Shape { .. });
+        assert!(data(fits, at_params.beta).is_ok());
+        refused!(data(at(4, 1, 1, 3), at_params.beta), Shape { .. });
         refused!(data(fits, Span::new(4, 3)), OutOfBounds { .. });
+        refused!(data(fits, Span::new(3, 2)), Length { what: "dbeta", .. });
     });
 }
 
@@ -286,10 +292,10 @@ pub fn pooling_operands<B: Backend>(subject: &Subject<B>) {
         refused!(d.maxpool_fwd(&POOL, View::new(&x, image), ViewMut::new(&mut y, image)), Shape { .. });
         refused!(
             d.avgpool_fwd(&POOL, View::new(&x, at(1, 1, 4, 3)), ViewMut::new(&mut y, output)),
-            Value { .. }
+            Window { .. }
         );
         let padded = Pool2d { pad: Pad { top: 2, ..Pad::VALID }, ..POOL };
-        refused!(d.maxpool_fwd(&padded, View::new(&x, image), ViewMut::new(&mut y, output)), Value { .. });
+        refused!(d.maxpool_fwd(&padded, View::new(&x, image), ViewMut::new(&mut y, output)), Window { .. });
         let (image_of, dy) = (View::new(&x, image), View::new(&x, output));
         let wrong = ViewMut::new(&mut y, output);
         refused!(d.maxpool_bwd(&POOL, image_of, dy, dy, wrong, Write::Set), Shape { what: "dx", .. });
@@ -347,7 +353,8 @@ pub fn image_operands<B: Backend>(subject: &Subject<B>) {
         let (mut x, mut to) = (d.alloc_activations(48)?, d.alloc_ints(4)?);
         let mut batch = |load: &LoadImages, images, first, means: usize, x_at| {
             let means = d.alloc(means)?;
-            d.load_images(load, images, &labels, &draws, first, &means, ViewMut::new(&mut x, x_at), &mut to)
+            let (set, x) = (ImageSet { images, labels: &labels, means: &means }, ViewMut::new(&mut x, x_at));
+            d.load_images(load, set, &draws, first, x, &mut to)
         };
         let (short, fits) = (d.alloc_bytes(35)?, at(2, 2, 2, 3));
         assert!(batch(&load, &images, 2, 24, fits).is_ok());

@@ -6,7 +6,10 @@ use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use core::ops::Range;
 use proptest::prelude::*;
-use tensor_backend::{Activation, Backend, BatchNorm, Result, Shape, Span, View, ViewMut, Write};
+use tensor_backend::{
+    Activation, AffineSpans, Backend, BatchNorm, NormGrads, NormSaved, NormTrain, Result, Run, RunMut, Shape,
+    Span, View, ViewMut, Write,
+};
 
 /// A batch in parts.
 #[derive(Clone, Debug)]
@@ -37,15 +40,17 @@ impl Case for Parts {
         let mut y = Operand::draw("y", shape, place).on(bench)?;
         let mut dx = Operand::draw("dx", shape, place).on(bench)?;
         let params = bench.arena("params", 3 * c + 3)?.data;
-        let (gamma, beta, bias) = (Span::new(3, c), Span::new(3 + c, c), Span::new(3 + 2 * c, c));
+        let affine = Run::new(&params, AffineSpans { gamma: Span::new(3, c), beta: Span::new(3 + c, c) });
+        let bias = Some(Span::new(3 + 2 * c, c));
         let stats_len = BatchNorm::stats_len(c);
         let mut stats = bench.arena("stats", self.samples.len() * stats_len + 1)?;
         let mut saved = bench.arena("saved", 2 * c + 1)?;
         let (dgamma, dbeta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
+        let gradients = AffineSpans { gamma: dgamma, beta: dbeta };
         let part = |tensor: View<'_, B::Buffer>, rows| tensor.layout.samples(rows);
         for (k, rows) in self.rows().enumerate() {
             let x = View::new(x.view().data, part(x.view(), rows));
-            device.bn_statistics(x, &mut stats.data, Span::new(k * stats_len, stats_len))?;
+            device.bn_statistics(x, stats.run_mut(Span::new(k * stats_len, stats_len)))?;
         }
         // What replicas add up, added up on the host.
         let mut added = vec![0.0_f32; 4 * c];
@@ -54,34 +59,13 @@ impl Case for Parts {
             let (x, layout) =
                 (View::new(x.view().data, part(x.view(), rows.clone())), part(y.view(), rows.clone()));
             let y = ViewMut::new(y.view_mut().data, layout);
-            let (bias, replicas) = (Some(bias), self.samples.len());
-            device.bn_act_fwd_joined(
-                &bn,
-                x,
-                &params,
-                gamma,
-                beta,
-                bias,
-                &stats.data,
-                replicas,
-                y,
-                &mut saved.data,
-                &mut grads,
-                sums,
-            )?;
+            let sums = RunMut::new(&mut grads, sums);
+            let norm = NormTrain { affine, bias, saved: &mut saved.data, sums };
+            let all = stats.run(Span::new(0, self.samples.len() * stats_len));
+            device.bn_act_fwd_joined(&bn, x, all, norm, y)?;
             let dy = View::new(dy.view().data, part(dy.view(), rows));
-            device.bn_act_bwd_params(
-                &bn,
-                x,
-                dy,
-                &params,
-                gamma,
-                beta,
-                &saved.data,
-                &mut grads,
-                dgamma,
-                dbeta,
-            )?;
+            let norm = NormSaved { x, affine, saved: &saved.data };
+            device.bn_act_bwd_params(&bn, norm, dy, RunMut::new(&mut grads, gradients))?;
             let own = bench.download(&grads, Span::new(0, 4 * c))?;
             added.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
         }
@@ -90,22 +74,10 @@ impl Case for Parts {
             let x = View::new(x.view().data, part(x.view(), rows.clone()));
             let (dy, layout) =
                 (View::new(dy.view().data, part(dy.view(), rows.clone())), part(dx.view(), rows));
-            let (saved, grads, dx) = (&saved.data, &grads.data, ViewMut::new(dx.view_mut().data, layout));
-            device.bn_act_bwd_data(
-                &bn,
-                x,
-                dy,
-                &params,
-                gamma,
-                beta,
-                saved,
-                grads,
-                dgamma,
-                dbeta,
-                shape.rows(),
-                dx,
-                mode,
-            )?;
+            let norm = NormSaved { x, affine, saved: &saved.data };
+            let whole = NormGrads { grads: grads.run(gradients), count: shape.rows() };
+            let dx = ViewMut::new(dx.view_mut().data, layout);
+            device.bn_act_bwd_data(&bn, norm, dy, whole, dx, mode)?;
         }
         let lost = 1.0 + mean.abs();
         let (of_mean, of_variance) = (2e-5 / lost + 2e-7, 5e-6 * lost.sqrt());

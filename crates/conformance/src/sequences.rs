@@ -5,7 +5,9 @@ use crate::dense::Dense;
 use crate::normalization::Normalization;
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use tensor_backend::{Activation, Backend, Conv2d, Linear, Pad, Result, SgdStep, Shape, Span, Write};
+use tensor_backend::{
+    Activation, Backend, Conv2d, Linear, Pad, Result, SgdStep, Shape, Span, WeightSpans, Write,
+};
 
 const CONV: Conv2d = Conv2d {
     inputs: 8,
@@ -86,12 +88,13 @@ impl Case for SharedArena {
             let n = if step == "one" { 3 } else { 2 };
             let (image, wide) = (Shape::new(n, 5, 5, 8), Shape::new(n, 5, 5, 16));
             let (x, dy) = (draw("vectors", Shape::vectors(n, 24))?, draw("classes", Shape::vectors(n, 10))?);
-            device.linear_bwd_filter(&dense, x.view(), dy.view(), &mut grads.data, last, None)?;
+            device.linear_bwd_filter(&dense, x.view(), dy.view(), grads.run_mut(last.into()))?;
             let (x, dy) = (draw("wide", wide)?, draw("narrow", image)?);
-            device.conv2d_bwd_filter(&POINTWISE, x.view(), dy.view(), &mut grads.data, second, None)?;
+            device.conv2d_bwd_filter(&POINTWISE, x.view(), dy.view(), grads.run_mut(second.into()))?;
             device.fill(0.5, &mut grads.data, between)?;
             let (x, dy) = (draw("image", image)?, draw("features", wide)?);
-            device.conv2d_bwd_filter(&CONV, x.view(), dy.view(), &mut grads.data, first, Some(bias))?;
+            let weights = WeightSpans { w: first, b: Some(bias) };
+            device.conv2d_bwd_filter(&CONV, x.view(), dy.view(), grads.run_mut(weights))?;
             // A bucket at a time, as replicas add them up, or all at once.
             let whole = Span::new(0, last.end());
             let split = Span::new(second.offset, whole.end() - second.offset);
@@ -149,15 +152,13 @@ impl Case for Changing {
             let mut y = Operand::draw("y", wide, ALONE).on(bench)?;
             let mut dx = Operand::draw("dx", image, ALONE).on(bench)?;
             let mut z = Operand::draw("z", Shape::vectors(3, 24), ALONE).on(bench)?;
-            device.conv2d_fwd(&CONV, Activation::None, x.view(), &params.data, w, None, y.view_mut())?;
-            device.conv2d_bwd_data(&CONV, dy.view(), &params.data, w, dx.view_mut(), Write::Set)?;
+            device.conv2d_fwd(&CONV, Activation::None, x.view(), params.run(w.into()), y.view_mut())?;
+            device.conv2d_bwd_data(&CONV, dy.view(), params.run(w), dx.view_mut(), Write::Set)?;
             device.linear_fwd(
                 &linear,
                 Activation::None,
                 vectors.view(),
-                &params.data,
-                dense,
-                None,
+                params.run(dense.into()),
                 z.view_mut(),
             )?;
             for (name, tensor) in [("y", &y), ("dx", &dx), ("z", &z)] {

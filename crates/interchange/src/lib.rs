@@ -32,6 +32,7 @@
 //!     tensors: &tensors,
 //!     pixels: Pixels { scale: vec![1.0 / 255.0; 3], shift: vec![0.0; 3] },
 //!     classes: &["cat".to_owned(), "dog".to_owned()],
+//!     dataset: Some("pets"),
 //! };
 //! let bytes = onnx::write(&source)?;
 //! assert!(bytes.len() > 4 * 24_000);

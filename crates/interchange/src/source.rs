@@ -22,6 +22,8 @@ pub struct Source<'a> {
     pub pixels: Pixels,
     /// The names of the classes, by label.
     pub classes: &'a [String],
+    /// The data set that the classes are of; `None` where their names are only assumed.
+    pub dataset: Option<&'a str>,
 }
 
 /// What turns values from 0 to 255 into the network's input: `x * scale + shift`.

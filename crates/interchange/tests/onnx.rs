@@ -73,7 +73,7 @@ fn source<'a>(
     pixels: Pixels,
 ) -> Source<'a> {
     let (input, steps, logits) = (model.graph().input(), model.steps(), model.logits());
-    Source { name, image: [32, 32, 3], input, steps, logits, tensors, pixels, classes }
+    Source { name, image: [32, 32, 3], input, steps, logits, tensors, pixels, classes, dataset: Some("pets") }
 }
 
 fn classes(n: usize) -> Vec<String> {

@@ -1,7 +1,7 @@
 use crate::{Backward, BackwardReads, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place, Role};
 use tensor::{
-    Activation, Backend, BatchNorm, Device, Layout, NormSpans, Result, Shape, Span, Storage, View, ViewMut,
-    Write,
+    Activation, AffineSpans, Backend, BatchNorm, Device, Layout, NormGrads, NormInfer, NormSaved, NormSpans,
+    NormTrain, Result, Run, RunMut, Shape, Span, Storage, View, ViewMut, Write,
 };
 
 /// Batch normalization over all axes but the channels, with an activation fused into it.
@@ -112,9 +112,7 @@ impl Layer for BatchNormalization {
         let bn = BatchNorm { epsilon: self.epsilon, act: self.activation };
         Ok(Box::new(BatchNormOp {
             bn,
-            gamma,
-            beta,
-            running: NormSpans { gamma, beta, mean, var },
+            at: NormSpans { affine: AffineSpans { gamma, beta }, mean, var },
             sums,
             bias: place.bias_before,
             saved: place.device.alloc(2 * place.x.c)?,
@@ -124,9 +122,7 @@ impl Layer for BatchNormalization {
 
 struct BatchNormOp {
     bn: BatchNorm,
-    gamma: Span,
-    beta: Span,
-    running: NormSpans,
+    at: NormSpans,
     sums: Span,
     bias: Option<Span>,
     saved: Storage,
@@ -135,30 +131,28 @@ struct BatchNormOp {
 impl Op for BatchNormOp {
     fn board_len(&self, replicas: usize) -> usize {
         // What the backward pass needs is less.
-        replicas * BatchNorm::stats_len(self.gamma.len)
+        replicas * BatchNorm::stats_len(self.at.mean.len)
     }
 
     fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        let BatchNormOp { bn, gamma, beta, running: at, sums, bias, saved } = self;
+        let &mut BatchNormOp { ref bn, at, sums, bias, ref mut saved } = self;
         let Forward { device, params, running, grads, training, meeting } = cx;
-        match (training, meeting) {
-            (None, _) => device.bn_act_fwd_infer(bn, x, params, running, *at, y),
-            (Some(_), None) => {
-                device.bn_act_fwd_train(bn, x, params, *gamma, *beta, *bias, y, saved, grads, *sums)
-            }
-            (Some(_), Some(mut meeting)) => {
-                let (replicas, own) = (meeting.replicas(), BatchNorm::stats_len(gamma.len));
-                let stats = meeting.gather(device, own, |board, at| device.bn_statistics(x, board, at))?;
-                device.bn_act_fwd_joined(
-                    bn, x, params, *gamma, *beta, *bias, stats, replicas, y, saved, grads, *sums,
-                )
-            }
+        if training.is_none() {
+            return device.bn_act_fwd_infer(bn, x, NormInfer { params, running, at }, y);
         }
+        let (affine, sums) = (Run::new(params, at.affine), RunMut::new(grads, sums));
+        let norm = NormTrain { affine, bias, saved, sums };
+        let Some(mut meeting) = meeting else {
+            return device.bn_act_fwd_train(bn, x, norm, y);
+        };
+        let own = BatchNorm::stats_len(at.mean.len);
+        let stats = meeting.gather(device, own, |stats| device.bn_statistics(x, stats))?;
+        device.bn_act_fwd_joined(bn, x, stats, norm, y)
     }
 
     fn forward_again(&mut self, cx: Backward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        let &mut BatchNormOp { ref bn, gamma, beta, ref saved, .. } = self;
-        cx.device.bn_act_fwd_again(bn, x, cx.params, gamma, beta, saved, y)
+        let affine = Run::new(cx.params, self.at.affine);
+        cx.device.bn_act_fwd_again(&self.bn, NormSaved { x, affine, saved: &self.saved }, y)
     }
 
     fn backward(
@@ -169,22 +163,24 @@ impl Op for BatchNormOp {
         dy: ViewMut<Storage>,
         dx: Option<(ViewMut<Storage>, Write)>,
     ) -> Result<()> {
-        let &mut BatchNormOp { ref bn, gamma, beta, ref saved, .. } = self;
+        let &mut BatchNormOp { ref bn, at: NormSpans { affine: at, .. }, ref saved, .. } = self;
         let Backward { device, params, grads, meeting, .. } = cx;
         let Some((dx, write)) = dx else { unreachable!("a network gives dx to a layer that needs it") };
-        let dy = dy.as_view();
+        let (norm, dy) = (NormSaved { x, affine: Run::new(params, at), saved }, dy.as_view());
+        let mut grads = RunMut::new(grads, at);
         let Some(mut meeting) = meeting else {
-            return device.bn_act_bwd(bn, x, dy, params, gamma, beta, saved, grads, gamma, beta, dx, write);
+            return device.bn_act_bwd(bn, norm, dy, grads, dx, write);
         };
-        device.bn_act_bwd_params(bn, x, dy, params, gamma, beta, saved, grads, gamma, beta)?;
+        device.bn_act_bwd_params(bn, norm, dy, grads.reborrow())?;
         // Those in `grads` remain this replica's: they are added up with all others when the pass is done.
-        let (dgamma, dbeta) = (Span::new(0, gamma.len), Span::new(gamma.len, beta.len));
         let count = meeting.samples() * x.layout.shape.h * x.layout.shape.w;
-        let whole = meeting.sum(device, dbeta.end(), |board| {
-            copy_run(device, grads, gamma, board, dgamma)?;
-            copy_run(device, grads, beta, board, dbeta)
+        let [gamma, beta] = [Span::new(0, at.gamma.len), Span::new(at.gamma.len, at.beta.len)];
+        let whole = meeting.sum(device, beta.end(), |board| {
+            copy_run(device, grads.data, at.gamma, board, gamma)?;
+            copy_run(device, grads.data, at.beta, board, beta)
         })?;
-        device.bn_act_bwd_data(bn, x, dy, params, gamma, beta, saved, whole, dgamma, dbeta, count, dx, write)
+        let whole = Run::new(whole, AffineSpans { gamma, beta });
+        device.bn_act_bwd_data(bn, norm, dy, NormGrads { grads: whole, count }, dx, write)
     }
 }
 

@@ -1,8 +1,8 @@
 use crate::activation::check_fused;
 use crate::{Backward, BackwardReads, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place, Role};
 use tensor::{
-    Activation, Backend, BatchNorm, Conv2d, Error, NormSpans, Pad, Result, Shape, Span, Storage, View,
-    ViewMut, Write,
+    Activation, Backend, BatchNorm, Conv2d, Error, NormInfer, NormSpans, Pad, Result, Run, RunMut, Shape,
+    Storage, View, ViewMut, WeightSpans, Write,
 };
 
 /// Zeros around an image: Keras' two kinds, and a width of one's own.
@@ -155,8 +155,7 @@ impl Layer for Conv2D {
         Ok(Box::new(Conv2DOp {
             conv,
             act: self.activation,
-            w: place.params[0],
-            b: place.params.get(1).copied(),
+            at: WeightSpans { w: place.params[0], b: place.params.get(1).copied() },
             kernel_trainable: self.kernel_trainable,
             without_bias: place.bias_taken_away,
             normalization: place.normalization,
@@ -183,8 +182,7 @@ pub(crate) fn weights_and_bias(shape: Vec<usize>, init: Initializer, use_bias: b
 struct Conv2DOp {
     conv: Conv2d,
     act: Activation,
-    w: Span,
-    b: Option<Span>,
+    at: WeightSpans,
     kernel_trainable: bool,
     /// In training passes.
     without_bias: bool,
@@ -192,15 +190,22 @@ struct Conv2DOp {
     normalization: Option<(BatchNorm, NormSpans)>,
 }
 
+impl Conv2DOp {
+    /// The weights in training passes. Nobody writes the gradient of a bias that is left out, so it stays 0.
+    fn trained(&self) -> WeightSpans {
+        WeightSpans { b: self.at.b.filter(|_| !self.without_bias), ..self.at }
+    }
+}
+
 impl Op for Conv2DOp {
     fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
         if let (None, Some((bn, at))) = (cx.training, &self.normalization) {
             let Forward { device, params, running, .. } = cx;
-            return device
-                .conv2d_bn_act_fwd_infer(&self.conv, bn, x, params, self.w, self.b, running, *at, y);
+            let (weights, norm) = (Run::new(params, self.at), NormInfer { params, running, at: *at });
+            return device.conv2d_bn_act_fwd_infer(&self.conv, bn, x, weights, norm, y);
         }
-        let b = self.b.filter(|_| cx.training.is_none() || !self.without_bias);
-        cx.device.conv2d_fwd(&self.conv, self.act, x, cx.params, self.w, b, y)
+        let at = if cx.training.is_some() { self.trained() } else { self.at };
+        cx.device.conv2d_fwd(&self.conv, self.act, x, Run::new(cx.params, at), y)
     }
 
     fn backward(
@@ -214,14 +219,13 @@ impl Op for Conv2DOp {
         if self.act != Activation::None {
             cx.device.act_bwd_in_place(self.act, y, dy.reborrow())?;
         }
-        // Nobody writes the gradient of a bias that was left out, so it stays 0.
-        let b = self.b.filter(|_| !self.without_bias);
-        if self.kernel_trainable || b.is_some() {
-            cx.device.conv2d_bwd_filter(&self.conv, x, dy.as_view(), cx.grads, self.w, b)?;
+        let (dy, at) = (dy.as_view(), self.trained());
+        if self.kernel_trainable || at.b.is_some() {
+            cx.device.conv2d_bwd_filter(&self.conv, x, dy, RunMut::new(cx.grads, at))?;
         }
         match dx {
             Some((dx, write)) => {
-                cx.device.conv2d_bwd_data(&self.conv, dy.as_view(), cx.params, self.w, dx, write)
+                cx.device.conv2d_bwd_data(&self.conv, dy, Run::new(cx.params, at.w), dx, write)
             }
             None => Ok(()),
         }

@@ -1,7 +1,10 @@
 use crate::activation::check_fused;
 use crate::conv2d::{at_least_one, weights_and_bias};
 use crate::{Backward, BackwardReads, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place};
-use tensor::{Activation, Backend, Error, Linear, Result, Shape, Span, Storage, View, ViewMut, Write};
+use tensor::{
+    Activation, Backend, Error, Linear, Result, Run, RunMut, Shape, Storage, View, ViewMut, WeightSpans,
+    Write,
+};
 
 /// A fully connected layer, with an activation fused into it.
 ///
@@ -75,8 +78,7 @@ impl Layer for Dense {
         Ok(Box::new(DenseOp {
             linear,
             act: self.activation,
-            w: place.params[0],
-            b: place.params.get(1).copied(),
+            at: WeightSpans { w: place.params[0], b: place.params.get(1).copied() },
         }))
     }
 }
@@ -84,13 +86,12 @@ impl Layer for Dense {
 struct DenseOp {
     linear: Linear,
     act: Activation,
-    w: Span,
-    b: Option<Span>,
+    at: WeightSpans,
 }
 
 impl Op for DenseOp {
     fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        cx.device.linear_fwd(&self.linear, self.act, x, cx.params, self.w, self.b, y)
+        cx.device.linear_fwd(&self.linear, self.act, x, Run::new(cx.params, self.at), y)
     }
 
     fn backward(
@@ -104,10 +105,11 @@ impl Op for DenseOp {
         if self.act != Activation::None {
             cx.device.act_bwd_in_place(self.act, y, dy.reborrow())?;
         }
-        cx.device.linear_bwd_filter(&self.linear, x, dy.as_view(), cx.grads, self.w, self.b)?;
+        let dy = dy.as_view();
+        cx.device.linear_bwd_filter(&self.linear, x, dy, RunMut::new(cx.grads, self.at))?;
         match dx {
             Some((dx, write)) => {
-                cx.device.linear_bwd_data(&self.linear, dy.as_view(), cx.params, self.w, dx, write)
+                cx.device.linear_bwd_data(&self.linear, dy, Run::new(cx.params, self.at.w), dx, write)
             }
             None => Ok(()),
         }

@@ -34,6 +34,16 @@ pub enum Error {
         /// Where else, as a list; empty where that is no help.
         names: String,
     },
+    /// Images that a network can't take.
+    #[error("{network} can't take images of {given} (height x width): it needs at least {smallest}")]
+    Images {
+        /// The network's name.
+        network: String,
+        /// Their height and width, as in `48x24`.
+        given: String,
+        /// The smallest that it can take, likewise.
+        smallest: String,
+    },
     /// A batch that the network was not built for.
     #[error("the network was built for {accepted}, but was given {given}")]
     Batch {

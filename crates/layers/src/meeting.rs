@@ -1,4 +1,4 @@
-use tensor::{Device, Result, Span, Storage};
+use tensor::{Device, Result, Run, RunMut, Span, Storage};
 
 /// The way to the other replicas in the middle of a pass, for layers that compute with the whole batch. Whoever trains several
 /// replicas implements it; this crate knows none of the ways.
@@ -45,8 +45,8 @@ impl Meeting<'_> {
         self.samples
     }
 
-    /// Brings together what every replica has: `write` puts this one's `len` numbers into a run of the board. Afterwards the
-    /// board begins with those of all replicas, one behind the other, in their order.
+    /// Brings together what every replica has: `write` puts this one's `len` numbers into a run of the board. Gives those of all
+    /// replicas, one behind the other, in their order.
     ///
     /// # Errors
     /// Those of `write` and of the way to the others.
@@ -54,11 +54,12 @@ impl Meeting<'_> {
         &mut self,
         device: &Device,
         len: usize,
-        write: impl FnOnce(&mut Storage, Span) -> Result<()>,
-    ) -> Result<&Storage> {
-        write(self.board, Span::new(len * self.replicas.rank(), len))?;
-        self.replicas.gather(device, self.board, Span::new(0, len * self.replicas.world()))?;
-        Ok(self.board)
+        write: impl FnOnce(RunMut<Storage>) -> Result<()>,
+    ) -> Result<Run<'_, Storage>> {
+        write(RunMut::new(self.board, Span::new(len * self.replicas.rank(), len)))?;
+        let all = Span::new(0, len * self.replicas.world());
+        self.replicas.gather(device, self.board, all)?;
+        Ok(Run::new(self.board, all))
     }
 
     /// Adds up what the replicas have: `write` puts this one's numbers into the first `len` of the board, and there are the

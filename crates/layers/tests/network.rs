@@ -384,7 +384,7 @@ fn graphs_refuse_what_they_cannot_join() {
     }
     type Build = fn(&mut Graph, Value) -> layers::Result<Value>;
     let gelu = "must be a layer of its own behind this one";
-    let cases: [(Build, &str); 12] = [
+    let cases: [(Build, &str); 14] = [
         (|g, _| g.concat(&[]), "layer concatenate: there is nothing to join"),
         (|g, x| g.concat(&[x]), "network's input"),
         (
@@ -409,8 +409,22 @@ fn graphs_refuse_what_they_cannot_join() {
             "layer a: this name is taken",
         ),
         (|g, x| g.add(Dense::new(3), x), "layer dense: dense: the input (flatten it first)"),
-        (|g, x| g.add(Conv2D::new(3, 7), x), "layer conv2d: conv2d: the kernel's height or width is 7"),
-        (|g, x| g.add(MaxPooling2D::new(2).strides(0), x), "stride of at least 1"),
+        (
+            |g, x| g.add(Conv2D::new(3, 7), x),
+            "layer conv2d: conv2d: the kernel is 7x7, moved by 1x1 over an input of 6x6, but must be from 1x1 to",
+        ),
+        (
+            |g, x| g.add(Conv2D::new(3, 9).padding(Padding::Pixels(1)), x),
+            "9x9, moved by 1x1 over an input of 6x6, 8x8 with its padding, but",
+        ),
+        (
+            |g, x| g.add(AveragePooling2D::new(7), x),
+            "layer average_pooling2d: pool2d: the window is 7x7, moved by 7x7 over an input of 6x6, but",
+        ),
+        (
+            |g, x| g.add(MaxPooling2D::new(2).strides(0), x),
+            "the window is 2x2, moved by 0x0 over an input of 6x6, but must be larger than the padding",
+        ),
         (|g, x| g.add(conv(2).kernel_initializer(WHITENING), x), "filters is 2, but must be twice"),
         (|g, x| g.add(conv(2).activation(Gelu), x), gelu),
         (|g, x| g.merge(Add::new().activation(Gelu), [x, x]), gelu),

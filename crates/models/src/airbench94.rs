@@ -1,4 +1,4 @@
-use crate::Model;
+use crate::{IMAGE, Model};
 use layers::{
     BatchNormalization, Conv2D, Dense, Flatten, Gelu, Graph, Initializer, MaxPooling2D, Rescaling, Result,
     Value,
@@ -16,7 +16,11 @@ use tensor::Activation;
 /// # Errors
 /// None for at least one class.
 pub fn airbench94(classes: usize) -> Result<Model> {
-    let mut graph = Graph::new("airbench94", [32, 32, 3]);
+    for_images(IMAGE, classes)
+}
+
+pub(crate) fn for_images(image: [usize; 3], classes: usize) -> Result<Model> {
+    let mut graph = Graph::new("airbench94", image);
     let g = &mut graph;
     // Both signs of each of the 2 x 2 x 3 directions of a patch.
     let whitening = Conv2D::new(24, 2)

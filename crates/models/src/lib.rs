@@ -1,7 +1,7 @@
 //! The networks of the `towers` recipes.
 //!
 //! Each is a function of the number of classes that returns a [`Model`]: a graph for 32x32 RGB images and the value of its
-//! logits.
+//! logits. [`by_name_for`] makes them for images of another size.
 //!
 //! ```
 //! let model = models::minigooglenet(10)?;
@@ -24,11 +24,11 @@ pub use minigooglenet::minigooglenet;
 pub use resnet18::resnet18;
 pub use small_cnn::small_cnn;
 
-use layers::{Cut, Graph, Mode, Network, Result, Step, Summary, Value};
+use layers::{Cut, Error, Graph, Mode, Network, Result, Step, Summary, Value};
 use tensor::Device;
 
 /// An architecture and where it ends.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Model {
     graph: Graph,
     logits: Value,
@@ -37,19 +37,58 @@ pub struct Model {
 /// The names that [`by_name`] knows.
 pub const NAMES: [&str; 5] = ["airbench94", "keras_cnn", "minigooglenet", "resnet18", "small_cnn"];
 
-/// The network called `name`, for so many classes; `None` if there is no such network.
+/// Height, width and channels of CIFAR's images, for which the networks were made.
+pub const IMAGE: [usize; 3] = [32, 32, 3];
+
+/// The network called `name`, for 32x32 RGB images of so many classes; `None` if there is no such network.
 ///
 /// # Errors
 /// If a layer can't be built for so many classes.
 pub fn by_name(name: &str, classes: usize) -> Option<Result<Model>> {
-    match name {
-        "airbench94" => Some(airbench94(classes)),
-        "keras_cnn" => Some(keras_cnn(classes)),
-        "minigooglenet" => Some(minigooglenet(classes)),
-        "resnet18" => Some(resnet18(classes)),
-        "small_cnn" => Some(small_cnn(classes)),
-        _ => None,
-    }
+    by_name_for(name, IMAGE, classes)
+}
+
+/// The network called `name`, for images of `[height, width, channels]`; `None` if there is no such network.
+///
+/// `minigooglenet` and `resnet18` average over what is left of an image, whatever its size, so their parameters are as many as for
+/// 32x32. The others flatten it: their first dense layer grows with the images.
+///
+/// ```
+/// let parameters = |name, image| Some(models::by_name_for(name, image, 10)?.ok()?.summary().trainable);
+/// assert_eq!(parameters("resnet18", [96, 64, 3]), parameters("resnet18", [32, 32, 3]));
+/// assert_eq!((parameters("small_cnn", [48, 40, 3]), parameters("small_cnn", [32, 32, 3])), (Some(43_018), Some(34_058)));
+/// let error = models::by_name_for("airbench94", [48, 24, 3], 10).unwrap().unwrap_err();
+/// assert_eq!(error.to_string(), "airbench94 can't take images of 48x24 (height x width): it needs at least 25x25");
+/// ```
+///
+/// # Errors
+/// [`Error::Images`] for images that are too small for the network's poolings and convolutions, with the smallest that are not.
+pub fn by_name_for(name: &str, image: [usize; 3], classes: usize) -> Option<Result<Model>> {
+    let build = match name {
+        "airbench94" => airbench94::for_images,
+        "keras_cnn" => keras_cnn::for_images,
+        "minigooglenet" => minigooglenet::for_images,
+        "resnet18" => resnet18::for_images,
+        "small_cnn" => small_cnn::for_images,
+        _ => return None,
+    };
+    Some(build(image, classes).map_err(|error| too_small(name, build, image, classes).unwrap_or(error)))
+}
+
+/// What to say of images that are smaller than what a network can take, if that is what is wrong with them.
+fn too_small(
+    name: &str,
+    build: fn([usize; 3], usize) -> Result<Model>,
+    [h, w, c]: [usize; 3],
+    classes: usize,
+) -> Option<Error> {
+    let takes = |side: &usize| build([*side, *side, c], classes).is_ok();
+    let smallest = (1..=IMAGE[0]).find(takes).filter(|&side| h.min(w) < side)?;
+    Some(Error::Images {
+        network: name.to_owned(),
+        given: format!("{h}x{w}"),
+        smallest: format!("{smallest}x{smallest}"),
+    })
 }
 
 impl Model {
@@ -61,6 +100,12 @@ impl Model {
     /// The layers.
     pub fn graph(&self) -> &Graph {
         &self.graph
+    }
+
+    /// Height, width and channels of the images that it takes.
+    pub fn image(&self) -> [usize; 3] {
+        let shape = self.graph.shape(self.graph.input());
+        [shape.h, shape.w, shape.c]
     }
 
     /// Layers, shapes and parameter counts.
@@ -134,3 +179,8 @@ impl Model {
         self.graph.build(self.logits, device, batch, mode)
     }
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

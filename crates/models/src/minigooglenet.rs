@@ -1,7 +1,7 @@
-use crate::Model;
+use crate::{IMAGE, Model};
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Padding,
-    Result, Value,
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph,
+    MaxPooling2D, Padding, Result, Value,
 };
 use tensor::Activation::Relu;
 
@@ -14,7 +14,11 @@ use tensor::Activation::Relu;
 /// # Errors
 /// None for at least one class.
 pub fn minigooglenet(classes: usize) -> Result<Model> {
-    let mut graph = Graph::new("minigooglenet", [32, 32, 3]);
+    for_images(IMAGE, classes)
+}
+
+pub(crate) fn for_images(image: [usize; 3], classes: usize) -> Result<Model> {
+    let mut graph = Graph::new("minigooglenet", image);
     let g = &mut graph;
     let mut x = conv_module(g, g.input(), 96, 3, 1, Padding::Same)?;
     x = inception(g, x, 32, 32)?;
@@ -26,7 +30,12 @@ pub fn minigooglenet(classes: usize) -> Result<Model> {
     x = downsample(g, x, 96)?;
     x = inception(g, x, 176, 160)?;
     x = inception(g, x, 176, 160)?;
-    x = g.add(AveragePooling2D::new(7), x)?;
+    // Of 32x32 images the map is 7x7, and the paper's pooling takes all of it.
+    let map = g.shape(x);
+    x = match [map.h, map.w] {
+        [7, 7] => g.add(AveragePooling2D::new(7), x)?,
+        _ => g.add(GlobalAveragePooling2D, x)?,
+    };
     x = g.add(Dropout::new(0.5), x)?;
     x = g.add(Flatten, x)?;
     x = g.add(Dense::new(classes), x)?;

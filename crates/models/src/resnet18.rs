@@ -1,4 +1,4 @@
-use crate::Model;
+use crate::{IMAGE, Model};
 use layers::{
     Add, BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, Initializer, Padding, Result,
     Value,
@@ -15,7 +15,11 @@ use tensor::Activation::{self, Relu};
 /// # Errors
 /// None for at least one class.
 pub fn resnet18(classes: usize) -> Result<Model> {
-    let mut graph = Graph::new("resnet18", [32, 32, 3]);
+    for_images(IMAGE, classes)
+}
+
+pub(crate) fn for_images(image: [usize; 3], classes: usize) -> Result<Model> {
+    let mut graph = Graph::new("resnet18", image);
     let g = &mut graph;
     let mut x = conv_norm(g, g.input(), 64, 3, 1, Relu)?;
     for (filters, stride) in [(64, 1), (128, 2), (256, 2), (512, 2)] {

@@ -1,4 +1,4 @@
-use crate::Model;
+use crate::{IMAGE, Model};
 use layers::{BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Result};
 use tensor::Activation::Relu;
 
@@ -7,7 +7,11 @@ use tensor::Activation::Relu;
 /// # Errors
 /// None for at least one class.
 pub fn small_cnn(classes: usize) -> Result<Model> {
-    let mut graph = Graph::new("small_cnn", [32, 32, 3]);
+    for_images(IMAGE, classes)
+}
+
+pub(crate) fn for_images(image: [usize; 3], classes: usize) -> Result<Model> {
+    let mut graph = Graph::new("small_cnn", image);
     let mut x = graph.input();
     for filters in [16, 32, 64] {
         x = graph.add(Conv2D::new(filters, 3).same(), x)?;

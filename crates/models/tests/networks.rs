@@ -1,7 +1,7 @@
 //! The networks have exactly the published sizes, and their summaries read as Keras'.
 #![allow(clippy::unwrap_used)]
 
-use models::{Model, airbench94, by_name, keras_cnn, minigooglenet, resnet18};
+use models::{Model, airbench94, by_name, by_name_for, keras_cnn, minigooglenet, resnet18};
 
 #[test]
 fn parameter_counts() {
@@ -87,4 +87,45 @@ fn every_name_builds_for_ten_and_a_hundred_classes() {
         }
     }
     assert!(by_name("no such network", 10).is_none());
+}
+
+#[test]
+fn every_network_takes_images_of_other_sizes() {
+    for name in models::NAMES {
+        for image in [[48, 40, 3], [25, 64, 3], [96, 33, 3]] {
+            let model = by_name_for(name, image, 7).unwrap().unwrap();
+            assert_eq!(model.image(), image, "{name}");
+            assert_eq!(model.summary().rows.last().unwrap().shape, "(None, 7)", "{name}");
+        }
+    }
+}
+
+/// The one that is named works, and nothing smaller does on either side.
+#[test]
+fn what_is_too_small_is_told_with_what_is_not() {
+    for (name, smallest) in [("airbench94", 25), ("keras_cnn", 10), ("minigooglenet", 7), ("small_cnn", 8)] {
+        assert!(by_name_for(name, [smallest, smallest, 3], 10).unwrap().is_ok(), "{name}");
+        for (h, w) in [(smallest - 1, 64), (64, smallest - 1)] {
+            let error = by_name_for(name, [h, w, 3], 10).unwrap().unwrap_err().to_string();
+            let says = format!(
+                "{name} can't take images of {h}x{w} (height x width): it needs at least {smallest}x{smallest}"
+            );
+            assert_eq!(error, says);
+        }
+    }
+    assert!(by_name_for("resnet18", [1, 1, 3], 10).unwrap().is_ok());
+}
+
+/// A map of 7x7 is pooled as in the paper, any other one by its mean: the parameters are the same ones.
+#[test]
+fn minigooglenet_averages_over_all_of_an_image() {
+    let rows = |image| by_name_for("minigooglenet", image, 10).unwrap().unwrap().summary();
+    let (small, large) = (rows([32, 32, 3]), rows([64, 48, 3]));
+    assert_eq!(small.trainable, large.trainable);
+    let pooling = |summary: &layers::Summary| {
+        let row = summary.rows.iter().find(|row| row.kind.ends_with("AveragePooling2D")).unwrap();
+        (row.kind.clone(), row.shape.clone())
+    };
+    assert_eq!(pooling(&small), ("AveragePooling2D".into(), "(None, 1, 1, 336)".into()));
+    assert_eq!(pooling(&large).0, "GlobalAveragePooling2D");
 }

@@ -76,3 +76,8 @@ pub use shards::Shards;
 pub use slice::slice_batch;
 pub use stages::{Stage, run_stages};
 pub use weights::Weights;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
 use parallel::{Error, Replica, run_replicas};
-use tensor::{Backend, Device, Precision, Span, Storage};
+use tensor::{Backend, Device, Precision, Run, Span, Storage};
 
 /// So many GPUs, or none without a C++ compiler.
 fn gpus(count: usize) -> Option<Vec<Device>> {
@@ -102,7 +102,13 @@ fn a_broadcast_reaches_the_mirrors_of_weights() {
         let mut outputs = Vec::new();
         for turn in 0..2 {
             let w = Span::new(0, 2);
-            device.linear_fwd(&linear, Activation::None, x.view(), &params, w, None, y.view_mut())?;
+            device.linear_fwd(
+                &linear,
+                Activation::None,
+                x.view(),
+                Run::new(&params, w.into()),
+                y.view_mut(),
+            )?;
             outputs.extend(y.to_vec(&device)?);
             if turn == 0 {
                 replica.collective.broadcast(&device, &mut params, w, 1)?;

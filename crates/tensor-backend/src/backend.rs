@@ -1,6 +1,7 @@
 use crate::{
-    Activation, BatchNorm, Conv2d, DropoutMask, Linear, LoadImages, NormSpans, OptimizerStep, ParamRun,
-    Pool2d, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, View, ViewMut,
+    Activation, AffineSpans, BatchNorm, Conv2d, DropoutMask, ImageSet, Linear, LoadImages, NormGrads,
+    NormInfer, NormSaved, NormTrain, OptimizerStep, ParamRun, Pool2d, Result, RmspropStep, Run, RunMut,
+    SgdStep, Shape, SoftmaxXent, Span, View, ViewMut, WeightSpans,
 };
 
 /// Whether an op replaces what its output held or adds to it.
@@ -19,7 +20,7 @@ pub enum Write {
 /// said an op sets (`=`) its outputs. Results are a function of the operands alone: the same bits for any number of
 /// threads.
 ///
-/// `params`, `grads` and their like are flat arenas in which a [`Span`] marks one tensor. Every op checks its operands'
+/// `params`, `grads` and their like are flat arenas in which a [`Span`] marks one tensor; a [`Run`] is both. Every op checks its operands'
 /// sizes and returns an error that names what does not fit.
 pub trait Backend {
     /// A run of numbers on the device.
@@ -109,9 +110,7 @@ pub trait Backend {
         conv: &Conv2d,
         act: Activation,
         x: View<Self::Buffer>,
-        params: &Self::Buffer,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Self::Buffer, WeightSpans>,
         y: ViewMut<Self::Buffer>,
     ) -> Result<()>;
 
@@ -123,11 +122,8 @@ pub trait Backend {
         conv: &Conv2d,
         bn: &BatchNorm,
         x: View<Self::Buffer>,
-        params: &Self::Buffer,
-        w: Span,
-        b: Option<Span>,
-        running: &Self::Buffer,
-        at: NormSpans,
+        weights: Run<Self::Buffer, WeightSpans>,
+        norm: NormInfer<Self::Buffer>,
         y: ViewMut<Self::Buffer>,
     ) -> Result<()>;
 
@@ -136,8 +132,7 @@ pub trait Backend {
         &self,
         conv: &Conv2d,
         dy: View<Self::Buffer>,
-        params: &Self::Buffer,
-        w: Span,
+        w: Run<Self::Buffer>,
         dx: ViewMut<Self::Buffer>,
         write: Write,
     ) -> Result<()>;
@@ -148,9 +143,7 @@ pub trait Backend {
         conv: &Conv2d,
         x: View<Self::Buffer>,
         dy: View<Self::Buffer>,
-        grads: &mut Self::Buffer,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Self::Buffer, WeightSpans>,
     ) -> Result<()>;
 
     /// `y = act(x w + b)`.
@@ -159,9 +152,7 @@ pub trait Backend {
         linear: &Linear,
         act: Activation,
         x: View<Self::Buffer>,
-        params: &Self::Buffer,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Self::Buffer, WeightSpans>,
         y: ViewMut<Self::Buffer>,
     ) -> Result<()>;
 
@@ -170,8 +161,7 @@ pub trait Backend {
         &self,
         linear: &Linear,
         dy: View<Self::Buffer>,
-        params: &Self::Buffer,
-        w: Span,
+        w: Run<Self::Buffer>,
         dx: ViewMut<Self::Buffer>,
         write: Write,
     ) -> Result<()>;
@@ -182,9 +172,7 @@ pub trait Backend {
         linear: &Linear,
         x: View<Self::Buffer>,
         dy: View<Self::Buffer>,
-        grads: &mut Self::Buffer,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Self::Buffer, WeightSpans>,
     ) -> Result<()>;
 
     /// Completes the gradients of the weights that lie in the run `at` of `grads`: until then a device may keep what
@@ -195,25 +183,12 @@ pub trait Backend {
     }
 
     /// Batch normalization with the batch's own statistics, for training.
-    ///
-    /// `saved` (2c elements) receives the mean and `1/sqrt(var + epsilon)` for the backward pass. The span `sums` of
-    /// `grads` (2c elements) receives `n * mean` and `n * unbiased variance`, `n` the samples: summed over replicas and
-    /// divided by all samples these become the running statistics, see [`ema_step`](Backend::ema_step).
-    ///
-    /// `bias` (c elements of `params`) is one that the op before has left out of `x`, since normalization takes it away again:
-    /// of all results it is in `n * mean` alone.
     fn bn_act_fwd_train(
         &self,
         bn: &BatchNorm,
         x: View<Self::Buffer>,
-        params: &Self::Buffer,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
+        norm: NormTrain<Self::Buffer>,
         y: ViewMut<Self::Buffer>,
-        saved: &mut Self::Buffer,
-        grads: &mut Self::Buffer,
-        sums: Span,
     ) -> Result<()>;
 
     /// Batch normalization with the running statistics, for inference.
@@ -221,107 +196,73 @@ pub trait Backend {
         &self,
         bn: &BatchNorm,
         x: View<Self::Buffer>,
-        params: &Self::Buffer,
-        running: &Self::Buffer,
-        at: NormSpans,
+        norm: NormInfer<Self::Buffer>,
         y: ViewMut<Self::Buffer>,
     ) -> Result<()>;
 
-    /// The first half of [`bn_act_fwd_train`](Backend::bn_act_fwd_train) where several replicas have parts of the batch: the run
-    /// `at` of `stats` (2c + 1 elements) receives this replica's means, its sums of squared differences from them, and its number
-    /// of samples.
-    fn bn_statistics(&self, x: View<Self::Buffer>, stats: &mut Self::Buffer, at: Span) -> Result<()>;
+    /// The first half of [`bn_act_fwd_train`](Backend::bn_act_fwd_train) where several replicas have parts of the batch: `stats`
+    /// (2c + 1 elements) receives this replica's means, its sums of squared differences from them, and its number of samples.
+    fn bn_statistics(&self, x: View<Self::Buffer>, stats: RunMut<Self::Buffer>) -> Result<()>;
 
-    /// The second half, once replicas know each other's statistics: `stats` begins with those of all `replicas`, one behind the
-    /// other, as [`bn_statistics`](Backend::bn_statistics) left them.
+    /// The second half, once replicas know each other's statistics: `stats` holds those of all replicas, one behind the other, as
+    /// [`bn_statistics`](Backend::bn_statistics) left them.
     ///
     /// They are joined in this order to mean and variance of the whole batch, without loss to large means. `x` and `y` are this
-    /// replica's. `saved` and `sums` receive what they do in [`bn_act_fwd_train`](Backend::bn_act_fwd_train), with the whole
-    /// batch's statistics and, in `n * mean` and `n * unbiased variance`, this replica's n.
+    /// replica's. `norm` receives what it does in [`bn_act_fwd_train`](Backend::bn_act_fwd_train), with the whole batch's
+    /// statistics and, in `n * mean` and `n * unbiased variance`, this replica's n.
     fn bn_act_fwd_joined(
         &self,
         bn: &BatchNorm,
         x: View<Self::Buffer>,
-        params: &Self::Buffer,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
-        stats: &Self::Buffer,
-        replicas: usize,
+        stats: Run<Self::Buffer>,
+        norm: NormTrain<Self::Buffer>,
         y: ViewMut<Self::Buffer>,
-        saved: &mut Self::Buffer,
-        grads: &mut Self::Buffer,
-        sums: Span,
     ) -> Result<()>;
 
     /// The output of [`bn_act_fwd_train`](Backend::bn_act_fwd_train) or [`bn_act_fwd_joined`](Backend::bn_act_fwd_joined) once
-    /// more, with the same bits, from what that left in `saved`.
+    /// more, with the same bits.
     fn bn_act_fwd_again(
         &self,
         bn: &BatchNorm,
-        x: View<Self::Buffer>,
-        params: &Self::Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Self::Buffer,
+        norm: NormSaved<Self::Buffer>,
         y: ViewMut<Self::Buffer>,
     ) -> Result<()>;
 
     /// The gradients of the input (set or added), gamma and beta. `dy` is the gradient after the activation, whose
-    /// mask is computed again from `x`, `saved`, gamma and beta.
+    /// mask is computed again from what `norm` has.
     ///
     /// It is [`bn_act_bwd_params`](Backend::bn_act_bwd_params) and then [`bn_act_bwd_data`](Backend::bn_act_bwd_data), between
     /// which replicas with parts of a batch add up their gradients.
     fn bn_act_bwd(
         &self,
         bn: &BatchNorm,
-        x: View<Self::Buffer>,
+        norm: NormSaved<Self::Buffer>,
         dy: View<Self::Buffer>,
-        params: &Self::Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Self::Buffer,
-        grads: &mut Self::Buffer,
-        dgamma: Span,
-        dbeta: Span,
+        mut grads: RunMut<Self::Buffer, AffineSpans>,
         dx: ViewMut<Self::Buffer>,
         write: Write,
     ) -> Result<()> {
-        let count = x.layout.shape.rows();
-        self.bn_act_bwd_params(bn, x, dy, params, gamma, beta, saved, grads, dgamma, dbeta)?;
-        self.bn_act_bwd_data(bn, x, dy, params, gamma, beta, saved, grads, dgamma, dbeta, count, dx, write)
+        self.bn_act_bwd_params(bn, norm, dy, grads.reborrow())?;
+        let whole = NormGrads { grads: grads.as_run(), count: norm.x.layout.shape.rows() };
+        self.bn_act_bwd_data(bn, norm, dy, whole, dx, write)
     }
 
     /// The gradients of gamma and beta, from this replica's samples.
     fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
-        x: View<Self::Buffer>,
+        norm: NormSaved<Self::Buffer>,
         dy: View<Self::Buffer>,
-        params: &Self::Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Self::Buffer,
-        grads: &mut Self::Buffer,
-        dgamma: Span,
-        dbeta: Span,
+        grads: RunMut<Self::Buffer, AffineSpans>,
     ) -> Result<()>;
 
-    /// The gradient of the input, set or added, from the gradients of gamma and beta over the whole batch, which are in `grads`.
-    /// `count` is how many numbers each channel has in the whole batch.
+    /// The gradient of the input, set or added, from the gradients of gamma and beta over the whole batch.
     fn bn_act_bwd_data(
         &self,
         bn: &BatchNorm,
-        x: View<Self::Buffer>,
+        norm: NormSaved<Self::Buffer>,
         dy: View<Self::Buffer>,
-        params: &Self::Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Self::Buffer,
-        grads: &Self::Buffer,
-        dgamma: Span,
-        dbeta: Span,
-        count: usize,
+        whole: NormGrads<Self::Buffer>,
         dx: ViewMut<Self::Buffer>,
         write: Write,
     ) -> Result<()>;
@@ -364,9 +305,8 @@ pub trait Backend {
 
     /// A batch of images out of a set that lies on the device, with its labels.
     ///
-    /// `images` holds the set (N, H, W, C) and `labels` one integer an image. `draws` is a table of
-    /// [`ImageDraw`](crate::ImageDraw)s; place k of the batch `x`, and of its labels `to`, is row `first + k` of it. `means`
-    /// holds what is subtracted first (H, W, C), then what is subtracted after the scale (H, W, C).
+    /// `draws` is a table of [`ImageDraw`](crate::ImageDraw)s; place k of the batch `x`, and of its labels `to`, is row
+    /// `first + k` of it.
     ///
     /// A draw that makes no sense, such as one of an image that the set lacks, is an error where the host sees the table.
     /// Elsewhere its image becomes NaN and its label `u32::MAX`, so that the loss shows it. When a recorded step is done
@@ -374,11 +314,9 @@ pub trait Backend {
     fn load_images(
         &self,
         load: &LoadImages,
-        images: &Self::Bytes,
-        labels: &Self::Ints,
+        set: ImageSet<Self::Bytes, Self::Ints, Self::Buffer>,
         draws: &Self::Ints,
         first: usize,
-        means: &Self::Buffer,
         x: ViewMut<Self::Buffer>,
         to: &mut Self::Ints,
     ) -> Result<()>;

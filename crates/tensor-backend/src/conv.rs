@@ -1,4 +1,4 @@
-use crate::{Error, Result, Shape, Span};
+use crate::{Error, Misfit, Result, Shape, Span};
 
 /// Zeros around an image, in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,6 +25,14 @@ impl Pad {
         };
         let (v, u) = (total(h, kernel[0], stride[0]), total(w, kernel[1], stride[1]));
         Pad { top: v / 2, bottom: v - v / 2, left: u / 2, right: u - u / 2 }
+    }
+}
+
+impl Pad {
+    /// Rows and columns of an image of `[rows, columns]` with this around it.
+    pub(crate) const fn around(&self, [rows, columns]: [usize; 2]) -> [usize; 2] {
+        let rows = rows.saturating_add(self.top).saturating_add(self.bottom);
+        [rows, columns.saturating_add(self.left).saturating_add(self.right)]
     }
 }
 
@@ -83,15 +91,18 @@ impl Conv2d {
     /// The output's shape for an input of shape `x`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the channels differ, [`Error::Value`] if the kernel does not fit into the padded input.
+    /// [`Error::Shape`] if the channels differ, [`Error::Window`] if the kernel does not fit into the padded input.
     pub fn output(&self, x: Shape) -> Result<Shape> {
         let op = "conv2d";
         Error::check_shape(op, "the input", x, x.with_c(self.inputs))?;
-        let [h, w] = windows(x.h, x.w, self.kernel, self.stride, self.pad).ok_or(Error::Value {
+        let [h, w] = windows(x.h, x.w, self.kernel, self.stride, self.pad).ok_or(Misfit {
             op,
-            what: "the kernel's height or width",
-            value: self.kernel[0].max(self.kernel[1]) as f64,
-            accepted: "from 1 to the padded input's, which has less than 2^32 pixels, with a stride of at least 1",
+            what: "the kernel",
+            kernel: self.kernel,
+            stride: self.stride,
+            input: [x.h, x.w],
+            pad: self.pad,
+            accepted: "from 1x1 to the padded input, of less than 2^32 pixels, and moved by at least 1x1",
         })?;
         Ok(Shape::new(x.n, h, w, self.outputs))
     }
@@ -113,6 +124,22 @@ impl Conv2d {
             Error::check_len(op, "the weights", w, self.weights())?;
         }
         b.map_or(Ok(()), |b| Error::check_len(op, "the bias", b, self.outputs))
+    }
+}
+
+/// Where the weights of a convolution or a dense layer lie in an arena, and the bias if it has one. Their gradients lie likewise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightSpans {
+    /// The weights.
+    pub w: Span,
+    /// The bias.
+    pub b: Option<Span>,
+}
+
+/// Weights without a bias.
+impl From<Span> for WeightSpans {
+    fn from(w: Span) -> Self {
+        WeightSpans { w, b: None }
     }
 }
 
@@ -162,9 +189,9 @@ mod tests {
         let same = Pad::same(32, 32, [3; 2], [1; 2]);
         assert_eq!(same, Pad { top: 1, bottom: 1, left: 1, right: 1 });
         assert_eq!(conv(3, 1, same).output(x).unwrap(), Shape::new(2, 32, 32, 8));
-        assert!(matches!(conv(33, 1, Pad::VALID).output(x), Err(Error::Value { .. })));
-        assert!(matches!(conv(0, 1, Pad::VALID).output(x), Err(Error::Value { .. })));
-        assert!(matches!(conv(3, 0, Pad::VALID).output(x), Err(Error::Value { .. })));
+        assert!(matches!(conv(33, 1, Pad::VALID).output(x), Err(Error::Window { .. })));
+        assert!(matches!(conv(0, 1, Pad::VALID).output(x), Err(Error::Window { .. })));
+        assert!(matches!(conv(3, 0, Pad::VALID).output(x), Err(Error::Window { .. })));
         assert!(matches!(conv(3, 1, same).output(x.with_c(4)), Err(Error::Shape { .. })));
     }
 

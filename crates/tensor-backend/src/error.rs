@@ -1,4 +1,5 @@
-use crate::{Layout, Shape, Span};
+use crate::{Layout, Pad, Shape, Span};
+use core::fmt;
 
 /// The result of an op.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -65,6 +66,9 @@ pub enum Error {
         /// What would be accepted.
         accepted: &'static str,
     },
+    /// A window, a convolution's kernel or a pooling's, that cannot move over its input.
+    #[error("{0}")]
+    Window(Box<Misfit>),
     /// An option of the op that goes by a name is none that it takes.
     #[error("{op}: {what} is {value}, but must be {accepted}")]
     Option {
@@ -99,6 +103,43 @@ pub enum Error {
         /// What the library said.
         message: String,
     },
+}
+
+/// A window and the input over which it cannot move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The op that refused.
+    pub op: &'static str,
+    /// Which window.
+    pub what: &'static str,
+    /// Rows and columns of the window.
+    pub kernel: [usize; 2],
+    /// Rows and columns from one window to the next.
+    pub stride: [usize; 2],
+    /// Rows and columns of the input.
+    pub input: [usize; 2],
+    /// What is around the input.
+    pub pad: Pad,
+    /// What would be accepted.
+    pub accepted: &'static str,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Misfit { op, what, kernel: [kh, kw], stride: [sh, sw], input: [h, w], pad, accepted } = self;
+        write!(f, "{op}: {what} is {kh}x{kw}, moved by {sh}x{sw} over an input of {h}x{w}")?;
+        if *pad != Pad::VALID {
+            let [h, w] = pad.around(self.input);
+            write!(f, ", {h}x{w} with its padding")?;
+        }
+        write!(f, ", but must be {accepted}")
+    }
+}
+
+impl From<Misfit> for Error {
+    fn from(misfit: Misfit) -> Self {
+        Error::Window(Box::new(misfit))
+    }
 }
 
 impl Error {

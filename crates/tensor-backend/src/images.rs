@@ -192,6 +192,17 @@ impl ImageDraw {
     }
 }
 
+/// A set of images on a device.
+#[derive(Debug)]
+pub struct ImageSet<'a, Bytes, Ints, Buffer> {
+    /// The images (N, H, W, C).
+    pub images: &'a Bytes,
+    /// One integer an image.
+    pub labels: &'a Ints,
+    /// What is subtracted first (H, W, C), then what is subtracted after the scale (H, W, C).
+    pub means: &'a Buffer,
+}
+
 /// How a batch is made of a set of images: each is cut out of the set, moved, and brought to the scale of the network.
 ///
 /// An image passes these steps: the first mean is subtracted; it is shifted, bilinearly between pixels; flipped; cropped;
@@ -221,23 +232,11 @@ impl LoadImages {
         Shape::new(n, self.height, self.width, self.channels)
     }
 
-    /// Checks the operands' sizes, as the arguments of [`load_images`](crate::Backend::load_images): what every backend
-    /// calls first. Gives the number of images in the set.
+    /// Checks how much an [`ImageSet`] holds: what every backend calls first.
     ///
     /// # Errors
-    /// [`Error::Value`] for images without pixels or too large ones, [`Error::Shape`] for the batch, and
-    /// [`Error::Length`] or [`Error::OutOfBounds`] for the others.
-    pub fn check(
-        &self,
-        op: &'static str,
-        images: usize,
-        labels: usize,
-        draws: usize,
-        first: usize,
-        means: usize,
-        x: Shape,
-        to: usize,
-    ) -> Result<usize> {
+    /// [`Error::Value`] for images without pixels or too large ones, [`Error::Length`] and [`Error::OutOfBounds`] for the others.
+    pub fn check_set(&self, op: &'static str, images: usize, labels: usize, means: usize) -> Result<()> {
         let len = self.image_len();
         if !(1..=MOST).contains(&len) {
             let what = "the numbers of an image";
@@ -248,13 +247,26 @@ impl LoadImages {
                 accepted: "at least 1 and at most 2^28",
             });
         }
-        Error::check_shape(op, "the batch", x, self.shape(x.n))?;
         Error::check_len(op, "the set of images", Span::new(0, images), labels.saturating_mul(len))?;
+        Span::new(0, 2 * len).check(op, "the means", means)
+    }
+
+    /// Checks the sizes of the other arguments of [`load_images`](crate::Backend::load_images): what every backend calls next.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for the batch, and [`Error::OutOfBounds`] for the others.
+    pub fn check_batch(
+        &self,
+        op: &'static str,
+        draws: usize,
+        first: usize,
+        x: Shape,
+        to: usize,
+    ) -> Result<()> {
+        Error::check_shape(op, "the batch", x, self.shape(x.n))?;
         let end = first.saturating_add(x.n).saturating_mul(ImageDraw::WORDS);
         Span::new(0, end).check(op, "the table of draws", draws)?;
-        Span::new(0, 2 * len).check(op, "the means", means)?;
-        Span::new(0, x.n).check(op, "the labels of the batch", to)?;
-        Ok(labels)
+        Span::new(0, x.n).check(op, "the labels of the batch", to)
     }
 }
 

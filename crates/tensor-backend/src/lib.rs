@@ -21,19 +21,23 @@ mod norm;
 mod pool;
 mod precision;
 mod random;
+mod run;
 mod shape;
 mod step;
 mod view;
 
 pub use activation::Activation;
 pub use backend::{Backend, Write};
-pub use conv::{Conv2d, Linear, Pad};
-pub use error::{Error, Result};
-pub use images::{AxisDraw, Fill, ImageDraw, LoadImages, Tap};
-pub use norm::{BatchNorm, NormSpans, SoftmaxXent, Target};
+pub use conv::{Conv2d, Linear, Pad, WeightSpans};
+pub use error::{Error, Misfit, Result};
+pub use images::{AxisDraw, Fill, ImageDraw, ImageSet, LoadImages, Tap};
+pub use norm::{
+    AffineSpans, BatchNorm, NormGrads, NormInfer, NormSaved, NormSpans, NormTrain, SoftmaxXent, Target,
+};
 pub use pool::Pool2d;
 pub use precision::Precision;
 pub use random::DropoutMask;
+pub use run::{Run, RunMut};
 pub use shape::{Layout, Shape, Span};
 pub use step::{AdamStep, Moments, OptimizerStep, ParamRun, RmspropStep, SgdStep, Velocity, WeightDecay};
 pub use view::{View, ViewMut};

@@ -1,5 +1,5 @@
 use crate::conv::windows;
-use crate::{Error, Pad, Result, Shape};
+use crate::{Error, Misfit, Pad, Result, Shape};
 
 /// A pooling window. Padding never wins a maximum and never counts in an average, as in Keras.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,18 +16,21 @@ impl Pool2d {
     /// The output's shape for an input of shape `x`.
     ///
     /// # Errors
-    /// [`Error::Value`] if the window does not fit into the padded input, or could lie in the padding alone.
+    /// [`Error::Window`] if the window does not fit into the padded input, or could lie in the padding alone.
     pub fn output(&self, x: Shape) -> Result<Shape> {
         let fits = x.h > 0
             && x.w > 0
             && self.pad.top.max(self.pad.bottom) < self.kernel[0]
             && self.pad.left.max(self.pad.right) < self.kernel[1];
         let size = windows(x.h, x.w, self.kernel, self.stride, self.pad).filter(|_| fits);
-        let [h, w] = size.ok_or(Error::Value {
+        let [h, w] = size.ok_or(Misfit {
             op: "pool2d",
-            what: "the window's height or width",
-            value: self.kernel[0].max(self.kernel[1]) as f64,
-            accepted: "larger than the padding and at most the padded input, with a stride of at least 1",
+            what: "the window",
+            kernel: self.kernel,
+            stride: self.stride,
+            input: [x.h, x.w],
+            pad: self.pad,
+            accepted: "larger than the padding, at most the padded input, and moved by at least 1x1",
         })?;
         Ok(Shape::new(x.n, h, w, x.c))
     }

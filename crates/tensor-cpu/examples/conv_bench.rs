@@ -10,7 +10,8 @@ mod arguments;
 
 use std::time::Instant;
 use tensor_backend::{
-    Activation, Backend, Conv2d, Layout, Linear, Pad, Result, Shape, Span, View, ViewMut, Write,
+    Activation, Backend, Conv2d, Layout, Linear, Pad, Result, Run, RunMut, Shape, Span, View, ViewMut,
+    WeightSpans, Write,
 };
 use tensor_cpu::{Buffer, Cpu, Roofline};
 
@@ -130,32 +131,38 @@ fn passes(cpu: &Cpu, clock: &Clock, layer: &Layer) -> Result<[f64; 3]> {
         return Ok([
             time(clock, || {
                 let y = ViewMut::new(&mut out, yl);
-                cpu.linear_fwd(&linear, act, View::new(&x, xl), &params, w, b, y)
+                cpu.linear_fwd(&linear, act, View::new(&x, xl), Run::new(&params, WeightSpans { w, b }), y)
             })?,
             time(clock, || {
                 let dx = ViewMut::new(&mut dx, xl);
-                cpu.linear_bwd_data(&linear, View::new(&dy, yl), &params, w, dx, Write::Set)
+                cpu.linear_bwd_data(&linear, View::new(&dy, yl), Run::new(&params, w), dx, Write::Set)
             })?,
             time(clock, || {
                 let dy = View::new(&dy, yl);
-                cpu.linear_bwd_filter(&linear, View::new(&x, xl), dy, &mut grads, w, None)
+                cpu.linear_bwd_filter(&linear, View::new(&x, xl), dy, RunMut::new(&mut grads, w.into()))
             })?,
         ]);
     }
     cpu.prepare_conv2d(conv, layer.x, true)?;
     let forward = time(clock, || {
-        cpu.conv2d_fwd(conv, act, View::new(&x, xl), &params, w, b, ViewMut::new(&mut out, yl))
+        cpu.conv2d_fwd(
+            conv,
+            act,
+            View::new(&x, xl),
+            Run::new(&params, WeightSpans { w, b }),
+            ViewMut::new(&mut out, yl),
+        )
     })?;
     let data = if layer.first {
         0.0
     } else {
         time(clock, || {
             let dx = ViewMut::new(&mut dx, xl);
-            cpu.conv2d_bwd_data(conv, View::new(&dy, yl), &params, w, dx, Write::Set)
+            cpu.conv2d_bwd_data(conv, View::new(&dy, yl), Run::new(&params, w), dx, Write::Set)
         })?
     };
     let filter = time(clock, || {
-        cpu.conv2d_bwd_filter(conv, View::new(&x, xl), View::new(&dy, yl), &mut grads, w, None)
+        cpu.conv2d_bwd_filter(conv, View::new(&x, xl), View::new(&dy, yl), RunMut::new(&mut grads, w.into()))
     })?;
     Ok([forward, data, filter])
 }

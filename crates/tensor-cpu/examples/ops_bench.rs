@@ -13,8 +13,9 @@ mod arguments;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use tensor_backend::{
-    Activation, AdamStep, Backend, BatchNorm, DropoutMask, Layout, Moments, OptimizerStep, Pad, Pool2d,
-    Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, AdamStep, AffineSpans, Backend, BatchNorm, DropoutMask, Layout, Moments, NormSaved,
+    NormTrain, OptimizerStep, Pad, Pool2d, Result, RmspropStep, Run, RunMut, SgdStep, Shape, SoftmaxXent,
+    Span, Velocity, View, ViewMut, WeightDecay, Write,
 };
 use tensor_cpu::{Buffer, Cpu};
 
@@ -70,27 +71,17 @@ impl Bench {
         let (first, second, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
         cpu.fill(1.0, &mut params, first)?;
         let bn = BatchNorm { epsilon: 1e-3, act };
+        let affine = Run::new(&params, AffineSpans { gamma: first, beta: second });
         let x = View::new(&x, alone);
         self.line(&format!("norm, {}", act.name()), shape, 3 * len, || {
             let y = ViewMut::new(&mut y, slice);
-            cpu.bn_act_fwd_train(&bn, x, &params, first, second, None, y, &mut saved, &mut grads, sums)
+            let sums = RunMut::new(&mut grads, sums);
+            cpu.bn_act_fwd_train(&bn, x, NormTrain { affine, bias: None, saved: &mut saved, sums }, y)
         })?;
         self.line(&format!("norm, {} bwd", act.name()), shape, 5 * len, || {
             let (dy, dx) = (View::new(&dy, slice), ViewMut::new(&mut dx, alone));
-            cpu.bn_act_bwd(
-                &bn,
-                x,
-                dy,
-                &params,
-                first,
-                second,
-                &saved,
-                &mut grads,
-                first,
-                second,
-                dx,
-                Write::Set,
-            )
+            let norm = NormSaved { x, affine, saved: &saved };
+            cpu.bn_act_bwd(&bn, norm, dy, RunMut::new(&mut grads, affine.at), dx, Write::Set)
         })
     }
 

@@ -4,16 +4,16 @@ use crate::buffer::filled;
 use crate::element::{Element, Format, typed};
 use crate::norm_operands::{self, Infer, Saved, Train};
 use crate::operand::{
-    alike, labels as labels_of, optimizer_step, run, run_mut, run_of, run_of_mut, runs_mut, tensors, weights,
-    write,
+    self, alike, labels as labels_of, optimizer_step, run, run_mut, run_of, run_of_mut, tensors, write,
 };
 use crate::{
     Buffer, Cpu, activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling,
     softmax,
 };
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, OptimizerStep,
-    ParamRun, Pool2d, Result, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Error, ImageSet, Linear, LoadImages,
+    NormGrads, NormInfer, NormSaved, NormTrain, OptimizerStep, ParamRun, Pool2d, Result, Run, RunMut, Shape,
+    SoftmaxXent, Span, View, ViewMut, WeightSpans, Write,
 };
 
 impl Backend for Cpu {
@@ -102,14 +102,12 @@ impl Backend for Cpu {
         conv: &Conv2d,
         act: Activation,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Buffer, WeightSpans>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let op = "conv2d_fwd";
-        conv.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
-        let (w, b) = weights(op, params, w, b)?;
+        conv.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
+        let (w, b) = operand::weights(op, weights)?;
         tensors!(op, x: "the input" => y: "the output"; conv::forward(self, conv, act, x, w, b, y))
     }
 
@@ -118,17 +116,14 @@ impl Backend for Cpu {
         conv: &Conv2d,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
-        running: &Buffer,
-        at: NormSpans,
+        weights: Run<Buffer, WeightSpans>,
+        norm: NormInfer<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let (op, shape) = ("conv2d_bn_act_fwd_infer", y.layout.shape);
-        conv.check(op, x.layout.shape, shape, Some(w), b)?;
-        let runs = Infer::new(op, bn, [shape; 2], params, running, at)?;
-        let (w, b) = weights(op, params, w, b)?;
+        conv.check(op, x.layout.shape, shape, Some(weights.at.w), weights.at.b)?;
+        let runs = Infer::new(op, bn, [shape; 2], norm)?;
+        let (w, b) = operand::weights(op, weights)?;
         tensors!(op, x: "the input" => y: "the output"; {
             conv::forward_normalized(self, conv, bn, x, w, b, runs, y);
         })
@@ -138,14 +133,13 @@ impl Backend for Cpu {
         &self,
         conv: &Conv2d,
         dy: View<Buffer>,
-        params: &Buffer,
-        w: Span,
+        w: Run<Buffer>,
         dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
         let op = "conv2d_bwd_data";
-        conv.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
-        let w = run(op, "the weights", params, w)?;
+        conv.check(op, dx.layout.shape, dy.layout.shape, Some(w.at), None)?;
+        let w = run(op, "the weights", w.data, w.at)?;
         tensors!(op, dy: "dy" => dx: "dx"; conv::Convolved::backward_data(self, conv, dy, w, dx, mode))
     }
 
@@ -154,13 +148,11 @@ impl Backend for Cpu {
         conv: &Conv2d,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: &mut Buffer,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Buffer, WeightSpans>,
     ) -> Result<()> {
         let op = "conv2d_bwd_filter";
-        conv.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
-        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
+        conv.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
+        let [dw, db] = operand::weight_grads(op, grads)?;
         tensors!(op, x: "the input", dy: "dy"; {
             conv::Convolved::backward_filter(self, conv, x, dy, dw);
             elementwise::column_sums(self, dy, db);
@@ -172,14 +164,12 @@ impl Backend for Cpu {
         linear: &Linear,
         act: Activation,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Buffer, WeightSpans>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let op = "linear_fwd";
-        linear.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
-        let (w, b) = weights(op, params, w, b)?;
+        linear.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
+        let (w, b) = operand::weights(op, weights)?;
         tensors!(op, x: "the input" => y: "the output"; linear::forward(self, linear, act, x, w, b, y))
     }
 
@@ -187,14 +177,13 @@ impl Backend for Cpu {
         &self,
         linear: &Linear,
         dy: View<Buffer>,
-        params: &Buffer,
-        w: Span,
+        w: Run<Buffer>,
         dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
         let op = "linear_bwd_data";
-        linear.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
-        let w = run(op, "the weights", params, w)?;
+        linear.check(op, dx.layout.shape, dy.layout.shape, Some(w.at), None)?;
+        let w = run(op, "the weights", w.data, w.at)?;
         tensors!(op, dy: "dy" => dx: "dx"; linear::backward_data(self, linear, dy, w, dx, mode))
     }
 
@@ -203,13 +192,11 @@ impl Backend for Cpu {
         linear: &Linear,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: &mut Buffer,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Buffer, WeightSpans>,
     ) -> Result<()> {
         let op = "linear_bwd_filter";
-        linear.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
-        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
+        linear.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
+        let [dw, db] = operand::weight_grads(op, grads)?;
         tensors!(op, x: "the input", dy: "dy"; {
             linear::backward_filter(self, linear, x, dy, dw);
             elementwise::column_sums(self, dy, db);
@@ -220,17 +207,11 @@ impl Backend for Cpu {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
+        norm: NormTrain<Buffer>,
         y: ViewMut<Buffer>,
-        saved: &mut Buffer,
-        grads: &mut Buffer,
-        sums: Span,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_fwd_train", [x.layout.shape, y.layout.shape]);
-        let runs = Train::new(op, bn, shapes, params, [gamma, beta], bias, saved, grads, sums)?;
+        let runs = Train::new(op, bn, shapes, norm)?;
         tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_train(self, bn, x, y, runs))
     }
 
@@ -238,19 +219,17 @@ impl Backend for Cpu {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        running: &Buffer,
-        at: NormSpans,
+        norm: NormInfer<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_fwd_infer", [x.layout.shape, y.layout.shape]);
-        let runs = Infer::new(op, bn, shapes, params, running, at)?;
+        let runs = Infer::new(op, bn, shapes, norm)?;
         tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_infer(self, bn, x, runs, y))
     }
 
-    fn bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {
+    fn bn_statistics(&self, x: View<Buffer>, stats: RunMut<Buffer>) -> Result<()> {
         let op = "bn_statistics";
-        let stats = norm_operands::own_stats(op, stats, at, x.layout.shape.c)?;
+        let stats = norm_operands::own_stats(op, stats, x.layout.shape.c)?;
         tensors!(op, x: "the input"; batch_norm::statistics(self, x, stats))
     }
 
@@ -258,54 +237,32 @@ impl Backend for Cpu {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
-        stats: &Buffer,
-        replicas: usize,
+        stats: Run<Buffer>,
+        norm: NormTrain<Buffer>,
         y: ViewMut<Buffer>,
-        saved: &mut Buffer,
-        grads: &mut Buffer,
-        sums: Span,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_fwd_joined", [x.layout.shape, y.layout.shape]);
-        let runs = Train::new(op, bn, shapes, params, [gamma, beta], bias, saved, grads, sums)?;
-        let stats = norm_operands::stats(op, stats, replicas, x.layout.shape.c)?;
+        let runs = Train::new(op, bn, shapes, norm)?;
+        let stats = norm_operands::stats(op, stats, x.layout.shape.c)?;
         tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_joined(self, bn, x, y, stats, runs))
     }
 
-    fn bn_act_fwd_again(
-        &self,
-        bn: &BatchNorm,
-        x: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Buffer,
-        y: ViewMut<Buffer>,
-    ) -> Result<()> {
-        let (op, shapes) = ("bn_act_fwd_again", [x.layout.shape, y.layout.shape]);
-        let runs = Saved::new(op, bn, shapes, params, [gamma, beta], saved)?;
+    fn bn_act_fwd_again(&self, bn: &BatchNorm, norm: NormSaved<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        let (op, x) = ("bn_act_fwd_again", norm.x);
+        let runs = Saved::new(op, bn, norm, ("the output", y.layout.shape))?;
         tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_again(self, bn, x, runs, y))
     }
 
     fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
-        x: View<Buffer>,
+        norm: NormSaved<Buffer>,
         dy: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Buffer,
-        grads: &mut Buffer,
-        dgamma: Span,
-        dbeta: Span,
+        grads: RunMut<Buffer, AffineSpans>,
     ) -> Result<()> {
-        let (op, shapes) = ("bn_act_bwd_params", [x.layout.shape, dy.layout.shape]);
-        let runs = Saved::for_gradients(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
-        let (dgamma, dbeta) = runs_mut(op, "dgamma and dbeta", grads, dgamma, dbeta)?;
+        let (op, x) = ("bn_act_bwd_params", norm.x);
+        let runs = Saved::new(op, bn, norm, ("dy", dy.layout.shape))?;
+        let [dgamma, dbeta] = norm_operands::gradients(op, grads, x.layout.shape.c)?;
         tensors!(op, x: "the input", dy: "dy"; {
             batch_norm::backward_params(self, bn, x, dy, runs, dgamma, dbeta);
         })
@@ -314,25 +271,18 @@ impl Backend for Cpu {
     fn bn_act_bwd_data(
         &self,
         bn: &BatchNorm,
-        x: View<Buffer>,
+        norm: NormSaved<Buffer>,
         dy: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Buffer,
-        grads: &Buffer,
-        dgamma: Span,
-        dbeta: Span,
-        count: usize,
+        whole: NormGrads<Buffer>,
         dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
-        let (op, shapes) = ("bn_act_bwd_data", [x.layout.shape, dy.layout.shape]);
-        let runs = Saved::for_gradients(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
+        let (op, x) = ("bn_act_bwd_data", norm.x);
+        let runs = Saved::new(op, bn, norm, ("dy", dy.layout.shape))?;
         Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
-        let sums = [run(op, "dgamma", grads, dgamma)?, run(op, "dbeta", grads, dbeta)?];
+        let sums = norm_operands::whole(op, &whole, x.layout.shape.c)?;
         tensors!(op, x: "the input", dy: "dy" => dx: "dx"; {
-            batch_norm::backward_data(self, bn, x, dy, runs, sums, count, dx, mode);
+            batch_norm::backward_data(self, bn, x, dy, runs, sums, whole.count, dx, mode);
         })
     }
 
@@ -393,15 +343,13 @@ impl Backend for Cpu {
     fn load_images(
         &self,
         load: &LoadImages,
-        images: &Vec<u8>,
-        labels: &Vec<u32>,
+        set: ImageSet<Vec<u8>, Vec<u32>, Buffer>,
         draws: &Vec<u32>,
         first: usize,
-        means: &Buffer,
         x: ViewMut<Buffer>,
         to: &mut Vec<u32>,
     ) -> Result<()> {
-        images::load(self.pool(), load, images, labels, draws, first, means, x, to)
+        images::load(self.pool(), load, set, draws, first, x, to)
     }
 
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {

@@ -3,22 +3,22 @@ use crate::element::{Element, typed};
 use crate::operand::{run, write};
 use crate::rows::RowsMut;
 use crate::threads::Threads;
-use tensor_backend::{ImageDraw, LoadImages, Result, Span, Tap, ViewMut};
+use tensor_backend::{ImageDraw, ImageSet, LoadImages, Result, Span, Tap, ViewMut};
 
 /// A batch out of a set of images, an image a task.
 pub(crate) fn load(
     pool: &Threads,
     load: &LoadImages,
-    images: &[u8],
-    labels: &[u32],
+    set: ImageSet<Vec<u8>, Vec<u32>, Buffer>,
     draws: &[u32],
     first: usize,
-    means: &Buffer,
     x: ViewMut<Buffer>,
     to: &mut [u32],
 ) -> Result<()> {
     let (op, shape, len) = ("load_images", x.layout.shape, load.image_len());
-    load.check(op, images.len(), labels.len(), draws.len(), first, means.len(), shape, to.len())?;
+    let ImageSet { images, labels, means } = set;
+    load.check_set(op, images.len(), labels.len(), means.len())?;
+    load.check_batch(op, draws.len(), first, shape, to.len())?;
     ImageDraw::check(op, draws, first, shape.n, labels.len())?;
     let means = run(op, "the means", means, Span::new(0, 2 * len))?.split_at(len);
     typed!(x.data, |E| {

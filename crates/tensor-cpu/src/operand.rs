@@ -2,10 +2,10 @@
 
 use crate::Buffer;
 use crate::element::Element;
-use core::ops::{AddAssign, DerefMut};
+use core::ops::{AddAssign, Deref, DerefMut};
 use tensor_backend::{
-    AdamStep, Error, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Shape, SoftmaxXent,
-    Span, View, ViewMut,
+    AdamStep, Error, Moments, OptimizerStep, ParamRun, Result, RmspropStep, Run, RunMut, SgdStep, Shape,
+    SoftmaxXent, Span, View, ViewMut, WeightSpans,
 };
 
 /// The tensor as a slice, once its layout is known to fit, and its numbers to be of this type.
@@ -93,14 +93,22 @@ pub(crate) fn run<'a, T>(op: &'static str, what: &'static str, data: &'a [T], at
 }
 
 /// The weights of a layer and its bias, if it has one.
-pub(crate) fn weights<'a, T>(
+pub(crate) fn weights<'a, T, B: Deref<Target = [T]>>(
     op: &'static str,
-    params: &'a [T],
-    w: Span,
-    b: Option<Span>,
+    weights: Run<'a, B, WeightSpans>,
 ) -> Result<(&'a [T], Option<&'a [T]>)> {
-    let b = b.map(|b| run(op, "the bias", params, b)).transpose()?;
-    Ok((run(op, "the weights", params, w)?, b))
+    let Run { data, at: WeightSpans { w, b } } = weights;
+    let b = b.map(|b| run(op, "the bias", data, b)).transpose()?;
+    Ok((run(op, "the weights", data, w)?, b))
+}
+
+/// The gradients of a layer's weights and of its bias, if it has one.
+pub(crate) fn weight_grads<'a, T, B: DerefMut<Target = [T]>>(
+    op: &'static str,
+    grads: RunMut<'a, B, WeightSpans>,
+) -> Result<[&'a mut [T]; 2]> {
+    let WeightSpans { w, b } = grads.at;
+    runs_mut(op, "dw and db", grads.data, w, b.unwrap_or(Span::new(w.end(), 0)))
 }
 
 /// A run of an arena, to write.
@@ -121,10 +129,10 @@ pub(crate) fn runs_mut<'a, T>(
     data: &'a mut [T],
     a: Span,
     b: Span,
-) -> Result<(&'a mut [T], &'a mut [T])> {
+) -> Result<[&'a mut [T]; 2]> {
     a.check(op, what, data.len())?;
     b.check(op, what, data.len())?;
-    data.get_disjoint_mut([a.range(), b.range()]).map(|[a, b]| (a, b)).map_err(|_| Error::Value {
+    data.get_disjoint_mut([a.range(), b.range()]).map_err(|_| Error::Value {
         op,
         what: "the start of a run of gradients",
         value: b.offset as f64,

@@ -4,9 +4,9 @@
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tensor_backend::{
-    Activation, AdamStep, Backend, BatchNorm, Conv2d, DropoutMask, Layout, Linear, Moments, NormSpans,
-    OptimizerStep, Pad, Pool2d, Result, RmspropStep, SgdStep, Shape, SoftmaxXent, Span, Velocity, View,
-    ViewMut, WeightDecay, Write,
+    Activation, AdamStep, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Layout, Linear, Moments,
+    NormInfer, NormSaved, NormSpans, NormTrain, OptimizerStep, Pad, Pool2d, Result, RmspropStep, Run, RunMut,
+    SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, WeightSpans, Write,
 };
 use tensor_cpu::{Buffer, Cpu};
 
@@ -79,31 +79,35 @@ fn every_op(cpu: &Cpu, labels: &Vec<u32>, operands: &mut Operands) -> Result<()>
         stride: [1; 2],
         pad: Pad::same(16, 16, [3; 2], [1; 2]),
     };
-    let (w, bias) = (Span::new(0, conv.weights()), Some(Span::new(conv.weights(), 24)));
+    let weights = WeightSpans { w: Span::new(0, conv.weights()), b: Some(Span::new(conv.weights(), 24)) };
     let of_x = View::new(&*x, at);
-    cpu.conv2d_fwd(&conv, RELU, of_x, params, w, bias, ViewMut::new(y, at))?;
-    cpu.conv2d_bwd_data(&conv, of_x, params, w, ViewMut::new(y, at), mode)?;
-    cpu.conv2d_bwd_filter(&conv, of_x, of_x, grads, w, bias)?;
+    cpu.conv2d_fwd(&conv, RELU, of_x, Run::new(params, weights), ViewMut::new(y, at))?;
+    cpu.conv2d_bwd_data(&conv, of_x, Run::new(params, weights.w), ViewMut::new(y, at), mode)?;
+    cpu.conv2d_bwd_filter(&conv, of_x, of_x, RunMut::new(grads, weights))?;
     let (linear, vectors, classes) = (
         Linear { inputs: 24, outputs: 10 },
         Layout::contiguous(Shape::vectors(64, 24)),
         Layout::contiguous(Shape::vectors(64, 10)),
     );
-    let (w, bias) = (Span::new(0, 240), Some(Span::new(240, 10)));
-    cpu.linear_fwd(&linear, RELU, View::new(x, vectors), params, w, bias, ViewMut::new(y, classes))?;
-    cpu.linear_bwd_data(&linear, View::new(x, classes), params, w, ViewMut::new(y, vectors), mode)?;
-    cpu.linear_bwd_filter(&linear, View::new(x, vectors), View::new(x, classes), grads, w, bias)?;
+    let weights = WeightSpans { w: Span::new(0, 240), b: Some(Span::new(240, 10)) };
+    let (of_vectors, of_classes) = (View::new(&*x, vectors), View::new(&*x, classes));
+    cpu.linear_fwd(&linear, RELU, of_vectors, Run::new(params, weights), ViewMut::new(y, classes))?;
+    cpu.linear_bwd_data(&linear, of_classes, Run::new(params, weights.w), ViewMut::new(y, vectors), mode)?;
+    cpu.linear_bwd_filter(&linear, of_vectors, of_classes, RunMut::new(grads, weights))?;
 
     let bn = BatchNorm { epsilon: 1e-3, act: RELU };
     let (first, second, of_sums) = (Span::new(0, 24), Span::new(24, 24), Span::new(48, 48));
-    let of_x = View::new(&*x, at);
-    cpu.bn_act_fwd_train(&bn, of_x, params, first, second, None, ViewMut::new(y, at), saved, sums, of_sums)?;
-    let runs = NormSpans { gamma: first, beta: second, mean: first, var: second };
-    cpu.bn_act_fwd_infer(&bn, of_x, params, sums, runs, ViewMut::new(y, at))?;
-    let w = Span::new(0, conv.weights());
-    cpu.conv2d_bn_act_fwd_infer(&conv, &bn, of_x, params, w, None, sums, runs, ViewMut::new(y, at))?;
-    let dx = ViewMut::new(y, at);
-    cpu.bn_act_bwd(&bn, of_x, of_x, params, first, second, saved, grads, first, second, dx, mode)?;
+    let affine = AffineSpans { gamma: first, beta: second };
+    let norm =
+        NormTrain { affine: Run::new(params, affine), bias: None, saved, sums: RunMut::new(sums, of_sums) };
+    cpu.bn_act_fwd_train(&bn, of_x, norm, ViewMut::new(y, at))?;
+    let runs = NormSpans { affine, mean: first, var: second };
+    let norm = || NormInfer { params, running: sums, at: runs };
+    cpu.bn_act_fwd_infer(&bn, of_x, norm(), ViewMut::new(y, at))?;
+    let w = Run::new(&*params, Span::new(0, conv.weights()).into());
+    cpu.conv2d_bn_act_fwd_infer(&conv, &bn, of_x, w, norm(), ViewMut::new(y, at))?;
+    let norm = NormSaved { x: of_x, affine: Run::new(params, affine), saved };
+    cpu.bn_act_bwd(&bn, norm, of_x, RunMut::new(grads, affine), ViewMut::new(y, at), mode)?;
     cpu.ema_step(0.9, 1.0, sums, first, params, second)?;
 
     cpu.act_fwd(RELU, of_x, ViewMut::new(y, at))?;
@@ -141,11 +145,12 @@ fn on_vectors(cpu: &Cpu, n: usize, operands: &mut Operands) -> Result<()> {
     let (wide, narrow) =
         (Layout::contiguous(Shape::vectors(n, 4096)), Layout::contiguous(Shape::vectors(n, 8)));
     let (bn, linear) = (BatchNorm { epsilon: 1e-3, act: RELU }, Linear { inputs: 8, outputs: 4096 });
-    let (gamma, beta, of_sums) = (Span::new(0, 4096), Span::new(4096, 4096), Span::new(0, 2 * 4096));
-    let to = ViewMut::new(y, wide);
-    cpu.bn_act_fwd_train(&bn, View::new(x, wide), params, gamma, beta, None, to, saved, sums, of_sums)?;
-    let (dw, db) = (Span::new(0, 8 * 4096), Span::new(8 * 4096, 4096));
-    cpu.linear_bwd_filter(&linear, View::new(y, narrow), View::new(x, wide), grads, dw, Some(db))
+    let affine = Run::new(&*params, AffineSpans { gamma: Span::new(0, 4096), beta: Span::new(4096, 4096) });
+    let norm = NormTrain { affine, bias: None, saved, sums: RunMut::new(sums, Span::new(0, 2 * 4096)) };
+    cpu.bn_act_fwd_train(&bn, View::new(x, wide), norm, ViewMut::new(y, wide))?;
+    let weights = WeightSpans { w: Span::new(0, 8 * 4096), b: Some(Span::new(8 * 4096, 4096)) };
+    let grads = RunMut::new(grads, weights);
+    cpu.linear_bwd_filter(&linear, View::new(y, narrow), View::new(x, wide), grads)
 }
 
 /// The fewest allocations of some runs: beside the first ones threads of the pool may still begin, for which the system allocates.

@@ -4,8 +4,9 @@
 
 use safetensors::SafeTensors;
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Layout, NormSpans, Pad, Pool2d, RmspropStep, SgdStep, Shape, SoftmaxXent,
-    Span, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, AffineSpans, Backend, BatchNorm, Layout, NormInfer, NormSaved, NormSpans, NormTrain, Pad,
+    Pool2d, RmspropStep, Run, RunMut, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut,
+    WeightDecay, Write,
 };
 use tensor_cpu::{Buffer, Cpu, Reference};
 
@@ -103,32 +104,17 @@ fn batch_norm<D: Device>(device: &D) {
     device.fill(1.0, &mut running, second).unwrap();
     let (mut saved, mut grads) = (device.alloc(2 * c).unwrap(), device.alloc(4 * c).unwrap());
     let (mut y, mut dx) = (device.alloc(at.end()).unwrap(), device.alloc(at.end()).unwrap());
+    let affine = Run::new(&params, AffineSpans { gamma: first, beta: second });
     let sums = Span::new(2 * c, 2 * c);
     for step in 0..2 {
         let name = |what: &str| format!("bn.{step}.{what}");
         let (x, dy) = (device.load(&golden, &name("x")), device.load(&golden, &name("dy")));
         let (x, dy) = (View::new(&x, at), View::new(&dy, at));
-        let y_view = ViewMut::new(&mut y, at);
-        device
-            .bn_act_fwd_train(&bn, x, &params, first, second, None, y_view, &mut saved, &mut grads, sums)
-            .unwrap();
-        let dx_view = ViewMut::new(&mut dx, at);
-        device
-            .bn_act_bwd(
-                &bn,
-                x,
-                dy,
-                &params,
-                first,
-                second,
-                &saved,
-                &mut grads,
-                first,
-                second,
-                dx_view,
-                Write::Set,
-            )
-            .unwrap();
+        let norm = NormTrain { affine, bias: None, saved: &mut saved, sums: RunMut::new(&mut grads, sums) };
+        device.bn_act_fwd_train(&bn, x, norm, ViewMut::new(&mut y, at)).unwrap();
+        let norm = NormSaved { x, affine, saved: &saved };
+        let gradients = RunMut::new(&mut grads, affine.at);
+        device.bn_act_bwd(&bn, norm, dy, gradients, ViewMut::new(&mut dx, at), Write::Set).unwrap();
         // PyTorch's momentum is the weight of what is new.
         device.ema_step(0.875, 1.0 / at.shape.n as f32, &grads, sums, &mut running, both).unwrap();
         device.expect(&golden, &name("y"), &D::read(&y));
@@ -138,8 +124,9 @@ fn batch_norm<D: Device>(device: &D) {
     }
     let x = device.load(&golden, "bn.0.x");
     let (x, y_view) = (View::new(&x, at), ViewMut::new(&mut y, at));
-    let runs = NormSpans { gamma: first, beta: second, mean: first, var: second };
-    device.bn_act_fwd_infer(&bn, x, &params, &running, runs, y_view).unwrap();
+    let runs = NormSpans { affine: affine.at, mean: first, var: second };
+    let norm = NormInfer { params: &params, running: &running, at: runs };
+    device.bn_act_fwd_infer(&bn, x, norm, y_view).unwrap();
     device.expect(&golden, "bn.infer", &D::read(&y));
 }
 
@@ -161,14 +148,13 @@ fn gelu<D: Device>(device: &D) {
     let exact: Vec<f32> = golden.numbers("gelu.bn.beta").iter().map(|&x| x as f32).collect();
     device.upload(&exact, &mut params, c).unwrap();
     let (mut saved, mut grads) = (device.alloc(2 * c).unwrap(), device.alloc(4 * c).unwrap());
-    let to = ViewMut::new(&mut y, at);
-    device.bn_act_fwd_train(&bn, x, &params, gamma, beta, None, to, &mut saved, &mut grads, sums).unwrap();
+    let affine = Run::new(&params, AffineSpans { gamma, beta });
+    let norm = NormTrain { affine, bias: None, saved: &mut saved, sums: RunMut::new(&mut grads, sums) };
+    device.bn_act_fwd_train(&bn, x, norm, ViewMut::new(&mut y, at)).unwrap();
     device.expect(&golden, "gelu.bn.y", &D::read(&y));
-    let to = ViewMut::new(&mut dx, at);
-    let (dgamma, dbeta) = (gamma, beta);
-    device
-        .bn_act_bwd(&bn, x, dy, &params, gamma, beta, &saved, &mut grads, dgamma, dbeta, to, Write::Set)
-        .unwrap();
+    let norm = NormSaved { x, affine, saved: &saved };
+    let gradients = RunMut::new(&mut grads, affine.at);
+    device.bn_act_bwd(&bn, norm, dy, gradients, ViewMut::new(&mut dx, at), Write::Set).unwrap();
     device.expect(&golden, "gelu.bn.dx", &D::read(&dx));
     device.expect(&golden, "gelu.bn.dbeta", &D::read(&grads)[c..2 * c]);
 }

@@ -4,8 +4,9 @@ use crate::buffer::Format;
 use crate::memory::Memory;
 use crate::{Buffer, Bytes, Cuda, Ints};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, OptimizerStep,
-    ParamRun, Pool2d, Result, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Error, ImageSet, Linear, LoadImages,
+    NormGrads, NormInfer, NormSaved, NormTrain, OptimizerStep, ParamRun, Pool2d, Result, Run, RunMut, Shape,
+    SoftmaxXent, Span, View, ViewMut, WeightSpans, Write,
 };
 
 impl Cuda {
@@ -97,12 +98,10 @@ impl Backend for Cuda {
         conv: &Conv2d,
         act: Activation,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Buffer, WeightSpans>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op(|| self.op_conv2d_fwd(conv, act, x, params, w, b, y))
+        self.op(|| self.op_conv2d_fwd(conv, act, x, weights, y))
     }
 
     fn conv2d_bn_act_fwd_infer(
@@ -110,26 +109,22 @@ impl Backend for Cuda {
         conv: &Conv2d,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
-        running: &Buffer,
-        at: NormSpans,
+        weights: Run<Buffer, WeightSpans>,
+        norm: NormInfer<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op(|| self.op_conv2d_bn_act_fwd_infer(conv, bn, x, params, w, b, running, at, y))
+        self.op(|| self.op_conv2d_bn_act_fwd_infer(conv, bn, x, weights, norm, y))
     }
 
     fn conv2d_bwd_data(
         &self,
         conv: &Conv2d,
         dy: View<Buffer>,
-        params: &Buffer,
-        w: Span,
+        w: Run<Buffer>,
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op(|| self.op_conv2d_bwd_data(conv, dy, params, w, dx, write))
+        self.op(|| self.op_conv2d_bwd_data(conv, dy, w, dx, write))
     }
 
     fn conv2d_bwd_filter(
@@ -137,11 +132,9 @@ impl Backend for Cuda {
         conv: &Conv2d,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: &mut Buffer,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Buffer, WeightSpans>,
     ) -> Result<()> {
-        self.op(|| self.op_conv2d_bwd_filter(conv, x, dy, grads, dw, db))
+        self.op(|| self.op_conv2d_bwd_filter(conv, x, dy, grads))
     }
 
     fn linear_fwd(
@@ -149,24 +142,21 @@ impl Backend for Cuda {
         linear: &Linear,
         act: Activation,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Buffer, WeightSpans>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op(|| self.op_linear_fwd(linear, act, x, params, w, b, y))
+        self.op(|| self.op_linear_fwd(linear, act, x, weights, y))
     }
 
     fn linear_bwd_data(
         &self,
         linear: &Linear,
         dy: View<Buffer>,
-        params: &Buffer,
-        w: Span,
+        w: Run<Buffer>,
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op(|| self.op_linear_bwd_data(linear, dy, params, w, dx, write))
+        self.op(|| self.op_linear_bwd_data(linear, dy, w, dx, write))
     }
 
     fn linear_bwd_filter(
@@ -174,11 +164,9 @@ impl Backend for Cuda {
         linear: &Linear,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: &mut Buffer,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Buffer, WeightSpans>,
     ) -> Result<()> {
-        self.op(|| self.op_linear_bwd_filter(linear, x, dy, grads, dw, db))
+        self.op(|| self.op_linear_bwd_filter(linear, x, dy, grads))
     }
 
     fn finish_grads(&self, grads: &mut Buffer, at: Span) -> Result<()> {
@@ -189,105 +177,61 @@ impl Backend for Cuda {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
+        norm: NormTrain<Buffer>,
         y: ViewMut<Buffer>,
-        saved: &mut Buffer,
-        grads: &mut Buffer,
-        sums: Span,
     ) -> Result<()> {
-        self.op(|| self.op_bn_act_fwd_train(bn, x, params, gamma, beta, bias, y, saved, grads, sums))
+        self.op(|| self.op_bn_act_fwd_train(bn, x, norm, y))
     }
 
     fn bn_act_fwd_infer(
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        running: &Buffer,
-        at: NormSpans,
+        norm: NormInfer<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op(|| self.op_bn_act_fwd_infer(bn, x, params, running, at, y))
+        self.op(|| self.op_bn_act_fwd_infer(bn, x, norm, y))
     }
 
-    fn bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {
-        self.op(|| self.op_bn_statistics(x, stats, at))
+    fn bn_statistics(&self, x: View<Buffer>, stats: RunMut<Buffer>) -> Result<()> {
+        self.op(|| self.op_bn_statistics(x, stats))
     }
 
     fn bn_act_fwd_joined(
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
-        stats: &Buffer,
-        replicas: usize,
+        stats: Run<Buffer>,
+        norm: NormTrain<Buffer>,
         y: ViewMut<Buffer>,
-        saved: &mut Buffer,
-        grads: &mut Buffer,
-        sums: Span,
     ) -> Result<()> {
-        self.op(|| {
-            self.op_bn_act_fwd_joined(
-                bn, x, params, gamma, beta, bias, stats, replicas, y, saved, grads, sums,
-            )
-        })
+        self.op(|| self.op_bn_act_fwd_joined(bn, x, stats, norm, y))
     }
 
-    fn bn_act_fwd_again(
-        &self,
-        bn: &BatchNorm,
-        x: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Buffer,
-        y: ViewMut<Buffer>,
-    ) -> Result<()> {
-        self.op(|| self.op_bn_act_fwd_again(bn, x, params, [gamma, beta], saved, y))
+    fn bn_act_fwd_again(&self, bn: &BatchNorm, norm: NormSaved<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        self.op(|| self.op_bn_act_fwd_again(bn, norm, y))
     }
 
     fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
-        x: View<Buffer>,
+        norm: NormSaved<Buffer>,
         dy: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Buffer,
-        grads: &mut Buffer,
-        dgamma: Span,
-        dbeta: Span,
+        grads: RunMut<Buffer, AffineSpans>,
     ) -> Result<()> {
-        self.op(|| self.op_bn_act_bwd_params(bn, x, dy, params, [gamma, beta], saved, grads, [dgamma, dbeta]))
+        self.op(|| self.op_bn_act_bwd_params(bn, norm, dy, grads))
     }
 
     fn bn_act_bwd_data(
         &self,
         bn: &BatchNorm,
-        x: View<Buffer>,
+        norm: NormSaved<Buffer>,
         dy: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Buffer,
-        grads: &Buffer,
-        dgamma: Span,
-        dbeta: Span,
-        count: usize,
+        whole: NormGrads<Buffer>,
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        let (scale, gradients) = ([gamma, beta], [dgamma, dbeta]);
-        self.op(|| {
-            self.op_bn_act_bwd_data(bn, x, dy, params, scale, saved, grads, gradients, count, dx, write)
-        })
+        self.op(|| self.op_bn_act_bwd_data(bn, norm, dy, whole, dx, write))
     }
 
     fn ema_step(
@@ -328,15 +272,13 @@ impl Backend for Cuda {
     fn load_images(
         &self,
         load: &LoadImages,
-        images: &Bytes,
-        labels: &Ints,
+        set: ImageSet<Bytes, Ints, Buffer>,
         draws: &Ints,
         first: usize,
-        means: &Buffer,
         x: ViewMut<Buffer>,
         to: &mut Ints,
     ) -> Result<()> {
-        self.op(|| self.op_load_images(load, images, labels, draws, first, means, x, to))
+        self.op(|| self.op_load_images(load, set, draws, first, x, to))
     }
 
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {

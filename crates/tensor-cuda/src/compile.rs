@@ -5,7 +5,8 @@ use crate::cache::{Cache, Key};
 use crate::error::{Error, Result};
 use crate::kernels::{HEADERS, Source};
 use crate::libraries::{NVRTC, Version, search_path};
-use core::ffi::{CStr, c_char, c_int};
+use crate::number::{self, number};
+use core::ffi::{c_char, c_int};
 use core::fmt;
 use cudarc::nvrtc::sys;
 use std::ffi::CString;
@@ -107,10 +108,14 @@ impl Nvrtc {
         let version = NVRTC.find()?.version;
         let mut count = 0;
         // SAFETY: NVRTC is there and new enough; it writes the count.
-        check("nvrtcGetNumSupportedArchs", unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) })?;
+        check("nvrtcGetNumSupportedArchs", unsafe {
+            number!(sys::nvrtcGetNumSupportedArchs(&raw mut count))
+        })?;
         let mut architectures: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
         // SAFETY: there is room for as many as it has just said.
-        check("nvrtcGetSupportedArchs", unsafe { sys::nvrtcGetSupportedArchs(architectures.as_mut_ptr()) })?;
+        check("nvrtcGetSupportedArchs", unsafe {
+            number!(sys::nvrtcGetSupportedArchs(architectures.as_mut_ptr()))
+        })?;
         Ok(Nvrtc {
             version,
             architectures: architectures.into_iter().filter_map(|x| u32::try_from(x).ok()).collect(),
@@ -146,10 +151,11 @@ impl Nvrtc {
         let options = options.map(|option| text(job, &option)).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the program is there; the options are strings that outlive the call.
-        let status =
-            unsafe { sys::nvrtcCompileProgram(program.0, pointers.len() as c_int, pointers.as_ptr()) };
+        let status = unsafe {
+            number!(sys::nvrtcCompileProgram(program.0, pointers.len() as c_int, pointers.as_ptr()))
+        };
         let log = program.log();
-        if status == sys::nvrtcResult::NVRTC_ERROR_COMPILATION {
+        if status == sys::nvrtcResult::NVRTC_ERROR_COMPILATION as u32 {
             return Err(job.refused(log));
         }
         check("nvrtcCompileProgram", status).map_err(|error| with_text(error, &log))?;
@@ -228,14 +234,14 @@ impl Program {
         let mut program = ptr::null_mut();
         // SAFETY: NVRTC is there; all strings outlive the call, which copies them; both columns are as long as it says.
         let status = unsafe {
-            sys::nvrtcCreateProgram(
+            number!(sys::nvrtcCreateProgram(
                 &raw mut program,
                 source.as_ptr(),
                 name.as_ptr(),
                 HEADERS.len() as c_int,
                 pointers(&texts).as_ptr(),
                 pointers(&names).as_ptr(),
-            )
+            ))
         };
         check("nvrtcCreateProgram", status)?;
         Ok(Program(program))
@@ -245,7 +251,8 @@ impl Program {
     fn log(&self) -> String {
         // SAFETY: the program is there; `filled` gives room for as many bytes as NVRTC says.
         let log = unsafe {
-            self.filled("nvrtcGetProgramLog", sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog)
+            let size = |bytes| number!(sys::nvrtcGetProgramLogSize(self.0, bytes));
+            self.filled("nvrtcGetProgramLog", size, |log| number!(sys::nvrtcGetProgramLog(self.0, log)))
         };
         let log = log.unwrap_or_default();
         String::from_utf8_lossy(&log).trim_end_matches(['\0', '\n', ' ']).into()
@@ -255,8 +262,14 @@ impl Program {
         // SAFETY: as above.
         unsafe {
             match target {
-                Target::Cubin(_) => self.filled("nvrtcGetCUBIN", sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN),
-                Target::Ptx(_) => self.filled("nvrtcGetPTX", sys::nvrtcGetPTXSize, sys::nvrtcGetPTX),
+                Target::Cubin(_) => {
+                    let size = |bytes| number!(sys::nvrtcGetCUBINSize(self.0, bytes));
+                    self.filled("nvrtcGetCUBIN", size, |image| number!(sys::nvrtcGetCUBIN(self.0, image)))
+                }
+                Target::Ptx(_) => {
+                    let size = |bytes| number!(sys::nvrtcGetPTXSize(self.0, bytes));
+                    self.filled("nvrtcGetPTX", size, |image| number!(sys::nvrtcGetPTX(self.0, image)))
+                }
             }
         }
     }
@@ -268,15 +281,13 @@ impl Program {
     unsafe fn filled(
         &self,
         call: &'static str,
-        size: unsafe fn(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult,
-        get: unsafe fn(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult,
+        size: impl FnOnce(*mut usize) -> u32,
+        get: impl FnOnce(*mut c_char) -> u32,
     ) -> Result<Vec<u8>> {
         let mut bytes = 0;
-        // SAFETY: the program is there; it writes the size.
-        check(call, unsafe { size(self.0, &raw mut bytes) })?;
+        check(call, size(&raw mut bytes))?;
         let mut filled = vec![0u8; bytes];
-        // SAFETY: there is room for as many as it has just said.
-        check(call, unsafe { get(self.0, filled.as_mut_ptr().cast()) })?;
+        check(call, get(filled.as_mut_ptr().cast()))?;
         Ok(filled)
     }
 }
@@ -284,7 +295,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         // SAFETY: the program is there, and nobody uses it any more. It can't fail but for a program that is not there.
-        unsafe { sys::nvrtcDestroyProgram(&raw mut self.0) };
+        unsafe { number!(sys::nvrtcDestroyProgram(&raw mut self.0)) };
     }
 }
 
@@ -303,16 +314,17 @@ fn with_text(error: Error, log: &str) -> Error {
     }
 }
 
-fn check(call: &'static str, result: sys::nvrtcResult) -> Result<()> {
-    if result == sys::nvrtcResult::NVRTC_SUCCESS {
+fn check(call: &'static str, result: u32) -> Result<()> {
+    if result == sys::nvrtcResult::NVRTC_SUCCESS as u32 {
         return Ok(());
     }
-    // SAFETY: the result came from NVRTC, so it is there. The string is static, and there is one for every result.
-    let text = unsafe { CStr::from_ptr(sys::nvrtcGetErrorString(result)) }.to_string_lossy().into_owned();
+    // SAFETY: the result came from NVRTC, so it is there. The function is one that gives a result's text, which is its name.
+    let name = unsafe { number::words(sys::culib(), "nvrtcGetErrorString", result) };
+    let name = name.unwrap_or_else(|| format!("error {result}"));
     // The most likely cause of the two: NVRTC loads a second library by its name.
-    let hint = (result == sys::nvrtcResult::NVRTC_ERROR_BUILTIN_OPERATION_FAILURE)
+    let hint = (result == sys::nvrtcResult::NVRTC_ERROR_BUILTIN_OPERATION_FAILURE as u32)
         .then_some(concat!("have the folder of libnvrtc-builtins in ", search_path!()));
-    Err(Error::Call { call, name: format!("{result:?}"), text, hint })
+    Err(Error::Call { call, text: name.clone(), name, hint })
 }
 
 #[cfg(test)]

@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     recording: AtomicBool,
     /// Ops so far.
     ops: AtomicU64,
+    /// Algorithms of libraries that failed so far.
+    pub(crate) dropped: AtomicU64,
     /// The first of the counters that nobody had for the longest time.
     next_counter: AtomicU32,
     pub(crate) strands: Mutex<Strands>,
@@ -98,6 +100,7 @@ impl Cuda {
                 engine_scratch: Scratch::default(),
                 recording: AtomicBool::new(false),
                 ops: AtomicU64::new(0),
+                dropped: AtomicU64::new(0),
                 next_counter: AtomicU32::new(0),
                 strands: Mutex::default(),
                 sequential: std::env::var("TOWERS_CUDA_GRAPH").is_ok_and(|how| how == "sequential"),

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::libraries::{DRIVER, NVRTC};
+use crate::number::{MISSING, number};
 use core::ffi::{CStr, c_char, c_int};
 use cudarc::driver::sys;
 use std::ptr;
@@ -48,13 +49,13 @@ pub fn available() -> Result<()> {
 pub(crate) fn count() -> Result<usize> {
     DRIVER.find()?;
     // SAFETY: the driver is there, and new enough to have every function that this crate calls.
-    check("cuInit", unsafe { sys::cuInit(0) })?;
+    check("cuInit", unsafe { number!(sys::cuInit(0)) })?;
     let mut count = 0;
     // SAFETY: as above; it writes the count.
-    check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
+    check("cuDeviceGetCount", unsafe { number!(sys::cuDeviceGetCount(&raw mut count)) })?;
     match usize::try_from(count) {
         Ok(count) if count > 0 => Ok(count),
-        _ => check("cuDeviceGetCount", sys::CUresult::CUDA_ERROR_NO_DEVICE).map(|()| 0),
+        _ => check("cuDeviceGetCount", sys::CUresult::CUDA_ERROR_NO_DEVICE as u32).map(|()| 0),
     }
 }
 
@@ -80,7 +81,7 @@ impl Device {
         let mut handle = 0;
         let ordinal = c_int::try_from(number).unwrap_or(c_int::MAX);
         // SAFETY: the driver is ready; it writes the handle.
-        check("cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut handle, ordinal) })?;
+        check("cuDeviceGet", unsafe { number!(sys::cuDeviceGet(&raw mut handle, ordinal)) })?;
         Ok(Device { number, handle })
     }
 
@@ -89,7 +90,8 @@ impl Device {
         let mut bytes = [0u8; 128];
         let size = bytes.len() as c_int;
         // SAFETY: the driver is ready, and writes a string with its end into the bytes.
-        let status = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast::<c_char>(), size, self.handle) };
+        let status =
+            unsafe { number!(sys::cuDeviceGetName(bytes.as_mut_ptr().cast::<c_char>(), size, self.handle)) };
         let name = CStr::from_bytes_until_nul(&bytes).map(|name| name.to_string_lossy().trim().to_owned());
         match (check("cuDeviceGetName", status), name) {
             (Ok(()), Ok(name)) if !name.is_empty() => name,
@@ -106,7 +108,7 @@ impl Device {
     pub(crate) fn attribute(&self, which: sys::CUdevice_attribute) -> Result<u32> {
         let mut value = 0;
         // SAFETY: the driver is ready; it writes the value.
-        let status = unsafe { sys::cuDeviceGetAttribute(&raw mut value, which, self.handle) };
+        let status = unsafe { number!(sys::cuDeviceGetAttribute(&raw mut value, which, self.handle)) };
         check("cuDeviceGetAttribute", status)?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
@@ -123,7 +125,7 @@ impl Device {
     fn describe(&self) -> Gpu {
         let mut memory = 0;
         // SAFETY: the driver is ready; it writes the size.
-        let status = unsafe { sys::cuDeviceTotalMem_v2(&raw mut memory, self.handle) };
+        let status = unsafe { number!(sys::cuDeviceTotalMem_v2(&raw mut memory, self.handle)) };
         Gpu {
             number: self.number,
             name: self.name(),
@@ -137,61 +139,80 @@ impl Device {
         let (mut context, mut free, mut total) = (ptr::null_mut(), 0, 0);
         // SAFETY: the context is released on every way on which it was retained, and popped after it was pushed.
         unsafe {
-            check("cuDevicePrimaryCtxRetain", sys::cuDevicePrimaryCtxRetain(&raw mut context, self.handle))?;
-            let mut asked = check("cuCtxPushCurrent", sys::cuCtxPushCurrent_v2(context));
+            check(
+                "cuDevicePrimaryCtxRetain",
+                number!(sys::cuDevicePrimaryCtxRetain(&raw mut context, self.handle)),
+            )?;
+            let mut asked = check("cuCtxPushCurrent", number!(sys::cuCtxPushCurrent_v2(context)));
             if asked.is_ok() {
-                asked = check("cuMemGetInfo", sys::cuMemGetInfo_v2(&raw mut free, &raw mut total));
-                sys::cuCtxPopCurrent_v2(&raw mut context);
+                asked = check("cuMemGetInfo", number!(sys::cuMemGetInfo_v2(&raw mut free, &raw mut total)));
+                number!(sys::cuCtxPopCurrent_v2(&raw mut context));
             }
-            sys::cuDevicePrimaryCtxRelease_v2(self.handle);
+            number!(sys::cuDevicePrimaryCtxRelease_v2(self.handle));
             asked.map(|()| free as u64)
         }
     }
 }
 
 /// What a call into the driver returned, as a result.
-pub(crate) fn check(call: &'static str, result: sys::CUresult) -> Result<()> {
-    if result == sys::CUresult::CUDA_SUCCESS {
+pub(crate) fn check(call: &'static str, result: u32) -> Result<()> {
+    if result == sys::CUresult::CUDA_SUCCESS as u32 {
         return Ok(());
     }
-    Err(Error::Call { call, name: format!("{result:?}"), text: text(result), hint: hint(result) })
+    let name = said("cuGetErrorName", result).unwrap_or_else(|| format!("error {result}"));
+    let text = match result {
+        MISSING => "the driver has no such function".into(),
+        _ => said("cuGetErrorString", result)
+            .unwrap_or_else(|| "an error that the driver has no words for".into()),
+    };
+    Err(Error::Call { call, name, text, hint: hint(result) })
 }
 
-/// The driver's words for an error.
-fn text(result: sys::CUresult) -> String {
+/// What a function of the driver's says of an error, if it knows it.
+fn said(function: &str, result: u32) -> Option<String> {
+    type Function = unsafe extern "C" fn(u32, *mut *const c_char) -> u32;
     let mut text = ptr::null();
     // SAFETY: an error came from the driver, so it is there. The string is static, if it knows one.
-    let known = unsafe { sys::cuGetErrorString(result, &raw mut text) } == sys::CUresult::CUDA_SUCCESS;
-    if !known || text.is_null() {
-        return "an error that the driver has no words for".into();
+    let known = unsafe { (*sys::culib().get::<Function>(function).ok()?)(result, &raw mut text) };
+    if known != sys::CUresult::CUDA_SUCCESS as u32 || text.is_null() {
+        return None;
     }
     // SAFETY: a string with its end, as was just said.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-fn hint(result: sys::CUresult) -> Option<&'static str> {
+/// What may mend errors.
+const HINTS: [(&[sys::CUresult], &str); 7] = {
     use sys::CUresult as E;
-    Some(match result {
-        E::CUDA_ERROR_NO_DEVICE => {
+    [
+        (
+            &[E::CUDA_ERROR_NO_DEVICE],
             "`nvidia-smi` shows what the driver sees, CUDA_VISIBLE_DEVICES may hide a GPU, and a container needs `--gpus all`; \
-             or go on with `--device cpu`"
-        }
-        E::CUDA_ERROR_STUB_LIBRARY => {
-            "that libcuda is the toolkit's stand-in: take its folder out of LD_LIBRARY_PATH"
-        }
-        E::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
-            "the driver was updated while it ran: restart the machine, or load its kernel module anew"
-        }
-        E::CUDA_ERROR_SYSTEM_NOT_READY => "the service nvidia-fabricmanager may not have started",
-        E::CUDA_ERROR_DEVICE_UNAVAILABLE => "another process may have the GPU to itself: see `nvidia-smi`",
-        E::CUDA_ERROR_ILLEGAL_ADDRESS | E::CUDA_ERROR_LAUNCH_FAILED | E::CUDA_ERROR_MISALIGNED_ADDRESS => {
-            "this process can't use the GPU any more; `compute-sanitizer` finds the kernel"
-        }
-        E::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
-            "NVRTC is newer than the driver: update the driver, or use the NVRTC of its CUDA version"
-        }
-        _ => return None,
-    })
+             or go on with `--device cpu`",
+        ),
+        (
+            &[E::CUDA_ERROR_STUB_LIBRARY],
+            "that libcuda is the toolkit's stand-in: take its folder out of LD_LIBRARY_PATH",
+        ),
+        (
+            &[E::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH],
+            "the driver was updated while it ran: restart the machine, or load its kernel module anew",
+        ),
+        (&[E::CUDA_ERROR_SYSTEM_NOT_READY], "the service nvidia-fabricmanager may not have started"),
+        (&[E::CUDA_ERROR_DEVICE_UNAVAILABLE], "another process may have the GPU to itself: see `nvidia-smi`"),
+        (
+            &[E::CUDA_ERROR_ILLEGAL_ADDRESS, E::CUDA_ERROR_LAUNCH_FAILED, E::CUDA_ERROR_MISALIGNED_ADDRESS],
+            "this process can't use the GPU any more; `compute-sanitizer` finds the kernel",
+        ),
+        (
+            &[E::CUDA_ERROR_UNSUPPORTED_PTX_VERSION],
+            "NVRTC is newer than the driver: update the driver, or use the NVRTC of its CUDA version",
+        ),
+    ]
+};
+
+fn hint(result: u32) -> Option<&'static str> {
+    HINTS.iter().find(|(errors, _)| errors.iter().any(|&error| error as u32 == result)).map(|hint| hint.1)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod links;
 mod memory;
 mod mirror;
 pub mod nccl;
+mod number;
 mod operand;
 mod ops;
 mod peers;

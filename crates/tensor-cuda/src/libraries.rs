@@ -1,7 +1,7 @@
 //! NVIDIA's libraries: which are here, in which version, from which file, and what to do about those that are not.
 //!
-//! cudarc panics where a library or a function is missing. So each library is tried here before anything calls into it, and
-//! nothing but its version is asked before that is known to be new enough.
+//! cudarc panics where a library is missing. So each library is tried here before anything calls into it, and nothing but its
+//! version is asked before that is known to be new enough.
 
 use crate::error::{Error, Result};
 use core::ffi::{c_int, c_uint};

@@ -33,6 +33,15 @@ pub(crate) fn u32_of(op: &'static str, what: &'static str, value: usize) -> Resu
     u32::try_from(value).map_err(|_| Error::Value { op, what, value: value as f64, accepted: "below 2^32" })
 }
 
+/// Refuses runs of gradients that overlap.
+pub(crate) fn apart(op: &'static str, a: Span, b: Span) -> Result<()> {
+    if a.end() <= b.offset || b.end() <= a.offset {
+        return Ok(());
+    }
+    let (what, accepted) = ("the start of a run of gradients", "outside of the other run");
+    Err(Error::Value { op, what, value: b.offset as f64, accepted })
+}
+
 impl Cuda {
     /// The tensor of activations, to read.
     pub(crate) fn read(&self, op: &'static str, what: &'static str, x: View<Buffer>) -> Result<Place> {

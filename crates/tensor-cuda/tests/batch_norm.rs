@@ -2,8 +2,8 @@
 
 use crate::harness::*;
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Error, Layout, NormSpans, Precision, Result, Shape, Span, View, ViewMut,
-    Write,
+    Activation, AffineSpans, Backend, BatchNorm, Error, Layout, NormInfer, NormSaved, NormSpans, NormTrain,
+    Precision, Result, Run, RunMut, Shape, Span, View, ViewMut, Write,
 };
 
 /// Training forward and backward, then inference.
@@ -49,20 +49,23 @@ impl Case for Norm {
         let (mut saved, mut grads) =
             (device.alloc(2 * c + 1)?, upload(device, &numbers("grads", 4 * c + 3))?);
         let (dgamma, dbeta, sums) = (Span::new(1, c), Span::new(2 + c, c), Span::new(2 + 2 * c, 2 * c));
-        let (xv, yv) = (x.view(), y.view_mut());
-        device.bn_act_fwd_train(&bn, xv, &params, gamma, beta, None, yv, &mut saved, &mut grads, sums)?;
+        let affine = Run::new(&params, AffineSpans { gamma, beta });
+        let norm = NormTrain { affine, bias: None, saved: &mut saved, sums: RunMut::new(&mut grads, sums) };
+        device.bn_act_fwd_train(&bn, x.view(), norm, y.view_mut())?;
         // Digits that the mean takes from f32 itself, and from a mean near 0, the sum of larger numbers.
         let lost = 1.0 + self.mean.abs();
         let (of_mean, of_deviation) = (2e-5 / lost + 2e-7, 5e-6 * lost.sqrt());
         let mut outputs = vec![y.output(device, "y", 2e-6 * lost)?];
-        let (dyv, dxv, write) = (dy.view(), dx.view_mut(), self.write);
-        device
-            .bn_act_bwd(&bn, xv, dyv, &params, gamma, beta, &saved, &mut grads, dgamma, dbeta, dxv, write)?;
+        let norm = NormSaved { x: x.view(), affine, saved: &saved };
+        let gradients = RunMut::new(&mut grads, AffineSpans { gamma: dgamma, beta: dbeta });
+        device.bn_act_bwd(&bn, norm, dy.view(), gradients, dx.view_mut(), self.write)?;
         let running = upload(device, &numbers("running", 2 * c).iter().map(|x| x.abs()).collect::<Vec<_>>())?;
         let (mean, var) = (Span::new(0, c), Span::new(c, c));
-        let at = NormSpans { gamma, beta, mean, var };
-        device.bn_act_fwd_infer(&bn, xv, &params, &running, at, y.view_mut())?;
-        let grads_of = |name, at, tolerance| Ok(Output(name, download(device, &grads, at)?, tolerance));
+        let at = NormSpans { affine: affine.at, mean, var };
+        let norm = NormInfer { params: &params, running: &running, at };
+        device.bn_act_fwd_infer(&bn, x.view(), norm, y.view_mut())?;
+        let grads_of =
+            |name, at, tolerance| Ok::<_, Error>(Output(name, download(device, &grads, at)?, tolerance));
         outputs.extend([
             Output("mean", download(device, &saved, mean)?, of_mean),
             Output("inverse deviation", download(device, &saved, var)?, of_deviation),
@@ -180,19 +183,10 @@ fn refuses_what_does_not_fit() {
     let (mut grads, mut saved) = (cuda.alloc(16).unwrap(), cuda.alloc(7).unwrap());
     let (gamma, beta, sums) = (Span::new(0, 4), Span::new(4, 4), Span::new(8, 8));
     let mut train = |gamma, sums| {
-        let y = ViewMut::new(&mut y, at);
-        cuda.bn_act_fwd_train(
-            &bn,
-            View::new(&x, at),
-            &params,
-            gamma,
-            beta,
-            None,
-            y,
-            &mut saved,
-            &mut grads,
-            sums,
-        )
+        let affine = Run::new(&params, AffineSpans { gamma, beta });
+        let sums = RunMut::new(&mut grads, sums);
+        let norm = NormTrain { affine, bias: None, saved: &mut saved, sums };
+        cuda.bn_act_fwd_train(&bn, View::new(&x, at), norm, ViewMut::new(&mut y, at))
     };
     assert!(matches!(train(gamma, sums), Err(Error::OutOfBounds { end: 8, len: 7, .. })));
     assert!(matches!(train(Span::new(0, 3), sums), Err(Error::Length { what: "gamma", .. })));
@@ -200,8 +194,9 @@ fn refuses_what_does_not_fit() {
     let (saved, x) = (cuda.alloc(8).unwrap(), View::new(&x, at));
     let dx = ViewMut::new(&mut y, at);
     let overlap = Span::new(2, 4);
-    let refused =
-        cuda.bn_act_bwd(&bn, x, x, &params, gamma, beta, &saved, &mut grads, gamma, overlap, dx, Write::Set);
+    let norm = NormSaved { x, affine: Run::new(&params, AffineSpans { gamma, beta }), saved: &saved };
+    let overlap = RunMut::new(&mut grads, AffineSpans { gamma, beta: overlap });
+    let refused = cuda.bn_act_bwd(&bn, norm, x, overlap, dx, Write::Set);
     assert!(matches!(refused, Err(Error::Value { op: "bn_act_bwd_params", .. })), "{refused:?}");
 }
 
@@ -223,7 +218,9 @@ fn statistics<B: Backend>(device: &B, shape: Shape, values: &[f32]) -> Result<Tr
     let (mut saved, mut grads) = (device.alloc(2 * c)?, device.alloc(2 * c)?);
     let (gamma, beta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(0, 2 * c));
     let (x, yv) = (View::new(&x, at), ViewMut::new(&mut y, at));
-    device.bn_act_fwd_train(&bn, x, &params, gamma, beta, None, yv, &mut saved, &mut grads, sums)?;
+    let affine = Run::new(&params, AffineSpans { gamma, beta });
+    let norm = NormTrain { affine, bias: None, saved: &mut saved, sums: RunMut::new(&mut grads, sums) };
+    device.bn_act_fwd_train(&bn, x, norm, yv)?;
     let all = |buffer, len| download(device, buffer, Span::new(0, len));
     Ok(Trained { saved: all(&saved, 2 * c)?, sums: all(&grads, 2 * c)?, y: all(&y, shape.len())? })
 }

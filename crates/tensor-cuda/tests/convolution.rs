@@ -2,8 +2,8 @@
 
 use crate::harness::*;
 use tensor_backend::{
-    Activation, Backend, Conv2d, Error, Layout, Linear, Pad, Precision, Result, RmspropStep, SgdStep, Shape,
-    Span, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, Backend, Conv2d, Error, Layout, Linear, Pad, Precision, Result, RmspropStep, Run, RunMut,
+    SgdStep, Shape, Span, Velocity, View, ViewMut, WeightDecay, WeightSpans, Write,
 };
 use tensor_cuda::Turn;
 
@@ -68,9 +68,9 @@ impl Case for Convolution {
         let mut dx = Operand::draw("dx", self.x, self.place).on(device, precision)?;
 
         device.prepare_conv2d(conv, self.x, true)?;
-        device.conv2d_fwd(conv, self.act, x.view(), &params, w, b, y.view_mut())?;
-        device.conv2d_bwd_data(conv, dy.view(), &params, w, dx.view_mut(), self.write)?;
-        device.conv2d_bwd_filter(conv, x.view(), dy.view(), &mut grads, w, b)?;
+        device.conv2d_fwd(conv, self.act, x.view(), Run::new(&params, WeightSpans { w, b }), y.view_mut())?;
+        device.conv2d_bwd_data(conv, dy.view(), Run::new(&params, w), dx.view_mut(), self.write)?;
+        device.conv2d_bwd_filter(conv, x.view(), dy.view(), RunMut::new(&mut grads, WeightSpans { w, b }))?;
         device.finish_grads(&mut grads, w)?;
         let twice = twice(precision);
         let mut outputs = vec![y.output(device, "y", twice)?, dx.output(device, "dx", twice)?];
@@ -83,7 +83,7 @@ impl Case for Convolution {
         // The parameters change: the device must not go on with what it made of the old ones.
         let other = Arena::draw("other", precision, conv.weights(), conv.outputs);
         device.upload(&other.values, &mut params, 0)?;
-        device.conv2d_fwd(conv, Activation::None, x.view(), &params, w, None, y.view_mut())?;
+        device.conv2d_fwd(conv, Activation::None, x.view(), Run::new(&params, w.into()), y.view_mut())?;
         outputs.push(y.output(device, "y with other parameters", twice)?);
         Ok(outputs)
     }
@@ -111,9 +111,20 @@ impl Case for Dense {
         let mut y = Operand::draw("y", outputs, self.place).on(device, precision)?;
         let mut dx = Operand::draw("dx", inputs, self.place).on(device, precision)?;
         device.prepare_linear(linear, self.n, true)?;
-        device.linear_fwd(linear, self.act, x.view(), &params, w, b, y.view_mut())?;
-        device.linear_bwd_data(linear, dy.view(), &params, w, dx.view_mut(), self.write)?;
-        device.linear_bwd_filter(linear, x.view(), dy.view(), &mut grads, w, b)?;
+        device.linear_fwd(
+            linear,
+            self.act,
+            x.view(),
+            Run::new(&params, WeightSpans { w, b }),
+            y.view_mut(),
+        )?;
+        device.linear_bwd_data(linear, dy.view(), Run::new(&params, w), dx.view_mut(), self.write)?;
+        device.linear_bwd_filter(
+            linear,
+            x.view(),
+            dy.view(),
+            RunMut::new(&mut grads, WeightSpans { w, b }),
+        )?;
         device.finish_grads(&mut grads, w)?;
         let twice = twice(precision);
         let gradients = download(device, &grads, Span::new(0, arena.values.len()))?;
@@ -276,8 +287,19 @@ fn weights_in_one_place() {
                 let x = Operand::draw("x", Shape::vectors(3, c), ALONE).on(device, precision)?;
                 let mut y = Operand::draw("y", Shape::vectors(3, k), ALONE).on(device, precision)?;
                 let none = Activation::None;
-                device.linear_fwd(&linear, none, x.view(), &params, arena.w, None, y.view_mut())?;
-                device.linear_bwd_filter(&linear, x.view(), y.view(), &mut grads, arena.w, None)?;
+                device.linear_fwd(
+                    &linear,
+                    none,
+                    x.view(),
+                    Run::new(&params, arena.w.into()),
+                    y.view_mut(),
+                )?;
+                device.linear_bwd_filter(
+                    &linear,
+                    x.view(),
+                    y.view(),
+                    RunMut::new(&mut grads, arena.w.into()),
+                )?;
                 device.finish_grads(&mut grads, arena.w)?;
                 outputs.push(y.output(device, "y", 2e-6)?);
                 // Of a y that is rounded.
@@ -301,7 +323,7 @@ fn gradients_are_finished_by_runs() {
     let x = Operand::draw("x", Shape::vectors(3, 70), ALONE).on(&cuda, Precision::Fp32).unwrap();
     let dy = Operand::draw("dy", Shape::vectors(3, 65), ALONE).on(&cuda, Precision::Fp32).unwrap();
     for w in layers {
-        cuda.linear_bwd_filter(&linear, x.view(), dy.view(), &mut grads, w, None).unwrap();
+        cuda.linear_bwd_filter(&linear, x.view(), dy.view(), RunMut::new(&mut grads, w.into())).unwrap();
     }
     let whole = Span::new(0, grads.len());
     cuda.finish_grads(&mut grads, whole).unwrap();
@@ -368,7 +390,13 @@ fn parameters_that_change() {
                         device.rmsprop_step(&step, &mut params, &other, &mut state, Span::new(0, len))?;
                     }
                 }
-                device.linear_fwd(&linear, Activation::None, x.view(), &params, w, None, y.view_mut())?;
+                device.linear_fwd(
+                    &linear,
+                    Activation::None,
+                    x.view(),
+                    Run::new(&params, w.into()),
+                    y.view_mut(),
+                )?;
                 outputs.push(y.output(device, "y", twice(precision))?);
             }
             Ok(outputs)
@@ -393,8 +421,8 @@ fn a_recorded_step() {
         let mut y = Operand::draw("y", case.x, ALONE).on(&cuda, precision).unwrap();
         let act = Activation::Relu;
         let step = |x: &Tensor<_>, params: &_, y: &mut Tensor<_>, grads: &mut _| -> Result<()> {
-            cuda.conv2d_fwd(conv, act, x.view(), params, w, b, y.view_mut())?;
-            cuda.conv2d_bwd_filter(conv, x.view(), y.view(), grads, w, b)?;
+            cuda.conv2d_fwd(conv, act, x.view(), Run::new(params, WeightSpans { w, b }), y.view_mut())?;
+            cuda.conv2d_bwd_filter(conv, x.view(), y.view(), RunMut::new(grads, WeightSpans { w, b }))?;
             cuda.finish_grads(grads, w)
         };
 
@@ -433,14 +461,26 @@ fn operands_that_do_not_fit() {
     let (none, w) = (Activation::None, Span::new(0, 8));
     let error = |result: Result<()>| result.unwrap_err();
 
-    let long = cuda.conv2d_fwd(&conv, none, x.view(), &arena, Span::new(5, 8), None, y.view_mut());
+    let long = cuda.conv2d_fwd(&conv, none, x.view(), Run::new(&arena, Span::new(5, 8).into()), y.view_mut());
     assert!(matches!(error(long), Error::OutOfBounds { end: 13, len: 12, .. }));
-    let short = cuda.conv2d_fwd(&conv, none, x.view(), &arena, Span::new(0, 7), None, y.view_mut());
+    let short =
+        cuda.conv2d_fwd(&conv, none, x.view(), Run::new(&arena, Span::new(0, 7).into()), y.view_mut());
     assert!(matches!(error(short), Error::Length { expected: 8, got: 7, .. }));
-    let bias = cuda.conv2d_fwd(&conv, none, x.view(), &arena, w, Some(Span::new(8, 5)), y.view_mut());
+    let bias = cuda.conv2d_fwd(
+        &conv,
+        none,
+        x.view(),
+        Run::new(&arena, WeightSpans { w, b: Some(Span::new(8, 5)) }),
+        y.view_mut(),
+    );
     assert!(matches!(error(bias), Error::Length { expected: 4, got: 5, .. }));
-    let other = cuda.conv2d_bwd_data(&conv, x.view(), &arena, w, y.view_mut(), Write::Set);
+    let other = cuda.conv2d_bwd_data(&conv, x.view(), Run::new(&arena, w), y.view_mut(), Write::Set);
     assert!(matches!(error(other), Error::Shape { .. }));
-    let both = cuda.conv2d_bwd_filter(&conv, x.view(), y.view(), &mut arena, w, Some(Span::new(6, 4)));
+    let both = cuda.conv2d_bwd_filter(
+        &conv,
+        x.view(),
+        y.view(),
+        RunMut::new(&mut arena, WeightSpans { w, b: Some(Span::new(6, 4)) }),
+    );
     assert!(matches!(error(both), Error::Value { .. }));
 }

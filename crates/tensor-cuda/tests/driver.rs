@@ -294,6 +294,8 @@ fn what_can_not_be_opened_is_said_in_a_sentence() {
     let cases = [
         ("FAKE_VERSION", "12080", "cuda:0: the NVIDIA driver 12.8 in /"),
         ("FAKE_GPUS", "0", "cuda:0: cuInit failed with CUDA_ERROR_NO_DEVICE: what the driver says;"),
+        // A number that nobody knew when this was written.
+        ("FAKE_INIT", "997", "cuda:0: cuInit failed with error 997: what the driver says"),
         ("TOWERS_TEST_GPU", "3", "cuda:3: there is no GPU 3; the only one is 0 (Fake 0)"),
         (
             "FAKE_CAPABILITY",

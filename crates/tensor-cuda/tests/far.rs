@@ -5,7 +5,8 @@
 
 use crate::harness::*;
 use tensor_backend::{
-    Activation, Backend, BatchNorm, DropoutMask, Layout, Linear, Pad, Pool2d, Precision, Shape, Span, Write,
+    Activation, AffineSpans, Backend, BatchNorm, DropoutMask, Layout, Linear, NormSaved, NormTrain, Pad,
+    Pool2d, Precision, Run, RunMut, Shape, Span, WeightSpans, Write,
 };
 use tensor_cuda::Cuda;
 
@@ -88,10 +89,12 @@ fn batch_norm() {
         );
         let (gamma, beta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
         let (mut saved, mut grads) = (m.cuda.alloc(2 * c).unwrap(), m.cuda.alloc(4 * c).unwrap());
-        let (xv, yv, s, g) = (x.view(), y.view_mut(), &mut saved, &mut grads);
-        m.cuda.bn_act_fwd_train(&bn, xv, &params, gamma, beta, None, yv, s, g, sums).unwrap();
-        let (dyv, dxv, set) = (dy.view(), dx.view_mut(), Write::Set);
-        m.cuda.bn_act_bwd(&bn, xv, dyv, &params, gamma, beta, &saved, g, gamma, beta, dxv, set).unwrap();
+        let affine = Run::new(&params, AffineSpans { gamma, beta });
+        let norm = NormTrain { affine, bias: None, saved: &mut saved, sums: RunMut::new(&mut grads, sums) };
+        m.cuda.bn_act_fwd_train(&bn, x.view(), norm, y.view_mut()).unwrap();
+        let norm = NormSaved { x: x.view(), affine, saved: &saved };
+        let gradients = RunMut::new(&mut grads, affine.at);
+        m.cuda.bn_act_bwd(&bn, norm, dy.view(), gradients, dx.view_mut(), Write::Set).unwrap();
         let grads = download(m.cuda, &grads, Span::new(0, 4 * c)).unwrap();
         vec![m.values(&y), m.values(&dx), grads]
     });
@@ -144,10 +147,12 @@ fn dense_layers() {
         let (mut y, mut dx) = (m.tensor("y", outputs), m.tensor("dx", inputs));
         let params = upload(m.cuda, &numbers("params", all)).unwrap();
         let mut grads = m.cuda.alloc(all).unwrap();
-        m.cuda.linear_fwd(&linear, Activation::Relu, x.view(), &params, w, b, y.view_mut()).unwrap();
+        let weights = Run::new(&params, WeightSpans { w, b });
+        m.cuda.linear_fwd(&linear, Activation::Relu, x.view(), weights, y.view_mut()).unwrap();
         // Not added: sums of what was packed are rounded twice.
-        m.cuda.linear_bwd_data(&linear, dy.view(), &params, w, dx.view_mut(), Write::Set).unwrap();
-        m.cuda.linear_bwd_filter(&linear, x.view(), dy.view(), &mut grads, w, b).unwrap();
+        m.cuda.linear_bwd_data(&linear, dy.view(), Run::new(&params, w), dx.view_mut(), Write::Set).unwrap();
+        let gradients = RunMut::new(&mut grads, weights.at);
+        m.cuda.linear_bwd_filter(&linear, x.view(), dy.view(), gradients).unwrap();
         m.cuda.finish_grads(&mut grads, w).unwrap();
         let grads = download(m.cuda, &grads, Span::new(0, all)).unwrap();
         vec![m.values(&y), m.values(&dx), grads]

@@ -4,8 +4,8 @@
 
 use crate::harness::*;
 use tensor_backend::{
-    Backend, DropoutMask, Fill, ImageDraw, Linear, LoadImages, Precision, SgdStep, Shape, SoftmaxXent, Span,
-    Velocity, WeightDecay, Write,
+    Backend, DropoutMask, Fill, ImageDraw, ImageSet, Linear, LoadImages, Precision, RunMut, SgdStep, Shape,
+    SoftmaxXent, Span, Velocity, WeightDecay, WeightSpans, Write,
 };
 use tensor_cuda::{Buffer, Cuda, Ints, Turn};
 
@@ -136,7 +136,13 @@ fn ops_that_share_scratch_memory_wait_for_each_other() {
     let mut ops = || {
         for ((x, dy), grads) in inputs.iter().zip(&grads) {
             let mut grads = grads.borrow_mut();
-            cuda.linear_bwd_filter(&linear, x.view(), dy.view(), &mut grads, w, Some(b)).unwrap();
+            cuda.linear_bwd_filter(
+                &linear,
+                x.view(),
+                dy.view(),
+                RunMut::new(&mut grads, WeightSpans { w, b: Some(b) }),
+            )
+            .unwrap();
         }
     };
     let left = || grads.iter().flat_map(|g| download(&cuda, &g.borrow(), b).unwrap()).collect();
@@ -199,7 +205,15 @@ fn a_loss_waits_for_its_labels() {
     let begin = || cuda.upload_ints(&[0, 0, 0], &mut labels.borrow_mut()).unwrap();
     let mut ops = || {
         let mut to = labels.borrow_mut();
-        cuda.load_images(&load, &images, &all, &draws, 0, &means, x.view_mut(), &mut to).unwrap();
+        cuda.load_images(
+            &load,
+            ImageSet { images: &images, labels: &all, means: &means },
+            &draws,
+            0,
+            x.view_mut(),
+            &mut to,
+        )
+        .unwrap();
         let mut sums = sums.borrow_mut();
         cuda.softmax_xent(&xent, logits.view(), &to, None, &mut sums, metrics).unwrap();
     };

@@ -1,10 +1,11 @@
 use crate::storage::{
-    Bytes, Ints, Storage, buf, buf_mut, bytes, bytes_mut, ints, ints_mut, view, view_mut, wrap, wrap_bytes,
-    wrap_ints,
+    Bytes, Ints, Storage, buf, buf_mut, bytes, bytes_mut, ints, ints_mut, norm_infer, norm_saved, norm_train,
+    run, run_mut, view, view_mut, wrap, wrap_bytes, wrap_ints,
 };
 use crate::{
-    Activation, Backend, BatchNorm, Conv2d, Device, DropoutMask, Linear, LoadImages, Moments, NormSpans,
-    OptimizerStep, ParamRun, Pool2d, Result, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, AffineSpans, Backend, BatchNorm, Conv2d, Device, DropoutMask, ImageSet, Linear, LoadImages,
+    Moments, NormGrads, NormInfer, NormSaved, NormTrain, OptimizerStep, ParamRun, Pool2d, Result, Run,
+    RunMut, Shape, SoftmaxXent, Span, View, ViewMut, WeightSpans, Write,
 };
 
 /// Runs `$body` on the backend behind a device; `$d` is that backend.
@@ -92,12 +93,11 @@ impl Backend for Device {
         conv: &Conv2d,
         act: Activation,
         x: View<Storage>,
-        params: &Storage,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Storage, WeightSpans>,
         y: ViewMut<Storage>,
     ) -> Result<()> {
-        on!(self, d => d.conv2d_fwd(conv, act, view(d, "conv2d_fwd", x)?, buf(d, "conv2d_fwd", params)?, w, b, view_mut(d, "conv2d_fwd", y)?))
+        let op = "conv2d_fwd";
+        on!(self, d => d.conv2d_fwd(conv, act, view(d, op, x)?, run(d, op, weights)?, view_mut(d, op, y)?))
     }
 
     fn conv2d_bn_act_fwd_infer(
@@ -105,26 +105,27 @@ impl Backend for Device {
         conv: &Conv2d,
         bn: &BatchNorm,
         x: View<Storage>,
-        params: &Storage,
-        w: Span,
-        b: Option<Span>,
-        running: &Storage,
-        at: NormSpans,
+        weights: Run<Storage, WeightSpans>,
+        norm: NormInfer<Storage>,
         y: ViewMut<Storage>,
     ) -> Result<()> {
-        on!(self, d => d.conv2d_bn_act_fwd_infer(conv, bn, view(d, "conv2d_bn_act_fwd_infer", x)?, buf(d, "conv2d_bn_act_fwd_infer", params)?, w, b, buf(d, "conv2d_bn_act_fwd_infer", running)?, at, view_mut(d, "conv2d_bn_act_fwd_infer", y)?))
+        let op = "conv2d_bn_act_fwd_infer";
+        on!(self, d => {
+            let (x, y) = (view(d, op, x)?, view_mut(d, op, y)?);
+            d.conv2d_bn_act_fwd_infer(conv, bn, x, run(d, op, weights)?, norm_infer(d, op, norm)?, y)
+        })
     }
 
     fn conv2d_bwd_data(
         &self,
         conv: &Conv2d,
         dy: View<Storage>,
-        params: &Storage,
-        w: Span,
+        w: Run<Storage>,
         dx: ViewMut<Storage>,
         write: Write,
     ) -> Result<()> {
-        on!(self, d => d.conv2d_bwd_data(conv, view(d, "conv2d_bwd_data", dy)?, buf(d, "conv2d_bwd_data", params)?, w, view_mut(d, "conv2d_bwd_data", dx)?, write))
+        let op = "conv2d_bwd_data";
+        on!(self, d => d.conv2d_bwd_data(conv, view(d, op, dy)?, run(d, op, w)?, view_mut(d, op, dx)?, write))
     }
 
     fn conv2d_bwd_filter(
@@ -132,11 +133,10 @@ impl Backend for Device {
         conv: &Conv2d,
         x: View<Storage>,
         dy: View<Storage>,
-        grads: &mut Storage,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Storage, WeightSpans>,
     ) -> Result<()> {
-        on!(self, d => d.conv2d_bwd_filter(conv, view(d, "conv2d_bwd_filter", x)?, view(d, "conv2d_bwd_filter", dy)?, buf_mut(d, "conv2d_bwd_filter", grads)?, dw, db))
+        let op = "conv2d_bwd_filter";
+        on!(self, d => d.conv2d_bwd_filter(conv, view(d, op, x)?, view(d, op, dy)?, run_mut(d, op, grads)?))
     }
 
     fn linear_fwd(
@@ -144,24 +144,23 @@ impl Backend for Device {
         linear: &Linear,
         act: Activation,
         x: View<Storage>,
-        params: &Storage,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Storage, WeightSpans>,
         y: ViewMut<Storage>,
     ) -> Result<()> {
-        on!(self, d => d.linear_fwd(linear, act, view(d, "linear_fwd", x)?, buf(d, "linear_fwd", params)?, w, b, view_mut(d, "linear_fwd", y)?))
+        let op = "linear_fwd";
+        on!(self, d => d.linear_fwd(linear, act, view(d, op, x)?, run(d, op, weights)?, view_mut(d, op, y)?))
     }
 
     fn linear_bwd_data(
         &self,
         linear: &Linear,
         dy: View<Storage>,
-        params: &Storage,
-        w: Span,
+        w: Run<Storage>,
         dx: ViewMut<Storage>,
         write: Write,
     ) -> Result<()> {
-        on!(self, d => d.linear_bwd_data(linear, view(d, "linear_bwd_data", dy)?, buf(d, "linear_bwd_data", params)?, w, view_mut(d, "linear_bwd_data", dx)?, write))
+        let op = "linear_bwd_data";
+        on!(self, d => d.linear_bwd_data(linear, view(d, op, dy)?, run(d, op, w)?, view_mut(d, op, dx)?, write))
     }
 
     fn linear_bwd_filter(
@@ -169,11 +168,10 @@ impl Backend for Device {
         linear: &Linear,
         x: View<Storage>,
         dy: View<Storage>,
-        grads: &mut Storage,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Storage, WeightSpans>,
     ) -> Result<()> {
-        on!(self, d => d.linear_bwd_filter(linear, view(d, "linear_bwd_filter", x)?, view(d, "linear_bwd_filter", dy)?, buf_mut(d, "linear_bwd_filter", grads)?, dw, db))
+        let op = "linear_bwd_filter";
+        on!(self, d => d.linear_bwd_filter(linear, view(d, op, x)?, view(d, op, dy)?, run_mut(d, op, grads)?))
     }
 
     fn finish_grads(&self, grads: &mut Storage, at: Span) -> Result<()> {
@@ -184,98 +182,74 @@ impl Backend for Device {
         &self,
         bn: &BatchNorm,
         x: View<Storage>,
-        params: &Storage,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
+        norm: NormTrain<Storage>,
         y: ViewMut<Storage>,
-        saved: &mut Storage,
-        grads: &mut Storage,
-        sums: Span,
     ) -> Result<()> {
-        on!(self, d => d.bn_act_fwd_train(bn, view(d, "bn_act_fwd_train", x)?, buf(d, "bn_act_fwd_train", params)?, gamma, beta, bias, view_mut(d, "bn_act_fwd_train", y)?, buf_mut(d, "bn_act_fwd_train", saved)?, buf_mut(d, "bn_act_fwd_train", grads)?, sums))
+        let op = "bn_act_fwd_train";
+        on!(self, d => d.bn_act_fwd_train(bn, view(d, op, x)?, norm_train(d, op, norm)?, view_mut(d, op, y)?))
     }
 
     fn bn_act_fwd_infer(
         &self,
         bn: &BatchNorm,
         x: View<Storage>,
-        params: &Storage,
-        running: &Storage,
-        at: NormSpans,
+        norm: NormInfer<Storage>,
         y: ViewMut<Storage>,
     ) -> Result<()> {
-        on!(self, d => d.bn_act_fwd_infer(bn, view(d, "bn_act_fwd_infer", x)?, buf(d, "bn_act_fwd_infer", params)?, buf(d, "bn_act_fwd_infer", running)?, at, view_mut(d, "bn_act_fwd_infer", y)?))
+        let op = "bn_act_fwd_infer";
+        on!(self, d => d.bn_act_fwd_infer(bn, view(d, op, x)?, norm_infer(d, op, norm)?, view_mut(d, op, y)?))
     }
 
-    fn bn_statistics(&self, x: View<Storage>, stats: &mut Storage, at: Span) -> Result<()> {
-        on!(self, d => d.bn_statistics(view(d, "bn_statistics", x)?, buf_mut(d, "bn_statistics", stats)?, at))
+    fn bn_statistics(&self, x: View<Storage>, stats: RunMut<Storage>) -> Result<()> {
+        let op = "bn_statistics";
+        on!(self, d => d.bn_statistics(view(d, op, x)?, run_mut(d, op, stats)?))
     }
 
     fn bn_act_fwd_joined(
         &self,
         bn: &BatchNorm,
         x: View<Storage>,
-        params: &Storage,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
-        stats: &Storage,
-        replicas: usize,
+        stats: Run<Storage>,
+        norm: NormTrain<Storage>,
         y: ViewMut<Storage>,
-        saved: &mut Storage,
-        grads: &mut Storage,
-        sums: Span,
     ) -> Result<()> {
-        on!(self, d => d.bn_act_fwd_joined(bn, view(d, "bn_act_fwd_joined", x)?, buf(d, "bn_act_fwd_joined", params)?, gamma, beta, bias, buf(d, "bn_act_fwd_joined", stats)?, replicas, view_mut(d, "bn_act_fwd_joined", y)?, buf_mut(d, "bn_act_fwd_joined", saved)?, buf_mut(d, "bn_act_fwd_joined", grads)?, sums))
+        let op = "bn_act_fwd_joined";
+        on!(self, d => {
+            let (x, y) = (view(d, op, x)?, view_mut(d, op, y)?);
+            d.bn_act_fwd_joined(bn, x, run(d, op, stats)?, norm_train(d, op, norm)?, y)
+        })
     }
 
-    fn bn_act_fwd_again(
-        &self,
-        bn: &BatchNorm,
-        x: View<Storage>,
-        params: &Storage,
-        gamma: Span,
-        beta: Span,
-        saved: &Storage,
-        y: ViewMut<Storage>,
-    ) -> Result<()> {
-        on!(self, d => d.bn_act_fwd_again(bn, view(d, "bn_act_fwd_again", x)?, buf(d, "bn_act_fwd_again", params)?, gamma, beta, buf(d, "bn_act_fwd_again", saved)?, view_mut(d, "bn_act_fwd_again", y)?))
+    fn bn_act_fwd_again(&self, bn: &BatchNorm, norm: NormSaved<Storage>, y: ViewMut<Storage>) -> Result<()> {
+        let op = "bn_act_fwd_again";
+        on!(self, d => d.bn_act_fwd_again(bn, norm_saved(d, op, norm)?, view_mut(d, op, y)?))
     }
 
     fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
-        x: View<Storage>,
+        norm: NormSaved<Storage>,
         dy: View<Storage>,
-        params: &Storage,
-        gamma: Span,
-        beta: Span,
-        saved: &Storage,
-        grads: &mut Storage,
-        dgamma: Span,
-        dbeta: Span,
+        grads: RunMut<Storage, AffineSpans>,
     ) -> Result<()> {
-        on!(self, d => d.bn_act_bwd_params(bn, view(d, "bn_act_bwd_params", x)?, view(d, "bn_act_bwd_params", dy)?, buf(d, "bn_act_bwd_params", params)?, gamma, beta, buf(d, "bn_act_bwd_params", saved)?, buf_mut(d, "bn_act_bwd_params", grads)?, dgamma, dbeta))
+        let op = "bn_act_bwd_params";
+        on!(self, d => d.bn_act_bwd_params(bn, norm_saved(d, op, norm)?, view(d, op, dy)?, run_mut(d, op, grads)?))
     }
 
     fn bn_act_bwd_data(
         &self,
         bn: &BatchNorm,
-        x: View<Storage>,
+        norm: NormSaved<Storage>,
         dy: View<Storage>,
-        params: &Storage,
-        gamma: Span,
-        beta: Span,
-        saved: &Storage,
-        grads: &Storage,
-        dgamma: Span,
-        dbeta: Span,
-        count: usize,
+        whole: NormGrads<Storage>,
         dx: ViewMut<Storage>,
         write: Write,
     ) -> Result<()> {
-        on!(self, d => d.bn_act_bwd_data(bn, view(d, "bn_act_bwd_data", x)?, view(d, "bn_act_bwd_data", dy)?, buf(d, "bn_act_bwd_data", params)?, gamma, beta, buf(d, "bn_act_bwd_data", saved)?, buf(d, "bn_act_bwd_data", grads)?, dgamma, dbeta, count, view_mut(d, "bn_act_bwd_data", dx)?, write))
+        let op = "bn_act_bwd_data";
+        on!(self, d => {
+            let whole = NormGrads { grads: run(d, op, whole.grads)?, count: whole.count };
+            d.bn_act_bwd_data(bn, norm_saved(d, op, norm)?, view(d, op, dy)?, whole, view_mut(d, op, dx)?, write)
+        })
     }
 
     fn ema_step(
@@ -320,15 +294,18 @@ impl Backend for Device {
     fn load_images(
         &self,
         load: &LoadImages,
-        images: &Bytes,
-        labels: &Ints,
+        set: ImageSet<Bytes, Ints, Storage>,
         draws: &Ints,
         first: usize,
-        means: &Storage,
         x: ViewMut<Storage>,
         to: &mut Ints,
     ) -> Result<()> {
-        on!(self, d => d.load_images(load, bytes(d, "load_images", images)?, ints(d, "load_images", labels)?, ints(d, "load_images", draws)?, first, buf(d, "load_images", means)?, view_mut(d, "load_images", x)?, ints_mut(d, "load_images", to)?))
+        let (op, ImageSet { images, labels, means }) = ("load_images", set);
+        on!(self, d => {
+            let (images, labels) = (bytes(d, op, images)?, ints(d, op, labels)?);
+            let set = ImageSet { images, labels, means: buf(d, op, means)? };
+            d.load_images(load, set, ints(d, op, draws)?, first, view_mut(d, op, x)?, ints_mut(d, op, to)?)
+        })
     }
 
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {

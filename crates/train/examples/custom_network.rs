@@ -1,47 +1,71 @@
-//! A network of one's own and the loop that trains it: `cargo run --release -p train --example custom_network`.
+//! A network of one's own from its layers to a prediction: trained with validation and a learning-rate schedule, saved, opened again,
+//! exported. `cargo run --release -p train --example custom_network`, with the name of a folder of class folders for its own pictures.
 
-use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
-use layers::{BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};
-use optim::{OptimizerState, Sgd};
+use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, MaxPooling2D};
+use models::Model;
+use std::path::{Path, PathBuf};
 use tensor::{Activation::Relu, Device};
+use train::cifar::{self, folder::ClassFolders};
+use train::observers::{Checkpoints, Curves, History, Progress};
+use train::{Classifier, Observer, StopFlag, Trained, evaluate, export, recipe, train_model};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut graph = Graph::new("mine", [32, 32, 3]);
+/// The architecture, for images of `[height, width, channels]`.
+fn mine(image: [usize; 3], classes: usize) -> layers::Result<Model> {
+    let mut graph = Graph::new("mine", image);
     let mut x = graph.input();
     for filters in [16, 32, 64] {
         x = graph.add(Conv2D::new(filters, 3).same().use_bias(false), x)?;
-        x = graph.add(BatchNormalization::new().activation(Relu), x)?;
+        x = graph.add(BatchNormalization::new().momentum(0.9).activation(Relu), x)?;
         x = graph.add(MaxPooling2D::new(2), x)?;
     }
-    x = graph.add(Flatten, x)?;
-    let logits = graph.add(Dense::new(10), x)?;
-    println!("{}", graph.summary(logits));
+    x = graph.add(GlobalAveragePooling2D, x)?;
+    let logits = graph.add(Dense::new(classes), x)?;
+    Ok(Model::new(graph, logits))
+}
 
-    let device = Device::cpu(2);
-    let mut network = graph.build(logits, &device, 50, Mode::Training)?;
-    network.init(1)?;
-    let len = network.arena().trainable.len;
-    let mut optimizer = OptimizerState::new(&device, Sgd::keras().momentum(0.9), len)?;
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let data = match std::env::args().nth(1) {
+        Some(folder) => ClassFolders::new(folder).image_size(64, 64).read()?,
+        None => cifar::synthetic(1, 2_000, 400),
+    };
+    let model = mine(data.train.shape(), data.classes.len())?;
+    println!("{}", model.summary());
 
-    let data = cifar::synthetic(1, 2_000, 0).train;
-    let samples = Samples::new(data.images, data.labels.to_vec())?;
-    let pipeline =
-        ImageDataGenerator::new().rescale(1.0 / 255.0).horizontal_flip(true).build(samples.shape())?;
-    let mut loader = Loader::new(samples, pipeline, LoaderOptions::new().batch_size(50))?;
-    for epoch in 0..3 {
-        let (mut correct, mut loss) = (0.0, 0.0);
-        for batch in loader.epoch(epoch, 0)? {
-            let batch = batch?;
-            let step = epoch * 40 + batch.step as u64;
-            network.set_input(&batch.x, &batch.labels)?;
-            network.train_pass(Draws { seed: 1, step, first_sample: 0 }, 0.0, batch.len())?;
-            network.finish_step(batch.len())?;
-            let arena = network.arena_mut();
-            optimizer.step(&device, 0.02, &mut arena.params, &arena.grads, arena.trainable)?;
-            let metrics = network.metrics()?;
-            (correct, loss) = (correct + metrics.correct, loss + metrics.loss_sum);
-        }
-        println!("epoch {}: loss {:.3}, accuracy {:.3}", epoch + 1, loss / 2e3, correct / 2e3);
+    // Everything about a run; what is not set here is as in the recipe.
+    let mut config = recipe("quick")?;
+    (config.model, config.epochs, config.batch_size) = ("mine".to_owned(), 3, 50);
+    config.optimizer = "adam".parse()?;
+    (config.lr, config.schedule) = (0.003, "cosine:alpha=0.01+warmup:epochs=1".parse()?);
+    (config.augmentation.horizontal_flip, config.augmentation.width_shift_range) = (true, "0.1".parse()?);
+    config.augmentation.validation_split = 0.1;
+
+    let run = PathBuf::from("runs/mine");
+    let mut observers: Vec<Box<dyn Observer>> = vec![
+        Box::new(Progress::new(true)),
+        Box::new(History::new(&run)),
+        Box::new(Curves::new(&run, "a network of my own")),
+        Box::new(Checkpoints::new(&run, &config)?),
+    ];
+    train_model(model, &config, data.clone(), None, &mut observers, &StopFlag::default())?;
+
+    // In another program: the file has the parameters, the classes and what happens to pixels first, and the code the layers.
+    use_it(&run, &data)
+}
+
+fn use_it(run: &Path, data: &cifar::Dataset) -> Result<(), Box<dyn std::error::Error>> {
+    let trained = Trained::read(run)?;
+    let model = mine(trained.image(), trained.classes.len())?;
+    let trained = trained.with_model(model)?;
+    let mut classifier = Classifier::new(&trained, &Device::cpu(2), 50)?;
+    let test = evaluate(&mut classifier, data, |_, _| ())?;
+    println!("loss {:.3}, accuracy {:.3} on {} test images", test.loss, test.acc, test.samples);
+
+    // Of a file, these are the bytes that `cifar::folder::picture(file, [height, width])` reads.
+    let picture: Vec<u8> = data.test.take(1).images.iter().copied().collect();
+    let (label, probability) = classifier.classify(&picture)?[0].ranked()[0];
+    println!("the first test image shows a {} ({:.0}%)", trained.classes[label], 100.0 * probability);
+    for file in export(&trained, &run.join("mine.onnx"))? {
+        println!("wrote {}", file.display());
     }
     Ok(())
 }

@@ -9,6 +9,10 @@ use std::path::Path;
 /// Replaces the content of `path`: whoever opens it finds the whole old or the whole new content, also when
 /// the process is killed in between. Folders on the way are made.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<()> {
+    // What is no file, such as a pipe or a device, is not to be replaced by one.
+    if fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+        return fs::write(path, content).map_err(Error::io("write", path));
+    }
     let Some(name) = path.file_name() else {
         let source = io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
         return Err(Error::io("write", path)(source));

@@ -186,7 +186,7 @@ pub(crate) fn device(config: &Config) -> Result<Device> {
 
 /// The recipe's network, for ten classes.
 pub(crate) fn model(config: &Config) -> Result<Model> {
-    let model = models::by_name(&config.model, 10);
+    let model = config.model(10);
     Ok(model.ok_or_else(|| Error::Device("there is no such network".into()))??)
 }
 

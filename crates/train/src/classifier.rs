@@ -1,13 +1,9 @@
-use crate::input::IMAGE;
 use crate::resume::values;
-use crate::{Input, Result, Trained};
+use crate::{ImageSize, Input, Result, Trained};
 use augment::{Draws, Pipeline, Scratch, TestTime};
 use layers::{Mode, Network};
 use std::path::Path;
 use tensor::{Device, View};
-
-/// The bytes of a picture.
-const PICTURE: usize = IMAGE[0] * IMAGE[1] * IMAGE[2];
 
 /// A trained network, ready to classify pictures.
 pub struct Classifier {
@@ -17,6 +13,7 @@ pub struct Classifier {
     pub named: bool,
     /// The name of the data set it was trained on.
     pub dataset: String,
+    image: [usize; 3],
     network: Network,
     input: Input,
     pipeline: Pipeline,
@@ -66,9 +63,10 @@ impl Classifier {
             classes: trained.classes.clone(),
             named: trained.named,
             dataset: trained.dataset.clone(),
+            image: trained.image,
             network,
             input: trained.input.clone(),
-            pipeline: trained.options.build(IMAGE)?,
+            pipeline: trained.options.build(trained.image)?,
             views: TestTime::None.views(),
             scratch: Scratch::default(),
             images: Vec::new(),
@@ -78,6 +76,17 @@ impl Classifier {
     /// The network.
     pub fn network_mut(&mut self) -> &mut Network {
         &mut self.network
+    }
+
+    /// Height and width of the pictures that it classifies: those of the network's images.
+    /// [`cifar::folder::picture`] scales a file to them.
+    pub fn image_size(&self) -> ImageSize {
+        ImageSize::of(self.image)
+    }
+
+    /// The bytes of a picture.
+    fn picture(&self) -> usize {
+        self.image.iter().product()
     }
 
     /// What turns a picture into the network's input.
@@ -90,27 +99,28 @@ impl Classifier {
         self.views = kind.views();
     }
 
-    /// The class scores of pictures of 32 x 32 x 3 bytes each, before softmax: as many as classes for each picture.
+    /// The class scores of pictures of height x width x 3 bytes each, as [`image_size`](Self::image_size) says, before softmax: as
+    /// many as classes for each picture.
     ///
     /// # Errors
     /// If the bytes are no whole number of pictures.
     pub fn logits(&mut self, pictures: &[u8]) -> Result<Vec<f32>> {
         let mut all = Vec::new();
-        for batch in pictures.chunks(self.network.max_batch() * PICTURE) {
+        for batch in pictures.chunks(self.network.max_batch() * self.picture()) {
             all.extend(self.logits_of(Draws::default(), batch)?);
         }
         Ok(all)
     }
 
-    /// Classifies pictures of 32 x 32 x 3 bytes each.
+    /// Classifies pictures of height x width x 3 bytes each, as [`image_size`](Self::image_size) says.
     ///
     /// # Errors
     /// If the bytes are no whole number of pictures.
     pub fn classify(&mut self, pictures: &[u8]) -> Result<Vec<Prediction>> {
         let classes = self.classes.len();
         let mut predictions = Vec::new();
-        for batch in pictures.chunks(self.network.max_batch() * PICTURE) {
-            let mut logs = vec![f64::NEG_INFINITY; batch.len() / PICTURE * classes];
+        for batch in pictures.chunks(self.network.max_batch() * self.picture()) {
+            let mut logs = vec![f64::NEG_INFINITY; batch.len() / self.picture() * classes];
             for view in 0..self.views.len() {
                 let (draws, weight) = self.views[view];
                 let logits = self.logits_of(draws, batch)?;
@@ -135,17 +145,18 @@ impl Classifier {
         self.see(view, batch)?;
         self.network.predict()?;
         let (device, View { data, layout }) = (self.network.device(), self.network.logits());
-        let rows = data.to_vec(device, layout.offset, batch.len() / PICTURE * layout.stride)?;
+        let rows = data.to_vec(device, layout.offset, batch.len() / self.picture() * layout.stride)?;
         Ok(rows.chunks(layout.stride).flat_map(|row| &row[..self.classes.len()]).copied().collect())
     }
 
     /// Makes the network's input of a batch of pictures.
     fn see(&mut self, view: Draws, batch: &[u8]) -> Result<()> {
+        let len = self.picture();
         self.images.resize(batch.len(), 0.0);
-        for (picture, image) in batch.chunks(PICTURE).zip(self.images.chunks_mut(PICTURE)) {
+        for (picture, image) in batch.chunks(len).zip(self.images.chunks_mut(len)) {
             self.pipeline.apply(&view, picture, image, &mut self.scratch)?;
         }
-        Ok(self.network.set_input(&self.images, &vec![0; batch.len() / PICTURE])?)
+        Ok(self.network.set_input(&self.images, &vec![0; batch.len() / len])?)
     }
 }
 

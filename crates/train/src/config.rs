@@ -1,9 +1,10 @@
 use crate::callbacks::check_metric;
 use crate::devices::MOST;
-use crate::input::IMAGE;
 use crate::spelling::unknown_network;
+use crate::standardization;
 use crate::{
-    DeviceWeights, EarlyStop, Error, ModelCheckpointOptions, Preprocessing, ReduceLrOnPlateau, Result,
+    CsvLogOptions, DeviceWeights, EarlyStop, Error, ImageSize, ModelCheckpointOptions, Preprocessing,
+    ReduceLrOnPlateau, Result, TensorBoardOptions,
 };
 use augment::ImageDataGenerator;
 use optim::{Ema, LinearScaling, Optimizer, ParamGroup, Schedule};
@@ -80,6 +81,12 @@ pub struct Config {
     /// Whether a loss that is not a number only stops the run, instead of being an error.
     #[serde(default)]
     pub terminate_on_nan: bool,
+    /// A CSV file of the epochs' figures, as Keras writes it.
+    pub csv_log: Option<CsvLogOptions>,
+    /// Files for TensorBoard.
+    pub tensorboard: Option<TensorBoardOptions>,
+    /// One more file for the curves, a `.png` or a `.svg`, besides those in the run's folder.
+    pub plot: Option<PathBuf>,
 }
 
 /// Where the data come from.
@@ -94,6 +101,8 @@ pub struct DataOptions {
     pub data_url: Vec<String>,
     /// Never fetch.
     pub offline: bool,
+    /// Height and width that the pictures of class folders are scaled to; CIFAR's and synthetic images have 32x32.
+    pub image_size: ImageSize,
     /// Only the first so many training samples; of class folders, as many of each class as can be.
     pub limit_train: Option<usize>,
     /// Only so many test samples, likewise.
@@ -107,6 +116,7 @@ impl Default for DataOptions {
             data_dir: None,
             data_url: Vec::new(),
             offline: false,
+            image_size: ImageSize::default(),
             limit_train: None,
             limit_test: None,
         }
@@ -300,7 +310,21 @@ impl Config {
         if !models::NAMES.contains(&self.model.as_str()) {
             return Err(unknown_network("the model", &self.model));
         }
-        self.check_options()
+        self.data.image_size.check()?;
+        match self.model(10) {
+            Some(Err(layers::Error::Images { network, given, smallest })) => Err(Error::Option {
+                option: "--image-size",
+                value: given,
+                accepted: format!("at least {smallest} (height x width) with the network {network}"),
+            }),
+            Some(Err(error)) => Err(error.into()),
+            _ => self.check_options(),
+        }
+    }
+
+    /// The network that it names, for its images and so many classes; `None` if there is no such network.
+    pub(crate) fn model(&self, classes: usize) -> Option<layers::Result<models::Model>> {
+        models::by_name_for(&self.model, self.data.image_size.shape(), classes)
     }
 
     /// The same but for the name of the network, which may be one's own.
@@ -325,7 +349,9 @@ impl Config {
         }
         self.devices.check()?;
         self.check_sync()?;
-        self.augmentation.validate(IMAGE)?;
+        let image = self.data.image_size.shape();
+        self.augmentation.validate(image)?;
+        standardization::check(&self.augmentation, image)?;
         if let (Some(factor), Preprocessing::Standardize) = (self.augmentation.rescale, self.preprocessing) {
             let accepted = "left out with this recipe, which standardizes values whatever their scale";
             return refuse("--rescale", factor.to_string(), accepted);
@@ -344,11 +370,11 @@ impl Config {
         }
         if self.devices.stages() > 1 {
             // Told before a run's folder is made. The number of classes makes no difference to where a network can be cut.
-            if let Some(model) = models::by_name(&self.model, 10) {
+            if let Some(model) = self.model(10) {
                 crate::pipeline::check(self, &model?)?;
             }
         }
-        if let Some(model) = models::by_name(&self.model, 10).filter(|_| !self.param_groups.is_empty()) {
+        if let Some(model) = self.model(10).filter(|_| !self.param_groups.is_empty()) {
             self.check_groups(model?.graph())?;
         }
         self.schedule.validate()?;
@@ -367,6 +393,8 @@ impl Config {
         self.early_stop.as_ref().map_or(Ok(()), EarlyStop::check)?;
         self.reduce_lr_on_plateau.as_ref().map_or(Ok(()), ReduceLrOnPlateau::check)?;
         self.model_checkpoint.as_ref().map_or(Ok(()), ModelCheckpointOptions::check)?;
+        self.csv_log.as_ref().map_or(Ok(()), CsvLogOptions::check)?;
+        self.tensorboard.as_ref().map_or(Ok(()), TensorBoardOptions::check)?;
         match (save_best, &self.early_stop) {
             (Some(_), Some(stop)) if stop.restore_best_weights => {
                 let accepted =

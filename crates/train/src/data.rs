@@ -1,5 +1,5 @@
 use crate::spelling::hint;
-use crate::{Config, DataOptions, Error, Result};
+use crate::{Config, DataOptions, Error, ImageSize, Result};
 use cifar::folder::ClassFolders;
 use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split};
 use ndarray::Axis;
@@ -12,13 +12,32 @@ const SYNTHETIC_SEED: u64 = 0;
 const NAMES: [&str; 4] = ["auto", "cifar10", "cifar100", "synthetic"];
 
 impl DataOptions {
+    /// Whether the data set is one that has a name, not a folder.
+    pub(crate) fn is_named(&self) -> bool {
+        NAMES.contains(&self.dataset.as_str())
+    }
+
+    /// Refuses another size than 32x32 for images that have that one, and sizes that no image may have.
+    fn check_image_size(&self) -> Result<()> {
+        self.image_size.check()?;
+        if self.image_size == ImageSize::default() || !self.is_named() {
+            return Ok(());
+        }
+        let (option, value) = ("--image-size", self.image_size.to_string());
+        let accepted = format!(
+            "left out with the data set `{}`, whose images are 32x32; it is for class folders (--dataset DIR)",
+            self.dataset
+        );
+        Err(Error::Option { option, value, accepted })
+    }
+
     /// Refuses a folder of class folders that is not there any more. `named_by` is what names it, such as `the run's config.json`.
     ///
     /// # Errors
     /// [`Error::Moved`].
     pub fn check_folder(&self, named_by: &'static str) -> Result<()> {
         let folder = Path::new(&self.dataset);
-        if NAMES.contains(&self.dataset.as_str()) || folder.is_dir() {
+        if self.is_named() || folder.is_dir() {
             return Ok(());
         }
         Err(Error::Moved { folder: folder.to_owned(), named_by })
@@ -32,6 +51,24 @@ impl DataOptions {
 /// # Errors
 /// [`Error::Data`] with the remedies if it can't be had; [`Error::Option`] for a name that is neither a data set nor a folder.
 pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
+    let data = load(options, listener)?;
+    if data.train.is_empty() {
+        let accepted = "at least 1".to_owned();
+        return Err(Error::Option { option: "the number of training samples", value: "0".into(), accepted });
+    }
+    Ok(data)
+}
+
+/// As [`load_data`] without samples to train on: of class folders, only the others are decoded.
+///
+/// # Errors
+/// As [`load_data`].
+pub fn load_test_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
+    load(&DataOptions { limit_train: Some(0), ..options.clone() }, listener)
+}
+
+fn load(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
+    options.check_image_size()?;
     let limit = |limit: Option<usize>, all| limit.map_or(all, |limit| limit.min(all));
     let mut data = match options.dataset.as_str() {
         "auto" | "cifar10" => official(Kind::Cifar10, options, listener)?,
@@ -45,7 +82,9 @@ pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> R
             // Here and not below: sorted by class, the first of its pictures are all of one.
             let all = usize::MAX;
             let (train, test) = (limit(options.limit_train, all), limit(options.limit_test, all));
-            ClassFolders::new(folder).limit_train(train).limit_test(test).progress(listener).read()?
+            let ImageSize { height, width } = options.image_size;
+            let folders = ClassFolders::new(folder).image_size(height, width);
+            folders.limit_train(train).limit_test(test).progress(listener).read()?
         }
         name => {
             let found = if Path::new(name).exists() { "is no folder" } else { "does not exist" };
@@ -64,10 +103,6 @@ pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> R
         if let Some(limit) = limit.filter(|&limit| limit < split.len()) {
             *split = split.take(limit);
         }
-    }
-    if data.train.is_empty() {
-        let accepted = "at least 1".to_owned();
-        return Err(Error::Option { option: "the number of training samples", value: "0".into(), accepted });
     }
     Ok(data)
 }
@@ -126,6 +161,28 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pictures_to_train_on_are_not_decoded_for_a_test() {
+        let dir = tempfile::tempdir().unwrap();
+        for class in ["a", "b"] {
+            for split in ["train", "test"] {
+                let folder = dir.path().join(split).join(class);
+                std::fs::create_dir_all(&folder).unwrap();
+                image::RgbImage::new(4, 4).save(folder.join("0.png")).unwrap();
+            }
+        }
+        std::fs::write(dir.path().join("train/b/1.png"), "no picture").unwrap();
+        let dataset = dir.path().to_string_lossy().into_owned();
+        let options = DataOptions { dataset, ..DataOptions::default() };
+        let error = load_data(&options, |_| ()).unwrap_err().to_string();
+        assert!(error.contains("1.png"), "{error}");
+        let data = load_test_data(&options, |_| ()).unwrap();
+        assert_eq!((data.train.len(), data.test.len(), data.classes.len()), (0, 2, 2));
+        let drawn =
+            DataOptions { dataset: "synthetic".into(), limit_test: Some(3), ..DataOptions::default() };
+        assert_eq!(load_test_data(&drawn, |_| ()).unwrap().test.len(), 3);
+    }
 
     #[test]
     fn samples_are_held_back_once_each() {

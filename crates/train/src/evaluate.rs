@@ -1,4 +1,4 @@
-use crate::{Classifier, Error, Result};
+use crate::{Classifier, Error, ImageSize, Result};
 use cifar::Dataset;
 
 /// How well a classifier does on labelled pictures.
@@ -43,13 +43,19 @@ impl Evaluation {
 /// the names of its classes are not [known](Classifier::named), labels are taken as they are.
 ///
 /// # Errors
-/// [`Error::Option`] if the data have a class that the classifier doesn't know, or there are no pictures.
+/// [`Error::Option`] if the data have a class that the classifier doesn't know or pictures of another size, or there are none.
 pub fn evaluate(
     classifier: &mut Classifier,
     data: &Dataset,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Evaluation> {
     let (classes, split) = (classifier.classes.len(), &data.test);
+    let [given, taken] = [ImageSize::of(split.shape()), classifier.image_size()];
+    if given != taken {
+        let (value, accepted) =
+            (format!("of {given} images"), format!("of {taken} images, as the network takes them"));
+        return Err(Error::Option { option: "--dataset", value, accepted });
+    }
     let places = places(classifier, data)?;
     if let Some(&label) = split.labels.iter().find(|&&label| usize::from(label) >= places.len()) {
         let accepted = format!("below {}, the number of classes", places.len());

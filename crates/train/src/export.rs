@@ -1,8 +1,8 @@
 //! Trained networks for other programs.
 
-use crate::input::IMAGE;
+use crate::pixels::EPSILON;
 use crate::{Error, Result, Trained, atomic};
-use augment::{Mean, Preprocess};
+use augment::{ImageDataGenerator, Mean, Preprocess};
 use checkpoint::{Tensors, save_tensors};
 use interchange::{Pixels, Source, onnx, pytorch};
 use std::path::{Path, PathBuf};
@@ -61,13 +61,14 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
     let model = trained.model()?;
     let source = Source {
         name: &trained.network,
-        image: IMAGE,
+        image: trained.image,
         input: model.graph().input(),
         steps: model.steps(),
         logits: model.logits(),
         tensors: &trained.tensors,
-        pixels: pixels(trained)?,
+        pixels: pixels(&trained.path, &trained.options, trained.image)?,
         classes: &trained.classes,
+        dataset: trained.named.then_some(&trained.dataset),
     };
     if format == Format::Onnx {
         atomic::replace(output, &onnx::write(&source)?)?;
@@ -96,16 +97,13 @@ fn save(file: &Path, tensors: &Tensors) -> Result<()> {
     Ok(save_tensors(file, tensors, tensors.metadata())?)
 }
 
-/// What Keras adds to a standard deviation before it divides by it.
-const EPSILON: f64 = 1e-6;
-
-/// The preprocessing as one factor and one summand for each value.
-fn pixels(trained: &Trained) -> Result<Pixels> {
-    let options = &trained.options;
+/// The preprocessing and standardization of the model at `path`, for images of this height, width and channels, as one factor and
+/// one summand for each value.
+pub(crate) fn pixels(path: &Path, options: &ImageDataGenerator, image: [usize; 3]) -> Result<Pixels> {
     let refuse = |what: &str| {
         let reason =
             format!("its {what} can't be written for other programs, only for towers (.safetensors)");
-        Err(Error::Run { path: trained.path.clone(), reason })
+        Err(Error::Run { path: path.to_owned(), reason })
     };
     if options.samplewise_center || options.samplewise_std_normalization {
         return refuse("samplewise standardization");
@@ -118,7 +116,7 @@ fn pixels(trained: &Trained) -> Result<Pixels> {
         Preprocess::SubtractMean(mean) => Some(mean),
         _ => return refuse("preprocessing"),
     };
-    let channels = IMAGE[2];
+    let channels = image[2];
     let factor = options.rescale.filter(|&factor| factor != 0.0).map_or(1.0, f64::from);
     let then = options.mean.as_ref().filter(|_| options.centers());
     let divisor = |c: usize| match options.std.as_ref().filter(|_| options.divides()) {
@@ -131,7 +129,7 @@ fn pixels(trained: &Trained) -> Result<Pixels> {
         None => 0.0,
     };
     let per_pixel = [first, then].into_iter().flatten().any(|mean| matches!(mean, Mean::PerPixel { .. }));
-    let shifts = if per_pixel { IMAGE.iter().product() } else { channels };
+    let shifts = if per_pixel { image.iter().product() } else { channels };
     let shift = |k: usize| -(at(first, k) * factor + at(then, k)) / divisor(k % channels);
     Ok(Pixels {
         scale: (0..channels).map(|c| (factor / divisor(c)) as f32).collect(),
@@ -143,16 +141,17 @@ fn pixels(trained: &Trained) -> Result<Pixels> {
 mod tests {
     use super::*;
     use crate::Input;
-    use augment::{Draws, ImageDataGenerator, Scratch};
+    use augment::{Draws, Scratch};
 
     /// One factor and one summand do what the pipeline does, for every standardization that they can say.
     #[test]
     fn pixels_are_the_pipeline() {
         let data = cifar::synthetic(3, 20, 2);
-        let len: usize = IMAGE.iter().product();
+        let image = data.test.shape();
+        let len: usize = image.iter().product();
         let picture = &data.test.images.as_slice().unwrap()[..len];
         let new = ImageDataGenerator::new;
-        let mean = Input::SubtractPixelMean((0..len).map(|k| (k % 251) as f32).collect());
+        let mean = Input::SubtractPixelMean { image, mean: (0..len).map(|k| (k % 251) as f32).collect() };
         let standard = Input::Standardize { mean: vec![120.0, 119.0, 110.0], std: 61.0 };
         for (input, options, says) in [
             (&Input::DivideBy255, new(), ""),
@@ -168,20 +167,10 @@ mod tests {
                 options if says.is_empty() => options.fit(data.train.images.view()).unwrap(),
                 options => options,
             };
-            let trained = Trained {
-                path: "model".into(),
-                network: "small_cnn".into(),
-                classes: data.classes.clone(),
-                named: true,
-                dataset: "synthetic".into(),
-                input: input.clone(),
-                options: options.evaluation(),
-                tensors: Tensors::new(),
-            };
-            match pixels(&trained) {
+            match pixels("model".as_ref(), &options.evaluation(), image) {
                 Ok(pixels) => {
                     let mut expected = vec![0.0; len];
-                    let pipeline = options.evaluation().build(IMAGE).unwrap();
+                    let pipeline = options.evaluation().build(image).unwrap();
                     pipeline
                         .apply(&Draws::default(), picture, &mut expected, &mut Scratch::default())
                         .unwrap();
@@ -205,8 +194,10 @@ mod tests {
             classes: vec!["a".into(), "b".into()],
             named: true,
             dataset: "synthetic".into(),
+            image: [32, 32, 3],
             input: Input::DivideBy255,
             options: ImageDataGenerator::new(),
+            own: None,
             tensors: Tensors::new(),
         };
         for file in ["net.onnx", "net.py", "net.safetensors"] {

@@ -2,6 +2,7 @@ use crate::data::split;
 use crate::pipeline;
 use crate::pipelined::{Pipelined, Shelf};
 use crate::share::Source;
+use crate::standardization;
 use crate::worker::{Prepared, Worker};
 use crate::{
     Config, DeviceOptions, EpochRecord, Error, Fingerprint, Flow, Input, Observer, Result, Resume, RunInfo,
@@ -88,7 +89,7 @@ pub fn train(
 }
 
 /// As [`train`], but a network of your own, whatever name the configuration gives it: replicas, checkpoints, resume and observers all
-/// the same. `towers evaluate` and its like know the networks of [`models`] alone.
+/// the same. [`Trained::with_model`](crate::Trained::with_model) opens it again; the command line knows the networks of [`models`] alone.
 ///
 /// ```
 /// use layers::{Conv2D, Dense, Flatten, Graph, MaxPooling2D};
@@ -172,25 +173,19 @@ fn run(
 /// The network that the configuration names.
 pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
     let unknown = || Error::Device(format!("there is no network {}", config.model));
-    Ok(models::by_name(&config.model, data.classes.len()).ok_or_else(unknown)??)
+    let model = models::by_name_for(&config.model, data.train.shape(), data.classes.len());
+    Ok(model.ok_or_else(unknown)??)
 }
 
 /// Refuses a network for other images, or with a number for other than each class.
 fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
-    let (_, h, w, c) = data.train.images.dim();
-    let graph = model.graph();
-    let (x, y) = (graph.shape(graph.input()), graph.shape(model.logits()));
-    let taken = (x.h, x.w, x.c, y.per_sample());
-    let (option, classes) = ("the network", data.classes.len());
-    if taken == (h, w, c, classes) {
+    let told = |[h, w, c]: [usize; 3], classes| format!("{h}x{w}x{c} images into {classes} classes");
+    let own = told(model.image(), model.graph().shape(model.logits()).per_sample());
+    let wanted = told(data.train.shape(), data.classes.len());
+    if own == wanted {
         return Ok(());
     }
-    let value = format!("{}x{}x{} images into {} classes", x.h, x.w, x.c, y.per_sample());
-    Err(Error::Option {
-        option,
-        value,
-        accepted: format!("{h}x{w}x{c} images into {classes} classes: those of the data"),
-    })
+    Err(Error::Option { option: "the network", value: own, accepted: format!("{wanted}: those of the data") })
 }
 
 /// What all replicas of a run share.
@@ -265,6 +260,7 @@ impl<'a> Whole<'a> {
 
 /// What the preprocessing and the augmentation need to know of the training images.
 pub(crate) fn measure(config: &Config, train: &Split) -> Result<(Input, ImageDataGenerator)> {
+    standardization::check(&config.augmentation, train.shape())?;
     let input = Input::fit(config.preprocessing, train)?;
     let options = input.options(config.augmentation.clone());
     // What the preprocessing measured is not measured again.

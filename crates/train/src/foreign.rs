@@ -1,12 +1,12 @@
 //! Trained networks from weights of other programs, which don't say all that is needed.
 
+use crate::pixels::{Measured, of_pixels, plain};
 use crate::spelling::unknown_network;
-use crate::{Assumed, DataOptions, Error, Input, Preprocessing, RECIPES, Result, Trained, recipe};
-use augment::ImageDataGenerator;
+use crate::{Assumed, DataOptions, Error, ImageSize, Input, Preprocessing, RECIPES, Result, Trained, recipe};
 use checkpoint::Tensors;
 use cifar::{Dataset, Kind, class_names};
 use interchange::keras::KerasWeights;
-use interchange::pytorch::TorchWeights;
+use interchange::pytorch::{Named, TorchWeights};
 use layers::Step;
 use std::path::Path;
 
@@ -31,16 +31,42 @@ impl Foreign {
         })
     }
 
+    /// Height, width and channels of the images: what the file says, or what is assumed of one that doesn't.
+    fn image(&self, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
+        let told = match self {
+            Foreign::Keras(weights) => weights.image_size(),
+            Foreign::PyTorch(weights) => weights.image_size(),
+        };
+        let told = told.map(|[height, width]| ImageSize { height, width });
+        if let (Some(told), Some(assumed)) = (told, assumed)
+            && told != assumed
+        {
+            let accepted = format!("{told} or left out: the file says so");
+            return Err(Error::Option { option: "--image-size", value: assumed.to_string(), accepted });
+        }
+        let size = told.or(assumed).unwrap_or_default();
+        size.check().map(|()| size.shape())
+    }
+
+    /// What the file says about its classes.
+    fn named(&self) -> Result<Option<Named>> {
+        match self {
+            Foreign::Keras(_) => Ok(None),
+            Foreign::PyTorch(weights) => Ok(weights.named()?),
+        }
+    }
+
     /// What turns pictures into the network's input, where the file says it: an exported module has it in it.
-    fn input(&self, path: &Path) -> Result<Option<Input>> {
+    fn input(&self, path: &Path, image: [usize; 3]) -> Result<Option<Measured>> {
         let Foreign::PyTorch(weights) = self else { return Ok(None) };
         let Some(pixels) = weights.pixels() else { return Ok(None) };
         let reason = || {
-            "its pixel_scale and pixel_shift are none of the preprocessings here; name one by --preprocessing"
+            "its pixel_scale must be one positive number a channel, and its pixel_shift one number a channel or a value of an \
+             image, all of them finite; or name what happens to pixels by --preprocessing"
                 .to_owned()
         };
-        let input = Input::of_pixels(&pixels);
-        input.map(Some).ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })
+        let measured = of_pixels(&pixels, image);
+        measured.map(Some).ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })
     }
 
     /// The network at `path`, which these weights are of; `load` gets the data for what has to be measured.
@@ -52,18 +78,21 @@ impl Foreign {
     ) -> Result<Trained> {
         let reason = || "it has no dense layer at its end, which would tell the number of classes".to_owned();
         let classes = self.classes().ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })?;
-        let (network, tensors) = self.fitting(path, classes, assumed.network.as_deref())?;
+        let image = self.image(assumed.image_size)?;
+        let (network, tensors) = self.fitting(path, image, classes, assumed.network.as_deref())?;
         let preprocessing =
             assumed.preprocessing.or_else(|| of_recipe(&network)).unwrap_or(Preprocessing::DivideBy255);
         let input = match assumed.preprocessing {
-            Some(Preprocessing::DivideBy255) => Some(Input::DivideBy255),
+            Some(Preprocessing::DivideBy255) => Some(plain(Input::DivideBy255)),
             Some(_) => None,
             None => self
-                .input(path)?
-                .or((preprocessing == Preprocessing::DivideBy255).then_some(Input::DivideBy255)),
+                .input(path, image)?
+                .or((preprocessing == Preprocessing::DivideBy255).then(|| plain(Input::DivideBy255))),
         };
-        let dataset = match (&assumed.dataset, classes) {
-            (Some(dataset), _) => dataset.clone(),
+        let own = self.named()?;
+        let of_own = own.as_ref().and_then(|named| named.dataset.clone());
+        let dataset = match (assumed.dataset.clone().or_else(|| of_own.clone()), classes) {
+            (Some(dataset), _) => dataset,
             (None, 100) => "cifar100".to_owned(),
             (None, _) => "cifar10".to_owned(),
         };
@@ -72,14 +101,19 @@ impl Foreign {
             "cifar100" => Some(class_names(Kind::Cifar100)),
             _ => None,
         };
-        let names = known.map(|names| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
-        let (input, names) = match (input, names) {
+        let known = known.map(|names| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        let (named, own) = (own.is_some() || assumed.dataset.is_some(), own.map(|named| named.classes));
+        let names = own.clone().or(known);
+        let ((input, options), names) = match (input, names) {
             // Nothing has to be measured.
-            (Some(input), Some(names)) => (input, names),
-            (input, _) => {
-                let data = load(DataOptions { dataset: dataset.clone(), ..DataOptions::default() })?;
-                let input = input.map_or_else(|| Input::fit(preprocessing, &data.train), Ok)?;
-                (input, data.classes)
+            (Some(measured), Some(names)) => (measured, names),
+            (measured, _) => {
+                let image_size = ImageSize::of(image);
+                let data =
+                    load(DataOptions { dataset: dataset.clone(), image_size, ..DataOptions::default() })?;
+                let fitted = || Ok(plain(Input::fit(preprocessing, &data.train)?));
+                let measured = measured.map_or_else(fitted, Ok::<_, Error>)?;
+                (measured, own.filter(|own| own.len() == data.classes.len()).unwrap_or(data.classes))
             }
         };
         if names.len() != classes {
@@ -89,13 +123,29 @@ impl Foreign {
                 accepted: format!("the data with the {classes} classes of {}", path.display()),
             });
         }
-        let options = input.options(ImageDataGenerator::new());
-        let (path, named) = (path.to_owned(), assumed.dataset.is_some());
-        Ok(Trained { path, network, classes: names, named, dataset, input, options, tensors })
+        let (path, dataset) = (path.to_owned(), of_own.unwrap_or(dataset));
+        Ok(Trained {
+            path,
+            network,
+            classes: names,
+            named,
+            dataset,
+            image,
+            input,
+            options,
+            own: None,
+            tensors,
+        })
     }
 
     /// The network called `wanted` with these weights, or the one that they fit.
-    fn fitting(&self, path: &Path, classes: usize, wanted: Option<&str>) -> Result<(String, Tensors)> {
+    fn fitting(
+        &self,
+        path: &Path,
+        image: [usize; 3],
+        classes: usize,
+        wanted: Option<&str>,
+    ) -> Result<(String, Tensors)> {
         // Memory for a network is taken before its weights are compared.
         if classes == 0 || classes > 65_536 {
             let reason = format!(
@@ -104,7 +154,7 @@ impl Foreign {
             return Err(Error::Run { path: path.to_owned(), reason });
         }
         let of = |name: &str| -> Result<Option<Tensors>> {
-            let Some(model) = models::by_name(name, classes) else { return Ok(None) };
+            let Some(model) = models::by_name_for(name, image, classes) else { return Ok(None) };
             Ok(Some(self.assign(&model?.steps())?))
         };
         if let Some(wanted) = wanted {
@@ -115,7 +165,9 @@ impl Foreign {
         fit.ok_or_else(|| {
             let names = models::NAMES.join(", ");
             let reason = format!(
-                "its weights fit none of {names}; name the one that is meant by --network, to be told why"
+                "its weights fit none of {names} for images of {}; name the one that is meant by --network, to be told why, or \
+                 their size by --image-size",
+                ImageSize::of(image)
             );
             Error::Run { path: path.to_owned(), reason }
         })

@@ -89,8 +89,8 @@ impl ImageSet {
     /// Has the device put a share in place as the network's input.
     pub(crate) fn load(&self, device: &Device, rows: Rows, network: &mut Network) -> Result<()> {
         network.load_input(rows.own, |x, labels| -> Result<()> {
-            let ImageSet { load, images, labels: all, draws, means, .. } = self;
-            Ok(device.load_images(load, images, all, draws, rows.first, means, x, labels)?)
+            let set = tensor::ImageSet { images: &self.images, labels: &self.labels, means: &self.means };
+            Ok(device.load_images(&self.load, set, &self.draws, rows.first, x, labels)?)
         })
     }
 }
@@ -120,14 +120,25 @@ mod tests {
     /// The batches that the device makes are those that the host makes.
     #[test]
     fn a_device_loads_what_a_loader_loads() {
+        for image in [[32, 32, 3], [20, 36, 3]] {
+            loads_what_a_loader_loads(image);
+        }
+    }
+
+    fn loads_what_a_loader_loads(image: [usize; 3]) {
         let device = Device::reference();
-        let images =
-            Array4::from_shape_fn((11, 32, 32, 3), |(n, y, x, c)| (n * 37 + y * 5 + x * 3 + c * 60) as u8);
+        let images = Array4::from_shape_fn((11, image[0], image[1], 3), |(n, y, x, c)| {
+            (n * 37 + y * 5 + x * 3 + c * 60) as u8
+        });
         let samples = Samples::new(images, (0..11).collect::<Vec<u16>>()).unwrap();
         let options =
             ImageDataGenerator::new().width_shift_range(0.1).height_shift_range(0.2).horizontal_flip(true);
-        let pipeline = options.rescale(1.0 / 255.0).build([32, 32, 3]).unwrap();
-        let mut network = models::small_cnn(11).unwrap().build(&device, 6, Mode::Training).unwrap();
+        let pipeline = options.rescale(1.0 / 255.0).build(image).unwrap();
+        let mut network = models::by_name_for("small_cnn", image, 11)
+            .unwrap()
+            .unwrap()
+            .build(&device, 6, Mode::Training)
+            .unwrap();
         let batches = LoaderOptions::new().batch_size(8).seed(3);
         let mut set = ImageSet::new(&device, &samples, pipeline.clone(), batches.clone()).unwrap();
         let weights = "1,2".parse().unwrap();

@@ -3,7 +3,7 @@
 use crate::data::split;
 use crate::fit::measure;
 use crate::foreign::Foreign;
-use crate::{CHECKPOINTS, DataOptions, Error, Preprocessing, Result, Saved, Trained};
+use crate::{CHECKPOINTS, DataOptions, Error, ImageSize, Preprocessing, Result, Saved, Trained};
 use checkpoint::{Checkpoint, Store};
 use cifar::Dataset;
 use interchange::keras::KerasWeights;
@@ -17,6 +17,8 @@ use std::path::Path;
 pub struct Assumed {
     /// The network, one of [`models::NAMES`]; by default the one that the weights fit.
     pub network: Option<String>,
+    /// Height and width of its images; by default what the file says, or 32x32.
+    pub image_size: Option<ImageSize>,
     /// What happens to pixels first; by default as in the network's recipe.
     pub preprocessing: Option<Preprocessing>,
     /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes. A checkpoint says it by itself,
@@ -97,7 +99,10 @@ impl Assumed {
         let (option, value) = match (&self.network, self.preprocessing) {
             (Some(network), _) => ("--network", format!("`{network}`")),
             (None, Some(preprocessing)) => ("--preprocessing", serde_json::json!(preprocessing).to_string()),
-            (None, None) => return Ok(()),
+            (None, None) => match self.image_size {
+                Some(size) => ("--image-size", size.to_string()),
+                None => return Ok(()),
+            },
         };
         let accepted = format!("left out with {}: what towers trained says it by itself", path.display());
         Err(Error::Option { option, value: value.replace('"', "`"), accepted })
@@ -139,7 +144,7 @@ fn from_checkpoint(
     }
     let data = load(options)?;
     state.data.as_ref().map_or(Ok(()), |fingerprint| fingerprint.check(&data))?;
-    let (classes, dataset) = (data.classes.clone(), data.name.clone());
+    let (classes, dataset, image) = (data.classes.clone(), data.name.clone(), data.train.shape());
     let (input, augmentation) = measure(&config, &split(&config, data)?.train)?;
     Ok(Trained {
         path: found.path,
@@ -147,8 +152,10 @@ fn from_checkpoint(
         classes,
         named: true,
         dataset,
+        image,
         input,
         options: augmentation.evaluation(),
+        own: None,
         tensors: found.tensors,
     })
 }

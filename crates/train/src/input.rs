@@ -22,8 +22,13 @@ pub enum Preprocessing {
 pub enum Input {
     /// `x / 255`.
     DivideBy255,
-    /// `x - mean`, the mean in the order of the pixels: 32 x 32 x 3 numbers from 0 to 255.
-    SubtractPixelMean(Vec<f32>),
+    /// `x - mean`.
+    SubtractPixelMean {
+        /// Height, width and channels of the images.
+        image: [usize; 3],
+        /// A number from 0 to 255 for each value of an image, in the order of the pixels.
+        mean: Vec<f32>,
+    },
     /// `(x - mean) / std`, for values of 0 to 255.
     Standardize {
         /// Of each channel.
@@ -32,9 +37,6 @@ pub enum Input {
         std: f32,
     },
 }
-
-/// Height, width, channels of every image.
-pub(crate) const IMAGE: [usize; 3] = [cifar::SIDE, cifar::SIDE, cifar::CHANNELS];
 
 impl Input {
     /// Measures what `preprocessing` needs on the training data.
@@ -45,7 +47,7 @@ impl Input {
         match preprocessing {
             Preprocessing::DivideBy255 => Ok(Input::DivideBy255),
             Preprocessing::SubtractPixelMean => match Mean::per_pixel(train.images.view())? {
-                Mean::PerPixel { values, .. } => Ok(Input::SubtractPixelMean(values)),
+                Mean::PerPixel { shape: image, values: mean } => Ok(Input::SubtractPixelMean { image, mean }),
                 other => Err(Error::Option {
                     option: "the mean",
                     value: format!("{other:?}"),
@@ -59,8 +61,8 @@ impl Input {
         }
     }
 
-    /// The input that `x * scale + shift` is, if it is one of these.
-    pub(crate) fn of_pixels(pixels: &Pixels) -> Option<Self> {
+    /// The input that `x * scale + shift` is, if it is one of these, for images of this height, width and channels.
+    pub(crate) fn of_pixels(pixels: &Pixels, image: [usize; 3]) -> Option<Self> {
         let Pixels { scale, shift } = pixels;
         let factor = *scale.first()?;
         let sound = factor.is_finite() && factor > 0.0 && shift.iter().all(|shift| shift.is_finite());
@@ -73,8 +75,8 @@ impl Input {
                 Some(Input::DivideBy255)
             }
             cifar::CHANNELS => Some(Input::Standardize { mean: mean(), std: 1.0 / factor }),
-            len if len == IMAGE.iter().product::<usize>() && factor == 1.0 => {
-                Some(Input::SubtractPixelMean(mean()))
+            len if len == image.iter().product::<usize>() && factor == 1.0 => {
+                Some(Input::SubtractPixelMean { image, mean: mean() })
             }
             _ => None,
         }
@@ -92,18 +94,18 @@ impl Input {
                 let mean = mean.iter().map(|mean| mean / std).collect();
                 options.rescale(1.0 / std).mean(Mean::PerChannel(mean))
             }
-            Input::SubtractPixelMean(mean) => {
-                options.subtract_mean_first(Mean::PerPixel { shape: IMAGE, values: mean.clone() })
+            Input::SubtractPixelMean { image, mean } => {
+                options.subtract_mean_first(Mean::PerPixel { shape: *image, values: mean.clone() })
             }
         }
     }
 
-    /// The pipeline from pictures to inputs, with the augmentation `options`.
+    /// The pipeline from pictures of this height, width and channels to inputs, with the augmentation `options`.
     ///
     /// # Errors
     /// If the options don't fit the images.
-    pub fn pipeline(&self, options: ImageDataGenerator) -> Result<Pipeline> {
-        Ok(self.options(options).build(IMAGE)?)
+    pub fn pipeline(&self, options: ImageDataGenerator, image: [usize; 3]) -> Result<Pipeline> {
+        Ok(self.options(options).build(image)?)
     }
 }
 

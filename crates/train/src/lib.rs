@@ -40,6 +40,7 @@ mod first_step;
 mod fit;
 mod foreign;
 mod image_set;
+mod image_size;
 mod import;
 mod input;
 mod lr_scaling;
@@ -53,6 +54,7 @@ mod pass;
 mod passes;
 mod pipeline;
 mod pipelined;
+mod pixels;
 mod preview;
 mod process;
 mod profile;
@@ -75,10 +77,13 @@ mod worker;
 
 pub use batch_picture::Picture;
 pub use bench::{BenchMode, BenchOptions, BenchResult, bench};
-pub use callbacks::{EarlyStop, ModelCheckpointOptions, Plateau, ReduceLrOnPlateau, SaveFreq, mode};
+pub use callbacks::{
+    CsvLogOptions, EarlyStop, ModelCheckpointOptions, Plateau, ReduceLrOnPlateau, SaveFreq,
+    TensorBoardOptions, mode,
+};
 pub use classifier::{Classifier, Prediction};
 pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptions, save_config};
-pub use data::load_data;
+pub use data::{load_data, load_test_data};
 pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
 pub use evaluate::{Evaluation, Mistake, evaluate};
@@ -86,8 +91,10 @@ pub use export::{Format, export};
 pub use fingerprint::Fingerprint;
 pub use first_step::{FirstStep, first_step};
 pub use fit::{End, Outcome, StopFlag, train, train_model, train_on};
+pub use image_size::ImageSize;
 pub use import::{Assumed, ModelKind, open_model};
 pub use input::{Input, Preprocessing};
+pub use interchange::pytorch::names_classes;
 pub use model_file::{MODEL_FILE, Trained};
 pub use observer::{Flow, Observer, RunInfo, Snapshot, StepInfo};
 pub use preview::{Preview, preview, save_pictures};
@@ -109,3 +116,8 @@ pub use cifar;
 pub use optim;
 /// Where this process stands among others, and how they find each other.
 pub use parallel::{cluster, rendezvous};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

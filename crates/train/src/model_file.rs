@@ -1,8 +1,7 @@
-use crate::input::IMAGE;
 use crate::resume::values;
 use crate::standardization;
 use crate::worker::Prepared;
-use crate::{Error, Input, Result};
+use crate::{Error, ImageSize, Input, Result};
 use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
 use models::Model;
@@ -20,6 +19,13 @@ const STD: &str = "input/std";
 /// The key of the metadata that says that the names of the classes are assumed.
 const ASSUMED: &str = "towers.classes_assumed";
 
+/// The key of the metadata with the height and width of the images; files without it are of 32x32.
+const IMAGE_SIZE: &str = "towers.image_size";
+
+/// What a model may be.
+const NO_MODEL: &str = "this is no model; name a run's folder, its model.safetensors, a checkpoint's folder, or weights of Keras \
+                        (.keras, .h5) or PyTorch (.safetensors)";
+
 /// The most classes that a model may have.
 const MOST_CLASSES: usize = 65_536;
 
@@ -28,7 +34,7 @@ const MOST_CLASSES: usize = 65_536;
 pub struct Trained {
     /// Where it came from.
     pub path: PathBuf,
-    /// The network, one of [`models::NAMES`].
+    /// The network's name: one of [`models::NAMES`], or whatever a network of one's own was called.
     pub network: String,
     /// The class names, by label.
     pub classes: Vec<String>,
@@ -36,10 +42,14 @@ pub struct Trained {
     pub named: bool,
     /// The name of the data set it was trained on.
     pub dataset: String,
+    /// Height, width and channels of its images.
+    pub(crate) image: [usize; 3],
     /// What turns a picture into the network's input.
     pub(crate) input: Input,
     /// The steps of `input`, and what the augmentation standardizes beyond them.
     pub(crate) options: ImageDataGenerator,
+    /// A network of one's own, which no name stands for.
+    pub(crate) own: Option<Model>,
     /// The parameters under the names of their slots, and maybe others.
     pub(crate) tensors: Tensors,
 }
@@ -55,7 +65,13 @@ impl Trained {
         if !file.is_file() {
             return Err(refuse("there is no model here; name a run's folder or its model.safetensors"));
         }
-        let tensors = load_tensors(&file)?;
+        let is_called_so = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("safetensors"));
+        let tensors = load_tensors(&file).map_err(|error| match error {
+            checkpoint::Error::Format { .. } | checkpoint::Error::Damaged { .. } if !is_called_so => {
+                refuse(NO_MODEL)
+            }
+            error => error.into(),
+        })?;
         let metadata = tensors.metadata();
         if metadata.get("format").is_some_and(|format| format == "pt")
             && !metadata.contains_key("towers.model")
@@ -68,10 +84,13 @@ impl Trained {
         };
         let classes: Vec<String> = serde_json::from_str(&about("towers.classes")?)
             .map_err(|_| refuse("the class names in its metadata can't be read"))?;
+        let size = tensors.metadata().get(IMAGE_SIZE).map_or(Ok(ImageSize::default()), |text| text.parse());
+        let image = size.map_err(|_| refuse("the size of its images can't be read"))?.shape();
         let input = match about("towers.preprocessing")?.as_str() {
             "divide-by-255" => Input::DivideBy255,
             "subtract-pixel-mean" => {
-                Input::SubtractPixelMean(values(&tensors, &file, MEAN, IMAGE.iter().product())?.to_vec())
+                let mean = values(&tensors, &file, MEAN, image.iter().product())?.to_vec();
+                Input::SubtractPixelMean { image, mean }
             }
             "standardize" => Input::Standardize {
                 mean: values(&tensors, &file, MEAN, cifar::CHANNELS)?.to_vec(),
@@ -79,28 +98,120 @@ impl Trained {
             },
             _ => return Err(refuse("its preprocessing is unknown to this version")),
         };
-        let options = input.options(standardization::read(&tensors, &file)?);
+        let options = input.options(standardization::read(&tensors, &file, image)?);
         let (network, dataset) = (about("towers.model")?, about("towers.dataset")?);
         let named = !tensors.metadata().contains_key(ASSUMED);
-        Ok(Trained { path: file, network, classes, named, dataset, input, options, tensors })
+        Ok(Trained {
+            path: file,
+            network,
+            classes,
+            named,
+            dataset,
+            image,
+            input,
+            options,
+            own: None,
+            tensors,
+        })
+    }
+
+    /// Height, width and channels of the images that it takes.
+    pub fn image(&self) -> [usize; 3] {
+        self.image
+    }
+
+    /// The same with the architecture of a network of one's own, as [`train_model`](crate::train_model) trained it: a file has the
+    /// parameters alone. Then it can be [brought onto a device](crate::Classifier::new) and [exported](crate::export()) as any other.
+    ///
+    /// ```
+    /// # use layers::{Dense, Flatten, Graph};
+    /// # use models::Model;
+    /// # use train::{Classifier, StopFlag, Trained, observers::Checkpoints, recipe, train_model};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let run = folder.path();
+    /// fn mine(classes: usize) -> layers::Result<Model> {
+    ///     let mut graph = Graph::new("mine", [32, 32, 3]);
+    ///     let x = graph.add(Flatten, graph.input())?;
+    ///     let logits = graph.add(Dense::new(classes), x)?;
+    ///     Ok(Model::new(graph, logits))
+    /// }
+    ///
+    /// # let mut config = recipe("quick")?;
+    /// # (config.model, config.epochs) = ("mine".into(), 1);
+    /// # let data = cifar::synthetic(1, 50, 10);
+    /// # let checkpoints = Box::new(Checkpoints::new(run, &config)?);
+    /// # train_model(mine(10)?, &config, data, None, &mut [checkpoints], &StopFlag::default())?;
+    /// let trained = Trained::read(run)?.with_model(mine(10)?)?;
+    /// let mut classifier = Classifier::new(&trained, &tensor::Device::cpu(1), 1)?;
+    /// assert_eq!(classifier.classify(&[0; 32 * 32 * 3])?.len(), 1);
+    /// let error = Trained::read(run)?.with_model(models::small_cnn(10)?).unwrap_err().to_string();
+    /// assert!(error.contains("the given one has `conv2d/kernel`, which the file has not"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Run`] if it takes other images, tells other classes apart, or has other parameters than the file, by their names and
+    /// numbers of elements.
+    pub fn with_model(self, model: Model) -> Result<Self> {
+        match self.unlike(&model) {
+            None => Ok(Trained { own: Some(model), ..self }),
+            Some(what) => {
+                let reason = format!("this is another network than `{}`: {what}", self.network);
+                Err(Error::Run { path: self.path, reason })
+            }
+        }
+    }
+
+    /// The first thing in which a network differs from this one.
+    fn unlike(&self, model: &Model) -> Option<String> {
+        let told = |image, classes| format!("{} images into {classes} classes", ImageSize::of(image));
+        let own = told(self.image, self.classes.len());
+        let given = told(model.image(), model.graph().shape(model.logits()).per_sample());
+        if own != given {
+            return Some(format!("the file's is for {own}, the given one for {given}"));
+        }
+        let mut names = Vec::new();
+        for (step, spec) in model.steps().iter().flat_map(|step| step.params.iter().map(move |p| (step, p))) {
+            let (name, len) = (format!("{}/{}", step.name, spec.name), spec.shape.iter().product::<usize>());
+            match self.tensors.get(&name).map(|tensor| tensor.data().len()) {
+                None => return Some(format!("the given one has `{name}`, which the file has not")),
+                Some(found) if found != len => {
+                    return Some(format!("its `{name}` has {found} numbers, but the given one's has {len}"));
+                }
+                Some(_) => names.push(name),
+            }
+        }
+        // A checkpoint has the optimizer's memory too: names of three parts, or of one.
+        let more = self.tensors.iter().map(|tensor| tensor.name).find(|name| {
+            name.split('/').count() == 2
+                && !name.starts_with("input/")
+                && !names.iter().any(|own| own == name)
+        });
+        more.map(|name| format!("the file has `{name}`, which the given one has not"))
     }
 
     /// The architecture.
     ///
-    /// A network of one's own, of [`train_model`](crate::train_model), has none here: its weights are `checkpoint::load_tensors` of its file.
-    ///
     /// # Errors
-    /// [`Error::Run`] for a network or a number of classes that there can't be.
+    /// [`Error::Run`] for a network or a number of classes that there can't be, and for a network of one's own that
+    /// [`with_model`](Self::with_model) was not given.
     pub fn model(&self) -> Result<Model> {
+        if let Some(own) = &self.own {
+            return Ok(own.clone());
+        }
         let refuse = |reason: &str| Error::Run { path: self.path.clone(), reason: reason.to_owned() };
         if self.classes.is_empty() || self.classes.len() > MOST_CLASSES {
             return Err(refuse("it must have between 1 and 65536 classes"));
         }
         let unknown = || {
             let (network, names) = (&self.network, models::NAMES.join(", "));
-            refuse(&format!("its network `{network}` is not one of the built-in ones ({names})"))
+            refuse(&format!(
+                "its network `{network}` is not one of the built-in ones ({names}); one of your own is opened from Rust, by \
+                 `Trained::with_model`"
+            ))
         };
-        Ok(models::by_name(&self.network, self.classes.len()).ok_or_else(unknown)??)
+        let model = models::by_name_for(&self.network, self.image, self.classes.len());
+        Ok(model.ok_or_else(unknown)??)
     }
 
     /// The content of a model file: the parameters in the order of the layers, and all that is known about the network.
@@ -123,11 +234,11 @@ impl Trained {
 
     /// Adds what inference needs beside the parameters.
     pub(crate) fn describe(&self, tensors: &mut Tensors) -> Result<()> {
-        let Trained { network, classes, dataset, input, options, .. } = self;
+        let Trained { network, classes, dataset, image, input, options, .. } = self;
         if !self.named {
             tensors.metadata_mut().insert(ASSUMED.to_owned(), "true".to_owned());
         }
-        About { network, classes, dataset, input, options }.add_to(tensors)
+        About { network, classes, dataset, image: *image, input, options }.add_to(tensors)
     }
 }
 
@@ -136,6 +247,7 @@ struct About<'a> {
     network: &'a str,
     classes: &'a [String],
     dataset: &'a str,
+    image: [usize; 3],
     input: &'a Input,
     options: &'a ImageDataGenerator,
 }
@@ -144,8 +256,8 @@ impl About<'_> {
     fn add_to(&self, tensors: &mut Tensors) -> Result<()> {
         let preprocessing = match self.input {
             Input::DivideBy255 => "divide-by-255",
-            Input::SubtractPixelMean(mean) => {
-                tensors.insert(MEAN, IMAGE, mean.clone())?;
+            Input::SubtractPixelMean { image, mean } => {
+                tensors.insert(MEAN, *image, mean.clone())?;
                 "subtract-pixel-mean"
             }
             Input::Standardize { mean, std } => {
@@ -155,11 +267,13 @@ impl About<'_> {
             }
         };
         let classes = serde_json::Value::from(self.classes.to_vec()).to_string();
+        let size = ImageSize::of(self.image).to_string();
         let metadata = tensors.metadata_mut();
         for (key, value) in [
             ("towers.model", self.network),
             ("towers.classes", &classes),
             ("towers.dataset", self.dataset),
+            (IMAGE_SIZE, &size),
             ("towers.preprocessing", preprocessing),
         ] {
             metadata.insert(key.to_owned(), value.to_owned());
@@ -170,6 +284,7 @@ impl About<'_> {
 
 /// Adds what inference needs beside the parameters: the architecture's name, the classes, the preprocessing.
 pub(crate) fn describe(tensors: &mut Tensors, model: &str, prepared: &Prepared) -> Result<()> {
-    let Prepared { classes, dataset, input, augmentation, .. } = prepared;
-    About { network: model, classes, dataset, input, options: augmentation }.add_to(tensors)
+    let Prepared { classes, dataset, input, augmentation, train, .. } = prepared;
+    let image = train.shape();
+    About { network: model, classes, dataset, image, input, options: augmentation }.add_to(tensors)
 }

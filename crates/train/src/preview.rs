@@ -1,10 +1,10 @@
-use crate::input::IMAGE;
-use crate::{Error, Result};
+use crate::{Error, Result, atomic, standardization};
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use cifar::Split;
 use image::imageops::{FilterType, resize};
 use image::{ImageFormat, RgbImage};
 use ndarray::Axis;
+use std::io::Cursor;
 use std::path::Path;
 
 /// A bigger picture would fill the memory, and few programs could show it.
@@ -55,16 +55,19 @@ pub fn preview(
     path: &Path,
 ) -> Result<()> {
     preview.check()?;
+    check_ending(path)?;
     let Preview { columns, seed, zoom, .. } = *preview;
     let places = places(split, preview.samples);
     let samples = places.len();
-    let pixels = (samples * columns * IMAGE[0] * IMAGE[1]).saturating_mul((zoom * zoom) as usize);
+    let [height, width, _] = split.shape();
+    let pixels = (samples * columns * height * width).saturating_mul((zoom * zoom) as usize);
     if pixels > MOST_PIXELS {
         let value = format!("{samples} x {columns} images, enlarged {zoom} times");
         let accepted = format!("at most {MOST_PIXELS} pixels; give smaller --samples, --columns or --zoom");
         return Err(Error::Option { option: "the picture", value, accepted });
     }
-    let pipeline = augmentation.clone().fit(split.images.view())?.build(IMAGE)?;
+    standardization::check(augmentation, split.shape())?;
+    let pipeline = augmentation.clone().fit(split.images.view())?.build(split.shape())?;
     let places: Vec<u32> = places.into_iter().map(|place| place as u32).collect();
     let grid = augment::preview(&pipeline, split.images.view(), &places, columns, seed)?;
     let (h, w, _) = grid.dim();
@@ -73,13 +76,21 @@ pub fn preview(
     let pixels = grid.into_raw_vec_and_offset().0;
     let small =
         RgbImage::from_raw(w, h, pixels).ok_or_else(|| refuse("the grid is no whole picture".into()))?;
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
-    }
     let large = resize(&small, w * zoom, h * zoom, FilterType::Nearest);
-    large
-        .save_with_format(path, ImageFormat::Png)
-        .map_err(|error| refuse(format!("can't be written: {error}")))
+    let mut png = Cursor::new(Vec::new());
+    large.write_to(&mut png, ImageFormat::Png).map_err(|error| refuse(error.to_string()))?;
+    atomic::replace(path, png.get_ref())
+}
+
+/// Refuses the ending of another format than that which is written.
+fn check_ending(path: &Path) -> Result<()> {
+    let other = path.extension().filter(|ending| !ending.eq_ignore_ascii_case("png"));
+    let refuse = |_| Error::Option {
+        option: "--output",
+        value: path.display().to_string(),
+        accepted: "a file that ends in .png".to_owned(),
+    };
+    other.map(refuse).map_or(Ok(()), Err)
 }
 
 /// Writes every augmented picture of a preview on its own into `folder`, called `PREFIX_SAMPLE_EPOCH.png` as by a run's own loader,
@@ -95,7 +106,8 @@ pub fn save_pictures(
     prefix: &str,
 ) -> Result<usize> {
     preview.check()?;
-    let pipeline = augmentation.clone().fit(split.images.view())?.build(IMAGE)?;
+    standardization::check(augmentation, split.shape())?;
+    let pipeline = augmentation.clone().fit(split.images.view())?.build(split.shape())?;
     let places = places(split, preview.samples);
     let labels = split.labels.select(Axis(0), &places).to_vec();
     let samples = Samples::new(split.images.select(Axis(0), &places), labels)?;

@@ -94,6 +94,9 @@ fn minigooglenet() -> Config {
         early_stop: None,
         reduce_lr_on_plateau: None,
         terminate_on_nan: false,
+        csv_log: None,
+        tensorboard: None,
+        plot: None,
     }
 }
 

@@ -4,7 +4,10 @@
 //! of the command line. Files are read key by key, so that an error has a name and a line of its own.
 
 use crate::spelling::{hint, spelled};
-use crate::{Config, EarlyStop, Error, ModelCheckpointOptions, RECIPES, ReduceLrOnPlateau, Result, recipe};
+use crate::{
+    Config, CsvLogOptions, DataOptions, EarlyStop, Error, ModelCheckpointOptions, RECIPES, ReduceLrOnPlateau,
+    Result, TensorBoardOptions, recipe,
+};
 use augment::ImageDataGenerator;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -15,20 +18,23 @@ const NEEDED: [&str; 8] =
     ["model", "epochs", "batch_size", "lr", "schedule", "optimizer", "preprocessing", "drop_last"];
 
 /// Keys that hold options of their own, each of which may be left out.
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 10] = [
     "augmentation",
     "checkpoints",
+    "csv_log",
     "data",
     "devices",
     "early_stop",
     "ema",
     "model_checkpoint",
     "reduce_lr_on_plateau",
+    "tensorboard",
 ];
 
 type Options = Map<String, Value>;
 
-/// The recipe of this name, or of the file, if it ends with `.toml`.
+/// The recipe of this name, or of the file, if it ends with `.toml`. A relative `dataset` of a file is a folder beside the file where
+/// there is one, and otherwise of the current folder.
 ///
 /// # Errors
 /// [`Error::Option`] for a name that is not among [`RECIPES`], [`Error::Recipe`] for a file that makes no sense; [`Error::Io`] if there is
@@ -40,7 +46,19 @@ pub fn find_recipe(name: &str) -> Result<Config> {
     }
     let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    read_recipe(&text, &stem)
+    let mut config = read_recipe(&text, &stem)?;
+    beside(path, &mut config.data);
+    Ok(config)
+}
+
+/// A folder of pictures that a recipe's file names is meant beside that file, if there is one.
+fn beside(recipe: &Path, data: &mut DataOptions) {
+    let folder = recipe.parent().map(|folder| folder.join(&data.dataset)).filter(|folder| folder.is_dir());
+    if let Some(folder) = folder.filter(|_| !data.is_named())
+        && let Ok(absolute) = std::path::absolute(folder)
+    {
+        data.dataset = absolute.to_string_lossy().into_owned();
+    }
 }
 
 /// Reads a recipe in TOML, which is called `name` where it doesn't say. What it leaves out is as in the recipe that it is `like`.
@@ -141,10 +159,12 @@ fn with(config: &Config, path: &[&str], value: Value) -> std::result::Result<Con
 /// The options of a callback, or an average, that the recipe has not had so far.
 fn begun(table: &str) -> Value {
     Value::Object(match table {
+        "csv_log" => options(&CsvLogOptions::default()),
         "early_stop" => options(&EarlyStop::default()),
         "ema" => options(&optim::Ema::default()),
         "model_checkpoint" => options(&ModelCheckpointOptions::default()),
         "reduce_lr_on_plateau" => options(&ReduceLrOnPlateau::default()),
+        "tensorboard" => options(&TensorBoardOptions::default()),
         _ => Options::new(),
     })
 }
@@ -251,6 +271,20 @@ mod tests {
         );
         let written = write_recipe(&config).unwrap();
         assert_eq!(read_recipe(&written, "file").unwrap(), config, "{written}");
+    }
+
+    #[test]
+    fn pictures_lie_beside_the_recipe() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mine.toml");
+        let of = |dataset: &str| {
+            std::fs::write(&path, format!("like = 'quick'\n[data]\ndataset = '{dataset}'")).unwrap();
+            find_recipe(path.to_str().unwrap()).unwrap().data.dataset
+        };
+        std::fs::create_dir(dir.path().join("pets")).unwrap();
+        std::fs::create_dir(dir.path().join("synthetic")).unwrap();
+        assert_eq!(Path::new(&of("pets")), std::path::absolute(dir.path().join("pets")).unwrap());
+        assert_eq!((of("elsewhere"), of("synthetic")), ("elsewhere".to_owned(), "synthetic".to_owned()));
     }
 
     #[test]

@@ -59,7 +59,13 @@ impl Resume {
             } else {
                 "no run to resume here; name the run's folder, as in --resume runs/a"
             };
-            let reason = reason.to_owned();
+            let around = run.ancestors().skip(1).find(|above| above.join(CHECKPOINTS).is_dir());
+            let reason = match around.filter(|_| run.exists()) {
+                Some(around) => {
+                    format!("this is inside of a run's folder; name that: --resume {}", around.display())
+                }
+                None => reason.to_owned(),
+            };
             return Err(Error::Run { path: run.to_owned(), reason });
         }
         let search = Store::open(folder)?.newest_valid::<Saved>()?;

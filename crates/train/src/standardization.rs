@@ -1,6 +1,5 @@
-use crate::input::IMAGE;
 use crate::resume::values;
-use crate::{Error, Input, Result};
+use crate::{Error, ImageSize, Input, Result};
 use augment::{ImageDataGenerator, Mean, Preprocess, Whitening};
 use checkpoint::Tensors;
 use std::path::Path;
@@ -13,6 +12,25 @@ const MEAN: &str = "input/channel_mean";
 const STD: &str = "input/channel_std";
 const WHITENING: &str = "input/whitening";
 
+/// The longest image that ZCA is for, in values: 64 x 64 x 3. Its matrix has the square of that, and measuring it takes the cube.
+const MOST_WHITENED: usize = 64 * 64 * 3;
+
+/// Refuses options whose measurements would take more memory and time than anybody has, for images of this height, width and
+/// channels.
+///
+/// # Errors
+/// [`Error::Option`].
+pub(crate) fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<()> {
+    let len: usize = image.iter().product();
+    if !options.zca_whitening || len <= MOST_WHITENED {
+        return Ok(());
+    }
+    let (option, value) = ("--zca-whitening", format!("given for images of {}", ImageSize::of(image)));
+    let accepted =
+        format!("left out for more than 64x64 pixels: its matrix would have {len} x {len} numbers");
+    Err(Error::Option { option, value, accepted })
+}
+
 /// Adds the standardization that the augmentation has beyond the preprocessing `input`, if it has one.
 pub(crate) fn write(input: &Input, augmentation: &ImageDataGenerator, tensors: &mut Tensors) -> Result<()> {
     let evaluation = augmentation.evaluation();
@@ -22,7 +40,7 @@ pub(crate) fn write(input: &Input, augmentation: &ImageDataGenerator, tensors: &
     // What the preprocessing decides is written as such.
     let mut options = evaluation.preprocess(Preprocess::None);
     let (mean, std, whitening) = (options.mean.take(), options.std.take(), options.whitening.take());
-    let channels = IMAGE[2];
+    let channels = cifar::CHANNELS;
     if let Some(Mean::PerChannel(mean)) = mean.filter(|_| options.centers()) {
         tensors.insert(MEAN, vec![channels], mean)?;
     }
@@ -30,7 +48,7 @@ pub(crate) fn write(input: &Input, augmentation: &ImageDataGenerator, tensors: &
         tensors.insert(STD, vec![channels], std)?;
     }
     if let Some(whitening) = whitening.filter(|_| options.zca_whitening) {
-        let len = IMAGE.iter().product();
+        let len = whitening.matrix().len().isqrt();
         tensors.insert(WHITENING, vec![len, len], whitening.matrix().to_vec())?;
     }
     let text = serde_json::to_string(&options).map_err(|error| Error::Run {
@@ -41,14 +59,14 @@ pub(crate) fn write(input: &Input, augmentation: &ImageDataGenerator, tensors: &
     Ok(())
 }
 
-/// The standardization of a model file.
-pub(crate) fn read(tensors: &Tensors, file: &Path) -> Result<ImageDataGenerator> {
+/// The standardization of a model file, for images of this height, width and channels.
+pub(crate) fn read(tensors: &Tensors, file: &Path, image: [usize; 3]) -> Result<ImageDataGenerator> {
     let Some(text) = tensors.metadata().get(OPTIONS) else { return Ok(ImageDataGenerator::new()) };
     let mut options: ImageDataGenerator = serde_json::from_str(text).map_err(|_| Error::Run {
         path: file.to_owned(),
         reason: "its standardization is unknown to this version".to_owned(),
     })?;
-    let (channels, len) = (IMAGE[2], IMAGE.iter().product::<usize>());
+    let (channels, len) = (image[2], image.iter().product::<usize>());
     if options.centers() {
         options.mean = Some(Mean::PerChannel(values(tensors, file, MEAN, channels)?.to_vec()));
     }
@@ -69,7 +87,8 @@ mod tests {
     fn what_was_measured_is_read_again() {
         let data = cifar::synthetic(1, 20, 5);
         let new = ImageDataGenerator::new;
-        let mean = Input::SubtractPixelMean(vec![9.0; IMAGE.iter().product()]);
+        let image = data.train.shape();
+        let mean = Input::SubtractPixelMean { image, mean: vec![9.0; image.iter().product()] };
         for (input, options, plain) in [
             (&Input::DivideBy255, new(), true),
             (&Input::DivideBy255, new().rotation_range(9.0), true),
@@ -83,7 +102,7 @@ mod tests {
             let mut tensors = Tensors::new();
             write(input, &fitted, &mut tensors).unwrap();
             assert_eq!(tensors.metadata().is_empty(), plain);
-            let read = read(&tensors, Path::new("model")).unwrap();
+            let read = read(&tensors, Path::new("model"), image).unwrap();
             assert_eq!(input.options(read), fitted.evaluation());
         }
     }

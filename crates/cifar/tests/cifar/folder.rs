@@ -35,6 +35,31 @@ fn train_and_test_folders_of_pictures_of_any_size() {
     }
 }
 
+/// Rows and columns are not taken for each other: the left half of every picture is dark.
+#[test]
+fn pictures_are_scaled_to_the_size_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let halves = |width, height| {
+        RgbImage::from_fn(width, height, |x, _| Rgb([if x < width / 2 { 10 } else { 200 }; 3]))
+    };
+    for (name, width, height) in
+        [("train/a/0", 80, 96), ("train/b/0", 40, 48), ("val/a/1", 8, 8), ("test/b/1", 400, 2)]
+    {
+        let path = dir.path().join(name).with_extension("png");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        halves(width, height).save(path).unwrap();
+    }
+    let data = folder::ClassFolders::new(dir.path()).image_size(48, 40).read().unwrap();
+    for split in [&data.train, data.validation.as_ref().unwrap(), &data.test] {
+        assert_eq!(split.shape(), [48, 40, 3]);
+        let pixel = |x: usize| split.images[[0, 47, x, 2]];
+        assert_eq!((pixel(0), pixel(15), pixel(24), pixel(39)), (10, 10, 200, 200));
+    }
+    let one = folder::picture(dir.path().join("train/b/0.png"), [48, 40]).unwrap();
+    assert_eq!(one, halves(40, 48).into_raw(), "one of the same size is left as it is");
+    assert!(data.train.images.outer_iter().nth(1).unwrap().iter().eq(&one));
+}
+
 #[test]
 fn a_folder_to_validate_on_is_not_that_to_test_on() {
     for name in ["val", "valid", "validation"] {

@@ -26,6 +26,18 @@ fn name(layer: &Value) -> &str {
     layer["config"]["name"].as_str().unwrap_or_default()
 }
 
+/// The rows and columns of the first images in a model, as Keras 3 (`batch_shape`) and Keras 2 (`batch_input_shape`) write them.
+pub(super) fn image_size(model: &Value) -> Option<[usize; 2]> {
+    let side = |side: &Value| side.as_u64().filter(|&side| side > 0).and_then(|side| side.try_into().ok());
+    layers(model).into_iter().find_map(|layer| {
+        let shape = ["batch_shape", "batch_input_shape"].map(|key| layer["config"][key].as_array());
+        match shape.into_iter().flatten().next()?.as_slice() {
+            [_, h, w, _] => Some([side(h)?, side(w)?]),
+            _ => None,
+        }
+    })
+}
+
 /// How often a layer is used: one of `Activation` may stand at many places.
 fn uses(layer: &Value) -> usize {
     layer["inbound_nodes"].as_array().map_or(1, |nodes| nodes.len().max(1))
@@ -249,6 +261,20 @@ mod tests {
     fn told(layers: &[Value], model: &models::Model) -> String {
         let config = json!({"config": {"layers": layers}});
         compare(&config, &model.steps(), &[]).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn images_have_the_size_of_the_first_layer() {
+        let model = |layers: Value| json!({ "config": { "layers": layers } });
+        let input = |key: &str, shape: Value| {
+            model(json!([{ "class_name": "InputLayer", "config": { "name": "x", key: shape } }]))
+        };
+        assert_eq!(image_size(&input("batch_shape", json!([null, 48, 40, 3]))), Some([48, 40]));
+        assert_eq!(image_size(&input("batch_input_shape", json!([null, 32, 64, 3]))), Some([32, 64]));
+        for shape in [json!([null, null, null, 3]), json!([null, 9]), json!(3), json!([null, -4, 8, 3])] {
+            assert_eq!(image_size(&input("batch_shape", shape)), None);
+        }
+        assert_eq!(image_size(&model(json!([{ "class_name": "Dense", "config": {} }]))), None);
     }
 
     #[test]

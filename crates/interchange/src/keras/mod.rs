@@ -64,6 +64,11 @@ impl KerasWeights {
         self.units.iter().rev().find_map(Unit::units)
     }
 
+    /// Height and width of the images, where the file has the model's configuration and that says it.
+    pub fn image_size(&self) -> Option<[usize; 2]> {
+        config::image_size(self.config.as_ref()?)
+    }
+
     /// The tensors of a network with these layers, under the names of its slots.
     ///
     /// Convolutions, normalizations and dense layers of one shape correspond in their order; where every convolution has a

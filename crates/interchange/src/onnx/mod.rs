@@ -50,6 +50,10 @@ pub fn write(source: &Source<'_>) -> Result<Vec<u8>> {
         .message(8, Message::default().text(1, "").number(2, OPSET))
         .message(14, entry("towers.model", source.name))
         .message(14, entry("towers.classes", &classes));
+    let model = source
+        .dataset
+        .into_iter()
+        .fold(model, |model, dataset| model.message(14, entry("towers.dataset", dataset)));
     Ok(model.into_bytes())
 }
 

@@ -3,15 +3,21 @@
 //! The module takes `(N, 3, height, width)` of values from 0 to 255 and gives logits; the preprocessing is in it, as two
 //! buffers. Layers keep their names, parameters have PyTorch's.
 
+mod about;
 mod module;
 mod weights;
 
-pub use weights::{TorchWeights, is_state_dict};
+pub use about::Named;
+pub use weights::{TorchWeights, is_state_dict, names_classes};
 
 use crate::{Result, Source};
 use checkpoint::Tensors;
 
-/// The tensors of the module that [`module`] writes: what its `load_state_dict` takes.
+/// The key of the metadata with the height and width of the images.
+const IMAGE_SIZE: &str = "towers.image_size";
+
+/// The tensors of the module that [`module`] writes: what its `load_state_dict` takes. Their metadata name the classes, and say how
+/// large the images are.
 ///
 /// # Errors
 /// [`Error::Tensor`](crate::Error::Tensor) for a missing tensor.
@@ -24,8 +30,11 @@ pub fn state_dict(source: &Source<'_>) -> Result<Tensors> {
     for weights in all {
         tensors.insert(weights.name, weights.shape, weights.data)?;
     }
-    // So that readers know whose layout this is.
-    tensors.metadata_mut().insert("format".to_owned(), "pt".to_owned());
+    // So that readers know whose layout this is, and which images the network takes.
+    let ([h, w, _], metadata) = (source.image, tensors.metadata_mut());
+    metadata.insert("format".to_owned(), "pt".to_owned());
+    metadata.insert(IMAGE_SIZE.to_owned(), format!("{h}x{w}"));
+    about::write(source, &mut tensors);
     Ok(tensors)
 }
 

@@ -1,5 +1,6 @@
 //! From layers to lines of Python.
 
+use super::about;
 use crate::{Error, Result, Source};
 use layers::{Operation, Role, Step, Value};
 use std::collections::HashMap;
@@ -20,19 +21,22 @@ pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     }
     let [h, w, c] = source.image;
     let (name, shift) = (source.name, source.shift().shape);
-    let classes = serde_json::Value::from(source.classes.to_vec());
+    let (classes, metadata) = (serde_json::Value::from(source.classes.to_vec()), about::lines(source));
     let logits = names.get(&source.logits).map_or("x", String::as_str);
     Ok(format!(
         r#""""{name} as towers trained it: pictures of ({c}, {h}, {w}) in, of values from 0 to 255; logits out.
 
-The weights are in {weights}.
+The weights are in {weights}. METADATA is for save_file of safetensors.torch: with it the file knows its classes.
 """
+
+import json
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 CLASSES = {classes}
+{metadata}
 
 
 class Network(nn.Module):

@@ -1,11 +1,13 @@
 //! From a state dict of PyTorch to our layers.
 
+use super::IMAGE_SIZE;
+use super::about::{self, Named};
 use crate::{Error, Pixels, Result, file, layout};
 use checkpoint::Tensors;
 use layers::Step;
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensorError, SafeTensors};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ const WRAPPERS: [&str; 2] = ["module.", "_orig_mod."];
 #[derive(Debug)]
 pub struct TorchWeights {
     path: PathBuf,
+    metadata: HashMap<String, String>,
     tensors: BTreeMap<String, Stored>,
 }
 
@@ -32,19 +35,28 @@ struct Stored {
     data: Vec<f32>,
 }
 
+/// The header of a safetensors file, if it is one.
+fn header(path: &Path) -> Option<HashMap<String, serde_json::Value>> {
+    let mut file = File::open(path).ok()?;
+    let mut len = [0; 8];
+    file.read_exact(&mut len).ok()?;
+    let len = Some(u64::from_le_bytes(len)).filter(|&len| len <= MAX_HEADER)?;
+    serde_json::from_reader(file.take(len)).ok()
+}
+
 /// Whether a file looks like a state dict of PyTorch in the safetensors format: by the names in its header, not its ending.
 pub fn is_state_dict(path: &Path) -> bool {
-    let header = || -> Option<serde_json::Value> {
-        let mut file = File::open(path).ok()?;
-        let mut len = [0; 8];
-        file.read_exact(&mut len).ok()?;
-        let len = Some(u64::from_le_bytes(len)).filter(|&len| len <= MAX_HEADER)?;
-        serde_json::from_reader(file.take(len)).ok()
-    };
-    let header = header();
-    let names = || header.iter().filter_map(|header| header.as_object()).flat_map(|header| header.keys());
+    let header = header(path).unwrap_or_default();
     // Names of towers, and of Keras, have a slash.
-    names().any(|name| name.ends_with(".weight")) && !names().any(|name| name.contains('/'))
+    header.keys().any(|name| name.ends_with(".weight")) && !header.keys().any(|name| name.contains('/'))
+}
+
+/// Whether the header of a state dict names the classes of its network.
+pub fn names_classes(path: &Path) -> bool {
+    let metadata = header(path).and_then(|mut header| header.remove("__metadata__"));
+    metadata
+        .and_then(|metadata| serde_json::from_value(metadata).ok())
+        .is_some_and(|m| about::names_classes::<String>(&m))
 }
 
 impl TorchWeights {
@@ -58,13 +70,15 @@ impl TorchWeights {
         let damaged =
             |error: SafeTensorError| Error::file(path, format!("it is no safetensors file: {error}"));
         let stored = SafeTensors::deserialize(&bytes).map_err(damaged)?;
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(damaged)?;
         let wrapper = WRAPPERS.into_iter().find(|w| stored.names().iter().all(|name| name.starts_with(w)));
         let mut tensors = BTreeMap::new();
         for (name, view) in stored.iter().filter(|(name, _)| !name.ends_with(COUNTER)) {
             let name = name.strip_prefix(wrapper.unwrap_or_default()).unwrap_or(name);
             tensors.insert(name.to_owned(), read(path, name, &view)?);
         }
-        Ok(TorchWeights { path: path.to_owned(), tensors })
+        let metadata = header.metadata().clone().unwrap_or_default();
+        Ok(TorchWeights { path: path.to_owned(), metadata, tensors })
     }
 
     /// The outputs of the last dense layer, by the names: the number of classes.
@@ -72,6 +86,27 @@ impl TorchWeights {
         let dense = self.tensors.iter().filter(|(name, w)| w.shape.len() == 2 && name.ends_with(".weight"));
         // `dense_10` is behind `dense_9`.
         dense.max_by_key(|(name, _)| (name.len(), *name)).map(|(_, weight)| weight.shape[0])
+    }
+
+    /// Height and width of the images, where the file says it: by its metadata, or by a mean of each pixel.
+    pub fn image_size(&self) -> Option<[usize; 2]> {
+        let told = || {
+            let (h, w) = self.metadata.get(IMAGE_SIZE)?.split_once('x')?;
+            Some([h.parse().ok()?, w.parse().ok()?])
+        };
+        let shift = || match self.tensors.get(layout::SHIFT)?.shape[..] {
+            [_, h, w] if h * w > 1 => Some([h, w]),
+            _ => None,
+        };
+        told().or_else(shift)
+    }
+
+    /// What the file says about the classes: what an export wrote, or whoever gave the module's `METADATA` to `save_file`.
+    ///
+    /// # Errors
+    /// [`Error::File`] if their names can't be read, or are more or fewer than the [`classes`](TorchWeights::classes).
+    pub fn named(&self) -> Result<Option<Named>> {
+        about::read(&self.path, &self.metadata, self.classes().unwrap_or_default())
     }
 
     /// What happens to pixels first, if the module has it in it.
@@ -153,6 +188,46 @@ mod tests {
             let weights = TorchWeights::read(&path).unwrap();
             assert_eq!(weights.classes(), Some(3));
             assert!(weights.assign(&steps).is_ok() && weights.pixels().is_none());
+        }
+    }
+
+    #[test]
+    fn names_of_classes_are_read_with_care() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = saved(folder.path(), str::to_owned);
+        let tensors = checkpoint::load_tensors(&path).unwrap();
+        let named = |entries: &[(&str, &str)]| {
+            let metadata =
+                entries.iter().map(|(key, value)| (format!("towers.{key}"), (*value).to_owned())).collect();
+            save_tensors(&path, &tensors, &metadata).unwrap();
+            (
+                names_classes(&path),
+                TorchWeights::read(&path).unwrap().named().map_err(|error| error.to_string()),
+            )
+        };
+        assert_eq!(named(&[("dataset", "pets")]), (false, Ok(None)));
+        let pets = Named {
+            classes: ["cat", "dog", "p\u{e4}rchen"].map(String::from).to_vec(),
+            dataset: Some("pets".into()),
+        };
+        let classes = r#"["cat", "dog", "p\u00e4rchen"]"#;
+        assert_eq!(named(&[("classes", classes), ("dataset", "pets")]), (true, Ok(Some(pets.clone()))));
+        assert_eq!(named(&[("classes", classes)]).1, Ok(Some(Named { dataset: None, ..pets })));
+        let long = format!(r#"["cat", "dog", "{}"]"#, "x".repeat(2000));
+        let more_than_there_is_memory_for = format!("{}1", "[".repeat(9 << 20));
+        for (classes, dataset, says) in [
+            (r#"["cat", "dog"]"#, "pets", "its metadata name 2 classes, but the network has 3"),
+            ("3", "pets", "are no list in JSON"),
+            (r#"["cat", "dog", 3]"#, "pets", "are no list in JSON"),
+            (&more_than_there_is_memory_for[..1000], "pets", "are no list in JSON"),
+            (&more_than_there_is_memory_for, "pets", "are no list in JSON"),
+            (&long, "pets", "longer than 1024 bytes"),
+            (r#"["cat", "dog", ""]"#, "pets", "are empty"),
+            (r#"["cat", "dog", "\u001b[2J"]"#, "pets", "control characters"),
+            (classes, "a\nb", "control characters"),
+        ] {
+            let error = named(&[("classes", classes), ("dataset", dataset)]).1.unwrap_err();
+            assert!(error.contains(says) && error.len() < 500, "{error}");
         }
     }
 

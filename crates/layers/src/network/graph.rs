@@ -20,8 +20,8 @@ pub enum Mode {
     TrainingWithInputGradient,
 }
 
-/// An architecture: named layers and how they are connected. Owns no memory on any device.
-#[derive(Debug)]
+/// An architecture: named layers and how they are connected. Owns no memory on any device; clones share their layers.
+#[derive(Clone, Debug)]
 pub struct Graph {
     pub(super) name: String,
     pub(super) nodes: Vec<Node>,

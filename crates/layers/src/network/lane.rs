@@ -5,7 +5,7 @@ use super::pools::Pools;
 use super::sum::Copied;
 use crate::error::InLayer;
 use crate::{Add, Op, Place, Result};
-use tensor::{Backend, Device, Ints, NormSpans, Span, Target};
+use tensor::{AffineSpans, Backend, Device, Ints, NormSpans, Span, Target};
 
 /// What a network keeps of one batch from its forward to its backward pass: activations, labels, and what layers note.
 pub(super) struct Lane {
@@ -94,7 +94,7 @@ impl Lane {
                 let Kind::Layer(layer) = &graph.nodes[by].kind else { return None };
                 let &[gamma, beta, mean, var] = &places(&graph.nodes[by].name)[..] else { return None };
                 let [gamma, beta, mean, var] = [gamma, beta, mean, var].map(|slot| slot.span);
-                Some((layer.normalization()?, NormSpans { gamma, beta, mean, var }))
+                Some((layer.normalization()?, NormSpans { affine: AffineSpans { gamma, beta }, mean, var }))
             });
             let (x, training) = (step.x.layout.shape, mode != Mode::Inference);
             let place = Place {

@@ -121,7 +121,8 @@ fn interfaces(host: &str) -> Vec<IpAddr> {
 
 /// Whether who listens on all addresses of IPv6 hears those who come by IPv4 too.
 fn hears_both() -> bool {
-    std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only").is_ok_and(|only| only.trim() == "0")
+    let told = || std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only");
+    cfg!(target_os = "linux") && told().is_ok_and(|only| only.trim() == "0")
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use crate::element::Format;
 use crate::simd::Level;
 use crate::{Buffer, Cpu, Reference};
 use tensor_backend::{
-    Activation, Backend, Conv2d, Error, Layout, Linear, Pad, Shape, Span, View, ViewMut, Write,
+    Activation, Backend, Conv2d, Error, Layout, Linear, Pad, Run, RunMut, Shape, Span, View, ViewMut,
+    WeightSpans, Write,
 };
 
 /// Numbers in -1..1, the same for the same seed.
@@ -93,25 +94,42 @@ fn check(cpu: &Cpu, conv: Conv2d, x: Shape, extra: usize) {
 
     for (act, bias) in [(Activation::None, None), (Activation::Relu, Some(b))] {
         let (mut got, mut want) = (tensor(cpu, &dys), dyr.clone());
-        cpu.conv2d_fwd(&conv, act, View::new(&xb, xl), &pb, w, bias, ViewMut::new(&mut got, yl)).unwrap();
+        cpu.conv2d_fwd(
+            &conv,
+            act,
+            View::new(&xb, xl),
+            Run::new(&pb, WeightSpans { w, b: bias }),
+            ViewMut::new(&mut got, yl),
+        )
+        .unwrap();
         Reference
-            .conv2d_fwd(&conv, act, View::new(&xr, xl), &pr, w, bias, ViewMut::new(&mut want, yl))
+            .conv2d_fwd(
+                &conv,
+                act,
+                View::new(&xr, xl),
+                Run::new(&pr, WeightSpans { w, b: bias }),
+                ViewMut::new(&mut want, yl),
+            )
             .unwrap();
         close(&format!("forward {act:?}, {what}"), cpu, &got, &want, lost * products);
     }
     for mode in [Write::Set, Write::Add] {
         let (mut got, mut want) = (tensor(cpu, &xs), xr.clone());
-        cpu.conv2d_bwd_data(&conv, View::new(&dyb, yl), &pb, w, ViewMut::new(&mut got, xl), mode).unwrap();
+        cpu.conv2d_bwd_data(&conv, View::new(&dyb, yl), Run::new(&pb, w), ViewMut::new(&mut got, xl), mode)
+            .unwrap();
         Reference
-            .conv2d_bwd_data(&conv, View::new(&dyr, yl), &pr, w, ViewMut::new(&mut want, xl), mode)
+            .conv2d_bwd_data(&conv, View::new(&dyr, yl), Run::new(&pr, w), ViewMut::new(&mut want, xl), mode)
             .unwrap();
         let products = lost * conv.weights() / conv.inputs.max(1);
         close(&format!("backward data {mode:?}, {what}"), cpu, &got, &want, products);
     }
     // Not asking for the bias's gradient, which is not this module's.
     let (mut got, mut want) = (arena(&params), pr.clone());
-    cpu.conv2d_bwd_filter(&conv, View::new(&xb, xl), View::new(&dyb, yl), &mut got, w, None).unwrap();
-    Reference.conv2d_bwd_filter(&conv, View::new(&xr, xl), View::new(&dyr, yl), &mut want, w, None).unwrap();
+    cpu.conv2d_bwd_filter(&conv, View::new(&xb, xl), View::new(&dyb, yl), RunMut::new(&mut got, w.into()))
+        .unwrap();
+    Reference
+        .conv2d_bwd_filter(&conv, View::new(&xr, xl), View::new(&dyr, yl), RunMut::new(&mut want, w.into()))
+        .unwrap();
     close(&format!("backward filter, {what}"), cpu, &got, &want, lost * y.rows());
     assert_eq!(cpu.scratch(0).len(), prepared, "an op allocated: {what}");
 }
@@ -280,22 +298,39 @@ fn dense_layers() {
 
             let (mut got, mut want) = (tensor(cpu, &dys), dyr.clone());
             let act = Activation::Relu;
-            cpu.linear_fwd(&linear, act, View::new(&xb, xl), &pb, w, Some(b), ViewMut::new(&mut got, yl))
-                .unwrap();
+            cpu.linear_fwd(
+                &linear,
+                act,
+                View::new(&xb, xl),
+                Run::new(&pb, WeightSpans { w, b: Some(b) }),
+                ViewMut::new(&mut got, yl),
+            )
+            .unwrap();
             Reference
-                .linear_fwd(&linear, act, View::new(&xr, xl), &pr, w, Some(b), ViewMut::new(&mut want, yl))
+                .linear_fwd(
+                    &linear,
+                    act,
+                    View::new(&xr, xl),
+                    Run::new(&pr, WeightSpans { w, b: Some(b) }),
+                    ViewMut::new(&mut want, yl),
+                )
                 .unwrap();
             close(&format!("forward, {what}"), cpu, &got, &want, inputs);
 
             let (mut got, mut want) = (tensor(cpu, &xs), xr.clone());
-            cpu.linear_bwd_data(&linear, View::new(&dyb, yl), &pb, w, ViewMut::new(&mut got, xl), Write::Add)
-                .unwrap();
+            cpu.linear_bwd_data(
+                &linear,
+                View::new(&dyb, yl),
+                Run::new(&pb, w),
+                ViewMut::new(&mut got, xl),
+                Write::Add,
+            )
+            .unwrap();
             Reference
                 .linear_bwd_data(
                     &linear,
                     View::new(&dyr, yl),
-                    &pr,
-                    w,
+                    Run::new(&pr, w),
                     ViewMut::new(&mut want, xl),
                     Write::Add,
                 )
@@ -303,10 +338,20 @@ fn dense_layers() {
             close(&format!("backward data, {what}"), cpu, &got, &want, outputs);
 
             let (mut got, mut want) = (arena(&params), pr.clone());
-            cpu.linear_bwd_filter(&linear, View::new(&xb, xl), View::new(&dyb, yl), &mut got, w, None)
-                .unwrap();
+            cpu.linear_bwd_filter(
+                &linear,
+                View::new(&xb, xl),
+                View::new(&dyb, yl),
+                RunMut::new(&mut got, w.into()),
+            )
+            .unwrap();
             Reference
-                .linear_bwd_filter(&linear, View::new(&xr, xl), View::new(&dyr, yl), &mut want, w, None)
+                .linear_bwd_filter(
+                    &linear,
+                    View::new(&xr, xl),
+                    View::new(&dyr, yl),
+                    RunMut::new(&mut want, w.into()),
+                )
                 .unwrap();
             close(&format!("backward filter, {what}"), cpu, &got, &want, n);
         }
@@ -321,10 +366,18 @@ pub(super) fn all_passes(cpu: &Cpu, conv: Conv2d, x: Shape) -> Vec<u32> {
     let params = arena(&random(w.end(), 9));
     let (mut got, mut dx, mut dw) = (dys.clone(), xs.clone(), params.clone());
     let act = Activation::Relu;
-    cpu.conv2d_fwd(&conv, act, View::new(&xs, xl), &params, w, None, ViewMut::new(&mut got, yl)).unwrap();
-    cpu.conv2d_bwd_data(&conv, View::new(&dys, yl), &params, w, ViewMut::new(&mut dx, xl), Write::Add)
+    cpu.conv2d_fwd(&conv, act, View::new(&xs, xl), Run::new(&params, w.into()), ViewMut::new(&mut got, yl))
         .unwrap();
-    cpu.conv2d_bwd_filter(&conv, View::new(&xs, xl), View::new(&dys, yl), &mut dw, w, None).unwrap();
+    cpu.conv2d_bwd_data(
+        &conv,
+        View::new(&dys, yl),
+        Run::new(&params, w),
+        ViewMut::new(&mut dx, xl),
+        Write::Add,
+    )
+    .unwrap();
+    cpu.conv2d_bwd_filter(&conv, View::new(&xs, xl), View::new(&dys, yl), RunMut::new(&mut dw, w.into()))
+        .unwrap();
     [&got, &dx, &dw].into_iter().flat_map(|buffer| numbers(cpu, buffer)).map(f32::to_bits).collect()
 }
 
@@ -359,9 +412,7 @@ fn nan_is_not_hidden() {
             &conv,
             Activation::Relu,
             View::new(&x, at(4)),
-            &params,
-            w,
-            None,
+            Run::new(&params, w.into()),
             ViewMut::new(&mut y, y_at),
         )
         .unwrap();

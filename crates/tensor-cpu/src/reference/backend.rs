@@ -6,10 +6,11 @@ use super::{
 };
 use crate::buffer::filled;
 use crate::norm_operands::{self, Infer, Saved, Train};
-use crate::operand::{labels as labels_of, optimizer_step, run, run_mut, runs_mut, weights};
+use crate::operand::{self, labels as labels_of, optimizer_step, run, run_mut};
 use tensor_backend::{
-    Activation, Backend, BatchNorm, Conv2d, DropoutMask, Error, Linear, LoadImages, NormSpans, OptimizerStep,
-    ParamRun, Pool2d, Result, Shape, SoftmaxXent, Span, View, ViewMut, Write,
+    Activation, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Error, ImageSet, Linear, LoadImages,
+    NormGrads, NormInfer, NormSaved, NormTrain, OptimizerStep, ParamRun, Pool2d, Result, Run, RunMut, Shape,
+    SoftmaxXent, Span, View, ViewMut, WeightSpans, Write,
 };
 
 /// Tensors in f64.
@@ -81,14 +82,12 @@ impl Backend for Reference {
         conv: &Conv2d,
         act: Activation,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Buffer, WeightSpans>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let op = "conv2d_fwd";
-        conv.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
-        let (w, b) = weights(op, params, w, b)?;
+        conv.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
+        let (w, b) = operand::weights(op, weights)?;
         conv::forward(conv, act, Input::new(op, "the input", x)?, w, b, Output::new(op, "the output", y)?);
         Ok(())
     }
@@ -98,17 +97,14 @@ impl Backend for Reference {
         conv: &Conv2d,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
-        running: &Buffer,
-        at: NormSpans,
+        weights: Run<Buffer, WeightSpans>,
+        norm: NormInfer<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let (op, shape) = ("conv2d_bn_act_fwd_infer", y.layout.shape);
-        conv.check(op, x.layout.shape, shape, Some(w), b)?;
-        let runs = Infer::new(op, bn, [shape; 2], params, running, at)?;
-        let (w, b) = weights(op, params, w, b)?;
+        conv.check(op, x.layout.shape, shape, Some(weights.at.w), weights.at.b)?;
+        let runs = Infer::new(op, bn, [shape; 2], norm)?;
+        let (w, b) = operand::weights(op, weights)?;
         let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
         conv::forward_normalized(conv, bn, x, w, b, runs, y);
         Ok(())
@@ -118,14 +114,13 @@ impl Backend for Reference {
         &self,
         conv: &Conv2d,
         dy: View<Buffer>,
-        params: &Buffer,
-        w: Span,
+        w: Run<Buffer>,
         dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
         let op = "conv2d_bwd_data";
-        conv.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
-        let w = run(op, "the weights", params, w)?;
+        conv.check(op, dx.layout.shape, dy.layout.shape, Some(w.at), None)?;
+        let w = run(op, "the weights", w.data, w.at)?;
         conv::backward_data(conv, Input::new(op, "dy", dy)?, w, Output::new(op, "dx", dx)?, mode);
         Ok(())
     }
@@ -135,14 +130,12 @@ impl Backend for Reference {
         conv: &Conv2d,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: &mut Buffer,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Buffer, WeightSpans>,
     ) -> Result<()> {
         let op = "conv2d_bwd_filter";
-        conv.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
+        conv.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
         let (x, dy) = (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?);
-        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
+        let [dw, db] = operand::weight_grads(op, grads)?;
         conv::backward_filter(conv, x, dy, dw);
         elementwise::column_sums(dy, db);
         Ok(())
@@ -153,14 +146,12 @@ impl Backend for Reference {
         linear: &Linear,
         act: Activation,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Buffer, WeightSpans>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let op = "linear_fwd";
-        linear.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
-        let (w, b) = weights(op, params, w, b)?;
+        linear.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
+        let (w, b) = operand::weights(op, weights)?;
         let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
         linear::forward(linear, act, x, w, b, y);
         Ok(())
@@ -170,14 +161,13 @@ impl Backend for Reference {
         &self,
         linear: &Linear,
         dy: View<Buffer>,
-        params: &Buffer,
-        w: Span,
+        w: Run<Buffer>,
         dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
         let op = "linear_bwd_data";
-        linear.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
-        let w = run(op, "the weights", params, w)?;
+        linear.check(op, dx.layout.shape, dy.layout.shape, Some(w.at), None)?;
+        let w = run(op, "the weights", w.data, w.at)?;
         linear::backward_data(linear, Input::new(op, "dy", dy)?, w, Output::new(op, "dx", dx)?, mode);
         Ok(())
     }
@@ -187,14 +177,12 @@ impl Backend for Reference {
         linear: &Linear,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: &mut Buffer,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Buffer, WeightSpans>,
     ) -> Result<()> {
         let op = "linear_bwd_filter";
-        linear.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
+        linear.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
         let (x, dy) = (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?);
-        let (dw, db) = runs_mut(op, "dw and db", grads, dw, db.unwrap_or(Span::new(dw.end(), 0)))?;
+        let [dw, db] = operand::weight_grads(op, grads)?;
         linear::backward_filter(linear, x, dy, dw);
         elementwise::column_sums(dy, db);
         Ok(())
@@ -204,17 +192,11 @@ impl Backend for Reference {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
+        norm: NormTrain<Buffer>,
         y: ViewMut<Buffer>,
-        saved: &mut Buffer,
-        grads: &mut Buffer,
-        sums: Span,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_fwd_train", [x.layout.shape, y.layout.shape]);
-        let runs = Train::new(op, bn, shapes, params, [gamma, beta], bias, saved, grads, sums)?;
+        let runs = Train::new(op, bn, shapes, norm)?;
         let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
         batch_norm::forward_train(bn, x, y, runs);
         Ok(())
@@ -224,21 +206,19 @@ impl Backend for Reference {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        running: &Buffer,
-        at: NormSpans,
+        norm: NormInfer<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_fwd_infer", [x.layout.shape, y.layout.shape]);
-        let runs = Infer::new(op, bn, shapes, params, running, at)?;
+        let runs = Infer::new(op, bn, shapes, norm)?;
         let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
         batch_norm::forward_infer(bn, x, runs, y);
         Ok(())
     }
 
-    fn bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {
+    fn bn_statistics(&self, x: View<Buffer>, stats: RunMut<Buffer>) -> Result<()> {
         let op = "bn_statistics";
-        let stats = norm_operands::own_stats(op, stats, at, x.layout.shape.c)?;
+        let stats = norm_operands::own_stats(op, stats, x.layout.shape.c)?;
         batch_norm::statistics(Input::new(op, "the input", x)?, stats);
         Ok(())
     }
@@ -247,63 +227,37 @@ impl Backend for Reference {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
-        stats: &Buffer,
-        replicas: usize,
+        stats: Run<Buffer>,
+        norm: NormTrain<Buffer>,
         y: ViewMut<Buffer>,
-        saved: &mut Buffer,
-        grads: &mut Buffer,
-        sums: Span,
     ) -> Result<()> {
         let (op, shapes) = ("bn_act_fwd_joined", [x.layout.shape, y.layout.shape]);
-        let runs = Train::new(op, bn, shapes, params, [gamma, beta], bias, saved, grads, sums)?;
-        let stats = norm_operands::stats(op, stats, replicas, x.layout.shape.c)?;
+        let runs = Train::new(op, bn, shapes, norm)?;
+        let stats = norm_operands::stats(op, stats, x.layout.shape.c)?;
         let (x, y) = (Input::new(op, "the input", x)?, Output::new(op, "the output", y)?);
         batch_norm::forward_joined(bn, x, y, stats, runs);
         Ok(())
     }
 
-    fn bn_act_fwd_again(
-        &self,
-        bn: &BatchNorm,
-        x: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Buffer,
-        y: ViewMut<Buffer>,
-    ) -> Result<()> {
-        let (op, shapes) = ("bn_act_fwd_again", [x.layout.shape, y.layout.shape]);
-        let runs = Saved::new(op, bn, shapes, params, [gamma, beta], saved)?;
-        batch_norm::forward_again(
-            bn,
-            Input::new(op, "the input", x)?,
-            runs,
-            Output::new(op, "the output", y)?,
-        );
+    fn bn_act_fwd_again(&self, bn: &BatchNorm, norm: NormSaved<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+        let op = "bn_act_fwd_again";
+        let runs = Saved::new(op, bn, norm, ("the output", y.layout.shape))?;
+        let (x, y) = (Input::new(op, "the input", norm.x)?, Output::new(op, "the output", y)?);
+        batch_norm::forward_again(bn, x, runs, y);
         Ok(())
     }
 
     fn bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
-        x: View<Buffer>,
+        norm: NormSaved<Buffer>,
         dy: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Buffer,
-        grads: &mut Buffer,
-        dgamma: Span,
-        dbeta: Span,
+        grads: RunMut<Buffer, AffineSpans>,
     ) -> Result<()> {
-        let (op, shapes) = ("bn_act_bwd_params", [x.layout.shape, dy.layout.shape]);
-        let runs = Saved::for_gradients(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
-        let (dgamma, dbeta) = runs_mut(op, "dgamma and dbeta", grads, dgamma, dbeta)?;
-        let (x, dy) = (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?);
+        let op = "bn_act_bwd_params";
+        let runs = Saved::new(op, bn, norm, ("dy", dy.layout.shape))?;
+        let [dgamma, dbeta] = norm_operands::gradients(op, grads, norm.x.layout.shape.c)?;
+        let (x, dy) = (Input::new(op, "the input", norm.x)?, Input::new(op, "dy", dy)?);
         batch_norm::backward_params(bn, x, dy, runs, dgamma, dbeta);
         Ok(())
     }
@@ -311,26 +265,19 @@ impl Backend for Reference {
     fn bn_act_bwd_data(
         &self,
         bn: &BatchNorm,
-        x: View<Buffer>,
+        norm: NormSaved<Buffer>,
         dy: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        saved: &Buffer,
-        grads: &Buffer,
-        dgamma: Span,
-        dbeta: Span,
-        count: usize,
+        whole: NormGrads<Buffer>,
         dx: ViewMut<Buffer>,
         mode: Write,
     ) -> Result<()> {
-        let (op, shapes) = ("bn_act_bwd_data", [x.layout.shape, dy.layout.shape]);
-        let runs = Saved::for_gradients(op, bn, shapes, params, [gamma, beta], saved, [dgamma, dbeta])?;
-        Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
-        let sums = [run(op, "dgamma", grads, dgamma)?, run(op, "dbeta", grads, dbeta)?];
-        let (x, dy, dx) =
-            (Input::new(op, "the input", x)?, Input::new(op, "dy", dy)?, Output::new(op, "dx", dx)?);
-        batch_norm::backward_data(bn, x, dy, runs, sums, count, dx, mode);
+        let (op, shape) = ("bn_act_bwd_data", norm.x.layout.shape);
+        let runs = Saved::new(op, bn, norm, ("dy", dy.layout.shape))?;
+        Error::check_shape(op, "dx", dx.layout.shape, shape)?;
+        let sums = norm_operands::whole(op, &whole, shape.c)?;
+        let (x, dy) = (Input::new(op, "the input", norm.x)?, Input::new(op, "dy", dy)?);
+        let dx = Output::new(op, "dx", dx)?;
+        batch_norm::backward_data(bn, x, dy, runs, sums, whole.count, dx, mode);
         Ok(())
     }
 
@@ -393,15 +340,13 @@ impl Backend for Reference {
     fn load_images(
         &self,
         load: &LoadImages,
-        images: &Vec<u8>,
-        labels: &Vec<u32>,
+        set: ImageSet<Vec<u8>, Vec<u32>, Buffer>,
         draws: &Vec<u32>,
         first: usize,
-        means: &Buffer,
         x: ViewMut<Buffer>,
         to: &mut Vec<u32>,
     ) -> Result<()> {
-        images::load(load, images, labels, draws, first, means, x, to)
+        images::load(load, set, draws, first, x, to)
     }
 
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {

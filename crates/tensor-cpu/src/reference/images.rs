@@ -1,20 +1,20 @@
 use super::operand::Output;
 use crate::images::copy_labels;
 use crate::operand::run;
-use tensor_backend::{AxisDraw, Fill, ImageDraw, LoadImages, Result, Span, ViewMut};
+use tensor_backend::{AxisDraw, Fill, ImageDraw, ImageSet, LoadImages, Result, Span, ViewMut};
 
 pub(super) fn load(
     load: &LoadImages,
-    images: &[u8],
-    labels: &[u32],
+    set: ImageSet<Vec<u8>, Vec<u32>, Vec<f64>>,
     draws: &[u32],
     first: usize,
-    means: &[f64],
     x: ViewMut<Vec<f64>>,
     to: &mut [u32],
 ) -> Result<()> {
     let (op, shape, len) = ("load_images", x.layout.shape, load.image_len());
-    load.check(op, images.len(), labels.len(), draws.len(), first, means.len(), shape, to.len())?;
+    let ImageSet { images, labels, means } = set;
+    load.check_set(op, images.len(), labels.len(), means.len())?;
+    load.check_batch(op, draws.len(), first, shape, to.len())?;
     ImageDraw::check(op, draws, first, shape.n, labels.len())?;
     let (before, after) = run(op, "the means", means, Span::new(0, 2 * len))?.split_at(len);
     let mut x = Output::new(op, "the batch", x)?;

@@ -5,7 +5,8 @@
 // left over when the last context goes is wrong too.
 //
 // The environment: FAKE_VERSION (13000), FAKE_GPUS (1), FAKE_CAPABILITY (90), FAKE_MEMORY (bytes, 1 GiB), FAKE_PEERS (0: GPUs
-// do not reach each other), FAKE_BREAK (the number of the launch that fails), FAKE_PACE (streams.h).
+// do not reach each other), FAKE_BREAK (the number of the launch that fails), FAKE_INIT
+// (what cuInit answers), FAKE_PACE (streams.h).
 #include "capture.h"
 #include "modules.h"
 
@@ -23,6 +24,7 @@ CUresult cuInit(unsigned int flags) {
     Call call{__func__};
     if (flags) return call.refuse(CUDA_ERROR_INVALID_VALUE, "flags");
     if (setting("FAKE_GPUS", 1) == 0) return CUDA_ERROR_NO_DEVICE;
+    if (long answer = setting("FAKE_INIT", 0)) return static_cast<CUresult>(answer);
     ready = true;
     for (CUdevice device = static_cast<CUdevice>(contexts.size()); device < setting("FAKE_GPUS", 1); ++device)
         contexts.push_back(new CUctx_st{device});
@@ -140,6 +142,15 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
     if (flags || peer == call.context()) return call.refuse(CUDA_ERROR_INVALID_VALUE, "flags, or access to itself");
     if (!setting("FAKE_PEERS", 1)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     return call.context()->peers.insert(peer).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+CUresult cuGetErrorName(CUresult error, const char** name) {
+    switch (error) {
+    case CUDA_ERROR_NO_DEVICE: *name = "CUDA_ERROR_NO_DEVICE"; break;
+    case CUDA_ERROR_ILLEGAL_ADDRESS: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
+    default: return *name = nullptr, CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorString(CUresult error, const char** text) {

@@ -118,6 +118,21 @@ CUcontext fake_context() {
 
 int fake_device(CUcontext context) { return context->device; }
 
+bool fake_is_captured(CUstream stream) {
+    std::lock_guard<std::mutex> lock(guard);
+    return stream->capture != nullptr;
+}
+
+void fake_spoil(CUstream stream) {
+    std::lock_guard<std::mutex> lock(guard);
+    stream->capture->invalid = true;
+}
+
+void fake_break(CUcontext context) {
+    std::lock_guard<std::mutex> lock(guard);
+    context->broken = CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 CUresult fake_work(const char* name, CUstream stream, const std::vector<Place>& places, const std::function<void()>& work) {
     CUcontext context = fake_context();
     if (!are_fine(name, context, places, false)) return CUDA_ERROR_INVALID_VALUE;

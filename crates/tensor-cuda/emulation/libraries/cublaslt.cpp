@@ -1,7 +1,7 @@
-// A stand-in for cuBLASLt: one algorithm, which is a plain product.
+// A stand-in for cuBLASLt: a plain product under the names of two algorithms.
 //
 // The environment: FAKE_CUBLASLT_LACKS, a list of what there is no algorithm for: `all`, or `narrow`, matrices whose columns do not
-// begin at multiples of 16 bytes.
+// begin at multiples of 16 bytes. FAKE_CUBLASLT_FAILS, a failure when one runs. One whose status is 10 or more leaves a result of NaNs.
 #include "library.h"
 #include <algorithm>
 
@@ -74,6 +74,7 @@ struct Preference {
 struct Algorithm {
     uint64_t m, n, k, scratch;
     uint32_t aligned[4];
+    uint64_t number;
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -226,13 +227,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     const Preference& p = as<Preference>(preference);
     // Long sums in two parts, as far as that is allowed.
     uint64_t parts = sizes[2] >= 256 && p.schemes & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE ? 2 * sizes[0] * sizes[1] * 4 : 0;
-    Algorithm algorithm{sizes[0], sizes[1], sizes[2], std::min(parts, p.scratch), {}};
+    Algorithm algorithm{sizes[0], sizes[1], sizes[2], std::min(parts, p.scratch), {}, 0};
     std::copy(p.aligned, p.aligned + 4, algorithm.aligned);
-    results[0] = {};
-    memcpy(&results[0].algo, &algorithm, sizeof algorithm);
-    results[0].workspaceSize = algorithm.scratch;
-    results[0].state = CUBLAS_STATUS_SUCCESS;
-    *count = 1;
+    for (; *count < std::min(room, 2); ++*count, ++algorithm.number) {
+        cublasLtMatmulHeuristicResult_t& result = results[*count] = {};
+        memcpy(&result.algo, &algorithm, sizeof algorithm);
+        result.workspaceSize = algorithm.scratch;
+        result.state = CUBLAS_STATUS_SUCCESS;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -254,6 +256,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         if (!is_aligned(operands[k], algorithm.aligned[k])) WRONG("operands are less aligned than was said");
     Factors factors(alpha, beta);
     if (c != d && factors.beta != 0) WRONG("C elsewhere than D");
+    static const Failure failure("FAKE_CUBLASLT_FAILS");
+    auto half_written = [&] {
+        size_t size = as<Matrix>(dl).bytes();
+        if (failure.status >= 10) fake_work(__func__, stream, {{address(d), size}}, [=] { memset(d, 0xff, size); });
+    };
+    if (failure.strikes(algorithm.number, factors.beta != 0, stream, fake_context(), half_written))
+        return static_cast<cublasStatus_t>(failure.status);
     std::vector<Place> places{{address(scratch), algorithm.scratch}};
     for (int k : {0, 1, 3}) places.push_back({address(operands[k]), as<Matrix>(matrices[k]).bytes()});
     if (!algorithm.scratch) places.erase(places.begin());

@@ -1,7 +1,8 @@
 // A stand-in for cuDNN: plain convolutions of NHWC tensors under the names of several algorithms.
 //
 // The environment: FAKE_CUDNN_LACKS, a list: `all` for algorithms at all, `add` for any that adds to what was there (which shows when
-// it runs), `math` for answers that name the kind of products which was asked for.
+// it runs), `math` for answers that name the kind of products which was asked for. FAKE_CUDNN_FAILS, a failure when one runs. One whose
+// status is 4000 or more leaves a result of NaNs.
 #include "library.h"
 #include <atomic>
 
@@ -205,6 +206,14 @@ cudnnStatus_t Problem::run(int algorithm, const void* alpha, const void* beta, c
         if (!is_aligned(at, 16)) return wrong("an operand that is not at 16 bytes");
     Factors factors(alpha, beta);
     if (factors.beta != 0 && says("FAKE_CUDNN_LACKS", "add")) return CUDNN_STATUS_NOT_SUPPORTED;
+    static const Failure failure("FAKE_CUDNN_FAILS");
+    auto half_written = [&] {
+        void* out = const_cast<void*>(computed(pass, xp, wp, yp));
+        size_t size = computed<const cudnnTensorStruct&>(pass, x, w, y).numbers() * bytes_of(x.format);
+        if (failure.status >= 4000) ask({{address(out), size}}, [=] { memset(out, 0xff, size); });
+    };
+    if (failure.strikes(size_t(algorithm), factors.beta != 0, handle->stream, handle->context, half_written))
+        return static_cast<cudnnStatus_t>(failure.status);
     bool tf32 = x.format == Format::F32 && conv.math != CUDNN_FMA_MATH;
     char *xs = static_cast<char*>(const_cast<void*>(xp)), *ws = static_cast<char*>(const_cast<void*>(wp)),
          *ys = static_cast<char*>(const_cast<void*>(yp));

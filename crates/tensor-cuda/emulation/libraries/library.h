@@ -31,6 +31,30 @@ inline bool says(const char* variable, const char* word) {
     return list && ("," + std::string(list) + ",").find("," + std::string(word) + ",") != std::string::npos;
 }
 
+// A failure that the environment orders, as WHICH:WHEN:STATUS. WHICH is the number of an algorithm, or `all`. WHEN is `always`, `add`
+// (to what was there), `recorded`, `spoiled` (recorded, with a status that may say that all went well) or `lost` (with the device).
+struct Failure {
+    char which[16] = "", when[16] = "";
+    int status = 0;
+
+    explicit Failure(const char* variable) {
+        const char* ordered = getenv(variable);
+        if (ordered && sscanf(ordered, "%15[^:]:%15[^:]:%d", which, when, &status) != 3) abort();
+    }
+
+    // Whether a call fails, after it has done the damage.
+    bool strikes(size_t algorithm, bool adds, CUstream stream, CUcontext context, const std::function<void()>& damage) const {
+        bool recorded = fake_is_captured(stream);
+        bool is_time = !strcmp(when, "always") || !strcmp(when, "lost") || (adds && !strcmp(when, "add")) ||
+                       (recorded && (!strcmp(when, "recorded") || !strcmp(when, "spoiled")));
+        if (!is_time || (strcmp(which, "all") && std::to_string(algorithm) != which)) return false;
+        if (recorded) fake_spoil(stream);
+        else if (!strcmp(when, "lost")) fake_break(context);
+        else damage();
+        return true;
+    }
+};
+
 // Formats of numbers, which NVIDIA's libraries number in several ways.
 enum class Format { F32, F16, BF16 };
 

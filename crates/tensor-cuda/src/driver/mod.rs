@@ -209,6 +209,11 @@ pub(crate) trait Driver: Send + Sync {
         Ok(())
     }
 
+    /// Whether what was written down so far can't become a graph any more.
+    fn is_spoiled(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// What was written down, ready to run; with `keep` false it is thrown away (then the graph is of no use).
     fn end_capture(&self, keep: bool) -> Result<Graph>;
 

@@ -8,6 +8,8 @@
 //!   own kernels are not tried.
 //! - For a batch of another size than was planned (the last one of an epoch) the library's expectation must do as well,
 //!   because nothing stops in the middle of an epoch to measure.
+//! - An algorithm that fails, alone or in a recording, gives way to the next: in the race that decides, or when it is in use. So a
+//!   choice is a function of the library, the device and the convolution as long as the failures are.
 //! - Where no algorithm is allowed, our own kernels compute the convolution, and nothing is compared.
 
 use super::store::Store;
@@ -136,9 +138,19 @@ pub(crate) trait Library {
     /// Bytes of scratch memory that an algorithm needs, or `None` if it can't do this.
     fn workspace(&mut self, key: &Key, algorithm: Algorithm) -> Result<Option<usize>>;
 
-    /// Milliseconds of an algorithm with so much scratch memory, then of our own kernels: in turn on the same memory, by the
-    /// same clock. `None` if they can't be compared, for want of memory above all.
-    fn race(&mut self, key: &Key, algorithm: Algorithm, workspace: usize) -> Option<[f32; 2]>;
+    /// Runs an algorithm with so much scratch memory against our own kernels: in turn on the same memory, by the same clock.
+    fn race(&mut self, key: &Key, algorithm: Algorithm, workspace: usize) -> Result<Race>;
+}
+
+/// What came of a race.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Race {
+    /// Milliseconds of the library's algorithm, then of our own kernels.
+    Times([f32; 2]),
+    /// They can't be compared, for want of memory above all.
+    NotHeld,
+    /// The algorithm fails, by itself or written down.
+    Failed,
 }
 
 /// The choices that were made.
@@ -147,13 +159,15 @@ pub(crate) struct Algorithms {
     /// The most bytes of scratch memory that an algorithm may take.
     limit: usize,
     known: HashMap<Key, Choice>,
+    /// Algorithms that failed.
+    failed: HashMap<Key, Vec<Algorithm>>,
     /// Where measurements are kept from run to run.
     store: Option<Store>,
 }
 
 impl Algorithms {
     pub(crate) fn new(deterministic: bool, limit: usize, store: Option<Store>) -> Algorithms {
-        Algorithms { deterministic, limit, known: HashMap::new(), store }
+        Algorithms { deterministic, limit, known: HashMap::new(), failed: HashMap::new(), store }
     }
 
     /// Chooses while a layer is planned, when there is time to measure.
@@ -186,7 +200,13 @@ impl Algorithms {
         Ok(Some(choice))
     }
 
-    /// Notes that the library refused after all to do what it had offered.
+    /// Notes that an algorithm failed. The next choice is another.
+    pub(crate) fn fail(&mut self, key: &Key, algorithm: Algorithm) {
+        self.failed.entry(*key).or_default().push(algorithm);
+        self.known.remove(key);
+    }
+
+    /// Leaves a convolution to our own kernels.
     pub(crate) fn refuse(&mut self, key: &Key) {
         self.known.insert(*key, Choice::WITHOUT_LIBRARY);
     }
@@ -206,7 +226,7 @@ impl Algorithms {
         }))
     }
 
-    fn measured(&self, library: &mut dyn Library, key: &Key) -> Result<Choice> {
+    fn measured(&mut self, library: &mut dyn Library, key: &Key) -> Result<Choice> {
         // Towers that plan the same layer wait here for the first, and then read what it found: they would take each
         // other's time, and on one GPU each other's turn.
         let turn = self.store.as_ref().map(|store| store.lock());
@@ -217,15 +237,33 @@ impl Algorithms {
             return self.expected(library, key);
         };
         candidates.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
-        let choice = match self.first_allowed(library, key, &candidates)? {
-            Some((fastest, workspace)) => against_own(library, key, fastest, workspace),
-            None => Choice::WITHOUT_LIBRARY,
-        };
+        let choice = self.fastest(library, key, &candidates)?;
         if let Some(store) = &self.store {
             store.save(&key.to_string(), &text_of(choice));
         }
         drop(turn);
         Ok(choice)
+    }
+
+    /// The fastest that does not fail, or our own kernels where they are faster.
+    fn fastest(&mut self, library: &mut dyn Library, key: &Key, candidates: &[Candidate]) -> Result<Choice> {
+        while let Some((candidate, workspace)) = self.first_allowed(library, key, candidates)? {
+            let Candidate { algorithm, milliseconds, .. } = candidate;
+            // The library's own time is not compared with ours: it may have been taken in another way.
+            let times = match library.race(key, algorithm, workspace)? {
+                Race::Failed => {
+                    self.fail(key, algorithm);
+                    continue;
+                }
+                Race::NotHeld => Times { library: Some(milliseconds), own: None },
+                Race::Times([library, own]) => Times { library: Some(library), own: Some(own) },
+            };
+            return Ok(match times {
+                Times { library: Some(library), own: Some(own) } if own < library => Choice::Own { times },
+                _ => Choice::Library { algorithm, workspace, times },
+            });
+        }
+        Ok(Choice::WITHOUT_LIBRARY)
     }
 
     /// What an earlier run measured, unless the library says now that it can't be.
@@ -248,7 +286,8 @@ impl Algorithms {
     ) -> Result<Option<(Candidate, usize)>> {
         for &candidate in candidates {
             let Candidate { algorithm, deterministic, .. } = candidate;
-            if self.deterministic && !deterministic || !algorithm.math.keeps(key.precision) {
+            let has_failed = self.failed.get(key).is_some_and(|failed| failed.contains(&algorithm));
+            if has_failed || self.deterministic && !deterministic || !algorithm.math.keeps(key.precision) {
                 continue;
             }
             match library.workspace(key, algorithm)? {
@@ -257,20 +296,6 @@ impl Algorithms {
             }
         }
         Ok(None)
-    }
-}
-
-/// The faster of a library's fastest algorithm and our own kernels.
-fn against_own(library: &mut dyn Library, key: &Key, fastest: Candidate, workspace: usize) -> Choice {
-    let Candidate { algorithm, milliseconds, .. } = fastest;
-    // The library's own time is not compared with ours: it may have been taken in another way.
-    let times = match library.race(key, algorithm, workspace) {
-        Some([library, own]) => Times { library: Some(library), own: Some(own) },
-        None => Times { library: Some(milliseconds), own: None },
-    };
-    match times {
-        Times { library: Some(library), own: Some(own) } if own < library => Choice::Own { times },
-        _ => Choice::Library { algorithm, workspace, times },
     }
 }
 

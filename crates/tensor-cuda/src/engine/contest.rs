@@ -22,9 +22,8 @@ const LONG: f32 = 1.0;
 /// small kernel would take the time that the host needs to ask.
 ///
 /// # Errors
-/// What the computations say. In a recording nothing can be timed; a recording of the two that fails is abandoned.
-pub(super) fn race(cuda: &Cuda, [one, other]: [&mut dyn FnMut() -> Result<()>; 2]) -> Result<[f32; 2]> {
-    let runners = [Runner::new(cuda, one)?, Runner::new(cuda, other)?];
+/// What the device says.
+pub(super) fn race(cuda: &Cuda, runners: [Runner; 2]) -> Result<[f32; 2]> {
     let mut shortest = [f32::INFINITY; 2];
     for _ in 0..ROUNDS {
         for (runner, shortest) in runners.iter().zip(&mut shortest) {
@@ -38,13 +37,15 @@ pub(super) fn race(cuda: &Cuda, [one, other]: [&mut dyn FnMut() -> Result<()>; 2
 }
 
 /// A computation that was written down a number of times.
-struct Runner {
+pub(super) struct Runner {
     recording: Recording,
     runs: usize,
 }
 
 impl Runner {
-    fn new(cuda: &Cuda, work: &mut dyn FnMut() -> Result<()>) -> Result<Runner> {
+    /// # Errors
+    /// What the computation says. In a recording nothing can be timed; a recording of it that fails is abandoned.
+    pub(super) fn new(cuda: &Cuda, work: &mut dyn FnMut() -> Result<()>) -> Result<Runner> {
         // Twice as it is: the first run loads and reserves what it needs, which takes long, and can't be in a recording.
         cuda.time(&mut *work)?;
         let once = cuda.time(&mut *work)?;
@@ -101,7 +102,8 @@ mod tests {
                 unsafe { cuda.driver().clear(memory.ptr(), memory.bytes()) }
             }
         };
-        let times = race(cuda, [&mut work(0), &mut work(1)]);
+        let runner = |which| Runner::new(cuda, &mut work(which));
+        let times = runner(0).and_then(|one| race(cuda, [one, runner(1)?]));
         (times, counts.map(Cell::into_inner))
     }
 
@@ -134,9 +136,8 @@ mod tests {
     fn nothing_is_run_while_ops_are_written_down() -> Result<()> {
         let cuda = Cuda::emulated(Precision::Fp32)?;
         let mut work = || -> Result<()> { unreachable!("it would be written down") };
-        let mut other = work;
         cuda.begin_recording()?;
-        assert!(race(&cuda, [&mut work, &mut other]).is_err());
+        assert!(Runner::new(&cuda, &mut work).is_err());
         cuda.abandon_recording();
         Ok(())
     }

@@ -23,6 +23,7 @@
 
 mod plan;
 
+use super::faults::Fault;
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
 use crate::libraries::{CUBLASLT, Version};
@@ -164,10 +165,9 @@ impl CublasLt {
         cuda.driver().make_current()?;
         let product = product.at(places);
         let scratch = cuda.engine_scratch(SCRATCH)?;
-        let failed = |failure: Failure| cuda.error(format!("{failure}, for {product}"));
         let mut state = lock(&self.state);
         let State { handle, plans } = &mut *state;
-        let plan = match plans.entry(product) {
+        let place = match plans.entry(product) {
             Entry::Occupied(known) => known.into_mut(),
             // To ask the heuristic could disturb a recording.
             Entry::Vacant(_) if cuda.is_recording() => {
@@ -175,16 +175,33 @@ impl CublasLt {
                     format!("a dense layer must run once before it is recorded, but this did not: {product}");
                 return Err(cuda.error(message));
             }
-            Entry::Vacant(place) => {
-                place.insert(Plan::new(handle, self.precision, &product, SCRATCH).map_err(failed)?)
-            }
+            Entry::Vacant(place) => place.insert(self.plan(cuda, handle, &product)?),
         };
-        let Some(plan) = plan else { return Ok(false) };
         let beta = if write == Write::Add { 1.0 } else { 0.0 };
-        // SAFETY: the operands are those of the layer that `product` was made for, in the device's format, and the scratch
-        // memory has as many bytes as the plan may use.
-        cuda.work(|| unsafe { plan.run(handle, places, scratch, beta) }.map_err(failed))?;
-        Ok(true)
+        while let Some(plan) = place {
+            // SAFETY: the operands are those of the layer that `product` was made for, in the device's format, and the scratch
+            // memory has as many bytes as the plan may use.
+            let run = || Ok(unsafe { plan.run(handle, places, scratch, beta) });
+            let (fault, what) = match cuda.work(run)? {
+                Ok(()) if !cuda.is_spoiled()? => return Ok(true),
+                Ok(()) => (Fault::Begun, "it can't be recorded".into()),
+                Err(failure) => (failure.fault(), failure.to_string()),
+            };
+            if !plan.drop_algorithm() {
+                *place = None;
+            }
+            cuda.drop_algorithm(fault, write, format!("{what}, for {product} by cuBLASLt"))?;
+        }
+        Ok(false)
+    }
+
+    /// What computes a product, if cuBLASLt can.
+    fn plan(&self, cuda: &Cuda, handle: &Handle, product: &Product) -> Result<Option<Plan>> {
+        let plan = Plan::new(handle, self.precision, product, SCRATCH);
+        plan.or_else(|failure| {
+            let what = format!("{failure}, for {product}");
+            cuda.drop_algorithm(failure.fault(), Write::Set, what).map(|()| None)
+        })
     }
 
     /// The version, then the products, a line each.

@@ -4,6 +4,7 @@ mod algorithms;
 mod contest;
 mod cublaslt;
 mod cudnn;
+mod faults;
 mod installed;
 pub(crate) mod own;
 mod owned;

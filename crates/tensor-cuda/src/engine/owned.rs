@@ -2,25 +2,26 @@
 
 use core::ptr;
 
-/// An object of a C library, destroyed when dropped. `S` is the library's status.
-pub(crate) struct Owned<T, S> {
+/// An object of a C library, destroyed when dropped.
+pub(crate) struct Owned<T> {
     raw: *mut T,
-    destroy: unsafe fn(*mut T) -> S,
+    /// It answers with the library's status.
+    destroy: unsafe fn(*mut T) -> u32,
 }
 
 // SAFETY: the objects held by it (handles, descriptors, plans) belong to no thread: NVIDIA allows their use from any, by one
 // at a time, and they are used behind a lock or, where only read, documented as safe to share.
-unsafe impl<T, S> Send for Owned<T, S> {}
+unsafe impl<T> Send for Owned<T> {}
 
-impl<T, S> Owned<T, S> {
+impl<T> Owned<T> {
     /// What `create` leaves in the place that it is given, or its error.
     ///
     /// # Safety
     /// After success there is an object that `destroy` may be called on once.
     pub(crate) unsafe fn new<E>(
-        destroy: unsafe fn(*mut T) -> S,
+        destroy: unsafe fn(*mut T) -> u32,
         create: impl FnOnce(*mut *mut T) -> Result<(), E>,
-    ) -> Result<Owned<T, S>, E> {
+    ) -> Result<Owned<T>, E> {
         let mut raw = ptr::null_mut();
         create(&raw mut raw)?;
         Ok(Owned { raw, destroy })
@@ -31,7 +32,7 @@ impl<T, S> Owned<T, S> {
     }
 }
 
-impl<T, S> Drop for Owned<T, S> {
+impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
         // SAFETY: the object was made by `new`, and its owner is gone. There is nobody to tell of an error.
         let _ = unsafe { (self.destroy)(self.raw) };

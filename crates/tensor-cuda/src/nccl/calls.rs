@@ -35,20 +35,24 @@ impl fmt::Debug for UniqueId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Comm(pub(crate) usize);
 
+/// The numbers of NCCL's answers that mean no failure.
+pub(super) const SUCCESS: u32 = ncclResult_t::ncclSuccess as u32;
+const IN_PROGRESS: u32 = ncclResult_t::ncclInProgress as u32;
+
 /// What NCCL answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Done,
     /// It goes on in the background.
     InProgress,
-    Failed(ncclResult_t),
+    Failed(u32),
 }
 
-impl From<ncclResult_t> for Status {
-    fn from(result: ncclResult_t) -> Status {
+impl From<u32> for Status {
+    fn from(result: u32) -> Status {
         match result {
-            ncclResult_t::ncclSuccess => Status::Done,
-            ncclResult_t::ncclInProgress => Status::InProgress,
+            SUCCESS => Status::Done,
+            IN_PROGRESS => Status::InProgress,
             other => Status::Failed(other),
         }
     }
@@ -122,7 +126,7 @@ pub(crate) trait Calls: Send + Sync {
     fn abort(&self, comm: Comm) -> Status;
 
     /// What an answer means: NCCL's words, and those of the communicator's last error.
-    fn explain(&self, comm: Option<Comm>, why: ncclResult_t) -> String;
+    fn explain(&self, comm: Option<Comm>, why: u32) -> String;
 
     /// Puts mark `number` behind all that the stream was asked for.
     fn put_mark(&self, number: usize) -> Result<()>;

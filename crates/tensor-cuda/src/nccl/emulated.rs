@@ -110,7 +110,7 @@ impl Wire {
     }
 
     /// Ends an operation, or leaves it as it is: `false`.
-    fn end(&self, op: Op) -> Result<bool, ncclResult_t> {
+    fn end(&self, op: Op) -> Result<bool, u32> {
         let from: Vec<usize> = match op {
             Op::Send { .. } => Vec::new(),
             Op::Receive { from, .. } => vec![from],
@@ -119,7 +119,7 @@ impl Wire {
             Op::AllReduce { .. } | Op::AllGather { .. } => self.others().collect(),
         };
         let Some(mut came) = self.take(&from) else { return Ok(false) };
-        let refused = |_| ncclResult_t::ncclUnhandledCudaError;
+        let refused = |_| ncclResult_t::ncclUnhandledCudaError as u32;
         match op {
             Op::AllReduce { run, len } => {
                 came.insert(self.rank, self.read(run, len).map_err(refused)?);
@@ -131,7 +131,7 @@ impl Wire {
             }
             Op::AllGather { run, len, .. } => {
                 if came.iter().any(|numbers| numbers.len() != len) {
-                    return Err(ncclResult_t::ncclInvalidUsage);
+                    return Err(ncclResult_t::ncclInvalidUsage as u32);
                 }
                 for (other, numbers) in from.into_iter().zip(&came) {
                     let place = run.offset(other * len * size_of::<f32>());
@@ -140,7 +140,7 @@ impl Wire {
             }
             Op::Receive { run, len, .. } | Op::Broadcast { run, len, .. } => {
                 if came.iter().any(|numbers| numbers.len() != len) {
-                    return Err(ncclResult_t::ncclInvalidUsage);
+                    return Err(ncclResult_t::ncclInvalidUsage as u32);
                 }
                 came.iter().try_for_each(|numbers| self.write(run, numbers)).map_err(refused)?;
             }
@@ -162,7 +162,7 @@ impl Calls for Wire {
 
     fn progress(&self, _comm: Comm) -> Status {
         if self.mail.gone().is_some_and(|gone| gone != self.rank) {
-            return Status::Failed(ncclResult_t::ncclRemoteError);
+            return Status::Failed(ncclResult_t::ncclRemoteError as u32);
         }
         if self.mail.joined() < self.world {
             return Status::InProgress;
@@ -188,7 +188,7 @@ impl Calls for Wire {
 
     unsafe fn ask(&self, _comm: Comm, op: Op, _aside: bool) -> Status {
         if self.post(op).is_err() {
-            return Status::Failed(ncclResult_t::ncclUnhandledCudaError);
+            return Status::Failed(ncclResult_t::ncclUnhandledCudaError as u32);
         }
         lock(&self.pending).push_back(op);
         Status::InProgress
@@ -207,10 +207,10 @@ impl Calls for Wire {
         Status::Done
     }
 
-    fn explain(&self, _comm: Option<Comm>, why: ncclResult_t) -> String {
-        match (why, self.mail.gone()) {
-            (ncclResult_t::ncclRemoteError, Some(gone)) => format!("rank {gone} has left"),
-            _ => format!("{why:?}"),
+    fn explain(&self, _comm: Option<Comm>, why: u32) -> String {
+        match self.mail.gone() {
+            Some(gone) if why == ncclResult_t::ncclRemoteError as u32 => format!("rank {gone} has left"),
+            _ => format!("error {why}"),
         }
     }
 

@@ -4,9 +4,10 @@
 //!
 //! To be seen on a GPU: everything but that the library loads, draws ids and explains itself.
 
-use super::calls::{Calls, Comm, MARKS, Op, Status, UniqueId};
+use super::calls::{self, Calls, Comm, MARKS, Op, Status, UniqueId};
 use crate::driver::{Driver, Mark, Ptr};
 use crate::libraries::NCCL;
+use crate::number::{self, number};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use cudarc::nccl::sys;
@@ -41,7 +42,7 @@ pub fn unique_id() -> Result<UniqueId> {
     available().map_err(|error| error.of_device("NCCL"))?;
     let mut id = sys::ncclUniqueId { internal: [0; UniqueId::BYTES] };
     // SAFETY: the library is there, and new enough to have every function that this file calls; it writes the id.
-    match Status::from(unsafe { sys::ncclGetUniqueId(&raw mut id) }) {
+    match Status::from(unsafe { number!(sys::ncclGetUniqueId(&raw mut id)) }) {
         Status::Failed(why) => {
             let message = format!("ncclGetUniqueId failed: {}", explain(ptr::null_mut(), why));
             Err(Error::Device { device: "NCCL".into(), message })
@@ -90,16 +91,16 @@ fn config() -> sys::ncclConfig_t {
     }
 }
 
-fn explain(comm: sys::ncclComm_t, why: sys::ncclResult_t) -> String {
-    // SAFETY: the library is there. Both return static strings or null.
-    let (general, last) = unsafe { (sys::ncclGetErrorString(why), sys::ncclGetLastError(comm)) };
-    let text = |text: *const c_char| {
-        // SAFETY: a string with its end.
-        let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy());
-        text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+fn explain(comm: sys::ncclComm_t, why: u32) -> String {
+    // SAFETY: the library is there, and the function is one that gives an answer's text.
+    let general = unsafe { number::words(sys::culib(), "ncclGetErrorString", why) };
+    let general = general.unwrap_or_else(|| format!("error {why}"));
+    // SAFETY: as above. It returns a string with its end, or null.
+    let last = unsafe {
+        let last = sys::ncclGetLastError(comm);
+        (!last.is_null()).then(|| CStr::from_ptr(last).to_string_lossy().trim().to_owned())
     };
-    let general = text(general).unwrap_or_else(|| format!("{why:?}"));
-    text(last).map_or(general.clone(), |last| format!("{general}: {last}"))
+    last.filter(|last| !last.is_empty()).map_or(general.clone(), |last| format!("{general}: {last}"))
 }
 
 impl Calls for Installed {
@@ -112,15 +113,22 @@ impl Calls for Installed {
         let (mut comm, mut config) = (ptr::null_mut(), config());
         // SAFETY: the library is there, and the device is current. It writes the communicator at once; the settings it copies.
         let result = unsafe {
-            sys::ncclCommInitRankConfig(&raw mut comm, rank_of(world), id, rank_of(rank), &raw mut config)
+            number!(sys::ncclCommInitRankConfig(
+                &raw mut comm,
+                rank_of(world),
+                id,
+                rank_of(rank),
+                &raw mut config
+            ))
         };
         (result.into(), Comm(comm as usize))
     }
 
     fn progress(&self, comm: Comm) -> Status {
-        let mut state = sys::ncclResult_t::ncclSuccess;
+        let mut state = calls::SUCCESS;
         // SAFETY: a `Comm` is what `init` gave, until `destroy` or `abort` takes it. It writes the state.
-        match Status::from(unsafe { sys::ncclCommGetAsyncError(raw(comm), &raw mut state) }) {
+        match Status::from(unsafe { number!(sys::ncclCommGetAsyncError(raw(comm), (&raw mut state).cast())) })
+        {
             Status::Done => state.into(),
             failed => failed,
         }
@@ -128,12 +136,12 @@ impl Calls for Installed {
 
     fn group_start(&self) -> Status {
         // SAFETY: the library is there.
-        unsafe { sys::ncclGroupStart() }.into()
+        unsafe { number!(sys::ncclGroupStart()) }.into()
     }
 
     fn group_end(&self) -> Status {
         // SAFETY: as above; a group is open.
-        unsafe { sys::ncclGroupEnd() }.into()
+        unsafe { number!(sys::ncclGroupEnd()) }.into()
     }
 
     unsafe fn ask(&self, comm: Comm, op: Op, aside: bool) -> Status {
@@ -145,17 +153,19 @@ impl Calls for Installed {
         let result = unsafe {
             match op {
                 Op::AllReduce { run, len } => {
-                    sys::ncclAllReduce(at(run), at(run), len, f32, sum, comm, stream)
+                    number!(sys::ncclAllReduce(at(run), at(run), len, f32, sum, comm, stream))
                 }
                 Op::Broadcast { run, len, root } => {
-                    sys::ncclBroadcast(at(run), at(run), len, f32, rank_of(root), comm, stream)
+                    number!(sys::ncclBroadcast(at(run), at(run), len, f32, rank_of(root), comm, stream))
                 }
                 Op::AllGather { own, run, len } => {
-                    sys::ncclAllGather(at(own), at(run), len, f32, comm, stream)
+                    number!(sys::ncclAllGather(at(own), at(run), len, f32, comm, stream))
                 }
-                Op::Send { run, len, to } => sys::ncclSend(at(run), len, f32, rank_of(to), comm, stream),
+                Op::Send { run, len, to } => {
+                    number!(sys::ncclSend(at(run), len, f32, rank_of(to), comm, stream))
+                }
                 Op::Receive { run, len, from } => {
-                    sys::ncclRecv(at(run), len, f32, rank_of(from), comm, stream)
+                    number!(sys::ncclRecv(at(run), len, f32, rank_of(from), comm, stream))
                 }
             }
         };
@@ -164,20 +174,20 @@ impl Calls for Installed {
 
     fn finalize(&self, comm: Comm) -> Status {
         // SAFETY: as in `progress`.
-        unsafe { sys::ncclCommFinalize(raw(comm)) }.into()
+        unsafe { number!(sys::ncclCommFinalize(raw(comm))) }.into()
     }
 
     fn destroy(&self, comm: Comm) -> Status {
         // SAFETY: as in `progress`; nobody has it any more.
-        unsafe { sys::ncclCommDestroy(raw(comm)) }.into()
+        unsafe { number!(sys::ncclCommDestroy(raw(comm))) }.into()
     }
 
     fn abort(&self, comm: Comm) -> Status {
         // SAFETY: as in `destroy`.
-        unsafe { sys::ncclCommAbort(raw(comm)) }.into()
+        unsafe { number!(sys::ncclCommAbort(raw(comm))) }.into()
     }
 
-    fn explain(&self, comm: Option<Comm>, why: sys::ncclResult_t) -> String {
+    fn explain(&self, comm: Option<Comm>, why: u32) -> String {
         explain(comm.map_or(ptr::null_mut(), raw), why)
     }
 

@@ -2,11 +2,14 @@
 
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
-use crate::operand::{Place, u32_of};
+use crate::operand::{Place, apart, u32_of};
 use crate::ops::elementwise::number;
 use crate::ops::tiles::{THREADS, Tiles};
 use crate::{Buffer, Cuda};
-use tensor_backend::{BatchNorm, Error, NormSpans, Result, Shape, Span, View, ViewMut, Write};
+use tensor_backend::{
+    AffineSpans, BatchNorm, Error, NormGrads, NormInfer, NormSaved, NormTrain, Result, Run, RunMut, Shape,
+    Span, View, ViewMut, Write,
+};
 
 pub(crate) const SOURCE: Source = Source {
     name: "batch_norm.cu",
@@ -25,19 +28,12 @@ impl Cuda {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
+        norm: NormTrain<Buffer>,
         y: ViewMut<Buffer>,
-        saved: &mut Buffer,
-        grads: &mut Buffer,
-        sums: Span,
     ) -> Result<()> {
         let (op, shape) = ("bn_act_fwd_train", x.layout.shape);
-        bn.check(op, shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
-        let scale = [self.run(op, "gamma", params, gamma)?, self.run(op, "beta", params, beta)?];
-        let results = self.results(op, shape, params, bias, saved, grads, sums)?;
+        let scale = self.scale(op, bn, [shape, y.layout.shape], norm.affine)?;
+        let results = self.results(op, shape, norm)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         if shape.c == 0 {
             return Ok(());
@@ -46,10 +42,10 @@ impl Cuda {
         self.normalize_batch(op, bn, &x, &y, scale, results.saved)
     }
 
-    pub(crate) fn op_bn_statistics(&self, x: View<Buffer>, stats: &mut Buffer, at: Span) -> Result<()> {
+    pub(crate) fn op_bn_statistics(&self, x: View<Buffer>, stats: RunMut<Buffer>) -> Result<()> {
         let (op, c) = ("bn_statistics", x.layout.shape.c);
-        Error::check_len(op, "the statistics", at, BatchNorm::stats_len(c))?;
-        let stats = self.run(op, "the statistics", stats, at)?;
+        Error::check_len(op, "the statistics", stats.at, BatchNorm::stats_len(c))?;
+        let stats = self.run(op, "the statistics", stats.data, stats.at)?;
         let x = self.read(op, "the input", x)?;
         if c == 0 {
             return Ok(());
@@ -62,23 +58,15 @@ impl Cuda {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        gamma: Span,
-        beta: Span,
-        bias: Option<Span>,
-        stats: &Buffer,
-        replicas: usize,
+        stats: Run<Buffer>,
+        norm: NormTrain<Buffer>,
         y: ViewMut<Buffer>,
-        saved: &mut Buffer,
-        grads: &mut Buffer,
-        sums: Span,
     ) -> Result<()> {
         let (op, shape) = ("bn_act_fwd_joined", x.layout.shape);
-        bn.check(op, shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
-        let scale = [self.run(op, "gamma", params, gamma)?, self.run(op, "beta", params, beta)?];
-        let results = self.results(op, shape, params, bias, saved, grads, sums)?;
-        let len = replicas.saturating_mul(BatchNorm::stats_len(shape.c));
-        let stats = self.run(op, "the replicas' statistics", stats, Span::new(0, len))?;
+        let scale = self.scale(op, bn, [shape, y.layout.shape], norm.affine)?;
+        let results = self.results(op, shape, norm)?;
+        let replicas = BatchNorm::replicas(op, stats.at, shape.c)?;
+        let stats = self.run(op, "the replicas' statistics", stats.data, stats.at)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         if shape.c == 0 {
             return Ok(());
@@ -103,40 +91,41 @@ impl Cuda {
     pub(crate) fn op_bn_act_fwd_again(
         &self,
         bn: &BatchNorm,
-        x: View<Buffer>,
-        params: &Buffer,
-        [gamma, beta]: [Span; 2],
-        saved: &Buffer,
+        norm: NormSaved<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        let (op, shape) = ("bn_act_fwd_again", x.layout.shape);
-        bn.check(op, shape, y.layout.shape, &[("gamma", gamma), ("beta", beta)])?;
-        let scale = [self.run(op, "gamma", params, gamma)?, self.run(op, "beta", params, beta)?];
-        let saved = self.run(op, "the saved statistics", saved, Span::new(0, 2 * shape.c))?;
-        let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
+        let (op, shape) = ("bn_act_fwd_again", norm.x.layout.shape);
+        let scale = self.scale(op, bn, [shape, y.layout.shape], norm.affine)?;
+        let saved = self.run(op, "the saved statistics", norm.saved, Span::new(0, 2 * shape.c))?;
+        let (x, y) = (self.read(op, "the input", norm.x)?, self.write(op, "the output", y)?);
         self.normalize_batch(op, bn, &x, &y, scale, saved)
     }
 
-    /// Where the statistics of a training pass go.
-    fn results(
+    /// gamma and beta, for an input and an output of these shapes.
+    fn scale(
         &self,
         op: &'static str,
-        x: Shape,
-        params: &Buffer,
-        bias: Option<Span>,
-        saved: &Buffer,
-        grads: &Buffer,
-        sums: Span,
-    ) -> Result<Results> {
-        Error::check_len(op, "the sums", sums, 2 * x.c)?;
+        bn: &BatchNorm,
+        [x, y]: [Shape; 2],
+        affine: Run<Buffer, AffineSpans>,
+    ) -> Result<[Ptr; 2]> {
+        let AffineSpans { gamma, beta } = affine.at;
+        bn.check(op, x, y, &[("gamma", gamma), ("beta", beta)])?;
+        Ok([self.run(op, "gamma", affine.data, gamma)?, self.run(op, "beta", affine.data, beta)?])
+    }
+
+    /// Where the statistics of a training pass go.
+    fn results(&self, op: &'static str, x: Shape, norm: NormTrain<Buffer>) -> Result<Results> {
+        let NormTrain { affine, bias, saved, sums } = norm;
+        Error::check_len(op, "the sums", sums.at, 2 * x.c)?;
         let bias = bias.map(|bias| {
             Error::check_len(op, "the bias", bias, x.c)?;
-            self.run(op, "the bias", params, bias)
+            self.run(op, "the bias", affine.data, bias)
         });
         Ok(Results {
             bias: bias.transpose()?.unwrap_or(Ptr::NULL),
             saved: self.run(op, "the saved statistics", saved, Span::new(0, 2 * x.c))?,
-            sums: self.run(op, "the sums", grads, sums)?,
+            sums: self.run(op, "the sums", sums.data, sums.at)?,
         })
     }
 
@@ -181,14 +170,12 @@ impl Cuda {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        running: &Buffer,
-        at: NormSpans,
+        norm: NormInfer<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let op = "bn_act_fwd_infer";
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
-        self.normalize_infer(op, bn, &x, params, running, at, &y)
+        self.normalize_infer(op, bn, &x, norm, &y)
     }
 
     /// Inference; `y` may be `x`.
@@ -197,14 +184,12 @@ impl Cuda {
         op: &'static str,
         bn: &BatchNorm,
         x: &Place,
-        params: &Buffer,
-        running: &Buffer,
-        at: NormSpans,
+        NormInfer { params, running, at }: NormInfer<Buffer>,
         y: &Place,
     ) -> Result<()> {
         bn.check_infer(op, x.shape, y.shape, at)?;
-        let gamma = self.run(op, "gamma", params, at.gamma)?;
-        let beta = self.run(op, "beta", params, at.beta)?;
+        let gamma = self.run(op, "gamma", params, at.affine.gamma)?;
+        let beta = self.run(op, "beta", params, at.affine.beta)?;
         let mean = self.run(op, "the mean", running, at.mean)?;
         let var = self.run(op, "the variance", running, at.var)?;
         self.normalize(op, bn, x, y, [gamma, beta, mean, var], true)
@@ -249,41 +234,30 @@ impl Cuda {
     pub(crate) fn op_bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
-        x: View<Buffer>,
+        norm: NormSaved<Buffer>,
         dy: View<Buffer>,
-        params: &Buffer,
-        [gamma, beta]: [Span; 2],
-        saved: &Buffer,
-        grads: &mut Buffer,
-        [dgamma, dbeta]: [Span; 2],
+        grads: RunMut<Buffer, AffineSpans>,
     ) -> Result<()> {
         let op = "bn_act_bwd_params";
-        apart(op, dgamma, dbeta)?;
-        let spans = [gamma, beta, dgamma, dbeta];
-        let (numbers, x, dy) = self.norm_gradient(op, bn, [x, dy], params, saved, grads, spans)?;
+        apart(op, grads.at.gamma, grads.at.beta)?;
+        let (numbers, x, dy) = self.norm_gradient(op, bn, norm, dy, grads.as_run())?;
         if x.shape.c == 0 { Ok(()) } else { self.gradient_sums(op, bn, &x, &dy, numbers) }
     }
 
     pub(crate) fn op_bn_act_bwd_data(
         &self,
         bn: &BatchNorm,
-        x: View<Buffer>,
+        norm: NormSaved<Buffer>,
         dy: View<Buffer>,
-        params: &Buffer,
-        [gamma, beta]: [Span; 2],
-        saved: &Buffer,
-        grads: &Buffer,
-        [dgamma, dbeta]: [Span; 2],
-        count: usize,
+        whole: NormGrads<Buffer>,
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "bn_act_bwd_data";
-        Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
-        let spans = [gamma, beta, dgamma, dbeta];
-        let (numbers, x, dy) = self.norm_gradient(op, bn, [x, dy], params, saved, grads, spans)?;
+        Error::check_shape(op, "dx", dx.layout.shape, norm.x.layout.shape)?;
+        let (numbers, x, dy) = self.norm_gradient(op, bn, norm, dy, whole.grads)?;
         let dx = self.write(op, "dx", dx)?;
-        self.input_gradient(op, bn, [&x, &dy, &dx], numbers, count, write)
+        self.input_gradient(op, bn, [&x, &dy, &dx], numbers, whole.count, write)
     }
 
     /// What both halves of a backward pass work with: gamma, beta, what was saved, dgamma, dbeta; x; dy.
@@ -291,24 +265,23 @@ impl Cuda {
         &self,
         op: &'static str,
         bn: &BatchNorm,
-        [x, dy]: [View<Buffer>; 2],
-        params: &Buffer,
-        saved: &Buffer,
-        grads: &Buffer,
-        [gamma, beta, dgamma, dbeta]: [Span; 4],
+        norm: NormSaved<Buffer>,
+        dy: View<Buffer>,
+        grads: Run<Buffer, AffineSpans>,
     ) -> Result<([Ptr; 5], Place, Place)> {
-        let shape = x.layout.shape;
-        let spans = [("gamma", gamma), ("beta", beta), ("dgamma", dgamma), ("dbeta", dbeta)];
-        bn.check(op, shape, shape, &spans)?;
+        let shape = norm.x.layout.shape;
+        let [gamma, beta] = self.scale(op, bn, [shape; 2], norm.affine)?;
+        let at = grads.at;
+        bn.check(op, shape, shape, &[("dgamma", at.gamma), ("dbeta", at.beta)])?;
         Error::check_shape(op, "dy", dy.layout.shape, shape)?;
         let numbers = [
-            self.run(op, "gamma", params, gamma)?,
-            self.run(op, "beta", params, beta)?,
-            self.run(op, "the saved statistics", saved, Span::new(0, 2 * shape.c))?,
-            self.run(op, "dgamma", grads, dgamma)?,
-            self.run(op, "dbeta", grads, dbeta)?,
+            gamma,
+            beta,
+            self.run(op, "the saved statistics", norm.saved, Span::new(0, 2 * shape.c))?,
+            self.run(op, "dgamma", grads.data, at.gamma)?,
+            self.run(op, "dbeta", grads.data, at.beta)?,
         ];
-        Ok((numbers, self.read(op, "the input", x)?, self.read(op, "dy", dy)?))
+        Ok((numbers, self.read(op, "the input", norm.x)?, self.read(op, "dy", dy)?))
     }
 
     /// dgamma and dbeta. `numbers` are gamma, beta, what was saved, dgamma, dbeta.
@@ -405,13 +378,4 @@ struct Results {
     bias: Ptr,
     saved: Ptr,
     sums: Ptr,
-}
-
-/// Refuses gradients that overlap.
-fn apart(op: &'static str, a: Span, b: Span) -> Result<()> {
-    if a.end() <= b.offset || b.end() <= a.offset {
-        return Ok(());
-    }
-    let (what, accepted) = ("the start of a run of gradients", "outside of the other run");
-    Err(Error::Value { op, what, value: b.offset as f64, accepted })
 }

@@ -3,10 +3,11 @@
 
 use crate::driver::Ptr;
 use crate::mirror::Weight;
-use crate::operand::Place;
+use crate::operand::{Place, apart};
 use crate::{Buffer, Cuda};
 use tensor_backend::{
-    Activation, BatchNorm, Conv2d, Error, Linear, NormSpans, Result, Shape, Span, View, ViewMut, Write,
+    Activation, BatchNorm, Conv2d, Linear, NormInfer, Result, Run, RunMut, Shape, Span, View, ViewMut,
+    WeightSpans, Write,
 };
 
 /// What engines may rely on: where tensors begin.
@@ -40,16 +41,14 @@ impl Cuda {
         conv: &Conv2d,
         act: Activation,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Buffer, WeightSpans>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let op = "conv2d_fwd";
-        conv.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
+        conv.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let engine = &self.inner.engine;
-        self.forward(op, act, &x, params, of_conv(conv, w), b, &y, |x, w, y| {
+        self.forward(op, act, &x, weights, of_conv(conv, weights.at.w), &y, |x, w, y| {
             engine.conv_fwd(self, conv, x, w, y)
         })
     }
@@ -60,22 +59,19 @@ impl Cuda {
         conv: &Conv2d,
         bn: &BatchNorm,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
-        running: &Buffer,
-        at: NormSpans,
+        weights: Run<Buffer, WeightSpans>,
+        norm: NormInfer<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let op = "conv2d_bn_act_fwd_infer";
-        conv.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
-        bn.check_infer(op, y.layout.shape, y.layout.shape, at)?;
+        conv.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
+        bn.check_infer(op, y.layout.shape, y.layout.shape, norm.at)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let engine = &self.inner.engine;
-        self.forward(op, Activation::None, &x, params, of_conv(conv, w), b, &y, |x, w, y| {
+        self.forward(op, Activation::None, &x, weights, of_conv(conv, weights.at.w), &y, |x, w, y| {
             engine.conv_fwd(self, conv, x, w, y)
         })?;
-        self.normalize_infer(op, bn, &y, params, running, at, &y)
+        self.normalize_infer(op, bn, &y, norm, &y)
     }
 
     pub(crate) fn op_linear_fwd(
@@ -83,16 +79,14 @@ impl Cuda {
         linear: &Linear,
         act: Activation,
         x: View<Buffer>,
-        params: &Buffer,
-        w: Span,
-        b: Option<Span>,
+        weights: Run<Buffer, WeightSpans>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
         let op = "linear_fwd";
-        linear.check(op, x.layout.shape, y.layout.shape, Some(w), b)?;
+        linear.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let engine = &self.inner.engine;
-        self.forward(op, act, &x, params, of_linear(linear, w), b, &y, |x, w, y| {
+        self.forward(op, act, &x, weights, of_linear(linear, weights.at.w), &y, |x, w, y| {
             engine.linear_fwd(self, linear, x, w, y)
         })
     }
@@ -101,16 +95,15 @@ impl Cuda {
         &self,
         conv: &Conv2d,
         dy: View<Buffer>,
-        params: &Buffer,
-        w: Span,
+        w: Run<Buffer>,
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "conv2d_bwd_data";
-        conv.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
+        conv.check(op, dx.layout.shape, dy.layout.shape, Some(w.at), None)?;
         let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
         let engine = &self.inner.engine;
-        self.backward_data(op, &dy, params, of_conv(conv, w), &dx, write, |dy, w, dx, write| {
+        self.backward_data(op, &dy, w.data, of_conv(conv, w.at), &dx, write, |dy, w, dx, write| {
             engine.conv_bwd_data(self, conv, dy, w, dx, write)
         })
     }
@@ -119,16 +112,15 @@ impl Cuda {
         &self,
         linear: &Linear,
         dy: View<Buffer>,
-        params: &Buffer,
-        w: Span,
+        w: Run<Buffer>,
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "linear_bwd_data";
-        linear.check(op, dx.layout.shape, dy.layout.shape, Some(w), None)?;
+        linear.check(op, dx.layout.shape, dy.layout.shape, Some(w.at), None)?;
         let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
         let engine = &self.inner.engine;
-        self.backward_data(op, &dy, params, of_linear(linear, w), &dx, write, |dy, w, dx, write| {
+        self.backward_data(op, &dy, w.data, of_linear(linear, w.at), &dx, write, |dy, w, dx, write| {
             engine.linear_bwd_data(self, linear, dy, w, dx, write)
         })
     }
@@ -138,15 +130,13 @@ impl Cuda {
         conv: &Conv2d,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: &mut Buffer,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Buffer, WeightSpans>,
     ) -> Result<()> {
         let op = "conv2d_bwd_filter";
-        conv.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
+        conv.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
         let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
         let engine = &self.inner.engine;
-        self.backward_filter(op, &x, &dy, grads, of_conv(conv, dw), db, |x, dy, dw| {
+        self.backward_filter(op, &x, &dy, grads.as_run(), of_conv(conv, grads.at.w), |x, dy, dw| {
             engine.conv_bwd_filter(self, conv, x, dy, dw)
         })
     }
@@ -156,15 +146,13 @@ impl Cuda {
         linear: &Linear,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: &mut Buffer,
-        dw: Span,
-        db: Option<Span>,
+        grads: RunMut<Buffer, WeightSpans>,
     ) -> Result<()> {
         let op = "linear_bwd_filter";
-        linear.check(op, x.layout.shape, dy.layout.shape, Some(dw), db)?;
+        linear.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
         let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
         let engine = &self.inner.engine;
-        self.backward_filter(op, &x, &dy, grads, of_linear(linear, dw), db, |x, dy, dw| {
+        self.backward_filter(op, &x, &dy, grads.as_run(), of_linear(linear, grads.at.w), |x, dy, dw| {
             engine.linear_bwd_filter(self, linear, x, dy, dw)
         })
     }
@@ -180,14 +168,13 @@ impl Cuda {
         op: &'static str,
         act: Activation,
         x: &Place,
-        params: &Buffer,
+        Run { data: params, at }: Run<Buffer, WeightSpans>,
         w: Weight,
-        b: Option<Span>,
         y: &Place,
         product: impl FnOnce(&Place, Ptr, &Place) -> Result<()>,
     ) -> Result<()> {
         self.run(op, "the weights", params, w.span)?;
-        let bias = b.map(|b| self.run(op, "the bias", params, b)).transpose()?;
+        let bias = at.b.map(|b| self.run(op, "the bias", params, b)).transpose()?;
         if y.shape.is_empty() {
             return Ok(());
         }
@@ -237,22 +224,13 @@ impl Cuda {
         op: &'static str,
         x: &Place,
         dy: &Place,
-        grads: &Buffer,
+        Run { data: grads, at }: Run<Buffer, WeightSpans>,
         dw: Weight,
-        db: Option<Span>,
         product: impl FnOnce(&Place, &Place, Ptr) -> Result<()>,
     ) -> Result<()> {
         self.run(op, "dw", grads, dw.span)?;
-        let sums = db.map(|db| self.run(op, "db", grads, db)).transpose()?;
-        if let Some(db) = db.filter(|db| db.offset < dw.span.end() && dw.span.offset < db.end()) {
-            let what = "the start of a run of gradients";
-            return Err(Error::Value {
-                op,
-                what,
-                value: db.offset as f64,
-                accepted: "outside of the other run",
-            });
-        }
+        let sums = at.b.map(|db| self.run(op, "db", grads, db)).transpose()?;
+        at.b.map_or(Ok(()), |db| apart(op, dw.span, db))?;
         if dw.span.len > 0 {
             let to = self.mirrored_grad(op, grads, dw)?;
             if x.shape.is_empty() || dy.shape.is_empty() {

@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Bytes, Cuda, Ints};
-use tensor_backend::{Fill, ImageDraw, LoadImages, Result, Span, ViewMut};
+use tensor_backend::{Fill, ImageDraw, ImageSet, LoadImages, Result, Span, ViewMut};
 
 pub(crate) const SOURCE: Source =
     Source { name: "images.cu", text: include_str!("../../kernels/images.cu"), kernels: &["load_images"] };
@@ -16,16 +16,15 @@ impl Cuda {
     pub(crate) fn op_load_images(
         &self,
         load: &LoadImages,
-        images: &Bytes,
-        labels: &Ints,
+        ImageSet { images, labels, means }: ImageSet<Bytes, Ints, Buffer>,
         draws: &Ints,
         first: usize,
-        means: &Buffer,
         x: ViewMut<Buffer>,
         to: &mut Ints,
     ) -> Result<()> {
         let (op, shape, to_len) = ("load_images", x.layout.shape, to.len());
-        load.check(op, images.len(), labels.len(), draws.len(), first, means.len(), shape, to.len())?;
+        load.check_set(op, images.len(), labels.len(), means.len())?;
+        load.check_batch(op, draws.len(), first, shape, to_len)?;
         let means = self.run(op, "the means", means, Span::new(0, 2 * load.image_len()))?;
         let x = self.write(op, "the batch", x)?;
         let size = |what, value| u32_of(op, what, value);

@@ -1,8 +1,8 @@
 //! Steps that are recorded and replayed, on the stand-in and on the emulated GPU.
 
 use tensor_backend::{
-    Activation, Backend, Conv2d, Layout, Pad, Precision, SgdStep, Shape, Span, Velocity, View, ViewMut,
-    WeightDecay, Write,
+    Activation, Backend, Conv2d, Layout, Pad, Precision, Run, RunMut, SgdStep, Shape, Span, Velocity, View,
+    ViewMut, WeightDecay, Write,
 };
 use tensor_cuda::{Buffer, Cuda, Turn};
 
@@ -45,11 +45,12 @@ fn steps(cuda: &Cuda) -> Vec<u32> {
             weight_decay: WeightDecay::Decoupled(0.01),
         };
         let of = |buffer| View::new(buffer, xl);
-        cuda.conv2d_fwd(&CONV, Activation::Relu, of(x), &params, weights, None, ViewMut::new(&mut y, yl))
-            .unwrap();
+        let w = Run::new(&params, weights);
+        let without_bias = Run::new(&params, weights.into());
+        cuda.conv2d_fwd(&CONV, Activation::Relu, of(x), without_bias, ViewMut::new(&mut y, yl)).unwrap();
         let dy = View::new(&y, yl);
-        cuda.conv2d_bwd_data(&CONV, dy, &params, weights, ViewMut::new(&mut dx, xl), Write::Set).unwrap();
-        cuda.conv2d_bwd_filter(&CONV, of(&dx), dy, &mut grads, weights, None).unwrap();
+        cuda.conv2d_bwd_data(&CONV, dy, w, ViewMut::new(&mut dx, xl), Write::Set).unwrap();
+        cuda.conv2d_bwd_filter(&CONV, of(&dx), dy, RunMut::new(&mut grads, weights.into())).unwrap();
         cuda.finish_grads(&mut grads, weights).unwrap();
         cuda.sgd_step(&sgd, &mut params, &grads, &mut velocity, weights).unwrap();
     };

@@ -2,6 +2,7 @@
 
 mod early_stop;
 mod format;
+mod logs;
 mod metric;
 mod model_checkpoint;
 mod pattern;
@@ -10,6 +11,7 @@ mod spec;
 
 pub use early_stop::EarlyStop;
 pub(crate) use format::repr;
+pub use logs::{CsvLogOptions, TensorBoardOptions};
 pub use metric::mode;
 pub(crate) use metric::{Monitor, check as check_metric};
 pub use model_checkpoint::{ModelCheckpointOptions, SaveFreq};

@@ -98,8 +98,8 @@ impl Observer for CsvLogger {
         if !begun {
             self.write(COLUMNS)?;
         }
-        // What is added to has the epochs before already.
-        let before = if self.append { &[] } else { run.state.history.as_slice() };
+        // What is added to has the epochs before already; what is gone gets them again.
+        let before = if begun { &[] } else { run.state.history.as_slice() };
         before.iter().try_for_each(|record| self.record(record))
     }
 
@@ -186,6 +186,8 @@ mod tests {
         assert_eq!(log(CsvLogger::new(&file).append(true), 1), format!("{first}{second}"));
         let resumed = format!("{HEADER}0,0.5,0.005,1.0,0.25,2.0\r\n{second}");
         assert_eq!(log(CsvLogger::new(&file), 1), resumed);
+        fs::remove_file(&file).unwrap();
+        assert_eq!(log(CsvLogger::new(&file).append(true), 1), resumed, "the file was gone");
         let other = folder.path().join("b.csv");
         assert_eq!(log(CsvLogger::new(&other).append(true).separator(';'), 0), first.replace(',', ";"));
     }

@@ -26,6 +26,7 @@ mod curves;
 mod early_stopping;
 mod environment;
 mod event;
+mod event_reader;
 mod histogram;
 mod history;
 mod model_checkpoint;

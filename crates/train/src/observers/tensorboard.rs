@@ -1,4 +1,5 @@
 use super::event::{Event, EventFile};
+use super::event_reader::points;
 use super::histogram::Histogram;
 use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
 use std::path::PathBuf;
@@ -10,8 +11,9 @@ use std::path::PathBuf;
 /// With [`histograms`](TensorBoard::histograms) the former also holds how the weights are distributed, as `LAYER/WEIGHT/histogram`, and
 /// with [`images`](TensorBoard::images) what the augmentation made of the epoch's first batch, as `augmented_batch`.
 ///
-/// Every start of a run begins new event files and writes the epochs done before into them, after a mark that
-/// takes back whatever older files say of them; histograms and images of those epochs are gone with them.
+/// Every start of a run begins new event files. Where older ones in the folder hold the epochs done before, a mark takes back
+/// whatever they say of later epochs. Otherwise it takes back all that they say, and the epochs done before are written again;
+/// histograms and images of those are gone then.
 ///
 /// ```
 /// use train::observers::TensorBoard;
@@ -42,6 +44,20 @@ impl TensorBoard {
     /// So many augmented images of each epoch's first batch; 0 for none.
     pub fn images(self, count: usize) -> Self {
         TensorBoard { images: count, ..self }
+    }
+
+    /// Whether older files have all of these epochs, once each: those of this run.
+    fn holds(&self, history: &[EpochRecord]) -> bool {
+        let in_folder = |name: &str, loss: fn(&EpochRecord) -> f64| {
+            let points = points(&self.folder.join(name), "epoch_loss");
+            history.iter().all(|record| {
+                let step = record.epoch.saturating_sub(1) as i64;
+                let mut of_step =
+                    points.iter().filter(|(other, _)| *other == step).map(|(_, loss)| loss.to_bits());
+                of_step.next() == Some((loss(record) as f32).to_bits()) && of_step.next().is_none()
+            })
+        };
+        in_folder("train", |record| record.loss) && in_folder("validation", |record| record.val_loss)
     }
 
     fn draw(&mut self, record: &EpochRecord, snapshot: &dyn Snapshot) -> Result<()> {
@@ -81,15 +97,18 @@ impl TensorBoard {
 
 impl Observer for TensorBoard {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        let history = &run.state.history;
+        let there = self.holds(history);
         let create = |name| EventFile::create(&self.folder.join(name));
         let mut files = [create("train")?, create("validation")?];
-        if !run.state.history.is_empty() {
+        if let Some(last) = history.last() {
             for file in &mut files {
-                file.write(&Event::start(0))?;
+                file.write(&Event::start(if there { last.epoch as i64 } else { 0 }))?;
             }
         }
         self.files = Some(files);
-        run.state.history.iter().try_for_each(|record| self.write(record))
+        let missing = if there { &[] } else { history.as_slice() };
+        missing.iter().try_for_each(|record| self.write(record))
     }
 
     fn on_epoch_end(
@@ -109,6 +128,44 @@ mod tests {
     use super::super::testing::{Fake, config, record, run, state};
     use super::*;
     use std::fs;
+
+    #[test]
+    fn a_resumed_run_adds_to_its_own_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let all: Vec<EpochRecord> =
+            (1..=4).map(|k| record(k, [1.0 / k as f64, 0.5, 2.0 / k as f64, 0.25])).collect();
+        let config = config(9);
+        let go = |done: usize, to: usize| {
+            let mut observer = TensorBoard::new(folder.path()).histograms(1);
+            observer.on_begin(&run(&config, &state(all[..done].to_vec()))).unwrap();
+            for record in &all[done..to] {
+                observer.on_epoch_end(record, &state(vec![]), &Fake(0.0)).unwrap();
+            }
+            let shown = |name| points(&folder.path().join(name), "epoch_loss");
+            assert_eq!((shown("train").len(), shown("validation").len()), (to, to));
+            assert!(
+                shown("train").iter().map(|(step, _)| *step).eq(0..to as i64),
+                "in their order, once each"
+            );
+        };
+        let count = || fs::read_dir(folder.path().join("train")).unwrap().count();
+        let last = || {
+            let entries = fs::read_dir(folder.path().join("train")).unwrap();
+            let path = entries.map(|entry| entry.unwrap().path()).max().unwrap();
+            let bytes = fs::read(path).unwrap();
+            bytes.windows(10).filter(|window| window == b"epoch_loss").count()
+        };
+        go(0, 3);
+        // Killed before the checkpoint of the third epoch.
+        go(2, 4);
+        assert_eq!((count(), last()), (2, 2), "only what is new");
+        go(4, 4);
+        assert_eq!(last(), 0);
+        // Another run's files, or none any more.
+        fs::remove_dir_all(folder.path().join("validation")).unwrap();
+        go(3, 4);
+        assert_eq!(last(), 4, "all is written again");
+    }
 
     #[test]
     fn training_and_validation_have_folders_of_their_own() {

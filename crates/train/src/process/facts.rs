@@ -3,6 +3,9 @@ use crate::{BenchOptions, Config, Result, bench};
 use parallel::Facts;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+/// Settings that are each process' own affair. Only the first one writes files.
+const OWN: [&str; 6] = ["data", "devices", "checkpoints", "csv_log", "tensorboard", "plot"];
+
 /// What must be the same in all processes: the configuration but for paths and devices, what of the devices decides about bits,
 /// the network, the data, and where the run goes on.
 pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
@@ -11,7 +14,7 @@ pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
     })?;
     let mut facts = Facts::new();
     for (name, value) in config.as_object().into_iter().flatten() {
-        if !["data", "devices", "checkpoints"].contains(&name.as_str()) {
+        if !OWN.contains(&name.as_str()) {
             facts = facts.with(format_args!("the setting {name}"), value);
         }
     }

@@ -12,7 +12,7 @@ mod results;
 mod settings;
 
 use crate::observers::read_history;
-use crate::{Classifier, EpochRecord, Error, Evaluation, Result, evaluate};
+use crate::{Classifier, EpochRecord, Error, Evaluation, Result, atomic, evaluate};
 use cifar::Dataset;
 use image::RgbImage;
 use std::path::Path;
@@ -98,6 +98,14 @@ impl RunReport {
 /// ```
 pub fn report(runs: &[RunReport]) -> String {
     page::page(runs)
+}
+
+/// Writes the page about these runs to `file`: whole or not at all. Its folder is made where it is missing.
+///
+/// # Errors
+/// [`Error::Io`] if it can't be written.
+pub fn save_report(file: &Path, runs: &[RunReport]) -> Result<()> {
+    atomic::replace(file, report(runs).as_bytes())
 }
 
 #[cfg(test)]

@@ -1,4 +1,3 @@
-use crate::input::IMAGE;
 use crate::{Classifier, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +19,8 @@ pub(super) fn address(picture: &RgbImage) -> String {
 /// The picture of a sample.
 pub(super) fn sample(split: &Split, sample: usize) -> Option<RgbImage> {
     let pixels = split.images.outer_iter().nth(sample)?.iter().copied().collect();
-    RgbImage::from_raw(IMAGE[1] as u32, IMAGE[0] as u32, pixels)
+    let [height, width, _] = split.shape();
+    RgbImage::from_raw(width as u32, height as u32, pixels)
 }
 
 /// The filters of the first layer that looks at the three colours, as pictures of a pixel for each weight.

@@ -5,7 +5,9 @@ use crate::conv::sums::Finish;
 use crate::conv::tests::{random, room, slice, wide};
 use crate::simd::Level;
 use crate::{Cpu, Reference};
-use tensor_backend::{Activation, Backend, Conv2d, Pad, Shape, Span, View, ViewMut, Write};
+use tensor_backend::{
+    Activation, Backend, Conv2d, Pad, Run, RunMut, Shape, Span, View, ViewMut, WeightSpans, Write,
+};
 
 /// The root of the mean square of the differences, and the largest one, in units of that of what is wanted.
 fn error(got: &[f32], want: &[f64]) -> [f64; 2] {
@@ -30,7 +32,13 @@ fn errors(cpu: &Cpu, size: Size, conv: &Conv2d, x: Shape, extra: usize) -> [[f64
     Pass::forward(size, conv, xl, yl).run(cpu, &xs, weights, finish, &mut got);
     let act = Activation::Relu;
     Reference
-        .conv2d_fwd(conv, act, View::new(&xr, xl), &pr, w, Some(b), ViewMut::new(&mut want, yl))
+        .conv2d_fwd(
+            conv,
+            act,
+            View::new(&xr, xl),
+            Run::new(&pr, WeightSpans { w, b: Some(b) }),
+            ViewMut::new(&mut want, yl),
+        )
         .unwrap();
     let forward = error(&got, &want);
 
@@ -38,13 +46,15 @@ fn errors(cpu: &Cpu, size: Size, conv: &Conv2d, x: Shape, extra: usize) -> [[f64
     let finish = Finish { bias: None, add: true, affine: None, relu: false };
     Pass::backward(size, conv, yl, xl).run(cpu, &dys, weights, finish, &mut got);
     Reference
-        .conv2d_bwd_data(conv, View::new(&dyr, yl), &pr, w, ViewMut::new(&mut want, xl), Write::Add)
+        .conv2d_bwd_data(conv, View::new(&dyr, yl), Run::new(&pr, w), ViewMut::new(&mut want, xl), Write::Add)
         .unwrap();
     let data = error(&got, &want);
 
     let (mut got, mut want) = (random(w.len, 4), wide(weights));
     backward_filter(cpu, size, conv, View::new(&xs, xl), View::new(&dys, yl), &mut got);
-    Reference.conv2d_bwd_filter(conv, View::new(&xr, xl), View::new(&dyr, yl), &mut want, w, None).unwrap();
+    Reference
+        .conv2d_bwd_filter(conv, View::new(&xr, xl), View::new(&dyr, yl), RunMut::new(&mut want, w.into()))
+        .unwrap();
     [forward, data, error(&got, &want)]
 }
 

@@ -2,6 +2,7 @@
 
 use super::CudaDriver;
 use crate::cuda::lock;
+use crate::number::number;
 use cudarc::driver::sys;
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -31,7 +32,22 @@ impl CudaDriver {
     }
 
     fn tips(&self) -> Result<Vec<Tip>> {
-        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        let (status, nodes, count) = self.capture_info()?;
+        if status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE as u32 || nodes.is_null() {
+            return Ok(Vec::new());
+        }
+        // SAFETY: until the next call the driver keeps as many nodes there.
+        Ok(unsafe { core::slice::from_raw_parts(nodes, count) }.to_vec())
+    }
+
+    pub(super) fn is_invalid(&self) -> Result<bool> {
+        let (status, ..) = self.capture_info()?;
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE as u32)
+    }
+
+    /// How the capture stands, with the stream's nodes of the moment and their number.
+    fn capture_info(&self) -> Result<(u32, *const Tip, usize)> {
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE as u32;
         // What a library says of its edges is asked for, since the answer is refused otherwise, and left: work begins when all that
         // it comes after has ended.
         let (mut nodes, mut edges, mut count) = (ptr::null(), ptr::null(), 0);
@@ -39,34 +55,30 @@ impl CudaDriver {
         self.call("cuStreamGetCaptureInfo", || unsafe {
             let (id, graph) = (ptr::null_mut(), ptr::null_mut());
             let stream = self.stream.raw();
-            sys::cuStreamGetCaptureInfo_v3(
+            number!(sys::cuStreamGetCaptureInfo_v3(
                 stream,
-                &raw mut status,
+                (&raw mut status).cast(),
                 id,
                 graph,
                 &raw mut nodes,
                 &raw mut edges,
                 &raw mut count,
-            )
+            ))
         })?;
-        if status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE || nodes.is_null() {
-            return Ok(Vec::new());
-        }
-        // SAFETY: until the next call the driver keeps as many nodes there.
-        Ok(unsafe { core::slice::from_raw_parts(nodes, count) }.to_vec())
+        Ok((status, nodes, count))
     }
 
     fn set_tips(&self, mut tips: Vec<Tip>) -> Result<()> {
         let set = sys::CUstreamUpdateCaptureDependencies_flags::CU_STREAM_SET_CAPTURE_DEPENDENCIES as u32;
         // SAFETY: the stream is there, and the nodes are of its capture. The driver copies them. Edges need not be described.
         self.call("cuStreamUpdateCaptureDependencies", || unsafe {
-            sys::cuStreamUpdateCaptureDependencies_v2(
+            number!(sys::cuStreamUpdateCaptureDependencies_v2(
                 self.stream.raw(),
                 tips.as_mut_ptr(),
                 ptr::null(),
                 tips.len(),
                 set,
-            )
+            ))
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::gpus::{Device, check};
+use crate::number::number;
 use cudarc::driver::sys;
 use std::ptr;
 
@@ -16,7 +17,7 @@ impl Context {
     pub(super) fn of(device: Device) -> Result<Context> {
         let mut raw = ptr::null_mut();
         // SAFETY: the driver is ready, or there were no device; it writes the context.
-        let status = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut raw, device.handle) };
+        let status = unsafe { number!(sys::cuDevicePrimaryCtxRetain(&raw mut raw, device.handle)) };
         check("cuDevicePrimaryCtxRetain", status)?;
         let context = Context { device, raw };
         context.make_current()?;
@@ -30,7 +31,7 @@ impl Context {
     /// Makes it the thread's current one.
     pub(super) fn make_current(&self) -> Result<()> {
         // SAFETY: the context is retained.
-        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
+        check("cuCtxSetCurrent", unsafe { number!(sys::cuCtxSetCurrent(self.raw)) })
     }
 }
 
@@ -38,8 +39,8 @@ impl Drop for Context {
     fn drop(&mut self) {
         // SAFETY: it was retained once, and what belonged to it is gone. No thread is left with a context that may be gone.
         unsafe {
-            sys::cuCtxSetCurrent(ptr::null_mut());
-            sys::cuDevicePrimaryCtxRelease_v2(self.device.handle);
+            number!(sys::cuCtxSetCurrent(ptr::null_mut()));
+            number!(sys::cuDevicePrimaryCtxRelease_v2(self.device.handle));
         }
     }
 }
@@ -53,7 +54,7 @@ impl Stream {
         let mut raw = ptr::null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: a context is current; it writes the stream.
-        check("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut raw, flags) })?;
+        check("cuStreamCreate", unsafe { number!(sys::cuStreamCreate(&raw mut raw, flags)) })?;
         Ok(Stream(raw))
     }
 
@@ -65,6 +66,6 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: it was created, its context is current, and nobody uses it any more.
-        unsafe { sys::cuStreamDestroy_v2(self.0) };
+        unsafe { number!(sys::cuStreamDestroy_v2(self.0)) };
     }
 }

@@ -5,6 +5,7 @@ use crate::cuda::lock;
 use crate::driver::{Driver, Event, Watch, watch};
 use crate::error::Result;
 use crate::gpus::check;
+use crate::number::number;
 use cudarc::driver::sys;
 use std::ptr;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ pub(super) fn create() -> Result<sys::CUevent> {
 fn create_with(flags: sys::CUevent_flags) -> Result<sys::CUevent> {
     let mut raw = ptr::null_mut();
     // SAFETY: a context is current; it writes the event.
-    check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut raw, flags as u32) })?;
+    check("cuEventCreate", unsafe { number!(sys::cuEventCreate(&raw mut raw, flags as u32)) })?;
     Ok(raw)
 }
 
 /// Gives back an event; the driver keeps it until nothing waits for it any more.
 pub(super) fn destroy(event: sys::CUevent) {
     // SAFETY: `create` made it, and nobody has it any more. Errors would help nobody.
-    unsafe { sys::cuEventDestroy_v2(event) };
+    unsafe { number!(sys::cuEventDestroy_v2(event)) };
 }
 
 pub(super) fn raw(event: &Event) -> sys::CUevent {
@@ -32,9 +33,9 @@ pub(super) fn raw(event: &Event) -> sys::CUevent {
 }
 
 /// The driver's answer whether an event has passed.
-pub(super) fn query(event: sys::CUevent) -> sys::CUresult {
+pub(super) fn query(event: sys::CUevent) -> u32 {
     // SAFETY: the events of a driver are there as long as the driver; one that was never recorded has passed.
-    unsafe { sys::cuEventQuery(event) }
+    unsafe { number!(sys::cuEventQuery(event)) }
 }
 
 /// An event that takes the time.
@@ -65,7 +66,7 @@ impl CudaDriver {
         let (begin, end) = (moment()?, moment()?);
         let pass = |moment: &Moment| {
             // SAFETY: the event and the stream are there.
-            self.call("cuEventRecord", || unsafe { sys::cuEventRecord(moment.0, self.stream.raw()) })
+            self.call("cuEventRecord", || unsafe { number!(sys::cuEventRecord(moment.0, self.stream.raw())) })
         };
         pass(&begin)?;
         work()?;
@@ -75,7 +76,7 @@ impl CudaDriver {
         // SAFETY: both events were recorded and have passed; it writes the time. The first version of this function, without
         // `_v2`, is not among those of CUDA 13; this one is in every driver since 12.8.
         self.call("cuEventElapsedTime", || unsafe {
-            sys::cuEventElapsedTime_v2(&raw mut milliseconds, begin.0, end.0)
+            number!(sys::cuEventElapsedTime_v2(&raw mut milliseconds, begin.0, end.0))
         })?;
         Ok(milliseconds)
     }
@@ -89,13 +90,14 @@ impl CudaDriver {
     pub(super) fn passed(
         &self,
         name: &'static str,
-        query: impl FnOnce() -> sys::CUresult,
+        query: impl FnOnce() -> u32,
     ) -> tensor_backend::Result<bool> {
+        const NOT_READY: u32 = sys::CUresult::CUDA_ERROR_NOT_READY as u32;
         let mut passed = true;
         self.call(name, || match query() {
-            sys::CUresult::CUDA_ERROR_NOT_READY => {
+            NOT_READY => {
                 passed = false;
-                sys::CUresult::CUDA_SUCCESS
+                sys::CUresult::CUDA_SUCCESS as u32
             }
             other => other,
         })?;
@@ -108,10 +110,10 @@ impl CudaDriver {
         let stream = self.stream.raw();
         let Some(looking) = self.watch() else {
             // SAFETY: the stream is there.
-            return self.call("cuStreamSynchronize", || unsafe { sys::cuStreamSynchronize(stream) });
+            return self.call("cuStreamSynchronize", || unsafe { number!(sys::cuStreamSynchronize(stream)) });
         };
         // SAFETY: the stream is there.
-        let query = || self.passed("cuStreamQuery", || unsafe { sys::cuStreamQuery(stream) });
+        let query = || self.passed("cuStreamQuery", || unsafe { number!(sys::cuStreamQuery(stream)) });
         watch::wait(query, &*looking)
     }
 }

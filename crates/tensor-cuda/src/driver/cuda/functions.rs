@@ -4,6 +4,7 @@ use super::Kernel;
 use crate::error::{Error, Result};
 use crate::gpus::check;
 use crate::kernels::Source;
+use crate::number::number;
 use cudarc::driver::sys;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -58,13 +59,13 @@ fn prepare(function: sys::CUfunction, shared: u32) -> Result<()> {
     let mut own = 0;
     // SAFETY: the function is of a module that is loaded; it writes a number.
     unsafe {
-        check("cuFuncLoad", sys::cuFuncLoad(function))?;
+        check("cuFuncLoad", number!(sys::cuFuncLoad(function)))?;
         let size = A::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
-        check("cuFuncGetAttribute", sys::cuFuncGetAttribute(&raw mut own, size, function))?;
+        check("cuFuncGetAttribute", number!(sys::cuFuncGetAttribute(&raw mut own, size, function)))?;
         let most = i64::from(shared) - i64::from(own);
         if let (true, Ok(most)) = (most > i64::from(SHARED), i32::try_from(most)) {
             let size = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            check("cuFuncSetAttribute", sys::cuFuncSetAttribute(function, size, most))?;
+            check("cuFuncSetAttribute", number!(sys::cuFuncSetAttribute(function, size, most)))?;
         }
     }
     Ok(())
@@ -78,7 +79,9 @@ impl Module {
         let mut raw = ptr::null_mut();
         // SAFETY: a context is current. The image is a whole ELF file, or PTX with a zero at its end: it came from NVRTC, or
         // with the right digest from the cache. The driver copies it.
-        check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&raw mut raw, image.as_ptr().cast()) })?;
+        check("cuModuleLoadData", unsafe {
+            number!(sys::cuModuleLoadData(&raw mut raw, image.as_ptr().cast()))
+        })?;
         Ok(Module(raw))
     }
 
@@ -92,7 +95,7 @@ impl Module {
         };
         let c_name = CString::new(name).unwrap_or_default();
         // SAFETY: the module is loaded; the name is a string that outlives the call.
-        let status = unsafe { sys::cuModuleGetFunction(&raw mut raw, self.0, c_name.as_ptr()) };
+        let status = unsafe { number!(sys::cuModuleGetFunction(&raw mut raw, self.0, c_name.as_ptr())) };
         check("cuModuleGetFunction", status).map_err(missing)?;
         Ok(raw)
     }
@@ -101,6 +104,6 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         // SAFETY: it was loaded, its context is current, and none of its kernels runs.
-        unsafe { sys::cuModuleUnload(self.0) };
+        unsafe { number!(sys::cuModuleUnload(self.0)) };
     }
 }

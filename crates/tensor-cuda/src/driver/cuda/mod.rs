@@ -1,8 +1,7 @@
 //! The real driver: a GPU, its context, its stream, and one beside it.
 //!
 //! Every call makes the context the calling thread's current one first, so any thread may use a device. Functions of the
-//! driver are called only after its version was checked: cudarc panics where one is missing, and none that is called here
-//! is newer than that version.
+//! driver are called only after its version was checked: none that is called here is newer than that version.
 
 mod capture;
 mod context;
@@ -21,6 +20,7 @@ use crate::cuda::lock;
 use crate::error::Error;
 use crate::gpus::{Device, check};
 use crate::kernels::{FORMATS, SOURCES};
+use crate::number::number;
 use capture::Tip;
 use context::{Context, Stream};
 use core::ffi::c_void;
@@ -103,7 +103,7 @@ impl CudaDriver {
     }
 
     /// Makes the context current and calls; what comes back is an error of this device.
-    fn call(&self, name: &'static str, function: impl FnOnce() -> sys::CUresult) -> Result<()> {
+    fn call(&self, name: &'static str, function: impl FnOnce() -> u32) -> Result<()> {
         let called = self.context.make_current().and_then(|()| check(name, function()));
         called.map_err(|error| error.of_device(&self.title))
     }
@@ -128,7 +128,7 @@ impl CudaDriver {
         let _ = self.synchronize();
         for ptr in all {
             // SAFETY: as the caller says; the work that used it has ended.
-            unsafe { sys::cuMemFree_v2(ptr.0) };
+            unsafe { number!(sys::cuMemFree_v2(ptr.0)) };
         }
     }
 
@@ -139,7 +139,7 @@ impl CudaDriver {
         let joined = self.join_side().and_then(|()| self.outside());
         // SAFETY: the stream is there; the graph is the caller's.
         let ended = self.call("cuStreamEndCapture", || unsafe {
-            sys::cuStreamEndCapture(self.stream.raw(), &raw mut graph)
+            number!(sys::cuStreamEndCapture(self.stream.raw(), &raw mut graph))
         });
         self.capturing.store(false, Ordering::Relaxed);
         let retired = std::mem::take(&mut *lock(&self.retired));
@@ -174,13 +174,13 @@ impl Driver for CudaDriver {
             return Ok(Ptr::NULL);
         }
         self.unless_capturing("an allocation")?;
-        let (mut address, mut status) = (0, sys::CUresult::CUDA_SUCCESS);
+        let (mut address, mut status) = (0, 0);
         let allocated = self.call("cuMemAlloc", || {
             // SAFETY: it writes the address.
-            status = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };
+            status = unsafe { number!(sys::cuMemAlloc_v2(&raw mut address, bytes)) };
             status
         });
-        if status == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        if status == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32 {
             return Err(tensor_backend::Error::OutOfMemory { bytes, device: self.title.clone() });
         }
         allocated?;
@@ -230,7 +230,7 @@ impl Driver for CudaDriver {
         let to = dst.as_mut_ptr().cast::<c_void>();
         // SAFETY: the source as the caller says; the target is borrowed until the copy has ended.
         self.call("cuMemcpyDtoHAsync", || unsafe {
-            sys::cuMemcpyDtoHAsync_v2(to, src.0, dst.len(), self.stream.raw())
+            number!(sys::cuMemcpyDtoHAsync_v2(to, src.0, dst.len(), self.stream.raw()))
         })?;
         self.synchronize()
     }
@@ -241,7 +241,9 @@ impl Driver for CudaDriver {
         }
         self.outside()?;
         // SAFETY: as the caller says.
-        self.call("cuMemsetD8Async", || unsafe { sys::cuMemsetD8Async(dst.0, 0, bytes, self.stream.raw()) })
+        self.call("cuMemsetD8Async", || unsafe {
+            number!(sys::cuMemsetD8Async(dst.0, 0, bytes, self.stream.raw()))
+        })
     }
 
     fn kernel(&self, name: &str) -> Result<Kernel> {
@@ -264,7 +266,19 @@ impl Driver for CudaDriver {
         // SAFETY: the arguments are what the caller says; the driver copies their words before it returns.
         let launched = self.call("cuLaunchKernel", || unsafe {
             let stream = self.stream.raw();
-            sys::cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, places, ptr::null_mut())
+            number!(sys::cuLaunchKernel(
+                function,
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                shared,
+                stream,
+                places,
+                ptr::null_mut()
+            ))
         });
         launched.map_err(|error| match error {
             tensor_backend::Error::Device { device, message } => {
@@ -290,7 +304,7 @@ impl Driver for CudaDriver {
         self.join_side()?;
         // SAFETY: the stream is there.
         self.call("cuStreamBeginCapture", || unsafe {
-            sys::cuStreamBeginCapture_v2(self.stream.raw(), mode)
+            number!(sys::cuStreamBeginCapture_v2(self.stream.raw(), mode))
         })?;
         *lock(&self.works) = Works::default();
         self.capturing.store(true, Ordering::Relaxed);
@@ -309,6 +323,10 @@ impl Driver for CudaDriver {
         self.outside()
     }
 
+    fn is_spoiled(&self) -> Result<bool> {
+        self.is_invalid()
+    }
+
     fn end_capture(&self, keep: bool) -> Result<Graph> {
         let graph = match self.captured() {
             Ok(graph) => graph,
@@ -319,10 +337,10 @@ impl Driver for CudaDriver {
         // SAFETY: the graph was captured just now; what is ready to run can do without it.
         let instantiated = self.call("cuGraphInstantiate", || unsafe {
             let status = match keep {
-                true => sys::cuGraphInstantiateWithFlags(&raw mut ready, graph, 0),
-                false => sys::CUresult::CUDA_SUCCESS,
+                true => number!(sys::cuGraphInstantiateWithFlags(&raw mut ready, graph, 0)),
+                false => sys::CUresult::CUDA_SUCCESS as u32,
             };
-            sys::cuGraphDestroy(graph);
+            number!(sys::cuGraphDestroy(graph));
             status
         });
         instantiated?;
@@ -330,14 +348,14 @@ impl Driver for CudaDriver {
             return Ok(Graph(0));
         }
         // SAFETY: it is ready, as was just said. To upload it now spares the first launch.
-        self.call("cuGraphUpload", || unsafe { sys::cuGraphUpload(ready, self.stream.raw()) })
+        self.call("cuGraphUpload", || unsafe { number!(sys::cuGraphUpload(ready, self.stream.raw())) })
             .inspect_err(|_| self.free_graph(Graph(ready as usize)))?;
         Ok(Graph(ready as usize))
     }
 
     fn launch_graph(&self, graph: &Graph) -> Result<()> {
         // SAFETY: a `Graph` is what `end_capture` returned, until `free_graph` takes it.
-        self.call("cuGraphLaunch", || unsafe { sys::cuGraphLaunch(raw(graph), self.stream.raw()) })
+        self.call("cuGraphLaunch", || unsafe { number!(sys::cuGraphLaunch(raw(graph), self.stream.raw())) })
     }
 
     fn free_graph(&self, graph: Graph) {
@@ -347,7 +365,7 @@ impl Driver for CudaDriver {
         // A graph that still runs is waited for. A context that is broken has lost its graphs anyway.
         let _ = self.synchronize();
         // SAFETY: it came from `end_capture`, and nobody has it any more.
-        let _ = self.call("cuGraphExecDestroy", || unsafe { sys::cuGraphExecDestroy(raw(&graph)) });
+        let _ = self.call("cuGraphExecDestroy", || unsafe { number!(sys::cuGraphExecDestroy(raw(&graph))) });
     }
 
     unsafe fn copy(&self, from: &dyn Driver, src: Ptr, dst: Ptr, bytes: usize) -> Result<()> {
@@ -360,11 +378,12 @@ impl Driver for CudaDriver {
         // SAFETY: the ranges as the caller says; both contexts are retained as long as their drivers.
         unsafe {
             if here == there {
-                return self
-                    .call("cuMemcpyDtoDAsync", || sys::cuMemcpyDtoDAsync_v2(dst.0, src.0, bytes, stream));
+                return self.call("cuMemcpyDtoDAsync", || {
+                    number!(sys::cuMemcpyDtoDAsync_v2(dst.0, src.0, bytes, stream))
+                });
             }
             self.call("cuMemcpyPeerAsync", || {
-                sys::cuMemcpyPeerAsync(dst.0, here, src.0, there, bytes, stream)
+                number!(sys::cuMemcpyPeerAsync(dst.0, here, src.0, there, bytes, stream))
             })
         }
     }
@@ -374,7 +393,8 @@ impl Driver for CudaDriver {
         let there: sys::CUcontext = other.context().cast();
         if there != self.context().cast() {
             // SAFETY: the other context is retained.
-            let _ = self.call("cuCtxEnablePeerAccess", || unsafe { sys::cuCtxEnablePeerAccess(there, 0) });
+            let _ = self
+                .call("cuCtxEnablePeerAccess", || unsafe { number!(sys::cuCtxEnablePeerAccess(there, 0)) });
         }
     }
 
@@ -387,7 +407,9 @@ impl Driver for CudaDriver {
     fn record_event(&self, event: &Event) -> Result<()> {
         self.outside()?;
         // SAFETY: an `Event` is what `create_event` made, until `free_event` takes it.
-        self.call("cuEventRecord", || unsafe { sys::cuEventRecord(events::raw(event), self.stream.raw()) })
+        self.call("cuEventRecord", || unsafe {
+            number!(sys::cuEventRecord(events::raw(event), self.stream.raw()))
+        })
     }
 
     fn has_passed(&self, event: &Event) -> Result<bool> {
@@ -398,13 +420,14 @@ impl Driver for CudaDriver {
         self.outside()?;
         // SAFETY: as for `record_event`; a stream may wait for another device's event.
         self.call("cuStreamWaitEvent", || unsafe {
-            sys::cuStreamWaitEvent(self.stream.raw(), events::raw(event), 0)
+            number!(sys::cuStreamWaitEvent(self.stream.raw(), events::raw(event), 0))
         })
     }
 
     fn free_event(&self, event: Event) {
         // SAFETY: as for `record_event`; the driver keeps it until nothing waits for it any more.
-        let _ = self.call("cuEventDestroy", || unsafe { sys::cuEventDestroy_v2(events::raw(&event)) });
+        let _ =
+            self.call("cuEventDestroy", || unsafe { number!(sys::cuEventDestroy_v2(events::raw(&event))) });
     }
 
     fn set_watch(&self, watch: Option<Arc<dyn Watch>>) {

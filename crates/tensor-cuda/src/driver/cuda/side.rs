@@ -4,6 +4,7 @@ use super::CudaDriver;
 use super::context::Stream;
 use super::events;
 use crate::error::Result;
+use crate::number::number;
 use cudarc::driver::sys;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -63,8 +64,8 @@ impl CudaDriver {
         other: sys::CUstream,
     ) -> tensor_backend::Result<()> {
         // SAFETY: both streams and the event are there.
-        self.call("cuEventRecord", || unsafe { sys::cuEventRecord(event, other) })?;
+        self.call("cuEventRecord", || unsafe { number!(sys::cuEventRecord(event, other)) })?;
         // SAFETY: as above.
-        self.call("cuStreamWaitEvent", || unsafe { sys::cuStreamWaitEvent(stream, event, 0) })
+        self.call("cuStreamWaitEvent", || unsafe { number!(sys::cuStreamWaitEvent(stream, event, 0)) })
     }
 }

@@ -9,6 +9,7 @@ use super::events;
 use crate::driver::Ptr;
 use crate::error::Result;
 use crate::gpus::check;
+use crate::number::number;
 use core::ffi::c_void;
 use cudarc::driver::sys;
 use std::ptr;
@@ -59,7 +60,7 @@ impl Slot {
     fn new() -> Result<Slot> {
         let mut slot = Slot { memory: ptr::null_mut(), copied: ptr::null_mut() };
         // SAFETY: a context is current; it writes to the slot, which gives back what it got.
-        check("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&raw mut slot.memory, BYTES, 0) })?;
+        check("cuMemHostAlloc", unsafe { number!(sys::cuMemHostAlloc(&raw mut slot.memory, BYTES, 0)) })?;
         slot.copied = events::create()?;
         Ok(slot)
     }
@@ -70,11 +71,11 @@ impl Slot {
         // SAFETY: the event is there; one that was never recorded has come to pass. After it nobody reads the slot, which
         // has room for the bytes, and no other thread writes to it: the ring is borrowed.
         unsafe {
-            check("cuEventSynchronize", sys::cuEventSynchronize(self.copied))?;
+            check("cuEventSynchronize", number!(sys::cuEventSynchronize(self.copied)))?;
             ptr::copy_nonoverlapping(src.as_ptr(), self.memory.cast(), src.len());
-            let copied = sys::cuMemcpyHtoDAsync_v2(dst.0, self.memory, src.len(), stream.raw());
+            let copied = number!(sys::cuMemcpyHtoDAsync_v2(dst.0, self.memory, src.len(), stream.raw()));
             check("cuMemcpyHtoDAsync", copied)?;
-            check("cuEventRecord", sys::cuEventRecord(self.copied, stream.raw()))
+            check("cuEventRecord", number!(sys::cuEventRecord(self.copied, stream.raw())))
         }
     }
 }
@@ -84,10 +85,10 @@ impl Drop for Slot {
         // SAFETY: the context is current, and no copy is under way.
         unsafe {
             if !self.copied.is_null() {
-                sys::cuEventDestroy_v2(self.copied);
+                number!(sys::cuEventDestroy_v2(self.copied));
             }
             if !self.memory.is_null() {
-                sys::cuMemFreeHost(self.memory);
+                number!(sys::cuMemFreeHost(self.memory));
             }
         }
     }

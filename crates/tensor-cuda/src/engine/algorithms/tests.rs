@@ -19,12 +19,14 @@ struct Mock {
     expected: usize,
     /// Who ran against our own kernels, with how much scratch memory.
     raced: Vec<(Algorithm, usize)>,
+    /// Algorithms that fail when they run.
+    fails: Vec<Algorithm>,
 }
 
 impl Mock {
     fn new(offers: &[(Algorithm, bool, f32, Option<usize>)]) -> Mock {
-        let (offers, raced) = (offers.to_vec(), Vec::new());
-        Mock { offers, has_memory: true, own: Some(SLOW), measured: 0, expected: 0, raced }
+        let (offers, raced, fails) = (offers.to_vec(), Vec::new(), Vec::new());
+        Mock { offers, has_memory: true, own: Some(SLOW), measured: 0, expected: 0, raced, fails }
     }
 
     fn against(own: Option<f32>, offers: &[(Algorithm, bool, f32, Option<usize>)]) -> Mock {
@@ -57,10 +59,14 @@ impl Library for Mock {
     }
 
     /// By this clock the library takes twice as long as it says itself.
-    fn race(&mut self, _: &Key, algorithm: Algorithm, workspace: usize) -> Option<[f32; 2]> {
+    fn race(&mut self, _: &Key, algorithm: Algorithm, workspace: usize) -> Result<Race> {
         self.raced.push((algorithm, workspace));
-        let offer = self.offers.iter().find(|offer| offer.0 == algorithm)?;
-        Some([2.0 * offer.2, self.own?])
+        let offer = self.offers.iter().find(|offer| offer.0 == algorithm);
+        Ok(match (offer, self.own) {
+            _ if self.fails.contains(&algorithm) => Race::Failed,
+            (Some(offer), Some(own)) => Race::Times([2.0 * offer.2, own]),
+            _ => Race::NotHeld,
+        })
     }
 }
 
@@ -201,6 +207,31 @@ fn an_unplanned_batch_is_not_measured_and_in_a_recording_not_chosen() -> Result<
     algorithms.refuse(&planned);
     assert_eq!(algorithms.prepare(&mut library, &planned)?, Choice::WITHOUT_LIBRARY);
     assert_eq!(library.raced, [(FAST, 10)]);
+    Ok(())
+}
+
+#[test]
+fn an_algorithm_that_fails_gives_way_to_the_next_and_at_last_to_our_own_kernels() -> Result<()> {
+    let offers = [(FAST, true, 1.0, Some(20)), (GEMM, true, 2.0, Some(10))];
+    let bf16 = key(64, Precision::Bf16);
+    // In the race that decides.
+    let mut library = Mock { fails: vec![FAST], ..Mock::new(&offers) };
+    let mut algorithms = fresh(false);
+    assert_eq!(algorithm_of(algorithms.prepare(&mut library, &bf16)?), Some(GEMM));
+    assert_eq!(library.raced, [(FAST, 20), (GEMM, 10)]);
+    // When it is in use. What failed before is not tried again.
+    algorithms.fail(&bf16, GEMM);
+    assert_eq!(algorithms.choice(&mut library, &bf16, true)?, None, "nothing is asked in a recording");
+    assert_eq!(algorithms.choice(&mut library, &bf16, false)?, Some(Choice::WITHOUT_LIBRARY));
+    assert_eq!(algorithms.choice(&mut library, &bf16, true)?, Some(Choice::WITHOUT_LIBRARY));
+    // Other convolutions keep it.
+    assert_eq!(algorithm_of(algorithms.prepare(&mut library, &key(65, Precision::Bf16))?), Some(GEMM));
+    let mut algorithms = fresh(true);
+    assert_eq!(algorithm_of(algorithms.prepare(&mut library, &bf16)?), Some(FAST));
+    algorithms.fail(&bf16, FAST);
+    assert_eq!(algorithms.choice(&mut library, &bf16, false)?.and_then(algorithm_of), Some(GEMM));
+    library.fails.push(GEMM);
+    assert_eq!(fresh(false).prepare(&mut library, &bf16)?, Choice::WITHOUT_LIBRARY);
     Ok(())
 }
 

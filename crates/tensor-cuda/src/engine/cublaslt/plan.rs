@@ -3,10 +3,13 @@
 use super::Product;
 use crate::buffer::Format;
 use crate::driver::{Driver, Ptr};
+use crate::engine::faults::Fault;
 use crate::engine::owned::Owned;
-use core::ffi::{CStr, c_void};
+use crate::number::{self, number};
+use core::ffi::{c_int, c_void};
 use core::fmt;
 use core::mem::{MaybeUninit, size_of};
+use core::ops::RangeInclusive;
 use cudarc::cublaslt::sys::{self, cublasStatus_t as Status};
 use std::sync::Arc;
 use tensor_backend::Precision;
@@ -15,24 +18,43 @@ use tensor_backend::Precision;
 #[derive(Debug)]
 pub(super) struct Failure {
     call: &'static str,
-    status: Status,
+    status: u32,
+}
+
+impl Failure {
+    /// The kind of failure. What is not initialized, a bad value, another architecture, what is not supported and a license come from
+    /// no kernel. Failed mappings and executions and internal errors may come after one of several kernels was launched.
+    pub(super) fn fault(&self) -> Fault {
+        const REFUSED: [RangeInclusive<u32>; 5] = [
+            only(Status::CUBLAS_STATUS_NOT_INITIALIZED),
+            only(Status::CUBLAS_STATUS_INVALID_VALUE),
+            only(Status::CUBLAS_STATUS_ARCH_MISMATCH),
+            only(Status::CUBLAS_STATUS_NOT_SUPPORTED),
+            only(Status::CUBLAS_STATUS_LICENSE_ERROR),
+        ];
+        Fault::of(self.status, &REFUSED, &[Status::CUBLAS_STATUS_ALLOC_FAILED as u32])
+    }
+}
+
+const fn only(status: Status) -> RangeInclusive<u32> {
+    status as u32..=status as u32
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: any status has a text, static and terminated by a zero.
-        let text = unsafe { CStr::from_ptr(sys::cublasLtGetStatusString(self.status)) };
-        write!(f, "{}: {} ({})", self.call, text.to_string_lossy(), self.status as u32)
+        // SAFETY: the function is one that gives a status' text.
+        let text = unsafe { number::words(sys::culib(), "cublasLtGetStatusString", self.status) };
+        write!(f, "{}: {} ({})", self.call, text.unwrap_or_default(), self.status)
     }
 }
 
-fn check(call: &'static str, status: Status) -> Result<(), Failure> {
-    if status == Status::CUBLAS_STATUS_SUCCESS { Ok(()) } else { Err(Failure { call, status }) }
+fn check(call: &'static str, status: u32) -> Result<(), Failure> {
+    if status == Status::CUBLAS_STATUS_SUCCESS as u32 { Ok(()) } else { Err(Failure { call, status }) }
 }
 
 /// cuBLASLt at work on one stream.
 pub(super) struct Handle {
-    raw: Owned<sys::cublasLtContext, Status>,
+    raw: Owned<sys::cublasLtContext>,
     driver: Arc<dyn Driver>,
 }
 
@@ -41,7 +63,10 @@ impl Handle {
     pub(super) fn new(driver: Arc<dyn Driver>) -> Result<Handle, Failure> {
         // SAFETY: the library was found; success leaves a handle, which its destructor takes.
         let raw = unsafe {
-            Owned::new(sys::cublasLtDestroy, |place| check("cublasLtCreate", sys::cublasLtCreate(place)))
+            Owned::new(
+                |raw| number!(sys::cublasLtDestroy(raw)),
+                |place| check("cublasLtCreate", number!(sys::cublasLtCreate(place))),
+            )
         }?;
         Ok(Handle { raw, driver })
     }
@@ -54,12 +79,22 @@ impl Drop for Handle {
     }
 }
 
+/// How many algorithms are asked for: one to take, and others should it fail.
+const MOST: usize = 4;
+
 /// A product that is ready to run.
 pub(super) struct Plan {
-    product: Owned<sys::cublasLtMatmulDescOpaque_t, Status>,
+    product: Owned<sys::cublasLtMatmulDescOpaque_t>,
     /// Of `a`, `b`, `d`.
-    layouts: [Owned<sys::cublasLtMatrixLayoutOpaque_t, Status>; 3],
-    algorithm: sys::cublasLtMatmulAlgo_t,
+    layouts: [Owned<sys::cublasLtMatrixLayoutOpaque_t>; 3],
+    algorithm: Algorithm,
+    /// Those that cuBLASLt expects to be slower, the slowest first.
+    others: Vec<Algorithm>,
+}
+
+struct Algorithm {
+    chosen: sys::cublasLtMatmulAlgo_t,
+    /// Bytes of scratch memory.
     workspace: usize,
 }
 
@@ -76,27 +111,28 @@ impl Plan {
         let preference = preference(product, scratch)?;
         let product = descriptor(precision, product)?;
         let [a, b, d] = layouts.each_ref().map(Owned::raw);
-        let mut best = MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::uninit();
+        let mut results = [const { MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::uninit() }; MOST];
         let mut count = 0;
-        // SAFETY: handle and descriptors are alive, and there is room for the one result that is asked for.
+        // SAFETY: handle and descriptors are alive, and there is room for as many results as are asked for.
         let status = unsafe {
             let (handle, product, preference) = (handle.raw.raw(), product.raw(), preference.raw());
-            let (best, count) = (best.as_mut_ptr(), &raw mut count);
-            sys::cublasLtMatmulAlgoGetHeuristic(handle, product, a, b, d, d, preference, 1, best, count)
+            let (room, results, count) = (MOST as c_int, results.as_mut_ptr().cast(), &raw mut count);
+            number!(sys::cublasLtMatmulAlgoGetHeuristic(
+                handle, product, a, b, d, d, preference, room, results, count
+            ))
         };
-        if status == Status::CUBLAS_STATUS_NOT_SUPPORTED {
-            return Ok(None);
-        }
         check("cublasLtMatmulAlgoGetHeuristic", status)?;
-        if count < 1 {
-            return Ok(None);
-        }
-        // SAFETY: one result was written, as the count says.
-        let best = unsafe { best.assume_init() };
-        if best.state != Status::CUBLAS_STATUS_SUCCESS || best.workspaceSize > scratch {
-            return Ok(None);
-        }
-        Ok(Some(Plan { product, layouts, algorithm: best.algo, workspace: best.workspaceSize }))
+        let count = usize::try_from(count).unwrap_or(0);
+        // SAFETY: as many results were written as the count says.
+        let offered = results.iter().take(count).filter_map(|result| unsafe { algorithm(result) });
+        let mut others: Vec<_> = offered.filter(|algorithm| algorithm.workspace <= scratch).collect();
+        others.reverse();
+        Ok(others.pop().map(|algorithm| Plan { product, layouts, algorithm, others }))
+    }
+
+    /// Goes on with the next algorithm; false if there is none.
+    pub(super) fn drop_algorithm(&mut self) -> bool {
+        self.others.pop().map(|next| self.algorithm = next).is_some()
     }
 
     /// Runs the product on `[a, b, d]`; `d` becomes it plus `beta` (0 or 1) times what it was.
@@ -116,26 +152,42 @@ impl Plan {
         let alpha = 1.0_f32;
         let (alpha, beta) = ((&raw const alpha).cast(), (&raw const beta).cast());
         let (handle, stream) = (handle.raw.raw(), handle.driver.stream().cast());
-        let (work, bytes) = (scratch.0 as *mut c_void, self.workspace);
-        let (product, algorithm) = (self.product.raw(), &raw const self.algorithm);
+        let (work, bytes) = (scratch.0 as *mut c_void, self.algorithm.workspace);
+        let (product, algorithm) = (self.product.raw(), &raw const self.algorithm.chosen);
         // SAFETY: handle, descriptors and factors are alive, and the caller vouches for the rest. That `c` is `d` is allowed.
         let status = unsafe {
-            sys::cublasLtMatmul(
+            number!(sys::cublasLtMatmul(
                 handle, product, alpha, a, at, b, bt, beta, d, dt, d, dt, algorithm, work, bytes, stream,
-            )
+            ))
         };
         check("cublasLtMatmul", status)
     }
 
     pub(super) fn workspace(&self) -> usize {
-        self.workspace
+        self.algorithm.workspace
     }
+}
+
+/// An algorithm that the heuristic offers, if it stands by it.
+///
+/// # Safety
+/// The heuristic wrote the result.
+unsafe fn algorithm(result: &MaybeUninit<sys::cublasLtMatmulHeuristicResult_t>) -> Option<Algorithm> {
+    // Its status is read as the number that it is.
+    // SAFETY: as the caller says.
+    let status = unsafe { (&raw const (*result.as_ptr()).state).cast::<u32>().read() };
+    if status != Status::CUBLAS_STATUS_SUCCESS as u32 {
+        return None;
+    }
+    // SAFETY: as the caller says, and the status is one that the enum has.
+    let result = unsafe { result.assume_init_ref() };
+    Some(Algorithm { chosen: result.algo, workspace: result.workspaceSize })
 }
 
 fn layouts(
     precision: Precision,
     product: &Product,
-) -> Result<[Owned<sys::cublasLtMatrixLayoutOpaque_t, Status>; 3], Failure> {
+) -> Result<[Owned<sys::cublasLtMatrixLayoutOpaque_t>; 3], Failure> {
     let data = match Format::of_activations(precision) {
         Format::F32 => sys::cudaDataType_t::CUDA_R_32F,
         Format::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
@@ -144,11 +196,14 @@ fn layouts(
     let layout = |[rows, columns]: [usize; 2], stride: usize| {
         // SAFETY: success leaves a layout, which its destructor takes.
         unsafe {
-            Owned::new(sys::cublasLtMatrixLayoutDestroy, |place| {
-                let (rows, columns, stride) = (rows as u64, columns as u64, stride as i64);
-                let status = sys::cublasLtMatrixLayoutCreate(place, data, rows, columns, stride);
-                check("cublasLtMatrixLayoutCreate", status)
-            })
+            Owned::new(
+                |raw| number!(sys::cublasLtMatrixLayoutDestroy(raw)),
+                |place| {
+                    let (rows, columns, stride) = (rows as u64, columns as u64, stride as i64);
+                    let status = number!(sys::cublasLtMatrixLayoutCreate(place, data, rows, columns, stride));
+                    check("cublasLtMatrixLayoutCreate", status)
+                },
+            )
         }
     };
     let [a, b, d] = product.stored();
@@ -159,7 +214,7 @@ fn layouts(
 fn descriptor(
     precision: Precision,
     product: &Product,
-) -> Result<Owned<sys::cublasLtMatmulDescOpaque_t, Status>, Failure> {
+) -> Result<Owned<sys::cublasLtMatmulDescOpaque_t>, Failure> {
     use sys::cublasLtMatmulDescAttributes_t as Attribute;
     let compute = match precision {
         Precision::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
@@ -167,10 +222,13 @@ fn descriptor(
     };
     // SAFETY: success leaves a descriptor, which its destructor takes.
     let descriptor = unsafe {
-        Owned::new(sys::cublasLtMatmulDescDestroy, |place| {
-            let f32 = sys::cudaDataType_t::CUDA_R_32F;
-            check("cublasLtMatmulDescCreate", sys::cublasLtMatmulDescCreate(place, compute, f32))
-        })
+        Owned::new(
+            |raw| number!(sys::cublasLtMatmulDescDestroy(raw)),
+            |place| {
+                let f32 = sys::cudaDataType_t::CUDA_R_32F;
+                check("cublasLtMatmulDescCreate", number!(sys::cublasLtMatmulDescCreate(place, compute, f32)))
+            },
+        )
     }?;
     let attributes = [Attribute::CUBLASLT_MATMUL_DESC_TRANSA, Attribute::CUBLASLT_MATMUL_DESC_TRANSB];
     for (attribute, transposed) in attributes.into_iter().zip(product.transposed) {
@@ -178,8 +236,9 @@ fn descriptor(
         let operation = i32::from(transposed);
         let (value, bytes) = ((&raw const operation).cast(), size_of::<i32>());
         // SAFETY: the descriptor is alive, and the value has that many bytes.
-        let status =
-            unsafe { sys::cublasLtMatmulDescSetAttribute(descriptor.raw(), attribute, value, bytes) };
+        let status = unsafe {
+            number!(sys::cublasLtMatmulDescSetAttribute(descriptor.raw(), attribute, value, bytes))
+        };
         check("cublasLtMatmulDescSetAttribute", status)?;
     }
     Ok(descriptor)
@@ -189,18 +248,22 @@ fn descriptor(
 fn preference(
     product: &Product,
     scratch: usize,
-) -> Result<Owned<sys::cublasLtMatmulPreferenceOpaque_t, Status>, Failure> {
+) -> Result<Owned<sys::cublasLtMatmulPreferenceOpaque_t>, Failure> {
     use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
     // SAFETY: success leaves a preference, which its destructor takes.
     let preference = unsafe {
-        Owned::new(sys::cublasLtMatmulPreferenceDestroy, |place| {
-            check("cublasLtMatmulPreferenceCreate", sys::cublasLtMatmulPreferenceCreate(place))
-        })
+        Owned::new(
+            |raw| number!(sys::cublasLtMatmulPreferenceDestroy(raw)),
+            |place| {
+                check("cublasLtMatmulPreferenceCreate", number!(sys::cublasLtMatmulPreferenceCreate(place)))
+            },
+        )
     }?;
     let set = |attribute: Attribute, value: *const c_void, bytes: usize| {
         // SAFETY: the preference is alive, and the value has that many bytes.
-        let status =
-            unsafe { sys::cublasLtMatmulPreferenceSetAttribute(preference.raw(), attribute, value, bytes) };
+        let status = unsafe {
+            number!(sys::cublasLtMatmulPreferenceSetAttribute(preference.raw(), attribute, value, bytes))
+        };
         check("cublasLtMatmulPreferenceSetAttribute", status)
     };
     let scratch = scratch as u64;
@@ -255,13 +318,13 @@ mod tests {
                     let room = (&raw mut value).cast();
                     // SAFETY: the layout is alive, and there is room for the 8 bytes that are told.
                     let status = unsafe {
-                        sys::cublasLtMatrixLayoutGetAttribute(
+                        number!(sys::cublasLtMatrixLayoutGetAttribute(
                             layout.raw(),
                             attribute,
                             room,
                             8,
                             &raw mut written,
-                        )
+                        ))
                     };
                     check("cublasLtMatrixLayoutGetAttribute", status)?;
                     assert_eq!((value as usize, written), (wanted, 8));

@@ -6,14 +6,15 @@ use super::problem::{Operands, Problem, Scratch};
 use crate::Cuda;
 use crate::buffer::Format;
 use crate::driver::{Driver, Ptr};
-use crate::engine::algorithms::{Algorithm, Candidate, Key, Library};
+use crate::engine::algorithms::{Algorithm, Candidate, Key, Library, Pass, Race};
 use crate::engine::contest;
+use crate::engine::faults::Fault;
 use crate::memory::Memory;
 use core::iter;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use tensor_backend::{Conv2d, Error, Precision, Result, Shape};
+use tensor_backend::{Conv2d, Precision, Result, Shape, Write};
 
 pub(super) struct Convolutions {
     precision: Precision,
@@ -83,17 +84,6 @@ impl Convolutions {
         let sizes = iter::successors(Some(limit), |bytes| Some(bytes / 4)).take_while(|&bytes| bytes > 0);
         sizes.filter_map(|bytes| Memory::zeros(&self.driver, bytes).ok()).next()
     }
-
-    /// `None` for what cuDNN has no code for.
-    fn supported<T>(&self, key: &Key, answer: Result<T, Failure>) -> Result<Option<T>> {
-        match answer {
-            Ok(answer) => Ok(Some(answer)),
-            Err(failure) if failure.is_unsupported() => Ok(None),
-            Err(failure) => {
-                Err(Error::Device { device: self.driver.name(), message: format!("{failure}, for {key}") })
-            }
-        }
-    }
 }
 
 /// Bytes that are numbers in every format, of both signs, none special, of magnitudes below 2: a GPU draws less power on zeros.
@@ -127,41 +117,68 @@ impl Library for Beside<'_> {
             // waits for what it measures.
             unsafe { problem.measure(handle, key.pass, Operands { x, w, y }, Scratch { ptr, bytes }) }
         });
-        // What keeps it from measuring (memory that cuDNN takes by itself, say) need not keep it from computing. If the device
-        // is broken the next call says so.
-        Ok(self.convolutions.supported(key, measured).ok().map(Option::unwrap_or_default))
+        // What keeps it from measuring (memory that cuDNN takes by itself, say) need not keep it from computing.
+        match measured {
+            Err(failure) if failure.fault() == Fault::Memory => Ok(None),
+            measured => Ok(Some(self.answer(key, measured)?.unwrap_or_default())),
+        }
     }
 
     fn expect(&mut self, key: &Key) -> Result<Vec<Candidate>> {
         let problem = self.convolutions.problem(key);
         let expected = problem.and_then(|(problem, handle)| problem.expect(handle, key.pass));
-        Ok(self.convolutions.supported(key, expected)?.unwrap_or_default())
+        Ok(self.answer(key, expected)?.unwrap_or_default())
     }
 
     fn workspace(&mut self, key: &Key, algorithm: Algorithm) -> Result<Option<usize>> {
         let problem = self.convolutions.problem(key);
         let bytes = problem.and_then(|(problem, handle)| problem.workspace(handle, key.pass, algorithm));
-        self.convolutions.supported(key, bytes)
+        self.answer(key, bytes)
     }
 
-    fn race(&mut self, key: &Key, algorithm: Algorithm, workspace: usize) -> Option<[f32; 2]> {
+    fn race(&mut self, key: &Key, algorithm: Algorithm, workspace: usize) -> Result<Race> {
         let Beside { cuda, convolutions } = self;
-        let operands = convolutions.operands(key)?;
+        let Some(operands) = convolutions.operands(key) else { return Ok(Race::NotHeld) };
         let [x, w, y] = operands.each_ref().map(Memory::ptr);
         // Not the engine's scratch memory, which would stay reserved if our own kernels win.
-        let memory = Memory::zeros(&convolutions.driver, workspace).ok()?;
+        let Ok(memory) = Memory::zeros(&convolutions.driver, workspace) else { return Ok(Race::NotHeld) };
         let scratch = Scratch { ptr: memory.ptr(), bytes: workspace };
-        let mut theirs = || {
+        let mut lacks_memory = false;
+        let mut theirs = |beta| {
             cuda.work(|| {
                 // SAFETY: operands and scratch memory were allocated for this problem, and outlive the race, which waits for all
                 // that it asks for.
-                unsafe { convolutions.run(key, algorithm, Operands { x, w, y }, scratch, 0.0) }
-                    .map_err(|failure| cuda.error(format!("{failure}, for {key}")))
+                let ran = unsafe { convolutions.run(key, algorithm, Operands { x, w, y }, scratch, beta) };
+                ran.map_err(|failure| {
+                    lacks_memory = failure.fault() == Fault::Memory;
+                    cuda.error(format!("{failure}, for {key}"))
+                })
             })
         };
-        let mut ours = || contest::run_own(cuda, key, [x, w, y]);
+        // Gradients of inputs are added up too. Who fails at that, and may have begun, fails better here than in a step.
+        let adds = if key.pass == Pass::Data { theirs(1.0) } else { Ok(()) };
+        let theirs = adds.and_then(|()| contest::Runner::new(cuda, &mut || theirs(0.0)));
+        let Ok(theirs) = theirs else {
+            // A device that is broken says so here.
+            cuda.driver().synchronize()?;
+            return Ok(if lacks_memory { Race::NotHeld } else { Race::Failed });
+        };
+        let ours = contest::Runner::new(cuda, &mut || contest::run_own(cuda, key, [x, w, y]));
         // As in `measure`: what keeps them from a race need not keep the library from computing.
-        contest::race(cuda, [&mut theirs, &mut ours]).ok()
+        Ok(ours.and_then(|ours| contest::race(cuda, [theirs, ours])).map_or(Race::NotHeld, Race::Times))
+    }
+}
+
+impl Beside<'_> {
+    /// `None` for what cuDNN can't do, or fails at.
+    fn answer<T>(&self, key: &Key, answer: Result<T, Failure>) -> Result<Option<T>> {
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(failure) => {
+                let what = format!("{failure}, for {key}");
+                self.cuda.drop_algorithm(failure.fault(), Write::Set, what).map(|()| None)
+            }
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! cuDNN's handle, and what its calls say when they fail.
 
 use crate::driver::Driver;
+use crate::engine::faults::Fault;
 use crate::engine::owned::Owned;
+use crate::number::{self, number};
 use core::ffi::CStr;
 use core::fmt;
 use cudarc::cudnn::sys::{self, cudnnStatus_t as Status};
@@ -11,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Failure {
     call: &'static str,
-    status: Status,
+    status: u32,
     /// What cuDNN adds to the status.
     detail: String,
 }
@@ -19,27 +21,34 @@ pub(super) struct Failure {
 impl Failure {
     /// That there is no such code, as cuDNN would say it.
     pub(super) fn unsupported(call: &'static str) -> Failure {
-        Failure { call, status: Status::CUDNN_STATUS_NOT_SUPPORTED, detail: String::new() }
+        Failure { call, status: Status::CUDNN_STATUS_NOT_SUPPORTED as u32, detail: String::new() }
     }
 
-    /// Whether cuDNN says that it has no code for this, rather than that something went wrong: the statuses from
-    /// `CUDNN_STATUS_NOT_SUPPORTED` on, up to the next thousand.
-    pub(super) fn is_unsupported(&self) -> bool {
-        (self.status as u32) / 1000 == Status::CUDNN_STATUS_NOT_SUPPORTED as u32 / 1000
+    /// The kind of failure. Statuses come in thousands: what is not initialized, of which two tell how kernels run; bad parameters;
+    /// what is not supported. None of those comes from a kernel. Internal errors and failed executions may come after one of
+    /// several kernels was launched.
+    pub(super) fn fault(&self) -> Fault {
+        const MEMORY: [u32; 2] = [
+            Status::CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED as u32,
+            Status::CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED as u32,
+        ];
+        const RUNS: Status = Status::CUDNN_STATUS_RUNTIME_IN_PROGRESS;
+        const OVERFLOWS: u32 = Status::CUDNN_STATUS_RUNTIME_FP_OVERFLOW as u32;
+        Fault::of(self.status, &[1000..=RUNS as u32 - 1, OVERFLOWS + 1..=3999], &MEMORY)
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: any status has a text, static and terminated by a zero.
-        let text = unsafe { CStr::from_ptr(sys::cudnnGetErrorString(self.status)) };
-        write!(f, "{}: {} ({})", self.call, text.to_string_lossy(), self.status as u32)?;
+        // SAFETY: the function is one that gives a status' text.
+        let text = unsafe { number::words(sys::culib(), "cudnnGetErrorString", self.status) };
+        write!(f, "{}: {} ({})", self.call, text.unwrap_or_default(), self.status)?;
         if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
     }
 }
 
-pub(super) fn check(call: &'static str, status: Status) -> Result<(), Failure> {
-    if status == Status::CUDNN_STATUS_SUCCESS {
+pub(super) fn check(call: &'static str, status: u32) -> Result<(), Failure> {
+    if status == Status::CUDNN_STATUS_SUCCESS as u32 {
         return Ok(());
     }
     let mut bytes = [0_u8; 512];
@@ -51,7 +60,7 @@ pub(super) fn check(call: &'static str, status: Status) -> Result<(), Failure> {
 
 /// cuDNN at work on one stream.
 pub(super) struct Handle {
-    raw: Owned<sys::cudnnContext, Status>,
+    raw: Owned<sys::cudnnContext>,
     driver: Arc<dyn Driver>,
 }
 
@@ -59,14 +68,18 @@ impl Handle {
     /// A handle of the driver's stream. The driver's device is the thread's current one, and cuDNN is there.
     pub(super) fn new(driver: Arc<dyn Driver>) -> Result<Handle, Failure> {
         // SAFETY: the library was found; these load its parts and compare their versions.
-        check("cudnnOpsVersionCheck", unsafe { sys::cudnnOpsVersionCheck() })?;
+        check("cudnnOpsVersionCheck", unsafe { number!(sys::cudnnOpsVersionCheck()) })?;
         // SAFETY: as above.
-        check("cudnnCnnVersionCheck", unsafe { sys::cudnnCnnVersionCheck() })?;
+        check("cudnnCnnVersionCheck", unsafe { number!(sys::cudnnCnnVersionCheck()) })?;
         // SAFETY: success leaves a handle, and a handle is destroyed by cudnnDestroy.
-        let raw =
-            unsafe { Owned::new(sys::cudnnDestroy, |place| check("cudnnCreate", sys::cudnnCreate(place))) }?;
+        let raw = unsafe {
+            Owned::new(
+                |raw| number!(sys::cudnnDestroy(raw)),
+                |place| check("cudnnCreate", number!(sys::cudnnCreate(place))),
+            )
+        }?;
         // SAFETY: the handle was made just now, the stream lives as long as the driver, which this keeps.
-        check("cudnnSetStream", unsafe { sys::cudnnSetStream(raw.raw(), driver.stream().cast()) })?;
+        check("cudnnSetStream", unsafe { number!(sys::cudnnSetStream(raw.raw(), driver.stream().cast())) })?;
         Ok(Handle { raw, driver })
     }
 

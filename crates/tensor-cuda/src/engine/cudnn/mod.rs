@@ -17,10 +17,10 @@
 //! 2. Under `FMA_MATH` the answers say `FMA_MATH` too, as PyTorch took for granted as long as it used these calls. If they said
 //!    `DEFAULT_MATH`, no algorithm would pass the filter in [`algorithms`](super::algorithms), and fp32 would run on our own
 //!    kernels.
-//! 3. `beta = 1` works with every algorithm of the backward pass for data (for `Write::Add`). A refusal would be seen as
-//!    `NOT_SUPPORTED` and send this convolution to our own kernels.
-//! 4. The calls can be captured in a graph once they ran before; none of them allocates or synchronizes then. If one can't be,
-//!    it is not timed against our own kernels either, and is taken.
+//! 3. `beta = 1` works with every algorithm of the backward pass for data (for `Write::Add`). One that fails at it gives way to the
+//!    next, and in the end to our own kernels.
+//! 4. The calls can be captured in a graph once they ran before; none of them allocates or synchronizes then. One that can't be
+//!    gives way likewise.
 //! 5. What is faster alone, on the same operands again and again, is faster in a step too.
 //! 6. Operands aligned to 16 bytes suffice for the kernels with tensor cores.
 //! 7. 3 input channels in bf16 do not fall back to something slow (cuDNN pads channels to 8 by itself).
@@ -36,6 +36,7 @@ mod problem;
 
 use super::algorithms::{Algorithms, Choice, Key, Pass, Times};
 use super::contest;
+use super::faults::Fault;
 use super::store::Store;
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
@@ -68,7 +69,7 @@ impl Cudnn {
     /// cuDNN, if it is installed and works, or why not.
     pub(crate) fn new(driver: Arc<dyn Driver>, options: &Options) -> Result<Cudnn, String> {
         let version = CUDNN.find().map_err(|error| error.to_string())?.version;
-        // Whether all functions that are called here are in a cuDNN 10, nobody knows; cudarc panics where one is missing.
+        // Whether the functions that are called here are in a cuDNN 10 and mean the same, nobody knows.
         if version >= Version::new(10, 0, 0) {
             return Err(format!(
                 "cuDNN {version} is newer than this program; `pip install 'nvidia-cudnn-cu13<10'`"
@@ -125,35 +126,38 @@ impl Cudnn {
         let key = self.key(pass, conv, shape);
         let mut state = lock(&self.state);
         let State { convolutions, algorithms } = &mut *state;
-        let choice = algorithms.choice(&mut Beside { cuda, convolutions }, &key, cuda.is_recording())?;
-        let (algorithm, bytes) = match choice {
-            Some(Choice::Library { algorithm, workspace, .. }) => (algorithm, workspace),
-            Some(Choice::Own { .. }) => return Ok(false),
-            None => {
-                let message =
-                    format!("a convolution must run once before it is recorded, but this did not: {key}");
-                return Err(cuda.error(message));
-            }
-        };
-        let scratch = match cuda.engine_scratch(bytes) {
-            Ok(ptr) => Scratch { ptr, bytes },
-            // A batch that nobody planned may ask for more than was reserved, when all other memory is in use.
-            Err(Error::OutOfMemory { .. }) => {
-                algorithms.refuse(&key);
-                return Ok(false);
-            }
-            Err(error) => return Err(error),
-        };
         let beta = if write == Write::Add { 1.0 } else { 0.0 };
-        let operands = Operands { x, w, y };
-        // SAFETY: the caller's operands have the shapes of `conv` and `shape`, without gaps, in the device's format.
-        match cuda.work(|| Ok(unsafe { convolutions.run(&key, algorithm, operands, scratch, beta) }))? {
-            Ok(()) => Ok(true),
-            Err(failure) if failure.is_unsupported() => {
-                algorithms.refuse(&key);
-                Ok(false)
-            }
-            Err(failure) => Err(cuda.error(format!("{failure}, for {key}"))),
+        loop {
+            let choice = algorithms.choice(&mut Beside { cuda, convolutions }, &key, cuda.is_recording())?;
+            let (algorithm, bytes) = match choice {
+                Some(Choice::Library { algorithm, workspace, .. }) => (algorithm, workspace),
+                Some(Choice::Own { .. }) => return Ok(false),
+                None => {
+                    let message =
+                        format!("a convolution must run once before it is recorded, but this did not: {key}");
+                    return Err(cuda.error(message));
+                }
+            };
+            let scratch = match cuda.engine_scratch(bytes) {
+                Ok(ptr) => Scratch { ptr, bytes },
+                // A batch that nobody planned may ask for more than was reserved, when all other memory is in use.
+                Err(Error::OutOfMemory { .. }) => {
+                    algorithms.refuse(&key);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            };
+            let operands = Operands { x, w, y };
+            // SAFETY: the caller's operands have the shapes of `conv` and `shape`, without gaps, in the device's format.
+            let run = || Ok(unsafe { convolutions.run(&key, algorithm, operands, scratch, beta) });
+            let (fault, what) = match cuda.work(run)? {
+                Ok(()) if !cuda.is_spoiled()? => return Ok(true),
+                Ok(()) => (Fault::Begun, "it can't be recorded".into()),
+                Err(failure) => (failure.fault(), failure.to_string()),
+            };
+            algorithms.fail(&key, algorithm);
+            let name = numbers::name(pass, algorithm);
+            cuda.drop_algorithm(fault, write, format!("{what}, for {key} by cuDNN's algorithm {name}"))?;
         }
     }
 

@@ -57,6 +57,7 @@ pub(super) fn name(pass: Pass, algorithm: Algorithm) -> String {
 mod tests {
     use super::*;
     use crate::engine::algorithms::Math;
+    use crate::engine::faults::Fault;
 
     #[test]
     fn tables_are_in_the_order_of_the_numbers() {
@@ -70,6 +71,6 @@ mod tests {
         let of = |number| Algorithm { number, math: Math::Default };
         assert_eq!(name(Pass::Forward, of(1)), "implicit_precomp_gemm");
         assert_eq!(name(Pass::Filter, of(99)), "99");
-        assert!(numbered(&DATA, of(6)).is_err_and(|failure| failure.is_unsupported()));
+        assert!(numbered(&DATA, of(6)).is_err_and(|failure| failure.fault() == Fault::Refused));
     }
 }

@@ -6,6 +6,7 @@ use crate::buffer::Format;
 use crate::driver::Ptr;
 use crate::engine::algorithms::{Algorithm, Candidate, Math, Pass};
 use crate::engine::owned::Owned;
+use crate::number::number;
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 use cudarc::cudnn::sys::{self, cudnnStatus_t as Status};
@@ -30,10 +31,10 @@ pub(super) struct Scratch {
 /// The descriptors of a convolution.
 pub(super) struct Problem {
     precision: Precision,
-    x: Owned<sys::cudnnTensorStruct, Status>,
-    w: Owned<sys::cudnnFilterStruct, Status>,
-    y: Owned<sys::cudnnTensorStruct, Status>,
-    conv: Owned<sys::cudnnConvolutionStruct, Status>,
+    x: Owned<sys::cudnnTensorStruct>,
+    w: Owned<sys::cudnnFilterStruct>,
+    y: Owned<sys::cudnnTensorStruct>,
+    conv: Owned<sys::cudnnConvolutionStruct>,
 }
 
 /// Room for all that a pass has: up to 8 algorithms, each with several ways to multiply.
@@ -115,7 +116,7 @@ impl Problem {
             Math::Fma => Type::CUDNN_FMA_MATH,
         };
         // SAFETY: the descriptor is alive.
-        let status = unsafe { sys::cudnnSetConvolutionMathType(self.conv.raw(), math) };
+        let status = unsafe { number!(sys::cudnnSetConvolutionMathType(self.conv.raw(), math)) };
         check("cudnnSetConvolutionMathType", status)
     }
 
@@ -132,15 +133,15 @@ impl Problem {
         candidates(|most, count, list| match pass {
             // SAFETY: descriptors and handle are alive, `list` has room for `most`, and the caller vouches for the rest.
             Pass::Forward => check("cudnnFindConvolutionForwardAlgorithmEx", unsafe {
-                sys::cudnnFindConvolutionForwardAlgorithmEx(h, xd, x, wd, w, cd, yd, y, most, count, list.cast(), work, bytes)
+                number!(sys::cudnnFindConvolutionForwardAlgorithmEx(h, xd, x, wd, w, cd, yd, y, most, count, list.cast(), work, bytes))
             }),
             // SAFETY: as above.
             Pass::Data => check("cudnnFindConvolutionBackwardDataAlgorithmEx", unsafe {
-                sys::cudnnFindConvolutionBackwardDataAlgorithmEx(h, wd, w, yd, y, cd, xd, x, most, count, list.cast(), work, bytes)
+                number!(sys::cudnnFindConvolutionBackwardDataAlgorithmEx(h, wd, w, yd, y, cd, xd, x, most, count, list.cast(), work, bytes))
             }),
             // SAFETY: as above.
             Pass::Filter => check("cudnnFindConvolutionBackwardFilterAlgorithmEx", unsafe {
-                sys::cudnnFindConvolutionBackwardFilterAlgorithmEx(h, xd, x, yd, y, cd, wd, w, most, count, list.cast(), work, bytes)
+                number!(sys::cudnnFindConvolutionBackwardFilterAlgorithmEx(h, xd, x, yd, y, cd, wd, w, most, count, list.cast(), work, bytes))
             }),
         })
     }
@@ -153,15 +154,15 @@ impl Problem {
         candidates(|most, count, list| match pass {
             // SAFETY: descriptors and handle are alive, and `list` has room for `most`.
             Pass::Forward => check("cudnnGetConvolutionForwardAlgorithm_v7", unsafe {
-                sys::cudnnGetConvolutionForwardAlgorithm_v7(h, xd, wd, cd, yd, most, count, list.cast())
+                number!(sys::cudnnGetConvolutionForwardAlgorithm_v7(h, xd, wd, cd, yd, most, count, list.cast()))
             }),
             // SAFETY: as above.
             Pass::Data => check("cudnnGetConvolutionBackwardDataAlgorithm_v7", unsafe {
-                sys::cudnnGetConvolutionBackwardDataAlgorithm_v7(h, wd, yd, cd, xd, most, count, list.cast())
+                number!(sys::cudnnGetConvolutionBackwardDataAlgorithm_v7(h, wd, yd, cd, xd, most, count, list.cast()))
             }),
             // SAFETY: as above.
             Pass::Filter => check("cudnnGetConvolutionBackwardFilterAlgorithm_v7", unsafe {
-                sys::cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, xd, yd, cd, wd, most, count, list.cast())
+                number!(sys::cudnnGetConvolutionBackwardFilterAlgorithm_v7(h, xd, yd, cd, wd, most, count, list.cast()))
             }),
         })
     }
@@ -177,21 +178,21 @@ impl Problem {
                 let number = numbered(&FORWARD, algorithm)?;
                 // SAFETY: descriptors and handle are alive.
                 check("cudnnGetConvolutionForwardWorkspaceSize", unsafe {
-                    sys::cudnnGetConvolutionForwardWorkspaceSize(h, xd, wd, cd, yd, number, &raw mut bytes)
+                    number!(sys::cudnnGetConvolutionForwardWorkspaceSize(h, xd, wd, cd, yd, number, &raw mut bytes))
                 })
             }
             Pass::Data => {
                 let number = numbered(&DATA, algorithm)?;
                 // SAFETY: as above.
                 check("cudnnGetConvolutionBackwardDataWorkspaceSize", unsafe {
-                    sys::cudnnGetConvolutionBackwardDataWorkspaceSize(h, wd, yd, cd, xd, number, &raw mut bytes)
+                    number!(sys::cudnnGetConvolutionBackwardDataWorkspaceSize(h, wd, yd, cd, xd, number, &raw mut bytes))
                 })
             }
             Pass::Filter => {
                 let number = numbered(&FILTER, algorithm)?;
                 // SAFETY: as above.
                 check("cudnnGetConvolutionBackwardFilterWorkspaceSize", unsafe {
-                    sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(h, xd, yd, cd, wd, number, &raw mut bytes)
+                    number!(sys::cudnnGetConvolutionBackwardFilterWorkspaceSize(h, xd, yd, cd, wd, number, &raw mut bytes))
                 })
             }
         }?;
@@ -218,21 +219,21 @@ impl Problem {
                 let number = numbered(&FORWARD, algorithm)?;
                 // SAFETY: descriptors, handle and both factors are alive, and the caller vouches for the rest.
                 check("cudnnConvolutionForward", unsafe {
-                    sys::cudnnConvolutionForward(h, alpha, xd, x, wd, w, cd, number, work, bytes, beta, yd, y)
+                    number!(sys::cudnnConvolutionForward(h, alpha, xd, x, wd, w, cd, number, work, bytes, beta, yd, y))
                 })
             }
             Pass::Data => {
                 let number = numbered(&DATA, algorithm)?;
                 // SAFETY: as above.
                 check("cudnnConvolutionBackwardData", unsafe {
-                    sys::cudnnConvolutionBackwardData(h, alpha, wd, w, yd, y, cd, number, work, bytes, beta, xd, x)
+                    number!(sys::cudnnConvolutionBackwardData(h, alpha, wd, w, yd, y, cd, number, work, bytes, beta, xd, x))
                 })
             }
             Pass::Filter => {
                 let number = numbered(&FILTER, algorithm)?;
                 // SAFETY: as above.
                 check("cudnnConvolutionBackwardFilter", unsafe {
-                    sys::cudnnConvolutionBackwardFilter(h, alpha, xd, x, yd, y, cd, number, work, bytes, beta, wd, w)
+                    number!(sys::cudnnConvolutionBackwardFilter(h, alpha, xd, x, yd, y, cd, number, work, bytes, beta, wd, w))
                 })
             }
         }
@@ -250,50 +251,54 @@ fn candidates(
     Ok(list.iter().take(count).filter_map(|each| each.candidate()).collect())
 }
 
-fn tensor(
-    data: sys::cudnnDataType_t,
-    shape: Shape,
-) -> Result<Owned<sys::cudnnTensorStruct, Status>, Failure> {
+fn tensor(data: sys::cudnnDataType_t, shape: Shape) -> Result<Owned<sys::cudnnTensorStruct>, Failure> {
     // SAFETY: success leaves a descriptor, which its destructor takes.
     let tensor = unsafe {
-        Owned::new(sys::cudnnDestroyTensorDescriptor, |place| {
-            check("cudnnCreateTensorDescriptor", sys::cudnnCreateTensorDescriptor(place))
-        })
+        Owned::new(
+            |raw| number!(sys::cudnnDestroyTensorDescriptor(raw)),
+            |place| check("cudnnCreateTensorDescriptor", number!(sys::cudnnCreateTensorDescriptor(place))),
+        )
     }?;
     let Shape { n, h, w, c } = shape;
     let nhwc = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
     // SAFETY: the descriptor was made just now. The order of the sizes is this one for every layout.
-    let status =
-        unsafe { sys::cudnnSetTensor4dDescriptor(tensor.raw(), nhwc, data, int(n), int(c), int(h), int(w)) };
+    let status = unsafe {
+        number!(sys::cudnnSetTensor4dDescriptor(tensor.raw(), nhwc, data, int(n), int(c), int(h), int(w)))
+    };
     check("cudnnSetTensor4dDescriptor", status)?;
     Ok(tensor)
 }
 
-fn filter(
-    data: sys::cudnnDataType_t,
-    conv: &Conv2d,
-) -> Result<Owned<sys::cudnnFilterStruct, Status>, Failure> {
+fn filter(data: sys::cudnnDataType_t, conv: &Conv2d) -> Result<Owned<sys::cudnnFilterStruct>, Failure> {
     // SAFETY: success leaves a descriptor, which its destructor takes.
     let filter = unsafe {
-        Owned::new(sys::cudnnDestroyFilterDescriptor, |place| {
-            check("cudnnCreateFilterDescriptor", sys::cudnnCreateFilterDescriptor(place))
-        })
+        Owned::new(
+            |raw| number!(sys::cudnnDestroyFilterDescriptor(raw)),
+            |place| check("cudnnCreateFilterDescriptor", number!(sys::cudnnCreateFilterDescriptor(place))),
+        )
     }?;
     let Conv2d { outputs: k, inputs: c, kernel: [h, w], .. } = *conv;
     let nhwc = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
     // SAFETY: the descriptor was made just now. In this layout a filter lies as (k, h, w, c).
-    let status =
-        unsafe { sys::cudnnSetFilter4dDescriptor(filter.raw(), data, nhwc, int(k), int(c), int(h), int(w)) };
+    let status = unsafe {
+        number!(sys::cudnnSetFilter4dDescriptor(filter.raw(), data, nhwc, int(k), int(c), int(h), int(w)))
+    };
     check("cudnnSetFilter4dDescriptor", status)?;
     Ok(filter)
 }
 
-fn convolution(conv: &Conv2d) -> Result<Owned<sys::cudnnConvolutionStruct, Status>, Failure> {
+fn convolution(conv: &Conv2d) -> Result<Owned<sys::cudnnConvolutionStruct>, Failure> {
     // SAFETY: success leaves a descriptor, which its destructor takes.
     let descriptor = unsafe {
-        Owned::new(sys::cudnnDestroyConvolutionDescriptor, |place| {
-            check("cudnnCreateConvolutionDescriptor", sys::cudnnCreateConvolutionDescriptor(place))
-        })
+        Owned::new(
+            |raw| number!(sys::cudnnDestroyConvolutionDescriptor(raw)),
+            |place| {
+                check(
+                    "cudnnCreateConvolutionDescriptor",
+                    number!(sys::cudnnCreateConvolutionDescriptor(place)),
+                )
+            },
+        )
     }?;
     let (pad, [down, right]) = (conv.pad, conv.stride.map(int));
     let mode = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
@@ -301,7 +306,17 @@ fn convolution(conv: &Conv2d) -> Result<Owned<sys::cudnnConvolutionStruct, Statu
     // SAFETY: the descriptor was made just now. Windows are not dilated.
     let status = unsafe {
         let raw = descriptor.raw();
-        sys::cudnnSetConvolution2dDescriptor(raw, int(pad.top), int(pad.left), down, right, 1, 1, mode, sums)
+        number!(sys::cudnnSetConvolution2dDescriptor(
+            raw,
+            int(pad.top),
+            int(pad.left),
+            down,
+            right,
+            1,
+            1,
+            mode,
+            sums
+        ))
     };
     check("cudnnSetConvolution2dDescriptor", status)?;
     Ok(descriptor)
@@ -347,7 +362,7 @@ mod tests {
             let status = unsafe {
                 let (conv, x, filter) = (problem.conv.raw(), problem.x.raw(), problem.w.raw());
                 let (n, c, h, w) = (&raw mut n, &raw mut c, &raw mut h, &raw mut w);
-                sys::cudnnGetConvolution2dForwardOutputDim(conv, x, filter, n, c, h, w)
+                number!(sys::cudnnGetConvolution2dForwardOutputDim(conv, x, filter, n, c, h, w))
             };
             check("cudnnGetConvolution2dForwardOutputDim", status)?;
             assert_eq!([n, h, w, c].map(|size| size as usize), [y.n, y.h, y.w, y.c]);

@@ -1,0 +1,143 @@
+//! From the files of class folders to pixels, on all cores.
+
+use std::fs;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use image::imageops::FilterType;
+use image::{ImageReader, Limits};
+
+use crate::dataset::{CHANNELS, Split};
+use crate::error::{Error, Result};
+use crate::folder::{Picture, shape};
+use crate::progress::{Listener, Progress};
+
+/// The widest and highest picture that is decoded.
+const MAX_PIXELS_ASIDE: u32 = 16_384;
+/// The most memory that decoding one picture may take.
+const MAX_DECODED: u64 = 256 << 20;
+
+/// How often it is told how many pictures are done.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+
+/// Decodes the pictures of a folder, split by split.
+pub(crate) struct Decoder<'l, 'a> {
+    /// The height and width that they get.
+    pub(crate) size: [usize; 2],
+    /// How many are done, of the splits before.
+    pub(crate) done: usize,
+    /// How many there are, in all splits.
+    pub(crate) total: usize,
+    pub(crate) listener: &'l mut Listener<'a>,
+}
+
+impl Decoder<'_, '_> {
+    /// Decodes on all cores; the result doesn't depend on their number.
+    pub(crate) fn decode(&mut self, pictures: &[Picture]) -> Result<Split> {
+        let (size, bytes) = (self.size, bytes_of(self.size));
+        let mut images = vec![0; pictures.len() * bytes];
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let share = pictures.len().div_ceil(threads).max(1);
+        // The first failure in the order of the pictures, not in time; what comes after it needs no decoding.
+        let (first_bad, done) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+        let failures = thread::scope(|scope| {
+            let (ends, all_ended) = channel::<()>();
+            let shares = pictures.chunks(share).zip(images.chunks_mut(share * bytes)).enumerate();
+            let workers = shares.map(|(worker, (pictures, images))| {
+                let (first_bad, done, ends) = (&first_bad, &done, ends.clone());
+                scope.spawn(move || {
+                    // Goes with the thread, however that ends.
+                    let _ends = ends;
+                    for (k, ((path, _), image)) in pictures.iter().zip(images.chunks_mut(bytes)).enumerate() {
+                        let index = worker * share + k;
+                        if index > first_bad.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        if let Err(error) = one(path, size, image) {
+                            first_bad.fetch_min(index, Ordering::Relaxed);
+                            return Err(error);
+                        }
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Ok(())
+                })
+            });
+            let workers: Vec<_> = workers.collect();
+            drop(ends);
+            while all_ended.recv_timeout(TELL_EVERY) == Err(RecvTimeoutError::Timeout) {
+                let done = self.done + done.load(Ordering::Relaxed);
+                (self.listener)(Progress::Decoding { done, total: self.total });
+            }
+            workers.into_iter().map(|worker| worker.join()).collect::<Vec<_>>()
+        });
+        for (failure, share) in failures.into_iter().zip(pictures.chunks(share)) {
+            // A decoder that panics has met a file it should have refused.
+            failure.unwrap_or_else(|_| {
+                Err(shape(&share[0].0, "a picture at or after this one can't be decoded"))
+            })?;
+        }
+        self.done += pictures.len();
+        Ok(Split::of_size(size, images, pictures.iter().map(|&(_, label)| label).collect(), None))
+    }
+}
+
+/// The bytes of a picture of this height and width.
+pub(crate) fn bytes_of([height, width]: [usize; 2]) -> usize {
+    height * width * CHANNELS
+}
+
+/// Decodes one picture into `to`, the bytes of a picture of this size.
+pub(crate) fn one(path: &Path, [height, width]: [usize; 2], to: &mut [u8]) -> Result<()> {
+    let file = fs::File::open(path).map_err(Error::io("open", path))?;
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(MAX_PIXELS_ASIDE);
+    limits.max_image_height = Some(MAX_PIXELS_ASIDE);
+    limits.max_alloc = Some(MAX_DECODED);
+    let reader = ImageReader::new(BufReader::new(file)).with_guessed_format();
+    let mut reader = reader.map_err(Error::io("read", path))?;
+    reader.limits(limits);
+    let picture = reader.decode().map_err(|source| Error::Image { path: path.into(), source })?.into_rgb8();
+    let (width, height) = (width as u32, height as u32);
+    let scaled = if picture.dimensions() == (width, height) {
+        picture
+    } else {
+        image::imageops::resize(&picture, width, height, FilterType::Triangle)
+    };
+    to.copy_from_slice(scaled.as_raw());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many pictures take longer than it takes until something is told.
+    #[test]
+    fn long_decoding_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large.png");
+        image::RgbImage::from_fn(1500, 1500, |x, y| image::Rgb([x as u8, y as u8, (x * y) as u8]))
+            .save(&path)
+            .unwrap();
+        let mut pictures = vec![(path, 0); 8];
+        let mut told = Vec::new();
+        // However fast the machine is.
+        while told.is_empty() {
+            let mut listener = |progress: Progress<'_>| match progress {
+                Progress::Decoding { done, total } => told.push((done, total)),
+                other => panic!("{other}"),
+            };
+            let total = 100 + pictures.len();
+            let mut decoder = Decoder { size: [8, 8], done: 100, total, listener: &mut listener };
+            assert_eq!(decoder.decode(&pictures).unwrap().len(), pictures.len());
+            assert_eq!(decoder.done, total);
+            pictures.extend_from_within(..);
+        }
+        assert!(told.iter().all(|(done, total)| (100..=*total).contains(done)), "{told:?}");
+        assert!(told.is_sorted());
+    }
+}

@@ -1,0 +1,84 @@
+//! Calls into NVIDIA's libraries whose answers are numbers.
+//!
+//! cudarc declares answers as enums of the versions that it was made for. A newer library may answer with a number that such an
+//! enum lacks, and a value of an enum that it lacks is undefined behaviour. So functions are called as cudarc declares them but for
+//! their result, and enums only name the numbers that are asked for here.
+
+use core::ffi::{CStr, c_char};
+
+/// What stands for the answer of a function that the library does not have. No library has this number.
+pub(crate) const MISSING: u32 = u32::MAX;
+
+/// A function as cudarc declares it.
+pub(crate) trait Declared {
+    /// The same as the library has it, and with a number for its result.
+    type Numbered: Copy;
+}
+
+macro_rules! declared {
+    ($($arg:ident)*) => {
+        impl<$($arg,)* R> Declared for unsafe fn($($arg),*) -> R {
+            type Numbered = unsafe extern "C" fn($($arg),*) -> u32;
+        }
+        declared!(@fewer $($arg)*);
+    };
+    (@fewer $first:ident $($arg:ident)*) => {
+        declared!($($arg)*);
+    };
+    (@fewer) => {};
+}
+declared!(A B C D E F G H I J K L M N O P);
+
+/// The function at an address, if there is one: 0 is none.
+///
+/// # Safety
+/// The address is 0, or that of the function that was declared, whose result has the size of a `u32`.
+pub(crate) unsafe fn numbered<F: Declared>(_: F, address: usize) -> Option<F::Numbered> {
+    const { assert!(size_of::<F::Numbered>() == size_of::<usize>()) };
+    // SAFETY: a pointer to a function is as large as its address, and the function is the one that was declared.
+    (address != 0).then(|| unsafe { core::mem::transmute_copy(&address) })
+}
+
+/// The address of a library's function, or 0.
+pub(crate) fn address(library: &libloading::Library, name: &str) -> usize {
+    // SAFETY: the address alone is taken.
+    unsafe { library.get::<*const ()>(name) }.map_or(0, |symbol| *symbol as usize)
+}
+
+/// `number!(sys::function(arguments))`, within `unsafe`: calls a function of one of cudarc's modules. The answer is a number, which is
+/// [`MISSING`] if the library has no such function.
+macro_rules! number {
+    ($sys:ident::$name:ident($($arg:expr),* $(,)?)) => {{
+        static ADDRESS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+        let address = *ADDRESS.get_or_init(|| $crate::number::address($sys::culib(), stringify!($name)));
+        let declared: unsafe fn($($crate::number::inferred!($arg)),*) -> _ = $sys::$name;
+        match $crate::number::numbered(declared, address) {
+            Some(function) => function($($arg),*),
+            None => $crate::number::MISSING,
+        }
+    }};
+}
+pub(crate) use number;
+
+/// The type of an argument, which its function knows.
+macro_rules! inferred {
+    ($arg:expr) => {
+        _
+    };
+}
+pub(crate) use inferred;
+
+/// What a library says of one of its numbers, by the function of that name; `None` where it has no words.
+///
+/// # Safety
+/// The function takes a number and returns a static string, or null.
+pub(crate) unsafe fn words(library: &libloading::Library, name: &str, number: u32) -> Option<String> {
+    if number == MISSING {
+        return Some("the library has no such function".into());
+    }
+    type Function = unsafe extern "C" fn(u32) -> *const c_char;
+    // SAFETY: as the caller says.
+    let text = unsafe { (*library.get::<Function>(name).ok()?)(number) };
+    // SAFETY: as above, a string with its end.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}

@@ -1,0 +1,205 @@
+//! Runs on pictures of class folders at another size than 32x32, height and width unlike each other.
+// A test panics where something fails, its own helper functions too.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use tensor::Device;
+use towers_tests::{Finished, cpus, run_in, run_on};
+use train::cifar::folder::{ClassFolders, picture};
+use train::cifar::{Dataset, Split};
+use train::{Assumed, Classifier, Config, Error, ImageSize, RECIPES, Resume, Trained, cifar};
+use train::{evaluate, export, load_data, open_model, recipe, save_config};
+
+const SIZE: ImageSize = ImageSize { height: 48, width: 40 };
+
+/// Pictures that are larger than they will be, and no squares.
+fn draw(folder: &Path, per_class: usize) {
+    let drawn = cifar::synthetic(4, 3 * per_class, 0).train;
+    for (k, image) in drawn.images.outer_iter().enumerate() {
+        let small = image::RgbImage::from_raw(32, 32, image.iter().copied().collect()).unwrap();
+        let large = image::imageops::resize(&small, 90, 70, image::imageops::FilterType::Nearest);
+        let class = folder.join(["ant", "bee", "cat"][k % 3]);
+        std::fs::create_dir_all(&class).unwrap();
+        large.save(class.join(format!("{k:03}.png"))).unwrap();
+    }
+}
+
+/// A few steps of a recipe.
+fn short(name: &str, folder: &Path) -> Config {
+    let mut config = recipe(name).unwrap();
+    (config.epochs, config.batch_size, config.global_batch_size) = (2, 5, None);
+    (config.virtual_replicas, config.checkpoints.save_best) = (None, None);
+    config.devices.replicas = 1;
+    config.data.dataset = folder.to_string_lossy().into_owned();
+    config.data.image_size = SIZE;
+    config
+}
+
+fn data(config: &Config) -> Dataset {
+    let data = load_data(&config.data, |_| ()).unwrap();
+    assert_eq!((data.train.shape(), data.test.shape()), ([48, 40, 3], [48, 40, 3]));
+    data
+}
+
+fn bytes(split: &Split) -> Vec<u8> {
+    split.images.iter().copied().collect()
+}
+
+fn logits(trained: &Trained, pictures: &[u8]) -> Vec<f32> {
+    let mut classifier = Classifier::new(trained, &Device::cpu(1), 4).unwrap();
+    assert_eq!(classifier.image_size(), SIZE);
+    classifier.logits(pictures).unwrap()
+}
+
+fn assert_close(a: &[f32], b: &[f32], what: &str) {
+    let most = a.iter().fold(1.0_f32, |most, x| most.max(x.abs()));
+    assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-5 * most), "{what}");
+}
+
+/// Every recipe trains, stops, goes on with the same bits, and what it leaves is evaluated, exported and read again.
+#[test]
+fn every_recipe_trains_and_its_network_is_used() {
+    let place = tempfile::tempdir().unwrap();
+    let pictures = place.path().join("pictures");
+    draw(&pictures, 6);
+    for (name, _) in RECIPES {
+        let config = short(name, &pictures);
+        let data = data(&config);
+        let run = |folder: &str, resume: Option<&Resume>, stop_after| {
+            run_in(&place.path().join(folder), &cpus(1, 2), &config, &data, resume, stop_after).unwrap()
+        };
+        let straight = run(&format!("{name}-straight"), None, None);
+        let parts = place.path().join(format!("{name}-parts"));
+        run(&format!("{name}-parts"), None, Some(2));
+        let resume = Resume::newest(&parts).unwrap();
+        assert_eq!(resume.config.data.image_size, SIZE);
+        let resumed = run(&format!("{name}-parts"), Some(&resume), None);
+        assert_eq!(straight.figures(), resumed.figures(), "{name}");
+        assert!(straight.tensors == resumed.tensors, "{name}: not the same bits");
+        save_config(&config, &parts).unwrap();
+        is_used(name, &parts, &pictures, &data, &straight);
+    }
+}
+
+fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &Finished) {
+    let trained = Trained::read(run).unwrap();
+    let mut classifier = Classifier::new(&trained, &Device::cpu(1), 4).unwrap();
+    let evaluation = evaluate(&mut classifier, data, |_, _| {}).unwrap();
+    let last = finished.outcome.state.history.last().unwrap();
+    assert!((evaluation.loss - last.val_loss).abs() < 1e-3 * (1.0 + last.val_loss), "{name}: {evaluation:?}");
+    let test = bytes(&data.test);
+    let expected = logits(&trained, &test);
+    let one = picture(pictures.join("ant/000.png"), [SIZE.height, SIZE.width]).unwrap();
+    assert_eq!(classifier.classify(&one).unwrap().len(), 1);
+
+    let to = |file: &str| run.join(file);
+    export(&trained, &to("net.py")).unwrap();
+    // It says everything but the names of the classes.
+    let dataset = Some(pictures.to_string_lossy().into_owned());
+    // What is divided by a deviation of each channel is no preprocessing that a state dict could stand for.
+    let by_channel = name == "airbench94";
+    let assumed = Assumed { dataset, ..Assumed::default() };
+    let load = |options: train::DataOptions| load_data(&options, |_| ());
+    if !by_channel {
+        let back = open_model(&to("net.safetensors"), &assumed, load).unwrap();
+        assert_eq!((&back.network, back.classes.len()), (&trained.network, 3), "{name}");
+        assert_close(&logits(&back, &test), &expected, name);
+    }
+    export(&trained, &to("net.onnx")).unwrap();
+    export(&trained, &to("again.safetensors")).unwrap();
+    assert_eq!(logits(&Trained::read(&to("again.safetensors")).unwrap(), &test), expected, "{name}");
+
+    let error = evaluate(&mut classifier, &cifar::synthetic(1, 1, 5), |_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("32x32 images, but must be of 48x40 images"), "{error}");
+    // A checkpoint holds no mean: that of the pictures at the run's own size is measured again.
+    let checkpoint = run.join(train::CHECKPOINTS);
+    let opened = open_model(&checkpoint, &Assumed::default(), load).unwrap();
+    assert_close(&logits(&opened, &test), &expected, name);
+}
+
+/// Virtual replicas have the same bits on any number of devices, and towers the sums of one.
+#[test]
+fn towers_and_virtual_replicas_are_one_device() {
+    let place = tempfile::tempdir().unwrap();
+    draw(place.path(), 6);
+    let mut config = short("quick", place.path());
+    config.global_batch_size = Some(6);
+    config.virtual_replicas = Some(3);
+    let data = data(&config);
+    let run =
+        |devices: &[Device], config: &Config| run_on(devices, config, &data, None, None, Vec::new()).unwrap();
+    let one = run(&cpus(1, 1), &config);
+    for world in [2, 3] {
+        let many = run(&cpus(world, 1), &config);
+        assert_eq!(one.figures(), many.figures(), "{world} devices");
+        assert!(one.tensors == many.tensors, "{world} devices: other weights");
+    }
+    // Without normalizations and dropout, towers compute what one does up to rounding.
+    let mut config = Config { virtual_replicas: None, ..config };
+    (config.model, config.sync_batch_norm) = ("small_cnn".into(), true);
+    let loss = |world| run(&cpus(world, 1), &config).outcome.state.history[1].loss;
+    assert!((loss(1) - loss(2)).abs() < 1e-4, "{} {}", loss(1), loss(2));
+}
+
+/// The network is made for the images of the data, whatever else a configuration says.
+#[test]
+fn what_does_not_fit_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    draw(place.path(), 2);
+    let refused = |change: &dyn Fn(&mut Config)| {
+        let mut config = short("quick", place.path());
+        change(&mut config);
+        config.check().unwrap_err().to_string()
+    };
+    let size = |height, width| ImageSize { height, width };
+    let told = refused(&|config| {
+        (config.model, config.data.image_size) = ("airbench94".into(), size(24, 64));
+    });
+    assert_eq!(
+        told,
+        "--image-size is 24x64, but must be at least 25x25 (height x width) with the network airbench94"
+    );
+    let mut named = short("quick", place.path()).data;
+    named.dataset = "cifar10".into();
+    let told = load_data(&named, |_| ()).unwrap_err().to_string();
+    assert!(
+        told.starts_with("--image-size is 48x40, but must be left out with the data set `cifar10`"),
+        "{told}"
+    );
+    let told = refused(&|config| config.data.image_size = size(7, 64));
+    assert!(told.starts_with("--image-size is 7x64, but must be N or HxW"), "{told}");
+    let told = refused(&|config| {
+        (config.augmentation.zca_whitening, config.data.image_size) = (true, size(224, 224));
+    });
+    assert!(told.contains("zca") && told.contains("224x224"), "{told}");
+
+    let small = ClassFolders::new(place.path()).image_size(8, 24).read().unwrap();
+    let config = Config { model: "keras_cnn".into(), ..short("quick", place.path()) };
+    let error = run_on(&cpus(1, 1), &config, &small, None, None, Vec::new()).err().unwrap();
+    assert!(matches!(error, Error::Network(_)), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "keras_cnn can't take images of 8x24 (height x width): it needs at least 10x10"
+    );
+}
+
+/// What was saved before there were other sizes.
+#[test]
+fn configurations_without_a_size_are_of_32x32() {
+    let mut json = serde_json::to_value(recipe("keras-cnn").unwrap()).unwrap();
+    assert_eq!(json["data"]["image_size"], 32);
+    json["data"].as_object_mut().unwrap().remove("image_size");
+    let old: Config = serde_json::from_value(json).unwrap();
+    assert_eq!(old, recipe("keras-cnn").unwrap());
+    let file =
+        train::read_recipe("like = 'quick'\n[data]\ndataset = 'pets'\nimage_size = '48x40'", "mine").unwrap();
+    assert_eq!(file.data.image_size, SIZE);
+    let written = train::write_recipe(&file).unwrap();
+    assert!(written.contains("image_size = \"48x40\""), "{written}");
+    assert_eq!(train::read_recipe(&written, "mine").unwrap(), file);
+    let error = train::read_recipe("like = 'quick'\n[data]\nimage_size = 5", "mine").unwrap_err().to_string();
+    assert!(
+        error.contains("`data.image_size = 5` does not fit") && error.contains("8 to 1024 pixels"),
+        "{error}"
+    );
+}
