@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::folder::{Picture, shape};
 use crate::progress::{Listener, Progress};
 
-/// The widest and highest picture that is decoded.
+/// The widest and highest picture that is decoded, or scaled to.
 const MAX_PIXELS_ASIDE: u32 = 16_384;
 /// The most memory that decoding one picture may take.
 const MAX_DECODED: u64 = 256 << 20;
@@ -82,6 +82,15 @@ impl Decoder<'_, '_> {
         }
         self.done += pictures.len();
         Ok(Split::of_size(size, images, pictures.iter().map(|&(_, label)| label).collect(), None))
+    }
+}
+
+/// Refuses a height and width that no picture can be scaled to.
+pub(crate) fn check_size([height, width]: [usize; 2]) -> Result<()> {
+    let sides = 1..=MAX_PIXELS_ASIDE as usize;
+    match sides.contains(&height) && sides.contains(&width) {
+        true => Ok(()),
+        false => Err(Error::Size { height, width, most: MAX_PIXELS_ASIDE }),
     }
 }
 

@@ -199,6 +199,19 @@ pub enum Error {
         source: image::ImageError,
     },
 
+    /// A height and width that no picture can be scaled to.
+    #[error(
+        "pictures can't be scaled to {height}x{width} (height x width), only to sides of 1 to {most} pixels"
+    )]
+    Size {
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+        /// The most of either.
+        most: u32,
+    },
+
     /// A folder that does not hold folders of pictures.
     #[error(
         "{}: {reason}; expected a folder for each class with .png or .jpg files, or `train` and `test` \

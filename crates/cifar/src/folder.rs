@@ -18,18 +18,18 @@ use crate::progress::{Listener, Progress};
 /// ```
 ///
 /// A folder `val` (or `valid`, `validation`) is the test split as well as `test` is; beside `test` it is
-/// [`Dataset::validation`]. Without either, every sixth picture of
-/// a class in the order of the file names goes to the test split (a class of two to five pictures gives its
-/// last one). Classes are the folders' names, sorted; pictures keep the order of class and file name.
+/// [`Dataset::validation`]. Without either, every sixth picture of a class in the order of the file names goes to the test split (a
+/// class of two to five pictures gives its last one). Classes are the folders' names, sorted; pictures keep the order of class and
+/// file name.
 ///
-/// Pictures are stretched to that size with a triangle filter (bilinear, an average over what is made smaller), colours converted to RGB, transparency dropped. Files with another
-/// extension than `.png`, `.jpg` and `.jpeg` and names that begin with a dot are passed over;
-/// [`ClassFolders::progress`] hears of the former.
+/// Pictures are stretched to that size with a triangle filter (bilinear, an average over what is made smaller), colours converted to
+/// RGB, transparency dropped. Files with another extension than `.png`, `.jpg` and `.jpeg` and names that begin with a dot are passed
+/// over; [`ClassFolders::progress`] hears of the former.
 ///
 /// # Errors
 /// [`Error::ClassFolders`] if the folder looks different, [`Error::Image`] with the name of the first picture
-/// that can't be decoded (or that would take absurdly much memory), [`Error::Memory`] if all of them would take more than there is,
-/// [`Error::Io`].
+/// that can't be decoded (or that would take absurdly much memory), [`Error::Size`] for a size that no picture can be scaled to,
+/// [`Error::Memory`] if all of them would take more than there is, [`Error::Io`].
 ///
 /// ```no_run
 /// let pets = cifar::folder::read("pets")?;
@@ -114,9 +114,7 @@ impl<'a> ClassFolders<'a> {
     /// Refuses so many pictures if they would take more than the `free` bytes, before any of them is decoded.
     fn check_memory(&self, pictures: usize, free: Option<u64>) -> Result<()> {
         let [height, width] = self.size;
-        if height == 0 || width == 0 {
-            return Err(shape(&self.dir, format!("its pictures can't be scaled to {height}x{width}")));
-        }
+        decode::check_size(self.size)?;
         let bytes = [height, width, CHANNELS].into_iter().try_fold(pictures, usize::checked_mul);
         let needed = bytes.map_or(u64::MAX, |bytes| bytes as u64);
         match free.filter(|&free| free < needed) {
@@ -294,8 +292,10 @@ fn divide(all: Vec<Picture>) -> (Vec<Picture>, Vec<Picture>) {
 /// RGB pixels, row by row.
 ///
 /// # Errors
-/// [`Error::Io`] or [`Error::Image`] if it can't be read or decoded, or is too large.
+/// [`Error::Io`] or [`Error::Image`] if it can't be read or decoded, or is too large; [`Error::Size`] for a size that no picture
+/// can be scaled to.
 pub fn picture(path: impl AsRef<Path>, size: [usize; 2]) -> Result<Vec<u8>> {
+    decode::check_size(size)?;
     let mut pixels = vec![0; decode::bytes_of(size)];
     decode::one(path.as_ref(), size, &mut pixels)?;
     Ok(pixels)
@@ -320,10 +320,11 @@ mod tests {
 
     #[test]
     fn a_picture_has_pixels() {
-        for size in [[0, 8], [8, 0]] {
+        for size in [[0, 8], [8, 0], [8, u32::MAX as usize], [usize::MAX, 8]] {
             let error =
                 ClassFolders::new("pets").image_size(size[0], size[1]).check_memory(1, None).unwrap_err();
             assert!(error.to_string().contains("can't be scaled to"), "{error}");
+            assert!(picture("cat.png", size).unwrap_err().to_string().contains("can't be scaled to"));
         }
     }
 }
