@@ -9,7 +9,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensorError, SafeTensors};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// The longest header of a safetensors file that is looked at.
@@ -41,7 +41,7 @@ fn header(path: &Path) -> Option<HashMap<String, serde_json::Value>> {
     let mut len = [0; 8];
     file.read_exact(&mut len).ok()?;
     let len = Some(u64::from_le_bytes(len)).filter(|&len| len <= MAX_HEADER)?;
-    serde_json::from_reader(file.take(len)).ok()
+    serde_json::from_reader(BufReader::new(file.take(len))).ok()
 }
 
 /// Whether a file looks like a state dict of PyTorch in the safetensors format: by the names in its header, not its ending.
@@ -95,7 +95,7 @@ impl TorchWeights {
             Some([h.parse().ok()?, w.parse().ok()?])
         };
         let shift = || match self.tensors.get(layout::SHIFT)?.shape[..] {
-            [_, h, w] if h * w > 1 => Some([h, w]),
+            [_, h, w] if h.saturating_mul(w) > 1 => Some([h, w]),
             _ => None,
         };
         told().or_else(shift)
