@@ -307,9 +307,7 @@ impl Config {
     /// # Errors
     /// [`Error::Option`] naming the option, its value and what is accepted.
     pub fn check(&self) -> Result<()> {
-        if !models::NAMES.contains(&self.model.as_str()) {
-            return Err(unknown_network("the model", &self.model));
-        }
+        self.check_name()?;
         self.data.image_size.check()?;
         match self.model(10) {
             Some(Err(layers::Error::Images { network, given, smallest })) => Err(Error::Option {
@@ -318,7 +316,20 @@ impl Config {
                 accepted: format!("at least {smallest} (height x width) with the network {network}"),
             }),
             Some(Err(error)) => Err(error.into()),
-            _ => self.check_options(),
+            _ => self.check_options(self.data.image_size.shape()),
+        }
+    }
+
+    /// As [`check`](Self::check), for data with images of this height, width and channels: theirs counts, not what the options say.
+    pub(crate) fn check_for(&self, image: [usize; 3]) -> Result<()> {
+        self.check_name()?;
+        self.check_options(image)
+    }
+
+    fn check_name(&self) -> Result<()> {
+        match models::NAMES.contains(&self.model.as_str()) {
+            true => Ok(()),
+            false => Err(unknown_network("the model", &self.model)),
         }
     }
 
@@ -327,8 +338,9 @@ impl Config {
         models::by_name_for(&self.model, self.data.image_size.shape(), classes)
     }
 
-    /// The same but for the name of the network, which may be one's own.
-    pub(crate) fn check_options(&self) -> Result<()> {
+    /// As [`check_for`](Self::check_for) but for the name of the network, which may be one's own.
+    pub(crate) fn check_options(&self, image: [usize; 3]) -> Result<()> {
+        ImageSize::of(image).check()?;
         let refuse = |option, value: String, accepted: &str| {
             Err(Error::Option { option, value, accepted: accepted.to_owned() })
         };
@@ -349,7 +361,6 @@ impl Config {
         }
         self.devices.check()?;
         self.check_sync()?;
-        let image = self.data.image_size.shape();
         self.augmentation.validate(image)?;
         standardization::check(&self.augmentation, image)?;
         if let (Some(factor), Preprocessing::Standardize) = (self.augmentation.rescale, self.preprocessing) {
@@ -370,11 +381,13 @@ impl Config {
         }
         if self.devices.stages() > 1 {
             // Told before a run's folder is made. The number of classes makes no difference to where a network can be cut.
-            if let Some(model) = self.model(10) {
+            if let Some(model) = models::by_name_for(&self.model, image, 10) {
                 crate::pipeline::check(self, &model?)?;
             }
         }
-        if let Some(model) = self.model(10).filter(|_| !self.param_groups.is_empty()) {
+        if !self.param_groups.is_empty()
+            && let Some(model) = models::by_name_for(&self.model, image, 10)
+        {
             self.check_groups(model?.graph())?;
         }
         self.schedule.validate()?;

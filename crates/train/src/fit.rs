@@ -84,7 +84,7 @@ pub fn train(
     observers: Observers<'_>,
     stop: &StopFlag,
 ) -> Result<Outcome> {
-    config.check()?;
+    config.check_for(data.train.shape())?;
     run(named(config, &data)?, &devices_of(config)?, config, data, resume, observers, stop)
 }
 
@@ -120,7 +120,7 @@ pub fn train_model(
     observers: Observers<'_>,
     stop: &StopFlag,
 ) -> Result<Outcome> {
-    config.check_options()?;
+    config.check_options(data.train.shape())?;
     run(model, &devices_of(config)?, config, data, resume, observers, stop)
 }
 
@@ -143,7 +143,7 @@ pub fn train_on(
     observers: Observers<'_>,
     stop: &StopFlag,
 ) -> Result<Outcome> {
-    config.check()?;
+    config.check_for(data.train.shape())?;
     run(named(config, &data)?, devices, config, data, resume, observers, stop)
 }
 

@@ -32,7 +32,7 @@ impl Foreign {
     }
 
     /// Height, width and channels of the images: what the file says, or what is assumed of one that doesn't.
-    fn image(&self, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
+    fn image(&self, path: &Path, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
         let told = match self {
             Foreign::Keras(weights) => weights.image_size(),
             Foreign::PyTorch(weights) => weights.image_size(),
@@ -45,7 +45,15 @@ impl Foreign {
             return Err(Error::Option { option: "--image-size", value: assumed.to_string(), accepted });
         }
         let size = told.or(assumed).unwrap_or_default();
-        size.check().map(|()| size.shape())
+        match size.check() {
+            Err(_) if told.is_some() => {
+                let reason = format!(
+                    "its images are of {size} (height x width), but must have 8 to 1024 pixels a side"
+                );
+                Err(Error::Run { path: path.to_owned(), reason })
+            }
+            checked => checked.map(|()| size.shape()),
+        }
     }
 
     /// What the file says about its classes.
@@ -78,7 +86,7 @@ impl Foreign {
     ) -> Result<Trained> {
         let reason = || "it has no dense layer at its end, which would tell the number of classes".to_owned();
         let classes = self.classes().ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })?;
-        let image = self.image(assumed.image_size)?;
+        let image = self.image(path, assumed.image_size)?;
         let (network, tensors) = self.fitting(path, image, classes, assumed.network.as_deref())?;
         let preprocessing =
             assumed.preprocessing.or_else(|| of_recipe(&network)).unwrap_or(Preprocessing::DivideBy255);

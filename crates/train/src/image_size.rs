@@ -138,6 +138,19 @@ mod tests {
         assert_eq!("8x1024".parse::<ImageSize>().unwrap(), ImageSize { height: 8, width: 1024 });
     }
 
+    /// Those of the data count, not what the options say. What a model file could not say is refused before the training.
+    #[test]
+    fn a_run_is_checked_for_its_images() {
+        let mut config = crate::recipe("quick").unwrap();
+        config.augmentation.cutout = 40;
+        let refused = |side| config.check_for([side, side, 3]).unwrap_err().to_string();
+        assert!(config.check_for([48, 48, 3]).is_ok());
+        assert!(refused(32).contains("cutout"), "{}", refused(32));
+        for side in [4, 2000] {
+            assert!(refused(side).contains("8 to 1024 pixels"), "{}", refused(side));
+        }
+    }
+
     #[test]
     fn files_have_a_number_or_a_text() {
         for (json, size) in [("64", [64, 64]), ("\"64\"", [64, 64]), ("\"48x40\"", [48, 40])] {
