@@ -90,6 +90,20 @@ fn a_killed_process_is_named_and_the_job_goes_on() {
     assert!(model(&cuda, "run") == model(&cuda, "straight"), "the restarted run is another run");
 }
 
+/// A library's algorithm that can't be recorded gives way to its next one, and the step is recorded.
+#[test]
+fn a_step_is_recorded_without_what_can_not_be() {
+    let Some(cuda) = with_cuda() else { return };
+    let bench = "bench --recipe quick --batch 2 --seconds 0 --repeats 1 --device cuda --deterministic --json";
+    let mut command = command(&cuda, bench);
+    let output = command.env("FAKE_CUBLASLT_FAILS", "0:recorded:14").output().expect("the binary starts");
+    let out = String::from_utf8_lossy(&output.stdout);
+    // The stand-ins print lines of their own.
+    let object = out.lines().find(|line| line.starts_with('{')).expect("an object");
+    let measured: serde_json::Value = serde_json::from_str(object).expect("an object");
+    assert!(measured["not_recorded"].is_null(), "{measured}");
+}
+
 /// What decides about bits stays without being said again: half precision, and algorithms that repeat them.
 #[test]
 fn a_resumed_run_stays_what_it_was() {

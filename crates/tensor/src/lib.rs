@@ -36,9 +36,9 @@ pub use storage::{Bytes, Ints, Storage};
 pub use tensor::Tensor;
 pub use tensor_backend::{
     Activation, AdamStep, AffineSpans, AxisDraw, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill,
-    ImageDraw, ImageSet, Layout, Linear, LoadImages, Moments, NormGrads, NormInfer, NormSaved, NormSpans,
-    NormTrain, OptimizerStep, Pad, ParamRun, Pool2d, Precision, Result, RmspropStep, Run, RunMut, SgdStep,
-    Shape, SoftmaxXent, Span, Target, Velocity, View, ViewMut, WeightDecay, WeightSpans, Write,
+    ImageDraw, ImageSet, Layout, Linear, LoadImages, Misfit, Moments, NormGrads, NormInfer, NormSaved,
+    NormSpans, NormTrain, OptimizerStep, Pad, ParamRun, Pool2d, Precision, Result, RmspropStep, Run, RunMut,
+    SgdStep, Shape, SoftmaxXent, Span, Target, Velocity, View, ViewMut, WeightDecay, WeightSpans, Write,
 };
 pub use tensor_cpu::{Buffer as HostBuffer, Roofline, bf16_level, simd_level};
 pub use tensor_cuda::{Options as CudaOptions, Turn};

@@ -4,10 +4,10 @@ use tensor_cuda::{Cuda, Recording};
 
 /// Plays work that repeats from step to step.
 ///
-/// On a GPU the work of each key is run once, written down at its second turn as a CUDA graph, and from then on done again at
-/// the cost of one call; on other devices it runs every time. For one key the work must be the same ops on the same
-/// memory with the same numbers, but for those of the [`Turn`]; and whoever owns that memory keeps it as long as
-/// the recorder.
+/// On a GPU the work of each key is run once, written down at its second turn as a CUDA graph (or at a later one, if an algorithm of
+/// a library must give way first because it can't be), and from then on done again at the cost of one call; on other devices it runs
+/// every time. For one key the work must be the same ops on the same memory with the same numbers, but for those of the [`Turn`]; and
+/// whoever owns that memory keeps it as long as the recorder.
 ///
 /// ```
 /// use tensor::{Backend, Device, Error, Recorder, Span, Turn};
@@ -66,16 +66,21 @@ impl<K: PartialEq> Recorder<K> {
             State::Refused => return work(),
             State::Ran => {}
         }
+        let dropped = cuda.dropped_algorithms();
         match write_down(cuda, &mut work) {
             Ok(recording) => {
                 recording.replay(turn)?;
                 *state = State::Recorded(recording);
             }
             Err(why) => {
+                // Without the algorithm that could not be written down, the next turn writes it down.
+                let another = cuda.dropped_algorithms() > dropped;
                 // An op that fails by itself fails here too, and says why.
                 work()?;
-                *state = State::Refused;
-                self.refusal = Some(why.to_string());
+                if !another {
+                    *state = State::Refused;
+                    self.refusal = Some(why.to_string());
+                }
             }
         }
         Ok(())

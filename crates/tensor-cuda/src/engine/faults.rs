@@ -1,5 +1,5 @@
-//! What becomes of a call into a library that failed: another algorithm takes its place, then our own kernels, but where that would
-//! hide something lasting or compute something wrong.
+//! What follows a failed call into a library: another algorithm takes its place, at last our own kernels, except where that would hide
+//! a lasting fault or compute something wrong.
 
 use crate::Cuda;
 use crate::number::MISSING;
@@ -37,7 +37,8 @@ impl Cuda {
     ///
     /// # Errors
     /// `what`, and why nothing else is tried:
-    /// - While ops are written down, since the recording may be spoiled. They can be written down once more, without this algorithm.
+    /// - While ops are written down, since the recording may be spoiled. Once they ran without this algorithm, they can be written down
+    ///   anew.
     /// - Without memory, which a smaller batch mends and another algorithm only hides.
     /// - If the device is broken, as whatever is asked of it from now on will say.
     /// - If the algorithm may have begun to add to something: nobody knows what was there.
