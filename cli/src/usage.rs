@@ -67,12 +67,12 @@ pub fn advised(mut error: clap::Error) -> clap::Error {
             advice.map(|(_, advice)| (*advice).to_owned())
         }
         (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) => {
-            let advice = advice(&line, flag);
-            let far = match error.get(ContextKind::SuggestedArg) {
-                Some(ContextValue::String(suggested)) => !is_near(flag, suggested),
+            let near = match error.get(ContextKind::SuggestedArg) {
+                Some(ContextValue::String(suggested)) => is_near(flag, suggested),
                 _ => false,
             };
-            if far || advice.is_some() {
+            let advice = advice(&line, flag, near);
+            if !near || advice.is_some() {
                 error.remove(ContextKind::SuggestedArg);
             }
             // That the flag might be a value, behind `--`: hardly ever.
@@ -87,14 +87,14 @@ pub fn advised(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// What to write for a word of the command line that its command does not take.
-fn advice(line: &[String], word: &str) -> Option<String> {
+/// What to write for a word of the command line that its command does not take; `near` if it is probably a misspelt flag.
+fn advice(line: &[String], word: &str, near: bool) -> Option<String> {
     let command = line.get(1)?;
     let before = line.iter().position(|other| other == word).and_then(|at| line.get(at.checked_sub(1)?));
     if let Some(flag) = before.filter(|flag| WITH_EQUALS.contains(&flag.as_str())) {
         return Some(format!("a value is joined to this flag: {flag}={word}"));
     }
-    if command == "launch" {
+    if command == "launch" && !near {
         let advice =
             "what is to be started stands behind `--`, as in towers launch --processes 2 -- train --quick";
         return Some(advice.to_owned());

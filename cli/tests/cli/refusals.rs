@@ -195,6 +195,7 @@ fn what_was_meant_is_told() {
         ("import cnn.keras", "towers export FILE --output model.safetensors"),
         ("launch train --quick", "stands behind `--`, as in towers launch --processes 2 -- train"),
         ("launch -n 2 -- train", "stands behind `--`, as in towers launch --processes 2 -- train"),
+        ("launch --proceses 2 -- train", "a similar argument exists: '--processes'"),
     ] {
         place.run(line).ends(2).complains(says);
     }
