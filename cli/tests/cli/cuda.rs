@@ -26,7 +26,13 @@ fn command((place, stand_ins): &(Place, &StandIns), args: &str) -> Command {
 
 /// Runs it to a good end. It returns what was printed, and said.
 fn run(cuda: &(Place, &StandIns), args: &str) -> [String; 2] {
-    let output = command(cuda, args).stdin(Stdio::null()).output().expect("the binary starts");
+    run_with(cuda, args, &[])
+}
+
+/// The same on stand-ins that are told more.
+fn run_with(cuda: &(Place, &StandIns), args: &str, told: &[(&str, &str)]) -> [String; 2] {
+    let output = command(cuda, args).envs(told.iter().copied()).stdin(Stdio::null()).output();
+    let output = output.expect("the binary starts");
     let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     assert!(output.status.success() && !err.contains("FAKE:"), "{args}: {}\n{out}{err}", output.status);
     [out, err]
@@ -54,6 +60,26 @@ fn any_number_of_gpus_trains_the_same_network() {
         run(&cuda, &format!("{how} --output {name}"));
         assert!(model(&cuda, name) == model(&cuda, "one"), "{name}: another network");
     }
+}
+
+/// GPUs of one process whose sums NCCL makes within recorded steps, with batches of two sizes and a driver where whoever reserves
+/// something waits for all of them: none waits for itself.
+#[test]
+fn gpus_of_one_process_do_not_wait_for_each_other_without_end() {
+    let Some(cuda) = with_cuda() else { return };
+    let train = "train --recipe quick --dataset synthetic --limit-train 10 --limit-test 4 --global-batch-size 4 --epochs 2 \
+                 --no-progress";
+    let losses = ["cuda --gpus", "cpu --replicas"].map(|device| {
+        let told = [("FAKE_WAITS", "1"), ("FAKE_PACE", "eager")];
+        let output = device.replace(" --", "-");
+        run_with(&cuda, &format!("{train} --device {device} 2 --output {output}"), &told);
+        let history = cuda.0.read(&format!("{output}/history.csv"));
+        let loss = |row: &str| row.split(',').nth(1)?.parse().ok();
+        history.lines().skip(1).map(|row| loss(row).expect("a loss")).collect::<Vec<f64>>()
+    });
+    let [gpus, cpus] = &losses;
+    assert_eq!((gpus.len(), cpus.len()), (2, 2));
+    assert!(gpus.iter().zip(cpus).all(|(gpu, cpu)| (gpu - cpu).abs() < 1e-3 * cpu), "{losses:?}");
 }
 
 /// NCCL's wheel has no name that is looked for, and an older CUDA's libraries have those that are looked for first.

@@ -12,6 +12,10 @@ pub(crate) struct Barrier {
 #[derive(Default)]
 struct State {
     waiting: usize,
+    /// Whether one of those who wait said no.
+    no: bool,
+    /// Whether somebody did in the round before.
+    said_no: bool,
     round: u64,
     ended: Ended,
 }
@@ -27,21 +31,29 @@ impl Barrier {
 
     /// Waits for the others; an error if the meeting was called off.
     pub(crate) fn wait(&self) -> Result<()> {
+        self.all(true).map(drop)
+    }
+
+    /// Waits for the others. Returns whether all say yes; an error if the meeting was called off.
+    pub(crate) fn all(&self, yes: bool) -> Result<bool> {
         let mut state = self.lock();
         state.ended.check()?;
         let round = state.round;
         state.waiting += 1;
+        state.no |= !yes;
         if state.waiting == self.world {
             state.waiting = 0;
+            state.said_no = core::mem::take(&mut state.no);
             state.round += 1;
             self.changed.notify_all();
-            return Ok(());
+            return Ok(!state.said_no);
         }
         while state.round == round {
             state.ended.check()?;
             state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
-        Ok(())
+        // Nobody comes to the end of the next round before all have left this one.
+        Ok(!state.said_no)
     }
 
     /// Why the meetings were called off, if a replica failed.

@@ -122,6 +122,23 @@ pub trait Collective: Send {
     /// If another replica failed.
     fn barrier(&mut self) -> Result<()>;
 
+    /// Waits until all replicas have come here, where what follows depends on it. Returns whether all say that it went `well`.
+    ///
+    /// By default nobody is waited for: for collectives whose operations are the host's, and never recorded.
+    ///
+    /// # Errors
+    /// If another replica failed.
+    fn come_together(&mut self, well: bool) -> Result<bool> {
+        Ok(well)
+    }
+
+    /// Whether an operation is to end before anything else is begun, as it is at first: replicas need that while one of them may
+    /// reserve memory, choose an algorithm or record a step. Those that only do again what they have done may let operations run
+    /// ahead of the host.
+    ///
+    /// By default that makes no difference.
+    fn one_by_one(&mut self, _one_by_one: bool) {}
+
     /// Says which step this replica has come to. Who watches over processes tells it when one is lost.
     fn at_step(&self, _step: u64) {}
 

@@ -31,7 +31,7 @@ pub mod cuda {
 }
 
 pub use device::Device;
-pub use recorder::Recorder;
+pub use recorder::{Prepared, Recorder};
 pub use storage::{Bytes, Ints, Storage};
 pub use tensor::Tensor;
 pub use tensor_backend::{

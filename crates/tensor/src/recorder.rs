@@ -37,6 +37,17 @@ enum State {
     Refused,
 }
 
+/// Whether work is written down that can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Prepared {
+    /// It is, or it runs for the first time, or the device writes nothing down.
+    Yes,
+    /// It runs by itself once more: an algorithm of a library that can't be written down has given way.
+    NotYet,
+    /// It runs every time.
+    Never,
+}
+
 impl<K> Default for Recorder<K> {
     fn default() -> Self {
         Recorder { known: Vec::new(), refusal: None }
@@ -55,35 +66,67 @@ impl<K: PartialEq> Recorder<K> {
         turn: &Turn,
         mut work: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        let Device::Cuda(cuda) = device else { return work() };
-        let Some((_, state)) = self.known.iter_mut().find(|(known, _)| *known == key) else {
-            work()?;
-            self.known.push((key, State::Ran));
-            return Ok(());
-        };
+        if !matches!(device, Device::Cuda(_)) {
+            return work();
+        }
+        self.prepare(device, &key, &mut work);
+        match self.state(&key) {
+            Some(State::Recorded(recording)) => Ok(recording.replay(turn)?),
+            // An op that could not be written down since it fails by itself fails here too, and says why.
+            Some(State::Ran | State::Refused) => work(),
+            None => {
+                work()?;
+                self.known.push((key, State::Ran));
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes the work of `key` down if its second turn is next, as [`play`](Recorder::play) does by itself otherwise.
+    pub fn prepare<E: From<Error> + Display>(
+        &mut self,
+        device: &Device,
+        key: &K,
+        mut work: impl FnMut() -> Result<(), E>,
+    ) -> Prepared {
+        let (Device::Cuda(cuda), Some(state)) = (device, self.state(key)) else { return Prepared::Yes };
         match state {
-            State::Recorded(recording) => return Ok(recording.replay(turn)?),
-            State::Refused => return work(),
+            State::Recorded(_) => return Prepared::Yes,
+            State::Refused => return Prepared::Never,
             State::Ran => {}
         }
         let dropped = cuda.dropped_algorithms();
         match write_down(cuda, &mut work) {
             Ok(recording) => {
-                recording.replay(turn)?;
                 *state = State::Recorded(recording);
+                Prepared::Yes
+            }
+            Err(_) if cuda.dropped_algorithms() > dropped => {
+                self.forget(key);
+                Prepared::NotYet
             }
             Err(why) => {
-                // Without the algorithm that could not be written down, the next turn writes it down.
-                let another = cuda.dropped_algorithms() > dropped;
-                // An op that fails by itself fails here too, and says why.
-                work()?;
-                if !another {
-                    *state = State::Refused;
-                    self.refusal = Some(why.to_string());
-                }
+                self.refuse(key, why.to_string());
+                Prepared::Never
             }
         }
-        Ok(())
+    }
+
+    /// Has the work of `key` run by itself once more, before it can be written down.
+    pub fn forget(&mut self, key: &K) {
+        self.known.retain(|(known, _)| known != key);
+    }
+
+    /// Has the work of `key` run every time from now on.
+    pub fn refuse(&mut self, key: &K, why: String) {
+        if let Some(state) = self.state(key) {
+            *state = State::Refused;
+            self.refusal.get_or_insert(why);
+        }
+    }
+
+    fn state(&mut self, key: &K) -> Option<&mut State> {
+        self.known.iter_mut().find_map(|(known, state)| (known == key).then_some(state))
     }
 
     /// Of all that is recorded: the pieces of work, and those of the longest chain, as [`Recording::size`] says.

@@ -66,6 +66,7 @@ mod replica_bench;
 pub mod report;
 mod resume;
 mod roofline;
+mod rounds;
 mod share;
 mod speed;
 mod spelling;

@@ -11,6 +11,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) earlier: Option<&'a [Storage]>,
     /// Where the replica has no shard behind it.
     pub(crate) buckets: Option<&'a mut Buckets>,
+    /// The other replicas.
+    pub(crate) collective: &'a mut dyn Collective,
 }
 
 impl Pass<'_> {
@@ -19,16 +21,16 @@ impl Pass<'_> {
     pub(crate) fn train(
         self,
         network: &mut Network,
-        collective: &mut dyn Collective,
         draws: Draws,
         label_smoothing: f32,
         global_batch: usize,
     ) -> Result<()> {
         let draws = Draws { first_sample: self.first as u32, ..draws };
-        let Some(buckets) = self.buckets else {
+        let Pass { earlier, buckets, collective, .. } = self;
+        let Some(buckets) = buckets else {
             return Ok(network.train_pass(draws, label_smoothing, global_batch)?);
         };
-        let mut begin = |device: &Device, grads: &mut Storage, run: Span| match self.earlier {
+        let mut begin = |device: &Device, grads: &mut Storage, run: Span| match earlier {
             Some(earlier) => collective.begin_in_order(device, earlier, grads, run),
             None => collective.begin_sum(device, grads, run),
         };

@@ -1,10 +1,11 @@
 use crate::Result;
 use crate::pass::Pass;
+use crate::rounds::{Round, Rounds};
 use crate::share::Share;
 use core::mem::swap;
 use layers::Network;
 use parallel::{Buckets, Collective, Shards};
-use tensor::{Backend, Device, Recorder, Span, Storage, Turn};
+use tensor::{Backend, Device, Prepared, Span, Storage, Turn};
 
 /// The passes of a replica over its shards of every batch, and the way of what they leave to the sum over all replicas.
 pub(crate) struct Passes {
@@ -16,14 +17,13 @@ pub(crate) struct Passes {
     buckets: Buckets,
     /// Whether it did in this step.
     begun: bool,
-    recorder: Recorder<Work>,
+    rounds: Rounds<Work>,
 }
 
-/// Work that repeats from step to step, for a shard of batches of so many samples.
+/// Work that repeats from step to step, for batches of so many samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Work {
     kind: Kind,
-    shard: usize,
     global: usize,
 }
 
@@ -54,7 +54,7 @@ impl Passes {
         let part = || network.device().alloc(network.arena().grads.len());
         let parts = (0..parts).map(|_| part()).collect::<tensor::Result<_>>()?;
         let buckets = Buckets::new(&network.trainable(), network.arena().grads.len(), Buckets::ELEMENTS);
-        Ok(Passes { shards, parts, buckets, begun: false, recorder: Recorder::default() })
+        Ok(Passes { shards, parts, buckets, begun: false, rounds: Rounds::default() })
     }
 
     /// Whether every batch is one shard, so that there is nothing to add up.
@@ -64,7 +64,7 @@ impl Passes {
 
     /// Why recorded work has to run every time, if some does.
     pub(crate) fn not_recorded(&self) -> Option<&str> {
-        self.recorder.refusal()
+        self.rounds.refusal()
     }
 
     /// Which shards are this replica's.
@@ -95,50 +95,77 @@ impl Passes {
     pub(crate) fn each(
         &mut self,
         network: &mut Network,
+        collective: &mut dyn Collective,
         batch: &Share,
         kind: Kind,
         turn: &Turn,
         mut pass: impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
     ) -> Result<()> {
-        let Passes { shards, parts, buckets, begun, recorder } = self;
-        *begun = kind == Kind::Gradients;
-        let (device, global) = (network.device().clone(), batch.global());
-        for (own, shard) in shards.own().enumerate() {
-            let first = shards.rows(global, shard).start;
-            let piece = batch.piece_of(shards, own);
+        self.begun = kind == Kind::Gradients;
+        let (device, shards) = (network.device().clone(), self.shards.own());
+        let work = Work { kind, global: batch.global() };
+        if self.rounds.begin(collective, &work)? == Round::Second && kind != Kind::Meeting {
+            let mut prepared = Prepared::Yes;
+            for own in 0..shards.len() {
+                let shard = self.shard(network, collective, batch, own, &mut pass, |rounds, shard, run| {
+                    rounds.prepare(&device, &work, shard, run)
+                });
+                prepared = prepared.max(shard);
+            }
+            self.rounds.agree(collective, &work, shards.clone(), prepared)?;
+        }
+        for own in 0..shards.len() {
+            let piece = batch.piece_of(&self.shards, own);
             piece.send(network)?;
-            let (work, turn) = (Work { kind, shard, global }, Turn { first: piece.first(), ..*turn });
-            let last = *begun && own + 1 == shards.own().len();
-            let (in_order, before) = (!parts.is_empty(), own.min(parts.len()));
-            let (earlier, parts) = parts.split_at_mut(before);
-            let (earlier, mut part) = (in_order.then_some(&*earlier), parts.first_mut());
-            // The pass writes where the shard's part lies: the same memory each time, as a recording needs it.
-            part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
-            let mut work_once = || {
-                piece.load(&device, network)?;
-                let buckets = last.then_some(&mut *buckets);
-                pass(network, Pass { first, earlier, buckets })
-            };
-            let done = match kind {
-                Kind::Meeting => work_once(),
-                _ => recorder.play(&device, work, &turn, work_once),
-            };
-            part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
-            done?;
+            let turn = Turn { first: piece.first(), ..*turn };
+            self.shard(network, collective, batch, own, &mut pass, |rounds, shard, run| match kind {
+                Kind::Meeting => run(),
+                _ => rounds.play(&device, &work, shard, &turn, run),
+            })?;
         }
         Ok(())
+    }
+
+    /// Has `act` run `pass` on one of this replica's shards of a batch.
+    fn shard<T>(
+        &mut self,
+        network: &mut Network,
+        collective: &mut dyn Collective,
+        batch: &Share,
+        own: usize,
+        pass: &mut impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
+        act: impl FnOnce(&mut Rounds<Work>, usize, &mut dyn FnMut() -> Result<()>) -> T,
+    ) -> T {
+        let Passes { shards, parts, buckets, begun, rounds } = self;
+        let (device, shard) = (network.device().clone(), shards.own().start + own);
+        let first = shards.rows(batch.global(), shard).start;
+        let piece = batch.piece_of(shards, own);
+        let last = *begun && own + 1 == shards.own().len();
+        let (in_order, before) = (!parts.is_empty(), own.min(parts.len()));
+        let (earlier, parts) = parts.split_at_mut(before);
+        let (earlier, mut part) = (in_order.then_some(&*earlier), parts.first_mut());
+        // The pass writes where the shard's part lies: the same memory each time, as a recording needs it.
+        part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
+        let acted = act(rounds, shard, &mut || {
+            piece.load(&device, network)?;
+            let buckets = last.then_some(&mut *buckets);
+            pass(network, Pass { first, earlier, buckets, collective })
+        });
+        part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
+        acted
     }
 
     /// Runs what comes after the sum over the shards of a batch of `global` samples, and moves so many runs of parameters.
     pub(crate) fn update(
         &mut self,
         device: &Device,
+        collective: &mut dyn Collective,
         global: usize,
         runs: usize,
         turn: &Turn,
-        work: impl FnMut() -> Result<()>,
+        mut work: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        self.recorder.play(device, Work { kind: Kind::Update { runs }, shard: 0, global }, turn, work)
+        self.rounds.whole(device, collective, &Work { kind: Kind::Update { runs }, global }, turn, |_| work())
     }
 
     /// Where this replica can leave a number of its own for the next sum: in its first shard's part.

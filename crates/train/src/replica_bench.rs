@@ -1,5 +1,6 @@
 use crate::bench::{self, LEAST_WARMUP, update};
 use crate::pass::Pass;
+use crate::rounds::Rounds;
 use crate::speed::gather;
 use crate::{BenchMode, BenchOptions, Config, Error, Result, open_devices};
 use layers::{Draws, Network};
@@ -7,7 +8,7 @@ use optim::OptimizerState;
 use parallel::{Buckets, Collective, Replica, run_replicas};
 use serde::Serialize;
 use std::time::Instant;
-use tensor::{Backend, Device, Recorder, Storage, Turn};
+use tensor::{Backend, Device, Storage, Turn};
 
 /// Replicas that train together, and where the time of their steps goes: what `towers bench --replicas N --json` prints.
 ///
@@ -117,7 +118,7 @@ pub(crate) fn bench_replica(
         threads: subject.device.threads(),
         precision: subject.device.precision().name(),
         last: subject.loss()?,
-        not_recorded: subject.recorder.refusal().map(str::to_owned),
+        not_recorded: subject.rounds.refusal().map(str::to_owned),
     })
 }
 
@@ -158,7 +159,7 @@ struct Measured {
 struct Subject {
     device: Device,
     /// In front of the collective, which goes after the recordings of its sums.
-    recorder: Recorder<Half>,
+    rounds: Rounds<Half>,
     collective: Box<dyn Collective>,
     world: usize,
     batch: usize,
@@ -186,7 +187,7 @@ impl Subject {
         let bench::Subject { device, network, optimizer, batch, .. } = subject;
         let buckets = Buckets::new(&network.trainable(), network.arena().grads.len(), Buckets::ELEMENTS);
         let meter = device.alloc(4)?;
-        let (recorder, seed, lr) = (Recorder::default(), config.seed, config.lr);
+        let (rounds, seed, lr) = (Rounds::default(), config.seed, config.lr);
         let number = 0;
         Ok(Subject {
             device,
@@ -197,7 +198,7 @@ impl Subject {
             optimizer,
             buckets,
             meter,
-            recorder,
+            rounds,
             seed,
             lr,
             number,
@@ -222,20 +223,22 @@ impl Subject {
 
     /// One step. Returns the seconds before the sum over all replicas, and those after it.
     fn step(&mut self) -> Result<(f64, f64)> {
-        let Subject { device, collective, network, optimizer, buckets, meter, recorder, .. } = self;
+        let Subject { device, collective, network, optimizer, buckets, meter, rounds, .. } = self;
         let (lr, global) = (self.lr, self.batch * self.world);
         let turn = Turn { step: self.number, lr: lr as f32, first: 0 };
         let draws = Draws { seed: self.seed, step: self.number, first_sample: 0 };
         self.number += 1;
         let began = Instant::now();
-        recorder.play(device, Half::Gradients, &turn, || {
-            let pass = Pass { first: 0, earlier: None, buckets: Some(&mut *buckets) };
-            pass.train(network, collective.as_mut(), draws, 0.0, global)
+        rounds.whole(device, collective.as_mut(), &Half::Gradients, &turn, |collective| {
+            let pass = Pass { first: 0, earlier: None, buckets: Some(&mut *buckets), collective };
+            pass.train(network, draws, 0.0, global)
         })?;
         let gradients = began.elapsed().as_secs_f64();
         collective.finish_sum(device, buckets, &mut network.arena_mut().grads)?;
         let began = Instant::now();
-        recorder.play(device, Half::Update, &turn, || update(network, optimizer, meter, lr, global))?;
+        rounds.whole(device, collective.as_mut(), &Half::Update, &turn, |_| {
+            update(network, optimizer, meter, lr, global)
+        })?;
         Ok((gradients, began.elapsed().as_secs_f64()))
     }
 

@@ -240,14 +240,14 @@ impl<'a> Worker<'a> {
         if split {
             pipeline::train(passes, &stage.stage, network, batch, draws, smoothing)?;
         } else {
-            passes.each(network, batch, kind, &turn, |network, pass| {
+            passes.each(network, collective.as_mut(), batch, kind, &turn, |network, pass| {
                 if kind == Kind::Meeting {
                     let draws = Draws { first_sample: pass.first as u32, ..draws };
-                    waited += Across::new(collective.as_mut())
+                    waited += Across::new(pass.collective)
                         .run(|replicas| network.train_pass_across(draws, smoothing, global, replicas))?;
                     return Ok(());
                 }
-                pass.train(network, collective.as_mut(), draws, smoothing, global)?;
+                pass.train(network, draws, smoothing, global)?;
                 if alone { update(device, network, optimizer, meter, state, lr, global) } else { Ok(()) }
             })?;
         }
@@ -257,9 +257,9 @@ impl<'a> Worker<'a> {
         let mut stop = stop || self.diverged;
         if !alone {
             self.add_up(stop)?;
-            let Worker { passes, device, network, optimizer, meter, state, .. } = self;
+            let Worker { passes, device, network, optimizer, meter, state, collective, .. } = self;
             let began = Instant::now();
-            passes.update(device, global, runs, &turn, || {
+            passes.update(device, collective.as_mut(), global, runs, &turn, || {
                 update(device, network, optimizer, meter, state, lr, global)
             })?;
             self.pace.add(0, began.elapsed());
@@ -377,9 +377,15 @@ impl<'a> Worker<'a> {
             if stage.stages() > 1 {
                 pipeline::evaluate(passes, &stage.stage, network, &batch)?;
             } else {
-                passes.each(network, &batch, Kind::Evaluation, &Turn::default(), |network, _| {
-                    Ok(network.evaluate_pass()?)
-                })?;
+                let collective = collective.as_mut();
+                passes.each(
+                    network,
+                    collective,
+                    &batch,
+                    Kind::Evaluation,
+                    &Turn::default(),
+                    |network, _| Ok(network.evaluate_pass()?),
+                )?;
             }
             let wish = stop.is_raised();
             device.fill(f32::from(u8::from(wish)), passes.own(network), signal)?;

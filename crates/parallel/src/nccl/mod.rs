@@ -32,6 +32,11 @@ type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 /// Nothing waits without end: a rank that is gone, or silent for longer than the group's patience, is an error on every other.
 /// Replicas that bring numbers of different lengths are not noticed as such, but as silence: NCCL can't tell.
 ///
+/// Threads of one process share a driver, where a call that reserves memory or makes a graph may wait for the kernels of all GPUs;
+/// one of NCCL's may wait for the thread that called. So at first threads ask for operations together, [one by
+/// one](Collective::one_by_one).
+/// <https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html> asks all ranks to record an operation, or none
+/// ([`come_together`](Collective::come_together)).
 pub struct Nccl {
     /// Taken when it is dropped.
     communicator: Option<Communicator>,
@@ -145,7 +150,10 @@ impl Nccl {
     fn of(communicator: Communicator, threads: Option<Arc<Threads>>, failed: Failed) -> Nccl {
         let (rank, world) = (communicator.rank(), communicator.world());
         let in_order = communicator.cuda().options().deterministic;
-        Nccl { communicator: Some(communicator), threads, process: None, failed, in_order, rank, world }
+        let communicator = Some(communicator);
+        let mut member = Nccl { communicator, threads, process: None, failed, in_order, rank, world };
+        member.one_by_one(true);
+        member
     }
 
     /// The same with all sums in the order of the ranks, or not.
@@ -175,8 +183,11 @@ impl Nccl {
         }
     }
 
-    fn telling(&self, result: tensor::Result<()>) -> Result<()> {
-        let Err(error) = result else { return Ok(()) };
+    fn telling<T>(&self, result: tensor::Result<T>) -> Result<T> {
+        let error = match result {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
         if let Some(reason) = (self.failed)() {
             return Err(Error::Aborted { reason });
         }
@@ -259,15 +270,30 @@ impl Collective for Nccl {
     }
 
     fn barrier(&mut self) -> Result<()> {
+        self.come_together(true).map(drop)
+    }
+
+    fn come_together(&mut self, well: bool) -> Result<bool> {
         self.enter();
         match (&self.threads, &mut self.communicator) {
-            (Some(threads), _) => threads.meeting.wait(),
+            (Some(threads), _) => threads.meeting.all(well),
             (None, Some(communicator)) => {
-                let result = communicator.barrier();
-                self.telling(result)
+                let all = communicator.agree(well);
+                self.telling(all)
             }
-            (None, None) => Ok(()),
+            (None, None) => Ok(well),
         }
+    }
+
+    fn one_by_one(&mut self, one_by_one: bool) {
+        let (Some(threads), Some(communicator)) = (&self.threads, &mut self.communicator) else { return };
+        let meet = |threads: &Arc<Threads>| {
+            let meeting = Arc::clone(&threads.meeting);
+            let called_off =
+                |error: Error| tensor::Error::Device { device: "NCCL".into(), message: error.to_string() };
+            Box::new(move || meeting.wait().map_err(called_off)) as nccl::Meet
+        };
+        communicator.one_by_one(one_by_one.then(|| meet(threads)));
     }
 
     fn at_step(&self, step: u64) {

@@ -85,6 +85,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, uns
     Call call{__func__};
     TRY(call.enter());
     if (!graphs.has(graph) || flags) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such graph, or flags");
+    wait_for_all(call);
     *executable = executables.add(new CUgraphExec_st{graph->context, std::make_shared<const std::vector<Node>>(graph->nodes)});
     return CUDA_SUCCESS;
 }

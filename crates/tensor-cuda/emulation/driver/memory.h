@@ -157,6 +157,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
     TRY(call.enter());
     TRY(call.unsafe());
     if (!bytes) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no bytes");
+    wait_for_all(call);
     size_t& used = call.context()->used;
     if (bytes > device_memory() - used) return CUDA_ERROR_OUT_OF_MEMORY;
     char* base = static_cast<char*>(malloc(bytes + 2 * GUARD + 256));
@@ -171,7 +172,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
     return CUDA_SUCCESS;
 }
 
-// It waits for nothing: the real one may. Whoever still works on it finds NaNs, or nothing.
+// But for FAKE_WAITS it waits for nothing: the real one may. Whoever still works on it finds NaNs, or nothing.
 CUresult cuMemFree_v2(CUdeviceptr at) {
     Call call{__func__};
     CUresult entered = call.enter();
@@ -179,6 +180,7 @@ CUresult cuMemFree_v2(CUdeviceptr at) {
     auto block = blocks.find(at);
     if (block == blocks.end() || block->second.context != call.context())
         return call.refuse(CUDA_ERROR_INVALID_VALUE, "no such memory");
+    wait_for_all(call);
     if (!are_whole(at)) call.refuse(CUDA_ERROR_ILLEGAL_ADDRESS, "something wrote beside the %zu bytes", block->second.bytes);
     poison(reinterpret_cast<char*>(at), block->second.bytes);
     call.context()->used -= block->second.bytes;
@@ -196,6 +198,7 @@ CUresult cuMemHostAlloc(void** at, size_t bytes, unsigned int flags) {
     TRY(call.enter());
     TRY(call.unsafe());
     if (!bytes || flags) return call.refuse(CUDA_ERROR_INVALID_VALUE, "no bytes, or flags");
+    wait_for_all(call);
     *at = malloc(bytes);
     locked[static_cast<char*>(*at)] = bytes;
     return CUDA_SUCCESS;

@@ -60,6 +60,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
     Call call{__func__};
     TRY(call.enter());
     TRY(call.unsafe());
+    wait_for_all(call);
     const char* bytes = static_cast<const char*>(image);
     // PTX is text: here the name of the object's file.
     std::string path = !strncmp(bytes, "// ", 3) ? bytes + 3 : "";
@@ -107,6 +108,7 @@ CUresult cuFuncLoad(CUfunction function) {
     Call call{__func__};
     TRY(call.enter());
     if (!has_function(function)) return call.refuse(CUDA_ERROR_INVALID_HANDLE, "no such function");
+    if (!function->loaded) wait_for_all(call);
     function->loaded = true;
     return CUDA_SUCCESS;
 }

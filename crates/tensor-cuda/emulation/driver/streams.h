@@ -69,6 +69,21 @@ inline void finish(std::unique_lock<std::mutex>& lock, const DonePtr& done) {
     if (done) changed.wait(lock, [&] { return done->yet; });
 }
 
+// With FAKE_WAITS=1 calls that reserve something wait for all devices of the process, as the real driver's may. Work of which one
+// device waits for another, that the calling thread has yet to ask for, is never done then: the end of the process.
+inline void wait_for_all(Call& call) {
+    static bool waits = setting("FAKE_WAITS", 0) != 0;
+    if (!waits) return;
+    std::vector<DonePtr> all;
+    for (CUstream stream : streams.live) all.push_back(stream->last);
+    for (const DonePtr& done : all) want(done);
+    for (const DonePtr& done : all) {
+        if (!done || changed.wait_for(call.lock, std::chrono::seconds(60), [&] { return done->yet; })) continue;
+        call.refuse(CUDA_ERROR_ILLEGAL_STATE, "it waits for work that waits for this thread");
+        _exit(70);
+    }
+}
+
 // Whether work is done, and how it went. To ask is to want it.
 inline CUresult look(CUcontext context, const DonePtr& done) {
     want(done);

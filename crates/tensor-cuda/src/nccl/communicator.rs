@@ -8,6 +8,9 @@ use crate::{Buffer, Cuda};
 use std::sync::Arc;
 use tensor_backend::{Error, Result, Span};
 
+/// Waits until all ranks that are threads of this process have come.
+pub type Meet = Box<dyn Fn() -> Result<()> + Send>;
+
 /// A rank that has begun to join a group.
 pub struct Joining {
     session: Arc<Session>,
@@ -28,6 +31,7 @@ pub struct Communicator {
     pub(super) sums: Scratch,
     /// How many parts each rank brings to a sum in order.
     pub(super) parts: Option<Vec<usize>>,
+    meet: Option<Meet>,
     closing: bool,
 }
 
@@ -41,7 +45,7 @@ impl Joining {
         session.joined()?;
         cuda.driver().set_watch(Some(session.clone()));
         let (inbox, sums) = (Scratch::default(), Scratch::default());
-        Ok(Communicator { session, cuda, inbox, sums, parts: None, closing: false })
+        Ok(Communicator { session, cuda, inbox, sums, parts: None, meet: None, closing: false })
     }
 }
 
@@ -99,6 +103,12 @@ impl Communicator {
         &self.cuda
     }
 
+    /// From now on has all ranks `meet` before each thing that NCCL is asked for outside of recordings, and waits for its end. `None`
+    /// lets the device go on by itself.
+    pub fn one_by_one(&mut self, meet: Option<Meet>) {
+        self.meet = meet;
+    }
+
     /// Replaces the run `at` of `data` by its sum over all ranks, in an order that NCCL chooses: the same bits on all ranks,
     /// but others for another number of ranks. In the next run on the same machines they are the same too, unless NCCL has the switch
     /// between the GPUs add up (NVLS, which `NCCL_NVLS_ENABLE=0` turns off): <https://github.com/NVIDIA/nccl/issues/1497>.
@@ -127,8 +137,7 @@ impl Communicator {
             return Ok(());
         }
         self.cuda.fork()?;
-        // SAFETY: as in `run`; what waits for the stream waits for the second one first.
-        unsafe { self.session.run("ncclAllReduce", &[Op::AllReduce { run, len: at.len }], Way::Aside) }
+        self.ask("ncclAllReduce", &[Op::AllReduce { run, len: at.len }], Way::Aside)
     }
 
     /// Ends the sums that were begun, and replaces the run `rest` of `data` by its sum too: all that the device is asked for
@@ -177,9 +186,23 @@ impl Communicator {
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
     pub fn barrier(&mut self) -> Result<()> {
-        let run = self.sums.at_least(self.cuda.driver(), size_of::<f32>())?;
+        self.agree(true).map(drop)
+    }
+
+    /// Waits as [`barrier`](Communicator::barrier) does. Returns whether all ranks say yes.
+    ///
+    /// # Errors
+    /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
+    pub fn agree(&mut self, yes: bool) -> Result<bool> {
+        let driver = self.cuda.driver();
+        let run = self.sums.at_least(driver, size_of::<f32>())?;
+        let mut noes = f32::from(u8::from(!yes)).to_le_bytes();
+        // SAFETY: the scratch memory is that large.
+        unsafe { driver.write(&noes, run) }?;
         self.run("ncclAllReduce", &[Op::AllReduce { run, len: 1 }])?;
-        self.session.wait()
+        // SAFETY: as above.
+        unsafe { driver.read(run, &mut noes) }?;
+        Ok(f32::from_le_bytes(noes) == 0.0)
     }
 
     /// Ends the group for this rank, for a reason that all later calls give. What the device does for the group ends at once,
@@ -205,9 +228,16 @@ impl Communicator {
     pub(super) fn run(&self, call: &'static str, ops: &[Op]) -> Result<()> {
         let way = if self.cuda.is_recording() { Way::Recorded } else { Way::Marked };
         self.cuda.driver().leave_work()?;
+        self.ask(call, ops, way)
+    }
+
+    fn ask(&self, call: &'static str, ops: &[Op], way: Way) -> Result<()> {
+        let meet = self.meet.as_ref().filter(|_| !self.cuda.is_recording());
+        meet.map_or(Ok(()), |meet| meet())?;
         // SAFETY: the runs lie in buffers that were found as large, and in scratch memory that was made so. Their owners give
-        // them back by way of the driver, which waits for the stream.
-        unsafe { self.session.run(call, ops, way) }
+        // them back by way of the driver, which waits for the stream, and that for the second one.
+        unsafe { self.session.run(call, ops, way) }?;
+        meet.map_or(Ok(()), |_| self.cuda.driver().synchronize())
     }
 
     fn check_rank(&self, op: &'static str, rank: usize) -> Result<()> {
