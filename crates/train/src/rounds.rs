@@ -123,3 +123,95 @@ impl<K: Clone + PartialEq> Rounds<K> {
         self.recorder.refusal()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use parallel::Result as Met;
+    use tensor::{Backend, Span, Storage};
+
+    /// Another replica's part: what it says when all come together, and what was asked of the collective.
+    #[derive(Default)]
+    struct Other {
+        says: Vec<bool>,
+        heard: String,
+    }
+
+    impl Collective for Other {
+        fn rank(&self) -> usize {
+            0
+        }
+
+        fn world(&self) -> usize {
+            2
+        }
+
+        fn all_reduce_sum(&mut self, _: &Device, _: &mut Storage, _: Span) -> Met<()> {
+            Ok(())
+        }
+
+        fn all_reduce_in_order(&mut self, _: &Device, _: &[Storage], _: Span, _: &mut Storage) -> Met<()> {
+            Ok(())
+        }
+
+        fn broadcast(&mut self, _: &Device, _: &mut Storage, _: Span, _: usize) -> Met<()> {
+            Ok(())
+        }
+
+        fn all_gather(&mut self, _: &Device, _: &mut Storage, _: Span) -> Met<()> {
+            Ok(())
+        }
+
+        fn barrier(&mut self) -> Met<()> {
+            Ok(())
+        }
+
+        fn come_together(&mut self, well: bool) -> Met<bool> {
+            self.heard += if well { "together " } else { "not well " };
+            Ok(well && self.says.pop().unwrap_or(true))
+        }
+
+        fn one_by_one(&mut self, one_by_one: bool) {
+            self.heard += if one_by_one { "one by one " } else { "ahead " };
+        }
+
+        fn abort(&self, _: &str) {}
+    }
+
+    fn heard(rounds: &mut Rounds<&'static str>, other: &mut Other, work: &'static str) -> String {
+        let device = Device::cpu(1);
+        rounds
+            .whole(&device, other, &work, &Turn::default(), |_| Ok::<_, Error>(device.synchronize()?))
+            .unwrap();
+        core::mem::take(&mut other.heard)
+    }
+
+    #[test]
+    fn only_work_that_all_have_done_twice_runs_ahead() {
+        let (mut rounds, mut other) = (Rounds::default(), Other::default());
+        let mut turns = |work| (0..4).map(|_| heard(&mut rounds, &mut other, work)).collect::<Vec<_>>();
+        assert_eq!(turns("a step"), ["", "together ", "together ahead ", ""]);
+        assert_eq!(turns("a shorter one"), ["together one by one ", "together ", "together ahead ", ""]);
+    }
+
+    #[test]
+    fn what_one_writes_down_later_all_write_down_later() {
+        let (mut rounds, mut other) = (Rounds::default(), Other::default());
+        assert_eq!(heard(&mut rounds, &mut other, "a step"), "");
+        // The other one's algorithm gives way: both try again.
+        other.says = vec![true, false];
+        assert_eq!(heard(&mut rounds, &mut other, "a step"), "together together ");
+        assert_eq!(heard(&mut rounds, &mut other, "a step"), "together ");
+        assert_eq!(heard(&mut rounds, &mut other, "a step"), "together ahead ");
+    }
+
+    #[test]
+    fn what_one_can_never_write_down_all_run_every_time() {
+        let (mut rounds, mut other) = (Rounds::default(), Other::default());
+        assert_eq!(heard(&mut rounds, &mut other, "a step"), "");
+        other.says = vec![false, false];
+        assert_eq!(heard(&mut rounds, &mut other, "a step"), "together together ");
+        assert_eq!(heard(&mut rounds, &mut other, "a step"), "together ahead ");
+    }
+}

@@ -168,6 +168,31 @@ fn steps_that_would_be_recorded_add_up() {
     assert_eq!(sums, vec![vec![6.0; 4 * 110]; 3]);
 }
 
+/// What goes wrong for one is known to all, of threads and of processes; the next question is another one.
+#[test]
+fn all_learn_whether_it_went_well_for_all() {
+    let Some(devices) = gpus(3) else { return };
+    let ask = |mut replica: Replica| {
+        let unlucky = |turn| turn == 1 && replica.rank() == 2;
+        (0..3).map(|turn| replica.collective.come_together(!unlucky(turn))).collect::<Result<Vec<_>, _>>()
+    };
+    let told = run_members(&devices, emulated(&devices, false, PATIENCE), ask).unwrap();
+    assert_eq!(told, vec![[true, false, true]; 3]);
+
+    let gpus: Vec<Cuda> = devices.iter().map(|device| super::gpu(device).unwrap().clone()).collect();
+    let communicators = nccl::emulated(&gpus, PATIENCE, |_| None).unwrap();
+    let ask = |mut rank: nccl::Communicator| {
+        let unlucky = |turn| turn == 1 && rank.rank() == 0;
+        let well = [0, 1, 2].map(|turn| !unlucky(turn));
+        well.map(|well| rank.agree(well).unwrap())
+    };
+    let told: Vec<[bool; 3]> = std::thread::scope(|scope| {
+        let asked: Vec<_> = communicators.into_iter().map(|rank| scope.spawn(|| ask(rank))).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    assert_eq!(told, [[true, false, true]; 3]);
+}
+
 /// A replica that panics, fails by itself, or fails in an operation: it is named, and the others stop.
 #[test]
 fn a_failing_replica_stops_the_others() {
