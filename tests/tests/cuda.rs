@@ -7,7 +7,7 @@
 mod recordings;
 
 use std::path::Path;
-use tensor::{Backend, CudaOptions, Device, Precision, Recorder, Turn};
+use tensor::{Backend, CudaOptions, Device, Precision, Prepared, Recorder, Span, Turn};
 use towers_tests::{Finished, distance, run_on};
 use train::observers::Checkpoints;
 use train::{Config, End, Error, Observer, Resume, cifar, recipe};
@@ -182,6 +182,45 @@ fn a_plateau_reduces_the_rate_of_recorded_steps() {
         assert_eq!(rates, [1e-3, 1e-3, 0.5e-3]);
         let one = run(&[open()], &config);
         assert_near(&expected, &one, 2e-3);
+    });
+}
+
+/// Who records together with others may have to take it back.
+#[test]
+fn recorded_work_may_have_to_run_by_itself_again() {
+    on_gpus(Precision::Fp32, |open| {
+        let (device, mut recorder, runs) = (open(), Recorder::default(), std::cell::Cell::new(0));
+        let mut x = device.alloc(3).expect("memory for three numbers");
+        let mut work = || {
+            runs.set(runs.get() + 1);
+            device.fill(1.0, &mut x, Span::new(0, 3))
+        };
+        let mut asked = |what: &str| {
+            match what {
+                "play" => {
+                    recorder.play::<tensor::Error>(&device, "fill", &Turn::default(), &mut work).unwrap()
+                }
+                "forget" => recorder.forget(&"fill"),
+                "refuse" => recorder.refuse(&"fill", "another can't".into()),
+                _ => {
+                    return (
+                        Some(recorder.prepare::<tensor::Error>(&device, &"fill", &mut work)),
+                        runs.take(),
+                    );
+                }
+            }
+            (None, runs.take())
+        };
+        assert_eq!(asked("prepare"), (Some(Prepared::Yes), 0));
+        assert_eq!(asked("play"), (None, 1));
+        assert_eq!(asked("prepare"), (Some(Prepared::Yes), 1));
+        assert_eq!(asked("play"), (None, 0));
+        asked("forget");
+        assert_eq!([asked("play"), asked("play"), asked("play")].map(|(_, runs)| runs), [1, 1, 0]);
+        asked("refuse");
+        assert_eq!(asked("prepare"), (Some(Prepared::Never), 0));
+        assert_eq!([asked("play"), asked("play")].map(|(_, runs)| runs), [1, 1]);
+        assert_eq!(recorder.refusal(), Some("another can't"));
     });
 }
 
