@@ -1,9 +1,9 @@
 //! The flags of the callbacks, spelled as Keras spells them.
 
 use crate::error::usage;
-use crate::output::shown;
+use crate::output::{Output, shown};
 use std::path::{Path, PathBuf};
-use train::observers::{CsvLogger, EarlyStopping, ModelCheckpoint, TensorBoard};
+use train::observers::{CsvLogger, EarlyStopping, ModelCheckpoint, TensorBoard, read_history};
 use train::{
     Config, CsvLogOptions, EarlyStop, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, SaveFreq,
     TensorBoardOptions,
@@ -52,7 +52,7 @@ pub struct CallbackArgs {
     /// What stands between the figures of a line; by default a comma
     #[arg(long, value_name = "CHAR", allow_hyphen_values = true, requires = "csv_log")]
     pub csv_separator: Option<String>,
-    /// Add to FILE what it lacks, instead of beginning it anew
+    /// Add to FILE what it lacks, as a run that goes on does, instead of beginning it anew
     #[arg(long, requires = "csv_log")]
     pub csv_append: bool,
     /// Write TensorBoard event files into DIR
@@ -177,13 +177,17 @@ pub fn folders(config: &Config) -> anyhow::Result<Vec<&Path>> {
 
 /// Those who write what a resume does not: files of the network, rows and records that are added to others. They come before
 /// the checkpoints. Whatever keeps them from writing, a resume then does the epoch again.
-pub fn writers(config: &Config, run: &Path) -> anyhow::Result<Vec<Box<dyn Observer>>> {
+pub fn writers(config: &Config, output: &Output) -> anyhow::Result<Vec<Box<dyn Observer>>> {
+    let run = &output.run;
     let mut observers: Vec<Box<dyn Observer>> = Vec::new();
     if let Some(options) = &config.model_checkpoint {
         observers.push(Box::new(ModelCheckpoint::new(run, options.clone())?));
     }
     if let Some(CsvLogOptions { path, separator, append }) = &config.csv_log {
-        observers.push(Box::new(CsvLogger::new(path).separator(*separator).append(*append)));
+        // Figures that can't be read take nothing back.
+        let is_own = output.goes_on || output.restarted;
+        let written = if is_own { read_history(run).unwrap_or_default() } else { Vec::new() };
+        observers.push(Box::new(CsvLogger::new(path).separator(*separator).append(*append).written(written)));
     }
     if let Some(TensorBoardOptions { path, histogram_freq, images }) = &config.tensorboard {
         observers.push(Box::new(TensorBoard::new(path).histograms(*histogram_freq).images(*images)));

@@ -218,7 +218,7 @@ fn observers(
         Box::new(History::new(run)),
         Box::new(Environment::new(run)),
     ];
-    observers.extend(callbacks::writers(config, run)?);
+    observers.extend(callbacks::writers(config, output)?);
     observers.push(Box::new(Checkpoints::new(run, config)?));
     observers.push(Box::new(curves));
     observers.extend(callbacks::observers(config)?);
