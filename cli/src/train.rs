@@ -54,6 +54,9 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
         announce(&config, &data, output, resume);
+        if args.quick && args.epochs.is_none() && config.recipe != "quick" && resume.is_none() {
+            tell_of_trial(&config);
+        }
         let mut observers = observers(&config, &data, output, args)?;
         if live {
             observers[0] =
@@ -171,6 +174,15 @@ fn images(config: &Config, data: &Dataset) -> String {
         }
         (Some(_), share) => format!("{train} training images, a share of {share} of them for validation"),
     }
+}
+
+/// Who gives `--quick` may expect little work.
+fn tell_of_trial(config: &Config) {
+    let Config { recipe, model, epochs, .. } = config;
+    note(format_args!(
+        "--quick leaves network and epochs to --recipe {recipe}: {model}, {epochs} epochs; for a short trial give --epochs N and \
+         --limit-train N, or leave --recipe out"
+    ));
 }
 
 fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Resume>) {
