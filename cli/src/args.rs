@@ -55,13 +55,13 @@ const TOWERS: &str = "Several towers";
 /// `towers train`.
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
-    /// What to train and how: minigooglenet (default), another name of `towers recipes`, or a file; flags that are left out are as it says
+    /// What to train and how: minigooglenet (default), another name of `towers recipes`, or a file; what no flag says is as the recipe says
     #[arg(long, value_name = "NAME|FILE.toml")]
     pub recipe: Option<String>,
-    /// The two-minute trial: a small network, few epochs; goes on with synthetic images where CIFAR-10 can't be had
+    /// The two-minute trial: the recipe `quick`, unless --recipe names another, and synthetic images where CIFAR can't be had
     #[arg(long)]
     pub quick: bool,
-    /// Passes over the training data
+    /// Passes over the training data; by default as many as the recipe has
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub epochs: Option<u64>,
     /// Samples of a batch for each tower, or each virtual replica
@@ -94,10 +94,10 @@ pub struct TrainArgs {
     /// Keras' time decay: lr / (1 + decay * step)
     #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true, conflicts_with_all = ["schedule", "power"])]
     pub decay: Option<f64>,
-    /// linear: K times the rate for a batch K times as large as one tower's, or as in linear:base=256
+    /// Scale the rate with the batch: linear for K times the rate for a batch K times as large as one tower's, or as in linear:base=256
     #[arg(long, help_heading = LEARNING, value_name = "RULE")]
     pub lr_scaling: Option<String>,
-    /// A scaled rate rises over E epochs; by default 5, or 0 with a schedule that warms up by itself
+    /// With --lr-scaling, how long the rate rises to that; by default 5 epochs, or 0 with a schedule that warms up by itself
     #[arg(long, help_heading = LEARNING, value_name = "E", allow_hyphen_values = true)]
     pub warmup_epochs: Option<u64>,
     /// Share of the targets that is spread over all classes, from 0 to below 1

@@ -1,9 +1,9 @@
 //! The flags of the callbacks, spelled as Keras spells them.
 
 use crate::error::usage;
-use crate::output::shown;
+use crate::output::{Output, shown};
 use std::path::{Path, PathBuf};
-use train::observers::{CsvLogger, EarlyStopping, ModelCheckpoint, TensorBoard};
+use train::observers::{CsvLogger, EarlyStopping, ModelCheckpoint, TensorBoard, read_history};
 use train::{
     Config, CsvLogOptions, EarlyStop, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, SaveFreq,
     TensorBoardOptions,
@@ -19,7 +19,7 @@ pub struct CallbackArgs {
     /// Epochs without improvement before --early-stop stops; by default 5
     #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "early_stop")]
     pub patience: Option<u64>,
-    /// Reduce the learning rate then: val_loss:factor=0.5,patience=3; also min_delta, mode, cooldown, min_lr
+    /// Reduce the learning rate when METRIC no longer improves: val_loss:factor=0.5,patience=3; also min_delta, mode, cooldown, min_lr
     #[arg(long, value_name = "METRIC[:OPTIONS]")]
     pub reduce_lr_on_plateau: Option<String>,
     /// Stop, with what was saved before, when the loss is not a number any more; without, that is an error
@@ -28,43 +28,43 @@ pub struct CallbackArgs {
     /// Also write the network into files inside the run's folder: 'w-{epoch:02d}-{val_acc:.2f}.safetensors'
     #[arg(long, value_name = "PATTERN")]
     pub checkpoint_path: Option<String>,
-    /// Which of these is the best: by loss, acc, val_loss (default) or val_acc
+    /// What makes a file of --checkpoint-path the best: loss, acc, val_loss (default) or val_acc
     #[arg(long, value_name = "METRIC")]
     pub monitor: Option<String>,
-    /// Whether the least or the most is the best: min, max, or auto by the metric's name
+    /// Whether the least or the most of --monitor is the best: min, max, or auto by the metric's name
     #[arg(long, value_name = "MODE")]
     pub mode: Option<String>,
-    /// Write only when the metric is better than ever
+    /// Write a file of --checkpoint-path only when --monitor is better than ever
     #[arg(long)]
     pub save_best_only: bool,
-    /// Leave out what the optimizer remembers
+    /// Leave out of the files of --checkpoint-path what --resume-from needs
     #[arg(long)]
     pub save_weights_only: bool,
-    /// Write after every epoch, or after every N batches
+    /// Write a file of --checkpoint-path after every epoch, or after every N batches
     #[arg(long, value_name = "epoch|N", allow_hyphen_values = true)]
     pub save_freq: Option<String>,
-    /// What the metric must beat in the first place
+    /// What --monitor must beat in the first place to be the best
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub initial_value_threshold: Option<f64>,
     /// Write the epochs' figures to FILE as Keras' CSVLogger does
     #[arg(long, value_name = "FILE")]
     pub csv_log: Option<PathBuf>,
-    /// What stands between the figures of a line; by default a comma
+    /// What stands between the figures of a line of --csv-log; by default a comma
     #[arg(long, value_name = "CHAR", allow_hyphen_values = true, requires = "csv_log")]
     pub csv_separator: Option<String>,
-    /// Add to FILE what it lacks, instead of beginning it anew
+    /// Add to the file of --csv-log instead of beginning it anew; a run that goes on adds in any case
     #[arg(long, requires = "csv_log")]
     pub csv_append: bool,
     /// Write TensorBoard event files into DIR
     #[arg(long, value_name = "DIR")]
     pub tensorboard: Option<PathBuf>,
-    /// Histograms of the weights among them, after every N epochs
+    /// With --tensorboard, histograms of the weights after every N epochs
     #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "tensorboard")]
     pub histogram_freq: Option<u64>,
-    /// And the first N augmented images of every epoch
+    /// With --tensorboard, the first N augmented images of every epoch
     #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "tensorboard")]
     pub tensorboard_images: Option<usize>,
-    /// A run that goes on writes no CSV file, TensorBoard files or picture that it wrote before, but those that this line names
+    /// With --resume, write no CSV file, TensorBoard files or picture that the run wrote before, but those that this line names
     #[arg(long)]
     pub forget_outputs: bool,
 }
@@ -177,13 +177,17 @@ pub fn folders(config: &Config) -> anyhow::Result<Vec<&Path>> {
 
 /// Those who write what a resume does not: files of the network, rows and records that are added to others. They come before
 /// the checkpoints. Whatever keeps them from writing, a resume then does the epoch again.
-pub fn writers(config: &Config, run: &Path) -> anyhow::Result<Vec<Box<dyn Observer>>> {
+pub fn writers(config: &Config, output: &Output) -> anyhow::Result<Vec<Box<dyn Observer>>> {
+    let run = &output.run;
     let mut observers: Vec<Box<dyn Observer>> = Vec::new();
     if let Some(options) = &config.model_checkpoint {
         observers.push(Box::new(ModelCheckpoint::new(run, options.clone())?));
     }
     if let Some(CsvLogOptions { path, separator, append }) = &config.csv_log {
-        observers.push(Box::new(CsvLogger::new(path).separator(*separator).append(*append)));
+        // Figures that can't be read take nothing back.
+        let is_own = output.goes_on || output.restarted;
+        let written = if is_own { read_history(run).unwrap_or_default() } else { Vec::new() };
+        observers.push(Box::new(CsvLogger::new(path).separator(*separator).append(*append).written(written)));
     }
     if let Some(TensorBoardOptions { path, histogram_freq, images }) = &config.tensorboard {
         observers.push(Box::new(TensorBoard::new(path).histograms(*histogram_freq).images(*images)));

@@ -101,6 +101,12 @@ impl TrainArgs {
     pub fn check_resumed(&self, saved: &Config, fingerprint: bool) -> anyhow::Result<()> {
         let mut wanted = saved.clone();
         self.apply(&mut wanted)?;
+        if self.quick && self.recipe.is_none() && saved.recipe != "quick" {
+            return Err(usage(format!(
+                "--quick is for runs of the recipe quick, but this run is of {}; leave it out, or name another run by --resume DIR",
+                saved.recipe
+            )));
+        }
         let recipe = self.recipe.as_deref().map(find_recipe).transpose()?;
         let differs: &[(&str, bool)] = &[
             ("--recipe", recipe.is_some_and(|recipe| recipe.recipe != saved.recipe)),

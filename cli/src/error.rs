@@ -87,6 +87,10 @@ fn hint(error: &train::Error) -> Option<&'static str> {
             "--data-dir DIR (or TOWERS_DATA_DIR) names the folder with the files or its parent, --data-url URL another \
              archive, --dataset DIR a folder of class folders with pictures; --dataset synthetic needs no files",
         ),
+        // What is missing says how to do without.
+        train::Error::Cuda(missing) if missing.to_string().contains("--device cpu") => Some(
+            "without GPUs, leave --gpus out; for several towers on the CPU, `towers train` has --replicas N",
+        ),
         _ => None,
     }
 }

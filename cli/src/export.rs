@@ -2,11 +2,11 @@
 
 use crate::data::SourceArgs;
 use crate::model::WeightsArgs;
-use crate::output::newest_run;
+use crate::output::newest_network;
 use crate::{model, print};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use train::{Format, MODEL_FILE};
+use train::Format;
 
 /// `towers export`.
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub struct ExportArgs {
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     // Before anything is read: the ending is soon mended.
     Format::of(&args.output)?;
-    let path = args.model.clone().map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
+    let path = args.model.clone().map_or_else(newest_network, Ok)?;
     model::refuse_data(&path, &args.data)?;
     let trained = model::open(&path, &args.weights, &args.data)?;
     let files = train::export(&trained, &args.output)?;

@@ -33,7 +33,7 @@ pub struct DeviceArgs {
     /// That many GPUs, or those ids, e.g. 3 or 0,2,3; implies --device cuda
     #[arg(long, value_name = "N|IDS")]
     pub gpus: Option<Gpus>,
-    /// Towers; by default one a device
+    /// Towers: copies of the network that share every batch; by default one a device
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub replicas: Option<usize>,
     /// How.

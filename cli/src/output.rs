@@ -2,6 +2,7 @@
 
 use crate::error::usage;
 use crate::made::Made;
+use crate::print::note;
 use anyhow::{Context, bail};
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -174,6 +175,13 @@ pub fn newest_run(files: &[&str]) -> anyhow::Result<PathBuf> {
     let touched = |run: &PathBuf| files.iter().filter_map(|file| modified(run.join(file))).max();
     let newest = runs.filter_map(|run| Some((touched(&run)?, run))).max();
     newest.map(|(_, run)| run).with_context(|| format!("there is no run in {RUNS}/; name the run's folder"))
+}
+
+/// The run with the network that was trained last, where no run is named: people are told which one it is.
+pub fn newest_network() -> anyhow::Result<PathBuf> {
+    let run = newest_run(&[MODEL_FILE])?;
+    note(format_args!("no run is named; taking the newest, {}", run.display()));
+    Ok(run)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::args::PredictArgs;
 use crate::error::{at_least_one, sentence};
-use crate::output::newest_run;
+use crate::output::newest_network;
 use crate::print::{self, note};
 use crate::{model, pictures};
 use anyhow::Context;
@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::cifar::folder::picture;
-use train::{Classifier, ImageSize, MODEL_FILE, Prediction};
+use train::{Classifier, ImageSize, Prediction};
 
 /// So many pictures are decoded, classified and printed at a time.
 const BATCH: usize = 64;
@@ -21,7 +21,7 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     let path = match &args.model {
         Some(model) => model.clone(),
         // Runs are easily taken for pictures here.
-        None => newest_run(&[MODEL_FILE]).context("no --model names the network")?,
+        None => newest_network().context("no --model names the network")?,
     };
     model::refuse_data(&path, &args.network.data)?;
     let mut failed = 0;

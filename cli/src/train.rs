@@ -54,6 +54,9 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
         announce(&config, &data, output, resume);
+        if args.quick && args.epochs.is_none() && config.recipe != "quick" && resume.is_none() {
+            tell_of_trial(&config);
+        }
         let mut observers = observers(&config, &data, output, args)?;
         if live {
             observers[0] =
@@ -173,6 +176,15 @@ fn images(config: &Config, data: &Dataset) -> String {
     }
 }
 
+/// Who gives `--quick` may expect little work.
+fn tell_of_trial(config: &Config) {
+    let Config { recipe, model, epochs, .. } = config;
+    note(format_args!(
+        "--quick leaves network and epochs to --recipe {recipe}: {model}, {epochs} epochs; for a short trial give --epochs N and \
+         --limit-train N, or leave --recipe out"
+    ));
+}
+
 fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Resume>) {
     let run = output.run.display();
     let images = images(config, data);
@@ -218,7 +230,7 @@ fn observers(
         Box::new(History::new(run)),
         Box::new(Environment::new(run)),
     ];
-    observers.extend(callbacks::writers(config, run)?);
+    observers.extend(callbacks::writers(config, output)?);
     observers.push(Box::new(Checkpoints::new(run, config)?));
     observers.push(Box::new(curves));
     observers.extend(callbacks::observers(config)?);

@@ -93,6 +93,43 @@ fn a_resumed_run_goes_on_with_its_logs() {
     assert!(place.read("a.csv") == before && !place.read("on/config.json").contains("a.csv"));
 }
 
+/// Killed between a row and its checkpoint, and another run wrote behind it.
+#[test]
+fn a_csv_file_has_each_epoch_once() {
+    let place = Place::new();
+    let epochs = || -> Vec<String> {
+        place
+            .read("log.csv")
+            .lines()
+            .map(|row| row.split(',').next().unwrap_or_default().to_owned())
+            .collect()
+    };
+    let forget = |checkpoint: &str| {
+        std::fs::remove_dir_all(place.path().join("run/checkpoints").join(checkpoint)).expect("a checkpoint");
+    };
+    for append in ["", " --csv-append"] {
+        let line = format!("{SMALL} --epochs 2 --csv-log log.csv --backup-and-restore{append}");
+        place.run(&line).ends(0);
+        assert_eq!(epochs(), ["epoch", "0", "1"]);
+        forget("epoch-0002");
+        place.run(&line).ends(0);
+        assert_eq!(epochs(), ["epoch", "0", "1"]);
+        forget("epoch-0001");
+        forget("epoch-0002");
+        place.run(&line).ends(0).says("Epoch 1/2");
+        assert_eq!(epochs(), ["epoch", "0", "1"]);
+        let other = format!("{SMALL} --epochs 1 --seed 9 --csv-log log.csv --csv-append");
+        place.run(&other.replace("--output run", "--output other")).ends(0);
+        forget("epoch-0002");
+        place.run("train --resume run --no-progress").ends(0);
+        assert_eq!(epochs(), ["epoch", "0", "0", "1"]);
+        for gone in ["run", "other"] {
+            std::fs::remove_dir_all(place.path().join(gone)).expect("a run");
+        }
+        std::fs::remove_file(place.path().join("log.csv")).expect("a file");
+    }
+}
+
 /// Runs of versions that did not write them down have none to go on with.
 #[test]
 fn a_configuration_without_logs_is_one() {

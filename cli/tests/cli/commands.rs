@@ -82,7 +82,11 @@ fn evaluate_and_predict_use_what_was_trained() {
     std::fs::write(place.path().join("runs/quick-2/config.json"), "{}").expect("the file can be written");
     place.run("report").ends(1).complains("runs/quick-1/config.json");
     place.run("preview --dataset synthetic --recipe quick --samples 2 --columns 3 --output grid.png").ends(0);
-    let ran = place.run("predict grid.png --json --top 10").ends(0);
+    let taken = "no run is named; taking the newest, runs/quick-1\n";
+    place.run("export --output net.onnx").ends(0).complains(taken).says("wrote net.onnx");
+    let named = place.run("export runs/quick-1 --output net.onnx").ends(0);
+    assert_eq!(named.err(), "");
+    let ran = place.run("predict grid.png --json --top 10").ends(0).complains(taken);
     let predicted: Value = serde_json::from_str(&ran.out()).expect("one object");
     let classes = predicted["classes"].as_array().expect("a list");
     let sum: f64 = classes.iter().filter_map(|class| class["probability"].as_f64()).sum();

@@ -171,7 +171,8 @@ fn failures_say_what_to_do() {
     place.run("train --offline").ends(1).complains("error: ").complains("hint: --data-dir");
     assert!(!place.exists("runs"), "a run without data leaves nothing behind");
     if !gpu_is_here(&place) {
-        place.run("train --gpus 3 --quick").ends(1).complains("--device cpu");
+        let ran = place.run("train --gpus 3 --quick").ends(1).complains("--device cpu");
+        ran.complains("hint: without GPUs, leave --gpus out; for several towers on the CPU");
     }
     place.run("train --resume").ends(1).complains("no run");
     place.run("train --resume nowhere").ends(1).complains("no run to resume");

@@ -13,6 +13,32 @@ fn history(place: &Place, run: &str, column: &str) -> Vec<f64> {
     lines.map(|line| line.split(',').nth(k).expect("a figure").parse().expect("a number")).collect()
 }
 
+/// `--quick` with another recipe is as long as that, and a run of another recipe is no trial to go on with.
+#[test]
+fn quick_beside_another_recipe() {
+    let place = Place::new();
+    let file = "[data]\ndataset = \"synthetic\"\nlimit_train = 60\nlimit_test = 20\n";
+    let recipe = place
+        .run("recipes quick")
+        .ends(0)
+        .out()
+        .replace("epochs = 4", "epochs = 2")
+        .replace("\"quick\"", "\"mine\"");
+    std::fs::write(place.path().join("mine.toml"), format!("{recipe}\n{file}")).expect("a file");
+    let line = "train --quick --recipe mine.toml --no-progress";
+    let says = "--quick leaves network and epochs to --recipe mine: small_cnn, 2 epochs; for a short trial";
+    place.run(line).ends(0).complains(says);
+    let short = place.run(&format!("{line} --epochs 1")).ends(0);
+    assert!(!short.err().contains("--quick"), "{}", short.err());
+    place.run("train --quick --resume").ends(2).complains(
+        "--quick is for runs of the recipe quick, but this run is of mine; leave it out, or name another",
+    );
+    place.run("train --resume --epochs 2").ends(0);
+    place.run(&format!("{SMALL} --epochs 1 --output q")).ends(0);
+    let again = place.run("train --quick --resume q --epochs 2 --no-progress").ends(0);
+    assert!(!again.err().contains("--quick"), "{}", again.err());
+}
+
 /// The main job without network: a loud warning, synthetic images, at least 90% in two epochs, everything in its place.
 #[test]
 fn quick_learns_the_synthetic_set_in_two_epochs() {

@@ -1,7 +1,7 @@
 //! From the files of class folders to pixels, on all cores.
 
 use std::fs;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -102,6 +102,9 @@ pub(crate) fn bytes_of([height, width]: [usize; 2]) -> usize {
 /// Decodes one picture into `to`, the bytes of a picture of this size.
 pub(crate) fn one(path: &Path, [height, width]: [usize; 2], to: &mut [u8]) -> Result<()> {
     let file = fs::File::open(path).map_err(Error::io("open", path))?;
+    if file.metadata().is_ok_and(|about| about.is_file() && about.len() == 0) {
+        return Err(Error::io("decode the picture", path)(io::Error::other("it is empty")));
+    }
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_PIXELS_ASIDE);
     limits.max_image_height = Some(MAX_PIXELS_ASIDE);

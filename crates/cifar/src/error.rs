@@ -4,6 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use image::ImageError;
+use image::error::{ImageFormatHint, UnsupportedErrorKind};
+
 use crate::Kind;
 
 /// What would have the data fetched.
@@ -191,12 +194,12 @@ pub enum Error {
     },
 
     /// A picture that can't be decoded.
-    #[error("can't decode the picture {}: {source}", path.display())]
+    #[error("can't decode the picture {}: {}", path.display(), why(source))]
     Image {
         /// The file.
         path: PathBuf,
         /// The decoder's reason.
-        source: image::ImageError,
+        source: ImageError,
     },
 
     /// A height and width that no picture can be scaled to.
@@ -265,6 +268,29 @@ impl fmt::Display for Looked<'_> {
         }
         f.write_str(if self.places.is_empty() { "" } else { ")" })?;
         self.rejected.iter().try_for_each(|reason| write!(f, "; {reason}"))
+    }
+}
+
+/// Why a picture can't be decoded, and what to do about it.
+fn why(source: &ImageError) -> String {
+    const MEND: &str = "get it again, or leave it out";
+    match source {
+        ImageError::Unsupported(what) if matches!(what.kind(), UnsupportedErrorKind::Format(_)) => {
+            match what.format_hint() {
+                ImageFormatHint::Exact(format) => {
+                    format!(
+                        "it is {format:?}, and neither PNG nor JPEG, whatever its name says; convert it, or {MEND}"
+                    )
+                }
+                _ => format!("it is neither PNG nor JPEG, whatever its name says; {MEND}"),
+            }
+        }
+        ImageError::IoError(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            format!("it is cut off; {MEND}")
+        }
+        ImageError::IoError(_) => source.to_string(),
+        ImageError::Limits(_) => format!("it is too large: {source}; make it smaller, or {MEND}"),
+        _ => format!("{source}; {MEND}"),
     }
 }
 

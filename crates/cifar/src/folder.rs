@@ -23,8 +23,8 @@ use crate::progress::{Listener, Progress};
 /// file name.
 ///
 /// Pictures are stretched to that size with a triangle filter (bilinear, an average over what is made smaller), colours converted to
-/// RGB, transparency dropped. Files with another extension than `.png`, `.jpg` and `.jpeg` and names that begin with a dot are passed
-/// over; [`ClassFolders::progress`] hears of the former.
+/// RGB, transparency dropped. Files with another extension than `.png`, `.jpg` and `.jpeg`, folders inside of class folders, and names
+/// that begin with a dot are passed over; [`ClassFolders::progress`] hears of all but the last.
 ///
 /// # Errors
 /// [`Error::ClassFolders`] if the folder looks different, [`Error::Image`] with the name of the first picture
@@ -90,9 +90,13 @@ impl<'a> ClassFolders<'a> {
     pub fn read(mut self) -> Result<Dataset> {
         let mut others = Vec::new();
         let listed = Listed::of(&self.dir, &mut others)?;
-        if let Some(first) = others.first() {
-            let first = first.strip_prefix(&self.dir).unwrap_or(first);
-            (self.listener)(Progress::PassedOver { files: others.len(), first });
+        let within = |path: &'_ PathBuf| path.strip_prefix(&self.dir).unwrap_or(path).to_owned();
+        let (folders, files): (Vec<_>, Vec<_>) = others.iter().partition(|path| path.is_dir());
+        if let Some(first) = files.first() {
+            (self.listener)(Progress::PassedOver { files: files.len(), first: &within(first) });
+        }
+        if let Some(first) = folders.first() {
+            (self.listener)(Progress::FoldersPassedOver { folders: folders.len(), first: &within(first) });
         }
         let train = limited(&listed.train, self.limit_train);
         let validation = listed.validation.as_ref().map(|pictures| limited(pictures, self.limit_test));
@@ -169,7 +173,7 @@ struct Listed {
 }
 
 impl Listed {
-    /// The files that are no pictures are added to `others`.
+    /// The files and folders beside the pictures are added to `others`.
     fn of(dir: &Path, others: &mut Vec<PathBuf>) -> Result<Listed> {
         let train_dir = split_dir(dir, &["train"]);
         let (classes, train) = pictures(train_dir.as_deref().unwrap_or(dir), others)?;
@@ -255,7 +259,7 @@ fn pictures_of(dir: &Path, classes: &[String], others: &mut Vec<PathBuf>) -> Res
         let (files, rest): (Vec<_>, Vec<_>) =
             entries(&folder)?.into_iter().partition(|path| is_picture(path));
         pictures.extend(files.into_iter().map(|path| (path, label as u16)));
-        others.extend(rest.into_iter().filter(|path| path.is_file()));
+        others.extend(rest);
     }
     Ok(pictures)
 }

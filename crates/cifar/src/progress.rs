@@ -73,6 +73,13 @@ pub enum Progress<'a> {
         /// The first one, within the folder.
         first: &'a Path,
     },
+    /// Folders inside of class folders: whatever is in them belongs to no class.
+    FoldersPassedOver {
+        /// How many.
+        folders: usize,
+        /// The first one, within the folder of all.
+        first: &'a Path,
+    },
     /// Pictures of class folders are being decoded; told about twice a second.
     Decoding {
         /// How many are done.
@@ -117,6 +124,12 @@ impl fmt::Display for Progress<'_> {
             }
             Progress::PassedOver { files, first } => {
                 write!(f, "passed over {files} files that are no PNG or JPEG, as {}", first.display())
+            }
+            Progress::FoldersPassedOver { folders: 1, first } => {
+                write!(f, "passed over 1 folder inside of a class folder, {}", first.display())
+            }
+            Progress::FoldersPassedOver { folders, first } => {
+                write!(f, "passed over {folders} folders inside of class folders, as {}", first.display())
             }
             Progress::Decoding { done, total } => write!(f, "decoded {done} of {total} pictures"),
             Progress::Ready { dir } => write!(f, "found in {}", dir.display()),

@@ -119,6 +119,9 @@ impl OptimizerState {
         &self.optimizer
     }
 
+    /// The names of all optimizers' arenas.
+    pub const ARENAS: [&str; 3] = ["velocity", "mean", "mean_square"];
+
     /// The arenas of the memory with their names in a checkpoint, each laid out as the parameters: `velocity`, `mean_square`, or
     /// `mean` and `mean_square`; none for SGD without momentum.
     pub fn arenas(&self) -> impl Iterator<Item = (&'static str, &Storage)> {
@@ -210,7 +213,7 @@ impl OptimizerState {
     }
 }
 
-/// What the arenas are called.
+/// What the arenas are called: some of [`OptimizerState::ARENAS`].
 fn names(optimizer: &Optimizer) -> &'static [&'static str] {
     match optimizer {
         Optimizer::Sgd(sgd) if sgd.momentum == 0.0 => &[],

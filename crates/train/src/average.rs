@@ -7,7 +7,7 @@ use optim::{Ema, Progress};
 use tensor::{Backend, Device, Span, Storage};
 
 /// What the tensors of a checkpoint begin with that hold averages.
-const NAME: &str = "ema";
+pub(crate) const NAME: &str = "ema";
 
 /// The averages of one network, laid out as its arenas.
 pub(crate) struct Average {

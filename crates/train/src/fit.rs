@@ -1,4 +1,5 @@
 use crate::data::split;
+use crate::memory;
 use crate::pipeline;
 use crate::pipelined::{Pipelined, Shelf};
 use crate::share::Source;
@@ -160,7 +161,9 @@ fn run(
     let stages = config.devices.stages();
     let none = || Error::Device("there is no device to train on".into());
     let device = devices.first().ok_or_else(none)?;
-    let run = Whole::prepare(config, model, data, resume, devices.len() / stages, device)?;
+    let towers = devices.len() / stages;
+    let run = Whole::prepare(config, model, data, resume, towers, device)?;
+    memory::check_host(&run, device, towers, towers)?;
     let observers = Mutex::new(Some(observers));
     let outcomes = run_stages(devices, stages, |replica: Replica, stage: Stage| {
         let first = replica.rank() == 0 && stage.is_first();
@@ -233,12 +236,16 @@ impl<'a> Whole<'a> {
             dataset: data.name,
             fingerprint,
         };
-        let batch = resume.map_or(config.global_batch(towers), |resume| resume.state.global_batch);
-        let batch = batch.min(prepared.train.len());
+        let batch = global_batch(config, resume, towers).min(prepared.train.len());
         let micro_batch = batch.div_ceil(config.shards(towers)).max(1);
         let stages = pipeline::split(config, model, device, micro_batch)?;
         let cuts = pipeline::cuts(&stages);
         Ok(Whole { config, resume, stages, cuts, shelf: Shelf::default(), prepared })
+    }
+
+    /// Samples of a whole batch over all `towers`.
+    pub(crate) fn global_batch(&self, towers: usize) -> usize {
+        global_batch(self.config, self.resume, towers)
     }
 
     /// Runs one replica, or a stage of one; the observers see it.
@@ -256,6 +263,11 @@ impl<'a> Whole<'a> {
         let ended = self.resume.is_some_and(|resume| resume.may_have_ended(self.config));
         Run { worker, train, observers, stop, ended, told: false }.fit()
     }
+}
+
+/// Samples of a whole batch; a run that goes on keeps its own.
+fn global_batch(config: &Config, resume: Option<&Resume>, towers: usize) -> usize {
+    resume.map_or(config.global_batch(towers), |resume| resume.state.global_batch)
 }
 
 /// What the preprocessing and the augmentation need to know of the training images.

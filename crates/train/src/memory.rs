@@ -1,9 +1,12 @@
 //! What to say when a device's memory does not suffice: the batch that would fit.
 
-use crate::{Error, Result};
+use crate::fit::Whole;
+use crate::pipelined::mode;
+use crate::{Error, Result, host_memory};
 use layers::Mode;
 use models::Model;
-use tensor::{Device, Precision, cuda};
+use parallel::in_flight;
+use tensor::{Backend, Device, Precision, cuda};
 
 /// What a device needs beside activations: its libraries' scratch memory, the data, parameters and what goes with them.
 const BESIDE: u64 = 1 << 30;
@@ -28,7 +31,6 @@ fn free_memory(device: &Device) -> Option<u64> {
 }
 
 fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Option<String> {
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let needed = bytes(model, precision, batch).ok()?;
     let advice = match largest_batch(model, precision, batch, free) {
         0 => "not even a batch of 1 would fit; use a smaller network, or --device cpu".to_owned(),
@@ -41,20 +43,95 @@ fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Opt
     ))
 }
 
+/// Refuses a run whose activations alone are more than all memory of the machine, for `towers` towers of this process on the CPU:
+/// the system would end it in the midst of its first steps. GPUs say by themselves that their memory does not suffice.
+///
+/// # Errors
+/// [`Error::Device`].
+pub(crate) fn check_host(whole: &Whole<'_>, device: &Device, towers: usize, world: usize) -> Result<()> {
+    match (device, host_memory::total()) {
+        (Device::Cpu(_), Some(total)) => check_within(total, whole, device, towers, world),
+        _ => Ok(()),
+    }
+}
+
+fn check_within(total: u64, whole: &Whole<'_>, device: &Device, towers: usize, world: usize) -> Result<()> {
+    let shards = whole.config.shards(world);
+    let host = Host { stages: &whole.stages, device, towers, micro_batches: shards / world };
+    // The least that a tower computes at a time.
+    let each = whole.global_batch(world).min(whole.prepared.train.len()) / shards;
+    let needed = host.activations(each)?;
+    if needed <= total {
+        return Ok(());
+    }
+    // Parameters, gradients and the optimizer's memory; the rest is for the data and the program.
+    let parameters: usize = whole.stages.iter().map(|stage| stage.summary().trainable).sum();
+    let room = (total / 8 * 7).saturating_sub(parameters as u64 * 16 * towers as u64);
+    let fits = largest(each, |&batch| host.activations(batch).is_ok_and(|bytes| bytes <= room));
+    let flag = match whole.config.global_batch_size {
+        Some(_) => format!("--global-batch-size {}", fits * shards),
+        None => format!("--batch-size {}", fits * shards / whole.config.virtual_replicas.unwrap_or(world)),
+    };
+    let advice = match fits {
+        _ if whole.resume.is_some() => "go on with the run on a machine with more".to_owned(),
+        0 => "not even a batch of 1 would fit; use smaller images, or a smaller network".to_owned(),
+        _ => format!("{flag} would fit"),
+    };
+    let on = if towers > 1 { format!(" on each of {towers} towers") } else { String::new() };
+    Err(Error::Device(format!(
+        "a batch of {each}{on} needs about {:.1} GiB of memory, but there are {:.1} GiB; {advice}",
+        gib(needed),
+        gib(total)
+    )))
+}
+
+/// Towers on the CPU, which share its memory.
+struct Host<'a> {
+    stages: &'a [Model],
+    device: &'a Device,
+    towers: usize,
+    micro_batches: usize,
+}
+
+impl Host<'_> {
+    /// Bytes of all activations and their gradients with batches of so many samples.
+    fn activations(&self, batch: usize) -> Result<u64> {
+        let Host { stages, device, towers, micro_batches } = *self;
+        let mut numbers = 0_u64;
+        for (number, stage) in stages.iter().enumerate() {
+            let len = stage.activation_len(batch, mode(number == 0), device.recomputes())? as u64;
+            let lanes = in_flight(stages.len(), number, micro_batches).max(1);
+            numbers = numbers.saturating_add(len.saturating_mul((lanes * towers) as u64));
+        }
+        Ok(numbers.saturating_mul(size_of(device.precision())))
+    }
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
+
+fn size_of(precision: Precision) -> u64 {
+    match precision {
+        Precision::Fp32 | Precision::Tf32 => 4,
+        Precision::Bf16 | Precision::Fp16 => 2,
+    }
+}
+
 /// Bytes that a network takes for batches of so many samples, roughly.
 fn bytes(model: &Model, precision: Precision, batch: usize) -> Result<u64> {
     // GPUs keep what they have computed.
     let numbers = model.activation_len(batch, Mode::Training, false)? as u64;
-    let size = match precision {
-        Precision::Fp32 | Precision::Tf32 => 4,
-        Precision::Bf16 | Precision::Fp16 => 2,
-    };
-    Ok(numbers.saturating_mul(size).saturating_add(BESIDE))
+    Ok(numbers.saturating_mul(size_of(precision)).saturating_add(BESIDE))
 }
 
 /// The largest batch below `too_large` that fits; 0 if none does.
 fn largest_batch(model: &Model, precision: Precision, too_large: usize, free: u64) -> usize {
-    let fits = |batch: &usize| bytes(model, precision, *batch).is_ok_and(|bytes| bytes <= free);
+    largest(too_large, |batch| bytes(model, precision, *batch).is_ok_and(|bytes| bytes <= free))
+}
+
+/// The largest number below `too_large` that fits; 0 if none does.
+fn largest(too_large: usize, fits: impl Fn(&usize) -> bool) -> usize {
     let (mut low, mut high) = (0, too_large);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
@@ -66,6 +143,52 @@ fn largest_batch(model: &Model, precision: Precision, too_large: usize, free: u6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Config, recipe};
+
+    /// A run whose whole batch is of 64 images; what becomes of it with so much memory.
+    fn checked(config: &Config, towers: usize, total: u64) -> Result<()> {
+        let (data, device) = (cifar::synthetic(1, 90, 10), Device::cpu(1));
+        let model = models::small_cnn(10).unwrap();
+        let whole = Whole::prepare(config, model, data, None, towers, &device)?;
+        check_within(total, &whole, &device, towers, towers)
+    }
+
+    #[test]
+    fn a_run_on_the_cpu_is_refused_if_all_memory_is_too_little() {
+        let config = Config { batch_size: 64, ..recipe("quick").unwrap() };
+        let len = |batch| models::small_cnn(10).unwrap().activation_len(batch, Mode::Training, true).unwrap();
+        let (whole, half) = (4 * len(64) as u64, 4 * len(32) as u64);
+        checked(&config, 1, whole).expect("it may be just enough");
+        let told = checked(&config, 1, whole - 1).unwrap_err().to_string();
+        assert!(
+            told.starts_with("a batch of 64 needs about 0.0 GiB of memory, but there are 0.0 GiB"),
+            "{told}"
+        );
+        let named = |told: &str, flag: &str| -> usize {
+            let (_, rest) = told.split_once(flag).unwrap_or_else(|| panic!("{told}"));
+            rest.strip_suffix(" would fit").unwrap().parse().unwrap()
+        };
+        let fits = named(&told, "; --batch-size ");
+        assert!((30..64).contains(&fits), "{told}");
+        checked(&Config { batch_size: fits, ..config.clone() }, 1, whole - 1).expect("what is told fits");
+
+        // All towers of the machine count. A batch can't be larger than the data.
+        let told = checked(&config, 2, whole).unwrap_err().to_string();
+        assert!(told.starts_with("a batch of 45 on each of 2 towers needs"), "{told}");
+        let global = Config { global_batch_size: Some(64), ..config.clone() };
+        checked(&global, 2, 2 * half).expect("it may be just enough");
+        let told = checked(&global, 2, 2 * half - 1).unwrap_err().to_string();
+        let fits = named(&told, "; --global-batch-size ");
+        checked(&Config { global_batch_size: Some(fits), ..config.clone() }, 2, 2 * half - 1).unwrap();
+        // Virtual ones are computed one after the other.
+        let virtual_replicas = Config { virtual_replicas: Some(2), ..config.clone() };
+        checked(&virtual_replicas, 1, 4 * len(45) as u64).expect("it may be just enough");
+        let told = checked(&config, 1, 9).unwrap_err().to_string();
+        assert!(
+            told.ends_with("not even a batch of 1 would fit; use smaller images, or a smaller network"),
+            "{told}"
+        );
+    }
 
     #[test]
     fn the_largest_batch_that_fits_is_named() {

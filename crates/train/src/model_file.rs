@@ -1,10 +1,11 @@
 use crate::resume::values;
 use crate::standardization;
-use crate::worker::Prepared;
+use crate::worker::{Prepared, is_beside};
 use crate::{Error, ImageSize, Input, Result};
 use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
 use models::Model;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// The file of a run directory that holds the trained network.
@@ -151,7 +152,7 @@ impl Trained {
     ///
     /// # Errors
     /// [`Error::Run`] if it takes other images, tells other classes apart, or has other parameters than the file, by their names and
-    /// numbers of elements.
+    /// numbers of elements: none may be missing, and none left over.
     pub fn with_model(self, model: Model) -> Result<Self> {
         match self.unlike(&model) {
             None => Ok(Trained { own: Some(model), ..self }),
@@ -170,7 +171,7 @@ impl Trained {
         if own != given {
             return Some(format!("the file's is for {own}, the given one for {given}"));
         }
-        let mut names = Vec::new();
+        let mut names = HashSet::new();
         for (step, spec) in model.steps().iter().flat_map(|step| step.params.iter().map(move |p| (step, p))) {
             let (name, len) = (format!("{}/{}", step.name, spec.name), spec.shape.iter().product::<usize>());
             match self.tensors.get(&name).map(|tensor| tensor.data().len()) {
@@ -178,14 +179,15 @@ impl Trained {
                 Some(found) if found != len => {
                     return Some(format!("its `{name}` has {found} numbers, but the given one's has {len}"));
                 }
-                Some(_) => names.push(name),
+                Some(_) => _ = names.insert(name),
             }
         }
-        // A checkpoint has the optimizer's memory too: names of three parts, or of one.
-        let more = self.tensors.iter().map(|tensor| tensor.name).find(|name| {
-            name.split('/').count() == 2
-                && !name.starts_with("input/")
-                && !names.iter().any(|own| own == name)
+        let mut others = self.tensors.iter().map(|tensor| tensor.name);
+        let more = others.find(|name| {
+            !names.contains(*name)
+                && ![MEAN, STD].contains(name)
+                && !standardization::TENSORS.contains(name)
+                && !is_beside(name, &names)
         });
         more.map(|name| format!("the file has `{name}`, which the given one has not"))
     }
@@ -287,4 +289,56 @@ pub(crate) fn describe(tensors: &mut Tensors, model: &str, prepared: &Prepared) 
     let Prepared { classes, dataset, input, augmentation, train, .. } = prepared;
     let image = train.shape();
     About { network: model, classes, dataset, image, input, options: augmentation }.add_to(tensors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use layers::{Dense, Flatten, Graph};
+
+    fn mine() -> Model {
+        let mut graph = Graph::new("mine", [32, 32, 3]);
+        let x = graph.add(Flatten, graph.input()).unwrap();
+        let logits = graph.add_named("head/dense", Dense::new(2), x).unwrap();
+        Model::new(graph, logits)
+    }
+
+    /// A trained network, with the tensors of these names besides its own.
+    fn trained(others: &[&str]) -> Trained {
+        let mut tensors = Tensors::new();
+        tensors.insert("head/dense/kernel", vec![3072, 2], vec![0.5; 6144]).unwrap();
+        for name in ["head/dense/bias"].iter().chain(others) {
+            tensors.insert(*name, vec![2], vec![0.5; 2]).unwrap();
+        }
+        let (path, network, dataset) = ("a.safetensors".into(), "mine".into(), "mine".into());
+        let (input, options) = (Input::DivideBy255, ImageDataGenerator::new());
+        let (classes, named, own, image) = (vec!["a".into(), "b".into()], true, None, [32, 32, 3]);
+        Trained { path, network, classes, named, dataset, image, input, options, own, tensors }
+    }
+
+    #[test]
+    fn tensors_that_no_layer_takes_are_refused() {
+        let beside = [
+            "loss_scale",
+            "optimizer_steps",
+            "velocity/head/dense/kernel",
+            "mean_square/head/dense/bias",
+            "ema/head/dense/bias",
+            "input/mean",
+            "input/channel_std",
+        ];
+        trained(&beside).with_model(mine()).expect("the same network");
+        for other in [
+            "block/look/kernel",
+            "block/1/look/kernel",
+            "block/head/dense/kernel",
+            "velocity/look/kernel",
+            "input/kernel",
+            "scale",
+        ] {
+            let told = trained(&[other]).with_model(mine()).unwrap_err().to_string();
+            let says = format!("network than `mine`: the file has `{other}`, which the given one has not");
+            assert!(told.contains(&says), "{told}");
+        }
+    }
 }

@@ -26,6 +26,11 @@ pub(crate) struct Pipelined<'a> {
     pub(crate) cuts: &'a str,
 }
 
+/// How the first stage's network, or another's, is built for training.
+pub(crate) fn mode(is_first: bool) -> Mode {
+    if is_first { Mode::Training } else { Mode::TrainingWithInputGradient }
+}
+
 impl Pipelined<'_> {
     pub(crate) fn stages(&self) -> usize {
         self.stage.stages()
@@ -33,7 +38,7 @@ impl Pipelined<'_> {
 
     /// How a stage's network is built for training: only the first has no one to hand a gradient of its input to.
     pub(crate) fn mode(&self) -> Mode {
-        if self.stage.is_first() { Mode::Training } else { Mode::TrainingWithInputGradient }
+        mode(self.stage.is_first())
     }
 
     /// Adds up some numbers of `grads` over the stages of this replica: the metrics, that the last one alone knows, and wishes

@@ -12,6 +12,9 @@ const MEAN: &str = "input/channel_mean";
 const STD: &str = "input/channel_std";
 const WHITENING: &str = "input/whitening";
 
+/// All of these.
+pub(crate) const TENSORS: [&str; 3] = [MEAN, STD, WHITENING];
+
 /// The longest image that ZCA is for, in values: 64 x 64 x 3. Its matrix has the square of that, and measuring it takes the cube.
 const MOST_WHITENED: usize = 64 * 64 * 3;
 

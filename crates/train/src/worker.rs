@@ -2,6 +2,8 @@ mod describe;
 mod finish;
 mod snapshot;
 
+pub(crate) use snapshot::is_beside;
+
 use crate::across::Across;
 use crate::average::Average;
 use crate::memory;

@@ -140,6 +140,42 @@ fn the_first_bad_picture_is_named() {
 }
 
 #[test]
+fn why_a_picture_is_bad_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    picture(dir.path(), "whole.png", (8, 8), [0; 3]);
+    let whole = fs::read(dir.path().join("whole.png")).unwrap();
+    let mut damaged = whole.clone();
+    damaged[45] ^= 0xff;
+    let get = "get it again, or leave it out";
+    for (content, says) in [
+        (&whole[..whole.len() / 2], format!("it is cut off; {get}")),
+        (&damaged, format!("; {get}")),
+        (b"<html>", format!("it is neither PNG nor JPEG, whatever its name says; {get}")),
+        (
+            b"GIF89a",
+            format!("it is Gif, and neither PNG nor JPEG, whatever its name says; convert it, or {get}"),
+        ),
+        (b"", "it is empty".to_owned()),
+    ] {
+        fs::write(dir.path().join("bad.png"), content).unwrap();
+        let told = folder::picture(dir.path().join("bad.png"), [8, 8]).unwrap_err().to_string();
+        assert!(told.starts_with("can't decode the picture ") && told.contains("bad.png: "), "{told}");
+        assert!(told.ends_with(&says), "{told}");
+    }
+}
+
+/// What Keras reads, this reads too.
+#[test]
+fn pictures_of_sixteen_bits_lose_the_lower_eight() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("deep.png");
+    image::ImageBuffer::from_pixel(2, 2, image::Luma([0x1234_u16])).save(&path).unwrap();
+    assert_eq!(folder::picture(&path, [2, 2]).unwrap(), [0x12; 12]);
+    image::ImageBuffer::from_pixel(2, 2, Rgb([0xff00_u16, 0x8000, 0])).save(&path).unwrap();
+    assert_eq!(folder::picture(&path, [2, 2]).unwrap()[..3], [0xfe, 0x80, 0]);
+}
+
+#[test]
 fn a_picture_that_claims_to_be_huge_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     picture(dir.path(), "a/0.png", (2, 2), [0; 3]);
@@ -215,11 +251,17 @@ fn files_that_are_passed_over_are_told() {
         fs::write(dir.path().join(hidden), "a Mac was here").unwrap();
     }
     fs::create_dir(dir.path().join("train/dog/deeper")).unwrap();
+    assert_eq!(told(), ["passed over 1 folder inside of a class folder, train/dog/deeper"]);
+    fs::remove_dir(dir.path().join("train/dog/deeper")).unwrap();
     assert!(told().is_empty());
     fs::write(dir.path().join("test/cat/z.webp"), "RIFF").unwrap();
     assert_eq!(told(), ["passed over 1 file that is no PNG or JPEG, test/cat/z.webp"]);
     for name in ["train/cat/a.webp", "train/dog/notes.txt"] {
         fs::write(dir.path().join(name), "RIFF").unwrap();
     }
-    assert_eq!(told(), ["passed over 3 files that are no PNG or JPEG, as train/cat/a.webp"]);
+    for name in ["train/cat/x.png", "train/dog/y.png"] {
+        picture(dir.path(), &format!("{name}/0.png"), (2, 2), [0; 3]);
+    }
+    let folders = "passed over 2 folders inside of class folders, as train/cat/x.png";
+    assert_eq!(told(), ["passed over 3 files that are no PNG or JPEG, as train/cat/a.webp", folders]);
 }

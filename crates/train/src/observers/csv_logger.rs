@@ -1,15 +1,15 @@
 use crate::callbacks::repr;
 use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
 /// Writes the epochs' figures to a CSV file as Keras' `CSVLogger` does: its column names in its order, epochs from 0.
 ///
-/// Without `append` a run begins the file anew; a resumed one writes the epochs done before into it first. With `append` the epochs
-/// are added to what is there, below one header; those that a resumed run does again take the place of its own rows behind the last
-/// epoch that it kept. `history.csv` of the run's folder is written in any case, by
-/// [`History`](super::History).
+/// Without `append` a new run begins the file anew; with it, the epochs are added to what is there, below one header. A run that goes
+/// on adds to the file either way: rows of other runs stay, its own of epochs that it does again are taken back (see
+/// [`written`](CsvLogger::written)), and those of the epochs before are written if the file lacks them. `history.csv` of the run's folder
+/// is written in any case, by [`History`](super::History).
 ///
 /// ```
 /// use train::observers::CsvLogger;
@@ -21,6 +21,7 @@ pub struct CsvLogger {
     path: PathBuf,
     separator: char,
     append: bool,
+    written: Vec<EpochRecord>,
     file: Option<File>,
 }
 
@@ -30,7 +31,7 @@ const COLUMNS: [&str; 6] = ["epoch", "accuracy", "learning_rate", "loss", "val_a
 impl CsvLogger {
     /// Into this file, with commas, begun anew.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        CsvLogger { path: path.into(), separator: ',', append: false, file: None }
+        CsvLogger { path: path.into(), separator: ',', append: false, written: Vec::new(), file: None }
     }
 
     /// What stands between the figures of a line.
@@ -43,42 +44,102 @@ impl CsvLogger {
         CsvLogger { append, ..self }
     }
 
-    fn write<'a>(&mut self, fields: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    /// What the run has written before it was cut off, as [`read_history`](super::read_history) tells: the rows behind its checkpoint
+    /// are taken back.
+    pub fn written(self, history: Vec<EpochRecord>) -> Self {
+        CsvLogger { written: history, ..self }
+    }
+
+    /// The rows of these epochs.
+    fn rows<'a>(&self, records: impl IntoIterator<Item = &'a EpochRecord>) -> Vec<String> {
+        records.into_iter().map(|record| self.row(&fields(record))).collect()
+    }
+
+    fn row(&self, fields: &[String]) -> String {
+        fields.join(self.separator.encode_utf8(&mut [0; 4]))
+    }
+
+    fn write(&mut self, rows: &[String]) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let fields: Vec<&str> = fields.into_iter().collect();
         // One write a line: whoever reads along sees whole ones. Python's csv ends them like this.
-        let line = fields.join(self.separator.encode_utf8(&mut [0; 4])) + "\r\n";
-        file.write_all(line.as_bytes()).map_err(Error::io("write", &self.path))
+        let mut lines = rows.iter().map(|row| file.write_all(format!("{row}\r\n").as_bytes()));
+        lines.try_for_each(|line| line).map_err(Error::io("write", &self.path))
     }
 
-    fn record(&mut self, record: &EpochRecord) -> Result<()> {
-        self.write(row(record).iter().map(String::as_str))
+    /// Opens the file, empty.
+    fn begin_anew(&mut self) -> Result<()> {
+        let file = File::create(&self.path).map_err(Error::io("write", &self.path))?;
+        self.file = Some(file);
+        self.write(&[self.header()])
     }
 
-    /// Takes away the rows at the file's end of the epochs behind those that are `done`: the run does them again. They are its own if
-    /// they stand behind the row of the last epoch done.
-    fn take_back(&self, done: &[EpochRecord]) -> Result<()> {
-        let Some(last) = done.last() else { return Ok(()) };
-        let Ok(text) = fs::read_to_string(&self.path) else { return Ok(()) };
-        let kept = row(last).join(self.separator.encode_utf8(&mut [0; 4])) + "\r\n";
-        let ends = text.match_indices(&kept).filter(|(at, _)| *at == 0 || text[..*at].ends_with('\n'));
-        let Some(end) = ends.last().map(|(at, _)| at + kept.len()) else { return Ok(()) };
-        let epoch = |row: &str| row.split(self.separator).next()?.parse::<u64>().ok();
-        if text[end..].lines().map(epoch).eq((last.epoch..).map(Some).take(text[end..].lines().count())) {
-            let file = OpenOptions::new().write(true).open(&self.path);
-            file.and_then(|file| file.set_len(end as u64)).map_err(Error::io("write", &self.path))?;
+    /// Opens the file to add to it what comes behind the epochs that are `done`.
+    fn go_on(&mut self, done: &[EpochRecord]) -> Result<()> {
+        let behind = done.last().map_or(0, |last| last.epoch);
+        let (done, undone) =
+            (self.rows(done), self.rows(self.written.iter().filter(|record| record.epoch > behind)));
+        // Nothing is read from what is no file, such as a pipe. What is no text has no rows.
+        let is_file = fs::metadata(&self.path).is_ok_and(|about| about.is_file());
+        let text = if is_file { fs::read_to_string(&self.path).unwrap_or_default() } else { String::new() };
+        let Left { text: left, has_done } = take_back(&text, &done, &undone);
+        let io = |error| Error::io("write", &self.path)(error);
+        if left != text {
+            replace_end(&self.path, &text, &left).map_err(io)?;
         }
-        Ok(())
+        let mut file = OpenOptions::new().create(true).append(true).open(&self.path).map_err(io)?;
+        let is_empty = file.metadata().map_err(io)?.len() == 0;
+        if !left.is_empty() && !left.ends_with('\n') {
+            file.write_all(b"\r\n").map_err(io)?;
+        }
+        self.file = Some(file);
+        if is_empty || !is_file {
+            self.write(&[self.header()])?;
+        }
+        if has_done { Ok(()) } else { self.write(&done) }
     }
 
-    fn has_a_header(&self) -> bool {
-        let first = |file| BufReader::new(file).split(b'\n').next();
-        self.append && File::open(&self.path).is_ok_and(|file| first(file).is_some())
+    fn header(&self) -> String {
+        self.row(&COLUMNS.map(str::to_owned))
     }
 }
 
+/// What is left of a file.
+struct Left {
+    text: String,
+    /// Whether the rows of the epochs done are in it.
+    has_done: bool,
+}
+
+/// Takes the rows `undone` of a run out of a file, which stand in this order behind the last one `done`. Those of other runs may stand
+/// anywhere. The last row may have been cut off.
+fn take_back(text: &str, done: &[String], undone: &[String]) -> Left {
+    let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let is = |line: &&str, row: &str| line.trim_end_matches(['\r', '\n']) == row;
+    let last = |lines: &[&str], row: &str| lines.iter().rposition(|line| is(line, row));
+    let last_done = done.last().and_then(|row| last(&lines, row));
+    let first_undone = || undone.first().and_then(|row| last(&lines, row));
+    let mut from = last_done.or_else(first_undone).unwrap_or(lines.len());
+    for row in undone {
+        if let Some(at) = lines[from..].iter().position(|line| is(line, row)) {
+            from += at;
+            lines.remove(from);
+        }
+    }
+    lines.pop_if(|line| !line.ends_with('\n') && undone.iter().any(|row| row.starts_with(*line)));
+    Left { text: lines.concat(), has_done: done.is_empty() || last_done.is_some() }
+}
+
+/// Changes the end of a file, in place: another run may be adding to it.
+fn replace_end(path: &Path, before: &str, after: &str) -> io::Result<()> {
+    let same = before.bytes().zip(after.bytes()).take_while(|(before, after)| before == after).count();
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    file.seek(SeekFrom::Start(same as u64))?;
+    file.write_all(&after.as_bytes()[same..])?;
+    file.set_len(after.len() as u64)
+}
+
 /// The fields of an epoch.
-fn row(record: &EpochRecord) -> Vec<String> {
+fn fields(record: &EpochRecord) -> Vec<String> {
     let EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, .. } = *record;
     let figures = [acc, lr, loss, val_acc, val_loss].map(repr);
     std::iter::once(epoch.saturating_sub(1).to_string()).chain(figures).collect()
@@ -88,23 +149,12 @@ impl Observer for CsvLogger {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         folder.map(fs::create_dir_all).transpose().map_err(Error::io("create the folder of", &self.path))?;
-        let begun = self.has_a_header();
-        if begun {
-            self.take_back(&run.state.history)?;
-        }
-        let mut options = OpenOptions::new();
-        let options = options.create(true).write(true).append(self.append).truncate(!self.append);
-        self.file = Some(options.open(&self.path).map_err(Error::io("write", &self.path))?);
-        if !begun {
-            self.write(COLUMNS)?;
-        }
-        // What is added to has the epochs before already; what is gone gets them again.
-        let before = if begun { &[] } else { run.state.history.as_slice() };
-        before.iter().try_for_each(|record| self.record(record))
+        let is_new = run.state.step == 0 && self.written.is_empty();
+        if is_new && !self.append { self.begin_anew() } else { self.go_on(&run.state.history) }
     }
 
     fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
-        self.record(record)?;
+        self.write(&self.rows([record]))?;
         Ok(Flow::Continue)
     }
 }
@@ -150,29 +200,69 @@ mod tests {
         assert_eq!(fs::read_to_string(file).unwrap(), expected.replace('\n', "\r\n"));
     }
 
-    /// A run was cut off when two rows more were written than checkpoints.
+    /// The rows of four epochs of a run; `figure` tells runs from others.
+    fn epochs(figure: f64) -> Vec<EpochRecord> {
+        (1..=4).map(|k| record(k, [figure / k as f64, 0.5, 2.0, 0.25])).collect()
+    }
+
+    /// A run with `all` of its epochs goes on behind the first `from`, to the first `to`; it wrote `written` before.
+    fn go(observer: CsvLogger, all: &[EpochRecord], from: usize, to: usize, written: usize) -> String {
+        let (mut observer, config) = (observer.written(all[..written].to_vec()), config(9));
+        observer.on_begin(&run(&config, &state(all[..from].to_vec()))).unwrap();
+        for record in &all[from..to] {
+            observer.on_epoch_end(record, &state(vec![]), &Fake(0.0)).unwrap();
+        }
+        fs::read_to_string(&observer.path).unwrap()
+    }
+
+    /// Runs that were cut off when more rows were written than checkpoints.
     #[test]
     fn epochs_that_are_done_again_are_not_written_twice() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.csv");
-        let logger = || CsvLogger::new(&file).append(true);
-        let all: Vec<EpochRecord> = (1..=4).map(|k| record(k, [1.0 / k as f64, 0.5, 2.0, 0.25])).collect();
-        let go = |from: usize, to: usize| {
-            let (mut observer, config) = (logger(), config(9));
-            observer.on_begin(&run(&config, &state(all[..from].to_vec()))).unwrap();
-            for record in &all[from..to] {
-                observer.on_epoch_end(record, &state(vec![]), &Fake(0.0)).unwrap();
-            }
-            fs::read_to_string(&file).unwrap()
-        };
-        // Rows of another run stand before and behind: only what is certainly this one's is taken back.
-        let before = go(0, 4);
-        let cut_off = go(0, 4);
-        assert_eq!(go(2, 4), cut_off);
-        assert_eq!(go(4, 4), cut_off);
-        let others = go(0, 1);
-        assert!(others.starts_with(&cut_off) && others.len() > cut_off.len() && cut_off.starts_with(&before));
-        assert_eq!(go(2, 2), others, "another run's rows are behind");
+        let (logger, all) = (|| CsvLogger::new(&file).append(true), epochs(1.0));
+        let before = go(logger(), &all, 0, 4, 0);
+        let whole = go(logger(), &all, 0, 4, 0);
+        assert_eq!(go(logger(), &all, 2, 4, 4), whole);
+        assert_eq!(go(logger(), &all, 4, 4, 4), whole);
+        // No checkpoint at all, so that it begins again.
+        assert_eq!(go(logger(), &all, 0, 4, 4), whole);
+        assert_eq!(go(logger(), &all, 0, 0, 4), before);
+        // The last row was on its way.
+        let row = |k: usize| logger().rows([&all[k]]).remove(0);
+        fs::write(&file, format!("{before}{}\r\n{}", row(0), &row(1)[..9])).unwrap();
+        assert_eq!(go(logger(), &all, 0, 4, 2), whole);
+        fs::write(&file, format!("{before}{}\r\n{}", row(0), row(1))).unwrap();
+        assert_eq!(go(logger(), &all, 1, 4, 2), whole);
+        // Another run's was, and stays.
+        fs::write(&file, format!("{before}9,0.1")).unwrap();
+        assert_eq!(go(logger(), &all, 4, 4, 4), format!("{before}9,0.1\r\n"));
+    }
+
+    #[test]
+    fn rows_of_other_runs_stay() {
+        for append in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("a.csv");
+            let logger = || CsvLogger::new(&file).append(append);
+            let (mine, others) = (epochs(1.0), epochs(7.0));
+            let rows = |all: &[EpochRecord]| {
+                logger().rows(all).iter().map(|row| format!("{row}\r\n")).collect::<String>()
+            };
+            go(logger(), &mine, 0, 3, 0);
+            let added = logger().append(true);
+            go(added, &others, 0, 4, 0);
+            let both = format!("{HEADER}{}{}{}", rows(&mine[..1]), rows(&others), rows(&mine[1..]));
+            assert_eq!(go(logger(), &mine, 1, 4, 3), both, "in the midst of the file");
+            assert_eq!(go(logger(), &mine, 4, 4, 4), both);
+            // A new run began the file anew. The epochs behind those of the first are not the first one's.
+            let anew = go(CsvLogger::new(&file), &others, 0, 4, 0);
+            assert_eq!(go(logger(), &mine, 2, 4, 3), format!("{anew}{}", rows(&mine)));
+            let branch = [&mine[..2], &others[2..]].concat();
+            go(CsvLogger::new(&file), &branch, 0, 4, 0);
+            let expected = format!("{HEADER}{}{}", rows(&branch), rows(&mine[2..]));
+            assert_eq!(go(logger(), &mine, 2, 4, 2), expected);
+        }
     }
 
     #[test]
@@ -182,12 +272,17 @@ mod tests {
         let first = format!("{HEADER}0,1.0,0.005,1e-07,0.0,nan\r\n");
         assert_eq!(log(CsvLogger::new(&file), 0), first);
         assert_eq!(log(CsvLogger::new(&file), 0), first, "begun anew");
+        let before = "0,0.5,0.005,1.0,0.25,2.0\r\n";
         let second = "1,1.0,0.005,1e-07,0.0,nan\r\n";
-        assert_eq!(log(CsvLogger::new(&file).append(true), 1), format!("{first}{second}"));
-        let resumed = format!("{HEADER}0,0.5,0.005,1.0,0.25,2.0\r\n{second}");
-        assert_eq!(log(CsvLogger::new(&file), 1), resumed);
-        fs::remove_file(&file).unwrap();
-        assert_eq!(log(CsvLogger::new(&file).append(true), 1), resumed, "the file was gone");
+        for append in [true, false] {
+            let logger = || CsvLogger::new(&file).append(append);
+            fs::write(&file, &first).unwrap();
+            assert_eq!(log(logger(), 1), format!("{first}{before}{second}"), "what it lacks");
+            fs::remove_file(&file).unwrap();
+            assert_eq!(log(logger(), 1), format!("{HEADER}{before}{second}"), "the file was gone");
+            fs::write(&file, format!("{HEADER}{before}")).unwrap();
+            assert_eq!(log(logger(), 1), format!("{HEADER}{before}{second}"));
+        }
         let other = folder.path().join("b.csv");
         assert_eq!(log(CsvLogger::new(&other).append(true).separator(';'), 0), first.replace(',', ";"));
     }

@@ -4,6 +4,7 @@ mod facts;
 mod transport;
 
 use crate::fit::{Observers, Whole, named};
+use crate::memory;
 use crate::replica_bench::{self, ReplicaBench, bench_replica};
 use crate::{BenchOptions, Config, DeviceOptions, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
@@ -108,6 +109,7 @@ impl Process {
         config.check()?;
         let device = device::open(config, &self.place)?;
         let run = Whole::prepare(config, named(config, &data)?, data, resume, self.world(), &device)?;
+        memory::check_host(&run, &device, 1, self.world())?;
         let observers = if self.is_first() { observers } else { Default::default() };
         let body = |replica| run.stage(replica, Stage::whole(), observers, stop);
         self.transport.run(&self.place, self.met, device, &facts::facts(&run)?, body)

@@ -1,15 +1,26 @@
 //! Copies of a replica's tensors, for whoever wants to save them, and the way back.
 
 use super::{Prepared, Worker};
+use crate::average;
 use crate::{Picture, Plateau, Result, Resume, Snapshot};
 use checkpoint::Tensors;
 use layers::Role;
+use optim::OptimizerState;
+use std::collections::HashSet;
 
 /// The tensor of a checkpoint with the loss scale of half precision. A run that was in another format lacks it.
 const LOSS_SCALE: &str = "loss_scale";
 
 /// The same of the steps that an optimizer counts.
 const STEPS: &str = "optimizer_steps";
+
+/// Whether `name` is what a checkpoint has beside a network whose parameters are called `own`.
+pub(crate) fn is_beside(name: &str, own: &HashSet<String>) -> bool {
+    let of_parameter = |(arena, parameter): (&str, &str)| {
+        (arena == average::NAME || OptimizerState::ARENAS.contains(&arena)) && own.contains(parameter)
+    };
+    [LOSS_SCALE, STEPS].contains(&name) || name.split_once('/').is_some_and(of_parameter)
+}
 
 impl Worker<'_> {
     /// Makes this replica what it was when the checkpoint was written.
