@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn paths_are_shown_from_here() {
-        let shown = |path: &str| shown_from(Path::new("/home/a"), Path::new(path));
+        let shown = |path: &str| shown_from(Path::new("/here/a"), Path::new(path));
         for (path, expected) in
-            [("/home/a/logs", "logs"), ("/home/a", "."), ("/home/b", "/home/b"), ("logs", "logs")]
+            [("/here/a/logs", "logs"), ("/here/a", "."), ("/there/b", "/there/b"), ("logs", "logs")]
         {
             assert_eq!(shown(path), Path::new(expected));
         }
