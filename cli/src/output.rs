@@ -116,15 +116,21 @@ impl Output {
     }
 }
 
-/// Makes folders outside of a run's, before there is one: a run that can't write there leaves nothing behind.
-pub fn make_others<'a>(folders: impl IntoIterator<Item = &'a Path>, made: &mut Made) -> anyhow::Result<()> {
-    folders.into_iter().try_for_each(|folder| made.folder(folder).with_context(|| cannot_make(folder)))
+/// Makes a folder outside of a run's, before there is one: a run that can't write there leaves nothing behind.
+pub fn make_other(folder: &Path, made: &mut Made) -> anyhow::Result<()> {
+    made.folder(folder).with_context(|| cannot_make(folder))
 }
 
 /// A path as it was given, most likely: paths of files outside of a run's folder are absolute in its configuration.
 pub fn shown(path: &Path) -> PathBuf {
-    let here = std::env::current_dir().ok();
-    here.and_then(|here| path.strip_prefix(here).ok()).unwrap_or(path).to_owned()
+    std::env::current_dir().map_or_else(|_| path.to_owned(), |here| shown_from(&here, path))
+}
+
+fn shown_from(here: &Path, path: &Path) -> PathBuf {
+    match path.strip_prefix(here).unwrap_or(path) {
+        below if below.as_os_str().is_empty() => PathBuf::from("."),
+        below => below.to_owned(),
+    }
 }
 
 fn cannot_make(folder: &Path) -> String {
@@ -187,6 +193,16 @@ pub fn newest_network() -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_shown_from_here() {
+        let shown = |path: &str| shown_from(Path::new("/here/a"), Path::new(path));
+        for (path, expected) in
+            [("/here/a/logs", "logs"), ("/here/a", "."), ("/there/b", "/there/b"), ("logs", "logs")]
+        {
+            assert_eq!(shown(path), Path::new(expected));
+        }
+    }
 
     #[test]
     fn a_picture_or_a_folder() {

@@ -3,7 +3,7 @@
 use crate::args::TrainArgs;
 use crate::error::{INTERRUPTED, at_least_one, usage};
 use crate::made::{Begun, Made};
-use crate::output::{Output, make_others};
+use crate::output::{Output, make_other};
 use crate::print::note;
 use crate::resume::Start;
 use crate::tui::{self, Tui};
@@ -47,8 +47,13 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
     let (mut made, mut held) = (Made::default(), None);
     let begun = Arc::new(AtomicBool::new(false));
     let begin = || {
-        let others = make_others(callbacks::folders(&config)?, &mut made);
-        others.map_err(|error| if resume.is_some() { remembered(error) } else { error })?;
+        let before =
+            resume.map_or_else(Vec::new, |resume| callbacks::folders(&resume.config).unwrap_or_default());
+        for folder in callbacks::folders(&config)? {
+            let is_remembered = before.contains(&folder);
+            make_other(folder, &mut made)
+                .map_err(|error| if is_remembered { remembered(error) } else { error })?;
+        }
         callbacks::files(&config).for_each(|file| made.file(file.to_owned()));
         held = output.create(&mut made)?;
         output.check_unused()?;

@@ -136,9 +136,10 @@ fn another_network_than_the_files_is_told() {
     for (model, says) in [
         (
             mine([32, 32, 3], 8, 10),
-            "the file's is for 24x28 images into 10 classes, the given one for 32x32 images",
+            "the file's is for 24x28x3 images into 10 classes, the given one for 32x32x3 images",
         ),
-        (mine([24, 28, 3], 8, 9), "the given one for 24x28 images into 9 classes"),
+        (mine([24, 28, 1], 8, 10), "the given one for 24x28x1 images into 10 classes"),
+        (mine([24, 28, 3], 8, 9), "the given one for 24x28x3 images into 9 classes"),
         (mine([24, 28, 3], 9, 10), "its `look/kernel` has 216 numbers, but the given one's has 243"),
         (
             models::by_name_for("small_cnn", [24, 28, 3], 10).expect("a name").expect("a network"),

@@ -12,7 +12,7 @@ pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure>
     let program = build(workspace)?;
     let mut command = Command::new(program);
     command.arg("train").args(flags);
-    if let Some(path) = cuda_libraries::search_path(&workspace.root.join("target/cuda-links")) {
+    if let Some(path) = cuda_libraries::search_path() {
         command.env(cuda_libraries::VARIABLE, path);
     }
     eprintln!("     Running `{}`", cargo::show(&command));

@@ -178,6 +178,7 @@ fn bench_prints_the_contracts_fields() {
         .ends(0);
     let result: Value = serde_json::from_str(&ran.out()).expect("one object");
     assert_eq!((&result["model"], &result["mode"]), (&Value::from("keras_cnn"), &Value::from("infer")));
+    assert_eq!(result["image"], Value::from(vec![32, 32, 3]));
     for field in ["batch", "images_per_s", "peak_rss_mb", "device", "threads", "precision"] {
         assert!(!result[field].is_null() || field == "peak_rss_mb", "{field}: {result}");
     }
@@ -185,6 +186,15 @@ fn bench_prints_the_contracts_fields() {
         .run("bench --recipe quick --batch 4 --seconds 0.01 --repeats 1")
         .ends(0)
         .says("images/s on the cpu");
+    let larger = "like = 'quick'\n[data]\nimage_size = '48x40'\n";
+    std::fs::write(place.path().join("larger.toml"), larger).expect("a recipe can be written");
+    let both =
+        ["", "--replicas 2"].map(|flags| format!("{flags} --batch 4 --seconds 0.01 --repeats 1 --json"));
+    for flags in both {
+        let ran = place.run(&format!("bench --recipe larger.toml {flags}")).ends(0);
+        let result: Value = serde_json::from_str(&ran.out()).expect("one object");
+        assert_eq!(result["image"], Value::from(vec![48, 40, 3]), "{flags}");
+    }
 }
 
 #[test]

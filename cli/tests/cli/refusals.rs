@@ -230,7 +230,15 @@ fn what_was_meant_is_told() {
     std::fs::remove_dir_all(place.path().join("logs")).expect("it was made");
     std::fs::write(place.path().join("logs"), "in the way").expect("the file can be written");
     let resumed = place.run("train --resume logged --epochs 2 --no-progress").ends(1);
-    resumed.complains("can't make the folder logs, since it is a file").complains("--forget-outputs");
+    resumed
+        .complains("can't make the folder logs, since it is a file")
+        .complains("; the run wrote there before: ")
+        .complains("--forget-outputs");
+    let other = place.run("train --resume logged --epochs 2 --no-progress --csv-log notes.txt/a.csv").ends(1);
+    assert!(!other.err().contains("wrote there before"), "{}", other.err());
+    other.complains("can't make the folder notes.txt, since it is a file");
+    let here = place.run("train --resume logged --epochs 2 --no-progress --csv-log .").ends(2);
+    here.complains("--csv-log is ., but must be no folder");
     place.run("train --resume logged --epochs 2 --no-progress --forget-outputs").ends(0);
 }
 

@@ -51,7 +51,7 @@ mod fetch;
 mod find;
 pub mod folder;
 mod layout;
-mod memory;
+pub mod memory;
 mod pickle;
 mod progress;
 mod python;

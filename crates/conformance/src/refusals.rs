@@ -261,6 +261,7 @@ pub fn halves_of_a_normalization<B: Backend>(subject: &Subject<B>) {
         assert!(joined(14, fits).is_ok());
         refused!(joined(21, fits), OutOfBounds { what: "the replicas' statistics", .. });
         refused!(joined(13, fits), Length { what: "the replicas' statistics", .. });
+        refused!(joined(0, fits), Length { what: "the replicas' statistics", .. });
         refused!(joined(14, at(4, 1, 1, 3)), Shape { .. });
         let x = View::new(&x, fits);
         let norm = NormSaved { x, affine, saved: &saved };

@@ -34,7 +34,8 @@ pub enum Error {
         /// Where else, as a list; empty where that is no help.
         names: String,
     },
-    /// Images that a network can't take.
+    /// Images that a network can't take. Nothing in this crate says so, since a layer knows its own input alone; the crate `models`, which
+    /// has no error type of its own, and whoever makes networks for images of any size may.
     #[error("{network} can't take images of {given} (height x width): it needs at least {smallest}")]
     Images {
         /// The network's name.

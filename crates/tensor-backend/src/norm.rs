@@ -20,12 +20,12 @@ impl BatchNorm {
         2 * c + 1
     }
 
-    /// How many replicas' statistics a run of an arena holds.
+    /// How many replicas' statistics a run of an arena holds: at least one's.
     ///
     /// # Errors
-    /// [`Error::Length`] for a part of one.
+    /// [`Error::Length`] for none, and for a part of one.
     pub fn replicas(op: &'static str, stats: Span, c: usize) -> Result<usize> {
-        let replicas = stats.len.div_ceil(Self::stats_len(c));
+        let replicas = stats.len.div_ceil(Self::stats_len(c)).max(1);
         Error::check_len(op, "the replicas' statistics", stats, replicas.saturating_mul(Self::stats_len(c)))?;
         Ok(replicas)
     }

@@ -112,8 +112,8 @@ pub(crate) use search_path;
 
 /// A hint: what to install, and how it is found.
 macro_rules! install {
-    ($command:literal $(, $more:literal)?) => {
-        concat!("`", $command, "`, and have its folder in ", search_path!() $(, $more)?)
+    ($command:literal) => {
+        concat!("`", $command, "`, and have its folder in ", search_path!())
     };
 }
 
@@ -181,7 +181,7 @@ pub(crate) const NCCL: Wanted = Wanted {
     hint: if cfg!(windows) {
         "NVIDIA has none to install on Windows: sums travel through host memory"
     } else {
-        install!("pip install nvidia-nccl-cu13", ", with a link `libnccl.so` to its `libnccl.so.2`")
+        install!("pip install nvidia-nccl-cu13")
     },
     loaded: loaded_by!(nccl::sys),
     version: Ask::Writes("ncclGetVersion", |n| decimal(n, if n < 10_000 { 1000 } else { 10_000 })),

@@ -51,6 +51,8 @@ pub struct BenchResult {
     pub model: String,
     /// Training or inference.
     pub mode: BenchMode,
+    /// Height, width and channels of the images.
+    pub image: [usize; 3],
     /// Samples of a batch.
     pub batch: usize,
     /// The median over the repeats.
@@ -131,6 +133,7 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
         version: env!("CARGO_PKG_VERSION"),
         model: config.model.clone(),
         mode: options.mode,
+        image: config.data.image_size.shape(),
         batch,
         images_per_s: median(&repeats),
         peak_rss_mb: peak_rss_mb(),

@@ -344,6 +344,11 @@ impl Config {
         let refuse = |option, value: String, accepted: &str| {
             Err(Error::Option { option, value, accepted: accepted.to_owned() })
         };
+        // Model files say nothing of channels, and reports show colours.
+        if image[2] != cifar::CHANNELS {
+            let remedy = "3: red, green and blue; repeat the one of grey images";
+            return refuse("the number of channels of the images", image[2].to_string(), remedy);
+        }
         if self.epochs == 0 {
             return refuse("--epochs", "0".into(), "at least 1");
         }

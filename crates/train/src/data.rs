@@ -2,7 +2,7 @@ use crate::spelling::hint;
 use crate::{Config, DataOptions, Error, ImageSize, Result};
 use cifar::folder::ClassFolders;
 use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split};
-use ndarray::Axis;
+use ndarray::{Array, Axis, RemoveAxis, Slice};
 use std::path::Path;
 
 /// The synthetic data set is the same in every run: only training depends on the run's seed.
@@ -149,13 +149,29 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     // In the order of the set, as without a split.
     order[..cut].sort_unstable();
     order[cut..].sort_unstable();
-    let pick = |samples: &[usize]| Split {
-        images: data.train.images.select(Axis(0), samples),
-        labels: data.train.labels.select(Axis(0), samples),
-        coarse: data.train.coarse.as_ref().map(|coarse| coarse.select(Axis(0), samples)),
-    };
-    let (test, train) = (pick(&order[..cut]), pick(&order[cut..]));
+    let Split { images, labels, coarse } = data.train;
+    let [images, held_images] = parted(images, &order, cut);
+    let [labels, held_labels] = parted(labels, &order, cut);
+    let (coarse, held_coarse) = coarse.map(|coarse| parted(coarse, &order, cut).into()).unzip();
+    let train = Split { images, labels, coarse };
+    let test = Split { images: held_images, labels: held_labels, coarse: held_coarse };
     Ok(Dataset { train, test, ..data })
+}
+
+/// The rows that `order` has from place `cut` on, then those before. The former stay where the array is: there may not be the memory
+/// for a second one.
+fn parted<T: Copy, D: RemoveAxis>(rows: Array<T, D>, order: &[usize], cut: usize) -> [Array<T, D>; 2] {
+    let held = rows.select(Axis(0), &order[..cut]);
+    let mut rows = if rows.is_standard_layout() { rows } else { rows.as_standard_layout().into_owned() };
+    let len = rows.len() / order.len();
+    // They are in the order of the array, so each moves to the front.
+    if let Some(values) = rows.as_slice_mut() {
+        for (to, from) in order[cut..].iter().enumerate() {
+            values.copy_within(from * len..(from + 1) * len, to * len);
+        }
+    }
+    rows.slice_axis_inplace(Axis(0), Slice::from(..order.len() - cut));
+    [rows, held]
 }
 
 #[cfg(test)]
@@ -187,8 +203,28 @@ mod tests {
     #[test]
     fn samples_are_held_back_once_each() {
         let data = cifar::synthetic(1, 50, 5);
-        let split = hold_back(data.clone(), 0.3, 7).unwrap();
+        let own = data.clone();
+        let place = own.train.images.as_ptr();
+        let split = hold_back(own, 0.3, 7).unwrap();
         assert_eq!((split.train.len(), split.test.len()), (35, 15));
+        assert_eq!(split.train.images.as_ptr(), place, "there is no second copy of all images");
+        // Images and labels stay together, in their order.
+        let at = |part: &Split| -> Vec<usize> {
+            let place = |image| data.train.images.outer_iter().position(|own| own == image).unwrap();
+            part.images.outer_iter().map(place).collect()
+        };
+        for part in [&split.train, &split.test] {
+            let places = at(part);
+            assert!(places.is_sorted(), "{places:?}");
+            assert_eq!(
+                part.labels.to_vec(),
+                places.iter().map(|&k| data.train.labels[k]).collect::<Vec<_>>()
+            );
+        }
+        let mut turned = data.clone();
+        turned.train.images.swap_axes(1, 2);
+        let turned = hold_back(turned, 0.3, 7).unwrap().train.images;
+        assert_eq!(turned, split.train.images.clone().permuted_axes([0, 2, 1, 3]), "another layout");
         let images = |split: &Split| {
             split.images.outer_iter().map(|i| i.iter().copied().collect::<Vec<u8>>()).collect::<Vec<_>>()
         };

@@ -1,6 +1,7 @@
 use crate::evaluate::listed;
 use crate::{Error, Result};
 use cifar::Dataset;
+use ndarray::ArrayView4;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -18,11 +19,7 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// That of these data.
     pub fn of(data: &Dataset) -> Self {
-        let mut digest = Sha256::new();
-        data.train.labels.iter().for_each(|label| digest.update(label.to_le_bytes()));
-        let images = data.train.images.as_standard_layout();
-        digest.update(images.as_slice().unwrap_or_default());
-        let sha256 = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = digest(&data.train.labels, data.train.images.view());
         Fingerprint { classes: data.classes.clone(), samples: data.train.len(), sha256 }
     }
 
@@ -56,6 +53,15 @@ impl Fingerprint {
         };
         Err(Error::OtherData(differs))
     }
+}
+
+/// SHA-256 of labels and pixels, in hexadecimal.
+pub(crate) fn digest<'a>(labels: impl IntoIterator<Item = &'a u16>, images: ArrayView4<'_, u8>) -> String {
+    let mut digest = Sha256::new();
+    labels.into_iter().for_each(|label| digest.update(label.to_le_bytes()));
+    let images = images.as_standard_layout();
+    digest.update(images.as_slice().unwrap_or_default());
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -112,7 +112,8 @@ pub fn train(
 /// ```
 ///
 /// # Errors
-/// As [`train`]; and if the network takes other images than those of the data, or tells other classes apart.
+/// As [`train`]; and if the network takes other images than those of the data, or tells other classes apart. Images must have 3
+/// channels: files of models say nothing of them.
 pub fn train_model(
     model: Model,
     config: &Config,

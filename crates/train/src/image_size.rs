@@ -149,6 +149,11 @@ mod tests {
         for side in [4, 2000] {
             assert!(refused(side).contains("8 to 1024 pixels"), "{}", refused(side));
         }
+        for channels in [1, 4] {
+            let refused = config.check_options([48, 48, channels]).unwrap_err().to_string();
+            let what = format!("the number of channels of the images is {channels}, but must be 3");
+            assert!(refused.starts_with(&what), "{refused}");
+        }
     }
 
     #[test]

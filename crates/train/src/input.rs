@@ -1,3 +1,4 @@
+use crate::pixels::finite;
 use crate::{Error, Result};
 use augment::{ImageDataGenerator, Mean, Pipeline};
 use cifar::Split;
@@ -69,14 +70,18 @@ impl Input {
         if !sound || scale.len() != cifar::CHANNELS || scale.iter().any(|other| *other != factor) {
             return None;
         }
-        let mean = || shift.iter().map(|shift| -shift / factor).collect();
+        let std = 1.0 / factor;
+        // What is computed with: the numbers here, and those of `options`.
+        finite([std, 1.0 / std].into_iter())?;
+        let mean = finite(shift.iter().map(|shift| -shift / factor))?;
+        finite(mean.iter().map(|mean| mean / std))?;
         match shift.len() {
             cifar::CHANNELS if factor == 1.0 / 255.0 && shift.iter().all(|shift| *shift == 0.0) => {
                 Some(Input::DivideBy255)
             }
-            cifar::CHANNELS => Some(Input::Standardize { mean: mean(), std: 1.0 / factor }),
+            cifar::CHANNELS => Some(Input::Standardize { mean, std }),
             len if len == image.iter().product::<usize>() && factor == 1.0 => {
-                Some(Input::SubtractPixelMean { image, mean: mean() })
+                Some(Input::SubtractPixelMean { image, mean })
             }
             _ => None,
         }

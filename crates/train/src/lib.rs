@@ -39,7 +39,6 @@ mod fingerprint;
 mod first_step;
 mod fit;
 mod foreign;
-mod host_memory;
 mod image_set;
 mod image_size;
 mod import;

@@ -2,7 +2,7 @@
 
 use crate::fit::Whole;
 use crate::pipelined::mode;
-use crate::{Error, Result, host_memory};
+use crate::{Error, Result};
 use layers::Mode;
 use models::Model;
 use parallel::in_flight;
@@ -49,7 +49,7 @@ fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Opt
 /// # Errors
 /// [`Error::Device`].
 pub(crate) fn check_host(whole: &Whole<'_>, device: &Device, towers: usize, world: usize) -> Result<()> {
-    match (device, host_memory::total()) {
+    match (device, cifar::memory::total()) {
         (Device::Cpu(_), Some(total)) => check_within(total, whole, device, towers, world),
         _ => Ok(()),
     }

@@ -165,7 +165,7 @@ impl Trained {
 
     /// The first thing in which a network differs from this one.
     fn unlike(&self, model: &Model) -> Option<String> {
-        let told = |image, classes| format!("{} images into {classes} classes", ImageSize::of(image));
+        let told = |[h, w, c]: [usize; 3], classes| format!("{h}x{w}x{c} images into {classes} classes");
         let own = told(self.image, self.classes.len());
         let given = told(model.image(), model.graph().shape(model.logits()).per_sample());
         if own != given {

@@ -17,7 +17,7 @@ pub(crate) fn plain(input: Input) -> Measured {
 }
 
 /// What `x * scale + shift` is here: `scale` has a number a channel, `shift` as many or one for each value of an image. `None` where a
-/// factor is not positive, or anything else doesn't fit images of this height, width and channels.
+/// factor is not positive, a number is not finite or gets too large, or anything else doesn't fit images of this height, width and channels.
 pub(crate) fn of_pixels(pixels: &Pixels, image: [usize; 3]) -> Option<Measured> {
     if let Some(input) = Input::of_pixels(pixels, image) {
         return Some(plain(input));
@@ -34,15 +34,17 @@ pub(crate) fn of_pixels(pixels: &Pixels, image: [usize; 3]) -> Option<Measured> 
     // Of values that were multiplied by `factor`.
     let deviations = |factor: f64| -> Option<Vec<f32>> {
         let of = |scale: &f32| Some(factor / f64::from(*scale) - EPSILON).filter(|std| *std >= 0.0);
-        scale.iter().map(|scale| Some(of(scale)? as f32)).collect()
+        let all: Option<Vec<f32>> = scale.iter().map(|scale| Some(of(scale)? as f32)).collect();
+        finite(all?.into_iter())
     };
     let new = ImageDataGenerator::new();
     let (input, beyond) = if shift.len() == channels {
         let factor = 1.0 / 255.0;
-        let means = (0..channels).map(|c| (mean(c) * factor) as f32).collect();
+        let means = finite((0..channels).map(|c| (mean(c) * factor) as f32))?;
         (Input::DivideBy255, new.mean(Mean::PerChannel(means)).std(deviations(factor)?))
     } else {
-        let input = Input::SubtractPixelMean { image, mean: (0..values).map(|k| mean(k) as f32).collect() };
+        let mean = finite((0..values).map(|k| mean(k) as f32))?;
+        let input = Input::SubtractPixelMean { image, mean };
         let beyond = match scale.iter().all(|factor| *factor == scale[0]) {
             true => new.rescale(scale[0]),
             false => new.mean(Mean::PerChannel(vec![0.0; channels])).std(deviations(1.0)?),
@@ -51,6 +53,11 @@ pub(crate) fn of_pixels(pixels: &Pixels, image: [usize; 3]) -> Option<Measured> 
     };
     let options = input.options(beyond);
     Some((input, options))
+}
+
+/// The numbers if all are finite: a quotient of finite ones need not be.
+pub(crate) fn finite(values: impl Iterator<Item = f32>) -> Option<Vec<f32>> {
+    values.map(|value| value.is_finite().then_some(value)).collect()
 }
 
 #[cfg(test)]
@@ -124,6 +131,13 @@ mod tests {
             (vec![f32::NAN, 1.0, 1.0], three.clone()),
             (vec![f32::INFINITY; 3], three.clone()),
             (vec![1e30, 1.0, 2.0], three),
+            // Finite numbers whose quotients are not.
+            (vec![1e-30; 3], vec![1e30; 3]),
+            (vec![1e-42; 3], vec![0.0; 3]),
+            (vec![1e-42, 1.0, 1.0], vec![0.0; 3]),
+            (vec![1e-30, 1.0, 1.0], vec![1e30, 0.0, 0.0]),
+            (vec![0.01; 3], vec![3e38; IMAGE.iter().product()]),
+            (vec![1e-42, 1.0, 1.0], vec![0.0; IMAGE.iter().product()]),
             (vec![0.5, 1.0, 1.0], vec![0.0, f32::NAN, 0.0]),
         ] {
             let pixels = Pixels { scale, shift };

@@ -11,7 +11,7 @@ use crate::{
 use augment::ImageDataGenerator;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a recipe that is not `like` another one must have. These keys are written first, and always.
 const NEEDED: [&str; 8] =
@@ -33,8 +33,9 @@ const TABLES: [&str; 10] = [
 
 type Options = Map<String, Value>;
 
-/// The recipe of this name, or of the file, if it ends with `.toml`. A relative `dataset` of a file is a folder beside the file where
-/// there is one, and otherwise of the current folder.
+/// The recipe of this name, or of the file, if it ends with `.toml`. What a file's recipe reads may lie beside it: a relative `dataset` is
+/// a folder there, or else of the current folder. What it writes (`csv_log`, `tensorboard`, `plot`, `model_checkpoint`) is of the current
+/// folder, as on the command line.
 ///
 /// # Errors
 /// [`Error::Option`] for a name that is not among [`RECIPES`], [`Error::Recipe`] for a file that makes no sense; [`Error::Io`] if there is
@@ -47,18 +48,26 @@ pub fn find_recipe(name: &str) -> Result<Config> {
     let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let mut config = read_recipe(&text, &stem)?;
-    beside(path, &mut config.data);
+    beside(path, &mut config.data).map_err(|reason| Error::Recipe { name: stem, reason })?;
     Ok(config)
 }
 
 /// A folder of pictures that a recipe's file names is meant beside that file, if there is one.
-fn beside(recipe: &Path, data: &mut DataOptions) {
+fn beside(recipe: &Path, data: &mut DataOptions) -> std::result::Result<(), String> {
     let folder = recipe.parent().map(|folder| folder.join(&data.dataset)).filter(|folder| folder.is_dir());
     if let Some(folder) = folder.filter(|_| !data.is_named())
         && let Ok(absolute) = std::path::absolute(folder)
     {
-        data.dataset = absolute.to_string_lossy().into_owned();
+        data.dataset = text_of(absolute)?;
     }
+    Ok(())
+}
+
+/// A path as a configuration has it.
+fn text_of(path: PathBuf) -> std::result::Result<String, String> {
+    path.into_os_string().into_string().map_err(|path| {
+        format!("its pictures are in {}, a path that is not UTF-8; rename the folder", path.display())
+    })
 }
 
 /// Reads a recipe in TOML, which is called `name` where it doesn't say. What it leaves out is as in the recipe that it is `like`.
@@ -104,6 +113,10 @@ pub fn read_recipe(text: &str, name: &str) -> Result<Config> {
             }
             value => config = with(&config, &[&key], value).map_err(refuse)?,
         }
+    }
+    if config.data.dataset.is_empty() {
+        let reason = "`data.dataset` is empty; name a data set or a folder of pictures, or leave it out";
+        return Err(refuse(reason.to_owned()));
     }
     // It becomes a part of a path.
     let plain = |ch: char| ch.is_ascii_alphanumeric() || "-_.".contains(ch);
@@ -287,6 +300,16 @@ mod tests {
         assert_eq!((of("elsewhere"), of("synthetic")), ("elsewhere".to_owned(), "synthetic".to_owned()));
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_path_that_is_no_text_is_not_garbled() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let path = PathBuf::from(std::ffi::OsString::from_vec(b"/data/caf\xe9".to_vec()));
+        let told = text_of(path).unwrap_err();
+        assert!(told.ends_with("a path that is not UTF-8; rename the folder"), "{told}");
+        assert_eq!(text_of("/data/café".into()).as_deref(), Ok("/data/café"));
+    }
+
     #[test]
     fn callbacks_come_back_with_defaults_and_without() {
         let text = "like = 'quick'\nterminate_on_nan = true\n[early_stop]\n[reduce_lr_on_plateau]\nfactor = 0.5\n\
@@ -335,6 +358,7 @@ mod tests {
                 "`augmentation.horizontal_flip = 3` does not fit",
             ),
             ("like = 'quick'\naugmentation = 3", "`augmentation = 3` does not fit"),
+            ("like = 'quick'\n[data]\ndataset = ''", "`data.dataset` is empty; name a data set or a folder"),
             ("like = 'quick'\nrecipe = '../x'", "its name must be of letters"),
             ("epochs = 3", "`model` is missing"),
             ("like = 'quick'\nepochs = ", "line 2 is no TOML"),

@@ -23,6 +23,8 @@ pub struct ReplicaBench {
     pub version: &'static str,
     /// The network.
     pub model: String,
+    /// Height, width and channels of the images.
+    pub image: [usize; 3],
     /// How many replicas there are.
     pub replicas: usize,
     /// Samples of each one's batch.
@@ -105,6 +107,7 @@ pub(crate) fn bench_replica(
         peer: "towers",
         version: env!("CARGO_PKG_VERSION"),
         model: config.model.clone(),
+        image: config.data.image_size.shape(),
         replicas: subject.world,
         batch: subject.batch,
         images_per_s: bench::median(&repeats),

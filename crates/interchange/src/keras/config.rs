@@ -26,6 +26,18 @@ fn name(layer: &Value) -> &str {
     layer["config"]["name"].as_str().unwrap_or_default()
 }
 
+/// Refuses images with the channels first, whose number would be read as their height.
+pub(super) fn check_axes(model: &Value) -> Result<(), String> {
+    match layers(model).into_iter().find(|layer| layer["config"]["data_format"] == "channels_first") {
+        Some(layer) => Err(format!(
+            "its layer `{}` has data_format=\"channels_first\", and towers reads \"channels_last\" alone; build the model \
+             with that, set its weights, and save it anew",
+            name(layer)
+        )),
+        None => Ok(()),
+    }
+}
+
 /// The rows and columns of the first images in a model, as Keras 3 (`batch_shape`) and Keras 2 (`batch_input_shape`) write them.
 pub(super) fn image_size(model: &Value) -> Option<[usize; 2]> {
     let side = |side: &Value| side.as_u64().filter(|&side| side > 0).and_then(|side| side.try_into().ok());
@@ -193,17 +205,11 @@ fn compare_preprocessing(all: &[&Value], steps: &[Step]) -> Result<(), String> {
     }
 }
 
-/// Compares what can't be seen from shapes: the order of an image's axes, activations, poolings, the normalizations' epsilon and the
+/// Compares what can't be seen from shapes: activations, poolings, the normalizations' epsilon and the
 /// convolutions' strides; `convolutions` are the steps in the order of the model's convolutions.
 pub(super) fn compare(config: &Value, steps: &[Step], convolutions: &[&Step]) -> Result<(), String> {
     let all = layers(config);
     let of = |class: &str| all.iter().filter(|layer| layer["class_name"] == class).collect::<Vec<_>>();
-    if let Some(layer) = all.iter().find(|layer| layer["config"]["data_format"] == "channels_first") {
-        return Err(format!(
-            "its layer `{}` has data_format=\"channels_first\", and towers reads \"channels_last\" alone",
-            name(layer)
-        ));
-    }
     if !all.is_empty() {
         compare_preprocessing(&all, steps)?;
         compare_activations(&all, steps)?;

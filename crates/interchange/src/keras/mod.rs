@@ -41,7 +41,8 @@ impl KerasWeights {
     /// Reads a file, whatever its name: its first bytes say what it is.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::File`] if it is none of Keras', is too large or damaged.
+    /// [`Error::Io`]; [`Error::File`] if it is none of Keras', is too large or damaged, or of images with
+    /// their channels first.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = file::read(path)?;
         let (bytes, config) =
@@ -56,7 +57,11 @@ impl KerasWeights {
         if units.is_empty() {
             return Err(Error::file(path, "there are no weights in it"));
         }
-        Ok(KerasWeights { path: path.to_owned(), units, ordered, config: config.or(own) })
+        let config = config.or(own);
+        if let Some(config) = &config {
+            config::check_axes(config).map_err(|reason| Error::file(path, reason))?;
+        }
+        Ok(KerasWeights { path: path.to_owned(), units, ordered, config })
     }
 
     /// The outputs of the last dense layer: the number of classes.
@@ -80,5 +85,45 @@ impl KerasWeights {
     pub fn assign(&self, steps: &[Step]) -> Result<Tensors> {
         let tensors = assign::assign(&self.units, self.ordered, self.config.as_ref(), steps);
         tensors.map_err(|reason| Error::Mismatch { path: self.path.clone(), reason })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Cursor, Read as _, Write as _};
+    use zip::write::SimpleFileOptions;
+    use zip::{ZipArchive, ZipWriter};
+
+    /// Before anything is read from the shape of their images.
+    #[test]
+    fn channels_first_are_refused() {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/keras/small_cnn.keras");
+        let mut archive = ZipArchive::new(std::fs::File::open(golden).unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let read = |archive: &mut ZipArchive<_>, axes: &str| {
+            let mut changed = ZipWriter::new(Cursor::new(Vec::new()));
+            for name in ["config.json", "model.weights.h5"] {
+                let mut bytes = Vec::new();
+                archive.by_name(name).unwrap().read_to_end(&mut bytes).unwrap();
+                if name == "config.json" {
+                    let text = String::from_utf8(bytes).unwrap();
+                    assert!(text.contains("channels_last") && text.contains("[null, 32, 32, 3]"), "{text}");
+                    let text = text.replace("[null, 32, 32, 3]", "[null, 3, 32, 32]");
+                    bytes = text.replace("channels_last", axes).into_bytes();
+                }
+                changed.start_file(name, SimpleFileOptions::default()).unwrap();
+                changed.write_all(&bytes).unwrap();
+            }
+            let path = folder.path().join("changed.keras");
+            std::fs::write(&path, changed.finish().unwrap().into_inner()).unwrap();
+            KerasWeights::read(&path)
+        };
+        assert_eq!(read(&mut archive, "channels_last").unwrap().image_size(), Some([3, 32]));
+        let told = read(&mut archive, "channels_first").unwrap_err().to_string();
+        assert!(
+            told.contains("its layer `") && told.contains("has data_format=\"channels_first\""),
+            "{told}"
+        );
     }
 }

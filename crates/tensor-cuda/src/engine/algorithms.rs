@@ -9,7 +9,8 @@
 //! - For a batch of another size than was planned (the last one of an epoch) the library's expectation must do as well,
 //!   because nothing stops in the middle of an epoch to measure.
 //! - An algorithm that fails, alone or in a recording, gives way to the next: in the race that decides, or when it is in use. So a
-//!   choice is a function of the library, the device and the convolution as long as the failures are.
+//!   choice is a function of the library, the device and the convolution as long as the failures are. What was chosen after a
+//!   failure that may pass holds for this run alone, and is not kept.
 //! - Where no algorithm is allowed, our own kernels compute the convolution, and nothing is compared.
 
 use super::store::Store;
@@ -126,11 +127,19 @@ impl Choice {
     const WITHOUT_LIBRARY: Choice = Choice::Own { times: Times { library: None, own: None } };
 }
 
+/// What came of measuring a library's algorithms.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Measured {
+    pub(crate) candidates: Vec<Candidate>,
+    /// Whether all were measured that fit into the limit. Otherwise there was less scratch memory to be had this time.
+    pub(crate) complete: bool,
+}
+
 /// What a library says about its algorithms.
 pub(crate) trait Library {
-    /// Runs all that fit into `limit` bytes of scratch memory, and takes their times. `None` if it can't, for want of memory
-    /// above all.
-    fn measure(&mut self, key: &Key, limit: usize) -> Result<Option<Vec<Candidate>>>;
+    /// Runs all that fit into `limit` bytes of scratch memory, and takes their times. `None` if it can't this time, for want of
+    /// memory above all.
+    fn measure(&mut self, key: &Key, limit: usize) -> Result<Option<Measured>>;
 
     /// What it expects to be fast, the fastest first, without running anything.
     fn expect(&mut self, key: &Key) -> Result<Vec<Candidate>>;
@@ -147,10 +156,13 @@ pub(crate) trait Library {
 pub(crate) enum Race {
     /// Milliseconds of the library's algorithm, then of our own kernels.
     Times([f32; 2]),
-    /// They can't be compared, for want of memory above all.
+    /// They can't be compared this time, for want of memory above all.
     NotHeld,
     /// The algorithm fails, by itself or written down.
-    Failed,
+    Failed {
+        /// Whether it would another time too.
+        lasting: bool,
+    },
 }
 
 /// The choices that were made.
@@ -233,37 +245,48 @@ impl Algorithms {
         if let Some(kept) = self.kept(library, key)? {
             return Ok(kept);
         }
-        let Some(mut candidates) = library.measure(key, self.limit)? else {
+        let Some(Measured { mut candidates, complete }) = library.measure(key, self.limit)? else {
             return self.expected(library, key);
         };
         candidates.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
-        let choice = self.fastest(library, key, &candidates)?;
-        if let Some(store) = &self.store {
+        let (choice, lasting) = self.fastest(library, key, &candidates)?;
+        if let Some(store) = self.store.as_ref().filter(|_| complete && lasting) {
             store.save(&key.to_string(), &text_of(choice));
         }
         drop(turn);
         Ok(choice)
     }
 
-    /// The fastest that does not fail, or our own kernels where they are faster.
-    fn fastest(&mut self, library: &mut dyn Library, key: &Key, candidates: &[Candidate]) -> Result<Choice> {
+    /// The fastest that does not fail, or our own kernels where they are faster; and whether that holds another time too.
+    fn fastest(
+        &mut self,
+        library: &mut dyn Library,
+        key: &Key,
+        candidates: &[Candidate],
+    ) -> Result<(Choice, bool)> {
+        let mut all_last = true;
         while let Some((candidate, workspace)) = self.first_allowed(library, key, candidates)? {
             let Candidate { algorithm, milliseconds, .. } = candidate;
             // The library's own time is not compared with ours: it may have been taken in another way.
             let times = match library.race(key, algorithm, workspace)? {
-                Race::Failed => {
+                Race::Failed { lasting } => {
                     self.fail(key, algorithm);
+                    all_last &= lasting;
                     continue;
                 }
-                Race::NotHeld => Times { library: Some(milliseconds), own: None },
+                Race::NotHeld => {
+                    all_last = false;
+                    Times { library: Some(milliseconds), own: None }
+                }
                 Race::Times([library, own]) => Times { library: Some(library), own: Some(own) },
             };
-            return Ok(match times {
+            let choice = match times {
                 Times { library: Some(library), own: Some(own) } if own < library => Choice::Own { times },
                 _ => Choice::Library { algorithm, workspace, times },
-            });
+            };
+            return Ok((choice, all_last));
         }
-        Ok(Choice::WITHOUT_LIBRARY)
+        Ok((Choice::WITHOUT_LIBRARY, all_last))
     }
 
     /// What an earlier run measured, unless the library says now that it can't be.

@@ -1,6 +1,7 @@
 //! Our own kernels against a library's: both compute the same, and the device says how long each takes.
 
-use super::algorithms::{Key, Pass};
+use super::algorithms::{Key, Pass, Race};
+use super::faults::Fault;
 use super::{Engine, Own, own, sliding};
 use crate::Cuda;
 use crate::cache;
@@ -18,12 +19,54 @@ const MOST_RUNS: f32 = 10.0;
 /// Milliseconds that the runs timed as one take, where that many are not needed.
 const LONG: f32 = 1.0;
 
+/// Holds the race of a library's algorithm, which is called with the factor of what was there before, and our own kernels. Before it
+/// the algorithm computes with each of the factors `also`; in the race with 0. A call that fails is the algorithm's failure; whatever
+/// else keeps it from the race is not: a want of memory, say, or of anything else that the driver is asked for.
+///
+/// # Errors
+/// If the device is broken, as it says itself.
+pub(super) fn hold(
+    cuda: &Cuda,
+    also: &[f32],
+    library: &mut dyn FnMut(f32) -> Result<(), (Fault, String)>,
+    own: &mut dyn FnMut() -> Result<()>,
+) -> Result<Race> {
+    let mut failed = None;
+    let mut ask = |factor| {
+        cuda.work(|| {
+            let (fault, what) = match library(factor) {
+                Ok(()) if !cuda.is_spoiled()? => return Ok(()),
+                // It would spoil any other recording too.
+                Ok(()) => (Fault::Refused, "it can't be recorded".into()),
+                Err(failure) => failure,
+            };
+            failed = Some(fault);
+            Err(cuda.error(what))
+        })
+    };
+    let before = also.iter().try_for_each(|&factor| ask(factor));
+    let theirs = before.and_then(|()| Runner::new(cuda, &mut || ask(0.0)));
+    let Ok(theirs) = theirs else {
+        // A device that is broken says so here.
+        cuda.driver().synchronize()?;
+        return Ok(match failed {
+            Some(fault @ (Fault::Refused | Fault::Begun)) => {
+                Race::Failed { lasting: fault == Fault::Refused }
+            }
+            Some(Fault::Memory) | None => Race::NotHeld,
+        });
+    };
+    // What keeps them from a race need not keep the library from computing.
+    let times = Runner::new(cuda, own).and_then(|ours| race(cuda, [theirs, ours]));
+    Ok(times.map_or(Race::NotHeld, Race::Times))
+}
+
 /// Milliseconds of two computations, timed in turn. They run from recordings, as they do in steps: asked for one by one, a
 /// small kernel would take the time that the host needs to ask.
 ///
 /// # Errors
 /// What the device says.
-pub(super) fn race(cuda: &Cuda, runners: [Runner; 2]) -> Result<[f32; 2]> {
+fn race(cuda: &Cuda, runners: [Runner; 2]) -> Result<[f32; 2]> {
     let mut shortest = [f32::INFINITY; 2];
     for _ in 0..ROUNDS {
         for (runner, shortest) in runners.iter().zip(&mut shortest) {
@@ -37,7 +80,7 @@ pub(super) fn race(cuda: &Cuda, runners: [Runner; 2]) -> Result<[f32; 2]> {
 }
 
 /// A computation that was written down a number of times.
-pub(super) struct Runner {
+struct Runner {
     recording: Recording,
     runs: usize,
 }
@@ -45,7 +88,7 @@ pub(super) struct Runner {
 impl Runner {
     /// # Errors
     /// What the computation says. In a recording nothing can be timed; a recording of it that fails is abandoned.
-    pub(super) fn new(cuda: &Cuda, work: &mut dyn FnMut() -> Result<()>) -> Result<Runner> {
+    fn new(cuda: &Cuda, work: &mut dyn FnMut() -> Result<()>) -> Result<Runner> {
         // Twice as it is: the first run loads and reserves what it needs, which takes long, and can't be in a recording.
         cuda.time(&mut *work)?;
         let once = cuda.time(&mut *work)?;
@@ -129,6 +172,35 @@ mod tests {
             assert!(!cuda.is_recording());
         }
         assert!(run(&cuda, 0).0.is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn only_what_the_library_does_is_its_failure() -> Result<()> {
+        let cuda = Cuda::emulated(Precision::Fp32)?;
+        // What happens at the fourth call, which is written down.
+        let of = |at_the_fourth: &dyn Fn() -> Result<(), (Fault, String)>| {
+            let (mut calls, mut factors) = (0, Vec::new());
+            let mut library = |factor| {
+                (calls, factors) = (calls + 1, [&factors[..], &[factor]].concat());
+                if calls == 4 { at_the_fourth() } else { Ok(()) }
+            };
+            let race = hold(&cuda, &[1.0], &mut library, &mut || Ok(()));
+            assert!(!cuda.is_recording());
+            assert_eq!(factors[..4], [1.0, 0.0, 0.0, 0.0]);
+            race
+        };
+        let fails = |fault| of(&|| Err((fault, "it fails".into())));
+        assert_eq!(fails(Fault::Refused)?, Race::Failed { lasting: true });
+        assert_eq!(fails(Fault::Begun)?, Race::Failed { lasting: false });
+        assert_eq!(fails(Fault::Memory)?, Race::NotHeld);
+        assert!(matches!(of(&|| Ok(()))?, Race::Times(_)));
+        // The driver can't end the recording.
+        let disturbed = of(&|| {
+            cuda.abandon_recording();
+            Ok(())
+        });
+        assert_eq!(disturbed?, Race::NotHeld);
         Ok(())
     }
 

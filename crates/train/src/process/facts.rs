@@ -1,3 +1,4 @@
+use crate::fingerprint::digest as sha256;
 use crate::fit::Whole;
 use crate::{BenchOptions, Config, Result, bench};
 use parallel::Facts;
@@ -29,6 +30,8 @@ pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
         facts = facts.with(format_args!("a number of {what} images of"), value);
     }
     facts = facts.with("training images of the digest", &run.prepared.fingerprint.sha256);
+    let val = &run.prepared.val;
+    facts = facts.with("validation images of the digest", sha256(val.labels(), val.images()));
     Ok(facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step)))
 }
 
@@ -36,6 +39,7 @@ pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
 pub(super) fn of_bench(config: &Config, options: &BenchOptions) -> Facts {
     let facts = Facts::new().with("the network", &config.model).with("the optimizer", config.optimizer);
     of_devices(facts, config)
+        .with("images of", config.data.image_size)
         .with("a batch of", bench::batch_size(config, options))
         .with("a time of", format_args!("{} s, {} times", options.seconds, options.repeats))
 }
@@ -53,4 +57,45 @@ fn digest(value: impl Hash) -> String {
     let mut digest = DefaultHasher::new();
     value.hash(&mut digest);
     format!("{:016x}", digest.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe;
+    use tensor::Device;
+
+    /// Each rank says how good the network is on its part of them, so they must be the same.
+    #[test]
+    fn other_pixels_are_seen_in_both_splits() {
+        type Change = fn(&mut cifar::Dataset);
+        let config = recipe("quick").unwrap();
+        let of = |change: Change| {
+            let mut data = cifar::synthetic(1, 40, 20);
+            change(&mut data);
+            let (model, device) = (models::small_cnn(10).unwrap(), Device::cpu(1));
+            facts(&Whole::prepare(&config, model, data, None, 1, &device).unwrap()).unwrap()
+        };
+        let own = of(|_| ());
+        assert_eq!(own, of(|_| ()));
+        let changes: [Change; 3] = [
+            |data| data.train.images[[39, 31, 31, 2]] ^= 1,
+            |data| data.test.images[[19, 31, 31, 2]] ^= 1,
+            |data| data.test.labels.swap(0, 1),
+        ];
+        for change in changes {
+            assert_ne!(own, of(change));
+        }
+    }
+
+    #[test]
+    fn benchmarks_are_of_images_of_one_size() {
+        let of = |image_size: &str| {
+            let mut config = recipe("quick").unwrap();
+            config.data.image_size = image_size.parse().unwrap();
+            of_bench(&config, &BenchOptions::default())
+        };
+        assert_eq!(of("32"), of("32x32"));
+        assert_ne!(of("32"), of("48x32"));
+    }
 }

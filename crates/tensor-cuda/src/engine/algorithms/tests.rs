@@ -21,12 +21,28 @@ struct Mock {
     raced: Vec<(Algorithm, usize)>,
     /// Algorithms that fail when they run.
     fails: Vec<Algorithm>,
+    /// Whether they would fail another time too.
+    lasting: bool,
+    /// Whether there is scratch memory for all that may be measured.
+    complete: bool,
 }
 
 impl Mock {
     fn new(offers: &[(Algorithm, bool, f32, Option<usize>)]) -> Mock {
         let (offers, raced, fails) = (offers.to_vec(), Vec::new(), Vec::new());
-        Mock { offers, has_memory: true, own: Some(SLOW), measured: 0, expected: 0, raced, fails }
+        let own = Some(SLOW);
+        let (measured, expected) = (0, 0);
+        Mock {
+            offers,
+            has_memory: true,
+            own,
+            measured,
+            expected,
+            raced,
+            fails,
+            lasting: true,
+            complete: true,
+        }
     }
 
     fn against(own: Option<f32>, offers: &[(Algorithm, bool, f32, Option<usize>)]) -> Mock {
@@ -44,9 +60,10 @@ impl Mock {
 }
 
 impl Library for Mock {
-    fn measure(&mut self, _: &Key, _: usize) -> Result<Option<Vec<Candidate>>> {
+    fn measure(&mut self, _: &Key, _: usize) -> Result<Option<Measured>> {
         self.measured += 1;
-        Ok(self.has_memory.then(|| self.candidates()))
+        let measured = || Measured { candidates: self.candidates(), complete: self.complete };
+        Ok(self.has_memory.then(measured))
     }
 
     fn expect(&mut self, _: &Key) -> Result<Vec<Candidate>> {
@@ -63,7 +80,7 @@ impl Library for Mock {
         self.raced.push((algorithm, workspace));
         let offer = self.offers.iter().find(|offer| offer.0 == algorithm);
         Ok(match (offer, self.own) {
-            _ if self.fails.contains(&algorithm) => Race::Failed,
+            _ if self.fails.contains(&algorithm) => Race::Failed { lasting: self.lasting },
             (Some(offer), Some(own)) => Race::Times([2.0 * offer.2, own]),
             _ => Race::NotHeld,
         })
@@ -262,20 +279,43 @@ fn another_run_finds_what_was_measured() -> Result<()> {
     with_store().prepare(&mut library, &key(64, Precision::Fp16))?;
     assert_eq!((library.measured, store().load().len()), (3, 3));
 
-    // So is what our own kernels won, and what could not be compared.
-    for (n, own) in [(2, Some(0.1)), (3, None)] {
-        let mut library = Mock::against(own, &[(FAST, false, 0.3, Some(20))]);
-        let first = with_store().prepare(&mut library, &key(n, Precision::Bf16))?;
-        assert_eq!(algorithm_of(first), own.is_none().then_some(FAST));
-        assert_eq!(with_store().prepare(&mut library, &key(n, Precision::Bf16))?, first);
-        assert_eq!((library.measured, library.raced.len()), (1, 1));
-    }
+    // So is what our own kernels won.
+    let mut library = Mock::against(Some(0.1), &[(FAST, false, 0.3, Some(20))]);
+    let first = with_store().prepare(&mut library, &key(2, Precision::Bf16))?;
+    assert_eq!(algorithm_of(first), None);
+    assert_eq!(with_store().prepare(&mut library, &key(2, Precision::Bf16))?, first);
+    assert_eq!((library.measured, library.raced.len()), (1, 1));
 
     // That nothing can do it is worth remembering too.
     let mut none = Mock::new(&[]);
     with_store().prepare(&mut none, &key(1, Precision::Bf16))?;
     assert_eq!(with_store().prepare(&mut none, &key(1, Precision::Bf16))?, Choice::WITHOUT_LIBRARY);
     assert_eq!(none.measured, 1);
+    Ok(())
+}
+
+/// Memory that another program takes, or a failed launch, must not decide for all runs to come.
+#[test]
+fn what_a_passing_failure_decided_holds_for_one_run() -> Result<()> {
+    let offers = [(FAST, true, 1.0, Some(20)), (GEMM, true, 2.0, Some(10))];
+    let bf16 = key(64, Precision::Bf16);
+    // How often it is measured, by two runs one after the other.
+    let measured = |mut library: Mock| -> Result<_> {
+        let folder = tempfile::tempdir().unwrap();
+        let run = || Algorithms::new(false, 1000, Some(Store::new(folder.path(), "L", "O", "D")));
+        let mut first = run();
+        let choice = first.prepare(&mut library, &bf16)?;
+        assert_eq!(first.prepare(&mut library, &bf16)?, choice, "this run has decided");
+        assert_eq!(run().prepare(&mut library, &bf16)?, choice);
+        Ok((algorithm_of(choice), library.measured))
+    };
+    let failing = |fails: &[Algorithm], lasting| Mock { fails: fails.into(), lasting, ..Mock::new(&offers) };
+    assert_eq!(measured(failing(&[FAST], true))?, (Some(GEMM), 1));
+    assert_eq!(measured(failing(&[FAST], false))?, (Some(GEMM), 2));
+    assert_eq!(measured(failing(&[FAST, GEMM], true))?, (None, 1));
+    assert_eq!(measured(failing(&[FAST, GEMM], false))?, (None, 2));
+    assert_eq!(measured(Mock::against(None, &offers))?, (Some(FAST), 2), "not compared");
+    assert_eq!(measured(Mock { complete: false, ..Mock::new(&offers) })?, (Some(FAST), 2));
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use super::problem::{Operands, Problem, Scratch};
 use crate::Cuda;
 use crate::buffer::Format;
 use crate::driver::{Driver, Ptr};
-use crate::engine::algorithms::{Algorithm, Candidate, Key, Library, Pass, Race};
+use crate::engine::algorithms::{Algorithm, Candidate, Key, Library, Measured, Pass, Race};
 use crate::engine::contest;
 use crate::engine::faults::Fault;
 use crate::memory::Memory;
@@ -107,7 +107,7 @@ pub(super) struct Beside<'a> {
 }
 
 impl Library for Beside<'_> {
-    fn measure(&mut self, key: &Key, limit: usize) -> Result<Option<Vec<Candidate>>> {
+    fn measure(&mut self, key: &Key, limit: usize) -> Result<Option<Measured>> {
         let Some(operands) = self.convolutions.operands(key) else { return Ok(None) };
         let scratch = self.convolutions.scratch(limit);
         let [x, w, y] = operands.each_ref().map(Memory::ptr);
@@ -118,9 +118,13 @@ impl Library for Beside<'_> {
             unsafe { problem.measure(handle, key.pass, Operands { x, w, y }, Scratch { ptr, bytes }) }
         });
         // What keeps it from measuring (memory that cuDNN takes by itself, say) need not keep it from computing.
-        match measured {
-            Err(failure) if failure.fault() == Fault::Memory => Ok(None),
-            measured => Ok(Some(self.answer(key, measured)?.unwrap_or_default())),
+        match measured.as_ref().map_err(Failure::fault) {
+            Err(Fault::Memory) => Ok(None),
+            Err(Fault::Begun) => self.answer(key, measured).map(|_| None),
+            Ok(_) | Err(Fault::Refused) => {
+                let candidates = self.answer(key, measured)?.unwrap_or_default();
+                Ok(Some(Measured { candidates, complete: bytes == limit }))
+            }
         }
     }
 
@@ -143,29 +147,15 @@ impl Library for Beside<'_> {
         // Not the engine's scratch memory, which would stay reserved if our own kernels win.
         let Ok(memory) = Memory::zeros(&convolutions.driver, workspace) else { return Ok(Race::NotHeld) };
         let scratch = Scratch { ptr: memory.ptr(), bytes: workspace };
-        let mut lacks_memory = false;
-        let mut theirs = |beta| {
-            cuda.work(|| {
-                // SAFETY: operands and scratch memory were allocated for this problem, and outlive the race, which waits for all
-                // that it asks for.
-                let ran = unsafe { convolutions.run(key, algorithm, Operands { x, w, y }, scratch, beta) };
-                ran.map_err(|failure| {
-                    lacks_memory = failure.fault() == Fault::Memory;
-                    cuda.error(format!("{failure}, for {key}"))
-                })
-            })
+        let mut library = |beta| {
+            // SAFETY: operands and scratch memory were allocated for this problem, and outlive the race, which waits for all
+            // that it asks for.
+            let ran = unsafe { convolutions.run(key, algorithm, Operands { x, w, y }, scratch, beta) };
+            ran.map_err(|failure| (failure.fault(), format!("{failure}, for {key}")))
         };
         // Gradients of inputs are added up too. Who fails at that, and may have begun, fails better here than in a step.
-        let adds = if key.pass == Pass::Data { theirs(1.0) } else { Ok(()) };
-        let theirs = adds.and_then(|()| contest::Runner::new(cuda, &mut || theirs(0.0)));
-        let Ok(theirs) = theirs else {
-            // A device that is broken says so here.
-            cuda.driver().synchronize()?;
-            return Ok(if lacks_memory { Race::NotHeld } else { Race::Failed });
-        };
-        let ours = contest::Runner::new(cuda, &mut || contest::run_own(cuda, key, [x, w, y]));
-        // As in `measure`: what keeps them from a race need not keep the library from computing.
-        Ok(ours.and_then(|ours| contest::race(cuda, [theirs, ours])).map_or(Race::NotHeld, Race::Times))
+        let also = if key.pass == Pass::Data { &[1.0][..] } else { &[] };
+        contest::hold(cuda, also, &mut library, &mut || contest::run_own(cuda, key, [x, w, y]))
     }
 }
 
