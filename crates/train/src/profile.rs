@@ -250,6 +250,13 @@ mod tests {
         profile(&config, &options).unwrap()
     }
 
+    /// The layers that multiply. Others may do nothing, in less time than is told.
+    fn busy(profile: &Profile) -> impl Iterator<Item = &LayerProfile> {
+        let mut busy = profile.layers.iter().filter(|layer| layer.multiply_adds > 0).peekable();
+        assert!(busy.peek().is_some(), "{profile:?}");
+        busy
+    }
+
     #[test]
     fn a_training_step_is_the_sum_of_its_parts() {
         let profile = profile_of("quick", BenchMode::Train);
@@ -257,7 +264,7 @@ mod tests {
         let layers: f64 = profile.layers.iter().map(|layer| layer.forward_ms + layer.backward_ms).sum();
         let all = layers + profile.loss_ms + profile.gradients_ms + profile.update_ms;
         assert!((all - profile.parts_ms).abs() < 1e-9 * all, "{all} {}", profile.parts_ms);
-        assert!(profile.layers.iter().all(|layer| layer.forward_ms > 0.0 && layer.backward_ms > 0.0));
+        assert!(busy(&profile).all(|layer| layer.forward_ms > 0.0 && layer.backward_ms > 0.0));
         assert!(profile.layers.iter().map(|layer| layer.share).sum::<f64>() < 1.0);
         // Two metrics and a signal, and two sums a channel of each normalization.
         let channels = profile.layers.iter().filter(|layer| layer.kind.starts_with("BatchNormalization"));
@@ -268,7 +275,8 @@ mod tests {
     #[test]
     fn inference_has_no_backward_parts() {
         let profile = profile_of("quick", BenchMode::Infer);
-        assert!(profile.layers.iter().all(|layer| layer.forward_ms > 0.0 && layer.backward_ms == 0.0));
+        assert!(profile.layers.iter().all(|layer| layer.backward_ms == 0.0));
+        assert!(busy(&profile).all(|layer| layer.forward_ms > 0.0));
         assert_eq!((profile.gradients_ms, profile.update_ms), (0.0, 0.0));
     }
 
