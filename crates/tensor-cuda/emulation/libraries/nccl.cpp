@@ -262,13 +262,18 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* to, int world, ncclUniqueId id, 
     begin(comm, [=, group = group.get()]() -> const char* {
         group->post("here." + std::to_string(rank), std::to_string(world) + " " + std::to_string(device));
         std::set<std::string> all;
+        std::string text;
         for (int other = 0; other < world; ++other) {
-            std::string text;
             if (!group->wait("here." + std::to_string(other), &text)) return "aborted";
             if (text.compare(0, text.find(' '), std::to_string(world))) return "ranks know of different numbers of ranks";
             all.insert(text);
         }
-        return all.size() < size_t(world) ? "Duplicate GPU detected" : nullptr;
+        if (all.size() == size_t(world)) return nullptr;
+        // Rank 0 is told last: it takes the folder away, which the others have read by then.
+        group->post("read." + std::to_string(rank), "");
+        for (int other = 0; rank == 0 && other < world; ++other)
+            if (!group->wait("read." + std::to_string(other), &text)) return "aborted";
+        return "Duplicate GPU detected";
     });
     return ncclInProgress;
 }
