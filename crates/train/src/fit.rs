@@ -181,11 +181,19 @@ pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
     Ok(model.ok_or_else(unknown)??)
 }
 
+/// What a network is for, in words.
+pub(crate) fn task([height, width, channels]: [usize; 3], classes: usize) -> String {
+    format!("{height}x{width}x{channels} images into {classes} classes")
+}
+
+/// The same of a network.
+pub(crate) fn task_of(model: &Model) -> String {
+    task(model.image(), model.graph().shape(model.logits()).per_sample())
+}
+
 /// Refuses a network for other images, or with a number for other than each class.
 fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
-    let told = |[h, w, c]: [usize; 3], classes| format!("{h}x{w}x{c} images into {classes} classes");
-    let own = told(model.image(), model.graph().shape(model.logits()).per_sample());
-    let wanted = told(data.train.shape(), data.classes.len());
+    let (own, wanted) = (task_of(model), task(data.train.shape(), data.classes.len()));
     if own == wanted {
         return Ok(());
     }

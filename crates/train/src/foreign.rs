@@ -1,5 +1,6 @@
 //! Trained networks from weights of other programs, which don't say all that is needed.
 
+use crate::image_size::SIDES;
 use crate::pixels::{Measured, of_pixels, plain};
 use crate::spelling::unknown_network;
 use crate::{Assumed, DataOptions, Error, ImageSize, Input, Preprocessing, RECIPES, Result, Trained, recipe};
@@ -47,8 +48,9 @@ impl Foreign {
         let size = told.or(assumed).unwrap_or_default();
         match size.check() {
             Err(_) if told.is_some() => {
+                let (least, most) = (SIDES.start(), SIDES.end());
                 let reason = format!(
-                    "its images are of {size} (height x width), but must have 8 to 1024 pixels a side"
+                    "its images are of {size} (height x width), but must have {least} to {most} pixels a side"
                 );
                 Err(Error::Run { path: path.to_owned(), reason })
             }

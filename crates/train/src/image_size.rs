@@ -4,7 +4,7 @@ use core::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// The smallest and the largest height and width.
-const SIDES: core::ops::RangeInclusive<usize> = 8..=1024;
+pub(crate) const SIDES: core::ops::RangeInclusive<usize> = 8..=1024;
 
 /// Height and width of a run's images, in pixels: 32x32 unless told otherwise.
 ///

@@ -1,3 +1,4 @@
+use crate::fit;
 use crate::resume::values;
 use crate::standardization;
 use crate::worker::{Prepared, is_beside};
@@ -165,9 +166,7 @@ impl Trained {
 
     /// The first thing in which a network differs from this one.
     fn unlike(&self, model: &Model) -> Option<String> {
-        let told = |[h, w, c]: [usize; 3], classes| format!("{h}x{w}x{c} images into {classes} classes");
-        let own = told(self.image, self.classes.len());
-        let given = told(model.image(), model.graph().shape(model.logits()).per_sample());
+        let (own, given) = (fit::task(self.image, self.classes.len()), fit::task_of(model));
         if own != given {
             return Some(format!("the file's is for {own}, the given one for {given}"));
         }

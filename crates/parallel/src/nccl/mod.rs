@@ -287,13 +287,12 @@ impl Collective for Nccl {
 
     fn one_by_one(&mut self, one_by_one: bool) {
         let (Some(threads), Some(communicator)) = (&self.threads, &mut self.communicator) else { return };
-        let meet = |threads: &Arc<Threads>| {
+        communicator.one_by_one(one_by_one.then(|| {
             let meeting = Arc::clone(&threads.meeting);
             let called_off =
                 |error: Error| tensor::Error::Device { device: "NCCL".into(), message: error.to_string() };
             Box::new(move || meeting.wait().map_err(called_off)) as nccl::Meet
-        };
-        communicator.one_by_one(one_by_one.then(|| meet(threads)));
+        }));
     }
 
     fn at_step(&self, step: u64) {

@@ -33,16 +33,9 @@ pub(super) fn hold(
 ) -> Result<Race> {
     let mut failed = None;
     let mut ask = |factor| {
-        cuda.work(|| {
-            let (fault, what) = match library(factor) {
-                Ok(()) if !cuda.is_spoiled()? => return Ok(()),
-                // It would spoil any other recording too.
-                Ok(()) => (Fault::Refused, "it can't be recorded".into()),
-                Err(failure) => failure,
-            };
-            failed = Some(fault);
-            Err(cuda.error(what))
-        })
+        let Err((fault, what)) = cuda.ask_library(|| library(factor))? else { return Ok(()) };
+        failed = Some(fault);
+        Err(cuda.error(what))
     };
     let before = also.iter().try_for_each(|&factor| ask(factor));
     let theirs = before.and_then(|()| Runner::new(cuda, &mut || ask(0.0)));

@@ -23,7 +23,6 @@
 
 mod plan;
 
-use super::faults::Fault;
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
 use crate::libraries::{CUBLASLT, Version};
@@ -181,12 +180,9 @@ impl CublasLt {
         while let Some(plan) = place {
             // SAFETY: the operands are those of the layer that `product` was made for, in the device's format, and the scratch
             // memory has as many bytes as the plan may use.
-            let run = || Ok(unsafe { plan.run(handle, places, scratch, beta) });
-            let (fault, what) = match cuda.work(run)? {
-                Ok(()) if !cuda.is_spoiled()? => return Ok(true),
-                Ok(()) => (Fault::Begun, "it can't be recorded".into()),
-                Err(failure) => (failure.fault(), failure.to_string()),
-            };
+            let run = || unsafe { plan.run(handle, places, scratch, beta) };
+            let failed = |failure: Failure| (failure.fault(), failure.to_string());
+            let Err((fault, what)) = cuda.ask_library(|| run().map_err(failed))? else { return Ok(true) };
             if !plan.drop_algorithm() {
                 *place = None;
             }

@@ -32,6 +32,20 @@ impl Fault {
 }
 
 impl Cuda {
+    /// Calls a library, for one piece of work. What it says of its part of a recording may be that all went well, and the recording
+    /// is spoiled all the same, as any other would be: that is a failure of the call too.
+    ///
+    /// # Errors
+    /// What the driver says beside the call.
+    pub(crate) fn ask_library(
+        &self,
+        call: impl FnOnce() -> Result<(), (Fault, String)>,
+    ) -> Result<Result<(), (Fault, String)>> {
+        let said = self.work(|| Ok(call()))?;
+        let spoiled = said.is_ok() && self.is_recording() && self.driver().is_spoiled()?;
+        Ok(if spoiled { Err((Fault::Refused, "it can't be recorded".into())) } else { said })
+    }
+
     /// Notes that an algorithm is dropped because a call of it failed, `what` in words, and whether another may do what it was asked
     /// for.
     ///
@@ -64,11 +78,6 @@ impl Cuda {
     /// down another time.
     pub fn dropped_algorithms(&self) -> u64 {
         self.inner.dropped.load(Ordering::Relaxed)
-    }
-
-    /// What a library says of its part of a recording may be that all went well, and the recording is spoiled all the same.
-    pub(crate) fn is_spoiled(&self) -> Result<bool> {
-        if self.is_recording() { self.driver().is_spoiled() } else { Ok(false) }
     }
 }
 

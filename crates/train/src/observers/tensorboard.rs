@@ -98,7 +98,8 @@ impl TensorBoard {
 impl Observer for TensorBoard {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         let history = &run.state.history;
-        let there = self.holds(history);
+        // A first start has nothing to look for.
+        let there = !history.is_empty() && self.holds(history);
         let create = |name| EventFile::create(&self.folder.join(name));
         let mut files = [create("train")?, create("validation")?];
         if let Some(last) = history.last() {

@@ -36,7 +36,6 @@ mod problem;
 
 use super::algorithms::{Algorithms, Choice, Key, Pass, Times};
 use super::contest;
-use super::faults::Fault;
 use super::store::Store;
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
@@ -149,12 +148,9 @@ impl Cudnn {
             };
             let operands = Operands { x, w, y };
             // SAFETY: the caller's operands have the shapes of `conv` and `shape`, without gaps, in the device's format.
-            let run = || Ok(unsafe { convolutions.run(&key, algorithm, operands, scratch, beta) });
-            let (fault, what) = match cuda.work(run)? {
-                Ok(()) if !cuda.is_spoiled()? => return Ok(true),
-                Ok(()) => (Fault::Begun, "it can't be recorded".into()),
-                Err(failure) => (failure.fault(), failure.to_string()),
-            };
+            let mut run = || unsafe { convolutions.run(&key, algorithm, operands, scratch, beta) };
+            let failed = |failure: Failure| (failure.fault(), failure.to_string());
+            let Err((fault, what)) = cuda.ask_library(|| run().map_err(failed))? else { return Ok(true) };
             algorithms.fail(&key, algorithm);
             let name = numbers::name(pass, algorithm);
             cuda.drop_algorithm(fault, write, format!("{what}, for {key} by cuDNN's algorithm {name}"))?;
