@@ -7,7 +7,7 @@ use crate::stand_ins::StandIns;
 use std::fs;
 use std::process::{Command, Stdio};
 
-const TRAIN: &str = "train --recipe keras-cnn --dataset synthetic --limit-train 20 --limit-test 8 --global-batch-size 8 --epochs 2 \
+const TRAIN: &str = "train --recipe quick --dataset synthetic --limit-train 20 --limit-test 8 --global-batch-size 8 --epochs 2 \
                      --virtual-replicas 2 --deterministic --no-progress --device cuda";
 
 /// A place and the stand-ins; none without a compiler.

@@ -18,8 +18,10 @@ inline std::map<const char*, size_t> locked; // page-locked memory
 
 inline char poisoned(size_t k) { return static_cast<char>(k % 2 ? POISON >> 8 : POISON & 0xff); }
 
+// Doubles what is there already: blocks may have hundreds of megabytes.
 inline void poison(char* at, size_t bytes) {
-    for (size_t k = 0; k < bytes; ++k) at[k] = poisoned(k);
+    for (size_t k = 0; k < bytes && k < 2; ++k) at[k] = poisoned(k);
+    for (size_t done = 2; done < bytes; done *= 2) memcpy(at + done, at, std::min(done, bytes - done));
 }
 
 inline bool is_whole(const char* guard) {

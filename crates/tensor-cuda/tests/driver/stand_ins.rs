@@ -1,5 +1,6 @@
 //! Stand-ins for the driver, NVRTC and the libraries, which the C++ compiler builds, and programs on them.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -16,16 +17,18 @@ const LIBRARIES: [Source; 3] = [
 
 /// The files that stand in, under the names that NVIDIA's have.
 pub struct StandIns {
-    /// With the driver and NVRTC, and kernels that were compiled.
+    /// With the driver and NVRTC.
     driver: PathBuf,
     libraries: PathBuf,
     /// With NCCL under the name that programs of ours look for.
     links: PathBuf,
+    /// With kernels that were compiled.
+    objects: PathBuf,
 }
 
 impl StandIns {
-    /// Those built from the folder `emulation` of tensor-cuda, once in a process. Where they can't be there are none, and it is said that
-    /// `what` is skipped.
+    /// Those built from the folder `emulation` of tensor-cuda, if no program of tests did it before. Where they can't be there are none, and
+    /// it is said that `what` is skipped.
     pub fn find(sources: &str, what: &str) -> Option<&'static StandIns> {
         static BUILT: OnceLock<Result<StandIns, String>> = OnceLock::new();
         let built = BUILT.get_or_init(|| StandIns::build(Path::new(sources)));
@@ -39,19 +42,24 @@ impl StandIns {
         if !sources.exists() {
             return Err(format!("{} is not on this machine", sources.display()));
         }
-        let driver = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in");
-        let libraries = driver.join("libraries");
-        std::fs::create_dir_all(&libraries).expect("a folder can be made");
-        for source in DRIVER {
-            compile(sources, source, &driver, None)?;
-        }
-        for source in LIBRARIES {
-            compile(sources, source, &libraries, Some(&driver.join(DRIVER[0].1)))?;
-        }
-        let links = libraries.join("links");
+        let cxx = std::env::var("CXX").ok().filter(|cxx| !cxx.is_empty()).unwrap_or_else(|| "g++".into());
+        let objects = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in");
+        let mut made_of = DefaultHasher::new();
+        cxx.hash(&mut made_of);
+        hash_folder(sources, &mut made_of);
+        let driver = objects.join(format!("{:016x}", made_of.finish()));
+        let linked = driver.join(DRIVER[0].1);
+        let (libraries, links) = (driver.join("libraries"), driver.join("libraries/links"));
         std::fs::create_dir_all(&links).expect("a folder can be made");
+        let compile = |source, folder, linked| compile(&cxx, sources, source, folder, linked);
+        std::thread::scope(|scope| {
+            let nvrtc = scope.spawn(|| compile(DRIVER[1], &driver, None));
+            compile(DRIVER[0], &driver, None)?;
+            LIBRARIES.iter().try_for_each(|&source| compile(source, &libraries, Some(&linked)))?;
+            nvrtc.join().expect("it compiles")
+        })?;
         link(&libraries.join("libnccl.so.2"), &links.join("libnccl.so"));
-        Ok(StandIns { driver, libraries, links })
+        Ok(StandIns { driver, libraries, links, objects })
     }
 
     /// Has a program find the driver, the libraries too if it is to, and leave its files in a folder.
@@ -59,7 +67,7 @@ impl StandIns {
         let folders = [&self.driver, &self.libraries, &self.links];
         let folders = if with_libraries { &folders[..] } else { &folders[..1] };
         command.env("LD_LIBRARY_PATH", std::env::join_paths(folders).expect("folders without a colon"));
-        command.env("FAKE_OBJECTS", &self.driver);
+        command.env("FAKE_OBJECTS", &self.objects);
         command.env("FAKE_LETTERS", folder).env("TOWERS_CACHE_DIR", folder);
     }
 }
@@ -84,16 +92,35 @@ fn link(file: &Path, at: &Path) {
     let _ = (file, at);
 }
 
+/// What is in the files of a folder, and where.
+fn hash_folder(folder: &Path, hasher: &mut DefaultHasher) {
+    let entries = std::fs::read_dir(folder).expect("a folder of sources");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    for path in paths {
+        path.hash(hasher);
+        if path.is_dir() {
+            hash_folder(&path, hasher);
+        } else {
+            std::fs::read(&path).expect("a source").hash(hasher);
+        }
+    }
+}
+
+/// Compiles a source, unless it was before.
 fn compile(
+    compiler: &str,
     sources: &Path,
     (source, file): Source,
     folder: &Path,
     linked: Option<&Path>,
 ) -> Result<(), String> {
-    let compiler = std::env::var("CXX").ok().filter(|cxx| !cxx.is_empty()).unwrap_or_else(|| "g++".into());
+    if folder.join(file).exists() {
+        return Ok(());
+    }
     // Another program may be at it: each puts a whole file there.
     let made = folder.join(format!("{file}-{}", std::process::id()));
-    let output = Command::new(&compiler)
+    let output = Command::new(compiler)
         .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"])
         .args(["-shared", "-fPIC", "-pthread"])
         .arg(format!("-DEMULATION=\"{}\"", sources.display()))
