@@ -1,7 +1,7 @@
 //! From the files of class folders to pixels, on all cores.
 
 use std::fs;
-use std::io::{self, BufReader};
+use std::io::{self, BufRead, BufReader, Cursor, Read as _, Seek};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use image::imageops::FilterType;
-use image::{ImageReader, Limits};
+use image::{ImageError, ImageFormat, ImageReader, Limits};
 
 use crate::dataset::{CHANNELS, Split};
 use crate::error::{Error, Result};
@@ -105,14 +105,21 @@ pub(crate) fn one(path: &Path, [height, width]: [usize; 2], to: &mut [u8]) -> Re
     if file.metadata().is_ok_and(|about| about.is_file() && about.len() == 0) {
         return Err(Error::io("decode the picture", path)(io::Error::other("it is empty")));
     }
-    let mut limits = Limits::default();
-    limits.max_image_width = Some(MAX_PIXELS_ASIDE);
-    limits.max_image_height = Some(MAX_PIXELS_ASIDE);
-    limits.max_alloc = Some(MAX_DECODED);
     let reader = ImageReader::new(BufReader::new(file)).with_guessed_format();
-    let mut reader = reader.map_err(Error::io("read", path))?;
-    reader.limits(limits);
-    let picture = reader.decode().map_err(|source| Error::Image { path: path.into(), source })?.into_rgb8();
+    let reader = reader.map_err(Error::io("read", path))?;
+    let bad = |source| Error::Image { path: path.into(), source };
+    let picture = if reader.format() == Some(ImageFormat::Jpeg) {
+        let mut jpeg = Vec::new();
+        reader.into_inner().take(MAX_DECODED).read_to_end(&mut jpeg).map_err(Error::io("read", path))?;
+        // The decoder paints what is missing gray.
+        if !comes_to_its_end(&jpeg) {
+            return Err(bad(ImageError::IoError(io::ErrorKind::UnexpectedEof.into())));
+        }
+        limited(ImageReader::with_format(Cursor::new(jpeg), ImageFormat::Jpeg)).decode()
+    } else {
+        limited(reader).decode()
+    };
+    let picture = picture.map_err(bad)?.into_rgb8();
     let (width, height) = (width as u32, height as u32);
     let scaled = if picture.dimensions() == (width, height) {
         picture
@@ -123,9 +130,50 @@ pub(crate) fn one(path: &Path, [height, width]: [usize; 2], to: &mut [u8]) -> Re
     Ok(())
 }
 
+fn limited<R: BufRead + Seek>(mut reader: ImageReader<R>) -> ImageReader<R> {
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(MAX_PIXELS_ASIDE);
+    limits.max_image_height = Some(MAX_PIXELS_ASIDE);
+    limits.max_alloc = Some(MAX_DECODED);
+    reader.limits(limits);
+    reader
+}
+
+/// Whether a JPEG file has the marker of its end, of ITU-T T.81, B.1.1: that of a preview within one of its segments is another's.
+fn comes_to_its_end(jpeg: &[u8]) -> bool {
+    let mut rest = jpeg;
+    loop {
+        let skipped = match rest {
+            [0xff, 0xd9, ..] => return true,
+            // A marker by itself, or a byte of compressed data that looks like one.
+            [0xff, 0x00 | 0x01 | 0xd0..=0xd8, ..] => 2,
+            [0xff, 0x02..=0xfe, high, low, ..] => 2 + usize::from(u16::from_be_bytes([*high, *low])),
+            // Compressed data, or what fills up.
+            [_, _, ..] => 1,
+            _ => return false,
+        };
+        rest = rest.get(skipped..).unwrap_or_default();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_jpeg_ends_where_its_own_marker_is() {
+        const START: &[u8] = &[0xff, 0xd8];
+        const END: &[u8] = &[0xff, 0xd9];
+        // A segment with a whole file in it, the header of a scan, and compressed data with a restart.
+        let segment = [&[0xff, 0xe1, 0, 6], START, END].concat();
+        let scan = [0xff, 0xda, 0, 4, 1, 2, 7, 0xff, 0x00, 8, 0xff, 0xd0, 9];
+        let whole = [START, &segment, &[0xff], &scan, END].concat();
+        assert!(comes_to_its_end(&whole));
+        assert!(comes_to_its_end(&[&whole[..], &[0; 9]].concat()), "something may follow");
+        for len in 0..whole.len() {
+            assert!(!comes_to_its_end(&whole[..len]), "{len} bytes");
+        }
+    }
 
     /// So many pictures take longer than it takes until something is told.
     #[test]

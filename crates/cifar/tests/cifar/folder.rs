@@ -143,12 +143,14 @@ fn the_first_bad_picture_is_named() {
 fn why_a_picture_is_bad_is_told() {
     let dir = tempfile::tempdir().unwrap();
     picture(dir.path(), "whole.png", (8, 8), [0; 3]);
-    let whole = fs::read(dir.path().join("whole.png")).unwrap();
+    picture(dir.path(), "whole.jpg", (64, 64), [90, 160, 20]);
+    let [whole, jpeg] = ["whole.png", "whole.jpg"].map(|name| fs::read(dir.path().join(name)).unwrap());
     let mut damaged = whole.clone();
     damaged[45] ^= 0xff;
     let get = "get it again, or leave it out";
     for (content, says) in [
         (&whole[..whole.len() / 2], format!("it is cut off; {get}")),
+        (&jpeg[..jpeg.len() - 9], format!("it is cut off; {get}")),
         (&damaged, format!("; {get}")),
         (b"<html>", format!("it is neither PNG nor JPEG, whatever its name says; {get}")),
         (
