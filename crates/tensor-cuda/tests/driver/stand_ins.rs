@@ -15,6 +15,18 @@ const LIBRARIES: [Source; 3] = [
     ("libraries/nccl.cpp", "libnccl.so.2"),
 ];
 
+const FLAGS: [&str; 9] = [
+    "-std=c++17",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-Wno-missing-field-initializers",
+    "-Werror",
+    "-shared",
+    "-fPIC",
+    "-pthread",
+];
+
 /// The files that stand in, under the names that NVIDIA's have.
 pub struct StandIns {
     /// With the driver and NVRTC.
@@ -45,7 +57,7 @@ impl StandIns {
         let cxx = std::env::var("CXX").ok().filter(|cxx| !cxx.is_empty()).unwrap_or_else(|| "g++".into());
         let objects = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in");
         let mut made_of = DefaultHasher::new();
-        cxx.hash(&mut made_of);
+        (&cxx, FLAGS).hash(&mut made_of);
         hash_folder(sources, &mut made_of);
         let driver = objects.join(format!("{:016x}", made_of.finish()));
         let linked = driver.join(DRIVER[0].1);
@@ -121,8 +133,7 @@ fn compile(
     // Another program may be at it: each puts a whole file there.
     let made = folder.join(format!("{file}-{}", std::process::id()));
     let output = Command::new(compiler)
-        .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"])
-        .args(["-shared", "-fPIC", "-pthread"])
+        .args(FLAGS)
         .arg(format!("-DEMULATION=\"{}\"", sources.display()))
         .arg(sources.join(source))
         .args(linked)
