@@ -111,6 +111,71 @@ fn a_network_of_ones_own_is_opened_again() {
     assert_eq!(logits(&mut classifier), logits(&mut third));
 }
 
+/// Layers of the network that is trained, not of the one that the configuration names.
+#[test]
+fn parameters_and_stages_are_those_of_the_own_network() {
+    let mut config = config();
+    config.param_groups = vec!["look/kernel:lr-multiplier=0.5".parse().expect("it is well-formed")];
+    let figures_of = |config: &Config| figures(&run(mine([32, 32, 3], 8, 10), config).expect("a run"));
+    let named = figures_of(&config);
+    assert_eq!(figures_of(&Config { model: "mine".into(), ..config.clone() }), named);
+    (config.devices.pipeline_stages, config.devices.replicas) = (2, 1);
+    config.devices.split_at = vec!["batch_normalization".into()];
+    figures_of(&config);
+    config.devices.split_at = vec!["batch_normalization_1".into()];
+    let told = run(mine([32, 32, 3], 8, 10), &config).expect_err("another network's layer").to_string();
+    assert!(told.contains("behind `batch_normalization_1`: there is no such layer"), "{told}");
+}
+
+#[test]
+fn names_that_python_has_for_other_things_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    trained_in(folder.path());
+    let tensors = checkpoint::load_tensors(folder.path().join("model.safetensors")).expect("a model file");
+    for name in ["class", "forward", "x", "two words", "1st", "F", "a.b"] {
+        let mut renamed = checkpoint::Tensors::new();
+        for tensor in tensors.iter() {
+            let called = tensor.name.replace("look/", &format!("{name}/"));
+            renamed.insert(called, tensor.shape.to_vec(), tensor.data.to_vec()).expect("a free name");
+        }
+        let file = folder.path().join("renamed.safetensors");
+        checkpoint::save_tensors(&file, &renamed, tensors.metadata()).expect("a file");
+        let trained = Trained::read(&file).expect("a model file");
+        let mut graph = Graph::new("mine", [24, 28, 3]);
+        let conv = Conv2D::new(8, 3).same().use_bias(false);
+        let x = graph.add_named(name, conv, graph.input()).expect("a convolution");
+        let norm = BatchNormalization::new().activation(Activation::Relu);
+        let x = graph.add(norm, x).expect("a normalization");
+        let x = graph.add(GlobalAveragePooling2D, x).expect("a pooling");
+        let logits = graph.add(Dense::new(10), x).expect("a dense layer");
+        let trained = trained.with_model(Model::new(graph, logits)).expect("the same network");
+        train::export(&trained, &folder.path().join("net.onnx")).expect("any name will do there");
+        let told = train::export(&trained, &folder.path().join("net.py")).expect_err("no module").to_string();
+        assert!(told.contains(name) && told.contains("its name is none in Python"), "{told}");
+    }
+}
+
+#[test]
+fn images_without_labels_and_batches_of_none_are_refused() {
+    let mut data = cifar::synthetic(1, 60, 20);
+    data.train.labels = data.train.labels.slice(ndarray::s![..30]).to_owned();
+    let model = models::small_cnn(10).expect("a network");
+    let refused = train_model(model, &config(), data, None, &mut [], &StopFlag::default());
+    let told = refused.expect_err("30 labels").to_string();
+    assert!(told.contains("the number of labels is 30, but must be 60: one for each image"), "{told}");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, mut data) = trained_in(folder.path());
+    let trained = Trained::read(folder.path()).expect("a file").with_model(mine([24, 28, 3], 8, 10));
+    let trained = trained.expect("the same network");
+    let told = Classifier::new(&trained, &Device::cpu(1), 0).map(|_| ()).expect_err("no batch").to_string();
+    assert!(told.contains("the size of a batch is 0, but must be at least 1"), "{told}");
+    let mut classifier = Classifier::new(&trained, &Device::cpu(1), 7).expect("a classifier");
+    data.test.labels = data.test.labels.slice(ndarray::s![..5]).to_owned();
+    let told = evaluate(&mut classifier, &data, |_, _| {}).expect_err("5 labels").to_string();
+    assert!(told.contains("the number of labels is 5, but must be 20"), "{told}");
+}
+
 #[test]
 fn another_network_than_the_files_is_told() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -11,7 +11,7 @@ fn a_state_dict_brings_names_and_standardization() {
     place.run(line).ends(0);
     place.run("export run --output net.py").ends(0);
     let module = place.read("net.py");
-    let metadata = r#"METADATA = {"format": "pt", "towers.classes": json.dumps(CLASSES), "towers.dataset": "synthetic"}"#;
+    let metadata = r#"METADATA = {"format": "pt", "towers.image_size": "32x32", "towers.classes": json.dumps(CLASSES), "towers.dataset": "synthetic"}"#;
     assert!(module.contains(metadata), "{module}");
     place.run("export net.safetensors --output back.safetensors").ends(0);
     let measure = |model: &str| -> Value {
@@ -89,6 +89,9 @@ fn networks_go_out_and_come_in() {
     let data = "--dataset synthetic --limit-test 60";
     assert_eq!(measure(&format!("again.safetensors {data}")), expected);
     place.run("export --output runs/quick-1/model.py").ends(2).complains("are not the model itself");
+    let of_another = "export again.safetensors --output runs/quick-1/model.py";
+    place.run(of_another).ends(2).complains("nor that of another run");
+    assert_eq!(measure(&format!("again.safetensors {data}")), expected);
     assert_eq!(measure(&format!("net/net.safetensors {data}")), expected, "a state dict of PyTorch");
     let wrong = "evaluate net/net.safetensors --network resnet18";
     place.run(wrong).ends(1).complains("its `conv2d.weight` has the shape [16, 3, 3, 3]");

@@ -60,6 +60,15 @@ impl Layer for BatchNormalization {
     }
 
     fn output_shape(&self, x: Shape) -> Result<Shape> {
+        let refuse = |what, value: f32, accepted| {
+            Err(tensor::Error::Value { op: "batch normalization", what, value: value.into(), accepted })
+        };
+        if !(0.0..=1.0).contains(&self.momentum) {
+            return refuse("momentum", self.momentum, "from 0 to 1");
+        }
+        if !(self.epsilon >= 0.0 && self.epsilon.is_finite()) {
+            return refuse("epsilon", self.epsilon, "a finite number of at least 0");
+        }
         Ok(x)
     }
 

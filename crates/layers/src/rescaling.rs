@@ -20,6 +20,10 @@ impl Layer for Rescaling {
     }
 
     fn output_shape(&self, x: Shape) -> Result<Shape> {
+        if !self.scale.is_finite() {
+            let (value, accepted) = (self.scale.into(), "a finite number");
+            return Err(tensor::Error::Value { op: "rescaling", what: "the factor", value, accepted });
+        }
         Ok(x)
     }
 

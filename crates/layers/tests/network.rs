@@ -1,6 +1,7 @@
 //! How networks behave: slices of a batch, empty batches, threads, misuse, memory.
 #![allow(clippy::unwrap_used)]
 
+use layers::Rescaling;
 use layers::{
     Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Flatten, Graph,
     Initializer, MaxPooling2D, Metrics, Mode, Network, Padding, Value,
@@ -311,6 +312,14 @@ fn wrong_batches_are_refused_and_leave_the_last_one() {
     assert_eq!(network.predict().unwrap(), before);
 }
 
+/// Running statistics of nothing would be no numbers.
+#[test]
+fn a_step_of_no_samples_is_refused() {
+    let mut network = build(&Device::cpu(1), false, 4, Mode::Training);
+    let error = network.finish_step(0).unwrap_err();
+    assert!(matches!(error, Error::GlobalBatch { global_batch: 0, .. }), "{error}");
+}
+
 /// A loss of NaN would not say why. The last batch stays.
 #[test]
 fn a_label_outside_of_the_classes_is_refused() {
@@ -384,7 +393,7 @@ fn graphs_refuse_what_they_cannot_join() {
     }
     type Build = fn(&mut Graph, Value) -> layers::Result<Value>;
     let gelu = "must be a layer of its own behind this one";
-    let cases: [(Build, &str); 14] = [
+    let cases: [(Build, &str); 17] = [
         (|g, _| g.concat(&[]), "layer concatenate: there is nothing to join"),
         (|g, x| g.concat(&[x]), "network's input"),
         (
@@ -429,6 +438,15 @@ fn graphs_refuse_what_they_cannot_join() {
         (|g, x| g.add(conv(2).activation(Gelu), x), gelu),
         (|g, x| g.merge(Add::new().activation(Gelu), [x, x]), gelu),
         (|g, x| g.add(Dropout::new(1.0), x), "the rate is 1, but must be at least 0 and below 1"),
+        (
+            |g, x| g.add(BatchNormalization::new().momentum(1.5), x),
+            "momentum is 1.5, but must be from 0 to 1",
+        ),
+        (
+            |g, x| g.add(BatchNormalization::new().epsilon(-1.0), x),
+            "epsilon is -1, but must be a finite number of at least 0",
+        ),
+        (|g, x| g.add(Rescaling::new(f32::NAN), x), "the factor is NaN, but must be a finite number"),
     ];
     for (build, expected) in cases {
         let mut graph = Graph::new("refused", SIZE);

@@ -50,8 +50,8 @@ pub fn philox4x32(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// A 32-bit name for the purpose of some draws (FNV-1a of `name`), so that two purposes never share numbers
-/// by accident.
+/// A 32-bit name for the purpose of some draws (FNV-1a of `name`), so that two purposes share no numbers.
+/// One pair of names in four billion has the same hash: whoever takes names from others looks for that.
 pub const fn domain(name: &str) -> u32 {
     let bytes = name.as_bytes();
     let (mut hash, mut k) = (0x811C_9DC5_u32, 0);

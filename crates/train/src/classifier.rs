@@ -1,5 +1,5 @@
 use crate::resume::values;
-use crate::{ImageSize, Input, Result, Trained};
+use crate::{Error, ImageSize, Input, Result, Trained};
 use augment::{Draws, Pipeline, Scratch, TestTime};
 use layers::{Mode, Network};
 use std::path::Path;
@@ -52,8 +52,13 @@ impl Classifier {
     /// Brings a trained network onto a device, for batches of up to `batch` pictures.
     ///
     /// # Errors
-    /// [`Error::Run`](crate::Error::Run) if a parameter is missing; what the device says.
+    /// [`Error::Run`] if a parameter is missing; [`Error::Option`] for batches of 0; what the
+    /// device says.
     pub fn new(trained: &Trained, device: &Device, batch: usize) -> Result<Self> {
+        if batch == 0 {
+            let (value, accepted) = ("0".to_owned(), "at least 1".to_owned());
+            return Err(Error::Option { option: "the size of a batch", value, accepted });
+        }
         let mut network = trained.model()?.build(device, batch, Mode::Inference)?;
         for slot in network.arena().slots().to_vec() {
             let values = values(&trained.tensors, &trained.path, &slot.name, slot.span.len)?;

@@ -316,14 +316,25 @@ impl Config {
                 accepted: format!("at least {smallest} (height x width) with the network {network}"),
             }),
             Some(Err(error)) => Err(error.into()),
-            _ => self.check_options(self.data.image_size.shape()),
+            _ => self.check_for(self.data.image_size.shape()),
         }
     }
 
     /// As [`check`](Self::check), for data with images of this height, width and channels: theirs counts, not what the options say.
     pub(crate) fn check_for(&self, image: [usize; 3]) -> Result<()> {
         self.check_name()?;
-        self.check_options(image)
+        self.check_options(image)?;
+        // Told before a run's folder is made. The number of classes makes no difference to where a network can be cut, nor to the names
+        // of its parameters.
+        if self.devices.stages() == 1 && self.param_groups.is_empty() {
+            return Ok(());
+        }
+        let Some(model) = models::by_name_for(&self.model, image, 10) else { return Ok(()) };
+        let model = model?;
+        if self.devices.stages() > 1 {
+            crate::pipeline::check(self, &model)?;
+        }
+        self.check_groups(model.graph())
     }
 
     fn check_name(&self) -> Result<()> {
@@ -383,17 +394,6 @@ impl Config {
         }
         if !(self.lr.is_finite() && self.lr >= 0.0) {
             return refuse("--lr", self.lr.to_string(), "a finite number of at least 0");
-        }
-        if self.devices.stages() > 1 {
-            // Told before a run's folder is made. The number of classes makes no difference to where a network can be cut.
-            if let Some(model) = models::by_name_for(&self.model, image, 10) {
-                crate::pipeline::check(self, &model?)?;
-            }
-        }
-        if !self.param_groups.is_empty()
-            && let Some(model) = models::by_name_for(&self.model, image, 10)
-        {
-            self.check_groups(model?.graph())?;
         }
         self.schedule.validate()?;
         self.check_lr_scaling()?;

@@ -1,3 +1,4 @@
+use crate::fit::check_labels;
 use crate::{Classifier, Error, ImageSize, Result};
 use cifar::Dataset;
 
@@ -56,6 +57,7 @@ pub fn evaluate(
             (format!("of {given} images"), format!("of {taken} images, as the network takes them"));
         return Err(Error::Option { option: "--dataset", value, accepted });
     }
+    check_labels(split)?;
     let places = places(classifier, data)?;
     if let Some(&label) = split.labels.iter().find(|&&label| usize::from(label) >= places.len()) {
         let accepted = format!("below {}, the number of classes", places.len());

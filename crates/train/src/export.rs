@@ -3,7 +3,7 @@
 use crate::pixels::EPSILON;
 use crate::{Error, Result, Trained, atomic};
 use augment::{ImageDataGenerator, Mean, Preprocess};
-use checkpoint::{Tensors, save_tensors};
+use checkpoint::{Tensors, load_tensors, save_tensors};
 use interchange::{Pixels, Source, onnx, pytorch};
 use std::path::{Path, PathBuf};
 
@@ -75,12 +75,17 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
         return Ok(vec![output.to_owned()]);
     }
     let weights = output.with_extension("safetensors");
-    let place = |file: &Path| std::fs::canonicalize(file).ok();
-    if place(&weights).is_some_and(|weights| place(&trained.path) == Some(weights)) {
+    // That of this run or of any other: nobody has named the file.
+    if weights.is_file()
+        && load_tensors(&weights).is_ok_and(|there| there.metadata().contains_key("towers.model"))
+    {
         return Err(Error::Option {
             option: "--output",
             value: output.display().to_string(),
-            accepted: format!("a file whose weights, {}, are not the model itself", weights.display()),
+            accepted: format!(
+                "a file whose weights, {}, are not the model itself, nor that of another run",
+                weights.display()
+            ),
         });
     }
     let name = weights.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();

@@ -181,6 +181,16 @@ pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
     Ok(model.ok_or_else(unknown)??)
 }
 
+/// Refuses images without a label each.
+pub(crate) fn check_labels(split: &Split) -> Result<()> {
+    let (labels, images) = (split.labels.len(), split.images.shape()[0]);
+    if labels == images {
+        return Ok(());
+    }
+    let accepted = format!("{images}: one for each image");
+    Err(Error::Option { option: "the number of labels", value: labels.to_string(), accepted })
+}
+
 /// What a network is for, in words.
 pub(crate) fn task([height, width, channels]: [usize; 3], classes: usize) -> String {
     format!("{height}x{width}x{channels} images into {classes} classes")
@@ -231,6 +241,8 @@ impl<'a> Whole<'a> {
                 ("0".to_owned(), "at least 1, for training and for validation".to_owned());
             return Err(Error::Option { option: "the number of samples", value, accepted });
         }
+        let parts = [Some(&data.train), Some(&data.test), data.validation.as_ref()];
+        parts.into_iter().flatten().try_for_each(check_labels)?;
         check_fit(&model, &data)?;
         config.check_groups(model.graph())?;
         let data = split(config, data)?;

@@ -78,7 +78,12 @@ impl Trained {
         if metadata.get("format").is_some_and(|format| format == "pt")
             && !metadata.contains_key("towers.model")
         {
-            return Err(refuse("its tensors lie as in PyTorch, which `open_model` reads"));
+            return Err(refuse(if path.is_dir() {
+                "its tensors lie as in PyTorch, so it is not the run's model, which its checkpoints have; name this file itself \
+                 to read it"
+            } else {
+                "its tensors lie as in PyTorch, which `open_model` reads"
+            }));
         }
         let about = |key: &str| {
             let missing = || refuse("this is no model of `towers train`: its metadata are missing");

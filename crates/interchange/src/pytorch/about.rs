@@ -1,5 +1,6 @@
 //! What the metadata of a state dict say about its classes.
 
+use super::IMAGE_SIZE;
 use crate::{Error, Result, Source};
 use checkpoint::Tensors;
 use std::collections::HashMap;
@@ -37,13 +38,14 @@ pub(super) fn write(source: &Source<'_>, tensors: &mut Tensors) {
     metadata.insert(DATASET.to_owned(), dataset.to_owned());
 }
 
-/// The lines of Python with the same metadata, for `safetensors.torch.save_file`.
+/// The lines of Python with the same metadata and the size of the images, for `safetensors.torch.save_file`.
 pub(super) fn lines(source: &Source<'_>) -> String {
     let text = |text: &str| serde_json::Value::from(text).to_string();
     let named = source.dataset.map_or_else(String::new, |dataset| {
         format!(", {}: json.dumps(CLASSES), {}: {}", text(CLASSES), text(DATASET), text(dataset))
     });
-    format!("METADATA = {{\"format\": \"pt\"{named}}}")
+    let [h, w, _] = source.image;
+    format!("METADATA = {{\"format\": \"pt\", {}: \"{h}x{w}\"{named}}}", text(IMAGE_SIZE))
 }
 
 /// What the `metadata` of the file at `path` say about the classes of a network with `outputs` of them.

@@ -11,6 +11,11 @@ pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (mut layers, mut forward, mut names) = (String::new(), String::new(), HashMap::new());
     names.insert(source.input, "x".to_owned());
     for step in &source.steps {
+        if !is_free(&step.name) {
+            let reason =
+                "its name is none in Python, or means something else in a module; give it another".to_owned();
+            return Err(Error::Export { layer: step.name.clone(), target: "PyTorch", reason });
+        }
         let (layer, value) = lines(step, &names)?;
         // Writing to a string cannot fail.
         if let Some(layer) = layer {
@@ -23,10 +28,13 @@ pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (name, shift) = (source.name, source.shift().shape);
     let (classes, metadata) = (serde_json::Value::from(source.classes.to_vec()), about::lines(source));
     let logits = names.get(&source.logits).map_or("x", String::as_str);
+    // Nothing may end the text that they stand in.
+    let [name, weights] = [name, weights].map(|text| text.replace(['"', '\\'], "'"));
     Ok(format!(
         r#""""{name} as towers trained it: pictures of ({c}, {h}, {w}) in, of values from 0 to 255; logits out.
 
-The weights are in {weights}. METADATA is for save_file of safetensors.torch: with it the file knows its classes.
+The weights are in {weights}. METADATA is for save_file of safetensors.torch: with it the file knows its classes and
+the size of its pictures.
 """
 
 import json
@@ -51,6 +59,29 @@ class Network(nn.Module):
 "#,
         shift[0], shift[1], shift[2]
     ))
+}
+
+/// Python's keywords.
+const KEYWORDS: &str = "False None True and as assert async await break class continue def del elif else except finally for from global \
+                        if import in is lambda nonlocal not or pass raise return try while with yield";
+
+/// What the text of the module uses, and the attributes of PyTorch's `nn.Module`.
+const TAKEN: &str = "self x torch nn F json float pixel_scale pixel_shift T_destination add_module apply bfloat16 buffers \
+                     call_super_init children compile cpu cuda double dump_patches eval extra_repr forward get_buffer get_extra_state \
+                     get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers named_children named_modules \
+                     named_parameters parameters register_backward_hook register_buffer register_forward_hook \
+                     register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook \
+                     register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter \
+                     register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule \
+                     share_memory state_dict to to_empty train training type xpu zero_grad";
+
+/// Whether a layer's name may be an attribute's and a variable's.
+fn is_free(name: &str) -> bool {
+    let taken = |words: &str| words.split_whitespace().any(|word| word == name);
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !taken(KEYWORDS)
+        && !taken(TAKEN)
 }
 
 /// A layer's line in the constructor, if it has one, and its value in `forward`.

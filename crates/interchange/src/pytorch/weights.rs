@@ -71,10 +71,17 @@ impl TorchWeights {
             |error: SafeTensorError| Error::file(path, format!("it is no safetensors file: {error}"));
         let stored = SafeTensors::deserialize(&bytes).map_err(damaged)?;
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(damaged)?;
-        let wrapper = WRAPPERS.into_iter().find(|w| stored.names().iter().all(|name| name.starts_with(w)));
+        // One may stand around another.
+        let mut wrapped = 0;
+        while let Some(wrapper) = WRAPPERS.into_iter().find(|wrapper| {
+            let starts = |name: &&str| name.get(wrapped..).is_some_and(|name| name.starts_with(wrapper));
+            !stored.is_empty() && stored.names().iter().all(starts)
+        }) {
+            wrapped += wrapper.len();
+        }
         let mut tensors = BTreeMap::new();
         for (name, view) in stored.iter().filter(|(name, _)| !name.ends_with(COUNTER)) {
-            let name = name.strip_prefix(wrapper.unwrap_or_default()).unwrap_or(name);
+            let name = name.get(wrapped..).unwrap_or(name);
             tensors.insert(name.to_owned(), read(path, name, &view)?);
         }
         let metadata = header.metadata().clone().unwrap_or_default();
@@ -182,7 +189,7 @@ mod tests {
     fn wrappers_of_pytorch_are_looked_through() {
         let folder = tempfile::tempdir().unwrap();
         let steps = models::small_cnn(3).unwrap().steps();
-        for wrapper in ["", "module.", "_orig_mod."] {
+        for wrapper in ["", "module.", "_orig_mod.", "_orig_mod.module.", "module._orig_mod."] {
             let path = saved(folder.path(), |name| format!("{wrapper}{name}"));
             assert!(is_state_dict(&path));
             let weights = TorchWeights::read(&path).unwrap();

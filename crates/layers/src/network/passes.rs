@@ -104,6 +104,9 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn finish_step(&mut self, global_batch: usize) -> Result<()> {
+        if global_batch == 0 {
+            return Err(Error::GlobalBatch { global_batch, own: self.n() });
+        }
         let Arena { grads, running, averages, .. } = &mut self.arena;
         for average in averages {
             let scale = 1.0 / global_batch as f32;
