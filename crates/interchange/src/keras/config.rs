@@ -1,9 +1,12 @@
 //! What a model's configuration says beyond its weights.
 
+use super::graph::{self, Place};
+use super::{convolution, pooling};
 use crate::Error;
 use layers::{Operation, Step};
 use serde_json::Value;
 use std::path::Path;
+use tensor::Activation;
 
 /// The longest configuration that is read, in bytes of JSON: as numbers in memory it may take 16 times as much.
 pub(super) const MAX_CONFIG: u64 = 16 << 20;
@@ -22,7 +25,7 @@ fn layers(model: &Value) -> Vec<&Value> {
     own.into_iter().flatten().flat_map(|layer| [vec![layer], layers(layer)].concat()).collect()
 }
 
-fn name(layer: &Value) -> &str {
+pub(super) fn name(layer: &Value) -> &str {
     layer["config"]["name"].as_str().unwrap_or_default()
 }
 
@@ -51,12 +54,12 @@ pub(super) fn image_size(model: &Value) -> Option<[usize; 2]> {
 }
 
 /// How often a layer is used: one of `Activation` may stand at many places.
-fn uses(layer: &Value) -> usize {
+pub(super) fn uses(layer: &Value) -> usize {
     layer["inbound_nodes"].as_array().map_or(1, |nodes| nodes.len().max(1))
 }
 
 /// What a layer does to each element by itself, as Keras calls it.
-fn activation(layer: &Value) -> Option<String> {
+pub(super) fn activation(layer: &Value) -> Option<String> {
     let (class, options) = (layer["class_name"].as_str()?, &layer["config"]);
     let zero = |option: &str| options[option].as_f64().unwrap_or(0.0) == 0.0;
     let plain = options["max_value"].is_null() && zero("negative_slope") && zero("threshold");
@@ -107,77 +110,63 @@ fn compare_activations(all: &[&Value], steps: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
-/// A pooling: how it is told, whether it takes means, and the window's rows and strides where it is not the whole image.
-struct Pooling {
-    told: String,
-    average: bool,
-    window: Option<[u64; 2]>,
+/// Compares what activations stand before each layer with weights: sorted, since branches may come in any order. What can't be
+/// followed is not compared.
+fn compare_order(places: &[Place], steps: &[Step]) -> Result<(), String> {
+    let kind = |step: &Step| match step.operation? {
+        Operation::Conv2d(..) => Some("Conv2D"),
+        Operation::Linear(..) => Some("Dense"),
+        Operation::BatchNorm(_) => Some("BatchNormalization"),
+        _ => None,
+    };
+    let own: Option<Vec<_>> = steps
+        .iter()
+        .filter_map(|step| kind(step).map(|kind| Some((kind, sorted(before(step, steps)?)))))
+        .collect();
+    let weighted: Vec<_> = places
+        .iter()
+        .filter(|place| ["Conv2D", "Dense", "BatchNormalization"].contains(&place.class()))
+        .collect();
+    let Some(mut left) = own.filter(|own| own.len() == weighted.len()) else { return Ok(()) };
+    let theirs: Option<Vec<_>> =
+        weighted.iter().map(|place| Some((place, sorted(place.activations()?)))).collect();
+    for (place, acts) in theirs.into_iter().flatten() {
+        let class = place.class();
+        let Some(k) = left.iter().position(|(kind, own)| *kind == class && *own == acts) else {
+            let acts = if acts.is_empty() { "no activation".to_owned() } else { acts.join(" and ") };
+            return Err(format!(
+                "its layer `{}` comes behind {acts}, but no {class} of the network is left that does",
+                name(place.layer)
+            ));
+        };
+        left.remove(k);
+    }
+    Ok(())
 }
 
-impl Pooling {
-    fn of_file(layer: &Value) -> Option<Self> {
-        let class = layer["class_name"].as_str()?;
-        let (average, whole) = match class {
-            "MaxPooling2D" => (false, false),
-            "AveragePooling2D" => (true, false),
-            "GlobalMaxPooling2D" => (false, true),
-            "GlobalAveragePooling2D" => (true, true),
-            _ => return None,
-        };
-        let first = |option: &str| {
-            let value = &layer["config"][option];
-            value.as_u64().or_else(|| value[0].as_u64())
-        };
-        let size = first("pool_size").unwrap_or(2);
-        let window = [size, first("strides").unwrap_or(size)];
-        let window = (!whole).then_some(window);
-        Some(Pooling {
-            told: format!("its layer `{}` is {}", name(layer), told(class, window)),
-            average,
-            window,
-        })
-    }
-
-    fn of_step(step: &Step) -> Option<(Self, u64)> {
-        let (average, pool) = match step.operation? {
-            Operation::MaxPool(pool) => (false, Some(pool)),
-            Operation::AveragePool(pool) => (true, Some(pool)),
-            Operation::GlobalAveragePool => (true, None),
-            _ => return None,
-        };
-        let window = pool.map(|pool| [pool.kernel[0] as u64, pool.stride[0] as u64]);
-        Some((Pooling { told: told(step.kind, window), average, window }, step.x.h as u64))
-    }
-
-    /// Whether this one of a file is that of a network, whose image has so many rows.
-    fn is(&self, own: &Pooling, rows: u64) -> bool {
-        let whole = |pooling: &Pooling| pooling.window.is_none_or(|[size, _]| size == rows);
-        self.average == own.average && (self.window == own.window || (whole(self) && whole(own)))
-    }
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort_unstable();
+    names
 }
 
-fn told(class: &str, window: Option<[u64; 2]>) -> String {
-    window.map_or(class.to_owned(), |[size, strides]| format!("{class}({size}, strides={strides})"))
-}
-
-/// Compares the poolings, in any order.
-fn compare_poolings(all: &[&Value], steps: &[Step]) -> Result<(), String> {
-    let mut left: Vec<(Pooling, u64)> = steps.iter().filter_map(Pooling::of_step).collect();
-    let own: Vec<String> = left.iter().map(|(own, _)| own.told.clone()).collect();
-    for layer in all {
-        let Some(pooling) = Pooling::of_file(layer) else { continue };
-        for _ in 0..uses(layer).min(steps.len()) {
-            let Some(k) = left.iter().position(|(own, rows)| pooling.is(own, *rows)) else {
-                let own = if own.is_empty() { "none".to_owned() } else { own.join(", ") };
-                return Err(format!("{}, but the poolings of the network are: {own}", pooling.told));
-            };
-            left.remove(k);
+/// The activations between a step and the one with weights, or the sum or joint, before it.
+fn before(step: &Step, steps: &[Step]) -> Option<Vec<String>> {
+    let (mut found, mut step) = (Vec::new(), step);
+    while let Some(before) = steps.iter().find(|before| before.output == step.inputs[0]) {
+        step = before;
+        let (act, end) = match step.operation? {
+            Operation::Conv2d(_, act) | Operation::Linear(_, act) | Operation::Add(act) => (act, true),
+            Operation::BatchNorm(norm) => (norm.act, true),
+            Operation::Concatenate => (Activation::None, true),
+            Operation::Activation(act) => (act, false),
+            _ => (Activation::None, false),
+        };
+        found.extend(Some(act.name().to_owned()).filter(|name| name != "linear"));
+        if end {
+            break;
         }
     }
-    match left.first() {
-        Some((own, _)) => Err(format!("it has no {} where the network has one", own.told)),
-        None => Ok(()),
-    }
+    Some(found)
 }
 
 /// Refuses what happens to pixels inside of the model: here it happens before the network, as `--preprocessing` says.
@@ -205,15 +194,18 @@ fn compare_preprocessing(all: &[&Value], steps: &[Step]) -> Result<(), String> {
     }
 }
 
-/// Compares what can't be seen from shapes: activations, poolings, the normalizations' epsilon and the
-/// convolutions' strides; `convolutions` are the steps in the order of the model's convolutions.
+/// Compares what can't be seen from shapes: activations, poolings, the normalizations' epsilon, and the convolutions' strides,
+/// paddings, dilations and groups; `convolutions` are the steps in the order of the model's convolutions.
 pub(super) fn compare(config: &Value, steps: &[Step], convolutions: &[&Step]) -> Result<(), String> {
-    let all = layers(config);
+    let places = graph::places(config);
+    let all: Vec<&Value> = places.iter().map(|place| place.layer).collect();
     let of = |class: &str| all.iter().filter(|layer| layer["class_name"] == class).collect::<Vec<_>>();
     if !all.is_empty() {
         compare_preprocessing(&all, steps)?;
         compare_activations(&all, steps)?;
-        compare_poolings(&all, steps)?;
+        compare_order(&places, steps)?;
+        convolution::check(&places)?;
+        pooling::compare(&places, steps)?;
     }
     let epsilon = steps.iter().find_map(|step| match step.operation {
         Some(Operation::BatchNorm(norm)) => Some(f64::from(norm.epsilon)),
@@ -227,23 +219,8 @@ pub(super) fn compare(config: &Value, steps: &[Step], convolutions: &[&Step]) ->
             return Err(format!("{own}, but the network normalizes with {}", epsilon as f32));
         }
     }
-    let theirs = of("Conv2D");
-    for (layer, step) in theirs.iter().zip(convolutions).filter(|_| theirs.len() == convolutions.len()) {
-        let (Some(Operation::Conv2d(conv, _)), Some(own)) =
-            (step.operation, layer["config"]["strides"].as_array())
-        else {
-            continue;
-        };
-        if !own.iter().map(Value::as_u64).eq(conv.stride.map(|stride| Some(stride as u64))) {
-            let (own, stride) = (&layer["config"]["strides"], conv.stride);
-            return Err(format!(
-                "its layer `{}` has strides={own}, but the network's `{}` {stride:?}",
-                name(layer),
-                step.name
-            ));
-        }
-    }
-    Ok(())
+    let theirs: Vec<Place> = places.into_iter().filter(|place| place.class() == "Conv2D").collect();
+    convolution::compare(&theirs, convolutions)
 }
 
 #[cfg(test)]

@@ -16,7 +16,12 @@
 mod archive;
 mod assign;
 mod config;
+mod convolution;
+mod graph;
 mod h5;
+mod pooling;
+#[cfg(test)]
+mod refusals;
 mod unit;
 
 pub use crate::file::MAX_FILE;
@@ -77,8 +82,8 @@ impl KerasWeights {
     /// The tensors of a network with these layers, under the names of its slots.
     ///
     /// Convolutions, normalizations and dense layers of one shape correspond in their order; where every convolution has a
-    /// normalization, the two are matched as one. If the file has the model's configuration, strides, activations, poolings and the
-    /// normalizations' epsilon are compared too.
+    /// normalization, the two are matched as one. If the file has the model's configuration, strides, paddings, dilations, groups,
+    /// activations, poolings and the normalizations' epsilon are compared too.
     ///
     /// # Errors
     /// [`Error::Mismatch`] with the first thing that differs.
