@@ -20,9 +20,8 @@ pub(super) fn too_large(path: &Path) -> Error {
 const CLOSE: f64 = 1e-6;
 
 /// The layers of a model, those of models inside of it too.
-fn layers(model: &Value) -> Vec<&Value> {
-    let own = model["config"]["layers"].as_array();
-    own.into_iter().flatten().flat_map(|layer| [vec![layer], layers(layer)].concat()).collect()
+fn layers(model: &Value) -> impl Iterator<Item = &Value> {
+    graph::places(model).into_iter().map(|place| place.layer)
 }
 
 pub(super) fn name(layer: &Value) -> &str {
@@ -31,7 +30,7 @@ pub(super) fn name(layer: &Value) -> &str {
 
 /// Refuses images with the channels first, whose number would be read as their height.
 pub(super) fn check_axes(model: &Value) -> Result<(), String> {
-    match layers(model).into_iter().find(|layer| layer["config"]["data_format"] == "channels_first") {
+    match layers(model).find(|layer| layer["config"]["data_format"] == "channels_first") {
         Some(layer) => Err(format!(
             "its layer `{}` has data_format=\"channels_first\", and towers reads \"channels_last\" alone; build the model \
              with that, set its weights, and save it anew",
@@ -44,7 +43,7 @@ pub(super) fn check_axes(model: &Value) -> Result<(), String> {
 /// The rows and columns of the first images in a model, as Keras 3 (`batch_shape`) and Keras 2 (`batch_input_shape`) write them.
 pub(super) fn image_size(model: &Value) -> Option<[usize; 2]> {
     let side = |side: &Value| side.as_u64().filter(|&side| side > 0).and_then(|side| side.try_into().ok());
-    layers(model).into_iter().find_map(|layer| {
+    layers(model).find_map(|layer| {
         let shape = ["batch_shape", "batch_input_shape"].map(|key| layer["config"][key].as_array());
         match shape.into_iter().flatten().next()?.as_slice() {
             [_, h, w, _] => Some([side(h)?, side(w)?]),

@@ -1,6 +1,7 @@
 //! The layers of a model's configuration, and what each of them reads.
 
 use super::config::{activation, name};
+use super::convolution::two;
 use serde_json::Value;
 
 /// The most layers between two with weights: a damaged file may lead in circles.
@@ -144,14 +145,7 @@ impl<'a> Place<'a> {
 
 /// `1`, `[rows, columns]` or `[[above, below], [left, right]]`.
 fn zero_padding(padding: &Value) -> Option<[usize; 4]> {
-    let number = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
-    let pair = |value: &Value| match number(value) {
-        Some(n) => Some([n; 2]),
-        None => Some([number(&value[0])?, number(&value[1])?]),
-    };
-    if let Some(n) = number(padding) {
-        return Some([n; 4]);
-    }
-    let ([top, bottom], [left, right]) = (pair(&padding[0])?, pair(&padding[1])?);
+    let along = |axis: usize| two(if padding.is_number() { padding } else { &padding[axis] });
+    let ([top, bottom], [left, right]) = (along(0)?, along(1)?);
     Some([top, bottom, left, right])
 }

@@ -1,4 +1,4 @@
-//! What the metadata of a state dict say about its classes.
+//! What the metadata of a state dict say about its images and classes.
 
 use super::IMAGE_SIZE;
 use crate::{Error, Result, Source};
@@ -29,23 +29,30 @@ pub(super) fn names_classes<V>(metadata: &HashMap<String, V>) -> bool {
     metadata.contains_key(CLASSES)
 }
 
-/// Adds what is known about the classes.
+/// Height and width of the images.
+fn size(source: &Source<'_>) -> String {
+    let [h, w, _] = source.image;
+    format!("{h}x{w}")
+}
+
+/// Says whose layout this is, how large the images are, and what is known about the classes.
 pub(super) fn write(source: &Source<'_>, tensors: &mut Tensors) {
+    let metadata = tensors.metadata_mut();
+    metadata.insert("format".to_owned(), "pt".to_owned());
+    metadata.insert(IMAGE_SIZE.to_owned(), size(source));
     let Some(dataset) = source.dataset else { return };
     let classes = serde_json::Value::from(source.classes.to_vec()).to_string();
-    let metadata = tensors.metadata_mut();
     metadata.insert(CLASSES.to_owned(), classes);
     metadata.insert(DATASET.to_owned(), dataset.to_owned());
 }
 
-/// The lines of Python with the same metadata and the size of the images, for `safetensors.torch.save_file`.
+/// The lines of Python with the same metadata, for `safetensors.torch.save_file`.
 pub(super) fn lines(source: &Source<'_>) -> String {
     let text = |text: &str| serde_json::Value::from(text).to_string();
     let named = source.dataset.map_or_else(String::new, |dataset| {
         format!(", {}: json.dumps(CLASSES), {}: {}", text(CLASSES), text(DATASET), text(dataset))
     });
-    let [h, w, _] = source.image;
-    format!("METADATA = {{\"format\": \"pt\", {}: \"{h}x{w}\"{named}}}", text(IMAGE_SIZE))
+    format!("METADATA = {{\"format\": \"pt\", {}: {}{named}}}", text(IMAGE_SIZE), text(&size(source)))
 }
 
 /// What the `metadata` of the file at `path` say about the classes of a network with `outputs` of them.

@@ -30,10 +30,6 @@ pub fn state_dict(source: &Source<'_>) -> Result<Tensors> {
     for weights in all {
         tensors.insert(weights.name, weights.shape, weights.data)?;
     }
-    // So that readers know whose layout this is, and which images the network takes.
-    let ([h, w, _], metadata) = (source.image, tensors.metadata_mut());
-    metadata.insert("format".to_owned(), "pt".to_owned());
-    metadata.insert(IMAGE_SIZE.to_owned(), format!("{h}x{w}"));
     about::write(source, &mut tensors);
     Ok(tensors)
 }

@@ -11,11 +11,6 @@ pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (mut layers, mut forward, mut names) = (String::new(), String::new(), HashMap::new());
     names.insert(source.input, "x".to_owned());
     for step in &source.steps {
-        if !is_free(&step.name) {
-            let reason =
-                "its name is none in Python, or means something else in a module; give it another".to_owned();
-            return Err(Error::Export { layer: step.name.clone(), target: "PyTorch", reason });
-        }
         let (layer, value) = lines(step, &names)?;
         // Writing to a string cannot fail.
         if let Some(layer) = layer {
@@ -91,6 +86,11 @@ fn lines(step: &Step, names: &HashMap<Value, String>) -> Result<(Option<String>,
         target: "PyTorch",
         reason: reason.to_owned(),
     };
+    if !is_free(&step.name) {
+        return Err(refuse(
+            "its name is none in Python, or means something else in a module; give it another",
+        ));
+    }
     let inputs: Option<Vec<&str>> = step.inputs.iter().map(|x| names.get(x).map(String::as_str)).collect();
     let inputs = inputs.ok_or_else(|| refuse("it reads what no layer before it computes"))?;
     let x = inputs[0];
