@@ -12,8 +12,8 @@ use std::path::Path;
 /// whole new one, even after a power failure.
 ///
 /// The tensors keep their order, and the same input gives the same bytes. `metadata` is free text; readers
-/// written for PyTorch like to find `format` = `pt` there. A digest of the tensors is added as `sha256`, which
-/// [`load_tensors`] verifies and takes out again. A process killed in the middle leaves a hidden
+/// written for PyTorch like to find `format` = `pt` there. A digest of the tensors is added as `towers.sha256`,
+/// which [`load_tensors`] verifies and takes out again. A process killed in the middle leaves a hidden
 /// `.NAME.tmp-PID-N` beside `path`.
 ///
 /// # Errors
@@ -69,16 +69,33 @@ pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
     let target = fs::canonicalize(path).map_err(Error::io("read", path))?;
     let (mut file, len) = durable::open(&target)?;
     let mut tensors = format::read(path, &mut file, len)?;
-    match tensors.metadata_mut().remove(DIGEST) {
+    match take_digest(tensors.metadata_mut()) {
         Some(written) if written != digest(tensors.iter()) => {
-            Err(Error::format(path, "its tensors are not those that were written: the file is damaged"))
+            let why = format!(
+                "its tensors are not those that were written: the file is damaged, or another program changed them and                  kept `{DIGEST}` in its metadata"
+            );
+            Err(Error::format(path, why))
         }
         _ => Ok(tensors),
     }
 }
 
+/// What the keys of towers' own metadata begin with.
+const OWN: &str = "towers.";
+
 /// The key of the metadata under which a file keeps the digest of its tensors.
-const DIGEST: &str = "sha256";
+const DIGEST: &str = "towers.sha256";
+
+/// The same in files of earlier versions. Other programs may use this key too.
+const OLD_DIGEST: &str = "sha256";
+
+/// Takes the digest that [`save_tensors`] added out of a file's metadata. Towers wrote an [`OLD_DIGEST`] only if it
+/// stands beside other keys of towers.
+fn take_digest(metadata: &mut BTreeMap<String, String>) -> Option<String> {
+    let is_ours = metadata.keys().any(|key| key.starts_with(OWN));
+    let key = if metadata.contains_key(DIGEST) || !is_ours { DIGEST } else { OLD_DIGEST };
+    metadata.remove(key)
+}
 
 /// The SHA-256 of names, shapes and bits, in the order of the tensors.
 fn digest<'a>(tensors: impl Iterator<Item = TensorRef<'a>>) -> String {

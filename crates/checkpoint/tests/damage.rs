@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use checkpoint::{Error, Search, Store, Tensors};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -209,4 +210,33 @@ fn a_flipped_bit_in_a_single_file_is_noticed() {
     fs::write(&path, bytes).unwrap();
     let error = checkpoint::load_tensors(&path).unwrap_err();
     assert!(matches!(&error, Error::Format { .. }) && error.to_string().contains("damaged"), "{error}");
+}
+
+/// Another program may keep a digest of its own under a key that towers used once.
+#[test]
+fn digests_of_others_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let metadata = |entries: &[(&str, &str)]| -> BTreeMap<String, String> {
+        entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    let about = metadata(&[("format", "pt"), ("sha256", "of another program")]);
+    let write = |about: &BTreeMap<String, String>| {
+        let data = [0; 8];
+        let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![2], &data).unwrap();
+        let about = Some(about.clone().into_iter().collect());
+        fs::write(&path, safetensors::serialize([("kernel", view)], about).unwrap()).unwrap();
+    };
+    write(&about);
+    let loaded = checkpoint::load_tensors(&path).unwrap();
+    assert_eq!(*loaded.metadata(), about);
+    checkpoint::save_tensors(&path, &loaded, loaded.metadata()).unwrap();
+    assert_eq!(*checkpoint::load_tensors(&path).unwrap().metadata(), about);
+    // The digest that an earlier version wrote into a model of towers.
+    let digest = "21dcddf91bd4012458f82fc7aab07bbc718d093324b8f010b35294a7b90b416c";
+    write(&metadata(&[("towers.model", "quick"), ("sha256", digest)]));
+    let loaded = checkpoint::load_tensors(&path).unwrap();
+    assert_eq!(*loaded.metadata(), metadata(&[("towers.model", "quick")]));
+    write(&metadata(&[("towers.model", "quick"), ("sha256", "of other tensors")]));
+    assert!(checkpoint::load_tensors(&path).unwrap_err().to_string().contains("damaged"));
 }
