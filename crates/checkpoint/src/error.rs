@@ -26,7 +26,7 @@ pub enum Error {
         /// The rule that it breaks.
         why: &'static str,
     },
-    /// A tensor that can't be stored: its name is empty, too long, reserved or taken.
+    /// A tensor that can't be stored: its name is empty, too long, reserved or taken, or it has too many dimensions.
     #[error("tensor {name:?} can't be stored: {why}")]
     TensorName {
         /// The tensor's name.

@@ -143,7 +143,7 @@ pub(crate) fn read(path: &Path, input: &mut impl Read, len: u64) -> Result<Tenso
         }
         let count = (info.data_offsets.1 - info.data_offsets.0) / 4;
         let data = read_values(input, count).map_err(short)?;
-        tensors.insert(name, info.shape, data)?;
+        tensors.insert(name, info.shape, data).map_err(|error| why(&error))?;
     }
     *tensors.metadata_mut() = header.metadata;
     Ok(tensors)
@@ -198,6 +198,10 @@ mod tests {
             let message = refusal(&file(header, data));
             assert!(message.contains(why), "{header}: {message}");
         }
+        let flat =
+            format!(r#"{{"a":{{"dtype":"F32","shape":[1{}],"data_offsets":[0,4]}}}}"#, ",1".repeat(99_999));
+        let told = refusal(&file(&flat, 4));
+        assert!(told.contains("more than 32 dimensions") && told.len() < 200, "{told}");
         let deep = format!(r#"{{"a":{}"#, "[".repeat(100_000));
         assert!(refusal(&file(&deep, 0)).contains("not a readable safetensors"));
         assert!(refusal(&file("{\"\u{1}", 0)).contains("not a readable safetensors"));

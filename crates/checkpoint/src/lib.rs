@@ -72,4 +72,4 @@ pub use format::MAX_HEADER;
 pub use name::{MAX_NAME, epoch_name, step_name};
 pub use policy::{Best, BestSoFar, Decision, Mode, Policy};
 pub use store::{Checkpoint, Entry, Listing, MAX_STATE, Search, Skipped, Store};
-pub use tensors::{MAX_TENSOR_NAME, Tensor, TensorRef, Tensors};
+pub use tensors::{MAX_RANK, MAX_TENSOR_NAME, Tensor, TensorRef, Tensors};

@@ -5,6 +5,9 @@ use std::fmt;
 /// The longest name of a tensor, in bytes.
 pub const MAX_TENSOR_NAME: usize = 1024;
 
+/// The most dimensions of a tensor: the limit of NumPy 1.
+pub const MAX_RANK: usize = 32;
+
 /// A borrowed f32 tensor: what a file is written from, so that a slot of a big arena needs no copy.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorRef<'a> {
@@ -17,12 +20,13 @@ pub struct TensorRef<'a> {
 }
 
 impl TensorRef<'_> {
-    /// Checks what the format asks for: a sound name, and data as long as the shape says.
+    /// Checks what the format asks for: a sound name, not too many dimensions, and data as long as the shape says.
     pub(crate) fn check(&self) -> Result<()> {
         let broken_rule = match self.name {
             "" => Some("its name is empty"),
             "__metadata__" => Some("the format keeps this name for itself"),
             name if name.len() > MAX_TENSOR_NAME => Some("its name is longer than 1024 bytes"),
+            _ if self.shape.len() > MAX_RANK => Some("it has more than 32 dimensions"),
             _ => None,
         };
         if let Some(why) = broken_rule {
@@ -123,7 +127,8 @@ impl Tensors {
     /// Adds a tensor behind the others.
     ///
     /// # Errors
-    /// When the name is empty, too long or taken, or `data` is not as long as the product of `shape`.
+    /// When the name is empty, too long or taken, `shape` has more than [`MAX_RANK`] dimensions, or `data` is not as
+    /// long as their product.
     pub fn insert(
         &mut self,
         name: impl Into<String>,

@@ -123,6 +123,7 @@ fn unsound_tensors_are_refused_and_the_old_file_stays() {
         tensor("good", &[1], &[0.0]),
         tensor("short", &[3], &[0.0]),
         tensor("overflow", &[usize::MAX, 2], &[0.0]),
+        tensor("deep", &[1; 33], &[0.0]),
     ] {
         let error = save(&[tensor("good", &[1], &[9.0]), bad]).unwrap_err();
         assert!(matches!(error, Error::TensorName { .. } | Error::Shape { .. }), "{error}");
