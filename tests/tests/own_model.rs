@@ -205,13 +205,16 @@ fn another_network_than_the_files_is_told() {
         ),
         (mine([24, 28, 1], 8, 10), "the given one for 24x28x1 images into 10 classes"),
         (mine([24, 28, 3], 8, 9), "the given one for 24x28x3 images into 9 classes"),
-        (mine([24, 28, 3], 9, 10), "its `look/kernel` has 216 numbers, but the given one's has 243"),
+        (
+            mine([24, 28, 3], 9, 10),
+            "its `look/kernel` has the shape [3, 3, 3, 8], but the given one's has [3, 3, 3, 9]",
+        ),
         (
             models::by_name_for("small_cnn", [24, 28, 3], 10).expect("a name").expect("a network"),
             "the given one has `conv2d/kernel`, which the file has not",
         ),
         (plain(), "the file has `batch_normalization/"),
-        (longer(), "its `dense/kernel` has 80 numbers, but the given one's has 30"),
+        (longer(), "its `dense/kernel` has the shape [8, 10], but the given one's has [3, 10]"),
     ] {
         let told = refused(model);
         assert!(told.contains(": this is another network than `mine`: ") && told.contains(says), "{told}");

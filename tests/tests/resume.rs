@@ -1,9 +1,10 @@
 //! A run that stops goes on exactly where it was.
 
+use checkpoint::{Store, Tensors};
 use std::path::Path;
 use towers_tests::{Finished, run};
 use train::observers::Checkpoints;
-use train::{Config, End, Error, Observer, Result, Resume, StopFlag, cifar, recipe};
+use train::{Config, End, Error, Observer, Result, Resume, Saved, StopFlag, cifar, recipe};
 
 fn quick(epochs: u64) -> Config {
     let mut config = recipe("quick").expect("it is built in");
@@ -145,6 +146,31 @@ fn a_damaged_checkpoint_is_passed_over() {
     std::fs::write(&file, bytes).unwrap();
     let older = Resume::newest(dir.path()).unwrap();
     assert_eq!((newest.state.epoch, older.state.epoch, older.skipped.len()), (3, 2, 1));
+}
+
+/// Digests tell that a file is whole, not that its tensors are those of the network.
+#[test]
+fn tensors_of_another_shape_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    in_folder(&quick(1), folder.path(), None, None);
+    let store = Store::open(folder.path().join("checkpoints")).unwrap();
+    let found = store.newest_valid::<Saved>().unwrap().found.unwrap();
+    for changed in ["conv2d/kernel", "velocity/conv2d/kernel"] {
+        let mut tensors = Tensors::new();
+        for tensor in &found.tensors {
+            let mut shape = tensor.shape.to_vec();
+            if tensor.name == changed {
+                shape.reverse();
+            }
+            tensors.insert(tensor.name, shape, tensor.data.to_vec()).unwrap();
+        }
+        store.save(&found.name, &tensors, &found.state).unwrap();
+        let resume = Resume::newest(folder.path()).unwrap();
+        let resumed = run(&quick(2), &cifar::synthetic(5, 90, 30), Some(&resume), None, Vec::new());
+        let error = resumed.err().expect("the shape is another");
+        let told = format!("tensor `{changed}` has the shape [16, 3, 3, 3], but must have [3, 3, 3, 16]");
+        assert!(error.to_string().contains(&told), "{error}");
+    }
 }
 
 #[test]

@@ -73,11 +73,11 @@ impl Average {
         &mut self,
         device: &Device,
         network: &Network,
-        values: impl Fn(&str, usize) -> Result<&'t [f32]>,
+        values: impl Fn(&str, &[usize]) -> Result<&'t [f32]>,
     ) -> Result<()> {
         for slot in averaged(network) {
             let of = if slot.role == Role::Trainable { &mut self.params } else { &mut self.running };
-            device.upload(values(&name(slot), slot.span.len)?, of, slot.span.offset)?;
+            device.upload(values(&name(slot), &slot.shape)?, of, slot.span.offset)?;
         }
         Ok(())
     }

@@ -52,8 +52,7 @@ impl Classifier {
     /// Brings a trained network onto a device, for batches of up to `batch` pictures.
     ///
     /// # Errors
-    /// [`Error::Run`] if a parameter is missing; [`Error::Option`] for batches of 0; what the
-    /// device says.
+    /// [`Error::Run`] for what [`Trained::model`] refuses; [`Error::Option`] for batches of 0; what the device says.
     pub fn new(trained: &Trained, device: &Device, batch: usize) -> Result<Self> {
         if batch == 0 {
             let (value, accepted) = ("0".to_owned(), "at least 1".to_owned());
@@ -61,7 +60,7 @@ impl Classifier {
         }
         let mut network = trained.model()?.build(device, batch, Mode::Inference)?;
         for slot in network.arena().slots().to_vec() {
-            let values = values(&trained.tensors, &trained.path, &slot.name, slot.span.len)?;
+            let values = values(&trained.tensors, &trained.path, &slot.name, &slot.shape)?;
             network.arena_mut().load(device, &slot, values)?;
         }
         Ok(Classifier {

@@ -90,10 +90,6 @@ impl Foreign {
         let classes = self.classes().ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })?;
         let image = self.image(path, assumed.image_size)?;
         let (network, tensors) = self.fitting(path, image, classes, assumed.network.as_deref())?;
-        if let Some(bad) = tensors.iter().find(|tensor| !tensor.data.iter().all(|x| x.is_finite())) {
-            let reason = format!("`{}` has numbers that are not finite: its training has failed", bad.name);
-            return Err(Error::Run { path: path.to_owned(), reason });
-        }
         let preprocessing =
             assumed.preprocessing.or_else(|| of_recipe(&network)).unwrap_or(Preprocessing::DivideBy255);
         let input = match assumed.preprocessing {

@@ -1,5 +1,5 @@
 use crate::fit;
-use crate::resume::values;
+use crate::resume::finite_values;
 use crate::standardization;
 use crate::worker::{Prepared, is_beside};
 use crate::{Error, ImageSize, Input, Result};
@@ -96,12 +96,12 @@ impl Trained {
         let input = match about("towers.preprocessing")?.as_str() {
             "divide-by-255" => Input::DivideBy255,
             "subtract-pixel-mean" => {
-                let mean = values(&tensors, &file, MEAN, image.iter().product())?.to_vec();
+                let mean = finite_values(&tensors, &file, MEAN, &image)?.to_vec();
                 Input::SubtractPixelMean { image, mean }
             }
             "standardize" => Input::Standardize {
-                mean: values(&tensors, &file, MEAN, cifar::CHANNELS)?.to_vec(),
-                std: values(&tensors, &file, STD, 1)?[0],
+                mean: finite_values(&tensors, &file, MEAN, &[cifar::CHANNELS])?.to_vec(),
+                std: finite_values(&tensors, &file, STD, &[1])?[0],
             },
             _ => return Err(refuse("its preprocessing is unknown to this version")),
         };
@@ -158,7 +158,7 @@ impl Trained {
     ///
     /// # Errors
     /// [`Error::Run`] if it takes other images, tells other classes apart, or has other parameters than the file, by their names and
-    /// numbers of elements: none may be missing, and none left over.
+    /// shapes: none may be missing, and none left over.
     pub fn with_model(self, model: Model) -> Result<Self> {
         match self.unlike(&model) {
             None => Ok(Trained { own: Some(model), ..self }),
@@ -177,11 +177,13 @@ impl Trained {
         }
         let mut names = HashSet::new();
         for (step, spec) in model.steps().iter().flat_map(|step| step.params.iter().map(move |p| (step, p))) {
-            let (name, len) = (format!("{}/{}", step.name, spec.name), spec.shape.iter().product::<usize>());
-            match self.tensors.get(&name).map(|tensor| tensor.data().len()) {
+            let (name, shape) = (format!("{}/{}", step.name, spec.name), &spec.shape);
+            match self.tensors.get(&name).map(|tensor| tensor.shape()) {
                 None => return Some(format!("the given one has `{name}`, which the file has not")),
-                Some(found) if found != len => {
-                    return Some(format!("its `{name}` has {found} numbers, but the given one's has {len}"));
+                Some(found) if found != shape => {
+                    return Some(format!(
+                        "its `{name}` has the shape {found:?}, but the given one's has {shape:?}"
+                    ));
                 }
                 Some(_) => _ = names.insert(name),
             }
@@ -196,15 +198,33 @@ impl Trained {
         more.map(|name| format!("the file has `{name}`, which the given one has not"))
     }
 
-    /// The architecture.
+    /// The architecture, if the parameters are sound ones of it.
     ///
     /// # Errors
     /// [`Error::Run`] for a network or a number of classes that there can't be, and for a network of one's own that
-    /// [`with_model`](Self::with_model) was not given.
+    /// [`with_model`](Self::with_model) was not given; for a parameter that is missing or of another shape, is NaN or infinite, or
+    /// is a negative variance.
     pub fn model(&self) -> Result<Model> {
-        if let Some(own) = &self.own {
-            return Ok(own.clone());
+        let model = match &self.own {
+            Some(own) => own.clone(),
+            None => self.named_model()?,
+        };
+        for step in model.steps() {
+            for spec in step.params {
+                let name = format!("{}/{}", step.name, spec.name);
+                let values = finite_values(&self.tensors, &self.path, &name, &spec.shape)?;
+                let negative = values.iter().find(|value| **value < 0.0);
+                if let Some(value) = negative.filter(|_| spec.name == "moving_variance") {
+                    let reason = format!("the tensor `{name}` has the value {value}, which is no variance");
+                    return Err(Error::Run { path: self.path.clone(), reason });
+                }
+            }
         }
+        Ok(model)
+    }
+
+    /// The built-in architecture of this name.
+    fn named_model(&self) -> Result<Model> {
         let refuse = |reason: &str| Error::Run { path: self.path.clone(), reason: reason.to_owned() };
         if self.classes.is_empty() || self.classes.len() > MOST_CLASSES {
             return Err(refuse("it must have between 1 and 65536 classes"));
@@ -223,14 +243,13 @@ impl Trained {
     /// The content of a model file: the parameters in the order of the layers, and all that is known about the network.
     ///
     /// # Errors
-    /// [`Error::Run`] if a parameter is missing.
+    /// [`Error::Run`] for what [`model`](Self::model) refuses.
     pub fn to_tensors(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
         for step in self.model()?.steps() {
             for spec in step.params {
                 let name = format!("{}/{}", step.name, spec.name);
-                let len = spec.shape.iter().product();
-                let data = values(&self.tensors, &self.path, &name, len)?.to_vec();
+                let data = finite_values(&self.tensors, &self.path, &name, &spec.shape)?.to_vec();
                 tensors.insert(name, spec.shape, data)?;
             }
         }
@@ -318,6 +337,49 @@ mod tests {
         let (input, options) = (Input::DivideBy255, ImageDataGenerator::new());
         let (classes, named, own, image) = (vec!["a".into(), "b".into()], true, None, [32, 32, 3]);
         Trained { path, network, classes, named, dataset, image, input, options, own, tensors }
+    }
+
+    /// NaN, infinities, negative variances and other shapes would give answers without a meaning.
+    #[test]
+    fn unsound_parameters_are_refused() {
+        let model = models::small_cnn(2).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let with = |name: &str, shape: &[usize], value: f32| {
+            let mut tensors = Tensors::new();
+            for step in model.steps() {
+                for spec in step.params {
+                    let own = format!("{}/{}", step.name, spec.name);
+                    let changed = own == name;
+                    let shape = if changed { shape } else { &spec.shape };
+                    let mut data = vec![0.5; shape.iter().product()];
+                    data[0] = if changed { value } else { 0.5 };
+                    tensors.insert(own, shape, data).unwrap();
+                }
+            }
+            let trained = Trained { network: "small_cnn".into(), tensors, ..trained(&[]) };
+            let device = tensor::Device::cpu(1);
+            let told = [
+                crate::Classifier::new(&trained, &device, 1).err(),
+                crate::export(&trained, &folder.path().join("net.onnx")).err(),
+                trained.to_tensors().err(),
+            ];
+            let [first, second, third] = told.map(|told| told.map(|error| error.to_string()));
+            assert!(first == second && first == third, "{first:?} {second:?} {third:?}");
+            first.unwrap_or_default()
+        };
+        let kernel = [3, 3, 3, 16];
+        let has = |what: &str| format!("a.safetensors: the tensor `conv2d/kernel` has the {what}");
+        assert_eq!(with("conv2d/kernel", &kernel, -0.5), "");
+        assert_eq!(with("batch_normalization/moving_variance", &[16], -0.0), "");
+        let failed = ", but must be finite; a training that failed leaves such values";
+        assert_eq!(with("conv2d/kernel", &kernel, f32::NAN), has(&format!("value NaN{failed}")));
+        assert_eq!(with("conv2d/kernel", &kernel, f32::INFINITY), has(&format!("value inf{failed}")));
+        let told = with("batch_normalization/moving_variance", &[16], -1.0);
+        assert!(told.ends_with("_variance` has the value -1, which is no variance"), "{told}");
+        for other in [&[16, 3, 3, 3][..], &[432], &[3, 3, 3, 16, 1]] {
+            let must = format!("shape {other:?}, but must have [3, 3, 3, 16]");
+            assert_eq!(with("conv2d/kernel", other, 0.5), has(&must));
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use crate::resume::values;
+use crate::resume::finite_values;
 use crate::{Error, ImageSize, Input, Result};
 use augment::{ImageDataGenerator, Mean, Preprocess, Whitening};
 use checkpoint::Tensors;
@@ -71,13 +71,14 @@ pub(crate) fn read(tensors: &Tensors, file: &Path, image: [usize; 3]) -> Result<
     })?;
     let (channels, len) = (image[2], image.iter().product::<usize>());
     if options.centers() {
-        options.mean = Some(Mean::PerChannel(values(tensors, file, MEAN, channels)?.to_vec()));
+        options.mean = Some(Mean::PerChannel(finite_values(tensors, file, MEAN, &[channels])?.to_vec()));
     }
     if options.divides() {
-        options.std = Some(values(tensors, file, STD, channels)?.to_vec());
+        options.std = Some(finite_values(tensors, file, STD, &[channels])?.to_vec());
     }
     if options.zca_whitening {
-        options.whitening = Some(Whitening::new(values(tensors, file, WHITENING, len * len)?.to_vec()));
+        let matrix = finite_values(tensors, file, WHITENING, &[len, len])?.to_vec();
+        options.whitening = Some(Whitening::new(matrix));
     }
     Ok(options)
 }

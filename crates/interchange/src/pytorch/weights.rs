@@ -3,7 +3,7 @@
 use super::IMAGE_SIZE;
 use super::about::{self, Named};
 use crate::{Error, Pixels, Result, file, layout};
-use checkpoint::Tensors;
+use checkpoint::{MAX_RANK, Tensors};
 use layers::Step;
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensorError, SafeTensors};
@@ -160,6 +160,9 @@ fn read(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Stored> {
         let kind = view.dtype();
         let reason = format!("its `{name}` is {kind}, but must be F32; save network.float().state_dict()");
         return Err(Error::file(path, reason));
+    }
+    if view.shape().len() > MAX_RANK {
+        return Err(Error::file(path, format!("its `{name}` has more than {MAX_RANK} dimensions")));
     }
     let data = view.data().as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word)).collect();
     Ok(Stored { shape: view.shape().to_vec(), data })

@@ -28,25 +28,26 @@ impl Worker<'_> {
         let arena = self.network.arena_mut();
         let slots = arena.slots().to_vec();
         for slot in &slots {
-            arena.load(&self.device, slot, resume.values(&slot.name, slot.span.len)?)?;
+            arena.load(&self.device, slot, resume.values(&slot.name, &slot.shape)?)?;
         }
         let mut memory = Vec::new();
         for (name, arena) in self.optimizer.arenas() {
             let mut values = vec![0.0; arena.len()];
             for slot in slots.iter().filter(|slot| slot.role == Role::Trainable) {
-                let saved = resume.values(&format!("{name}/{}", slot.name), slot.span.len)?;
+                let saved = resume.values(&format!("{name}/{}", slot.name), &slot.shape)?;
                 values[slot.span.range()].copy_from_slice(saved);
             }
             memory.append(&mut values);
         }
         if self.optimizer.steps(&self.device)?.is_some() {
-            memory.extend(resume.values(STEPS, 1)?);
+            memory.extend(resume.values(STEPS, &[1])?);
         }
         self.optimizer.import(&self.device, &memory)?;
         if let Some(average) = &mut self.average {
-            average.import(&self.device, &self.network, |name, len| resume.values(name, len))?;
+            average.import(&self.device, &self.network, |name, shape| resume.values(name, shape))?;
         }
-        if let (Some(_), Ok(&[scale, good_steps])) = (self.device.loss_scale()?, resume.values(LOSS_SCALE, 2))
+        if let (Some(_), Ok(&[scale, good_steps])) =
+            (self.device.loss_scale()?, resume.values(LOSS_SCALE, &[2]))
         {
             self.device.set_loss_scale([scale, good_steps])?;
         }
