@@ -3,15 +3,19 @@
 use super::about;
 use crate::{Error, Result, Source};
 use layers::{Operation, Role, Step, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use tensor::{Activation, Pad, Pool2d};
 
 pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (mut layers, mut forward, mut names) = (String::new(), String::new(), HashMap::new());
     names.insert(source.input, "x".to_owned());
+    let mut vectors = HashSet::new();
     for step in &source.steps {
-        let (layer, value) = lines(step, &names)?;
+        let (layer, value) = lines(step, &names, vectors.contains(&step.inputs[0]))?;
+        if makes_vectors(step) || vectors.contains(&step.inputs[0]) {
+            vectors.insert(step.output);
+        }
         // Writing to a string cannot fail.
         if let Some(layer) = layer {
             let _ = writeln!(layers, "        self.{} = {layer}", step.name);
@@ -79,8 +83,14 @@ fn is_free(name: &str) -> bool {
         && !taken(TAKEN)
 }
 
-/// A layer's line in the constructor, if it has one, and its value in `forward`.
-fn lines(step: &Step, names: &HashMap<Value, String>) -> Result<(Option<String>, String)> {
+/// Whether a layer turns images, which have four dimensions, into vectors, which have two.
+fn makes_vectors(step: &Step) -> bool {
+    use Operation::{Flatten, GlobalAveragePool, Linear};
+    matches!(step.operation, Some(Linear(..) | GlobalAveragePool | Flatten))
+}
+
+/// A layer's line in the constructor, if it has one, and its value in `forward`. `vectors` tells whether it reads vectors, not images.
+fn lines(step: &Step, names: &HashMap<Value, String>, vectors: bool) -> Result<(Option<String>, String)> {
     let refuse = |reason: &str| Error::Export {
         layer: step.name.clone(),
         target: "PyTorch",
@@ -119,7 +129,9 @@ fn lines(step: &Step, names: &HashMap<Value, String>) -> Result<(Option<String>,
             });
             // Shorter than the nearest f32: 0.01, not 0.00999999.
             let momentum = (f64::from(momentum.unwrap_or(0.1)) * 1e6).round() / 1e6;
-            let layer = format!("nn.BatchNorm2d({}, eps={}, momentum={momentum})", step.x.c, norm.epsilon);
+            let rank = if vectors { 1 } else { 2 };
+            let layer =
+                format!("nn.BatchNorm{rank}d({}, eps={}, momentum={momentum})", step.x.c, norm.epsilon);
             (Some(layer), activated(&own(x), norm.act))
         }
         Operation::MaxPool(pool) => {
@@ -182,6 +194,46 @@ fn padded(x: &str, pad: Pad, value: &str) -> (String, String) {
         None => {
             let Pad { top, bottom, left, right } = pad;
             (format!("F.pad({x}, ({left}, {right}, {top}, {bottom}){value})"), String::new())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pixels;
+    use checkpoint::Tensors;
+    use layers::{BatchNormalization, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph};
+
+    /// PyTorch normalizes vectors and images by different modules.
+    #[test]
+    fn normalizations_know_what_they_read() {
+        let mut graph = Graph::new("mine", [8, 8, 3]);
+        let norm = BatchNormalization::new;
+        let mut x = graph.add(Conv2D::new(4, 3), graph.input()).unwrap();
+        x = graph.add_named("of_images", norm().activation(Activation::Relu), x).unwrap();
+        let pooled = graph.add(GlobalAveragePooling2D, x).unwrap();
+        let pooled = graph.add_named("of_means", norm(), pooled).unwrap();
+        x = graph.add(Flatten, x).unwrap();
+        x = graph.add(Dense::new(4).activation(Activation::Relu), x).unwrap();
+        x = graph.add(Dropout::new(0.5), x).unwrap();
+        x = graph.add_named("of_vectors", norm(), x).unwrap();
+        let logits = graph.concat(&[x, pooled]).unwrap();
+        let source = Source {
+            name: "mine",
+            image: [8, 8, 3],
+            input: graph.input(),
+            steps: graph.steps(logits),
+            logits,
+            tensors: &Tensors::new(),
+            pixels: Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] },
+            classes: &[],
+            dataset: None,
+        };
+        let module = write(&source, "mine.safetensors").unwrap();
+        for (name, rank) in [("of_images", 2), ("of_means", 1), ("of_vectors", 1)] {
+            let line = format!("self.{name} = nn.BatchNorm{rank}d(4, eps=0.001, momentum=0.01)");
+            assert!(module.contains(&line), "{module}");
         }
     }
 }
