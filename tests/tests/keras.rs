@@ -152,6 +152,33 @@ fn a_model_of_keras_classifies() {
     assert!(error.to_string().contains("fit none of airbench94"), "{error}");
 }
 
+/// What a file claims takes no memory before it is what the network needs.
+#[test]
+fn values_are_read_where_shapes_fit() {
+    let bytes = fs::read(golden("tiny.weights.h5")).unwrap();
+    let words = |shape: [u64; 4]| shape.map(u64::to_le_bytes).concat();
+    let small = words([3, 3, 9, 6]);
+    let place = bytes.windows(small.len()).position(|part| part == small).expect("the shape of a kernel");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("claims.h5");
+    let with = |shape: [u64; 4]| {
+        let mut bytes = bytes.clone();
+        bytes[place..place + small.len()].copy_from_slice(&words(shape));
+        fs::write(&path, bytes).unwrap();
+        let weights = KerasWeights::read(&path)?;
+        weights.assign(&tiny(4, 2).unwrap().steps())
+    };
+    assert!(with([3, 3, 9, 6]).is_ok());
+    // Values that the file has not.
+    let told = with([3, 3, 9, 1 << 20]).unwrap_err().to_string();
+    assert!(
+        told.contains("no layer of it is left for the network's") && told.contains("(3, 3, 9, 6)"),
+        "{told}"
+    );
+    let told = with([3, 3, 9, 1 << 24]).unwrap_err().to_string();
+    assert!(told.ends_with("would make more than 1024 MiB of weights"), "{told}");
+}
+
 /// Whatever a file holds, reading it ends in weights or in a sentence.
 #[test]
 fn hostile_files_are_refused() {

@@ -33,7 +33,7 @@ pub(super) fn assign(
     for (step, &unit) in own.iter().zip(&taken) {
         for (spec, array) in step.params.iter().zip(&units[unit].arrays) {
             let name = format!("{}/{}", step.name, spec.name);
-            let inserted = tensors.insert(name, spec.shape.clone(), array.data.clone());
+            let inserted = tensors.insert(name, spec.shape.clone(), array.read()?);
             inserted.map_err(|error| error.to_string())?;
         }
     }

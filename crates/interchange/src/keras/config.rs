@@ -2,9 +2,10 @@
 
 use super::graph::{self, Place};
 use super::{convolution, pooling};
-use crate::Error;
+use crate::{Error, Result};
 use layers::{Operation, Step};
 use serde_json::Value;
+use std::fmt::Display;
 use std::path::Path;
 use tensor::Activation;
 
@@ -14,6 +15,20 @@ pub(super) const MAX_CONFIG: u64 = 16 << 20;
 pub(super) fn too_large(path: &Path) -> Error {
     let most = MAX_CONFIG >> 20;
     Error::file(path, format!("its model's configuration is longer than {most} MiB, the most that is read"))
+}
+
+pub(super) fn unreadable(path: &Path, why: &dyn Display) -> Error {
+    let hint = "save the model again, or its weights alone by model.save_weights";
+    Error::file(path, format!("its model's configuration can't be read: {why}; {hint}"))
+}
+
+/// The configuration in a JSON text: that of any model names its class.
+pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Value> {
+    let config: Value = serde_json::from_slice(text).map_err(|error| unreadable(path, &error))?;
+    match config["class_name"].is_string() {
+        true => Ok(config),
+        false => Err(unreadable(path, &"it names no class of a model")),
+    }
 }
 
 /// Epsilons are written as decimal numbers.

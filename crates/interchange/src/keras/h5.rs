@@ -4,6 +4,7 @@ use super::config::{self, MAX_CONFIG};
 use super::unit::{Array, Unit};
 use super::{MAX_FILE, unit};
 use crate::{Error, Result};
+use hdf5_reader::error::Error as Hdf5Error;
 use hdf5_reader::group::Group;
 use hdf5_reader::{Dataset, Hdf5File, OpenOptions};
 use serde_json::Value;
@@ -15,6 +16,9 @@ const MAX_DEPTH: usize = 16;
 /// Nor so many layers, or tensors in one.
 const MAX_NAMES: usize = 100_000;
 
+/// The most values of a chunk that is larger than its tensor, which no program but a hostile one writes much larger.
+const MAX_CHUNK: u64 = 1 << 20;
+
 /// Parts of a model that have weights of their own, but none of a layer.
 const NOT_LAYERS: [&str; 4] = ["optimizer", "seed_generator", "metrics", "loss_tracker"];
 
@@ -23,17 +27,20 @@ type Named = (String, Dataset);
 
 /// The layers with weights, whether their order is the model's, and the model's configuration if it is there.
 pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<(Vec<Unit>, bool, Option<Value>)> {
-    let options =
-        OpenOptions::default().with_max_read_bytes(MAX_FILE as usize).with_max_chunk_bytes(MAX_FILE as usize);
-    let damaged =
-        |error: hdf5_reader::error::Error| Error::file(path, format!("the HDF5 file is damaged: {error}"));
+    // Each chunk is read once, so that none need be kept.
+    let options = OpenOptions::default()
+        .with_max_read_bytes(MAX_FILE as usize)
+        .with_max_chunk_bytes(MAX_FILE as usize)
+        .with_chunk_cache_bytes(0);
+    let damaged = |error: Hdf5Error| Error::file(path, format!("the HDF5 file is damaged: {error}"));
     let file = Hdf5File::from_vec_with_options(bytes, options).map_err(damaged)?;
     let root = file.root_group().map_err(damaged)?;
-    let config = root.attribute("model_config").and_then(|config| config.read_string()).ok();
-    if config.as_ref().is_some_and(|text| text.len() as u64 > MAX_CONFIG) {
-        return Err(config::too_large(path));
-    }
-    let config = config.and_then(|text| serde_json::from_str(&text).ok());
+    let config = match root.attribute("model_config").and_then(|config| config.read_string()) {
+        Ok(text) if text.len() as u64 > MAX_CONFIG => return Err(config::too_large(path)),
+        Ok(text) => Some(config::parse(path, text.as_bytes())?),
+        Err(Hdf5Error::AttributeNotFound(_)) => None,
+        Err(error) => return Err(config::unreadable(path, &error)),
+    };
     let top = root.group("model_weights").unwrap_or_else(|_| root.clone());
     let mut reader = Reader { path, left: MAX_FILE / 4, groups: MAX_NAMES, units: Vec::new() };
     if let Some(layers) = names(&top, "layer_names") {
@@ -49,7 +56,7 @@ pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<(Vec<Unit>, bool, Opti
 
 struct Reader<'a> {
     path: &'a Path,
-    /// Values that may still be read.
+    /// Values that there may still be.
     left: u64,
     /// Groups that may still be entered: a hostile file has each inside of all others.
     groups: usize,
@@ -57,7 +64,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn damaged(&self, what: &str, error: hdf5_reader::error::Error) -> Error {
+    fn damaged(&self, what: &str, error: Hdf5Error) -> Error {
         Error::file(self.path, format!("`{what}` can't be read: {error}"))
     }
 
@@ -102,8 +109,8 @@ impl Reader<'_> {
 
     fn unit(&mut self, name: &str, tensors: Vec<Named>) -> Result<()> {
         let arrays: Result<Vec<Array>> = tensors
-            .iter()
-            .map(|(tensor, dataset)| self.array(&format!("{name}/{tensor}"), dataset))
+            .into_iter()
+            .map(|(tensor, dataset)| self.array(format!("{name}/{tensor}"), dataset))
             .collect();
         let arrays = arrays?;
         if !arrays.is_empty() {
@@ -112,14 +119,23 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn array(&mut self, name: &str, dataset: &Dataset) -> Result<Array> {
-        let len = dataset.num_elements().map_err(|error| self.damaged(name, error))?;
-        self.left = self.left.checked_sub(len).ok_or_else(|| {
-            Error::file(self.path, format!("`{name}` would make more than {} MiB of weights", MAX_FILE >> 20))
-        })?;
-        let values = dataset.read_array::<f32>().map_err(|error| self.damaged(name, error))?;
-        let shape = values.shape().to_vec();
-        Ok(Array { shape, data: values.into_iter().collect() })
+    /// A tensor without a look at its values.
+    fn array(&mut self, name: String, dataset: Dataset) -> Result<Array> {
+        let len = dataset.num_elements().map_err(|error| self.damaged(&name, error))?;
+        let size = dataset.raw_element_size().map_err(|error| self.damaged(&name, error))?;
+        let refuse = |what: String| Error::file(self.path, format!("`{name}` {what}"));
+        if size != size_of::<f32>() {
+            return Err(refuse(format!("has values of {size} bytes, but must have float32")));
+        }
+        let chunk =
+            dataset.chunks().unwrap_or_default().iter().fold(1, |n: u64, &m| n.saturating_mul(m.into()));
+        if chunk > len.max(MAX_CHUNK) {
+            return Err(refuse(format!("has {len} values in chunks of {chunk}")));
+        }
+        let too_many = || refuse(format!("would make more than {} MiB of weights", MAX_FILE >> 20));
+        self.left = self.left.checked_sub(len).ok_or_else(too_many)?;
+        let shape = dataset.shape().iter().map(|&extent| extent as usize).collect();
+        Ok(Array { name, shape, dataset })
     }
 }
 

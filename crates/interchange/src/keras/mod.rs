@@ -32,7 +32,8 @@ use layers::Step;
 use std::path::{Path, PathBuf};
 use unit::Unit;
 
-/// The weights of a file, layer by layer, and the model's configuration where the file has it.
+/// The weights of a file, layer by layer, and the model's configuration where the file has it. Their values are read when
+/// they are [assigned](KerasWeights::assign), since a small file may claim any number of them.
 #[derive(Debug)]
 pub struct KerasWeights {
     path: PathBuf,
@@ -50,8 +51,10 @@ impl KerasWeights {
     /// their channels first.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = file::read(path)?;
-        let (bytes, config) =
-            if bytes.starts_with(b"PK") { archive::open(path, bytes)? } else { (bytes, None) };
+        let (bytes, config) = match bytes.starts_with(b"PK") {
+            true => archive::open(path, bytes).map(|(bytes, config)| (bytes, Some(config)))?,
+            false => (bytes, None),
+        };
         if !bytes.starts_with(b"\x89HDF\r\n\x1a\n") {
             return Err(Error::file(
                 path,

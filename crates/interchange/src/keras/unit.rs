@@ -1,13 +1,31 @@
 //! A layer's weights, and what they say about the layer.
 
+use hdf5_reader::Dataset;
 use std::collections::HashMap;
 use std::fmt;
 
-/// A tensor of a file.
-#[derive(Debug)]
+/// A tensor of a file, whose values are read when a network needs them.
 pub(super) struct Array {
+    /// `LAYER/TENSOR`.
+    pub(super) name: String,
     pub(super) shape: Vec<usize>,
-    pub(super) data: Vec<f32>,
+    pub(super) dataset: Dataset,
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Array").field("name", &self.name).field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
+
+impl Array {
+    /// Its values in row-major order.
+    pub(super) fn read(&self) -> Result<Vec<f32>, String> {
+        let mut values = vec![0.0; self.shape.iter().product()];
+        let read = self.dataset.read_into(&mut values);
+        read.map_err(|error| format!("`{}` can't be read: {error}", self.name))?;
+        Ok(values)
+    }
 }
 
 /// The weights of one layer of a file.
