@@ -164,6 +164,26 @@ fn a_place_that_can_not_be_written_leaves_no_run() {
     assert!(!place.exists("runs") && !place.exists("plot.JPG"));
 }
 
+/// What a terminal would act on, and what would fill it.
+#[test]
+fn errors_are_fit_for_a_terminal() {
+    let place = Place::new();
+    let says = "\\u001b]0;x\\u0007.toml: No such file";
+    place.run("train --recipe \u{1b}]0;x\u{7}.toml").ends(1).complains(says);
+    place.run("train --ep\u{9b}ochs 1").ends(2).complains("unexpected argument '--ep\\u009bochs' found");
+    let (words, word) = ("x ".repeat(50_000), "x".repeat(100_000));
+    for text in [
+        format!("like = \"{words}\""),
+        format!("like = 'quick'\noptimizer = \"{words}\""),
+        format!("like = 'quick'\nepochs = \"{words}\""),
+        format!("like = 'quick'\n{word} = 1"),
+    ] {
+        std::fs::write(place.path().join("long.toml"), &text).expect("the file can be written");
+        let error = place.run("recipes long.toml").ends(2).complains("[...]").err();
+        assert!(error.len() < 1500, "{}", error.len());
+    }
+}
+
 /// Failures: status 1, one sentence and, where one helps, a hint.
 #[test]
 fn failures_say_what_to_do() {

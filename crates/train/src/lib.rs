@@ -72,6 +72,7 @@ mod speed;
 mod spelling;
 mod standardization;
 mod state;
+mod terminal;
 mod weights;
 mod whitening;
 mod worker;
@@ -109,6 +110,7 @@ pub use roofline::{Roof, Roofline, roofline};
 pub use spelling::{hint as did_you_mean, spelled};
 pub use state::{EpochRecord, Partial, TrainState};
 pub use tensor::cuda::library_path;
+pub use terminal::{printable, shortened};
 pub use weights::DeviceWeights;
 
 /// The data sets' crate, for callers that hand in data of their own.
