@@ -88,7 +88,7 @@ pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptio
 pub use data::{load_data, load_test_data};
 pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
-pub use evaluate::{Evaluation, Mistake, evaluate};
+pub use evaluate::{Evaluation, Mistake, evaluate, measured_on};
 pub use export::{Format, export};
 pub use fingerprint::Fingerprint;
 pub use first_step::{FirstStep, first_step};
