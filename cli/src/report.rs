@@ -2,7 +2,7 @@
 
 use crate::args::ReportArgs;
 use crate::error::{at_least_one, sentence};
-use crate::output::{HISTORY_FILE, newest_run};
+use crate::output::{HISTORY_FILE, folder_must_exist, newest_run};
 use crate::{data, evaluate, print};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     };
     // Before any network is tested.
     let file = args.output.as_deref().map_or_else(|| Ok(default()), page_file)?;
+    folder_must_exist("--output", &file)?;
     let mut reports = Vec::with_capacity(runs.len());
     for run in &runs {
         let mut about = RunReport::read(run, name(run))?;
