@@ -1,7 +1,7 @@
 //! The flags of the callbacks, spelled as Keras spells them.
 
 use crate::error::usage;
-use crate::output::{Output, shown};
+use crate::output::{Other, Output, shown};
 use std::path::{Path, PathBuf};
 use train::observers::{CsvLogger, EarlyStopping, ModelCheckpoint, TensorBoard, read_history};
 use train::{
@@ -158,8 +158,8 @@ pub fn files(config: &Config) -> impl Iterator<Item = &Path> {
     [csv, config.plot.as_deref()].into_iter().flatten()
 }
 
-/// The folders that files outside of the run's own are written to.
-pub fn folders(config: &Config) -> anyhow::Result<Vec<&Path>> {
+/// What is written outside of the run's own folder.
+pub fn others(config: &Config) -> anyhow::Result<Vec<Other<'_>>> {
     let csv = config.csv_log.as_ref().map(|log| log.path.as_path());
     if let Some(file) = csv.filter(|file| file.is_dir()) {
         return Err(usage(format!("--csv-log is {}, but must be no folder", shown(file).display())));
@@ -171,8 +171,13 @@ pub fn folders(config: &Config) -> anyhow::Result<Vec<&Path>> {
         )));
     }
     let board = config.tensorboard.as_ref().map(|board| board.path.as_path());
-    let of_files = files(config).filter_map(Path::parent);
-    Ok(board.into_iter().chain(of_files.filter(|folder| !folder.as_os_str().is_empty())).collect())
+    let others = [
+        ("--csv-log", csv, false),
+        ("--output", config.plot.as_deref(), false),
+        ("--tensorboard", board, true),
+    ];
+    let other = |(option, path, is_folder)| Option::map(path, |path| Other { option, path, is_folder });
+    Ok(others.into_iter().filter_map(other).collect())
 }
 
 /// Those who write what a resume does not: files of the network, rows and records that are added to others. They come before

@@ -141,10 +141,18 @@ pub fn load(options: &DataOptions, no_progress: bool) -> train::Result<Dataset> 
     data
 }
 
-/// The same for what is measured on test images: those to train on are not decoded.
-pub fn load_test(options: &DataOptions) -> train::Result<Dataset> {
+/// The same for what is measured on test images: those to train on are not decoded. With them comes how many the data set has,
+/// where that is known: a limit spares decoding pictures of folders.
+pub fn load_test(mut options: DataOptions) -> train::Result<(Dataset, Option<usize>)> {
+    let is_folder = Path::new(&options.dataset).is_dir();
+    let limit = if is_folder { None } else { options.limit_test.take() };
     let mut shown = Shown::new(true);
-    train::load_test_data(options, |progress| shown.report(&progress))
+    let mut data = train::load_test_data(&options, |progress| shown.report(&progress))?;
+    let all = data.test.len();
+    if let Some(limit) = limit.filter(|&limit| limit < all) {
+        data.test = data.test.take(limit);
+    }
+    Ok((data, options.limit_test.is_none().then_some(all)))
 }
 
 /// A download, or the decoding of a folder, on stderr: a bar on a terminal, lines otherwise.

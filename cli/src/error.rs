@@ -36,13 +36,22 @@ pub fn at_least_one(option: &str, value: usize) -> anyhow::Result<()> {
 
 /// Ends the program as clap does, but says what a flag takes where clap has only what the standard library says of numbers.
 pub fn refuse(error: &clap::Error) -> ! {
-    let Some(cause) = error.source() else { error.exit() };
-    let takes = match cause.downcast_ref::<ParseIntError>().map(ParseIntError::kind) {
-        Some(IntErrorKind::InvalidDigit | IntErrorKind::Empty) => "it takes a whole number, 0 or more",
-        None if cause.is::<ParseFloatError>() => "it takes a number, such as 0.01",
-        _ => error.exit(),
-    };
-    note(error.to_string().replacen(&cause.to_string(), takes, 1).trim_end());
+    // Help and the version are asked for.
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let mut text = error.to_string();
+    if let Some(cause) = error.source() {
+        let takes = match cause.downcast_ref::<ParseIntError>().map(ParseIntError::kind) {
+            Some(IntErrorKind::InvalidDigit | IntErrorKind::Empty) => {
+                Some("it takes a whole number, 0 or more")
+            }
+            None if cause.is::<ParseFloatError>() => Some("it takes a number, such as 0.01"),
+            _ => None,
+        };
+        text = takes.map_or(text.clone(), |takes| text.replacen(&cause.to_string(), takes, 1));
+    }
+    note(text.trim_end());
     std::process::exit(BAD_USAGE.into())
 }
 

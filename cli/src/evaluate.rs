@@ -9,6 +9,7 @@ use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use train::cifar::Dataset;
 use train::{Classifier, Config, DataOptions, Evaluation, ImageSize, MODEL_FILE};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
@@ -17,17 +18,9 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     let mut classifier = args.network.open(&run, args.batch_size)?;
     let mut options = data_of(&run, &classifier, &args.network.data)?;
     options.limit_test = args.limit.limit_test.or(options.limit_test);
-    // A limit spares decoding pictures of folders, so nobody knows how many there are.
-    let is_folder = Path::new(&options.dataset).is_dir();
-    let limit = if is_folder { None } else { options.limit_test.take() };
-    let mut data = data::load_test(&options)?;
-    let all = data.test.len();
-    if let Some(limit) = limit.filter(|&limit| limit < all) {
-        data.test = data.test.take(limit);
-    }
+    let (data, all) = data::load_test(options)?;
     let evaluation = train::evaluate(&mut classifier, &data, |_, _| {})?;
-    let all = (options.limit_test.is_none()).then_some(all);
-    let measured = Measured { run, dataset: data.name, all, as_trained: args.limit.limit_test.is_none() };
+    let measured = Measured { run, data, all, as_trained: args.limit.limit_test.is_none() };
     print::text(&match args.json {
         true => format!("{}\n", object(&measured, &classifier, &evaluation)),
         false => table(&measured, &classifier, &evaluation),
@@ -37,7 +30,7 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
 /// What was measured on what.
 struct Measured {
     run: PathBuf,
-    dataset: String,
+    data: Dataset,
     /// How many test images the data set has, where that is known.
     all: Option<usize>,
     /// Whether the run says how many are taken, and not the command line.
@@ -71,22 +64,18 @@ pub fn data_of(run: &Path, classifier: &Classifier, args: &SourceArgs) -> train:
 }
 
 fn object(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {
-    let Measured { run, dataset, all, .. } = measured;
+    let Measured { run, data, all, .. } = measured;
     json!({
-        "run": run, "dataset": dataset, "samples": e.samples, "test_samples": all, "loss": e.loss, "acc": e.acc,
+        "run": run, "dataset": data.name, "samples": e.samples, "test_samples": all, "loss": e.loss, "acc": e.acc,
         "classes": classifier.classes, "class_acc": e.class_accuracy(), "confusion": e.confusion,
     })
 }
 
 fn table(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> String {
-    let Measured { run, dataset, all, as_trained } = measured;
-    let (run, samples) = (run.display(), e.samples);
-    let why = if *as_trained { ", as the run was; --limit-test changes that" } else { "" };
-    let mut out = match all {
-        Some(all) if samples == *all => format!("{run} on the {all} test images of {dataset}\n"),
-        Some(all) => format!("{run} on the first {samples} of {all} test images of {dataset}{why}\n"),
-        None => format!("{run} on {samples} test images of {dataset}, of all classes alike{why}\n"),
-    };
+    let Measured { run, data, all, as_trained } = measured;
+    let limited = *all != Some(e.samples);
+    let why = if *as_trained && limited { ", as the run was; --limit-test changes that" } else { "" };
+    let mut out = format!("{} on {}{why}\n", run.display(), train::measured_on(data, *all));
     // Writing to a string cannot fail.
     let _ = writeln!(out, "loss: {:.4} - acc: {:.4}\n", e.loss, e.acc);
     let width = classifier.classes.iter().map(String::len).max().unwrap_or(0);

@@ -2,7 +2,7 @@
 
 use crate::data::SourceArgs;
 use crate::model::WeightsArgs;
-use crate::output::newest_network;
+use crate::output::{folder_must_exist, newest_network};
 use crate::{model, print};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,6 +28,7 @@ pub struct ExportArgs {
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     // Before anything is read: the ending is soon mended.
     Format::of(&args.output)?;
+    folder_must_exist("--output", &args.output)?;
     let path = args.model.clone().map_or_else(newest_network, Ok)?;
     model::refuse_data(&path, &args.data)?;
     let trained = model::open(&path, &args.weights, &args.data)?;

@@ -10,6 +10,7 @@ use train::Observer;
 /// Folders and files that were not there before.
 #[derive(Debug, Default)]
 pub struct Made {
+    /// Absolute: some of a run's paths are relative.
     folders: Vec<PathBuf>,
     files: Vec<PathBuf>,
 }
@@ -17,9 +18,10 @@ pub struct Made {
 impl Made {
     /// Makes a folder, and those above it.
     pub fn folder(&mut self, folder: &Path) -> io::Result<()> {
+        let folder = std::path::absolute(folder)?;
         let above = folder.ancestors().filter(|folder| !folder.as_os_str().is_empty());
         let missing: Vec<_> = above.take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
-        fs::create_dir_all(folder)?;
+        fs::create_dir_all(&folder)?;
         self.folders.extend(missing.into_iter().rev());
         Ok(())
     }
@@ -27,7 +29,7 @@ impl Made {
     /// Makes a folder where there is nothing.
     pub fn new_folder(&mut self, folder: &Path) -> io::Result<()> {
         fs::create_dir(folder)?;
-        self.folders.push(folder.to_owned());
+        self.folders.push(std::path::absolute(folder)?);
         Ok(())
     }
 
@@ -40,7 +42,7 @@ impl Made {
 
     /// Whether the folder was not there before.
     pub fn has(&self, folder: &Path) -> bool {
-        self.folders.iter().any(|made| made == folder)
+        std::path::absolute(folder).is_ok_and(|folder| self.folders.contains(&folder))
     }
 
     /// Forgets all: it is somebody else's.

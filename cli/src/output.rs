@@ -6,7 +6,7 @@ use crate::print::note;
 use anyhow::{Context, bail};
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use train::{CHECKPOINTS, MODEL_FILE};
 
 /// The folder of runs that were given no place of their own.
@@ -116,9 +116,45 @@ impl Output {
     }
 }
 
-/// Makes a folder outside of a run's, before there is one: a run that can't write there leaves nothing behind.
-pub fn make_other(folder: &Path, made: &mut Made) -> anyhow::Result<()> {
-    made.folder(folder).with_context(|| cannot_make(folder))
+/// Makes sure of a place outside of a run's folder before there is a run, which would otherwise be left behind. Inside of that folder
+/// all folders are made.
+pub fn make_other(place: &Other<'_>, run: &Path, made: &mut Made) -> anyhow::Result<()> {
+    let is_inside = std::path::absolute(run).is_ok_and(|run| {
+        let below = place.path.strip_prefix(run);
+        below.is_ok_and(|below| below.components().all(|part| matches!(part, Component::Normal(_))))
+    });
+    if !is_inside {
+        folder_must_exist(place.option, place.path)?;
+    }
+    let folder = if place.is_folder { Some(place.path) } else { place.path.parent() };
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    folder.map_or(Ok(()), |folder| made.folder(folder).with_context(|| cannot_make(folder)))
+}
+
+/// A file or a folder that an option names, outside of a run's folder.
+pub struct Other<'a> {
+    pub option: &'static str,
+    pub path: &'a Path,
+    pub is_folder: bool,
+}
+
+/// Refuses a place in a folder that is not there: to make it would hide a misspelt path.
+pub fn folder_must_exist(option: &str, path: &Path) -> anyhow::Result<()> {
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+        // There is a better sentence about this.
+        Some(folder) if in_the_way(folder).is_some() => Ok(()),
+        Some(folder) => Err(usage(format!(
+            "{option} is {}, but the folder {} does not exist; make it first, or name another",
+            shown(path).display(),
+            shown(folder).display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The file where a folder is to be, or one above it.
+fn in_the_way(folder: &Path) -> Option<&Path> {
+    folder.ancestors().find(|place| place.exists()).filter(|place| !place.is_dir())
 }
 
 /// A path as it was given, most likely: paths of files outside of a run's folder are absolute in its configuration.
@@ -134,8 +170,7 @@ fn shown_from(here: &Path, path: &Path) -> PathBuf {
 }
 
 fn cannot_make(folder: &Path) -> String {
-    let in_the_way = folder.ancestors().find(|place| place.exists()).filter(|place| !place.is_dir());
-    let why = in_the_way.map_or("", |place| {
+    let why = in_the_way(folder).map_or("", |place| {
         if place == folder { ", since it is a file" } else { "; there is a file in the way" }
     });
     format!("can't make the folder {}{why}", shown(folder).display())

@@ -1,6 +1,7 @@
 //! `towers preview`.
 
 use crate::args::PreviewArgs;
+use crate::output::folder_must_exist;
 use crate::{data, print};
 use std::process::ExitCode;
 use train::{DataOptions, Preview};
@@ -10,6 +11,8 @@ pub fn run(args: PreviewArgs) -> anyhow::Result<ExitCode> {
     args.augmentation.apply(&mut augmentation);
     let preview = Preview { samples: args.samples, columns: args.columns, seed: args.seed, zoom: args.zoom };
     preview.check()?;
+    folder_must_exist("--output", &args.output)?;
+    args.save_to_dir.as_deref().map_or(Ok(()), |folder| folder_must_exist("--save-to-dir", folder))?;
     let mut options = DataOptions { limit_train: args.limit.limit_train, ..args.data.options() };
     if let Some(size) = args.size.image_size {
         options.image_size = size;

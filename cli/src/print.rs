@@ -1,10 +1,12 @@
-//! Output that survives a closed pipe, as in `towers devices | head -1`.
+//! Everything that the program prints. It survives a closed pipe, as in `towers devices | head -1`, and what it says of files or
+//! classes can't act on a terminal: see [`printable`].
 
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use train::{printable, shortened};
 
 /// Prints text to stdout; a reader that has gone is no error.
 pub fn text(text: &str) -> anyhow::Result<ExitCode> {
@@ -14,17 +16,18 @@ pub fn text(text: &str) -> anyhow::Result<ExitCode> {
 /// Prints text to stdout, and tells whether somebody may read it: a reader that has gone is no error.
 pub fn is_read(text: &str) -> anyhow::Result<bool> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(printable(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         written => written.map(|()| true).context("can't write to standard output"),
     }
 }
 
-/// Tells people something on stderr. That nobody reads it, or that the disk of a log is full, is dropped on
+/// Tells people something on stderr, without the most of any very long value. That nobody reads it, or that the disk of a log is full, is dropped on
 /// purpose: it is no reason to lose a run, and `eprintln!` would panic.
 pub fn note(text: impl Display) {
     // In one piece: other processes of a job may write to the same place.
-    let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+    let _ =
+        io::stderr().lock().write_all(printable(&format!("{}\n", shortened(&text.to_string()))).as_bytes());
 }
 
 /// Prints a value as one line of JSON.

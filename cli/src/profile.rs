@@ -28,10 +28,14 @@ pub fn run(config: &Config, options: &BenchOptions, json: bool) -> anyhow::Resul
     if json {
         return print::json(&profile);
     }
-    print::text(&table(&profile))
+    print::text(&table(&profile, !config.devices.no_winograd))
 }
 
-fn table(profile: &Profile) -> String {
+/// Why a convolution may pass the peak. The transforms are those of the CPU's f32 kernels.
+const WINOGRAD: &str = "GFLOP/s and `of peak` count the multiplications of direct sums. Winograd's transforms do up to 4 times fewer of \
+                        them, so 3x3 convolutions may pass 100%; --no-winograd takes the direct sums.\n";
+
+fn table(profile: &Profile, winograd: bool) -> String {
     let train = profile.mode == BenchMode::Train;
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(profile.layers.iter().map(|layer| row(layer, profile.roof.as_ref(), train)));
@@ -49,9 +53,11 @@ fn table(profile: &Profile) -> String {
         format!(", peak {:.0} GFLOP/s, {:.1} GB/s", roof.gflops, roof.gigabytes_per_s)
     });
     let what = if train { "training step" } else { "inference pass" };
+    let transforms = winograd && profile.device == "cpu" && profile.precision == "fp32";
+    let note = if transforms { WINOGRAD } else { "" };
     format!(
         "{}\n{} {what}, batch {}, on the {} ({}, {}{}), medians of {} steps: {:.2} ms; its parts, one waited for after \
-         the other, {:.2} ms; set_input {:.2} ms beside\n",
+         the other, {:.2} ms; set_input {:.2} ms beside\n{note}",
         aligned(&rows),
         profile.model,
         profile.batch,
@@ -66,7 +72,6 @@ fn table(profile: &Profile) -> String {
     )
 }
 
-/// Transformed convolutions are counted as the sums that they stand for, so their share of the peak may pass 100%.
 fn row(layer: &LayerProfile, roof: Option<&Roof>, train: bool) -> [String; HEAD.len()] {
     let shape = |[h, w, c]: [usize; 3]| format!("{h}x{w}x{c}");
     let number = |value: f64, digits: usize, there: bool| match there {
@@ -135,13 +140,15 @@ mod tests {
         config.devices.threads = 1;
         let options = BenchOptions { batch: Some(1), seconds: 0.0, ..BenchOptions::default() };
         let profile = train::profile(&config, &options).unwrap();
-        let text = table(&profile);
-        assert_eq!(text.lines().count(), 1 + profile.layers.len() + 3 + 2, "{text}");
+        let text = table(&profile, true);
+        assert_eq!(text.lines().count(), 1 + profile.layers.len() + 3 + 3, "{text}");
+        assert!(text.ends_with(WINOGRAD), "{text}");
         for layer in &profile.layers {
             assert!(text.lines().any(|line| line.starts_with(&layer.name)), "{text}");
         }
         let infer = BenchOptions { mode: BenchMode::Infer, ..options };
-        let text = table(&train::profile(&config, &infer).unwrap());
+        let text = table(&train::profile(&config, &infer).unwrap(), false);
+        assert!(!text.contains(WINOGRAD), "{text}");
         assert!(text.contains("inference pass") && !text.contains("optimizer"), "{text}");
     }
 }

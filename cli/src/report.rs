@@ -1,33 +1,36 @@
 //! `towers report`.
 
 use crate::args::ReportArgs;
-use crate::error::at_least_one;
-use crate::output::{HISTORY_FILE, newest_run};
+use crate::error::{at_least_one, sentence};
+use crate::output::{HISTORY_FILE, folder_must_exist, newest_run};
 use crate::{data, evaluate, print};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use train::report::{RunReport, save_report};
-use train::{Classifier, MODEL_FILE};
+use train::report::{RunReport, page_file, save_report};
+use train::{Classifier, MODEL_FILE, shortened};
 
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
     let runs =
         if args.runs.is_empty() { vec![newest_run(&[MODEL_FILE, HISTORY_FILE])?] } else { args.runs.clone() };
+    let default = || match &runs[..] {
+        [run] => run.join("report.html"),
+        _ => PathBuf::from("report.html"),
+    };
+    // Before any network is tested.
+    let file = args.output.as_deref().map_or_else(|| Ok(default()), page_file)?;
+    folder_must_exist("--output", &file)?;
     let mut reports = Vec::with_capacity(runs.len());
     for run in &runs {
         let mut about = RunReport::read(run, name(run))?;
         if let Err(error) = test(&mut about, run, &args) {
-            let why = format!("The network was not tested: {}.", crate::error::sentence(&error));
+            let why = format!("The network was not tested: {}.", shortened(&sentence(&error)));
             print::note(format_args!("{}: {why}", run.display()));
             about.without_test(why);
         }
         reports.push(about);
     }
-    let file = args.output.unwrap_or_else(|| match &runs[..] {
-        [run] => run.join("report.html"),
-        _ => PathBuf::from("report.html"),
-    });
     save_report(&file, &reports)?;
     print::text(&format!("wrote {}\n", file.display()))
 }
@@ -44,6 +47,6 @@ fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<
     let mut classifier = Classifier::load(&run.join(MODEL_FILE), device, args.batch_size)?;
     let mut options = evaluate::data_of(run, &classifier, &args.data)?;
     options.limit_test = args.limit.limit_test.or(options.limit_test);
-    let data = data::load_test(&options)?;
-    Ok(about.test(&mut classifier, &data)?)
+    let (data, all) = data::load_test(options)?;
+    Ok(about.test(&mut classifier, &data, all)?)
 }

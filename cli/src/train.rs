@@ -48,10 +48,10 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
     let begun = Arc::new(AtomicBool::new(false));
     let begin = || {
         let before =
-            resume.map_or_else(Vec::new, |resume| callbacks::folders(&resume.config).unwrap_or_default());
-        for folder in callbacks::folders(&config)? {
-            let is_remembered = before.contains(&folder);
-            make_other(folder, &mut made)
+            resume.map_or_else(Vec::new, |resume| callbacks::others(&resume.config).unwrap_or_default());
+        for other in callbacks::others(&config)? {
+            let is_remembered = before.iter().any(|before| before.path == other.path);
+            make_other(&other, &output.run, &mut made)
                 .map_err(|error| if is_remembered { remembered(error) } else { error })?;
         }
         callbacks::files(&config).for_each(|file| made.file(file.to_owned()));

@@ -3,6 +3,7 @@
 mod screen;
 mod view;
 
+use crate::print;
 use crate::train::end_at_once;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -11,6 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use train::observers::Progress;
+use train::printable;
 use train::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, StepInfo, StopFlag, TrainState};
 use view::View;
 
@@ -72,7 +74,7 @@ impl Tui {
     fn show(&mut self, at_once: bool) {
         self.keys();
         if at_once || self.drawn.is_none_or(|drawn| drawn.elapsed() >= DRAW_EVERY) {
-            self.view.log = self.printed.text().lines().map(str::to_owned).collect();
+            self.view.log = printable(&self.printed.text()).lines().map(str::to_owned).collect();
             let _ = self.terminal.draw(|frame| screen::draw(frame, &self.view));
             self.drawn = Some(Instant::now());
         }
@@ -95,7 +97,7 @@ impl Tui {
 impl Drop for Tui {
     fn drop(&mut self) {
         ratatui::restore();
-        let _ = io::stdout().write_all(self.printed.text().as_bytes());
+        let _ = print::text(&self.printed.text());
     }
 }
 

@@ -200,6 +200,7 @@ mod tests {
     #[test]
     fn everything_is_on_the_screen() {
         let text = shown(&busy(), 100, 40);
+        assert!(shown(&View::new("runs/\u{202e}a"), 100, 40).contains("runs/\\u202ea"));
         for expected in [
             "minigooglenet into runs/a",
             "2 replicas, each on the CPU",

@@ -1,6 +1,6 @@
 //! What the view shows: numbers alone, no terminal.
 
-use train::{EpochRecord, RunInfo, StepInfo};
+use train::{EpochRecord, RunInfo, StepInfo, printable};
 
 /// The throughput is told as often, in seconds.
 const RATE_EVERY: f64 = 0.5;
@@ -43,12 +43,12 @@ pub struct View {
 
 impl View {
     pub fn new(run: &str) -> Self {
-        View { run: run.to_owned(), ..View::default() }
+        View { run: printable(run), ..View::default() }
     }
 
     pub fn begin(&mut self, run: &RunInfo<'_>) {
-        self.model = run.config.model.clone();
-        self.devices = run.devices.clone();
+        self.model = printable(&run.config.model);
+        self.devices = printable(&run.devices);
         self.replicas = run.replicas;
         self.epochs = run.config.epochs;
         self.history = run.state.history.clone();

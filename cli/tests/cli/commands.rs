@@ -36,7 +36,7 @@ fn evaluate_and_predict_use_what_was_trained() {
     assert_eq!((&measured["samples"], &measured["acc"]), (&Value::from(70), &epoch["val_acc"]));
     assert_eq!(measured["test_samples"], 2000);
     place.run("evaluate").ends(0).says(
-        "on the first 70 of 2000 test images of synthetic, as the run was; --limit-test changes that\n",
+        "on the first 70 of the 2000 test images of synthetic, as the run was; --limit-test changes that\n",
     );
     place
         .run("evaluate --limit-test 2000")
@@ -54,10 +54,14 @@ fn evaluate_and_predict_use_what_was_trained() {
         .filter_map(Value::as_u64)
         .sum();
     assert_eq!(confused, 70);
+    let model = place.read_bytes("runs/quick-1/model.safetensors");
+    let to_model = "report runs/quick-1 --output runs/quick-1/model.safetensors";
+    place.run(to_model).ends(2).complains("but must be a folder, or a file that ends in .html or .htm\n");
+    assert_eq!(place.read_bytes("runs/quick-1/model.safetensors"), model);
     place.run("report").ends(0).says("report.html");
     let page = place.read("runs/quick-1/report.html");
     for expected in [
-        "On the 70 test images of synthetic",
+        "On the first 70 of the 2000 test images of synthetic: ",
         "Confusion matrix",
         "first layer",
         "<th>seed<td>",
@@ -68,13 +72,13 @@ fn evaluate_and_predict_use_what_was_trained() {
     place
         .run("evaluate runs/quick-1/model.safetensors --dataset synthetic --limit-test 10")
         .ends(0)
-        .says("on the first 10 of 2000 test images of synthetic\n");
+        .says("on the first 10 of the 2000 test images of synthetic\n");
     // The model knows its data when the run's configuration is gone.
     std::fs::write(place.path().join("runs/quick-1/config.json"), "{").expect("the file can be written");
     place
         .run("evaluate --limit-test 10 --offline")
         .ends(0)
-        .says("the first 10 of 2000 test images of synthetic\n");
+        .says("the first 10 of the 2000 test images of synthetic\n");
     place.run("evaluate --limit-test 9 --offline").ends(0).says("  checkerboard        no images\n");
     place.run("report").ends(1).complains("config.json: the file is damaged");
     // What has neither a model nor a history is no run to report on, however new.
@@ -133,10 +137,10 @@ fn predict_goes_on_behind_a_bad_picture() {
 fn preview_draws_rows_of_samples() {
     let place = Place::new();
     place
-        .run("preview --dataset synthetic --samples 3 --columns 5 --zoom 2 --output new/folder/grid.png")
+        .run("preview --dataset synthetic --samples 3 --columns 5 --zoom 2 --output grid.png")
         .ends(0)
-        .says("new/folder/grid.png");
-    let size = image::image_dimensions(place.path().join("new/folder/grid.png")).expect("a picture");
+        .says("grid.png");
+    let size = image::image_dimensions(place.path().join("grid.png")).expect("a picture");
     assert_eq!(size, ((5 * 34 + 2) * 2, (3 * 34 + 2) * 2));
 }
 

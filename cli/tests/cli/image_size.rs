@@ -32,8 +32,9 @@ fn a_run_keeps_the_size_of_its_pictures() {
         .ends(0)
         .says("03.png: red ")
         .says("04.png: blue ");
-    place.run("evaluate run").ends(0).says("run on the 4 test images of pets");
+    place.run("evaluate run").ends(0).says("run on the 4 validation images of pets");
     place.run("report run").ends(0);
+    assert!(place.read("run/report.html").contains("On the 4 validation images of pets: "));
     place.run("export run --output net.py").ends(0);
     assert!(place.read("net.py").contains("48"));
     place.run("predict pets/red/03.png --model net.safetensors").ends(0).says("03.png: ");

@@ -60,6 +60,10 @@ impl Place {
         self.path().join(file).exists()
     }
 
+    fn read_bytes(&self, file: &str) -> Vec<u8> {
+        std::fs::read(self.path().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+    }
+
     fn read(&self, file: &str) -> String {
         std::fs::read_to_string(self.path().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
     }

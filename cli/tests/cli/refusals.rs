@@ -133,9 +133,9 @@ fn a_refused_run_leaves_nothing_behind() {
     let global = format!("{small} --global-batch-size 33");
     place.run(&global).ends(2).complains("give --global-batch-size 32 or less");
     assert!(!place.exists("runs"));
-    let elsewhere = "--output new/run --tensorboard logs/here --csv-log csv/log.csv";
+    let elsewhere = "--output new/run --tensorboard logs --csv-log new/run/csv/log.csv";
     place.run(&format!("{small} {elsewhere}")).ends(2).complains(says);
-    assert!(["new", "logs", "csv"].iter().all(|folder| !place.exists(folder)));
+    assert!(["new", "logs"].iter().all(|folder| !place.exists(folder)));
     std::fs::create_dir(at("mine")).expect("the folder can be made");
     std::fs::write(at("mine/notes.txt"), "mine").expect("the file can be written");
     place.run(&format!("{small} --output mine")).ends(2).complains(says);
@@ -162,6 +162,49 @@ fn a_place_that_can_not_be_written_leaves_no_run() {
     place.run(&format!("{small} --output folder.png")).ends(2).complains("--output is folder.png");
     place.run(&format!("{small} --output plot.JPG")).ends(2).complains("pictures end in .png or .svg");
     assert!(!place.exists("runs") && !place.exists("plot.JPG"));
+}
+
+/// No folder is made for a path that may be misspelt, but those of a run.
+#[test]
+fn a_folder_that_is_not_there_is_not_made() {
+    let place = Place::new();
+    let small = "train --quick --dataset synthetic --limit-train 50 --limit-test 20 --epochs 1 --no-progress";
+    for (args, names) in [
+        (format!("{small} --csv-log no/log.csv"), "--csv-log is no/log.csv"),
+        (format!("{small} --output run --csv-log run/../no/log.csv"), "--csv-log is run/../no/log.csv"),
+        (format!("{small} --output no/plot.png"), "--output is no/plot.png"),
+        (format!("{small} --tensorboard no/logs"), "--tensorboard is no/logs"),
+        ("preview --dataset synthetic --output no/p.png".to_owned(), "--output is no/p.png"),
+        ("preview --dataset synthetic --save-to-dir no/all".to_owned(), "--save-to-dir is no/all"),
+        ("export run --output no/net.onnx".to_owned(), "--output is no/net.onnx"),
+        ("report run --output no/page.html".to_owned(), "--output is no/page.html"),
+    ] {
+        let ran = place.run(&args).ends(2).complains(names);
+        ran.complains(" does not exist; make it first, or name another");
+    }
+    assert_eq!(std::fs::read_dir(place.path()).expect("a folder").count(), 0);
+    place.run(&format!("{small} --output run --csv-log run/logs/log.csv --tensorboard board")).ends(0);
+    assert!(place.exists("run/logs/log.csv") && place.exists("board/train"));
+}
+
+/// What a terminal would act on, and what would fill it.
+#[test]
+fn errors_are_fit_for_a_terminal() {
+    let place = Place::new();
+    let says = "\\u001b]0;x\\u0007.toml: No such file";
+    place.run("train --recipe \u{1b}]0;x\u{7}.toml").ends(1).complains(says);
+    place.run("train --ep\u{9b}ochs 1").ends(2).complains("unexpected argument '--ep\\u009bochs' found");
+    let (words, word) = ("x ".repeat(50_000), "x".repeat(100_000));
+    for text in [
+        format!("like = \"{words}\""),
+        format!("like = 'quick'\noptimizer = \"{words}\""),
+        format!("like = 'quick'\nepochs = \"{words}\""),
+        format!("like = 'quick'\n{word} = 1"),
+    ] {
+        std::fs::write(place.path().join("long.toml"), &text).expect("the file can be written");
+        let error = place.run("recipes long.toml").ends(2).complains("[...]").err();
+        assert!(error.len() < 1500, "{}", error.len());
+    }
 }
 
 /// Failures: status 1, one sentence and, where one helps, a hint.
@@ -226,6 +269,7 @@ fn what_was_meant_is_told() {
         place.run(&format!("train --resume {inside}")).ends(1).complains("name that: --resume run\n");
     }
     // A run that wrote where nothing can be written now.
+    std::fs::create_dir(place.path().join("logs")).expect("the folder can be made");
     place.run(&format!("{small} logged --csv-log logs/a.csv")).ends(0);
     std::fs::remove_dir_all(place.path().join("logs")).expect("it was made");
     std::fs::write(place.path().join("logs"), "in the way").expect("the file can be written");
@@ -255,8 +299,8 @@ fn a_full_disk_is_a_failure_and_no_bad_usage() {
     assert!(!place.exists("run"));
     place.run(small).ends(0);
     place.run("report run --output /dev/full").ends(1).complains("can't write /dev/full: No space left");
-    place.run("report run --output new/page.html").ends(0);
-    assert!(place.exists("new/page.html"));
+    place.run("report run --output page.html").ends(0);
+    assert!(place.exists("page.html"));
     std::fs::write(place.path().join("file"), "in the way").expect("the file can be written");
     place.run("preview --dataset synthetic --save-to-dir file").ends(1).complains("can't ");
 }

@@ -82,6 +82,11 @@ fn networks_go_out_and_come_in() {
     ] {
         place.run(flags).ends(2).complains(says);
     }
+    std::fs::create_dir(place.path().join("net")).expect("the folder can be made");
+    place
+        .run("export --output my-net.py")
+        .ends(2)
+        .complains("a name that Python can import, such as my_net.py");
     place.run("export --output net/net.py").ends(0).says("wrote net/net.py\nwrote net/net.safetensors");
     assert!(place.read("net/net.py").contains("class Network(nn.Module):"));
     place.run("export runs/quick-1 --output net/net.onnx").ends(0).says("wrote net/net.onnx");

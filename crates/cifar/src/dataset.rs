@@ -138,6 +138,17 @@ pub struct Dataset {
     pub validation_from: Option<String>,
 }
 
+impl Dataset {
+    /// Whether the test split is what one validates on too: that of a folder of class folders without a folder `test`.
+    ///
+    /// ```
+    /// assert!(!cifar::synthetic(1, 20, 10).tests_on_validation());
+    /// ```
+    pub fn tests_on_validation(&self) -> bool {
+        self.validation.is_none() && self.validation_from.as_ref().is_some_and(|from| from != "from test/")
+    }
+}
+
 /// Appends one image from CIFAR's order, a plane each of red, green and blue, in NHWC order.
 pub(crate) fn push_planes(images: &mut Vec<u8>, planes: &[u8]) {
     let (red, rest) = planes.split_at(SIDE * SIDE);

@@ -38,6 +38,29 @@ impl Evaluation {
     }
 }
 
+/// The images that [`evaluate`] measures on, in words. `all` is the number of those that the data set has, of which `data` has the
+/// first; `None` if that is not known, since of class folders so many were read of each class.
+///
+/// ```
+/// let data = cifar::synthetic(1, 20, 10);
+/// assert_eq!(train::measured_on(&data, Some(10)), "the 10 test images of synthetic");
+/// assert_eq!(train::measured_on(&data, Some(30)), "the first 10 of the 30 test images of synthetic");
+/// assert_eq!(train::measured_on(&data, None), "10 test images of synthetic, of all classes alike");
+/// ```
+pub fn measured_on(data: &Dataset, all: Option<usize>) -> String {
+    let (samples, kind, name) = (data.test.len(), split_name(data), &data.name);
+    match all {
+        Some(all) if samples == all => format!("the {all} {kind} images of {name}"),
+        Some(all) => format!("the first {samples} of the {all} {kind} images of {name}"),
+        None => format!("{samples} {kind} images of {name}, of all classes alike"),
+    }
+}
+
+/// `test`, or `validation` where there are no other images to test on.
+pub(crate) fn split_name(data: &Dataset) -> &'static str {
+    if data.tests_on_validation() { "validation" } else { "test" }
+}
+
 /// Evaluates a classifier on all test pictures of `data`; `progress` hears how many are done.
 ///
 /// Classes are the same if their names are, in whatever order the data have them; they may be some of the classifier's alone. Where

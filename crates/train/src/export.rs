@@ -19,30 +19,39 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file's ending stands for.
+    /// The format that a file's ending stands for. A PyTorch module is imported, so its name must be one in Python.
     ///
     /// ```
     /// use train::Format;
     ///
     /// assert_eq!(Format::of("net.onnx".as_ref())?, Format::Onnx);
     /// assert!(Format::of("net.h5".as_ref()).is_err());
+    /// let error = Format::of("my-net.py".as_ref()).unwrap_err().to_string();
+    /// assert!(error.ends_with("a name that Python can import, such as my_net.py"), "{error}");
     /// # Ok::<(), train::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Option`] for any other ending.
+    /// [`Error::Option`] for any other ending, and for a `.py` that Python can't import.
     pub fn of(file: &Path) -> Result<Self> {
         let extension = file.extension().map(|extension| extension.to_ascii_lowercase());
+        let refuse = |accepted: String| {
+            let value = file.display().to_string();
+            Err(Error::Option { option: "--output", value, accepted })
+        };
         match extension.as_ref().and_then(|extension| extension.to_str()) {
             Some("safetensors") => Ok(Format::Towers),
-            Some("py") => Ok(Format::PyTorch),
             Some("onnx") => Ok(Format::Onnx),
-            _ => Err(Error::Option {
-                option: "--output",
-                value: file.display().to_string(),
-                accepted: "a file that ends in .onnx, .py (PyTorch) or .safetensors (a model of towers)"
-                    .into(),
-            }),
+            Some("py") => {
+                let name = file.file_stem().unwrap_or_default().to_string_lossy();
+                match pytorch::importable(&name) {
+                    own if own == name => Ok(Format::PyTorch),
+                    own => refuse(format!("a name that Python can import, such as {own}.py")),
+                }
+            }
+            _ => refuse(
+                "a file that ends in .onnx, .py (PyTorch) or .safetensors (a model of towers)".to_owned(),
+            ),
         }
     }
 }

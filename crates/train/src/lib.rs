@@ -72,6 +72,7 @@ mod speed;
 mod spelling;
 mod standardization;
 mod state;
+mod terminal;
 mod weights;
 mod whitening;
 mod worker;
@@ -87,7 +88,7 @@ pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptio
 pub use data::{load_data, load_test_data};
 pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
-pub use evaluate::{Evaluation, Mistake, evaluate};
+pub use evaluate::{Evaluation, Mistake, evaluate, measured_on};
 pub use export::{Format, export};
 pub use fingerprint::Fingerprint;
 pub use first_step::{FirstStep, first_step};
@@ -109,6 +110,7 @@ pub use roofline::{Roof, Roofline, roofline};
 pub use spelling::{hint as did_you_mean, spelled};
 pub use state::{EpochRecord, Partial, TrainState};
 pub use tensor::cuda::library_path;
+pub use terminal::{printable, shortened};
 pub use weights::DeviceWeights;
 
 /// The data sets' crate, for callers that hand in data of their own.

@@ -11,8 +11,12 @@ use strsim::osa_distance;
 /// assert_eq!(train::did_you_mean("mirror", ["constant", "nearest"]), "");
 /// ```
 pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let near = known.into_iter().min_by_key(|known| osa_distance(name, known));
-    let near = near.filter(|near| osa_distance(name, near) <= near.len().min(name.len()).div_ceil(2).min(4));
+    // A name of a megabyte is far from all, and takes long to be compared.
+    let (length, most) = (name.chars().count(), 4);
+    let known = known.into_iter().filter(|known| known.chars().count().abs_diff(length) <= most);
+    let near = known.min_by_key(|known| osa_distance(name, known));
+    let near =
+        near.filter(|near| osa_distance(name, near) <= near.len().min(name.len()).div_ceil(2).min(most));
     near.map_or(String::new(), |near| format!("; did you mean `{near}`?"))
 }
 

@@ -76,11 +76,34 @@ const TAKEN: &str = "self x torch nn F json float pixel_scale pixel_shift T_dest
 
 /// Whether a layer's name may be an attribute's and a variable's.
 fn is_free(name: &str) -> bool {
-    let taken = |words: &str| words.split_whitespace().any(|word| word == name);
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        && !taken(KEYWORDS)
-        && !taken(TAKEN)
+        && !is_word_of(KEYWORDS, name)
+        && !is_word_of(TAKEN, name)
+}
+
+fn is_word_of(words: &str, name: &str) -> bool {
+    words.split_whitespace().any(|word| word == name)
+}
+
+/// The name under which Python can import a file that would be called `name`: that itself, unless it has other characters than letters,
+/// digits and `_`, begins with a digit, or is a keyword.
+///
+/// ```
+/// use interchange::pytorch::importable;
+///
+/// let names = ["my_net", "my-net", "3d.net", "class"].map(importable);
+/// assert_eq!(names, ["my_net", "my_net", "_3d_net", "class_"]);
+/// ```
+pub fn importable(name: &str) -> String {
+    let mut own: String = name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+    if !own.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+        own.insert(0, '_');
+    }
+    if is_word_of(KEYWORDS, &own) {
+        own.push('_');
+    }
+    own
 }
 
 /// Whether a layer turns images, which have four dimensions, into vectors, which have two.

@@ -1,4 +1,4 @@
-use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, StepInfo, TrainState};
+use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, StepInfo, TrainState, printable};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 
@@ -110,7 +110,7 @@ impl<O: Write, E: Write> Progress<O, E> {
 
 /// The outcome is dropped on purpose: a reader that has gone or a full disk is no reason to lose a run.
 fn say(out: &mut impl Write, text: &str) {
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush());
 }
 
 /// A figure as Keras prints it: four digits after the point, small ones with an exponent.
@@ -217,7 +217,7 @@ impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
     fn on_warning(&mut self, warning: &str) -> Result<()> {
         let line = format!("warning: {warning}");
         match &mut self.live {
-            Live::Bar { bar, .. } => bar.println(line),
+            Live::Bar { bar, .. } => bar.println(printable(&line)),
             Live::Lines { err, .. } => say(err, &(line + "\n")),
         }
         Ok(())

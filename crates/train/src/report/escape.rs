@@ -1,3 +1,4 @@
+use crate::terminal::is_control;
 use std::fmt;
 
 /// Text in HTML: names of runs, classes and files are somebody else's words.
@@ -11,6 +12,8 @@ impl fmt::Display for Escaped<'_> {
             '>' => f.write_str("&gt;"),
             '"' => f.write_str("&quot;"),
             '\'' => f.write_str("&#39;"),
+            // As on a terminal.
+            c if is_control(c) && c != '\n' && c != '\t' => write!(f, "\\u{:04x}", u32::from(c)),
             c => write!(f, "{c}"),
         })
     }
@@ -22,7 +25,7 @@ mod tests {
 
     #[test]
     fn markup_becomes_text() {
-        let text = Escaped("<b class=\"x\">Tom & 'Jerry'</b>").to_string();
-        assert_eq!(text, "&lt;b class=&quot;x&quot;&gt;Tom &amp; &#39;Jerry&#39;&lt;/b&gt;");
+        let text = Escaped("<b class=\"x\">Tom & 'Jerry'</b>\0\u{202e}").to_string();
+        assert_eq!(text, "&lt;b class=&quot;x&quot;&gt;Tom &amp; &#39;Jerry&#39;&lt;/b&gt;\\u0000\\u202e");
     }
 }

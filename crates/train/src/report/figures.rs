@@ -40,7 +40,10 @@ pub(super) fn summary(runs: &[RunReport], out: &mut String) {
             best,
             figure(last.map(|record| record.val_acc)),
             figure(last.map(|record| record.val_loss)),
-            figure(run.test.as_ref().ok().map(|test| test.evaluation.acc)),
+            run.test.as_ref().map_or("–".to_owned(), |test| match test.split {
+                "test" => short(test.evaluation.acc),
+                split => format!("{} ({split})", short(test.evaluation.acc)),
+            }),
             figure(median(run.history.iter().map(|record| record.images_per_second))),
             time(run.history.iter().map(|record| record.seconds).sum()),
         ];

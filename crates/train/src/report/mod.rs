@@ -11,11 +11,12 @@ mod pictures;
 mod results;
 mod settings;
 
+use crate::evaluate::split_name;
 use crate::observers::read_history;
-use crate::{Classifier, EpochRecord, Error, Evaluation, Result, atomic, evaluate};
+use crate::{Classifier, EpochRecord, Error, Evaluation, Result, atomic, evaluate, measured_on};
 use cifar::Dataset;
 use image::RgbImage;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// More mistakes than these tell little more.
 const MISTAKES: usize = 24;
@@ -33,7 +34,10 @@ pub struct RunReport {
 
 /// How a run's network did on test images.
 struct Tested {
-    dataset: String,
+    /// The images, see [`measured_on`].
+    images: String,
+    /// Whether they are `test` images or those for `validation`.
+    split: &'static str,
     classes: Vec<String>,
     evaluation: Evaluation,
     /// The pictures of its surest mistakes.
@@ -58,18 +62,18 @@ impl RunReport {
         Ok(RunReport { name: name.into(), history: read_history(run)?, config, environment, test })
     }
 
-    /// Tests the run's network on the test pictures of `data`.
+    /// Tests the run's network on the test pictures of `data`, the first of `all` that the data set has, as in [`measured_on`].
     ///
     /// # Errors
     /// As [`evaluate`].
-    pub fn test(&mut self, classifier: &mut Classifier, data: &Dataset) -> Result<()> {
+    pub fn test(&mut self, classifier: &mut Classifier, data: &Dataset, all: Option<usize>) -> Result<()> {
         let evaluation = evaluate(classifier, data, |_, _| {})?;
         let shown = &evaluation.mistakes[..evaluation.mistakes.len().min(MISTAKES)];
         let mistakes =
             shown.iter().filter_map(|mistake| pictures::sample(&data.test, mistake.sample)).collect();
         let filters = pictures::filters(classifier)?;
-        let (dataset, classes) = (data.name.clone(), classifier.classes.clone());
-        self.test = Ok(Tested { dataset, classes, evaluation, mistakes, filters });
+        let (images, split, classes) = (measured_on(data, all), split_name(data), classifier.classes.clone());
+        self.test = Ok(Tested { images, split, classes, evaluation, mistakes, filters });
         Ok(())
     }
 
@@ -100,12 +104,38 @@ pub fn report(runs: &[RunReport]) -> String {
     page::page(runs)
 }
 
-/// Writes the page about these runs to `file`: whole or not at all. Its folder is made where it is missing.
+/// The file of a page that is to be written to `output`: that itself, or `report.html` in it if it is a folder.
+///
+/// ```
+/// use train::report::page_file;
+///
+/// assert_eq!(page_file("both.html".as_ref())?, std::path::Path::new("both.html"));
+/// assert!(page_file("runs/a/model.safetensors".as_ref()).is_err());
+/// # Ok::<(), train::Error>(())
+/// ```
 ///
 /// # Errors
-/// [`Error::Io`] if it can't be written.
-pub fn save_report(file: &Path, runs: &[RunReport]) -> Result<()> {
-    atomic::replace(file, report(runs).as_bytes())
+/// [`Error::Option`] for a file that doesn't end in .html or .htm, so that no other file is replaced by a page. A pipe or a device
+/// may have any name.
+pub fn page_file(output: &Path) -> Result<PathBuf> {
+    if output.is_dir() {
+        return Ok(output.join("report.html"));
+    }
+    let ending = output.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let is_page = ending.is_some_and(|ending| ending == "html" || ending == "htm");
+    if is_page || (output.exists() && !output.is_file()) {
+        return Ok(output.to_owned());
+    }
+    let accepted = "a folder, or a file that ends in .html or .htm".to_owned();
+    Err(Error::Option { option: "--output", value: output.display().to_string(), accepted })
+}
+
+/// Writes the page about these runs to the [file](page_file) of `output`: whole or not at all. Its folder is made where it is missing.
+///
+/// # Errors
+/// As [`page_file`]; [`Error::Io`] if it can't be written.
+pub fn save_report(output: &Path, runs: &[RunReport]) -> Result<()> {
+    atomic::replace(&page_file(output)?, report(runs).as_bytes())
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::fmt::Write;
 static STYLE: &str = include_str!("style.css");
 
 /// What a browser may do with the page: show what is in it, and nothing else.
-const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'";
+pub(super) const POLICY: &str =
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 pub(super) fn page(runs: &[RunReport]) -> String {
     let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
@@ -26,7 +27,11 @@ pub(super) fn page(runs: &[RunReport]) -> String {
         let _ = writeln!(
             out,
             "<h2>{}</h2>",
-            if runs.len() > 1 { Escaped(&run.name) } else { Escaped("Test images") }
+            match &run.test {
+                _ if runs.len() > 1 => Escaped(&run.name),
+                Ok(tested) if tested.split == "validation" => Escaped("Validation images"),
+                _ => Escaped("Test images"),
+            }
         );
         match &run.test {
             Ok(tested) => results::write(tested, &mut out),

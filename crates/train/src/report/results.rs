@@ -12,13 +12,12 @@ const MATRIX: usize = 20;
 const LISTED: usize = 20;
 
 pub(super) fn write(tested: &Tested, out: &mut String) {
-    let Tested { dataset, classes, evaluation, .. } = tested;
+    let Tested { images, classes, evaluation, .. } = tested;
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
         out,
-        "<p>On the {} test images of {}: accuracy <b>{:.4}</b>, loss <b>{}</b>.</p>",
-        evaluation.samples,
-        Escaped(dataset),
+        "<p>On {}: accuracy <b>{:.4}</b>, loss <b>{}</b>.</p>",
+        Escaped(images),
         evaluation.acc,
         short(evaluation.loss)
     );
@@ -102,8 +101,9 @@ fn mistakes(tested: &Tested, out: &mut String) {
         let (label, taken_for) = (class(mistake.label), class(mistake.taken_for));
         let _ = writeln!(
             out,
-            "<figure title=\"test image {}\"><img src=\"{}\" alt=\"{label}\"><figcaption>{label}, taken for <b>{taken_for}</b> \
+            "<figure title=\"{} image {}\"><img src=\"{}\" alt=\"{label}\"><figcaption>{label}, taken for <b>{taken_for}</b> \
              ({:.1}%)</figcaption></figure>",
+            tested.split,
             mistake.sample,
             pictures::address(picture),
             100.0 * mistake.probability

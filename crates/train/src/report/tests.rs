@@ -26,13 +26,29 @@ fn tested(classes: usize) -> Tested {
     let evaluation = Evaluation { samples: 15, loss: 0.5, acc: 0.8, confusion, mistakes };
     let classes = (0..classes).map(|k| format!("<class {k}>")).collect();
     let picture = || vec![RgbImage::from_pixel(2, 2, image::Rgb([9, 8, 7]))];
-    Tested { dataset: "<set>".into(), classes, evaluation, mistakes: picture(), filters: picture() }
+    let images = "the first 15 of the 90 test images of <set>".into();
+    Tested { images, split: "test", classes, evaluation, mistakes: picture(), filters: picture() }
 }
 
-/// Whatever is not ours stays text, and nothing is loaded.
+/// The elements of a page, none of which loads or runs anything but `img`.
+const ELEMENTS: &str = "html head meta title style body header main footer h1 h2 h3 p b i div section figure figcaption table thead tbody \
+                        tr th td span img svg path text circle";
+
+/// Text of others stays text, and the page needs no more than its policy allows: its own styles, and pictures within.
 #[track_caller]
 fn assert_self_contained(page: &str) {
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    let policy =
+        format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n<title>", page::POLICY);
+    assert!(page.contains(&policy), "before everything that it is about");
+    for tag in page.split('<').skip(1).filter(|tag| !tag.starts_with(['/', '!'])) {
+        let name = tag.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+        assert!(ELEMENTS.split(' ').any(|known| known == name), "<{tag}");
+        let attributes: String = tag.split('>').next().unwrap_or_default().split('"').step_by(2).collect();
+        for attribute in [" on", " href", " action", " srcset", " formaction"] {
+            assert!(!attributes.contains(attribute), "<{tag}");
+        }
+    }
     for (address, start) in page.match_indices("src=\"").map(|(at, what)| (&page[at + what.len()..], at)) {
         assert!(address.starts_with("data:image/png;base64,"), "{}", &page[start..start + 40]);
     }
@@ -65,6 +81,64 @@ fn a_page_about_one_run() {
         assert!(page.contains(expected), "{expected}");
     }
     assert!(!page.contains("class=\"differ\""));
+}
+
+/// Names and values of others, wherever the page has any.
+#[test]
+fn hostile_text_is_text() {
+    let markup = "</title></style><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u{202e}";
+    let hostile = |name: &str| {
+        let mut run = about(name, 1);
+        let own = || (markup.to_owned(), markup.to_owned());
+        run.config.iter_mut().for_each(|(_, value)| *value = markup.to_owned());
+        run.config.push(own());
+        run.environment.push(own());
+        run
+    };
+    let mut first = hostile(markup);
+    let tested = tested(3);
+    let classes = vec![markup.to_owned(); 3];
+    first.test = Ok(Tested { images: markup.to_owned(), classes, ..tested });
+    let mut second = hostile("b");
+    second.without_test(markup);
+    for page in [report(&[first]), report(&[hostile(markup), second])] {
+        assert_self_contained(&page);
+        assert!(!page.contains("<script") && !page.contains("onerror=alert(1)>"), "{page}");
+        assert!(page.contains("&lt;script&gt;alert(1)") && page.contains("\\u202e"));
+    }
+}
+
+#[test]
+fn pictures_to_validate_on_are_no_test_images() {
+    let mut run = about("a", 1);
+    run.test =
+        Ok(Tested { images: "the 15 validation images of pets".into(), split: "validation", ..tested(3) });
+    let page = report(&[run]);
+    for expected in [
+        "<h2>Validation images",
+        "On the 15 validation images of pets: ",
+        "validation image 4",
+        "<td>0.8000 (validation)",
+    ] {
+        assert!(page.contains(expected), "{expected}");
+    }
+}
+
+/// A page replaces pages alone.
+#[test]
+fn a_page_is_written_to_pages_and_folders_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("model.safetensors"), "learnt").unwrap();
+    for name in ["model.safetensors", "page.pdf", "page"] {
+        let error = save_report(&at(name), &[about("a", 1)]).unwrap_err();
+        assert!(matches!(error, Error::Option { option: "--output", .. }), "{error}");
+    }
+    assert_eq!(std::fs::read(at("model.safetensors")).unwrap(), b"learnt");
+    for name in ["page.HTM", "page.html", "."] {
+        save_report(&at(name), &[about("a", 1)]).unwrap();
+    }
+    assert!(at("page.HTM").exists() && at("page.html").exists() && at("report.html").exists());
 }
 
 #[test]
