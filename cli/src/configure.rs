@@ -282,6 +282,12 @@ mod tests {
         assert_eq!((resumed.devices.stages(), resumed.shards(1)), (1, 6));
         assert!(args.check_resumed(&saved, false).is_ok());
         assert_eq!(config("--pipeline-stages 2 --virtual-replicas 4").unwrap().shards(1), 4);
+        assert!(config("--micro-batches 64").unwrap().check_towers(2).is_ok());
+        let error = config("--micro-batches 65").unwrap().check_towers(1).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "--micro-batches is 65, but must be at most 64, the number of samples in a tower's batch"
+        );
     }
 
     #[test]

@@ -261,9 +261,17 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::Option`] if there are fewer virtual replicas, or with [`sync_batch_norm`](Config::sync_batch_norm) more, or weights for
-    /// another number.
+    /// another number, or more micro-batches than a replica has samples.
     pub fn check_towers(&self, towers: usize) -> Result<()> {
         self.device_weights.check(self, towers)?;
+        let each = (self.global_batch(towers) / towers.max(1)).max(1);
+        if self.virtual_replicas.is_none() && self.micro_batches() > each {
+            return Err(Error::Option {
+                option: "--micro-batches",
+                value: self.micro_batches().to_string(),
+                accepted: format!("at most {each}, the number of samples in a tower's batch"),
+            });
+        }
         match self.virtual_replicas {
             Some(shards) if self.sync_batch_norm && shards != towers => Err(Error::Option {
                 option: "--virtual-replicas",
