@@ -3,14 +3,14 @@
 use crate::augmentation::AugmentationArgs;
 use crate::callbacks::CallbackArgs;
 use crate::data::{DataArgs, ImageSizeArgs, LimitTestArgs, LimitTrainArgs, SourceArgs};
+use crate::error::must_be;
 use crate::export::ExportArgs;
 use crate::gpus::{DeviceArgs, Gpus, SingleArgs};
 use crate::model::ClassifierArgs;
 use clap::{Parser, Subcommand, ValueEnum};
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
-use train::augment::TestTime;
+use train::augment::{self, TestTime};
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
 #[derive(Debug, Parser)]
@@ -344,7 +344,7 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "gpus")]
     pub processes: Option<usize>,
     /// One process on each of that many GPUs, or of those ids
-    #[arg(long, value_name = "N|IDS")]
+    #[arg(long, value_name = "N|IDS", allow_negative_numbers = true)]
     pub gpus: Option<Gpus>,
     /// When one fails, start all anew, so many times
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 0)]
@@ -364,9 +364,9 @@ pub struct LaunchArgs {
 }
 
 /// Reads one of `names`; where it is none of them, says which was probably meant.
-pub fn one_of<T: FromStr<Err: Display>>(text: &str, names: &[&str]) -> Result<T, String> {
+pub fn one_of<T: FromStr<Err = augment::Error>>(text: &str, names: &[&str]) -> Result<T, String> {
     let near = || train::did_you_mean(text, names.iter().copied());
-    text.parse().map_err(|error| format!("{error}{}", near()))
+    text.parse().map_err(|error| format!("{}{}", must_be(&error), near()))
 }
 
 pub fn test_time(text: &str) -> Result<TestTime, String> {

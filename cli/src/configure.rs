@@ -135,9 +135,12 @@ impl TrainArgs {
             ("--limit-train", wanted.data.limit_train != saved.data.limit_train),
         ];
         match differs.iter().find(|(_, differs)| *differs) {
-            Some((option, _)) => Err(usage(format!(
-                "{option} can't change when a run is resumed; leave it out, or start a new run"
-            ))),
+            Some((option, _)) => {
+                let (option, change) = train::describe_change(option, saved, &wanted);
+                Err(usage(format!(
+                    "{option} can't change when a run is resumed{change}; leave it out, or start a new run"
+                )))
+            }
             None => Ok(()),
         }
     }
@@ -259,7 +262,8 @@ mod tests {
         assert!(resumed(&[], &synchronized).unwrap() && !resumed(&[], &plain).unwrap());
         assert!(resumed(&["--sync-batch-norm"], &synchronized).unwrap());
         let error = resumed(&["--sync-batch-norm"], &plain).unwrap_err().to_string();
-        assert!(error.starts_with("--sync-batch-norm can't change when a run is resumed"), "{error}");
+        let says = "--sync-batch-norm can't change when a run is resumed, from false to true; leave it out";
+        assert!(error.starts_with(says), "{error}");
         let shards = config("--sync-batch-norm --virtual-replicas 4").unwrap();
         assert!(shards.check_towers(4).is_ok());
         let error = shards.check_towers(2).unwrap_err().to_string();
@@ -282,6 +286,12 @@ mod tests {
         assert_eq!((resumed.devices.stages(), resumed.shards(1)), (1, 6));
         assert!(args.check_resumed(&saved, false).is_ok());
         assert_eq!(config("--pipeline-stages 2 --virtual-replicas 4").unwrap().shards(1), 4);
+        assert!(config("--micro-batches 64").unwrap().check_towers(2).is_ok());
+        let error = config("--micro-batches 65").unwrap().check_towers(1).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "--micro-batches is 65, but must be at most 64, the number of samples in a tower's batch"
+        );
     }
 
     #[test]
@@ -309,14 +319,26 @@ mod tests {
             ("--recipe minigoglenet", "did you mean `minigooglenet`?"),
             ("--save-best val_ac", "did you mean `val_acc`?"),
             ("--early-stop val_acc:patient=3", "did you mean `patience`?"),
-            ("--early-stop val_acc:mode=mx", "did you mean `max`?"),
+            (
+                "--early-stop val_acc:mode=mx",
+                "--early-stop: mode is `mx`, but must be auto, min or max; did you mean `max`?",
+            ),
+            ("--early-stop val_acc:patience=x", "--early-stop: patience is `x`, but must be a whole number"),
+            ("--limit-train 0", "--limit-train is 0, but must be at least 1"),
+            ("--lr 1e40", "--lr is 1e40, but must be from 0 to 3.4e38"),
+            (
+                "--optimizer sgd:lr=0.1",
+                "there are momentum, nesterov, velocity, weight-decay, l2; give the learning rate by --lr",
+            ),
+            ("--param-group */bias:lr=2", "did you mean `lr-multiplier`?"),
+            ("--gpus -1", "give a number of GPUs, as in --gpus 3"),
             (
                 "--reduce-lr-on-plateau los",
                 "--reduce-lr-on-plateau is `los`, but must be one of loss, acc, val_loss, val_acc; did you",
             ),
             (
                 "--reduce-lr-on-plateau loss:factor=2",
-                "must be given with factor=X, a number from 0 to below 1",
+                "--reduce-lr-on-plateau: factor is 2, but must be from 0 to below 1: the learning rate",
             ),
             (
                 "--checkpoint-path ../w.safetensors",

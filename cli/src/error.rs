@@ -1,6 +1,9 @@
 //! How a failure is told: one sentence, a hint where there is one, and the exit status.
 
+use crate::args::Args;
 use crate::print::note;
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue};
 use std::error::Error as _;
 use std::fmt;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
@@ -34,25 +37,74 @@ pub fn at_least_one(option: &str, value: usize) -> anyhow::Result<()> {
     if value == 0 { Err(usage(format!("{option} is 0, but must be at least 1"))) } else { Ok(()) }
 }
 
-/// Ends the program as clap does, but says what a flag takes where clap has only what the standard library says of numbers.
+/// Flags of whole numbers for which 0 means something.
+const FROM_ZERO: [&str; 10] = [
+    "--cutout",
+    "--grace",
+    "--histogram-freq",
+    "--keep-last",
+    "--patience",
+    "--random-crop",
+    "--save-every",
+    "--seed",
+    "--tensorboard-images",
+    "--warmup-epochs",
+];
+
+/// Ends the program as clap does, but says what a flag takes where clap has only the words of whoever read its value.
 pub fn refuse(error: &clap::Error) -> ! {
     // Help and the version are asked for.
     if !error.use_stderr() {
         error.exit();
     }
+    let flag = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(arg)) => arg.split(' ').next().unwrap_or_default(),
+        _ => "",
+    };
     let mut text = error.to_string();
-    if let Some(cause) = error.source() {
-        let takes = match cause.downcast_ref::<ParseIntError>().map(ParseIntError::kind) {
-            Some(IntErrorKind::InvalidDigit | IntErrorKind::Empty) => {
-                Some("it takes a whole number, 0 or more")
-            }
-            None if cause.is::<ParseFloatError>() => Some("it takes a number, such as 0.01"),
-            _ => None,
-        };
-        text = takes.map_or(text.clone(), |takes| text.replacen(&cause.to_string(), takes, 1));
+    if let Some((cause, takes)) = error.source().and_then(|cause| Some((cause, takes(flag, cause)?))) {
+        text = text.replacen(&cause.to_string(), &takes, 1);
     }
     note(text.trim_end());
     std::process::exit(BAD_USAGE.into())
+}
+
+/// What a flag takes whose value was refused for this `cause`.
+fn takes(flag: &str, cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let least = if FROM_ZERO.contains(&flag) { 0 } else { 1 };
+    match cause.downcast_ref::<ParseIntError>().map(ParseIntError::kind) {
+        Some(IntErrorKind::InvalidDigit | IntErrorKind::Empty) => {
+            Some(format!("it takes a whole number, {least} or more"))
+        }
+        Some(IntErrorKind::PosOverflow) => {
+            Some(format!("it takes a whole number from {least} to {}", u64::MAX))
+        }
+        _ if cause.is::<ParseFloatError>() => Some("it takes a number, such as 0.01".to_owned()),
+        _ => cause.downcast_ref::<augment::Error>().map(must_be),
+    }
+}
+
+/// What the augmentation says of a value whose flag is known.
+pub fn must_be(error: &augment::Error) -> String {
+    match error {
+        augment::Error::Option { accepted, .. } => format!("it must be {accepted}"),
+        other => other.to_string(),
+    }
+}
+
+/// What the augmentation says of its options, with the flags that they have here in place of their names.
+fn in_flags(text: &str) -> String {
+    let command = Args::command();
+    let is_flag = |name: &str| {
+        let mut args = command.get_subcommands().flat_map(clap::Command::get_arguments);
+        args.any(|arg| arg.get_long() == Some(name))
+    };
+    let told = text.split('`').enumerate().map(|(k, part)| match part.replace('_', "-") {
+        _ if k % 2 == 0 => part.to_owned(),
+        flag if is_flag(&flag) => format!("--{flag}"),
+        _ => format!("`{part}`"),
+    });
+    told.collect()
 }
 
 /// Tells the error on stderr and turns it into the exit status.
@@ -68,6 +120,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
             ours,
             Some(
                 train::Error::Option { .. }
+                    | train::Error::Suboption { .. }
                     | train::Error::Recipe { .. }
                     | train::Error::OtherData(_)
                     | train::Error::Moved { .. }
@@ -80,7 +133,10 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 
 /// The error and its causes, without what one already said of the next.
 pub fn sentence(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
+    let mut text = match error.downcast_ref() {
+        Some(train::Error::Augment(error)) => in_flags(&error.to_string()),
+        _ => error.to_string(),
+    };
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");
@@ -108,6 +164,31 @@ fn hint(error: &train::Error) -> Option<&'static str> {
 mod tests {
     use super::*;
     use anyhow::Context;
+
+    #[test]
+    fn options_of_the_augmentation_are_told_as_flags() {
+        let told = |error: augment::Error| sentence(&train::Error::from(error).into());
+        let option = |option, value: &str, accepted: &str| augment::Error::Option {
+            option,
+            value: value.to_owned(),
+            accepted: accepted.to_owned(),
+        };
+        assert_eq!(
+            told(option("random_crop", "4", "0 with `random_resized_crop`, which crops by itself")),
+            "--random-crop is 4, but it must be 0 with --random-resized-crop, which crops by itself"
+        );
+        assert_eq!(told(option("std", "`-1`", "positive")), "`std` is `-1`, but it must be positive");
+    }
+
+    #[test]
+    fn flags_for_which_nothing_is_something_are_there() {
+        let command = Args::command();
+        let args: Vec<&clap::Arg> =
+            command.get_subcommands().flat_map(clap::Command::get_arguments).collect();
+        for flag in FROM_ZERO {
+            assert!(args.iter().any(|arg| arg.get_long() == Some(&flag[2..])), "{flag}");
+        }
+    }
 
     #[test]
     fn no_cause_is_told_twice() {

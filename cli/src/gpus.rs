@@ -31,7 +31,7 @@ pub struct ComputeArgs {
 #[command(next_help_heading = "Devices")]
 pub struct DeviceArgs {
     /// That many GPUs, or those ids, e.g. 3 or 0,2,3; implies --device cuda
-    #[arg(long, value_name = "N|IDS")]
+    #[arg(long, value_name = "N|IDS", allow_negative_numbers = true)]
     pub gpus: Option<Gpus>,
     /// Towers: copies of the network that share every batch; by default one a device
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -46,7 +46,7 @@ pub struct DeviceArgs {
 #[command(next_help_heading = "Devices")]
 pub struct SingleArgs {
     /// The GPU: 1 for the first one, or its id with a comma behind it, as in 2,; implies --device cuda
-    #[arg(long, value_name = "1|ID,")]
+    #[arg(long, value_name = "1|ID,", allow_negative_numbers = true)]
     pub gpus: Option<Gpus>,
     /// How.
     #[command(flatten)]

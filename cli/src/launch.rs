@@ -10,6 +10,7 @@ use crate::print::note;
 use anyhow::Context;
 use crew::{Crew, Ending};
 use environment::Launch;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +21,7 @@ const MOST: usize = 1024;
 
 pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
     refuse_nesting()?;
+    refuse_own_name(&args)?;
     let launch = Launch::new(processes(&args)?, &args)?;
     let interrupts = Arc::new(AtomicUsize::new(0));
     let raised = Arc::clone(&interrupts);
@@ -67,6 +69,17 @@ fn processes(args: &LaunchArgs) -> anyhow::Result<usize> {
         return Err(usage(format!("--processes is {count}, but must be at most {MOST}")));
     }
     Ok(count)
+}
+
+/// What is started is this program: its name is not repeated behind `--`.
+fn refuse_own_name(args: &LaunchArgs) -> anyhow::Result<()> {
+    let name = args.command.first().and_then(|word| Path::new(word).file_stem());
+    if name.is_none_or(|name| name != "towers") {
+        return Ok(());
+    }
+    Err(usage(
+        "launch starts towers by itself; leave the name out: towers launch --processes 2 -- train --quick",
+    ))
 }
 
 /// One launcher is enough: processes that another one started would each start a run of their own.

@@ -5,7 +5,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
 /// Flags that there are elsewhere under a name that nothing here resembles, and what does the same.
-const ELSEWHERE: [(&str, &[&str], &str); 3] = [
+const ELSEWHERE: [(&str, &[&str], &str); 4] = [
     (
         "train",
         &["--model", "--network", "--arch"],
@@ -20,6 +20,11 @@ const ELSEWHERE: [(&str, &[&str], &str); 3] = [
         "train",
         &["--nesterov"],
         "it is an option of the optimizer, as in --optimizer sgd:momentum=0.9,nesterov",
+    ),
+    (
+        "train",
+        &["--tta"],
+        "it belongs to towers evaluate and towers predict, which show a trained network several views",
     ),
 ];
 
@@ -40,12 +45,12 @@ pub fn parse() -> Result<Args, clap::Error> {
 }
 
 /// The commands, each with the usage that its help shows. By itself clap would list every flag that was given, and all that they
-/// exclude.
+/// exclude. Of a flag that is given twice the last one counts, as scripts expect that add to a line.
 fn command() -> clap::Command {
     let mut built = Args::command();
     built.build();
     let names: Vec<String> = Args::command().get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    names.into_iter().fold(Args::command(), |command, name| {
+    names.into_iter().fold(Args::command().args_override_self(true), |command, name| {
         let usage = built.find_subcommand_mut(&name).map(|sub| sub.render_usage().to_string());
         let usage = usage.unwrap_or_default();
         let usage = usage.trim_start_matches("Usage: ").to_owned();
@@ -79,12 +84,28 @@ pub fn advised(mut error: clap::Error) -> clap::Error {
             error.remove(ContextKind::Suggested);
             advice
         }
+        (ErrorKind::InvalidValue, _) => {
+            suggest_value(&mut error);
+            None
+        }
         _ => return error,
     };
     if let Some(advice) = advice {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     }
     error
+}
+
+/// Which of the values that a flag takes was meant, where clap looks for like letters alone.
+fn suggest_value(error: &mut clap::Error) {
+    let (Some(ContextValue::String(given)), Some(ContextValue::Strings(valid))) =
+        (error.get(ContextKind::InvalidValue), error.get(ContextKind::ValidValue))
+    else {
+        return;
+    };
+    if let Some(near) = train::nearest(given, valid.iter().map(String::as_str)).map(str::to_owned) {
+        error.insert(ContextKind::SuggestedValue, ContextValue::String(near));
+    }
 }
 
 /// What to write for a word of the command line that its command does not take; `near` if it is probably a misspelt flag.
@@ -106,5 +127,5 @@ fn advice(line: &[String], word: &str, near: bool) -> Option<String> {
 /// Whether a flag is probably a misspelt other one, or part of it, or more of it.
 fn is_near(flag: &str, suggested: &str) -> bool {
     let [flag, suggested] = [flag, suggested].map(|flag| flag.trim_start_matches('-'));
-    flag.contains(suggested) || suggested.contains(flag) || !train::did_you_mean(flag, [suggested]).is_empty()
+    flag.contains(suggested) || suggested.contains(flag) || train::nearest(flag, [suggested]).is_some()
 }

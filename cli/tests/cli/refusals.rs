@@ -14,7 +14,7 @@ fn bad_values_name_the_option() {
         ("train --batch-size 0", "--batch-size is 0"),
         ("train --epochs 0", "--epochs is 0"),
         ("train --momentum 2", "--momentum is 2"),
-        ("train --device cpu --precision fp16", "--precision is fp16, but must be fp32 or bf16 on the CPU"),
+        ("train --device cpu --precision fp16", "--precision is fp16, but must be fp32 or"),
         ("train --virtual-replicas 0", "--virtual-replicas is 0"),
         (
             "train --quick --dataset synthetic --virtual-replicas 2 --replicas 3",
@@ -35,13 +35,43 @@ fn bad_values_name_the_option() {
         ("train --optimizer rmsprop --momentum 0.9", "--momentum is 0.9"),
         ("train --power 2 --schedule cosine", "--power"),
         ("train --patience 3", "--early-stop"),
-        ("train --quick --dataset synthetic --limit-train 0", "training samples is 0"),
-        ("train --quick --dataset synthetic --limit-test 0", "test samples is 0"),
+        ("train --quick --dataset synthetic --limit-train 0", "--limit-train is 0, but must be at least 1"),
+        ("train --quick --dataset synthetic --limit-test 0", "--limit-test is 0, but must be at least 1"),
         ("train --recipe minigooglenet --dataset synthetic --limit-train 32", "the batch size is 64"),
         ("train --replicas 100000 --dataset synthetic", "--replicas is 100000"),
         (
             "train --batch-size -5",
-            "invalid value '-5' for '--batch-size <N>': it takes a whole number, 0 or more",
+            "invalid value '-5' for '--batch-size <N>': it takes a whole number, 1 or more",
+        ),
+        ("train --seed -1", "invalid value '-1' for '--seed <N>': it takes a whole number, 0 or more"),
+        (
+            "train --seed 18446744073709551616",
+            "for '--seed <N>': it takes a whole number from 0 to 18446744073709551615",
+        ),
+        (
+            "train --gpus -1",
+            "invalid value '-1' for '--gpus <N|IDS>': give a number of GPUs, as in --gpus 3, or their ids",
+        ),
+        (
+            "train --rand-augment 2,40",
+            "--rand-augment is `2,40`, but it must be operations and a magnitude from 0 to 30, as in 2,9",
+        ),
+        (
+            "train --rand-augment 2",
+            "for '--rand-augment [<OPS,MAGNITUDE>]': it must be operations and magnitude, as in 2,9",
+        ),
+        (
+            "train --fill-mode edge",
+            "invalid value 'edge' for '--fill-mode <MODE>': it must be `constant`, `nearest`, `reflect`, `wrap` or \
+             `mirror`; did you mean `nearest`?",
+        ),
+        ("train --device gpu", "a similar value exists: 'cuda'"),
+        ("train --quick --dataset CIFAR10", "did you mean `cifar10`?"),
+        ("train --tta=flip", "tip: it belongs to towers evaluate and towers predict"),
+        ("train --lr 0.1 --lr nan --epochs 1 --epochs 2", "--lr is NaN"),
+        (
+            "launch --processes 1 -- towers train --quick",
+            "launch starts towers by itself; leave the name out: towers launch --processes 2 -- train --quick",
         ),
         ("train --lr fast", "invalid value 'fast' for '--lr <X>': it takes a number, such as 0.01"),
         ("train --lr -1e-3", "--lr is -0.001"),

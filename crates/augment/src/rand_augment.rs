@@ -46,12 +46,18 @@ impl FromStr for RandAugment {
 
 impl RandAugment {
     pub(crate) fn check(&self, most: usize, channels: usize) -> Result<(), Error> {
-        let refuse = |accepted: String| Err(Error::option("rand_augment", format!("{self:?}"), accepted));
-        if self.num_ops > most {
-            return refuse(format!("of at most {most} operations"));
+        let RandAugment { num_ops, magnitude, num_magnitude_bins: bins } = *self;
+        let refuse = |accepted: String| {
+            Err(Error::option("rand_augment", format!("`{num_ops},{magnitude}`"), accepted))
+        };
+        if num_ops > most {
+            return refuse(format!("at most {most} operations and their magnitude, as in 2,9"));
         }
-        if self.num_magnitude_bins < 2 || self.magnitude >= self.num_magnitude_bins {
-            return refuse("of a magnitude below `num_magnitude_bins`, which is at least 2".to_owned());
+        if bins < 2 {
+            return refuse(format!("given with a `num_magnitude_bins` of at least 2, not {bins}"));
+        }
+        if magnitude >= bins {
+            return refuse(format!("operations and a magnitude from 0 to {}, as in 2,9", bins - 1));
         }
         if channels != 1 && channels != 3 {
             return refuse("left out for images that have neither 1 nor 3 channels".to_owned());
@@ -124,6 +130,20 @@ impl Canvas {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bad_policy_is_shown_as_it_is_written() {
+        let told = |policy: RandAugment| policy.check(4, 3).unwrap_err().to_string();
+        let policy = RandAugment { magnitude: 40, ..RandAugment::default() };
+        let says =
+            "`rand_augment` is `2,40`, but it must be operations and a magnitude from 0 to 30, as in 2,9";
+        assert_eq!(told(policy), says);
+        assert!(
+            told(RandAugment { num_ops: 5, ..policy })
+                .contains("`5,40`, but it must be at most 4 operations")
+        );
+        assert!(told(RandAugment { num_magnitude_bins: 1, ..policy }).contains("at least 2, not 1"));
+    }
 
     #[test]
     fn all_operations_come_up_with_both_signs() {

@@ -111,11 +111,20 @@ impl ParamGroup {
     }
 }
 
-/// Whether `name` is `pattern`, with any characters in place of each `*`.
+/// Whether `name` is `pattern`, with any characters in place of each `*`, in linear time: each part takes the first place where it fits,
+/// since a later one would leave less for the parts behind it.
 fn matches(pattern: &str, name: &str) -> bool {
-    let Some((before, after)) = pattern.split_once('*') else { return pattern == name };
-    let Some(rest) = name.strip_prefix(before) else { return false };
-    rest.char_indices().map(|(at, _)| at).chain([rest.len()]).any(|at| matches(after, &rest[at..]))
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(last) = parts.next_back() else { return pattern == name };
+    let Some(mut rest) = name.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else {
+        return false;
+    };
+    parts.all(|part| {
+        let found = rest.find(part);
+        rest = found.map_or("", |at| &rest[at + part.len()..]);
+        found.is_some()
+    })
 }
 
 impl FromStr for ParamGroup {

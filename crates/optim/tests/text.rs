@@ -262,7 +262,12 @@ fn patterns_take_names() {
         ("*/bias", &["/bias", "conv2d/bias", "a/b/bias"], &["bias", "conv2d/bias_1"]),
         ("norm*/*a", &["norm/a", "norm_12/beta"], &["a/norm/a", "norm/b"]),
         ("a*b*c", &["abc", "aXbYc", "abcbc"], &["acb", "ab", "c"]),
+        ("a*a", &["aa", "aba"], &["a"]),
+        ("a*b*b", &["abb", "aXbb", "abXb"], &["ab", "abX"]),
+        ("**é**", &["é", "aéa"], &["", "a"]),
         ("é*é", &["éé", "éüé"], &["é"]),
+        // With a try for every way to share the name out among the stars, this would not end.
+        (&format!("{}Z", "*a".repeat(40)), &[&format!("{}Z", "a".repeat(99))], &[&"a".repeat(99)]),
     ] {
         let group = ParamGroup::new(pattern);
         takes.iter().for_each(|name| assert!(group.takes(name), "{pattern} {name}"));

@@ -261,9 +261,17 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::Option`] if there are fewer virtual replicas, or with [`sync_batch_norm`](Config::sync_batch_norm) more, or weights for
-    /// another number.
+    /// another number, or more micro-batches than a replica has samples.
     pub fn check_towers(&self, towers: usize) -> Result<()> {
         self.device_weights.check(self, towers)?;
+        let each = (self.global_batch(towers) / towers.max(1)).max(1);
+        if self.virtual_replicas.is_none() && self.micro_batches() > each {
+            return Err(Error::Option {
+                option: "--micro-batches",
+                value: self.micro_batches().to_string(),
+                accepted: format!("at most {each}, the number of samples in a tower's batch"),
+            });
+        }
         match self.virtual_replicas {
             Some(shards) if self.sync_batch_norm && shards != towers => Err(Error::Option {
                 option: "--virtual-replicas",
@@ -375,6 +383,7 @@ impl Config {
         if let Some(shards) = self.virtual_replicas.filter(|shards| !(1..=MOST).contains(shards)) {
             return refuse("--virtual-replicas", shards.to_string(), &format!("from 1 to {MOST}"));
         }
+        self.data.check_limits()?;
         self.devices.check()?;
         self.check_sync()?;
         self.augmentation.validate(image)?;
@@ -392,8 +401,10 @@ impl Config {
                 return refuse("--micro-batches", micro.to_string(), accepted);
             }
         }
-        if !(self.lr.is_finite() && self.lr >= 0.0) {
-            return refuse("--lr", self.lr.to_string(), "a finite number of at least 0");
+        // Steps have it in 32 bits. `Debug` writes an exponent rather than 40 digits.
+        if !(0.0..=f64::from(f32::MAX)).contains(&self.lr) {
+            let value = format!("{:?}", self.lr);
+            return refuse("--lr", value.trim_end_matches(".0").to_owned(), "from 0 to 3.4e38");
         }
         self.schedule.validate()?;
         self.check_lr_scaling()?;

@@ -31,6 +31,20 @@ impl DataOptions {
         Err(Error::Option { option, value, accepted })
     }
 
+    /// Refuses limits that leave no samples.
+    pub(crate) fn check_limits(&self) -> Result<()> {
+        for (option, limit) in [("--limit-train", self.limit_train), ("--limit-test", self.limit_test)] {
+            if limit == Some(0) {
+                return Err(Error::Option {
+                    option,
+                    value: "0".to_owned(),
+                    accepted: "at least 1".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses a folder of class folders that is not there any more. `named_by` is what names it, such as `the run's config.json`.
     ///
     /// # Errors
@@ -51,6 +65,7 @@ impl DataOptions {
 /// # Errors
 /// [`Error::Data`] with the remedies if it can't be had; [`Error::Option`] for a name that is neither a data set nor a folder.
 pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
+    options.check_limits()?;
     let data = load(options, listener)?;
     if data.train.is_empty() {
         let accepted = "at least 1".to_owned();
@@ -198,6 +213,8 @@ mod tests {
         let drawn =
             DataOptions { dataset: "synthetic".into(), limit_test: Some(3), ..DataOptions::default() };
         assert_eq!(load_test_data(&drawn, |_| ()).unwrap().test.len(), 3);
+        let none = load_data(&DataOptions { limit_train: Some(0), ..drawn }, |_| ()).unwrap_err();
+        assert_eq!(none.to_string(), "--limit-train is 0, but must be at least 1");
     }
 
     #[test]

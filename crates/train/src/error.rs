@@ -17,10 +17,22 @@ pub enum Error {
         /// What would be accepted.
         accepted: String,
     },
+    /// One of the options that stand behind an option, as in `--early-stop val_loss:patience=3`, with a value that makes no sense.
+    #[error("{option}: {key} is {value}, but must be {accepted}")]
+    Suboption {
+        /// The option, as on the command line.
+        option: &'static str,
+        /// The one behind it.
+        key: &'static str,
+        /// The value given.
+        value: String,
+        /// What would be accepted.
+        accepted: String,
+    },
     /// A recipe's file that makes no sense.
     #[error("the recipe {name}: {reason}")]
     Recipe {
-        /// The recipe.
+        /// The file or, where it has none, the recipe.
         name: String,
         /// What is wrong with it.
         reason: String,

@@ -3,6 +3,7 @@
 //! A file has the keys of `config.json`, so whatever a run can be told a recipe can hold. Optimizer and schedule have the compact form
 //! of the command line. Files are read key by key, so that an error has a name and a line of its own.
 
+use crate::keys::{self, in_keys};
 use crate::spelling::{hint, spelled};
 use crate::{
     Config, CsvLogOptions, DataOptions, EarlyStop, Error, ModelCheckpointOptions, RECIPES, ReduceLrOnPlateau,
@@ -18,7 +19,7 @@ const NEEDED: [&str; 8] =
     ["model", "epochs", "batch_size", "lr", "schedule", "optimizer", "preprocessing", "drop_last"];
 
 /// Keys that hold options of their own, each of which may be left out.
-const TABLES: [&str; 10] = [
+pub(crate) const TABLES: [&str; 10] = [
     "augmentation",
     "checkpoints",
     "csv_log",
@@ -47,9 +48,15 @@ pub fn find_recipe(name: &str) -> Result<Config> {
     }
     let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let mut config = read_recipe(&text, &stem)?;
-    beside(path, &mut config.data).map_err(|reason| Error::Recipe { name: stem, reason })?;
-    Ok(config)
+    let read = || {
+        let mut config = read_recipe(&text, &stem)?;
+        beside(path, &mut config.data).map_err(|reason| Error::Recipe { name: stem.clone(), reason })?;
+        Ok(config)
+    };
+    read().map_err(|error| match error {
+        Error::Recipe { reason, .. } => Error::Recipe { name: name.to_owned(), reason },
+        other => other,
+    })
 }
 
 /// A folder of pictures that a recipe's file names is meant beside that file, if there is one.
@@ -81,7 +88,7 @@ fn text_of(path: PathBuf) -> std::result::Result<String, String> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Recipe`] naming the key, its value and what is wrong with it; [`Error::Option`] for values that don't fit each other.
+/// [`Error::Recipe`] naming the key, its value and what is wrong with it.
 pub fn read_recipe(text: &str, name: &str) -> Result<Config> {
     let refuse = |reason: String| Error::Recipe { name: name.to_owned(), reason };
     let table: toml::Table = text.parse().map_err(|error| refuse(no_toml(text, &error)))?;
@@ -89,8 +96,11 @@ pub fn read_recipe(text: &str, name: &str) -> Result<Config> {
         return Err(refuse("it is no table of keys and values".to_owned()));
     };
     let mut config = match file.remove("like") {
-        Some(Value::String(like)) => recipe(&like)?,
-        Some(other) => return Err(refuse(format!("`like = {other}` names no built-in recipe"))),
+        Some(like) => recipe(like.as_str().unwrap_or_default()).map_err(|_| {
+            let names = RECIPES.map(|(name, _)| name);
+            let near = hint(like.as_str().unwrap_or_default(), names);
+            refuse(format!("`like` is {like}, but must be one of {}{near}", names.join(", ")))
+        })?,
         None => {
             if let Some(missing) = NEEDED.into_iter().find(|key| !file.contains_key(*key)) {
                 return Err(refuse(format!(
@@ -125,8 +135,11 @@ pub fn read_recipe(text: &str, name: &str) -> Result<Config> {
             "its name must be of letters, digits, `-`, `_` and dots inside, since it names the run's folder";
         return Err(refuse(reason.to_owned()));
     }
-    config.check()?;
-    Ok(config)
+    match config.check() {
+        Ok(()) => Ok(config),
+        Err(Error::Augment(error)) => Err(refuse(format!("augmentation: {error}"))),
+        Err(error) => Err(refuse(in_keys(&error.to_string()))),
+    }
 }
 
 /// What is no TOML at all.
@@ -159,18 +172,23 @@ fn with(config: &Config, path: &[&str], value: Value) -> std::result::Result<Con
         let meant = hint(last, known.iter().copied());
         return Err(format!("there is no key `{name}`; there are {}{meant}", known.join(", ")));
     }
-    let given = value.as_str().unwrap_or_default().to_owned();
-    table.insert((*last).to_owned(), value);
-    // serde lists the names that there are in quotes.
-    let meant = |error: String| match error.split_once("expected ") {
-        Some((_, known)) => format!("{error}{}", hint(&given, known.split('`').skip(1).step_by(2))),
-        None => error,
-    };
-    Config::deserialize(all).map_err(|error| format!("{shown} does not fit: {}", meant(error.to_string())))
+    table.insert((*last).to_owned(), value.clone());
+    Config::deserialize(all).map_err(|error| {
+        let error = error.to_string();
+        // Where only the value is wrong, it is known whether it may be 0.
+        let refuses_zero = || {
+            let zero = with(config, path, 0.into());
+            config.check().is_ok() && zero.is_ok_and(|config| config.check().is_err())
+        };
+        match keys::accepted(&error, &value, refuses_zero) {
+            Some(accepted) => format!("`{name}` is {value}, but must be {accepted}"),
+            None => format!("{shown} does not fit: {}", in_keys(&error)),
+        }
+    })
 }
 
 /// The options of a callback, or an average, that the recipe has not had so far.
-fn begun(table: &str) -> Value {
+pub(crate) fn begun(table: &str) -> Value {
     Value::Object(match table {
         "csv_log" => options(&CsvLogOptions::default()),
         "early_stop" => options(&EarlyStop::default()),
@@ -186,19 +204,27 @@ fn begun(table: &str) -> Value {
 fn compact<T: core::str::FromStr<Err = optim::Error> + Serialize>(
     text: &str,
 ) -> std::result::Result<Value, String> {
-    let value: T = text.parse().map_err(|error| spelled(&error))?;
+    let value: T = text.parse().map_err(|error| in_keys(&spelled(&error)))?;
     serde_json::to_value(value).map_err(|error| error.to_string())
 }
 
-fn options(of: &impl Serialize) -> Options {
+pub(crate) fn options(of: &impl Serialize) -> Options {
     match serde_json::to_value(of) {
         Ok(Value::Object(options)) => options,
         _ => Options::new(),
     }
 }
 
+/// All options of a configuration as a file has them.
+pub(crate) fn written(config: &Config) -> Options {
+    let mut own = options(config);
+    own.insert("optimizer".to_owned(), config.optimizer.to_string().into());
+    own.insert("schedule".to_owned(), config.schedule.to_string().into());
+    own
+}
+
 /// What a recipe says nothing of: Keras' defaults, and no augmentation.
-fn blank() -> Result<Config> {
+pub(crate) fn blank() -> Result<Config> {
     Ok(Config { augmentation: ImageDataGenerator::new(), ..recipe(RECIPES[0].0)? })
 }
 
@@ -212,9 +238,7 @@ pub fn write_recipe(config: &Config) -> Result<String> {
     let line = |key: &str, value: &Value| -> Result<String> {
         Ok(format!("{key} = {}\n", toml::Value::try_from(value).map_err(refuse)?))
     };
-    let mut own = options(config);
-    own.insert("optimizer".to_owned(), config.optimizer.to_string().into());
-    own.insert("schedule".to_owned(), config.schedule.to_string().into());
+    let own = written(config);
     let blank = options(&blank()?);
     let told = |own: &Options, blank: &Options| -> Vec<(String, Value)> {
         let differs = |(key, value): &(&String, &Value)| !value.is_null() && blank.get(*key) != Some(*value);
@@ -330,15 +354,33 @@ mod tests {
     fn what_makes_no_sense_is_named() {
         for (text, says) in [
             ("like = 'resnet'", "did you mean `resnet18`?"),
-            ("like = 3", "`like = 3` names no built-in recipe"),
+            ("like = 3", "`like` is 3, but must be one of minigooglenet, "),
+            (
+                "like = 'file.toml'",
+                "the recipe file: `like` is \"file.toml\", but must be one of minigooglenet, ",
+            ),
             ("like = 'quick'\nepoch = 1", "there is no key `epoch`; there are augmentation, "),
             ("like = 'quick'\nepoch = 1", "did you mean `epochs`?"),
+            ("like = 'quick'\nepochs = '1'", "`epochs` is \"1\", but must be a whole number, 1 or more"),
+            ("like = 'quick'\nepochs = -1", "`epochs` is -1, but must be a whole number, 1 or more"),
+            ("like = 'quick'\nseed = -1", "`seed` is -1, but must be a whole number, 0 or more"),
+            ("like = 'quick'\nepochs = 0", "the recipe file: `epochs` is 0, but must be at least 1"),
+            ("like = 'quick'\nlr = 'fast'", "`lr` is \"fast\", but must be a number"),
+            ("like = 'quick'\n[data]\nlimit_train = 0", "`data.limit_train` is 0, but must be at least 1"),
+            ("like = 'quick'\n[devices]\ngpus = 3", "`devices.gpus` is 3, but must be a list, as in [0, 1]"),
             (
-                "like = 'quick'\nepochs = 'many'",
-                "`epochs = \"many\"` does not fit: invalid type: string \"many\", expected u64",
+                "like = 'quick'\n[devices]\ngpus = ['a']",
+                "`devices.gpus` is [\"a\"], but must be a list, each value a whole number, 0 or more",
             ),
-            ("like = 'quick'\nepochs = -1", "`epochs = -1` does not fit"),
-            ("like = 'quick'\nepochs = 0", "--epochs is 0, but must be at least 1"),
+            (
+                "like = 'quick'\n[augmentation]\nrotation_range = -1.0",
+                "the recipe file: augmentation: `rotation_range` is -1, but it must be a finite number",
+            ),
+            ("like = 'quick'\noptimizer = 'sgd:lr=0.1'", "; give the learning rate by `lr`"),
+            (
+                "like = 'quick'\ndevice_weights = 'fast'",
+                "`device_weights` is \"fast\", but must be auto, even",
+            ),
             ("like = 'quick'\nmodel = 'resnet81'", "the model is `resnet81`, but must be one of"),
             ("like = 'quick'\noptimizer = 'lion'", "`optimizer = \"lion\"`: "),
             (
@@ -347,7 +389,7 @@ mod tests {
             ),
             ("like = 'quick'\nparam_groups = ['bias']", "the parameter group `bias` takes no parameter"),
             ("like = 'quick'\n[ema]\nmomentum = 1.0", "ema: momentum is 1"),
-            ("like = 'quick'\npreprocessing = 'none'", "expected one of `divide-by-255`"),
+            ("like = 'quick'\npreprocessing = 'none'", "but must be one of `divide-by-255`"),
             ("like = 'quick'\npreprocessing = 'standardise'", "did you mean `standardize`?"),
             ("like = 'quick'\noptimizer = 'sdg'", "did you mean `sgd`?"),
             ("like = 'quick'\nmodel = 'resnet81'", "did you mean `resnet18`?"),
@@ -355,23 +397,23 @@ mod tests {
             ("like = 'quick'\n[augmentation]\nhorizontal_flop = true", "did you mean `horizontal_flip`?"),
             (
                 "like = 'quick'\n[augmentation]\nhorizontal_flip = 3",
-                "`augmentation.horizontal_flip = 3` does not fit",
+                "`augmentation.horizontal_flip` is 3, but must be true or false",
             ),
-            ("like = 'quick'\naugmentation = 3", "`augmentation = 3` does not fit"),
+            ("like = 'quick'\naugmentation = 3", "`augmentation` is 3, but must be a table of options"),
             ("like = 'quick'\n[data]\ndataset = ''", "`data.dataset` is empty; name a data set or a folder"),
             ("like = 'quick'\nrecipe = '../x'", "its name must be of letters"),
             ("epochs = 3", "`model` is missing"),
             ("like = 'quick'\nepochs = ", "line 2 is no TOML"),
             ("like = 'quick'\n[early_stop]\npatient = 3", "there is no key `early_stop.patient`"),
             ("like = 'quick'\n[early_stop]\nmonitor = 'val_los'", "did you mean `val_loss`?"),
-            ("like = 'quick'\n[reduce_lr_on_plateau]\nfactor = 2.0", "--reduce-lr-on-plateau is `factor=2`"),
+            ("like = 'quick'\n[reduce_lr_on_plateau]\nfactor = 2.0", "`reduce_lr_on_plateau`: factor is 2"),
             (
                 "like = 'quick'\n[model_checkpoint]\nsave_best_only = true",
-                "--checkpoint-path is ``, but must be",
+                "`model_checkpoint.path` is ``, but must be",
             ),
             (
                 "like = 'quick'\n[model_checkpoint]\nsave_freq = 0",
-                "--save-freq is `0`, but must be epoch or a number",
+                "`model_checkpoint.save_freq` is 0, but must be epoch or a number",
             ),
         ] {
             let error = read_recipe(text, "file").unwrap_err().to_string();

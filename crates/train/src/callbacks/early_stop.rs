@@ -59,14 +59,12 @@ impl EarlyStop {
             &["mode", "min_delta", "patience", "baseline", "restore_best_weights", "start_from_epoch"];
         let (metric, spec) = Spec::parse(OPTION, text, KEYS)?;
         let mut stop = EarlyStop { monitor: metric.to_owned(), ..EarlyStop::default() };
-        if let Some(mode) = spec.text("mode") {
-            stop.mode = metric::mode(OPTION, mode)?;
-        }
-        spec.set(&mut stop.min_delta, "min_delta", "X, a number")?;
-        spec.set(&mut stop.patience, "patience", "N, a whole number of epochs")?;
-        stop.baseline = spec.get("baseline", "X, a number")?;
+        spec.set_mode(&mut stop.mode)?;
+        spec.set(&mut stop.min_delta, "min_delta", "a number")?;
+        spec.set(&mut stop.patience, "patience", "a whole number of epochs")?;
+        stop.baseline = spec.get("baseline", "a number")?;
         spec.set(&mut stop.restore_best_weights, "restore_best_weights", "true or false")?;
-        spec.set(&mut stop.start_from_epoch, "start_from_epoch", "N, a whole number of epochs")?;
+        spec.set(&mut stop.start_from_epoch, "start_from_epoch", "a whole number of epochs")?;
         stop.check()?;
         Ok(stop)
     }
@@ -75,8 +73,8 @@ impl EarlyStop {
         metric::check(OPTION, &self.monitor)?;
         for (key, value) in [("min_delta", self.min_delta), ("baseline", self.baseline.unwrap_or(0.0))] {
             if !value.is_finite() {
-                let accepted = format!("given with {key}=X, a finite number");
-                return Err(Error::Option { option: OPTION, value: format!("`{key}={value}`"), accepted });
+                let (value, accepted) = (value.to_string(), "a finite number".to_owned());
+                return Err(Error::Suboption { option: OPTION, key, value, accepted });
             }
         }
         Ok(())

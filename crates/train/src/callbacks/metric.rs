@@ -28,14 +28,16 @@ pub(crate) fn check(option: &'static str, metric: &str) -> Result<()> {
 /// # Errors
 /// [`Error::Option`] with `option` for any other.
 pub fn mode(option: &'static str, name: &str) -> Result<Mode> {
+    named_mode(name).map_err(|accepted| Error::Option { option, value: format!("`{name}`"), accepted })
+}
+
+/// The mode of this name, or what would be accepted.
+pub(super) fn named_mode(name: &str) -> core::result::Result<Mode, String> {
     match name {
         "auto" => Ok(Mode::Auto),
         "min" => Ok(Mode::Min),
         "max" => Ok(Mode::Max),
-        _ => {
-            let accepted = format!("auto, min or max{}", hint(name, ["auto", "min", "max"]));
-            Err(Error::Option { option, value: format!("`{name}`"), accepted })
-        }
+        _ => Err(format!("auto, min or max{}", hint(name, ["auto", "min", "max"]))),
     }
 }
 

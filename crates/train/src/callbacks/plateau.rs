@@ -7,6 +7,7 @@ use checkpoint::Mode;
 use serde::{Deserialize, Serialize};
 
 const OPTION: &str = "--reduce-lr-on-plateau";
+const FACTOR: &str = "from 0 to below 1: the learning rate is multiplied with it";
 
 /// When the learning rate is reduced, and by how much. Names and defaults are those of Keras' `ReduceLROnPlateau`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,14 +58,12 @@ impl ReduceLrOnPlateau {
         const KEYS: &[&str] = &["mode", "factor", "patience", "min_delta", "cooldown", "min_lr"];
         let (metric, spec) = Spec::parse(OPTION, text, KEYS)?;
         let mut plateau = ReduceLrOnPlateau { monitor: metric.to_owned(), ..ReduceLrOnPlateau::default() };
-        if let Some(mode) = spec.text("mode") {
-            plateau.mode = metric::mode(OPTION, mode)?;
-        }
-        spec.set(&mut plateau.factor, "factor", "X, a number from 0 to below 1")?;
-        spec.set(&mut plateau.patience, "patience", "N, a whole number of epochs")?;
-        spec.set(&mut plateau.min_delta, "min_delta", "X, a number")?;
-        spec.set(&mut plateau.cooldown, "cooldown", "N, a whole number of epochs")?;
-        spec.set(&mut plateau.min_lr, "min_lr", "X, a learning rate")?;
+        spec.set_mode(&mut plateau.mode)?;
+        spec.set(&mut plateau.factor, "factor", FACTOR)?;
+        spec.set(&mut plateau.patience, "patience", "a whole number of epochs")?;
+        spec.set(&mut plateau.min_delta, "min_delta", "a number")?;
+        spec.set(&mut plateau.cooldown, "cooldown", "a whole number of epochs")?;
+        spec.set(&mut plateau.min_lr, "min_lr", "a learning rate")?;
         plateau.check()?;
         Ok(plateau)
     }
@@ -73,14 +72,13 @@ impl ReduceLrOnPlateau {
         metric::check(OPTION, &self.monitor)?;
         let ReduceLrOnPlateau { factor, min_delta, min_lr, .. } = *self;
         for (key, value, holds, accepted) in [
-            ("factor", factor, (0.0..1.0).contains(&factor), "a number from 0 to below 1"),
+            ("factor", factor, (0.0..1.0).contains(&factor), FACTOR),
             ("min_delta", min_delta, min_delta.is_finite(), "a finite number"),
             ("min_lr", min_lr, min_lr.is_finite() && min_lr >= 0.0, "a finite number of at least 0"),
         ] {
             if !holds {
-                let (value, accepted) =
-                    (format!("`{key}={value}`"), format!("given with {key}=X, {accepted}"));
-                return Err(Error::Option { option: OPTION, value, accepted });
+                let (value, accepted) = (value.to_string(), accepted.to_owned());
+                return Err(Error::Suboption { option: OPTION, key, value, accepted });
             }
         }
         Ok(())
@@ -233,11 +231,11 @@ mod tests {
             ("val_loss:facto=0.5", "did you mean `factor`?"),
             (
                 "val_loss:factor=1",
-                "--reduce-lr-on-plateau is `factor=1`, but must be given with factor=X, a number from 0 to below 1",
+                "--reduce-lr-on-plateau: factor is 1, but must be from 0 to below 1: the learning rate is multiplied",
             ),
-            ("val_loss:patience=-1", "must be given with patience=N, a whole number of epochs"),
-            ("val_loss:min_lr=-1", "must be given with min_lr=X, a finite number of at least 0"),
-            ("val_loss:min-delta=nan", "must be given with min_delta=X, a finite number"),
+            ("val_loss:patience=-1", "patience is `-1`, but must be a whole number of epochs"),
+            ("val_loss:min_lr=-1", "min_lr is -1, but must be a finite number of at least 0"),
+            ("val_loss:min-delta=nan", "min_delta is NaN, but must be a finite number"),
             ("val_loss:mode=mx", "did you mean `max`?"),
             ("val_loss:factor=0.5,factor=0.5", "must be given with factor once"),
         ] {

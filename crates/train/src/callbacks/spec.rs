@@ -1,7 +1,9 @@
 //! Options with options of their own: `val_loss:patience=3,min_delta=0.01`.
 
+use super::metric::named_mode;
 use crate::spelling::hint;
 use crate::{Error, Result};
+use checkpoint::Mode;
 use core::str::FromStr;
 
 /// What stands behind the colon. Keys may be written with `-` for `_`, and one without a value is a switch.
@@ -35,19 +37,33 @@ impl<'a> Spec<'a> {
         Ok((head.trim(), spec))
     }
 
-    /// The text of a key, where it was given.
-    pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
-        self.pairs.iter().find(|(other, _)| other == key).map(|(_, value)| *value)
+    /// What `read` makes of the value of a key, where it was given. It says what would be accepted.
+    fn read<T>(
+        &self,
+        key: &'static str,
+        read: impl FnOnce(&str) -> core::result::Result<T, String>,
+    ) -> Result<Option<T>> {
+        let Some((_, text)) = self.pairs.iter().find(|(other, _)| other == key) else { return Ok(None) };
+        let refuse =
+            |accepted| Error::Suboption { option: self.option, key, value: format!("`{text}`"), accepted };
+        read(text).map(Some).map_err(refuse)
     }
 
     /// The value of a key, where it was given.
-    pub(crate) fn get<T: FromStr>(&self, key: &str, accepted: &str) -> Result<Option<T>> {
-        let refuse = |_| self.refuse(format!("given with {key}={accepted}"));
-        self.text(key).map(str::parse).transpose().map_err(refuse)
+    pub(crate) fn get<T: FromStr>(&self, key: &'static str, accepted: &str) -> Result<Option<T>> {
+        self.read(key, |text| text.parse().map_err(|_| accepted.to_owned()))
+    }
+
+    /// Sets `mode`, where it was given.
+    pub(crate) fn set_mode(&self, mode: &mut Mode) -> Result<()> {
+        if let Some(given) = self.read("mode", named_mode)? {
+            *mode = given;
+        }
+        Ok(())
     }
 
     /// Sets `field` to the value of a key, where it was given.
-    pub(crate) fn set<T: FromStr>(&self, field: &mut T, key: &str, accepted: &str) -> Result<()> {
+    pub(crate) fn set<T: FromStr>(&self, field: &mut T, key: &'static str, accepted: &str) -> Result<()> {
         if let Some(value) = self.get(key, accepted)? {
             *field = value;
         }
