@@ -1,6 +1,7 @@
 //! How a failure is told: one sentence, a hint where there is one, and the exit status.
 
 use crate::print::note;
+use anyhow::Context;
 use std::error::Error as _;
 use std::fmt;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
@@ -27,6 +28,15 @@ impl std::error::Error for Usage {}
 /// An error of bad usage.
 pub fn usage(message: impl fmt::Display) -> anyhow::Error {
     Usage(message.to_string()).into()
+}
+
+/// Has Ctrl-C and SIGTERM call `handler`, on a thread of its own.
+pub fn on_interrupt(handler: impl FnMut() + Send + 'static) -> anyhow::Result<()> {
+    let failed = |error| match error {
+        ctrlc::Error::System(source) => anyhow::Error::from(source),
+        other => other.into(),
+    };
+    ctrlc::set_handler(handler).map_err(failed).context("can't listen for Ctrl-C")
 }
 
 /// Refuses 0 for an option that counts something.
@@ -98,7 +108,6 @@ fn hint(error: &train::Error) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::Context;
 
     #[test]
     fn no_cause_is_told_twice() {
