@@ -176,7 +176,7 @@ pub struct KeepArgs {
     #[arg(long, conflicts_with = "no_progress")]
     pub tui: bool,
     /// Where several processes train together: give up when one of them does not come for so long
-    #[arg(long, value_name = "SECONDS", env = "TOWERS_COLLECTIVE_TIMEOUT", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", env = "TOWERS_COLLECTIVE_TIMEOUT", default_value_t = 300, value_parser = seconds)]
     pub collective_timeout: u64,
 }
 
@@ -380,4 +380,9 @@ pub enum Mode {
     Train,
     /// Forward
     Infer,
+}
+
+/// A time in whole seconds.
+fn seconds(text: &str) -> Result<u64, &'static str> {
+    text.parse().ok().filter(|seconds| *seconds > 0).ok_or("it takes a whole number of seconds, 1 or more")
 }

@@ -2,6 +2,7 @@
 
 use crate::args::Args;
 use crate::print::note;
+use anyhow::Context;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
 use std::error::Error as _;
@@ -30,6 +31,15 @@ impl std::error::Error for Usage {}
 /// An error of bad usage.
 pub fn usage(message: impl fmt::Display) -> anyhow::Error {
     Usage(message.to_string()).into()
+}
+
+/// Has Ctrl-C and SIGTERM call `handler`, on a thread of its own.
+pub fn on_interrupt(handler: impl FnMut() + Send + 'static) -> anyhow::Result<()> {
+    let failed = |error| match error {
+        ctrlc::Error::System(source) => anyhow::Error::from(source),
+        other => other.into(),
+    };
+    ctrlc::set_handler(handler).map_err(failed).context("can't listen for Ctrl-C")
 }
 
 /// Refuses 0 for an option that counts something.
@@ -163,7 +173,6 @@ fn hint(error: &train::Error) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::Context;
 
     #[test]
     fn options_of_the_augmentation_are_told_as_flags() {

@@ -41,7 +41,7 @@ struct Measured {
 /// from the model's metadata.
 pub fn data_of(run: &Path, classifier: &Classifier, args: &SourceArgs) -> train::Result<DataOptions> {
     let config = |folder: &Path| -> Option<Config> {
-        let text = std::fs::read_to_string(folder.join("config.json")).ok()?;
+        let text = train::read_text(&folder.join("config.json")).ok()?;
         serde_json::from_str(&text).ok()
     };
     // A checkpoint lies up to two folders deeper, and a file of `--checkpoint-path` in folders of its own.

@@ -5,9 +5,8 @@ mod environment;
 mod worker;
 
 use crate::args::LaunchArgs;
-use crate::error::{BAD_USAGE, INTERRUPTED, at_least_one, usage};
+use crate::error::{BAD_USAGE, INTERRUPTED, at_least_one, on_interrupt, usage};
 use crate::print::note;
-use anyhow::Context;
 use crew::{Crew, Ending};
 use environment::Launch;
 use std::path::Path;
@@ -28,7 +27,7 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
     let count = move || {
         raised.fetch_add(1, Ordering::Relaxed);
     };
-    ctrlc::set_handler(count).context("can't listen for Ctrl-C")?;
+    on_interrupt(count)?;
     let grace = Duration::from_secs(args.grace);
     for restart in 0.. {
         let mut crew = Crew::start(&launch, restart, args.verbose)?;

@@ -65,7 +65,7 @@ impl Output {
         let at = |name: &str| self.run.join(name);
         let visible = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
         let checkpoints = fs::read_dir(at(CHECKPOINTS)).is_ok_and(|all| all.flatten().any(visible));
-        let epochs = fs::read_to_string(at(HISTORY_FILE)).is_ok_and(|text| text.lines().count() > 1);
+        let epochs = train::read_text(&at(HISTORY_FILE)).is_ok_and(|text| text.lines().count() > 1);
         // Figures alone are nothing to go on with. The first model is written before the first checkpoint, so a killed job may
         // leave it alone.
         let begun = checkpoints || (epochs && holds_network(&self.run)) || at(MODEL_FILE).exists();

@@ -1,7 +1,7 @@
 //! `towers train`.
 
 use crate::args::TrainArgs;
-use crate::error::{INTERRUPTED, at_least_one, usage};
+use crate::error::{INTERRUPTED, usage};
 use crate::made::{Begun, Made};
 use crate::output::{Output, make_other};
 use crate::print::note;
@@ -19,7 +19,6 @@ use train::{Config, End, ImageSize, Observer, Process, Resume, StopFlag, TrainSt
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let start = args.start(args.goes_on()?)?;
-    at_least_one("--collective-timeout", args.keep.collective_timeout as usize)?;
     let process = Process::join(&start.config.devices, Duration::from_secs(args.keep.collective_timeout))?;
     // A device that is not there is told before the data are read.
     start.config.check_towers(match &process {
@@ -117,7 +116,7 @@ fn remembered(error: anyhow::Error) -> anyhow::Error {
 fn stop_flag(raise: fn(&StopFlag)) -> anyhow::Result<StopFlag> {
     let stop = StopFlag::default();
     let raised = stop.clone();
-    ctrlc::set_handler(move || raise(&raised)).context("can't listen for Ctrl-C")?;
+    error::on_interrupt(move || raise(&raised))?;
     Ok(stop)
 }
 

@@ -62,6 +62,9 @@ fn command() -> clap::Command {
 /// given.
 pub fn advised(mut error: clap::Error) -> clap::Error {
     let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(variable) = variable(&error, &line) {
+        error.insert(ContextKind::InvalidArg, ContextValue::String(variable));
+    }
     let advice = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::InvalidSubcommand, _) => {
             let name = line.get(1).map(String::as_str);
@@ -106,6 +109,22 @@ fn suggest_value(error: &mut clap::Error) {
     if let Some(near) = train::nearest(given, valid.iter().map(String::as_str)).map(str::to_owned) {
         error.insert(ContextKind::SuggestedValue, ContextValue::String(near));
     }
+}
+
+/// The environment variable that gave the value that is refused, if the command line did not.
+fn variable(error: &clap::Error, line: &[String]) -> Option<String> {
+    let Some(ContextValue::String(refused)) = error.get(ContextKind::InvalidArg) else { return None };
+    let flag = refused.split_once(' ').map_or(refused.as_str(), |(flag, _)| flag);
+    let is_given = |word: &String| word.split_once('=').map_or(word.as_str(), |(given, _)| given) == flag;
+    if line.iter().any(is_given) {
+        return None;
+    }
+    let command = Args::command();
+    let mut arguments = command.get_subcommands().flat_map(clap::Command::get_arguments);
+    let of_flag = |long: &str| flag.strip_prefix("--") == Some(long);
+    let argument = arguments
+        .find(|argument| argument.get_env().is_some() && argument.get_long().is_some_and(of_flag))?;
+    Some(argument.get_env()?.to_string_lossy().into_owned())
 }
 
 /// What to write for a word of the command line that its command does not take; `near` if it is probably a misspelt flag.

@@ -1,4 +1,4 @@
-use super::Place;
+use super::{Place, Ran};
 
 /// Bad usage: status 2, one sentence that names the option, nothing left behind.
 #[test]
@@ -361,4 +361,77 @@ fn a_resumed_run_stays_what_it_was() {
     place.run("train --resume run --output other").ends(2).complains("--output");
     std::fs::write(place.path().join("p.jpg"), [0xFF, 0xD8, 0xFF, 0x00]).expect("the file can be written");
     place.run("predict p.jpg --model run").ends(1).complains("p.jpg");
+}
+
+/// A value that nobody gave on the command line is told by where it comes from.
+#[test]
+fn bad_values_of_the_environment_name_the_variable() {
+    let place = Place::new();
+    for (variable, value, says) in [
+        (
+            "TOWERS_COLLECTIVE_TIMEOUT",
+            "soon",
+            "invalid value 'soon' for 'TOWERS_COLLECTIVE_TIMEOUT': it takes a whole number of seconds, 1 or more",
+        ),
+        ("TOWERS_COLLECTIVE_TIMEOUT", "0", "invalid value '0' for 'TOWERS_COLLECTIVE_TIMEOUT'"),
+        ("TOWERS_DATA_DIR", "", "a value is required for 'TOWERS_DATA_DIR' but none was supplied"),
+    ] {
+        let args = "train --quick --dataset synthetic";
+        let output = place.command(args).env(variable, value).output().expect("the binary starts");
+        Ran(args.to_owned(), output).ends(2).complains(says);
+    }
+    place.run("train --collective-timeout=0").ends(2).complains("'0' for '--collective-timeout <SECONDS>'");
+}
+
+/// Whoever opened a pipe would wait for its writer without end.
+#[cfg(unix)]
+#[test]
+fn only_regular_files_are_read() {
+    let place = Place::new();
+    for (pipe, args, says) in [
+        ("x.toml", "train --recipe x.toml", "can't read x.toml: it is not a regular file"),
+        ("x.safetensors", "evaluate x.safetensors", "x.safetensors"),
+        ("x.safetensors", "train --resume-from x.safetensors", "x.safetensors"),
+        ("x.keras", "export x.keras --output y.safetensors", "x.keras"),
+        ("x.h5", "predict --model x.h5 a.png", "x.h5"),
+        ("run/config.json", "report run", "run/config.json: it is not a regular file"),
+    ] {
+        let path = place.path().join(pipe);
+        std::fs::create_dir_all(path.parent().expect("it has one")).expect("a folder can be made");
+        if !path.exists() {
+            let made = std::process::Command::new("mkfifo").arg(&path).status().expect("there is mkfifo");
+            assert!(made.success());
+        }
+        let ran = place.run(args).complains(says);
+        assert!([Some(1), Some(2)].contains(&ran.1.status.code()), "{args}");
+    }
+}
+
+/// No thread has so large a stack, so that none can be started.
+#[cfg(target_os = "linux")]
+#[test]
+fn without_threads_an_error_says_so_or_the_work_is_done_on_one() {
+    let place = Place::new();
+    for class in ["cat", "dog"] {
+        std::fs::create_dir_all(place.path().join("pets").join(class)).expect("a folder can be made");
+        for k in 0..2 {
+            let picture = image::RgbImage::from_pixel(32, 32, image::Rgb([90 * k, 9, 9]));
+            picture.save(place.path().join(format!("pets/{class}/{k}.png"))).expect("it can be written");
+        }
+    }
+    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 32 --epochs 1 --device cpu --output run";
+    place.run(train).ends(0);
+    for (args, status, says) in [
+        (
+            "train --quick --dataset synthetic --device cpu",
+            1,
+            "can't listen for Ctrl-C: Resource temporarily",
+        ),
+        ("preview --dataset pets", 1, "can't start a thread to decode"),
+        ("predict --model run pets/cat/0.png", 0, ""),
+    ] {
+        let output = place.command(args).env("RUST_MIN_STACK", (1_u64 << 46).to_string()).output();
+        let ran = Ran(args.to_owned(), output.expect("the binary starts")).ends(status).complains(says);
+        assert!(!ran.err().contains("panicked"), "{}", ran.err());
+    }
 }

@@ -28,15 +28,41 @@ pub(crate) fn stretch(image: &[f32]) -> Vec<u8> {
 /// Writes bytes (HWC of `shape`, 1 to 4 channels) as a PNG without compression.
 ///
 /// # Errors
-/// [`Error::Write`] if the file can't be written; [`Error::Shape`] for another number of bytes; [`Error::Option`] for more channels.
+/// [`Error::Write`] if the file can't be written; [`Error::Shape`] for another number of bytes; [`Error::Option`] for more channels,
+/// and for a height or width of 0 or of 2^31 and more, which PNG has not.
 pub fn save_picture(path: &Path, shape: [usize; 3], pixels: &[u8]) -> Result<(), Error> {
-    Error::check_len("the picture", pixels.len(), shape.iter().product())?;
+    for (side, pixels) in [("height", shape[0]), ("width", shape[1])] {
+        if !(1..1 << 31).contains(&pixels) {
+            return Err(Error::option(side, pixels, "from 1 to 2147483647 for a picture"));
+        }
+    }
     if !(1..=4).contains(&shape[2]) {
         return Err(Error::option("channels", shape[2], "from 1 to 4 for a picture"));
     }
+    Error::check_len("the picture", pixels.len(), shape.iter().fold(1, |len, &n| len.saturating_mul(n)))?;
     std::fs::write(path, png::encode(shape, pixels)).map_err(|error| refuse(path, &error))
 }
 
 fn refuse(path: &Path, error: &std::io::Error) -> Error {
     Error::Write { path: path.display().to_string(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_that_png_has_not_are_refused() {
+        let path = Path::new("no such folder/a.png");
+        for (shape, says) in [
+            ([2, 0, 3], "width"),
+            ([0, 2, 3], "height"),
+            ([1, usize::MAX, 3], "width"),
+            ([(1 << 31) - 1, (1 << 31) - 1, 4], "the picture"),
+            ([1, 1, 5], "channels"),
+        ] {
+            let error = save_picture(path, shape, &[]).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
 }

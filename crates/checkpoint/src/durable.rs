@@ -78,11 +78,15 @@ pub(crate) fn create_tensors(
 pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     let metadata = fs::symlink_metadata(path).map_err(Error::io("read", path))?;
     if !metadata.is_file() {
-        let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
-        return Err(Error::Io { action: "read", path: path.to_path_buf(), source });
+        return Err(Error::io("read", path)(not_regular()));
     }
     let file = File::open(path).map_err(Error::io("open", path))?;
     Ok((file, metadata.len()))
+}
+
+/// What is said of a pipe, a device or a link.
+pub(crate) fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }
 
 /// The fingerprint of what `file` holds; it is read from its beginning, and left there.

@@ -98,16 +98,6 @@ impl Error {
         move |source| Error::Io { action, path: path.to_path_buf(), source }
     }
 
-    /// The same of another file, where it is about `own`: nobody knows the temporary one that a file is made as.
-    pub(crate) fn about(self, own: &Path, other: &Path) -> Error {
-        match self {
-            Error::Io { action: "create" | "write" | "sync", path, source } if path == own => {
-                Error::Io { action: "write", path: other.to_path_buf(), source }
-            }
-            error => error,
-        }
-    }
-
     pub(crate) fn damaged(path: &Path, why: impl Into<String>) -> Error {
         Error::Damaged { path: path.to_path_buf(), why: why.into() }
     }

@@ -1,20 +1,20 @@
 //! Single safetensors files.
 
-use crate::durable::{self, Temporary};
-use crate::{Error, Result, TensorRef, Tensors, format};
+use crate::durable;
+use crate::{Error, Result, TensorRef, Tensors, format, replace_file};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::Write;
 use std::path::Path;
 
 /// Writes `tensors` to `path` as a safetensors file: whoever opens `path` finds the whole old file or the
 /// whole new one, even after a power failure.
 ///
 /// The tensors keep their order, and the same input gives the same bytes. `metadata` is free text; readers
-/// written for PyTorch like to find `format` = `pt` there. A digest of the tensors is added as `towers.sha256`,
-/// which [`load_tensors`] verifies and takes out again. A process killed in the middle leaves a hidden
-/// `.NAME.tmp-PID-N` beside `path`.
+/// written for PyTorch like to find `format` = `pt` there. A digest of the tensors is added as `towers.sha256`, which
+/// [`load_tensors`] verifies and takes out again. What a process killed in the middle leaves, the next save removes: see
+/// [`replace_file`].
 ///
 /// # Errors
 /// When a name or a shape is unsound or a name occurs twice, or when the file can't be written.
@@ -43,18 +43,14 @@ pub fn save_tensors<'a>(
 ) -> Result<()> {
     let path = path.as_ref();
     let tensors: Vec<_> = tensors.into_iter().collect();
-    let Some(name) = path.file_name() else {
-        let source = io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
-        return Err(Error::Io { action: "write", path: path.to_path_buf(), source });
-    };
-    let hidden = format!(".{}.tmp-{}", name.to_string_lossy(), durable::unique());
-    let temporary = Temporary::new(durable::parent(path).join(hidden));
     let mut metadata = metadata.clone();
     metadata.insert(DIGEST.to_owned(), digest(tensors.iter().copied()));
-    durable::create_tensors(temporary.path(), &tensors, &metadata)
-        .map_err(|error| error.about(temporary.path(), path))?;
-    durable::rename(temporary.path(), path)?;
-    temporary.keep();
+    let header = format::header(path, &tensors, &metadata)?;
+    let written = replace_file(path, |file| {
+        file.write_all(&header)?;
+        format::write_data(file, &tensors)
+    });
+    written.map_err(Error::io("write", path))?;
     durable::sync_folder(durable::parent(path))
 }
 

@@ -65,6 +65,7 @@ mod name;
 mod policy;
 mod store;
 mod tensors;
+mod whole;
 
 pub use error::{Error, Result};
 pub use file::{load_tensors, save_tensors};
@@ -73,3 +74,4 @@ pub use name::{MAX_NAME, epoch_name, step_name};
 pub use policy::{Best, BestSoFar, Decision, Mode, Policy};
 pub use store::{Checkpoint, Entry, Listing, MAX_STATE, Search, Skipped, Store};
 pub use tensors::{MAX_RANK, MAX_TENSOR_NAME, Tensor, TensorRef, Tensors};
+pub use whole::{read_text, replace_file};

@@ -46,7 +46,7 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     // Asked before opening: opening a named pipe would wait for ever.
     let metadata = path.metadata().map_err(Error::io("read", path))?;
     if !metadata.is_file() {
-        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file");
+        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file");
         return Err(Error::Io { action: "read", path: path.into(), source });
     }
     let file = File::open(path).map_err(Error::io("open", path))?;

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use md5::{Digest, Md5};
 
+use crate::binary::open;
 use crate::error::{Error, Result};
 
 /// The MD5 of the file at `path`, in hexadecimal.
 pub(crate) fn md5_of(path: &Path) -> Result<String> {
-    let mut file = File::open(path).map_err(Error::io("open", path))?;
+    let (mut file, _) = open(path)?;
     Ok(hex(&digest(&mut file, path)?.0.finalize()))
 }
 

@@ -1,19 +1,25 @@
 //! From the files of class folders to pixels, on all cores.
 
-use std::fs;
 use std::io::{self, BufRead, BufReader, Cursor, Read as _, Seek};
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use image::error::{DecodingError, ImageFormatHint};
 use image::imageops::FilterType;
-use image::{ImageError, ImageFormat, ImageReader, Limits};
+use image::metadata::Orientation;
+use image::{
+    DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, ImageResult, Limits, RgbImage,
+};
 
+use crate::binary::open;
 use crate::dataset::{CHANNELS, Split};
 use crate::error::{Error, Result};
-use crate::folder::{Picture, shape};
+use crate::folder::Picture;
+use crate::panics::caught;
 use crate::progress::{Listener, Progress};
 
 /// The widest and highest picture that is decoded, or scaled to.
@@ -49,7 +55,7 @@ impl Decoder<'_, '_> {
             let shares = pictures.chunks(share).zip(images.chunks_mut(share * bytes)).enumerate();
             let workers = shares.map(|(worker, (pictures, images))| {
                 let (first_bad, done, ends) = (&first_bad, &done, ends.clone());
-                scope.spawn(move || {
+                let work = move || {
                     // Goes with the thread, however that ends.
                     let _ends = ends;
                     for (k, ((path, _), image)) in pictures.iter().zip(images.chunks_mut(bytes)).enumerate() {
@@ -64,7 +70,12 @@ impl Decoder<'_, '_> {
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                     Ok(())
-                })
+                };
+                let worker = thread::Builder::new().spawn_scoped(scope, work);
+                if worker.is_err() {
+                    first_bad.store(0, Ordering::Relaxed);
+                }
+                worker
             });
             let workers: Vec<_> = workers.collect();
             drop(ends);
@@ -72,13 +83,13 @@ impl Decoder<'_, '_> {
                 let done = self.done + done.load(Ordering::Relaxed);
                 (self.listener)(Progress::Decoding { done, total: self.total });
             }
-            workers.into_iter().map(|worker| worker.join()).collect::<Vec<_>>()
+            let join = |worker: io::Result<thread::ScopedJoinHandle<'_, _>>| {
+                worker.map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            };
+            workers.into_iter().map(join).collect::<Vec<_>>()
         });
         for (failure, share) in failures.into_iter().zip(pictures.chunks(share)) {
-            // A decoder that panics has met a file it should have refused.
-            failure.unwrap_or_else(|_| {
-                Err(shape(&share[0].0, "a picture at or after this one can't be decoded"))
-            })?;
+            failure.map_err(Error::io("start a thread to decode", &share[0].0))??;
         }
         self.done += pictures.len();
         Ok(Split::of_size(size, images, pictures.iter().map(|&(_, label)| label).collect(), None))
@@ -101,25 +112,7 @@ pub(crate) fn bytes_of([height, width]: [usize; 2]) -> usize {
 
 /// Decodes one picture into `to`, the bytes of a picture of this size.
 pub(crate) fn one(path: &Path, [height, width]: [usize; 2], to: &mut [u8]) -> Result<()> {
-    let file = fs::File::open(path).map_err(Error::io("open", path))?;
-    if file.metadata().is_ok_and(|about| about.is_file() && about.len() == 0) {
-        return Err(Error::io("decode the picture", path)(io::Error::other("it is empty")));
-    }
-    let reader = ImageReader::new(BufReader::new(file)).with_guessed_format();
-    let reader = reader.map_err(Error::io("read", path))?;
-    let bad = |source| Error::Image { path: path.into(), source };
-    let picture = if reader.format() == Some(ImageFormat::Jpeg) {
-        let mut jpeg = Vec::new();
-        reader.into_inner().take(MAX_DECODED).read_to_end(&mut jpeg).map_err(Error::io("read", path))?;
-        // The decoder paints what is missing gray.
-        if !comes_to_its_end(&jpeg) {
-            return Err(bad(ImageError::IoError(io::ErrorKind::UnexpectedEof.into())));
-        }
-        limited(ImageReader::with_format(Cursor::new(jpeg), ImageFormat::Jpeg)).decode()
-    } else {
-        limited(reader).decode()
-    };
-    let picture = picture.map_err(bad)?.into_rgb8();
+    let picture = read(path)?;
     let (width, height) = (width as u32, height as u32);
     let scaled = if picture.dimensions() == (width, height) {
         picture
@@ -130,13 +123,49 @@ pub(crate) fn one(path: &Path, [height, width]: [usize; 2], to: &mut [u8]) -> Re
     Ok(())
 }
 
-fn limited<R: BufRead + Seek>(mut reader: ImageReader<R>) -> ImageReader<R> {
+/// A picture in its own size.
+fn read(path: &Path) -> Result<RgbImage> {
+    let (file, len) = open(path)?;
+    if len == 0 {
+        return Err(Error::io("decode the picture", path)(io::Error::other("it is empty")));
+    }
+    let reader = ImageReader::new(BufReader::new(file)).with_guessed_format();
+    let reader = reader.map_err(Error::io("read", path))?;
+    let bad = |source| Error::Image { path: path.into(), source };
+    let format = reader.format();
+    let decoded = if format == Some(ImageFormat::Jpeg) {
+        let mut jpeg = Vec::new();
+        reader.into_inner().take(MAX_DECODED).read_to_end(&mut jpeg).map_err(Error::io("read", path))?;
+        // The decoder paints what is missing gray.
+        if !comes_to_its_end(&jpeg) {
+            return Err(bad(ImageError::IoError(io::ErrorKind::UnexpectedEof.into())));
+        }
+        caught(|| upright(ImageReader::with_format(Cursor::new(jpeg), ImageFormat::Jpeg)))
+    } else {
+        caught(|| upright(reader))
+    };
+    let panicked = |message| {
+        let format = format.map_or(ImageFormatHint::Unknown, ImageFormatHint::Exact);
+        Err(ImageError::Decoding(DecodingError::new(format, format!("the decoder panicked: {message}"))))
+    };
+    decoded.unwrap_or_else(panicked).map_err(bad)
+}
+
+/// Decodes a picture and turns it as its EXIF orientation says. Damaged EXIF data turn nothing.
+fn upright<R: BufRead + Seek>(mut reader: ImageReader<R>) -> ImageResult<RgbImage> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_PIXELS_ASIDE);
     limits.max_image_height = Some(MAX_PIXELS_ASIDE);
     limits.max_alloc = Some(MAX_DECODED);
-    reader.limits(limits);
-    reader
+    reader.limits(limits.clone());
+    let mut decoder = reader.into_decoder()?;
+    // As `ImageReader::decode` does: the decoder may take what the pixels leave.
+    limits.reserve(decoder.total_bytes())?;
+    decoder.set_limits(limits)?;
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let mut picture = DynamicImage::ImageRgb8(DynamicImage::from_decoder(decoder)?.into_rgb8());
+    picture.apply_orientation(orientation);
+    Ok(picture.into_rgb8())
 }
 
 /// Whether a JPEG file has the marker of its end, of ITU-T T.81, B.1.1: that of a preview within one of its segments is another's.
@@ -180,7 +209,7 @@ mod tests {
     fn long_decoding_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("large.png");
-        image::RgbImage::from_fn(1500, 1500, |x, y| image::Rgb([x as u8, y as u8, (x * y) as u8]))
+        RgbImage::from_fn(1500, 1500, |x, y| image::Rgb([x as u8, y as u8, (x * y) as u8]))
             .save(&path)
             .unwrap();
         let mut pictures = vec![(path, 0); 8];

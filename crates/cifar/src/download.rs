@@ -14,6 +14,7 @@ use ureq::{Agent, Body};
 
 use crate::Kind;
 use crate::error::{Error, Result};
+use crate::panics::caught;
 use crate::progress::{Listener, Progress};
 use part::Part;
 
@@ -127,7 +128,10 @@ impl Download<'_> {
         if from > 0 {
             request = request.header(header::RANGE, format!("bytes={from}-"));
         }
-        request.call().map_err(|reason| Error::Unreachable { url: self.url(), reason: reason.to_string() })
+        let unreachable = |reason| Error::Unreachable { url: self.url(), reason };
+        // The name is looked up on a thread of its own. Where none can be started, that panics.
+        let answer = caught(|| request.call()).map_err(unreachable)?;
+        answer.map_err(|reason| unreachable(reason.to_string()))
     }
 
     fn check_size(&self, total: Option<u64>) -> Result<()> {

@@ -22,9 +22,10 @@ use crate::progress::{Listener, Progress};
 /// class of two to five pictures gives its last one). Classes are the folders' names, sorted; pictures keep the order of class and
 /// file name.
 ///
-/// Pictures are stretched to that size with a triangle filter (bilinear, an average over what is made smaller), colours converted to
-/// RGB, transparency dropped. Files with another extension than `.png`, `.jpg` and `.jpeg`, folders inside of class folders, and names
-/// that begin with a dot are passed over; [`ClassFolders::progress`] hears of all but the last.
+/// Pictures are turned as their EXIF orientation says, and stretched to that size with a triangle filter (bilinear, an average over
+/// what is made smaller), colours converted to RGB, transparency dropped. Files with another extension than `.png`, `.jpg` and
+/// `.jpeg`, folders inside of class folders, and names that begin with a dot are passed over; [`ClassFolders::progress`] hears of
+/// all but the last.
 ///
 /// # Errors
 /// [`Error::ClassFolders`] if the folder looks different, [`Error::Image`] with the name of the first picture
@@ -292,8 +293,8 @@ fn divide(all: Vec<Picture>) -> (Vec<Picture>, Vec<Picture>) {
     (train, test)
 }
 
-/// Reads one picture, PNG or JPEG of any size, and scales it to `[height, width]` as the pictures of a folder are: the bytes of its
-/// RGB pixels, row by row.
+/// Reads one picture, PNG or JPEG of any size, turns it and scales it to `[height, width]` as the pictures of a folder are: the bytes
+/// of its RGB pixels, row by row.
 ///
 /// # Errors
 /// [`Error::Io`] or [`Error::Image`] if it can't be read or decoded, or is too large; [`Error::Size`] for a size that no picture

@@ -52,6 +52,7 @@ mod find;
 pub mod folder;
 mod layout;
 pub mod memory;
+mod panics;
 mod pickle;
 mod progress;
 mod python;

@@ -11,6 +11,7 @@ use std::path::{Component, Path};
 use flate2::read::GzDecoder;
 use tar::{Archive, Entry, EntryType};
 
+use crate::binary::open;
 use crate::dataset::Kind;
 use crate::error::{Error, Result};
 use crate::layout::{Format, Layout};
@@ -25,7 +26,7 @@ const MAX_EXTRA: u64 = 1 << 20;
 /// Unpacks the archive at `path` into the empty folder `into` and tells what is in it. In errors the archive
 /// is called `name`.
 pub(crate) fn unpack(path: &Path, name: &str, kind: Kind, into: &Path) -> Result<Layout> {
-    let file = File::open(path).map_err(Error::io("open", path))?;
+    let (file, _) = open(path)?;
     let refused = |reason: String| Error::Archive { archive: name.into(), reason };
     let unpacked = Capped { inner: GzDecoder::new(BufReader::new(file)), left: MAX_UNPACKED };
     let mut archive = Archive::new(unpacked);

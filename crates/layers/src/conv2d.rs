@@ -113,8 +113,8 @@ impl Layer for Conv2D {
     fn output_shape(&self, x: Shape) -> Result<Shape> {
         at_least_one("conv2d", "filters", self.filters)?;
         check_fused("conv2d", self.activation)?;
-        let patch = self.kernel[0] * self.kernel[1] * x.c;
-        if matches!(self.kernel_initializer, Initializer::Whitening { .. }) && self.filters != 2 * patch {
+        let twice = self.kernel.iter().fold(2, |n, &side| side.saturating_mul(n)).saturating_mul(x.c);
+        if matches!(self.kernel_initializer, Initializer::Whitening { .. }) && self.filters != twice {
             let (value, accepted) =
                 (self.filters as f64, "twice the numbers of a patch, for its initializer");
             return Err(Error::Value { op: "conv2d", what: "filters", value, accepted });

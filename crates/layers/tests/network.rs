@@ -57,6 +57,21 @@ fn gradients(network: &mut Network, from: usize, to: usize) -> Vec<f64> {
     all.into_iter().map(f64::from).collect()
 }
 
+/// Sizes in a program may be wrong by many orders of magnitude.
+#[test]
+fn absurd_kernels_and_paddings_are_errors() {
+    for size in [1 << 20, 1 << 32, usize::MAX / 2 + 1, usize::MAX] {
+        let mut g = Graph::new("test", SIZE);
+        let x = g.input();
+        let whitening = Conv2D::new(8, size).kernel_initializer(WHITENING);
+        let around = Conv2D::new(8, 3).padding(Padding::Pixels(size));
+        for layer in [Conv2D::new(8, size), Conv2D::new(8, size).same(), whitening, around] {
+            assert!(g.add(layer, x).is_err(), "{size}");
+        }
+        assert!(g.add(MaxPooling2D::new(size).padding(Padding::Same), x).is_err(), "{size}");
+    }
+}
+
 #[test]
 fn slices_add_up_to_the_batch() {
     on_every_device(|device| {

@@ -177,7 +177,10 @@ impl Nvrtc {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(jobs.len());
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                scope.spawn(work);
+                // Without another thread, those that are there do its work.
+                if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
             }
             work();
         });

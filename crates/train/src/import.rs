@@ -82,6 +82,10 @@ impl ModelKind {
             let checkpoint = folder_name(path) == CHECKPOINTS || path.join("complete.json").is_file();
             return if checkpoint { ModelKind::Checkpoint } else { ModelKind::Towers };
         }
+        // Nothing is read from what is no file, such as a pipe: it may never come to its end.
+        if !path.is_file() {
+            return ModelKind::Towers;
+        }
         let mut start = [0; 4];
         let sniffed = File::open(path).and_then(|mut file| file.read_exact(&mut start));
         match sniffed.map(|()| start) {

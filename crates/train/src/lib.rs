@@ -117,6 +117,8 @@ pub use weights::DeviceWeights;
 
 /// The data sets' crate, for callers that hand in data of their own.
 pub use augment;
+/// Reads the text of a regular file.
+pub use checkpoint::read_text;
 pub use cifar;
 pub use optim;
 /// Where this process stands among others, and how they find each other.

@@ -46,7 +46,7 @@ pub fn find_recipe(name: &str) -> Result<Config> {
     if path.extension().is_none_or(|ending| ending != "toml") {
         return recipe(name);
     }
-    let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let text = checkpoint::read_text(path).map_err(Error::io("read", path))?;
     let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let read = || {
         let mut config = read_recipe(&text, &stem)?;

@@ -166,6 +166,73 @@ fn why_a_picture_is_bad_is_told() {
     }
 }
 
+/// The chunk of a PNG file.
+fn chunk(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
+    let mut crc = flate2::Crc::new();
+    crc.update(name);
+    crc.update(data);
+    [&(data.len() as u32).to_be_bytes()[..], name, data, &crc.sum().to_be_bytes()].concat()
+}
+
+/// The decoder panics on it.
+#[test]
+fn a_palette_that_ends_within_a_colour_is_an_error_of_that_picture() {
+    let dir = tempfile::tempdir().unwrap();
+    for class in ["a", "b"] {
+        (0..8).for_each(|k| picture(dir.path(), &format!("{class}/{k}.png"), (1, 1), [0; 3]));
+    }
+    let path = dir.path().join("b/5.png");
+    let png = fs::read(&path).unwrap();
+    // Of the header, only the type of colours differs: an index into the palette. The end stays.
+    let header = [&png[16..25], &[3], &png[26..29]].concat();
+    let mut pixels = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::none());
+    std::io::Write::write_all(&mut pixels, &[0, 0]).unwrap();
+    let (palette, pixels) = (chunk(b"PLTE", &[1, 2, 3, 4]), chunk(b"IDAT", &pixels.finish().unwrap()));
+    fs::write(
+        &path,
+        [&png[..8], &chunk(b"IHDR", &header), &palette, &pixels, &png[png.len() - 12..]].concat(),
+    )
+    .unwrap();
+    for error in [folder::read(dir.path()).unwrap_err(), folder::picture(&path, [1, 1]).unwrap_err()] {
+        assert!(
+            error.to_string().contains("b/5.png: Format error decoding Png: the decoder panicked"),
+            "{error}"
+        );
+    }
+}
+
+/// Phones write the pixels as the sensor lies, and how the phone was held.
+#[test]
+fn a_picture_is_turned_as_its_exif_orientation_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let lying = RgbImage::from_fn(32, 16, |x, _| Rgb(if x < 16 { [250, 0, 0] } else { [0, 0, 250] }));
+    let exif = |orientation| {
+        let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, orientation, 0, 0, 0];
+        [&b"II*\0\x08\0\0\0\x01\0"[..], &entry, &[0; 4]].concat()
+    };
+    let in_png = |file: &[u8], exif: &[u8]| [&file[..33], &chunk(b"eXIf", exif), &file[33..]].concat();
+    let in_jpeg = |file: &[u8], exif: &[u8]| {
+        let len = (exif.len() as u16 + 8).to_be_bytes();
+        [&file[..2], &[0xff, 0xe1], &len, b"Exif\0\0", exif, &file[2..]].concat()
+    };
+    for (name, put) in [("a.png", &in_png as &dyn Fn(&[u8], &[u8]) -> Vec<u8>), ("a.jpg", &in_jpeg)] {
+        let path = dir.path().join(name);
+        lying.save(&path).unwrap();
+        let file = fs::read(&path).unwrap();
+        // Whether the corners above on the left and right, and below on the left, are red.
+        let corners = |exif: &[u8]| {
+            fs::write(&path, put(&file, exif)).unwrap();
+            let pixels = folder::picture(&path, [16, 16]).unwrap();
+            [0, 15, 15 * 16].map(|pixel| pixels[3 * pixel] > 125)
+        };
+        assert_eq!(corners(&exif(1)), [true, false, true], "{name}");
+        assert_eq!(corners(&exif(3)), [false, true, false], "{name}: upside down");
+        assert_eq!(corners(&exif(6)), [true, true, false], "{name}: turned to the right");
+        assert_eq!(corners(&exif(8)), [false, false, true], "{name}: turned to the left");
+        assert_eq!(corners(b"II*\0damaged"), [true, false, true], "{name}");
+    }
+}
+
 /// What Keras reads, this reads too.
 #[test]
 fn pictures_of_sixteen_bits_lose_the_lower_eight() {

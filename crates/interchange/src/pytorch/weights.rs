@@ -37,7 +37,8 @@ struct Stored {
 
 /// The header of a safetensors file, if it is one.
 fn header(path: &Path) -> Option<HashMap<String, serde_json::Value>> {
-    let mut file = File::open(path).ok()?;
+    // Opening a pipe would wait for its writer.
+    let mut file = path.is_file().then(|| File::open(path).ok())??;
     let mut len = [0; 8];
     file.read_exact(&mut len).ok()?;
     let len = Some(u64::from_le_bytes(len)).filter(|&len| len <= MAX_HEADER)?;

@@ -146,21 +146,35 @@ impl Arena {
         let (mut slots, next) = (self.slots.clone(), AtomicUsize::new(0));
         slots.sort_by_key(|slot| core::cmp::Reverse(slot.span.len));
         let threads = device.threads().clamp(1, MOST_THREADS);
-        let draw = |drawn: SyncSender<(usize, Vec<f32>)>| loop {
+        let draw = || {
             let k = next.fetch_add(1, Relaxed);
-            let Some(slot) = slots.get(k) else { break };
-            if drawn.send((k, slot.init.values(seed, &slot.name, &slot.shape))).is_err() {
-                break;
+            let slot = slots.get(k)?;
+            Some((k, slot.init.values(seed, &slot.name, &slot.shape)))
+        };
+        let send = |sender: SyncSender<_>| {
+            while let Some(drawn) = draw() {
+                if sender.send(drawn).is_err() {
+                    break;
+                }
             }
         };
+        let mut load = |(k, values): (usize, Vec<f32>)| self.load(device, &slots[k], &values);
         thread::scope(|scope| {
             // Nobody draws ahead: what waits takes memory.
             let (sender, drawn) = sync_channel(0);
             for sender in vec![sender; threads] {
-                scope.spawn(|| draw(sender));
+                // Those that are there draw what one draws that can't be started.
+                if thread::Builder::new().spawn_scoped(scope, || send(sender)).is_err() {
+                    break;
+                }
             }
-            drawn.into_iter().try_for_each(|(k, values)| self.load(device, &slots[k], &values))
-        })
+            drawn.into_iter().try_for_each(&mut load)
+        })?;
+        // Without any thread nothing is drawn yet.
+        while let Some(drawn) = draw() {
+            load(drawn)?;
+        }
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ const MOST: u64 = 256 << 20;
 /// those that a restart took back. What can't be read is left out.
 pub(super) fn points(folder: &Path, tag: &str) -> Vec<(i64, f32)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_log = |path: &PathBuf| path.to_string_lossy().contains("tfevents");
+    let is_log = |path: &PathBuf| path.to_string_lossy().contains("tfevents") && path.is_file();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_log).collect();
     files.sort();
     let mut points = Vec::new();

@@ -56,7 +56,7 @@ fn row(record: &EpochRecord) -> String {
 /// [`Error::Io`] if the file can't be read, [`Error::Run`] if it is none of ours.
 pub fn read_history(run: &Path) -> Result<Vec<EpochRecord>> {
     let path = run.join("history.csv");
-    let text = match std::fs::read_to_string(&path) {
+    let text = match checkpoint::read_text(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         text => text.map_err(Error::io("read", &path))?,
     };

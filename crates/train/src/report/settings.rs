@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// The leaves of a JSON file, by name: `augmentation.horizontal_flip` and `true`. None, if there is no file.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<(String, String)>>> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match checkpoint::read_text(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         text => text.map_err(Error::io("read", path))?,
     };

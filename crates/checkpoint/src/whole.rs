@@ -1,0 +1,134 @@
+//! Files that are read or replaced as a whole.
+
+use crate::durable::{self, Temporary};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+
+/// Replaces the file `path` by what `fill` writes: whoever opens it finds the whole old or the whole new content, also when the
+/// process is killed in between.
+///
+/// A process that is killed leaves a hidden `.NAME.tmp-PID-N` beside `path`. The next replacement of the same file removes it. The file
+/// of a process that lives is locked, and stays.
+///
+/// # Errors
+/// When `fill` fails, or the disk refuses: then the old content stays.
+///
+/// ```
+/// use std::io::Write;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("history.csv");
+/// checkpoint::replace_file(&path, |file| file.write_all(b"epoch,loss"))?;
+/// assert_eq!(checkpoint::read_text(&path)?, "epoch,loss");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn replace_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let Some(name) = path.file_name() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"));
+    };
+    let mut prefix = OsString::from(".");
+    prefix.push(name);
+    prefix.push(".tmp-");
+    let folder = durable::parent(path);
+    remove_leftovers(folder, &prefix);
+    let (mut file, temporary) = create(folder, &prefix)?;
+    fill(&mut file)?;
+    file.sync_all()?;
+    fs::rename(temporary.path(), path)?;
+    temporary.keep();
+    Ok(())
+}
+
+/// A new file whose name begins with `prefix`, locked as long as it is open.
+fn create(folder: &Path, prefix: &OsStr) -> io::Result<(File, Temporary)> {
+    loop {
+        let mut name = prefix.to_owned();
+        name.push(durable::unique());
+        let path = folder.join(name);
+        let file = match OpenOptions::new().write(true).create_new(true).open(&path) {
+            // A process in another container may have the same number.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            file => file?,
+        };
+        // Another process may take the file for a leftover until it is locked. Some file systems have no locks.
+        let taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+        let temporary = Temporary::new(path);
+        if !taken && temporary.path().exists() {
+            return Ok((file, temporary));
+        }
+    }
+}
+
+/// Removes the files whose name begins with `prefix` and whose writer is dead. What can't be removed stays.
+fn remove_leftovers(folder: &Path, prefix: &OsStr) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
+        let is_ours = number.is_some_and(|number| {
+            !number.is_empty() && number.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-')
+        });
+        if !is_ours || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        // The system takes the lock of a process away when it ends.
+        if let Ok(file) = OpenOptions::new().write(true).open(entry.path())
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// The text of a regular file. Opening a pipe would wait for its writer without end.
+///
+/// # Errors
+/// When `path` is no regular file, can't be read, or is not UTF-8.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let about = fs::metadata(path)?;
+    // Reading a folder fails by itself, and says what it is.
+    if !about.is_file() && !about.is_dir() {
+        return Err(durable::not_regular());
+    }
+    fs::read_to_string(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.csv");
+        for text in ["one", "two"] {
+            replace_file(&path, |file| file.write_all(text.as_bytes())).unwrap();
+            assert_eq!(read_text(&path).unwrap(), text);
+        }
+        replace_file(&path, |_| Err(io::Error::other("full"))).unwrap_err();
+        assert_eq!(read_text(&path).unwrap(), "two");
+        let taken = folder.path().join("taken");
+        fs::create_dir(&taken).unwrap();
+        assert!(replace_file(&taken, |_| Ok(())).is_err() && replace_file("/".as_ref(), |_| Ok(())).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    /// What a lock tells: of a process that lives from one that was killed.
+    #[test]
+    fn files_of_dead_writers_are_removed_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let names = [".a.csv.tmp-7-0", ".a.csv.tmp-7", ".a.csv.tmp-", ".a.csv.tmp-mine", ".b.csv.tmp-7-0"];
+        names.iter().for_each(|name| fs::write(at(name), "half").unwrap());
+        let living = File::create(at(".a.csv.tmp-8-0")).unwrap();
+        living.lock().unwrap();
+        replace_file(&at("a.csv"), |file| file.write_all(b"whole")).unwrap();
+        assert_eq!(names.map(|name| at(name).exists()), [false, false, true, true, true]);
+        assert!(at(".a.csv.tmp-8-0").exists());
+        drop(living);
+        replace_file(&at("a.csv"), |file| file.write_all(b"whole")).unwrap();
+        assert!(!at(".a.csv.tmp-8-0").exists());
+    }
+}
