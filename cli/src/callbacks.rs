@@ -1,12 +1,10 @@
 //! The flags of the callbacks, spelled as Keras spells them.
 
 use crate::error::usage;
-use crate::output::{Other, Output, shown};
+use crate::output::{Other, shown};
 use std::path::{Path, PathBuf};
-use train::observers::{CsvLogger, EarlyStopping, ModelCheckpoint, TensorBoard, read_history};
 use train::{
-    Config, CsvLogOptions, EarlyStop, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, SaveFreq,
-    TensorBoardOptions,
+    Config, CsvLogOptions, EarlyStop, ModelCheckpointOptions, ReduceLrOnPlateau, SaveFreq, TensorBoardOptions,
 };
 
 /// What else watches a run.
@@ -73,9 +71,13 @@ impl CallbackArgs {
     /// Overrides whatever the flags name.
     pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
         if let Some(text) = &self.early_stop {
-            let stop = EarlyStop::parse(text)?;
-            let patience = self.patience.unwrap_or(stop.patience);
-            config.early_stop = Some(EarlyStop { patience, ..stop });
+            // The text is refused if it has a patience of its own.
+            let text = match (self.patience, text.contains(':')) {
+                (None, _) => text.clone(),
+                (Some(patience), true) => format!("{text},patience={patience}"),
+                (Some(patience), false) => format!("{text}:patience={patience}"),
+            };
+            config.early_stop = Some(EarlyStop::parse(&text)?);
         }
         if let Some(text) = &self.reduce_lr_on_plateau {
             config.reduce_lr_on_plateau = Some(ReduceLrOnPlateau::parse(text)?);
@@ -178,33 +180,4 @@ pub fn others(config: &Config) -> anyhow::Result<Vec<Other<'_>>> {
     ];
     let other = |(option, path, is_folder)| Option::map(path, |path| Other { option, path, is_folder });
     Ok(others.into_iter().filter_map(other).collect())
-}
-
-/// Those who write what a resume does not: files of the network, rows and records that are added to others. They come before
-/// the checkpoints. Whatever keeps them from writing, a resume then does the epoch again.
-pub fn writers(config: &Config, output: &Output) -> anyhow::Result<Vec<Box<dyn Observer>>> {
-    let run = &output.run;
-    let mut observers: Vec<Box<dyn Observer>> = Vec::new();
-    if let Some(options) = &config.model_checkpoint {
-        observers.push(Box::new(ModelCheckpoint::new(run, options.clone())?));
-    }
-    if let Some(CsvLogOptions { path, separator, append }) = &config.csv_log {
-        // Figures that can't be read take nothing back.
-        let is_own = output.goes_on || output.restarted;
-        let written = if is_own { read_history(run).unwrap_or_default() } else { Vec::new() };
-        observers.push(Box::new(CsvLogger::new(path).separator(*separator).append(*append).written(written)));
-    }
-    if let Some(TensorBoardOptions { path, histogram_freq, images }) = &config.tensorboard {
-        observers.push(Box::new(TensorBoard::new(path).histograms(*histogram_freq).images(*images)));
-    }
-    Ok(observers)
-}
-
-/// Those who watch besides them and the run's own.
-pub fn observers(config: &Config) -> anyhow::Result<Vec<Box<dyn Observer>>> {
-    let mut observers: Vec<Box<dyn Observer>> = Vec::new();
-    if let Some(stop) = &config.early_stop {
-        observers.push(Box::new(EarlyStopping::with(stop.clone())?));
-    }
-    Ok(observers)
 }

@@ -95,55 +95,6 @@ impl TrainArgs {
         }
         Ok(())
     }
-
-    /// Refuses flags that would make a resumed run another one than it was. Its data may come from elsewhere, if they are going to be
-    /// compared with a `fingerprint`.
-    pub fn check_resumed(&self, saved: &Config, fingerprint: bool) -> anyhow::Result<()> {
-        let mut wanted = saved.clone();
-        self.apply(&mut wanted)?;
-        if self.quick && self.recipe.is_none() && saved.recipe != "quick" {
-            return Err(usage(format!(
-                "--quick is for runs of the recipe quick, but this run is of {}; leave it out, or name another run by --resume DIR",
-                saved.recipe
-            )));
-        }
-        let recipe = self.recipe.as_deref().map(find_recipe).transpose()?;
-        let differs: &[(&str, bool)] = &[
-            ("--recipe", recipe.is_some_and(|recipe| recipe.recipe != saved.recipe)),
-            ("--batch-size", wanted.batch_size != saved.batch_size),
-            ("--global-batch-size", wanted.global_batch_size != saved.global_batch_size),
-            ("--virtual-replicas", wanted.virtual_replicas != saved.virtual_replicas),
-            ("--sync-batch-norm", wanted.sync_batch_norm != saved.sync_batch_norm),
-            ("--micro-batches", wanted.micro_batches() != saved.micro_batches()),
-            ("--lr", wanted.lr != saved.lr),
-            ("--label-smoothing", wanted.label_smoothing != saved.label_smoothing),
-            ("--seed", wanted.seed != saved.seed),
-            ("--optimizer or --momentum", wanted.optimizer != saved.optimizer),
-            ("--param-group", wanted.param_groups != saved.param_groups),
-            ("--ema", wanted.ema != saved.ema),
-            ("--lr-scaling or --warmup-epochs", wanted.lr_scaling != saved.lr_scaling),
-            ("--reduce-lr-on-plateau", wanted.reduce_lr_on_plateau != saved.reduce_lr_on_plateau),
-            ("--schedule, --power or --decay", wanted.schedule != saved.schedule),
-            (
-                "--validation-split",
-                wanted.augmentation.validation_split != saved.augmentation.validation_split,
-            ),
-            ("a flag of the augmentation", wanted.augmentation != saved.augmentation),
-            ("--dataset", !fingerprint && wanted.data.dataset != saved.data.dataset),
-            ("--precision", wanted.devices.precision != saved.devices.precision),
-            ("--image-size", wanted.data.image_size != saved.data.image_size),
-            ("--limit-train", wanted.data.limit_train != saved.data.limit_train),
-        ];
-        match differs.iter().find(|(_, differs)| *differs) {
-            Some((option, _)) => {
-                let (option, change) = train::describe_change(option, saved, &wanted);
-                Err(usage(format!(
-                    "{option} can't change when a run is resumed{change}; leave it out, or start a new run"
-                )))
-            }
-            None => Ok(()),
-        }
-    }
 }
 
 fn set<T>(field: &mut T, flag: Option<T>) {
@@ -262,8 +213,33 @@ mod tests {
         assert!(resumed(&[], &synchronized).unwrap() && !resumed(&[], &plain).unwrap());
         assert!(resumed(&["--sync-batch-norm"], &synchronized).unwrap());
         let error = resumed(&["--sync-batch-norm"], &plain).unwrap_err().to_string();
-        let says = "--sync-batch-norm can't change when a run is resumed, from false to true; leave it out";
-        assert!(error.starts_with(says), "{error}");
+        assert!(error.starts_with("--sync-batch-norm can't change when a run is resumed"), "{error}");
+        // The arithmetic stays what it was, too.
+        for (flag, option) in [
+            ("--no-winograd", "--no-winograd"),
+            ("--deterministic", "--deterministic"),
+            ("--no-augmentation", "--no-augmentation"),
+            ("--horizontal-flip=false", "--horizontal-flip"),
+            ("--lr-scaling=linear", "--lr-scaling or --warmup-epochs"),
+        ] {
+            let error = resumed(&[flag], &plain).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("{option} can't change when a run is resumed: the run has ")),
+                "{error}"
+            );
+        }
+        let error = resumed(&["--momentum", "0.5"], &plain).unwrap_err().to_string();
+        let says = "the run has sgd:momentum=0.9, this command line sgd:momentum=0.5; leave it out, or start a new run";
+        assert!(error.contains(says), "{error}");
+        let free = [
+            "--epochs=3",
+            "--threads=2",
+            "--limit-test=5",
+            "--early-stop=loss",
+            "--replicas=2",
+            "--tensorboard=b",
+        ];
+        assert!(resumed(&free, &plain).is_ok());
         let shards = config("--sync-batch-norm --virtual-replicas 4").unwrap();
         assert!(shards.check_towers(4).is_ok());
         let error = shards.check_towers(2).unwrap_err().to_string();
@@ -299,6 +275,13 @@ mod tests {
         for (flags, names) in [
             ("--recipe vgg", "--recipe is `vgg`"),
             ("--batch-size 0", "--batch-size is 0"),
+            ("--replicas 0", "--replicas is 0, but must be at least 1"),
+            ("--threads 0", "--threads is 0, but must be at least 1"),
+            ("--lr 1e40", "--lr is 1e40, but must be a finite number of at least 0, below 3.4e38"),
+            (
+                "--early-stop val_loss:patience=3 --patience 4",
+                "--early-stop is `val_loss:patience=3,patience=4`, but must be given with patience once",
+            ),
             ("--lr nan", "--lr is NaN"),
             ("--optimizer nadam", "--optimizer: the optimizer `nadam` is unknown"),
             ("--schedule cosin", "--schedule: the schedule `cosin` is unknown"),

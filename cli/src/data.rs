@@ -118,8 +118,8 @@ impl DataArgs {
     }
 }
 
-/// `data/` in the workspace, the user's cache otherwise.
-fn default_dir() -> PathBuf {
+/// Where data are if nobody names a folder: `data/` in the workspace, the user's cache otherwise.
+pub fn default_dir() -> PathBuf {
     let workspace = |dir: &Path| dir.join("data").is_dir() && dir.join("crates/cifar").is_dir();
     if let Some(dir) = std::env::current_dir()
         .ok()

@@ -1,6 +1,6 @@
 //! Where it runs: `--gpus`, a number of GPUs or their ids, and the other flags about devices.
 
-use crate::error::usage;
+use crate::error::{at_least_one, usage};
 use clap::ValueEnum;
 use std::str::FromStr;
 use train::{DeviceKind, DeviceOptions};
@@ -135,7 +135,10 @@ impl ComputeArgs {
         }
         options.deterministic |= self.deterministic;
         options.no_winograd |= self.no_winograd;
-        options.threads = self.threads.unwrap_or(options.threads);
+        if let Some(threads) = self.threads {
+            at_least_one("--threads", threads)?;
+            options.threads = threads;
+        }
         Ok(())
     }
 }
@@ -143,7 +146,10 @@ impl ComputeArgs {
 impl DeviceArgs {
     /// Writes the devices that the flags ask for into `options`.
     pub fn apply(&self, options: &mut DeviceOptions) -> anyhow::Result<()> {
-        options.replicas = self.replicas.unwrap_or(options.replicas);
+        if let Some(replicas) = self.replicas {
+            at_least_one("--replicas", replicas)?;
+            options.replicas = replicas;
+        }
         self.compute.apply(self.gpus.as_ref(), options)
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use train::Observer;
+use train::{Observer, StepInfo};
 
 /// Folders and files that were not there before.
 #[derive(Debug, Default)]
@@ -66,11 +66,11 @@ impl Made {
     }
 }
 
-/// Notices that a run has come to its first step.
+/// Notices that a run has done its first step: until then its values may be refused.
 pub struct Begun(pub Arc<AtomicBool>);
 
 impl Observer for Begun {
-    fn on_epoch_begin(&mut self, _: u64) -> train::Result<()> {
+    fn on_step(&mut self, _: &StepInfo) -> train::Result<()> {
         self.0.store(true, Ordering::Relaxed);
         Ok(())
     }

@@ -53,7 +53,9 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(args),
         Command::Fetch(args) => fetch::run(args),
         Command::Preview(args) => preview::run(*args),
-        Command::Devices => print::lines(::train::describe_devices()),
+        Command::Devices => {
+            ::train::check_simd().map_err(Into::into).and_then(|()| print::lines(::train::describe_devices()))
+        }
         Command::Recipes(args) => recipes::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Launch(args) => launch::run(args),

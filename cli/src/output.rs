@@ -190,6 +190,12 @@ fn hold(run: &Path) -> anyhow::Result<Option<File>> {
     }
 }
 
+/// Whether something is writing into a run's folder at this moment.
+pub fn is_held(run: &Path) -> bool {
+    File::open(run.join(LOCK))
+        .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 /// Whether a file of a network is in a folder, or in one inside of it.
 fn holds_network(folder: &Path) -> bool {
     fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| match entry.file_type() {

@@ -2,10 +2,111 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
-use crate::output::{Output, is_picture, newest_run};
+use crate::output::{Output, is_held, is_picture, newest_run};
 use anyhow::Context;
-use std::path::PathBuf;
-use train::{Config, DeviceOptions, Process, Resume};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use train::{Config, DeviceOptions, Process, Resume, find_recipe};
+
+/// The settings that a resumed run may have otherwise, as keys of `config.json`. All others stay what they were.
+const MAY_CHANGE: [&str; 22] = [
+    "checkpoints.every_epochs",
+    "checkpoints.every_steps",
+    "checkpoints.keep_last",
+    "checkpoints.save_best",
+    "csv_log",
+    "data.data_dir",
+    "data.data_url",
+    "data.limit_test",
+    "data.offline",
+    "device_weights",
+    "devices.device",
+    "devices.gpus",
+    "devices.pipeline_stages",
+    "devices.replicas",
+    "devices.split_at",
+    "devices.threads",
+    "early_stop",
+    "epochs",
+    "model_checkpoint",
+    "plot",
+    "tensorboard",
+    "terminate_on_nan",
+];
+
+/// The tables of `config.json` whose options are settings of their own.
+const TABLES: [&str; 4] = ["augmentation", "checkpoints", "data", "devices"];
+
+/// The value of a setting that is left out.
+const NONE: &str = "none";
+
+/// A setting in which two configurations differ.
+struct Difference {
+    /// Its key in `config.json`.
+    key: String,
+    old: String,
+    new: String,
+}
+
+impl Difference {
+    fn may_change(&self) -> bool {
+        MAY_CHANGE.contains(&self.key.as_str())
+    }
+
+    /// The flag that sets it.
+    fn option(&self, args: &TrainArgs) -> String {
+        match self.key.as_str() {
+            "lr_scaling" => "--lr-scaling or --warmup-epochs".to_owned(),
+            "optimizer" => "--optimizer or --momentum".to_owned(),
+            "param_groups" => "--param-group".to_owned(),
+            "schedule" => "--schedule, --power or --decay".to_owned(),
+            key if key.starts_with("augmentation.") && args.augmentation.no_augmentation => {
+                "--no-augmentation".to_owned()
+            }
+            key => format!("--{}", key.rsplit('.').next().unwrap_or(key).replace('_', "-")),
+        }
+    }
+
+    /// Refuses it; `source` is what asks for the new value.
+    fn refuse(&self, name: &str, source: &str, left_out: &str) -> anyhow::Error {
+        let Difference { old, new, .. } = self;
+        usage(format!(
+            "{name} can't change when a run is resumed: the run has {old}, {source} {new}; leave {left_out} out, or start a new run"
+        ))
+    }
+}
+
+fn differences(old: &Config, new: &Config) -> anyhow::Result<Vec<Difference>> {
+    let pairs = settings(old)?.into_iter().zip(settings(new)?);
+    let differs = pairs.filter(|((_, old), (_, new))| old != new);
+    Ok(differs.map(|((key, old), (_, new))| Difference { key, old, new }).collect())
+}
+
+/// The keys of a configuration, which all have, and their values as text.
+fn settings(config: &Config) -> anyhow::Result<Vec<(String, String)>> {
+    let mut all = serde_json::to_value(config)?;
+    all["micro_batches"] = config.micro_batches().into();
+    all["optimizer"] = config.optimizer.to_string().into();
+    all["schedule"] = config.schedule.to_string().into();
+    let text = |value: Value| match value {
+        Value::Null => NONE.to_owned(),
+        Value::String(text) => text,
+        other => other.to_string().replace('"', ""),
+    };
+    let mut settings = Vec::new();
+    let Value::Object(all) = all else { return Ok(settings) };
+    for (key, value) in all {
+        match value {
+            Value::Object(options) if TABLES.contains(&key.as_str()) => {
+                settings.extend(
+                    options.into_iter().map(|(option, value)| (format!("{key}.{option}"), text(value))),
+                );
+            }
+            value => settings.push((key, text(value))),
+        }
+    }
+    Ok(settings)
+}
 
 /// Whether a launcher or the cluster has started this job before.
 fn is_restarted() -> anyhow::Result<bool> {
@@ -100,7 +201,13 @@ impl TrainArgs {
                 None => newest_run(&[train::CHECKPOINTS])?,
             },
         };
-        let resume = Resume::newest(&run)?;
+        let resume = Resume::newest(&run).map_err(|error| match is_held(&run) {
+            true => anyhow::anyhow!(
+                "a run is writing into {}, and has no checkpoint yet; wait until it has ended",
+                run.display()
+            ),
+            false => error.into(),
+        })?;
         Ok(Some((run, resume)))
     }
 
@@ -127,6 +234,60 @@ impl TrainArgs {
             other => other,
         })?;
         Ok(newest.map(|resume| (run.clone(), resume)))
+    }
+
+    /// The recipe's file, if `--recipe` names one.
+    fn recipe_file(&self) -> Option<&str> {
+        self.recipe
+            .as_deref()
+            .filter(|recipe| Path::new(recipe).extension().is_some_and(|ending| ending == "toml"))
+    }
+
+    /// Refuses flags, and a recipe's file, that would make a resumed run another one than it was. Its data may come from elsewhere, if
+    /// they are going to be compared with a `fingerprint`.
+    pub fn check_resumed(&self, saved: &Config, fingerprint: bool) -> anyhow::Result<()> {
+        if self.quick && self.recipe.is_none() && saved.recipe != "quick" {
+            return Err(usage(format!(
+                "--quick is for runs of the recipe quick, but this run is of {}; leave it out, or name another run by --resume DIR",
+                saved.recipe
+            )));
+        }
+        let fixed = |wanted: &Config| {
+            let may_change =
+                |differs: &Difference| differs.may_change() || (fingerprint && differs.key == "data.dataset");
+            anyhow::Ok(differences(saved, wanted)?.into_iter().filter(move |differs| !may_change(differs)))
+        };
+        let mut wanted = saved.clone();
+        if let Some(recipe) = &self.recipe {
+            wanted.recipe = find_recipe(recipe)?.recipe;
+        }
+        self.apply(&mut wanted)?;
+        if let Some(differs) = fixed(&wanted)?.next() {
+            return Err(differs.refuse(&differs.option(self), "this command line", "it"));
+        }
+        if let Some(file) = self.recipe_file() {
+            let mut wanted = self.config()?;
+            // By default they depend on the stages, which may change.
+            wanted.micro_batches = wanted.micro_batches.or(saved.micro_batches);
+            // What the file leaves out may have been a flag's.
+            if let Some(differs) = fixed(&wanted)?.find(|differs| differs.new != NONE) {
+                return Err(differs.refuse(&format!("`{}`", differs.key), file, "--recipe"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the recipe's file says otherwise than the resumed run does it, for people: of what may change, only flags change it.
+    pub fn unheeded(&self, config: &Config) -> anyhow::Result<Vec<String>> {
+        let Some(file) = self.recipe_file() else { return Ok(Vec::new()) };
+        let differences = differences(config, &self.config()?)?.into_iter();
+        let unheeded = differences.filter(|differs| differs.may_change() && differs.new != NONE);
+        let told = |Difference { key, old, new }| {
+            format!(
+                "{file} says {key} = {new}, but the run goes on with {old}: only flags change a resumed run"
+            )
+        };
+        Ok(unheeded.map(told).collect())
     }
 
     /// The configuration of a resumed run: as it was saved, with what may change taken from the flags. The devices are

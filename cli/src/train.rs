@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use train::cifar::Dataset;
-use train::observers::{Checkpoints, Curves, Environment, History, Progress};
+use train::observers::{Progress, from_config};
 use train::{Config, End, ImageSize, Observer, Process, Resume, StopFlag, TrainState};
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
@@ -58,6 +58,9 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
         announce(&config, &data, output, resume);
+        if resume.is_some() {
+            args.unheeded(&config)?.iter().for_each(|line| note(format_args!("warning: {line}")));
+        }
         if args.quick && args.epochs.is_none() && config.recipe != "quick" && resume.is_none() {
             tell_of_trial(&config);
         }
@@ -136,7 +139,7 @@ pub fn end_at_once() -> ! {
 }
 
 /// The data, with samples to train on and to test: those of the run to go on with. With `--quick` a new one takes synthetic images where
-/// CIFAR can't be had, for whatever reason.
+/// CIFAR can't be had, for whatever reason, unless a folder was named for it.
 fn load(
     config: &mut Config,
     args: &TrainArgs,
@@ -150,7 +153,9 @@ fn load(
     let data = match data::load(&config.data, args.keep.no_progress) {
         Ok(data) => data,
         Err(error @ train::Error::Data(_))
-            if trial && ["auto", "cifar10", "cifar100"].contains(&config.data.dataset.as_str()) =>
+            if trial
+                && config.data.data_dir == Some(data::default_dir())
+                && ["auto", "cifar10", "cifar100"].contains(&config.data.dataset.as_str()) =>
         {
             tell(&format!("warning: {error}"));
             tell("warning: going on with SYNTHETIC images: drawn figures, not CIFAR");
@@ -223,20 +228,9 @@ fn observers(
     output: &Output,
     args: &TrainArgs,
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
-    let run = &output.run;
-    let mut curves = Curves::new(run, format!("{} on {}", config.model, data.name));
-    if let Some(picture) = &config.plot {
-        curves = curves.also(picture)?;
-    }
     // The progress comes first, so that its bar is gone before anybody else writes.
-    let mut observers: Vec<Box<dyn Observer>> = vec![
-        Box::new(Progress::new(!args.keep.no_progress)),
-        Box::new(History::new(run)),
-        Box::new(Environment::new(run)),
-    ];
-    observers.extend(callbacks::writers(config, output)?);
-    observers.push(Box::new(Checkpoints::new(run, config)?));
-    observers.push(Box::new(curves));
-    observers.extend(callbacks::observers(config)?);
+    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
+    let goes_on = output.goes_on || output.restarted;
+    observers.extend(from_config(config, &output.run, &data.name, goes_on)?);
     Ok(observers)
 }

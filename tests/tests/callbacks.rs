@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 use towers_tests::{Finished, run};
-use train::observers::{Checkpoints, EarlyStopping, ModelCheckpoint, TensorBoard};
+use train::observers::{Checkpoints, ModelCheckpoint, TensorBoard};
 use train::{
     Classifier, Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume,
     SaveFreq, StopFlag, cifar, recipe,
@@ -147,7 +147,7 @@ fn a_backup_every_few_batches_is_a_checkpoint() {
 fn the_best_weights_are_restored() {
     let folder = tempfile::tempdir().unwrap();
     let stop = EarlyStop::parse("val_loss:patience=2,min_delta=100,restore_best_weights").unwrap();
-    let config = Config { early_stop: Some(stop.clone()), ..quick(6) };
+    let config = Config { early_stop: Some(stop), ..quick(6) };
     let files =
         ModelCheckpointOptions { path: "{epoch}.safetensors".into(), ..ModelCheckpointOptions::default() };
     let finished = ends(
@@ -156,7 +156,6 @@ fn the_best_weights_are_restored() {
         vec![
             Box::new(Checkpoints::new(folder.path(), &config).unwrap()),
             Box::new(ModelCheckpoint::new(folder.path(), files).unwrap()),
-            Box::new(EarlyStopping::with(stop).unwrap()),
         ],
     );
     assert!(matches!(finished.outcome.end, End::Stopped(_)) && finished.outcome.state.epoch == 3);
@@ -178,11 +177,11 @@ fn a_run_that_stops_early_ends_with_the_average() {
         let stop = EarlyStop::parse("val_loss:patience=2,min_delta=100").unwrap();
         let stop = EarlyStop { restore_best_weights: restores, ..stop };
         let ema = Some("momentum=0.9".parse().unwrap());
-        let mut config = Config { early_stop: Some(stop.clone()), ema, ..quick(6) };
+        let mut config = Config { early_stop: Some(stop), ema, ..quick(6) };
         (config.devices.replicas, config.devices.pipeline_stages) = (replicas, stages);
         let observers = || -> Vec<Box<dyn Observer>> {
             let checkpoints = Checkpoints::new(folder.path(), &config).unwrap();
-            vec![Box::new(checkpoints), Box::new(EarlyStopping::with(stop.clone()).unwrap())]
+            vec![Box::new(checkpoints)]
         };
         let finished = ends(&config, None, observers());
         let model = || checkpoint::load_tensors(folder.path().join("model.safetensors")).unwrap();
@@ -207,7 +206,29 @@ fn a_run_that_stops_early_ends_with_the_average() {
     }
 }
 
-/// A rate that blows up in the second epoch: the run stops by itself, on however many towers, and keeps what was saved.
+/// Whoever asks for the network in the middle of an epoch gets it, whatever the configuration says, on all towers and stages.
+#[test]
+fn an_observer_alone_asks_for_the_network() {
+    let options = ModelCheckpointOptions {
+        path: "{epoch}-{batch}.safetensors".into(),
+        save_freq: SaveFreq::Batches(3),
+        ..ModelCheckpointOptions::default()
+    };
+    for (replicas, stages) in [(1, 1), (2, 1), (1, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config { global_batch_size: Some(16), ..quick(2) };
+        (config.devices.replicas, config.devices.pipeline_stages) = (replicas, stages);
+        let files = ModelCheckpoint::new(folder.path(), options.clone()).unwrap();
+        ends(&config, None, vec![Box::new(files)]);
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["1-3.safetensors", "2-2.safetensors"], "{replicas} towers, {stages} stages");
+    }
+}
+
+/// A rate that blows up in the second epoch: the run stops by itself, on however many towers, keeps what was saved, and tells its
+/// observers of the end.
 #[test]
 fn a_run_may_end_when_its_loss_is_no_number() {
     let folder = tempfile::tempdir().unwrap();
@@ -216,10 +237,9 @@ fn a_run_may_end_when_its_loss_is_no_number() {
     for (replicas, stages) in [(1, 1), (3, 1), (1, 2)] {
         config.devices.replicas = replicas;
         config.devices.pipeline_stages = stages;
-        let mut observers: Vec<Box<dyn Observer>> =
+        let observers: Vec<Box<dyn Observer>> =
             vec![Box::new(Checkpoints::new(folder.path(), &config).unwrap())];
-        let outcome = train::train(&config, data(), None, &mut observers, &StopFlag::default())
-            .expect("it ends in order");
+        let Finished { outcome, .. } = ends(&config, None, observers);
         let End::Stopped(reason) = outcome.end else { panic!("{:?}", outcome.end) };
         assert!(reason.starts_with("the loss became ") && reason.contains("in epoch 2, step "), "{reason}");
         assert_eq!(Resume::newest(folder.path()).unwrap().state.epoch, 1);

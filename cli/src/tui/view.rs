@@ -39,6 +39,8 @@ pub struct View {
     pub stopping: bool,
     /// Where the throughput was told last: seconds and samples of the epoch.
     told: Option<(f64, u64)>,
+    /// Where the run went on: the epoch, and the steps of it that were done before.
+    resumed: (u64, u64),
 }
 
 impl View {
@@ -52,6 +54,7 @@ impl View {
         self.replicas = run.replicas;
         self.epochs = run.config.epochs;
         self.history = run.state.history.clone();
+        self.resumed = (run.state.epoch, run.state.partial.steps);
     }
 
     pub fn begin_epoch(&mut self, epoch: u64) {
@@ -85,7 +88,9 @@ impl View {
         match &self.step {
             Some(step) => {
                 let (done, all) = (step.steps_done as f64, step.steps_per_epoch as f64);
-                let left = step.seconds / done.max(1.0) * (all - done);
+                // The seconds are those since the run went on.
+                let before = if self.resumed.0 == step.epoch { self.resumed.1 as f64 } else { 0.0 };
+                let left = step.seconds / (done - before).max(1.0) * (all - done);
                 let words = format!("step {} of {}, {left:.0} s left", step.steps_done, step.steps_per_epoch);
                 (share(done, all), words)
             }
@@ -144,6 +149,9 @@ mod tests {
         }
         assert_eq!(view.rates, [400.0, 200.0]);
         assert_eq!(view.progress(), (0.5, "step 5 of 10, 4 s left".to_owned()));
+        // Of an epoch that was resumed, the steps before took none of these seconds.
+        view.resumed = (1, 3);
+        assert_eq!(view.progress(), (0.5, "step 5 of 10, 9 s left".to_owned()));
         // Another epoch counts from its own beginning.
         view.begin_epoch(2);
         view.step(&step(1, 0.1));

@@ -162,10 +162,9 @@ fn flags_of_the_augmentation_train_evaluate_and_preview() {
         assert!(measured["loss"].as_f64().is_some_and(|loss| loss < 20.0), "{tta}: {measured}");
     }
     place.run("train --resume runs/quick-1 --epochs 2 --no-progress --rotation-range 15").ends(0);
-    place
-        .run("train --resume runs/quick-1 --rotation-range 9")
-        .ends(2)
-        .complains("augmentation can't change");
+    place.run("train --resume runs/quick-1 --rotation-range 9").ends(2).complains(
+        "--rotation-range can't change when a run is resumed: the run has 15.0, this command line 9.0;",
+    );
     place
         .run(&format!("preview {data} --samples 3 --columns 4 {flags} --save-to-dir all --save-prefix x"))
         .ends(0)

@@ -32,6 +32,10 @@ fn bad_values_name_the_option() {
             "--data-url is `cifar.tar.gz`, but must be the http:// or https:// address",
         ),
         ("train --quick --data-url http://", "--data-url is `http://`"),
+        (
+            "train --quick --dataset synthetic --device cpu --global-batch-size 2 --replicas 3",
+            "--global-batch-size is 2, but must be at least 3: a sample for each of the 3 towers",
+        ),
         ("train --optimizer rmsprop --momentum 0.9", "--momentum is 0.9"),
         ("train --power 2 --schedule cosine", "--power"),
         ("train --patience 3", "--early-stop"),
@@ -162,7 +166,11 @@ fn a_refused_run_leaves_nothing_behind() {
     place.run(&format!("{small} --replicas 3")).ends(2).complains("give --batch-size 10 or less");
     let global = format!("{small} --global-batch-size 33");
     place.run(&global).ends(2).complains("give --global-batch-size 32 or less");
-    assert!(!place.exists("runs"));
+    // Found at the first step.
+    let late = "train --quick --dataset synthetic --limit-train 64 --limit-test 4 --no-progress --tensorboard logs --csv-log a.csv";
+    let late = format!("{late} --schedule milestones:at=0,factor=1e308");
+    place.run(&late).ends(2).complains("the learning rate is 1e306, but must be finite and not negative");
+    assert!(!place.exists("runs") && !place.exists("logs") && !place.exists("a.csv"));
     let elsewhere = "--output new/run --tensorboard logs --csv-log new/run/csv/log.csv";
     place.run(&format!("{small} {elsewhere}")).ends(2).complains(says);
     assert!(["new", "logs"].iter().all(|folder| !place.exists(folder)));
@@ -243,6 +251,11 @@ fn failures_say_what_to_do() {
     let place = Place::new();
     place.run("train --offline").ends(1).complains("error: ").complains("hint: --data-dir");
     assert!(!place.exists("runs"), "a run without data leaves nothing behind");
+    for args in ["train --quick --dataset synthetic --device cpu", "devices"] {
+        let output = place.command(args).env("TOWERS_SIMD", "avx521").output().expect("the binary starts");
+        let says = "TOWERS_SIMD is `avx521`, but must be one of portable, neon, avx2, avx512; did you mean `avx512`?";
+        super::Ran(args.to_owned(), output).ends(2).complains(says);
+    }
     if !gpu_is_here(&place) {
         let ran = place.run("train --gpus 3 --quick").ends(1).complains("--device cpu");
         ran.complains("hint: without GPUs, leave --gpus out; for several towers on the CPU");
@@ -349,16 +362,44 @@ fn a_resumed_run_stays_what_it_was() {
         "--recipe keras-cnn",
         "--virtual-replicas 4",
         "--lr-scaling linear",
+        "--no-winograd",
     ] {
         let option = flag.split(' ').next().expect("a flag");
         place.run(&format!("train --resume run --epochs 2 {flag}")).ends(2).complains(option);
     }
-    place.run("train --resume run --epochs 2 --threads 1").ends(0);
+    // A recipe's file that was edited since is neither passed over nor taken.
+    let recipe = |text: &str| {
+        std::fs::write(place.path().join("quick.toml"), format!("like = 'quick'\n{text}"))
+            .expect("it can be written");
+    };
+    let resume = "train --resume run --epochs 2 --recipe quick.toml --no-progress";
+    recipe("lr = 0.5");
+    place.run(resume).ends(2).complains(
+        "`lr` can't change when a run is resumed: the run has 0.01, quick.toml 0.5; leave --recipe out, or start a new run",
+    );
+    recipe("[devices]\nno_winograd = true");
+    place.run(resume).ends(2).complains("`devices.no_winograd` can't change");
+    recipe("terminate_on_nan = true");
+    let says =
+        "warning: quick.toml says terminate_on_nan = true, but the run goes on with false: only flags change";
+    place.run(&format!("{resume} --threads 1")).ends(0).complains(says);
     place
         .run("train --resume run --epochs 1")
         .ends(2)
         .complains("--epochs is 1, but epoch 2 of this run is done");
     place.run("train --resume run --output other").ends(2).complains("--output");
+    // One that another process is writing into, and that has come to no checkpoint yet.
+    let lock = std::fs::File::create(place.path().join("run/.lock")).expect("it can be made");
+    std::fs::remove_dir_all(place.path().join("run/checkpoints")).expect("there are some");
+    place
+        .run("train --resume run")
+        .ends(1)
+        .complains("the run has no checkpoint: it ended before its first one");
+    lock.try_lock().expect("nobody has it");
+    place
+        .run("train --resume run")
+        .ends(1)
+        .complains("a run is writing into run, and has no checkpoint yet; wait");
     std::fs::write(place.path().join("p.jpg"), [0xFF, 0xD8, 0xFF, 0x00]).expect("the file can be written");
     place.run("predict p.jpg --model run").ends(1).complains("p.jpg");
 }

@@ -270,10 +270,15 @@ fn runs_that_start_together_keep_apart() {
 #[test]
 fn quick_goes_on_where_the_data_folder_cannot_be_made() {
     let place = Place::new();
-    std::fs::write(place.path().join("file"), "").expect("the file can be written");
-    let flags =
-        "--data-dir file/data --data-url http://127.0.0.1:9/x.tar.gz --limit-train 100 --limit-test 50";
+    // The folder of data is in here, where nobody names another.
+    std::fs::write(place.path().join(".cache"), "").expect("the file can be written");
+    let flags = "--data-url http://127.0.0.1:9/x.tar.gz --limit-train 100 --limit-test 50";
     place.run(&format!("train --quick --epochs 1 {flags}")).ends(0).complains("SYNTHETIC");
+    // What is named is meant.
+    place
+        .run(&format!("train --quick --epochs 1 {flags} --data-dir .cache/data"))
+        .ends(1)
+        .complains(".cache/data");
 }
 
 #[test]

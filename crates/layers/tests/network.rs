@@ -4,11 +4,11 @@
 use layers::Rescaling;
 use layers::{
     Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Flatten, Graph,
-    Initializer, MaxPooling2D, Metrics, Mode, Network, Padding, Value,
+    Initializer, Layer, MaxPooling2D, Metrics, Mode, Network, Op, Padding, ParamSpec, Place, Value,
 };
 use tensor::{
     Activation::{Gelu, Relu},
-    Backend, Device, Ints, SgdStep, Storage, Target, Velocity, ViewMut, WeightDecay,
+    Backend, Device, Ints, SgdStep, Shape, Storage, Target, Velocity, ViewMut, WeightDecay,
 };
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
@@ -104,6 +104,40 @@ fn the_place_in_the_global_batch_decides_the_dropout() {
     for other in [loss(4, 0, 0), loss(0, 1, 0), loss(0, 0, 1)] {
         assert_ne!(here, other);
     }
+}
+
+/// A layer whose parameters have a slash in their names.
+#[derive(Debug)]
+struct Nested(Dense);
+
+impl Layer for Nested {
+    fn kind(&self) -> &'static str {
+        "Nested"
+    }
+
+    fn output_shape(&self, x: Shape) -> tensor::Result<Shape> {
+        self.0.output_shape(x)
+    }
+
+    fn params(&self, x: Shape) -> Vec<ParamSpec> {
+        let nested = ["dense/kernel", "dense/bias"].into_iter().zip(self.0.params(x));
+        nested.map(|(name, spec)| ParamSpec { name, ..spec }).collect()
+    }
+
+    fn build(&self, place: &Place) -> tensor::Result<Box<dyn Op>> {
+        self.0.build(place)
+    }
+}
+
+#[test]
+fn every_trained_parameter_is_among_the_trainable_ones() {
+    let mut graph = Graph::new("nested", SIZE);
+    let x = graph.add(Flatten, graph.input()).unwrap();
+    let logits = graph.add(Nested(Dense::new(7)), x).unwrap();
+    let network = graph.build(logits, &Device::cpu(1), 2, Mode::Training).unwrap();
+    let layers: Vec<usize> = network.trainable().into_iter().map(|(layer, _)| layer).collect();
+    assert_eq!(graph.trained(), ["nested/dense/kernel", "nested/dense/bias"]);
+    assert_eq!(layers, [1, 1]);
 }
 
 /// Gradients that a pass calls complete are those that it ends with, and what is done with them meanwhile stays.

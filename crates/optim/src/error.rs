@@ -1,3 +1,5 @@
+use crate::text::Number;
+
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
@@ -70,7 +72,7 @@ pub enum Error {
         names: String,
     },
     /// The learning rate of a step is negative, infinite or not a number.
-    #[error("the learning rate is {lr}, but must be finite and not negative")]
+    #[error("the learning rate is {}, but must be finite and not negative", Number(*lr))]
     LearningRate {
         /// The rate that was given.
         lr: f64,

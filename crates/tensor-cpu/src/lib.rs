@@ -34,3 +34,4 @@ pub use buffer::Buffer;
 pub use cpu::{Cpu, bf16_level, simd_level};
 pub use reference::Reference;
 pub use roofline::Roofline;
+pub use simd::{SIMD_LEVELS, unknown_simd_level};

@@ -40,5 +40,7 @@ pub use tensor_backend::{
     NormSpans, NormTrain, OptimizerStep, Pad, ParamRun, Pool2d, Precision, Result, RmspropStep, Run, RunMut,
     SgdStep, Shape, SoftmaxXent, Span, Target, Velocity, View, ViewMut, WeightDecay, WeightSpans, Write,
 };
-pub use tensor_cpu::{Buffer as HostBuffer, Roofline, bf16_level, simd_level};
+pub use tensor_cpu::{
+    Buffer as HostBuffer, Roofline, SIMD_LEVELS, bf16_level, simd_level, unknown_simd_level,
+};
 pub use tensor_cuda::{Options as CudaOptions, Turn};

@@ -21,7 +21,7 @@ pub enum BenchMode {
 pub struct BenchOptions {
     /// What it runs.
     pub mode: BenchMode,
-    /// Samples of a batch; `None` for the recipe's in training, 256 in inference.
+    /// Samples of a batch; `None` for 128 of the network `keras_cnn` and 64 of others in training, 256 in inference.
     pub batch: Option<usize>,
     /// Each repeat takes at least so many seconds.
     pub seconds: f64,

@@ -7,7 +7,7 @@ use crate::{
     ReduceLrOnPlateau, Result, TensorBoardOptions,
 };
 use augment::ImageDataGenerator;
-use optim::{Ema, LinearScaling, Optimizer, ParamGroup, Schedule};
+use optim::{Ema, LinearScaling, Optimizer, ParamGroup, Per, Schedule};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tensor::Precision;
@@ -72,9 +72,10 @@ pub struct Config {
     pub devices: DeviceOptions,
     /// What is kept of the run.
     pub checkpoints: CheckpointOptions,
-    /// Files of the network besides the run's own.
+    /// Files of the network besides the run's own. Those who write them and what follows, and the checkpoints, are
+    /// [`observers::from_config`](crate::observers::from_config).
     pub model_checkpoint: Option<ModelCheckpointOptions>,
-    /// When to stop before the last epoch.
+    /// When to stop before the last epoch; [`train`](crate::train()) sees to it.
     pub early_stop: Option<EarlyStop>,
     /// When to reduce the learning rate that the schedule says.
     pub reduce_lr_on_plateau: Option<ReduceLrOnPlateau>,
@@ -186,6 +187,11 @@ impl DeviceOptions {
     }
 }
 
+/// A number in few digits, however large it is.
+pub(crate) fn few_digits(number: f64) -> String {
+    if number.is_finite() && number.abs() >= 1e16 { format!("{number:e}") } else { number.to_string() }
+}
+
 /// Writes the shortest number that is read as the same: 0.2, where an f64 would be 0.20000000298023224.
 fn shortest<S: serde::Serializer>(number: &f32, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_f64(number.to_string().parse().unwrap_or(f64::from(*number)))
@@ -227,13 +233,6 @@ impl Default for CheckpointOptions {
     }
 }
 
-impl CheckpointOptions {
-    /// Whether a checkpoint is due in the middle of an epoch, after so many steps of the whole run.
-    pub(crate) fn is_due(&self, step: u64) -> bool {
-        self.every_steps > 0 && step.is_multiple_of(self.every_steps)
-    }
-}
-
 impl Config {
     /// Samples of a batch over `replicas` replicas, or over the virtual ones.
     pub fn global_batch(&self, replicas: usize) -> usize {
@@ -260,10 +259,18 @@ impl Config {
     /// Checks that `towers` replicas all have something to do, and that those whose batch normalization is to meet can.
     ///
     /// # Errors
-    /// [`Error::Option`] if there are fewer virtual replicas, or with [`sync_batch_norm`](Config::sync_batch_norm) more, or weights for
-    /// another number, or more micro-batches than a replica has samples.
+    /// [`Error::Option`] if a batch has fewer samples, or there are fewer virtual replicas, or with
+    /// [`sync_batch_norm`](Config::sync_batch_norm) more, or weights for another number, or more micro-batches than a replica has
+    /// samples.
     pub fn check_towers(&self, towers: usize) -> Result<()> {
         self.device_weights.check(self, towers)?;
+        if let Some(batch) = self.global_batch_size.filter(|batch| *batch < towers) {
+            return Err(Error::Option {
+                option: "--global-batch-size",
+                value: batch.to_string(),
+                accepted: format!("at least {towers}: a sample for each of the {towers} towers"),
+            });
+        }
         let each = (self.global_batch(towers) / towers.max(1)).max(1);
         if self.virtual_replicas.is_none() && self.micro_batches() > each {
             return Err(Error::Option {
@@ -401,10 +408,9 @@ impl Config {
                 return refuse("--micro-batches", micro.to_string(), accepted);
             }
         }
-        // Steps have it in 32 bits. `Debug` writes an exponent rather than 40 digits.
-        if !(0.0..=f64::from(f32::MAX)).contains(&self.lr) {
-            let value = format!("{:?}", self.lr);
-            return refuse("--lr", value.trim_end_matches(".0").to_owned(), "from 0 to 3.4e38");
+        // Steps are computed in f32.
+        if !((self.lr as f32).is_finite() && self.lr >= 0.0) {
+            return refuse("--lr", few_digits(self.lr), "from 0 to 3.4e38");
         }
         self.schedule.validate()?;
         self.check_lr_scaling()?;
@@ -435,11 +441,19 @@ impl Config {
         }
     }
 
-    /// Whether observers are to see the network in the middle of an epoch, after so many steps of the whole run:
-    /// [`Observer::on_snapshot`](crate::Observer::on_snapshot).
-    pub fn asks_for_snapshot(&self, step: u64) -> bool {
-        let files = self.model_checkpoint.as_ref().is_some_and(|files| files.is_due(step));
-        files || self.checkpoints.is_due(step)
+    /// What of it is allowed, but hardly meant: a sentence each.
+    pub(crate) fn oddities(&self) -> Vec<String> {
+        let of_schedule =
+            self.schedule.warmup.filter(|warmup| warmup.per == Per::Epoch).map(|warmup| warmup.length);
+        let of_scaling = self.lr_scaling.map(|scaling| scaling.warmup_epochs);
+        let longest = of_schedule.max(of_scaling).filter(|length| *length > self.epochs);
+        let told = |length| {
+            format!(
+                "the warm-up takes {length} epochs of {}: the learning rate never comes to its full value",
+                self.epochs
+            )
+        };
+        longest.map(told).into_iter().collect()
     }
 
     /// Checks that batch normalization can be synchronized, where it is to be.

@@ -1,7 +1,8 @@
+use crate::spelling::hint;
 use crate::{DeviceKind, DeviceOptions, Error, Result};
 use std::fmt::Write;
 use tensor::cuda::{self, Gpu, Library};
-use tensor::{CudaOptions, Device, Precision};
+use tensor::{CudaOptions, Device, Precision, SIMD_LEVELS};
 
 /// More towers, or threads, than any machine has use for.
 pub(crate) const MOST: usize = 1024;
@@ -92,7 +93,18 @@ pub fn unused_gpu(options: &DeviceOptions) -> Option<String> {
     Some(format!("{} is not used: {why}", gpus.first()?.name))
 }
 
+/// Refuses a `TOWERS_SIMD` that names no instruction set.
+///
+/// # Errors
+/// [`Error::Option`] with the names that there are.
+pub fn check_simd() -> Result<()> {
+    let Some(name) = tensor::unknown_simd_level() else { return Ok(()) };
+    let accepted = format!("one of {}{}", SIMD_LEVELS.join(", "), hint(&name, SIMD_LEVELS));
+    Err(Error::Option { option: "TOWERS_SIMD", value: format!("`{name}`"), accepted })
+}
+
 fn towers(options: &DeviceOptions, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>) -> Result<Towers> {
+    check_simd()?;
     for (option, value) in [
         ("--replicas", options.replicas),
         ("--pipeline-stages", options.pipeline_stages),

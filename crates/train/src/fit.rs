@@ -1,5 +1,6 @@
 use crate::data::split;
 use crate::memory;
+use crate::observers::EarlyStopping;
 use crate::pipeline;
 use crate::pipelined::{Pipelined, Shelf};
 use crate::share::Source;
@@ -163,7 +164,7 @@ fn run(
     let none = || Error::Device("there is no device to train on".into());
     let device = devices.first().ok_or_else(none)?;
     let towers = devices.len() / stages;
-    let run = Whole::prepare(config, model, data, resume, towers, device)?;
+    let run = Whole::prepare(config, model, data, resume, towers, device)?.watched_by(observers);
     memory::check_host(&run, device, towers, towers)?;
     let observers = Mutex::new(Some(observers));
     let outcomes = run_stages(devices, stages, |replica: Replica, stage: Stage| {
@@ -220,6 +221,9 @@ pub(crate) struct Whole<'a> {
     cuts: String,
     shelf: Shelf,
     pub(crate) prepared: Prepared,
+    /// After how many steps each observer wants to see the network in the middle of an epoch. All stages of a pipeline must know: they
+    /// hand their tensors over.
+    snapshots: Vec<Option<u64>>,
 }
 
 impl<'a> Whole<'a> {
@@ -261,7 +265,12 @@ impl<'a> Whole<'a> {
         let micro_batch = batch.div_ceil(config.shards(towers)).max(1);
         let stages = pipeline::split(config, model, device, micro_batch)?;
         let cuts = pipeline::cuts(&stages);
-        Ok(Whole { config, resume, stages, cuts, shelf: Shelf::default(), prepared })
+        Ok(Whole { config, resume, stages, cuts, shelf: Shelf::default(), prepared, snapshots: Vec::new() })
+    }
+
+    /// The run with those who are going to watch it.
+    pub(crate) fn watched_by(self, observers: &[Box<dyn Observer>]) -> Self {
+        Whole { snapshots: observers.iter().map(|observer| observer.snapshot_every()).collect(), ..self }
     }
 
     /// Samples of a whole batch over all `towers`.
@@ -278,11 +287,15 @@ impl<'a> Whole<'a> {
         stop: &StopFlag,
     ) -> Result<Outcome> {
         let model = &self.stages[stage.number()];
+        let first = replica.rank() == 0 && stage.is_first();
+        let early_stop = self.config.early_stop.clone().filter(|_| first);
+        let stopping = early_stop.map(EarlyStopping::with).transpose()?;
         let stage = Pipelined { stage, shelf: &self.shelf, cuts: &self.cuts };
         stop.0.heeded.store(true, Ordering::Relaxed);
         let (worker, train) = Worker::new(self.config, &self.prepared, model, self.resume, replica, stage)?;
         let ended = self.resume.is_some_and(|resume| resume.may_have_ended(self.config));
-        Run { worker, train, observers, stop, ended, told: false }.fit()
+        let snapshots = &self.snapshots;
+        Run { worker, train, observers, stopping, snapshots, stop, ended, told: false }.fit()
     }
 }
 
@@ -301,11 +314,24 @@ pub(crate) fn measure(config: &Config, train: &Split) -> Result<(Input, ImageDat
     Ok((input, augmentation))
 }
 
+/// Those who say whether the run goes on: the observers, and then early stopping.
+fn deciding<'d>(
+    observers: &'d mut [Box<dyn Observer>],
+    stopping: &'d mut Option<EarlyStopping>,
+) -> impl Iterator<Item = &'d mut dyn Observer> {
+    let stopping = stopping.iter_mut().map(|stopping| stopping as &mut dyn Observer);
+    observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer).chain(stopping)
+}
+
 /// One replica's run and, on the first, those who watch it.
 struct Run<'a, 'o> {
     worker: Worker<'a>,
     train: Source,
     observers: Observers<'o>,
+    /// Whoever decides, on the first replica, whether the run stops before its last epoch.
+    stopping: Option<EarlyStopping>,
+    /// After how many steps each observer wants to see the network.
+    snapshots: &'a [Option<u64>],
     stop: &'a StopFlag,
     /// Whether it may be that observers ended the run where it goes on.
     ended: bool,
@@ -316,15 +342,16 @@ struct Run<'a, 'o> {
 impl Run<'_, '_> {
     fn fit(mut self) -> Result<Outcome> {
         self.begin()?;
-        let mut end = match self.epochs() {
+        let (mut end, diverged) = match self.epochs() {
             // All replicas have come here after the same step. What was saved before stays the run's last state.
             Err(error @ Error::NotFinite { .. }) if self.worker.config.terminate_on_nan => {
-                return Ok(Outcome { end: End::Stopped(error.to_string()), state: self.worker.state });
+                (End::Stopped(error.to_string()), true)
             }
-            end => end?,
+            end => (end?, false),
         };
         let Run { worker, observers, stop, .. } = &mut self;
         if let End::Stopped(reason) = &mut end
+            && !diverged
             && worker.take_average()?
             && let Some((val_loss, val_acc)) = worker.evaluate(stop, |_, _| Ok(()))?
         {
@@ -344,8 +371,8 @@ impl Run<'_, '_> {
     /// The epochs that are left, until all are done or the run is to end.
     fn epochs(&mut self) -> Result<End> {
         if self.ended {
-            let Run { worker, observers, .. } = self;
-            let wishes = observers.iter_mut().map(|observer| observer.on_resume(&worker.state));
+            let Run { worker, observers, stopping, .. } = self;
+            let wishes = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
             let wishes = wishes.collect::<Result<Vec<_>>>()?;
             if let Flow::Stop(reason) = self.settle(wishes)? {
                 let more = "it had stopped before; to go on, give a larger --epochs or another --early-stop";
@@ -366,7 +393,7 @@ impl Run<'_, '_> {
     }
 
     fn begin(&mut self) -> Result<()> {
-        let Run { worker, train, observers, .. } = self;
+        let Run { worker, train, observers, stopping, .. } = self;
         let run = RunInfo {
             config: worker.config,
             state: &worker.state,
@@ -376,12 +403,16 @@ impl Run<'_, '_> {
             replicas: worker.replicas(),
             devices: worker.describe(),
         };
-        observers.iter_mut().try_for_each(|observer| observer.on_begin(&run))
+        deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;
+        for oddity in worker.config.oddities() {
+            observers.iter_mut().try_for_each(|observer| observer.on_warning(&oddity))?;
+        }
+        Ok(())
     }
 
     /// The steps of one epoch, or of what is left of it; true if the run was asked to stop.
     fn epoch(&mut self) -> Result<bool> {
-        let Run { worker, train, observers, stop, told, .. } = self;
+        let Run { worker, train, observers, snapshots, stop, told, .. } = self;
         let (epoch, done) = (worker.state.epoch, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
@@ -395,11 +426,14 @@ impl Run<'_, '_> {
             if let Some(rates) = worker.replica_rates()? {
                 observers.iter_mut().try_for_each(|observer| observer.on_replica_rates(&rates))?;
             }
-            if worker.config.asks_for_snapshot(worker.state.step) {
-                worker.read_losses()?;
+            let steps = worker.state.step;
+            let is_due = |every: &Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
+            if snapshots.iter().any(is_due) && worker.read_losses_in_order()? {
                 worker.meet_for_snapshot()?;
                 let step = worker.step_info(step.seconds);
-                observers.iter_mut().try_for_each(|o| o.on_snapshot(&step, &worker.state, worker))?;
+                for (observer, _) in observers.iter_mut().zip(*snapshots).filter(|(_, every)| is_due(every)) {
+                    observer.on_snapshot(&step, &worker.state, worker)?;
+                }
             }
             if stopping {
                 worker.read_losses()?;
@@ -418,7 +452,7 @@ impl Run<'_, '_> {
     /// Evaluates, records, and lets the observers decide whether to go on. `None` if the run was asked to stop in between: all
     /// steps of the epoch are done then, and a resume begins with the evaluation.
     fn end_epoch(&mut self) -> Result<Option<Flow>> {
-        let Run { worker, observers, stop, .. } = self;
+        let Run { worker, observers, stopping, stop, .. } = self;
         let began = Instant::now();
         let evaluated = worker.evaluate(stop, |done, all| {
             observers.iter_mut().try_for_each(|observer| observer.on_evaluate(done, all))
@@ -442,7 +476,7 @@ impl Run<'_, '_> {
         };
         worker.record(record.clone());
         worker.meet_for_snapshot()?;
-        let wishes = observers.iter_mut().map(|o| o.on_epoch_end(&record, &worker.state, worker));
+        let wishes = deciding(observers, stopping).map(|o| o.on_epoch_end(&record, &worker.state, worker));
         let wishes = wishes.collect::<Result<Vec<_>>>()?;
         self.settle(wishes).map(Some)
     }

@@ -87,7 +87,7 @@ pub use callbacks::{
 pub use classifier::{Classifier, Prediction};
 pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptions, save_config};
 pub use data::{load_data, load_test_data};
-pub use devices::{check_devices, count_gpus, describe_devices, open_devices, unused_gpu};
+pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
 pub use evaluate::{Evaluation, Mistake, evaluate, measured_on};
 pub use export::{Format, export};

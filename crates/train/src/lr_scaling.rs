@@ -1,5 +1,6 @@
 //! `--lr-scaling`: rates for batches that grow with the number of towers.
 
+use crate::config::few_digits;
 use crate::{Config, Error, Result};
 use optim::{LinearScaling, Progress};
 
@@ -79,14 +80,14 @@ impl Config {
     pub(crate) fn describe_lr_scaling(&self, batch: usize) -> Option<String> {
         let LinearScaling { base_batch, warmup_epochs } = self.lr_scaling?;
         // A few digits, as it was typed.
-        let full = format!("{:.6}", self.lr * batch as f64 / base_batch as f64);
-        let full = full.trim_end_matches('0').trim_end_matches('.').to_owned();
+        let full = self.lr * batch as f64 / base_batch as f64;
+        let full = few_digits((full * 1e6).round() / 1e6);
         let warmup = match warmup_epochs {
             0 => String::new(),
             1 => ", reached within an epoch".to_owned(),
             epochs => format!(", reached within {epochs} epochs"),
         };
-        let lr = self.lr;
+        let lr = few_digits(self.lr);
         Some(format!("Learning rate {lr} for batches of {base_batch}: {full} for batches of {batch}{warmup}"))
     }
 }
@@ -142,6 +143,19 @@ mod tests {
             error,
             "--warmup-epochs is 3, but must be 0 with a schedule that has a warm-up of its own"
         );
+    }
+
+    #[test]
+    fn a_warm_up_longer_than_the_run_is_odd() {
+        let mut config = recipe("quick").unwrap();
+        config.epochs = 5;
+        config.set_lr_scaling("linear").unwrap();
+        assert!(config.oddities().is_empty());
+        config.set_warmup_epochs(6).unwrap();
+        let says = "the warm-up takes 6 epochs of 5: the learning rate never comes to its full value";
+        assert_eq!(config.oddities(), [says]);
+        config.schedule = "cosine+warmup:epochs=9".parse().unwrap();
+        assert!(config.oddities()[0].contains("takes 9 epochs of 5"));
     }
 
     #[test]

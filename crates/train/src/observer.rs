@@ -144,8 +144,13 @@ pub trait Observer: Send {
         Ok(())
     }
 
-    /// After the steps after which the configuration asks for a copy of the network
-    /// ([`Config::asks_for_snapshot`]); behind `on_step`.
+    /// After how many steps, counted over the whole run, this observer is to see the network each time: see
+    /// [`on_snapshot`](Observer::on_snapshot). `None` for never. Asked before the run.
+    fn snapshot_every(&self) -> Option<u64> {
+        None
+    }
+
+    /// In the middle of an epoch, after the steps that [`snapshot_every`](Observer::snapshot_every) names; behind `on_step`.
     ///
     /// # Errors
     /// An error ends the run.
@@ -186,6 +191,8 @@ pub trait Observer: Send {
     }
 
     /// After the last epoch. The network is the run's last one: after an early stop, the average of the weights where there is one.
+    /// Where [`terminate_on_nan`](Config::terminate_on_nan) ended the run, `state` has steps of an epoch that is not over, and the network
+    /// may hold numbers that are not finite: nothing to be saved.
     ///
     /// # Errors
     /// An error ends the run.

@@ -272,6 +272,7 @@ pub fn write_recipe(config: &Config) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SaveFreq;
 
     #[test]
     fn every_recipe_comes_back_from_its_file() {
@@ -343,9 +344,8 @@ mod tests {
         assert_eq!(config.early_stop, Some(EarlyStop::default()));
         let plateau = ReduceLrOnPlateau { factor: 0.5, ..ReduceLrOnPlateau::default() };
         assert_eq!(config.reduce_lr_on_plateau, Some(plateau));
-        assert!(
-            config.asks_for_snapshot(200) && config.asks_for_snapshot(14) && !config.asks_for_snapshot(15)
-        );
+        let save_freq = config.model_checkpoint.as_ref().map(|files| files.save_freq);
+        assert_eq!((save_freq, config.checkpoints.every_steps), (Some(SaveFreq::Batches(100)), 7));
         let written = write_recipe(&config).unwrap();
         assert_eq!(read_recipe(&written, "file").unwrap(), config, "{written}");
     }

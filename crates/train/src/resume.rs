@@ -55,7 +55,7 @@ impl Resume {
         let folder = run.join(CHECKPOINTS);
         if !folder.is_dir() {
             let reason = if run.join("config.json").is_file() {
-                "the run ended before its first checkpoint, or its checkpoints are gone; start it again"
+                "the run has no checkpoint: it ended before its first one, or they are gone; start it again"
             } else {
                 "no run to resume here; name the run's folder, as in --resume runs/a"
             };

@@ -173,6 +173,11 @@ impl<'a> Worker<'a> {
             worker.state.device_weights = weights;
         }
         worker.state.data = Some(prepared.fingerprint.clone());
+        // Before anybody writes a file for the run.
+        let lr = worker.lr();
+        if !(lr as f32).is_finite() {
+            return Err(optim::Error::LearningRate { lr }.into());
+        }
         Ok((worker, train))
     }
 
@@ -281,14 +286,21 @@ impl<'a> Worker<'a> {
         partial.samples += global as u64;
         partial.lr = lr;
         if !self.device.runs_ahead() || self.read.elapsed() >= READ_EVERY {
-            match self.read_losses() {
-                Err(Error::NotFinite { .. }) if self.config.terminate_on_nan && self.has_others() => {
-                    self.diverged = true;
-                }
-                read => read?,
-            }
+            self.read_losses_in_order()?;
         }
         Ok(stop)
+    }
+
+    /// As [`read_losses`](Self::read_losses); whether they are finite, where a run with others ends in order if they are not: at
+    /// a step after which all look.
+    pub(crate) fn read_losses_in_order(&mut self) -> Result<bool> {
+        match self.read_losses() {
+            Err(Error::NotFinite { .. }) if self.config.terminate_on_nan && self.has_others() => {
+                self.diverged = true;
+                Ok(false)
+            }
+            read => read.map(|()| true),
+        }
     }
 
     /// How fast every replica computes, by rank, at the steps after which they tell each other; all come here after every step.

@@ -16,6 +16,8 @@ const MOST_THREADS: usize = 16;
 pub struct Slot {
     /// `LAYER/PARAMETER`, e.g. `conv2d_1/kernel`.
     pub name: String,
+    /// The number of its layer, as in [`Graph::work`].
+    pub layer: usize,
     /// As Keras lays it out.
     pub shape: Vec<usize>,
     /// Who changes it, and so where it lies: in `params`, there among the trainable ones or behind them, or in `running`.
@@ -73,14 +75,15 @@ impl Arena {
     pub(super) fn new(graph: &Graph, device: &Device) -> Result<Self> {
         let (mut trainable, mut frozen, mut running) = (0, 0, 0);
         let mut slots: Vec<Slot> = specs(graph)
-            .map(|(layer, ParamSpec { name, shape, init, role })| {
+            .map(|(number, layer, ParamSpec { name, shape, init, role })| {
                 let len = shape.iter().product();
                 let span = match role {
                     Role::Trainable => take(&mut trainable, len, ALIGN),
                     Role::Frozen => take(&mut frozen, len, ALIGN),
                     Role::Running { .. } => take(&mut running, len, 1),
                 };
-                Slot { name: format!("{layer}/{name}"), shape, role, span, sums: Span::new(0, 0), init }
+                let (name, sums) = (format!("{layer}/{name}"), Span::new(0, 0));
+                Slot { name, layer: number, shape, role, span, sums, init }
             })
             .collect();
         for slot in slots.iter_mut().filter(|slot| slot.role == Role::Frozen) {
@@ -181,18 +184,19 @@ impl Arena {
 impl Graph {
     /// The names of the parameters that are trained, in the order of the layers: those of [`Slot::name`].
     pub fn trained(&self) -> Vec<String> {
-        let trained = specs(self).filter(|(_, spec)| spec.role == Role::Trainable);
-        trained.map(|(layer, spec)| format!("{layer}/{}", spec.name)).collect()
+        let trained = specs(self).filter(|(_, _, spec)| spec.role == Role::Trainable);
+        trained.map(|(_, layer, spec)| format!("{layer}/{}", spec.name)).collect()
     }
 }
 
-/// The parameters of every layer, with the layer's name.
-pub(super) fn specs(graph: &Graph) -> impl Iterator<Item = (&str, ParamSpec)> {
-    graph.nodes.iter().flat_map(|node| {
+/// The parameters of every layer, with the layer's number in [`Graph::work`] and its name.
+pub(super) fn specs(graph: &Graph) -> impl Iterator<Item = (usize, &str, ParamSpec)> {
+    let layers = graph.nodes.iter().filter(|node| !matches!(node.kind, Kind::Concatenate));
+    layers.enumerate().flat_map(|(number, node)| {
         let specs = match &node.kind {
             Kind::Layer(layer) => layer.params(graph.shapes[node.inputs[0].0]),
             Kind::Concatenate | Kind::Add(_) => Vec::new(),
         };
-        specs.into_iter().map(|spec| (node.name.as_str(), spec))
+        specs.into_iter().map(move |spec| (number, node.name.as_str(), spec))
     })
 }

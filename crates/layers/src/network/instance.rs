@@ -223,13 +223,8 @@ impl Network {
     /// The trainable tensors in the order of the arena, each with the number of the layer whose backward pass completes its
     /// gradient: layers are numbered as in [`Graph::work`].
     pub fn trainable(&self) -> Vec<(usize, Span)> {
-        let steps = &self.lanes[self.lane].steps;
         let slots = self.arena.slots().iter().filter(|slot| slot.role == Role::Trainable);
-        let numbered = slots.filter_map(|slot| {
-            let (layer, _) = slot.name.rsplit_once('/')?;
-            Some((steps.iter().position(|step| step.name == layer)?, slot.span))
-        });
-        numbered.collect()
+        slots.map(|slot| (slot.layer, slot.span)).collect()
     }
 
     /// The class scores that the last pass computed for the current batch, one vector a sample.

@@ -65,7 +65,7 @@ impl Lane {
         mode: Mode,
     ) -> Result<Lane> {
         let pools = Pools::new(device, &plan.pools)?;
-        let owners: Vec<&str> = specs(graph).map(|(layer, _)| layer).collect();
+        let owners: Vec<&str> = specs(graph).map(|(_, layer, _)| layer).collect();
         let places = |name: &str| {
             let own = arena.slots().iter().zip(&owners).filter(move |(_, owner)| **owner == name);
             own.map(|(slot, _)| slot).collect::<Vec<_>>()

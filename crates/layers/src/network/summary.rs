@@ -49,7 +49,7 @@ impl Graph {
         let (mut trainable, mut non_trainable) = (0, 0);
         for node in self.nodes.iter().filter(|node| node.output.0 <= output.0) {
             let mut params = 0;
-            for (_, spec) in specs(self).filter(|(layer, _)| *layer == node.name) {
+            for (_, _, spec) in specs(self).filter(|(_, layer, _)| *layer == node.name) {
                 let len: usize = spec.shape.iter().product();
                 params += len;
                 *if spec.role == Role::Trainable { &mut trainable } else { &mut non_trainable } += len;

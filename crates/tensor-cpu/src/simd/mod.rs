@@ -37,6 +37,14 @@ pub(crate) enum Level {
     Avx512,
 }
 
+/// The names of the instruction sets of all processors that there are kernels for.
+pub const SIMD_LEVELS: [&str; 4] = ["portable", "neon", "avx2", "avx512"];
+
+/// What the environment variable `TOWERS_SIMD` says, where that is none of [`SIMD_LEVELS`]. Kernels then are those for the processor.
+pub fn unknown_simd_level() -> Option<String> {
+    Some(Level::wanted()).filter(|name| !name.is_empty() && !SIMD_LEVELS.contains(&name.as_str()))
+}
+
 impl Level {
     /// All levels that this processor has, the slowest first.
     pub(crate) fn available() -> &'static [Level] {
@@ -64,9 +72,9 @@ impl Level {
         })
     }
 
-    /// What `TOWERS_SIMD` names.
+    /// What `TOWERS_SIMD` names; empty where it is not set.
     pub(crate) fn wanted() -> String {
-        std::env::var("TOWERS_SIMD").unwrap_or_default()
+        std::env::var_os("TOWERS_SIMD").unwrap_or_default().to_string_lossy().into_owned()
     }
 
     /// Its name: `portable`, `neon`, `avx2` or `avx512`.

@@ -98,11 +98,6 @@ impl FromStr for SaveFreq {
 }
 
 impl ModelCheckpointOptions {
-    /// Whether a file is due in the middle of an epoch, after so many steps of the whole run.
-    pub(crate) fn is_due(&self, step: u64) -> bool {
-        matches!(self.save_freq, SaveFreq::Batches(batches) if step.is_multiple_of(batches.max(1)))
-    }
-
     pub(crate) fn pattern(&self) -> Result<Pattern> {
         Pattern::parse(&self.path, self.save_freq != SaveFreq::Epoch)
     }

@@ -177,8 +177,12 @@ impl Observer for Checkpoints {
         Ok(Flow::Continue)
     }
 
+    fn snapshot_every(&self) -> Option<u64> {
+        Some(self.config.checkpoints.every_steps).filter(|steps| *steps > 0)
+    }
+
     fn on_snapshot(&mut self, _: &StepInfo, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
-        if self.config.checkpoints.is_due(state.step) { self.on_interrupt(state, snapshot) } else { Ok(()) }
+        self.on_interrupt(state, snapshot)
     }
 
     fn on_interrupt(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
@@ -191,6 +195,10 @@ impl Observer for Checkpoints {
 
     fn on_end(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         self.restore_model(snapshot)?;
+        if state.partial.steps > 0 {
+            // The loss is not finite, and neither may the network be: what was saved before stays.
+            return Ok(());
+        }
         // Also when a metric is watched that never was finite: a run that ended leaves a model. After an early stop the network may
         // be another one than that of its last epoch.
         if self.best.is_none() || !self.model.exists() {
@@ -383,10 +391,11 @@ mod tests {
             lr: 0.1,
             seconds: 0.0,
         };
-        for step in 1..=10 {
+        for step in [5, 10] {
             state.step = step;
             observer.on_snapshot(&info, &state, &Fake(step as f32)).unwrap();
         }
+        assert_eq!(observer.snapshot_every(), Some(5));
         assert_eq!(names(&observer), ["step-00000005", "step-00000010"]);
         state.epoch = 1;
         observer.on_end(&state, &Fake(10.0)).unwrap();

@@ -1,11 +1,11 @@
 //! Who watches a run: progress, history, curves, checkpoints, early stopping, CSV, TensorBoard.
 //!
 //! Each is an [`Observer`](crate::Observer) that needs none of the others; [`train`](crate::train) takes any
-//! of them.
+//! of them. [`from_config`] makes those that a [`Config`](crate::Config) asks for.
 //!
 //! ```
 //! use train::Observer;
-//! use train::observers::{Checkpoints, Curves, EarlyStopping, History, Progress};
+//! use train::observers::{Checkpoints, Curves, History, Progress};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let run = folder.path();
@@ -15,7 +15,6 @@
 //!     Box::new(History::new(run)),
 //!     Box::new(Curves::new(run, "minigooglenet on CIFAR-10")),
 //!     Box::new(Checkpoints::new(run, &config)?),
-//!     Box::new(EarlyStopping::new("val_loss")?.patience(10)),
 //! ];
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -27,6 +26,7 @@ mod early_stopping;
 mod environment;
 mod event;
 mod event_reader;
+mod from_config;
 mod histogram;
 mod history;
 mod model_checkpoint;
@@ -40,6 +40,7 @@ pub use csv_logger::CsvLogger;
 pub use curves::Curves;
 pub use early_stopping::EarlyStopping;
 pub use environment::Environment;
+pub use from_config::from_config;
 pub use history::{History, read_history};
 pub use model_checkpoint::ModelCheckpoint;
 pub use progress::Progress;

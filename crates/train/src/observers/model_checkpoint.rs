@@ -83,10 +83,14 @@ impl Observer for ModelCheckpoint {
         Ok(())
     }
 
-    fn on_snapshot(&mut self, step: &StepInfo, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
-        if !self.options.is_due(state.step) {
-            return Ok(());
+    fn snapshot_every(&self) -> Option<u64> {
+        match self.options.save_freq {
+            SaveFreq::Epoch => None,
+            SaveFreq::Batches(batches) => Some(batches),
         }
+    }
+
+    fn on_snapshot(&mut self, step: &StepInfo, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         let StepInfo { epoch, steps_done, loss, acc, lr, .. } = *step;
         let (val_loss, val_acc) = (f64::NAN, f64::NAN);
         self.write(
@@ -191,7 +195,8 @@ mod tests {
             ..options("{epoch}/{batch:03d}-{loss:.1f}.safetensors")
         };
         let mut observer = ModelCheckpoint::new(folder.path(), options).unwrap();
-        for step in 1..=12 {
+        assert_eq!(observer.snapshot_every(), Some(4));
+        for step in [4, 8, 12] {
             let (epoch, steps_done) = ((step - 1) / 10, (step - 1) % 10 + 1);
             let info = StepInfo {
                 epoch,

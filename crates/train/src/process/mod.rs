@@ -111,6 +111,7 @@ impl Process {
         let run = Whole::prepare(config, named(config, &data)?, data, resume, self.world(), &device)?;
         memory::check_host(&run, &device, 1, self.world())?;
         let observers = if self.is_first() { observers } else { Default::default() };
+        let run = run.watched_by(observers);
         let body = |replica| run.stage(replica, Stage::whole(), observers, stop);
         self.transport.run(&self.place, self.met, device, &facts::facts(&run)?, body)
     }
