@@ -6,7 +6,7 @@ use towers_tests::{Finished, run};
 use train::observers::{Checkpoints, ModelCheckpoint, TensorBoard};
 use train::{
     Classifier, Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume,
-    SaveFreq, StopFlag, cifar, recipe,
+    SaveFreq, cifar, recipe,
 };
 
 fn quick(epochs: u64) -> Config {

@@ -254,7 +254,7 @@ fn failures_say_what_to_do() {
     for args in ["train --quick --dataset synthetic --device cpu", "devices"] {
         let output = place.command(args).env("TOWERS_SIMD", "avx521").output().expect("the binary starts");
         let says = "TOWERS_SIMD is `avx521`, but must be one of portable, neon, avx2, avx512; did you mean `avx512`?";
-        super::Ran(args.to_owned(), output).ends(2).complains(says);
+        Ran(args.to_owned(), output).ends(2).complains(says);
     }
     if !gpu_is_here(&place) {
         let ran = place.run("train --gpus 3 --quick").ends(1).complains("--device cpu");

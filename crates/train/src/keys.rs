@@ -107,38 +107,9 @@ pub(crate) fn accepted(error: &str, value: &Value, refuses_zero: impl FnOnce() -
     Some(format!("{list}{own}{least}"))
 }
 
-/// The `option` that would change a configuration, and from what to what as far as that is known. It may name several flags, of which
-/// the first counts, or none: then it is a flag of the augmentation, which is found.
-pub fn describe_change(option: &str, from: &Config, to: &Config) -> (String, String) {
-    let flag = option.split([' ', ',']).next().filter(|word| word.starts_with("--"));
-    let key = flag.map_or_else(|| Some("augmentation".to_owned()), key).unwrap_or_default();
-    let at = |config| {
-        let all = Value::Object(written(config));
-        key.split('.').fold(all, |all, key| all.get(key).cloned().unwrap_or_default())
-    };
-    let (mut option, mut values) = (option.to_owned(), [at(from), at(to)]);
-    if let (None, [Value::Object(own), Value::Object(other)]) = (flag, &values)
-        && let Some((name, value)) = own.iter().find(|(name, value)| other.get(*name) != Some(*value))
-    {
-        option = format!("--{}", name.replace('_', "-"));
-        values = [value.clone(), other.get(name).cloned().unwrap_or_default()];
-    }
-    let [from, to] = values;
-    if from == to {
-        return (option, String::new());
-    }
-    let shown = |value: Value| match value {
-        Value::Null => "none".to_owned(),
-        Value::String(text) => text,
-        other => other.to_string(),
-    };
-    (option, format!(", from {} to {}", shown(from), shown(to)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe;
 
     #[test]
     fn flags_are_told_as_keys() {
@@ -157,19 +128,5 @@ mod tests {
             let own = if all[table].is_null() { &begun(table) } else { &all[table] };
             assert!(!TABLES.contains(&table) || own.get(name).is_some(), "{flag}");
         }
-    }
-
-    #[test]
-    fn a_change_is_told_with_what_was_and_what_would_be() {
-        let told = |option: &str, to: &Config| describe_change(option, &recipe("quick").unwrap(), to);
-        let mut other = recipe("quick").unwrap();
-        other.optimizer = "adam".parse().unwrap();
-        other.augmentation.rotation_range = 15.0;
-        let (option, change) = told("--optimizer or --momentum", &other);
-        assert_eq!(option, "--optimizer or --momentum");
-        assert_eq!(change, ", from sgd:momentum=0.9,nesterov=true to adam");
-        let turned = ("--rotation-range".to_owned(), ", from 0.0 to 15.0".to_owned());
-        assert_eq!(told("a flag of the augmentation", &other), turned);
-        assert_eq!(told("--recipe", &other), ("--recipe".to_owned(), String::new()));
     }
 }

@@ -98,7 +98,6 @@ pub use image_size::ImageSize;
 pub use import::{Assumed, ModelKind, open_model};
 pub use input::{Input, Preprocessing};
 pub use interchange::pytorch::names_classes;
-pub use keys::describe_change;
 pub use model_file::{MODEL_FILE, Trained};
 pub use observer::{Flow, Observer, RunInfo, Snapshot, StepInfo};
 pub use preview::{Preview, preview, save_pictures};
