@@ -6,4 +6,5 @@ mod folding;
 mod gradients;
 mod keras;
 mod network;
+mod refusals;
 mod sums;

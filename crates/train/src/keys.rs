@@ -1,7 +1,6 @@
 //! The keys of a configuration, for errors: which flag stands for which, and what a key takes.
 
-use crate::Config;
-use crate::recipe_file::{TABLES, begun, blank, options, written};
+use crate::recipe_file::{TABLES, begun, blank, options};
 use crate::spelling::hint;
 use serde_json::Value;
 
