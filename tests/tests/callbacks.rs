@@ -1,5 +1,7 @@
 //! Callbacks in whole runs: the learning rate at plateaus, files of the network, backups, an end at losses that are no numbers.
 
+use checkpoint::Tensors;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use towers_tests::{Finished, run};
@@ -202,7 +204,12 @@ fn a_run_that_stops_early_ends_with_the_average() {
         let again = ends(&config, Some(&resume), observers());
         assert_eq!(again.outcome.state, finished.outcome.state);
         assert!(matches!(again.outcome.end, End::Stopped(_)), "{:?}", again.outcome.end);
-        assert!(again.tensors == finished.tensors && model() == before, "{replicas} towers, {stages} stages");
+        // Where a pipeline is cut, and with it the order of the tensors, follows from how long its layers took.
+        let named = |tensors: &Tensors| -> BTreeMap<String, Vec<f32>> {
+            tensors.iter().map(|tensor| (tensor.name.to_owned(), tensor.data.to_vec())).collect()
+        };
+        assert!(named(&again.tensors) == named(&finished.tensors), "{replicas} towers, {stages} stages");
+        assert!(named(&model()) == named(&before), "{replicas} towers, {stages} stages");
     }
 }
 

@@ -199,7 +199,7 @@ fn configurations_without_a_size_are_of_32x32() {
     assert_eq!(train::read_recipe(&written, "mine").unwrap(), file);
     let error = train::read_recipe("like = 'quick'\n[data]\nimage_size = 5", "mine").unwrap_err().to_string();
     assert!(
-        error.contains("`data.image_size = 5` does not fit") && error.contains("8 to 1024 pixels"),
+        error.contains("`data.image_size` is 5, but must be") && error.contains("8 to 1024 pixels"),
         "{error}"
     );
 }

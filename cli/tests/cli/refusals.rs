@@ -14,7 +14,7 @@ fn bad_values_name_the_option() {
         ("train --batch-size 0", "--batch-size is 0"),
         ("train --epochs 0", "--epochs is 0"),
         ("train --momentum 2", "--momentum is 2"),
-        ("train --device cpu --precision fp16", "--precision is fp16, but must be fp32 or"),
+        ("train --device cpu --precision fp16", "--precision is fp16, but must be fp32"),
         ("train --virtual-replicas 0", "--virtual-replicas is 0"),
         (
             "train --quick --dataset synthetic --virtual-replicas 2 --replicas 3",
