@@ -1,7 +1,7 @@
 use crate::case::{Output, Source};
 use crate::operand::{Operand, numbers};
 use core::ops::Range;
-use tensor_backend::{Backend, Layout, Precision, Result, Run, RunMut, Span, View, ViewMut};
+use program::{Backend, Layout, Precision, Result, Run, RunMut, Span, View, ViewMut};
 
 /// A device with a case's operands on it.
 #[derive(Debug)]

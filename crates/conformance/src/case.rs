@@ -1,6 +1,6 @@
 use crate::bench::Bench;
 use core::fmt::Debug;
-use tensor_backend::{Backend, Result};
+use program::{Backend, Result};
 
 /// Ops with operands to run them on.
 pub trait Case: Debug {

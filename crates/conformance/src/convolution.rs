@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{
+use program::{
     Activation, AffineSpans, Backend, BatchNorm, Conv2d, NormInfer, NormSpans, Pad, Result, Run, Shape, Span,
     WeightSpans, Write,
 };

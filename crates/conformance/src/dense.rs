@@ -4,7 +4,7 @@ use crate::convolution::TOLERANCE;
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{Activation, Backend, Linear, Result, Shape, Span, WeightSpans, Write};
+use program::{Activation, Backend, Linear, Result, Shape, Span, WeightSpans, Write};
 
 /// A dense layer forward and backward.
 #[derive(Clone, Debug)]

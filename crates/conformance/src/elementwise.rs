@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{Activation, Backend, Result, Shape, Write};
+use program::{Activation, Backend, Result, Shape, Write};
 
 /// GELU's bell and its tail, relative to the largest.
 const GELU: f32 = 1e-6;

@@ -4,7 +4,7 @@ use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use core::ops::Range;
 use proptest::prelude::*;
-use tensor_backend::{
+use program::{
     AxisDraw, Backend, Fill, ImageDraw, ImageSet, LoadImages, Result, Shape, SoftmaxXent, Span, ViewMut,
 };
 

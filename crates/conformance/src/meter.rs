@@ -1,7 +1,7 @@
 //! The meter of losses and correct answers, and what a loss that is not finite stops.
 
 use crate::{Arena, Bench, Case, Output, Subject};
-use tensor_backend::{Backend, Result, SgdStep, Span};
+use program::{Backend, Result, SgdStep, Span};
 
 /// Steps with these losses, each with its number of correct answers.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use crate::operand::numbers;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{
+use program::{
     AdamStep, Backend, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, Velocity,
     WeightDecay,
 };

@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{Backend, Pad, Pool2d, Result, Shape, Write};
+use program::{Backend, Pad, Pool2d, Result, Shape, Write};
 
 #[derive(Clone, Debug)]
 struct Pooling {

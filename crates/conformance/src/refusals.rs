@@ -2,7 +2,7 @@
 //! panic.
 
 use crate::Subject;
-use tensor_backend::{
+use program::{
     Activation, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill, ImageDraw, ImageSet,
     Layout, Linear, LoadImages, NormGrads, NormInfer, NormSaved, NormSpans, NormTrain, Pad, Pool2d, Result,
     RmspropStep, Run, RunMut, Shape, SoftmaxXent, Span, View, ViewMut, WeightSpans, Write,

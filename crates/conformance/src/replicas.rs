@@ -6,7 +6,7 @@ use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use core::ops::Range;
 use proptest::prelude::*;
-use tensor_backend::{
+use program::{
     Activation, AffineSpans, Backend, BatchNorm, NormGrads, NormSaved, NormTrain, Result, Run, RunMut, Shape,
     Span, View, ViewMut, Write,
 };

@@ -5,7 +5,7 @@ use crate::dense::Dense;
 use crate::normalization::Normalization;
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use tensor_backend::{
+use program::{
     Activation, Backend, Conv2d, Linear, Pad, Result, SgdStep, Shape, Span, WeightSpans, Write,
 };
 

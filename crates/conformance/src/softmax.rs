@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use proptest::prelude::*;
-use tensor_backend::{Backend, Layout, Result, Shape, SoftmaxXent, Span, Target, ViewMut};
+use program::{Backend, Layout, Result, Shape, SoftmaxXent, Span, Target, ViewMut};
 
 #[derive(Clone, Debug)]
 struct CrossEntropy {

@@ -2,7 +2,7 @@ use crate::bench::Bench;
 use crate::case::{Case, Output, Source};
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use tensor_backend::{Backend, Precision, Shape};
+use program::{Backend, Precision, Shape};
 use tensor_cpu::Reference;
 
 /// Devices under test: all of one kind, so that they must agree with each other to the bit, and with the f64 reference as
@@ -169,7 +169,7 @@ fn assert_close(what: &str, got: &Output, expected: &Output, tolerance: f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tensor_backend::Result;
+    use program::Result;
 
     /// What a device "computes": its factor on gradients, so that two subjects differ at will.
     #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use crate::operand::*;
 use crate::{Bench, Subject};
-use tensor_backend::{Backend, Result, Span};
+use program::{Backend, Result, Span};
 
 /// Fresh memory of every kind holds zeros.
 pub fn fresh_memory_is_zero<B: Backend>(subject: &Subject<B>) {

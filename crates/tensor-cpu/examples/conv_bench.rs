@@ -9,7 +9,7 @@
 mod arguments;
 
 use std::time::Instant;
-use tensor_backend::{
+use program::{
     Activation, Backend, Conv2d, Layout, Linear, Pad, Result, Run, RunMut, Shape, Span, View, ViewMut,
     WeightSpans, Write,
 };

@@ -12,7 +12,7 @@ mod arguments;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use tensor_backend::{
+use program::{
     Activation, AdamStep, AffineSpans, Backend, BatchNorm, DropoutMask, Layout, Moments, NormSaved,
     NormTrain, OptimizerStep, Pad, Pool2d, Result, RmspropStep, Run, RunMut, SgdStep, Shape, SoftmaxXent,
     Span, Velocity, View, ViewMut, WeightDecay, Write,

@@ -4,7 +4,7 @@ use crate::element::{Element, put};
 use crate::pointwise::{Pointwise, pointwise};
 use crate::rows::{Blocks, Rows, RowsMut, all_contiguous};
 use core::ops::Range;
-use tensor_backend::{Activation, View, ViewMut, Write};
+use program::{Activation, View, ViewMut, Write};
 
 pub(crate) fn forward<E: Element>(cpu: &Cpu, act: Activation, x: View<[E]>, y: ViewMut<[E]>) {
     let flat = all_contiguous(&[x.layout, y.layout]);

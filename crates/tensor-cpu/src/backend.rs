@@ -10,7 +10,7 @@ use crate::{
     Buffer, Cpu, activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling,
     softmax,
 };
-use tensor_backend::{
+use program::{
     Activation, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Error, ImageSet, Linear, LoadImages,
     NormGrads, NormInfer, NormSaved, NormTrain, OptimizerStep, ParamRun, Pool2d, Result, Run, RunMut, Shape,
     SoftmaxXent, Span, View, ViewMut, WeightSpans, Write,

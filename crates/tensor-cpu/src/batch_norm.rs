@@ -11,7 +11,7 @@ use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use crate::{Cpu, statistics};
 use core::ops::Range;
-use tensor_backend::{BatchNorm, View, ViewMut, Write};
+use program::{BatchNorm, View, ViewMut, Write};
 
 /// What normalization does to each channel: `act((x - mean) * scale + beta)`.
 ///

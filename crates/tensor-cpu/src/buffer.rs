@@ -3,7 +3,7 @@ use crate::huge_pages;
 use core::alloc::Layout;
 use core::ops::{Deref, DerefMut};
 use std::alloc::alloc_zeroed;
-use tensor_backend::{Backend, Error, Result};
+use program::{Backend, Error, Result};
 
 /// Numbers of 32 bits in a cache line.
 const LINE: usize = 16;

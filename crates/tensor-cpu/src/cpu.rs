@@ -4,7 +4,7 @@ use crate::element::Format;
 use crate::simd::Level;
 use crate::threads::Threads;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tensor_backend::Result;
+use program::Result;
 
 /// The CPU: SIMD kernels, chosen for the processor at run time, on a pool of threads.
 ///
@@ -61,7 +61,7 @@ impl Cpu {
         Cpu { winograd: false, ..self }
     }
 
-    /// The same device, with [activations](tensor_backend::Backend::alloc_activations) in bf16. Convolutions and dense layers
+    /// The same device, with [activations](program::Backend::alloc_activations) in bf16. Convolutions and dense layers
     /// round their weights to it as well, and add up products in 32 bits in matrix units of the processor (Intel's AMX).
     /// Everything else is computed in 32 bits, from what was stored and rounded to what is. `None` where there are no such
     /// units.

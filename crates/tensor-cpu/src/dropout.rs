@@ -3,7 +3,7 @@ use crate::dispatch::multiversion;
 use crate::element::Element;
 use crate::threads::Shards;
 use core::ops::Range;
-use tensor_backend::{DropoutMask, Layout, View, ViewMut, Write};
+use program::{DropoutMask, Layout, View, ViewMut, Write};
 
 /// Elements whose random words are drawn together: a multiple of 4, as Philox gives four words a call.
 const BATCH: usize = 256;

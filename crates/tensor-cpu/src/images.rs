@@ -3,7 +3,7 @@ use crate::element::{Element, typed};
 use crate::operand::{run, write};
 use crate::rows::RowsMut;
 use crate::threads::Threads;
-use tensor_backend::{ImageDraw, ImageSet, LoadImages, Result, Span, Tap, ViewMut};
+use program::{ImageDraw, ImageSet, LoadImages, Result, Span, Tap, ViewMut};
 
 /// A batch out of a set of images, an image a task.
 pub(crate) fn load(

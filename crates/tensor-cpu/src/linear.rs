@@ -1,6 +1,6 @@
 use crate::conv::Convolved;
 use crate::{Cpu, conv};
-use tensor_backend::{Activation, Conv2d, Linear, Pad, Result, Shape, View, ViewMut, Write};
+use program::{Activation, Conv2d, Linear, Pad, Result, Shape, View, ViewMut, Write};
 
 /// A dense layer as a convolution of 1x1 images with a 1x1 kernel: the same memory, the same sums.
 fn pointwise(linear: &Linear) -> Conv2d {

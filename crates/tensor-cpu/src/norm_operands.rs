@@ -3,7 +3,7 @@
 
 use crate::operand::{run, run_mut, runs_mut};
 use core::ops::{Deref, DerefMut};
-use tensor_backend::{
+use program::{
     AffineSpans, BatchNorm, Error, NormGrads, NormInfer, NormSaved, NormTrain, Result, Run, RunMut, Shape,
     Span,
 };

@@ -3,7 +3,7 @@
 use crate::Buffer;
 use crate::element::Element;
 use core::ops::{AddAssign, Deref, DerefMut};
-use tensor_backend::{
+use program::{
     AdamStep, Error, Moments, OptimizerStep, ParamRun, Result, RmspropStep, Run, RunMut, SgdStep, Shape,
     SoftmaxXent, Span, View, ViewMut, WeightSpans,
 };
@@ -226,7 +226,7 @@ pub(crate) fn labels<'a>(
 mod tests {
     use crate::Cpu;
     use crate::simd::Level;
-    use tensor_backend::{Activation, Backend, Layout, Result, Shape, Span, View, ViewMut};
+    use program::{Activation, Backend, Layout, Result, Shape, Span, View, ViewMut};
 
     /// Tensors of two formats don't meet, and none stands in for an arena.
     #[test]

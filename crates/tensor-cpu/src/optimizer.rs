@@ -1,7 +1,7 @@
 use crate::dispatch::multiversion;
 use crate::operand::Rules;
 use crate::threads::{Shards, Threads};
-use tensor_backend::{AdamStep, RmspropStep, SgdStep, Velocity, WeightDecay};
+use program::{AdamStep, RmspropStep, SgdStep, Velocity, WeightDecay};
 
 /// Elements a task: 64 KiB of each arena.
 const BLOCK: usize = 16_384;

@@ -5,19 +5,19 @@ pub(crate) trait Pointwise: Copy + Send + Sync {
     /// The activation of a number.
     fn forward(self, x: f32) -> f32;
     /// The gradient before the activation from the one after it, `of` being what its gradient
-    /// [follows from](tensor_backend::Activation::reads_input).
+    /// [follows from](program::Activation::reads_input).
     fn gradient(self, of: f32, dy: f32) -> f32;
 }
 
-/// Calls code with the [`Pointwise`] of an [`Activation`](tensor_backend::Activation), for which it is compiled.
+/// Calls code with the [`Pointwise`] of an [`Activation`](program::Activation), for which it is compiled.
 macro_rules! pointwise {
     ($act:expr, |$name:ident| $code:expr) => {
         match $act {
-            tensor_backend::Activation::None | tensor_backend::Activation::Relu => {
+            program::Activation::None | program::Activation::Relu => {
                 let $name = $crate::pointwise::Cut::of($act);
                 $code
             }
-            tensor_backend::Activation::Gelu => {
+            program::Activation::Gelu => {
                 let $name = $crate::pointwise::Gelu;
                 $code
             }
@@ -32,8 +32,8 @@ pub(crate) struct Cut(f32);
 
 impl Cut {
     /// As ReLU does, or as nothing.
-    pub(crate) fn of(act: tensor_backend::Activation) -> Self {
-        Cut(if act == tensor_backend::Activation::Relu { 0.0 } else { f32::NAN })
+    pub(crate) fn of(act: program::Activation) -> Self {
+        Cut(if act == program::Activation::Relu { 0.0 } else { f32::NAN })
     }
 }
 
@@ -109,7 +109,7 @@ fn exp2(y: f32) -> f32 {
 mod tests {
     use super::*;
     use crate::reference::activation::{act, act_gradient};
-    use tensor_backend::Activation;
+    use program::Activation;
 
     /// Against f64, on a fine grid and far away.
     #[test]

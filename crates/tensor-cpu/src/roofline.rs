@@ -9,7 +9,7 @@ use crate::simd::{Level, Portable, Simd};
 use crate::threads::Shards;
 use std::hint::black_box;
 use std::time::Instant;
-use tensor_backend::{Backend, Result};
+use program::{Backend, Result};
 
 /// What this machine can do at most: no op is faster than its arithmetic at the one rate and its memory traffic at the other.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 use crate::element::Element;
 use crate::rows::{Rows, RowsMut};
-use tensor_backend::{SoftmaxXent, Target, View, ViewMut};
+use program::{SoftmaxXent, Target, View, ViewMut};
 
 // Logits are few beside activations, so everything here runs on one thread and in f64.
 

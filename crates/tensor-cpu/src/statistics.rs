@@ -11,7 +11,7 @@ use crate::element::Element;
 use crate::rows::{Blocks, Rows};
 use crate::threads::Shards;
 use core::ops::Range;
-use tensor_backend::{BatchNorm, Shape};
+use program::{BatchNorm, Shape};
 
 /// Columns joined at a time.
 const LANES: usize = 16;

@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tensor_backend::{
+use program::{
     Activation, AdamStep, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Layout, Linear, Moments,
     NormInfer, NormSaved, NormSpans, NormTrain, OptimizerStep, Pad, Pool2d, Result, RmspropStep, Run, RunMut,
     SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, WeightSpans, Write,

@@ -2,7 +2,7 @@
 //! number of threads.
 
 use conformance::Subject;
-use tensor_backend::Precision;
+use program::Precision;
 use tensor_cpu::Cpu;
 
 /// Devices with names, of so many threads.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use safetensors::SafeTensors;
-use tensor_backend::{
+use program::{
     Activation, AffineSpans, Backend, BatchNorm, Layout, NormInfer, NormSaved, NormSpans, NormTrain, Pad,
     Pool2d, RmspropStep, Run, RunMut, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut,
     WeightDecay, Write,

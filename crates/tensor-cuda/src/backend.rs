@@ -3,7 +3,7 @@
 use crate::buffer::Format;
 use crate::memory::Memory;
 use crate::{Buffer, Bytes, Cuda, Ints};
-use tensor_backend::{
+use program::{
     Activation, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Error, ImageSet, Linear, LoadImages,
     NormGrads, NormInfer, NormSaved, NormTrain, OptimizerStep, ParamRun, Pool2d, Result, Run, RunMut, Shape,
     SoftmaxXent, Span, View, ViewMut, WeightSpans, Write,

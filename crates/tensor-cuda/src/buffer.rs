@@ -3,7 +3,7 @@
 use crate::memory::Memory;
 use crate::mirror::Mirror;
 use std::sync::Mutex;
-use tensor_backend::Precision;
+use program::Precision;
 
 /// The format of the numbers in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

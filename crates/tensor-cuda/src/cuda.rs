@@ -9,7 +9,7 @@ use crate::turn;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tensor_backend::{Error, Precision, Result};
+use program::{Error, Precision, Result};
 
 /// How a device is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -102,8 +102,8 @@ fn present(gpus: &[String]) -> String {
 
 impl Error {
     /// The same as an error of a device.
-    pub(crate) fn of_device(self, device: impl Into<String>) -> tensor_backend::Error {
-        tensor_backend::Error::Device { device: device.into(), message: self.to_string() }
+    pub(crate) fn of_device(self, device: impl Into<String>) -> program::Error {
+        program::Error::Device { device: device.into(), message: self.to_string() }
     }
 }
 

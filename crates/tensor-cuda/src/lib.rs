@@ -1,6 +1,6 @@
 //! The CUDA backend of `towers`.
 //!
-//! [`Cuda`] implements [`tensor_backend::Backend`] on an NVIDIA GPU. Nothing of CUDA is needed to build it: the driver,
+//! [`Cuda`] implements [`program::Backend`] on an NVIDIA GPU. Nothing of CUDA is needed to build it: the driver,
 //! NVRTC, cuDNN and cuBLASLt are looked for when a device is opened, and what is missing is an error of one sentence.
 //!
 //! - Convolutions and dense layers go to cuDNN and cuBLASLt, or where these are missing to kernels of our own. A planned

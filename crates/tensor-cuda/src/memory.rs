@@ -3,7 +3,7 @@
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
 use std::sync::{Arc, Mutex};
-use tensor_backend::{Error, Result};
+use program::{Error, Result};
 
 /// A run of bytes on the device, given back when dropped.
 pub(crate) struct Memory {

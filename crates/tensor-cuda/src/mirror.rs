@@ -11,7 +11,7 @@ use crate::kernels::Source;
 use crate::memory::Memory;
 use crate::operand::u32_of;
 use crate::{Buffer, Cuda};
-use tensor_backend::{Result, Span};
+use program::{Result, Span};
 
 pub(crate) const SOURCE: Source = Source {
     name: "mirror.cu",

@@ -4,7 +4,7 @@ use crate::buffer::{Buffer, Format};
 use crate::driver::Ptr;
 use crate::strands::Region;
 use crate::{Cuda, Ints};
-use tensor_backend::{Error, Layout, Result, Shape, Span, View, ViewMut};
+use program::{Error, Layout, Result, Shape, Span, View, ViewMut};
 
 /// A tensor of activations at its place in device memory.
 #[derive(Clone, Copy, Debug)]

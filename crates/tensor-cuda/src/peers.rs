@@ -21,7 +21,7 @@ use crate::stretch::stretch;
 use crate::{Buffer, Cuda};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use tensor_backend::{Error, Result, Span};
+use program::{Error, Result, Span};
 
 const F32: usize = size_of::<f32>();
 

@@ -2,7 +2,7 @@
 
 use crate::driver::Graph;
 use crate::{Cuda, Turn};
-use tensor_backend::Result;
+use program::Result;
 
 /// A run of ops, ready to be done again.
 ///

@@ -9,7 +9,7 @@ use crate::Cuda;
 use crate::cuda::lock;
 use crate::driver::Ptr;
 use crate::operand::Place;
-use tensor_backend::Result;
+use program::Result;
 
 /// Memory that is read or written: rows of some bytes, a stride apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ impl Cuda {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tensor_backend::Shape;
+    use program::Shape;
 
     fn slice(first: u64, channels: usize, stride: usize) -> Region {
         Region::tensor(&Place { ptr: Ptr(4096 + first), shape: Shape::new(2, 3, 3, channels), stride }, 2)

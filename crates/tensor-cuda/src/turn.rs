@@ -4,7 +4,7 @@ use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::strands::Region;
-use tensor_backend::{Precision, Result};
+use program::{Precision, Result};
 
 pub(crate) const SOURCE: Source = Source {
     name: "turn.cu",

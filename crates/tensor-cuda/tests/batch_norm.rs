@@ -1,7 +1,7 @@
 //! Batch normalization on the emulated GPU.
 
 use crate::harness::*;
-use tensor_backend::{
+use program::{
     Activation, AffineSpans, Backend, BatchNorm, Error, Layout, NormInfer, NormSaved, NormSpans, NormTrain,
     Precision, Result, Run, RunMut, Shape, Span, View, ViewMut, Write,
 };

@@ -4,7 +4,7 @@
 use conformance::Subject;
 use std::env::var_os;
 use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
-use tensor_backend::{Backend, Precision};
+use program::{Backend, Precision};
 use tensor_cuda::{Cuda, Options};
 
 /// A device that the tests of a format share: to open one takes long, and only one thread may use it at a time.

@@ -1,7 +1,7 @@
 //! Convolutions and dense layers by kernels of our own, on the emulated GPU, against the f64 reference.
 
 use crate::harness::*;
-use tensor_backend::{
+use program::{
     Activation, Backend, Conv2d, Error, Layout, Linear, Pad, Precision, Result, RmspropStep, Run, RunMut,
     SgdStep, Shape, Span, Velocity, View, ViewMut, WeightDecay, WeightSpans, Write,
 };

@@ -7,7 +7,7 @@
 
 use play::{Played, play_on};
 use std::sync::Barrier;
-use tensor_backend::{Backend, Error, Span};
+use program::{Backend, Error, Span};
 use tensor_cuda::{Cuda, Options, Peers, Turn, available, gpus, libraries};
 
 /// The variable that says which scenario a second start plays.

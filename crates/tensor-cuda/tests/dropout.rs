@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
-use tensor_backend::{Backend, DropoutMask, Precision, Result, Shape, Write};
+use program::{Backend, DropoutMask, Precision, Result, Shape, Write};
 use tensor_cpu::Cpu;
 
 #[derive(Debug)]

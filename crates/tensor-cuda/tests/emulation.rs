@@ -1,7 +1,7 @@
 //! The emulated GPU as its users see it: it opens, it records, and its recordings refuse what a GPU refuses.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
-use tensor_backend::{Backend, Precision, Span};
+use program::{Backend, Precision, Span};
 use tensor_cuda::{Buffer, Cuda, Turn};
 
 /// The emulated GPU, or none without a C++ compiler.

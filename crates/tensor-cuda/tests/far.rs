@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
-use tensor_backend::{
+use program::{
     Activation, AffineSpans, Backend, BatchNorm, DropoutMask, Layout, Linear, NormSaved, NormTrain, Pad,
     Pool2d, Precision, Run, RunMut, Shape, Span, WeightSpans, Write,
 };

@@ -16,7 +16,7 @@ mod play;
 use philox::{Philox, domain};
 use play::Played;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tensor_backend::{
+use program::{
     Activation, Backend, Conv2d, Layout, Linear, Pad, Precision, Run, RunMut, Shape, Span, View, ViewMut,
     Write,
 };

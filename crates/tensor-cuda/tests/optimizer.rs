@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
-use tensor_backend::{
+use program::{
     AdamStep, Backend, Moments, OptimizerStep, ParamRun, Precision, Result, RmspropStep, SgdStep, Span,
     Velocity, WeightDecay,
 };

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
-use tensor_backend::{Backend, Error, Pad, Pool2d, Precision, Result, Shape, Write};
+use program::{Backend, Error, Pad, Pool2d, Precision, Result, Shape, Write};
 
 #[derive(Debug)]
 struct Windows {

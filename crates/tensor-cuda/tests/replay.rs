@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
-use tensor_backend::{
+use program::{
     Backend, DropoutMask, Fill, ImageDraw, ImageSet, Linear, LoadImages, Precision, RunMut, SgdStep, Shape,
     SoftmaxXent, Span, Velocity, WeightDecay, WeightSpans, Write,
 };

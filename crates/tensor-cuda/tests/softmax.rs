@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
-use tensor_backend::{Backend, Layout, Precision, Result, Shape, SoftmaxXent, Span, View, ViewMut};
+use program::{Backend, Layout, Precision, Result, Shape, SoftmaxXent, Span, View, ViewMut};
 
 /// The loss scale that half precision begins with.
 const FIRST_LOSS_SCALE: f32 = 65536.0;

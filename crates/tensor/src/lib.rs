@@ -34,7 +34,7 @@ pub use device::Device;
 pub use recorder::{Prepared, Recorder};
 pub use storage::{Bytes, Ints, Storage};
 pub use tensor::Tensor;
-pub use tensor_backend::{
+pub use program::{
     Activation, AdamStep, AffineSpans, AxisDraw, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill,
     ImageDraw, ImageSet, Layout, Linear, LoadImages, Misfit, Moments, NormGrads, NormInfer, NormSaved,
     NormSpans, NormTrain, OptimizerStep, Pad, ParamRun, Pool2d, Precision, Result, RmspropStep, Run, RunMut,

@@ -1,5 +1,5 @@
 use crate::{Device, Error, NormInfer, NormSaved, NormTrain, Result, Run, RunMut, View, ViewMut};
-use tensor_backend::Backend;
+use program::Backend;
 use tensor_cpu::{Buffer, Cpu, Reference};
 use tensor_cuda::Cuda;
 

@@ -3,7 +3,7 @@ use super::problem::{inside, is_pointwise};
 use crate::Cpu;
 use crate::threads::Shards;
 use core::ops::Range;
-use tensor_backend::{Conv2d, Layout, Shape, View};
+use program::{Conv2d, Layout, Shape, View};
 
 /// At least so many tasks are wanted, and at most so many elements of partial sums.
 const MIN_TASKS: usize = 16;

@@ -32,7 +32,7 @@ use crate::element::{Bf16, Element};
 use crate::norm_operands::Infer;
 use crate::{Cpu, activation, batch_norm};
 use sums::Finish;
-use tensor_backend::{Activation, BatchNorm, Conv2d, Layout, Result, Shape, View, ViewMut, Write};
+use program::{Activation, BatchNorm, Conv2d, Layout, Result, Shape, View, ViewMut, Write};
 
 /// How convolutions of tensors of such numbers are computed.
 pub(crate) trait Convolved: Element {

@@ -3,7 +3,7 @@ use super::problem::Problem;
 use super::sums::Finish;
 use super::{Convolved, grads, phases, sums, winograd};
 use crate::Cpu;
-use tensor_backend::{Conv2d, Layout, View, ViewMut, Write};
+use program::{Conv2d, Layout, View, ViewMut, Write};
 
 impl Convolved for f32 {
     fn scratch_lens(cpu: &Cpu, conv: &Conv2d, x: Layout, y: Layout) -> [usize; 3] {

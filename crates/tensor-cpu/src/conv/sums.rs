@@ -5,7 +5,7 @@ use super::plan::{PASS_TAPS, Panel, Pass, Plan};
 use super::problem::Problem;
 use crate::Cpu;
 use crate::threads::Shards;
-use tensor_backend::Write;
+use program::Write;
 
 /// What becomes of the sums: in this order.
 #[derive(Clone, Copy)]

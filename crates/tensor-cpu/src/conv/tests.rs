@@ -4,7 +4,7 @@ use super::winograd;
 use crate::element::Format;
 use crate::simd::Level;
 use crate::{Buffer, Cpu, Reference};
-use tensor_backend::{
+use program::{
     Activation, Backend, Conv2d, Error, Layout, Linear, Pad, Run, RunMut, Shape, Span, View, ViewMut,
     WeightSpans, Write,
 };

@@ -7,7 +7,7 @@ use super::{
 use crate::buffer::filled;
 use crate::norm_operands::{self, Infer, Saved, Train};
 use crate::operand::{self, labels as labels_of, optimizer_step, run, run_mut};
-use tensor_backend::{
+use program::{
     Activation, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Error, ImageSet, Linear, LoadImages,
     NormGrads, NormInfer, NormSaved, NormTrain, OptimizerStep, ParamRun, Pool2d, Result, Run, RunMut, Shape,
     SoftmaxXent, Span, View, ViewMut, WeightSpans, Write,

@@ -1,7 +1,7 @@
 use super::activation::{act, act_gradient};
 use super::operand::{Input, Output, put};
 use crate::norm_operands::{Infer, Saved, Train};
-use tensor_backend::{BatchNorm, Write};
+use program::{BatchNorm, Write};
 
 /// The numbers of one channel.
 fn channel(x: Input, c: usize) -> impl Iterator<Item = f64> {

@@ -3,7 +3,7 @@ use super::batch_norm;
 use super::operand::{Input, Output};
 use super::window::{Window, pixels};
 use crate::norm_operands::Infer;
-use tensor_backend::{Activation, BatchNorm, Conv2d, Write};
+use program::{Activation, BatchNorm, Conv2d, Write};
 
 /// The weights of one tap and input channel: one for each output channel.
 fn weights<'a>(conv: &Conv2d, w: &'a [f64], tap: usize, c: usize) -> &'a [f64] {

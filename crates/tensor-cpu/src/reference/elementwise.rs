@@ -1,5 +1,5 @@
 use super::operand::{Input, Output, put};
-use tensor_backend::{DropoutMask, Write};
+use program::{DropoutMask, Write};
 
 pub(super) fn copy(factor: f64, x: Input, mut y: Output, mode: Write) {
     for row in 0..x.shape().rows() {

@@ -1,7 +1,7 @@
 use super::operand::Output;
 use crate::images::copy_labels;
 use crate::operand::run;
-use tensor_backend::{AxisDraw, Fill, ImageDraw, ImageSet, LoadImages, Result, Span, ViewMut};
+use program::{AxisDraw, Fill, ImageDraw, ImageSet, LoadImages, Result, Span, ViewMut};
 
 pub(super) fn load(
     load: &LoadImages,

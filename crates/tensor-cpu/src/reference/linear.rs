@@ -1,6 +1,6 @@
 use super::activation::act;
 use super::operand::{Input, Output, put};
-use tensor_backend::{Activation, Linear, Write};
+use program::{Activation, Linear, Write};
 
 pub(super) fn forward(
     linear: &Linear,

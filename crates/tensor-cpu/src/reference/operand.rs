@@ -1,4 +1,4 @@
-use tensor_backend::{Error, Layout, Result, Shape, View, ViewMut, Write};
+use program::{Error, Layout, Result, Shape, View, ViewMut, Write};
 
 /// A tensor to read, whose layout is known to fit its buffer.
 #[derive(Clone, Copy)]

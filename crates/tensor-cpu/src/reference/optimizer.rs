@@ -1,5 +1,5 @@
 use crate::operand::Rules;
-use tensor_backend::{AdamStep, RmspropStep, SgdStep, Velocity, WeightDecay};
+use program::{AdamStep, RmspropStep, SgdStep, Velocity, WeightDecay};
 
 /// The parameter and gradient after weight decay.
 fn decay(decay: WeightDecay, lr: f64, p: f64, g: f64) -> (f64, f64) {

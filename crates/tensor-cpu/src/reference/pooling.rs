@@ -1,6 +1,6 @@
 use super::operand::{Input, Output, put};
 use super::window::{Window, pixels};
-use tensor_backend::{Pool2d, Write};
+use program::{Pool2d, Write};
 
 /// The place of the largest number of channel `c` under the window of output `(i, j)`, the first among equals. NaN counts
 /// as larger than any number.

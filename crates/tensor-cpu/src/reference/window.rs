@@ -1,4 +1,4 @@
-use tensor_backend::{Conv2d, Pad, Pool2d, Shape};
+use program::{Conv2d, Pad, Pool2d, Shape};
 
 /// A window that moves over an image: what convolution and pooling share.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use super::{Driver, Event};
 use std::sync::Arc;
-use tensor_backend::Result;
+use program::Result;
 
 /// A place in a driver's stream, moved forward as work is asked for. Before it is put anywhere it has passed.
 pub(crate) struct Mark {

@@ -15,7 +15,7 @@ pub(crate) use watch::{Pause, Watch};
 use core::ffi::c_void;
 use std::sync::Arc;
 use std::time::Instant;
-use tensor_backend::Result;
+use program::Result;
 
 /// An address in the device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Waiting that somebody looks after.
 
 use std::time::Duration;
-use tensor_backend::Result;
+use program::Result;
 
 /// Is asked again and again while the host waits for a stream.
 pub(crate) trait Watch: Send + Sync {
@@ -42,7 +42,7 @@ impl Pause {
 mod tests {
     use super::*;
     use core::sync::atomic::{AtomicU32, Ordering};
-    use tensor_backend::Error;
+    use program::Error;
 
     struct Patience(AtomicU32);
 

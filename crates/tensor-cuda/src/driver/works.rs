@@ -1,6 +1,6 @@
 //! The pieces of work of a capture, and what each of them comes after.
 
-use tensor_backend::Result;
+use program::Result;
 
 /// What a capture knows of its pieces of work. `N` is a node of the graph; what is asked for next comes after the stream's nodes
 /// of the moment, which the driver reads and sets.

@@ -16,7 +16,7 @@
 use super::store::Store;
 use core::fmt;
 use std::collections::HashMap;
-use tensor_backend::{Conv2d, Precision, Result, Shape};
+use program::{Conv2d, Precision, Result, Shape};
 
 /// One of the three computations of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

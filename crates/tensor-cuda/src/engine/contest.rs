@@ -10,7 +10,7 @@ use crate::kernels::HEADERS;
 use crate::libraries::NVRTC;
 use crate::operand::Place;
 use crate::recording::Recording;
-use tensor_backend::{Result, Shape, Write};
+use program::{Result, Shape, Write};
 
 /// How often each is timed, of which the shortest time counts: whatever disturbs makes it longer.
 const ROUNDS: usize = 5;
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::memory::Memory;
     use core::cell::Cell;
-    use tensor_backend::{Conv2d, Pad, Precision};
+    use program::{Conv2d, Pad, Precision};
 
     /// Two computations that count how often they are asked for.
     fn run(cuda: &Cuda, fails_at: usize) -> (Result<[f32; 2]>, [usize; 2]) {

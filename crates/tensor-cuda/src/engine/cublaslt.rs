@@ -33,7 +33,7 @@ use plan::{Failure, Handle, Plan};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
-use tensor_backend::{Linear, Precision, Result, Write};
+use program::{Linear, Precision, Result, Write};
 
 /// Scratch memory for the parts of long sums: what NVIDIA recommends for Hopper.
 const SCRATCH: usize = 32 << 20;

@@ -5,7 +5,7 @@ use crate::Cuda;
 use crate::number::MISSING;
 use core::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
-use tensor_backend::{Error, Result, Write};
+use program::{Error, Result, Write};
 
 /// What a call that failed tells of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

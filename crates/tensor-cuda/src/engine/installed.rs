@@ -9,7 +9,7 @@ use crate::driver::{Driver, Ptr};
 use crate::operand::Place;
 use crate::{Cuda, Options};
 use std::sync::Arc;
-use tensor_backend::{Conv2d, Linear, Result, Shape, Write};
+use program::{Conv2d, Linear, Result, Shape, Write};
 
 /// Each library, or why it is not used.
 pub(crate) struct Installed {
@@ -132,7 +132,7 @@ mod tests {
     /// handle for the emulated device, which is the other reason to do without.)
     #[test]
     fn missing_libraries_are_replaced() -> Result<()> {
-        let driver = Arc::clone(Cuda::emulated(tensor_backend::Precision::Fp32)?.driver());
+        let driver = Arc::clone(Cuda::emulated(program::Precision::Fp32)?.driver());
         let lines = Installed::new(&driver, &Options::default()).describe();
         assert!(
             lines.iter().filter(|line| line.starts_with("own kernels, because cu")).count() == 2,

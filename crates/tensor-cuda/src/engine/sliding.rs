@@ -8,7 +8,7 @@ use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
-use tensor_backend::{Conv2d, Pad, Result, Shape, Write};
+use program::{Conv2d, Pad, Result, Shape, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "sliding.cu",

@@ -3,7 +3,7 @@
 use crate::driver::Ptr;
 use core::fmt;
 use cudarc::nccl::sys::ncclResult_t;
-use tensor_backend::Result;
+use program::Result;
 
 /// What the ranks of a group share to find each other: rank 0 draws it and hands it to the others.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::session::{Join, Session, Way};
 use crate::memory::Scratch;
 use crate::{Buffer, Cuda};
 use std::sync::Arc;
-use tensor_backend::{Error, Result, Span};
+use program::{Error, Result, Span};
 
 /// Waits until all ranks that are threads of this process have come.
 pub type Meet = Box<dyn Fn() -> Result<()> + Send>;

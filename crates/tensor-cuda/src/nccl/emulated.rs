@@ -14,7 +14,7 @@ use cudarc::nccl::sys::ncclResult_t;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tensor_backend::Result;
+use program::Result;
 
 /// A group of ranks on emulated devices, one each, that wait for each other for `patience`. `failed` makes what each is told
 /// of the others' failures, given its rank.

@@ -5,7 +5,7 @@ use super::calls::Op;
 use crate::Buffer;
 use crate::driver::Ptr;
 use crate::stretch::stretch;
-use tensor_backend::{Result, Span};
+use program::{Result, Span};
 
 const F32: usize = size_of::<f32>();
 const CALL: &str = "a group of ncclSend and ncclRecv";

@@ -12,7 +12,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use cudarc::nccl::sys;
 use std::sync::Arc;
-use tensor_backend::{Error, Result};
+use program::{Error, Result};
 
 /// NCCL, found, with a device's stream.
 pub(crate) struct Installed {

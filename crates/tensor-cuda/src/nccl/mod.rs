@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use tensor_backend::{Backend, Span};
+//! use program::{Backend, Span};
 //! use tensor_cuda::nccl::{Communicator, Join, unique_id};
 //! use tensor_cuda::{Cuda, Options};
 //!
@@ -16,7 +16,7 @@
 //! let mut communicator = Communicator::join(&cuda, join)?;
 //! let mut data = cuda.alloc(3)?;
 //! communicator.all_reduce_sum(&mut data, Span::new(0, 3))?;
-//! # Ok::<(), tensor_backend::Error>(())
+//! # Ok::<(), program::Error>(())
 //! ```
 
 mod calls;

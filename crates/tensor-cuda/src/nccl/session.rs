@@ -13,7 +13,7 @@ use crate::driver::{Pause, Watch};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-use tensor_backend::{Error, Result};
+use program::{Error, Result};
 
 /// Tells which rank failed, if the caller has a way to know.
 pub type Failed = Box<dyn Fn() -> Option<String> + Send>;

@@ -7,7 +7,7 @@ use crate::driver::{Ptr, Watch};
 use cudarc::nccl::sys::ncclResult_t;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use tensor_backend::Result;
+use program::Result;
 
 /// What a test lets happen: at calls of that name, from the `after`th on.
 #[derive(Clone, Copy)]
@@ -204,7 +204,7 @@ fn a_whole_life_is_in_order() {
 fn buckets_are_a_fork_and_a_join() {
     use super::communicator::Communicator;
     use crate::{Cuda, Turn};
-    use tensor_backend::{Backend, Span};
+    use program::{Backend, Span};
     let cuda = match Cuda::emulated(Default::default()) {
         Ok(cuda) => cuda,
         Err(why) => return println!("SKIPPED: sums in a recording: {why}"),

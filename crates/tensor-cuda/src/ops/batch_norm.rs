@@ -6,7 +6,7 @@ use crate::operand::{Place, apart, u32_of};
 use crate::ops::elementwise::number;
 use crate::ops::tiles::{THREADS, Tiles};
 use crate::{Buffer, Cuda};
-use tensor_backend::{
+use program::{
     AffineSpans, BatchNorm, Error, NormGrads, NormInfer, NormSaved, NormTrain, Result, Run, RunMut, Shape,
     Span, View, ViewMut, Write,
 };

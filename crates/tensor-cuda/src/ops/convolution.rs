@@ -5,7 +5,7 @@ use crate::driver::Ptr;
 use crate::mirror::Weight;
 use crate::operand::{Place, apart};
 use crate::{Buffer, Cuda};
-use tensor_backend::{
+use program::{
     Activation, BatchNorm, Conv2d, Linear, NormInfer, Result, Run, RunMut, Shape, Span, View, ViewMut,
     WeightSpans, Write,
 };

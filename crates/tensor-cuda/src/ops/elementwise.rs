@@ -7,7 +7,7 @@ use crate::operand::{Place, u32_of};
 use crate::{Buffer, Cuda};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use tensor_backend::{Activation, Error, Result, Shape, Span, View, ViewMut, Write};
+use program::{Activation, Error, Result, Shape, Span, View, ViewMut, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "elementwise.cu",

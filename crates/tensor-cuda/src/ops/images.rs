@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Bytes, Cuda, Ints};
-use tensor_backend::{Fill, ImageDraw, ImageSet, LoadImages, Result, Span, ViewMut};
+use program::{Fill, ImageDraw, ImageSet, LoadImages, Result, Span, ViewMut};
 
 pub(crate) const SOURCE: Source =
     Source { name: "images.cu", text: include_str!("../../kernels/images.cu"), kernels: &["load_images"] };

@@ -4,7 +4,7 @@ use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Cuda};
-use tensor_backend::{
+use program::{
     AdamStep, Error, Moments, OptimizerStep, ParamRun, Precision, Result, RmspropStep, SgdStep, Span,
     Velocity, WeightDecay,
 };

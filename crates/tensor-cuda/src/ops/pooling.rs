@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Cuda};
-use tensor_backend::{Error, Pool2d, Result, Shape, View, ViewMut, Write};
+use program::{Error, Pool2d, Result, Shape, View, ViewMut, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "pooling.cu",

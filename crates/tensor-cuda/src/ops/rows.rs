@@ -5,7 +5,7 @@ use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
 use crate::ops::elementwise;
-use tensor_backend::{Activation, Result, Shape, Write};
+use program::{Activation, Result, Shape, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "rows.cu",

@@ -5,7 +5,7 @@ use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Cuda, Ints};
-use tensor_backend::{Error, Result, SoftmaxXent, Span, View, ViewMut};
+use program::{Error, Result, SoftmaxXent, Span, View, ViewMut};
 
 pub(crate) const SOURCE: Source = Source {
     name: "softmax.cu",

@@ -1,6 +1,6 @@
 //! Steps that are recorded and replayed, on the stand-in and on the emulated GPU.
 
-use tensor_backend::{
+use program::{
     Activation, Backend, Conv2d, Layout, Pad, Precision, Run, RunMut, SgdStep, Shape, Span, Velocity, View,
     ViewMut, WeightDecay, Write,
 };

@@ -2,7 +2,7 @@
 
 use std::thread;
 use std::time::Duration;
-use tensor_backend::{Backend, Error, Span};
+use program::{Backend, Error, Span};
 use tensor_cuda::nccl::{Communicator, Join, unique_id};
 use tensor_cuda::{Buffer, Cuda, Options, Turn, gpus};
 

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use philox::{Philox, domain};
-use tensor_backend::{Backend, Layout, Precision, Result, Shape, Span, View, ViewMut};
+use program::{Backend, Layout, Precision, Result, Shape, Span, View, ViewMut};
 use tensor_cpu::Reference;
 use tensor_cuda::Cuda;
 

@@ -4,7 +4,7 @@ use super::play::Played;
 use super::{
     activations, alone, choices, convolutions, dense, numbers, on_failing_stand_ins, on_stand_ins, values,
 };
-use tensor_backend::{
+use program::{
     Activation, Backend, Conv2d, Error, Layout, Linear, Run, Shape, Span, View, ViewMut, Write,
 };
 use tensor_cuda::{Buffer, Cuda, Options, Turn};

@@ -25,7 +25,7 @@ use super::sums::Finish;
 use super::{Convolved, phases};
 use crate::Cpu;
 use crate::element::Bf16;
-use tensor_backend::{Conv2d, Layout, View, ViewMut, Write};
+use program::{Conv2d, Layout, View, ViewMut, Write};
 
 impl Convolved for Bf16 {
     fn scratch_lens(cpu: &Cpu, conv: &Conv2d, x: Layout, y: Layout) -> [usize; 3] {

@@ -8,7 +8,7 @@ use super::tiles::{
 use crate::conv::tests::{all_passes, random, square};
 use crate::element::{Bf16, Element};
 use crate::{Cpu, simd};
-use tensor_backend::Shape;
+use program::Shape;
 
 /// The tiles of this processor beside those of plain loops, where it has some.
 fn own() -> Option<&'static Tiles> {

@@ -15,7 +15,7 @@ mod tiles;
 
 use super::sums::Finish;
 use crate::Cpu;
-use tensor_backend::{Conv2d, Layout, Shape, View};
+use program::{Conv2d, Layout, Shape, View};
 
 /// With fewer channels in or out than this there is little to gain, and vectors are half empty.
 const LEAST_CHANNELS: usize = 16;

@@ -5,7 +5,7 @@ use crate::conv::sums::Finish;
 use crate::conv::tests::{random, room, slice, wide};
 use crate::simd::Level;
 use crate::{Cpu, Reference};
-use tensor_backend::{
+use program::{
     Activation, Backend, Conv2d, Pad, Run, RunMut, Shape, Span, View, ViewMut, WeightSpans, Write,
 };
 

@@ -1,5 +1,5 @@
 use super::Size;
-use tensor_backend::Layout;
+use program::Layout;
 
 /// Pixels under the largest tile.
 const MOST_PIXELS: usize = 36;

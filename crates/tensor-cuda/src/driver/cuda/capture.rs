@@ -6,7 +6,7 @@ use crate::number::number;
 use cudarc::driver::sys;
 use std::ptr;
 use std::sync::atomic::Ordering;
-use tensor_backend::Result;
+use program::Result;
 
 /// A node that what is asked for next comes after.
 pub(super) type Tip = sys::CUgraphNode;

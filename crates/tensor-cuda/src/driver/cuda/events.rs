@@ -58,8 +58,8 @@ impl CudaDriver {
     /// Milliseconds from before the work to behind it, by the GPU's own clock.
     pub(super) fn time_work(
         &self,
-        work: &mut dyn FnMut() -> tensor_backend::Result<()>,
-    ) -> tensor_backend::Result<f32> {
+        work: &mut dyn FnMut() -> program::Result<()>,
+    ) -> program::Result<f32> {
         self.unless_capturing("taking the time")?;
         self.make_current()?;
         let moment = || Moment::new().map_err(|error| error.of_device(&self.title));
@@ -91,7 +91,7 @@ impl CudaDriver {
         &self,
         name: &'static str,
         query: impl FnOnce() -> u32,
-    ) -> tensor_backend::Result<bool> {
+    ) -> program::Result<bool> {
         const NOT_READY: u32 = sys::CUresult::CUDA_ERROR_NOT_READY as u32;
         let mut passed = true;
         self.call(name, || match query() {
@@ -105,7 +105,7 @@ impl CudaDriver {
     }
 
     /// Waits until the stream is done, and the second one.
-    pub(super) fn wait_for_stream(&self) -> tensor_backend::Result<()> {
+    pub(super) fn wait_for_stream(&self) -> program::Result<()> {
         self.join_side()?;
         let stream = self.stream.raw();
         let Some(looking) = self.watch() else {

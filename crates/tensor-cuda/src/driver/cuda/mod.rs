@@ -31,7 +31,7 @@ use staging::Staging;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use tensor_backend::Result;
+use program::Result;
 
 /// The most arguments that a kernel may have: their places are an array, so that a launch allocates nothing.
 const MOST_ARGS: usize = 32;
@@ -108,8 +108,8 @@ impl CudaDriver {
         called.map_err(|error| error.of_device(&self.title))
     }
 
-    fn refused(&self, message: String) -> tensor_backend::Error {
-        tensor_backend::Error::Device { device: self.title.clone(), message }
+    fn refused(&self, message: String) -> program::Error {
+        program::Error::Device { device: self.title.clone(), message }
     }
 
     /// Refuses what can't be written down.
@@ -181,7 +181,7 @@ impl Driver for CudaDriver {
             status
         });
         if status == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32 {
-            return Err(tensor_backend::Error::OutOfMemory { bytes, device: self.title.clone() });
+            return Err(program::Error::OutOfMemory { bytes, device: self.title.clone() });
         }
         allocated?;
         let ptr = Ptr(address);
@@ -281,9 +281,9 @@ impl Driver for CudaDriver {
             ))
         });
         launched.map_err(|error| match error {
-            tensor_backend::Error::Device { device, message } => {
+            program::Error::Device { device, message } => {
                 let message = format!("kernel `{name}` on {geometry:?}: {message}");
-                tensor_backend::Error::Device { device, message }
+                program::Error::Device { device, message }
             }
             other => other,
         })

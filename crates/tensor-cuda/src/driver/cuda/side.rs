@@ -41,14 +41,14 @@ impl Drop for Side {
 }
 
 impl CudaDriver {
-    pub(super) fn fork_side(&self) -> tensor_backend::Result<()> {
+    pub(super) fn fork_side(&self) -> program::Result<()> {
         self.outside()?;
         self.hold_back(self.side.raw(), self.side.forked, self.stream.raw())?;
         self.side.open.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    pub(super) fn join_side(&self) -> tensor_backend::Result<()> {
+    pub(super) fn join_side(&self) -> program::Result<()> {
         if self.side.open.swap(false, Ordering::Relaxed) {
             self.outside()?;
             self.hold_back(self.stream.raw(), self.side.joined, self.side.raw())?;
@@ -62,7 +62,7 @@ impl CudaDriver {
         stream: sys::CUstream,
         event: sys::CUevent,
         other: sys::CUstream,
-    ) -> tensor_backend::Result<()> {
+    ) -> program::Result<()> {
         // SAFETY: both streams and the event are there.
         self.call("cuEventRecord", || unsafe { number!(sys::cuEventRecord(event, other)) })?;
         // SAFETY: as above.

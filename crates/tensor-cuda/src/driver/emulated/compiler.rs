@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs, io, process};
-use tensor_backend::Result;
+use program::Result;
 
 /// The files of `emulation/`, by their names.
 const SHIM: [(&str, &str); 6] = [

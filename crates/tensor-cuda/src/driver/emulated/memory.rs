@@ -4,7 +4,7 @@ use super::error;
 use crate::driver::Ptr;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
-use tensor_backend::Result;
+use program::Result;
 
 /// Bytes on both sides of an allocation.
 const GUARD: usize = 4096;

@@ -21,7 +21,7 @@ use memory::Memory;
 use object::Object;
 use order::Order;
 use std::sync::{Arc, Mutex};
-use tensor_backend::{Error, Result};
+use program::{Error, Result};
 
 const NAME: &str = "the emulated GPU";
 

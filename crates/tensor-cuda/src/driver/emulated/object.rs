@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
-use tensor_backend::Result;
+use program::Result;
 
 /// `emulation::Launch` of emulation/launch.h.
 #[repr(C)]

@@ -2,7 +2,7 @@
 
 use super::error;
 use std::collections::BTreeSet;
-use tensor_backend::Result;
+use program::Result;
 
 /// The variable that fixes it.
 const VARIABLE: &str = "TOWERS_EMULATION_ORDER";

@@ -1,5 +1,5 @@
 use super::*;
-use tensor_backend::Pad;
+use program::Pad;
 
 const GEMM: Algorithm = Algorithm { number: 1, math: Math::TensorOp };
 const FAST: Algorithm = Algorithm { number: 6, math: Math::TensorOp };

@@ -12,7 +12,7 @@ use core::mem::{MaybeUninit, size_of};
 use core::ops::RangeInclusive;
 use cudarc::cublaslt::sys::{self, cublasStatus_t as Status};
 use std::sync::Arc;
-use tensor_backend::Precision;
+use program::Precision;
 
 /// A call that did not succeed.
 #[derive(Debug)]
@@ -289,7 +289,7 @@ fn preference(
 mod tests {
     use super::*;
     use crate::libraries::CUBLASLT;
-    use tensor_backend::Linear;
+    use program::Linear;
 
     /// Descriptors need no GPU, so where the library is installed it can tell whether it understands them.
     #[test]

@@ -14,7 +14,7 @@ use core::iter;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use tensor_backend::{Conv2d, Precision, Result, Shape, Write};
+use program::{Conv2d, Precision, Result, Shape, Write};
 
 pub(super) struct Convolutions {
     precision: Precision,

@@ -46,7 +46,7 @@ use convolutions::{Beside, Convolutions};
 use handle::{Failure, Handle};
 use problem::{Operands, Problem, Scratch};
 use std::sync::{Arc, Mutex};
-use tensor_backend::{Conv2d, Error, Precision, Result, Shape, Write};
+use program::{Conv2d, Error, Precision, Result, Shape, Write};
 
 /// The most scratch memory that an algorithm may take. More would rarely buy time, and is taken from larger batches.
 const MOST_SCRATCH: usize = 256 << 20;
@@ -188,7 +188,7 @@ fn line((key, choice): (Key, Choice)) -> String {
 mod tests {
     use super::*;
     use crate::engine::algorithms::{Algorithm, Math};
-    use tensor_backend::Pad;
+    use program::Pad;
 
     #[test]
     fn lines_say_both_times() {

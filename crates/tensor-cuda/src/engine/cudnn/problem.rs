@@ -10,7 +10,7 @@ use crate::number::number;
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 use cudarc::cudnn::sys::{self, cudnnStatus_t as Status};
-use tensor_backend::{Conv2d, Precision, Shape};
+use program::{Conv2d, Precision, Shape};
 
 /// Where the operands of a convolution are: `x` and `y` also stand for their gradients, `w` for the weights'. Each pass
 /// writes one of them.
@@ -326,7 +326,7 @@ fn convolution(conv: &Conv2d) -> Result<Owned<sys::cudnnConvolutionStruct>, Fail
 mod tests {
     use super::*;
     use crate::libraries::CUDNN;
-    use tensor_backend::Pad;
+    use program::Pad;
 
     fn conv(pad: Pad) -> Conv2d {
         Conv2d { inputs: 3, outputs: 96, kernel: [3, 5], stride: [2, 1], pad }

@@ -2,7 +2,7 @@
 
 use super::super::own::Product;
 use super::*;
-use tensor_backend::{Backend, Precision};
+use program::{Backend, Precision};
 
 const PADS: [[usize; 4]; 3] = [[1, 1, 1, 1], [0, 0, 0, 0], [2, 0, 1, 2]];
 

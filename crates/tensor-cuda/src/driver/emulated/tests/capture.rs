@@ -4,7 +4,7 @@ use super::{download, driver, run, try_download};
 use crate::cuda::lock;
 use crate::driver::{Driver, Geometry, args};
 use crate::{Cuda, Turn};
-use tensor_backend::{Precision, Result};
+use program::{Precision, Result};
 
 #[test]
 fn a_capture_is_written_down_and_done_again() {

@@ -9,7 +9,7 @@ use super::{EmulatedDriver, compiler};
 use crate::Options;
 use crate::driver::{Arg, Driver, Geometry, Ptr};
 use crate::kernels::Source;
-use tensor_backend::{Precision, Result};
+use program::{Precision, Result};
 
 /// The kernels of these tests, some of which are wrong on purpose.
 const KERNELS: Source = Source {

@@ -7,7 +7,7 @@ use crate::driver::emulated::order::{Order, Sense};
 use crate::driver::{Driver, Geometry, args};
 use crate::kernels::SOURCES;
 use std::sync::Arc;
-use tensor_backend::Precision;
+use program::Precision;
 
 /// The sense of a NaN is all that conversions need to keep.
 fn same(a: f32, b: f32) -> bool {

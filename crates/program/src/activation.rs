@@ -21,7 +21,7 @@ impl Activation {
     /// Keras' name.
     ///
     /// ```
-    /// # use tensor_backend::Activation;
+    /// # use program::Activation;
     /// assert_eq!(Activation::Gelu.name(), "gelu");
     /// ```
     pub const fn name(self) -> &'static str {

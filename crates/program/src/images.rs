@@ -118,7 +118,7 @@ impl AxisDraw {
 /// Draws travel to a device as a table of [`WORDS`](ImageDraw::WORDS) integers a place, for a whole epoch at once.
 ///
 /// ```
-/// use tensor_backend::{AxisDraw, ImageDraw};
+/// use program::{AxisDraw, ImageDraw};
 ///
 /// let flipped = AxisDraw { flip: true, ..AxisDraw::default() };
 /// let draw = ImageDraw { image: 41, columns: flipped, ..ImageDraw::default() };

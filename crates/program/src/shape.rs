@@ -75,7 +75,7 @@ impl fmt::Display for Shape {
 /// `offset + ((i * h + y) * w + x) * stride + ch`.
 ///
 /// ```
-/// use tensor_backend::{Layout, Shape};
+/// use program::{Layout, Shape};
 ///
 /// // The last 48 of 80 channels: an inception module's second branch, inside the concatenated output.
 /// let both = Layout::contiguous(Shape::new(64, 32, 32, 80));

@@ -14,30 +14,49 @@
 
 mod activation;
 mod backend;
+mod builder;
+mod check;
 mod conv;
 mod error;
+mod execute;
 mod images;
 mod norm;
+mod op;
+pub mod ops;
+pub mod passes;
+mod place;
 mod pool;
 mod precision;
+mod program;
 mod random;
 mod run;
 mod shape;
 mod step;
+mod tensor;
+#[cfg(test)]
+mod testing;
+mod text;
 mod view;
 
 pub use activation::Activation;
 pub use backend::{Backend, Write};
+pub use builder::Builder;
+pub use check::{Conflict, LiveRange, conflict, live_ranges};
 pub use conv::{Conv2d, Linear, Pad, WeightSpans};
 pub use error::{Error, Misfit, Result};
+pub use execute::{Execute, Memory, StepArgs};
 pub use images::{AxisDraw, Fill, ImageDraw, ImageSet, LoadImages, Tap};
 pub use norm::{
     AffineSpans, BatchNorm, NormGrads, NormInfer, NormSaved, NormSpans, NormTrain, SoftmaxXent, Target,
 };
+pub use op::{Op, Rule};
+pub use place::Executable;
 pub use pool::Pool2d;
 pub use precision::Precision;
+pub use program::{Phase, Program, Step};
 pub use random::DropoutMask;
 pub use run::{Run, RunMut};
 pub use shape::{Layout, Shape, Span};
 pub use step::{AdamStep, Moments, OptimizerStep, ParamRun, RmspropStep, SgdStep, Velocity, WeightDecay};
+pub use tensor::{Arena, Home, Parameter, Tensor, TensorId};
 pub use view::{View, ViewMut};

@@ -141,7 +141,7 @@ pub struct SoftmaxXent {
 /// What a sample's probabilities are compared with: its label, or `weight` of it and the rest of another one.
 ///
 /// ```
-/// use tensor_backend::Target;
+/// use program::Target;
 ///
 /// let target = Target { label: 3, other: 7, weight: 0.75 };
 /// assert_eq!(Target::of(true, &target.to_words(), 0), target);

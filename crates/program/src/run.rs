@@ -3,7 +3,7 @@ use crate::{Result, Span};
 /// A run of an arena to read, or a few that belong together: a buffer, and where in it they lie.
 ///
 /// ```
-/// use tensor_backend::{Run, Span, WeightSpans};
+/// use program::{Run, Span, WeightSpans};
 ///
 /// let params = vec![0.5_f32; 40];
 /// let kernel = Run::new(&params, Span::new(0, 36));

@@ -1,0 +1,73 @@
+use super::operands;
+use crate::op::{Op, Rule};
+use crate::passes::Gradients;
+use crate::{Activation, Error, Result, Shape, Step, TensorId};
+
+/// `y = act(x)`. Reads x.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Activate {
+    /// The function.
+    pub act: Activation,
+}
+
+/// The gradient before an activation function. Reads what the gradient follows from, which is the function's output or, where it
+/// [reads that](Activation::reads_input), its input; then dy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ActivationGradient {
+    /// The function.
+    pub act: Activation,
+}
+
+impl Rule for Activate {
+    fn name(&self) -> &'static str {
+        "activate"
+    }
+
+    fn options(&self) -> String {
+        self.act.name().to_owned()
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [x] = operands(self.name(), shapes)?;
+        Ok(vec![x])
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let x = step.operands[0];
+        let of = if self.act.reads_input() { x } else { step.results[0] };
+        if to.wants(x) {
+            let dx = to.push(ActivationGradient { act: self.act }, &[of, to.of(step)], &[])?;
+            to.add(x, dx[0])?;
+        }
+        Ok(())
+    }
+
+    /// Only where the backward pass keeps the input: otherwise it would be kept for this alone.
+    fn repeat(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+        self.act.reads_input().then(|| (step.op, step.operands.clone()))
+    }
+}
+
+impl Rule for ActivationGradient {
+    fn name(&self) -> &'static str {
+        "activation_gradient"
+    }
+
+    fn options(&self) -> String {
+        self.act.name().to_owned()
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [of, dy] = operands(self.name(), shapes)?;
+        Error::check_shape(self.name(), "dy", dy, of)?;
+        Ok(vec![of])
+    }
+
+    fn in_place(&self) -> &'static [usize] {
+        &[1]
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,69 @@
+use super::operands;
+use crate::op::Rule;
+use crate::passes::Gradients;
+use crate::{Arena, Error, Result, Shape, Step};
+
+/// Several tensors side by side, along the channels. Reads them. What lies inside of the result already is not copied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Concat;
+
+/// Some channels of a tensor. Reads it. A result that lies inside of it is not copied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slice {
+    /// The first channel.
+    pub from: usize,
+    /// How many.
+    pub channels: usize,
+    /// In which arena.
+    pub arena: Arena,
+}
+
+impl Rule for Concat {
+    fn name(&self) -> &'static str {
+        "concat"
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let Some(first) = shapes.first() else { return Err(super::count(self.name(), 0, 1)) };
+        for shape in shapes {
+            Error::check_shape(self.name(), "an operand", *shape, first.with_c(shape.c))?;
+        }
+        Ok(vec![first.with_c(shapes.iter().map(|shape| shape.c).sum())])
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let (dy, mut from) = (to.of(step), 0);
+        for &x in &step.operands {
+            let channels = to.shape(x).c;
+            if to.wants(x) {
+                let dx = to.push(Slice { from, channels, arena: Arena::Activations }, &[dy], &[])?;
+                to.add(x, dx[0])?;
+            }
+            from += channels;
+        }
+        Ok(())
+    }
+}
+
+impl Rule for Slice {
+    fn name(&self) -> &'static str {
+        "slice"
+    }
+
+    fn options(&self) -> String {
+        format!("{}..{}", self.from, self.from + self.channels)
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [x] = operands(self.name(), shapes)?;
+        if self.from.saturating_add(self.channels) > x.c {
+            let (value, accepted) = (self.from as f64, "a channel of the input, with the others behind it");
+            return Err(Error::Value { op: self.name(), what: "the first channel", value, accepted });
+        }
+        Ok(vec![x.with_c(self.channels)])
+    }
+
+    fn arena(&self, _: usize) -> Arena {
+        self.arena
+    }
+}

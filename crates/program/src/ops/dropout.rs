@@ -1,0 +1,51 @@
+use super::operands;
+use crate::op::Rule;
+use crate::passes::Gradients;
+use crate::{DropoutMask, Result, Shape, Step, StepArgs};
+
+/// `y = x * mask / (1 - rate)`, on activations and on gradients alike. Reads x.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// The probability of an element to become 0, in [0, 1).
+    pub rate: f32,
+    /// The layer's stream of random numbers: `philox::domain` of its name.
+    pub domain: u32,
+}
+
+impl Dropout {
+    /// The mask of a training step.
+    pub fn mask(&self, args: &StepArgs) -> DropoutMask {
+        let key = philox::key(args.seed, self.domain);
+        DropoutMask { rate: self.rate, key, step: args.step, first_sample: args.first_sample }
+    }
+}
+
+impl Rule for Dropout {
+    fn name(&self) -> &'static str {
+        "dropout"
+    }
+
+    fn options(&self) -> String {
+        format!("rate {}", self.rate)
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [x] = operands(self.name(), shapes)?;
+        let mask = DropoutMask { rate: self.rate, key: [0; 2], step: 0, first_sample: 0 };
+        mask.check(self.name())?;
+        Ok(vec![x])
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let x = step.operands[0];
+        if to.wants(x) {
+            let dx = to.push(*self, &[to.of(step)], &[])?;
+            to.add(x, dx[0])?;
+        }
+        Ok(())
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+}

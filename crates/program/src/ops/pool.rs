@@ -1,0 +1,129 @@
+use super::operands;
+use crate::op::Rule;
+use crate::passes::Gradients;
+use crate::{Error, Pool2d, Result, Shape, Step};
+
+/// The largest element of each window. Reads x.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MaxPool {
+    /// The windows.
+    pub pool: Pool2d,
+}
+
+/// The gradient of [`MaxPool`]'s input. Of several largest elements the first in row-major order gets it, as in PyTorch and TensorFlow.
+/// Reads x, y and dy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MaxPoolGradient {
+    /// The windows.
+    pub pool: Pool2d,
+}
+
+/// The mean of each window, padding not counted. Reads x.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AveragePool {
+    /// The windows.
+    pub pool: Pool2d,
+}
+
+/// The gradient of [`AveragePool`]'s input. Reads dy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AveragePoolGradient {
+    /// The windows.
+    pub pool: Pool2d,
+    /// The input's shape.
+    pub x: Shape,
+}
+
+fn options(pool: &Pool2d) -> String {
+    let ([kh, kw], [sh, sw]) = (pool.kernel, pool.stride);
+    if pool.kernel == pool.stride { format!("{kh}x{kw}") } else { format!("{kh}x{kw}, stride {sh}x{sw}") }
+}
+
+impl Rule for MaxPool {
+    fn name(&self) -> &'static str {
+        "max_pool"
+    }
+
+    fn options(&self) -> String {
+        options(&self.pool)
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [x] = operands(self.name(), shapes)?;
+        Ok(vec![self.pool.output(x)?])
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let (x, y) = (step.operands[0], step.results[0]);
+        if to.wants(x) {
+            let dx = to.push(MaxPoolGradient { pool: self.pool }, &[x, y, to.of(step)], &[])?;
+            to.add(x, dx[0])?;
+        }
+        Ok(())
+    }
+}
+
+impl Rule for MaxPoolGradient {
+    fn name(&self) -> &'static str {
+        "max_pool_gradient"
+    }
+
+    fn options(&self) -> String {
+        options(&self.pool)
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [x, y, dy] = operands(self.name(), shapes)?;
+        Error::check_shape(self.name(), "the output", y, self.pool.output(x)?)?;
+        Error::check_shape(self.name(), "dy", dy, y)?;
+        Ok(vec![x])
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+}
+
+impl Rule for AveragePool {
+    fn name(&self) -> &'static str {
+        "average_pool"
+    }
+
+    fn options(&self) -> String {
+        options(&self.pool)
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [x] = operands(self.name(), shapes)?;
+        Ok(vec![self.pool.output(x)?])
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let x = step.operands[0];
+        if to.wants(x) {
+            let dx = to.push(AveragePoolGradient { pool: self.pool, x: to.shape(x) }, &[to.of(step)], &[])?;
+            to.add(x, dx[0])?;
+        }
+        Ok(())
+    }
+}
+
+impl Rule for AveragePoolGradient {
+    fn name(&self) -> &'static str {
+        "average_pool_gradient"
+    }
+
+    fn options(&self) -> String {
+        options(&self.pool)
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [dy] = operands(self.name(), shapes)?;
+        Error::check_shape(self.name(), "dy", dy, self.pool.output(self.x)?)?;
+        Ok(vec![self.x])
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+}

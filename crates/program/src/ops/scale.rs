@@ -1,0 +1,43 @@
+use super::operands;
+use crate::op::Rule;
+use crate::passes::Gradients;
+use crate::{Error, Result, Shape, Step};
+
+/// `y = factor * x`. Reads x.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// The factor.
+    pub factor: f32,
+}
+
+impl Rule for Scale {
+    fn name(&self) -> &'static str {
+        "scale"
+    }
+
+    fn options(&self) -> String {
+        format!("by {}", self.factor)
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [x] = operands(self.name(), shapes)?;
+        if !self.factor.is_finite() {
+            let (value, accepted) = (self.factor.into(), "a finite number");
+            return Err(Error::Value { op: self.name(), what: "the factor", value, accepted });
+        }
+        Ok(vec![x])
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let x = step.operands[0];
+        if to.wants(x) {
+            let dx = to.push(*self, &[to.of(step)], &[])?;
+            to.add(x, dx[0])?;
+        }
+        Ok(())
+    }
+
+    fn adds(&self) -> bool {
+        true
+    }
+}

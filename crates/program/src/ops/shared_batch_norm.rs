@@ -1,0 +1,90 @@
+//! Batch normalization over the whole batch of several replicas, each of which has a part of it.
+
+use super::batch_norm::options;
+use super::exchange::{Join, SumOverReplicas};
+use super::{BatchNormInputGradient, BatchNormRepeat, BatchNormWeightGradient, Slice, count, operands, per_channel};
+use crate::op::{Op, Rule};
+use crate::passes::Gradients;
+use crate::{Arena, BatchNorm, Error, Result, Shape, Step, TensorId};
+
+/// One replica's statistics: of each channel the mean, then of each the sum of squared differences from it, then the number of samples.
+/// Reads x.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormMoments;
+
+/// Batch normalization with the statistics of all replicas. Reads x, those statistics, gamma, beta, and a bias as
+/// [`BatchNormTrain`](super::BatchNormTrain) does; writes the same.
+///
+/// The statistics are joined in the replicas' order to mean and variance of the whole batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormJoined {
+    /// The normalization.
+    pub bn: BatchNorm,
+}
+
+impl Rule for BatchNormMoments {
+    fn name(&self) -> &'static str {
+        "batch_norm_moments"
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let [x] = operands(self.name(), shapes)?;
+        Ok(vec![Shape::vectors(1, BatchNorm::stats_len(x.c))])
+    }
+
+    fn arena(&self, _: usize) -> Arena {
+        Arena::Statistics
+    }
+}
+
+impl Rule for BatchNormJoined {
+    fn name(&self) -> &'static str {
+        "batch_norm_joined"
+    }
+
+    fn options(&self) -> String {
+        options(&self.bn)
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        let (&[x, stats, gamma, beta, ref bias @ ..], 4..=5) = (shapes, shapes.len()) else {
+            return Err(count(self.name(), shapes.len(), 5));
+        };
+        let expected = Shape::vectors(stats.n, BatchNorm::stats_len(x.c));
+        Error::check_shape(self.name(), "the replicas' statistics", stats, expected)?;
+        for (what, run) in [("gamma", gamma), ("beta", beta)] {
+            per_channel(self.name(), what, run, x.c)?;
+        }
+        bias.iter().try_for_each(|&bias| per_channel(self.name(), "the bias", bias, x.c))?;
+        Ok(vec![x, Shape::vectors(1, 2 * x.c), Shape::vectors(1, 2 * x.c)])
+    }
+
+    fn arena(&self, result: usize) -> Arena {
+        [Arena::Activations, Arena::Statistics, Arena::Gradients][result]
+    }
+
+    /// The gradients of gamma and beta remain this replica's: they are added up with all others when the pass is done. What the input's
+    /// gradient needs is added up here.
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let &[x, _, gamma, beta, ..] = &step.operands[..] else { return Ok(()) };
+        let (saved, dy, c) = (step.results[1], to.of(step), to.shape(gamma).c);
+        let given = to.of_parameters(&[gamma, beta])?;
+        let own = to.push(BatchNormWeightGradient { bn: self.bn }, &[x, gamma, beta, saved, dy], &given)?;
+        // All replicas exchange, whether or not they want the input's gradient: they run the same program.
+        if to.wants(x) {
+            let joined = to.push(Join, &own, &[])?;
+            let whole = to.push(SumOverReplicas, &joined, &[])?;
+            let dgamma = to.push(Slice { from: 0, channels: c, arena: Arena::Statistics }, &whole, &[])?;
+            let dbeta = to.push(Slice { from: c, channels: c, arena: Arena::Statistics }, &whole, &[])?;
+            let op = BatchNormInputGradient { bn: self.bn, shared: true };
+            let dx = to.push(op, &[x, gamma, beta, saved, dy, dgamma[0], dbeta[0]], &[])?;
+            to.add(x, dx[0])?;
+        }
+        Ok(())
+    }
+
+    fn repeat(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {
+        let &[x, _, gamma, beta, ..] = &step.operands[..] else { return None };
+        Some((BatchNormRepeat { bn: self.bn }.into(), vec![x, gamma, beta, step.results[1]]))
+    }
+}

@@ -1,0 +1,162 @@
+use crate::builder::push_step;
+use crate::ops::Add;
+use crate::{Activation, Error, Op, Phase, Program, Result, Shape, Step, TensorId};
+
+/// Adds the backward pass: for each op, from the last to the first, the ops of its [`gradient`](crate::Rule::gradient).
+///
+/// # Errors
+/// If two ops read one trained parameter: its gradient has one place.
+pub fn differentiate(program: Program, input_gradient: bool) -> Result<Program> {
+    let mut wanted: Vec<bool> =
+        program.gradients.iter().map(|gradient| matches!(gradient, Some((_, true)))).collect();
+    wanted[program.input.index()] = input_gradient;
+    for step in &program.steps {
+        let wants = step.operands.iter().any(|operand| wanted[operand.index()]);
+        // Only a first result has a gradient.
+        wanted[step.results[0].index()] |= wants && step.phase == Phase::Forward;
+    }
+    let mut of = vec![None; program.tensors.len()];
+    of[program.output.index()] = program.output_gradient;
+    let forward = program.steps.clone();
+    let mut gradients = Gradients { program, wanted, of, layer: 0 };
+    for step in forward.iter().rev().filter(|step| step.phase == Phase::Forward) {
+        if gradients.wants(step.results[0]) && gradients.of[step.results[0].index()].is_some() {
+            gradients.layer = step.layer;
+            step.op.gradient(step, &mut gradients)?;
+        }
+    }
+    let input_gradient = gradients.of[gradients.program.input.index()].filter(|_| input_gradient);
+    Ok(Program { input_gradient, ..gradients.program })
+}
+
+/// The gradients that are known so far, for an op that computes those of its operands.
+pub struct Gradients {
+    program: Program,
+    wanted: Vec<bool>,
+    of: Vec<Option<TensorId>>,
+    layer: usize,
+}
+
+impl Gradients {
+    /// Whether anything reads the gradient of this tensor.
+    pub fn wants(&self, id: TensorId) -> bool {
+        self.wanted[id.index()]
+    }
+
+    /// A tensor's shape.
+    pub fn shape(&self, id: TensorId) -> Shape {
+        self.program.shape(id)
+    }
+
+    /// The gradient of a step's first result.
+    pub fn of(&self, step: &Step) -> TensorId {
+        let gradient = self.of[step.results[0].index()];
+        gradient.expect("a step is differentiated where its result has a gradient")
+    }
+
+    /// Where the gradients of parameters lie.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if a tensor is no parameter, or another op has written its gradient.
+    pub fn of_parameters(&self, parameters: &[TensorId]) -> Result<Vec<TensorId>> {
+        let place = |&id: &TensorId| {
+            let refused = |value| Error::Option {
+                op: "differentiate",
+                what: "a parameter",
+                value,
+                accepted: "one that a single op reads",
+            };
+            let (gradient, _) = self.program.gradients[id.index()].ok_or_else(|| refused("no parameter"))?;
+            match self.program.writer(gradient) {
+                None => Ok(gradient),
+                Some(_) => Err(refused("read by two ops")),
+            }
+        };
+        parameters.iter().map(place).collect()
+    }
+
+    /// Adds a step to the backward pass, as [`Builder::push`](crate::Builder::push) does to the forward pass.
+    ///
+    /// # Errors
+    /// If operands and results do not fit.
+    pub fn push(&mut self, op: impl Into<Op>, operands: &[TensorId], given: &[TensorId]) -> Result<Vec<TensorId>> {
+        let place = (self.layer, Phase::Backward, "differentiate");
+        let results = push_step(&mut self.program, op.into(), operands, given, place)?;
+        self.wanted.resize(self.program.tensors.len(), false);
+        self.of.resize(self.program.tensors.len(), None);
+        Ok(results)
+    }
+
+    /// Adds `gradient` to what is known of a tensor's gradient.
+    ///
+    /// # Errors
+    /// As [`Gradients::push`].
+    pub fn add(&mut self, id: TensorId, gradient: TensorId) -> Result<()> {
+        self.of[id.index()] = Some(match self.of[id.index()] {
+            None => gradient,
+            Some(before) => self.push(Add { act: Activation::None }, &[before, gradient], &[])?[0],
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Layers, training_step};
+
+    #[test]
+    fn a_convolution_has_two_gradients_and_the_first_needs_one() {
+        let mut net = Layers::new([4, 4, 3]);
+        let x = net.conv("a", 2, net.input());
+        let x = net.conv("b", 2, x);
+        assert_eq!(
+            differentiate(net.loss(x), false).unwrap().to_string(),
+            "\
+a:
+  %3 (4, 4, 2) = conv2d 1x1 %0, @a/kernel
+b:
+  %6 (4, 4, 2) = conv2d 1x1 %3, @b/kernel
+  %7 (32) = reshape %6
+loss:
+  %10 (32), &metrics = cross_entropy %7, $labels
+b, backward:
+  %11 (4, 4, 2) = reshape %10
+  &b/kernel = conv2d_weight_gradient 1x1 %3, %11
+  %12 (4, 4, 2) = conv2d_input_gradient 1x1 %11, @b/kernel
+a, backward:
+  &a/kernel = conv2d_weight_gradient 1x1 %0, %12
+"
+        );
+    }
+
+    #[test]
+    fn gradients_of_two_readers_are_added() {
+        let mut net = Layers::new([4, 4, 2]);
+        let x = net.conv("a", 2, net.input());
+        let y = net.conv("b", 2, x);
+        let sum = net.add(y, x);
+        let text = differentiate(net.loss(sum), false).unwrap().to_string();
+        assert!(text.contains("\na, backward:\n  &a/kernel = conv2d_weight_gradient 1x1 %0, %14\n"), "{text}");
+        assert!(text.contains("  %14 (4, 4, 2) = add %12, %13\n"), "{text}");
+    }
+
+    #[test]
+    fn a_parameter_of_two_ops_is_refused() {
+        let mut net = Layers::new([4, 4, 3]);
+        let x = net.conv_of("a", "shared", 3, net.input());
+        let x = net.conv_again("b", x);
+        let error = differentiate(net.loss(x), false).unwrap_err().to_string();
+        assert!(error.contains("read by two ops"), "{error}");
+    }
+
+    #[test]
+    fn the_inputs_gradient_is_computed_if_it_is_asked_for() {
+        for asked in [false, true] {
+            let mut net = Layers::new([4, 4, 3]);
+            let x = net.conv("a", 2, net.input());
+            let program = training_step(net.loss(x), asked);
+            assert_eq!(program.input_gradient.is_some(), asked);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+use crate::ops::{BatchNormInfer, Conv2dForward, Conv2dNormalized};
+use crate::{Activation, Op, Program};
+
+/// In inference a batch normalization is a factor and an addend for each channel: a convolution that it alone reads applies them to what it
+/// computes.
+pub fn fold(mut program: Program) -> Program {
+    let mut k = 0;
+    while k < program.steps.len() {
+        if let Some(writer) = folds(&program, k) {
+            let norm = program.steps.remove(k);
+            let before = &mut program.steps[writer];
+            if let (Op::Conv2dForward(Conv2dForward { conv, .. }), Op::BatchNormInfer(BatchNormInfer { bn })) = (before.op, norm.op) {
+                before.op = Conv2dNormalized { conv, bn }.into();
+                before.operands.extend(&norm.operands[1..]);
+                before.results = norm.results;
+                before.pass = "fold";
+            }
+        } else {
+            k += 1;
+        }
+    }
+    program
+}
+
+/// The convolution that does the normalization of step `k`.
+fn folds(program: &Program, k: usize) -> Option<usize> {
+    let step = &program.steps[k];
+    let x = *step.operands.first()?;
+    let writer = program.writer(x).filter(|_| program.is_read_once(x))?;
+    let is_norm = matches!(step.op, Op::BatchNormInfer(_));
+    let plain = matches!(program.steps[writer].op, Op::Conv2dForward(Conv2dForward { act: Activation::None, .. }));
+    (is_norm && plain).then_some(writer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Layers;
+
+    #[test]
+    fn a_convolution_does_the_normalization_behind_it() {
+        let mut net = Layers::new([4, 4, 3]);
+        let x = net.conv_with_bias("a", 2, net.input());
+        let x = net.batch_norm_infer("b", x);
+        assert_eq!(
+            fold(net.finish(x)).to_string(),
+            "\
+a:
+  %12 (4, 4, 2) = conv2d_batch_norm 1x1 %0, @a/kernel, @a/bias, @b/gamma, @b/beta, ~b/moving_mean, ~b/moving_variance
+"
+        );
+    }
+
+    #[test]
+    fn an_output_that_is_read_twice_stays() {
+        let mut net = Layers::new([4, 4, 3]);
+        let x = net.conv("a", 2, net.input());
+        let y = net.batch_norm_infer("b", x);
+        let sum = net.add(x, y);
+        let program = net.finish(sum);
+        assert_eq!(fold(program.clone()), program);
+    }
+}

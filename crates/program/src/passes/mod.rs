@@ -1,0 +1,64 @@
+//! Passes over programs, each from program to program. [`training`] and [`inference`] are their orders.
+//!
+//! | pass | what it does |
+//! | --- | --- |
+//! | [`leave_out_biases`] | a bias before batch normalization is not added |
+//! | [`synchronize`] | batch normalization over all replicas |
+//! | [`differentiate`] | the backward pass |
+//! | [`recompute`] | cheap outputs are computed again, not kept |
+//! | [`accumulate`] | gradients that come together are added where they lie |
+//! | [`fold`] | a convolution does the batch normalization behind it, in inference |
+//! | [`share`] | sums in place, concatenations and slices without copies |
+
+mod accumulate;
+mod bias;
+mod differentiate;
+mod fold;
+mod recompute;
+mod share;
+mod synchronize;
+
+pub use accumulate::accumulate;
+pub use bias::leave_out_biases;
+pub use differentiate::{Gradients, differentiate};
+pub use fold::fold;
+pub use recompute::recompute;
+pub(crate) use share::reads_beside;
+pub use share::share;
+pub use synchronize::synchronize;
+
+use crate::{Program, Result, TensorId};
+
+/// What a training step is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Training {
+    /// Whether the gradient of the input is computed too.
+    pub input_gradient: bool,
+    /// Whether cheap outputs are computed again instead of kept.
+    pub recompute: bool,
+    /// The replicas that share the statistics of batch normalization; 1 where each has its own.
+    pub replicas: usize,
+}
+
+/// The training step of a forward program that ends with its loss, or with a [`Receive`](crate::ops::Receive).
+///
+/// # Errors
+/// As [`differentiate`].
+pub fn training(forward: Program, training: Training) -> Result<Program> {
+    let forward = leave_out_biases(forward);
+    let forward = if training.replicas > 1 { synchronize(forward, training.replicas)? } else { forward };
+    let step = differentiate(forward, training.input_gradient)?;
+    let step = if training.recompute { recompute(step) } else { step };
+    Ok(share(accumulate(step)))
+}
+
+/// The inference pass of a forward program.
+pub fn inference(forward: Program) -> Program {
+    share(fold(forward))
+}
+
+/// Whether no step behind step `k`, nor a caller, reads a tensor's memory.
+fn is_dead_after(program: &Program, id: TensorId, k: usize) -> bool {
+    let read = program.steps[k + 1..].iter().flat_map(|step| step.reads()).chain(program.kept());
+    !read.into_iter().any(|read| program.overlap(read, id))
+}

@@ -1,0 +1,157 @@
+use super::is_dead_after;
+use crate::check::conflict;
+use crate::ops::{Concat, Slice};
+use crate::{Home, Op, Program, TensorId};
+
+/// Has tensors lie inside of others where that saves a copy: sums in place of an operand that nothing else reads, the parts of a
+/// concatenation inside of it, slices inside of what they are cut from.
+///
+/// A part that can't lie inside is copied: one of two concatenations, one that lies beside what an op reads.
+pub fn share(mut program: Program) -> Program {
+    for k in 0..program.steps.len() {
+        if let (Some(onto), Some(&result)) = (program.steps[k].onto, program.steps[k].results.first()) {
+            program.tensors[result.0].home = Home::In(onto, 0);
+        } else {
+            in_place(&mut program, k);
+        }
+    }
+    for k in 0..program.steps.len() {
+        match program.steps[k].op {
+            Op::Concat(Concat) => join(&mut program, k),
+            Op::Slice(Slice { from, .. }) => {
+                let step = &program.steps[k];
+                let (part, whole) = (step.results[0], step.operands[0]);
+                put(&mut program, part, whole, from);
+            }
+            _ => {}
+        }
+    }
+    program
+}
+
+/// Has the first result of step `k` lie where an operand does that nothing reads behind it.
+fn in_place(program: &mut Program, k: usize) {
+    let step = &program.steps[k];
+    let Some(&result) = step.results.first() else { return };
+    let may = |&&at: &&usize| {
+        let operand = step.operands[at];
+        let alone = step.operands.iter().filter(|&&other| program.overlap(other, operand)).count() == 1;
+        let [of, to] = [operand, result].map(|id| program.tensor(id));
+        let fits = of.arena == to.arena && of.arena.is_placed() && of.shape == to.shape;
+        fits && alone && is_dead_after(program, operand, k)
+    };
+    if let Some(&at) = step.op.in_place().iter().find(may) {
+        program.tensors[result.0].home = Home::In(step.operands[at], 0);
+    }
+}
+
+/// Has the operands of a concatenation lie inside of its result.
+fn join(program: &mut Program, k: usize) {
+    let (whole, mut channel) = (program.steps[k].results[0], 0);
+    for part in program.steps[k].operands.clone() {
+        let shape = program.shape(part);
+        let (root, at) = program.root(part);
+        // What shares its memory with the part moves with it.
+        if at == 0 && program.shape(root) == shape && root != program.root(whole).0 {
+            let is_kept = program.kept().any(|kept| program.root(kept).0 == root);
+            if !is_kept {
+                put(program, root, whole, channel);
+            }
+        }
+        channel += shape.c;
+    }
+}
+
+/// Has a tensor with a home of its own lie inside of another one, unless an op then reads beside what it writes.
+fn put(program: &mut Program, part: TensorId, whole: TensorId, channel: usize) {
+    if program.tensor(part).home != Home::Free || program.tensor(part).arena != program.tensor(whole).arena {
+        return;
+    }
+    program.tensors[part.0].home = Home::In(whole, channel);
+    let root = program.root(whole).0;
+    if conflict(program).is_some() || program.steps.iter().any(|step| reads_beside(program, step, root)) {
+        program.tensors[part.0].home = Home::Free;
+    }
+}
+
+/// Whether a step reads some channels of a tensor's memory and writes others. Pixels of both take turns there, so a backend could not tell
+/// them apart as two runs of memory.
+pub(crate) fn reads_beside(program: &Program, step: &crate::Step, root: TensorId) -> bool {
+    if matches!(step.op, Op::Concat(Concat) | Op::Slice(_)) {
+        return false;
+    }
+    step.reads().any(|read| {
+        let is_written = |&result: &TensorId| {
+            program.root(result).0 == root && !program.is_same_memory(read, result)
+        };
+        program.root(read).0 == root && step.results.iter().any(is_written)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::passes::{Training, inference, training};
+    use crate::testing::Layers;
+
+    const PLAIN: Training = Training { input_gradient: false, recompute: false, replicas: 1 };
+
+    #[test]
+    fn branches_write_into_the_concatenation_and_read_slices_of_its_gradient() {
+        let mut net = Layers::new([4, 4, 3]);
+        let (a, b) = (net.conv("a", 2, net.input()), net.conv("b", 3, net.input()));
+        let y = net.concat(&[a, b]);
+        assert_eq!(
+            training(net.loss(y), PLAIN).unwrap().to_string(),
+            "\
+a:
+  %3 (4, 4, 2) in %7[0..] = conv2d 1x1 %0, @a/kernel
+b:
+  %6 (4, 4, 3) in %7[2..] = conv2d 1x1 %0, @b/kernel
+  %7 (4, 4, 5) = concat %3, %6
+  %8 (80) = reshape %7
+loss:
+  %11 (80), &metrics = cross_entropy %8, $labels
+b, backward:
+  %12 (4, 4, 5) = reshape %11
+  %13 (4, 4, 2) in %12[0..] = slice 0..2 %12
+  %14 (4, 4, 3) in %12[2..] = slice 2..5 %12
+  &b/kernel = conv2d_weight_gradient 1x1 %0, %14
+a, backward:
+  &a/kernel = conv2d_weight_gradient 1x1 %0, %13
+"
+        );
+    }
+
+    #[test]
+    fn a_sum_lies_where_its_last_operand_did() {
+        let mut net = Layers::new([4, 4, 2]);
+        let x = net.conv("a", 2, net.input());
+        let y = net.conv("b", 2, x);
+        let sum = net.add(y, x);
+        let text = inference(net.finish(sum)).to_string();
+        assert!(text.ends_with("  %7 (4, 4, 2) in %3 = add %6, %3\n"), "{text}");
+    }
+
+    #[test]
+    fn what_a_layer_reads_beside_its_output_is_copied() {
+        // A dense block: the input of b would lie beside its output.
+        let mut net = Layers::new([4, 4, 3]);
+        let a = net.conv("a", 2, net.input());
+        let b = net.conv("b", 2, a);
+        let y = net.concat(&[a, b]);
+        let text = inference(net.finish(y)).to_string();
+        assert!(text.contains("%3 (4, 4, 2) in %7[0..] = conv2d"), "{text}");
+        assert!(text.contains("  %6 (4, 4, 2) = conv2d"), "{text}");
+    }
+
+    #[test]
+    fn the_input_and_the_output_are_never_overwritten() {
+        let mut net = Layers::new([4, 4, 3]);
+        let a = net.conv("a", 3, net.input());
+        let sum = net.add(a, net.input());
+        let y = net.concat(&[net.input(), sum]);
+        let text = inference(net.finish(y)).to_string();
+        assert!(text.contains("in %3 = add") && text.contains("concat %0, %4"), "{text}");
+        assert!(!text.contains("%0 in"), "{text}");
+    }
+}

@@ -1,0 +1,79 @@
+use crate::ops::{BatchNormJoined, BatchNormMoments, BatchNormTrain, Gather};
+use crate::{Home, Op, Program, Result, Shape, Step};
+
+/// Batch normalization with the statistics of the whole batch, of which each of `replicas` replicas has a part: they exchange theirs.
+///
+/// # Errors
+/// None where the program is sound.
+pub fn synchronize(mut program: Program, replicas: usize) -> Result<Program> {
+    let mut k = 0;
+    while k < program.steps.len() {
+        let step = program.steps[k].clone();
+        let Op::BatchNormTrain(BatchNormTrain { bn }) = step.op else {
+            k += 1;
+            continue;
+        };
+        let mut exchange = |program: &mut Program, op: Op, shape: Shape, operand| {
+            let result = program.add_tensor(shape, op.arena(0), Home::Free);
+            let (operands, results) = (vec![operand], vec![result]);
+            let step = Step { op, operands, results, onto: None, pass: "synchronize", ..step };
+            program.steps.insert(k, step);
+            k += 1;
+            result
+        };
+        let x = step.operands[0];
+        let shape = BatchNormMoments.results_of(program.shape(x))?;
+        let own = exchange(&mut program, BatchNormMoments.into(), shape, x);
+        let all = exchange(&mut program, Gather { replicas }.into(), shape.with_n(replicas), own);
+        let joined = &mut program.steps[k];
+        joined.op = BatchNormJoined { bn }.into();
+        joined.operands.insert(1, all);
+        joined.pass = "synchronize";
+        k += 1;
+    }
+    Ok(program)
+}
+
+impl BatchNormMoments {
+    fn results_of(&self, x: Shape) -> Result<Shape> {
+        Ok(Op::from(*self).results(&[x])?[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::differentiate;
+    use crate::testing::Layers;
+
+    #[test]
+    fn replicas_exchange_statistics_and_gradients() {
+        let mut net = Layers::new([4, 4, 3]);
+        let x = net.conv("a", 2, net.input());
+        let x = net.batch_norm("b", x);
+        let program = synchronize(net.loss(x), 3).unwrap();
+        let text = differentiate(program, false).unwrap().to_string();
+        let (_, from_norm) = text.split_once("b:\n").unwrap();
+        assert_eq!(
+            from_norm,
+            "\
+  #14 (5) = batch_norm_moments %3
+  #15 (3, 1, 1, 5) = gather over 3 replicas #14
+  %9 (4, 4, 2), #10 (4), &b/sums = batch_norm_joined epsilon 0.001 %3, #15, @b/gamma, @b/beta
+  %11 (32) = reshape %9
+loss:
+  %16 (32), &metrics = cross_entropy %11, $labels
+b, backward:
+  %17 (4, 4, 2) = reshape %16
+  &b/gamma, &b/beta = batch_norm_weight_gradient epsilon 0.001 %3, @b/gamma, @b/beta, #10, %17
+  #18 (4) = join &b/gamma, &b/beta
+  #19 (4) = sum_over_replicas #18
+  #20 (2) = slice 0..2 #19
+  #21 (2) = slice 2..4 #19
+  %22 (4, 4, 2) = batch_norm_input_gradient epsilon 0.001 %3, @b/gamma, @b/beta, #10, %17, #20, #21
+a, backward:
+  &a/kernel = conv2d_weight_gradient 1x1 %0, %22
+"
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! A program in print: the first thing to look at when one is wrong.
+
+use crate::{Arena, Home, Phase, Program, Shape, Step, TensorId};
+use core::fmt;
+
+impl Program {
+    /// A tensor's name in print: `%3`, `@conv2d/kernel`.
+    pub fn name(&self, id: TensorId) -> String {
+        let tensor = self.tensor(id);
+        match &tensor.name {
+            Some(name) => format!("{}{name}", tensor.arena.mark()),
+            None => format!("{}{}", tensor.arena.mark(), id.0),
+        }
+    }
+
+    /// A tensor's shape in print: rows, columns and channels, or a length.
+    pub fn shape_text(&self, id: TensorId) -> String {
+        match self.shape(id) {
+            Shape { n: 1, h: 1, w: 1, c } => format!("({c})"),
+            Shape { n: 1, h, w, c } => format!("({h}, {w}, {c})"),
+            shape => shape.to_string(),
+        }
+    }
+
+    /// A step in print.
+    pub fn step_text(&self, step: &Step) -> String {
+        let result = |&id: &TensorId| {
+            let shape = if self.tensor(id).name.is_some() { String::new() } else { self.shape_text(id) };
+            let inside = match self.tensor(id).home {
+                Home::In(outer, at) if self.shape(outer).c == self.shape(id).c && at == 0 => {
+                    format!("in {}", self.name(outer))
+                }
+                Home::In(outer, at) => format!("in {}[{at}..]", self.name(outer)),
+                Home::Free | Home::At(_) => String::new(),
+            };
+            let parts = [self.name(id), shape, inside];
+            parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+        };
+        let results: Vec<String> = step.results.iter().map(result).collect();
+        let sign = if step.onto.is_some() { "+=" } else { "=" };
+        let options = step.op.options();
+        let space = if options.is_empty() { "" } else { " " };
+        let operands: Vec<String> = step.operands.iter().map(|&id| self.name(id)).collect();
+        let name = step.op.name();
+        format!("{} {sign} {name}{space}{options} {}", results.join(", "), operands.join(", "))
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut last = None;
+        for step in &self.steps {
+            let place = (step.phase, step.layer);
+            if last != Some(place) {
+                let layer = self.layers.get(step.layer).map_or("", String::as_str);
+                match step.phase {
+                    Phase::Forward => writeln!(f, "{layer}:")?,
+                    Phase::Loss => writeln!(f, "loss:")?,
+                    Phase::Backward => writeln!(f, "{layer}, backward:")?,
+                }
+                last = Some(place);
+            }
+            writeln!(f, "  {}", self.step_text(step).trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Arena::Activations => "activations",
+            Arena::Statistics => "statistics",
+            Arena::Parameters => "parameters",
+            Arena::Gradients => "gradients",
+            Arena::Averages => "averages",
+            Arena::Labels => "labels",
+        })
+    }
+}
