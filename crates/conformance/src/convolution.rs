@@ -2,11 +2,11 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use proptest::prelude::*;
 use program::{
     Activation, AffineSpans, Backend, BatchNorm, Conv2d, NormInfer, NormSpans, Pad, Result, Run, Shape, Span,
     WeightSpans, Write,
 };
+use proptest::prelude::*;
 
 /// A convolution forward and backward, with its fused activation, and with a normalization in inference.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use crate::convolution::TOLERANCE;
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use proptest::prelude::*;
 use program::{Activation, Backend, Linear, Result, Shape, Span, WeightSpans, Write};
+use proptest::prelude::*;
 
 /// A dense layer forward and backward.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use proptest::prelude::*;
 use program::{Backend, DropoutMask, Result, Shape, Write};
+use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 struct Dropout {

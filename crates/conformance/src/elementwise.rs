@@ -2,8 +2,8 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use proptest::prelude::*;
 use program::{Activation, Backend, Result, Shape, Write};
+use proptest::prelude::*;
 
 /// GELU's bell and its tail, relative to the largest.
 const GELU: f32 = 1e-6;

@@ -3,10 +3,10 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use core::ops::Range;
-use proptest::prelude::*;
 use program::{
     AxisDraw, Backend, Fill, ImageDraw, ImageSet, LoadImages, Result, Shape, SoftmaxXent, Span, ViewMut,
 };
+use proptest::prelude::*;
 
 /// A batch of a set, placed in a table of draws.
 #[derive(Clone, Debug)]

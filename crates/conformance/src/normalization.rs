@@ -2,11 +2,11 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use proptest::prelude::*;
 use program::{
     Activation, AffineSpans, Backend, BatchNorm, NormInfer, NormSaved, NormSpans, NormTrain, Result, RunMut,
     Shape, Span, Write,
 };
+use proptest::prelude::*;
 
 /// Training forward and backward, the running statistics, and inference with them.
 #[derive(Clone, Debug)]

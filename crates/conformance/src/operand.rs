@@ -1,7 +1,7 @@
 use crate::bench::{Bench, Tensor};
 use philox::{Philox, domain};
-use proptest::prelude::*;
 use program::{Activation, Backend, Layout, Result, Shape, Write};
+use proptest::prelude::*;
 
 /// Where a tensor lies in its buffer: elements before it, and beside each pixel's channels.
 #[derive(Clone, Copy, Debug)]

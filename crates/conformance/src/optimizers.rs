@@ -2,11 +2,11 @@
 
 use crate::operand::numbers;
 use crate::{Bench, Case, Output, Subject};
-use proptest::prelude::*;
 use program::{
     AdamStep, Backend, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, Velocity,
     WeightDecay,
 };
+use proptest::prelude::*;
 
 /// A few steps of all optimizers on a run in the middle of an arena.
 #[derive(Clone, Debug)]

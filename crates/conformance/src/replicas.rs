@@ -5,11 +5,11 @@ use crate::normalization::Normalization;
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use core::ops::Range;
-use proptest::prelude::*;
 use program::{
     Activation, AffineSpans, Backend, BatchNorm, NormGrads, NormSaved, NormTrain, Result, Run, RunMut, Shape,
     Span, View, ViewMut, Write,
 };
+use proptest::prelude::*;
 
 /// A batch in parts.
 #[derive(Clone, Debug)]

@@ -5,9 +5,7 @@ use crate::dense::Dense;
 use crate::normalization::Normalization;
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use program::{
-    Activation, Backend, Conv2d, Linear, Pad, Result, SgdStep, Shape, Span, WeightSpans, Write,
-};
+use program::{Activation, Backend, Conv2d, Linear, Pad, Result, SgdStep, Shape, Span, WeightSpans, Write};
 
 const CONV: Conv2d = Conv2d {
     inputs: 8,

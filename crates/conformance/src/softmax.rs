@@ -2,8 +2,8 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use proptest::prelude::*;
 use program::{Backend, Layout, Result, Shape, SoftmaxXent, Span, Target, ViewMut};
+use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 struct CrossEntropy {

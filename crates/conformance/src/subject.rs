@@ -1,8 +1,8 @@
 use crate::bench::Bench;
 use crate::case::{Case, Output, Source};
+use program::{Backend, Precision, Shape};
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use program::{Backend, Precision, Shape};
 use tensor_cpu::Reference;
 
 /// Devices under test: all of one kind, so that they must agree with each other to the bit, and with the f64 reference as

@@ -1,6 +1,4 @@
-use crate::{
-    Arena, Error, Home, Op, Parameter, Phase, Program, Result, Shape, Span, Step, Tensor, TensorId,
-};
+use crate::{Arena, Error, Home, Op, Parameter, Phase, Program, Result, Shape, Span, Step, Tensor, TensorId};
 
 /// Makes the forward part of a [`Program`].
 ///
@@ -111,7 +109,8 @@ pub(crate) fn push_step(
         Error::check_shape(op.name(), "a result", program.shape(id), shape)?;
         results.push(id);
     }
-    let step = Step { op, operands: operands.into(), results: results.clone(), onto: None, layer, phase, pass };
+    let step =
+        Step { op, operands: operands.into(), results: results.clone(), onto: None, layer, phase, pass };
     program.steps.push(step);
     Ok(results)
 }

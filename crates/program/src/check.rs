@@ -65,7 +65,9 @@ fn writes(program: &Program, step: &Step) -> Vec<(TensorId, Range<usize>)> {
                 (root, from + range.start..from + range.end)
             })
             .collect(),
-        Op::Slice(Slice { from, .. }) if is_inside(program, step.results[0], step.operands[0], from) => Vec::new(),
+        Op::Slice(Slice { from, .. }) if is_inside(program, step.results[0], step.operands[0], from) => {
+            Vec::new()
+        }
         _ => step.results.iter().map(|&id| channels(id)).collect(),
     }
 }
@@ -103,7 +105,8 @@ pub fn conflict(program: &Program) -> Option<Conflict> {
             };
             let is_own = step.results.contains(&id);
             let is_there = uses.written[id.index()].is_none_or(|written| written < k);
-            let is_read = uses.read[id.index()].is_some_and(|read| read > k || read == k && !may_replace(program, step, id));
+            let is_read = uses.read[id.index()]
+                .is_some_and(|read| read > k || read == k && !may_replace(program, step, id));
             !is_own && is_there && is_read && writes.iter().any(shares)
         })?;
         Some(Conflict { step: k, written: step.results[0], needed })

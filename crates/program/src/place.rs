@@ -1,7 +1,7 @@
 //! Where tensors lie in memory: best fit in one arena, by when each is needed.
 
 use crate::check::{self, LiveRange, live_ranges};
-use crate::passes::reads_beside;
+use crate::passes::is_executable;
 use crate::{Arena, Error, Home, Layout, Program, Result, Span, Step, TensorId};
 use core::cmp::Reverse;
 
@@ -26,13 +26,12 @@ impl Executable {
     /// # Errors
     /// [`Error::Option`] if a step would overwrite what another one needs: a fault of a pass, never of a network.
     pub fn place(program: Program, batch: usize, rest: usize) -> Result<Self> {
-        let is_unsound = check::conflict(&program).is_some()
-            || program.steps.iter().any(|step| {
-                step.results.iter().any(|&result| reads_beside(&program, step, program.root(result).0))
-            });
-        if is_unsound {
-            let (what, value) = ("a tensor", "overwritten while it is needed");
-            return Err(Error::Option { op: "place", what, value, accepted: "read before" });
+        let unsound = |value| {
+            let (what, accepted) = ("a tensor", "read before it is overwritten, and apart from what is read");
+            Err(Error::Option { op: "place", what, value, accepted })
+        };
+        if check::conflict(&program).is_some() {
+            return unsound("overwritten while it is needed");
         }
         let ranges = live_ranges(&program);
         let mut offsets = vec![0; program.tensors.len()];
@@ -70,7 +69,28 @@ impl Executable {
             inside.map(|(_, layout)| layout.end()).max().unwrap_or(0)
         };
         let lens = Arena::ALL.map(end);
-        Ok(Executable { program, batch, layouts, lens })
+        let placed = Executable { program, batch, layouts, lens };
+        match placed.program.steps.iter().all(|step| placed.is_apart(step)) {
+            true => Ok(placed),
+            false => unsound("beside what is read"),
+        }
+    }
+
+    /// Whether each result of a step lies apart, as a run of memory, from all that the step reads and from its other results. It may be the
+    /// very memory of an operand that the op can replace. A backend makes slices of memory, and relies on this.
+    fn is_apart(&self, step: &Step) -> bool {
+        let results = step.results.iter().enumerate();
+        results.into_iter().all(|(k, &result)| {
+            let root = self.program.root(result).0;
+            let others = step.reads().chain(step.results[..k].iter().copied());
+            is_executable(&self.program, step, root)
+                && others.into_iter().all(|other| {
+                    let [a, b] = [result, other].map(|id| self.layouts[id.index()]);
+                    let is_elsewhere = self.program.tensor(result).arena != self.program.tensor(other).arena;
+                    let is_related = self.program.root(other).0 == root;
+                    is_elsewhere || is_related || a.end() <= b.offset || b.end() <= a.offset
+                })
+        })
     }
 
     /// The program.

@@ -1,11 +1,10 @@
 //! Small networks for the tests of passes.
 
-use crate::ops::{
-    Add, BatchNormInfer, BatchNormTrain, Concat, Conv2dForward, CrossEntropy, Reshape,
-};
+use crate::ops::{Add, BatchNormInfer, BatchNormTrain, Concat, Conv2dForward, CrossEntropy, Reshape};
 use crate::passes::{Training, training};
 use crate::{
-    Activation, Arena, BatchNorm, Builder, Conv2d, Pad, Parameter, Phase, Program, Shape, Span, Target, TensorId,
+    Activation, Arena, BatchNorm, Builder, Conv2d, Pad, Parameter, Phase, Program, Shape, Span, Target,
+    TensorId,
 };
 
 /// A forward program that grows layer by layer.

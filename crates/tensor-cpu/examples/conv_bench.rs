@@ -8,11 +8,11 @@
 
 mod arguments;
 
-use std::time::Instant;
 use program::{
     Activation, Backend, Conv2d, Layout, Linear, Pad, Result, Run, RunMut, Shape, Span, View, ViewMut,
     WeightSpans, Write,
 };
+use std::time::Instant;
 use tensor_cpu::{Buffer, Cpu, Roofline};
 
 struct Layer {

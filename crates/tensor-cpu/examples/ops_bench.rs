@@ -10,13 +10,13 @@
 
 mod arguments;
 
-use std::hint::black_box;
-use std::time::{Duration, Instant};
 use program::{
     Activation, AdamStep, AffineSpans, Backend, BatchNorm, DropoutMask, Layout, Moments, NormSaved,
     NormTrain, OptimizerStep, Pad, Pool2d, Result, RmspropStep, Run, RunMut, SgdStep, Shape, SoftmaxXent,
     Span, Velocity, View, ViewMut, WeightDecay, Write,
 };
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 use tensor_cpu::{Buffer, Cpu};
 
 /// The device, and what a copy of a large buffer reached on it in GB/s.

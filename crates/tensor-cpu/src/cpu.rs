@@ -3,8 +3,8 @@ use crate::conv::Bf16Level;
 use crate::element::Format;
 use crate::simd::Level;
 use crate::threads::Threads;
-use std::sync::{Arc, Mutex, MutexGuard};
 use program::Result;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The CPU: SIMD kernels, chosen for the processor at run time, on a pool of threads.
 ///

@@ -1,13 +1,13 @@
 //! Once an op has run, running it again allocates nothing: a training step's memory is known in advance.
 #![allow(clippy::unwrap_used)]
 
-use std::alloc::{GlobalAlloc, Layout as Memory, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use program::{
     Activation, AdamStep, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Layout, Linear, Moments,
     NormInfer, NormSaved, NormSpans, NormTrain, OptimizerStep, Pad, Pool2d, Result, RmspropStep, Run, RunMut,
     SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut, WeightDecay, WeightSpans, Write,
 };
+use std::alloc::{GlobalAlloc, Layout as Memory, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tensor_cpu::{Buffer, Cpu};
 
 /// The system's allocator, counting calls of all threads.

@@ -2,12 +2,12 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-use safetensors::SafeTensors;
 use program::{
     Activation, AffineSpans, Backend, BatchNorm, Layout, NormInfer, NormSaved, NormSpans, NormTrain, Pad,
     Pool2d, RmspropStep, Run, RunMut, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut,
     WeightDecay, Write,
 };
+use safetensors::SafeTensors;
 use tensor_cpu::{Buffer, Cpu, Reference};
 
 /// The golden file.

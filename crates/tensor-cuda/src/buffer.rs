@@ -2,8 +2,8 @@
 
 use crate::memory::Memory;
 use crate::mirror::Mirror;
-use std::sync::Mutex;
 use program::Precision;
+use std::sync::Mutex;
 
 /// The format of the numbers in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,10 +6,10 @@ use crate::engine::{self, Engine};
 use crate::memory::{Memory, Scratch};
 use crate::strands::Strands;
 use crate::turn;
+use program::{Error, Precision, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use program::{Error, Precision, Result};
 
 /// How a device is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
-use std::sync::{Arc, Mutex};
 use program::{Error, Result};
+use std::sync::{Arc, Mutex};
 
 /// A run of bytes on the device, given back when dropped.
 pub(crate) struct Memory {

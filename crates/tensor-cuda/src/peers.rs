@@ -19,9 +19,9 @@ use crate::driver::{Driver, Mark, Ptr};
 use crate::memory::Scratch;
 use crate::stretch::stretch;
 use crate::{Buffer, Cuda};
+use program::{Error, Result, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use program::{Error, Result, Span};
 
 const F32: usize = size_of::<f32>();
 

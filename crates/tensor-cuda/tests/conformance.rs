@@ -2,9 +2,9 @@
 //! the emulated one.
 
 use conformance::Subject;
+use program::{Backend, Precision};
 use std::env::var_os;
 use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
-use program::{Backend, Precision};
 use tensor_cuda::{Cuda, Options};
 
 /// A device that the tests of a format share: to open one takes long, and only one thread may use it at a time.

@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
 use play::{Played, play_on};
-use std::sync::Barrier;
 use program::{Backend, Error, Span};
+use std::sync::Barrier;
 use tensor_cuda::{Cuda, Options, Peers, Turn, available, gpus, libraries};
 
 /// The variable that says which scenario a second start plays.

@@ -1,9 +1,7 @@
 //! Copies to and from the device, fills, copies and activations on the emulated GPU.
 
 use crate::harness::*;
-use program::{
-    Activation, Backend, Error, Layout, Precision, Result, Shape, Span, View, ViewMut, Write,
-};
+use program::{Activation, Backend, Error, Layout, Precision, Result, Shape, Span, View, ViewMut, Write};
 use tensor_cuda::{Buffer, Cuda};
 
 #[derive(Debug)]

@@ -15,11 +15,11 @@ mod play;
 
 use philox::{Philox, domain};
 use play::Played;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use program::{
     Activation, Backend, Conv2d, Layout, Linear, Pad, Precision, Run, RunMut, Shape, Span, View, ViewMut,
     Write,
 };
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tensor_cuda::{Buffer, Cuda, Options};
 
 /// The variable that says that this is a start on stand-ins.

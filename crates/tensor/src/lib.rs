@@ -31,15 +31,15 @@ pub mod cuda {
 }
 
 pub use device::Device;
-pub use recorder::{Prepared, Recorder};
-pub use storage::{Bytes, Ints, Storage};
-pub use tensor::Tensor;
 pub use program::{
     Activation, AdamStep, AffineSpans, AxisDraw, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill,
     ImageDraw, ImageSet, Layout, Linear, LoadImages, Misfit, Moments, NormGrads, NormInfer, NormSaved,
     NormSpans, NormTrain, OptimizerStep, Pad, ParamRun, Pool2d, Precision, Result, RmspropStep, Run, RunMut,
     SgdStep, Shape, SoftmaxXent, Span, Target, Velocity, View, ViewMut, WeightDecay, WeightSpans, Write,
 };
+pub use recorder::{Prepared, Recorder};
+pub use storage::{Bytes, Ints, Storage};
+pub use tensor::Tensor;
 pub use tensor_cpu::{
     Buffer as HostBuffer, Roofline, SIMD_LEVELS, bf16_level, simd_level, unknown_simd_level,
 };

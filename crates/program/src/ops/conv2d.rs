@@ -112,7 +112,8 @@ impl Rule for Conv2dNormalized {
     }
 
     fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let (&[x, w, ref b @ .., gamma, beta, mean, var], 0..=1) = (shapes, shapes.len().wrapping_sub(6)) else {
+        let (&[x, w, ref b @ .., gamma, beta, mean, var], 0..=1) = (shapes, shapes.len().wrapping_sub(6))
+        else {
             return Err(count(self.name(), shapes.len(), 6));
         };
         let y = output(self.name(), &self.conv, x, w, b.first().copied())?;

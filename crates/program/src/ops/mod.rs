@@ -30,8 +30,8 @@ pub use reshape::Reshape;
 pub use scale::Scale;
 pub use shared_batch_norm::{BatchNormJoined, BatchNormMoments};
 
-use crate::{Activation, Error, Result, Shape, TensorId};
 use crate::passes::Gradients;
+use crate::{Activation, Error, Result, Shape, TensorId};
 
 /// Operands of a fixed number, or an error that says how many there should be.
 fn operands<const N: usize>(op: &'static str, shapes: &[Shape]) -> Result<[Shape; N]> {

@@ -2,7 +2,9 @@
 
 use super::batch_norm::options;
 use super::exchange::{Join, SumOverReplicas};
-use super::{BatchNormInputGradient, BatchNormRepeat, BatchNormWeightGradient, Slice, count, operands, per_channel};
+use super::{
+    BatchNormInputGradient, BatchNormRepeat, BatchNormWeightGradient, Slice, count, operands, per_channel,
+};
 use crate::op::{Op, Rule};
 use crate::passes::Gradients;
 use crate::{Arena, BatchNorm, Error, Result, Shape, Step, TensorId};

@@ -21,16 +21,22 @@ pub fn accumulate(mut program: Program) -> Program {
 /// What takes the place of the sum that is step `k`: a step that adds, at the place of the one that computes the second operand.
 fn accumulated(program: &Program, k: usize) -> Option<(usize, Step)> {
     let step = &program.steps[k];
-    let (Op::Add(Add { act: Activation::None }), &[a, b]) = (step.op, &step.operands[..]) else { return None };
+    let (Op::Add(Add { act: Activation::None }), &[a, b]) = (step.op, &step.operands[..]) else {
+        return None;
+    };
     let writer = program.writer(b)?;
     let second = &program.steps[writer];
     let adds = second.op.adds() && second.onto.is_none() && second.results.len() == 1;
     let reads_first = second.operands.iter().any(|&read| program.overlap(read, a));
     let is_known = program.writer(a).is_some_and(|of_a| of_a < writer);
     // A sum of the forward pass keeps its order of operands: nothing else may read the first one from here on.
-    let is_dead = is_dead_after(program, a, k) && program.readers(a).all(|reader| reader <= writer || reader == k);
-    let may = adds && !reads_first && is_known && is_dead && program.is_read_once(b) && step.phase == second.phase;
-    may.then(|| (writer, Step { onto: Some(a), results: step.results.clone(), pass: "accumulate", ..second.clone() }))
+    let is_dead =
+        is_dead_after(program, a, k) && program.readers(a).all(|reader| reader <= writer || reader == k);
+    let may =
+        adds && !reads_first && is_known && is_dead && program.is_read_once(b) && step.phase == second.phase;
+    may.then(|| {
+        (writer, Step { onto: Some(a), results: step.results.clone(), pass: "accumulate", ..second.clone() })
+    })
 }
 
 #[cfg(test)]
@@ -46,20 +52,20 @@ mod tests {
         let (b, c) = (net.conv("b", 2, x), net.conv("c", 2, x));
         let y = net.concat(&[b, c]);
         let text = accumulate(differentiate(net.loss(y), false).unwrap()).to_string();
-        let backward = text.split("c, backward:\n").nth(1).unwrap();
+        let backward = text.split("c, backward:\n  ").nth(1).unwrap();
         assert_eq!(
             backward,
             "\
-  %18 (4, 4, 4) = reshape %17
-  %19 (4, 4, 2) = slice 0..2 %18
-  %20 (4, 4, 2) = slice 2..4 %18
-  &c/kernel = conv2d_weight_gradient 1x1 %3, %20
-  %21 (4, 4, 2) = conv2d_input_gradient 1x1 %20, @c/kernel
+  %15 (4, 4, 4) = reshape %14
+  %16 (4, 4, 2) = slice 0..2 %15
+  %17 (4, 4, 2) = slice 2..4 %15
+  &c/kernel = conv2d_weight_gradient 1x1 %3, %17
+  %18 (4, 4, 2) = conv2d_input_gradient 1x1 %17, @c/kernel
 b, backward:
-  &b/kernel = conv2d_weight_gradient 1x1 %3, %19
-  %23 (4, 4, 2) += conv2d_input_gradient 1x1 %19, @b/kernel
+  &b/kernel = conv2d_weight_gradient 1x1 %3, %16
+  %20 (4, 4, 2) += conv2d_input_gradient 1x1 %16, @b/kernel
 a, backward:
-  &a/kernel = conv2d_weight_gradient 1x1 %0, %23
+  &a/kernel = conv2d_weight_gradient 1x1 %0, %20
 "
         );
     }

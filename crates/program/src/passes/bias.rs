@@ -11,7 +11,9 @@ pub fn leave_out_biases(mut program: Program) -> Program {
         };
         let Some(writer) = program.writer(x).filter(|_| program.is_read_once(x)) else { continue };
         let before = &mut program.steps[writer];
-        if let (Op::Conv2dForward(Conv2dForward { act: Activation::None, .. }), 3) = (before.op, before.operands.len()) {
+        if let (Op::Conv2dForward(Conv2dForward { act: Activation::None, .. }), 3) =
+            (before.op, before.operands.len())
+        {
             let bias = before.operands.remove(2);
             before.pass = "leave_out_biases";
             program.steps[k].operands.push(bias);

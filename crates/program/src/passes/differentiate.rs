@@ -79,7 +79,12 @@ impl Gradients {
     ///
     /// # Errors
     /// If operands and results do not fit.
-    pub fn push(&mut self, op: impl Into<Op>, operands: &[TensorId], given: &[TensorId]) -> Result<Vec<TensorId>> {
+    pub fn push(
+        &mut self,
+        op: impl Into<Op>,
+        operands: &[TensorId],
+        given: &[TensorId],
+    ) -> Result<Vec<TensorId>> {
         let place = (self.layer, Phase::Backward, "differentiate");
         let results = push_step(&mut self.program, op.into(), operands, given, place)?;
         self.wanted.resize(self.program.tensors.len(), false);
@@ -137,7 +142,10 @@ a, backward:
         let y = net.conv("b", 2, x);
         let sum = net.add(y, x);
         let text = differentiate(net.loss(sum), false).unwrap().to_string();
-        assert!(text.contains("\na, backward:\n  &a/kernel = conv2d_weight_gradient 1x1 %0, %14\n"), "{text}");
+        assert!(
+            text.contains("\na, backward:\n  &a/kernel = conv2d_weight_gradient 1x1 %0, %14\n"),
+            "{text}"
+        );
         assert!(text.contains("  %14 (4, 4, 2) = add %12, %13\n"), "{text}");
     }
 

@@ -9,7 +9,11 @@ pub fn fold(mut program: Program) -> Program {
         if let Some(writer) = folds(&program, k) {
             let norm = program.steps.remove(k);
             let before = &mut program.steps[writer];
-            if let (Op::Conv2dForward(Conv2dForward { conv, .. }), Op::BatchNormInfer(BatchNormInfer { bn })) = (before.op, norm.op) {
+            if let (
+                Op::Conv2dForward(Conv2dForward { conv, .. }),
+                Op::BatchNormInfer(BatchNormInfer { bn }),
+            ) = (before.op, norm.op)
+            {
                 before.op = Conv2dNormalized { conv, bn }.into();
                 before.operands.extend(&norm.operands[1..]);
                 before.results = norm.results;
@@ -28,7 +32,8 @@ fn folds(program: &Program, k: usize) -> Option<usize> {
     let x = *step.operands.first()?;
     let writer = program.writer(x).filter(|_| program.is_read_once(x))?;
     let is_norm = matches!(step.op, Op::BatchNormInfer(_));
-    let plain = matches!(program.steps[writer].op, Op::Conv2dForward(Conv2dForward { act: Activation::None, .. }));
+    let plain =
+        matches!(program.steps[writer].op, Op::Conv2dForward(Conv2dForward { act: Activation::None, .. }));
     (is_norm && plain).then_some(writer)
 }
 

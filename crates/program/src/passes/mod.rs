@@ -23,7 +23,7 @@ pub use bias::leave_out_biases;
 pub use differentiate::{Gradients, differentiate};
 pub use fold::fold;
 pub use recompute::recompute;
-pub(crate) use share::reads_beside;
+pub(crate) use share::is_executable;
 pub use share::share;
 pub use synchronize::synchronize;
 

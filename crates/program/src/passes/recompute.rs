@@ -79,22 +79,19 @@ mod tests {
         let x = net.batch_norm("b", x);
         let x = net.conv("c", 2, x);
         let text = recompute(differentiate(net.loss(x), false).unwrap()).to_string();
-        let backward = text.split("c, backward:\n").nth(1).unwrap();
+        let backward = text.split("c, backward:\n  ").nth(1).unwrap();
         assert_eq!(
             backward,
             "\
   %18 (4, 4, 2) = reshape %17
-  %20 (4, 4, 2) = batch_norm_repeat epsilon 0.001 %3, @b/gamma, @b/beta, #10
-  &c/kernel = conv2d_weight_gradient 1x1 %20, %18
+  %21 (4, 4, 2) = batch_norm_repeat epsilon 0.001 %3, @b/gamma, @b/beta, #10
+  &c/kernel = conv2d_weight_gradient 1x1 %21, %18
   %19 (4, 4, 2) = conv2d_input_gradient 1x1 %18, @c/kernel
-"
-            .to_owned()
-                + "\
 b, backward:
   &b/gamma, &b/beta = batch_norm_weight_gradient epsilon 0.001 %3, @b/gamma, @b/beta, #10, %19
-  %21 (4, 4, 2) = batch_norm_input_gradient epsilon 0.001 %3, @b/gamma, @b/beta, #10, %19, &b/gamma, &b/beta
+  %20 (4, 4, 2) = batch_norm_input_gradient epsilon 0.001 %3, @b/gamma, @b/beta, #10, %19, &b/gamma, &b/beta
 a, backward:
-  &a/kernel = conv2d_weight_gradient 1x1 %0, %21
+  &a/kernel = conv2d_weight_gradient 1x1 %0, %20
 "
         );
     }

@@ -1,7 +1,7 @@
 use super::is_dead_after;
-use crate::check::conflict;
+use crate::check::{conflict, copied_parts};
 use crate::ops::{Concat, Slice};
-use crate::{Home, Op, Program, TensorId};
+use crate::{Home, Op, Program, Step, TensorId};
 
 /// Has tensors lie inside of others where that saves a copy: sums in place of an operand that nothing else reads, the parts of a
 /// concatenation inside of it, slices inside of what they are cut from.
@@ -69,23 +69,30 @@ fn put(program: &mut Program, part: TensorId, whole: TensorId, channel: usize) {
     }
     program.tensors[part.0].home = Home::In(whole, channel);
     let root = program.root(whole).0;
-    if conflict(program).is_some() || program.steps.iter().any(|step| reads_beside(program, step, root)) {
+    let is_executable = program.steps.iter().all(|step| is_executable(program, step, root));
+    if !is_executable || conflict(program).is_some() {
         program.tensors[part.0].home = Home::Free;
     }
 }
 
-/// Whether a step reads some channels of a tensor's memory and writes others. Pixels of both take turns there, so a backend could not tell
-/// them apart as two runs of memory.
-pub(crate) fn reads_beside(program: &Program, step: &crate::Step, root: TensorId) -> bool {
-    if matches!(step.op, Op::Concat(Concat) | Op::Slice(_)) {
-        return false;
+/// Whether a backend can tell what a step reads from what it writes as runs of memory, for tensors inside of this root. Where an op reads
+/// some channels and writes others, pixels of both take turns.
+pub(crate) fn is_executable(program: &Program, step: &Step, root: TensorId) -> bool {
+    let is_apart = |read: TensorId, written: TensorId| {
+        let is_same = program.is_same_memory(read, written);
+        is_same || program.root(read).0 != root || program.root(written).0 != root
+    };
+    match step.op {
+        Op::Concat(Concat) => copied_parts(program, step).all(|(part, _)| is_apart(part, step.results[0])),
+        Op::Slice(_) => true,
+        // One side must lie back to back, to be seen in the other one's shape.
+        Op::Reshape(_) => {
+            let is_whole = |id: TensorId| program.shape(program.root(id).0).c == program.shape(id).c;
+            let (x, y) = (step.operands[0], step.results[0]);
+            is_apart(x, y) && (is_whole(x) || is_whole(y))
+        }
+        _ => step.reads().all(|read| step.results.iter().all(|&written| is_apart(read, written))),
     }
-    step.reads().any(|read| {
-        let is_written = |&result: &TensorId| {
-            program.root(result).0 == root && !program.is_same_memory(read, result)
-        };
-        program.root(read).0 == root && step.results.iter().any(is_written)
-    })
 }
 
 #[cfg(test)]

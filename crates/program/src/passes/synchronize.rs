@@ -53,18 +53,18 @@ mod tests {
         let x = net.batch_norm("b", x);
         let program = synchronize(net.loss(x), 3).unwrap();
         let text = differentiate(program, false).unwrap().to_string();
-        let (_, from_norm) = text.split_once("b:\n").unwrap();
+        let (_, from_norm) = text.split_once("b:\n  ").unwrap();
         assert_eq!(
             from_norm,
             "\
-  #14 (5) = batch_norm_moments %3
-  #15 (3, 1, 1, 5) = gather over 3 replicas #14
-  %9 (4, 4, 2), #10 (4), &b/sums = batch_norm_joined epsilon 0.001 %3, #15, @b/gamma, @b/beta
+  #15 (5) = batch_norm_moments %3
+  #16 (3, 1, 1, 5) = gather over 3 replicas #15
+  %9 (4, 4, 2), #10 (4), &b/sums = batch_norm_joined epsilon 0.001 %3, #16, @b/gamma, @b/beta
   %11 (32) = reshape %9
 loss:
-  %16 (32), &metrics = cross_entropy %11, $labels
+  %14 (32), &metrics = cross_entropy %11, $labels
 b, backward:
-  %17 (4, 4, 2) = reshape %16
+  %17 (4, 4, 2) = reshape %14
   &b/gamma, &b/beta = batch_norm_weight_gradient epsilon 0.001 %3, @b/gamma, @b/beta, #10, %17
   #18 (4) = join &b/gamma, &b/beta
   #19 (4) = sum_over_replicas #18

@@ -31,8 +31,8 @@ pub(crate) use bf16::{Level as Bf16Level, trial as bf16_trial};
 use crate::element::{Bf16, Element};
 use crate::norm_operands::Infer;
 use crate::{Cpu, activation, batch_norm};
-use sums::Finish;
 use program::{Activation, BatchNorm, Conv2d, Layout, Result, Shape, View, ViewMut, Write};
+use sums::Finish;
 
 /// How convolutions of tensors of such numbers are computed.
 pub(crate) trait Convolved: Element {

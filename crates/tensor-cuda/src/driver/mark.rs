@@ -1,8 +1,8 @@
 //! Places in streams that others can wait for.
 
 use super::{Driver, Event};
-use std::sync::Arc;
 use program::Result;
+use std::sync::Arc;
 
 /// A place in a driver's stream, moved forward as work is asked for. Before it is put anywhere it has passed.
 pub(crate) struct Mark {

@@ -13,9 +13,9 @@ pub(crate) use mark::Mark;
 pub(crate) use watch::{Pause, Watch};
 
 use core::ffi::c_void;
+use program::Result;
 use std::sync::Arc;
 use std::time::Instant;
-use program::Result;
 
 /// An address in the device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Waiting that somebody looks after.
 
-use std::time::Duration;
 use program::Result;
+use std::time::Duration;
 
 /// Is asked again and again while the host waits for a stream.
 pub(crate) trait Watch: Send + Sync {

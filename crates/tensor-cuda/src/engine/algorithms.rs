@@ -15,8 +15,8 @@
 
 use super::store::Store;
 use core::fmt;
-use std::collections::HashMap;
 use program::{Conv2d, Precision, Result, Shape};
+use std::collections::HashMap;
 
 /// One of the three computations of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

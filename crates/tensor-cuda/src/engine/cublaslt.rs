@@ -30,10 +30,10 @@ use crate::operand::Place;
 use crate::{Cuda, Options};
 use core::fmt;
 use plan::{Failure, Handle, Plan};
+use program::{Linear, Precision, Result, Write};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
-use program::{Linear, Precision, Result, Write};
 
 /// Scratch memory for the parts of long sums: what NVIDIA recommends for Hopper.
 const SCRATCH: usize = 32 << 20;

@@ -4,8 +4,8 @@
 use crate::Cuda;
 use crate::number::MISSING;
 use core::ops::RangeInclusive;
-use std::sync::atomic::Ordering;
 use program::{Error, Result, Write};
+use std::sync::atomic::Ordering;
 
 /// What a call that failed tells of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

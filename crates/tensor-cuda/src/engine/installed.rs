@@ -8,8 +8,8 @@ use super::{Engine, Own};
 use crate::driver::{Driver, Ptr};
 use crate::operand::Place;
 use crate::{Cuda, Options};
-use std::sync::Arc;
 use program::{Conv2d, Linear, Result, Shape, Write};
+use std::sync::Arc;
 
 /// Each library, or why it is not used.
 pub(crate) struct Installed {

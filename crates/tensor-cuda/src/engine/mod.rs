@@ -17,8 +17,8 @@ use crate::driver::{CudaDriver, Driver, Ptr};
 use crate::operand::Place;
 use crate::{Cuda, Options};
 use installed::Installed;
-use std::sync::Arc;
 use program::{Conv2d, Linear, Result, Shape, Write};
+use std::sync::Arc;
 
 /// Matrix products and convolutions, on operands that are made for them: tensors are contiguous, all numbers are in the
 /// format of activations, and weights lie as (outputs, kh, kw, inputs), or (outputs, inputs) for a dense layer. Sums are

@@ -5,8 +5,8 @@ use super::installed::{Installed, unique_id};
 use super::session::{Join, Session, Way};
 use crate::memory::Scratch;
 use crate::{Buffer, Cuda};
-use std::sync::Arc;
 use program::{Error, Result, Span};
+use std::sync::Arc;
 
 /// Waits until all ranks that are threads of this process have come.
 pub type Meet = Box<dyn Fn() -> Result<()> + Send>;

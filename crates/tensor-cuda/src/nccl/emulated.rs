@@ -11,10 +11,10 @@ use crate::Cuda;
 use crate::cuda::lock;
 use crate::driver::{Driver, Ptr};
 use cudarc::nccl::sys::ncclResult_t;
+use program::Result;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use program::Result;
 
 /// A group of ranks on emulated devices, one each, that wait for each other for `patience`. `failed` makes what each is told
 /// of the others' failures, given its rank.

@@ -10,10 +10,10 @@
 use super::calls::{Calls, Comm, MARKS, Op, Status, UniqueId};
 use crate::cuda::lock;
 use crate::driver::{Pause, Watch};
+use program::{Error, Result};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-use program::{Error, Result};
 
 /// Tells which rank failed, if the caller has a way to know.
 pub type Failed = Box<dyn Fn() -> Option<String> + Send>;

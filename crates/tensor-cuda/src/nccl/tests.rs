@@ -5,9 +5,9 @@ use super::session::{Failed, Join, Session, Way};
 use crate::cuda::lock;
 use crate::driver::{Ptr, Watch};
 use cudarc::nccl::sys::ncclResult_t;
+use program::Result;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use program::Result;
 
 /// What a test lets happen: at calls of that name, from the `after`th on.
 #[derive(Clone, Copy)]

@@ -1,8 +1,8 @@
 //! Ranks that reach each other by NCCL, each on a thread and a GPU of its own.
 
+use program::{Backend, Error, Span};
 use std::thread;
 use std::time::Duration;
-use program::{Backend, Error, Span};
 use tensor_cuda::nccl::{Communicator, Join, unique_id};
 use tensor_cuda::{Buffer, Cuda, Options, Turn, gpus};
 

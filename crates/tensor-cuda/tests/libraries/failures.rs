@@ -4,9 +4,7 @@ use super::play::Played;
 use super::{
     activations, alone, choices, convolutions, dense, numbers, on_failing_stand_ins, on_stand_ins, values,
 };
-use program::{
-    Activation, Backend, Conv2d, Error, Layout, Linear, Run, Shape, Span, View, ViewMut, Write,
-};
+use program::{Activation, Backend, Conv2d, Error, Layout, Linear, Run, Shape, Span, View, ViewMut, Write};
 use tensor_cuda::{Buffer, Cuda, Options, Turn};
 
 /// The next algorithm takes its place; half-written results are overwritten.

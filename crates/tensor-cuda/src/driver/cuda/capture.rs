@@ -4,9 +4,9 @@ use super::CudaDriver;
 use crate::cuda::lock;
 use crate::number::number;
 use cudarc::driver::sys;
+use program::Result;
 use std::ptr;
 use std::sync::atomic::Ordering;
-use program::Result;
 
 /// A node that what is asked for next comes after.
 pub(super) type Tip = sys::CUgraphNode;

@@ -56,10 +56,7 @@ impl Drop for Moment {
 
 impl CudaDriver {
     /// Milliseconds from before the work to behind it, by the GPU's own clock.
-    pub(super) fn time_work(
-        &self,
-        work: &mut dyn FnMut() -> program::Result<()>,
-    ) -> program::Result<f32> {
+    pub(super) fn time_work(&self, work: &mut dyn FnMut() -> program::Result<()>) -> program::Result<f32> {
         self.unless_capturing("taking the time")?;
         self.make_current()?;
         let moment = || Moment::new().map_err(|error| error.of_device(&self.title));
@@ -87,11 +84,7 @@ impl CudaDriver {
     }
 
     /// Asks whether something has passed.
-    pub(super) fn passed(
-        &self,
-        name: &'static str,
-        query: impl FnOnce() -> u32,
-    ) -> program::Result<bool> {
+    pub(super) fn passed(&self, name: &'static str, query: impl FnOnce() -> u32) -> program::Result<bool> {
         const NOT_READY: u32 = sys::CUresult::CUDA_ERROR_NOT_READY as u32;
         let mut passed = true;
         self.call(name, || match query() {

@@ -26,12 +26,12 @@ use context::{Context, Stream};
 use core::ffi::c_void;
 use cudarc::driver::sys;
 use functions::Functions;
+use program::Result;
 use side::Side;
 use staging::Staging;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use program::Result;
 
 /// The most arguments that a kernel may have: their places are an array, so that a launch allocates nothing.
 const MOST_ARGS: usize = 32;

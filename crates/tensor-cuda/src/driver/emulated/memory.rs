@@ -2,9 +2,9 @@
 
 use super::error;
 use crate::driver::Ptr;
+use program::Result;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
-use program::Result;
 
 /// Bytes on both sides of an allocation.
 const GUARD: usize = 4096;

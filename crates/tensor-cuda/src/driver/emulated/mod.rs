@@ -20,8 +20,8 @@ use crate::kernels::{SOURCES, Source};
 use memory::Memory;
 use object::Object;
 use order::Order;
-use std::sync::{Arc, Mutex};
 use program::{Error, Result};
+use std::sync::{Arc, Mutex};
 
 const NAME: &str = "the emulated GPU";
 

@@ -1,8 +1,8 @@
 //! The order in which the threads and blocks of a launch run.
 
 use super::error;
-use std::collections::BTreeSet;
 use program::Result;
+use std::collections::BTreeSet;
 
 /// The variable that fixes it.
 const VARIABLE: &str = "TOWERS_EMULATION_ORDER";

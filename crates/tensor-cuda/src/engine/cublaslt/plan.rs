@@ -11,8 +11,8 @@ use core::fmt;
 use core::mem::{MaybeUninit, size_of};
 use core::ops::RangeInclusive;
 use cudarc::cublaslt::sys::{self, cublasStatus_t as Status};
-use std::sync::Arc;
 use program::Precision;
+use std::sync::Arc;
 
 /// A call that did not succeed.
 #[derive(Debug)]

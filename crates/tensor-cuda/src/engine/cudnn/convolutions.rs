@@ -11,10 +11,10 @@ use crate::engine::contest;
 use crate::engine::faults::Fault;
 use crate::memory::Memory;
 use core::iter;
+use program::{Conv2d, Precision, Result, Shape, Write};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use program::{Conv2d, Precision, Result, Shape, Write};
 
 pub(super) struct Convolutions {
     precision: Precision,

@@ -45,8 +45,8 @@ use crate::{Cuda, Options, cache};
 use convolutions::{Beside, Convolutions};
 use handle::{Failure, Handle};
 use problem::{Operands, Problem, Scratch};
-use std::sync::{Arc, Mutex};
 use program::{Conv2d, Error, Precision, Result, Shape, Write};
+use std::sync::{Arc, Mutex};
 
 /// The most scratch memory that an algorithm may take. More would rarely buy time, and is taken from larger batches.
 const MOST_SCRATCH: usize = 256 << 20;

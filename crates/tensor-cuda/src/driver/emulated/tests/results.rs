@@ -6,8 +6,8 @@ use crate::driver::emulated::EmulatedDriver;
 use crate::driver::emulated::order::{Order, Sense};
 use crate::driver::{Driver, Geometry, args};
 use crate::kernels::SOURCES;
-use std::sync::Arc;
 use program::Precision;
+use std::sync::Arc;
 
 /// The sense of a NaN is all that conversions need to keep.
 fn same(a: f32, b: f32) -> bool {
