@@ -126,10 +126,14 @@ impl Executable {
     }
 
     /// The operands of a concatenation that must be copied, with where in the result they go.
-    pub fn copied_parts(&self, step: &Step, n: usize) -> impl Iterator<Item = (TensorId, Layout)> + '_ {
+    pub fn copied_parts<'a>(
+        &'a self,
+        step: &'a Step,
+        n: usize,
+    ) -> impl Iterator<Item = (TensorId, Layout)> + 'a {
         let whole = self.layout(step.results[0], n);
-        let parts: Vec<_> = check::copied_parts(&self.program, step).collect();
-        parts.into_iter().map(move |(part, range)| (part, whole.channels(range)))
+        let parts = check::copied_parts(&self.program, step);
+        parts.map(move |(part, range)| (part, whole.channels(range)))
     }
 
     /// Whether a slice lies inside of what it is cut from, so that nothing is to be done.

@@ -1,7 +1,7 @@
 use super::{count, operands, per_channel};
 use crate::op::{Op, Rule};
 use crate::passes::Gradients;
-use crate::{Arena, BatchNorm, Error, Result, Shape, Step, TensorId};
+use crate::{Arena, BatchNorm, Error, Result, Shape, Step, StepArgs, TensorId};
 
 /// Batch normalization with the batch's own statistics.
 ///
@@ -42,6 +42,14 @@ pub struct BatchNormInputGradient {
     pub bn: BatchNorm,
     /// Whether the whole batch is that of all replicas.
     pub shared: bool,
+}
+
+impl BatchNormInputGradient {
+    /// How many numbers each channel has in the whole batch, for an input of this shape.
+    pub fn count(&self, args: &StepArgs, x: Shape) -> usize {
+        let samples = if self.shared { args.global_batch } else { x.n };
+        samples * x.h * x.w
+    }
 }
 
 pub(super) fn options(bn: &BatchNorm) -> String {

@@ -8,6 +8,7 @@ mod linear;
 mod operand;
 mod optimizer;
 mod pooling;
+mod run;
 mod softmax;
 mod window;
 

@@ -1,0 +1,225 @@
+//! Programs on the CPU: each op in front of its kernel.
+
+use crate::conv::Convolved;
+use crate::element::{Bf16, Element};
+use crate::memory::{Arenas, Operands};
+use crate::norm_operands::{Infer, Saved, Train};
+use crate::{Buffer, Cpu, activation, batch_norm, conv, dropout, elementwise, linear, pooling, softmax};
+use core::ops::Range;
+use program::ops::Slice;
+use program::{Arena, Executable, Execute, Layout, Memory, Op, Result, Step, StepArgs, View, ViewMut, Write};
+
+impl Execute for Cpu {
+    fn prepare(&self, program: &Executable) -> Result<()> {
+        let (batch, training) = (program.batch(), program.program().output_gradient.is_some());
+        for step in &program.program().steps {
+            let shape = |id| program.layout(id, batch).shape;
+            match step.op {
+                Op::Conv2dForward(program::ops::Conv2dForward { conv, .. })
+                | Op::Conv2dNormalized(program::ops::Conv2dNormalized { conv, .. }) => {
+                    conv::prepare(self, &conv, shape(step.operands[0]), shape(step.results[0]), training)?;
+                }
+                Op::LinearForward(op) => linear::prepare(self, &op.linear, batch, training)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        program: &Executable,
+        steps: Range<usize>,
+        args: &StepArgs,
+        memory: Memory<'_, Buffer, Vec<u32>>,
+    ) -> Result<()> {
+        if self.is_bf16() {
+            run::<Bf16>(self, program, steps, args, memory)
+        } else {
+            run::<f32>(self, program, steps, args, memory)
+        }
+    }
+}
+
+fn run<E: Convolved>(
+    cpu: &Cpu,
+    program: &Executable,
+    steps: Range<usize>,
+    args: &StepArgs,
+    memory: Memory<'_, Buffer, Vec<u32>>,
+) -> Result<()> {
+    let mut arenas = Arenas::<E>::new(program, args, memory)?;
+    for k in steps {
+        let step = program.step(k);
+        run_step(cpu, program, step, args, arenas.of(step))?;
+    }
+    Ok(())
+}
+
+fn run_step<E: Convolved>(
+    cpu: &Cpu,
+    program: &Executable,
+    step: &Step,
+    args: &StepArgs,
+    mut at: Operands<E>,
+) -> Result<()> {
+    let write = if step.onto.is_some() { Write::Add } else { Write::Set };
+    match &step.op {
+        Op::Conv2dForward(op) => {
+            let (x, w, b) = (at.read(0), at.run(1), at.optional_run(2));
+            conv::forward(cpu, &op.conv, op.act, x, w, b, at.write(0));
+        }
+        Op::Conv2dNormalized(op) => {
+            let norm = step.operands.len() - 4;
+            let b = (norm == 3).then(|| at.run(2));
+            conv::forward_normalized(
+                cpu,
+                &op.conv,
+                &op.bn,
+                at.read(0),
+                at.run(1),
+                b,
+                infer(&at, norm),
+                at.write(0),
+            );
+        }
+        Op::Conv2dInputGradient(op) => {
+            E::backward_data(cpu, &op.conv, at.read(0), at.run(1), at.write(0), write);
+        }
+        Op::Conv2dWeightGradient(op) => {
+            let (x, dy) = (at.read(0), at.read(1));
+            E::backward_filter(cpu, &op.conv, x, dy, at.run_mut(0));
+            elementwise::column_sums(cpu, dy, at.optional_run_mut(1));
+        }
+        Op::LinearForward(op) => {
+            let (x, w, b) = (at.read(0), at.run(1), at.optional_run(2));
+            linear::forward(cpu, &op.linear, op.act, x, w, b, at.write(0));
+        }
+        Op::LinearInputGradient(op) => {
+            linear::backward_data(cpu, &op.linear, at.read(0), at.run(1), at.write(0), write);
+        }
+        Op::LinearWeightGradient(op) => {
+            let (x, dy) = (at.read(0), at.read(1));
+            linear::backward_filter(cpu, &op.linear, x, dy, at.run_mut(0));
+            elementwise::column_sums(cpu, dy, at.optional_run_mut(1));
+        }
+        Op::BatchNormTrain(op) => {
+            let (x, y) = (at.read(0), at.write(0));
+            batch_norm::forward_train(cpu, &op.bn, x, y, train(&mut at, 1));
+        }
+        Op::BatchNormInfer(op) => {
+            batch_norm::forward_infer(cpu, &op.bn, at.read(0), infer(&at, 1), at.write(0));
+        }
+        Op::BatchNormRepeat(op) => {
+            batch_norm::forward_again(cpu, &op.bn, at.read(0), saved(&at), at.write(0));
+        }
+        Op::BatchNormMoments(_) => batch_norm::statistics(cpu, at.read(0), at.run_mut(0)),
+        Op::BatchNormJoined(op) => {
+            let (x, y, stats) = (at.read(0), at.write(0), at.run(1));
+            batch_norm::forward_joined(cpu, &op.bn, x, y, stats, train(&mut at, 2));
+        }
+        Op::BatchNormWeightGradient(op) => {
+            let (x, dy, runs) = (at.read(0), at.read(4), saved(&at));
+            batch_norm::backward_params(cpu, &op.bn, x, dy, runs, at.run_mut(0), at.run_mut(1));
+        }
+        Op::BatchNormInputGradient(op) => {
+            let (x, dy, sums) = (at.read(0), at.read(4), [at.run(5), at.run(6)]);
+            let count = op.count(args, x.layout.shape);
+            batch_norm::backward_data(cpu, &op.bn, x, dy, saved(&at), sums, count, at.write(0), write);
+        }
+        Op::Activate(op) => activation::forward(cpu, op.act, at.read(0), at.write(0)),
+        Op::ActivationGradient(op) if program.is_in_place(step, 1) => {
+            activation::backward_in_place(cpu, op.act, at.read(0), at.write(0));
+        }
+        Op::ActivationGradient(op) => {
+            activation::backward(cpu, op.act, at.read(0), at.read(1), at.write(0), write);
+        }
+        Op::Add(op) => {
+            let mut y = at.write(0);
+            let in_place = [0, 1].into_iter().find(|&operand| program.is_in_place(step, operand));
+            if in_place.is_none() {
+                elementwise::copy(cpu.pool(), 1.0, at.read(1), y.reborrow(), Write::Set);
+            }
+            let other = at.read(1 - in_place.unwrap_or(1));
+            activation::add_forward(cpu, op.act, other, y);
+        }
+        Op::MaxPool(op) => pooling::forward(cpu, pooling::Maximum, &op.pool, at.read(0), at.write(0)),
+        Op::MaxPoolGradient(op) => {
+            pooling::max_backward(cpu, &op.pool, at.read(0), at.read(1), at.read(2), at.write(0), write);
+        }
+        Op::AveragePool(op) => pooling::forward(cpu, pooling::Average, &op.pool, at.read(0), at.write(0)),
+        Op::AveragePoolGradient(op) => {
+            pooling::average_backward(cpu, &op.pool, at.read(0), at.write(0), write);
+        }
+        Op::Dropout(op) => dropout::apply(cpu, &op.mask(args), at.read(0), at.write(0), write),
+        Op::Scale(op) => elementwise::copy(cpu.pool(), op.factor, at.read(0), at.write(0), write),
+        Op::Reshape(_) => {
+            let (x, y) = alike(at.read(0), at.write(0));
+            elementwise::copy(cpu.pool(), 1.0, x, y, write);
+        }
+        Op::Concat(_) => {
+            for (part, layout) in program.copied_parts(step, args.n) {
+                let x = step.operands.iter().position(|&operand| operand == part).map(|k| at.read(k));
+                x.into_iter()
+                    .for_each(|x| elementwise::copy(cpu.pool(), 1.0, x, at.write_part(layout), Write::Set));
+            }
+        }
+        Op::Slice(Slice { from, .. }) if program.is_inside(step, *from) => {}
+        Op::Slice(Slice { from, channels, arena: Arena::Activations }) => {
+            let x = at.read(0);
+            let x = View::new(x.data, x.layout.channels(*from..from + channels));
+            elementwise::copy(cpu.pool(), 1.0, x, at.write(0), Write::Set);
+        }
+        Op::Slice(Slice { from, channels, .. }) => {
+            at.run_mut(0).copy_from_slice(&at.run(0)[*from..][..*channels])
+        }
+        Op::Join(_) => {
+            let (a, b) = (at.run(0), at.run(1));
+            let (first, second) = at.run_mut(0).split_at_mut(a.len());
+            first.copy_from_slice(a);
+            second.copy_from_slice(b);
+        }
+        // The caller's.
+        Op::Gather(_) | Op::SumOverReplicas(_) | Op::Receive(_) => {}
+        Op::CrossEntropy(op) => {
+            let loss = op.loss(args);
+            loss.check("cross_entropy")?;
+            let (logits, labels) = (at.read(0), &at.labels()[..loss.words(args.n)]);
+            let dlogits = op.gradient.then(|| at.write(0));
+            softmax::cross_entropy(&loss, logits, labels, dlogits, at.run_mut(usize::from(op.gradient)));
+        }
+    }
+    Ok(())
+}
+
+/// What a training pass of batch normalization reads, from its gamma on, and leaves.
+fn train<'s, E: Element>(at: &mut Operands<'s, '_, E>, gamma: usize) -> Train<'s, f32> {
+    Train {
+        gamma: at.run(gamma),
+        beta: at.run(gamma + 1),
+        bias: at.optional_run(gamma + 2),
+        saved: at.run_mut(1),
+        sums: at.run_mut(2),
+    }
+}
+
+/// What inference reads, from its gamma on.
+fn infer<'s, E: Element>(at: &Operands<'s, '_, E>, gamma: usize) -> Infer<'s, f32> {
+    Infer { gamma: at.run(gamma), beta: at.run(gamma + 1), mean: at.run(gamma + 2), var: at.run(gamma + 3) }
+}
+
+/// What a backward pass reads.
+fn saved<'s, E: Element>(at: &Operands<'s, '_, E>) -> Saved<'s, f32> {
+    Saved { gamma: at.run(1), beta: at.run(2), saved: at.run(3) }
+}
+
+/// Two tensors of the same numbers in one shape: that of the one whose pixels may lie apart.
+fn alike<'x, 'y, E>(x: View<'x, [E]>, y: ViewMut<'y, [E]>) -> (View<'x, [E]>, ViewMut<'y, [E]>) {
+    let seen = |layout: Layout, of: Layout| Layout { shape: of.shape, stride: of.shape.c, ..layout };
+    if y.layout.is_contiguous() {
+        let layout = seen(y.layout, x.layout);
+        (x, ViewMut::new(y.data, layout))
+    } else {
+        (View::new(x.data, seen(x.layout, y.layout)), y)
+    }
+}
