@@ -1,46 +1,18 @@
 //! A layer of one's own, outside of the crate `layers`: `cargo run --release -p layers --example custom_layer`.
 //!
-//! `Residual` adds its input to ReLU of it, `y = x + max(x, 0)`, from two ops that every device has. A layer with a formula that no
-//! op computes needs an op first: docs/adding-an-op.md.
+//! `Residual` adds its input to ReLU of it, `y = x + max(x, 0)`, from two ops. The backward pass follows from them. A layer with a formula that
+//! no op computes needs an op first: docs/adding-an-op.md.
 
-use layers::{Backward, Dense, Draws, Forward, Graph, Layer, Mode, Op, Place};
-use tensor::{Activation, Backend, Device, Result, Shape, Storage, View, ViewMut, Write};
+use layers::{Dense, Draws, Graph, Layer, Lower, Mode};
+use tensor::{Activation, Backend, Device, Result, TensorId, ops};
 
 #[derive(Clone, Copy, Debug)]
 struct Residual;
 
 impl Layer for Residual {
-    fn kind(&self) -> &'static str {
-        "Residual"
-    }
-
-    fn output_shape(&self, x: Shape) -> Result<Shape> {
-        Ok(x)
-    }
-
-    fn build(&self, _place: &Place) -> Result<Box<dyn Op>> {
-        Ok(Box::new(*self))
-    }
-}
-
-impl Op for Residual {
-    fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, mut y: ViewMut<Storage>) -> Result<()> {
-        cx.device.act_fwd(Activation::Relu, x, y.reborrow())?;
-        cx.device.copy(x, y, Write::Add)
-    }
-
-    fn backward(
-        &mut self,
-        cx: Backward<'_>,
-        x: View<Storage>,
-        _y: View<Storage>,
-        dy: ViewMut<Storage>,
-        dx: Option<(ViewMut<Storage>, Write)>,
-    ) -> Result<()> {
-        let Some((mut dx, write)) = dx else { return Ok(()) };
-        // ReLU's gradient asks where its output was above 0, which is where its input was.
-        cx.device.act_bwd(Activation::Relu, x, dy.as_view(), dx.reborrow(), write)?;
-        cx.device.copy(dy.as_view(), dx, Write::Add)
+    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
+        let relu = to.push(ops::Activate { act: Activation::Relu }, &[x])?;
+        to.push(ops::Add { act: Activation::None }, &[x, relu])
     }
 }
 

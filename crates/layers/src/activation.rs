@@ -1,5 +1,5 @@
-use crate::{Backward, BackwardReads, Forward, Layer, Op, Operation, Place};
-use tensor::{Activation, Backend, Error, Result, Shape, Storage, View, ViewMut, Write};
+use crate::{Layer, Lower, Operation};
+use tensor::{Activation, Error, Result, Shape, TensorId, ops};
 
 /// `max(x, 0)` as a layer of its own. Where it follows a convolution, a dense layer or a normalization, that layer's
 /// `activation` does the same in one pass less over the memory.
@@ -17,20 +17,12 @@ impl Layer for Relu {
         "ReLU"
     }
 
-    fn output_shape(&self, x: Shape) -> Result<Shape> {
-        Ok(x)
+    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
+        to.push(ops::Activate { act: Activation::Relu }, &[x])
     }
 
     fn operation(&self, _x: Shape) -> Option<Operation> {
         Some(Operation::Activation(Activation::Relu))
-    }
-
-    fn backward_reads(&self) -> BackwardReads {
-        BackwardReads::OUTPUT
-    }
-
-    fn build(&self, _place: &Place) -> Result<Box<dyn Op>> {
-        Ok(Box::new(Alone(Activation::Relu)))
     }
 }
 
@@ -39,56 +31,12 @@ impl Layer for Gelu {
         "GELU"
     }
 
-    fn output_shape(&self, x: Shape) -> Result<Shape> {
-        Ok(x)
+    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
+        to.push(ops::Activate { act: Activation::Gelu }, &[x])
     }
 
     fn operation(&self, _x: Shape) -> Option<Operation> {
         Some(Operation::Activation(Activation::Gelu))
-    }
-
-    fn backward_reads(&self) -> BackwardReads {
-        BackwardReads::INPUT
-    }
-
-    fn recomputes(&self) -> bool {
-        true
-    }
-
-    fn lends_output(&self) -> bool {
-        true
-    }
-
-    fn build(&self, _place: &Place) -> Result<Box<dyn Op>> {
-        Ok(Box::new(Alone(Activation::Gelu)))
-    }
-}
-
-/// An activation that isn't fused into another op.
-struct Alone(Activation);
-
-impl Op for Alone {
-    fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        cx.device.act_fwd(self.0, x, y)
-    }
-
-    fn forward_again(&mut self, cx: Backward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        cx.device.act_fwd(self.0, x, y)
-    }
-
-    fn backward(
-        &mut self,
-        cx: Backward<'_>,
-        x: View<Storage>,
-        y: View<Storage>,
-        dy: ViewMut<Storage>,
-        dx: Option<(ViewMut<Storage>, Write)>,
-    ) -> Result<()> {
-        let of = if self.0.reads_input() { x } else { y };
-        match dx {
-            Some((dx, write)) => cx.device.act_bwd(self.0, of, dy.as_view(), dx, write),
-            None => Ok(()),
-        }
     }
 }
 

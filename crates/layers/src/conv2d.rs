@@ -1,9 +1,6 @@
 use crate::activation::check_fused;
-use crate::{Backward, BackwardReads, Forward, Initializer, Layer, Op, Operation, ParamSpec, Place, Role};
-use tensor::{
-    Activation, Backend, BatchNorm, Conv2d, Error, NormInfer, NormSpans, Pad, Result, Run, RunMut, Shape,
-    Storage, View, ViewMut, WeightSpans, Write,
-};
+use crate::{Initializer, Layer, Lower, Operation, ParamSpec, Role};
+use tensor::{Activation, Conv2d, Error, Pad, Result, Shape, TensorId, ops};
 
 /// Zeros around an image: Keras' two kinds, and a width of one's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,22 +103,6 @@ impl Conv2D {
 }
 
 impl Layer for Conv2D {
-    fn kind(&self) -> &'static str {
-        "Conv2D"
-    }
-
-    fn output_shape(&self, x: Shape) -> Result<Shape> {
-        at_least_one("conv2d", "filters", self.filters)?;
-        check_fused("conv2d", self.activation)?;
-        let twice = self.kernel.iter().fold(2, |n, &side| side.saturating_mul(n)).saturating_mul(x.c);
-        if matches!(self.kernel_initializer, Initializer::Whitening { .. }) && self.filters != twice {
-            let (value, accepted) =
-                (self.filters as f64, "twice the numbers of a patch, for its initializer");
-            return Err(Error::Value { op: "conv2d", what: "filters", value, accepted });
-        }
-        self.spec(x).output(x)
-    }
-
     fn params(&self, x: Shape) -> Vec<ParamSpec> {
         let shape = vec![self.kernel[0], self.kernel[1], x.c, self.filters];
         let mut params = weights_and_bias(shape, self.kernel_initializer, self.use_bias);
@@ -129,37 +110,22 @@ impl Layer for Conv2D {
         params
     }
 
-    fn backward_reads(&self) -> BackwardReads {
-        BackwardReads::of_product(self.activation)
-    }
-
-    fn lends_output(&self) -> bool {
-        self.activation == Activation::None
-    }
-
-    fn bias(&self) -> Option<usize> {
-        (self.use_bias && self.activation == Activation::None).then_some(1)
-    }
-
-    fn folds_normalization(&self) -> bool {
-        self.activation == Activation::None
+    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
+        let shape = to.shape(x);
+        at_least_one("conv2d", "filters", self.filters)?;
+        check_fused("conv2d", self.activation)?;
+        let twice = self.kernel.iter().fold(2, |n, &side| side.saturating_mul(n)).saturating_mul(shape.c);
+        if matches!(self.kernel_initializer, Initializer::Whitening { .. }) && self.filters != twice {
+            let (value, accepted) =
+                (self.filters as f64, "twice the numbers of a patch, for its initializer");
+            return Err(Error::Value { op: "conv2d", what: "filters", value, accepted });
+        }
+        let operands = [&[x], to.params()].concat();
+        to.push(ops::Conv2dForward { conv: self.spec(shape), act: self.activation }, &operands)
     }
 
     fn operation(&self, x: Shape) -> Option<Operation> {
         Some(Operation::Conv2d(self.spec(x), self.activation))
-    }
-
-    fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
-        let conv = self.spec(place.x);
-        place.device.prepare_conv2d(&conv, place.x, place.training)?;
-        Ok(Box::new(Conv2DOp {
-            conv,
-            act: self.activation,
-            at: WeightSpans { w: place.params[0], b: place.params.get(1).copied() },
-            kernel_trainable: self.kernel_trainable,
-            without_bias: place.bias_taken_away,
-            normalization: place.normalization,
-        }))
     }
 }
 
@@ -177,57 +143,4 @@ pub(crate) fn weights_and_bias(shape: Vec<usize>, init: Initializer, use_bias: b
         params.push(ParamSpec { name: "bias", shape: vec![outputs], init, role: Role::Trainable });
     }
     params
-}
-
-struct Conv2DOp {
-    conv: Conv2d,
-    act: Activation,
-    at: WeightSpans,
-    kernel_trainable: bool,
-    /// In training passes.
-    without_bias: bool,
-    /// In inference passes.
-    normalization: Option<(BatchNorm, NormSpans)>,
-}
-
-impl Conv2DOp {
-    /// The weights in training passes. Nobody writes the gradient of a bias that is left out, so it stays 0.
-    fn trained(&self) -> WeightSpans {
-        WeightSpans { b: self.at.b.filter(|_| !self.without_bias), ..self.at }
-    }
-}
-
-impl Op for Conv2DOp {
-    fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        if let (None, Some((bn, at))) = (cx.training, &self.normalization) {
-            let Forward { device, params, running, .. } = cx;
-            let (weights, norm) = (Run::new(params, self.at), NormInfer { params, running, at: *at });
-            return device.conv2d_bn_act_fwd_infer(&self.conv, bn, x, weights, norm, y);
-        }
-        let at = if cx.training.is_some() { self.trained() } else { self.at };
-        cx.device.conv2d_fwd(&self.conv, self.act, x, Run::new(cx.params, at), y)
-    }
-
-    fn backward(
-        &mut self,
-        cx: Backward<'_>,
-        x: View<Storage>,
-        y: View<Storage>,
-        mut dy: ViewMut<Storage>,
-        dx: Option<(ViewMut<Storage>, Write)>,
-    ) -> Result<()> {
-        if self.act != Activation::None {
-            cx.device.act_bwd_in_place(self.act, y, dy.reborrow())?;
-        }
-        let (dy, at) = (dy.as_view(), self.trained());
-        if self.kernel_trainable || at.b.is_some() {
-            cx.device.conv2d_bwd_filter(&self.conv, x, dy, RunMut::new(cx.grads, at))?;
-        }
-        match dx {
-            Some((dx, write)) => {
-                cx.device.conv2d_bwd_data(&self.conv, dy, Run::new(cx.params, at.w), dx, write)
-            }
-            None => Ok(()),
-        }
-    }
 }

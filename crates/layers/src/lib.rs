@@ -41,7 +41,7 @@ mod error;
 mod flatten;
 mod init;
 mod layer;
-mod meeting;
+mod lower;
 mod network;
 mod operation;
 mod pooling;
@@ -56,10 +56,11 @@ pub use dropout::Dropout;
 pub use error::{Error, Result};
 pub use flatten::Flatten;
 pub use init::Initializer;
-pub use layer::{Backward, BackwardReads, Draws, Forward, Layer, Op, ParamSpec, Place, Role};
-pub use meeting::{AcrossReplicas, Meeting};
+pub use layer::{Draws, Layer, ParamSpec, Role};
+pub use lower::Lower;
 pub use network::{
-    Arena, Cut, Graph, Metrics, Mode, Network, Part, Slot, Step, Summary, SummaryRow, Value, Work,
+    AcrossReplicas, Arena, Cut, Graph, Metrics, Mode, Network, Part, Slot, Step, Summary, SummaryRow, Value,
+    Work,
 };
 pub use operation::Operation;
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};

@@ -1,5 +1,5 @@
-use crate::{Backward, BackwardReads, Forward, Layer, Op, Operation, Padding, Place};
-use tensor::{Backend, Pad, Pool2d, Result, Shape, Storage, View, ViewMut, Write};
+use crate::{Layer, Lower, Operation, Padding};
+use tensor::{Pad, Pool2d, Result, Shape, TensorId, ops};
 
 macro_rules! pooling {
     ($(#[$doc:meta])* $name:ident) => {
@@ -47,42 +47,22 @@ pooling! {
 }
 
 impl Layer for MaxPooling2D {
-    fn kind(&self) -> &'static str {
-        "MaxPooling2D"
-    }
-
-    fn output_shape(&self, x: Shape) -> Result<Shape> {
-        self.spec(x).output(x)
+    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
+        to.push(ops::MaxPool { pool: self.spec(to.shape(x)) }, &[x])
     }
 
     fn operation(&self, x: Shape) -> Option<Operation> {
         Some(Operation::MaxPool(self.spec(x)))
     }
-
-    fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
-        Ok(Box::new(MaxOp(self.spec(place.x))))
-    }
 }
 
 impl Layer for AveragePooling2D {
-    fn kind(&self) -> &'static str {
-        "AveragePooling2D"
-    }
-
-    fn output_shape(&self, x: Shape) -> Result<Shape> {
-        self.spec(x).output(x)
+    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
+        to.push(ops::AveragePool { pool: self.spec(to.shape(x)) }, &[x])
     }
 
     fn operation(&self, x: Shape) -> Option<Operation> {
         Some(Operation::AveragePool(self.spec(x)))
-    }
-
-    fn backward_reads(&self) -> BackwardReads {
-        BackwardReads::NOTHING
-    }
-
-    fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
-        Ok(Box::new(AverageOp(self.spec(place.x))))
     }
 }
 
@@ -91,12 +71,8 @@ impl Layer for AveragePooling2D {
 pub struct GlobalAveragePooling2D;
 
 impl Layer for GlobalAveragePooling2D {
-    fn kind(&self) -> &'static str {
-        "GlobalAveragePooling2D"
-    }
-
-    fn output_shape(&self, x: Shape) -> Result<Shape> {
-        over_all(x).output(x)
+    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
+        to.push(ops::AveragePool { pool: over_all(to.shape(x)) }, &[x])
     }
 
     fn makes_vectors(&self) -> bool {
@@ -106,61 +82,9 @@ impl Layer for GlobalAveragePooling2D {
     fn operation(&self, _x: Shape) -> Option<Operation> {
         Some(Operation::GlobalAveragePool)
     }
-
-    fn backward_reads(&self) -> BackwardReads {
-        BackwardReads::NOTHING
-    }
-
-    fn build(&self, place: &Place) -> Result<Box<dyn Op>> {
-        Ok(Box::new(AverageOp(over_all(place.x))))
-    }
 }
 
 /// One window as large as the image.
 fn over_all(x: Shape) -> Pool2d {
     Pool2d { kernel: [x.h, x.w], stride: [1; 2], pad: Pad::VALID }
-}
-
-struct MaxOp(Pool2d);
-
-impl Op for MaxOp {
-    fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        cx.device.maxpool_fwd(&self.0, x, y)
-    }
-
-    fn backward(
-        &mut self,
-        cx: Backward<'_>,
-        x: View<Storage>,
-        y: View<Storage>,
-        dy: ViewMut<Storage>,
-        dx: Option<(ViewMut<Storage>, Write)>,
-    ) -> Result<()> {
-        match dx {
-            Some((dx, write)) => cx.device.maxpool_bwd(&self.0, x, y, dy.as_view(), dx, write),
-            None => Ok(()),
-        }
-    }
-}
-
-struct AverageOp(Pool2d);
-
-impl Op for AverageOp {
-    fn forward(&mut self, cx: Forward<'_>, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        cx.device.avgpool_fwd(&self.0, x, y)
-    }
-
-    fn backward(
-        &mut self,
-        cx: Backward<'_>,
-        _x: View<Storage>,
-        _y: View<Storage>,
-        dy: ViewMut<Storage>,
-        dx: Option<(ViewMut<Storage>, Write)>,
-    ) -> Result<()> {
-        match dx {
-            Some((dx, write)) => cx.device.avgpool_bwd(&self.0, dy.as_view(), dx, write),
-            None => Ok(()),
-        }
-    }
 }

@@ -152,9 +152,10 @@ fn together(networks: &mut [Network], cuts: &[usize], images: &[f64]) -> Left {
     let parts: Vec<Left> = thread::scope(|scope| {
         let pass = |(rank, network): (usize, &'_ mut Network)| {
             let rows = if rank == 0 { 0 } else { cuts[rank - 1] }..cuts[rank];
-            set(network, images, &rows);
             let draws = Draws { first_sample: rows.start as u32, ..DRAWS };
             let mut way = Way { place, rank, world };
+            network.prepare_across(rank, world).unwrap();
+            set(network, images, &rows);
             network.train_pass_across(draws, 0.1, LABELS.len(), &mut way).unwrap();
             left(network, &rows)
         };
@@ -275,6 +276,6 @@ fn only_some_layers_meet() {
     let x = graph.add(Flatten, graph.input()).unwrap();
     let logits = graph.add(Dense::new(4), x).unwrap();
     let mut network = graph.build(logits, &Device::cpu(1), 2, Mode::Training).unwrap();
-    assert!(!network.prepare_across(3).unwrap());
-    assert!(build(&Device::cpu(1)).prepare_across(3).unwrap());
+    assert!(!network.prepare_across(0, 3).unwrap());
+    assert!(build(&Device::cpu(1)).prepare_across(0, 3).unwrap());
 }

@@ -3,10 +3,11 @@
 
 use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Flatten, Graph, Initializer,
-    Layer, MaxPooling2D, Metrics, Mode, Network, Op, Padding, ParamSpec, Place, Value,
+    Layer, Lower, MaxPooling2D, Metrics, Mode, Network, Padding, ParamSpec, Value,
 };
 use tensor::{
-    Activation::Relu, Backend, Device, Ints, SgdStep, Shape, Storage, Target, Velocity, ViewMut, WeightDecay,
+    Activation::Relu, Backend, Device, Ints, SgdStep, Shape, Storage, Target, TensorId, Velocity, ViewMut,
+    WeightDecay,
 };
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
@@ -109,21 +110,13 @@ fn the_place_in_the_global_batch_decides_the_dropout() {
 struct Nested(Dense);
 
 impl Layer for Nested {
-    fn kind(&self) -> &'static str {
-        "Nested"
-    }
-
-    fn output_shape(&self, x: Shape) -> tensor::Result<Shape> {
-        self.0.output_shape(x)
-    }
-
     fn params(&self, x: Shape) -> Vec<ParamSpec> {
         let nested = ["dense/kernel", "dense/bias"].into_iter().zip(self.0.params(x));
         nested.map(|(name, spec)| ParamSpec { name, ..spec }).collect()
     }
 
-    fn build(&self, place: &Place) -> tensor::Result<Box<dyn Op>> {
-        self.0.build(place)
+    fn lower(&self, to: &mut Lower, x: TensorId) -> tensor::Result<TensorId> {
+        to.lower(&self.0, 0, x)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{Arena, Error, Home, Op, Parameter, Phase, Program, Result, Shape, Sp
 #[derive(Clone, Debug)]
 pub struct Builder {
     program: Program,
+    phase: Phase,
 }
 
 impl Builder {
@@ -35,6 +36,7 @@ impl Builder {
                 input_gradient: None,
                 gradients,
             },
+            phase: Phase::Forward,
         }
     }
 
@@ -51,6 +53,12 @@ impl Builder {
     /// All steps from here on belong to this layer.
     pub fn layer(&mut self, name: &str) {
         self.program.layers.push(name.to_owned());
+    }
+
+    /// All steps from here on belong to this phase; at first to [`Phase::Forward`].
+    pub fn in_phase(&mut self, phase: Phase) -> &mut Self {
+        self.phase = phase;
+        self
     }
 
     /// A parameter to read.
@@ -80,7 +88,7 @@ impl Builder {
         given: &[TensorId],
     ) -> Result<Vec<TensorId>> {
         let layer = self.program.layers.len().saturating_sub(1);
-        push_step(&mut self.program, op.into(), operands, given, (layer, Phase::Forward, "lower"))
+        push_step(&mut self.program, op.into(), operands, given, (layer, self.phase, "lower"))
     }
 
     /// The program that ends with this output.

@@ -1,6 +1,6 @@
 //! When tensors are needed, and the check that nothing overwrites what is needed still.
 
-use crate::ops::{Concat, Slice};
+use crate::ops::{Concat, Gather, Slice};
 use crate::{Home, Op, Program, Step, TensorId};
 use core::ops::Range;
 
@@ -117,7 +117,9 @@ pub fn conflict(program: &Program) -> Option<Conflict> {
 fn may_replace(program: &Program, step: &Step, id: TensorId) -> bool {
     let in_place = step.op.in_place().iter().any(|&at| step.operands[at] == id);
     let once = step.reads().filter(|&read| program.overlap(read, id)).count() == 1;
-    (in_place || step.onto == Some(id)) && once && program.is_same_memory(id, step.results[0])
+    let is_part = matches!(step.op, Op::Gather(Gather { rank, .. })
+        if is_inside(program, id, step.results[0], rank * program.shape(id).c));
+    is_part || (in_place || step.onto == Some(id)) && once && program.is_same_memory(id, step.results[0])
 }
 
 /// When the memory of each root tensor is in use: from the first write to the last read of all that lies in it. `None` for memory that is

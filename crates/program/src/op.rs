@@ -55,6 +55,13 @@ pub trait Rule {
     }
 }
 
+impl Op {
+    /// Whether the caller does it, with other replicas.
+    pub fn is_exchange(&self) -> bool {
+        matches!(self, Op::Gather(_) | Op::SumOverReplicas(_))
+    }
+}
+
 macro_rules! ops {
     ($($(#[$doc:meta])* $op:ident),+ $(,)?) => {
         /// An op with its options.

@@ -109,13 +109,11 @@ impl Layers {
         let metrics = self.span(2);
         let metrics = self.builder.fixed("metrics", Arena::Gradients, metrics);
         let loss = CrossEntropy { gradient: true };
-        let dlogits = self.builder.push(loss, &[logits, labels], &[metrics]).unwrap()[0];
-        let mut program = self.builder.finish(logits);
-        program.steps.last_mut().unwrap().phase = Phase::Loss;
-        Program { output_gradient: Some(dlogits), ..program }
+        let results = self.builder.in_phase(Phase::Loss).push(loss, &[logits, labels], &[metrics]).unwrap();
+        Program { output_gradient: Some(results[0]), ..self.builder.finish(logits) }
     }
 }
 
 pub(crate) fn training_step(forward: Program, input_gradient: bool) -> Program {
-    training(forward, Training { input_gradient, recompute: true, replicas: 1 }).unwrap()
+    training(forward, Training { input_gradient, recompute: true, across: None }).unwrap()
 }

@@ -21,6 +21,7 @@
 mod device;
 mod dispatch;
 mod recorder;
+mod run;
 mod storage;
 mod tensor;
 
@@ -32,10 +33,12 @@ pub mod cuda {
 
 pub use device::Device;
 pub use program::{
-    Activation, AdamStep, AffineSpans, AxisDraw, Backend, BatchNorm, Conv2d, DropoutMask, Error, Fill,
-    ImageDraw, ImageSet, Layout, Linear, LoadImages, Misfit, Moments, NormGrads, NormInfer, NormSaved,
-    NormSpans, NormTrain, OptimizerStep, Pad, ParamRun, Pool2d, Precision, Result, RmspropStep, Run, RunMut,
-    SgdStep, Shape, SoftmaxXent, Span, Target, Velocity, View, ViewMut, WeightDecay, WeightSpans, Write,
+    Activation, AdamStep, AffineSpans, Arena, AxisDraw, Backend, BatchNorm, Builder, Conv2d, DropoutMask,
+    Error, Executable, Execute, Fill, Home, ImageDraw, ImageSet, Layout, Linear, LiveRange, LoadImages,
+    Memory, Misfit, Moments, NormGrads, NormInfer, NormSaved, NormSpans, NormTrain, Op, OptimizerStep, Pad,
+    ParamRun, Parameter, Phase, Pool2d, Precision, Program, Result, RmspropStep, Rule, Run, RunMut, SgdStep,
+    Shape, SoftmaxXent, Span, Step, StepArgs, Target, TensorId, Velocity, View, ViewMut, WeightDecay,
+    WeightSpans, Write, ops, passes,
 };
 pub use recorder::{Prepared, Recorder};
 pub use storage::{Bytes, Ints, Storage};

@@ -1,4 +1,5 @@
 use super::graph::{Graph, Kind};
+use crate::lower::ParamPlace;
 use crate::{Initializer, ParamSpec, Result, Role};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -28,6 +29,19 @@ pub struct Slot {
     pub sums: Span,
     /// The first values.
     pub init: Initializer,
+}
+
+/// Where the parameters of a network lie, and all else that its passes leave in the gradients' arena.
+#[derive(Clone, Debug)]
+pub(super) struct Slots {
+    pub(super) slots: Vec<Slot>,
+    pub(super) averages: Vec<Averages>,
+    pub(super) trainable: Span,
+    pub(super) metrics: Span,
+    signal: Span,
+    /// Elements of parameters and of running averages.
+    params: usize,
+    running: usize,
 }
 
 /// The flat memory of a network's parameters.
@@ -67,16 +81,16 @@ pub(super) struct Averages {
 /// Takes the next `len` elements, or a few more, so that the tensor after it is aligned.
 fn take(end: &mut usize, len: usize, align: usize) -> Span {
     let span = Span::new(*end, len);
-    *end += len.next_multiple_of(align);
+    *end = end.saturating_add(len.checked_next_multiple_of(align).unwrap_or(usize::MAX));
     span
 }
 
-impl Arena {
-    pub(super) fn new(graph: &Graph, device: &Device) -> Result<Self> {
+impl Slots {
+    pub(super) fn new(graph: &Graph) -> Self {
         let (mut trainable, mut frozen, mut running) = (0, 0, 0);
         let mut slots: Vec<Slot> = specs(graph)
             .map(|(number, layer, ParamSpec { name, shape, init, role })| {
-                let len = shape.iter().product();
+                let len = elements(&shape);
                 let span = match role {
                     Role::Trainable => take(&mut trainable, len, ALIGN),
                     Role::Frozen => take(&mut frozen, len, ALIGN),
@@ -107,11 +121,30 @@ impl Arena {
         }
         let metrics = Span::new(end, 2);
         let signal = Span::new(metrics.end(), 1);
+        let trainable = Span::new(0, trainable);
+        Slots { slots, averages, trainable, metrics, signal, params, running }
+    }
+
+    /// Where the parameters of the layer of this number lie, in the layer's order.
+    pub(super) fn of(&self, layer: usize) -> Vec<ParamPlace> {
+        let own = self.slots.iter().filter(|slot| slot.layer == layer);
+        own.map(|&Slot { span, sums, .. }| ParamPlace { span, sums }).collect()
+    }
+}
+
+/// Elements of a tensor. An absurd shape has so many that no memory holds them.
+pub(super) fn elements(shape: &[usize]) -> usize {
+    shape.iter().fold(1, |len, &side| len.saturating_mul(side))
+}
+
+impl Arena {
+    pub(super) fn new(slots: Slots, device: &Device) -> Result<Self> {
+        let Slots { slots, averages, trainable, metrics, signal, params, running } = slots;
         Ok(Arena {
             params: device.alloc(params)?,
             grads: device.alloc(signal.end())?,
             running: device.alloc(running)?,
-            trainable: Span::new(0, trainable),
+            trainable,
             metrics,
             signal,
             slots,

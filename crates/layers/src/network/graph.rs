@@ -1,9 +1,11 @@
+use super::arena::elements;
 use crate::activation::check_fused;
 use crate::error::InLayer;
-use crate::{Add, Error, Layer, Result};
+use crate::lower::ParamPlace;
+use crate::{Add, Error, Layer, Lower, ParamSpec, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tensor::Shape;
+use tensor::{Builder, Shape, Span};
 
 /// A tensor of a [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,16 +86,16 @@ impl Graph {
     /// # Errors
     /// If the layer can't take inputs of this shape, or the name is taken.
     pub fn add_named(&mut self, name: &str, layer: impl Layer + 'static, x: Value) -> Result<Value> {
-        let shape = layer.output_shape(self.shapes[x.0]).in_layer(name)?;
+        let shape = output_shape(&layer, name, self.shapes[x.0]).in_layer(name)?;
         let flat = self.flat[x.0] || layer.makes_vectors();
         self.push(name, Kind::Layer(Arc::new(layer)), vec![x], shape, flat)
     }
 
-    /// Joins tensors along their channels. This costs nothing: the layers before it write into their slices of the result.
+    /// Joins tensors along their channels. This costs nothing where the layers before it can write into their slices of the result: where
+    /// nothing else holds them, and no layer reads what lies beside its output.
     ///
     /// # Errors
-    /// If the tensors' sizes differ, or one of them can't be a slice: the network's input, a tensor that another
-    /// concatenation holds, the output of a `Flatten`.
+    /// If there are none, or their sizes differ.
     pub fn concat(&mut self, values: &[Value]) -> Result<Value> {
         let name = self.auto_name("Concatenate");
         let refuse = |what: String| Err(Error::Graph { layer: name.clone(), what });
@@ -101,19 +103,10 @@ impl Graph {
             return refuse("there is nothing to join".into());
         };
         let size = self.shapes[first.0];
-        for (k, value) in values.iter().enumerate() {
+        for value in values {
             let shape = self.shapes[value.0];
             if shape.with_c(1) != size.with_c(1) {
                 return refuse(format!("cannot join {size} and {shape} along the channels"));
-            }
-            let held = |n: &Node| matches!(n.kind, Kind::Concatenate) && n.inputs.contains(value);
-            if values[..k].contains(value) || self.nodes.iter().any(held) {
-                return refuse("an input is part of a concatenation already".into());
-            }
-            let contiguous =
-                |n: &Node| matches!(&n.kind, Kind::Layer(l) if l.contiguous_output()) && n.output == *value;
-            if value.0 == 0 || self.nodes.iter().any(contiguous) {
-                return refuse("the network's input and the output of a Flatten can't be joined".into());
             }
         }
         let channels = values.iter().map(|v| self.shapes[v.0].c).sum();
@@ -123,8 +116,7 @@ impl Graph {
 
     /// Adds two tensors of one shape, named as Keras would: `add`, `add_1`, ... Keras' `Add()([a, b])`.
     ///
-    /// Where a layer [lends](Layer::lends_output) its output, and nobody else reads that, the sum is computed in its place, and
-    /// the gradient of the sum serves both operands as theirs.
+    /// Where nothing else reads one of them, the sum is computed in its place, and the gradient of the sum serves both as theirs.
     ///
     /// ```
     /// use layers::{Add, BatchNormalization, Conv2D, Graph};
@@ -191,4 +183,19 @@ impl Graph {
             }
         }
     }
+}
+
+/// The output's shape of a layer for one sample.
+fn output_shape(layer: &dyn Layer, name: &str, x: Shape) -> tensor::Result<Shape> {
+    let mut builder = Builder::new(x);
+    let specs = layer.params(x);
+    let place = |spec: &ParamSpec| {
+        let span = Span::new(0, elements(&spec.shape));
+        ParamPlace { span, sums: if spec.role.is_running() { span } else { Span::new(0, 0) } }
+    };
+    let mut end = 0;
+    let places: Vec<ParamPlace> = specs.iter().map(place).map(|place| place.behind(&mut end)).collect();
+    let input = builder.input();
+    let y = layer.lower(&mut Lower::new(&mut builder, name, true, &specs, &places), input)?;
+    Ok(builder.shape(y))
 }

@@ -1,29 +1,33 @@
 //! An architecture on a device: what it is made of, and the batch that it works on.
 
-use super::arena::Arena;
+use super::arena::{Arena, Slots};
 use super::graph::{Graph, Mode, Value};
 use super::lane::Lane;
-use super::plan::{Plan, Tenant};
+use super::lowering::Prepared;
 use crate::{Error, Result, Role};
-use tensor::{Backend, Device, Ints, Span, Storage, Target, View, ViewMut};
+use tensor::{
+    Arena as Kind, Backend, Device, Execute, Ints, Layout, Program, Span, Storage, Target, TensorId, View,
+    ViewMut,
+};
 
 /// An architecture on a device, with all the memory that its passes need.
 pub struct Network {
     pub(super) device: Device,
+    graph: Graph,
+    output: Value,
     /// Each holds a batch; see [`Graph::build_stage`].
     pub(super) lanes: Vec<Lane>,
     /// The one that passes work on.
     pub(super) lane: usize,
-    pub(super) input: Tenant,
-    pub(super) output: Tenant,
-    pub(super) input_gradient: Option<Tenant>,
-    pub(super) output_gradient: Option<Tenant>,
+    pub(super) infer: Prepared,
+    /// In training.
+    pub(super) train: Option<Prepared>,
+    /// The training step with batch normalization over all replicas; see [`Network::prepare_across`].
+    pub(super) across: Option<Prepared>,
     /// In f32, whatever activations are.
     pub(super) probabilities: Storage,
     pub(super) arena: Arena,
     pub(super) mode: Mode,
-    /// Where layers of several replicas meet; see [`Network::prepare_across`].
-    pub(super) board: Option<Storage>,
     /// Whether the output is known to be class scores; that of a stage may be anything.
     pub(super) whole: bool,
 }
@@ -35,7 +39,12 @@ impl Graph {
     /// # Errors
     /// As [`build`](Graph::build), but for the device.
     pub fn activation_len(&self, output: Value, batch: usize, mode: Mode, recomputes: bool) -> Result<usize> {
-        Ok(Plan::new(self, output, batch, mode, recomputes)?.pools.iter().sum())
+        let mut len = 0;
+        for mode in passes_of(mode) {
+            let program = self.program(output, mode, recomputes)?;
+            len = len.max(Prepared::new(program, batch, recomputes)?.executable.len(Kind::Activations));
+        }
+        Ok(len)
     }
 
     /// Builds the part of the graph that ends in `output` (the logits: one vector of class scores a sample) on a device,
@@ -47,9 +56,9 @@ impl Graph {
     /// # Errors
     /// If a layer leads nowhere, or the device's memory doesn't suffice.
     pub fn build(&self, output: Value, device: &Device, batch: usize, mode: Mode) -> Result<Network> {
-        let network = self.build_stage(output, device, batch, mode, 1)?;
-        let logits = network.output.layout.shape;
+        let logits = self.shape(output);
         tensor::Error::check_shape("build", "the network's output", logits, logits.flatten())?;
+        let network = self.build_stage(output, device, batch, mode, 1)?;
         Ok(Network { whole: true, ..network })
     }
 
@@ -66,44 +75,61 @@ impl Graph {
         mode: Mode,
         lanes: usize,
     ) -> Result<Network> {
-        let plan = Plan::new(self, output, batch, mode, device.recomputes())?;
-        self.build_planned(&plan, output, device, batch, mode, lanes)
-    }
-
-    pub(super) fn build_planned(
-        &self,
-        plan: &Plan,
-        output: Value,
-        device: &Device,
-        batch: usize,
-        mode: Mode,
-        lanes: usize,
-    ) -> Result<Network> {
-        let arena = Arena::new(self, device)?;
-        let lane = |_| Lane::new(self, output, plan, &arena, device, batch, mode);
+        let (slots, recomputes) = (Slots::new(self), device.recomputes());
+        let prepare = |mode| {
+            let program = self.lowered(output, &slots, mode, recomputes, None)?;
+            let prepared = Prepared::new(program, batch, recomputes)?;
+            device.prepare(&prepared.executable)?;
+            Ok::<_, Error>(prepared)
+        };
+        let infer = prepare(Mode::Inference)?;
+        let train = if mode == Mode::Inference { None } else { Some(prepare(mode)?) };
+        let programs: Vec<&Prepared> = [&infer].into_iter().chain(&train).collect();
+        let lane = |_| Lane::new(&programs, device, batch);
         let lanes = (0..lanes.max(1)).map(lane).collect::<Result<_>>()?;
-        let vectors = plan.output.layout.shape;
         Ok(Network {
             device: device.clone(),
             lanes,
             lane: 0,
-            input: plan.input,
-            output: plan.output,
-            input_gradient: plan.input_gradient,
-            output_gradient: plan.output_gradient,
-            probabilities: device.alloc(vectors.n * vectors.c)?,
-            arena,
+            infer,
+            train,
+            across: None,
+            probabilities: device.alloc(batch * self.shape(output).c)?,
+            arena: Arena::new(slots, device)?,
             mode,
-            board: None,
             whole: false,
+            graph: self.clone(),
+            output,
         })
     }
+}
+
+/// The passes that a network makes: those of training, and of inference in any case.
+fn passes_of(mode: Mode) -> impl Iterator<Item = Mode> {
+    [Mode::Inference, mode].into_iter().skip(usize::from(mode == Mode::Inference))
 }
 
 impl Network {
     /// Samples in the current batch.
     pub(super) fn n(&self) -> usize {
         self.lanes[self.lane].n
+    }
+
+    /// The training step with this replica as one of several.
+    pub(super) fn lowered(&self, across: Option<[usize; 2]>) -> Result<Program> {
+        let slots = Slots::new(&self.graph);
+        self.graph.lowered(self.output, &slots, self.mode, self.device.recomputes(), across)
+    }
+
+    /// The program of the last pass over the current batch.
+    fn last(&self) -> &Prepared {
+        let train = self.across.as_ref().or(self.train.as_ref());
+        train.filter(|_| self.lanes[self.lane].trained).unwrap_or(&self.infer)
+    }
+
+    /// Where a tensor of a program lies, for the current batch.
+    pub(super) fn layout(&self, of: &Prepared, id: TensorId) -> Layout {
+        of.executable.layout(id, self.n())
     }
 
     /// The device.
@@ -123,22 +149,22 @@ impl Network {
 
     /// The largest batch.
     pub fn max_batch(&self) -> usize {
-        self.input.layout.shape.n
+        self.infer.executable.batch()
     }
 
     /// How many classes the output has.
     pub fn classes(&self) -> usize {
-        self.output.layout.shape.c
+        self.graph.shape(self.output).c
     }
 
     /// Elements of one input sample: height x width x channels.
     pub fn sample_len(&self) -> usize {
-        self.input.layout.shape.per_sample()
+        self.graph.shape(self.graph.input()).per_sample()
     }
 
     /// Elements of device memory for activations and their gradients, beside the parameters.
     pub fn activation_len(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.pools.len()).sum()
+        self.lanes.iter().map(|lane| lane.activations.len()).sum()
     }
 
     /// Sets every parameter to its first values: a pure function of the seed.
@@ -184,9 +210,10 @@ impl Network {
                 given: format!("{} numbers for {n} labels", images.len()),
             });
         }
-        let Network { device, lanes, lane, input, .. } = self;
+        let Network { device, lanes, lane, .. } = self;
         let lane = &mut lanes[*lane];
-        device.upload(images, lane.pools.of_mut(input.pool), input.layout.offset)?;
+        // The input lies at the start, in every program.
+        device.upload(images, &mut lane.activations, 0)?;
         device.upload_ints(labels, &mut lane.labels)?;
         (lane.n, lane.mixed) = (n, mixed);
         Ok(())
@@ -202,8 +229,9 @@ impl Network {
         load: impl FnOnce(ViewMut<'_, Storage>, &mut Ints) -> Result<(), E>,
     ) -> Result<(), E> {
         self.set_batch(n)?;
-        let Lane { pools, labels, .. } = &mut self.lanes[self.lane];
-        load(self.input.view_mut(pools.of_mut(self.input.pool), n), labels)
+        let layout = self.input_layout();
+        let Lane { activations, labels, .. } = &mut self.lanes[self.lane];
+        load(ViewMut::new(activations, layout), labels)
     }
 
     /// Says how many samples the current batch has, where its images and labels are in place already.
@@ -229,23 +257,29 @@ impl Network {
 
     /// The class scores that the last pass computed for the current batch, one vector a sample.
     pub fn logits(&self) -> View<'_, Storage> {
-        self.output.view(self.lanes[self.lane].pools.of(self.output.pool), self.n())
+        let last = self.last();
+        View::new(&self.lanes[self.lane].activations, self.layout(last, last.program().output))
+    }
+
+    fn input_layout(&self) -> Layout {
+        self.layout(&self.infer, self.infer.program().input)
     }
 
     /// The current batch as the device has it.
     pub fn input(&self) -> View<'_, Storage> {
-        self.input.view(self.lanes[self.lane].pools.of(self.input.pool), self.n())
+        View::new(&self.lanes[self.lane].activations, self.input_layout())
     }
 
     /// The same, for tests that vary it.
     pub fn input_mut(&mut self) -> ViewMut<'_, Storage> {
-        let n = self.n();
-        self.input.view_mut(self.lanes[self.lane].pools.of_mut(self.input.pool), n)
+        let layout = self.input_layout();
+        ViewMut::new(&mut self.lanes[self.lane].activations, layout)
     }
 
     /// The gradient of the input after a training pass, where the network was built for it.
     pub fn input_gradient(&self) -> Option<View<'_, Storage>> {
-        let n = self.n();
-        self.input_gradient.as_ref().map(|at| at.view(self.lanes[self.lane].pools.of(at.pool), n))
+        let program = self.across.as_ref().or(self.train.as_ref())?;
+        let layout = self.layout(program, program.program().input_gradient?);
+        Some(View::new(&self.lanes[self.lane].activations, layout))
     }
 }

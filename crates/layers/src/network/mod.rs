@@ -1,24 +1,19 @@
-//! From an architecture to a network that runs: graph, memory plan, arenas, passes, profile, stages, summary.
+//! From an architecture to a network that runs: graph, programs, arenas, passes, profile, stages, summary.
 
 mod across;
 mod arena;
 mod graph;
 mod instance;
 mod lane;
-mod lifetimes;
-mod normalized;
-mod packing;
+mod lowering;
 mod passes;
-mod plan;
-mod pools;
 mod profile;
 mod split;
 mod stage;
 mod step;
-mod sum;
 mod summary;
-mod uses;
 
+pub use across::AcrossReplicas;
 pub use arena::{Arena, Slot};
 pub use graph::{Graph, Mode, Value};
 pub use instance::Network;

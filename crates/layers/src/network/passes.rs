@@ -1,15 +1,16 @@
 //! The passes of a network over its current batch.
 
+use super::across::{AcrossReplicas, exchange};
 use super::arena::Arena;
 use super::graph::Mode;
 use super::instance::Network;
-use super::lane::{Action, BuiltStep, Lane};
-use super::plan::{BackwardStep, Repeat};
+use super::lane::Lane;
+use super::lowering::Prepared;
 use super::profile::Part;
 use crate::error::InLayer;
-use crate::meeting::Across;
-use crate::{Backward, Draws, Error, Forward, Result};
-use tensor::{Backend, Device, Layout, SoftmaxXent, Span, Storage, ViewMut};
+use crate::{Draws, Error, Result};
+use core::ops::Range;
+use tensor::{Backend, Device, Execute, Layout, Memory, Span, StepArgs, Storage, View, ViewMut};
 
 /// What a pass over some samples measured, as sums: divide by the number of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -66,7 +67,7 @@ impl Network {
         draws: Draws,
         label_smoothing: f32,
         global_batch: usize,
-        mut across: Option<Across<'_>>,
+        mut across: Option<&mut dyn AcrossReplicas>,
         mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.mode == Mode::Inference {
@@ -84,10 +85,10 @@ impl Network {
                 return Ok(());
             }
         }
-        self.forward(Some(draws), across.as_mut(), &mut after)?;
-        self.loss(label_smoothing, 1.0 / global_batch as f32, true)?;
+        self.forward(Some(draws), reborrow(&mut across), global_batch, &mut after)?;
+        self.loss(label_smoothing, global_batch, true)?;
         after(&self.device, &mut self.arena.grads, Part::Loss)?;
-        self.backward(draws, across.as_mut(), &mut after)
+        self.backward(draws, across, global_batch, &mut after)
     }
 
     /// Brings all gradients of the current batch into place.
@@ -131,8 +132,8 @@ impl Network {
         let metrics = self.arena.metrics;
         self.device.fill(0.0, &mut self.arena.grads, metrics)?;
         if self.n() > 0 {
-            self.forward(None, None, &mut after)?;
-            self.loss(0.0, 1.0, false)?;
+            self.forward(None, None, 1, &mut after)?;
+            self.loss(0.0, 1, false)?;
             after(&self.device, &mut self.arena.grads, Part::Loss)?;
         }
         Ok(())
@@ -145,9 +146,10 @@ impl Network {
     /// What the device says.
     pub fn predict(&mut self) -> Result<Vec<f32>> {
         let n = self.n();
-        self.forward(None, None, |_, _, _| Ok::<_, Error>(()))?;
-        let logits = self.output.view(self.lanes[self.lane].pools.of(self.output.pool), n);
-        let layout = Layout::contiguous(logits.layout.shape);
+        self.forward(None, None, 1, |_, _, _| Ok::<_, Error>(()))?;
+        let at = self.infer.executable.layout(self.infer.program().output, n);
+        let (logits, layout) =
+            (View::new(&self.lanes[self.lane].activations, at), Layout::contiguous(at.shape));
         self.device.softmax(logits, ViewMut::new(&mut self.probabilities, layout))?;
         Ok(self.probabilities.to_vec(&self.device, 0, layout.shape.len())?)
     }
@@ -165,94 +167,112 @@ impl Network {
     pub(super) fn forward<E: From<Error>>(
         &mut self,
         training: Option<Draws>,
-        mut across: Option<&mut Across<'_>>,
+        mut across: Option<&mut dyn AcrossReplicas>,
+        global_batch: usize,
         mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Network { device, lanes, lane, arena, board, .. } = self;
-        let Lane { steps, pools, n, .. } = &mut lanes[*lane];
-        for (k, step) in steps.iter_mut().enumerate() {
-            if let Action::Add(add) = step.action {
-                add.run_forward(device, pools, step, *n).in_layer(&step.name)?;
-            }
-            let y = if training.is_some() { Some(step.y) } else { step.infer };
-            if let (BuiltStep { name, action: Action::Op(op), x, .. }, Some(y)) = (step, y) {
-                let [x_pool, y_pool] = pools.disjoint([x.pool, y.pool]);
-                let Arena { params, grads, running, .. } = &mut *arena;
-                let meeting =
-                    across.as_mut().zip(board.as_mut()).map(|(across, board)| across.meeting(board));
-                let cx = Forward { device, params, running, grads, training, meeting };
-                op.forward(cx, x.view(x_pool, *n), y.view_mut(y_pool, *n)).in_layer(name)?;
-            }
-            after(device, &mut arena.grads, Part::Forward(k))?;
+        self.lanes[self.lane].trained = training.is_some();
+        let mut pass = self.pass(training.is_some())?;
+        let args = pass.args(training, global_batch, 0.0);
+        for layer in 0..pass.prepared.forward.len() {
+            let steps = pass.prepared.forward[layer].clone();
+            pass.run(steps, &args, reborrow(&mut across))?;
+            after(pass.device, &mut pass.arena.grads, Part::Forward(layer))?;
         }
         Ok(())
     }
 
-    pub(super) fn loss(&mut self, label_smoothing: f32, scale: f32, gradient: bool) -> Result<()> {
-        let Network { device, lanes, lane, output, output_gradient, arena, .. } = self;
-        let Lane { pools, labels, mixed, n, .. } = &mut lanes[*lane];
-        let (xent, metrics) = (SoftmaxXent { label_smoothing, scale, mixed: *mixed }, arena.metrics);
-        let (logits, dlogits) = match output_gradient.filter(|_| gradient) {
-            Some(gradient) => {
-                let [logits, dlogits] = pools.disjoint([output.pool, gradient.pool]);
-                (output.view(logits, *n), Some(gradient.view_mut(dlogits, *n)))
-            }
-            None => (output.view(pools.of(output.pool), *n), None),
-        };
-        device.softmax_xent(&xent, logits, labels, dlogits, &mut arena.grads, metrics).in_layer("loss")
+    pub(super) fn loss(&mut self, label_smoothing: f32, global_batch: usize, training: bool) -> Result<()> {
+        let mut pass = self.pass(training)?;
+        let args = pass.args(None, global_batch, label_smoothing);
+        let steps = pass.prepared.loss.clone();
+        Ok(pass.run_steps(steps, &args, None).in_layer("loss")?)
     }
 
     pub(super) fn backward<E: From<Error>>(
         &mut self,
         draws: Draws,
-        mut across: Option<&mut Across<'_>>,
+        mut across: Option<&mut dyn AcrossReplicas>,
+        global_batch: usize,
         mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
     ) -> Result<(), E> {
-        for k in (0..self.lanes[self.lane].steps.len()).rev() {
-            self.repeat_before(k, draws)?;
-            self.backward_step(k, draws, across.as_deref_mut())?;
-            after(&self.device, &mut self.arena.grads, Part::Backward(k))?;
+        let mut pass = self.pass(true)?;
+        let args = pass.args(Some(draws), global_batch, 0.0);
+        for layer in (0..pass.prepared.backward.len()).rev() {
+            let steps = pass.prepared.backward[layer].clone();
+            pass.run(steps, &args, reborrow(&mut across))?;
+            after(pass.device, &mut pass.arena.grads, Part::Backward(layer))?;
         }
         Ok(())
     }
 
-    /// Computes again what the backward pass of step `k` is the first to read.
-    fn repeat_before(&mut self, k: usize, draws: Draws) -> Result<()> {
-        let Network { device, lanes, lane, arena, .. } = self;
-        let Lane { steps, pools, n, .. } = &mut lanes[*lane];
-        for r in 0..steps[k].backward.as_ref().map_or(0, |backward| backward.again.len()) {
-            let Some(&Repeat { step, x, y }) = steps[k].backward.as_ref().and_then(|b| b.again.get(r)) else {
-                break;
+    /// The program of training or inference passes, and what it works on.
+    fn pass(&mut self, training: bool) -> Result<Pass<'_>> {
+        let Network { device, lanes, lane, infer, train, across, arena, .. } = self;
+        let train = across.as_ref().or(train.as_ref());
+        let prepared = if training { train.ok_or(Error::InferenceOnly)? } else { &*infer };
+        Ok(Pass { device, prepared, lane: &mut lanes[*lane], arena })
+    }
+}
+
+/// A loan of the way to the other replicas, for one part of a pass.
+fn reborrow<'a>(across: &'a mut Option<&mut dyn AcrossReplicas>) -> Option<&'a mut dyn AcrossReplicas> {
+    across.as_mut().map(|across| &mut **across as _)
+}
+
+/// A program and what it works on.
+struct Pass<'a> {
+    device: &'a Device,
+    prepared: &'a Prepared,
+    lane: &'a mut Lane,
+    arena: &'a mut Arena,
+}
+
+impl Pass<'_> {
+    fn args(&self, draws: Option<Draws>, global_batch: usize, label_smoothing: f32) -> StepArgs {
+        let Draws { seed, step, first_sample } = draws.unwrap_or(Draws { seed: 0, step: 0, first_sample: 0 });
+        let Lane { n, mixed, .. } = *self.lane;
+        StepArgs { n, global_batch, seed, step, first_sample, label_smoothing, mixed }
+    }
+
+    /// Runs the steps of a layer.
+    fn run(
+        &mut self,
+        steps: Range<usize>,
+        args: &StepArgs,
+        across: Option<&mut dyn AcrossReplicas>,
+    ) -> Result<()> {
+        let Some(first) = steps.clone().next() else { return Ok(()) };
+        let program = self.prepared.program();
+        let layer = program.layers.get(program.steps[first].layer).map_or("", String::as_str);
+        self.run_steps(steps, args, across).in_layer(layer)
+    }
+
+    fn run_steps(
+        &mut self,
+        mut steps: Range<usize>,
+        args: &StepArgs,
+        mut across: Option<&mut dyn AcrossReplicas>,
+    ) -> tensor::Result<()> {
+        let Pass { device, prepared, lane, arena } = self;
+        let program = &prepared.executable;
+        while !steps.is_empty() {
+            let until = steps.clone().find(|&k| program.step(k).op.is_exchange()).unwrap_or(steps.end);
+            let memory = Memory {
+                activations: &mut lane.activations,
+                statistics: &mut lane.statistics,
+                params: &arena.params,
+                grads: &mut arena.grads,
+                averages: &arena.running,
+                labels: &lane.labels,
             };
-            let BuiltStep { name, action: Action::Op(op), .. } = &mut steps[step] else { continue };
-            let [x_pool, y_pool] = pools.disjoint([x.pool, y.pool]);
-            let Arena { params, grads, .. } = &mut *arena;
-            let cx = Backward { device, params, grads, draws, meeting: None };
-            op.forward_again(cx, x.view(x_pool, *n), y.view_mut(y_pool, *n)).in_layer(name)?;
+            device.run(program, steps.start..until, args, memory)?;
+            if let (Some(across), true) = (reborrow(&mut across), until < steps.end) {
+                let step = program.step(until);
+                exchange(&step.op, device, across, &mut lane.statistics, program.span(step.results[0]))?;
+            }
+            steps.start = (until + 1).min(steps.end);
         }
         Ok(())
-    }
-
-    fn backward_step(&mut self, k: usize, draws: Draws, across: Option<&mut Across<'_>>) -> Result<()> {
-        let Network { device, lanes, lane, arena, board, .. } = self;
-        let Lane { steps, pools, n, .. } = &mut lanes[*lane];
-        let BuiltStep { name, action, backward, copied, .. } = &mut steps[k];
-        let Some(step) = backward else { return Err(Error::InferenceOnly) };
-        for &(pool, run) in &step.clear {
-            device.fill(0.0, pools.of_mut(pool), run)?;
-        }
-        let op = match action {
-            Action::Op(op) => op,
-            Action::Add(add) => return add.run_backward(device, pools, *copied, step, *n).in_layer(name),
-        };
-        let Arena { params, grads, .. } = &mut *arena;
-        let meeting = across.zip(board.as_mut()).map(|(across, board)| across.meeting(board));
-        let cx = Backward { device, params, grads, draws, meeting };
-        let &mut BackwardStep { x, y, dy, dx, .. } = step;
-        let wanted = [x.pool, y.pool, dx.map(|(dx, _)| dx.pool)];
-        let (dy_pool, [x_pool, y_pool, dx_pool], nothing) = pools.lend(dy.pool, wanted);
-        let dx = dx.zip(dx_pool).map(|((dx, write), pool)| (dx.view_mut(pool, *n), write));
-        let (x, y) = (x.view(x_pool, nothing, *n), y.view(y_pool, nothing, *n));
-        op.backward(cx, x, y, dy.view_mut(dy_pool, *n), dx).in_layer(name)
     }
 }

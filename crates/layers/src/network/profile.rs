@@ -46,9 +46,9 @@ impl Graph {
     pub fn work(&self) -> Vec<Work> {
         let work = self.nodes.iter().filter_map(|node| {
             let (x, y) = (self.shape(node.inputs[0]), self.shape(node.output));
-            let (kind, specs, needs_dx) = match &node.kind {
-                Kind::Layer(layer) => (layer.kind(), layer.params(x), layer.needs_dx()),
-                Kind::Add(add) => (add.kind(), Vec::new(), false),
+            let (kind, specs) = match &node.kind {
+                Kind::Layer(layer) => (layer.kind(), layer.params(x)),
+                Kind::Add(add) => (add.kind(), Vec::new()),
                 Kind::Concatenate => return None,
             };
             let count = |trainable: bool| {
@@ -59,7 +59,7 @@ impl Graph {
             let kernels = specs.iter().filter(|spec| spec.shape.len() > 1);
             let weights: usize = kernels.map(|spec| spec.shape.iter().product::<usize>()).sum();
             let multiply_adds = weights * y.h * y.w;
-            let passes = if node.inputs[0] == self.input() && !needs_dx { 1 } else { 2 };
+            let passes = if node.inputs[0] == self.input() { 1 } else { 2 };
             Some(Work {
                 name: node.name.clone(),
                 kind,

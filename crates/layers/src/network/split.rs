@@ -1,9 +1,11 @@
 //! Cutting a graph into stages that run one after the other, on devices of their own.
 
-use super::graph::{Graph, Kind, Value};
+use super::arena::Slots;
+use super::graph::{Graph, Value};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use strsim::levenshtein;
+use tensor::passes::{fold, leave_out_biases};
 
 /// A place where a graph may be cut: behind a layer whose output is all that what follows reads of what came before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +20,9 @@ impl Graph {
     /// The places where the graph may be cut, in order.
     pub fn cuts(&self, output: Value) -> Vec<Cut> {
         let node = |node: usize| Cut { layer: self.nodes[node].name.clone(), node };
-        (0..self.nodes.len()).filter(|&k| self.obstacle(k, output).is_none()).map(node).collect()
+        // A graph that can't be built can't be cut: building it says why.
+        let Ok(bound) = self.bound(output) else { return Vec::new() };
+        (0..self.nodes.len()).filter(|&k| self.obstacle(k, output, &bound).is_none()).map(node).collect()
     }
 
     /// The place behind the layer called `layer`.
@@ -37,7 +41,7 @@ impl Graph {
             let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
             return refuse(format!("there is no such layer{hint}"), &cuts);
         };
-        match self.obstacle(node, output) {
+        match self.obstacle(node, output, &self.bound(output)?) {
             None => Ok(Cut { layer: layer.to_owned(), node }),
             Some(what) => refuse(what, &cuts),
         }
@@ -88,7 +92,7 @@ impl Graph {
     }
 
     /// Why the graph can't be cut behind a node; `None` where it can.
-    fn obstacle(&self, node: usize, output: Value) -> Option<String> {
+    fn obstacle(&self, node: usize, output: Value, bound: &[(String, String)]) -> Option<String> {
         let own = self.nodes[node].output;
         if own == output {
             return Some("it is the last one".to_owned());
@@ -101,17 +105,30 @@ impl Graph {
             let other = other.map_or("the network's input", |node| &node.name);
             return Some(format!("two tensors cross there: its output and that of {other}"));
         }
-        let holder = behind.iter().find(|n| matches!(n.kind, Kind::Concatenate) && n.inputs.contains(&own));
-        if let Some(holder) = holder {
-            return Some(format!("its output is a part of {}", holder.name));
+        bound
+            .iter()
+            .find(|(of, _)| *of == self.nodes[node].name)
+            .map(|(_, by)| format!("{by} does a part of its work, so both belong together"))
+    }
+
+    /// The layers whose ops passes change for the sake of another layer's, with that one: a convolution and the normalization behind it.
+    fn bound(&self, output: Value) -> Result<Vec<(String, String)>> {
+        let slots = Slots::new(self);
+        let programs = [
+            leave_out_biases(self.forward(output, &slots, true)?),
+            fold(self.forward(output, &slots, false)?),
+        ];
+        let mut bound = Vec::new();
+        for program in programs {
+            let changed =
+                program.steps.iter().filter(|step| ["leave_out_biases", "fold"].contains(&step.pass));
+            bound.extend(changed.filter_map(|step| {
+                let of = self.nodes.iter().position(|node| node.name == program.layers[step.layer])?;
+                let reader = self.nodes.iter().find(|node| node.inputs.contains(&self.nodes[of].output))?;
+                Some((self.nodes[of].name.clone(), reader.name.clone()))
+            }));
         }
-        let normalized = self.normalized(output).into_iter().find(|normalized| normalized.of == node)?;
-        let by = &self.nodes[normalized.by].name;
-        Some(if normalized.bias.is_some() {
-            format!("{by} takes its bias away again, so both belong together")
-        } else {
-            format!("it does the work of {by} too in inference, so both belong together")
-        })
+        Ok(bound)
     }
 }
 
@@ -139,7 +156,7 @@ mod tests {
         let names: Vec<_> = graph.cuts(logits).into_iter().map(|cut| cut.layer).collect();
         assert_eq!(names, ["batch_normalization", "concatenate", "flatten"]);
         for (layer, says) in [
-            ("conv2d", "batch_normalization takes its bias away"),
+            ("conv2d", "batch_normalization does a part of its work, so both belong together"),
             ("conv2d_1", "two tensors cross there: its output and that of batch_normalization"),
             ("conv2d_2", "two tensors cross there: its output and that of conv2d_1"),
             ("dense", "it is the last one"),
@@ -173,13 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_later_concatenation_is_no_place_to_cut() {
+    fn a_part_of_a_later_concatenation_is_copied_there() {
         let mut graph = Graph::new("test", [6, 6, 3]);
         let x = graph.add(Relu, graph.input()).unwrap();
         let y = graph.add(Conv2D::new(2, 1), x).unwrap();
         let both = graph.concat(&[x, y]).unwrap();
-        assert_eq!(graph.cuts(both), []);
-        let error = graph.cut_behind("re_lu", both).unwrap_err().to_string();
-        assert!(error.contains("its output is a part of concatenate"), "{error}");
+        let names: Vec<_> = graph.cuts(both).into_iter().map(|cut| cut.layer).collect();
+        assert_eq!(names, ["re_lu"]);
     }
 }

@@ -1,9 +1,8 @@
 //! A network as a stage of a larger one: its passes one by one, and what goes in and out between stages.
 
 use super::instance::Network;
-use super::plan::Tenant;
 use crate::{Draws, Error, Mode, Result};
-use tensor::{Backend, Span};
+use tensor::{Backend, Span, Storage, View};
 
 impl Network {
     /// Has all that follows work on another lane: its batch, and what its last passes left.
@@ -34,7 +33,7 @@ impl Network {
         let all = Span::new(0, self.arena.grads.len());
         let zero = if self.n() == 0 { all } else { self.arena.metrics };
         self.device.fill(0.0, &mut self.arena.grads, zero)?;
-        if self.n() == 0 { Ok(()) } else { self.forward(Some(draws), None, |_, _, _| Ok(())) }
+        if self.n() == 0 { Ok(()) } else { self.forward(Some(draws), None, 1, |_, _, _| Ok(())) }
     }
 
     /// The loss of the current batch after its forward pass, and the gradient with which its backward pass begins.
@@ -48,7 +47,7 @@ impl Network {
         if self.n() == 0 {
             return Ok(());
         }
-        self.loss(label_smoothing, 1.0 / global_batch as f32, true)
+        self.loss(label_smoothing, global_batch, true)
     }
 
     /// The backward pass of the current batch, from the gradient of the output on; `draws` are those of its forward pass.
@@ -59,7 +58,7 @@ impl Network {
         if self.n() == 0 {
             return Ok(());
         }
-        self.backward(draws, None, |_, _, _| Ok::<_, Error>(()))?;
+        self.backward(draws, None, 1, |_, _, _| Ok::<_, Error>(()))?;
         self.finish_grads()
     }
 
@@ -69,7 +68,7 @@ impl Network {
     /// What the device says.
     pub fn infer_pass(&mut self) -> Result<()> {
         self.device.fill(0.0, &mut self.arena.grads, self.arena.metrics)?;
-        if self.n() == 0 { Ok(()) } else { self.forward(None, None, |_, _, _| Ok(())) }
+        if self.n() == 0 { Ok(()) } else { self.forward(None, None, 1, |_, _, _| Ok(())) }
     }
 
     /// Copies the output of the last forward pass, for the next stage.
@@ -77,7 +76,7 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn read_output(&self, into: &mut Vec<f32>) -> Result<()> {
-        self.read(Some(self.output), into)
+        self.read(Some(self.logits()), into)
     }
 
     /// Copies the gradient of the input after a backward pass, for the stage before. Only a network that was built with
@@ -86,7 +85,7 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn read_input_gradient(&self, into: &mut Vec<f32>) -> Result<()> {
-        self.read(self.input_gradient, into)
+        self.read(self.input_gradient(), into)
     }
 
     /// Sets the gradient of the output, as the next stage computed it, for the backward pass of the current batch.
@@ -94,19 +93,20 @@ impl Network {
     /// # Errors
     /// [`Error::Batch`] if it has another size than the output.
     pub fn set_output_gradient(&mut self, dy: &[f32]) -> Result<()> {
-        let len = self.output.layout.shape.per_sample() * self.n();
-        let Some(at) = self.output_gradient.filter(|_| dy.len() == len) else {
-            let (accepted, given) = (format!("a gradient of {len} numbers"), dy.len().to_string());
-            return Err(Error::Batch { accepted, given });
-        };
-        let pool = self.lanes[self.lane].pools.of_mut(at.pool);
-        Ok(self.device.upload(dy, pool, at.layout.offset)?)
+        let train = self.train.as_ref().ok_or(Error::InferenceOnly)?;
+        let at =
+            train.program().output_gradient.map(|id| self.layout(train, id)).ok_or(Error::InferenceOnly)?;
+        if dy.len() != at.shape.len() {
+            let accepted = format!("a gradient of {} numbers", at.shape.len());
+            return Err(Error::Batch { accepted, given: dy.len().to_string() });
+        }
+        Ok(self.device.upload(dy, &mut self.lanes[self.lane].activations, at.offset)?)
     }
 
-    /// Tensors between stages are no slices of others, so they lie back to back.
-    fn read(&self, tenant: Option<Tenant>, into: &mut Vec<f32>) -> Result<()> {
-        let Some(Tenant { pool, layout }) = tenant else { return Err(Error::InferenceOnly) };
-        into.resize(layout.shape.per_sample() * self.n(), 0.0);
-        Ok(self.device.download(self.lanes[self.lane].pools.of(pool), layout.offset, into)?)
+    /// The input, the output and their gradients lie back to back.
+    fn read(&self, tensor: Option<View<'_, Storage>>, into: &mut Vec<f32>) -> Result<()> {
+        let Some(View { data, layout }) = tensor else { return Err(Error::InferenceOnly) };
+        into.resize(layout.shape.len(), 0.0);
+        Ok(self.device.download(data, layout.offset, into)?)
     }
 }

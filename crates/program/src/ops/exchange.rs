@@ -8,9 +8,11 @@ use crate::{Arena, Result, Shape};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Join;
 
-/// A run of numbers of all replicas, one row for each. Reads this replica's run.
+/// A run of numbers of all replicas, one behind the other. Reads this replica's run, which lies inside of the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gather {
+    /// This replica's number, from 0.
+    pub rank: usize,
     /// How many replicas there are.
     pub replicas: usize,
 }
@@ -44,12 +46,12 @@ impl Rule for Gather {
     }
 
     fn options(&self) -> String {
-        format!("over {} replicas", self.replicas)
+        format!("rank {} of {}", self.rank, self.replicas)
     }
 
     fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
         let [own] = operands(self.name(), shapes)?;
-        Ok(vec![own.with_n(self.replicas)])
+        Ok(vec![own.with_c(own.c.saturating_mul(self.replicas))])
     }
 
     fn arena(&self, _: usize) -> Arena {

@@ -52,7 +52,8 @@ impl Rule for BatchNormJoined {
         let (&[x, stats, gamma, beta, ref bias @ ..], 4..=5) = (shapes, shapes.len()) else {
             return Err(count(self.name(), shapes.len(), 5));
         };
-        let expected = Shape::vectors(stats.n, BatchNorm::stats_len(x.c));
+        let replicas = stats.c.div_ceil(BatchNorm::stats_len(x.c)).max(1);
+        let expected = Shape::vectors(1, replicas.saturating_mul(BatchNorm::stats_len(x.c)));
         Error::check_shape(self.name(), "the replicas' statistics", stats, expected)?;
         for (what, run) in [("gamma", gamma), ("beta", beta)] {
             per_channel(self.name(), what, run, x.c)?;

@@ -36,8 +36,8 @@ pub struct Training {
     pub input_gradient: bool,
     /// Whether cheap outputs are computed again instead of kept.
     pub recompute: bool,
-    /// The replicas that share the statistics of batch normalization; 1 where each has its own.
-    pub replicas: usize,
+    /// Where replicas share the statistics of batch normalization: this one's rank, and how many there are.
+    pub across: Option<[usize; 2]>,
 }
 
 /// The training step of a forward program that ends with its loss, or with a [`Receive`](crate::ops::Receive).
@@ -46,7 +46,10 @@ pub struct Training {
 /// As [`differentiate`].
 pub fn training(forward: Program, training: Training) -> Result<Program> {
     let forward = leave_out_biases(forward);
-    let forward = if training.replicas > 1 { synchronize(forward, training.replicas)? } else { forward };
+    let forward = match training.across {
+        Some([rank, replicas]) => synchronize(forward, rank, replicas)?,
+        None => forward,
+    };
     let step = differentiate(forward, training.input_gradient)?;
     let step = if training.recompute { recompute(step) } else { step };
     Ok(share(accumulate(step)))

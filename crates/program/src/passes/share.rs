@@ -1,6 +1,6 @@
 use super::is_dead_after;
 use crate::check::{conflict, copied_parts};
-use crate::ops::{Concat, Slice};
+use crate::ops::{Concat, Gather, Slice};
 use crate::{Home, Op, Program, Step, TensorId};
 
 /// Has tensors lie inside of others where that saves a copy: sums in place of an operand that nothing else reads, the parts of a
@@ -18,6 +18,12 @@ pub fn share(mut program: Program) -> Program {
     for k in 0..program.steps.len() {
         match program.steps[k].op {
             Op::Concat(Concat) => join(&mut program, k),
+            Op::Gather(Gather { rank, .. }) => {
+                let step = &program.steps[k];
+                let (own, all) = (step.operands[0], step.results[0]);
+                let from = rank * program.shape(own).c;
+                put(&mut program, own, all, from);
+            }
             Op::Slice(Slice { from, .. }) => {
                 let step = &program.steps[k];
                 let (part, whole) = (step.results[0], step.operands[0]);
@@ -53,18 +59,18 @@ fn join(program: &mut Program, k: usize) {
         let (root, at) = program.root(part);
         // What shares its memory with the part moves with it.
         if at == 0 && program.shape(root) == shape && root != program.root(whole).0 {
-            let is_kept = program.kept().any(|kept| program.root(kept).0 == root);
-            if !is_kept {
-                put(program, root, whole, channel);
-            }
+            put(program, root, whole, channel);
         }
         channel += shape.c;
     }
 }
 
-/// Has a tensor with a home of its own lie inside of another one, unless an op then reads beside what it writes.
+/// Has a tensor with a home of its own lie inside of another one, unless an op then reads beside what it writes. What callers read lies
+/// back to back, and stays where it is.
 fn put(program: &mut Program, part: TensorId, whole: TensorId, channel: usize) {
-    if program.tensor(part).home != Home::Free || program.tensor(part).arena != program.tensor(whole).arena {
+    let is_kept = program.kept().any(|kept| program.root(kept).0 == part);
+    let is_free = program.tensor(part).home == Home::Free;
+    if is_kept || !is_free || program.tensor(part).arena != program.tensor(whole).arena {
         return;
     }
     program.tensors[part.0].home = Home::In(whole, channel);
@@ -84,7 +90,7 @@ pub(crate) fn is_executable(program: &Program, step: &Step, root: TensorId) -> b
     };
     match step.op {
         Op::Concat(Concat) => copied_parts(program, step).all(|(part, _)| is_apart(part, step.results[0])),
-        Op::Slice(_) => true,
+        Op::Slice(_) | Op::Gather(_) => true,
         // One side must lie back to back, to be seen in the other one's shape.
         Op::Reshape(_) => {
             let is_whole = |id: TensorId| program.shape(program.root(id).0).c == program.shape(id).c;
@@ -100,7 +106,7 @@ mod tests {
     use crate::passes::{Training, inference, training};
     use crate::testing::Layers;
 
-    const PLAIN: Training = Training { input_gradient: false, recompute: false, replicas: 1 };
+    const PLAIN: Training = Training { input_gradient: false, recompute: false, across: None };
 
     #[test]
     fn branches_write_into_the_concatenation_and_read_slices_of_its_gradient() {

@@ -1,11 +1,12 @@
 use crate::ops::{BatchNormJoined, BatchNormMoments, BatchNormTrain, Gather};
 use crate::{Home, Op, Program, Result, Shape, Step};
 
-/// Batch normalization with the statistics of the whole batch, of which each of `replicas` replicas has a part: they exchange theirs.
+/// Batch normalization with the statistics of the whole batch, of which this replica, number `rank` of `replicas`, has a part: they exchange
+/// their statistics.
 ///
 /// # Errors
 /// None where the program is sound.
-pub fn synchronize(mut program: Program, replicas: usize) -> Result<Program> {
+pub fn synchronize(mut program: Program, rank: usize, replicas: usize) -> Result<Program> {
     let mut k = 0;
     while k < program.steps.len() {
         let step = program.steps[k].clone();
@@ -24,7 +25,8 @@ pub fn synchronize(mut program: Program, replicas: usize) -> Result<Program> {
         let x = step.operands[0];
         let shape = BatchNormMoments.results_of(program.shape(x))?;
         let own = exchange(&mut program, BatchNormMoments.into(), shape, x);
-        let all = exchange(&mut program, Gather { replicas }.into(), shape.with_n(replicas), own);
+        let all =
+            exchange(&mut program, Gather { rank, replicas }.into(), shape.with_c(replicas * shape.c), own);
         let joined = &mut program.steps[k];
         joined.op = BatchNormJoined { bn }.into();
         joined.operands.insert(1, all);
@@ -51,14 +53,14 @@ mod tests {
         let mut net = Layers::new([4, 4, 3]);
         let x = net.conv("a", 2, net.input());
         let x = net.batch_norm("b", x);
-        let program = synchronize(net.loss(x), 3).unwrap();
+        let program = synchronize(net.loss(x), 1, 3).unwrap();
         let text = differentiate(program, false).unwrap().to_string();
         let (_, from_norm) = text.split_once("b:\n  ").unwrap();
         assert_eq!(
             from_norm,
             "\
   #15 (5) = batch_norm_moments %3
-  #16 (3, 1, 1, 5) = gather over 3 replicas #15
+  #16 (15) = gather rank 1 of 3 #15
   %9 (4, 4, 2), #10 (4), &b/sums = batch_norm_joined epsilon 0.001 %3, #16, @b/gamma, @b/beta
   %11 (32) = reshape %9
 loss:

@@ -1,0 +1,153 @@
+//! From a graph to programs: the training step and the inference pass of a network.
+
+use super::arena::Slots;
+use super::graph::{Graph, Kind, Mode, Node, Value};
+use crate::error::InLayer;
+use crate::{Error, Lower, Result};
+use tensor::passes::{self, Training};
+use tensor::{Arena, Builder, Executable, Phase, Program, Span, Target, TensorId, ops};
+
+/// Steps that memory rests before it is used again, on a device that doesn't [save](tensor::Backend::recomputes) it. Such a device runs
+/// side by side what memory does not order, and branches of a backward pass wait for each other where one gets the other's.
+const REST: usize = 8;
+
+impl Graph {
+    /// The training step of the part that ends in `output`, or its inference pass, before its tensors have places.
+    ///
+    /// ```
+    /// use layers::{BatchNormalization, Conv2D, Flatten, Graph, Mode};
+    ///
+    /// let mut graph = Graph::new("tiny", [4, 4, 3]);
+    /// let x = graph.add(Conv2D::new(2, 3), graph.input())?;
+    /// let x = graph.add(BatchNormalization::new(), x)?;
+    /// let logits = graph.add(Flatten, x)?;
+    /// let text = graph.program(logits, Mode::Inference, true)?.to_string();
+    /// assert!(text.contains("= conv2d_batch_norm 3x3 %0, @conv2d/kernel, @conv2d/bias, @batch_normalization/gamma,"));
+    /// # Ok::<(), layers::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a layer leads nowhere.
+    pub fn program(&self, output: Value, mode: Mode, recomputes: bool) -> Result<Program> {
+        self.lowered(output, &Slots::new(self), mode, recomputes, None)
+    }
+
+    /// As [`program`](Graph::program), for parameters at these places; and with batch normalization over all replicas, of which this is one
+    /// of those of `across`: its rank, and how many there are.
+    pub(super) fn lowered(
+        &self,
+        output: Value,
+        slots: &Slots,
+        mode: Mode,
+        recompute: bool,
+        across: Option<[usize; 2]>,
+    ) -> Result<Program> {
+        let forward = self.forward(output, slots, mode != Mode::Inference)?;
+        if mode == Mode::Inference {
+            return Ok(passes::inference(forward));
+        }
+        let input_gradient = mode == Mode::TrainingWithInputGradient;
+        Ok(passes::training(forward, Training { input_gradient, recompute, across })?)
+    }
+
+    /// The ops from the input to the loss.
+    pub(super) fn forward(&self, output: Value, slots: &Slots, training: bool) -> Result<Program> {
+        self.check_used(output)?;
+        let mut builder = Builder::new(self.shapes[0]);
+        let mut tensors: Vec<Option<TensorId>> = vec![None; self.shapes.len()];
+        tensors[0] = Some(builder.input());
+        let mut number = 0;
+        for node in &self.nodes {
+            let inputs: Vec<TensorId> = node.inputs.iter().filter_map(|value| tensors[value.0]).collect();
+            let y = lower_node(self, node, &mut builder, &inputs, slots.of(number), training);
+            tensors[node.output.0] = Some(y.in_layer(&node.name)?);
+            number += usize::from(!matches!(node.kind, Kind::Concatenate));
+        }
+        let y = tensors[output.0].unwrap_or(builder.input());
+        loss(builder, y, slots, training)
+    }
+
+    /// Refuses layers whose output nothing reads.
+    fn check_used(&self, output: Value) -> Result<()> {
+        for node in &self.nodes {
+            if node.output != output && !self.nodes.iter().any(|reader| reader.inputs.contains(&node.output))
+            {
+                let what = "its output leads nowhere".to_owned();
+                return Err(Error::Graph { layer: node.name.clone(), what });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lower_node(
+    graph: &Graph,
+    node: &Node,
+    builder: &mut Builder,
+    inputs: &[TensorId],
+    places: Vec<crate::lower::ParamPlace>,
+    training: bool,
+) -> tensor::Result<TensorId> {
+    match &node.kind {
+        Kind::Layer(layer) => {
+            let specs = layer.params(graph.shapes[node.inputs[0].0]);
+            layer.lower(&mut Lower::new(builder, &node.name, training, &specs, &places), inputs[0])
+        }
+        Kind::Add(add) => {
+            builder.layer(&node.name);
+            Ok(builder.push(ops::Add { act: add.act() }, inputs, &[])?[0])
+        }
+        Kind::Concatenate => Ok(builder.push(ops::Concat, inputs, &[])?[0]),
+    }
+}
+
+/// Ends a program with the loss where its output is class scores, else with the gradient that the next stage computes.
+fn loss(mut builder: Builder, y: TensorId, slots: &Slots, training: bool) -> Result<Program> {
+    let is_vectors = builder.shape(y) == builder.shape(y).flatten();
+    let gradient = if is_vectors {
+        let labels = builder.fixed("labels", Arena::Labels, Span::new(0, Target::WORDS));
+        let metrics = builder.fixed("metrics", Arena::Gradients, slots.metrics);
+        let loss = ops::CrossEntropy { gradient: training };
+        let results = builder.in_phase(Phase::Loss).push(loss, &[y, labels], &[metrics])?;
+        results.first().copied().filter(|_| training)
+    } else if training {
+        builder.in_phase(Phase::Loss).push(ops::Receive, &[y], &[])?.first().copied()
+    } else {
+        None
+    };
+    Ok(Program { output_gradient: gradient, ..builder.finish(y) })
+}
+
+/// A program in its place, and which of its steps belong to which layer.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) executable: Executable,
+    /// By layer.
+    pub(super) forward: Vec<core::ops::Range<usize>>,
+    pub(super) loss: core::ops::Range<usize>,
+    /// By layer.
+    pub(super) backward: Vec<core::ops::Range<usize>>,
+}
+
+impl Prepared {
+    /// For batches of up to `batch` samples.
+    pub(super) fn new(program: Program, batch: usize, recomputes: bool) -> Result<Self> {
+        let layers = 0..program.layers.len();
+        let of = |phase| layers.clone().map(|layer| program.steps_of(phase, layer)).collect();
+        let (forward, backward) = (of(Phase::Forward), of(Phase::Backward));
+        let in_loss = |k: &usize| program.steps[*k].phase == Phase::Loss;
+        let from = (0..program.steps.len()).find(in_loss).unwrap_or(0);
+        let loss = from..from + (from..program.steps.len()).filter(in_loss).count();
+        let executable = Executable::place(program, batch, if recomputes { 0 } else { REST })?;
+        Ok(Prepared { executable, forward, loss, backward })
+    }
+
+    pub(super) fn program(&self) -> &Program {
+        self.executable.program()
+    }
+
+    /// Whether replicas exchange anything in the middle of it.
+    pub(super) fn exchanges(&self) -> bool {
+        self.program().steps.iter().any(|step| step.op.is_exchange())
+    }
+}
