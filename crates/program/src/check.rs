@@ -128,7 +128,9 @@ pub fn live_ranges(program: &Program) -> Vec<Option<LiveRange>> {
     let uses = Uses::new(program);
     let mut ranges: Vec<Option<LiveRange>> = vec![None; program.tensors.len()];
     for (index, tensor) in program.tensors.iter().enumerate() {
-        if !tensor.arena.is_placed() || matches!(tensor.home, Home::At(_)) {
+        // What passes have done away with is neither written nor read.
+        let is_used = uses.written[index].or(uses.read[index]).is_some();
+        if !is_used || !tensor.arena.is_placed() || matches!(tensor.home, Home::At(_)) {
             continue;
         }
         let from = uses.written[index].unwrap_or(0);

@@ -65,8 +65,12 @@ impl Executable {
         };
         let layouts: Vec<Layout> = (0..program.tensors.len()).map(layout).collect();
         let end = |arena: Arena| {
-            let inside = program.tensors.iter().zip(&layouts).filter(|(tensor, _)| tensor.arena == arena);
-            inside.map(|(_, layout)| layout.end()).max().unwrap_or(0)
+            let is_there = |index: usize| {
+                let root = program.root(TensorId(index)).0.index();
+                program.tensors[index].arena == arena && (!arena.is_placed() || ranges[root].is_some())
+            };
+            let inside = (0..layouts.len()).filter(|&index| is_there(index));
+            inside.map(|index| layouts[index].end()).max().unwrap_or(0)
         };
         let lens = Arena::ALL.map(end);
         let placed = Executable { program, batch, layouts, lens };
@@ -205,7 +209,7 @@ fn one_by_one(turns: Vec<Request>) -> (Vec<(Request, usize)>, usize) {
         let (mut end, mut best) = (0, None::<(usize, usize)>);
         for (other, offset) in placed.iter().filter(|(other, _)| other.live.overlaps(request.live)) {
             let gap = offset.saturating_sub(end);
-            if gap >= request.len && best.is_none_or(|(smallest, _)| gap < smallest) {
+            if *offset >= end.saturating_add(request.len) && best.is_none_or(|(smallest, _)| gap < smallest) {
                 best = Some((gap, end));
             }
             end = end.max(offset.saturating_add(other.len).next_multiple_of(ALIGN));

@@ -1,18 +1,28 @@
 use super::is_dead_after;
-use crate::ops::Add;
-use crate::{Activation, Op, Program, Step};
+use crate::ops::{Add, Scale};
+use crate::{Activation, Home, Op, Phase, Program, Step, TensorId};
 
 /// Where two gradients of a tensor come together, has the op that computes the second add it to the first: `b = ..; c = a + b` becomes
-/// `c = a; c += ..`. An op that can't keeps its sum.
+/// `c = a; c += ..`. Where the first is needed still, its copy is added to. An op that can't add keeps its sum.
 pub fn accumulate(mut program: Program) -> Program {
     let mut k = 0;
     while k < program.steps.len() {
-        match accumulated(&program, k) {
-            Some((writer, step)) => {
-                program.steps[writer] = step;
-                program.steps.remove(k);
-            }
-            None => k += 1,
+        let Some((writer, mut step)) = accumulated(&program, k) else {
+            k += 1;
+            continue;
+        };
+        if let Some(a) = step.onto.filter(|&a| !is_dead(&program, a, writer, k)) {
+            let copy = program.add_tensor(program.shape(a), program.tensor(a).arena, Home::Free);
+            step.onto = Some(copy);
+            let (operands, results) = (vec![a], vec![copy]);
+            let copied =
+                Step { op: Scale { factor: 1.0 }.into(), operands, results, onto: None, ..step.clone() };
+            program.steps[writer] = step;
+            program.steps.remove(k);
+            program.steps.insert(writer, copied);
+        } else {
+            program.steps[writer] = step;
+            program.steps.remove(k);
         }
     }
     program
@@ -27,16 +37,16 @@ fn accumulated(program: &Program, k: usize) -> Option<(usize, Step)> {
     let writer = program.writer(b)?;
     let second = &program.steps[writer];
     let adds = second.op.adds() && second.onto.is_none() && second.results.len() == 1;
-    let reads_first = second.operands.iter().any(|&read| program.overlap(read, a));
     let is_known = program.writer(a).is_some_and(|of_a| of_a < writer);
-    // A sum of the forward pass keeps its order of operands: nothing else may read the first one from here on.
-    let is_dead =
-        is_dead_after(program, a, k) && program.readers(a).all(|reader| reader <= writer || reader == k);
-    let may =
-        adds && !reads_first && is_known && is_dead && program.is_read_once(b) && step.phase == second.phase;
-    may.then(|| {
-        (writer, Step { onto: Some(a), results: step.results.clone(), pass: "accumulate", ..second.clone() })
-    })
+    let may = step.phase == Phase::Backward && adds && is_known && program.is_read_once(b) && a != b;
+    let results = step.results.clone();
+    may.then(|| (writer, Step { onto: Some(a), results, pass: "accumulate", ..second.clone() }))
+}
+
+/// Whether the sum that is step `k` is the last one to read its first operand, and the step `writer` does not read it either.
+fn is_dead(program: &Program, a: TensorId, writer: usize, k: usize) -> bool {
+    let is_read = program.steps[writer..k].iter().flat_map(Step::reads).any(|read| program.overlap(read, a));
+    !is_read && is_dead_after(program, a, k)
 }
 
 #[cfg(test)]
@@ -71,16 +81,17 @@ a, backward:
     }
 
     #[test]
-    fn a_gradient_that_is_read_again_is_not_added_to() {
-        // The gradient of the sum is that of both operands: b reads it after a's other reader has added to it.
+    fn a_gradient_that_is_read_again_is_copied() {
+        // The gradient of the sum is that of both operands, and b's is read when c has added to a's.
         let mut net = Layers::new([4, 4, 2]);
         let x = net.conv("a", 2, net.input());
         let b = net.conv("b", 2, x);
         let c = net.conv("c", 2, x);
         let sum = net.add(b, x);
         let both = net.concat(&[sum, c]);
-        let program = accumulate(differentiate(net.loss(both), false).unwrap());
-        let sums = program.steps.iter().filter(|step| matches!(step.op, Op::Add(_))).count();
-        assert_eq!(sums, 2, "the forward sum, and one of gradients:\n{program}");
+        let text = accumulate(differentiate(net.loss(both), false).unwrap()).to_string();
+        assert!(text.contains(" = scale by 1 %"), "{text}");
+        assert_eq!(text.matches(" += conv2d_input_gradient").count(), 2, "{text}");
+        assert_eq!(text.matches(" = add %").count(), 1, "the forward sum alone:\n{text}");
     }
 }
