@@ -1,6 +1,6 @@
 use crate::ops::*;
 use crate::passes::Gradients;
-use crate::{Arena, Result, Shape, Step, TensorId};
+use crate::{Arena, Error, Result, Shape, Step, TensorId};
 
 /// What an op is: its options are its fields, and its rules are these methods. `ops` has a file for each topic.
 ///
@@ -28,9 +28,10 @@ pub trait Rule {
     /// The ops of the backward pass: reads the gradient of the step's first result, and adds to those of its operands.
     ///
     /// # Errors
-    /// As [`Gradients::push`].
+    /// As [`Gradients::push`]; by default that the op has none.
     fn gradient(&self, _step: &Step, _to: &mut Gradients) -> Result<()> {
-        Ok(())
+        let (what, value, accepted) = ("the gradient", "asked for", "left alone: this op has none");
+        Err(Error::Option { op: self.name(), what, value, accepted })
     }
 
     /// The operands in whose memory the first result may lie, the best one first.

@@ -2,6 +2,7 @@
 
 use crate::buffer::Format;
 use crate::memory::Memory;
+use crate::ops::batch_norm::{Saved, Training};
 use crate::{Buffer, Bytes, Cuda, Ints};
 use program::{
     Activation, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Error, ImageSet, Linear, LoadImages,
@@ -82,7 +83,7 @@ impl Backend for Cuda {
     }
 
     fn copy_scaled(&self, factor: f32, x: View<Buffer>, y: ViewMut<Buffer>, write: Write) -> Result<()> {
-        self.op(|| self.op_copy(factor, x, y, write))
+        self.op(|| self.op_copy(factor, x, y.as_view(), write))
     }
 
     fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
@@ -101,7 +102,7 @@ impl Backend for Cuda {
         weights: Run<Buffer, WeightSpans>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op(|| self.op_conv2d_fwd(conv, act, x, weights, y))
+        self.op(|| self.op_conv2d_fwd(conv, act, x, weights, y.as_view()))
     }
 
     fn conv2d_bn_act_fwd_infer(
@@ -113,7 +114,7 @@ impl Backend for Cuda {
         norm: NormInfer<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op(|| self.op_conv2d_bn_act_fwd_infer(conv, bn, x, weights, norm, y))
+        self.op(|| self.op_conv2d_bn_act_fwd_infer(conv, bn, x, weights, norm, y.as_view()))
     }
 
     fn conv2d_bwd_data(
@@ -124,7 +125,7 @@ impl Backend for Cuda {
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op(|| self.op_conv2d_bwd_data(conv, dy, w, dx, write))
+        self.op(|| self.op_conv2d_bwd_data(conv, dy, w, dx.as_view(), write))
     }
 
     fn conv2d_bwd_filter(
@@ -134,7 +135,7 @@ impl Backend for Cuda {
         dy: View<Buffer>,
         grads: RunMut<Buffer, WeightSpans>,
     ) -> Result<()> {
-        self.op(|| self.op_conv2d_bwd_filter(conv, x, dy, grads))
+        self.op(|| self.op_conv2d_bwd_filter(conv, x, dy, grads.as_run()))
     }
 
     fn linear_fwd(
@@ -145,7 +146,7 @@ impl Backend for Cuda {
         weights: Run<Buffer, WeightSpans>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op(|| self.op_linear_fwd(linear, act, x, weights, y))
+        self.op(|| self.op_linear_fwd(linear, act, x, weights, y.as_view()))
     }
 
     fn linear_bwd_data(
@@ -156,7 +157,7 @@ impl Backend for Cuda {
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op(|| self.op_linear_bwd_data(linear, dy, w, dx, write))
+        self.op(|| self.op_linear_bwd_data(linear, dy, w, dx.as_view(), write))
     }
 
     fn linear_bwd_filter(
@@ -166,7 +167,7 @@ impl Backend for Cuda {
         dy: View<Buffer>,
         grads: RunMut<Buffer, WeightSpans>,
     ) -> Result<()> {
-        self.op(|| self.op_linear_bwd_filter(linear, x, dy, grads))
+        self.op(|| self.op_linear_bwd_filter(linear, x, dy, grads.as_run()))
     }
 
     fn finish_grads(&self, grads: &mut Buffer, at: Span) -> Result<()> {
@@ -180,7 +181,7 @@ impl Backend for Cuda {
         norm: NormTrain<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op(|| self.op_bn_act_fwd_train(bn, x, norm, y))
+        self.op(|| self.op_bn_act_fwd_train(bn, x, Training::alone(&norm, x.layout.shape.c), y.as_view()))
     }
 
     fn bn_act_fwd_infer(
@@ -190,11 +191,11 @@ impl Backend for Cuda {
         norm: NormInfer<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op(|| self.op_bn_act_fwd_infer(bn, x, norm, y))
+        self.op(|| self.op_bn_act_fwd_infer(bn, x, norm, y.as_view()))
     }
 
     fn bn_statistics(&self, x: View<Buffer>, stats: RunMut<Buffer>) -> Result<()> {
-        self.op(|| self.op_bn_statistics(x, stats))
+        self.op(|| self.op_bn_statistics(x, stats.as_run()))
     }
 
     fn bn_act_fwd_joined(
@@ -205,11 +206,11 @@ impl Backend for Cuda {
         norm: NormTrain<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op(|| self.op_bn_act_fwd_joined(bn, x, stats, norm, y))
+        self.op(|| self.op_bn_act_fwd_joined(bn, x, stats, Training::alone(&norm, x.layout.shape.c), y.as_view()))
     }
 
     fn bn_act_fwd_again(&self, bn: &BatchNorm, norm: NormSaved<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        self.op(|| self.op_bn_act_fwd_again(bn, norm, y))
+        self.op(|| self.op_bn_act_fwd_again(bn, Saved::alone(norm), y.as_view()))
     }
 
     fn bn_act_bwd_params(
@@ -219,7 +220,7 @@ impl Backend for Cuda {
         dy: View<Buffer>,
         grads: RunMut<Buffer, AffineSpans>,
     ) -> Result<()> {
-        self.op(|| self.op_bn_act_bwd_params(bn, norm, dy, grads))
+        self.op(|| self.op_bn_act_bwd_params(bn, Saved::alone(norm), dy, grads.as_run()))
     }
 
     fn bn_act_bwd_data(
@@ -231,7 +232,7 @@ impl Backend for Cuda {
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op(|| self.op_bn_act_bwd_data(bn, norm, dy, whole, dx, write))
+        self.op(|| self.op_bn_act_bwd_data(bn, Saved::alone(norm), dy, whole, dx.as_view(), write))
     }
 
     fn ema_step(
@@ -247,11 +248,11 @@ impl Backend for Cuda {
     }
 
     fn act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        self.op(|| self.op_act_fwd(act, x, y))
+        self.op(|| self.op_act_fwd(act, x, y.as_view()))
     }
 
     fn add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        self.op(|| self.op_add_act(act, x, y))
+        self.op(|| self.op_add_act(act, x, y.as_view()))
     }
 
     fn act_bwd(
@@ -262,11 +263,11 @@ impl Backend for Cuda {
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op(|| self.op_act_bwd(act, y, dy, dx, write))
+        self.op(|| self.op_act_bwd(act, y, dy, dx.as_view(), write))
     }
 
     fn act_bwd_in_place(&self, act: Activation, y: View<Buffer>, dy: ViewMut<Buffer>) -> Result<()> {
-        self.op(|| self.op_act_bwd_in_place(act, y, dy))
+        self.op(|| self.op_act_bwd_in_place(act, y, dy.as_view()))
     }
 
     fn load_images(
@@ -278,11 +279,11 @@ impl Backend for Cuda {
         x: ViewMut<Buffer>,
         to: &mut Ints,
     ) -> Result<()> {
-        self.op(|| self.op_load_images(load, set, draws, first, x, to))
+        self.op(|| self.op_load_images(load, set, draws, first, x.as_view(), to))
     }
 
     fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        self.op(|| self.op_maxpool_fwd(pool, x, y))
+        self.op(|| self.op_maxpool_fwd(pool, x, y.as_view()))
     }
 
     fn maxpool_bwd(
@@ -294,23 +295,23 @@ impl Backend for Cuda {
         dx: ViewMut<Buffer>,
         write: Write,
     ) -> Result<()> {
-        self.op(|| self.op_maxpool_bwd(pool, x, y, dy, dx, write))
+        self.op(|| self.op_maxpool_bwd(pool, x, y, dy, dx.as_view(), write))
     }
 
     fn avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        self.op(|| self.op_avgpool_fwd(pool, x, y))
+        self.op(|| self.op_avgpool_fwd(pool, x, y.as_view()))
     }
 
     fn avgpool_bwd(&self, pool: &Pool2d, dy: View<Buffer>, dx: ViewMut<Buffer>, write: Write) -> Result<()> {
-        self.op(|| self.op_avgpool_bwd(pool, dy, dx, write))
+        self.op(|| self.op_avgpool_bwd(pool, dy, dx.as_view(), write))
     }
 
     fn dropout(&self, mask: &DropoutMask, x: View<Buffer>, y: ViewMut<Buffer>, write: Write) -> Result<()> {
-        self.op(|| self.op_dropout(mask, x, y, write))
+        self.op(|| self.op_dropout(mask, x, y.as_view(), write))
     }
 
     fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        self.op(|| self.op_softmax(x, y))
+        self.op(|| self.op_softmax(x, y.as_view()))
     }
 
     fn softmax_xent(
@@ -322,7 +323,8 @@ impl Backend for Cuda {
         sums: &mut Buffer,
         metrics: Span,
     ) -> Result<()> {
-        self.op(|| self.op_softmax_xent(xent, logits, labels, dlogits, sums, metrics))
+        let dlogits = dlogits.as_ref().map(ViewMut::as_view);
+        self.op(|| self.op_softmax_xent(xent, logits, labels, dlogits, Run::new(&*sums, metrics)))
     }
 
     fn meter(&self, sums: &Buffer, metrics: Span, meter: &mut Buffer) -> Result<()> {

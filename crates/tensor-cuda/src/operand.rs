@@ -4,7 +4,7 @@ use crate::buffer::{Buffer, Format};
 use crate::driver::Ptr;
 use crate::strands::Region;
 use crate::{Cuda, Ints};
-use program::{Error, Layout, Result, Shape, Span, View, ViewMut};
+use program::{Error, Layout, Result, Shape, Span, View};
 
 /// A tensor of activations at its place in device memory.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +48,9 @@ impl Cuda {
         self.place(op, what, x.data, x.layout, self.format(), false)
     }
 
-    /// The tensor of activations, to write.
-    pub(crate) fn write(&self, op: &'static str, what: &'static str, y: ViewMut<Buffer>) -> Result<Place> {
+    /// The tensor of activations, to write. Its buffer is written through its pointer, so a `View` is enough: in a program the buffer is
+    /// one that ops read as well, at other places.
+    pub(crate) fn write(&self, op: &'static str, what: &'static str, y: View<Buffer>) -> Result<Place> {
         self.place(op, what, y.data, y.layout, self.format(), true)
     }
 

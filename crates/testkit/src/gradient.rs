@@ -25,12 +25,15 @@ pub struct GradientCheck {
     label_smoothing: f32,
     tolerance: f64,
     draws: Draws,
+    alter: fn(&str, &mut [f64]),
 }
 
 impl Default for GradientCheck {
     fn default() -> Self {
         let draws = Draws { seed: 5, step: 3, first_sample: 2 };
-        GradientCheck { batch: 2, max_batch: 2, elements: 40, label_smoothing: 0.0, tolerance: 1e-7, draws }
+        let (label_smoothing, tolerance) = (0.0, 1e-7);
+        let alter = |_: &str, _: &mut [f64]| {};
+        GradientCheck { batch: 2, max_batch: 2, elements: 40, label_smoothing, tolerance, draws, alter }
     }
 }
 
@@ -128,6 +131,12 @@ impl GradientCheck {
         GradientCheck { tolerance, ..self }
     }
 
+    /// Has a function change each tensor's gradient before it is compared: for tests that a wrong one is found. It is given the tensor's
+    /// name, `input` or the parameter's.
+    pub fn altered(self, alter: fn(&str, &mut [f64])) -> Self {
+        GradientCheck { alter, ..self }
+    }
+
     /// Checks the input's and every parameter's gradient.
     ///
     /// # Errors
@@ -199,7 +208,13 @@ impl GradientCheck {
                 network.arena().grads.as_f64().map(|all| all[slot.span.range()].to_vec())
             }
         };
-        let gradients = gradients.expect("the network was built on the reference, with the input's gradient");
+        let name = match what {
+            Varied::Input => "input",
+            Varied::Parameter(slot) => &slot.name,
+        };
+        let mut gradients =
+            gradients.expect("the network was built on the reference, with the input's gradient");
+        (self.alter)(name, &mut gradients);
         let order = philox::permutation(1, 0, gradients.len() as u32);
         let mut seen = Vec::new();
         for index in order.into_iter().take(self.elements).map(|index| index as usize) {
@@ -209,10 +224,6 @@ impl GradientCheck {
             largest.max(gradient.abs()).max(around.derivative().abs())
         };
         let largest = seen.iter().fold(0.0, larger);
-        let name = match what {
-            Varied::Input => "input",
-            Varied::Parameter(slot) => &slot.name,
-        };
         let mut wrong = 0;
         for (index, gradient, around) in seen {
             report.checked += 1;

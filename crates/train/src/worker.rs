@@ -124,7 +124,8 @@ impl<'a> Worker<'a> {
         if resume.is_none() {
             whitening::whiten(&mut network, prepared, collective.as_mut())?;
         }
-        let meets = config.sync_batch_norm && world > 1 && network.prepare_across(world)?;
+        let meets =
+            config.sync_batch_norm && world > 1 && network.prepare_across(collective.rank(), world)?;
         let optimizer = config.optimizer_on(&network)?;
         let average = config.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
         let meter = device.alloc(METER)?;

@@ -7,8 +7,8 @@ use crate::ops::elementwise::number;
 use crate::ops::tiles::{THREADS, Tiles};
 use crate::{Buffer, Cuda};
 use program::{
-    AffineSpans, BatchNorm, Error, NormGrads, NormInfer, NormSaved, NormTrain, Result, Run, RunMut, Shape,
-    Span, View, ViewMut, Write,
+    AffineSpans, BatchNorm, Error, NormGrads, NormInfer, NormSaved, NormTrain, Result, Run, Shape,
+    Span, View, Write,
 };
 
 pub(crate) const SOURCE: Source = Source {
@@ -28,8 +28,8 @@ impl Cuda {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        norm: NormTrain<Buffer>,
-        y: ViewMut<Buffer>,
+        norm: Training,
+        y: View<Buffer>,
     ) -> Result<()> {
         let (op, shape) = ("bn_act_fwd_train", x.layout.shape);
         let scale = self.scale(op, bn, [shape, y.layout.shape], norm.affine)?;
@@ -42,7 +42,7 @@ impl Cuda {
         self.normalize_batch(op, bn, &x, &y, scale, results.saved)
     }
 
-    pub(crate) fn op_bn_statistics(&self, x: View<Buffer>, stats: RunMut<Buffer>) -> Result<()> {
+    pub(crate) fn op_bn_statistics(&self, x: View<Buffer>, stats: Run<Buffer>) -> Result<()> {
         let (op, c) = ("bn_statistics", x.layout.shape.c);
         Error::check_len(op, "the statistics", stats.at, BatchNorm::stats_len(c))?;
         let stats = self.run(op, "the statistics", stats.data, stats.at)?;
@@ -59,8 +59,8 @@ impl Cuda {
         bn: &BatchNorm,
         x: View<Buffer>,
         stats: Run<Buffer>,
-        norm: NormTrain<Buffer>,
-        y: ViewMut<Buffer>,
+        norm: Training,
+        y: View<Buffer>,
     ) -> Result<()> {
         let (op, shape) = ("bn_act_fwd_joined", x.layout.shape);
         let scale = self.scale(op, bn, [shape, y.layout.shape], norm.affine)?;
@@ -91,12 +91,12 @@ impl Cuda {
     pub(crate) fn op_bn_act_fwd_again(
         &self,
         bn: &BatchNorm,
-        norm: NormSaved<Buffer>,
-        y: ViewMut<Buffer>,
+        norm: Saved,
+        y: View<Buffer>,
     ) -> Result<()> {
         let (op, shape) = ("bn_act_fwd_again", norm.x.layout.shape);
         let scale = self.scale(op, bn, [shape, y.layout.shape], norm.affine)?;
-        let saved = self.run(op, "the saved statistics", norm.saved, Span::new(0, 2 * shape.c))?;
+        let saved = self.saved(op, shape, norm.saved)?;
         let (x, y) = (self.read(op, "the input", norm.x)?, self.write(op, "the output", y)?);
         self.normalize_batch(op, bn, &x, &y, scale, saved)
     }
@@ -115,8 +115,8 @@ impl Cuda {
     }
 
     /// Where the statistics of a training pass go.
-    fn results(&self, op: &'static str, x: Shape, norm: NormTrain<Buffer>) -> Result<Results> {
-        let NormTrain { affine, bias, saved, sums } = norm;
+    fn results(&self, op: &'static str, x: Shape, norm: Training) -> Result<Results> {
+        let Training { affine, bias, saved, sums } = norm;
         Error::check_len(op, "the sums", sums.at, 2 * x.c)?;
         let bias = bias.map(|bias| {
             Error::check_len(op, "the bias", bias, x.c)?;
@@ -124,9 +124,15 @@ impl Cuda {
         });
         Ok(Results {
             bias: bias.transpose()?.unwrap_or(Ptr::NULL),
-            saved: self.run(op, "the saved statistics", saved, Span::new(0, 2 * x.c))?,
+            saved: self.saved(op, x, saved)?,
             sums: self.run(op, "the sums", sums.data, sums.at)?,
         })
+    }
+
+    /// What a training pass keeps for the backward pass.
+    fn saved(&self, op: &'static str, x: Shape, saved: Run<Buffer>) -> Result<Ptr> {
+        Error::check_len(op, "the saved statistics", saved.at, 2 * x.c)?;
+        self.run(op, "the saved statistics", saved.data, saved.at)
     }
 
     /// The statistics of the samples at hand, to where those of a whole batch go, or else to `stats`.
@@ -171,7 +177,7 @@ impl Cuda {
         bn: &BatchNorm,
         x: View<Buffer>,
         norm: NormInfer<Buffer>,
-        y: ViewMut<Buffer>,
+        y: View<Buffer>,
     ) -> Result<()> {
         let op = "bn_act_fwd_infer";
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
@@ -234,23 +240,23 @@ impl Cuda {
     pub(crate) fn op_bn_act_bwd_params(
         &self,
         bn: &BatchNorm,
-        norm: NormSaved<Buffer>,
+        norm: Saved,
         dy: View<Buffer>,
-        grads: RunMut<Buffer, AffineSpans>,
+        grads: Run<Buffer, AffineSpans>,
     ) -> Result<()> {
         let op = "bn_act_bwd_params";
         apart(op, grads.at.gamma, grads.at.beta)?;
-        let (numbers, x, dy) = self.norm_gradient(op, bn, norm, dy, grads.as_run())?;
+        let (numbers, x, dy) = self.norm_gradient(op, bn, norm, dy, grads)?;
         if x.shape.c == 0 { Ok(()) } else { self.gradient_sums(op, bn, &x, &dy, numbers) }
     }
 
     pub(crate) fn op_bn_act_bwd_data(
         &self,
         bn: &BatchNorm,
-        norm: NormSaved<Buffer>,
+        norm: Saved,
         dy: View<Buffer>,
         whole: NormGrads<Buffer>,
-        dx: ViewMut<Buffer>,
+        dx: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "bn_act_bwd_data";
@@ -265,7 +271,7 @@ impl Cuda {
         &self,
         op: &'static str,
         bn: &BatchNorm,
-        norm: NormSaved<Buffer>,
+        norm: Saved,
         dy: View<Buffer>,
         grads: Run<Buffer, AffineSpans>,
     ) -> Result<([Ptr; 5], Place, Place)> {
@@ -277,7 +283,7 @@ impl Cuda {
         let numbers = [
             gamma,
             beta,
-            self.run(op, "the saved statistics", norm.saved, Span::new(0, 2 * shape.c))?,
+            self.saved(op, shape, norm.saved)?,
             self.run(op, "dgamma", grads.data, at.gamma)?,
             self.run(op, "dbeta", grads.data, at.beta)?,
         ];
@@ -370,6 +376,51 @@ impl Cuda {
         let sums = 2 * tiles.channels as usize * tiles.slabs as usize;
         Ok((self.scratch(sums * size_of::<f32>())?, counters))
     }
+}
+
+/// What a normalization reads and leaves in training, beside its input and output.
+#[derive(Clone, Copy)]
+pub(crate) struct Training<'a> {
+    /// Scale and shift.
+    pub(crate) affine: Run<'a, Buffer, AffineSpans>,
+    /// In the same arena, a bias that the input lacks.
+    pub(crate) bias: Option<Span>,
+    /// Receives the means and inverse deviations for the backward pass.
+    pub(crate) saved: Run<'a, Buffer>,
+    /// Receives what becomes running averages.
+    pub(crate) sums: Run<'a, Buffer>,
+}
+
+impl<'a> Training<'a> {
+    /// Of an op whose saved statistics of `c` channels have a buffer of their own.
+    pub(crate) fn alone(norm: &'a NormTrain<Buffer>, c: usize) -> Self {
+        let saved = Run::new(&*norm.saved, whole(c));
+        Training { affine: norm.affine, bias: norm.bias, saved, sums: norm.sums.as_run() }
+    }
+}
+
+/// What a normalization had in training, for its backward pass.
+#[derive(Clone, Copy)]
+pub(crate) struct Saved<'a> {
+    /// The input.
+    pub(crate) x: View<'a, Buffer>,
+    /// Scale and shift.
+    pub(crate) affine: Run<'a, Buffer, AffineSpans>,
+    /// What [`Training::saved`] received.
+    pub(crate) saved: Run<'a, Buffer>,
+}
+
+impl<'a> Saved<'a> {
+    /// Of an op whose saved statistics have a buffer of their own.
+    pub(crate) fn alone(norm: NormSaved<'a, Buffer>) -> Self {
+        let saved = Run::new(norm.saved, whole(norm.x.layout.shape.c));
+        Saved { x: norm.x, affine: norm.affine, saved }
+    }
+}
+
+/// The statistics of `c` channels at the start of a buffer.
+fn whole(c: usize) -> Span {
+    Span::new(0, c.saturating_mul(2))
 }
 
 /// Where the statistics of a training pass go, and what x lacks.

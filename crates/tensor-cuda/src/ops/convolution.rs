@@ -6,7 +6,7 @@ use crate::mirror::Weight;
 use crate::operand::{Place, apart};
 use crate::{Buffer, Cuda};
 use program::{
-    Activation, BatchNorm, Conv2d, Linear, NormInfer, Result, Run, RunMut, Shape, Span, View, ViewMut,
+    Activation, BatchNorm, Conv2d, Linear, NormInfer, Result, Run, Shape, Span, View,
     WeightSpans, Write,
 };
 
@@ -42,7 +42,7 @@ impl Cuda {
         act: Activation,
         x: View<Buffer>,
         weights: Run<Buffer, WeightSpans>,
-        y: ViewMut<Buffer>,
+        y: View<Buffer>,
     ) -> Result<()> {
         let op = "conv2d_fwd";
         conv.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
@@ -61,7 +61,7 @@ impl Cuda {
         x: View<Buffer>,
         weights: Run<Buffer, WeightSpans>,
         norm: NormInfer<Buffer>,
-        y: ViewMut<Buffer>,
+        y: View<Buffer>,
     ) -> Result<()> {
         let op = "conv2d_bn_act_fwd_infer";
         conv.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
@@ -80,7 +80,7 @@ impl Cuda {
         act: Activation,
         x: View<Buffer>,
         weights: Run<Buffer, WeightSpans>,
-        y: ViewMut<Buffer>,
+        y: View<Buffer>,
     ) -> Result<()> {
         let op = "linear_fwd";
         linear.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
@@ -96,7 +96,7 @@ impl Cuda {
         conv: &Conv2d,
         dy: View<Buffer>,
         w: Run<Buffer>,
-        dx: ViewMut<Buffer>,
+        dx: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "conv2d_bwd_data";
@@ -113,7 +113,7 @@ impl Cuda {
         linear: &Linear,
         dy: View<Buffer>,
         w: Run<Buffer>,
-        dx: ViewMut<Buffer>,
+        dx: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "linear_bwd_data";
@@ -130,13 +130,13 @@ impl Cuda {
         conv: &Conv2d,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: RunMut<Buffer, WeightSpans>,
+        grads: Run<Buffer, WeightSpans>,
     ) -> Result<()> {
         let op = "conv2d_bwd_filter";
         conv.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
         let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
         let engine = &self.inner.engine;
-        self.backward_filter(op, &x, &dy, grads.as_run(), of_conv(conv, grads.at.w), |x, dy, dw| {
+        self.backward_filter(op, &x, &dy, grads, of_conv(conv, grads.at.w), |x, dy, dw| {
             engine.conv_bwd_filter(self, conv, x, dy, dw)
         })
     }
@@ -146,13 +146,13 @@ impl Cuda {
         linear: &Linear,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: RunMut<Buffer, WeightSpans>,
+        grads: Run<Buffer, WeightSpans>,
     ) -> Result<()> {
         let op = "linear_bwd_filter";
         linear.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
         let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
         let engine = &self.inner.engine;
-        self.backward_filter(op, &x, &dy, grads.as_run(), of_linear(linear, grads.at.w), |x, dy, dw| {
+        self.backward_filter(op, &x, &dy, grads, of_linear(linear, grads.at.w), |x, dy, dw| {
             engine.linear_bwd_filter(self, linear, x, dy, dw)
         })
     }

@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args};
 use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
 use crate::{Buffer, Cuda};
-use program::{DropoutMask, Error, Result, View, ViewMut, Write};
+use program::{DropoutMask, Error, Result, View, Write};
 
 pub(crate) const SOURCE: Source =
     Source { name: "dropout.cu", text: include_str!("../../kernels/dropout.cu"), kernels: &["dropout"] };
@@ -16,7 +16,7 @@ impl Cuda {
         &self,
         mask: &DropoutMask,
         x: View<Buffer>,
-        y: ViewMut<Buffer>,
+        y: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "dropout";

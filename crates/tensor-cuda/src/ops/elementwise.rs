@@ -7,7 +7,7 @@ use crate::operand::{Place, u32_of};
 use crate::{Buffer, Cuda};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use program::{Activation, Error, Result, Shape, Span, View, ViewMut, Write};
+use program::{Activation, Error, Result, Shape, Span, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "elementwise.cu",
@@ -105,23 +105,22 @@ impl Cuda {
         &self,
         factor: f32,
         x: View<Buffer>,
-        y: ViewMut<Buffer>,
+        y: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "copy";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        let ViewMut { data, layout } = y;
         if x.data.format != Format::F32 || self.format() == Format::F32 {
-            self.copy_act(op, factor, Activation::None, x, ViewMut::new(data, layout), write)?;
+            self.copy_act(op, factor, Activation::None, x, y, write)?;
         } else {
             let x = self.place(op, "the input", x.data, x.layout, Format::F32, false)?;
-            let y = self.place(op, "the output", data, layout, Format::F32, true)?;
-            let Some(walk) = Walk::over(op, Format::F32, &[&x, &y])? else { return Ok(()) };
-            let (from, to, add) = (walk.stride(&x), walk.stride(&y), u32::from(write == Write::Add));
-            let args = args![x.ptr, from, y.ptr, to, walk.rows, walk.packs, factor, add, walk.vector];
+            let to = self.place(op, "the output", y.data, y.layout, Format::F32, true)?;
+            let Some(walk) = Walk::over(op, Format::F32, &[&x, &to])? else { return Ok(()) };
+            let (from, beside, add) = (walk.stride(&x), walk.stride(&to), u32::from(write == Write::Add));
+            let args = args![x.ptr, from, to.ptr, beside, walk.rows, walk.packs, factor, add, walk.vector];
             self.launch("copy_f32", walk.geometry(self), args)?;
         }
-        self.refresh_mirror(data)
+        self.refresh_mirror(y.data)
     }
 
     /// Adds `len` f32 at `from` to as many at `to`.
@@ -134,13 +133,13 @@ impl Cuda {
         self.launch("copy_f32", walk.geometry(self), args)
     }
 
-    pub(crate) fn op_act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+    pub(crate) fn op_act_fwd(&self, act: Activation, x: View<Buffer>, y: View<Buffer>) -> Result<()> {
         let op = "act_fwd";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
         self.copy_act(op, 1.0, act, x, y, Write::Set)
     }
 
-    pub(crate) fn op_add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+    pub(crate) fn op_add_act(&self, act: Activation, x: View<Buffer>, y: View<Buffer>) -> Result<()> {
         let op = "add_act";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
         self.copy_act(op, 1.0, act, x, y, Write::Add)
@@ -153,7 +152,7 @@ impl Cuda {
         factor: f32,
         act: Activation,
         x: View<Buffer>,
-        y: ViewMut<Buffer>,
+        y: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
@@ -169,7 +168,7 @@ impl Cuda {
         act: Activation,
         y: View<Buffer>,
         dy: View<Buffer>,
-        dx: ViewMut<Buffer>,
+        dx: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "act_bwd";
@@ -183,7 +182,7 @@ impl Cuda {
         &self,
         act: Activation,
         y: View<Buffer>,
-        dy: ViewMut<Buffer>,
+        dy: View<Buffer>,
     ) -> Result<()> {
         let op = "act_bwd_in_place";
         Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;

@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Bytes, Cuda, Ints};
-use program::{Fill, ImageDraw, ImageSet, LoadImages, Result, Span, ViewMut};
+use program::{Fill, ImageDraw, ImageSet, LoadImages, Result, Span, View};
 
 pub(crate) const SOURCE: Source =
     Source { name: "images.cu", text: include_str!("../../kernels/images.cu"), kernels: &["load_images"] };
@@ -19,7 +19,7 @@ impl Cuda {
         ImageSet { images, labels, means }: ImageSet<Bytes, Ints, Buffer>,
         draws: &Ints,
         first: usize,
-        x: ViewMut<Buffer>,
+        x: View<Buffer>,
         to: &mut Ints,
     ) -> Result<()> {
         let (op, shape, to_len) = ("load_images", x.layout.shape, to.len());

@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Cuda};
-use program::{Error, Pool2d, Result, Shape, View, ViewMut, Write};
+use program::{Error, Pool2d, Result, Shape, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "pooling.cu",
@@ -68,7 +68,7 @@ impl Windows {
 }
 
 impl Cuda {
-    pub(crate) fn op_maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+    pub(crate) fn op_maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: View<Buffer>) -> Result<()> {
         let op = "maxpool_fwd";
         pool.check(op, x.layout.shape, y.layout.shape)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
@@ -83,7 +83,7 @@ impl Cuda {
         x: View<Buffer>,
         y: View<Buffer>,
         dy: View<Buffer>,
-        dx: ViewMut<Buffer>,
+        dx: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "maxpool_bwd";
@@ -117,7 +117,7 @@ impl Cuda {
         self.over_channels("maxpool_bwd", dx.shape, vector, args)
     }
 
-    pub(crate) fn op_avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+    pub(crate) fn op_avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: View<Buffer>) -> Result<()> {
         let op = "avgpool_fwd";
         pool.check(op, x.layout.shape, y.layout.shape)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
@@ -131,7 +131,7 @@ impl Cuda {
         &self,
         pool: &Pool2d,
         dy: View<Buffer>,
-        dx: ViewMut<Buffer>,
+        dx: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "avgpool_bwd";

@@ -5,7 +5,7 @@ use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Cuda, Ints};
-use program::{Error, Result, SoftmaxXent, Span, View, ViewMut};
+use program::{Error, Result, Run, SoftmaxXent, View};
 
 pub(crate) const SOURCE: Source = Source {
     name: "softmax.cu",
@@ -22,7 +22,7 @@ fn team(classes: usize) -> u32 {
 }
 
 impl Cuda {
-    pub(crate) fn op_softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+    pub(crate) fn op_softmax(&self, x: View<Buffer>, y: View<Buffer>) -> Result<()> {
         let op = "softmax";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
         let x = self.read(op, "the input", x)?;
@@ -37,7 +37,7 @@ impl Cuda {
     }
 
     /// Probabilities may be written in the format of activations, or as f32: the kernel, the first element, the stride.
-    fn probabilities(&self, op: &'static str, y: ViewMut<Buffer>) -> Result<(&'static str, Ptr, u32)> {
+    fn probabilities(&self, op: &'static str, y: View<Buffer>) -> Result<(&'static str, Ptr, u32)> {
         let (format, what) = (y.data.format, "the output");
         if format == Format::F32 && format != self.format() {
             let y = self.place(op, what, y.data, y.layout, Format::F32, true)?;
@@ -52,15 +52,14 @@ impl Cuda {
         xent: &SoftmaxXent,
         logits: View<Buffer>,
         labels: &Ints,
-        dlogits: Option<ViewMut<Buffer>>,
-        sums: &mut Buffer,
-        metrics: Span,
+        dlogits: Option<View<Buffer>>,
+        metrics: Run<Buffer>,
     ) -> Result<()> {
         let op = "softmax_xent";
         let shape = logits.layout.shape;
         xent.check(op)?;
         Error::check_shape(op, "the logits", shape, shape.flatten())?;
-        Error::check_len(op, "the metrics", metrics, 2)?;
+        Error::check_len(op, "the metrics", metrics.at, 2)?;
         let labels = self.ints(op, "the labels", labels, xent.words(shape.n))?;
         let x = self.read(op, "the logits", logits)?;
         let (d, d_stride) = match dlogits {
@@ -71,7 +70,7 @@ impl Cuda {
                 (d.ptr, d.stride as u32)
             }
         };
-        let metrics = self.run(op, "the metrics", sums, metrics)?;
+        let metrics = self.run(op, "the metrics", metrics.data, metrics.at)?;
         let (rows, c) = (shape.n as u32, u32_of(op, "the number of classes", shape.c)?);
         let team = team(shape.c);
         // One at least: an empty batch has a sum too.
