@@ -206,7 +206,9 @@ impl Backend for Cuda {
         norm: NormTrain<Buffer>,
         y: ViewMut<Buffer>,
     ) -> Result<()> {
-        self.op(|| self.op_bn_act_fwd_joined(bn, x, stats, Training::alone(&norm, x.layout.shape.c), y.as_view()))
+        self.op(|| {
+            self.op_bn_act_fwd_joined(bn, x, stats, Training::alone(&norm, x.layout.shape.c), y.as_view())
+        })
     }
 
     fn bn_act_fwd_again(&self, bn: &BatchNorm, norm: NormSaved<Buffer>, y: ViewMut<Buffer>) -> Result<()> {

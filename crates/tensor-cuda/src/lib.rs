@@ -1,7 +1,8 @@
 //! The CUDA backend of `towers`.
 //!
-//! [`Cuda`] implements [`program::Backend`] on an NVIDIA GPU. Nothing of CUDA is needed to build it: the driver,
-//! NVRTC, cuDNN and cuBLASLt are looked for when a device is opened, and what is missing is an error of one sentence.
+//! [`Cuda`] implements [`program::Backend`] and [`program::Execute`] on an NVIDIA GPU. Nothing of CUDA is needed to build
+//! it: the driver, NVRTC, cuDNN and cuBLASLt are looked for when a device is opened, and what is missing is an error of one
+//! sentence.
 //!
 //! - Convolutions and dense layers go to cuDNN and cuBLASLt, or where these are missing to kernels of our own. A planned
 //!   convolution goes to whichever of cuDNN and our own kernels is measured to be faster.
@@ -32,6 +33,7 @@ mod operand;
 mod ops;
 mod peers;
 mod recording;
+mod run;
 mod strands;
 mod stretch;
 mod turn;

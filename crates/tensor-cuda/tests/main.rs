@@ -10,5 +10,6 @@ mod far;
 mod harness;
 mod optimizer;
 mod pooling;
+mod programs;
 mod replay;
 mod softmax;

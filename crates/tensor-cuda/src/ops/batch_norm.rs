@@ -7,8 +7,8 @@ use crate::ops::elementwise::number;
 use crate::ops::tiles::{THREADS, Tiles};
 use crate::{Buffer, Cuda};
 use program::{
-    AffineSpans, BatchNorm, Error, NormGrads, NormInfer, NormSaved, NormTrain, Result, Run, Shape,
-    Span, View, Write,
+    AffineSpans, BatchNorm, Error, NormGrads, NormInfer, NormSaved, NormTrain, Result, Run, Shape, Span,
+    View, Write,
 };
 
 pub(crate) const SOURCE: Source = Source {
@@ -88,12 +88,7 @@ impl Cuda {
         self.normalize_batch(op, bn, &x, &y, scale, results.saved)
     }
 
-    pub(crate) fn op_bn_act_fwd_again(
-        &self,
-        bn: &BatchNorm,
-        norm: Saved,
-        y: View<Buffer>,
-    ) -> Result<()> {
+    pub(crate) fn op_bn_act_fwd_again(&self, bn: &BatchNorm, norm: Saved, y: View<Buffer>) -> Result<()> {
         let (op, shape) = ("bn_act_fwd_again", norm.x.layout.shape);
         let scale = self.scale(op, bn, [shape, y.layout.shape], norm.affine)?;
         let saved = self.saved(op, shape, norm.saved)?;

@@ -6,8 +6,7 @@ use crate::mirror::Weight;
 use crate::operand::{Place, apart};
 use crate::{Buffer, Cuda};
 use program::{
-    Activation, BatchNorm, Conv2d, Linear, NormInfer, Result, Run, Shape, Span, View,
-    WeightSpans, Write,
+    Activation, BatchNorm, Conv2d, Linear, NormInfer, Result, Run, Shape, Span, View, WeightSpans, Write,
 };
 
 /// What engines may rely on: where tensors begin.

@@ -101,13 +101,7 @@ impl Cuda {
         self.refresh_mirror(dst)
     }
 
-    pub(crate) fn op_copy(
-        &self,
-        factor: f32,
-        x: View<Buffer>,
-        y: View<Buffer>,
-        write: Write,
-    ) -> Result<()> {
+    pub(crate) fn op_copy(&self, factor: f32, x: View<Buffer>, y: View<Buffer>, write: Write) -> Result<()> {
         let op = "copy";
         Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
         if x.data.format != Format::F32 || self.format() == Format::F32 {

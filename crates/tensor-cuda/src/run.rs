@@ -1,0 +1,270 @@
+//! Programs on the device: each op in front of its kernels.
+
+use crate::ops::batch_norm::{Saved, Training};
+use crate::{Buffer, Cuda, Ints};
+use core::ops::Range;
+use program::ops::{Conv2dForward, Conv2dNormalized, Slice};
+use program::{
+    AffineSpans, Arena, Executable, Execute, Layout, Memory, NormGrads, NormInfer, NormSpans, Op, Result,
+    Run, Shape, Span, Step, StepArgs, TensorId, View, WeightSpans, Write,
+};
+
+impl Execute for Cuda {
+    fn prepare(&self, program: &Executable) -> Result<()> {
+        let (batch, training) = (program.batch(), program.program().output_gradient.is_some());
+        for step in &program.program().steps {
+            match &step.op {
+                Op::Conv2dForward(Conv2dForward { conv, .. })
+                | Op::Conv2dNormalized(Conv2dNormalized { conv, .. }) => {
+                    let x = program.layout(step.operands[0], batch).shape;
+                    self.op_prepare_conv2d(conv, x, training)?;
+                }
+                Op::LinearForward(op) => self.op_prepare_linear(&op.linear, batch, training)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        program: &Executable,
+        steps: Range<usize>,
+        args: &StepArgs,
+        memory: Memory<'_, Buffer, Ints>,
+    ) -> Result<()> {
+        let Memory { activations, statistics, params, grads, averages, labels } = memory;
+        let lens =
+            [activations.len(), statistics.len(), params.len(), grads.len(), averages.len(), labels.len()];
+        program.check_memory(args, lens)?;
+        let arenas = Arenas { activations, statistics, params, grads, averages, labels };
+        for k in steps {
+            let at = Operands { program, step: program.step(k), n: args.n, arenas: &arenas };
+            self.op(|| self.run_step(at, args))?;
+        }
+        Ok(())
+    }
+}
+
+impl Cuda {
+    fn run_step(&self, at: Operands, args: &StepArgs) -> Result<()> {
+        let Operands { program, step, arenas, .. } = at;
+        let write = if step.onto.is_some() { Write::Add } else { Write::Set };
+        match &step.op {
+            Op::Conv2dForward(op) => {
+                self.op_conv2d_fwd(&op.conv, op.act, at.read(0), at.weights(), at.write(0))
+            }
+            Op::Conv2dNormalized(op) => {
+                let norm = at.infer(step.operands.len() - 4);
+                self.op_conv2d_bn_act_fwd_infer(&op.conv, &op.bn, at.read(0), at.weights(), norm, at.write(0))
+            }
+            Op::Conv2dInputGradient(op) => {
+                self.op_conv2d_bwd_data(&op.conv, at.read(0), at.run(1), at.write(0), write)
+            }
+            Op::Conv2dWeightGradient(op) => {
+                self.op_conv2d_bwd_filter(&op.conv, at.read(0), at.read(1), at.weight_grads())
+            }
+            Op::LinearForward(op) => {
+                self.op_linear_fwd(&op.linear, op.act, at.read(0), at.weights(), at.write(0))
+            }
+            Op::LinearInputGradient(op) => {
+                self.op_linear_bwd_data(&op.linear, at.read(0), at.run(1), at.write(0), write)
+            }
+            Op::LinearWeightGradient(op) => {
+                self.op_linear_bwd_filter(&op.linear, at.read(0), at.read(1), at.weight_grads())
+            }
+            Op::BatchNormTrain(op) => {
+                self.op_bn_act_fwd_train(&op.bn, at.read(0), at.training(1), at.write(0))
+            }
+            Op::BatchNormInfer(op) => self.op_bn_act_fwd_infer(&op.bn, at.read(0), at.infer(1), at.write(0)),
+            Op::BatchNormRepeat(op) => self.op_bn_act_fwd_again(&op.bn, at.saved(), at.write(0)),
+            Op::BatchNormMoments(_) => self.op_bn_statistics(at.read(0), at.result(0)),
+            Op::BatchNormJoined(op) => {
+                self.op_bn_act_fwd_joined(&op.bn, at.read(0), at.run(1), at.training(2), at.write(0))
+            }
+            Op::BatchNormWeightGradient(op) => {
+                let grads = affine(at.result(0), at.result(1));
+                self.op_bn_act_bwd_params(&op.bn, at.saved(), at.read(4), grads)
+            }
+            Op::BatchNormInputGradient(op) => {
+                let count = op.count(args, at.read(0).layout.shape);
+                let whole = NormGrads { grads: affine(at.run(5), at.run(6)), count };
+                self.op_bn_act_bwd_data(&op.bn, at.saved(), at.read(4), whole, at.write(0), write)
+            }
+            Op::Activate(op) => self.op_act_fwd(op.act, at.read(0), at.write(0)),
+            Op::ActivationGradient(op) if program.is_in_place(step, 1) => {
+                self.op_act_bwd_in_place(op.act, at.read(0), at.write(0))
+            }
+            Op::ActivationGradient(op) => self.op_act_bwd(op.act, at.read(0), at.read(1), at.write(0), write),
+            Op::Add(op) => {
+                let y = at.write(0);
+                let in_place = [0, 1].into_iter().find(|&operand| program.is_in_place(step, operand));
+                if in_place.is_none() {
+                    self.op_copy(1.0, at.read(1), y, Write::Set)?;
+                }
+                self.op_add_act(op.act, at.read(1 - in_place.unwrap_or(1)), y)
+            }
+            Op::MaxPool(op) => self.op_maxpool_fwd(&op.pool, at.read(0), at.write(0)),
+            Op::MaxPoolGradient(op) => {
+                self.op_maxpool_bwd(&op.pool, at.read(0), at.read(1), at.read(2), at.write(0), write)
+            }
+            Op::AveragePool(op) => self.op_avgpool_fwd(&op.pool, at.read(0), at.write(0)),
+            Op::AveragePoolGradient(op) => self.op_avgpool_bwd(&op.pool, at.read(0), at.write(0), write),
+            Op::Dropout(op) => self.op_dropout(&op.mask(args), at.read(0), at.write(0), write),
+            Op::Scale(op) => self.op_copy(op.factor, at.read(0), at.write(0), write),
+            Op::Reshape(_) => {
+                let (x, y) = alike(at.read(0), at.write(0));
+                self.op_copy(1.0, x, y, write)
+            }
+            Op::Concat(_) => program.copied_parts(step, at.n).try_for_each(|(part, layout)| {
+                self.op_copy(1.0, at.view(part), View::new(arenas.activations, layout), Write::Set)
+            }),
+            Op::Slice(Slice { from, .. }) if program.is_inside(step, *from) => Ok(()),
+            Op::Slice(Slice { from, channels, arena: Arena::Activations }) => {
+                let View { data, layout } = at.read(0);
+                let x = View::new(data, layout.channels(*from..from + channels));
+                self.op_copy(1.0, x, at.write(0), Write::Set)
+            }
+            Op::Slice(Slice { from, channels, .. }) => {
+                self.copy_run(part(at.run(0), *from, *channels), at.result(0))
+            }
+            Op::Join(_) => {
+                let (a, b, joined) = (at.run(0), at.run(1), at.result(0));
+                self.copy_run(a, part(joined, 0, a.at.len))?;
+                self.copy_run(b, part(joined, a.at.len, b.at.len))
+            }
+            // The caller's.
+            Op::Gather(_) | Op::SumOverReplicas(_) | Op::Receive(_) => Ok(()),
+            Op::CrossEntropy(op) => {
+                let dlogits = op.gradient.then(|| at.write(0));
+                let metrics = at.result(usize::from(op.gradient));
+                self.op_softmax_xent(&op.loss(args), at.read(0), arenas.labels, dlogits, metrics)
+            }
+        }
+    }
+
+    /// Copies f32 from one arena to another.
+    fn copy_run(&self, from: Run<Buffer>, to: Run<Buffer>) -> Result<()> {
+        self.op_copy(1.0, vector(from), vector(to), Write::Set)
+    }
+}
+
+/// The memory of a program. What ops write they write through pointers, so that all of it can be lent at once.
+struct Arenas<'a> {
+    activations: &'a Buffer,
+    statistics: &'a Buffer,
+    params: &'a Buffer,
+    grads: &'a Buffer,
+    averages: &'a Buffer,
+    labels: &'a Ints,
+}
+
+/// The operands and results of a step, by their numbers.
+#[derive(Clone, Copy)]
+struct Operands<'a> {
+    program: &'a Executable,
+    step: &'a Step,
+    n: usize,
+    arenas: &'a Arenas<'a>,
+}
+
+impl<'a> Operands<'a> {
+    /// A tensor of activations that the step reads.
+    fn read(&self, operand: usize) -> View<'a, Buffer> {
+        self.view(self.step.operands[operand])
+    }
+
+    /// A tensor of activations that the step writes.
+    fn write(&self, result: usize) -> View<'a, Buffer> {
+        self.view(self.step.results[result])
+    }
+
+    /// A run of f32 that the step reads.
+    fn run(&self, operand: usize) -> Run<'a, Buffer> {
+        self.run_of(self.step.operands[operand])
+    }
+
+    /// A run of f32 that the step writes.
+    fn result(&self, result: usize) -> Run<'a, Buffer> {
+        self.run_of(self.step.results[result])
+    }
+
+    /// The weights of a convolution or a dense layer, and the bias if there is one: four operands follow where batch normalization does.
+    fn weights(&self) -> Run<'a, Buffer, WeightSpans> {
+        let w = self.run(1);
+        let after = if matches!(self.step.op, Op::Conv2dNormalized(_)) { 4 } else { 0 };
+        let own = self.step.operands.len() - after;
+        let b = self.step.operands[..own].get(2).map(|&b| self.program.span(b));
+        Run::new(w.data, WeightSpans { w: w.at, b })
+    }
+
+    /// The gradients of weights, and of the bias if there is one.
+    fn weight_grads(&self) -> Run<'a, Buffer, WeightSpans> {
+        let w = self.result(0);
+        let b = self.step.results.get(1).map(|&b| self.program.span(b));
+        Run::new(w.data, WeightSpans { w: w.at, b })
+    }
+
+    /// What batch normalization reads in training, from its gamma on, and leaves.
+    fn training(&self, gamma: usize) -> Training<'a> {
+        Training {
+            affine: affine(self.run(gamma), self.run(gamma + 1)),
+            bias: self.step.operands.get(gamma + 2).map(|&bias| self.program.span(bias)),
+            saved: self.result(1),
+            sums: self.result(2),
+        }
+    }
+
+    /// What it reads in inference, from its gamma on.
+    fn infer(&self, gamma: usize) -> NormInfer<'a, Buffer> {
+        let affine = affine(self.run(gamma), self.run(gamma + 1));
+        let (mean, var) = (self.run(gamma + 2), self.run(gamma + 3));
+        let at = NormSpans { affine: affine.at, mean: mean.at, var: var.at };
+        NormInfer { params: affine.data, running: mean.data, at }
+    }
+
+    /// What its backward pass reads.
+    fn saved(&self) -> Saved<'a> {
+        Saved { x: self.read(0), affine: affine(self.run(1), self.run(2)), saved: self.run(3) }
+    }
+
+    fn view(&self, id: TensorId) -> View<'a, Buffer> {
+        View::new(self.arenas.activations, self.program.layout(id, self.n))
+    }
+
+    fn run_of(&self, id: TensorId) -> Run<'a, Buffer> {
+        let Arenas { statistics, params, grads, averages, .. } = self.arenas;
+        let data = match self.program.program().tensor(id).arena {
+            Arena::Statistics => statistics,
+            Arena::Parameters => params,
+            Arena::Gradients => grads,
+            Arena::Averages => averages,
+            Arena::Activations | Arena::Labels => unreachable!("activations and labels are no runs of f32"),
+        };
+        Run::new(data, self.program.span(id))
+    }
+}
+
+/// Scale and shift, or their gradients, which lie in one arena.
+fn affine<'a>(gamma: Run<'a, Buffer>, beta: Run<'a, Buffer>) -> Run<'a, Buffer, AffineSpans> {
+    Run::new(gamma.data, AffineSpans { gamma: gamma.at, beta: beta.at })
+}
+
+/// Some numbers of a run.
+fn part<'a>(Run { data, at }: Run<'a, Buffer>, from: usize, len: usize) -> Run<'a, Buffer> {
+    Run::new(data, Span::new(at.offset + from, len))
+}
+
+/// A run as a tensor.
+fn vector<'a>(Run { data, at }: Run<'a, Buffer>) -> View<'a, Buffer> {
+    View::new(data, Layout { offset: at.offset, ..Layout::contiguous(Shape::vectors(1, at.len)) })
+}
+
+/// Two tensors of the same numbers in one shape: that of the one whose pixels may lie apart.
+fn alike<'a>(x: View<'a, Buffer>, y: View<'a, Buffer>) -> (View<'a, Buffer>, View<'a, Buffer>) {
+    let seen = |view: View<'a, Buffer>, of: Layout| {
+        let layout = Layout { shape: of.shape, stride: of.shape.c, ..view.layout };
+        View::new(view.data, layout)
+    };
+    if y.layout.is_contiguous() { (x, seen(y, x.layout)) } else { (seen(x, y.layout), y) }
+}
