@@ -7,7 +7,7 @@ impl Execute for Device {
         match self {
             Device::Cpu(d) => d.prepare(program),
             Device::Reference(d) => d.prepare(program),
-            Device::Cuda(_) => Ok(()),
+            Device::Cuda(d) => d.prepare(program),
         }
     }
 
@@ -21,7 +21,7 @@ impl Execute for Device {
         match self {
             Device::Cpu(d) => d.run(program, steps, args, on(d, memory)?),
             Device::Reference(d) => d.run(program, steps, args, on(d, memory)?),
-            Device::Cuda(_) => unreachable!(),
+            Device::Cuda(d) => Execute::run(d, program, steps, args, on(d, memory)?),
         }
     }
 }

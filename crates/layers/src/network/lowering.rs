@@ -9,7 +9,7 @@ use tensor::{Arena, Builder, Executable, Phase, Program, Span, Target, TensorId,
 
 /// Steps that memory rests before it is used again, on a device that doesn't [save](tensor::Backend::recomputes) it. Such a device runs
 /// side by side what memory does not order, and branches of a backward pass wait for each other where one gets the other's.
-const REST: usize = 8;
+const REST: usize = 6;
 
 impl Graph {
     /// The training step of the part that ends in `output`, or its inference pass, before its tensors have places.
