@@ -42,6 +42,8 @@ pub enum Command {
     Devices,
     /// List the recipes, or print one as TOML, to be changed and given back as --recipe FILE.toml
     Recipes(RecipesArgs),
+    /// Print the ops of a training step or an inference pass: shapes, places in memory, costs
+    Program(ProgramArgs),
     /// Measure the throughput of a network on random data
     Bench(BenchArgs),
     /// Start several processes of a command on this machine: towers launch -- train ...
@@ -300,6 +302,29 @@ pub struct RecipesArgs {
     /// The one to print: a name, or a file
     #[arg(value_name = "NAME|FILE.toml")]
     pub name: Option<String>,
+}
+
+/// `towers program`.
+#[derive(Debug, clap::Args)]
+pub struct ProgramArgs {
+    /// Whose network
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "minigooglenet")]
+    pub recipe: String,
+    /// train (forward and backward) or infer (forward)
+    #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true, default_value_t = Mode::Train)]
+    pub mode: Mode,
+    /// Samples of a batch; by default as many as `towers bench` takes
+    #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
+    pub batch: Option<usize>,
+    /// Replicas, which matter where they share batch normalization
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub replicas: Option<usize>,
+    /// Normalize batches with the statistics of all replicas' samples
+    #[arg(long)]
+    pub sync_batch_norm: bool,
+    /// Cut the network into S stages, each with a program of its own
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    pub pipeline_stages: Option<usize>,
 }
 
 /// `towers bench`.

@@ -25,6 +25,7 @@ mod predict;
 mod preview;
 mod print;
 mod profile;
+mod program;
 mod recipes;
 mod report;
 mod resume;
@@ -41,7 +42,11 @@ fn main() -> ExitCode {
     // Others open no device.
     if !matches!(
         args.command,
-        Command::Export(_) | Command::Fetch(_) | Command::Preview(_) | Command::Recipes(_)
+        Command::Export(_)
+            | Command::Fetch(_)
+            | Command::Preview(_)
+            | Command::Program(_)
+            | Command::Recipes(_)
     ) {
         libraries::settle();
     }
@@ -57,6 +62,7 @@ fn main() -> ExitCode {
             ::train::check_simd().map_err(Into::into).and_then(|()| print::lines(::train::describe_devices()))
         }
         Command::Recipes(args) => recipes::run(args),
+        Command::Program(args) => program::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Launch(args) => launch::run(args),
     };

@@ -1,8 +1,8 @@
-//! Neural-network layers with explicit forward and backward passes, and the [`Network`] they form.
+//! Neural-network layers, and the [`Network`] they form.
 //!
 //! A [`Graph`] is an architecture: layers under Keras' names and defaults, how they are connected, the shapes that
-//! follow. It owns no memory. [`Graph::build`] makes a [`Network`] of it on a device: every activation, gradient
-//! and parameter is placed then, and no training step after the first allocates anything.
+//! follow. It owns no memory. [`Graph::build`] makes a [`Network`] of it on a device: a program of ops, in which every activation, gradient
+//! and parameter has its place. No training step after the first allocates anything.
 //!
 //! ```
 //! use layers::{Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};

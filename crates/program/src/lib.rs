@@ -1,8 +1,10 @@
-//! The vocabulary of the `towers` tensor backends: shapes, op specifications, the [`Backend`] trait, errors.
+//! A training step as data: ops over numbered tensors, passes over programs, places in memory.
 //!
-//! A backend is a type that implements [`Backend`]: about 25 ops the size of a layer, each writing into memory that
-//! its caller allocated. This crate has no op of its own, no I/O and no `unsafe`; it says what the words mean,
-//! so that every backend and every caller agree:
+//! A [`Builder`] makes the forward part of a [`Program`]. [`passes`] turn it into a training step, or an inference pass. An [`Executable`] has
+//! a place in memory for each tensor, and a device that implements [`Execute`] runs it. Printed, a program is the first thing to look at when
+//! one is wrong.
+//!
+//! This crate has no kernel, no I/O and no `unsafe`. It also says what the terms mean, so that every device and every caller agree:
 //!
 //! - A [`Shape`] is always `(n, h, w, c)`: samples, rows, columns, channels; a vector per sample has `h = w = 1`.
 //! - A [`Layout`] places a shape in a buffer. Pixels lie `stride` elements apart, so a tensor may be a channel slice
@@ -10,6 +12,8 @@
 //! - A [`Span`] is a run of elements of a flat arena: one parameter tensor, its gradient, its optimizer state.
 //! - Convolution weights lie as `(kh, kw, c, k)` and dense weights as `(inputs, outputs)`, as in Keras.
 //! - Every gradient is of the sum over samples that the caller scaled in the loss; no op averages on its own.
+//!
+//! [`Backend`] has a device's memory, and the ops that are called one by one.
 #![forbid(unsafe_code)]
 
 mod activation;

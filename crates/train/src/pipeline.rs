@@ -34,7 +34,7 @@ pub(crate) fn check(config: &Config, model: &Model) -> Result<()> {
 }
 
 /// Where the configuration says to cut; `None` where it leaves that to us.
-fn chosen(config: &Config, model: &Model) -> Result<Option<Vec<Cut>>> {
+pub(crate) fn chosen(config: &Config, model: &Model) -> Result<Option<Vec<Cut>>> {
     let (stages, layers) = (config.devices.stages(), &config.devices.split_at[..]);
     let most = model.cuts().len() + 1;
     if stages > most {
@@ -61,7 +61,11 @@ pub(crate) fn cuts(stages: &[Model]) -> String {
 }
 
 /// Cuts that leave the busiest stage as little as can be.
-fn balanced(model: &Model, stages: usize, cost: impl Fn(&Model) -> Result<u64>) -> Result<Vec<Cut>> {
+pub(crate) fn balanced(
+    model: &Model,
+    stages: usize,
+    cost: impl Fn(&Model) -> Result<u64>,
+) -> Result<Vec<Cut>> {
     let cuts = model.cuts();
     let costs = model.split(&cuts)?.iter().map(cost).collect::<Result<Vec<_>>>()?;
     let begins = balance(&costs, stages).unwrap_or_default();

@@ -41,8 +41,8 @@ impl Graph {
     pub fn activation_len(&self, output: Value, batch: usize, mode: Mode, recomputes: bool) -> Result<usize> {
         let mut len = 0;
         for mode in passes_of(mode) {
-            let program = self.program(output, mode, recomputes)?;
-            len = len.max(Prepared::new(program, batch, recomputes)?.executable.len(Kind::Activations));
+            let executable = self.executable(output, batch, mode, recomputes, None)?;
+            len = len.max(executable.len(Kind::Activations));
         }
         Ok(len)
     }

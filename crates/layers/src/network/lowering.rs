@@ -32,6 +32,23 @@ impl Graph {
         self.lowered(output, &Slots::new(self), mode, recomputes, None)
     }
 
+    /// As [`program`](Graph::program), with a place in memory for every tensor, for batches of up to `batch` samples; and with batch
+    /// normalization over all replicas where `across` says this one's rank and how many there are. Its `Display` is what `towers program` prints.
+    ///
+    /// # Errors
+    /// As [`program`](Graph::program).
+    pub fn executable(
+        &self,
+        output: Value,
+        batch: usize,
+        mode: Mode,
+        recomputes: bool,
+        across: Option<[usize; 2]>,
+    ) -> Result<Executable> {
+        let program = self.lowered(output, &Slots::new(self), mode, recomputes, across)?;
+        Ok(Prepared::new(program, batch, recomputes)?.executable)
+    }
+
     /// As [`program`](Graph::program), for parameters at these places; and with batch normalization over all replicas, of which this is one
     /// of those of `across`: its rank, and how many there are.
     pub(super) fn lowered(

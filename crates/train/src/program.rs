@@ -1,0 +1,48 @@
+use crate::bench::{batch_size, model};
+use crate::pipeline::{self, balanced};
+use crate::{BenchMode, BenchOptions, Config, Error, Result};
+use layers::{Mode, Work};
+use models::Model;
+
+/// The program of a stage of a recipe's network, in print: what `towers program` shows.
+#[derive(Clone, Debug)]
+pub struct ProgramText {
+    /// The stage, from 1, where the network is cut.
+    pub stage: usize,
+    /// Its steps, with their costs and where their tensors lie.
+    pub text: String,
+}
+
+/// The programs that the CPU runs for a recipe: one for each stage, as the first of its replicas.
+///
+/// Where no `split_at` says it, the network is cut so that all stages have about as many multiply-adds. A run cuts it by the clock.
+///
+/// # Errors
+/// For a configuration that makes no sense.
+pub fn programs(config: &Config, options: &BenchOptions) -> Result<Vec<ProgramText>> {
+    config.check()?;
+    let (model, batch) = (model(config)?, batch_size(config, options));
+    let stages = match pipeline::chosen(config, &model)? {
+        Some(cuts) => model.split(&cuts).map_err(Error::Cut)?,
+        None => model.split(&balanced(&model, config.devices.stages(), |piece| Ok(cost(piece)))?)?,
+    };
+    let replicas = config.devices.replicas;
+    let across = (config.sync_batch_norm && replicas > 1).then_some([0, replicas]);
+    let text = |(k, stage): (usize, &Model)| {
+        let mode = match (options.mode, k) {
+            (BenchMode::Infer, _) => Mode::Inference,
+            (BenchMode::Train, 0) => Mode::Training,
+            (BenchMode::Train, _) => Mode::TrainingWithInputGradient,
+        };
+        let across = across.filter(|_| mode != Mode::Inference);
+        let placed = stage.graph().executable(stage.logits(), batch, mode, true, across)?;
+        Ok(ProgramText { stage: k + 1, text: placed.to_string() })
+    };
+    stages.iter().enumerate().map(text).collect()
+}
+
+/// Multiply-adds of a piece of a network.
+fn cost(piece: &Model) -> u64 {
+    let both = |work: &Work| work.multiply_adds + work.backward_multiply_adds;
+    piece.graph().work().iter().map(both).sum::<usize>() as u64
+}
