@@ -12,6 +12,7 @@ mod keras;
 mod outside;
 mod own_model;
 mod pipeline;
+mod programs;
 mod resnet18;
 mod resume;
 mod sync_batch_norm;
