@@ -186,7 +186,7 @@ impl Network {
         let mut pass = self.pass(training)?;
         let args = pass.args(None, global_batch, label_smoothing);
         let steps = pass.prepared.loss.clone();
-        Ok(pass.run_steps(steps, &args, None).in_layer("loss")?)
+        pass.run_steps(steps, &args, None).in_layer("loss")
     }
 
     pub(super) fn backward<E: From<Error>>(
