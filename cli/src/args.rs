@@ -316,15 +316,18 @@ pub struct ProgramArgs {
     /// Samples of a batch; by default as many as `towers bench` takes
     #[arg(long, alias = "batch-size", value_name = "N", allow_hyphen_values = true)]
     pub batch: Option<usize>,
-    /// Replicas, which matter where they share batch normalization
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub replicas: Option<usize>,
-    /// Normalize batches with the statistics of all replicas' samples
+    /// With --replicas, normalize batches with the statistics of all replicas' samples
     #[arg(long)]
     pub sync_batch_norm: bool,
     /// Cut the network into S stages, each with a program of its own
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub pipeline_stages: Option<usize>,
+    /// Take some training steps instead, and write when each op of each replica ran: trace events, for Perfetto or Chrome
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["pipeline_stages", "sync_batch_norm"])]
+    pub timeline: Option<PathBuf>,
+    /// Devices.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
 }
 
 /// `towers bench`.

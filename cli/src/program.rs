@@ -1,28 +1,42 @@
-//! `towers program`: the ops of a training step or an inference pass.
+//! `towers program`: the ops of a training step or an inference pass, and when each of them runs.
 
 use crate::args::{Mode, ProgramArgs};
 use crate::error::at_least_one;
+use crate::output::folder_must_exist;
 use crate::print;
+use anyhow::Context as _;
+use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
-use train::{BenchMode, BenchOptions};
+use train::{BenchMode, BenchOptions, Config};
 
 pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch", args.batch.unwrap_or(1))?;
-    at_least_one("--replicas", args.replicas.unwrap_or(1))?;
     let mut config = train::find_recipe(&args.recipe)?;
-    config.devices.replicas = args.replicas.unwrap_or(config.devices.replicas);
+    args.devices.apply(&mut config.devices)?;
     config.devices.pipeline_stages = args.pipeline_stages.unwrap_or(config.devices.pipeline_stages);
     config.sync_batch_norm |= args.sync_batch_norm;
     let mode = match args.mode {
         Mode::Train => BenchMode::Train,
         Mode::Infer => BenchMode::Infer,
     };
-    let programs =
-        train::programs(&config, &BenchOptions { mode, batch: args.batch, ..BenchOptions::default() })?;
+    let options = BenchOptions { mode, batch: args.batch, ..BenchOptions::default() };
+    if let Some(file) = &args.timeline {
+        return timeline(&config, &options, file);
+    }
+    let programs = train::programs(&config, &options)?;
     let count = programs.len();
     let texts = programs.into_iter().map(|program| match count {
         1 => program.text,
         _ => format!("stage {} of {count}\n{}", program.stage, program.text),
     });
     print::text(&texts.collect::<Vec<_>>().join("\n"))
+}
+
+fn timeline(config: &Config, options: &BenchOptions, file: &Path) -> anyhow::Result<ExitCode> {
+    folder_must_exist("--timeline", file)?;
+    let timeline = train::timeline(config, options)?;
+    let text = serde_json::to_string(&timeline)?;
+    fs::write(file, text).with_context(|| format!("--timeline: {} can't be written", file.display()))?;
+    print::lines(vec![format!("{}: open it in https://ui.perfetto.dev or chrome://tracing", file.display())])
 }

@@ -201,6 +201,39 @@ fn bench_prints_the_contracts_fields() {
 }
 
 #[test]
+fn program_prints_every_op_with_its_place() {
+    let place = Place::new();
+    let train = place.run("program --recipe quick --batch 4").ends(0);
+    train
+        .says("conv2d 3x3")
+        .says("@conv2d/kernel@0")
+        .says("batch_norm_repeat")
+        .says("statistics, for a batch of 4");
+    place.run("program --recipe quick --mode infer").ends(0).says("fold").says("conv2d_batch_norm");
+    let sync = place.run("program --recipe quick --replicas 2 --sync-batch-norm").ends(0);
+    sync.says("gather rank 0 of 2").says("sum_over_replicas");
+    place.run("program --recipe quick --pipeline-stages 2").ends(0).says("stage 2 of 2").says("receive");
+}
+
+#[test]
+fn a_timeline_has_a_row_for_each_replica_and_its_sums() {
+    let place = Place::new();
+    place
+        .run("program --recipe quick --batch 4 --replicas 2 --device cpu --timeline t.json")
+        .ends(0)
+        .says("t.json");
+    let text = std::fs::read_to_string(place.path().join("t.json")).unwrap();
+    let trace: Value = serde_json::from_str(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let rows: std::collections::BTreeSet<u64> =
+        events.iter().filter_map(|event| event["tid"].as_u64()).collect();
+    assert_eq!(rows.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert!(events.iter().any(|event| event["name"] == "conv2d_weight_gradient"));
+    place.run("program --timeline nowhere/t.json").ends(2).complains("the folder nowhere does not exist");
+    place.run("program --mode infer --timeline t.json").ends(2).complains("--mode");
+}
+
+#[test]
 fn bench_tells_when_the_first_step_was_taken() {
     let place = Place::new();
     let ran = place.run("bench --recipe quick --batch 4 --first-step --json").ends(0);

@@ -59,8 +59,8 @@ pub use init::Initializer;
 pub use layer::{Draws, Layer, ParamSpec, Role};
 pub use lower::Lower;
 pub use network::{
-    AcrossReplicas, Arena, Cut, Graph, Metrics, Mode, Network, Part, Slot, Step, Summary, SummaryRow, Value,
-    Work,
+    AcrossReplicas, Arena, Cut, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow, Traced,
+    Value, Work,
 };
 pub use operation::Operation;
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};

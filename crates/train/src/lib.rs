@@ -75,6 +75,7 @@ mod spelling;
 mod standardization;
 mod state;
 mod terminal;
+mod timeline;
 mod weights;
 mod whitening;
 mod worker;
@@ -114,6 +115,7 @@ pub use spelling::{hint as did_you_mean, nearest, spelled};
 pub use state::{EpochRecord, Partial, TrainState};
 pub use tensor::cuda::library_path;
 pub use terminal::{printable, shortened};
+pub use timeline::{Timeline, timeline};
 pub use weights::DeviceWeights;
 
 /// The data sets' crate, for callers that hand in data of their own.

@@ -3,10 +3,10 @@
 use crate::bench::{LEAST_WARMUP, Subject, median, update};
 use crate::roofline::{Roof, roof};
 use crate::{BenchMode, BenchOptions, Config, Result};
-use layers::{Draws, Part, Work};
+use layers::{Draws, Traced, Work};
 use serde::Serialize;
 use std::time::Instant;
-use tensor::Backend;
+use tensor::{Backend, Phase};
 
 /// Fewer steps have no median worth the name.
 const LEAST_STEPS: usize = 5;
@@ -118,20 +118,20 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
         device.synchronize()?;
         clock.lap(clock.step());
         if train {
-            network.profile_train_pass(draws, 0.0, batch, |part| clock.lap(clock.part(part)))?;
+            network.trace_train_pass(draws, 0.0, batch, |traced| clock.lap(clock.row(traced)))?;
             update(&mut network, &mut optimizer, &mut meter, config.lr, batch)?;
             device.synchronize()?;
             clock.lap(clock.update());
         } else {
-            network.profile_evaluate_pass(|part| clock.lap(clock.part(part)))?;
+            network.trace_evaluate_pass(|traced| clock.lap(clock.row(traced)))?;
         }
+        clock.end_step();
         step += 1;
     }
     let arena = network.arena();
     let parts_ms: f64 = (0..=clock.update()).map(|row| clock.ms(row)).sum();
     let layer = |(k, work): (usize, &Work)| {
-        let (forward, backward) =
-            (clock.ms(clock.part(Part::Forward(k))), clock.ms(clock.part(Part::Backward(k))));
+        let (forward, backward) = (clock.ms(clock.forward(k)), clock.ms(clock.backward(k)));
         LayerProfile::new(work, batch, forward, backward, parts_ms)
     };
     Ok(Profile {
@@ -149,8 +149,8 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
         parts_ms,
         set_input_ms: clock.ms(clock.set_input()),
         layers: work.iter().enumerate().map(layer).collect(),
-        loss_ms: clock.ms(clock.part(Part::Loss)),
-        gradients_ms: clock.ms(clock.part(Part::Gradients)),
+        loss_ms: clock.ms(clock.loss()),
+        gradients_ms: clock.ms(clock.gradients()),
         update_ms: clock.ms(clock.update()),
         tail_bytes: size_of::<f32>() * (arena.grads.len() - arena.trainable.len),
     })
@@ -182,22 +182,43 @@ impl LayerProfile {
 /// A row of times for each part of a step.
 struct Clock {
     last: Instant,
+    /// Of the step that is measured now.
+    now: Vec<f64>,
     rows: Vec<Vec<f64>>,
     layers: usize,
 }
 
 impl Clock {
     fn new(layers: usize) -> Self {
-        Clock { last: Instant::now(), rows: vec![Vec::new(); 2 * layers + 5], layers }
+        let rows = 2 * layers + 5;
+        Clock { last: Instant::now(), now: vec![0.0; rows], rows: vec![Vec::new(); rows], layers }
     }
 
-    fn part(&self, part: Part) -> usize {
-        match part {
-            Part::Forward(layer) => layer,
-            Part::Backward(layer) => self.layers + layer,
-            Part::Loss => 2 * self.layers,
-            Part::Gradients => 2 * self.layers + 1,
+    /// The row of the part that a step of a program belongs to.
+    fn row(&self, traced: Traced) -> usize {
+        let Traced::Step(program, step) = traced else { return self.gradients() };
+        let step = &program.steps[step];
+        match step.phase {
+            Phase::Forward => self.forward(step.layer),
+            Phase::Loss => self.loss(),
+            Phase::Backward => self.backward(step.layer),
         }
+    }
+
+    fn forward(&self, layer: usize) -> usize {
+        layer
+    }
+
+    fn backward(&self, layer: usize) -> usize {
+        self.layers + layer
+    }
+
+    fn loss(&self) -> usize {
+        2 * self.layers
+    }
+
+    fn gradients(&self) -> usize {
+        2 * self.layers + 1
     }
 
     /// The last of the parts of a step.
@@ -218,11 +239,18 @@ impl Clock {
         self.last = Instant::now();
     }
 
-    /// Notes the time since the last call.
+    /// Adds the time since the last call to a row.
     fn lap(&mut self, row: usize) {
         let now = Instant::now();
-        self.rows[row].push((now - self.last).as_secs_f64());
+        self.now[row] += (now - self.last).as_secs_f64();
         self.last = now;
+    }
+
+    /// Notes the times of a step, and begins the next one's.
+    fn end_step(&mut self) {
+        for (row, seconds) in self.rows.iter_mut().zip(&mut self.now) {
+            row.push(core::mem::take(seconds));
+        }
     }
 
     fn forget(&mut self) {

@@ -18,7 +18,7 @@ pub use arena::{Arena, Slot};
 pub use graph::{Graph, Mode, Value};
 pub use instance::Network;
 pub use passes::Metrics;
-pub use profile::{Part, Work};
+pub use profile::{Traced, Work};
 pub use split::Cut;
 pub use step::Step;
 pub use summary::{Summary, SummaryRow};

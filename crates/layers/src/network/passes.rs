@@ -6,7 +6,7 @@ use super::graph::Mode;
 use super::instance::Network;
 use super::lane::Lane;
 use super::lowering::Prepared;
-use super::profile::Part;
+use super::profile::Traced;
 use crate::error::InLayer;
 use crate::{Draws, Error, Result};
 use core::ops::Range;
@@ -19,6 +19,16 @@ pub struct Metrics {
     pub loss_sum: f64,
     /// How many samples were classified correctly.
     pub correct: f64,
+}
+
+/// A part of a pass, for what happens behind it.
+pub(super) enum Part {
+    /// A layer's forward pass.
+    Forward,
+    /// The loss and, in training, its gradient.
+    Loss,
+    /// A layer's backward pass: the gradients of its parameters and of its input.
+    Backward(usize),
 }
 
 impl Network {
@@ -177,7 +187,7 @@ impl Network {
         for layer in 0..pass.prepared.forward.len() {
             let steps = pass.prepared.forward[layer].clone();
             pass.run(steps, &args, reborrow(&mut across))?;
-            after(pass.device, &mut pass.arena.grads, Part::Forward(layer))?;
+            after(pass.device, &mut pass.arena.grads, Part::Forward)?;
         }
         Ok(())
     }
@@ -202,6 +212,26 @@ impl Network {
             let steps = pass.prepared.backward[layer].clone();
             pass.run(steps, &args, reborrow(&mut across))?;
             after(pass.device, &mut pass.arena.grads, Part::Backward(layer))?;
+        }
+        Ok(())
+    }
+
+    /// A pass step by step: of training, from draws, or of inference.
+    pub(super) fn trace(
+        &mut self,
+        draws: Option<Draws>,
+        label_smoothing: f32,
+        global_batch: usize,
+        ended: &mut dyn FnMut(Traced),
+    ) -> Result<()> {
+        self.lanes[self.lane].trained = draws.is_some();
+        let mut pass = self.pass(draws.is_some())?;
+        let args = pass.args(draws, global_batch, label_smoothing);
+        let program = pass.prepared.program();
+        for step in 0..program.steps.len() {
+            pass.run(step..step + 1, &args, None)?;
+            pass.device.synchronize()?;
+            ended(Traced::Step(program, step));
         }
         Ok(())
     }

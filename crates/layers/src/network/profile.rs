@@ -1,23 +1,9 @@
-//! A pass cut into its parts, to time them, and what each layer has to do in its part.
+//! A pass step by step, to time each, and what each layer has to do.
 
 use super::graph::{Graph, Kind};
 use super::instance::Network;
 use crate::{Draws, Result, Role};
-use tensor::{Backend, Device, Shape, Storage};
-
-/// A part of a pass. Layers are numbered as in [`Graph::work`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// A layer's forward pass.
-    Forward(usize),
-    /// The loss and, in training, its gradient.
-    Loss,
-    /// A layer's backward pass: the gradients of its parameters and of its input.
-    Backward(usize),
-    /// What the device still has to do to the gradients when the last layer is through, see
-    /// [`Backend::finish_grads`].
-    Gradients,
-}
+use tensor::{Backend, Program, Shape};
 
 /// What a layer does for one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,43 +61,44 @@ impl Graph {
     }
 }
 
+/// What has ended in a pass that is traced.
+#[derive(Clone, Copy, Debug)]
+pub enum Traced<'a> {
+    /// The step of this number.
+    Step(&'a Program, usize),
+    /// What the device still has to do to the gradients when the last step is through, see [`Backend::finish_grads`].
+    Gradients,
+}
+
 impl Network {
-    /// A [`train_pass`](Network::train_pass) that says when each part of it has ended: `ended` is called once the device has
-    /// done all the work of the part.
+    /// A [`train_pass`](Network::train_pass) that says when each step of its program has ended: `ended` is called once the device has
+    /// done all the work of the step.
     ///
-    /// A device that runs ahead is waited for after each part, which it never is in a real step: all parts together then take
+    /// A device that runs ahead is waited for after each step, which it never is otherwise: all steps together then take
     /// longer than the pass does.
     ///
     /// # Errors
     /// As [`train_pass`](Network::train_pass).
-    pub fn profile_train_pass(
+    pub fn trace_train_pass(
         &mut self,
         draws: Draws,
         label_smoothing: f32,
         global_batch: usize,
-        ended: impl FnMut(Part),
+        mut ended: impl FnMut(Traced),
     ) -> Result<()> {
-        let mut after = waited_for(ended);
-        self.train_in_parts(draws, label_smoothing, global_batch, None, &mut after)?;
+        self.trace(Some(draws), label_smoothing, global_batch, &mut ended)?;
         self.finish_grads()?;
-        after(&self.device, &mut self.arena.grads, Part::Gradients)
+        self.device.synchronize()?;
+        ended(Traced::Gradients);
+        Ok(())
     }
 
-    /// The same for [`evaluate_pass`](Network::evaluate_pass), which has no backward parts.
+    /// The same for [`evaluate_pass`](Network::evaluate_pass), which has no backward steps.
     ///
     /// # Errors
     /// As [`evaluate_pass`](Network::evaluate_pass).
-    pub fn profile_evaluate_pass(&mut self, ended: impl FnMut(Part)) -> Result<()> {
-        self.evaluate_in_parts(waited_for(ended))
-    }
-}
-
-/// Hands on that a part has ended when the device is through with it.
-fn waited_for(mut ended: impl FnMut(Part)) -> impl FnMut(&Device, &mut Storage, Part) -> Result<()> {
-    move |device, _, part| {
-        device.synchronize()?;
-        ended(part);
-        Ok(())
+    pub fn trace_evaluate_pass(&mut self, mut ended: impl FnMut(Traced)) -> Result<()> {
+        self.trace(None, 0.0, 1, &mut ended)
     }
 }
 
@@ -119,6 +106,7 @@ fn waited_for(mut ended: impl FnMut(Part)) -> impl FnMut(&Device, &mut Storage, 
 mod tests {
     use super::*;
     use crate::{BatchNormalization, Conv2D, Dense, Flatten, Mode, Value};
+    use tensor::{Device, Phase};
 
     /// A convolution, a normalization, and the same again beside it, into a dense layer.
     fn graph() -> (Graph, Value) {
@@ -161,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profiled_pass_has_every_part_once_in_order_and_the_same_result() {
+    fn a_traced_pass_has_every_step_once_in_order_and_the_same_result() {
         let (graph, logits) = graph();
         let mut network = graph.build(logits, &Device::cpu(1), 2, Mode::Training).unwrap();
         network.init(3).unwrap();
@@ -174,17 +162,22 @@ mod tests {
             grads.to_vec(network.device(), 0, grads.len()).unwrap()
         };
         let plain = all(&network);
-        let mut parts = Vec::new();
-        network.profile_train_pass(draws, 0.0, 2, |part| parts.push(part)).unwrap();
-        assert_eq!(all(&network), plain);
-        let layers = graph.work().len();
-        let mut expected: Vec<Part> = (0..layers).map(Part::Forward).collect();
-        expected.push(Part::Loss);
-        expected.extend((0..layers).rev().map(Part::Backward));
-        expected.push(Part::Gradients);
-        assert_eq!(parts, expected);
-        let mut parts = Vec::new();
-        network.profile_evaluate_pass(|part| parts.push(part)).unwrap();
-        assert_eq!(parts, expected[..=layers]);
+        let (mut steps, mut ends) = (Vec::new(), 0);
+        let ended = |traced: Traced| match traced {
+            Traced::Step(program, step) => steps.push((step, program.steps.len())),
+            Traced::Gradients => ends += 1,
+        };
+        network.trace_train_pass(draws, 0.0, 2, ended).unwrap();
+        assert_eq!((all(&network), ends), (plain, 1));
+        let count = steps[0].1;
+        assert_eq!(steps, (0..count).map(|step| (step, count)).collect::<Vec<_>>());
+        let mut phases = Vec::new();
+        let ended = |traced: Traced| {
+            let Traced::Step(program, step) = traced else { panic!("inference has no gradients") };
+            phases.push(program.steps[step].phase);
+        };
+        network.trace_evaluate_pass(ended).unwrap();
+        assert_eq!(phases.pop(), Some(Phase::Loss));
+        assert!(phases.iter().all(|&phase| phase == Phase::Forward) && phases.len() > 3);
     }
 }
