@@ -446,6 +446,12 @@ fn only_regular_files_are_read() {
         let ran = place.run(args).complains(says);
         assert!([Some(1), Some(2)].contains(&ran.1.status.code()), "{args}");
     }
+    let train = "train --quick --dataset synthetic --limit-train 64 --limit-test 32 --epochs 1 --device cpu --output it";
+    place.run(train).ends(0);
+    let config = place.path().join("it/config.json");
+    std::fs::remove_file(&config).expect("a run has a configuration");
+    assert!(std::process::Command::new("mkfifo").arg(&config).status().expect("there is mkfifo").success());
+    place.run("train --resume it --epochs 2").ends(1).complains("it/config.json: it is not a regular file");
 }
 
 /// No thread has so large a stack, so that none can be started.

@@ -480,5 +480,10 @@ pub fn save_config(config: &Config, run: &Path) -> Result<()> {
         path: path.clone(),
         source: error.into(),
     })?;
+    // To write into a pipe is to wait for its reader.
+    if std::fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
+        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file");
+        return Err(Error::Io { action: "write", path, source });
+    }
     crate::atomic::replace(&path, (text + "\n").as_bytes())
 }
