@@ -319,7 +319,7 @@ pub struct ProgramArgs {
     /// With --replicas, normalize batches with the statistics of all replicas' samples
     #[arg(long)]
     pub sync_batch_norm: bool,
-    /// Cut the network into S stages, each with a program of its own
+    /// Cut the network into S stages, and print a program for each
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub pipeline_stages: Option<usize>,
     /// Take some training steps instead, and write when each op of each replica ran: trace events, for Perfetto or Chrome

@@ -3,7 +3,7 @@ use tensor::{Result, Shape, TensorId};
 
 /// A layer's configuration: what a [`Graph`](crate::Graph) holds.
 ///
-/// A layer of one's own says its parameters and the ops that it is made of. Everything else follows from the ops: the output's shape, the
+/// A custom layer lists its parameters and its ops. Everything else follows from the ops: the output's shape, the
 /// backward pass, the memory.
 ///
 /// ```

@@ -217,7 +217,7 @@ fn a_sum_takes_no_memory() {
     let len = |mode| graph.activation_len(logits, 1, mode, true).unwrap();
     let tensor = 4 * 4 * 8;
     // The images and what three convolutions compute are kept; gradients and all that is computed again take turns in three more.
-    // The class scores take a place of their own.
+    // The class scores take some memory too.
     assert!(len(Mode::Training) <= (1 + 3 + 3) * tensor + 32, "{}", len(Mode::Training));
     assert!(len(Mode::Inference) <= 4 * tensor, "{}", len(Mode::Inference));
 }

@@ -1,4 +1,4 @@
-//! When tensors are needed, and the check that nothing overwrites what is needed still.
+//! Live ranges of tensors, and the check that no step overwrites a live tensor.
 
 use crate::ops::{Concat, Gather, Slice};
 use crate::{Home, Op, Program, Step, TensorId};
@@ -20,20 +20,20 @@ impl LiveRange {
     }
 }
 
-/// A step that overwrites what is needed still.
+/// A step that overwrites a live tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The step's number.
     pub step: usize,
-    /// What it writes.
+    /// The tensor that it writes.
     pub written: TensorId,
-    /// What is needed.
+    /// The tensor that it destroys.
     pub needed: TensorId,
 }
 
 /// When each tensor is written and read.
 struct Uses {
-    /// By tensor: the step that writes it; `None` for what is there from the start.
+    /// By tensor: the step that writes it; `None` for inputs.
     written: Vec<Option<usize>>,
     /// By tensor: the last step that reads it; `None` if nothing does.
     read: Vec<Option<usize>>,
@@ -92,7 +92,7 @@ pub(crate) fn copied_parts<'a>(
     parts.filter(move |(part, range)| !is_inside(program, *part, step.results[0], range.start))
 }
 
-/// The first step that overwrites what a later one, or a caller, reads: none in a sound program.
+/// The first step that overwrites a tensor before its last reader. A sound program has none.
 pub fn conflict(program: &Program) -> Option<Conflict> {
     let uses = Uses::new(program);
     let places: Vec<_> = (0..program.tensors.len()).map(|id| program.root(TensorId(id))).collect();

@@ -46,7 +46,7 @@ pub struct Memory<'a, Buffer, Ints> {
 
 /// A device that runs programs.
 pub trait Execute: Backend {
-    /// Plans and reserves what the steps need beside their operands.
+    /// Plans the steps, and reserves their scratch memory.
     ///
     /// # Errors
     /// If there is too little memory.
@@ -56,7 +56,7 @@ pub trait Execute: Backend {
     /// [`Receive`](crate::ops::Receive)) are the caller's: here they do nothing.
     ///
     /// # Errors
-    /// If the memory is smaller than the program needs, or what the device says.
+    /// If an arena is too small, or the device fails.
     fn run(
         &self,
         program: &Executable,

@@ -4,7 +4,7 @@
 //! a place in memory for each tensor, and a device that implements [`Execute`] runs it. Printed, a program is the first thing to look at when
 //! one is wrong.
 //!
-//! This crate has no kernel, no I/O and no `unsafe`. It also says what the terms mean, so that every device and every caller agree:
+//! This crate has no kernel, no I/O and no `unsafe`. It also defines the terms that devices and callers share:
 //!
 //! - A [`Shape`] is always `(n, h, w, c)`: samples, rows, columns, channels; a vector per sample has `h = w = 1`.
 //! - A [`Layout`] places a shape in a buffer. Pixels lie `stride` elements apart, so a tensor may be a channel slice

@@ -39,7 +39,7 @@ pub trait Rule {
         &[]
     }
 
-    /// Whether the op can add its first result to what is there.
+    /// Whether the op can add its first result to another tensor.
     fn adds(&self) -> bool {
         false
     }
@@ -92,7 +92,7 @@ macro_rules! ops {
 ops! {
     /// A convolution.
     Conv2dForward,
-    /// A convolution and the normalization behind it, in inference.
+    /// A convolution and the normalization that follows it, in inference.
     Conv2dNormalized,
     /// The gradient of a convolution's input.
     Conv2dInputGradient,

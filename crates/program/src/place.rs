@@ -140,7 +140,7 @@ impl Executable {
         parts.map(move |(part, range)| (part, whole.channels(range)))
     }
 
-    /// Whether a slice lies inside of what it is cut from, so that nothing is to be done.
+    /// Whether a slice lies inside of its operand, so that there is nothing to copy.
     pub fn is_inside(&self, step: &Step, channel: usize) -> bool {
         check::is_inside(&self.program, step.results[0], step.operands[0], channel)
     }
@@ -200,7 +200,7 @@ fn best_fit(requests: Vec<Request>) -> (Vec<(Request, usize)>, usize) {
     attempts.min_by_key(|(_, len)| *len).unwrap_or_default()
 }
 
-/// Places requests in turn, each where the gap is smallest, or behind all that it meets.
+/// Places requests one by one, each in the smallest gap, or behind all requests that live with it.
 fn one_by_one(turns: Vec<Request>) -> (Vec<(Request, usize)>, usize) {
     // By offset.
     let mut placed: Vec<(Request, usize)> = Vec::with_capacity(turns.len());

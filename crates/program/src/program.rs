@@ -20,7 +20,7 @@ pub struct Step {
     pub operands: Vec<TensorId>,
     /// What is written, in the op's order.
     pub results: Vec<TensorId>,
-    /// The first result is the sum of this tensor and of what the op computes. Both lie in the same memory.
+    /// The op adds its first result to this tensor. Both lie in the same memory.
     pub onto: Option<TensorId>,
     /// The layer that it belongs to, in [`Program::layers`].
     pub layer: usize,
@@ -51,7 +51,7 @@ pub struct Program {
     pub layers: Vec<String>,
     /// The images.
     pub input: TensorId,
-    /// The class scores, or what the next stage reads.
+    /// The class scores, or the next stage's input.
     pub output: TensorId,
     /// In training, the gradient of the output.
     pub output_gradient: Option<TensorId>,
@@ -72,7 +72,7 @@ impl Program {
         self.tensor(id).shape
     }
 
-    /// The tensors that callers read when the program is through, or wrote before: their memory serves nothing else.
+    /// The tensors that callers write before the program, or read after it. Their memory serves nothing else.
     pub fn kept(&self) -> impl Iterator<Item = TensorId> + '_ {
         [self.input, self.output].into_iter().chain(self.input_gradient)
     }

@@ -11,7 +11,7 @@ impl TensorId {
     }
 }
 
-/// Memory of one kind: what it holds, and who allocates it.
+/// Memory of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arena {
     /// Activations and their gradients, in the device's number format for these. Their shapes are those of one sample.

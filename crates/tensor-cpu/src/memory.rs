@@ -128,8 +128,8 @@ impl<'s, E: Element> Operands<'s, '_, E> {
 
     fn part(&self, id: TensorId, layout: Layout) -> ViewMut<'s, [E]> {
         assert_eq!(self.arenas.program.program().tensor(id).arena, Arena::Activations);
-        // SAFETY: `check_memory` made sure that every tensor lies inside of its arena, and `Executable::place` that what a step writes lies
-        // apart from all else that it reads or writes, but for an operand in whose place the result lies: that one `readable` refuses.
+        // SAFETY: `check_memory` made sure that every tensor lies inside of its arena. `Executable::place` made sure that each result lies apart
+        // from the step's other tensors, but for an operand whose place it takes: `readable` refuses that one.
         // The arenas are borrowed as long as the slices, and exclusively where they are written.
         let data = unsafe {
             core::slice::from_raw_parts_mut(self.arenas.activations.add(layout.offset), len(layout))

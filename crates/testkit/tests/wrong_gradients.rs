@@ -1,4 +1,4 @@
-//! The gradient check finds what it is for: gradients that are slightly wrong.
+//! The gradient check finds gradients that are slightly wrong.
 #![allow(clippy::unwrap_used)]
 
 use layers::{Dense, Flatten, Graph, Rescaling};

@@ -27,7 +27,7 @@ pub struct Timeline {
 
 /// Takes some training steps on random data, and notes when each op of each replica began and ended.
 ///
-/// Every device is waited for after each op, and the sum of the gradients begins when the backward pass is through: in a run both overlap.
+/// The host waits for the device after each op. The sum of the gradients begins after the backward pass; in a run both overlap.
 ///
 /// # Errors
 /// What the devices say.

@@ -91,8 +91,8 @@ impl Graph {
         self.push(name, Kind::Layer(Arc::new(layer)), vec![x], shape, flat)
     }
 
-    /// Joins tensors along their channels. This costs nothing where the layers before it can write into their slices of the result: where
-    /// nothing else holds them, and no layer reads what lies beside its output.
+    /// Joins tensors along their channels. This costs nothing where each layer before it can write into its slice of the result.
+    /// A tensor that is joined twice is copied, and so is one that a layer reads to write another slice.
     ///
     /// # Errors
     /// If there are none, or their sizes differ.

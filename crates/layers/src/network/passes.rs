@@ -21,7 +21,7 @@ pub struct Metrics {
     pub correct: f64,
 }
 
-/// A part of a pass, for what happens behind it.
+/// A part of a pass. A caller may act after each.
 pub(super) enum Part {
     /// A layer's forward pass.
     Forward,
@@ -236,7 +236,7 @@ impl Network {
         Ok(())
     }
 
-    /// The program of training or inference passes, and what it works on.
+    /// The program of training or inference passes, with its memory.
     fn pass(&mut self, training: bool) -> Result<Pass<'_>> {
         let Network { device, lanes, lane, infer, train, across, arena, .. } = self;
         let train = across.as_ref().or(train.as_ref());
@@ -250,7 +250,7 @@ fn reborrow<'a>(across: &'a mut Option<&mut dyn AcrossReplicas>) -> Option<&'a m
     across.as_mut().map(|across| &mut **across as _)
 }
 
-/// A program and what it works on.
+/// A program and its memory.
 struct Pass<'a> {
     device: &'a Device,
     prepared: &'a Prepared,

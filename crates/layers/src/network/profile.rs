@@ -61,12 +61,12 @@ impl Graph {
     }
 }
 
-/// What has ended in a pass that is traced.
+/// A piece of a traced pass.
 #[derive(Clone, Copy, Debug)]
 pub enum Traced<'a> {
     /// The step of this number.
     Step(&'a Program, usize),
-    /// What the device still has to do to the gradients when the last step is through, see [`Backend::finish_grads`].
+    /// The device's last work on the gradients, after all steps: [`Backend::finish_grads`].
     Gradients,
 }
 

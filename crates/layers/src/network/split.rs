@@ -111,7 +111,7 @@ impl Graph {
             .map(|(_, by)| format!("{by} does a part of its work, so both belong together"))
     }
 
-    /// The layers whose ops passes change for the sake of another layer's, with that one: a convolution and the normalization behind it.
+    /// The layers whose ops passes change for the sake of another layer, with that layer: a convolution and the normalization that reads it.
     fn bound(&self, output: Value) -> Result<Vec<(String, String)>> {
         let slots = Slots::new(self);
         let programs = [

@@ -10,8 +10,8 @@ pub struct Activate {
     pub act: Activation,
 }
 
-/// The gradient before an activation function. Reads what the gradient follows from, which is the function's output or, where it
-/// [reads that](Activation::reads_input), its input; then dy.
+/// The gradient before an activation function. Reads the function's output, or its input where the gradient
+/// [needs that](Activation::reads_input), and dy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ActivationGradient {
     /// The function.

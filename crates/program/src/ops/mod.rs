@@ -47,7 +47,7 @@ fn per_channel(op: &'static str, what: &'static str, run: Shape, c: usize) -> Re
     Error::check_shape(op, what, run, Shape::vectors(1, c))
 }
 
-/// The gradient before a fused activation, from that behind it.
+/// The gradient before a fused activation.
 fn before_activation(act: Activation, y: TensorId, dy: TensorId, to: &mut Gradients) -> Result<TensorId> {
     match act {
         Activation::None => Ok(dy),

@@ -92,7 +92,7 @@ impl Gradients {
         Ok(results)
     }
 
-    /// Adds `gradient` to what is known of a tensor's gradient.
+    /// Adds `gradient` to a tensor's gradient.
     ///
     /// # Errors
     /// As [`Gradients::push`].

@@ -1,8 +1,8 @@
 use crate::ops::{BatchNormInfer, Conv2dForward, Conv2dNormalized};
 use crate::{Activation, Op, Program};
 
-/// In inference a batch normalization is a factor and an addend for each channel: a convolution that it alone reads applies them to what it
-/// computes.
+/// In inference a batch normalization is a factor and an addend for each channel: a convolution applies them to its sums, if nothing
+/// else reads these.
 pub fn fold(mut program: Program) -> Program {
     let mut k = 0;
     while k < program.steps.len() {

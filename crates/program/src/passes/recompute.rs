@@ -17,7 +17,7 @@ pub fn recompute(mut program: Program) -> Program {
     program
 }
 
-/// The steps that compute the result of step `k` once more, if all of them are cheap and read only what is kept.
+/// The steps that compute the result of step `k` once more, if all are cheap and their operands are kept.
 fn repeated(program: &Program, k: usize, again: &[TensorId]) -> Option<Vec<usize>> {
     let step = &program.steps[k];
     let id = step.results[0];

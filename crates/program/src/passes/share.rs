@@ -35,7 +35,7 @@ pub fn share(mut program: Program) -> Program {
     program
 }
 
-/// Has the first result of step `k` lie where an operand does that nothing reads behind it.
+/// Puts the first result of step `k` in the place of an operand, if no later step reads that.
 fn in_place(program: &mut Program, k: usize) {
     let step = &program.steps[k];
     let Some(&result) = step.results.first() else { return };
@@ -65,8 +65,8 @@ fn join(program: &mut Program, k: usize) {
     }
 }
 
-/// Has a tensor with a home of its own lie inside of another one, unless an op then reads beside what it writes. What callers read lies
-/// back to back, and stays where it is.
+/// Puts a free tensor inside of another one, unless an op would then read some channels and write others. A tensor that callers read must lie
+/// back to back, and stays free.
 fn put(program: &mut Program, part: TensorId, whole: TensorId, channel: usize) {
     let is_kept = program.kept().any(|kept| program.root(kept).0 == part);
     let is_free = program.tensor(part).home == Home::Free;
@@ -81,8 +81,8 @@ fn put(program: &mut Program, part: TensorId, whole: TensorId, channel: usize) {
     }
 }
 
-/// Whether a backend can tell what a step reads from what it writes as runs of memory, for tensors inside of this root. Where an op reads
-/// some channels and writes others, pixels of both take turns.
+/// Whether a step's reads and writes are separate runs of memory, for tensors inside of this root. Where an op reads
+/// some channels and writes others, pixels of both take turns: no backend can make slices of them.
 pub(crate) fn is_executable(program: &Program, step: &Step, root: TensorId) -> bool {
     let is_apart = |read: TensorId, written: TensorId| {
         let is_same = program.is_same_memory(read, written);
