@@ -1,7 +1,7 @@
 //! Live ranges of tensors, and the check that no step overwrites a live tensor.
 
 use crate::ops::{Concat, Gather, Slice};
-use crate::{Home, Op, Program, Step, TensorId};
+use crate::{Arena, Error, Home, Op, Program, Result, Shape, Span, Step, TensorId};
 use core::ops::Range;
 
 /// The first step that writes a piece of memory, and the last one that reads it.
@@ -90,6 +90,49 @@ pub(crate) fn copied_parts<'a>(
         (part, range)
     });
     parts.filter(move |(part, range)| !is_inside(program, *part, step.results[0], range.start))
+}
+
+/// Checks that each tensor inside of another one is a range of its channels, in the same arena.
+pub(crate) fn homes_fit(program: &Program) -> Result<()> {
+    for (index, tensor) in program.tensors.iter().enumerate() {
+        let (mut inner, mut depth) = (tensor, 0);
+        while let Home::In(outer, channel) = inner.home {
+            let outer = program.tensor(outer);
+            let (part, whole) = (inner.shape, outer.shape);
+            let is_range = part.with_c(whole.c) == whole && channel.saturating_add(part.c) <= whole.c;
+            depth += 1;
+            if !is_range || inner.arena != outer.arena || depth > program.tensors.len() {
+                let (what, value) = ("the place of a tensor", index as f64);
+                let accepted = "a range of another tensor's channels";
+                return Err(Error::Value { op: "place", what, value, accepted });
+            }
+            inner = outer;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a step's results have the shapes and arenas that its op gives them.
+pub(crate) fn fits(program: &Program, step: &Step) -> Result<()> {
+    let op = step.op.name();
+    let shapes: Vec<Shape> = step.operands.iter().map(|&id| program.shape(id)).collect();
+    let expected = step.op.results(&shapes)?;
+    Error::check_len(op, "the list of results", Span::new(0, step.results.len()), expected.len())?;
+    for (k, (&id, shape)) in step.results.iter().zip(expected).enumerate() {
+        Error::check_shape(op, "a result", program.shape(id), shape)?;
+        let [value, accepted] = [program.tensor(id).arena, step.op.arena(k)].map(Arena::place);
+        if value != accepted {
+            return Err(Error::Option { op, what: "a result", value, accepted });
+        }
+    }
+    let alike = |onto| program.is_same_memory(onto, step.results[0]);
+    match step.onto {
+        Some(onto) if !(step.op.adds() && alike(onto)) => {
+            let accepted = "an op that can, in the memory of that tensor";
+            Err(Error::Option { op, what: "the op", value: "added to a tensor", accepted })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The first step that overwrites a tensor before its last reader. A sound program has none.

@@ -30,6 +30,11 @@ impl Executable {
             let (what, accepted) = ("a tensor", "read before it is overwritten, and apart from what is read");
             Err(Error::Option { op: "place", what, value, accepted })
         };
+        // The fields of a program are public: whatever they hold, devices rely on what is checked here.
+        check::homes_fit(&program)?;
+        for step in &program.steps {
+            check::fits(&program, step)?;
+        }
         if check::conflict(&program).is_some() {
             return unsound("overwritten while it is needed");
         }
@@ -61,7 +66,7 @@ impl Executable {
             };
             let n = if tensor.arena.is_batched() { batch } else { tensor.shape.n };
             let stride = program.shape(root).c;
-            Layout { offset: offset + channel, shape: tensor.shape.with_n(n), stride }
+            Layout { offset: offset.saturating_add(channel), shape: tensor.shape.with_n(n), stride }
         };
         let layouts: Vec<Layout> = (0..program.tensors.len()).map(layout).collect();
         let end = |arena: Arena| {
@@ -254,6 +259,47 @@ mod tests {
         let (whole, part) = (placed.layout(both, 4), placed.layout(b, 4));
         assert_eq!((part.offset, part.stride, part.shape.n), (whole.offset + 2, 5, 4));
         assert_eq!(placed.layout(placed.program().input, 6).offset, 0);
+    }
+
+    #[test]
+    fn a_step_whose_tensors_do_not_fit_is_refused() {
+        let build = || {
+            let mut net = Layers::new([4, 4, 3]);
+            let a = net.conv("a", 2, net.input());
+            (net.finish(a), a)
+        };
+        let refused = |program: Program| Executable::place(program, 1, 0).unwrap_err().to_string();
+        let (mut program, a) = build();
+        program.tensors[a.index()].shape.c = 3;
+        assert!(
+            refused(program).contains("conv2d: a result has shape (1, 4, 4, 3), but (1, 4, 4, 2) is needed")
+        );
+        let (mut program, a) = build();
+        program.tensors[a.index()].arena = Arena::Statistics;
+        assert!(
+            refused(program)
+                .contains("conv2d: a result is in the statistics, but must be in the activations")
+        );
+        let (mut program, _) = build();
+        program.steps[0].onto = Some(program.input);
+        assert!(refused(program).contains("added to a tensor"));
+        let (mut program, _) = build();
+        program.steps[0].operands.pop();
+        assert!(refused(program).contains("the list of operands"));
+        let (mut program, a) = build();
+        program.tensors[a.index()].home = Home::In(a, 0);
+        assert!(
+            refused(program).contains("a range of another tensor's channels"),
+            "a tensor inside of itself"
+        );
+        let (mut program, a) = build();
+        program.tensors[a.index()].home = Home::In(program.input, 2);
+        assert!(
+            refused(program).contains("a range of another tensor's channels"),
+            "two channels from the last one on"
+        );
+        let (program, _) = build();
+        assert!(Executable::place(program, 1, 0).is_ok());
     }
 
     #[test]

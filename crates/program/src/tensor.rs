@@ -49,6 +49,18 @@ impl Arena {
         matches!(self, Arena::Activations | Arena::Statistics)
     }
 
+    /// Its place in errors: `in the activations`.
+    pub(crate) const fn place(self) -> &'static str {
+        match self {
+            Arena::Activations => "in the activations",
+            Arena::Statistics => "in the statistics",
+            Arena::Parameters => "in the parameters",
+            Arena::Gradients => "in the gradients",
+            Arena::Averages => "in the averages",
+            Arena::Labels => "in the labels",
+        }
+    }
+
     /// The letter of its tensors in a printed program: `%` for activations.
     pub(crate) const fn mark(self) -> &'static str {
         match self {
