@@ -410,6 +410,15 @@ pub enum Mode {
     Infer,
 }
 
+impl From<Mode> for train::BenchMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Train => train::BenchMode::Train,
+            Mode::Infer => train::BenchMode::Infer,
+        }
+    }
+}
+
 /// A time in whole seconds.
 fn seconds(text: &str) -> Result<u64, &'static str> {
     text.parse().ok().filter(|seconds| *seconds > 0).ok_or("it takes a whole number of seconds, 1 or more")

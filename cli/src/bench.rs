@@ -1,11 +1,11 @@
 //! `towers bench`.
 
-use crate::args::{BenchArgs, Mode};
+use crate::args::BenchArgs;
 use crate::error::{at_least_one, usage};
 use crate::{first_step, print, profile, roofline};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use train::{BenchMode, BenchOptions, Config, Process, ReplicaBench};
+use train::{BenchOptions, Config, Process, ReplicaBench};
 
 /// How long processes wait for each other.
 const MEETING: Duration = Duration::from_secs(600);
@@ -25,12 +25,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     if args.roofline {
         return roofline::run(&config.devices, args.json);
     }
-    let mode = match args.mode {
-        Mode::Train => BenchMode::Train,
-        Mode::Infer => BenchMode::Infer,
-    };
     let options = BenchOptions {
-        mode,
+        mode: args.mode.into(),
         batch: args.batch,
         seconds: args.seconds,
         repeats: args.repeats,

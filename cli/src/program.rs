@@ -1,6 +1,6 @@
 //! `towers program`: the ops of a training step or an inference pass, and when each of them runs.
 
-use crate::args::{Mode, ProgramArgs};
+use crate::args::ProgramArgs;
 use crate::error::at_least_one;
 use crate::output::folder_must_exist;
 use crate::print;
@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use train::{BenchMode, BenchOptions, Config};
+use train::{BenchOptions, Config};
 
 pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch", args.batch.unwrap_or(1))?;
@@ -16,19 +16,15 @@ pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
     args.devices.apply(&mut config.devices)?;
     config.devices.pipeline_stages = args.pipeline_stages.unwrap_or(config.devices.pipeline_stages);
     config.sync_batch_norm |= args.sync_batch_norm;
-    let mode = match args.mode {
-        Mode::Train => BenchMode::Train,
-        Mode::Infer => BenchMode::Infer,
-    };
-    let options = BenchOptions { mode, batch: args.batch, ..BenchOptions::default() };
+    let options = BenchOptions { mode: args.mode.into(), batch: args.batch, ..BenchOptions::default() };
     if let Some(file) = &args.timeline {
         return timeline(&config, &options, file);
     }
     let programs = train::programs(&config, &options)?;
     let count = programs.len();
-    let texts = programs.into_iter().map(|program| match count {
-        1 => program.text,
-        _ => format!("stage {} of {count}\n{}", program.stage, program.text),
+    let texts = programs.into_iter().enumerate().map(|(stage, text)| match count {
+        1 => text,
+        _ => format!("stage {} of {count}\n{text}", stage + 1),
     });
     print::text(&texts.collect::<Vec<_>>().join("\n"))
 }

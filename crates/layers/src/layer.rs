@@ -34,7 +34,7 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
         name.rsplit("::").next().unwrap_or(name)
     }
 
-    /// The parameters for inputs of shape `x`, in the order in which [`Lower::param`] counts them.
+    /// The parameters for inputs of shape `x`, in the order in which [`Lower::params`] counts them.
     fn params(&self, _x: Shape) -> Vec<ParamSpec> {
         Vec::new()
     }

@@ -19,15 +19,6 @@ pub(crate) struct ParamPlace {
     pub(crate) sums: Span,
 }
 
-impl ParamPlace {
-    /// The same, with the sums behind those of other parameters.
-    pub(crate) fn behind(self, end: &mut usize) -> Self {
-        let sums = Span::new(*end, self.sums.len);
-        *end = sums.end();
-        ParamPlace { sums, ..self }
-    }
-}
-
 impl<'a> Lower<'a> {
     /// For a layer of this name whose parameters lie at these places.
     pub(crate) fn new(
@@ -70,11 +61,6 @@ impl<'a> Lower<'a> {
     /// The layer's parameters, in the order of [`Layer::params`].
     pub fn params(&self) -> &[TensorId] {
         &self.params
-    }
-
-    /// The parameter of this number in [`Layer::params`].
-    pub fn param(&self, number: usize) -> TensorId {
-        self.params[number]
     }
 
     /// Adds an op, and gives its first result.

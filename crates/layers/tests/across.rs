@@ -8,7 +8,7 @@ use layers::{
 use std::ops::Range;
 use std::sync::{Barrier, Mutex};
 use std::thread;
-use tensor::{Activation::Relu, Backend, Device, Result, Span, Storage};
+use tensor::{Activation::Relu, Backend, Device, Result, Span, Storage, View};
 use testkit::{Tolerance, compare, pattern};
 
 const SIZE: [usize; 3] = [5, 4, 2];
@@ -278,4 +278,30 @@ fn only_some_layers_meet() {
     let mut network = graph.build(logits, &Device::cpu(1), 2, Mode::Training).unwrap();
     assert!(!network.prepare_across(0, 3).unwrap());
     assert!(build(&Device::cpu(1)).prepare_across(0, 3).unwrap());
+}
+
+/// A replica that is ready for the others may still train alone.
+#[test]
+fn a_pass_alone_is_the_same_when_replicas_are_prepared() {
+    for device in [Device::reference(), Device::cpu(1)] {
+        let (mut plain, mut prepared) = (build(&device), build(&device));
+        assert!(prepared.prepare_across(1, 2).unwrap());
+        let images = images();
+        for network in [&mut plain, &mut prepared] {
+            let images: Vec<f32> = images.iter().map(|&x| x as f32).collect();
+            network.set_input(&images, &LABELS).unwrap();
+            network.train_pass(DRAWS, 0.1, LABELS.len()).unwrap();
+        }
+        let read = |network: &Network, data: &Storage, from: usize, len: usize| {
+            data.to_vec(network.device(), from, len).unwrap()
+        };
+        let left = |network: &Network| {
+            let dx = network.input_gradient().unwrap();
+            let grads = &network.arena().grads;
+            let [logits, dx] = [network.logits(), dx]
+                .map(|View { data, layout }| read(network, data, layout.offset, layout.shape.len()));
+            [read(network, grads, 0, grads.len()), logits, dx]
+        };
+        assert_eq!(left(&prepared), left(&plain));
+    }
 }

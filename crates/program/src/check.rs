@@ -78,18 +78,17 @@ pub(crate) fn is_inside(program: &Program, part: TensorId, whole: TensorId, chan
     of_part == of_whole && at == from + channel
 }
 
-/// The operands of a concatenation that don't lie inside of the result yet, with the channels that they go to.
+/// The numbers of the operands of a concatenation that don't lie inside of the result yet, with the channels that they go to.
 pub(crate) fn copied_parts<'a>(
     program: &'a Program,
     step: &'a Step,
-) -> impl Iterator<Item = (TensorId, Range<usize>)> + 'a {
+) -> impl Iterator<Item = (usize, Range<usize>)> + 'a {
     let mut from = 0;
-    let parts = step.operands.iter().map(move |&part| {
+    step.operands.iter().enumerate().filter_map(move |(operand, &part)| {
         let range = from..from + program.shape(part).c;
         from = range.end;
-        (part, range)
-    });
-    parts.filter(move |(part, range)| !is_inside(program, *part, step.results[0], range.start))
+        (!is_inside(program, part, step.results[0], range.start)).then_some((operand, range))
+    })
 }
 
 /// Checks that each tensor inside of another one is a range of its channels, in the same arena.

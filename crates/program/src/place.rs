@@ -71,8 +71,9 @@ impl Executable {
         let layouts: Vec<Layout> = (0..program.tensors.len()).map(layout).collect();
         let end = |arena: Arena| {
             let is_there = |index: usize| {
-                let root = program.root(TensorId(index)).0.index();
-                program.tensors[index].arena == arena && (!arena.is_placed() || ranges[root].is_some())
+                let root = program.root(TensorId(index)).0;
+                let is_fixed = matches!(program.tensor(root).home, Home::At(_));
+                program.tensors[index].arena == arena && (is_fixed || ranges[root.index()].is_some())
             };
             let inside = (0..layouts.len()).filter(|&index| is_there(index));
             inside.map(|index| layouts[index].end()).max().unwrap_or(0)
@@ -134,15 +135,15 @@ impl Executable {
         Span::new(layout.offset, layout.shape.len())
     }
 
-    /// The operands of a concatenation that must be copied, with where in the result they go.
+    /// The numbers of the operands of a concatenation that must be copied, with where in the result they go.
     pub fn copied_parts<'a>(
         &'a self,
         step: &'a Step,
         n: usize,
-    ) -> impl Iterator<Item = (TensorId, Layout)> + 'a {
+    ) -> impl Iterator<Item = (usize, Layout)> + 'a {
         let whole = self.layout(step.results[0], n);
         let parts = check::copied_parts(&self.program, step);
-        parts.map(move |(part, range)| (part, whole.channels(range)))
+        parts.map(move |(operand, range)| (operand, whole.channels(range)))
     }
 
     /// Whether a slice lies inside of its operand, so that there is nothing to copy.

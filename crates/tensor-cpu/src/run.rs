@@ -6,8 +6,8 @@ use crate::memory::{Arenas, Operands};
 use crate::norm_operands::{Infer, Saved, Train};
 use crate::{Buffer, Cpu, activation, batch_norm, conv, dropout, elementwise, linear, pooling, softmax};
 use core::ops::Range;
-use program::ops::Slice;
-use program::{Arena, Executable, Execute, Layout, Memory, Op, Result, Step, StepArgs, View, ViewMut, Write};
+use program::ops::{Reshape, Slice};
+use program::{Arena, Executable, Execute, Memory, Op, Result, Step, StepArgs, View, ViewMut, Write};
 
 impl Execute for Cpu {
     fn prepare(&self, program: &Executable) -> Result<()> {
@@ -154,14 +154,13 @@ fn run_step<E: Convolved>(
         Op::Dropout(op) => dropout::apply(cpu, &op.mask(args), at.read(0), at.write(0), write),
         Op::Scale(op) => elementwise::copy(cpu.pool(), op.factor, at.read(0), at.write(0), write),
         Op::Reshape(_) => {
-            let (x, y) = alike(at.read(0), at.write(0));
-            elementwise::copy(cpu.pool(), 1.0, x, y, write);
+            let (x, y) = (at.read(0), at.write(0));
+            let [from, to] = Reshape::layouts(x.layout, y.layout);
+            elementwise::copy(cpu.pool(), 1.0, View::new(x.data, from), ViewMut::new(y.data, to), write);
         }
         Op::Concat(_) => {
             for (part, layout) in program.copied_parts(step, args.n) {
-                let x = step.operands.iter().position(|&operand| operand == part).map(|k| at.read(k));
-                x.into_iter()
-                    .for_each(|x| elementwise::copy(cpu.pool(), 1.0, x, at.write_part(layout), Write::Set));
+                elementwise::copy(cpu.pool(), 1.0, at.read(part), at.write_part(layout), Write::Set);
             }
         }
         Op::Slice(Slice { from, .. }) if program.is_inside(step, *from) => {}
@@ -211,15 +210,4 @@ fn infer<'s, E: Element>(at: &Operands<'s, '_, E>, gamma: usize) -> Infer<'s, f3
 /// What a backward pass reads.
 fn saved<'s, E: Element>(at: &Operands<'s, '_, E>) -> Saved<'s, f32> {
     Saved { gamma: at.run(1), beta: at.run(2), saved: at.run(3) }
-}
-
-/// Two tensors of the same numbers in one shape: that of the one whose pixels may lie apart.
-fn alike<'x, 'y, E>(x: View<'x, [E]>, y: ViewMut<'y, [E]>) -> (View<'x, [E]>, ViewMut<'y, [E]>) {
-    let seen = |layout: Layout, of: Layout| Layout { shape: of.shape, stride: of.shape.c, ..layout };
-    if y.layout.is_contiguous() {
-        let layout = seen(y.layout, x.layout);
-        (x, ViewMut::new(y.data, layout))
-    } else {
-        (View::new(x.data, seen(x.layout, y.layout)), y)
-    }
 }

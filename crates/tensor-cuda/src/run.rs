@@ -3,7 +3,7 @@
 use crate::ops::batch_norm::{Saved, Training};
 use crate::{Buffer, Cuda, Ints};
 use core::ops::Range;
-use program::ops::{Conv2dForward, Conv2dNormalized, Slice};
+use program::ops::{Conv2dForward, Conv2dNormalized, Reshape, Slice};
 use program::{
     AffineSpans, Arena, Executable, Execute, Layout, Memory, NormGrads, NormInfer, NormSpans, Op, Result,
     Run, Shape, Span, Step, StepArgs, TensorId, View, WeightSpans, Write,
@@ -113,11 +113,12 @@ impl Cuda {
             Op::Dropout(op) => self.op_dropout(&op.mask(args), at.read(0), at.write(0), write),
             Op::Scale(op) => self.op_copy(op.factor, at.read(0), at.write(0), write),
             Op::Reshape(_) => {
-                let (x, y) = alike(at.read(0), at.write(0));
-                self.op_copy(1.0, x, y, write)
+                let (x, y) = (at.read(0), at.write(0));
+                let [from, to] = Reshape::layouts(x.layout, y.layout);
+                self.op_copy(1.0, View::new(x.data, from), View::new(y.data, to), write)
             }
             Op::Concat(_) => program.copied_parts(step, at.n).try_for_each(|(part, layout)| {
-                self.op_copy(1.0, at.view(part), View::new(arenas.activations, layout), Write::Set)
+                self.op_copy(1.0, at.read(part), View::new(arenas.activations, layout), Write::Set)
             }),
             Op::Slice(Slice { from, .. }) if program.is_inside(step, *from) => Ok(()),
             Op::Slice(Slice { from, channels, arena: Arena::Activations }) => {
@@ -258,13 +259,4 @@ fn part<'a>(Run { data, at }: Run<'a, Buffer>, from: usize, len: usize) -> Run<'
 /// A run as a tensor.
 fn vector<'a>(Run { data, at }: Run<'a, Buffer>) -> View<'a, Buffer> {
     View::new(data, Layout { offset: at.offset, ..Layout::contiguous(Shape::vectors(1, at.len)) })
-}
-
-/// Two tensors of the same numbers in one shape: that of the one whose pixels may lie apart.
-fn alike<'a>(x: View<'a, Buffer>, y: View<'a, Buffer>) -> (View<'a, Buffer>, View<'a, Buffer>) {
-    let seen = |view: View<'a, Buffer>, of: Layout| {
-        let layout = Layout { shape: of.shape, stride: of.shape.c, ..view.layout };
-        View::new(view.data, layout)
-    };
-    if y.layout.is_contiguous() { (x, seen(y, x.layout)) } else { (seen(x, y.layout), y) }
 }

@@ -105,7 +105,7 @@ pub use observer::{Flow, Observer, RunInfo, Snapshot, StepInfo};
 pub use preview::{Preview, preview, save_pictures};
 pub use process::Process;
 pub use profile::{LayerProfile, Profile, profile};
-pub use program::{ProgramText, programs};
+pub use program::programs;
 pub use recipe::{RECIPES, recipe};
 pub use recipe_file::{find_recipe, read_recipe, write_recipe};
 pub use replica_bench::{ReplicaBench, bench_replicas};

@@ -1,25 +1,18 @@
 use crate::bench::{batch_size, model};
 use crate::pipeline::{self, balanced};
+use crate::pipelined::mode;
 use crate::{BenchMode, BenchOptions, Config, Error, Result};
 use layers::{Mode, Work};
 use models::Model;
 
-/// The program of a stage of a recipe's network, in print: what `towers program` shows.
-#[derive(Clone, Debug)]
-pub struct ProgramText {
-    /// The stage, from 1, where the network is cut.
-    pub stage: usize,
-    /// Its steps, with their costs and where their tensors lie.
-    pub text: String,
-}
-
-/// The programs that the CPU runs for a recipe: one for each stage, as the first of its replicas.
+/// The programs that the CPU runs for a recipe, in print: one for each stage, as the first of its replicas. Each has its steps, with their
+/// costs and where their tensors lie.
 ///
 /// Where no `split_at` says it, the network is cut so that all stages have about as many multiply-adds. A run cuts it by the clock.
 ///
 /// # Errors
 /// For a configuration that makes no sense.
-pub fn programs(config: &Config, options: &BenchOptions) -> Result<Vec<ProgramText>> {
+pub fn programs(config: &Config, options: &BenchOptions) -> Result<Vec<String>> {
     config.check()?;
     let (model, batch) = (model(config)?, batch_size(config, options));
     let stages = match pipeline::chosen(config, &model)? {
@@ -29,14 +22,12 @@ pub fn programs(config: &Config, options: &BenchOptions) -> Result<Vec<ProgramTe
     let replicas = config.devices.replicas;
     let across = (config.sync_batch_norm && replicas > 1).then_some([0, replicas]);
     let text = |(k, stage): (usize, &Model)| {
-        let mode = match (options.mode, k) {
-            (BenchMode::Infer, _) => Mode::Inference,
-            (BenchMode::Train, 0) => Mode::Training,
-            (BenchMode::Train, _) => Mode::TrainingWithInputGradient,
+        let mode = match options.mode {
+            BenchMode::Infer => Mode::Inference,
+            BenchMode::Train => mode(k == 0),
         };
-        let across = across.filter(|_| mode != Mode::Inference);
         let placed = stage.graph().executable(stage.logits(), batch, mode, true, across)?;
-        Ok(ProgramText { stage: k + 1, text: placed.to_string() })
+        Ok(placed.to_string())
     };
     stages.iter().enumerate().map(text).collect()
 }

@@ -55,6 +55,7 @@ fn trace(config: &Config, options: &BenchOptions, replica: Replica, zero: Instan
         rows.last = Instant::now();
         network.trace_train_pass(draws, 0.0, global, |traced| match traced {
             Traced::Step(program, number) => {
+                let ended = Instant::now();
                 let step = &program.steps[number];
                 let phase = match step.phase {
                     Phase::Forward => "forward",
@@ -63,7 +64,7 @@ fn trace(config: &Config, options: &BenchOptions, replica: Replica, zero: Instan
                 };
                 let layer = program.layers.get(step.layer).map_or("", String::as_str);
                 let args = json!({ "step": number, "layer": layer, "what": program.step_text(step) });
-                rows.add(rows.ops, step.op.name(), phase, args);
+                rows.add_until(ended, rows.ops, step.op.name(), phase, args);
             }
             Traced::Gradients => rows.add(rows.ops, "finish gradients", "backward", json!({})),
         })?;
@@ -100,12 +101,16 @@ impl Rows {
 
     /// What has gone on since the last event.
     fn add(&mut self, row: usize, name: &str, category: &str, args: Value) {
-        let now = Instant::now();
-        let [from, to] = [self.last, now].map(|time| (time - self.zero).as_secs_f64() * 1e6);
-        self.last = now;
+        self.add_until(Instant::now(), row, name, category, args);
+    }
+
+    /// What went on from the last event until `ended`. The next one begins now: what is written down here takes time too.
+    fn add_until(&mut self, ended: Instant, row: usize, name: &str, category: &str, args: Value) {
+        let [from, to] = [self.last, ended].map(|time| (time - self.zero).as_secs_f64() * 1e6);
         self.events.push(json!({
             "name": name, "cat": category, "ph": "X", "pid": 0, "tid": row, "ts": from, "dur": to - from, "args": args,
         }));
+        self.last = Instant::now();
     }
 }
 

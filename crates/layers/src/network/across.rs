@@ -37,8 +37,8 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn prepare_across(&mut self, rank: usize, replicas: usize) -> Result<bool> {
-        let program = self.lowered(Some([rank, replicas]))?;
-        let across = Prepared::new(program, self.max_batch(), self.device.recomputes())?;
+        let (recomputes, place) = (self.device.recomputes(), Some([rank, replicas]));
+        let across = self.graph.prepared(self.output, self.max_batch(), self.mode, recomputes, place)?;
         let exchanges = across.exchanges();
         for lane in &mut self.lanes {
             let programs: Vec<&Prepared> = [&self.infer, &across].into_iter().chain(&self.train).collect();
@@ -68,9 +68,7 @@ impl Network {
         if self.across.is_none() {
             return Err(Error::NotPrepared);
         }
-        self.train_in_parts(draws, label_smoothing, global_batch, Some(replicas), |_, _, _| {
-            Ok::<_, Error>(())
-        })?;
+        self.train(draws, label_smoothing, global_batch, Some(replicas), |_, _, _| Ok::<_, Error>(()))?;
         self.finish_grads()
     }
 }

@@ -189,12 +189,13 @@ impl Graph {
 fn output_shape(layer: &dyn Layer, name: &str, x: Shape) -> tensor::Result<Shape> {
     let mut builder = Builder::new(x);
     let specs = layer.params(x);
+    let mut end = 0;
     let place = |spec: &ParamSpec| {
-        let span = Span::new(0, elements(&spec.shape));
+        let span = Span::new(end, elements(&spec.shape));
+        end = span.end();
         ParamPlace { span, sums: if spec.role.is_running() { span } else { Span::new(0, 0) } }
     };
-    let mut end = 0;
-    let places: Vec<ParamPlace> = specs.iter().map(place).map(|place| place.behind(&mut end)).collect();
+    let places: Vec<ParamPlace> = specs.iter().map(place).collect();
     let input = builder.input();
     let y = layer.lower(&mut Lower::new(&mut builder, name, true, &specs, &places), input)?;
     Ok(builder.shape(y))

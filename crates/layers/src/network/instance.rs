@@ -2,19 +2,16 @@
 
 use super::arena::{Arena, Slots};
 use super::graph::{Graph, Mode, Value};
-use super::lane::Lane;
+use super::lane::{Lane, Pass};
 use super::lowering::Prepared;
 use crate::{Error, Result, Role};
-use tensor::{
-    Arena as Kind, Backend, Device, Execute, Ints, Layout, Program, Span, Storage, Target, TensorId, View,
-    ViewMut,
-};
+use tensor::{Backend, Device, Execute, Ints, Layout, Span, Storage, Target, TensorId, View, ViewMut};
 
 /// An architecture on a device, with all the memory that its passes need.
 pub struct Network {
     pub(super) device: Device,
-    graph: Graph,
-    output: Value,
+    pub(super) graph: Graph,
+    pub(super) output: Value,
     /// Each holds a batch; see [`Graph::build_stage`].
     pub(super) lanes: Vec<Lane>,
     /// The one that passes work on.
@@ -42,7 +39,7 @@ impl Graph {
         let mut len = 0;
         for mode in passes_of(mode) {
             let executable = self.executable(output, batch, mode, recomputes, None)?;
-            len = len.max(executable.len(Kind::Activations));
+            len = len.max(executable.len(tensor::Arena::Activations));
         }
         Ok(len)
     }
@@ -75,10 +72,8 @@ impl Graph {
         mode: Mode,
         lanes: usize,
     ) -> Result<Network> {
-        let (slots, recomputes) = (Slots::new(self), device.recomputes());
         let prepare = |mode| {
-            let program = self.lowered(output, &slots, mode, recomputes, None)?;
-            let prepared = Prepared::new(program, batch, recomputes)?;
+            let prepared = self.prepared(output, batch, mode, device.recomputes(), None)?;
             device.prepare(&prepared.executable)?;
             Ok::<_, Error>(prepared)
         };
@@ -95,7 +90,7 @@ impl Graph {
             train,
             across: None,
             probabilities: device.alloc(batch * self.shape(output).c)?,
-            arena: Arena::new(slots, device)?,
+            arena: Arena::new(Slots::new(self), device)?,
             mode,
             whole: false,
             graph: self.clone(),
@@ -115,16 +110,18 @@ impl Network {
         self.lanes[self.lane].n
     }
 
-    /// The training step with this replica as one of several.
-    pub(super) fn lowered(&self, across: Option<[usize; 2]>) -> Result<Program> {
-        let slots = Slots::new(&self.graph);
-        self.graph.lowered(self.output, &slots, self.mode, self.device.recomputes(), across)
+    /// The program of the last pass over the current batch.
+    pub(super) fn last(&self) -> &Prepared {
+        let pass = self.lanes[self.lane].pass;
+        pass.of(&self.infer, self.train.as_ref(), self.across.as_ref())
     }
 
-    /// The program of the last pass over the current batch.
-    fn last(&self) -> &Prepared {
-        let train = self.across.as_ref().or(self.train.as_ref());
-        train.filter(|_| self.lanes[self.lane].trained).unwrap_or(&self.infer)
+    /// The program of training passes: with the other replicas, if the last pass was.
+    pub(super) fn training(&self) -> Option<&Prepared> {
+        match self.lanes[self.lane].pass {
+            Pass::AcrossReplicas => self.across.as_ref(),
+            Pass::Training | Pass::Inference => self.train.as_ref(),
+        }
     }
 
     /// Where a tensor of a program lies, for the current batch.
@@ -278,8 +275,8 @@ impl Network {
 
     /// The gradient of the input after a training pass, where the network was built for it.
     pub fn input_gradient(&self) -> Option<View<'_, Storage>> {
-        let program = self.across.as_ref().or(self.train.as_ref())?;
-        let layout = self.layout(program, program.program().input_gradient?);
+        let train = self.training()?;
+        let layout = self.layout(train, train.program().input_gradient?);
         Some(View::new(&self.lanes[self.lane].activations, layout))
     }
 }

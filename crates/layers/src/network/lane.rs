@@ -12,8 +12,34 @@ pub(super) struct Lane {
     pub(super) mixed: bool,
     /// Samples in the batch.
     pub(super) n: usize,
-    /// Whether the last pass was one of training: its output lies elsewhere than that of inference.
-    pub(super) trained: bool,
+    /// The last pass: each has its output at another place.
+    pub(super) pass: Pass,
+}
+
+/// The passes that a network makes, each by a program of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pass {
+    Inference,
+    Training,
+    /// Training with the statistics of all replicas.
+    AcrossReplicas,
+}
+
+impl Pass {
+    /// Its program. A pass of training is refused where there is none.
+    pub(super) fn of<'a>(
+        self,
+        infer: &'a Prepared,
+        train: Option<&'a Prepared>,
+        across: Option<&'a Prepared>,
+    ) -> &'a Prepared {
+        let program = match self {
+            Pass::Inference => None,
+            Pass::Training => train,
+            Pass::AcrossReplicas => across,
+        };
+        program.unwrap_or(infer)
+    }
 }
 
 impl Lane {
@@ -26,7 +52,7 @@ impl Lane {
             labels: device.alloc_ints(batch * Target::WORDS)?,
             mixed: false,
             n: 0,
-            trained: false,
+            pass: Pass::Inference,
         })
     }
 }

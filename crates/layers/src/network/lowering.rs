@@ -29,7 +29,7 @@ impl Graph {
     /// # Errors
     /// If a layer leads nowhere.
     pub fn program(&self, output: Value, mode: Mode, recomputes: bool) -> Result<Program> {
-        self.lowered(output, &Slots::new(self), mode, recomputes, None)
+        self.lowered(output, mode, recomputes, None)
     }
 
     /// As [`program`](Graph::program), with a place in memory for every tensor, for batches of up to `batch` samples; and with batch
@@ -45,21 +45,29 @@ impl Graph {
         recomputes: bool,
         across: Option<[usize; 2]>,
     ) -> Result<Executable> {
-        let program = self.lowered(output, &Slots::new(self), mode, recomputes, across)?;
-        Ok(Prepared::new(program, batch, recomputes)?.executable)
+        Ok(self.prepared(output, batch, mode, recomputes, across)?.executable)
     }
 
-    /// As [`program`](Graph::program), for parameters at these places; and with batch normalization over all replicas, of which this is one
-    /// of those of `across`: its rank, and how many there are.
-    pub(super) fn lowered(
+    /// As [`executable`](Graph::executable), with the steps of each layer.
+    pub(super) fn prepared(
         &self,
         output: Value,
-        slots: &Slots,
+        batch: usize,
+        mode: Mode,
+        recomputes: bool,
+        across: Option<[usize; 2]>,
+    ) -> Result<Prepared> {
+        Prepared::new(self.lowered(output, mode, recomputes, across)?, batch, recomputes)
+    }
+
+    fn lowered(
+        &self,
+        output: Value,
         mode: Mode,
         recompute: bool,
         across: Option<[usize; 2]>,
     ) -> Result<Program> {
-        let forward = self.forward(output, slots, mode != Mode::Inference)?;
+        let forward = self.forward(output, mode != Mode::Inference)?;
         if mode == Mode::Inference {
             return Ok(passes::inference(forward));
         }
@@ -68,8 +76,9 @@ impl Graph {
     }
 
     /// The ops from the input to the loss.
-    pub(super) fn forward(&self, output: Value, slots: &Slots, training: bool) -> Result<Program> {
+    pub(super) fn forward(&self, output: Value, training: bool) -> Result<Program> {
         self.check_used(output)?;
+        let slots = &Slots::new(self);
         let mut builder = Builder::new(self.shapes[0]);
         let mut tensors: Vec<Option<TensorId>> = vec![None; self.shapes.len()];
         tensors[0] = Some(builder.input());
@@ -148,7 +157,7 @@ pub(super) struct Prepared {
 
 impl Prepared {
     /// For batches of up to `batch` samples.
-    pub(super) fn new(program: Program, batch: usize, recomputes: bool) -> Result<Self> {
+    fn new(program: Program, batch: usize, recomputes: bool) -> Result<Self> {
         let layers = 0..program.layers.len();
         let of = |phase| layers.clone().map(|layer| program.steps_of(phase, layer)).collect();
         let (forward, backward) = (of(Phase::Forward), of(Phase::Backward));

@@ -4,7 +4,7 @@ use super::across::{AcrossReplicas, exchange};
 use super::arena::Arena;
 use super::graph::Mode;
 use super::instance::Network;
-use super::lane::Lane;
+use super::lane::{Lane, Pass};
 use super::lowering::Prepared;
 use super::profile::Traced;
 use crate::error::InLayer;
@@ -21,16 +21,6 @@ pub struct Metrics {
     pub correct: f64,
 }
 
-/// A part of a pass. A caller may act after each.
-pub(super) enum Part {
-    /// A layer's forward pass.
-    Forward,
-    /// The loss and, in training, its gradient.
-    Loss,
-    /// A layer's backward pass: the gradients of its parameters and of its input.
-    Backward(usize),
-}
-
 impl Network {
     /// A training pass over the current batch: afterwards the arena's `grads` hold the gradients, the sums behind the
     /// running averages, and the metrics, ready to be added to other replicas'.
@@ -44,7 +34,7 @@ impl Network {
     /// # Errors
     /// [`Error::InferenceOnly`], or what the device says.
     pub fn train_pass(&mut self, draws: Draws, label_smoothing: f32, global_batch: usize) -> Result<()> {
-        self.train_in_parts(draws, label_smoothing, global_batch, None, |_, _, _| Ok::<_, Error>(()))?;
+        self.train(draws, label_smoothing, global_batch, None, |_, _, _| Ok::<_, Error>(()))?;
         self.finish_grads()
     }
 
@@ -62,23 +52,20 @@ impl Network {
         draws: Draws,
         label_smoothing: f32,
         global_batch: usize,
-        mut passed: impl FnMut(&Device, &mut Storage, usize) -> Result<(), E>,
+        passed: impl FnMut(&Device, &mut Storage, usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.train_in_parts(draws, label_smoothing, global_batch, None, |device, grads, part| match part {
-            Part::Backward(layer) => passed(device, grads, layer),
-            _ => Ok(()),
-        })
+        self.train(draws, label_smoothing, global_batch, None, passed)
     }
 
-    /// A training pass that calls `after` behind each part of it, with the arena's `grads`. Where that does nothing, it costs
-    /// nothing.
-    pub(super) fn train_in_parts<E: From<Error>>(
+    /// A training pass, with other replicas where `across` leads to them. See
+    /// [`train_pass_by_layers`](Network::train_pass_by_layers) for `passed`.
+    pub(super) fn train<E: From<Error>>(
         &mut self,
         draws: Draws,
         label_smoothing: f32,
         global_batch: usize,
         mut across: Option<&mut dyn AcrossReplicas>,
-        mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
+        passed: impl FnMut(&Device, &mut Storage, usize) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.mode == Mode::Inference {
             return Err(Error::InferenceOnly.into());
@@ -95,10 +82,9 @@ impl Network {
                 return Ok(());
             }
         }
-        self.forward(Some(draws), reborrow(&mut across), global_batch, &mut after)?;
-        self.loss(label_smoothing, global_batch, true)?;
-        after(&self.device, &mut self.arena.grads, Part::Loss)?;
-        self.backward(draws, across, global_batch, &mut after)
+        self.forward(Some(draws), reborrow(&mut across), global_batch)?;
+        self.loss(label_smoothing, global_batch)?;
+        self.backward(draws, across, global_batch, passed)
     }
 
     /// Brings all gradients of the current batch into place.
@@ -131,20 +117,11 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn evaluate_pass(&mut self) -> Result<()> {
-        self.evaluate_in_parts(|_, _, _| Ok(()))
-    }
-
-    /// As [`train_in_parts`](Network::train_in_parts), for [`evaluate_pass`](Network::evaluate_pass).
-    pub(super) fn evaluate_in_parts(
-        &mut self,
-        mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<()>,
-    ) -> Result<()> {
         let metrics = self.arena.metrics;
         self.device.fill(0.0, &mut self.arena.grads, metrics)?;
         if self.n() > 0 {
-            self.forward(None, None, 1, &mut after)?;
-            self.loss(0.0, 1, false)?;
-            after(&self.device, &mut self.arena.grads, Part::Loss)?;
+            self.forward(None, None, 1)?;
+            self.loss(0.0, 1)?;
         }
         Ok(())
     }
@@ -156,7 +133,7 @@ impl Network {
     /// What the device says.
     pub fn predict(&mut self) -> Result<Vec<f32>> {
         let n = self.n();
-        self.forward(None, None, 1, |_, _, _| Ok::<_, Error>(()))?;
+        self.forward(None, None, 1)?;
         let at = self.infer.executable.layout(self.infer.program().output, n);
         let (logits, layout) =
             (View::new(&self.lanes[self.lane].activations, at), Layout::contiguous(at.shape));
@@ -174,44 +151,47 @@ impl Network {
         Ok(Metrics { loss_sum: f64::from(sums[0]), correct: f64::from(sums[1]) })
     }
 
-    pub(super) fn forward<E: From<Error>>(
+    /// The forward pass: of training, from draws, or of inference.
+    pub(super) fn forward(
         &mut self,
-        training: Option<Draws>,
+        draws: Option<Draws>,
         mut across: Option<&mut dyn AcrossReplicas>,
         global_batch: usize,
-        mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.lanes[self.lane].trained = training.is_some();
-        let mut pass = self.pass(training.is_some())?;
-        let args = pass.args(training, global_batch, 0.0);
-        for layer in 0..pass.prepared.forward.len() {
-            let steps = pass.prepared.forward[layer].clone();
-            pass.run(steps, &args, reborrow(&mut across))?;
-            after(pass.device, &mut pass.arena.grads, Part::Forward)?;
+    ) -> Result<()> {
+        self.lanes[self.lane].pass = match (draws, &across) {
+            (None, _) => Pass::Inference,
+            (Some(_), None) => Pass::Training,
+            (Some(_), Some(_)) => Pass::AcrossReplicas,
+        };
+        let mut work = self.work();
+        let args = work.args(draws, global_batch, 0.0);
+        for steps in &work.prepared.forward {
+            work.run(steps.clone(), &args, reborrow(&mut across))?;
         }
         Ok(())
     }
 
-    pub(super) fn loss(&mut self, label_smoothing: f32, global_batch: usize, training: bool) -> Result<()> {
-        let mut pass = self.pass(training)?;
-        let args = pass.args(None, global_batch, label_smoothing);
-        let steps = pass.prepared.loss.clone();
-        pass.run_steps(steps, &args, None).in_layer("loss")
+    /// The loss of the batch whose forward pass was the last one.
+    pub(super) fn loss(&mut self, label_smoothing: f32, global_batch: usize) -> Result<()> {
+        let mut work = self.work();
+        let args = work.args(None, global_batch, label_smoothing);
+        let steps = work.prepared.loss.clone();
+        work.run_steps(steps, &args, None).in_layer("loss")
     }
 
+    /// The backward pass, which calls `passed` behind each layer.
     pub(super) fn backward<E: From<Error>>(
         &mut self,
         draws: Draws,
         mut across: Option<&mut dyn AcrossReplicas>,
         global_batch: usize,
-        mut after: impl FnMut(&Device, &mut Storage, Part) -> Result<(), E>,
+        mut passed: impl FnMut(&Device, &mut Storage, usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut pass = self.pass(true)?;
-        let args = pass.args(Some(draws), global_batch, 0.0);
-        for layer in (0..pass.prepared.backward.len()).rev() {
-            let steps = pass.prepared.backward[layer].clone();
-            pass.run(steps, &args, reborrow(&mut across))?;
-            after(pass.device, &mut pass.arena.grads, Part::Backward(layer))?;
+        let mut work = self.work();
+        let args = work.args(Some(draws), global_batch, 0.0);
+        for (layer, steps) in work.prepared.backward.iter().enumerate().rev() {
+            work.run(steps.clone(), &args, reborrow(&mut across))?;
+            passed(work.device, &mut work.arena.grads, layer)?;
         }
         Ok(())
     }
@@ -224,24 +204,26 @@ impl Network {
         global_batch: usize,
         ended: &mut dyn FnMut(Traced),
     ) -> Result<()> {
-        self.lanes[self.lane].trained = draws.is_some();
-        let mut pass = self.pass(draws.is_some())?;
-        let args = pass.args(draws, global_batch, label_smoothing);
-        let program = pass.prepared.program();
+        if draws.is_some() && self.train.is_none() {
+            return Err(Error::InferenceOnly);
+        }
+        self.lanes[self.lane].pass = if draws.is_some() { Pass::Training } else { Pass::Inference };
+        let mut work = self.work();
+        let args = work.args(draws, global_batch, label_smoothing);
+        let program = work.prepared.program();
         for step in 0..program.steps.len() {
-            pass.run(step..step + 1, &args, None)?;
-            pass.device.synchronize()?;
+            work.run(step..step + 1, &args, None)?;
+            work.device.synchronize()?;
             ended(Traced::Step(program, step));
         }
         Ok(())
     }
 
-    /// The program of training or inference passes, with its memory.
-    fn pass(&mut self, training: bool) -> Result<Pass<'_>> {
+    /// The program of the last pass, with its memory.
+    fn work(&mut self) -> Work<'_> {
         let Network { device, lanes, lane, infer, train, across, arena, .. } = self;
-        let train = across.as_ref().or(train.as_ref());
-        let prepared = if training { train.ok_or(Error::InferenceOnly)? } else { &*infer };
-        Ok(Pass { device, prepared, lane: &mut lanes[*lane], arena })
+        let lane = &mut lanes[*lane];
+        Work { device, prepared: lane.pass.of(infer, train.as_ref(), across.as_ref()), lane, arena }
     }
 }
 
@@ -251,14 +233,14 @@ fn reborrow<'a>(across: &'a mut Option<&mut dyn AcrossReplicas>) -> Option<&'a m
 }
 
 /// A program and its memory.
-struct Pass<'a> {
+struct Work<'a> {
     device: &'a Device,
     prepared: &'a Prepared,
     lane: &'a mut Lane,
     arena: &'a mut Arena,
 }
 
-impl Pass<'_> {
+impl Work<'_> {
     fn args(&self, draws: Option<Draws>, global_batch: usize, label_smoothing: f32) -> StepArgs {
         let Draws { seed, step, first_sample } = draws.unwrap_or(Draws { seed: 0, step: 0, first_sample: 0 });
         let Lane { n, mixed, .. } = *self.lane;
@@ -284,7 +266,7 @@ impl Pass<'_> {
         args: &StepArgs,
         mut across: Option<&mut dyn AcrossReplicas>,
     ) -> tensor::Result<()> {
-        let Pass { device, prepared, lane, arena } = self;
+        let Work { device, prepared, lane, arena } = self;
         let program = &prepared.executable;
         while !steps.is_empty() {
             let until = steps.clone().find(|&k| program.step(k).op.is_exchange()).unwrap_or(steps.end);

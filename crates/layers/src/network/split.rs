@@ -1,6 +1,5 @@
 //! Cutting a graph into stages that run one after the other, on devices of their own.
 
-use super::arena::Slots;
 use super::graph::{Graph, Value};
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -113,15 +112,10 @@ impl Graph {
 
     /// The layers whose ops passes change for the sake of another layer, with that layer: a convolution and the normalization that reads it.
     fn bound(&self, output: Value) -> Result<Vec<(String, String)>> {
-        let slots = Slots::new(self);
-        let programs = [
-            leave_out_biases(self.forward(output, &slots, true)?),
-            fold(self.forward(output, &slots, false)?),
-        ];
+        let programs = [leave_out_biases(self.forward(output, true)?), fold(self.forward(output, false)?)];
         let mut bound = Vec::new();
         for program in programs {
-            let changed =
-                program.steps.iter().filter(|step| ["leave_out_biases", "fold"].contains(&step.pass));
+            let changed = program.steps.iter().filter(|step| step.pass != "lower");
             bound.extend(changed.filter_map(|step| {
                 let of = self.nodes.iter().position(|node| node.name == program.layers[step.layer])?;
                 let reader = self.nodes.iter().find(|node| node.inputs.contains(&self.nodes[of].output))?;

@@ -33,7 +33,7 @@ impl Network {
         let all = Span::new(0, self.arena.grads.len());
         let zero = if self.n() == 0 { all } else { self.arena.metrics };
         self.device.fill(0.0, &mut self.arena.grads, zero)?;
-        if self.n() == 0 { Ok(()) } else { self.forward(Some(draws), None, 1, |_, _, _| Ok(())) }
+        if self.n() == 0 { Ok(()) } else { self.forward(Some(draws), None, 1) }
     }
 
     /// The loss of the current batch after its forward pass, and the gradient with which its backward pass begins.
@@ -47,7 +47,7 @@ impl Network {
         if self.n() == 0 {
             return Ok(());
         }
-        self.loss(label_smoothing, global_batch, true)
+        self.loss(label_smoothing, global_batch)
     }
 
     /// The backward pass of the current batch, from the gradient of the output on; `draws` are those of its forward pass.
@@ -68,7 +68,7 @@ impl Network {
     /// What the device says.
     pub fn infer_pass(&mut self) -> Result<()> {
         self.device.fill(0.0, &mut self.arena.grads, self.arena.metrics)?;
-        if self.n() == 0 { Ok(()) } else { self.forward(None, None, 1, |_, _, _| Ok(())) }
+        if self.n() == 0 { Ok(()) } else { self.forward(None, None, 1) }
     }
 
     /// Copies the output of the last forward pass, for the next stage.
@@ -93,9 +93,9 @@ impl Network {
     /// # Errors
     /// [`Error::Batch`] if it has another size than the output.
     pub fn set_output_gradient(&mut self, dy: &[f32]) -> Result<()> {
-        let train = self.train.as_ref().ok_or(Error::InferenceOnly)?;
-        let at =
-            train.program().output_gradient.map(|id| self.layout(train, id)).ok_or(Error::InferenceOnly)?;
+        let train = self.training().ok_or(Error::InferenceOnly)?;
+        let at = train.program().output_gradient.map(|id| self.layout(train, id));
+        let at = at.ok_or(Error::InferenceOnly)?;
         if dy.len() != at.shape.len() {
             let accepted = format!("a gradient of {} numbers", at.shape.len());
             return Err(Error::Batch { accepted, given: dy.len().to_string() });

@@ -35,11 +35,7 @@ impl Rule for Activate {
     fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let x = step.operands[0];
         let of = if self.act.reads_input() { x } else { step.results[0] };
-        if to.wants(x) {
-            let dx = to.push(ActivationGradient { act: self.act }, &[of, to.of(step)], &[])?;
-            to.add(x, dx[0])?;
-        }
-        Ok(())
+        to.add_op(x, ActivationGradient { act: self.act }, &[of, to.of(step)])
     }
 
     /// Only where the backward pass keeps the input: otherwise it would be kept for this alone.

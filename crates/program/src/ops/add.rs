@@ -28,9 +28,7 @@ impl Rule for Add {
     fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let dy = before_activation(self.act, step.results[0], to.of(step), to)?;
         for &operand in &step.operands {
-            if to.wants(operand) {
-                to.add(operand, dy)?;
-            }
+            to.add(operand, dy)?;
         }
         Ok(())
     }

@@ -93,12 +93,8 @@ impl Rule for BatchNormTrain {
         let (saved, dy) = (step.results[1], to.of(step));
         let given = to.of_parameters(&[gamma, beta])?;
         let sums = to.push(BatchNormWeightGradient { bn: self.bn }, &[x, gamma, beta, saved, dy], &given)?;
-        if to.wants(x) {
-            let op = BatchNormInputGradient { bn: self.bn, shared: false };
-            let dx = to.push(op, &[x, gamma, beta, saved, dy, sums[0], sums[1]], &[])?;
-            to.add(x, dx[0])?;
-        }
-        Ok(())
+        let op = BatchNormInputGradient { bn: self.bn, shared: false };
+        to.add_op(x, op, &[x, gamma, beta, saved, dy, sums[0], sums[1]])
     }
 
     fn repeat(&self, step: &Step) -> Option<(Op, Vec<TensorId>)> {

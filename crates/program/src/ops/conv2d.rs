@@ -90,11 +90,7 @@ impl Rule for Conv2dForward {
             let given = to.of_parameters(&step.operands[1..])?;
             to.push(op, &[x, dy], &given)?;
         }
-        if to.wants(x) {
-            let dx = to.push(Conv2dInputGradient { conv: self.conv, x: to.shape(x) }, &[dy, w], &[])?;
-            to.add(x, dx[0])?;
-        }
-        Ok(())
+        to.add_op(x, Conv2dInputGradient { conv: self.conv, x: to.shape(x) }, &[dy, w])
     }
 
     fn multiply_adds(&self, shapes: &[Shape]) -> usize {

@@ -62,11 +62,7 @@ impl Rule for LinearForward {
             let given = to.of_parameters(&step.operands[1..])?;
             to.push(LinearWeightGradient { linear: self.linear, bias: !b.is_empty() }, &[x, dy], &given)?;
         }
-        if to.wants(x) {
-            let dx = to.push(LinearInputGradient { linear: self.linear }, &[dy, w], &[])?;
-            to.add(x, dx[0])?;
-        }
-        Ok(())
+        to.add_op(x, LinearInputGradient { linear: self.linear }, &[dy, w])
     }
 
     fn multiply_adds(&self, _: &[Shape]) -> usize {

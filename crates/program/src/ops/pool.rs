@@ -55,11 +55,7 @@ impl Rule for MaxPool {
 
     fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let (x, y) = (step.operands[0], step.results[0]);
-        if to.wants(x) {
-            let dx = to.push(MaxPoolGradient { pool: self.pool }, &[x, y, to.of(step)], &[])?;
-            to.add(x, dx[0])?;
-        }
-        Ok(())
+        to.add_op(x, MaxPoolGradient { pool: self.pool }, &[x, y, to.of(step)])
     }
 }
 
@@ -100,11 +96,7 @@ impl Rule for AveragePool {
 
     fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let x = step.operands[0];
-        if to.wants(x) {
-            let dx = to.push(AveragePoolGradient { pool: self.pool, x: to.shape(x) }, &[to.of(step)], &[])?;
-            to.add(x, dx[0])?;
-        }
-        Ok(())
+        to.add_op(x, AveragePoolGradient { pool: self.pool, x: to.shape(x) }, &[to.of(step)])
     }
 }
 

@@ -1,13 +1,21 @@
 use super::operands;
 use crate::op::Rule;
 use crate::passes::Gradients;
-use crate::{Error, Result, Shape, Span, Step};
+use crate::{Error, Layout, Result, Shape, Span, Step};
 
 /// The same numbers in another shape, in the order (row, column, channel): a vector of an image, or an image of a vector. Reads x.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reshape {
     /// The result's shape.
     pub to: Shape,
+}
+
+impl Reshape {
+    /// Both layouts in one shape, for a copy: that of the one whose pixels may lie apart. The other one's lie back to back.
+    pub fn layouts(x: Layout, y: Layout) -> [Layout; 2] {
+        let seen = |layout: Layout, of: Layout| Layout { shape: of.shape, stride: of.shape.c, ..layout };
+        if y.is_contiguous() { [x, seen(y, x)] } else { [seen(x, y), y] }
+    }
 }
 
 impl Rule for Reshape {
@@ -23,11 +31,7 @@ impl Rule for Reshape {
 
     fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let x = step.operands[0];
-        if to.wants(x) {
-            let dx = to.push(Reshape { to: to.shape(x) }, &[to.of(step)], &[])?;
-            to.add(x, dx[0])?;
-        }
-        Ok(())
+        to.add_op(x, Reshape { to: to.shape(x) }, &[to.of(step)])
     }
 
     fn adds(&self) -> bool {

@@ -30,11 +30,7 @@ impl Rule for Scale {
 
     fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
         let x = step.operands[0];
-        if to.wants(x) {
-            let dx = to.push(*self, &[to.of(step)], &[])?;
-            to.add(x, dx[0])?;
-        }
-        Ok(())
+        to.add_op(x, *self, &[to.of(step)])
     }
 
     fn adds(&self) -> bool {

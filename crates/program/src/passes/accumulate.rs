@@ -11,19 +11,15 @@ pub fn accumulate(mut program: Program) -> Program {
             k += 1;
             continue;
         };
+        let mut copied = None;
         if let Some(a) = step.onto.filter(|&a| !is_dead(&program, a, writer, k)) {
             let copy = program.add_tensor(program.shape(a), program.tensor(a).arena, Home::Free);
             step.onto = Some(copy);
-            let (operands, results) = (vec![a], vec![copy]);
-            let copied =
-                Step { op: Scale { factor: 1.0 }.into(), operands, results, onto: None, ..step.clone() };
-            program.steps[writer] = step;
-            program.steps.remove(k);
-            program.steps.insert(writer, copied);
-        } else {
-            program.steps[writer] = step;
-            program.steps.remove(k);
+            let (op, operands, results) = (Scale { factor: 1.0 }.into(), vec![a], vec![copy]);
+            copied = Some(Step { op, operands, results, onto: None, ..step.clone() });
         }
+        program.steps.remove(k);
+        program.steps.splice(writer..writer + 1, copied.into_iter().chain([step]));
     }
     program
 }

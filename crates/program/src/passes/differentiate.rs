@@ -92,11 +92,26 @@ impl Gradients {
         Ok(results)
     }
 
-    /// Adds `gradient` to a tensor's gradient.
+    /// Adds the op whose result is a part of a tensor's gradient, if anything reads that.
+    ///
+    /// # Errors
+    /// As [`Gradients::push`].
+    pub fn add_op(&mut self, id: TensorId, op: impl Into<Op>, operands: &[TensorId]) -> Result<()> {
+        if !self.wants(id) {
+            return Ok(());
+        }
+        let gradient = self.push(op, operands, &[])?[0];
+        self.add(id, gradient)
+    }
+
+    /// Adds `gradient` to a tensor's gradient, if anything reads that.
     ///
     /// # Errors
     /// As [`Gradients::push`].
     pub fn add(&mut self, id: TensorId, gradient: TensorId) -> Result<()> {
+        if !self.wants(id) {
+            return Ok(());
+        }
         self.of[id.index()] = Some(match self.of[id.index()] {
             None => gradient,
             Some(before) => self.push(Add { act: Activation::None }, &[before, gradient], &[])?[0],

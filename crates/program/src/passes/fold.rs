@@ -6,35 +6,32 @@ use crate::{Activation, Op, Program};
 pub fn fold(mut program: Program) -> Program {
     let mut k = 0;
     while k < program.steps.len() {
-        if let Some(writer) = folds(&program, k) {
-            let norm = program.steps.remove(k);
-            let before = &mut program.steps[writer];
-            if let (
-                Op::Conv2dForward(Conv2dForward { conv, .. }),
-                Op::BatchNormInfer(BatchNormInfer { bn }),
-            ) = (before.op, norm.op)
-            {
-                before.op = Conv2dNormalized { conv, bn }.into();
-                before.operands.extend(&norm.operands[1..]);
-                before.results = norm.results;
-                before.pass = "fold";
-            }
-        } else {
+        let Some((writer, op)) = folds(&program, k) else {
             k += 1;
-        }
+            continue;
+        };
+        let norm = program.steps.remove(k);
+        let before = &mut program.steps[writer];
+        before.op = op.into();
+        before.operands.extend(&norm.operands[1..]);
+        before.results = norm.results;
+        before.pass = "fold";
     }
     program
 }
 
-/// The convolution that does the normalization of step `k`.
-fn folds(program: &Program, k: usize) -> Option<usize> {
+/// The convolution that does the normalization of step `k`, and what it becomes.
+fn folds(program: &Program, k: usize) -> Option<(usize, Conv2dNormalized)> {
     let step = &program.steps[k];
-    let x = *step.operands.first()?;
+    let Op::BatchNormInfer(BatchNormInfer { bn }) = step.op else { return None };
+    let x = step.operands[0];
     let writer = program.writer(x).filter(|_| program.is_read_once(x))?;
-    let is_norm = matches!(step.op, Op::BatchNormInfer(_));
-    let plain =
-        matches!(program.steps[writer].op, Op::Conv2dForward(Conv2dForward { act: Activation::None, .. }));
-    (is_norm && plain).then_some(writer)
+    match program.steps[writer].op {
+        Op::Conv2dForward(Conv2dForward { conv, act: Activation::None }) => {
+            Some((writer, Conv2dNormalized { conv, bn }))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -60,7 +60,8 @@ fn insert(program: &mut Program, id: TensorId, from: &[usize], reader: usize) {
         let (results, phase, pass) = (vec![result], Phase::Backward, "recompute");
         program.steps.insert(reader + at, Step { op, operands, results, onto: None, layer, phase, pass });
     }
-    let Some(&(_, new)) = renamed.iter().find(|(old, _)| *old == id) else { return };
+    // The tensor itself comes last.
+    let Some(&(_, new)) = renamed.last() else { return };
     for step in &mut program.steps[reader + from.len()..] {
         step.operands.iter_mut().filter(|operand| **operand == id).for_each(|operand| *operand = new);
     }

@@ -89,7 +89,9 @@ pub(crate) fn is_executable(program: &Program, step: &Step, root: TensorId) -> b
         is_same || program.root(read).0 != root || program.root(written).0 != root
     };
     match step.op {
-        Op::Concat(Concat) => copied_parts(program, step).all(|(part, _)| is_apart(part, step.results[0])),
+        Op::Concat(Concat) => {
+            copied_parts(program, step).all(|(k, _)| is_apart(step.operands[k], step.results[0]))
+        }
         Op::Slice(_) | Op::Gather(_) => true,
         // One side must lie back to back, to be seen in the other one's shape.
         Op::Reshape(_) => {

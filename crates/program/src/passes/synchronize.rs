@@ -1,5 +1,5 @@
 use crate::ops::{BatchNormJoined, BatchNormMoments, BatchNormTrain, Gather};
-use crate::{Home, Op, Program, Result, Shape, Step};
+use crate::{Home, Op, Program, Result, Step};
 
 /// Batch normalization with the statistics of the whole batch, of which this replica, number `rank` of `replicas`, has a part: they exchange
 /// their statistics.
@@ -14,19 +14,17 @@ pub fn synchronize(mut program: Program, rank: usize, replicas: usize) -> Result
             k += 1;
             continue;
         };
-        let mut exchange = |program: &mut Program, op: Op, shape: Shape, operand| {
+        let mut insert = |op: Op, operand| -> Result<_> {
+            let shape = op.results(&[program.shape(operand)])?[0];
             let result = program.add_tensor(shape, op.arena(0), Home::Free);
             let (operands, results) = (vec![operand], vec![result]);
             let step = Step { op, operands, results, onto: None, pass: "synchronize", ..step };
             program.steps.insert(k, step);
             k += 1;
-            result
+            Ok(result)
         };
-        let x = step.operands[0];
-        let shape = BatchNormMoments.results_of(program.shape(x))?;
-        let own = exchange(&mut program, BatchNormMoments.into(), shape, x);
-        let all =
-            exchange(&mut program, Gather { rank, replicas }.into(), shape.with_c(replicas * shape.c), own);
+        let own = insert(BatchNormMoments.into(), step.operands[0])?;
+        let all = insert(Gather { rank, replicas }.into(), own)?;
         let joined = &mut program.steps[k];
         joined.op = BatchNormJoined { bn }.into();
         joined.operands.insert(1, all);
@@ -34,12 +32,6 @@ pub fn synchronize(mut program: Program, rank: usize, replicas: usize) -> Result
         k += 1;
     }
     Ok(program)
-}
-
-impl BatchNormMoments {
-    fn results_of(&self, x: Shape) -> Result<Shape> {
-        Ok(Op::from(*self).results(&[x])?[0])
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::{Reference, activation, batch_norm, conv, elementwise, linear, poolin
 use crate::norm_operands::{Infer, Saved, Train};
 use crate::operand::runs_mut;
 use core::ops::Range;
-use program::ops::Slice;
+use program::ops::{Reshape, Slice};
 use program::{
     Arena, Executable, Execute, Layout, Memory, Op, Result, Span, Step, StepArgs, TensorId, View, ViewMut,
     Write,
@@ -237,20 +237,15 @@ fn run_step(
         Op::Reshape(_) => {
             // The copy of the operand lies back to back where the result does not.
             let (from, to) = (&at.values[0], program.layout(step.results[0], args.n));
-            let seen = |at: Layout, shape: Layout| Layout { shape: shape.shape, stride: shape.shape.c, ..at };
-            let (from_layout, to_layout) =
-                if to.is_contiguous() { (from.1, seen(to, from.1)) } else { (seen(from.1, to), to) };
-            let x = Input::new(name, "the input", View::new(&from.0, from_layout))?;
-            let y = Output::new(name, "the result", ViewMut::new(activations, to_layout))?;
+            let [x, y] = Reshape::layouts(from.1, to);
+            let x = Input::new(name, "the input", View::new(&from.0, x))?;
+            let y = Output::new(name, "the result", ViewMut::new(activations, y))?;
             elementwise::copy(1.0, x, y, write);
         }
         Op::Concat(_) => {
             for (part, layout) in program.copied_parts(step, args.n) {
-                let Some(operand) = step.operands.iter().position(|&operand| operand == part) else {
-                    continue;
-                };
                 let y = Output::new(name, "the result", ViewMut::new(&mut *activations, layout))?;
-                elementwise::copy(1.0, at.read(operand)?, y, Write::Set);
+                elementwise::copy(1.0, at.read(part)?, y, Write::Set);
             }
         }
         Op::Slice(Slice { from, .. }) if program.is_inside(step, *from) => {}
