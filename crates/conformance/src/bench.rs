@@ -1,7 +1,8 @@
 use crate::case::{Output, Source};
-use crate::operand::{Operand, numbers};
-use core::ops::Range;
-use program::{Backend, Layout, Precision, Result, Run, RunMut, Span, View, ViewMut};
+use crate::operand::{Operand, Placement, numbers};
+use program::{
+    Arena, Backend, Execute, Op, Precision, Result, Shape, Span, StepArgs, TensorId, Trial, TrialRun, Write,
+};
 
 /// A device with a case's operands on it.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub struct Bench<'a, B> {
     precision: Precision,
 }
 
-impl<'a, B: Backend> Bench<'a, B> {
+impl<'a, B: Execute> Bench<'a, B> {
     pub(crate) fn new(device: &'a B, precision: Precision, loss_scale: f32) -> Self {
         Bench { device, loss_scale, precision }
     }
@@ -35,29 +36,21 @@ impl<'a, B: Backend> Bench<'a, B> {
         if rounded.abs() > largest { f32::INFINITY.copysign(x) } else { rounded as f32 }
     }
 
-    /// Activations on the device, rounded to its format.
-    pub fn tensor(&self, operand: &Operand) -> Result<Tensor<B>> {
-        let before: Vec<f32> = operand.values.iter().map(|&x| self.round(x)).collect();
-        let mut data = self.device.alloc_activations(before.len())?;
-        self.device.upload(&before, &mut data, 0)?;
-        Ok(Tensor { data, layout: operand.layout, before })
+    /// Ops to run on batches of `n` samples, with all that they read and write placed so.
+    pub fn ops(&self, n: usize, place: Placement) -> Ops<'_, B> {
+        Ops { bench: self, trial: Trial::new(n).shifted(place.before), place, n }
     }
 
-    /// An arena of random numbers.
-    pub fn arena(&self, name: &str, len: usize) -> Result<Arena<B>> {
-        self.arena_of(numbers(name, len))
+    /// A buffer of random numbers.
+    pub fn buffer(&self, name: &str, len: usize) -> Result<Buffer<B>> {
+        self.buffer_of(numbers(name, len))
     }
 
-    /// An arena of random weights that the format of activations holds exactly.
-    pub fn weights(&self, name: &str, len: usize) -> Result<Arena<B>> {
-        self.arena_of(numbers(name, len).into_iter().map(|x| self.round(x)).collect())
-    }
-
-    /// An arena of these numbers.
-    pub fn arena_of(&self, before: Vec<f32>) -> Result<Arena<B>> {
+    /// A buffer of these numbers.
+    pub fn buffer_of(&self, before: Vec<f32>) -> Result<Buffer<B>> {
         let mut data = self.device.alloc(before.len())?;
         self.device.upload(&before, &mut data, 0)?;
-        Ok(Arena { data, before })
+        Ok(Buffer { data, before })
     }
 
     /// Labels.
@@ -75,69 +68,127 @@ impl<'a, B: Backend> Bench<'a, B> {
     }
 }
 
-/// Activations, or their gradients, on a device.
+/// Some ops with their operands.
 #[derive(Debug)]
-pub struct Tensor<B: Backend> {
-    data: B::Buffer,
-    layout: Layout,
-    before: Vec<f32>,
+pub struct Ops<'a, B> {
+    bench: &'a Bench<'a, B>,
+    trial: Trial,
+    place: Placement,
+    n: usize,
 }
 
-impl<B: Backend> Tensor<B> {
-    /// To read.
-    pub fn view(&self) -> View<'_, B::Buffer> {
-        View::new(&self.data, self.layout)
+impl<'a, B: Execute> Ops<'a, B> {
+    /// A batch of random activations, and random numbers around it.
+    pub fn draw(&mut self, name: &str, shape: Shape) -> TensorId {
+        self.tensor(&Operand::draw(name, shape, self.place))
     }
 
-    /// To write.
-    pub fn view_mut(&mut self) -> ViewMut<'_, B::Buffer> {
-        ViewMut::new(&mut self.data, self.layout)
+    /// A batch of activations, rounded to the device's format.
+    pub fn tensor(&mut self, operand: &Operand) -> TensorId {
+        let values: Vec<f32> = operand.values.iter().map(|&x| self.bench.round(x)).collect();
+        self.trial.activations(operand.layout, &values)
     }
 
-    /// What the tensor holds now.
+    /// Random weights that the format of activations holds exactly.
+    pub fn weights(&mut self, name: &str, len: usize) -> TensorId {
+        let values: Vec<f32> = numbers(name, len).into_iter().map(|x| self.bench.round(x)).collect();
+        self.trial.run(Arena::Parameters, &values)
+    }
+
+    /// Random numbers, in f32.
+    pub fn numbers(&mut self, arena: Arena, name: &str, len: usize) -> TensorId {
+        self.trial.run(arena, &numbers(name, len))
+    }
+
+    /// These numbers, in f32.
+    pub fn run_of(&mut self, arena: Arena, values: &[f32]) -> TensorId {
+        self.trial.run(arena, values)
+    }
+
+    /// The batch's labels.
+    pub fn labels(&mut self, labels: &[u32]) -> TensorId {
+        self.trial.labels(labels)
+    }
+
+    /// A result in the memory of a tensor.
+    pub fn in_place_of(&mut self, id: TensorId) -> TensorId {
+        self.trial.in_place_of(id)
+    }
+
+    /// Adds a step that sets its results.
+    pub fn set(&mut self, op: impl Into<Op>, operands: &[TensorId], results: &[TensorId]) {
+        self.write(op, operands, results, Write::Set);
+    }
+
+    /// Adds a step that sets its results, or adds to the first.
+    pub fn write(&mut self, op: impl Into<Op>, operands: &[TensorId], results: &[TensorId], mode: Write) {
+        self.trial.step(op, operands, results, mode);
+    }
+
+    /// Runs the steps in inference's way.
+    pub fn run(self) -> Result<Started<'a, B>> {
+        let args = StepArgs::inference(self.n);
+        self.run_with(&args)
+    }
+
+    /// Runs the steps.
     ///
     /// # Panics
-    /// If the memory around it has changed.
-    pub fn output(&self, bench: &Bench<B>, name: &'static str, tolerance: f32) -> Result<Output> {
-        let now = bench.download(&self.data, Span::new(0, self.before.len()))?;
-        let (at, mut values) = (self.layout, Vec::with_capacity(self.layout.shape.len()));
-        // The end of what was looked at.
-        let mut end = 0;
-        for row in 0..if at.shape.is_empty() { 0 } else { at.shape.rows() } {
-            let start = at.offset + row * at.stride;
-            assert_untouched(name, at, &now, &self.before, end..start);
-            end = start + at.shape.c;
-            values.extend_from_slice(&now[start..end]);
-        }
-        assert_untouched(name, at, &now, &self.before, end..now.len());
-        Ok(Output { name, values, tolerance, source: Source::Stored })
+    /// If they write where none of their results lies.
+    pub fn run_with(self, args: &StepArgs) -> Result<Started<'a, B>> {
+        let mut started = self.start()?;
+        started.run(args)?;
+        Ok(started)
+    }
+
+    /// Puts all on the device.
+    pub fn start(self) -> Result<Started<'a, B>> {
+        Ok(Started { run: self.trial.on(self.bench.device)?, n: self.n })
     }
 }
 
-fn assert_untouched(name: &str, at: Layout, now: &[f32], before: &[f32], mut elements: Range<usize>) {
-    let changed = elements.find(|&k| now[k].to_bits() != before[k].to_bits());
-    assert!(changed.is_none(), "{name} at {at:?}: an element outside of it was written to: {changed:?}");
+/// Ops on a device, and what they have left.
+pub struct Started<'a, B: Execute> {
+    /// Their program and its memory.
+    pub run: TrialRun<'a, B>,
+    /// Samples in the batch.
+    pub n: usize,
+}
+
+impl<B: Execute> Started<'_, B> {
+    /// Runs the steps on the first samples of the batch.
+    ///
+    /// # Panics
+    /// If they write where none of their results lies.
+    pub fn run(&mut self, args: &StepArgs) -> Result<()> {
+        self.n = args.n;
+        self.run.run(args)?;
+        let changed = self.run.changed_outside(args.n)?;
+        assert_eq!(
+            changed, None,
+            "an element outside of all results was written to:\n{}",
+            self.run.executable
+        );
+        Ok(())
+    }
+
+    /// What a tensor holds.
+    pub fn output(&self, id: TensorId, name: &'static str, tolerance: f32) -> Result<Output> {
+        let arena = self.run.executable.program().tensor(id).arena;
+        let source = if arena == Arena::Activations { Source::Stored } else { Source::Kept };
+        Ok(Output { name, values: self.run.read(id, self.n)?, tolerance, source })
+    }
 }
 
 /// Parameters, gradients or state on a device, in f32.
 #[derive(Debug)]
-pub struct Arena<B: Backend> {
+pub struct Buffer<B: Backend> {
     /// The buffer.
     pub data: B::Buffer,
     before: Vec<f32>,
 }
 
-impl<B: Backend> Arena<B> {
-    /// Runs of it, to read.
-    pub fn run<At>(&self, at: At) -> Run<'_, B::Buffer, At> {
-        Run::new(&self.data, at)
-    }
-
-    /// Runs of it, to write.
-    pub fn run_mut<At>(&mut self, at: At) -> RunMut<'_, B::Buffer, At> {
-        RunMut::new(&mut self.data, at)
-    }
-
+impl<B: Execute> Buffer<B> {
     /// What the runs hold now, each with a name and a tolerance.
     ///
     /// # Panics

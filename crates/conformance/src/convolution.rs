@@ -1,11 +1,9 @@
 //! Convolutions: forward with activation, and both backward passes.
 
 use crate::operand::*;
-use crate::{Bench, Case, Output, Subject};
-use program::{
-    Activation, AffineSpans, Backend, BatchNorm, Conv2d, NormInfer, NormSpans, Pad, Result, Run, Shape, Span,
-    WeightSpans, Write,
-};
+use crate::{Bench, Case, Ops, Output, Subject};
+use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
+use program::{Activation, Arena, BatchNorm, Conv2d, Execute, Pad, Result, Shape, TensorId, Write};
 use proptest::prelude::*;
 
 /// A convolution forward and backward, with its fused activation, and with a normalization in inference.
@@ -29,38 +27,44 @@ pub struct Convolution {
 pub(crate) const TOLERANCE: f32 = 1e-5;
 
 impl Case for Convolution {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let (device, conv, shape) = (bench.device, &self.conv, self.conv.output(self.shape)?);
-        let (w, b) = (Span::new(2, conv.weights()), Span::new(2 + conv.weights(), conv.outputs));
-        let weights = WeightSpans { w, b: self.bias.then_some(b) };
-        let c = conv.outputs;
-        let (gamma, beta) = (Span::new(b.end(), c), Span::new(b.end() + c, c));
-        let params = bench.weights("params", beta.end() + 1)?;
-        let mut grads = bench.arena("grads", b.end() + 1)?;
-        let x = Operand::draw("x", self.shape, self.place).on(bench)?;
-        let dy = Operand::draw("dy", shape, self.place).on(bench)?;
-        let mut y = Operand::draw("y", shape, self.place).on(bench)?;
-        let mut dx = Operand::draw("dx", self.shape, self.place).on(bench)?;
-        device.prepare_conv2d(conv, self.shape, true)?;
-        device.conv2d_fwd(conv, self.act, x.view(), params.run(weights), y.view_mut())?;
-        device.conv2d_bwd_data(conv, dy.view(), params.run(w), dx.view_mut(), self.mode)?;
-        device.conv2d_bwd_filter(conv, x.view(), dy.view(), grads.run_mut(weights))?;
-        device.finish_grads(&mut grads.data, w)?;
-        let runs = [("dw", w, TOLERANCE), ("db", b, TOLERANCE)];
-        let grads = grads.outputs(bench, &runs[..1 + usize::from(self.bias)])?;
-        let mut outputs = vec![y.output(bench, "y", TOLERANCE)?, dx.output(bench, "dx", TOLERANCE)?];
-        let running = bench.arena_of(numbers("running", 2 * c).into_iter().map(f32::abs).collect())?;
-        let (mean, var) = (Span::new(0, c), Span::new(c, c));
-        let at = NormSpans { affine: AffineSpans { gamma, beta }, mean, var };
-        let (params, running) = (&params.data, &running.data);
-        let (norm, weights) = (NormInfer { params, running, at }, Run::new(params, weights));
-        let bn = BatchNorm { epsilon: 1e-3, act: self.act };
-        device.conv2d_bn_act_fwd_infer(conv, &bn, x.view(), weights, norm, y.view_mut())?;
-        outputs.extend(grads);
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let (conv, act, shape) = (self.conv, self.act, self.conv.output(self.shape)?);
+        let mut ops = bench.ops(self.shape.n, self.place);
+        let (x, dy) = (ops.draw("x", self.shape), ops.draw("dy", shape));
+        let (y, dx, of_inference) =
+            (ops.draw("y", shape), ops.draw("dx", self.shape), ops.draw("y of inference", shape));
+        let (len, c) = (conv.weights(), conv.outputs);
+        let (w, dw) = (ops.weights("w", len), ops.numbers(Arena::Gradients, "dw", len));
+        let (b, db) = (ops.weights("b", c), ops.numbers(Arena::Gradients, "db", c));
+        let bias = usize::from(self.bias);
+        let (weights, gradients) = ([x, w, b], [dw, db]);
+        let (weights, gradients) = (&weights[..2 + bias], &gradients[..1 + bias]);
+        ops.set(Conv2dForward { conv, act }, weights, &[y]);
+        ops.write(Conv2dInputGradient { conv, x: self.shape.with_n(1) }, &[dy, w], &[dx], self.mode);
+        ops.set(Conv2dWeightGradient { conv, bias: self.bias }, &[x, dy], gradients);
+        let bn = BatchNorm { epsilon: 1e-3, act };
+        let norm = running_norm(&mut ops, c);
+        ops.set(Conv2dNormalized { conv, bn }, &[weights, &norm].concat(), &[of_inference]);
+        let done = ops.run()?;
+        let mut outputs = vec![done.output(y, "y", TOLERANCE)?, done.output(dx, "dx", TOLERANCE)?];
+        for (&gradient, name) in gradients.iter().zip(["dw", "db"]) {
+            outputs.push(done.output(gradient, name, TOLERANCE)?);
+        }
         outputs = outputs.into_iter().map(Output::of_products).collect();
-        outputs.push(y.output(bench, "y of inference", TOLERANCE)?.of_shifted_products());
+        outputs.push(done.output(of_inference, "y of inference", TOLERANCE)?.of_shifted_products());
         Ok(outputs)
     }
+}
+
+/// Gamma, beta, mean and variance, as in inference.
+fn running_norm<B: Execute>(ops: &mut Ops<B>, c: usize) -> [TensorId; 4] {
+    let variance: Vec<f32> = numbers("variance", c).into_iter().map(f32::abs).collect();
+    [
+        ops.numbers(Arena::Parameters, "gamma", c),
+        ops.numbers(Arena::Parameters, "beta", c),
+        ops.numbers(Arena::Averages, "mean", c),
+        ops.run_of(Arena::Averages, &variance),
+    ]
 }
 
 fn same(inputs: usize, outputs: usize, kernel: usize) -> Conv2d {
@@ -69,7 +73,7 @@ fn same(inputs: usize, outputs: usize, kernel: usize) -> Conv2d {
 }
 
 /// The shapes that training is made of.
-pub fn layers_of_real_networks<B: Backend>(subject: &Subject<B>) {
+pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
     let downsample = Conv2d { stride: [2; 2], pad: Pad::VALID, ..same(80, 80, 3) };
     for (conv, n, side) in [
         (same(3, 96, 3), 2, 32),
@@ -89,7 +93,7 @@ pub fn layers_of_real_networks<B: Backend>(subject: &Subject<B>) {
 }
 
 /// Sizes, strides, paddings and places at random.
-pub fn any_convolution<B: Backend>(subject: &Subject<B>) {
+pub fn any_convolution<B: Execute>(subject: &Subject<B>) {
     let sizes = (0..4_usize, 1..11_usize, 1..11_usize, 1..24_usize, 1..40_usize);
     let windows = (prop::array::uniform2(1..5_usize), prop::array::uniform2(1..4_usize));
     let pads = (0..3_usize, 0..3_usize, 0..3_usize, 0..3_usize);
@@ -106,7 +110,7 @@ pub fn any_convolution<B: Backend>(subject: &Subject<B>) {
 }
 
 /// No samples: nothing is written but gradients, which are 0.
-pub fn an_empty_batch<B: Backend>(subject: &Subject<B>) {
+pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
     for (mode, bias) in [(Write::Set, true), (Write::Add, false)] {
         let (conv, shape, place) = (same(8, 16, 3), Shape::new(0, 5, 5, 8), WIDE_SLICE);
         subject.agree(&Convolution { conv, shape, place, act: Activation::Relu, bias, mode });
@@ -118,20 +122,19 @@ pub fn an_empty_batch<B: Backend>(subject: &Subject<B>) {
 struct Nan;
 
 impl Case for Nan {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
         let (conv, shape) = (same(8, 8, 3), Shape::new(1, 6, 6, 8));
-        let x = Operand::draw("x", shape, ALONE).with(3, f32::NAN).on(bench)?;
-        let mut y = Operand::draw("y", shape, ALONE).on(bench)?;
-        let params = bench.weights("params", conv.weights())?;
-        let w = Span::new(0, conv.weights());
-        bench.device.conv2d_fwd(&conv, Activation::Relu, x.view(), params.run(w.into()), y.view_mut())?;
-        let y = y.output(bench, "y", TOLERANCE)?.of_products();
+        let mut ops = bench.ops(1, ALONE);
+        let x = ops.tensor(&Operand::draw("x", shape, ALONE).with(3, f32::NAN));
+        let (y, w) = (ops.draw("y", shape), ops.weights("w", conv.weights()));
+        ops.set(Conv2dForward { conv, act: Activation::Relu }, &[x, w], &[y]);
+        let y = ops.run()?.output(y, "y", TOLERANCE)?.of_products();
         assert_eq!(y.values.iter().filter(|y| y.is_nan()).count(), 4 * 8, "all that see the NaN");
         Ok(vec![y])
     }
 }
 
 /// A NaN comes through the fused activation, so that a diverged run is seen.
-pub fn nan_stays<B: Backend>(subject: &Subject<B>) {
+pub fn nan_stays<B: Execute>(subject: &Subject<B>) {
     subject.agree(&Nan);
 }

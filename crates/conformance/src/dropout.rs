@@ -2,69 +2,78 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use program::{Backend, DropoutMask, Result, Shape, Write};
+use program::ops::Dropout;
+use program::{Execute, Result, Shape, StepArgs, Write};
 use proptest::prelude::*;
 
+/// A batch, or the gradient of one, of which some elements are dropped.
 #[derive(Clone, Debug)]
-struct Dropout {
-    shape: Shape,
-    from: Placement,
-    to: Placement,
-    mode: Write,
-    mask: DropoutMask,
+pub struct Dropped {
+    /// Of the batch.
+    pub shape: Shape,
+    /// Of what is read.
+    pub from: Placement,
+    /// Of what is written.
+    pub to: Placement,
+    /// How it is written.
+    pub mode: Write,
+    /// The op.
+    pub op: Dropout,
+    /// Seed, step and first sample.
+    pub args: StepArgs,
 }
 
-impl Case for Dropout {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let x = Operand::draw("x", self.shape, self.from).on(bench)?;
-        let mut y = Operand::draw("y", self.shape, self.to).on(bench)?;
-        bench.device.dropout(&self.mask, x.view(), y.view_mut(), self.mode)?;
-        Ok(vec![y.output(bench, "y", 1e-6)?])
+impl Case for Dropped {
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let mut ops = bench.ops(self.shape.n, ALONE);
+        let x = ops.tensor(&Operand::draw("x", self.shape, self.from));
+        let y = ops.tensor(&Operand::draw("y", self.shape, self.to));
+        ops.write(self.op, &[x], &[y], self.mode);
+        Ok(vec![ops.run_with(&self.args)?.output(y, "y", 1e-6)?])
     }
 }
 
 /// Sizes, places, rates and steps at random.
-pub fn any_mask<B: Backend>(subject: &Subject<B>) {
+pub fn any_mask<B: Execute>(subject: &Subject<B>) {
     let sizes = (0..5_usize, 1..12_usize, 1..12_usize, 1..40_usize);
-    let mask = (0.0..0.95_f32, any::<u64>(), any::<u32>(), any::<[u32; 2]>());
+    let mask = (0.0..0.95_f32, any::<u32>(), any::<u64>(), any::<u64>(), any::<u32>());
     let cases = (sizes, placement(), placement(), write_mode(), mask);
-    let case = |((n, h, w, c), from, to, mode, (rate, step, first_sample, key))| {
-        let mask = DropoutMask { rate, key, step, first_sample };
-        Dropout { shape: Shape::new(n, h, w, c), from, to, mode, mask }
+    let case = |((n, h, w, c), from, to, mode, (rate, domain, seed, step, first_sample))| {
+        let args = StepArgs { seed, step, first_sample, ..StepArgs::inference(n) };
+        Dropped { shape: Shape::new(n, h, w, c), from, to, mode, op: Dropout { rate, domain }, args }
     };
     subject.agree_on(64, cases.prop_map(case));
 }
 
 /// What dropout makes of ones.
-fn of_ones<B: Backend>(bench: &Bench<B>, shape: Shape, mask: &DropoutMask) -> Vec<f32> {
+fn of_ones<B: Execute>(bench: &Bench<B>, shape: Shape, op: Dropout, first_sample: u32) -> Vec<f32> {
     let run = || {
-        let x = Operand::constant(1.0, shape, ALONE).on(bench)?;
-        let mut y = Operand::draw("y", shape, ALONE).on(bench)?;
-        bench.device.dropout(mask, x.view(), y.view_mut(), Write::Set)?;
-        y.output(bench, "y", 0.0)
+        let mut ops = bench.ops(shape.n, ALONE);
+        let (x, y) = (ops.tensor(&Operand::constant(1.0, shape, ALONE)), ops.draw("y", shape));
+        ops.set(op, &[x], &[y]);
+        let args = StepArgs { seed: 7, step: 9, first_sample, ..StepArgs::inference(shape.n) };
+        ops.run_with(&args)?.output(y, "y", 0.0)
     };
     run().expect("dropout runs").values
 }
 
 /// The mask belongs to a sample's place in the global batch: a slice of the batch gets a slice of the mask.
-pub fn a_slice_of_the_batch_has_its_own_part_of_the_mask<B: Backend>(subject: &Subject<B>) {
-    let mask = DropoutMask { rate: 0.5, key: [1, 2], step: 9, first_sample: 0 };
-    let shape = Shape::new(5, 3, 3, 7);
+pub fn a_slice_of_the_batch_has_its_own_part_of_the_mask<B: Execute>(subject: &Subject<B>) {
+    let (op, shape) = (Dropout { rate: 0.5, domain: 3 }, Shape::new(5, 3, 3, 7));
     for bench in subject.benches() {
-        let whole = of_ones(&bench, shape, &mask);
-        let last = of_ones(&bench, shape.with_n(2), &DropoutMask { first_sample: 3, ..mask });
+        let whole = of_ones(&bench, shape, op, 0);
+        let last = of_ones(&bench, shape.with_n(2), op, 3);
         assert_eq!(whole[3 * 63..], last);
         assert_ne!(whole[..2 * 63], last);
     }
 }
 
 /// As many are dropped as the rate says, up to five standard deviations.
-pub fn the_rate_is_kept<B: Backend>(subject: &Subject<B>) {
+pub fn the_rate_is_kept<B: Execute>(subject: &Subject<B>) {
     let shape = Shape::new(4, 16, 16, 33);
     for bench in subject.benches() {
         for rate in [0.0, 0.1, 0.5, 0.9] {
-            let mask = DropoutMask { rate, key: [3, 4], step: 1, first_sample: 0 };
-            let y = of_ones(&bench, shape, &mask);
+            let y = of_ones(&bench, shape, Dropout { rate, domain: 5 }, 0);
             let dropped = y.iter().filter(|&&y| y == 0.0).count() as f64;
             let (len, rate) = (shape.len() as f64, f64::from(rate));
             let deviation = (len * rate * (1.0 - rate)).sqrt();

@@ -2,7 +2,8 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use program::{Activation, Backend, Result, Shape, Write};
+use program::ops::{Activate, ActivationGradient, Add, Scale};
+use program::{Activation, Execute, Result, Shape, Write};
 use proptest::prelude::*;
 
 /// GELU's bell and its tail, relative to the largest.
@@ -10,47 +11,55 @@ const GELU: f32 = 1e-6;
 
 /// Activations and copies.
 #[derive(Clone, Debug)]
-struct Elementwise {
-    shape: Shape,
-    from: Placement,
-    to: Placement,
-    mode: Write,
-    act: Activation,
+pub struct Elementwise {
+    /// Of every tensor.
+    pub shape: Shape,
+    /// Of the input.
+    pub from: Placement,
+    /// Of all else.
+    pub to: Placement,
+    /// How results are written.
+    pub mode: Write,
+    /// The activation.
+    pub act: Activation,
 }
 
 impl Case for Elementwise {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let device = bench.device;
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let (act, gelu) = (self.act, self.act == Activation::Gelu);
         // What is not added to anything is exact.
         let tolerance = if self.mode == Write::Set { 0.0 } else { 1e-7 };
-        let gradient = if self.act == Activation::Gelu { GELU } else { tolerance };
-        let to = Operand::draw("to", self.shape, self.to);
-        let from = Operand::coarse("from", self.shape, self.from).on(bench)?;
-        let mut outputs = Vec::new();
-        let mut y = to.on(bench)?;
-        device.copy(from.view(), y.view_mut(), self.mode)?;
-        outputs.push(y.output(bench, "copy", tolerance)?);
-        let mut y = to.on(bench)?;
-        device.copy_scaled(0.3, from.view(), y.view_mut(), self.mode)?;
-        outputs.push(y.output(bench, "scaled copy", 3e-7)?);
-        let mut y = to.on(bench)?;
-        device.act_fwd(self.act, from.view(), y.view_mut())?;
-        outputs.push(y.output(bench, "y", if self.act == Activation::Gelu { GELU } else { 0.0 })?);
-        // The sum is rounded once, and then exact.
-        let mut y = to.on(bench)?;
-        device.add_act(self.act, from.view(), y.view_mut())?;
-        outputs.push(y.output(bench, "sum", if self.act == Activation::Gelu { GELU } else { 1e-7 })?);
-        let (dy, mut dx) = (Operand::draw("dy", self.shape, self.to).on(bench)?, to.on(bench)?);
-        device.act_bwd(self.act, from.view(), dy.view(), dx.view_mut(), self.mode)?;
-        outputs.push(dx.output(bench, "dx", gradient)?);
-        device.act_bwd_in_place(self.act, from.view(), dx.view_mut())?;
-        outputs.push(dx.output(bench, "dx in place", gradient)?);
-        Ok(outputs)
+        let mut ops = bench.ops(self.shape.n, ALONE);
+        let x = ops.tensor(&Operand::coarse("from", self.shape, self.from));
+        let dy = ops.tensor(&Operand::draw("dy", self.shape, self.to));
+        let [copy, scaled, y, sum, summand, dx, replaced] =
+            [(); 7].map(|()| ops.tensor(&Operand::draw("to", self.shape, self.to)));
+        ops.write(Scale { factor: 1.0 }, &[x], &[copy], self.mode);
+        ops.write(Scale { factor: 0.3 }, &[x], &[scaled], self.mode);
+        ops.set(Activate { act }, &[x], &[y]);
+        ops.set(Add { act }, &[x, dy], &[sum]);
+        let sum_in_place = ops.in_place_of(summand);
+        ops.set(Add { act }, &[x, summand], &[sum_in_place]);
+        ops.write(ActivationGradient { act }, &[x, dy], &[dx], self.mode);
+        let dx_in_place = ops.in_place_of(replaced);
+        ops.set(ActivationGradient { act }, &[x, replaced], &[dx_in_place]);
+        let done = ops.run()?;
+        // A sum is rounded once, and then exact.
+        let of_sum = if gelu { GELU } else { 1e-7 };
+        Ok(vec![
+            done.output(copy, "copy", tolerance)?,
+            done.output(scaled, "scaled copy", 3e-7)?,
+            done.output(y, "y", if gelu { GELU } else { 0.0 })?,
+            done.output(sum, "sum", of_sum)?,
+            done.output(sum_in_place, "sum in place", of_sum)?,
+            done.output(dx, "dx", if gelu { GELU } else { tolerance })?,
+            done.output(dx_in_place, "dx in place", if gelu { GELU } else { 0.0 })?,
+        ])
     }
 }
 
 /// Sizes and places at random.
-pub fn any_shape<B: Backend>(subject: &Subject<B>) {
+pub fn any_shape<B: Execute>(subject: &Subject<B>) {
     let sizes = (0..5_usize, 1..20_usize, 1..20_usize, 1..40_usize);
     let cases = (sizes, placement(), placement(), write_mode(), activation());
     let case = |((n, h, w, c), from, to, mode, act)| {
@@ -61,7 +70,7 @@ pub fn any_shape<B: Backend>(subject: &Subject<B>) {
 }
 
 /// Tensors of many blocks, whose pixels wide loads can read.
-pub fn large_tensors<B: Backend>(subject: &Subject<B>) {
+pub fn large_tensors<B: Execute>(subject: &Subject<B>) {
     for (from, to, act) in [
         (ALONE, ALONE, Activation::Relu),
         (WIDE_SLICE, ALONE, Activation::None),
@@ -78,18 +87,20 @@ pub fn large_tensors<B: Backend>(subject: &Subject<B>) {
 struct Nan;
 
 impl Case for Nan {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let shape = Shape::vectors(1, 24);
-        let x = Operand::constant(-1.0, shape, ALONE).with(1, f32::NAN).with(2, 1.0).on(bench)?;
-        let dy = Operand::constant(2.0, shape, ALONE).with(5, f32::NAN).with(2, f32::NAN).on(bench)?;
-        let (mut y, mut dx) =
-            (Operand::draw("y", shape, ALONE).on(bench)?, Operand::draw("dx", shape, ALONE).on(bench)?);
-        bench.device.act_fwd(Activation::Relu, x.view(), y.view_mut())?;
-        bench.device.act_bwd(Activation::Relu, y.view(), dy.view(), dx.view_mut(), Write::Set)?;
-        let mut sum = Operand::constant(-1.0, shape, ALONE).with(0, 3.0).on(bench)?;
-        bench.device.add_act(Activation::Relu, x.view(), sum.view_mut())?;
-        let (y, dx) = (y.output(bench, "y", 0.0)?, dx.output(bench, "dx", 0.0)?);
-        let sum = sum.output(bench, "sum", 0.0)?;
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let (shape, act) = (Shape::vectors(1, 24), Activation::Relu);
+        let mut ops = bench.ops(1, ALONE);
+        let x = Operand::constant(-1.0, shape, ALONE).with(1, f32::NAN).with(2, 1.0);
+        let dy = Operand::constant(2.0, shape, ALONE).with(5, f32::NAN).with(2, f32::NAN);
+        let summand = Operand::constant(-1.0, shape, ALONE).with(0, 3.0);
+        let [x, dy, summand] = [x, dy, summand].map(|operand| ops.tensor(&operand));
+        let [y, dx, sum] = ["y", "dx", "sum"].map(|name| ops.draw(name, shape));
+        ops.set(Activate { act }, &[x], &[y]);
+        ops.set(ActivationGradient { act }, &[y, dy], &[dx]);
+        ops.set(Add { act }, &[x, summand], &[sum]);
+        let done = ops.run()?;
+        let (y, dx) = (done.output(y, "y", 0.0)?, done.output(dx, "dx", 0.0)?);
+        let sum = done.output(sum, "sum", 0.0)?;
         assert!(y.values[1].is_nan() && y.values[2] == 1.0, "{y:?}");
         assert!(sum.values[1].is_nan() && sum.values[0] == 2.0 && sum.values[3] == 0.0, "{sum:?}");
         assert!(dx.values[1] == 2.0 && dx.values[2].is_nan() && dx.values[0] == 0.0, "{dx:?}");
@@ -98,6 +109,6 @@ impl Case for Nan {
 }
 
 /// A NaN comes through an activation and back, so that a diverged run is seen.
-pub fn nan_stays<B: Backend>(subject: &Subject<B>) {
+pub fn nan_stays<B: Execute>(subject: &Subject<B>) {
     subject.agree(&Nan);
 }

@@ -1,10 +1,12 @@
 //! Batches cut out of a set of images that lies on the device.
 
 use crate::operand::*;
-use crate::{Bench, Case, Output, Subject};
+use crate::{Bench, Case, Output, Source, Subject};
 use core::ops::Range;
+use program::ops::CrossEntropy;
 use program::{
-    AxisDraw, Backend, Fill, ImageDraw, ImageSet, LoadImages, Result, Shape, SoftmaxXent, Span, ViewMut,
+    Arena, AxisDraw, Execute, Fill, ImageDraw, ImageSet, LoadImages, Result, Shape, Span, StepArgs, Target,
+    ViewMut,
 };
 use proptest::prelude::*;
 
@@ -26,7 +28,7 @@ type Loaded = (Output, Vec<Output>);
 
 impl Batch {
     /// The batch on a device that holds the set.
-    fn load<B: Backend>(&self, bench: &Bench<B>) -> Result<Loaded> {
+    fn load<B: Execute>(&self, bench: &Bench<B>) -> Result<Loaded> {
         let (device, len, n) = (bench.device, self.load.image_len(), self.draws.len());
         let mut images = device.alloc_bytes(SET * len)?;
         let bytes: Vec<u8> = numbers("images", SET * len).iter().map(|x| (128.0 + 60.0 * x) as u8).collect();
@@ -38,39 +40,58 @@ impl Batch {
         let draws = bench.labels(&table.flat_map(|draw| draw.to_words()).collect::<Vec<_>>())?;
         let means = numbers("means", 2 * len);
         let means = bench
-            .arena_of((0..2 * len).map(|k| if k < len { 10.0 * means[k] } else { means[k] }).collect())?;
-        let mut x = Operand::draw("x", self.load.shape(n), self.place).on(bench)?;
-        let mut to = device.alloc_ints(n + 1)?;
-        let x_view = x.view_mut();
+            .buffer_of((0..2 * len).map(|k| if k < len { 10.0 * means[k] } else { means[k] }).collect())?;
+        let operand = Operand::draw("x", self.load.shape(n), self.place);
+        let before: Vec<f32> = operand.values.iter().map(|&x| bench.round(x)).collect();
+        let mut x = device.alloc_activations(before.len())?;
+        device.upload(&before, &mut x, 0)?;
+        let mut to = device.alloc_ints(n.max(1) * Target::WORDS)?;
         device.load_images(
             &self.load,
             ImageSet { images: &images, labels: &labels, means: &means.data },
             &draws,
             self.first,
-            x_view,
+            ViewMut::new(&mut x, operand.layout),
             &mut to,
         )?;
-        let loss = against_labels(bench, n, &to)?;
-        Ok((x.output(bench, "x", 1e-5)?, loss))
+        let now = bench.download(&x, Span::new(0, before.len()))?;
+        let is_inside = |k: usize| {
+            let at = operand.layout;
+            !at.shape.is_empty()
+                && (at.offset..at.end()).contains(&k)
+                && (k - at.offset) % at.stride < at.shape.c
+        };
+        let (mut values, mut outside) = (Vec::new(), 0);
+        for (k, (now, before)) in now.iter().zip(&before).enumerate() {
+            if is_inside(k) {
+                values.push(*now);
+            } else {
+                outside += usize::from(now.to_bits() != before.to_bits());
+            }
+        }
+        assert_eq!(outside, 0, "elements outside of the batch were written to");
+        let x = Output { name: "x", values, tolerance: 1e-5, source: Source::Stored };
+        Ok((x, against_labels(bench, n, to)?))
     }
 }
 
 /// The loss of some logits and their gradient, which tell the labels.
-fn against_labels<B: Backend>(bench: &Bench<B>, n: usize, labels: &B::Ints) -> Result<Vec<Output>> {
-    let shape = Shape::vectors(n, 10);
-    let logits = Operand::draw("logits", shape, ALONE).on(bench)?;
-    let mut gradient = Operand::draw("gradient", shape, ALONE).on(bench)?;
-    let (mut sums, metrics) = (bench.arena("sums", 2)?, Span::new(0, 2));
-    let (xent, to): (_, Option<ViewMut<B::Buffer>>) =
-        (SoftmaxXent { label_smoothing: 0.0, scale: 0.125, mixed: false }, Some(gradient.view_mut()));
-    bench.device.softmax_xent(&xent, logits.view(), labels, to, &mut sums.data, metrics)?;
-    let mut outputs = sums.outputs(bench, &[("metrics", metrics, 1e-6)])?;
-    outputs.push(gradient.output(bench, "dlogits", 1e-6)?.times(1.0 / bench.loss_scale));
-    Ok(outputs)
+fn against_labels<B: Execute>(bench: &Bench<B>, n: usize, labels: B::Ints) -> Result<Vec<Output>> {
+    let (shape, mut ops) = (Shape::vectors(n, 10), bench.ops(n, ALONE));
+    let (logits, gradient) = (ops.draw("logits", shape), ops.draw("gradient", shape));
+    let of_batch = ops.labels(&[]);
+    let metrics = ops.numbers(Arena::Gradients, "metrics", 2);
+    ops.set(CrossEntropy { gradient: true }, &[logits, of_batch], &[gradient, metrics]);
+    let args = StepArgs { global_batch: 8, ..StepArgs::inference(n) };
+    let mut done = ops.start()?;
+    done.run.labels = labels;
+    done.run(&args)?;
+    let gradient = done.output(gradient, "dlogits", 1e-6)?.times(1.0 / bench.loss_scale);
+    Ok(vec![done.output(metrics, "metrics", 1e-6)?, gradient])
 }
 
 impl Case for Batch {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
         let (x, mut outputs) = self.load(bench)?;
         outputs.push(x);
         Ok(outputs)
@@ -85,7 +106,7 @@ fn axis() -> impl Strategy<Value = AxisDraw> {
 }
 
 /// Sizes, moves and edges at random, and batches of none.
-pub fn any_batch<B: Backend>(subject: &Subject<B>) {
+pub fn any_batch<B: Execute>(subject: &Subject<B>) {
     let fill = prop_oneof![
         (-9.0..9.0_f32).prop_map(Fill::Constant),
         Just(Fill::Nearest),
@@ -105,7 +126,7 @@ pub fn any_batch<B: Backend>(subject: &Subject<B>) {
 }
 
 /// A draw of an image that the set lacks is refused, or shows in the images and the loss.
-pub fn a_draw_that_makes_no_sense_is_seen<B: Backend>(subject: &Subject<B>) {
+pub fn a_draw_that_makes_no_sense_is_seen<B: Execute>(subject: &Subject<B>) {
     let load = LoadImages { height: 4, width: 4, channels: 3, fill: Fill::Nearest, scale: 1.0 };
     let good = ImageDraw { image: 2, ..ImageDraw::default() };
     let absent = ImageDraw { image: SET as u32, ..ImageDraw::default() };

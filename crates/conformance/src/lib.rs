@@ -39,7 +39,7 @@ pub mod sequences;
 pub mod softmax;
 pub mod transfers;
 
-pub use bench::{Arena, Bench, Tensor};
+pub use bench::{Bench, Buffer, Ops, Started};
 pub use case::{Case, Output, Source};
 pub use operand::{ALONE, Operand, Placement, SLICE, WIDE_SLICE};
 pub use subject::Subject;
@@ -59,9 +59,8 @@ macro_rules! suite {
                 nan_stays squares_that_overflow_show any_shape;
             optimizers: no_momentum_needs_no_velocity any_convention any_average;
             pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum any_window;
-            refusals: transfers_out_of_bounds elementwise_shapes_and_layouts convolution_operands absurd_sizes
-                pooling_of_nothing gradients_that_overlap dense_operands normalization_operands halves_of_a_normalization pooling_operands
-                loss_operands optimizer_arenas image_operands;
+            refusals: transfers_out_of_bounds shapes_and_layouts absurd_sizes programs_and_their_memory optimizer_arenas
+                image_operands;
             replicas: parts_are_the_whole layers_of_real_networks a_large_mean_costs_nothing an_empty_batch any_parts;
             sequences: the_order_of_ops_changes_no_bit finished_gradients_are_those_of_the_last_step
                 parameters_that_change_are_seen batches_of_changing_size;

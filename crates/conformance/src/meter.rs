@@ -1,7 +1,7 @@
 //! The meter of losses and correct answers, and what a loss that is not finite stops.
 
-use crate::{Arena, Bench, Case, Output, Subject};
-use program::{Backend, Result, SgdStep, Span};
+use crate::{Bench, Buffer, Case, Output, Subject};
+use program::{Execute, Result, SgdStep, Span};
 
 /// Steps with these losses, each with its number of correct answers.
 #[derive(Debug)]
@@ -9,9 +9,9 @@ struct Metered(Vec<[f32; 2]>);
 
 impl Metered {
     /// The meter after these steps, and the metrics' arena.
-    fn meter<B: Backend>(&self, bench: &Bench<B>, meter: &mut Arena<B>) -> Result<Vec<f32>> {
+    fn meter<B: Execute>(&self, bench: &Bench<B>, meter: &mut Buffer<B>) -> Result<Vec<f32>> {
         for step in &self.0 {
-            let sums = bench.arena_of(vec![9.0, step[0], step[1], 9.0])?;
+            let sums = bench.buffer_of(vec![9.0, step[0], step[1], 9.0])?;
             bench.device.meter(&sums.data, Span::new(1, 2), &mut meter.data)?;
         }
         bench.download(&meter.data, Span::new(0, 4))
@@ -19,8 +19,8 @@ impl Metered {
 }
 
 impl Case for Metered {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let mut meter = bench.arena_of(vec![0.0; 4])?;
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let mut meter = bench.buffer_of(vec![0.0; 4])?;
         let [loss, rest, correct, steps] = self.meter(bench, &mut meter)?[..] else {
             unreachable!("four numbers were asked for");
         };
@@ -36,12 +36,12 @@ impl Case for Metered {
 }
 
 /// Losses so different in size that a sum in f32 would lose the small ones.
-pub fn sums_keep_small_losses<B: Backend>(subject: &Subject<B>) {
+pub fn sums_keep_small_losses<B: Execute>(subject: &Subject<B>) {
     let small = (0..2000).map(|k| [1e-4, (k % 3) as f32]);
     let steps: Vec<_> = [[65536.0, 7.0]].into_iter().chain(small).chain([[0.5, 0.0]]).collect();
     for bench in subject.benches() {
         let meter = bench
-            .arena_of(vec![0.0; 4])
+            .buffer_of(vec![0.0; 4])
             .and_then(|mut meter| Metered(steps.clone()).meter(&bench, &mut meter));
         let meter = meter.expect("metered steps");
         let sum = f64::from(meter[0]) + f64::from(meter[1]);
@@ -55,7 +55,7 @@ pub fn sums_keep_small_losses<B: Backend>(subject: &Subject<B>) {
 }
 
 /// A loss that is not finite stays in the meter, and no further steps are counted.
-pub fn a_loss_that_is_not_finite_stays<B: Backend>(subject: &Subject<B>) {
+pub fn a_loss_that_is_not_finite_stays<B: Execute>(subject: &Subject<B>) {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         subject.agree(&Metered(vec![[2.0, 3.0], [1.0, 1.0], [bad, 5.0], [1.0, 4.0], [2.0, 2.0]]));
         subject.agree(&Metered(vec![[bad, 0.0]]));
@@ -63,10 +63,10 @@ pub fn a_loss_that_is_not_finite_stays<B: Backend>(subject: &Subject<B>) {
 }
 
 /// A device that runs ahead moves nothing after such a loss, until the meter starts anew; the others never stop.
-pub fn a_device_that_runs_ahead_halts<B: Backend>(subject: &Subject<B>) {
+pub fn a_device_that_runs_ahead_halts<B: Execute>(subject: &Subject<B>) {
     for bench in subject.benches() {
         let run = || -> Result<Vec<[f32; 2]>> {
-            let mut meter = bench.arena_of(vec![0.0; 4])?;
+            let mut meter = bench.buffer_of(vec![0.0; 4])?;
             let mut seen = Vec::new();
             for loss in [1.0, f32::NAN, 1.0] {
                 Metered(vec![[loss, 0.0]]).meter(&bench, &mut meter)?;
@@ -83,7 +83,7 @@ pub fn a_device_that_runs_ahead_halts<B: Backend>(subject: &Subject<B>) {
 }
 
 /// A parameter and a running average, both 1 before, after a step of each.
-fn one_of_each_step<B: Backend>(bench: &Bench<B>) -> Result<[f32; 2]> {
+fn one_of_each_step<B: Execute>(bench: &Bench<B>) -> Result<[f32; 2]> {
     let sgd = SgdStep {
         lr: 0.5,
         momentum: 0.0,
@@ -91,8 +91,8 @@ fn one_of_each_step<B: Backend>(bench: &Bench<B>) -> Result<[f32; 2]> {
         velocity: Default::default(),
         weight_decay: Default::default(),
     };
-    let (mut param, mut average) = (bench.arena_of(vec![1.0])?, bench.arena_of(vec![1.0])?);
-    let (grad, sum) = (bench.arena_of(vec![bench.loss_scale])?, bench.arena_of(vec![0.5])?);
+    let (mut param, mut average) = (bench.buffer_of(vec![1.0])?, bench.buffer_of(vec![1.0])?);
+    let (grad, sum) = (bench.buffer_of(vec![bench.loss_scale])?, bench.buffer_of(vec![0.5])?);
     let (one, mut none) = (Span::new(0, 1), bench.device.alloc(0)?);
     bench.device.sgd_step(&sgd, &mut param.data, &grad.data, &mut none, one)?;
     bench.device.ema_step(0.5, 1.0, &sum.data, one, &mut average.data, one)?;

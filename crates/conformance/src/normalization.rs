@@ -1,14 +1,15 @@
-//! Batch normalization: training forward and backward, the running statistics, and inference with them.
+//! Batch normalization: training forward and backward, and inference with running averages.
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use program::{
-    Activation, AffineSpans, Backend, BatchNorm, NormInfer, NormSaved, NormSpans, NormTrain, Result, RunMut,
-    Shape, Span, Write,
+use program::ops::{
+    BatchNormInfer, BatchNormInputGradient, BatchNormMoments, BatchNormRepeat, BatchNormTrain,
+    BatchNormWeightGradient,
 };
+use program::{Activation, Arena, BatchNorm, Execute, Result, Shape, Write};
 use proptest::prelude::*;
 
-/// Training forward and backward, the running statistics, and inference with them.
+/// Training forward and backward, and inference with running averages.
 #[derive(Clone, Debug)]
 pub struct Normalization {
     /// Of the input.
@@ -29,62 +30,72 @@ impl Normalization {
     pub(crate) fn input(&self) -> Operand {
         Operand::draw("x", self.shape, self.place).map(|x| (x * 4.0).round() / 4.0 + self.mean)
     }
+
+    pub(crate) fn tolerances(&self) -> Tolerances {
+        let lost = 1.0 + self.mean.abs();
+        // A mean near 0 is the sum of much larger numbers.
+        Tolerances {
+            lost,
+            of_numbers: 2e-6 * lost,
+            of_means: 2e-5 / lost + 2e-7,
+            of_deviations: 5e-6 * lost.sqrt(),
+        }
+    }
+
+    /// The two halves of a run of statistics.
+    pub(crate) fn statistics(&self, whole: Output, names: [&'static str; 2]) -> [Output; 2] {
+        let (means, deviations) = whole.values.split_at(self.shape.c);
+        let Tolerances { of_means, of_deviations, .. } = self.tolerances();
+        [
+            Output::new(names[0], means.to_vec(), of_means),
+            Output::new(names[1], deviations.to_vec(), of_deviations),
+        ]
+    }
+}
+
+/// How exact the numbers of a normalization are.
+pub(crate) struct Tolerances {
+    /// The digits that the mean takes from f32 itself, as a factor.
+    pub(crate) lost: f32,
+    pub(crate) of_numbers: f32,
+    of_means: f32,
+    of_deviations: f32,
 }
 
 impl Case for Normalization {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let (device, c, bn) = (bench.device, self.shape.c, BatchNorm { epsilon: 1e-3, act: self.act });
-        let x = self.input().on(bench)?;
-        let dy = Operand::draw("dy", self.shape, self.place).on(bench)?;
-        let mut y = Operand::draw("y", self.shape, self.place).on(bench)?;
-        let mut dx = Operand::draw("dx", self.shape, self.place).on(bench)?;
-        let params = bench.arena("params", 3 * c + 3)?;
-        let at = AffineSpans { gamma: Span::new(3, c), beta: Span::new(3 + c, c) };
-        let (affine, bias) = (params.run(at), Some(Span::new(3 + 2 * c, c)));
-        let (mut saved, mut grads) = (bench.arena("saved", 2 * c + 1)?, bench.arena("grads", 4 * c + 1)?);
-        let (dgamma, dbeta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
-        let norm = NormTrain { affine, bias, saved: &mut saved.data, sums: grads.run_mut(sums) };
-        device.bn_act_fwd_train(&bn, x.view(), norm, y.view_mut())?;
-        // Digits that the mean takes from f32 itself.
-        let lost = 1.0 + self.mean.abs();
-        let mut outputs = vec![y.output(bench, "y", 2e-6 * lost)?];
-        let mut again = Operand::draw("y again", self.shape, self.place).on(bench)?;
-        let norm = NormSaved { x: x.view(), affine, saved: &saved.data };
-        device.bn_act_fwd_again(&bn, norm, again.view_mut())?;
-        let again = again.output(bench, "y again", 2e-6 * lost)?;
-        assert!(
-            again.same_bits(&outputs[0]),
-            "the output has other bits when it is computed again: {self:?}"
-        );
-        let gradients = grads.run_mut(AffineSpans { gamma: dgamma, beta: dbeta });
-        device.bn_act_bwd(&bn, norm, dy.view(), gradients, dx.view_mut(), self.mode)?;
-        let mut running = bench.arena_of(vec![1.0; 2 * c + 1])?;
-        let whole = Span::new(0, 2 * c);
-        let scale = 1.0 / self.shape.n.max(1) as f32;
-        device.ema_step(0.9, scale, &grads.data, sums, &mut running.data, whole)?;
-        let (mean, var) = (Span::new(0, c), Span::new(c, c));
-        let at = NormSpans { affine: at, mean, var };
-        let norm = NormInfer { params: &params.data, running: &running.data, at };
-        device.bn_act_fwd_infer(&bn, x.view(), norm, y.view_mut())?;
-        // Of means near 0, which are sums of much larger numbers.
-        let of_mean = 2e-5 / lost + 2e-7;
-        let of_variance = 5e-6 * lost.sqrt();
-        let (sum_of_means, sum_of_variances) = (Span::new(2 * c, c), Span::new(3 * c, c));
-        let grads = grads.outputs(
-            bench,
-            &[
-                ("dgamma", dgamma, 5e-6 * lost),
-                ("dbeta", dbeta, 5e-6 * lost),
-                ("n * mean", sum_of_means, of_mean),
-                ("n * variance", sum_of_variances, of_variance),
-            ],
-        )?;
-        let saved =
-            saved.outputs(bench, &[("mean", mean, of_mean), ("inverse deviation", var, of_variance)])?;
-        outputs.extend(saved.into_iter().chain(grads));
-        outputs.extend(running.outputs(bench, &[("running", whole, 1e-6)])?);
-        outputs.push(dx.output(bench, "dx", 1e-5 * lost)?);
-        outputs.push(y.output(bench, "y of inference", 2e-6 * lost)?);
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let (shape, c, n) = (self.shape, self.shape.c, self.shape.n);
+        let bn = BatchNorm { epsilon: 1e-3, act: self.act };
+        let mut ops = bench.ops(n, self.place);
+        let (x, dy) = (ops.tensor(&self.input()), ops.draw("dy", shape));
+        let [y, again, dx, of_inference] =
+            ["y", "again", "dx", "of inference"].map(|name| ops.draw(name, shape));
+        let [gamma, beta, bias] =
+            ["gamma", "beta", "bias"].map(|name| ops.numbers(Arena::Parameters, name, c));
+        let saved = ops.numbers(Arena::Statistics, "saved", 2 * c);
+        let [dgamma, dbeta] = ["dgamma", "dbeta"].map(|name| ops.numbers(Arena::Gradients, name, c));
+        let sums = ops.numbers(Arena::Gradients, "sums", 2 * c);
+        let mean = ops.numbers(Arena::Averages, "mean", c);
+        let variance: Vec<f32> = numbers("variance", c).into_iter().map(f32::abs).collect();
+        let variance = ops.run_of(Arena::Averages, &variance);
+        ops.set(BatchNormTrain { bn }, &[x, gamma, beta, bias], &[y, saved, sums]);
+        ops.set(BatchNormRepeat { bn }, &[x, gamma, beta, saved], &[again]);
+        ops.set(BatchNormWeightGradient { bn }, &[x, gamma, beta, saved, dy], &[dgamma, dbeta]);
+        let of_input = BatchNormInputGradient { bn, shared: false };
+        ops.write(of_input, &[x, gamma, beta, saved, dy, dgamma, dbeta], &[dx], self.mode);
+        ops.set(BatchNormInfer { bn }, &[x, gamma, beta, mean, variance], &[of_inference]);
+        let done = ops.run()?;
+        let Tolerances { of_numbers, lost, .. } = self.tolerances();
+        let y = done.output(y, "y", of_numbers)?;
+        let again = done.output(again, "y again", of_numbers)?;
+        assert!(again.same_bits(&y), "the output has other bits when it is computed again: {self:?}");
+        let mut outputs = vec![y];
+        outputs.extend(self.statistics(done.output(saved, "saved", 0.0)?, ["mean", "inverse deviation"]));
+        outputs.push(done.output(dgamma, "dgamma", 5e-6 * lost)?);
+        outputs.push(done.output(dbeta, "dbeta", 5e-6 * lost)?);
+        outputs.extend(self.statistics(done.output(sums, "sums", 0.0)?, ["n * mean", "n * variance"]));
+        outputs.push(done.output(dx, "dx", 1e-5 * lost)?);
+        outputs.push(done.output(of_inference, "y of inference", of_numbers)?);
         Ok(outputs)
     }
 }
@@ -94,7 +105,7 @@ fn case(shape: Shape, place: Placement) -> Normalization {
 }
 
 /// The shapes that training is made of.
-pub fn layers_of_real_networks<B: Backend>(subject: &Subject<B>) {
+pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
     for (n, side, c, place) in
         [(16, 32, 96, ALONE), (8, 32, 48, WIDE_SLICE), (4, 15, 112, SLICE), (64, 7, 336, ALONE)]
     {
@@ -103,87 +114,78 @@ pub fn layers_of_real_networks<B: Backend>(subject: &Subject<B>) {
 }
 
 /// 65536 numbers a channel around a mean of several hundred: neither mean nor variance may lose digits to it.
-pub fn a_large_mean_costs_nothing<B: Backend>(subject: &Subject<B>) {
+pub fn a_large_mean_costs_nothing<B: Execute>(subject: &Subject<B>) {
     let shape = subject.fit(Shape::new(64, 32, 32, 10), 160);
     subject.agree(&Normalization { mean: 300.0, act: Activation::None, ..case(shape, ALONE) });
 }
 
 /// No samples: the statistics and gradients are 0.
-pub fn an_empty_batch<B: Backend>(subject: &Subject<B>) {
+pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
     subject.agree(&case(Shape::new(0, 4, 4, 16), WIDE_SLICE));
     subject.agree(&Normalization { mode: Write::Add, ..case(Shape::new(0, 3, 5, 7), SLICE) });
 }
 
-/// Channels that are the same number everywhere.
+/// Training's forward pass, with a gamma of 1 and a beta of a half.
 #[derive(Debug)]
-struct Constant;
+struct Channels {
+    x: Operand,
+    act: Activation,
+    tolerance: f32,
+}
 
-impl Case for Constant {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let (shape, bn) = (Shape::new(3, 30, 30, 4), BatchNorm { epsilon: 1e-3, act: Activation::None });
-        let x = Operand::constant(123.456, shape, ALONE).on(bench)?;
-        let mut y = Operand::draw("y", shape, ALONE).on(bench)?;
-        let params = bench.arena_of(vec![1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5])?;
-        let (mut saved, mut grads) = (bench.device.alloc(8)?, bench.device.alloc(8)?);
-        let affine = params.run(AffineSpans { gamma: Span::new(0, 4), beta: Span::new(4, 4) });
-        let sums = RunMut::new(&mut grads, Span::new(0, 8));
-        let norm = NormTrain { affine, bias: None, saved: &mut saved, sums };
-        bench.device.bn_act_fwd_train(&bn, x.view(), norm, y.view_mut())?;
-        let variance = Output::new("variance", bench.download(&grads, Span::new(4, 4))?, 0.0);
-        Ok(vec![variance, y.output(bench, "y", 0.0)?])
+impl Case for Channels {
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let (shape, c) = (self.x.layout.shape, self.x.layout.shape.c);
+        let mut ops = bench.ops(shape.n, ALONE);
+        let (x, y) = (ops.tensor(&self.x), ops.draw("y", shape));
+        let gamma = ops.run_of(Arena::Parameters, &vec![1.0; c]);
+        let beta = ops.run_of(Arena::Parameters, &vec![0.5; c]);
+        let saved = ops.numbers(Arena::Statistics, "saved", 2 * c);
+        let sums = ops.numbers(Arena::Gradients, "sums", 2 * c);
+        let bn = BatchNorm { epsilon: 1e-3, act: self.act };
+        ops.set(BatchNormTrain { bn }, &[x, gamma, beta], &[y, saved, sums]);
+        let done = ops.run()?;
+        let variance = done.output(sums, "variance", 0.0)?.values.split_off(c);
+        Ok(vec![Output::new("variance", variance, self.tolerance), done.output(y, "y", self.tolerance)?])
     }
 }
 
 /// A constant channel has a variance of exactly 0, and becomes beta.
-pub fn constant_channels<B: Backend>(subject: &Subject<B>) {
-    let expected = Constant.run(&subject.reference()).expect("the reference runs every case");
+pub fn constant_channels<B: Execute>(subject: &Subject<B>) {
+    let x = Operand::constant(123.456, Shape::new(3, 30, 30, 4), ALONE);
+    let case = Channels { x, act: Activation::None, tolerance: 0.0 };
+    let expected = case.run(&subject.reference()).expect("the reference runs every case");
     assert!(expected[1].values.iter().all(|&y| y == 0.5) && expected[0].values == [0.0; 4]);
-    subject.agree(&Constant);
-}
-
-/// A NaN in one channel.
-#[derive(Debug)]
-struct Nan;
-
-impl Case for Nan {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let (shape, bn) = (Shape::new(2, 5, 5, 8), BatchNorm { epsilon: 1e-3, act: Activation::Relu });
-        let x = Operand::draw("x", shape, ALONE).with(11, f32::NAN).on(bench)?;
-        let mut y = Operand::draw("y", shape, ALONE).on(bench)?;
-        let params = bench.arena("params", 16)?;
-        let (mut saved, mut grads) = (bench.device.alloc(16)?, bench.device.alloc(16)?);
-        let affine = params.run(AffineSpans { gamma: Span::new(0, 8), beta: Span::new(8, 8) });
-        let sums = RunMut::new(&mut grads, Span::new(0, 16));
-        let norm = NormTrain { affine, bias: None, saved: &mut saved, sums };
-        bench.device.bn_act_fwd_train(&bn, x.view(), norm, y.view_mut())?;
-        let y = y.output(bench, "y", 1e-5)?;
-        assert_eq!(y.values.iter().filter(|y| y.is_nan()).count(), 50, "the whole channel, and no other");
-        Ok(vec![y])
-    }
+    subject.agree(&case);
 }
 
 /// A NaN comes through the statistics and the fused activation, so that a diverged run is seen.
-pub fn nan_stays<B: Backend>(subject: &Subject<B>) {
-    subject.agree(&Nan);
+pub fn nan_stays<B: Execute>(subject: &Subject<B>) {
+    let x = Operand::draw("x", Shape::new(2, 5, 5, 8), ALONE).with(11, f32::NAN);
+    let case = Channels { x, act: Activation::Relu, tolerance: 1e-5 };
+    let y = case.run(&subject.reference()).expect("the reference runs every case").remove(1);
+    assert_eq!(y.values.iter().filter(|y| y.is_nan()).count(), 50, "the whole channel, and no other");
+    subject.agree(&case);
 }
 
 /// Differences whose squares are no numbers of 32 bits any more: a variance of 0 would hide that, and make outputs enormous.
-pub fn squares_that_overflow_show<B: Backend>(subject: &Subject<B>) {
+pub fn squares_that_overflow_show<B: Execute>(subject: &Subject<B>) {
     for bench in subject.benches() {
         let run = || {
             let shape = Shape::new(2, 3, 5, 3);
-            let x = Operand::draw("x", shape, ALONE).map(|x| x * 1e30).on(&bench)?;
-            let (mut stats, at) = (bench.arena_of(vec![0.0; 7])?, Span::new(0, 7));
-            bench.device.bn_statistics(x.view(), stats.run_mut(at))?;
-            bench.download(&stats.data, at)
+            let mut ops = bench.ops(shape.n, ALONE);
+            let x = ops.tensor(&Operand::draw("x", shape, ALONE).map(|x| x * 1e30));
+            let stats = ops.numbers(Arena::Statistics, "stats", 7);
+            ops.set(BatchNormMoments, &[x], &[stats]);
+            ops.run()?.output(stats, "stats", 0.0)
         };
         let stats = run().expect("the statistics of what a device can hold");
-        assert!(stats[3..6].iter().all(|&squares| squares.is_nan() || squares > 1e30), "{stats:?}");
+        assert!(stats.values[3..6].iter().all(|&squares| squares.is_nan() || squares > 1e30), "{stats:?}");
     }
 }
 
 /// Sizes, places and means at random.
-pub fn any_shape<B: Backend>(subject: &Subject<B>) {
+pub fn any_shape<B: Execute>(subject: &Subject<B>) {
     let sizes = (0..5_usize, 1..9_usize, 1..9_usize, 1..70_usize);
     let cases = (sizes, placement(), write_mode(), activation(), -4.0..4.0_f32);
     let case = |((n, h, w, c), place, mode, act, mean)| {

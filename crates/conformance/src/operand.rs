@@ -1,20 +1,20 @@
-use crate::bench::{Bench, Tensor};
+use core::ops::Range;
 use philox::{Philox, domain};
-use program::{Activation, Backend, Layout, Result, Shape, Write};
+use program::{Activation, Layout, Shape, Write};
 use proptest::prelude::*;
 
-/// Where a tensor lies in its buffer: elements before it, and beside each pixel's channels.
+/// Which channels of a wider tensor a tensor is.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement {
-    /// Elements before it.
+    /// Channels of a pixel before it: at most `beside`.
     pub before: usize,
-    /// Elements from the last channel of a pixel to the first of the next.
+    /// Channels of a pixel that are not its own.
     pub beside: usize,
 }
 
-/// A tensor alone in its buffer.
+/// A tensor that is the whole of it.
 pub const ALONE: Placement = Placement { before: 0, beside: 0 };
-/// A slice of the channels of a wider tensor.
+/// A slice of its channels.
 pub const SLICE: Placement = Placement { before: 5, beside: 7 };
 /// A slice that wide loads can read.
 pub const WIDE_SLICE: Placement = Placement { before: 16, beside: 32 };
@@ -28,7 +28,7 @@ pub fn placement() -> impl Strategy<Value = Placement> {
         Just(ALONE),
         Just(SLICE),
         Just(WIDE_SLICE),
-        (0..40_usize, 0..20_usize).prop_map(|(before, beside)| Placement { before, beside })
+        (0..40_usize, 0..20_usize).prop_map(|(before, behind)| Placement { before, beside: before + behind })
     ]
 }
 
@@ -69,7 +69,7 @@ impl Operand {
     }
 
     /// Every number through a function.
-    pub fn map(mut self, f: impl Fn(f32) -> f32) -> Self {
+    pub fn map(mut self, mut f: impl FnMut(f32) -> f32) -> Self {
         self.values.iter_mut().for_each(|x| *x = f(*x));
         self
     }
@@ -80,12 +80,15 @@ impl Operand {
         self
     }
 
-    /// On a device.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn on<B: Backend>(&self, bench: &Bench<B>) -> Result<Tensor<B>> {
-        bench.tensor(self)
+    /// Some of its samples.
+    pub fn samples(&self, samples: Range<usize>) -> Self {
+        let layout = self.layout;
+        let from = samples.start * layout.shape.h * layout.shape.w * layout.stride;
+        let layout = Layout { shape: layout.shape.with_n(samples.len()), ..layout };
+        if layout.shape.is_empty() {
+            return Operand { values: Vec::new(), layout };
+        }
+        Operand { values: self.values[from..from + layout.end()].to_vec(), layout }
     }
 }
 

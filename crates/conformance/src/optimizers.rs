@@ -3,7 +3,7 @@
 use crate::operand::numbers;
 use crate::{Bench, Case, Output, Subject};
 use program::{
-    AdamStep, Backend, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, Velocity,
+    AdamStep, Execute, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, Velocity,
     WeightDecay,
 };
 use proptest::prelude::*;
@@ -18,26 +18,26 @@ struct Steps {
 }
 
 impl Case for Steps {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
         let (device, at, len) = (bench.device, self.at, self.at.end() + 5);
         // Gradients carry the loss scale until an optimizer takes it off.
         let grads = numbers("grads", len).into_iter().map(|g| g * bench.loss_scale).collect();
-        let grads = bench.arena_of(grads)?;
-        let (mut params, mut state) = (bench.arena("params", len)?, bench.arena_of(vec![0.0; len])?);
+        let grads = bench.buffer_of(grads)?;
+        let (mut params, mut state) = (bench.buffer("params", len)?, bench.buffer_of(vec![0.0; len])?);
         for _ in 0..3 {
             device.sgd_step(&self.sgd, &mut params.data, &grads.data, &mut state.data, at)?;
         }
         let mut outputs = params.outputs(bench, &[("params after SGD", at, 1e-6)])?;
         outputs.extend(state.outputs(bench, &[("velocity", at, 1e-6)])?);
-        let (mut params, mut state) = (bench.arena("params", len)?, bench.arena_of(vec![0.0; len])?);
+        let (mut params, mut state) = (bench.buffer("params", len)?, bench.buffer_of(vec![0.0; len])?);
         for _ in 0..3 {
             device.rmsprop_step(&self.rmsprop, &mut params.data, &grads.data, &mut state.data, at)?;
         }
         // Where a penalty nearly cancels a gradient, the quotient enlarges what rounding left of it.
         outputs.extend(params.outputs(bench, &[("params after RMSprop", at, 2e-5)])?);
         outputs.extend(state.outputs(bench, &[("mean squares", at, 1e-6)])?);
-        let (mut params, mut mean) = (bench.arena("params", len)?, bench.arena_of(vec![0.0; len])?);
-        let (mut squares, mut steps) = (bench.arena_of(vec![0.0; len])?, bench.arena_of(vec![0.0; 1])?);
+        let (mut params, mut mean) = (bench.buffer("params", len)?, bench.buffer_of(vec![0.0; len])?);
+        let (mut squares, mut steps) = (bench.buffer_of(vec![0.0; len])?, bench.buffer_of(vec![0.0; 1])?);
         let runs = [ParamRun { at, lr_multiplier: 0.5, weight_decay: self.adam.weight_decay }];
         for _ in 0..3 {
             let (mean, mean_square) = (&mut mean.data, &mut squares.data);
@@ -54,7 +54,7 @@ impl Case for Steps {
 }
 
 /// Without momentum there need be no velocity at all.
-pub fn no_momentum_needs_no_velocity<B: Backend>(subject: &Subject<B>) {
+pub fn no_momentum_needs_no_velocity<B: Execute>(subject: &Subject<B>) {
     let step = SgdStep {
         lr: 0.5,
         momentum: 0.0,
@@ -64,8 +64,8 @@ pub fn no_momentum_needs_no_velocity<B: Backend>(subject: &Subject<B>) {
     };
     for bench in subject.benches() {
         let run = || {
-            let mut params = bench.arena_of(vec![1.0, 2.0])?;
-            let grads = bench.arena_of(vec![0.5 * bench.loss_scale, -bench.loss_scale])?;
+            let mut params = bench.buffer_of(vec![1.0, 2.0])?;
+            let grads = bench.buffer_of(vec![0.5 * bench.loss_scale, -bench.loss_scale])?;
             let (at, mut none) = (Span::new(0, 2), bench.device.alloc(0)?);
             bench.device.sgd_step(&step, &mut params.data, &grads.data, &mut none, at)?;
             bench.download(&params.data, at)
@@ -83,7 +83,7 @@ fn weight_decay() -> impl Strategy<Value = WeightDecay> {
 }
 
 /// Every convention, on runs of any place and length.
-pub fn any_convention<B: Backend>(subject: &Subject<B>) {
+pub fn any_convention<B: Execute>(subject: &Subject<B>) {
     let at = (0..50_usize, prop_oneof![0..100_usize, 16_000..50_000_usize]);
     let momentum = prop_oneof![Just(0.0_f32), 0.1..0.99_f32];
     let betas = (prop_oneof![Just(0.0), 0.5..0.99], prop_oneof![Just(0.999), 0.5..0.9999]);
@@ -113,10 +113,10 @@ struct Average {
 }
 
 impl Case for Average {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
         let (from, to) = (Span::new(self.from, self.len), Span::new(self.to, self.len));
-        let sums = bench.arena("sums", from.end() + 1)?;
-        let mut running = bench.arena("running", to.end() + 1)?;
+        let sums = bench.buffer("sums", from.end() + 1)?;
+        let mut running = bench.buffer("running", to.end() + 1)?;
         for _ in 0..3 {
             bench.device.ema_step(self.momentum, self.scale, &sums.data, from, &mut running.data, to)?;
         }
@@ -125,7 +125,7 @@ impl Case for Average {
 }
 
 /// Running averages of any length.
-pub fn any_average<B: Backend>(subject: &Subject<B>) {
+pub fn any_average<B: Execute>(subject: &Subject<B>) {
     let cases = (0..9_usize, 0..9_usize, 0..5000_usize, 0.0..1.0_f32, 0.001..1.0_f32);
     let case = |(from, to, len, momentum, scale)| Average { from, to, len, momentum, scale };
     subject.agree_on(24, cases.prop_map(case));

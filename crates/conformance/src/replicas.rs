@@ -1,14 +1,12 @@
 //! Batch normalization over several replicas' parts of a batch: the two halves of both passes, with what replicas tell each
 //! other between them, on one device.
 
-use crate::normalization::Normalization;
+use crate::normalization::{Normalization, Tolerances};
 use crate::operand::*;
-use crate::{Bench, Case, Output, Subject};
+use crate::{Bench, Case, Ops, Output, Source, Subject};
 use core::ops::Range;
-use program::{
-    Activation, AffineSpans, Backend, BatchNorm, NormGrads, NormSaved, NormTrain, Result, Run, RunMut, Shape,
-    Span, View, ViewMut, Write,
-};
+use program::ops::{BatchNormInputGradient, BatchNormJoined, BatchNormMoments, BatchNormWeightGradient};
+use program::{Activation, Arena, BatchNorm, Execute, Result, Shape, StepArgs, Write};
 use proptest::prelude::*;
 
 /// A batch in parts.
@@ -21,10 +19,10 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The samples of each part; an empty one lies at the beginning, where there is memory.
+    /// The samples of each part.
     fn rows(&self) -> impl Iterator<Item = Range<usize>> {
         self.samples.iter().scan(0, |start, &n| {
-            let rows = if n == 0 { 0..0 } else { *start..*start + n };
+            let rows = *start..*start + n;
             *start += n;
             Some(rows)
         })
@@ -32,70 +30,69 @@ impl Parts {
 }
 
 impl Case for Parts {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let Normalization { shape, place, act, mode, mean } = self.whole;
-        let (device, c, bn) = (bench.device, shape.c, BatchNorm { epsilon: 1e-3, act });
-        let x = self.whole.input().on(bench)?;
-        let dy = Operand::draw("dy", shape, place).on(bench)?;
-        let mut y = Operand::draw("y", shape, place).on(bench)?;
-        let mut dx = Operand::draw("dx", shape, place).on(bench)?;
-        let params = bench.arena("params", 3 * c + 3)?.data;
-        let affine = Run::new(&params, AffineSpans { gamma: Span::new(3, c), beta: Span::new(3 + c, c) });
-        let bias = Some(Span::new(3 + 2 * c, c));
-        let stats_len = BatchNorm::stats_len(c);
-        let mut stats = bench.arena("stats", self.samples.len() * stats_len + 1)?;
-        let mut saved = bench.arena("saved", 2 * c + 1)?;
-        let (dgamma, dbeta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
-        let gradients = AffineSpans { gamma: dgamma, beta: dbeta };
-        let part = |tensor: View<'_, B::Buffer>, rows| tensor.layout.samples(rows);
-        for (k, rows) in self.rows().enumerate() {
-            let x = View::new(x.view().data, part(x.view(), rows));
-            device.bn_statistics(x, stats.run_mut(Span::new(k * stats_len, stats_len)))?;
-        }
-        // What replicas add up, added up on the host.
-        let mut added = vec![0.0_f32; 4 * c];
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let Normalization { shape, place, act, mode, .. } = self.whole;
+        let (c, bn, stats_len) = (shape.c, BatchNorm { epsilon: 1e-3, act }, BatchNorm::stats_len(shape.c));
+        let (all_x, all_dy) = (self.whole.input(), Operand::draw("dy", shape, place));
+        let params =
+            |ops: &mut Ops<B>| ["gamma", "beta", "bias"].map(|name| ops.numbers(Arena::Parameters, name, c));
+        let mut stats = Vec::new();
         for rows in self.rows() {
-            let mut grads = bench.arena("grads", 4 * c)?.data;
-            let (x, layout) =
-                (View::new(x.view().data, part(x.view(), rows.clone())), part(y.view(), rows.clone()));
-            let y = ViewMut::new(y.view_mut().data, layout);
-            let sums = RunMut::new(&mut grads, sums);
-            let norm = NormTrain { affine, bias, saved: &mut saved.data, sums };
-            let all = stats.run(Span::new(0, self.samples.len() * stats_len));
-            device.bn_act_fwd_joined(&bn, x, all, norm, y)?;
-            let dy = View::new(dy.view().data, part(dy.view(), rows));
-            let norm = NormSaved { x, affine, saved: &saved.data };
-            device.bn_act_bwd_params(&bn, norm, dy, RunMut::new(&mut grads, gradients))?;
-            let own = bench.download(&grads, Span::new(0, 4 * c))?;
+            let mut ops = bench.ops(rows.len(), place);
+            let x = ops.tensor(&all_x.samples(rows));
+            let own = ops.numbers(Arena::Statistics, "own", stats_len);
+            ops.set(BatchNormMoments, &[x], &[own]);
+            stats.extend(ops.run()?.output(own, "stats", 0.0)?.values);
+        }
+        // What replicas add up, added up on the host: dgamma, dbeta, sums.
+        let (mut added, mut y, mut dx) = (vec![0.0_f32; 4 * c], Vec::new(), Vec::new());
+        let mut saved = Vec::new();
+        for rows in self.rows() {
+            let mut ops = bench.ops(rows.len(), place);
+            let (x, dy) =
+                (ops.tensor(&all_x.samples(rows.clone())), ops.tensor(&all_dy.samples(rows.clone())));
+            let own_y = ops.draw("y", shape.with_n(rows.len()));
+            let all = ops.run_of(Arena::Statistics, &stats);
+            let of_batch = ops.numbers(Arena::Statistics, "saved", 2 * c);
+            let [gamma, beta, bias] = params(&mut ops);
+            let [dgamma, dbeta] = ["dgamma", "dbeta"].map(|name| ops.numbers(Arena::Gradients, name, c));
+            let sums = ops.numbers(Arena::Gradients, "sums", 2 * c);
+            ops.set(BatchNormJoined { bn }, &[x, all, gamma, beta, bias], &[own_y, of_batch, sums]);
+            ops.set(BatchNormWeightGradient { bn }, &[x, gamma, beta, of_batch, dy], &[dgamma, dbeta]);
+            let done = ops.run()?;
+            let own = [dgamma, dbeta, sums].map(|id| done.output(id, "sums", 0.0));
+            let own = own.into_iter().collect::<Result<Vec<Output>>>()?;
+            let own = own.into_iter().flat_map(|output| output.values);
             added.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+            y.extend(done.output(own_y, "y", 0.0)?.values);
+            saved = done.output(of_batch, "saved", 0.0)?.values;
         }
-        let grads = bench.arena_of(added)?;
         for rows in self.rows() {
-            let x = View::new(x.view().data, part(x.view(), rows.clone()));
-            let (dy, layout) =
-                (View::new(dy.view().data, part(dy.view(), rows.clone())), part(dx.view(), rows));
-            let norm = NormSaved { x, affine, saved: &saved.data };
-            let whole = NormGrads { grads: grads.run(gradients), count: shape.rows() };
-            let dx = ViewMut::new(dx.view_mut().data, layout);
-            device.bn_act_bwd_data(&bn, norm, dy, whole, dx, mode)?;
+            let mut ops = bench.ops(rows.len(), place);
+            let (x, dy) =
+                (ops.tensor(&all_x.samples(rows.clone())), ops.tensor(&all_dy.samples(rows.clone())));
+            let own = ops.tensor(&Operand::draw("dx", shape, place).samples(rows.clone()));
+            let of_batch = ops.run_of(Arena::Statistics, &saved);
+            let [dgamma, dbeta] =
+                [&added[..c], &added[c..2 * c]].map(|sums| ops.run_of(Arena::Statistics, sums));
+            let [gamma, beta, _] = params(&mut ops);
+            let op = BatchNormInputGradient { bn, shared: true };
+            ops.write(op, &[x, gamma, beta, of_batch, dy, dgamma, dbeta], &[own], mode);
+            let args = StepArgs { global_batch: shape.n, ..StepArgs::inference(rows.len()) };
+            dx.extend(ops.run_with(&args)?.output(own, "dx", 0.0)?.values);
         }
-        let lost = 1.0 + mean.abs();
-        let (of_mean, of_variance) = (2e-5 / lost + 2e-7, 5e-6 * lost.sqrt());
-        let mut outputs = vec![y.output(bench, "y", 2e-6 * lost)?];
-        let (first, second) = (Span::new(0, c), Span::new(c, c));
-        outputs.extend(
-            saved.outputs(bench, &[("mean", first, of_mean), ("inverse deviation", second, of_variance)])?,
-        );
-        outputs.extend(grads.outputs(
-            bench,
-            &[
-                ("dgamma", dgamma, 5e-6 * lost),
-                ("dbeta", dbeta, 5e-6 * lost),
-                ("n * mean", Span::new(2 * c, c), of_mean),
-                ("n * variance", Span::new(3 * c, c), of_variance),
-            ],
-        )?);
-        outputs.push(dx.output(bench, "dx", 1e-5 * lost)?);
+        let Tolerances { of_numbers, lost, .. } = self.whole.tolerances();
+        let stored = |name, values, tolerance| Output {
+            source: Source::Stored,
+            ..Output::new(name, values, tolerance)
+        };
+        let mut outputs = vec![stored("y", y, of_numbers)];
+        let halves = |values, names| self.whole.statistics(Output::new("", values, 0.0), names);
+        outputs.extend(halves(saved, ["mean", "inverse deviation"]));
+        outputs.push(Output::new("dgamma", added[..c].to_vec(), 5e-6 * lost));
+        outputs.push(Output::new("dbeta", added[c..2 * c].to_vec(), 5e-6 * lost));
+        outputs.extend(halves(added.split_off(2 * c), ["n * mean", "n * variance"]));
+        outputs.push(stored("dx", dx, 1e-5 * lost));
         Ok(outputs)
     }
 }
@@ -107,10 +104,10 @@ fn parts(samples: &[usize], [h, w, c]: [usize; 3]) -> Parts {
 }
 
 /// Parts of one batch, in f64, are the batch: every number that they compute, and every sum that replicas add up.
-pub fn parts_are_the_whole<B: Backend>(subject: &Subject<B>) {
+pub fn parts_are_the_whole<B: Execute>(subject: &Subject<B>) {
     let bench = subject.reference();
     for samples in [&[5][..], &[2, 3], &[0, 0, 5], &[4, 0, 1], &[1, 1, 1, 1, 1]] {
-        for (act, mode, mean) in [(Activation::Relu, Write::Set, 0.0), (Activation::None, Write::Add, 300.0)]
+        for (act, mode, mean) in [(Activation::Relu, Write::Set, 0.0), (Activation::None, Write::Add, 30.0)]
         {
             let mut case = parts(samples, [3, 4, 7]);
             case.whole = Normalization { act, mode, mean, ..case.whole };
@@ -120,7 +117,7 @@ pub fn parts_are_the_whole<B: Backend>(subject: &Subject<B>) {
                     expected.iter().find(|e| e.name == got.name).expect("the whole batch has all of it");
                 let largest = whole.values.iter().fold(0.0, |m: f32, x| m.max(x.abs()));
                 for (a, b) in got.values.iter().zip(&whole.values) {
-                    assert!((a - b).abs() <= 1e-6 * largest, "{} of {case:?}: {a}, not {b}", got.name);
+                    assert!((a - b).abs() <= 1e-6 * (1.0 + mean) * largest, "{} of {case:?}: {a}, not {b}", got.name);
                 }
             }
         }
@@ -128,7 +125,7 @@ pub fn parts_are_the_whole<B: Backend>(subject: &Subject<B>) {
 }
 
 /// The shapes that training is made of, in uneven parts, one of them empty.
-pub fn layers_of_real_networks<B: Backend>(subject: &Subject<B>) {
+pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
     for (samples, sizes) in
         [([5, 0, 6], [32, 32, 96]), ([0, 2, 2], [15, 15, 112]), ([21, 21, 22], [7, 7, 336])]
     {
@@ -142,7 +139,7 @@ pub fn layers_of_real_networks<B: Backend>(subject: &Subject<B>) {
 }
 
 /// Around a mean of several hundred neither mean nor variance may lose digits, in a part or between the parts.
-pub fn a_large_mean_costs_nothing<B: Backend>(subject: &Subject<B>) {
+pub fn a_large_mean_costs_nothing<B: Execute>(subject: &Subject<B>) {
     let side = if subject.fit(Shape::new(1, 32, 32, 10), 160).h < 32 { 8 } else { 32 };
     for samples in [[8, 8, 8, 8], [0, 1, 30, 1]] {
         let mut case = parts(&samples, [side, side, 10]);
@@ -152,13 +149,13 @@ pub fn a_large_mean_costs_nothing<B: Backend>(subject: &Subject<B>) {
 }
 
 /// No samples anywhere: the statistics and gradients are 0.
-pub fn an_empty_batch<B: Backend>(subject: &Subject<B>) {
+pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
     subject.agree(&parts(&[0, 0], [4, 4, 16]));
     subject.agree(&parts(&[0], [3, 5, 7]));
 }
 
 /// Sizes, places, means and parts at random.
-pub fn any_parts<B: Backend>(subject: &Subject<B>) {
+pub fn any_parts<B: Execute>(subject: &Subject<B>) {
     let sizes = (prop::collection::vec(0..4_usize, 1..5), 1..7_usize, 1..7_usize, 1..70_usize);
     let cases = (sizes, placement(), write_mode(), activation(), -4.0..4.0_f32);
     let case = |((samples, h, w, c), place, mode, act, mean)| {

@@ -4,8 +4,14 @@ use crate::convolution::{Convolution, TOLERANCE};
 use crate::dense::Dense;
 use crate::normalization::Normalization;
 use crate::operand::*;
-use crate::{Bench, Case, Output, Subject};
-use program::{Activation, Backend, Conv2d, Linear, Pad, Result, SgdStep, Shape, Span, WeightSpans, Write};
+use crate::{Bench, Case, Output, Started, Subject};
+use program::ops::{
+    BatchNormTrain, Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient, LinearForward,
+    LinearWeightGradient,
+};
+use program::{
+    Activation, Arena, BatchNorm, Conv2d, Execute, Linear, Pad, Result, SgdStep, Shape, Span, StepArgs, Write,
+};
 
 const CONV: Conv2d = Conv2d {
     inputs: 8,
@@ -23,7 +29,7 @@ struct Scratch {
 }
 
 impl Case for Scratch {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
         let (act, place, mode) = (Activation::Relu, SLICE, Write::Add);
         let convolution = |conv, n, side| {
             let shape = Shape::new(n, side, side, Conv2d::clone(&conv).inputs);
@@ -58,7 +64,7 @@ impl Case for Scratch {
 }
 
 /// Ops give the same bits whatever ran before them.
-pub fn the_order_of_ops_changes_no_bit<B: Backend>(subject: &Subject<B>) {
+pub fn the_order_of_ops_changes_no_bit<B: Execute>(subject: &Subject<B>) {
     subject.agree(&Scratch { backwards: false });
     for bench in subject.benches() {
         let run = |backwards| Scratch { backwards }.run(&bench).expect("ops in a row");
@@ -73,45 +79,46 @@ pub fn the_order_of_ops_changes_no_bit<B: Backend>(subject: &Subject<B>) {
 struct SharedArena;
 
 impl Case for SharedArena {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let (device, dense) = (bench.device, Linear { inputs: 24, outputs: 10 });
-        let first = Span::new(3, CONV.weights());
-        let bias = Span::new(first.end(), CONV.outputs);
-        let between = Span::new(bias.end(), 32);
-        let second = Span::new(between.end(), POINTWISE.weights());
-        let last = Span::new(second.end() + 1, 240);
-        let mut grads = bench.arena("grads", last.end() + 2)?;
-        for step in ["one", "two"] {
-            let draw = |name: &str, shape| Operand::draw(&format!("{name} {step}"), shape, ALONE).on(bench);
-            let n = if step == "one" { 3 } else { 2 };
-            let (image, wide) = (Shape::new(n, 5, 5, 8), Shape::new(n, 5, 5, 16));
-            let (x, dy) = (draw("vectors", Shape::vectors(n, 24))?, draw("classes", Shape::vectors(n, 10))?);
-            device.linear_bwd_filter(&dense, x.view(), dy.view(), grads.run_mut(last.into()))?;
-            let (x, dy) = (draw("wide", wide)?, draw("narrow", image)?);
-            device.conv2d_bwd_filter(&POINTWISE, x.view(), dy.view(), grads.run_mut(second.into()))?;
-            device.fill(0.5, &mut grads.data, between)?;
-            let (x, dy) = (draw("image", image)?, draw("features", wide)?);
-            let weights = WeightSpans { w: first, b: Some(bias) };
-            device.conv2d_bwd_filter(&CONV, x.view(), dy.view(), grads.run_mut(weights))?;
-            // A bucket at a time, as replicas add them up, or all at once.
-            let whole = Span::new(0, last.end());
-            let split = Span::new(second.offset, whole.end() - second.offset);
-            let runs = if step == "one" { vec![split, Span::new(0, second.offset)] } else { vec![whole] };
-            runs.into_iter().try_for_each(|run| device.finish_grads(&mut grads.data, run))?;
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let (linear, image, wide) =
+            (Linear { inputs: 24, outputs: 10 }, Shape::new(3, 5, 5, 8), Shape::new(3, 5, 5, 16));
+        let shapes = [Shape::vectors(3, 24), Shape::vectors(3, 10), wide, image, image, wide];
+        let mut ops = bench.ops(3, ALONE);
+        let inputs = shapes.map(|shape| ops.draw("x", shape));
+        let gradients = [CONV.weights(), CONV.outputs, 32, POINTWISE.weights(), 240];
+        let gradients = gradients.map(|len| ops.numbers(Arena::Gradients, "grads", len));
+        let [first, bias, between, second, last] = gradients;
+        ops.set(LinearWeightGradient { linear, bias: false }, &inputs[..2], &[last]);
+        ops.set(Conv2dWeightGradient { conv: POINTWISE, bias: false }, &inputs[2..4], &[second]);
+        ops.set(Conv2dWeightGradient { conv: CONV, bias: true }, &inputs[4..], &[first, bias]);
+        let Started { mut run, .. } = ops.start()?;
+        let [between_at, cut, end] = [between, second, last].map(|id| run.executable.span(id));
+        let whole = Span::new(0, end.end());
+        let split = Span::new(cut.offset, whole.end() - cut.offset);
+        // A bucket at a time, as replicas add them up, or all at once.
+        for (n, buckets) in [(3, vec![split, Span::new(0, cut.offset)]), (2, vec![whole])] {
+            for (k, (&id, shape)) in inputs.iter().zip(shapes).enumerate() {
+                let values = numbers(&format!("{k} of {n}"), shape.with_n(n).len());
+                run.write(id, &values.into_iter().map(|x| bench.round(x)).collect::<Vec<_>>())?;
+            }
+            run.run_steps(0..3, &StepArgs::inference(n))?;
+            bench.device.fill(0.5, &mut run.gradients, between_at)?;
+            buckets
+                .into_iter()
+                .try_for_each(|bucket| bench.device.finish_grads(&mut run.gradients, bucket))?;
         }
-        let runs = [
-            ("dw of the first", first, TOLERANCE),
-            ("db of the first", bias, TOLERANCE),
-            ("what lies between", between, 0.0),
-            ("dw of the second", second, TOLERANCE),
-            ("dw of the last", last, TOLERANCE),
-        ];
-        Ok(grads.outputs(bench, &runs)?.into_iter().map(Output::of_products).collect())
+        let names =
+            ["dw of the first", "db of the first", "what lies between", "dw of the second", "dw of the last"];
+        let done = Started { run, n: 2 };
+        let output = |(id, name)| {
+            Ok(done.output(id, name, if id == between { 0.0 } else { TOLERANCE })?.of_products())
+        };
+        gradients.into_iter().zip(names).map(output).collect()
     }
 }
 
 /// `finish_grads` brings all gradients of a step into place, and those of the step before are gone.
-pub fn finished_gradients_are_those_of_the_last_step<B: Backend>(subject: &Subject<B>) {
+pub fn finished_gradients_are_those_of_the_last_step<B: Execute>(subject: &Subject<B>) {
     subject.agree(&SharedArena);
 }
 
@@ -120,55 +127,49 @@ pub fn finished_gradients_are_those_of_the_last_step<B: Backend>(subject: &Subje
 struct Changing;
 
 impl Case for Changing {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
         let (device, linear) = (bench.device, Linear { inputs: 16, outputs: 24 });
-        let w = Span::new(1, CONV.weights());
-        let dense = Span::new(w.end() + 2, 16 * 24);
-        let whole = Span::new(0, dense.end() + 1);
-        let mut params = bench.weights("params", whole.len)?;
-        let (grads, mut none) = (bench.arena_of(vec![bench.loss_scale; whole.len])?, device.alloc(0)?);
-        let (image, wide) = (Shape::new(1, 4, 4, 8), Shape::new(1, 4, 4, 16));
-        let (x, dy) =
-            (Operand::draw("x", image, ALONE).on(bench)?, Operand::draw("dy", wide, ALONE).on(bench)?);
-        let vectors = Operand::draw("vectors", Shape::vectors(3, 16), ALONE).on(bench)?;
-        let mut outputs = Vec::new();
+        let (act, image, wide) = (Activation::None, Shape::new(3, 4, 4, 8), Shape::new(3, 4, 4, 16));
+        let mut ops = bench.ops(3, ALONE);
+        let (x, dy, vectors) =
+            (ops.draw("x", image), ops.draw("dy", wide), ops.draw("vectors", Shape::vectors(3, 16)));
+        let (y, dx, z) = (ops.draw("y", wide), ops.draw("dx", image), ops.draw("z", Shape::vectors(3, 24)));
+        let (w, dense) = (ops.weights("w", CONV.weights()), ops.weights("dense", 16 * 24));
+        ops.set(Conv2dForward { conv: CONV, act }, &[x, w], &[y]);
+        ops.set(Conv2dInputGradient { conv: CONV, x: image.with_n(1) }, &[dy, w], &[dx]);
+        ops.set(LinearForward { linear, act }, &[vectors, dense], &[z]);
+        let Started { mut run, .. } = ops.start()?;
+        let whole = Span::new(0, run.executable.span(dense).end());
+        let grads = bench.buffer_of(vec![bench.loss_scale; whole.len])?;
+        let (mut none, mut outputs) = (device.alloc(0)?, Vec::new());
         for change in ["none", "upload", "step", "fill"] {
             match change {
                 "upload" => {
                     let new: Vec<f32> =
                         numbers("other params", 100).into_iter().map(|x| bench.round(x)).collect();
-                    device.upload(&new, &mut params.data, 40)?;
+                    device.upload(&new, &mut run.parameters, 40)?;
                 }
                 "step" => {
                     let (velocity, weight_decay) = (Default::default(), Default::default());
                     let step = SgdStep { lr: 0.25, momentum: 0.0, nesterov: false, velocity, weight_decay };
-                    device.sgd_step(&step, &mut params.data, &grads.data, &mut none, whole)?;
+                    device.sgd_step(&step, &mut run.parameters, &grads.data, &mut none, whole)?;
                 }
-                "fill" => device.fill(0.5, &mut params.data, Span::new(100, whole.len - 200))?,
+                "fill" => device.fill(0.5, &mut run.parameters, Span::new(100, whole.len - 200))?,
                 _ => {}
             }
-            let mut y = Operand::draw("y", wide, ALONE).on(bench)?;
-            let mut dx = Operand::draw("dx", image, ALONE).on(bench)?;
-            let mut z = Operand::draw("z", Shape::vectors(3, 24), ALONE).on(bench)?;
-            device.conv2d_fwd(&CONV, Activation::None, x.view(), params.run(w.into()), y.view_mut())?;
-            device.conv2d_bwd_data(&CONV, dy.view(), params.run(w), dx.view_mut(), Write::Set)?;
-            device.linear_fwd(
-                &linear,
-                Activation::None,
-                vectors.view(),
-                params.run(dense.into()),
-                z.view_mut(),
-            )?;
-            for (name, tensor) in [("y", &y), ("dx", &dx), ("z", &z)] {
-                outputs.push(tensor.output(bench, name, TOLERANCE)?.of_products());
+            run.run(&StepArgs::inference(3))?;
+            let done = Started { run, n: 3 };
+            for (name, tensor) in [("y", y), ("dx", dx), ("z", z)] {
+                outputs.push(done.output(tensor, name, TOLERANCE)?.of_products());
             }
+            run = done.run;
         }
         Ok(outputs)
     }
 }
 
 /// Ops see parameters as they are now, however they came there.
-pub fn parameters_that_change_are_seen<B: Backend>(subject: &Subject<B>) {
+pub fn parameters_that_change_are_seen<B: Execute>(subject: &Subject<B>) {
     subject.agree(&Changing);
 }
 
@@ -177,20 +178,32 @@ pub fn parameters_that_change_are_seen<B: Backend>(subject: &Subject<B>) {
 struct Batches;
 
 impl Case for Batches {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let mut outputs = Vec::new();
-        bench.device.prepare_conv2d(&CONV, Shape::new(4, 6, 6, 8), true)?;
-        for n in [4, 1, 0, 3, 6] {
-            let shape = Shape::new(n, 6, 6, 8);
-            let (act, place, mode) = (Activation::Relu, ALONE, Write::Set);
-            outputs.extend(Convolution { conv: CONV, shape, place, act, bias: true, mode }.run(bench)?);
-            outputs.extend(Normalization { shape, place, act, mode, mean: 0.5 }.run(bench)?);
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let (shape, wide) = (Shape::new(4, 6, 6, 8), Shape::new(4, 6, 6, 16));
+        let mut ops = bench.ops(4, ALONE);
+        let (x, y, z) = (ops.draw("x", shape), ops.draw("y", wide), ops.draw("z", wide));
+        let (w, dw) = (ops.weights("w", CONV.weights()), ops.numbers(Arena::Gradients, "dw", CONV.weights()));
+        let [gamma, beta] = ["gamma", "beta"].map(|name| ops.numbers(Arena::Parameters, name, 16));
+        let saved = ops.numbers(Arena::Statistics, "saved", 32);
+        let sums = ops.numbers(Arena::Gradients, "sums", 32);
+        ops.set(Conv2dForward { conv: CONV, act: Activation::None }, &[x, w], &[y]);
+        let bn = BatchNorm { epsilon: 1e-3, act: Activation::None };
+        ops.set(BatchNormTrain { bn }, &[y, gamma, beta], &[z, saved, sums]);
+        ops.set(Conv2dWeightGradient { conv: CONV, bias: false }, &[x, y], &[dw]);
+        let (mut started, mut outputs) = (ops.start()?, Vec::new());
+        for n in [4, 1, 0, 3, 4] {
+            started.run.run(&StepArgs::inference(n))?;
+            started.n = n;
+            for (name, id) in [("y", y), ("dw", dw)] {
+                outputs.push(started.output(id, name, TOLERANCE)?.of_products());
+            }
+            outputs.push(started.output(z, "z", TOLERANCE)?.of_shifted_products());
         }
         Ok(outputs)
     }
 }
 
-/// A last batch is shorter, and one may be longer than what was prepared for.
-pub fn batches_of_changing_size<B: Backend>(subject: &Subject<B>) {
+/// A last batch is shorter.
+pub fn batches_of_changing_size<B: Execute>(subject: &Subject<B>) {
     subject.agree(&Batches);
 }

@@ -2,22 +2,28 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
-use program::{Backend, Layout, Result, Shape, SoftmaxXent, Span, Target, ViewMut};
+use program::ops::CrossEntropy;
+use program::{Arena, Execute, Layout, Result, Shape, Span, StepArgs, Target, View, ViewMut};
 use proptest::prelude::*;
 
+/// Logits with labels.
 #[derive(Clone, Debug)]
-struct CrossEntropy {
-    samples: usize,
-    classes: usize,
-    place: Placement,
-    smoothing: f32,
+pub struct Logits {
+    /// In the batch.
+    pub samples: usize,
+    /// Of a sample.
+    pub classes: usize,
+    /// Of the logits and their gradient.
+    pub place: Placement,
+    /// Of the labels.
+    pub smoothing: f32,
     /// Factor on the logits: large ones overflow an exponential.
-    size: f32,
+    pub size: f32,
     /// Two labels a sample.
-    mixed: bool,
+    pub mixed: bool,
 }
 
-impl CrossEntropy {
+impl Logits {
     fn labels(&self) -> Vec<u32> {
         let classes = self.classes as u32;
         let draw =
@@ -35,45 +41,46 @@ impl CrossEntropy {
     }
 }
 
-impl Case for CrossEntropy {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+impl Case for Logits {
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
         let (device, shape) = (bench.device, Shape::vectors(self.samples, self.classes));
         // Coarse numbers: many samples have several largest logits. Of numbers that dwarf the logarithm of how many there
         // are, only one may be the largest.
-        let x = if self.size.abs() < 1e30 { Operand::coarse } else { Operand::draw }("x", shape, self.place);
-        let x = x.map(|x| x * self.size).on(bench)?;
-        let labels = bench.labels(&self.labels())?;
-        let xent = SoftmaxXent { label_smoothing: self.smoothing, scale: 0.125, mixed: self.mixed };
-        let (mut sums, metrics) = (bench.arena("sums", 5)?, Span::new(2, 2));
-        let mut y = Operand::draw("y", shape, self.place).on(bench)?;
-        device.softmax_xent(&xent, x.view(), &labels, None, &mut sums.data, metrics)?;
-        let mut outputs = sums.outputs(bench, &[("metrics", metrics, 1e-6)])?;
-        device.softmax_xent(&xent, x.view(), &labels, Some(y.view_mut()), &mut sums.data, metrics)?;
-        let with_gradient = sums.outputs(bench, &[("metrics with a gradient", metrics, 1e-6)])?;
-        assert!(outputs[0].same_bits(&with_gradient[0]), "the metrics depend on the gradient");
-        outputs.push(y.output(bench, "dlogits", 1e-6)?.times(1.0 / bench.loss_scale));
-        device.softmax(x.view(), y.view_mut())?;
-        outputs.push(y.output(bench, "probabilities", 1e-6)?);
-        // As a network's are kept, whatever the format of activations.
-        let (mut wide, at) = (bench.arena("wide", shape.len())?, Layout::contiguous(shape));
-        device.softmax(x.view(), ViewMut::new(&mut wide.data, at))?;
-        outputs.extend(wide.outputs(bench, &[("probabilities in f32", Span::new(0, shape.len()), 1e-6)])?);
+        let draw = if self.size.abs() < 1e30 { Operand::coarse } else { Operand::draw };
+        let logits = draw("x", shape, self.place).map(|x| x * self.size);
+        let mut ops = bench.ops(self.samples, self.place);
+        let (x, labels, y) = (ops.tensor(&logits), ops.labels(&self.labels()), ops.draw("y", shape));
+        let [metrics, alone] = ["metrics", "alone"].map(|name| ops.numbers(Arena::Gradients, name, 2));
+        ops.set(CrossEntropy { gradient: false }, &[x, labels], &[alone]);
+        ops.set(CrossEntropy { gradient: true }, &[x, labels], &[y, metrics]);
+        let args = StepArgs {
+            label_smoothing: self.smoothing,
+            // A gradient that half precision holds, scaled too.
+            global_batch: 8,
+            mixed: self.mixed,
+            ..StepArgs::inference(self.samples)
+        };
+        let done = ops.run_with(&args)?;
+        let metrics = done.output(metrics, "metrics with a gradient", 1e-6)?;
+        let mut outputs = vec![done.output(alone, "metrics", 1e-6)?];
+        assert!(outputs[0].same_bits(&metrics), "the metrics depend on the gradient");
+        outputs.push(done.output(y, "dlogits", 1e-6)?.times(1.0 / bench.loss_scale));
+        // As a network's are kept: in f32, whatever the format of activations.
+        let values: Vec<f32> = logits.values.iter().map(|&x| bench.round(x)).collect();
+        let (mut x, mut wide) = (device.alloc_activations(values.len())?, bench.buffer("wide", shape.len())?);
+        device.upload(&values, &mut x, 0)?;
+        let at = ViewMut::new(&mut wide.data, Layout::contiguous(shape));
+        device.softmax(View::new(&x, logits.layout), at)?;
+        outputs.extend(wide.outputs(bench, &[("probabilities", Span::new(0, shape.len()), 1e-6)])?);
         Ok(outputs)
     }
 }
 
 /// Logits whose exponentials are far beyond any format.
-pub fn enormous_logits_do_not_overflow<B: Backend>(subject: &Subject<B>) {
+pub fn enormous_logits_do_not_overflow<B: Execute>(subject: &Subject<B>) {
     for (smoothing, size) in [(0.0, 6e3), (0.1, -3e30)] {
         if 10.0 * f32::abs(size) < subject.largest() {
-            subject.agree(&CrossEntropy {
-                samples: 9,
-                classes: 10,
-                place: ALONE,
-                smoothing,
-                size,
-                mixed: false,
-            });
+            subject.agree(&Logits { samples: 9, classes: 10, place: ALONE, smoothing, size, mixed: false });
         }
     }
 }
@@ -83,44 +90,34 @@ pub fn enormous_logits_do_not_overflow<B: Backend>(subject: &Subject<B>) {
 struct Outside;
 
 impl Case for Outside {
-    fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
-        let shape = Shape::vectors(3, 3);
-        let x = Operand::draw("x", shape, ALONE).on(bench)?;
-        let mut dx = Operand::draw("dx", shape, ALONE).on(bench)?;
-        let (labels, mut sums) = (bench.labels(&[1, 3, u32::MAX])?, bench.arena("sums", 2)?);
-        let (xent, metrics) =
-            (SoftmaxXent { label_smoothing: 0.0, scale: 0.125, mixed: false }, Span::new(0, 2));
-        let dx_view = Some(dx.view_mut());
-        bench.device.softmax_xent(&xent, x.view(), &labels, dx_view, &mut sums.data, metrics)?;
-        let mut outputs = sums.outputs(bench, &[("metrics", metrics, 1e-6)])?;
-        assert!(outputs[0].values[0].is_nan() && outputs[0].values[1].is_finite());
-        outputs.push(dx.output(bench, "dlogits", 1e-6)?.times(1.0 / bench.loss_scale));
-        Ok(outputs)
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let (shape, mut ops) = (Shape::vectors(3, 3), bench.ops(3, ALONE));
+        let (x, dx) = (ops.draw("x", shape), ops.draw("dx", shape));
+        let labels = ops.labels(&[1, 3, u32::MAX]);
+        let metrics = ops.numbers(Arena::Gradients, "metrics", 2);
+        ops.set(CrossEntropy { gradient: true }, &[x, labels], &[dx, metrics]);
+        let done = ops.run_with(&StepArgs { global_batch: 8, ..StepArgs::inference(3) })?;
+        let metrics = done.output(metrics, "metrics", 1e-6)?;
+        assert!(metrics.values[0].is_nan() && metrics.values[1].is_finite());
+        Ok(vec![metrics, done.output(dx, "dlogits", 1e-6)?.times(1.0 / bench.loss_scale)])
     }
 }
 
 /// The loss and that sample's gradient are NaN, and nothing is read outside of the tensor.
-pub fn a_label_outside_of_the_classes_gives_nan<B: Backend>(subject: &Subject<B>) {
+pub fn a_label_outside_of_the_classes_gives_nan<B: Execute>(subject: &Subject<B>) {
     subject.agree(&Outside);
 }
 
 /// No samples: both sums are 0.
-pub fn an_empty_batch<B: Backend>(subject: &Subject<B>) {
-    subject.agree(&CrossEntropy {
-        samples: 0,
-        classes: 10,
-        place: SLICE,
-        smoothing: 0.0,
-        size: 1.0,
-        mixed: true,
-    });
+pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
+    subject.agree(&Logits { samples: 0, classes: 10, place: SLICE, smoothing: 0.0, size: 1.0, mixed: true });
 }
 
 /// More samples than a device has threads at once.
-pub fn a_large_batch<B: Backend>(subject: &Subject<B>) {
+pub fn a_large_batch<B: Execute>(subject: &Subject<B>) {
     for (samples, classes) in [(3000, 10), (700, 100), (5, 1500)] {
         let samples = subject.fit(Shape::vectors(samples, classes), 64 * classes).n;
-        subject.agree(&CrossEntropy {
+        subject.agree(&Logits {
             samples,
             classes,
             place: ALONE,
@@ -132,10 +129,10 @@ pub fn a_large_batch<B: Backend>(subject: &Subject<B>) {
 }
 
 /// Sizes, places, smoothings and magnitudes at random.
-pub fn any_shape<B: Backend>(subject: &Subject<B>) {
+pub fn any_shape<B: Execute>(subject: &Subject<B>) {
     let smoothing = prop_oneof![Just(0.0_f32), 0.0..0.9_f32];
     let cases = (0..70_usize, 1..120_usize, placement(), smoothing, 0.1..30.0_f32, any::<bool>());
-    let case = |(samples, classes, place, smoothing, size, mixed)| CrossEntropy {
+    let case = |(samples, classes, place, smoothing, size, mixed)| Logits {
         samples,
         classes,
         place,

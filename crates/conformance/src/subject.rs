@@ -1,6 +1,6 @@
 use crate::bench::Bench;
 use crate::case::{Case, Output, Source};
-use program::{Backend, Precision, Shape};
+use program::{Execute, Precision, Shape};
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tensor_cpu::Reference;
@@ -26,7 +26,7 @@ pub struct Subject<B> {
 /// Multiply-adds of an op that a slow device is asked for, if the case can be made smaller.
 const SLOW_WORK: usize = 1 << 20;
 
-impl<B: Backend> Subject<B> {
+impl<B: Execute> Subject<B> {
     /// Devices with names, in f32.
     pub fn new(devices: impl IntoIterator<Item = (String, B)>) -> Self {
         Subject {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     impl Case for Factor {
-        fn run<B: Backend>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
             let values = vec![0.0, bench.loss_scale, f32::NAN];
             Ok(vec![Output { name: "y", values, tolerance: self.tolerance, source: self.source }])
         }
@@ -217,7 +217,7 @@ mod tests {
     struct Fickle(std::cell::Cell<f32>);
 
     impl Case for Fickle {
-        fn run<B: Backend>(&self, _: &Bench<B>) -> Result<Vec<Output>> {
+        fn run<B: Execute>(&self, _: &Bench<B>) -> Result<Vec<Output>> {
             self.0.set(self.0.get() + 1e-6);
             Ok(vec![Output::new("y", vec![self.0.get()], 1e-3)])
         }

@@ -40,6 +40,7 @@ mod tensor;
 #[cfg(test)]
 mod testing;
 mod text;
+mod trial;
 mod view;
 
 pub use activation::Activation;
@@ -63,4 +64,5 @@ pub use run::{Run, RunMut};
 pub use shape::{Layout, Shape, Span};
 pub use step::{AdamStep, Moments, OptimizerStep, ParamRun, RmspropStep, SgdStep, Velocity, WeightDecay};
 pub use tensor::{Arena, Home, Parameter, Tensor, TensorId};
+pub use trial::{Trial, TrialRun};
 pub use view::{View, ViewMut};
