@@ -10,8 +10,8 @@ use ndarray::Array4;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tensor::{
-    AxisDraw, Backend, Bytes, Device, Error, Fill, ImageDraw, ImageSet, Ints, Layout, LoadImages, Precision,
-    Recorder, Result, SoftmaxXent, Span, Storage, Turn, View, ViewMut,
+    Arena, AxisDraw, Backend, Bytes, Device, Error, Fill, ImageDraw, ImageSet, Ints, Layout, LoadImages,
+    Precision, Recorder, Result, StepArgs, Storage, Target, Trial, Turn, ViewMut, Write, ops::CrossEntropy,
 };
 
 const CLASSES: usize = 10;
@@ -74,7 +74,7 @@ impl Set {
             draws: device.alloc_ints(places * ImageDraw::WORDS).unwrap(),
             means: device.alloc(2 * len).unwrap(),
             x: device.alloc_activations(layout(&load, batch).end() + GAP).unwrap(),
-            to: device.alloc_ints(batch).unwrap(),
+            to: device.alloc_ints(batch * Target::WORDS).unwrap(),
         };
         for sample in 0..samples.len() {
             device.upload_bytes(samples.image(sample), &mut set.images, sample * len).unwrap();
@@ -120,18 +120,19 @@ impl Set {
 
     /// How many of the batch's labels are these, and the loss of a network that is certain of them: NaN where a label is
     /// none of the classes.
-    fn right(&self, device: &Device, labels: &[u32]) -> (f32, f32) {
-        let at = Layout::contiguous(tensor::Shape::vectors(labels.len(), CLASSES));
+    fn right(&mut self, device: &Device, labels: &[u32]) -> (f32, f32) {
+        let (n, mut trial) = (labels.len(), Trial::new(labels.len()));
+        let at = Layout::contiguous(tensor::Shape::vectors(n, CLASSES));
         let mut values = vec![0.0; at.end()];
         labels.iter().enumerate().for_each(|(k, &label)| values[k * CLASSES + label as usize] = 64.0);
-        let mut logits = device.alloc_activations(at.end()).unwrap();
-        device.upload(&values, &mut logits, 0).unwrap();
-        let xent = SoftmaxXent { label_smoothing: 0.0, scale: 1.0, mixed: false };
-        let mut sums = device.alloc(2).unwrap();
-        device
-            .softmax_xent(&xent, View::new(&logits, at), &self.to, None, &mut sums, Span::new(0, 2))
-            .unwrap();
-        let sums = sums.to_vec(device, 0, 2).unwrap();
+        let (logits, of_batch) = (trial.activations(at, &values), trial.labels(&[]));
+        let metrics = trial.run(Arena::Gradients, &[0.0; 2]);
+        trial.step(CrossEntropy { gradient: false }, &[logits, of_batch], &[metrics], Write::Set);
+        let mut run = trial.on(device).unwrap();
+        core::mem::swap(&mut run.labels, &mut self.to);
+        run.run(&StepArgs::inference(n)).unwrap();
+        core::mem::swap(&mut run.labels, &mut self.to);
+        let sums = run.read(metrics, n).unwrap();
         (sums[1], sums[0])
     }
 }

@@ -107,8 +107,7 @@ fn parts(samples: &[usize], [h, w, c]: [usize; 3]) -> Parts {
 pub fn parts_are_the_whole<B: Execute>(subject: &Subject<B>) {
     let bench = subject.reference();
     for samples in [&[5][..], &[2, 3], &[0, 0, 5], &[4, 0, 1], &[1, 1, 1, 1, 1]] {
-        for (act, mode, mean) in [(Activation::Relu, Write::Set, 0.0), (Activation::None, Write::Add, 30.0)]
-        {
+        for (act, mode, mean) in [(Activation::Relu, Write::Set, 0.0), (Activation::None, Write::Add, 30.0)] {
             let mut case = parts(samples, [3, 4, 7]);
             case.whole = Normalization { act, mode, mean, ..case.whole };
             let expected = case.whole.run(&bench).expect("the reference runs every case");
@@ -117,7 +116,11 @@ pub fn parts_are_the_whole<B: Execute>(subject: &Subject<B>) {
                     expected.iter().find(|e| e.name == got.name).expect("the whole batch has all of it");
                 let largest = whole.values.iter().fold(0.0, |m: f32, x| m.max(x.abs()));
                 for (a, b) in got.values.iter().zip(&whole.values) {
-                    assert!((a - b).abs() <= 1e-6 * (1.0 + mean) * largest, "{} of {case:?}: {a}, not {b}", got.name);
+                    assert!(
+                        (a - b).abs() <= 1e-6 * (1.0 + mean) * largest,
+                        "{} of {case:?}: {a}, not {b}",
+                        got.name
+                    );
                 }
             }
         }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
 use parallel::{Error, Replica, run_replicas};
-use tensor::{Backend, Device, Precision, Run, Span, Storage};
+use tensor::{Backend, Device, Precision, Span, Storage};
 
 /// So many GPUs, or none without a C++ compiler.
 fn gpus(count: usize) -> Option<Vec<Device>> {
@@ -92,26 +92,20 @@ fn unlike_devices_meet_in_host_memory() {
 fn a_broadcast_reaches_the_mirrors_of_weights() {
     let Some(devices) = gpus(2) else { return };
     let results = run_replicas(&devices, |mut replica: Replica| {
-        use tensor::{Activation, Linear, Shape, Tensor};
+        use tensor::{Activation, Arena, Layout, Linear, Shape, StepArgs, Trial, Write, ops::LinearForward};
         let (device, rank) = (replica.device.clone(), replica.rank());
-        let linear = Linear { inputs: 2, outputs: 1 };
-        let mut params = device.alloc(2)?;
-        device.upload(&[1.0 + rank as f32, 1.0], &mut params, 0)?;
-        let x = Tensor::from_slice(&device, Shape::vectors(1, 2), &[10.0, 1.0])?;
-        let mut y = Tensor::zeros(&device, Shape::vectors(1, 1))?;
-        let mut outputs = Vec::new();
+        let (linear, mut trial) = (Linear { inputs: 2, outputs: 1 }, Trial::new(1));
+        let x = trial.activations(Layout::contiguous(Shape::vectors(1, 2)), &[10.0, 1.0]);
+        let y = trial.activations(Layout::contiguous(Shape::vectors(1, 1)), &[0.0]);
+        let w = trial.run(Arena::Parameters, &[1.0 + rank as f32, 1.0]);
+        trial.step(LinearForward { linear, act: Activation::None }, &[x, w], &[y], Write::Set);
+        let (mut run, mut outputs) = (trial.on(&device)?, Vec::new());
         for turn in 0..2 {
-            let w = Span::new(0, 2);
-            device.linear_fwd(
-                &linear,
-                Activation::None,
-                x.view(),
-                Run::new(&params, w.into()),
-                y.view_mut(),
-            )?;
-            outputs.extend(y.to_vec(&device)?);
+            run.run(&StepArgs::inference(1))?;
+            outputs.extend(run.read(y, 1)?);
             if turn == 0 {
-                replica.collective.broadcast(&device, &mut params, w, 1)?;
+                let at = run.executable.span(w);
+                replica.collective.broadcast(&device, &mut run.parameters, at, 1)?;
             }
         }
         Ok::<_, Error>(outputs)

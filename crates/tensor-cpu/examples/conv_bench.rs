@@ -8,12 +8,15 @@
 
 mod arguments;
 
+use program::ops::{
+    Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient, LinearForward, LinearInputGradient,
+    LinearWeightGradient,
+};
 use program::{
-    Activation, Backend, Conv2d, Layout, Linear, Pad, Result, Run, RunMut, Shape, Span, View, ViewMut,
-    WeightSpans, Write,
+    Activation, Arena, Backend, Conv2d, Layout, Linear, Op, Pad, Result, Shape, StepArgs, Trial, Write,
 };
 use std::time::Instant;
-use tensor_cpu::{Buffer, Cpu, Roofline};
+use tensor_cpu::{Cpu, Roofline};
 
 struct Layer {
     name: String,
@@ -113,58 +116,39 @@ fn time(clock: &Clock, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
 
 /// Forward, backward data, backward filter, in seconds.
 fn passes(cpu: &Cpu, clock: &Clock, layer: &Layer) -> Result<[f64; 3]> {
-    let (conv, y) = (&layer.conv, layer.conv.output(layer.x)?);
-    let (xl, yl) = (Layout::contiguous(layer.x), Layout::contiguous(y));
-    let filled = |mut buffer: Buffer| {
-        let numbers: Vec<f32> = (0..buffer.len()).map(|i| (i * 37 % 101) as f32 / 101.0 - 0.5).collect();
-        cpu.upload(&numbers, &mut buffer, 0).map(|()| buffer)
-    };
-    let tensor = |shape: Shape| filled(cpu.alloc_activations(shape.len())?);
-    let arena = || filled(cpu.alloc(conv.weights() + conv.outputs)?);
-    let w = Span::new(0, conv.weights());
-    let b = Some(Span::new(w.end(), conv.outputs));
-    let (params, mut grads) = (arena()?, arena()?);
-    let (x, dy, mut dx, mut out) = (tensor(layer.x)?, tensor(y)?, tensor(layer.x)?, tensor(y)?);
-    let act = Activation::None;
-    if layer.dense {
+    let (conv, act, n) = (layer.conv, Activation::None, layer.x.n);
+    let (of_x, of_y) = (Layout::contiguous(layer.x), Layout::contiguous(conv.output(layer.x)?));
+    let numbers = |len: usize| (0..len).map(|i| (i * 37 % 101) as f32 / 101.0 - 0.5).collect::<Vec<f32>>();
+    let mut trial = Trial::new(n);
+    let [x, dx] = [of_x; 2].map(|at| trial.activations(at, &numbers(at.end())));
+    let [y, dy] = [of_y; 2].map(|at| trial.activations(at, &numbers(at.end())));
+    let [w, b] = [conv.weights(), conv.outputs].map(|len| trial.run(Arena::Parameters, &numbers(len)));
+    let dw = trial.run(Arena::Gradients, &numbers(conv.weights()));
+    let ops: [Op; 3] = if layer.dense {
         let linear = Linear { inputs: conv.inputs, outputs: conv.outputs };
-        return Ok([
-            time(clock, || {
-                let y = ViewMut::new(&mut out, yl);
-                cpu.linear_fwd(&linear, act, View::new(&x, xl), Run::new(&params, WeightSpans { w, b }), y)
-            })?,
-            time(clock, || {
-                let dx = ViewMut::new(&mut dx, xl);
-                cpu.linear_bwd_data(&linear, View::new(&dy, yl), Run::new(&params, w), dx, Write::Set)
-            })?,
-            time(clock, || {
-                let dy = View::new(&dy, yl);
-                cpu.linear_bwd_filter(&linear, View::new(&x, xl), dy, RunMut::new(&mut grads, w.into()))
-            })?,
-        ]);
-    }
-    cpu.prepare_conv2d(conv, layer.x, true)?;
-    let forward = time(clock, || {
-        cpu.conv2d_fwd(
-            conv,
-            act,
-            View::new(&x, xl),
-            Run::new(&params, WeightSpans { w, b }),
-            ViewMut::new(&mut out, yl),
-        )
-    })?;
-    let data = if layer.first {
-        0.0
+        [
+            LinearForward { linear, act }.into(),
+            LinearInputGradient { linear }.into(),
+            LinearWeightGradient { linear, bias: false }.into(),
+        ]
     } else {
-        time(clock, || {
-            let dx = ViewMut::new(&mut dx, xl);
-            cpu.conv2d_bwd_data(conv, View::new(&dy, yl), Run::new(&params, w), dx, Write::Set)
-        })?
+        [
+            Conv2dForward { conv, act }.into(),
+            Conv2dInputGradient { conv, x: layer.x.with_n(1) }.into(),
+            Conv2dWeightGradient { conv, bias: false }.into(),
+        ]
     };
-    let filter = time(clock, || {
-        cpu.conv2d_bwd_filter(conv, View::new(&x, xl), View::new(&dy, yl), RunMut::new(&mut grads, w.into()))
-    })?;
-    Ok([forward, data, filter])
+    for (op, operands, result) in
+        [(ops[0], &[x, w, b][..], y), (ops[1], &[dy, w], dx), (ops[2], &[x, dy], dw)]
+    {
+        trial.step(op, operands, &[result], Write::Set);
+    }
+    let (mut run, args) = (trial.on(cpu)?, StepArgs::inference(n));
+    let mut seconds = [0.0; 3];
+    for (step, seconds) in seconds.iter_mut().enumerate().filter(|(step, _)| *step != 1 || !layer.first) {
+        *seconds = time(clock, || run.run_steps(step..step + 1, &args))?;
+    }
+    Ok(seconds)
 }
 
 fn main() -> Result<()> {

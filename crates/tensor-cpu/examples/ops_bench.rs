@@ -10,14 +10,16 @@
 
 mod arguments;
 
+use core::ops::Range;
+use program::ops::*;
 use program::{
-    Activation, AdamStep, AffineSpans, Backend, BatchNorm, DropoutMask, Layout, Moments, NormSaved,
-    NormTrain, OptimizerStep, Pad, Pool2d, Result, RmspropStep, Run, RunMut, SgdStep, Shape, SoftmaxXent,
-    Span, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, AdamStep, Arena, Backend, BatchNorm, Layout, Moments, Op, OptimizerStep, Pad, Pool2d, Result,
+    RmspropStep, SgdStep, Shape, Span, StepArgs, TensorId, Trial, Velocity, View, ViewMut, WeightDecay,
+    Write,
 };
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use tensor_cpu::{Buffer, Cpu};
+use tensor_cpu::Cpu;
 
 /// The device, and what a copy of a large buffer reached on it in GB/s.
 struct Bench {
@@ -43,7 +45,8 @@ impl Bench {
     fn new(cpu: Cpu) -> Result<Self> {
         let bytes = if cpu.is_bf16() { 2.0 } else { 4.0 };
         let at = Layout::contiguous(Shape::vectors(1, 64 << 20));
-        let (x, mut y) = (numbers(&cpu, at)?, cpu.alloc_activations(at.end())?);
+        let (mut x, mut y) = (cpu.alloc_activations(at.end())?, cpu.alloc_activations(at.end())?);
+        cpu.upload(&numbers(at.end()), &mut x, 0)?;
         let seconds = best(|| cpu.copy(View::new(&x, at), ViewMut::new(&mut y, at), Write::Set))?;
         let copy = 2.0 * bytes * at.end() as f64 / seconds / 1e9;
         println!("{}, {}, copy {copy:.1} GB/s\n", cpu.name(), tensor_cpu::simd_level());
@@ -51,7 +54,7 @@ impl Bench {
         Ok(Bench { cpu, copy, bytes })
     }
 
-    /// Times an op that moves so many numbers of tensors.
+    /// Times a call that moves so many numbers of tensors.
     fn line(&self, op: &str, shape: Shape, moved: usize, call: impl FnMut() -> Result<()>) -> Result<()> {
         let seconds = best(call)?;
         let speed = self.bytes * moved as f64 / seconds / 1e9;
@@ -60,81 +63,84 @@ impl Bench {
         Ok(())
     }
 
+    /// Times steps of a trial, each with its name and the numbers of tensors that it moves.
+    fn steps(&self, trial: Trial, shape: Shape, lines: &[(String, Range<usize>, usize)]) -> Result<()> {
+        let (mut run, args) = (trial.on(&self.cpu)?, StepArgs::inference(shape.n));
+        lines.iter().try_for_each(|(name, steps, moved)| {
+            self.line(name, shape, *moved, || run.run_steps(steps.clone(), &args))
+        })
+    }
+
     /// A batch normalization whose input is a tensor of its own and whose output is the last channels of `width`.
     fn batch_norm(&self, act: Activation, shape: Shape, width: usize) -> Result<()> {
-        let (cpu, c, len) = (&self.cpu, shape.c, shape.len());
-        let (alone, wide) = (Layout::contiguous(shape), Layout::contiguous(shape.with_c(width)));
-        let slice = wide.channels(width - c..width);
-        let (x, dy) = (numbers(cpu, alone)?, numbers(cpu, wide)?);
-        let (mut y, mut dx) = (cpu.alloc_activations(wide.end())?, cpu.alloc_activations(alone.end())?);
-        let (mut params, mut saved, mut grads) = (cpu.alloc(2 * c)?, cpu.alloc(2 * c)?, cpu.alloc(4 * c)?);
-        let (first, second, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
-        cpu.fill(1.0, &mut params, first)?;
-        let bn = BatchNorm { epsilon: 1e-3, act };
-        let affine = Run::new(&params, AffineSpans { gamma: first, beta: second });
-        let x = View::new(&x, alone);
-        self.line(&format!("norm, {}", act.name()), shape, 3 * len, || {
-            let y = ViewMut::new(&mut y, slice);
-            let sums = RunMut::new(&mut grads, sums);
-            cpu.bn_act_fwd_train(&bn, x, NormTrain { affine, bias: None, saved: &mut saved, sums }, y)
-        })?;
-        self.line(&format!("norm, {} bwd", act.name()), shape, 5 * len, || {
-            let (dy, dx) = (View::new(&dy, slice), ViewMut::new(&mut dx, alone));
-            let norm = NormSaved { x, affine, saved: &saved };
-            cpu.bn_act_bwd(&bn, norm, dy, RunMut::new(&mut grads, affine.at), dx, Write::Set)
-        })
+        let (c, len, bn, mut trial) =
+            (shape.c, shape.len(), BatchNorm { epsilon: 1e-3, act }, Trial::new(shape.n));
+        let slice = Layout { offset: width - c, shape, stride: width };
+        let [x, dx] = [(); 2].map(|()| batch(&mut trial, Layout::contiguous(shape)));
+        let [y, dy] = [(); 2].map(|()| batch(&mut trial, slice));
+        let (gamma, beta) =
+            (trial.run(Arena::Parameters, &vec![1.0; c]), trial.run(Arena::Parameters, &vec![0.0; c]));
+        let saved = trial.run(Arena::Statistics, &vec![0.0; 2 * c]);
+        let [dgamma, dbeta, sums] = [c, c, 2 * c].map(|len| trial.run(Arena::Gradients, &vec![0.0; len]));
+        trial.step(BatchNormTrain { bn }, &[x, gamma, beta], &[y, saved, sums], Write::Set);
+        trial.step(
+            BatchNormWeightGradient { bn },
+            &[x, gamma, beta, saved, dy],
+            &[dgamma, dbeta],
+            Write::Set,
+        );
+        let op = BatchNormInputGradient { bn, shared: false };
+        trial.step(op, &[x, gamma, beta, saved, dy, dgamma, dbeta], &[dx], Write::Set);
+        let name = act.name();
+        let lines = [(format!("norm, {name}"), 0..1, 3 * len), (format!("norm, {name} bwd"), 1..3, 5 * len)];
+        self.steps(trial, shape, &lines)
     }
 
     fn pooling(&self, name: &str, pool: Pool2d, shape: Shape) -> Result<()> {
-        let cpu = &self.cpu;
-        let (at, out) = (Layout::contiguous(shape), Layout::contiguous(pool.output(shape)?));
-        let (x, dy) = (numbers(cpu, at)?, numbers(cpu, out)?);
-        let (mut y, mut dx) = (cpu.alloc_activations(out.end())?, cpu.alloc_activations(at.end())?);
-        let (x, dy) = (View::new(&x, at), View::new(&dy, out));
-        let max = name == "max pool";
-        self.line(name, shape, at.end() + out.end(), || {
-            let y = ViewMut::new(&mut y, out);
-            if max { cpu.maxpool_fwd(&pool, x, y) } else { cpu.avgpool_fwd(&pool, x, y) }
-        })?;
-        let y = View::new(&y, out);
-        let moved = if max { 2 * at.end() + 2 * out.end() } else { at.end() + out.end() };
-        self.line(&format!("{name} bwd"), shape, moved, || {
-            let dx = ViewMut::new(&mut dx, at);
-            if max {
-                cpu.maxpool_bwd(&pool, x, y, dy, dx, Write::Set)
-            } else {
-                cpu.avgpool_bwd(&pool, dy, dx, Write::Set)
-            }
-        })
+        let (at, out, mut trial) =
+            (Layout::contiguous(shape), Layout::contiguous(pool.output(shape)?), Trial::new(shape.n));
+        let [x, dx] = [at; 2].map(|at| batch(&mut trial, at));
+        let [y, dy] = [out; 2].map(|at| batch(&mut trial, at));
+        let (forward, both) = (at.end() + out.end(), 2 * (at.end() + out.end()));
+        let backward = if name == "max pool" {
+            trial.step(MaxPool { pool }, &[x], &[y], Write::Set);
+            trial.step(MaxPoolGradient { pool }, &[x, y, dy], &[dx], Write::Set);
+            both
+        } else {
+            trial.step(AveragePool { pool }, &[x], &[y], Write::Set);
+            trial.step(AveragePoolGradient { pool, x: shape.with_n(1) }, &[dy], &[dx], Write::Set);
+            forward
+        };
+        self.steps(trial, shape, &[(name.to_owned(), 0..1, forward), (format!("{name} bwd"), 1..2, backward)])
     }
 
     fn elementwise(&self, shape: Shape) -> Result<()> {
-        let (cpu, at) = (&self.cpu, Layout::contiguous(shape));
-        let (x, mut y) = (numbers(cpu, at)?, cpu.alloc_activations(at.end())?);
-        let x = View::new(&x, at);
-        let mask = DropoutMask { rate: 0.25, key: [1, 2], step: 0, first_sample: 0 };
-        self.line("add", shape, 3 * at.end(), || cpu.copy(x, ViewMut::new(&mut y, at), Write::Add))?;
+        let (at, mut trial, mut lines) = (Layout::contiguous(shape), Trial::new(shape.n), Vec::new());
+        let x = batch(&mut trial, at);
+        let mut line = |name: String, op: Op, moved, mode| {
+            let y = batch(&mut trial, at);
+            trial.step(op, &[x], &[y], mode);
+            lines.push((name, lines.len()..lines.len() + 1, moved * at.end()));
+        };
+        line("add".to_owned(), Scale { factor: 1.0 }.into(), 3, Write::Add);
+        line("relu".to_owned(), Activate { act: Activation::Relu }.into(), 2, Write::Set);
+        line("gelu".to_owned(), Activate { act: Activation::Gelu }.into(), 2, Write::Set);
+        line("dropout".to_owned(), Dropout { rate: 0.25, domain: 1 }.into(), 2, Write::Set);
         for act in [Activation::Relu, Activation::Gelu] {
-            let (forward, backward) = (act.name(), format!("{} bwd", act.name()));
-            self.line(forward, shape, 2 * at.end(), || cpu.act_fwd(act, x, ViewMut::new(&mut y, at)))?;
-            self.line(&backward, shape, 3 * at.end(), || {
-                cpu.act_bwd_in_place(act, x, ViewMut::new(&mut y, at))
-            })?;
+            let dy = batch(&mut trial, at);
+            let dx = trial.in_place_of(dy);
+            trial.step(ActivationGradient { act }, &[x, dy], &[dx], Write::Set);
+            lines.push((format!("{} bwd", act.name()), lines.len()..lines.len() + 1, 3 * at.end()));
         }
-        self.line("dropout", shape, 2 * at.end(), || {
-            cpu.dropout(&mask, x, ViewMut::new(&mut y, at), Write::Set)
-        })
+        self.steps(trial, shape, &lines)
     }
 
     fn loss(&self, shape: Shape) -> Result<()> {
-        let (cpu, at) = (&self.cpu, Layout::contiguous(shape));
-        let (x, mut dx) = (numbers(cpu, at)?, cpu.alloc_activations(at.end())?);
-        let (labels, mut sums) = (cpu.alloc_ints(shape.n)?, cpu.alloc(2)?);
-        let xent = SoftmaxXent { label_smoothing: 0.0, scale: 1.0, mixed: false };
-        self.line("cross-entropy", shape, 2 * at.end(), || {
-            let dx = Some(ViewMut::new(&mut dx, at));
-            cpu.softmax_xent(&xent, View::new(&x, at), &labels, dx, &mut sums, Span::new(0, 2))
-        })
+        let (at, mut trial) = (Layout::contiguous(shape), Trial::new(shape.n));
+        let (x, dx) = (batch(&mut trial, at), batch(&mut trial, at));
+        let (labels, metrics) = (trial.labels(&[]), trial.run(Arena::Gradients, &[0.0; 2]));
+        trial.step(CrossEntropy { gradient: true }, &[x, labels], &[dx, metrics], Write::Set);
+        self.steps(trial, shape, &[("cross-entropy".to_owned(), 0..1, 2 * at.end())])
     }
 
     fn optimizers(&self, len: usize) -> Result<()> {
@@ -162,15 +168,15 @@ impl Bench {
     }
 }
 
-/// Normally distributed numbers.
-fn numbers(cpu: &Cpu, at: Layout) -> Result<Buffer> {
+/// Normally distributed numbers, over and over.
+fn numbers(len: usize) -> Vec<f32> {
     let mut rng = philox::Philox::new(1, philox::domain("bench"), [0, 0]);
-    let block: Vec<f32> = (0..65_536).map(|_| rng.normal() as f32).collect();
-    let mut buffer = cpu.alloc_activations(at.end())?;
-    for start in (0..at.end()).step_by(block.len()) {
-        cpu.upload(&block[..block.len().min(at.end() - start)], &mut buffer, start)?;
-    }
-    Ok(buffer)
+    let block: Vec<f32> = (0..len.min(65_536)).map(|_| rng.normal() as f32).collect();
+    block.into_iter().cycle().take(len).collect()
+}
+
+fn batch(trial: &mut Trial, at: Layout) -> TensorId {
+    trial.activations(at, &numbers(at.end()))
 }
 
 fn main() -> Result<()> {

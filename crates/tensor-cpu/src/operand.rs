@@ -226,7 +226,7 @@ pub(crate) fn labels<'a>(
 mod tests {
     use crate::Cpu;
     use crate::simd::Level;
-    use program::{Activation, Backend, Layout, Result, Shape, Span, View, ViewMut};
+    use program::{Backend, Layout, Result, Shape, Span, View, ViewMut, Write};
 
     /// Tensors of two formats don't meet, and none stands in for an arena.
     #[test]
@@ -234,11 +234,10 @@ mod tests {
         let cpu = Cpu::with_simd(1, Level::Portable).with_bf16().expect("plain loops have bf16");
         let (mut narrow, mut wide) = (cpu.alloc_activations(6)?, cpu.alloc(6)?);
         let at = Layout::contiguous(Shape::vectors(2, 3));
-        let relu = Activation::Relu;
-        let refused = cpu.act_fwd(relu, View::new(&narrow, at), ViewMut::new(&mut wide, at)).unwrap_err();
-        assert_eq!(refused.to_string(), "act_fwd: the output is f32, but must be bf16");
-        let refused = cpu.act_fwd(relu, View::new(&wide, at), ViewMut::new(&mut narrow, at)).unwrap_err();
-        assert_eq!(refused.to_string(), "act_fwd: the output is bf16, but must be f32");
+        let refused = cpu.copy(View::new(&narrow, at), ViewMut::new(&mut wide, at), Write::Set).unwrap_err();
+        assert_eq!(refused.to_string(), "copy: the output is f32, but must be bf16");
+        let refused = cpu.copy(View::new(&wide, at), ViewMut::new(&mut narrow, at), Write::Set).unwrap_err();
+        assert_eq!(refused.to_string(), "copy: the output is bf16, but must be f32");
         let first = Span::new(0, 3);
         assert!(cpu.ema_step(0.9, 1.0, &narrow, first, &mut wide, first).is_err());
         assert!(cpu.ema_step(0.9, 1.0, &wide, first, &mut narrow, first).is_err());

@@ -2,10 +2,13 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+use program::ops::{
+    Activate, ActivationGradient, AveragePool, AveragePoolGradient, BatchNormInfer, BatchNormInputGradient,
+    BatchNormTrain, BatchNormWeightGradient, CrossEntropy, MaxPool, MaxPoolGradient,
+};
 use program::{
-    Activation, AffineSpans, Backend, BatchNorm, Layout, NormInfer, NormSaved, NormSpans, NormTrain, Pad,
-    Pool2d, RmspropStep, Run, RunMut, SgdStep, Shape, SoftmaxXent, Span, Velocity, View, ViewMut,
-    WeightDecay, Write,
+    Activation, Arena, BatchNorm, Execute, Layout, Op, Pad, Pool2d, RmspropStep, SgdStep, Shape, Span,
+    StepArgs, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay, Write,
 };
 use safetensors::SafeTensors;
 use tensor_cpu::{Buffer, Cpu, Reference};
@@ -30,6 +33,14 @@ impl Golden {
         bytes.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect()
     }
 
+    /// The same, which f32 holds exactly.
+    fn exact(&self, name: &str) -> Vec<f32> {
+        let numbers = self.numbers(name);
+        let exact: Vec<f32> = numbers.iter().map(|&x| x as f32).collect();
+        assert!(exact.iter().zip(numbers).all(|(&a, b)| f64::from(a) == b), "{name} is not exact");
+        exact
+    }
+
     fn labels(&self, name: &str) -> Vec<u32> {
         let (_, bytes) = self.bytes(name);
         bytes.as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes)).collect()
@@ -46,18 +57,14 @@ impl Golden {
 }
 
 /// A backend whose buffers a test can read without rounding, and how close it must come to the golden values.
-trait Device: Backend {
+trait Device: Execute {
     const TOLERANCE: f64;
 
     fn read(buffer: &Self::Buffer) -> Vec<f64>;
 
     /// The golden tensor `name`, whose numbers f32 holds exactly.
     fn load(&self, golden: &Golden, name: &str) -> Self::Buffer {
-        let numbers: Vec<f32> = golden.numbers(name).iter().map(|&x| x as f32).collect();
-        assert!(
-            numbers.iter().zip(golden.numbers(name)).all(|(&a, b)| f64::from(a) == b),
-            "{name} is not exact"
-        );
+        let numbers = golden.exact(name);
         let mut buffer = self.alloc(numbers.len()).unwrap();
         self.upload(&numbers, &mut buffer, 0).unwrap();
         buffer
@@ -90,90 +97,140 @@ impl Device for Cpu {
     }
 }
 
+/// Ops with golden operands.
+struct Ops<'a> {
+    golden: &'a Golden,
+    trial: Trial,
+}
+
+impl<'a> Ops<'a> {
+    fn new(golden: &'a Golden, n: usize) -> Self {
+        Ops { golden, trial: Trial::new(n) }
+    }
+
+    /// A golden batch.
+    fn batch(&mut self, name: &str) -> TensorId {
+        self.trial.activations(self.golden.layout(name), &self.golden.exact(name))
+    }
+
+    /// Room for a result.
+    fn room(&mut self, at: Layout) -> TensorId {
+        self.trial.activations(at, &vec![0.0; at.end()])
+    }
+
+    fn parameter(&mut self, name: &str) -> TensorId {
+        self.trial.run(Arena::Parameters, &self.golden.exact(name))
+    }
+
+    fn run_of(&mut self, arena: Arena, values: &[f32]) -> TensorId {
+        self.trial.run(arena, values)
+    }
+
+    fn set(&mut self, op: impl Into<Op>, operands: &[TensorId], results: &[TensorId]) {
+        self.trial.step(op, operands, results, Write::Set);
+    }
+
+    fn run<'d, D: Device>(self, device: &'d D, args: &StepArgs) -> TrialRun<'d, D> {
+        let mut run = self.trial.on(device).unwrap();
+        run.run(args).unwrap();
+        run
+    }
+}
+
+/// What a tensor holds, without rounding.
+fn left<D: Device>(run: &TrialRun<'_, D>, id: TensorId) -> Vec<f64> {
+    let executable = &run.executable;
+    let (arena, at) = (executable.program().tensor(id).arena, executable.layout(id, executable.batch()));
+    let buffer = match arena {
+        Arena::Activations => &run.activations,
+        Arena::Statistics => &run.statistics,
+        _ => &run.gradients,
+    };
+    D::read(buffer)[at.offset..at.end()].to_vec()
+}
+
 fn batch_norm<D: Device>(device: &D) {
     let golden = Golden::open();
-    let (c, epsilon, at) = (5, 1.0 / 1024.0, golden.layout("bn.0.x"));
-    let bn = BatchNorm { epsilon, act: Activation::Relu };
-    // Gamma, then beta, and the running mean, then variance.
-    let (first, second, both) = (Span::new(0, c), Span::new(c, c), Span::new(0, 2 * c));
-    let mut params = device.alloc(2 * c).unwrap();
-    let exact = |name: &str| golden.numbers(name).iter().map(|&x| x as f32).collect::<Vec<_>>();
-    device.upload(&exact("bn.gamma"), &mut params, 0).unwrap();
-    device.upload(&exact("bn.beta"), &mut params, c).unwrap();
-    let mut running = device.alloc(2 * c).unwrap();
-    device.fill(1.0, &mut running, second).unwrap();
-    let (mut saved, mut grads) = (device.alloc(2 * c).unwrap(), device.alloc(4 * c).unwrap());
-    let (mut y, mut dx) = (device.alloc(at.end()).unwrap(), device.alloc(at.end()).unwrap());
-    let affine = Run::new(&params, AffineSpans { gamma: first, beta: second });
-    let sums = Span::new(2 * c, 2 * c);
+    let (c, at) = (5, golden.layout("bn.0.x"));
+    let bn = BatchNorm { epsilon: 1.0 / 1024.0, act: Activation::Relu };
+    let args = StepArgs::inference(at.shape.n);
+    // The mean, then the variance.
+    let (mut running, both) = (device.alloc(2 * c).unwrap(), Span::new(0, 2 * c));
+    device.fill(1.0, &mut running, Span::new(c, c)).unwrap();
     for step in 0..2 {
         let name = |what: &str| format!("bn.{step}.{what}");
-        let (x, dy) = (device.load(&golden, &name("x")), device.load(&golden, &name("dy")));
-        let (x, dy) = (View::new(&x, at), View::new(&dy, at));
-        let norm = NormTrain { affine, bias: None, saved: &mut saved, sums: RunMut::new(&mut grads, sums) };
-        device.bn_act_fwd_train(&bn, x, norm, ViewMut::new(&mut y, at)).unwrap();
-        let norm = NormSaved { x, affine, saved: &saved };
-        let gradients = RunMut::new(&mut grads, affine.at);
-        device.bn_act_bwd(&bn, norm, dy, gradients, ViewMut::new(&mut dx, at), Write::Set).unwrap();
+        let mut ops = Ops::new(&golden, at.shape.n);
+        let (x, dy) = (ops.batch(&name("x")), ops.batch(&name("dy")));
+        let (y, dx) = (ops.room(at), ops.room(at));
+        let (gamma, beta) = (ops.parameter("bn.gamma"), ops.parameter("bn.beta"));
+        let saved = ops.run_of(Arena::Statistics, &[0.0; 10]);
+        let [dgamma, dbeta] = [(); 2].map(|()| ops.run_of(Arena::Gradients, &[0.0; 5]));
+        let sums = ops.run_of(Arena::Gradients, &[0.0; 10]);
+        ops.set(BatchNormTrain { bn }, &[x, gamma, beta], &[y, saved, sums]);
+        ops.set(BatchNormWeightGradient { bn }, &[x, gamma, beta, saved, dy], &[dgamma, dbeta]);
+        let op = BatchNormInputGradient { bn, shared: false };
+        ops.set(op, &[x, gamma, beta, saved, dy, dgamma, dbeta], &[dx]);
+        let run = ops.run(device, &args);
+        for (what, id) in [("y", y), ("dx", dx), ("dgamma", dgamma), ("dbeta", dbeta)] {
+            device.expect(&golden, &name(what), &left(&run, id));
+        }
         // PyTorch's momentum is the weight of what is new.
-        device.ema_step(0.875, 1.0 / at.shape.n as f32, &grads, sums, &mut running, both).unwrap();
-        device.expect(&golden, &name("y"), &D::read(&y));
-        device.expect(&golden, &name("dx"), &D::read(&dx));
-        device.expect(&golden, &name("dgamma"), &D::read(&grads)[..c]);
-        device.expect(&golden, &name("dbeta"), &D::read(&grads)[c..2 * c]);
+        let (sums, scale) = (run.executable.span(sums), 1.0 / at.shape.n as f32);
+        device.ema_step(0.875, scale, &run.gradients, sums, &mut running, both).unwrap();
     }
-    let x = device.load(&golden, "bn.0.x");
-    let (x, y_view) = (View::new(&x, at), ViewMut::new(&mut y, at));
-    let runs = NormSpans { affine: affine.at, mean: first, var: second };
-    let norm = NormInfer { params: &params, running: &running, at: runs };
-    device.bn_act_fwd_infer(&bn, x, norm, y_view).unwrap();
-    device.expect(&golden, "bn.infer", &D::read(&y));
+    let mut ops = Ops::new(&golden, at.shape.n);
+    let (x, y) = (ops.batch("bn.0.x"), ops.room(at));
+    let (gamma, beta) = (ops.parameter("bn.gamma"), ops.parameter("bn.beta"));
+    let [mean, variance] = [(); 2].map(|()| ops.run_of(Arena::Averages, &[0.0; 5]));
+    ops.set(BatchNormInfer { bn }, &[x, gamma, beta, mean, variance], &[y]);
+    let mut run = ops.trial.on(device).unwrap();
+    for (from, to) in [(0, mean), (c, variance)] {
+        let (from, to) = (Span::new(from, c), run.executable.span(to));
+        device.ema_step(0.0, 1.0, &running, from, &mut run.averages, to).unwrap();
+    }
+    run.run(&args).unwrap();
+    device.expect(&golden, "bn.infer", &left(&run, y));
 }
 
 fn gelu<D: Device>(device: &D) {
     let golden = Golden::open();
-    let (c, at) = (5, golden.layout("gelu.x"));
-    let (x, dy) = (device.load(&golden, "gelu.x"), device.load(&golden, "gelu.dy"));
-    let (x, dy) = (View::new(&x, at), View::new(&dy, at));
-    let (mut y, mut dx) = (device.alloc(at.end()).unwrap(), device.alloc(at.end()).unwrap());
-    device.act_fwd(Activation::Gelu, x, ViewMut::new(&mut y, at)).unwrap();
-    device.act_bwd(Activation::Gelu, x, dy, ViewMut::new(&mut dx, at), Write::Set).unwrap();
-    device.expect(&golden, "gelu.y", &D::read(&y));
-    device.expect(&golden, "gelu.dx", &D::read(&dx));
-
-    let bn = BatchNorm { epsilon: 1.0 / 1024.0, act: Activation::Gelu };
-    let (gamma, beta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
-    let mut params = device.alloc(2 * c).unwrap();
-    device.fill(1.0, &mut params, gamma).unwrap();
-    let exact: Vec<f32> = golden.numbers("gelu.bn.beta").iter().map(|&x| x as f32).collect();
-    device.upload(&exact, &mut params, c).unwrap();
-    let (mut saved, mut grads) = (device.alloc(2 * c).unwrap(), device.alloc(4 * c).unwrap());
-    let affine = Run::new(&params, AffineSpans { gamma, beta });
-    let norm = NormTrain { affine, bias: None, saved: &mut saved, sums: RunMut::new(&mut grads, sums) };
-    device.bn_act_fwd_train(&bn, x, norm, ViewMut::new(&mut y, at)).unwrap();
-    device.expect(&golden, "gelu.bn.y", &D::read(&y));
-    let norm = NormSaved { x, affine, saved: &saved };
-    let gradients = RunMut::new(&mut grads, affine.at);
-    device.bn_act_bwd(&bn, norm, dy, gradients, ViewMut::new(&mut dx, at), Write::Set).unwrap();
-    device.expect(&golden, "gelu.bn.dx", &D::read(&dx));
-    device.expect(&golden, "gelu.bn.dbeta", &D::read(&grads)[c..2 * c]);
+    let (at, act) = (golden.layout("gelu.x"), Activation::Gelu);
+    let bn = BatchNorm { epsilon: 1.0 / 1024.0, act };
+    let mut ops = Ops::new(&golden, at.shape.n);
+    let (x, dy) = (ops.batch("gelu.x"), ops.batch("gelu.dy"));
+    let [y, dx, of_norm, dx_of_norm] = [(); 4].map(|()| ops.room(at));
+    ops.set(Activate { act }, &[x], &[y]);
+    ops.set(ActivationGradient { act }, &[x, dy], &[dx]);
+    let (gamma, beta) = (ops.run_of(Arena::Parameters, &[1.0; 5]), ops.parameter("gelu.bn.beta"));
+    let saved = ops.run_of(Arena::Statistics, &[0.0; 10]);
+    let [dgamma, dbeta] = [(); 2].map(|()| ops.run_of(Arena::Gradients, &[0.0; 5]));
+    let sums = ops.run_of(Arena::Gradients, &[0.0; 10]);
+    ops.set(BatchNormTrain { bn }, &[x, gamma, beta], &[of_norm, saved, sums]);
+    ops.set(BatchNormWeightGradient { bn }, &[x, gamma, beta, saved, dy], &[dgamma, dbeta]);
+    let op = BatchNormInputGradient { bn, shared: false };
+    ops.set(op, &[x, gamma, beta, saved, dy, dgamma, dbeta], &[dx_of_norm]);
+    let run = ops.run(device, &StepArgs::inference(at.shape.n));
+    for (name, id) in [("y", y), ("dx", dx), ("bn.y", of_norm), ("bn.dx", dx_of_norm), ("bn.dbeta", dbeta)] {
+        device.expect(&golden, &format!("gelu.{name}"), &left(&run, id));
+    }
 }
 
 fn cross_entropy<D: Device>(device: &D) {
-    let (golden, metrics) = (Golden::open(), Span::new(0, 2));
-    let (at, logits) = (golden.layout("xent.logits"), device.load(&golden, "xent.logits"));
-    let logits = View::new(&logits, at);
-    let (mut labels, mut sums) = (device.alloc_ints(at.shape.n).unwrap(), device.alloc(2).unwrap());
-    device.upload_ints(&golden.labels("xent.labels"), &mut labels).unwrap();
-    let mut y = device.alloc(at.end()).unwrap();
+    let golden = Golden::open();
+    let at = golden.layout("xent.logits");
     for (name, label_smoothing) in [("hard", 0.0), ("smooth", 0.125)] {
-        let xent = SoftmaxXent { label_smoothing, scale: 0.125, mixed: false };
-        let dlogits = Some(ViewMut::new(&mut y, at));
-        device.softmax_xent(&xent, logits, &labels, dlogits, &mut sums, metrics).unwrap();
-        device.expect(&golden, &format!("xent.{name}.dlogits"), &D::read(&y));
-        device.expect(&golden, &format!("xent.{name}.loss"), &D::read(&sums)[..1]);
+        let mut ops = Ops::new(&golden, at.shape.n);
+        let (logits, dlogits) = (ops.batch("xent.logits"), ops.room(at));
+        let labels = ops.trial.labels(&golden.labels("xent.labels"));
+        let metrics = ops.run_of(Arena::Gradients, &[0.0; 2]);
+        ops.set(CrossEntropy { gradient: true }, &[logits, labels], &[dlogits, metrics]);
+        let args = StepArgs { label_smoothing, global_batch: 8, ..StepArgs::inference(at.shape.n) };
+        let run = ops.run(device, &args);
+        device.expect(&golden, &format!("xent.{name}.dlogits"), &left(&run, dlogits));
+        device.expect(&golden, &format!("xent.{name}.loss"), &left(&run, metrics)[..1]);
     }
-    device.softmax(logits, ViewMut::new(&mut y, at)).unwrap();
+    let (logits, mut y) = (device.load(&golden, "xent.logits"), device.alloc(at.end()).unwrap());
+    device.softmax(View::new(&logits, at), ViewMut::new(&mut y, at)).unwrap();
     device.expect(&golden, "xent.probabilities", &D::read(&y));
 }
 
@@ -184,18 +241,20 @@ fn pooling<D: Device>(device: &D) {
         let pool = Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad };
         let name = |what: &str| format!("pool.{case}.{what}");
         let (x_at, y_at) = (golden.layout(&name("x")), golden.layout(&name("dy")));
-        let (x, dy) = (device.load(&golden, &name("x")), device.load(&golden, &name("dy")));
-        let (x, dy) = (View::new(&x, x_at), View::new(&dy, y_at));
-        let (mut y, mut dx) = (device.alloc(y_at.end()).unwrap(), device.alloc(x_at.end()).unwrap());
-        device.maxpool_fwd(&pool, x, ViewMut::new(&mut y, y_at)).unwrap();
-        let (y_view, dx_view) = (View::new(&y, y_at), ViewMut::new(&mut dx, x_at));
-        device.maxpool_bwd(&pool, x, y_view, dy, dx_view, Write::Set).unwrap();
-        device.expect(&golden, &name("max.y"), &D::read(&y));
-        device.expect(&golden, &name("max.dx"), &D::read(&dx));
-        device.avgpool_fwd(&pool, x, ViewMut::new(&mut y, y_at)).unwrap();
-        device.avgpool_bwd(&pool, dy, ViewMut::new(&mut dx, x_at), Write::Set).unwrap();
-        device.expect(&golden, &name("average.y"), &D::read(&y));
-        device.expect(&golden, &name("average.dx"), &D::read(&dx));
+        let mut ops = Ops::new(&golden, x_at.shape.n);
+        let (x, dy) = (ops.batch(&name("x")), ops.batch(&name("dy")));
+        let ([largest, mean], [of_largest, of_mean]) =
+            ([(); 2].map(|()| ops.room(y_at)), [(); 2].map(|()| ops.room(x_at)));
+        ops.set(MaxPool { pool }, &[x], &[largest]);
+        ops.set(MaxPoolGradient { pool }, &[x, largest, dy], &[of_largest]);
+        ops.set(AveragePool { pool }, &[x], &[mean]);
+        ops.set(AveragePoolGradient { pool, x: x_at.shape.with_n(1) }, &[dy], &[of_mean]);
+        let run = ops.run(device, &StepArgs::inference(x_at.shape.n));
+        let results =
+            [("max.y", largest), ("max.dx", of_largest), ("average.y", mean), ("average.dx", of_mean)];
+        for (what, id) in results {
+            device.expect(&golden, &name(what), &left(&run, id));
+        }
     }
 }
 

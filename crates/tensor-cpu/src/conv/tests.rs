@@ -1,12 +1,14 @@
 //! Every pass against [`Reference`], for every instruction set that this processor has.
 
 use super::winograd;
-use crate::element::Format;
 use crate::simd::Level;
-use crate::{Buffer, Cpu, Reference};
+use crate::{Cpu, Reference};
+use program::ops::{
+    Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient, LinearForward, LinearInputGradient,
+    LinearWeightGradient,
+};
 use program::{
-    Activation, Backend, Conv2d, Error, Layout, Linear, Pad, Run, RunMut, Shape, Span, View, ViewMut,
-    WeightSpans, Write,
+    Activation, Arena, Conv2d, Error, Layout, Linear, Pad, Shape, StepArgs, TensorId, Trial, TrialRun, Write,
 };
 
 /// Numbers in -1..1, the same for the same seed.
@@ -26,32 +28,9 @@ fn random_for(cpu: &Cpu, len: usize, seed: u64) -> Vec<f32> {
     if cpu.is_bf16() { numbers.map(narrow).collect() } else { numbers.collect() }
 }
 
-fn arena(numbers: &[f32]) -> Buffer {
-    let mut buffer = Buffer::zeros(numbers.len());
-    buffer.copy_from_slice(numbers);
-    buffer
-}
-
-fn tensor(cpu: &Cpu, numbers: &[f32]) -> Buffer {
-    let mut buffer = cpu.alloc_activations(numbers.len()).unwrap();
-    cpu.upload(numbers, &mut buffer, 0).unwrap();
-    buffer
-}
-
-pub(super) fn numbers(cpu: &Cpu, buffer: &Buffer) -> Vec<f32> {
-    let mut numbers = vec![0.0; buffer.len()];
-    cpu.download(buffer, 0, &mut numbers).unwrap();
-    numbers
-}
-
-pub(super) fn wide(numbers: &[f32]) -> Vec<f64> {
-    numbers.iter().map(|&x| f64::from(x)).collect()
-}
-
-/// The layout of a slice of a tensor with `extra` more channels, not at its start.
+/// The layout of some channels of a tensor with `extra` more of them, not the first ones.
 pub(super) fn slice(shape: Shape, extra: usize) -> Layout {
-    let stride = shape.c + extra;
-    Layout { offset: extra / 2 + 3 * usize::from(extra > 0), shape, stride }
+    Layout { offset: extra / 2, shape, stride: shape.c + extra }
 }
 
 /// Elements of a buffer that just holds the tensor.
@@ -59,17 +38,64 @@ pub(super) fn room(at: Layout) -> usize {
     at.end()
 }
 
-/// `|got - want|` is at most what sums of so many products may differ by, and what rounding to the buffer's format adds; elements
-/// that no op may touch included.
-#[track_caller]
-fn close(what: &str, cpu: &Cpu, got: &Buffer, want: &[f64], products: usize) {
-    assert_eq!(got.len(), want.len());
-    let rounding = if got.format() == Format::Bf16 { 1.0 / 256.0 } else { 0.0 };
-    let tolerance = 2e-7 * (products as f64).sqrt().max(4.0) * 8.0 + rounding;
-    let got = numbers(cpu, got);
-    for (i, (&got, &want)) in got.iter().zip(want).enumerate() {
-        let error = (f64::from(got) - want).abs();
-        assert!(error <= tolerance * want.abs().max(1.0), "{what}[{i}]: {got} instead of {want}");
+/// A trial on the reference, with all that it has left in f64.
+pub(super) fn reference(trial: &Trial, n: usize) -> TrialRun<'static, Reference> {
+    let mut run = trial.clone().on(&Reference).unwrap();
+    run.run(&StepArgs::inference(n)).unwrap();
+    run
+}
+
+/// The numbers of a tensor there, with those around it: so many from the start of its memory.
+pub(super) fn whole<'r>(run: &'r TrialRun<Reference>, id: TensorId, len: usize) -> &'r [f64] {
+    let executable = &run.executable;
+    let offset = executable.layout(executable.program().root(id).0, 1).offset;
+    let buffer = match executable.program().tensor(id).arena {
+        Arena::Activations => &run.activations,
+        _ => &run.gradients,
+    };
+    &buffer[offset..][..len]
+}
+
+/// Both passes of a trial, to compare what they have left.
+struct Compared<'a> {
+    cpu: &'a Cpu,
+    got: TrialRun<'a, Cpu>,
+    want: TrialRun<'static, Reference>,
+    n: usize,
+    what: String,
+}
+
+impl<'a> Compared<'a> {
+    /// On `n` samples. Nothing may be written outside of the results.
+    #[track_caller]
+    fn run(cpu: &'a Cpu, trial: Trial, n: usize, what: String) -> Self {
+        let want = reference(&trial, n);
+        let mut got = trial.on(cpu).unwrap();
+        let prepared = cpu.scratch(0).len();
+        got.run(&StepArgs::inference(n)).unwrap();
+        assert_eq!(cpu.scratch(0).len(), prepared, "an op allocated: {what}");
+        assert_eq!(got.changed_outside(n).unwrap(), None, "{what}");
+        Compared { cpu, got, want, n, what }
+    }
+
+    /// `|got - want|` is at most what sums of so many products may differ by, and what rounding to the format of activations adds.
+    #[track_caller]
+    fn close(&self, name: &str, id: TensorId, products: usize) {
+        let executable = &self.want.executable;
+        let (arena, at) = (executable.program().tensor(id).arena, executable.layout(id, self.n));
+        let is_stored = arena == Arena::Activations;
+        let rounding = if is_stored && self.cpu.is_bf16() { 1.0 / 256.0 } else { 0.0 };
+        let tolerance = 2e-7 * (products as f64).sqrt().max(4.0) * 8.0 + rounding;
+        let got = self.got.read(id, self.n).unwrap();
+        let buffer = if is_stored { &self.want.activations } else { &self.want.gradients };
+        let pixels =
+            (0..at.shape.rows()).flat_map(|row| &buffer[at.offset + row * at.stride..][..at.shape.c]);
+        assert_eq!(got.len(), at.shape.len());
+        for (i, (&got, &want)) in got.iter().zip(pixels).enumerate() {
+            let error = (f64::from(got) - want).abs();
+            let what = &self.what;
+            assert!(error <= tolerance * want.abs().max(1.0), "{name}[{i}], {what}: {got} instead of {want}");
+        }
     }
 }
 
@@ -77,61 +103,39 @@ fn close(what: &str, cpu: &Cpu, got: &Buffer, want: &[f64], products: usize) {
 const WINOGRAD: usize = 4 * 4;
 
 /// All three passes of one convolution. `extra` channels lie between pixels.
+#[track_caller]
 fn check(cpu: &Cpu, conv: Conv2d, x: Shape, extra: usize) {
     let y = conv.output(x).unwrap();
     let what = format!("{:?} {:?} {conv:?} of {x} with {extra} more channels", cpu.simd(), cpu.bf16());
     let (xl, yl) = (slice(x, extra), slice(y, extra / 2));
-    let (w, b) = (Span::new(5, conv.weights()), Span::new(5 + conv.weights(), conv.outputs));
     let (xs, dys) = (random_for(cpu, room(xl), 1), random_for(cpu, room(yl), 2));
-    let params = random_for(cpu, b.end(), 3);
-    let (xb, dyb, pb) = (tensor(cpu, &xs), tensor(cpu, &dys), arena(&params));
-    let (xr, dyr, pr) = (wide(&xs), wide(&dys), wide(&params));
+    // Prepared for one sample more.
+    let mut trial = Trial::new(x.n + 1).shifted(5);
+    let (of_x, dy) = (trial.activations(xl, &xs), trial.activations(yl, &dys));
+    let w = trial.run(Arena::Parameters, &random_for(cpu, conv.weights(), 3));
+    let b = trial.run(Arena::Parameters, &random_for(cpu, conv.outputs, 4));
+    let [plain, relu] = [(); 2].map(|()| trial.activations(yl, &dys));
+    trial.step(Conv2dForward { conv, act: Activation::None }, &[of_x, w], &[plain], Write::Set);
+    trial.step(Conv2dForward { conv, act: Activation::Relu }, &[of_x, w, b], &[relu], Write::Set);
+    let gradients = [Write::Set, Write::Add].map(|mode| {
+        let dx = trial.activations(xl, &xs);
+        trial.step(Conv2dInputGradient { conv, x: x.with_n(1) }, &[dy, w], &[dx], mode);
+        (dx, mode)
+    });
+    // Not asking for the bias's gradient, which is not this module's.
+    let dw = trial.run(Arena::Gradients, &random(conv.weights(), 5));
+    trial.step(Conv2dWeightGradient { conv, bias: false }, &[of_x, dy], &[dw], Write::Set);
+
     let products = conv.weights() / conv.outputs.max(1);
     let transformed = !cpu.is_bf16() && winograd::choose(cpu, &conv, y).is_some();
     let lost = if transformed { WINOGRAD } else { 1 };
-    cpu.prepare_conv2d(&conv, x.with_n(x.n + 1), true).unwrap();
-    let prepared = cpu.scratch(0).len();
-
-    for (act, bias) in [(Activation::None, None), (Activation::Relu, Some(b))] {
-        let (mut got, mut want) = (tensor(cpu, &dys), dyr.clone());
-        cpu.conv2d_fwd(
-            &conv,
-            act,
-            View::new(&xb, xl),
-            Run::new(&pb, WeightSpans { w, b: bias }),
-            ViewMut::new(&mut got, yl),
-        )
-        .unwrap();
-        Reference
-            .conv2d_fwd(
-                &conv,
-                act,
-                View::new(&xr, xl),
-                Run::new(&pr, WeightSpans { w, b: bias }),
-                ViewMut::new(&mut want, yl),
-            )
-            .unwrap();
-        close(&format!("forward {act:?}, {what}"), cpu, &got, &want, lost * products);
+    let compared = Compared::run(cpu, trial, x.n, what);
+    compared.close("forward", plain, lost * products);
+    compared.close("forward with a bias and ReLU", relu, lost * products);
+    for (dx, mode) in gradients {
+        compared.close(&format!("backward data {mode:?}"), dx, lost * conv.weights() / conv.inputs.max(1));
     }
-    for mode in [Write::Set, Write::Add] {
-        let (mut got, mut want) = (tensor(cpu, &xs), xr.clone());
-        cpu.conv2d_bwd_data(&conv, View::new(&dyb, yl), Run::new(&pb, w), ViewMut::new(&mut got, xl), mode)
-            .unwrap();
-        Reference
-            .conv2d_bwd_data(&conv, View::new(&dyr, yl), Run::new(&pr, w), ViewMut::new(&mut want, xl), mode)
-            .unwrap();
-        let products = lost * conv.weights() / conv.inputs.max(1);
-        close(&format!("backward data {mode:?}, {what}"), cpu, &got, &want, products);
-    }
-    // Not asking for the bias's gradient, which is not this module's.
-    let (mut got, mut want) = (arena(&params), pr.clone());
-    cpu.conv2d_bwd_filter(&conv, View::new(&xb, xl), View::new(&dyb, yl), RunMut::new(&mut got, w.into()))
-        .unwrap();
-    Reference
-        .conv2d_bwd_filter(&conv, View::new(&xr, xl), View::new(&dyr, yl), RunMut::new(&mut want, w.into()))
-        .unwrap();
-    close(&format!("backward filter, {what}"), cpu, &got, &want, lost * y.rows());
-    assert_eq!(cpu.scratch(0).len(), prepared, "an op allocated: {what}");
+    compared.close("backward filter", dw, lost * y.rows());
 }
 
 pub(super) fn square(inputs: usize, outputs: usize, kernel: usize, stride: usize, pad: usize) -> Conv2d {
@@ -255,7 +259,8 @@ fn scratch_memory_that_can_not_be_had_is_an_error() {
     // Weights are rounded in scratch memory.
     let cpu = Cpu::with_simd(1, Level::Portable).with_bf16().unwrap();
     let conv = Conv2d { inputs: 1 << 24, outputs: 1 << 24, ..square(1, 1, 3, 1, 1) };
-    let error = cpu.prepare_conv2d(&conv, Shape::new(1, 8, 8, conv.inputs), true).unwrap_err();
+    let (x, y) = (Shape::new(1, 8, 8, conv.inputs), Shape::new(1, 8, 8, conv.outputs));
+    let error = super::prepare(&cpu, &conv, x, y, true).unwrap_err();
     assert!(matches!(error, Error::OutOfMemory { bytes, .. } if bytes > 1 << 50), "{error}");
 }
 
@@ -288,97 +293,42 @@ fn dense_layers() {
         {
             let linear = Linear { inputs, outputs };
             let at = |c: usize| slice(Shape::vectors(n, c), n % 3);
-            let (xl, yl, w) = (at(inputs), at(outputs), Span::new(1, inputs * outputs));
-            let b = Span::new(w.end(), outputs);
+            let (xl, yl) = (at(inputs), at(outputs));
             let random = |len, seed| random_for(cpu, len, seed);
-            let (xs, dys, params) = (random(room(xl), 4), random(room(yl), 5), random(b.end(), 6));
-            let (xb, dyb, pb) = (tensor(cpu, &xs), tensor(cpu, &dys), arena(&params));
-            let (xr, dyr, pr) = (wide(&xs), wide(&dys), wide(&params));
+            let (xs, dys) = (random(room(xl), 4), random(room(yl), 5));
+            let mut trial = Trial::new(n).shifted(1);
+            let (x, dy) = (trial.activations(xl, &xs), trial.activations(yl, &dys));
+            let (y, dx) = (trial.activations(yl, &dys), trial.activations(xl, &xs));
+            let w = trial.run(Arena::Parameters, &random(inputs * outputs, 6));
+            let b = trial.run(Arena::Parameters, &random(outputs, 7));
+            let dw = trial.run(Arena::Gradients, &random(inputs * outputs, 8));
+            trial.step(LinearForward { linear, act: Activation::Relu }, &[x, w, b], &[y], Write::Set);
+            trial.step(LinearInputGradient { linear }, &[dy, w], &[dx], Write::Add);
+            trial.step(LinearWeightGradient { linear, bias: false }, &[x, dy], &[dw], Write::Set);
             let what = format!("{:?} {:?} {linear:?} of {n}", cpu.simd(), cpu.bf16());
-
-            let (mut got, mut want) = (tensor(cpu, &dys), dyr.clone());
-            let act = Activation::Relu;
-            cpu.linear_fwd(
-                &linear,
-                act,
-                View::new(&xb, xl),
-                Run::new(&pb, WeightSpans { w, b: Some(b) }),
-                ViewMut::new(&mut got, yl),
-            )
-            .unwrap();
-            Reference
-                .linear_fwd(
-                    &linear,
-                    act,
-                    View::new(&xr, xl),
-                    Run::new(&pr, WeightSpans { w, b: Some(b) }),
-                    ViewMut::new(&mut want, yl),
-                )
-                .unwrap();
-            close(&format!("forward, {what}"), cpu, &got, &want, inputs);
-
-            let (mut got, mut want) = (tensor(cpu, &xs), xr.clone());
-            cpu.linear_bwd_data(
-                &linear,
-                View::new(&dyb, yl),
-                Run::new(&pb, w),
-                ViewMut::new(&mut got, xl),
-                Write::Add,
-            )
-            .unwrap();
-            Reference
-                .linear_bwd_data(
-                    &linear,
-                    View::new(&dyr, yl),
-                    Run::new(&pr, w),
-                    ViewMut::new(&mut want, xl),
-                    Write::Add,
-                )
-                .unwrap();
-            close(&format!("backward data, {what}"), cpu, &got, &want, outputs);
-
-            let (mut got, mut want) = (arena(&params), pr.clone());
-            cpu.linear_bwd_filter(
-                &linear,
-                View::new(&xb, xl),
-                View::new(&dyb, yl),
-                RunMut::new(&mut got, w.into()),
-            )
-            .unwrap();
-            Reference
-                .linear_bwd_filter(
-                    &linear,
-                    View::new(&xr, xl),
-                    View::new(&dyr, yl),
-                    RunMut::new(&mut want, w.into()),
-                )
-                .unwrap();
-            close(&format!("backward filter, {what}"), cpu, &got, &want, n);
+            let compared = Compared::run(cpu, trial, n, what);
+            compared.close("forward", y, inputs);
+            compared.close("backward data", dx, outputs);
+            compared.close("backward filter", dw, n);
         }
     }
 }
 
 /// The outputs of all passes of a convolution, back to back.
 pub(super) fn all_passes(cpu: &Cpu, conv: Conv2d, x: Shape) -> Vec<u32> {
-    let y = conv.output(x).unwrap();
-    let (xl, yl, w) = (slice(x, 0), slice(y, 0), Span::new(0, conv.weights()));
-    let (xs, dys) = (tensor(cpu, &random(room(xl), 7)), tensor(cpu, &random(room(yl), 8)));
-    let params = arena(&random(w.end(), 9));
-    let (mut got, mut dx, mut dw) = (dys.clone(), xs.clone(), params.clone());
-    let act = Activation::Relu;
-    cpu.conv2d_fwd(&conv, act, View::new(&xs, xl), Run::new(&params, w.into()), ViewMut::new(&mut got, yl))
-        .unwrap();
-    cpu.conv2d_bwd_data(
-        &conv,
-        View::new(&dys, yl),
-        Run::new(&params, w),
-        ViewMut::new(&mut dx, xl),
-        Write::Add,
-    )
-    .unwrap();
-    cpu.conv2d_bwd_filter(&conv, View::new(&xs, xl), View::new(&dys, yl), RunMut::new(&mut dw, w.into()))
-        .unwrap();
-    [&got, &dx, &dw].into_iter().flat_map(|buffer| numbers(cpu, buffer)).map(f32::to_bits).collect()
+    let (xl, yl) = (slice(x, 0), slice(conv.output(x).unwrap(), 0));
+    let (xs, dys) = (random(room(xl), 7), random(room(yl), 8));
+    let mut trial = Trial::new(x.n);
+    let (of_x, dy) = (trial.activations(xl, &xs), trial.activations(yl, &dys));
+    let (y, dx) = (trial.activations(yl, &dys), trial.activations(xl, &xs));
+    let w = trial.run(Arena::Parameters, &random(conv.weights(), 9));
+    let dw = trial.run(Arena::Gradients, &random(conv.weights(), 9));
+    trial.step(Conv2dForward { conv, act: Activation::Relu }, &[of_x, w], &[y], Write::Set);
+    trial.step(Conv2dInputGradient { conv, x: x.with_n(1) }, &[dy, w], &[dx], Write::Add);
+    trial.step(Conv2dWeightGradient { conv, bias: false }, &[of_x, dy], &[dw], Write::Set);
+    let mut run = trial.on(cpu).unwrap();
+    run.run(&StepArgs::inference(x.n)).unwrap();
+    [y, dx, dw].into_iter().flat_map(|id| run.read(id, x.n).unwrap()).map(f32::to_bits).collect()
 }
 
 #[test]
@@ -402,20 +352,17 @@ fn the_number_of_threads_changes_no_bit() {
 #[test]
 fn nan_is_not_hidden() {
     for cpu in Cpu::of_every_kind(2) {
-        let conv = square(4, 20, 1, 1, 0);
-        let at = |c| Layout::contiguous(Shape::new(1, 2, 2, c));
-        let mut x = random(16, 1);
-        x[4] = f32::NAN;
-        let (x, params, mut y) = (tensor(&cpu, &x), arena(&random(80, 2)), tensor(&cpu, &[0.0; 80]));
-        let (w, y_at) = (Span::new(0, 80), at(20));
-        cpu.conv2d_fwd(
-            &conv,
-            Activation::Relu,
-            View::new(&x, at(4)),
-            Run::new(&params, w.into()),
-            ViewMut::new(&mut y, y_at),
-        )
-        .unwrap();
-        assert!(numbers(&cpu, &y).iter().enumerate().all(|(i, y)| y.is_nan() == (20..40).contains(&i)));
+        let (conv, shape) = (square(4, 20, 1, 1, 0), Shape::new(1, 2, 2, 4));
+        let mut numbers = random(16, 1);
+        numbers[4] = f32::NAN;
+        let mut trial = Trial::new(1);
+        let x = trial.activations(Layout::contiguous(shape), &numbers);
+        let y = trial.activations(Layout::contiguous(shape.with_c(20)), &[0.0; 80]);
+        let w = trial.run(Arena::Parameters, &random(80, 2));
+        trial.step(Conv2dForward { conv, act: Activation::Relu }, &[x, w], &[y], Write::Set);
+        let mut run = trial.on(&cpu).unwrap();
+        run.run(&StepArgs::inference(1)).unwrap();
+        let y = run.read(y, 1).unwrap();
+        assert!(y.iter().enumerate().all(|(i, y)| y.is_nan() == (20..40).contains(&i)));
     }
 }

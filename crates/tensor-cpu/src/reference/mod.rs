@@ -18,13 +18,15 @@ mod window;
 /// Its buffers are `Vec<f64>`, so a test can read and write them without rounding to f32.
 ///
 /// ```
-/// use program::{Activation, Backend, Layout, Shape, View, ViewMut};
+/// use program::{Activation, Layout, Shape, StepArgs, Trial, Write, ops::Activate};
 /// use tensor_cpu::Reference;
 ///
-/// let at = Layout::contiguous(Shape::vectors(1, 3));
-/// let (x, mut y) = (vec![-1.0, 0.0, 2.5], vec![0.0; 3]);
-/// Reference.act_fwd(Activation::Relu, View::new(&x, at), ViewMut::new(&mut y, at))?;
-/// assert_eq!(y, [0.0, 0.0, 2.5]);
+/// let (at, mut trial) = (Layout::contiguous(Shape::vectors(1, 3)), Trial::new(1));
+/// let (x, y) = (trial.activations(at, &[-1.0, 0.0, 2.5]), trial.activations(at, &[0.0; 3]));
+/// trial.step(Activate { act: Activation::Relu }, &[x], &[y], Write::Set);
+/// let mut run = trial.on(&Reference)?;
+/// run.run(&StepArgs::inference(1))?;
+/// assert_eq!(run.read(y, 1)?, [0.0, 0.0, 2.5]);
 /// # Ok::<(), program::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]

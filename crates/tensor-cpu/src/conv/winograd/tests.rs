@@ -1,13 +1,12 @@
 //! Both sizes of tiles against [`Reference`], for every instruction set that this processor has, and how exact they are.
 
 use super::{Pass, Size, backward_filter, grads_scratch_len};
+use crate::Cpu;
 use crate::conv::sums::Finish;
-use crate::conv::tests::{random, room, slice, wide};
+use crate::conv::tests::{random, reference, room, slice, whole};
 use crate::simd::Level;
-use crate::{Cpu, Reference};
-use program::{
-    Activation, Backend, Conv2d, Pad, Run, RunMut, Shape, Span, View, ViewMut, WeightSpans, Write,
-};
+use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
+use program::{Activation, Arena, Conv2d, Pad, Shape, Trial, View, Write};
 
 /// The root of the mean square of the differences, and the largest one, in units of that of what is wanted.
 fn error(got: &[f32], want: &[f64]) -> [f64; 2] {
@@ -22,40 +21,33 @@ fn error(got: &[f32], want: &[f64]) -> [f64; 2] {
 fn errors(cpu: &Cpu, size: Size, conv: &Conv2d, x: Shape, extra: usize) -> [[f64; 2]; 3] {
     let y = conv.output(x).unwrap();
     let (xl, yl) = (slice(x, extra), slice(y, extra / 2));
-    let (w, b) = (Span::new(0, conv.weights()), Span::new(conv.weights(), conv.outputs));
-    let (xs, dys, params) = (random(room(xl), 1), random(room(yl), 2), random(b.end(), 3));
-    let (xr, dyr, pr) = (wide(&xs), wide(&dys), wide(&params));
-    let (weights, bias) = params.split_at(w.len);
+    let (xs, dys) = (random(room(xl), 1), random(room(yl), 2));
+    let (weights, bias, old) =
+        (random(conv.weights(), 3), random(conv.outputs, 4), random(conv.weights(), 5));
+    let mut trial = Trial::new(x.n);
+    let (of_x, of_dy) = (trial.activations(xl, &xs), trial.activations(yl, &dys));
+    let (of_y, of_dx) = (trial.activations(yl, &dys), trial.activations(xl, &xs));
+    let (w, b) = (trial.run(Arena::Parameters, &weights), trial.run(Arena::Parameters, &bias));
+    let dw = trial.run(Arena::Gradients, &old);
+    let conv_of = *conv;
+    trial.step(Conv2dForward { conv: conv_of, act: Activation::Relu }, &[of_x, w, b], &[of_y], Write::Set);
+    trial.step(Conv2dInputGradient { conv: conv_of, x: x.with_n(1) }, &[of_dy, w], &[of_dx], Write::Add);
+    trial.step(Conv2dWeightGradient { conv: conv_of, bias: false }, &[of_x, of_dy], &[dw], Write::Set);
+    let want = reference(&trial, x.n);
 
-    let (mut got, mut want) = (dys.clone(), dyr.clone());
-    let finish = Finish { bias: Some(bias), add: false, affine: None, relu: true };
-    Pass::forward(size, conv, xl, yl).run(cpu, &xs, weights, finish, &mut got);
-    let act = Activation::Relu;
-    Reference
-        .conv2d_fwd(
-            conv,
-            act,
-            View::new(&xr, xl),
-            Run::new(&pr, WeightSpans { w, b: Some(b) }),
-            ViewMut::new(&mut want, yl),
-        )
-        .unwrap();
-    let forward = error(&got, &want);
+    let mut got = dys.clone();
+    let finish = Finish { bias: Some(&bias), add: false, affine: None, relu: true };
+    Pass::forward(size, conv, xl, yl).run(cpu, &xs, &weights, finish, &mut got);
+    let forward = error(&got, whole(&want, of_y, got.len()));
 
-    let (mut got, mut want) = (xs.clone(), xr.clone());
+    let mut got = xs.clone();
     let finish = Finish { bias: None, add: true, affine: None, relu: false };
-    Pass::backward(size, conv, yl, xl).run(cpu, &dys, weights, finish, &mut got);
-    Reference
-        .conv2d_bwd_data(conv, View::new(&dyr, yl), Run::new(&pr, w), ViewMut::new(&mut want, xl), Write::Add)
-        .unwrap();
-    let data = error(&got, &want);
+    Pass::backward(size, conv, yl, xl).run(cpu, &dys, &weights, finish, &mut got);
+    let data = error(&got, whole(&want, of_dx, got.len()));
 
-    let (mut got, mut want) = (random(w.len, 4), wide(weights));
+    let mut got = old;
     backward_filter(cpu, size, conv, View::new(&xs, xl), View::new(&dys, yl), &mut got);
-    Reference
-        .conv2d_bwd_filter(conv, View::new(&xr, xl), View::new(&dyr, yl), RunMut::new(&mut want, w.into()))
-        .unwrap();
-    [forward, data, error(&got, &want)]
+    [forward, data, error(&got, whole(&want, dw, got.len()))]
 }
 
 fn conv(inputs: usize, outputs: usize, pad: Pad) -> Conv2d {
