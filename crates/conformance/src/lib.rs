@@ -41,7 +41,7 @@ pub mod transfers;
 
 pub use bench::{Bench, Buffer, Ops, Started};
 pub use case::{Case, Output, Source};
-pub use operand::{ALONE, Operand, Placement, SLICE, WIDE_SLICE};
+pub use operand::{ALONE, Operand, Placement, SLICE, WIDE_SLICE, numbers};
 pub use subject::Subject;
 
 /// A `#[test]` for every function of the suite, each on a subject that the expression gives.
@@ -56,7 +56,7 @@ macro_rules! suite {
             images: any_batch a_draw_that_makes_no_sense_is_seen;
             meter: sums_keep_small_losses a_loss_that_is_not_finite_stays a_device_that_runs_ahead_halts;
             normalization: layers_of_real_networks a_large_mean_costs_nothing an_empty_batch constant_channels
-                nan_stays squares_that_overflow_show any_shape;
+                an_outlier_in_front_costs_little nan_stays squares_that_overflow_show any_shape;
             optimizers: no_momentum_needs_no_velocity any_convention any_average;
             pooling: layers_of_real_networks an_empty_batch nan_wins_a_maximum any_window;
             refusals: transfers_out_of_bounds shapes_and_layouts absurd_sizes programs_and_their_memory optimizer_arenas
@@ -64,7 +64,7 @@ macro_rules! suite {
             replicas: parts_are_the_whole layers_of_real_networks a_large_mean_costs_nothing an_empty_batch any_parts;
             sequences: the_order_of_ops_changes_no_bit finished_gradients_are_those_of_the_last_step
                 parameters_that_change_are_seen batches_of_changing_size;
-            softmax: enormous_logits_do_not_overflow a_label_outside_of_the_classes_gives_nan an_empty_batch
+            softmax: enormous_logits_do_not_overflow logits_that_are_no_numbers a_label_outside_of_the_classes_gives_nan an_empty_batch
                 a_large_batch any_shape;
             transfers: fresh_memory_is_zero what_goes_up_comes_down special_numbers_are_kept;
         }

@@ -152,11 +152,20 @@ impl Case for Channels {
 
 /// A constant channel has a variance of exactly 0, and becomes beta.
 pub fn constant_channels<B: Execute>(subject: &Subject<B>) {
-    let x = Operand::constant(123.456, Shape::new(3, 30, 30, 4), ALONE);
-    let case = Channels { x, act: Activation::None, tolerance: 0.0 };
-    let expected = case.run(&subject.reference()).expect("the reference runs every case");
-    assert!(expected[1].values.iter().all(|&y| y == 0.5) && expected[0].values == [0.0; 4]);
-    subject.agree(&case);
+    for shape in [Shape::new(3, 30, 30, 4), Shape::new(2, 9, 9, 3), Shape::vectors(1, 5)] {
+        let x = Operand::constant(123.456, shape, ALONE);
+        let case = Channels { x, act: Activation::None, tolerance: 0.0 };
+        let expected = case.run(&subject.reference()).expect("the reference runs every case");
+        assert!(expected[1].values.iter().all(|&y| y == 0.5) && expected[0].values.iter().all(|&x| x == 0.0));
+        subject.agree(&case);
+    }
+}
+
+/// An outlier where a block's sums begin does not spoil the others' variance.
+pub fn an_outlier_in_front_costs_little<B: Execute>(subject: &Subject<B>) {
+    let shape = subject.fit(Shape::new(8, 32, 32, 4), 64);
+    let x = (0..4).fold(Operand::draw("x", shape, ALONE), |x, channel| x.with(channel, 1e3));
+    subject.agree(&Channels { x, act: Activation::Relu, tolerance: 1e-3 });
 }
 
 /// A NaN comes through the statistics and the fused activation, so that a diverged run is seen.

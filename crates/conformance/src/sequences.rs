@@ -10,7 +10,8 @@ use program::ops::{
     LinearWeightGradient,
 };
 use program::{
-    Activation, Arena, BatchNorm, Conv2d, Execute, Linear, Pad, Result, SgdStep, Shape, Span, StepArgs, Write,
+    Activation, Arena, BatchNorm, Conv2d, Execute, Layout, Linear, Pad, Result, RmspropStep, SgdStep, Shape,
+    Span, StepArgs, View, ViewMut, Write,
 };
 
 const CONV: Conv2d = Conv2d {
@@ -142,7 +143,10 @@ impl Case for Changing {
         let whole = Span::new(0, run.executable.span(dense).end());
         let grads = bench.buffer_of(vec![bench.loss_scale; whole.len])?;
         let (mut none, mut outputs) = (device.alloc(0)?, Vec::new());
-        for change in ["none", "upload", "step", "fill"] {
+        let mut state = bench.buffer_of(vec![0.5; whole.len])?;
+        let other =
+            bench.buffer_of(numbers("others", whole.len).into_iter().map(|x| bench.round(x)).collect())?;
+        for change in ["none", "upload", "step", "fill", "copy", "another step"] {
             match change {
                 "upload" => {
                     let new: Vec<f32> =
@@ -155,6 +159,17 @@ impl Case for Changing {
                     device.sgd_step(&step, &mut run.parameters, &grads.data, &mut none, whole)?;
                 }
                 "fill" => device.fill(0.5, &mut run.parameters, Span::new(100, whole.len - 200))?,
+                "copy" => {
+                    let at = Layout::contiguous(Shape::vectors(1, whole.len));
+                    let to = ViewMut::new(&mut run.parameters, at);
+                    device.copy(View::new(&other.data, at), to, Write::Set)?;
+                }
+                "another step" => {
+                    let (rho, epsilon, weight_decay) = (0.5, 0.1, Default::default());
+                    let step =
+                        RmspropStep { lr: 0.25, rho, epsilon, epsilon_inside_root: false, weight_decay };
+                    device.rmsprop_step(&step, &mut run.parameters, &grads.data, &mut state.data, whole)?;
+                }
                 _ => {}
             }
             run.run(&StepArgs::inference(3))?;

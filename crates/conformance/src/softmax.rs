@@ -2,6 +2,7 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
+use philox::{Philox, domain};
 use program::ops::CrossEntropy;
 use program::{Arena, Execute, Layout, Result, Shape, Span, StepArgs, Target, View, ViewMut};
 use proptest::prelude::*;
@@ -21,6 +22,8 @@ pub struct Logits {
     pub size: f32,
     /// Two labels a sample.
     pub mixed: bool,
+    /// What some logits are instead of their numbers.
+    pub odd: Option<f32>,
 }
 
 impl Logits {
@@ -47,7 +50,9 @@ impl Case for Logits {
         // Coarse numbers: many samples have several largest logits. Of numbers that dwarf the logarithm of how many there
         // are, only one may be the largest.
         let draw = if self.size.abs() < 1e30 { Operand::coarse } else { Operand::draw };
-        let logits = draw("x", shape, self.place).map(|x| x * self.size);
+        let mut rng = Philox::new(7, domain("odd"), [0, 0]);
+        let odd = |x| self.odd.filter(|_| rng.below(7) == 0).unwrap_or(x);
+        let logits = draw("x", shape, self.place).map(|x| x * self.size).map(odd);
         let mut ops = bench.ops(self.samples, self.place);
         let (x, labels, y) = (ops.tensor(&logits), ops.labels(&self.labels()), ops.draw("y", shape));
         let [metrics, alone] = ["metrics", "alone"].map(|name| ops.numbers(Arena::Gradients, name, 2));
@@ -80,7 +85,25 @@ impl Case for Logits {
 pub fn enormous_logits_do_not_overflow<B: Execute>(subject: &Subject<B>) {
     for (smoothing, size) in [(0.0, 6e3), (0.1, -3e30)] {
         if 10.0 * f32::abs(size) < subject.largest() {
-            subject.agree(&Logits { samples: 9, classes: 10, place: ALONE, smoothing, size, mixed: false });
+            subject.agree(&Logits {
+                samples: 9,
+                classes: 10,
+                place: ALONE,
+                smoothing,
+                size,
+                mixed: false,
+                odd: None,
+            });
+        }
+    }
+}
+
+/// Neither the loss nor the gradient of such a sample may look good.
+pub fn logits_that_are_no_numbers<B: Execute>(subject: &Subject<B>) {
+    for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        for classes in [5, 40] {
+            let (place, smoothing, size, mixed, odd) = (ALONE, 0.0, 1.0, false, Some(odd));
+            subject.agree(&Logits { samples: 50, classes, place, smoothing, size, mixed, odd });
         }
     }
 }
@@ -110,7 +133,15 @@ pub fn a_label_outside_of_the_classes_gives_nan<B: Execute>(subject: &Subject<B>
 
 /// No samples: both sums are 0.
 pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
-    subject.agree(&Logits { samples: 0, classes: 10, place: SLICE, smoothing: 0.0, size: 1.0, mixed: true });
+    subject.agree(&Logits {
+        samples: 0,
+        classes: 10,
+        place: SLICE,
+        smoothing: 0.0,
+        size: 1.0,
+        mixed: true,
+        odd: None,
+    });
 }
 
 /// More samples than a device has threads at once.
@@ -124,6 +155,7 @@ pub fn a_large_batch<B: Execute>(subject: &Subject<B>) {
             smoothing: 0.1,
             size: 1.0,
             mixed: classes == 100,
+            odd: None,
         });
     }
 }
@@ -139,6 +171,7 @@ pub fn any_shape<B: Execute>(subject: &Subject<B>) {
         smoothing,
         size,
         mixed,
+        odd: None,
     };
     subject.agree_on(48, cases.prop_map(case));
 }

@@ -58,6 +58,12 @@ impl Trial {
         Trial { shift, ..self }
     }
 
+    /// A program that devices prepare for inference alone.
+    pub fn for_inference(mut self) -> Self {
+        self.program.output_gradient = None;
+        self
+    }
+
     /// A batch of activations. `values` are those of the memory in which it lies as `layout` says: the channels of a wider tensor, from channel
     /// `layout.offset` on.
     pub fn activations(&mut self, layout: Layout, values: &[f32]) -> TensorId {
@@ -87,9 +93,13 @@ impl Trial {
         self.program.add_tensor(shape, arena, home)
     }
 
-    /// Adds a step, which may add its first result to the numbers there.
+    /// Adds a step, which may add its first result to the numbers there: its own, or those of an earlier step in the same memory.
     pub fn step(&mut self, op: impl Into<Op>, operands: &[TensorId], results: &[TensorId], write: Write) {
-        let onto = (write == Write::Add).then(|| self.in_place_of(results[0]));
+        let onto = (write == Write::Add).then(|| {
+            let mut written = self.program.steps.iter().rev().flat_map(|step| step.results.iter().copied());
+            let before = written.find(|&id| self.program.is_same_memory(id, results[0]));
+            before.unwrap_or_else(|| self.in_place_of(results[0]))
+        });
         self.program.steps.push(Step {
             op: op.into(),
             operands: operands.into(),
@@ -209,6 +219,14 @@ impl<D: Execute> TrialRun<'_, D> {
         let at = self.executable.layout(id, n);
         let numbers = self.download(self.executable.program().tensor(id).arena)?;
         Ok(pixels(at).flat_map(|pixel| numbers[pixel].iter().copied()).collect())
+    }
+
+    /// The batches of activations.
+    pub fn activation_ids(&self) -> Vec<TensorId> {
+        let tensors = self.executable.program().tensors.iter().enumerate();
+        let parts = tensors
+            .filter(|(_, tensor)| tensor.arena == Arena::Activations && matches!(tensor.home, Home::In(..)));
+        parts.map(|(id, _)| TensorId(id)).collect()
     }
 
     /// Puts other numbers in the place of a tensor, and of those around it.

@@ -1,84 +1,19 @@
 //! Copies to and from the device, fills, copies and activations on the emulated GPU.
 
 use crate::harness::*;
+use conformance::elementwise::Elementwise;
+use conformance::{ALONE, Placement, SLICE};
 use program::{Activation, Backend, Error, Layout, Precision, Result, Shape, Span, View, ViewMut, Write};
 use tensor_cuda::{Buffer, Cuda};
 
-#[derive(Debug)]
-struct Elements {
-    shape: Shape,
-    place: [Placement; 3],
-    act: Activation,
-    write: Write,
-}
-
-impl Elements {
-    fn draw(rng: &mut philox::Philox) -> Elements {
-        let c = [between(rng, 1, 20), 8 * between(rng, 1, 5)][between(rng, 0, 1)];
-        Elements {
-            shape: Shape::new(between(rng, 0, 4), between(rng, 1, 9), between(rng, 1, 9), c),
-            place: [pick(rng, &PLACEMENTS), pick(rng, &PLACEMENTS), pick(rng, &PLACEMENTS)],
-            act: pick(rng, &[Activation::None, Activation::Relu]),
-            write: pick(rng, &[Write::Set, Write::Add]),
-        }
-    }
-}
-
-impl Case for Elements {
-    fn run<B: Backend>(&self, device: &B, precision: Precision) -> Result<Vec<Output>> {
-        let draw = |name, k: usize| Operand::coarse(name, self.shape, self.place[k]).on(device, precision);
-        let (x, dy, mut outputs) = (draw("x", 0)?, draw("dy", 1)?, Vec::new());
-        let mut y = draw("y", 2)?;
-        device.copy(x.view(), y.view_mut(), self.write)?;
-        outputs.push(y.output(device, "copy", 1e-7)?);
-        device.act_fwd(self.act, x.view(), y.view_mut())?;
-        outputs.push(y.output(device, "y", 0.0)?);
-        device.add_act(self.act, x.view(), y.view_mut())?;
-        outputs.push(y.output(device, "sum", 1e-7)?);
-        let mut dx = draw("dx", 2)?;
-        device.act_bwd(self.act, x.view(), dy.view(), dx.view_mut(), self.write)?;
-        outputs.push(dx.output(device, "dx", 1e-7)?);
-        device.act_bwd_in_place(self.act, x.view(), dx.view_mut())?;
-        outputs.push(dx.output(device, "dx in place", 1e-7)?);
-        Ok(outputs)
-    }
-}
-
-#[test]
-fn any_shape() {
-    let (mut rng, devices) = (draws("elements"), PRECISIONS.map(emulated));
-    for _ in 0..60 {
-        let case = Elements::draw(&mut rng);
-        devices.iter().for_each(|cuda| agree_on(cuda, &case));
-    }
-}
+const PLACES: [Placement; 3] = [ALONE, SLICE, Placement { before: 16, beside: 24 }];
 
 /// More elements than threads, so that every thread goes round several times.
 #[test]
 fn more_packs_than_threads() {
-    let (act, write) = (Activation::Relu, Write::Add);
-    for place in PLACEMENTS {
-        agree(&Elements { shape: Shape::new(3, 60, 60, 24), place: [place; 3], act, write });
-    }
-}
-
-/// A NaN passes forward, and lets the gradient pass backward: a diverged run is seen.
-#[test]
-fn nan_stays() {
-    for cuda in PRECISIONS.map(emulated) {
-        let at = Layout::contiguous(Shape::vectors(1, 3));
-        let (x, dy) = (
-            activations(&cuda, &[f32::NAN, -1.0, 2.0]).unwrap(),
-            activations(&cuda, &[3.0, 4.0, f32::NAN]).unwrap(),
-        );
-        let mut y = activations(&cuda, &[7.0; 3]).unwrap();
-        cuda.act_fwd(Activation::Relu, View::new(&x, at), ViewMut::new(&mut y, at)).unwrap();
-        let got = download(&cuda, &y, Span::new(0, 3)).unwrap();
-        assert!(got[0].is_nan() && got[1..] == [0.0, 2.0], "{got:?}");
-        let (x, dy) = (View::new(&x, at), View::new(&dy, at));
-        cuda.act_bwd(Activation::Relu, x, dy, ViewMut::new(&mut y, at), Write::Set).unwrap();
-        let got = download(&cuda, &y, Span::new(0, 3)).unwrap();
-        assert!(got[2].is_nan() && got[..2] == [3.0, 0.0], "{got:?}");
+    let (shape, act, mode) = (Shape::new(3, 60, 60, 24), Activation::Relu, Write::Add);
+    for place in PLACES {
+        agree(&Elementwise { shape, from: place, to: place, act, mode });
     }
 }
 
@@ -134,7 +69,7 @@ fn fills_a_run_and_nothing_beside_it() {
 #[test]
 fn copies_f32_in_half_precision() {
     for cuda in PRECISIONS.map(emulated) {
-        for Placement { before, beside } in PLACEMENTS {
+        for Placement { before, beside } in PLACES {
             let at = Layout { offset: before, shape: Shape::new(2, 3, 3, 16), stride: 16 + beside };
             let (x, y) = (numbers("x", at.end()), numbers("y", at.end()));
             let (from, mut to) = (upload(&cuda, &x).unwrap(), upload(&cuda, &y).unwrap());
@@ -153,14 +88,14 @@ fn refuses_what_does_not_fit() {
     let cuda = emulated(Precision::Bf16);
     let (x, mut y) = (activations(&cuda, &[0.0; 12]).unwrap(), activations(&cuda, &[0.0; 12]).unwrap());
     let at = |n, c| Layout::contiguous(Shape::vectors(n, c));
-    let (none, set) = (Activation::None, Write::Set);
+    let set = Write::Set;
     let copied = cuda.copy(View::new(&x, at(3, 4)), ViewMut::new(&mut y, at(4, 3)), set);
     assert!(matches!(copied, Err(Error::Shape { op: "copy", .. })), "{copied:?}");
-    let acted = cuda.act_fwd(none, View::new(&x, at(4, 4)), ViewMut::new(&mut y, at(4, 4)));
-    assert!(matches!(acted, Err(Error::OutOfBounds { end: 16, len: 12, .. })), "{acted:?}");
+    let copied = cuda.copy(View::new(&x, at(4, 4)), ViewMut::new(&mut y, at(4, 4)), set);
+    assert!(matches!(copied, Err(Error::OutOfBounds { end: 16, len: 12, .. })), "{copied:?}");
     let overlap = Layout { stride: 3, ..at(3, 4) };
-    let acted = cuda.act_fwd(none, View::new(&x, overlap), ViewMut::new(&mut y, at(3, 4)));
-    assert!(matches!(acted, Err(Error::NotContiguous { .. })), "{acted:?}");
+    let copied = cuda.copy(View::new(&x, overlap), ViewMut::new(&mut y, at(3, 4)), set);
+    assert!(matches!(copied, Err(Error::NotContiguous { .. })), "{copied:?}");
     let filled = cuda.fill(0.0, &mut y, Span::new(10, 3));
     assert!(matches!(filled, Err(Error::OutOfBounds { end: 13, .. })), "{filled:?}");
     let uploaded = cuda.upload(&[0.0; 4], &mut y, 9);

@@ -1,103 +1,147 @@
 //! Tensors whose last pixels lie beyond 2^32 elements: every place has to be computed in 64 bits. The tensors are small
 //! and their row strides are large, so nearly all of their memory is never touched, and costs nothing.
-// A test panics where something fails, its own helper functions too.
-#![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
+use program::ops::*;
 use program::{
-    Activation, AffineSpans, Backend, BatchNorm, DropoutMask, Layout, Linear, NormSaved, NormTrain, Pad,
-    Pool2d, Precision, Run, RunMut, Shape, Span, WeightSpans, Write,
+    Activation, Arena, Backend, BatchNorm, Executable, Execute, Home, Layout, Linear, Memory, Pad, Pool2d,
+    Precision, Result, Shape, Span, StepArgs, TensorId, Trial, View, ViewMut, Write,
 };
-use tensor_cuda::Cuda;
+use tensor_cuda::{Buffer, Cuda};
 
-/// Elements of a buffer with a far tensor.
-const FAR: usize = (1 << 32) + 1024;
 /// A pack, whatever the format.
 const PACK: usize = 8;
-
-/// Where a tensor lies: its last pixel at or just behind 2^32, or all pixels back to back.
-fn place(shape: Shape, far: bool) -> Layout {
-    let steps = (shape.rows() - 1).max(1);
-    let stride = if far { (1_usize << 32).div_ceil(steps).next_multiple_of(PACK) } else { shape.c };
-    Layout { offset: 0, shape, stride }
-}
-
-/// Makes tensors on a device, far or not.
-struct Maker<'a> {
-    cuda: &'a Cuda,
-    far: bool,
-}
-
-impl Maker<'_> {
-    fn tensor(&self, name: &str, shape: Shape) -> Tensor<Cuda> {
-        let layout = place(shape, self.far);
-        let mut data = self.cuda.alloc_activations(if self.far { FAR } else { layout.end() }).unwrap();
-        let values: Vec<f32> = numbers(name, shape.len()).iter().map(|&x| rounded(PRECISION, x)).collect();
-        for (row, values) in values.chunks(shape.c).enumerate() {
-            self.cuda.upload(values, &mut data, row * layout.stride).unwrap();
-        }
-        Tensor { data, layout }
-    }
-
-    fn values(&self, tensor: &Tensor<Cuda>) -> Vec<f32> {
-        let Layout { shape, stride, .. } = tensor.layout;
-        let row = |row| download(self.cuda, &tensor.data, Span::new(row * stride, shape.c)).unwrap();
-        (0..shape.rows()).flat_map(row).collect()
-    }
-}
-
 const PRECISION: Precision = Precision::Bf16;
 
-/// Asserts that ops write the same bits whether their tensors are far or not; the first says what they are.
-fn same_far_and_near(what: &str, ops: impl Fn(&Maker) -> Vec<Vec<f32>>) {
+/// The same tensor with its last pixel at or just behind 2^32.
+fn far(shape: Shape) -> Layout {
+    let steps = (shape.rows() - 1).max(1);
+    Layout { offset: 0, shape, stride: (1_usize << 32).div_ceil(steps).next_multiple_of(PACK) }
+}
+
+/// The device, unless it has too little memory for a tensor that is far: it is said that `what` is skipped.
+fn device(what: &str) -> Option<Cuda> {
     let cuda = emulated(PRECISION);
-    if let Err(error) = cuda.alloc_activations(FAR) {
-        println!("SKIPPED: {what} beyond 2^32 elements: {error}");
-        return;
+    match cuda.alloc_activations((1 << 32) + 1024) {
+        Ok(_) => Some(cuda),
+        Err(error) => {
+            println!("SKIPPED: {what} beyond 2^32 elements: {error}");
+            None
+        }
     }
-    let [near, far] = [false, true].map(|far| ops(&Maker { cuda: &cuda, far }));
-    assert_eq!(near.len(), far.len());
-    for (k, (near, far)) in near.iter().zip(&far).enumerate() {
-        let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(near), bits(far), "output {k} of {what}");
+}
+
+fn upload_rows(cuda: &Cuda, values: &[f32], at: Layout, to: &mut Buffer) -> Result<()> {
+    let mut rows = values.chunks(at.shape.c).enumerate();
+    rows.try_for_each(|(row, values)| cuda.upload(values, to, at.offset + row * at.stride))
+}
+
+fn download_rows(cuda: &Cuda, from: &Buffer, at: Layout) -> Result<Vec<f32>> {
+    let row = |row| download(cuda, from, Span::new(at.offset + row * at.stride, at.shape.c));
+    Ok((0..at.shape.rows()).map(row).collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// A batch with random numbers.
+fn batch(trial: &mut Trial, name: &str, shape: Shape) -> TensorId {
+    let values: Vec<f32> = numbers(name, shape.len()).iter().map(|&x| rounded(PRECISION, x)).collect();
+    trial.activations(Layout::contiguous(shape), &values)
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Asserts that steps write the same bits wherever their tensors lie: each of the activations is far once.
+fn same_far_and_near(what: &str, n: usize, trial: &Trial) {
+    let check = |cuda: &Cuda| -> Result<()> {
+        let mut near = trial.clone().on(cuda)?;
+        near.run(&StepArgs::inference(n))?;
+        let program = near.executable.program();
+        let roots = (0..program.tensors.len()).filter(|&k| {
+            let tensor = &program.tensors[k];
+            tensor.arena == Arena::Activations && matches!(tensor.home, Home::At(_)) && tensor.shape.c > 0
+        });
+        for root in roots.collect::<Vec<_>>() {
+            let (results, there) = run_far(cuda, trial, n, root)?;
+            for (id, values) in results {
+                let what = format!("tensor {} of {what}, with tensor {root} far", id.index());
+                assert_eq!(bits(&values), bits(&near.read(id, n)?), "{what}");
+            }
+            assert!(there.end() > 1 << 32);
+        }
+        Ok(())
+    };
+    if let Some(cuda) = device(what) {
+        check(&cuda).expect("the device runs the steps");
     }
+}
+
+/// Results, with their numbers.
+type Left = Vec<(TensorId, Vec<f32>)>;
+
+/// What the steps leave where one tensor is far, and where that is.
+fn run_far(cuda: &Cuda, trial: &Trial, n: usize, which: usize) -> Result<(Left, Layout)> {
+    let mut run = trial.clone().on(cuda)?;
+    let mut program = run.executable.program().clone();
+    // Behind all others.
+    let shape = program.tensors[which].shape;
+    program.tensors[which].shape = shape.with_c(far(shape.with_n(n)).stride);
+    program.tensors[which].home = Home::At(run.executable.len(Arena::Activations).next_multiple_of(PACK));
+    let executable = Executable::place(program, n, 0)?;
+    cuda.prepare(&executable)?;
+    let program = executable.program();
+    let (ids, mut activations) =
+        (run.activation_ids(), cuda.alloc_activations(executable.len(Arena::Activations))?);
+    for &id in &ids {
+        upload_rows(cuda, &run.read(id, n)?, executable.layout(id, n), &mut activations)?;
+    }
+    let memory = Memory {
+        activations: &mut activations,
+        statistics: &mut run.statistics,
+        params: &run.parameters,
+        grads: &mut run.gradients,
+        averages: &run.averages,
+        labels: &run.labels,
+    };
+    cuda.run(&executable, 0..program.steps.len(), &StepArgs::inference(n), memory)?;
+    let all = Span::new(0, run.gradients.len());
+    cuda.finish_grads(&mut run.gradients, all)?;
+    let mut left = Vec::new();
+    for &id in program.steps.iter().flat_map(|step| &step.results) {
+        let values = match program.tensor(id).arena {
+            Arena::Activations => download_rows(cuda, &activations, executable.layout(id, n))?,
+            _ => run.read(id, n)?,
+        };
+        left.push((id, values));
+    }
+    let is_far = |id: &&TensorId| program.root(**id).0.index() == which;
+    let there = ids.iter().find(is_far).map(|&id| executable.layout(id, n));
+    Ok((left, there.expect("the tensor is a part of its memory")))
 }
 
 #[test]
 fn elements() {
-    let shape = Shape::new(1, 3, 3, PACK);
-    same_far_and_near("copies and activations", |m| {
-        let (x, dy, mut y) = (m.tensor("x", shape), m.tensor("dy", shape), m.tensor("y", shape));
-        m.cuda.copy(x.view(), y.view_mut(), Write::Add).unwrap();
-        let copied = m.values(&y);
-        m.cuda.act_fwd(Activation::Relu, x.view(), y.view_mut()).unwrap();
-        let activated = m.values(&y);
-        m.cuda.act_bwd(Activation::Relu, x.view(), dy.view(), y.view_mut(), Write::Set).unwrap();
-        vec![copied, activated, m.values(&y)]
-    });
+    let (shape, act, mut trial) = (Shape::new(1, 3, 3, PACK), Activation::Relu, Trial::new(1));
+    let [x, dy, copy, y, dx] = ["x", "dy", "copy", "y", "dx"].map(|name| batch(&mut trial, name, shape));
+    trial.step(Scale { factor: 1.0 }, &[x], &[copy], Write::Add);
+    trial.step(Activate { act }, &[x], &[y], Write::Set);
+    trial.step(ActivationGradient { act }, &[x, dy], &[dx], Write::Set);
+    same_far_and_near("copies and activations", 1, &trial);
 }
 
 #[test]
 fn batch_norm() {
-    let (shape, c) = (Shape::new(3, 1, 1, PACK), PACK);
-    same_far_and_near("batch normalization", |m| {
-        let (x, dy) = (m.tensor("x", shape), m.tensor("dy", shape));
-        let (mut y, mut dx) = (m.tensor("y", shape), m.tensor("dx", shape));
-        let (bn, params) = (
-            BatchNorm { epsilon: 1e-3, act: Activation::Relu },
-            upload(m.cuda, &numbers("p", 2 * c)).unwrap(),
-        );
-        let (gamma, beta, sums) = (Span::new(0, c), Span::new(c, c), Span::new(2 * c, 2 * c));
-        let (mut saved, mut grads) = (m.cuda.alloc(2 * c).unwrap(), m.cuda.alloc(4 * c).unwrap());
-        let affine = Run::new(&params, AffineSpans { gamma, beta });
-        let norm = NormTrain { affine, bias: None, saved: &mut saved, sums: RunMut::new(&mut grads, sums) };
-        m.cuda.bn_act_fwd_train(&bn, x.view(), norm, y.view_mut()).unwrap();
-        let norm = NormSaved { x: x.view(), affine, saved: &saved };
-        let gradients = RunMut::new(&mut grads, affine.at);
-        m.cuda.bn_act_bwd(&bn, norm, dy.view(), gradients, dx.view_mut(), Write::Set).unwrap();
-        let grads = download(m.cuda, &grads, Span::new(0, 4 * c)).unwrap();
-        vec![m.values(&y), m.values(&dx), grads]
-    });
+    let (shape, c, mut trial) = (Shape::new(3, 1, 1, PACK), PACK, Trial::new(3));
+    let [x, dy, y, dx] = ["x", "dy", "y", "dx"].map(|name| batch(&mut trial, name, shape));
+    let [gamma, beta] = ["gamma", "beta"].map(|name| trial.run(Arena::Parameters, &numbers(name, c)));
+    let saved = trial.run(Arena::Statistics, &numbers("saved", 2 * c));
+    let [dgamma, dbeta, sums] = [c, c, 2 * c].map(|len| trial.run(Arena::Gradients, &numbers("sums", len)));
+    let bn = BatchNorm { epsilon: 1e-3, act: Activation::Relu };
+    trial.step(BatchNormTrain { bn }, &[x, gamma, beta], &[y, saved, sums], Write::Set);
+    trial.step(BatchNormWeightGradient { bn }, &[x, gamma, beta, saved, dy], &[dgamma, dbeta], Write::Set);
+    let op = BatchNormInputGradient { bn, shared: false };
+    trial.step(op, &[x, gamma, beta, saved, dy, dgamma, dbeta], &[dx], Write::Set);
+    same_far_and_near("batch normalization", 3, &trial);
 }
 
 #[test]
@@ -106,55 +150,56 @@ fn pooling() {
     let windows = |kernel, stride| Pool2d { kernel: [kernel; 2], stride: [stride; 2], pad: Pad::VALID };
     // Windows that overlap and that do not.
     for pool in [windows(2, 1), windows(1, 1)] {
-        same_far_and_near("pooling", |m| {
-            let of_y = pool.output(shape).unwrap();
-            let (x, dy) = (m.tensor("x", shape), m.tensor("dy", of_y));
-            let (mut y, mut dx) = (m.tensor("y", of_y), m.tensor("dx", shape));
-            m.cuda.maxpool_fwd(&pool, x.view(), y.view_mut()).unwrap();
-            let largest = m.values(&y);
-            m.cuda.maxpool_bwd(&pool, x.view(), y.view(), dy.view(), dx.view_mut(), Write::Add).unwrap();
-            let of_largest = m.values(&dx);
-            m.cuda.avgpool_fwd(&pool, x.view(), y.view_mut()).unwrap();
-            m.cuda.avgpool_bwd(&pool, dy.view(), dx.view_mut(), Write::Set).unwrap();
-            vec![largest, of_largest, m.values(&y), m.values(&dx)]
-        });
+        let (of_y, mut trial) = (pool.output(shape).expect("a window"), Trial::new(1));
+        let [dy, largest, mean] = ["dy", "largest", "mean"].map(|name| batch(&mut trial, name, of_y));
+        let [x, of_largest, of_mean] =
+            ["x", "of largest", "of mean"].map(|name| batch(&mut trial, name, shape));
+        trial.step(MaxPool { pool }, &[x], &[largest], Write::Set);
+        trial.step(MaxPoolGradient { pool }, &[x, largest, dy], &[of_largest], Write::Add);
+        trial.step(AveragePool { pool }, &[x], &[mean], Write::Set);
+        trial.step(AveragePoolGradient { pool, x: shape }, &[dy], &[of_mean], Write::Set);
+        same_far_and_near("pooling", 1, &trial);
     }
 }
 
 #[test]
-fn dropout_and_softmax() {
-    let shape = Shape::vectors(3, PACK);
-    same_far_and_near("dropout and softmax", |m| {
-        let (x, mut y) = (m.tensor("x", shape), m.tensor("y", shape));
-        let mask = DropoutMask { rate: 0.5, key: [1, 2], step: 3, first_sample: 4 };
-        m.cuda.dropout(&mask, x.view(), y.view_mut(), Write::Add).unwrap();
-        let dropped = m.values(&y);
-        m.cuda.softmax(x.view(), y.view_mut()).unwrap();
-        vec![dropped, m.values(&y)]
-    });
+fn dropout() {
+    let (shape, mut trial) = (Shape::vectors(3, PACK), Trial::new(3));
+    let [x, y] = ["x", "y"].map(|name| batch(&mut trial, name, shape));
+    trial.step(Dropout { rate: 0.5, domain: 1 }, &[x], &[y], Write::Add);
+    same_far_and_near("dropout", 3, &trial);
 }
 
 /// Tensors with gaps are packed for the product, and their columns are summed where they lie.
 #[test]
 fn dense_layers() {
-    let (linear, n) = (Linear { inputs: PACK, outputs: 2 * PACK }, 3);
-    let [inputs, outputs] = [linear.inputs, linear.outputs].map(|c| Shape::vectors(n, c));
-    let w = Span::new(0, linear.inputs * linear.outputs);
-    let all = w.len + linear.outputs;
-    let b = Some(Span::new(w.end(), linear.outputs));
-    same_far_and_near("a dense layer", |m| {
-        let (x, dy) = (m.tensor("x", inputs), m.tensor("dy", outputs));
-        let (mut y, mut dx) = (m.tensor("y", outputs), m.tensor("dx", inputs));
-        let params = upload(m.cuda, &numbers("params", all)).unwrap();
-        let mut grads = m.cuda.alloc(all).unwrap();
-        let weights = Run::new(&params, WeightSpans { w, b });
-        m.cuda.linear_fwd(&linear, Activation::Relu, x.view(), weights, y.view_mut()).unwrap();
-        // Not added: sums of what was packed are rounded twice.
-        m.cuda.linear_bwd_data(&linear, dy.view(), Run::new(&params, w), dx.view_mut(), Write::Set).unwrap();
-        let gradients = RunMut::new(&mut grads, weights.at);
-        m.cuda.linear_bwd_filter(&linear, x.view(), dy.view(), gradients).unwrap();
-        m.cuda.finish_grads(&mut grads, w).unwrap();
-        let grads = download(m.cuda, &grads, Span::new(0, all)).unwrap();
-        vec![m.values(&y), m.values(&dx), grads]
-    });
+    let (linear, mut trial) = (Linear { inputs: PACK, outputs: 2 * PACK }, Trial::new(3));
+    let [x, dx] = ["x", "dx"].map(|name| batch(&mut trial, name, Shape::vectors(3, linear.inputs)));
+    let [y, dy] = ["y", "dy"].map(|name| batch(&mut trial, name, Shape::vectors(3, linear.outputs)));
+    let len = linear.inputs * linear.outputs;
+    let [w, b] = [len, linear.outputs].map(|len| trial.run(Arena::Parameters, &numbers("params", len)));
+    let [dw, db] = [len, linear.outputs].map(|len| trial.run(Arena::Gradients, &numbers("grads", len)));
+    trial.step(LinearForward { linear, act: Activation::Relu }, &[x, w, b], &[y], Write::Set);
+    // Not added: sums of what was packed are rounded twice.
+    trial.step(LinearInputGradient { linear }, &[dy, w], &[dx], Write::Set);
+    trial.step(LinearWeightGradient { linear, bias: true }, &[x, dy], &[dw, db], Write::Set);
+    same_far_and_near("a dense layer", 3, &trial);
+}
+
+#[test]
+fn softmax() -> Result<()> {
+    let Some(cuda) = device("softmax") else { return Ok(()) };
+    let shape = Shape::vectors(3, PACK);
+    let values: Vec<f32> = numbers("x", shape.len()).iter().map(|&x| rounded(PRECISION, x)).collect();
+    let probabilities = |from: Layout, to: Layout| -> Result<Vec<u32>> {
+        let (mut x, mut y) = (cuda.alloc_activations(from.end())?, cuda.alloc_activations(to.end())?);
+        upload_rows(&cuda, &values, from, &mut x)?;
+        cuda.softmax(View::new(&x, from), ViewMut::new(&mut y, to))?;
+        Ok(bits(&download_rows(&cuda, &y, to)?))
+    };
+    let near = Layout::contiguous(shape);
+    let expected = probabilities(near, near)?;
+    assert_eq!(probabilities(far(shape), near)?, expected);
+    assert_eq!(probabilities(near, far(shape))?, expected);
+    Ok(())
 }

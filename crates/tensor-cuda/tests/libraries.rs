@@ -15,12 +15,16 @@ mod play;
 
 use philox::{Philox, domain};
 use play::Played;
+use program::ops::{
+    Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient, LinearForward, LinearInputGradient,
+    LinearWeightGradient,
+};
 use program::{
-    Activation, Backend, Conv2d, Layout, Linear, Pad, Precision, Run, RunMut, Shape, Span, View, ViewMut,
+    Activation, Arena, Conv2d, Layout, Linear, Pad, Precision, Shape, StepArgs, TensorId, Trial, TrialRun,
     Write,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tensor_cuda::{Buffer, Cuda, Options};
+use tensor_cuda::{Cuda, Options};
 
 /// The variable that says that this is a start on stand-ins.
 const ON_STAND_INS: &str = "TOWERS_TEST_ON_STAND_INS";
@@ -30,7 +34,7 @@ fn is_on_stand_ins() -> bool {
 }
 
 /// A batch that is no multiple of anything.
-fn batch() -> usize {
+fn samples() -> usize {
     if is_on_stand_ins() { 5 } else { 61 }
 }
 
@@ -77,7 +81,7 @@ fn convolutions() -> impl Iterator<Item = (Conv2d, Shape)> {
             let [inputs, outputs] = [inputs, outputs].map(channels);
             let conv = Conv2d { inputs, outputs, kernel: [kernel; 2], stride: [stride; 2], pad };
             let size = if is_on_stand_ins() { size.div_ceil(4) } else { size };
-            (conv, Shape::new(batch(), size, size, inputs))
+            (conv, Shape::new(samples(), size, size, inputs))
         },
     )
 }
@@ -99,80 +103,51 @@ fn numbers(seed: u64, len: usize) -> Vec<f32> {
     (0..len).map(|_| 2.0 * random.unit_f32() - 1.0).collect()
 }
 
-fn activations(cuda: &Cuda, values: &[f32]) -> Buffer {
-    let mut buffer = cuda.alloc_activations(values.len()).unwrap();
-    cuda.upload(values, &mut buffer, 0).unwrap();
-    buffer
+fn batch(trial: &mut Trial, seed: u64, shape: Shape) -> TensorId {
+    trial.activations(Layout::contiguous(shape), &numbers(seed, shape.len()))
 }
 
-fn values(cuda: &Cuda, buffer: &Buffer) -> Vec<f32> {
-    let mut values = vec![0.0; buffer.len()];
-    cuda.download(buffer, 0, &mut values).unwrap();
-    values
-}
-
-/// Output, gradient of the input (set, then added to once more) and gradient of the weights of a convolution.
-fn convolve(cuda: &Cuda, conv: &Conv2d, shape: Shape) -> [Vec<f32>; 3] {
-    cuda.prepare_conv2d(conv, shape, true).unwrap();
-    convolve_unplanned(cuda, conv, shape)
-}
-
-fn convolve_unplanned(cuda: &Cuda, conv: &Conv2d, shape: Shape) -> [Vec<f32>; 3] {
-    let out = conv.output(shape).unwrap();
-    let (xl, yl) = (Layout::contiguous(shape), Layout::contiguous(out));
-    let w = Span::new(0, conv.weights());
-    let x = activations(cuda, &numbers(1, shape.len()));
-    let dy = activations(cuda, &numbers(2, out.len()));
-    let (mut params, mut grads) = (cuda.alloc(w.len).unwrap(), cuda.alloc(w.len).unwrap());
-    cuda.upload(&numbers(3, w.len), &mut params, 0).unwrap();
-    let (mut y, mut dx) =
-        (cuda.alloc_activations(out.len()).unwrap(), cuda.alloc_activations(shape.len()).unwrap());
-    let write_y = ViewMut { data: &mut y, layout: yl };
-    cuda.conv2d_fwd(
-        conv,
-        Activation::None,
-        View { data: &x, layout: xl },
-        Run::new(&params, w.into()),
-        write_y,
-    )
-    .unwrap();
-    for write in [Write::Set, Write::Add] {
-        let (dy, dx) = (View { data: &dy, layout: yl }, ViewMut { data: &mut dx, layout: xl });
-        cuda.conv2d_bwd_data(conv, dy, Run::new(&params, w), dx, write).unwrap();
-    }
-    let (x, dy) = (View { data: &x, layout: xl }, View { data: &dy, layout: yl });
-    cuda.conv2d_bwd_filter(conv, x, dy, RunMut::new(&mut grads, w.into())).unwrap();
-    cuda.finish_grads(&mut grads, w).unwrap();
-    [values(cuda, &y), values(cuda, &dx), values(cuda, &grads)]
+/// Output, gradient of the input (set, then added to once more) and gradient of the weights of a convolution of `n` samples, of a batch that was
+/// planned.
+fn convolve(cuda: &Cuda, conv: &Conv2d, shape: Shape, n: usize) -> [Vec<f32>; 3] {
+    let (conv, out, mut trial) = (*conv, conv.output(shape).unwrap(), Trial::new(shape.n));
+    let (x, dy, y) = (batch(&mut trial, 1, shape), batch(&mut trial, 2, out), batch(&mut trial, 7, out));
+    let w = trial.run(Arena::Parameters, &numbers(3, conv.weights()));
+    let dw = trial.run(Arena::Gradients, &numbers(8, conv.weights()));
+    trial.step(Conv2dForward { conv, act: Activation::None }, &[x, w], &[y], Write::Set);
+    let dx = batch(&mut trial, 9, shape);
+    let dx = [Write::Set, Write::Add].map(|mode| {
+        let dx = trial.in_place_of(dx);
+        trial.step(Conv2dInputGradient { conv, x: shape.with_n(1) }, &[dy, w], &[dx], mode);
+        dx
+    });
+    trial.step(Conv2dWeightGradient { conv, bias: false }, &[x, dy], &[dw], Write::Set);
+    results(trial.on(cuda).unwrap(), n, [y, dx[1], dw])
 }
 
 /// The same of a dense layer.
 fn multiply(cuda: &Cuda, linear: &Linear, n: usize) -> [Vec<f32>; 3] {
-    let layouts = [linear.inputs, linear.outputs].map(|c| Layout::contiguous(Shape::vectors(n, c)));
-    let [xl, yl] = layouts;
-    let w = Span::new(0, linear.inputs * linear.outputs);
-    let [x, dy] = [(4, xl), (5, yl)].map(|(seed, at)| activations(cuda, &numbers(seed, at.shape.len())));
-    let [mut dx, mut y] = layouts.map(|at| cuda.alloc_activations(at.shape.len()).unwrap());
-    let (mut params, mut grads) = (cuda.alloc(w.len).unwrap(), cuda.alloc(w.len).unwrap());
-    cuda.upload(&numbers(6, w.len), &mut params, 0).unwrap();
-    cuda.prepare_linear(linear, n, true).unwrap();
-    let write_y = ViewMut { data: &mut y, layout: yl };
-    cuda.linear_fwd(
-        linear,
-        Activation::None,
-        View { data: &x, layout: xl },
-        Run::new(&params, w.into()),
-        write_y,
-    )
-    .unwrap();
-    for write in [Write::Set, Write::Add] {
-        let (dy, dx) = (View { data: &dy, layout: yl }, ViewMut { data: &mut dx, layout: xl });
-        cuda.linear_bwd_data(linear, dy, Run::new(&params, w), dx, write).unwrap();
-    }
-    let (x, dy) = (View { data: &x, layout: xl }, View { data: &dy, layout: yl });
-    cuda.linear_bwd_filter(linear, x, dy, RunMut::new(&mut grads, w.into())).unwrap();
-    cuda.finish_grads(&mut grads, w).unwrap();
-    [values(cuda, &y), values(cuda, &dx), values(cuda, &grads)]
+    let (linear, mut trial) = (*linear, Trial::new(n));
+    let [inputs, outputs] = [linear.inputs, linear.outputs].map(|c| Shape::vectors(n, c));
+    let (x, dy, y) =
+        (batch(&mut trial, 4, inputs), batch(&mut trial, 5, outputs), batch(&mut trial, 7, outputs));
+    let len = linear.inputs * linear.outputs;
+    let (w, dw) =
+        (trial.run(Arena::Parameters, &numbers(6, len)), trial.run(Arena::Gradients, &numbers(8, len)));
+    trial.step(LinearForward { linear, act: Activation::None }, &[x, w], &[y], Write::Set);
+    let dx = batch(&mut trial, 9, inputs);
+    let dx = [Write::Set, Write::Add].map(|mode| {
+        let dx = trial.in_place_of(dx);
+        trial.step(LinearInputGradient { linear }, &[dy, w], &[dx], mode);
+        dx
+    });
+    trial.step(LinearWeightGradient { linear, bias: false }, &[x, dy], &[dw], Write::Set);
+    results(trial.on(cuda).unwrap(), n, [y, dx[1], dw])
+}
+
+fn results<const N: usize>(mut run: TrialRun<'_, Cuda>, n: usize, ids: [TensorId; N]) -> [Vec<f32>; N] {
+    run.run(&StepArgs::inference(n)).unwrap();
+    ids.map(|id| run.read(id, n).unwrap())
 }
 
 /// The largest difference, relative to the largest number. A number that is not one is infinitely far from any.
@@ -216,15 +191,15 @@ fn compare_all(deterministic: bool) {
         let Some([libraries, own]) = both(options) else { return };
         for (conv, shape) in convolutions() {
             let what = format!("{conv:?} of {shape}");
-            compare(&what, precision, &convolve(&libraries, &conv, shape), &convolve(&own, &conv, shape));
             // The last batch of an epoch was not planned.
-            let ragged = shape.with_n(batch() - 2);
-            let [theirs, ours] = [&libraries, &own].map(|cuda| convolve_unplanned(cuda, &conv, ragged));
-            compare(&what, precision, &theirs, &ours);
+            for n in [samples(), samples() - 2] {
+                let [theirs, ours] = [&libraries, &own].map(|cuda| convolve(cuda, &conv, shape, n));
+                compare(&what, precision, &theirs, &ours);
+            }
         }
         for linear in dense() {
             let what = format!("{linear:?}");
-            let [theirs, ours] = [&libraries, &own].map(|cuda| multiply(cuda, &linear, batch()));
+            let [theirs, ours] = [&libraries, &own].map(|cuda| multiply(cuda, &linear, samples()));
             compare(&what, precision, &theirs, &ours);
         }
         let lines = libraries.describe_engine();
@@ -267,13 +242,13 @@ fn deterministic_algorithms_give_the_same_bits_every_time() {
         let Some([first, _]) = both(options) else { return };
         let second = Cuda::new(options).unwrap();
         for (conv, shape) in convolutions() {
-            let once = convolve(&first, &conv, shape);
-            assert!(once == convolve(&first, &conv, shape), "{conv:?} {precision}: the same device");
-            assert!(once == convolve(&second, &conv, shape), "{conv:?} {precision}: another device");
+            let once = convolve(&first, &conv, shape, shape.n);
+            assert!(once == convolve(&first, &conv, shape, shape.n), "{conv:?} {precision}: the same device");
+            assert!(once == convolve(&second, &conv, shape, shape.n), "{conv:?} {precision}: another device");
         }
         for linear in dense() {
-            let once = multiply(&first, &linear, batch());
-            assert!(once == multiply(&second, &linear, batch()), "{linear:?} {precision}");
+            let once = multiply(&first, &linear, samples());
+            assert!(once == multiply(&second, &linear, samples()), "{linear:?} {precision}");
         }
     }
 }
@@ -285,9 +260,14 @@ fn what_a_library_can_not_do_is_done_all_the_same() {
     let Some([libraries, own]) = both(Options::default()) else { return };
     let pad = Pad { top: 0, bottom: 1, left: 0, right: 1 };
     let conv = Conv2d { inputs: 8, outputs: 16, kernel: [3; 2], stride: [2; 2], pad };
-    let shape = Shape::new(batch(), 32, 32, 8);
+    let shape = Shape::new(samples(), 32, 32, 8);
     let what = "padding on one side";
-    compare(what, Precision::Fp32, &convolve(&libraries, &conv, shape), &convolve(&own, &conv, shape));
+    compare(
+        what,
+        Precision::Fp32,
+        &convolve(&libraries, &conv, shape, shape.n),
+        &convolve(&own, &conv, shape, shape.n),
+    );
 }
 
 #[test]
@@ -295,27 +275,20 @@ fn a_recorded_convolution_is_replayed() {
     let _alone = alone();
     let Some([cuda, _]) = both(Options::default()) else { return };
     let (conv, shape) = convolutions().next().unwrap();
-    let out = conv.output(shape).unwrap();
-    let (xl, yl) = (Layout::contiguous(shape), Layout::contiguous(out));
-    let w = Span::new(0, conv.weights());
-    let mut x = activations(&cuda, &numbers(1, shape.len()));
-    let mut params = cuda.alloc(w.len).unwrap();
-    cuda.upload(&numbers(3, w.len), &mut params, 0).unwrap();
-    let mut y = cuda.alloc_activations(out.len()).unwrap();
-    let run = |x: &Buffer, y: &mut Buffer| {
-        let (x, y) = (View { data: x, layout: xl }, ViewMut { data: y, layout: yl });
-        cuda.conv2d_fwd(&conv, Activation::None, x, Run::new(&params, w.into()), y)
-    };
-    cuda.prepare_conv2d(&conv, shape, false).unwrap();
-    run(&x, &mut y).unwrap();
+    let (out, n, mut trial) = (conv.output(shape).unwrap(), shape.n, Trial::new(shape.n).for_inference());
+    let (x, y) = (batch(&mut trial, 1, shape), batch(&mut trial, 2, out));
+    let w = trial.run(Arena::Parameters, &numbers(3, conv.weights()));
+    trial.step(Conv2dForward { conv, act: Activation::None }, &[x, w], &[y], Write::Set);
+    let (mut run, args) = (trial.on(&cuda).unwrap(), StepArgs::inference(n));
+    run.run(&args).unwrap();
     cuda.begin_recording().unwrap();
-    run(&x, &mut y).unwrap();
+    run.run(&args).unwrap();
     let recording = cuda.end_recording().unwrap();
-    cuda.upload(&numbers(7, shape.len()), &mut x, 0).unwrap();
+    run.write(x, &numbers(7, shape.len())).unwrap();
     recording.replay(&tensor_cuda::Turn::default()).unwrap();
-    let replayed = values(&cuda, &y);
-    run(&x, &mut y).unwrap();
-    assert!(replayed == values(&cuda, &y));
+    let replayed = run.read(y, n).unwrap();
+    run.run(&args).unwrap();
+    assert!(replayed == run.read(y, n).unwrap());
 }
 
 /// Starts the tests of that name on stand-ins, where nothing may be called wrongly.

@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::harness::*;
+use program::ops::{CrossEntropy, Dropout, LinearWeightGradient};
 use program::{
-    Backend, DropoutMask, Fill, ImageDraw, ImageSet, Linear, LoadImages, Precision, RunMut, SgdStep, Shape,
-    SoftmaxXent, Span, Velocity, WeightDecay, WeightSpans, Write,
+    Arena, Backend, Fill, ImageDraw, ImageSet, Layout, Linear, LoadImages, Precision, SgdStep, Shape, Span,
+    StepArgs, TensorId, Trial, TrialRun, Velocity, ViewMut, WeightDecay, Write,
 };
-use tensor_cuda::{Buffer, Cuda, Ints, Turn};
+use tensor_cuda::{Buffer, Cuda, Turn};
 
 /// Numbers of an arena.
 const LEN: usize = 333;
@@ -15,37 +16,48 @@ const LEN: usize = 333;
 const SAMPLES: usize = 700;
 
 /// Everything that a step of these ops reads and writes.
-struct Step {
-    cuda: Cuda,
-    x: Tensor<Cuda>,
-    y: Tensor<Cuda>,
-    logits: Tensor<Cuda>,
-    dlogits: Tensor<Cuda>,
-    labels: Ints,
+struct Step<'a> {
+    cuda: &'a Cuda,
+    ops: TrialRun<'a, Cuda>,
+    /// The outputs of dropout and loss, and the metrics.
+    results: [TensorId; 3],
     params: Buffer,
     grads: Buffer,
     velocity: Buffer,
-    sums: Buffer,
     meter: Buffer,
 }
 
-impl Step {
-    fn new(precision: Precision) -> Step {
-        let cuda = emulated(precision);
-        let image = |name, shape| Operand::draw(name, shape, PLACEMENTS[1]).on(&cuda, precision).unwrap();
-        let arena = |name| upload(&cuda, &numbers(name, LEN)).unwrap();
-        let (images, vectors) = (Shape::new(3, 4, 4, 24), Shape::vectors(SAMPLES, 10));
-        let (x, y) = (image("x", images), image("y", images));
-        let (logits, dlogits) = (image("logits", vectors), image("dlogits", vectors));
-        let mut labels = cuda.alloc_ints(SAMPLES).unwrap();
-        cuda.upload_ints(&(0..SAMPLES as u32).map(|k| k % 10).collect::<Vec<_>>(), &mut labels).unwrap();
+impl<'a> Step<'a> {
+    fn new(cuda: &'a Cuda) -> Step<'a> {
+        let mut trial = Trial::new(SAMPLES);
+        let batch = |trial: &mut Trial, name: &str, c: usize| {
+            let shape = Shape::vectors(SAMPLES, c);
+            let at = Layout { offset: 16, shape, stride: c + 24 };
+            let precision = cuda.options().precision;
+            let values: Vec<f32> = numbers(name, at.end()).iter().map(|&x| rounded(precision, x)).collect();
+            trial.activations(at, &values)
+        };
+        let [x, y] = ["x", "y"].map(|name| batch(&mut trial, name, 24));
+        let [logits, dlogits] = ["logits", "dlogits"].map(|name| batch(&mut trial, name, 10));
+        let labels = trial.labels(&(0..SAMPLES as u32).map(|k| k % 10).collect::<Vec<_>>());
+        let metrics = trial.run(Arena::Gradients, &[0.0; 2]);
+        trial.step(Dropout { rate: 0.4, domain: 5 }, &[x], &[y], Write::Add);
+        trial.step(CrossEntropy { gradient: true }, &[logits, labels], &[dlogits, metrics], Write::Set);
+        let arena = |name| upload(cuda, &numbers(name, LEN)).unwrap();
         let (params, grads, velocity) = (arena("p"), arena("g"), arena("v"));
-        let (sums, meter) = (cuda.alloc(2).unwrap(), cuda.alloc(4).unwrap());
-        Step { cuda, x, y, logits, dlogits, labels, params, grads, velocity, sums, meter }
+        let (ops, meter) = (trial.on(cuda).unwrap(), cuda.alloc(4).unwrap());
+        Step { cuda, ops, results: [y, dlogits, metrics], params, grads, velocity, meter }
     }
 
     fn run(&mut self, turn: &Turn) {
-        let mask = DropoutMask { rate: 0.4, key: [5, 6], step: turn.step, first_sample: 64 };
+        let args = StepArgs {
+            step: turn.step,
+            seed: 6,
+            first_sample: 64,
+            label_smoothing: 0.1,
+            global_batch: 1000,
+            ..StepArgs::inference(SAMPLES)
+        };
         let sgd = SgdStep {
             lr: turn.lr,
             momentum: 0.9,
@@ -53,22 +65,19 @@ impl Step {
             velocity: Velocity::Keras,
             weight_decay: WeightDecay::Decoupled(0.01),
         };
-        self.cuda.dropout(&mask, self.x.view(), self.y.view_mut(), Write::Add).unwrap();
-        let (xent, metrics) =
-            (SoftmaxXent { label_smoothing: 0.1, scale: 1e-3, mixed: false }, Span::new(0, 2));
-        let (logits, d) = (self.logits.view(), Some(self.dlogits.view_mut()));
-        self.cuda.softmax_xent(&xent, logits, &self.labels, d, &mut self.sums, metrics).unwrap();
-        self.cuda.meter(&self.sums, metrics, &mut self.meter).unwrap();
+        self.ops.run(&args).unwrap();
+        let metrics = self.ops.executable.span(self.results[2]);
+        self.cuda.meter(&self.ops.gradients, metrics, &mut self.meter).unwrap();
         let at = Span::new(4, LEN - 9);
         self.cuda.sgd_step(&sgd, &mut self.params, &self.grads, &mut self.velocity, at).unwrap();
     }
 
     fn bits(&self) -> Vec<u32> {
-        [&self.y.data, &self.dlogits.data, &self.params, &self.velocity, &self.meter]
-            .into_iter()
-            .flat_map(|buffer| download(&self.cuda, buffer, Span::new(0, buffer.len())).unwrap())
-            .map(f32::to_bits)
-            .collect()
+        let of_ops = self.results.into_iter().flat_map(|id| self.ops.read(id, SAMPLES).unwrap());
+        let buffers = [&self.params, &self.velocity, &self.meter].into_iter();
+        let of_buffers =
+            buffers.flat_map(|buffer| download(self.cuda, buffer, Span::new(0, buffer.len())).unwrap());
+        of_ops.chain(of_buffers).map(f32::to_bits).collect()
     }
 }
 
@@ -77,7 +86,8 @@ fn replays_have_the_bits_of_eager_steps() {
     for precision in PRECISIONS {
         let turns: Vec<Turn> =
             (0..5).map(|k| Turn { step: 1 << (10 * k), lr: 0.1 / (k + 1) as f32, first: 0 }).collect();
-        let (mut eager, mut recorded) = (Step::new(precision), Step::new(precision));
+        let (one, other) = (emulated(precision), emulated(precision));
+        let (mut eager, mut recorded) = (Step::new(&one), Step::new(&other));
         for step in [&mut eager, &mut recorded] {
             step.run(&turns[0]);
         }
@@ -124,28 +134,23 @@ fn replays_agree(
 #[test]
 fn ops_that_share_scratch_memory_wait_for_each_other() {
     let cuda = emulated(Precision::Fp32);
-    let linear = Linear { inputs: 1, outputs: 256 };
-    let (w, b) = (Span::new(0, 256), Span::new(256, 256));
-    let operand = |k: usize, name: &str, c| {
-        let operand = Operand::draw(&format!("{name} {k}"), Shape::vectors(70, c), PLACEMENTS[0]);
-        operand.on(&cuda, Precision::Fp32).unwrap()
-    };
-    let inputs: Vec<_> = (0..10).map(|k| (operand(k, "x", 1), operand(k, "dy", 256))).collect();
-    let grads: Vec<_> = (0..10).map(|_| core::cell::RefCell::new(cuda.alloc(512).unwrap())).collect();
-    let begin = || grads.iter().for_each(|g| cuda.fill(7.0, &mut g.borrow_mut(), b).unwrap());
-    let mut ops = || {
-        for ((x, dy), grads) in inputs.iter().zip(&grads) {
-            let mut grads = grads.borrow_mut();
-            cuda.linear_bwd_filter(
-                &linear,
-                x.view(),
-                dy.view(),
-                RunMut::new(&mut grads, WeightSpans { w, b: Some(b) }),
-            )
-            .unwrap();
-        }
-    };
-    let left = || grads.iter().flat_map(|g| download(&cuda, &g.borrow(), b).unwrap()).collect();
+    let (linear, mut trial) = (Linear { inputs: 1, outputs: 256 }, Trial::new(70));
+    let biases: Vec<TensorId> = (0..10)
+        .map(|k| {
+            let [x, dy] = [1, 256].map(|c| {
+                let shape = Shape::vectors(70, c);
+                trial.activations(Layout::contiguous(shape), &numbers(&format!("{c} {k}"), shape.len()))
+            });
+            let [w, b] = [(); 2].map(|()| trial.run(Arena::Gradients, &[0.0; 256]));
+            trial.step(LinearWeightGradient { linear, bias: true }, &[x, dy], &[w, b], Write::Set);
+            b
+        })
+        .collect();
+    let run = core::cell::RefCell::new(trial.on(&cuda).unwrap());
+    let spans: Vec<Span> = biases.iter().map(|&b| run.borrow().executable.span(b)).collect();
+    let begin = || spans.iter().for_each(|&b| cuda.fill(7.0, &mut run.borrow_mut().gradients, b).unwrap());
+    let mut ops = || run.borrow_mut().run_steps(0..10, &StepArgs::inference(70)).unwrap();
+    let left = || spans.iter().flat_map(|&b| download(&cuda, &run.borrow().gradients, b).unwrap()).collect();
     let [works, chain] = replays_agree(&cuda, begin, &mut ops, left);
     assert!(works >= 30 && chain < works, "{works} pieces of work, {chain} in a chain");
 }
@@ -196,27 +201,26 @@ fn a_loss_waits_for_its_labels() {
     let draws = (0..3).flat_map(|image| ImageDraw { image, ..ImageDraw::default() }.to_words());
     let draws = ints(&draws.collect::<Vec<_>>());
     let means = upload(&cuda, &[0.0; 8]).unwrap();
-    let mut x = Operand::draw("x", load.shape(3), PLACEMENTS[0]).on(&cuda, Precision::Fp32).unwrap();
-    let shape = Shape::vectors(3, 10);
-    let logits = Operand::draw("logits", shape, PLACEMENTS[0]).on(&cuda, Precision::Fp32).unwrap();
-    let labels = core::cell::RefCell::new(cuda.alloc_ints(3).unwrap());
-    let sums = core::cell::RefCell::new(cuda.alloc(2).unwrap());
-    let (xent, metrics) = (SoftmaxXent { label_smoothing: 0.0, scale: 1.0, mixed: false }, Span::new(0, 2));
-    let begin = || cuda.upload_ints(&[0, 0, 0], &mut labels.borrow_mut()).unwrap();
+    let (mut x, shape) = (cuda.alloc_activations(load.shape(3).len()).unwrap(), Shape::vectors(3, 10));
+    let mut trial = Trial::new(3);
+    let logits = trial.activations(Layout::contiguous(shape), &numbers("logits", 30));
+    let (labels, metrics) = (trial.labels(&[]), trial.run(Arena::Gradients, &[0.0; 2]));
+    trial.step(CrossEntropy { gradient: false }, &[logits, labels], &[metrics], Write::Set);
+    let run = core::cell::RefCell::new(trial.on(&cuda).unwrap());
+    let begin = || cuda.upload_ints(&[0, 0, 0], &mut run.borrow_mut().labels).unwrap();
     let mut ops = || {
-        let mut to = labels.borrow_mut();
+        let mut run = run.borrow_mut();
         cuda.load_images(
             &load,
             ImageSet { images: &images, labels: &all, means: &means },
             &draws,
             0,
-            x.view_mut(),
-            &mut to,
+            ViewMut::new(&mut x, Layout::contiguous(load.shape(3))),
+            &mut run.labels,
         )
         .unwrap();
-        let mut sums = sums.borrow_mut();
-        cuda.softmax_xent(&xent, logits.view(), &to, None, &mut sums, metrics).unwrap();
+        run.run_steps(0..1, &StepArgs::inference(3)).unwrap();
     };
-    let left = || download(&cuda, &sums.borrow(), metrics).unwrap();
+    let left = || run.borrow().read(metrics, 3).unwrap();
     replays_agree(&cuda, begin, &mut ops, left);
 }

@@ -1,10 +1,11 @@
 //! Steps that are recorded and replayed, on the stand-in and on the emulated GPU.
 
+use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
 use program::{
-    Activation, Backend, Conv2d, Layout, Pad, Precision, Run, RunMut, SgdStep, Shape, Span, Velocity, View,
-    ViewMut, WeightDecay, Write,
+    Activation, Arena, Backend, Conv2d, Layout, Pad, Precision, SgdStep, Shape, StepArgs, Trial, TrialRun,
+    Velocity, WeightDecay, Write,
 };
-use tensor_cuda::{Buffer, Cuda, Turn};
+use tensor_cuda::{Cuda, Turn};
 
 const CONV: Conv2d = Conv2d {
     inputs: 5,
@@ -22,21 +23,25 @@ fn numbers(seed: usize, len: usize) -> Vec<f32> {
 /// What steps leave behind, of which all but the first are replays. The host goes on at once: it prepares a batch while the
 /// step before it may not have begun.
 fn steps(cuda: &Cuda) -> Vec<u32> {
-    let shape = Shape::new(3, 8, 8, CONV.inputs);
+    let (shape, mut trial) = (Shape::new(3, 8, 8, CONV.inputs), Trial::new(3));
     let out = CONV.output(shape).unwrap();
-    let weights = Span::new(0, CONV.weights());
-    let put = |seed, mut buffer: Buffer| {
-        cuda.upload(&numbers(seed, buffer.len()), &mut buffer, 0).unwrap();
-        buffer
+    let batch = |trial: &mut Trial, seed, shape: Shape| {
+        trial.activations(Layout::contiguous(shape), &numbers(seed, shape.len()))
     };
-    let mut x = put(1, cuda.alloc_activations(shape.len()).unwrap());
-    let mut y = cuda.alloc_activations(out.len()).unwrap();
-    let mut dx = cuda.alloc_activations(shape.len()).unwrap();
-    let arena = |seed| put(seed, cuda.alloc(weights.len).unwrap());
-    let (mut params, mut grads, mut velocity) = (arena(2), arena(3), arena(4));
-    cuda.prepare_conv2d(&CONV, shape, true).unwrap();
-    let mut step = |x: &Buffer, lr: f32| {
-        let (xl, yl) = (Layout::contiguous(shape), Layout::contiguous(out));
+    let (x, y, dx) = (batch(&mut trial, 1, shape), batch(&mut trial, 5, out), batch(&mut trial, 6, shape));
+    let len = CONV.weights();
+    let w = trial.run(Arena::Parameters, &numbers(2, len));
+    let dw = trial.run(Arena::Gradients, &numbers(3, len));
+    trial.step(Conv2dForward { conv: CONV, act: Activation::Relu }, &[x, w], &[y], Write::Set);
+    trial.step(Conv2dInputGradient { conv: CONV, x: shape.with_n(1) }, &[y, w], &[dx], Write::Set);
+    trial.step(Conv2dWeightGradient { conv: CONV, bias: false }, &[dx, y], &[dw], Write::Set);
+    let mut run = trial.on(cuda).unwrap();
+    let mut velocity = cuda.alloc(len).unwrap();
+    cuda.upload(&numbers(4, len), &mut velocity, 0).unwrap();
+    // The weights lie as their gradients do.
+    let at = run.executable.span(w);
+    assert_eq!((at, at.offset), (run.executable.span(dw), 0));
+    let mut step = |run: &mut TrialRun<'_, Cuda>, lr: f32| {
         let sgd = SgdStep {
             lr,
             momentum: 0.9,
@@ -44,30 +49,21 @@ fn steps(cuda: &Cuda) -> Vec<u32> {
             velocity: Velocity::Keras,
             weight_decay: WeightDecay::Decoupled(0.01),
         };
-        let of = |buffer| View::new(buffer, xl);
-        let w = Run::new(&params, weights);
-        let without_bias = Run::new(&params, weights.into());
-        cuda.conv2d_fwd(&CONV, Activation::Relu, of(x), without_bias, ViewMut::new(&mut y, yl)).unwrap();
-        let dy = View::new(&y, yl);
-        cuda.conv2d_bwd_data(&CONV, dy, w, ViewMut::new(&mut dx, xl), Write::Set).unwrap();
-        cuda.conv2d_bwd_filter(&CONV, of(&dx), dy, RunMut::new(&mut grads, weights.into())).unwrap();
-        cuda.finish_grads(&mut grads, weights).unwrap();
-        cuda.sgd_step(&sgd, &mut params, &grads, &mut velocity, weights).unwrap();
+        run.run(&StepArgs::inference(3)).unwrap();
+        cuda.sgd_step(&sgd, &mut run.parameters, &run.gradients, &mut velocity, at).unwrap();
     };
-    step(&x, 0.1);
+    step(&mut run, 0.1);
     cuda.begin_recording().unwrap();
-    step(&x, 0.0);
+    step(&mut run, 0.0);
     let recording = cuda.end_recording().unwrap();
     for k in 0..6 {
-        cuda.upload(&numbers(10 + k, shape.len()), &mut x, 0).unwrap();
+        run.write(x, &numbers(10 + k, shape.len())).unwrap();
         recording.replay(&Turn { lr: 0.1 / (k + 1) as f32, ..Turn::default() }).unwrap();
     }
-    let bits = |buffer: &Buffer| {
-        let mut values = vec![0.0; buffer.len()];
-        cuda.download(buffer, 0, &mut values).unwrap();
-        values.into_iter().map(f32::to_bits)
-    };
-    [&x, &y, &dx, &params, &velocity].into_iter().flat_map(bits).collect()
+    let mut moved = vec![0.0; len];
+    cuda.download(&velocity, 0, &mut moved).unwrap();
+    let left = [x, y, dx, w].into_iter().flat_map(|id| run.read(id, 3).unwrap());
+    left.chain(moved).map(f32::to_bits).collect()
 }
 
 pub fn compare() {

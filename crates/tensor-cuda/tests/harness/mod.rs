@@ -1,48 +1,34 @@
-//! How ops run on the emulated GPU and on the f64 reference, and are compared.
+//! The emulated GPU, and what its tests share.
 
+use conformance::{Case, Subject};
 use half::{bf16, f16};
 use philox::{Philox, domain};
-use program::{Backend, Layout, Precision, Result, Shape, Span, View, ViewMut};
-use tensor_cpu::Reference;
+use program::{Backend, Precision, Result, Span};
 use tensor_cuda::Cuda;
+
+pub use conformance::numbers;
 
 /// The precisions that have number formats of their own.
 pub const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Bf16, Precision::Fp16];
 
-/// What an op wrote: a name, the numbers, and the tolerance beside rounding to the format of activations.
-pub struct Output(pub &'static str, pub Vec<f32>, pub f32);
-
-/// Ops with operands to run them on.
-pub trait Case: core::fmt::Debug {
-    /// Runs the ops and returns all that they wrote, with the memory around it.
-    fn run<B: Backend>(&self, device: &B, precision: Precision) -> Result<Vec<Output>>;
-}
+/// The loss scale that half precision begins with.
+pub const FIRST_LOSS_SCALE: f32 = 65536.0;
 
 /// The emulated GPU.
 pub fn emulated(precision: Precision) -> Cuda {
     Cuda::emulated(precision).expect("a C++ compiler builds the kernels")
 }
 
-/// Asserts that the emulated GPU agrees with the reference in a format.
-pub fn agree_on(cuda: &Cuda, case: &impl Case) {
-    let precision = cuda.options().precision;
-    let expected = case.run(&Reference, precision).expect("the reference runs the case");
-    let got = case.run(cuda, precision).expect("the emulated GPU runs the case");
-    assert_eq!(got.len(), expected.len());
-    for (Output(name, expected, tolerance), Output(_, got, _)) in expected.iter().zip(&got) {
-        assert_close(
-            &format!("{name} of {case:?} in {precision}"),
-            got,
-            expected,
-            *tolerance,
-            ulp(precision),
-        );
-    }
+/// The emulated GPU, to be compared with the f64 reference.
+pub fn subject(precision: Precision) -> Subject<Cuda> {
+    let loss_scale = if precision == Precision::Fp16 { FIRST_LOSS_SCALE } else { 1.0 };
+    let device = (format!("the emulated GPU in {precision}"), emulated(precision));
+    Subject::new([device]).precision(precision).loss_scale(loss_scale)
 }
 
 /// Asserts that the emulated GPU agrees with the reference in every format.
 pub fn agree(case: &impl Case) {
-    PRECISIONS.iter().for_each(|&precision| agree_on(&emulated(precision), case));
+    PRECISIONS.iter().for_each(|&precision| subject(precision).agree(case));
 }
 
 /// Asserts that numbers differ by at most `tolerance` of the largest expected magnitude and `ulp` of their own, and that
@@ -57,15 +43,6 @@ pub fn assert_close(what: &str, got: &[f32], expected: &[f32], tolerance: f32, u
     }
 }
 
-/// By how much a format's neighbouring numbers differ, relatively; 0 for f32, where tolerances say all.
-fn ulp(precision: Precision) -> f32 {
-    match precision {
-        Precision::Fp32 | Precision::Tf32 => 0.0,
-        Precision::Bf16 => bf16::EPSILON.to_f32(),
-        Precision::Fp16 => f16::EPSILON.to_f32(),
-    }
-}
-
 /// The nearest number of the format of activations.
 pub fn rounded(precision: Precision, x: f32) -> f32 {
     match precision {
@@ -73,77 +50,6 @@ pub fn rounded(precision: Precision, x: f32) -> f32 {
         Precision::Bf16 => bf16::from_f32(x).to_f32(),
         Precision::Fp16 => f16::from_f32(x).to_f32(),
     }
-}
-
-/// Where a tensor lies in its buffer: elements before and after it, and beside each pixel's channels.
-#[derive(Clone, Copy, Debug)]
-pub struct Placement {
-    pub before: usize,
-    pub beside: usize,
-}
-
-/// A tensor alone in its buffer, a slice on 16 bytes, a slice that is not.
-pub const PLACEMENTS: [Placement; 3] = [
-    Placement { before: 0, beside: 0 },
-    Placement { before: 16, beside: 8 },
-    Placement { before: 5, beside: 7 },
-];
-
-/// A tensor's numbers in host memory, and its place.
-#[derive(Clone)]
-pub struct Operand {
-    pub values: Vec<f32>,
-    pub layout: Layout,
-}
-
-impl Operand {
-    /// Random numbers, in and around the tensor.
-    pub fn draw(name: &str, shape: Shape, placement: Placement) -> Self {
-        let layout = Layout { offset: placement.before, shape, stride: shape.c + placement.beside };
-        Operand { values: numbers(name, layout.end() + 3), layout }
-    }
-
-    /// The same, rounded so coarsely that many are equal.
-    pub fn coarse(name: &str, shape: Shape, placement: Placement) -> Self {
-        let mut operand = Operand::draw(name, shape, placement);
-        operand.values.iter_mut().for_each(|x| *x = (*x * 2.0).round());
-        operand
-    }
-
-    /// On a device, rounded to the format that it has for activations in this precision.
-    pub fn on<B: Backend>(&self, device: &B, precision: Precision) -> Result<Tensor<B>> {
-        let values: Vec<f32> = self.values.iter().map(|&x| rounded(precision, x)).collect();
-        let mut data = device.alloc_activations(values.len())?;
-        device.upload(&values, &mut data, 0)?;
-        Ok(Tensor { data, layout: self.layout })
-    }
-}
-
-/// An [`Operand`] on a device.
-pub struct Tensor<B: Backend> {
-    pub data: B::Buffer,
-    pub layout: Layout,
-}
-
-impl<B: Backend> Tensor<B> {
-    pub fn view(&self) -> View<'_, B::Buffer> {
-        View::new(&self.data, self.layout)
-    }
-
-    pub fn view_mut(&mut self) -> ViewMut<'_, B::Buffer> {
-        ViewMut::new(&mut self.data, self.layout)
-    }
-
-    /// The whole buffer, so that a write beside the tensor is seen too.
-    pub fn output(&self, device: &B, name: &'static str, tolerance: f32) -> Result<Output> {
-        Ok(Output(name, download(device, &self.data, Span::new(0, self.layout.end() + 3))?, tolerance))
-    }
-}
-
-/// Numbers of about a normal distribution that depend on `name` alone.
-pub fn numbers(name: &str, len: usize) -> Vec<f32> {
-    let mut rng = draws(name);
-    (0..len).map(|_| rng.normal() as f32).collect()
 }
 
 /// Random draws that depend on `name` alone: a failure can be repeated, and none comes by chance.

@@ -1,11 +1,10 @@
 //! What becomes of a layer where a library fails: on stand-ins that are told to.
 
 use super::play::Played;
-use super::{
-    activations, alone, choices, convolutions, dense, numbers, on_failing_stand_ins, on_stand_ins, values,
-};
-use program::{Activation, Backend, Conv2d, Error, Layout, Linear, Run, Shape, Span, View, ViewMut, Write};
-use tensor_cuda::{Buffer, Cuda, Options, Turn};
+use super::{alone, batch, choices, convolutions, dense, numbers, on_failing_stand_ins, on_stand_ins};
+use program::ops::{Conv2dForward, Conv2dInputGradient, LinearForward, LinearInputGradient};
+use program::{Activation, Arena, Error, Shape, StepArgs, TensorId, Trial, TrialRun, Write};
+use tensor_cuda::{Cuda, Options, Turn};
 
 /// The next algorithm takes its place; half-written results are overwritten.
 #[test]
@@ -50,10 +49,11 @@ fn a_layer_goes_on() {
     if std::env::var_os("FAKE_CUDNN_FAILS").is_none() {
         return;
     }
-    let mut layer = Layer::new(Options { deterministic: true, ..Options::default() }, false);
+    let cuda = Cuda::new(Options { deterministic: true, ..Options::default() }).unwrap();
+    let mut layer = Layers::new(&cuda, false);
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
-    assert!([1, 3].iter().all(|&k| values(&layer.cuda, &layer.data[k]).iter().all(|y| y.is_finite())));
-    println!("{}", layer.cuda.describe_engine().join("\n"));
+    assert!(layer.outputs().iter().flatten().all(|y| y.is_finite()));
+    println!("{}", cuda.describe_engine().join("\n"));
 }
 
 /// A failure in a recording is found in the race, or where nothing is raced, when a recording is made.
@@ -71,60 +71,51 @@ fn what_can_not_be_recorded_gives_way_likewise() {
     }
 }
 
-/// A layer on memory of its own.
-struct Layer {
-    cuda: Cuda,
-    conv: Conv2d,
-    linear: Linear,
-    /// Inputs and outputs of the two.
-    layouts: [Layout; 4],
-    params: Buffer,
-    data: [Buffer; 4],
+/// A convolution and a dense layer: their forward passes, and the gradients of their inputs, which are added to.
+struct Layers<'a> {
+    run: TrialRun<'a, Cuda>,
+    /// Of the forward passes.
+    outputs: [TensorId; 2],
+    samples: usize,
 }
 
-impl Layer {
-    fn new(options: Options, training: bool) -> Layer {
-        let cuda = Cuda::new(options).unwrap();
-        let (conv, shape) = convolutions().next().unwrap();
-        let linear = dense().next().unwrap();
-        cuda.prepare_conv2d(&conv, shape, training).unwrap();
-        cuda.prepare_linear(&linear, 5, training).unwrap();
-        let [inputs, outputs] = [linear.inputs, linear.outputs].map(|c| Shape::vectors(5, c));
-        let layouts = [shape, conv.output(shape).unwrap(), inputs, outputs].map(Layout::contiguous);
-        let data = layouts.map(|at| activations(&cuda, &numbers(1, at.shape.len())));
-        let most = conv.weights() + linear.inputs * linear.outputs;
-        let mut params = cuda.alloc(most).unwrap();
-        cuda.upload(&numbers(2, most), &mut params, 0).unwrap();
-        Layer { cuda, conv, linear, layouts, params, data }
+impl<'a> Layers<'a> {
+    fn new(cuda: &'a Cuda, training: bool) -> Self {
+        let ((conv, shape), linear) = (convolutions().next().unwrap(), dense().next().unwrap());
+        let (out, n, act) = (conv.output(shape).unwrap(), shape.n, Activation::None);
+        let mut trial = if training { Trial::new(n) } else { Trial::new(n).for_inference() };
+        let [inputs, outputs] = [linear.inputs, linear.outputs].map(|c| Shape::vectors(n, c));
+        let [x, y, of_x] = [shape, out, shape].map(|shape| batch(&mut trial, 1, shape));
+        let [dense_x, dense_y, of_dense_x] =
+            [inputs, outputs, inputs].map(|shape| batch(&mut trial, 1, shape));
+        let w = trial.run(Arena::Parameters, &numbers(2, conv.weights()));
+        let dense_w = trial.run(Arena::Parameters, &numbers(2, linear.inputs * linear.outputs));
+        trial.step(Conv2dForward { conv, act }, &[x, w], &[y], Write::Set);
+        trial.step(LinearForward { linear, act }, &[dense_x, dense_w], &[dense_y], Write::Set);
+        trial.step(Conv2dInputGradient { conv, x: shape.with_n(1) }, &[y, w], &[of_x], Write::Add);
+        trial.step(LinearInputGradient { linear }, &[dense_y, dense_w], &[of_dense_x], Write::Add);
+        Layers { run: trial.on(cuda).unwrap(), outputs: [y, dense_y], samples: n }
+    }
+
+    fn step(&mut self, number: usize) -> Result<(), Error> {
+        self.run.run_steps(number..number + 1, &StepArgs::inference(self.samples))
     }
 
     fn convolve(&mut self) -> Result<(), Error> {
-        let ([x, y, ..], [xl, yl, ..]) = (&mut self.data, self.layouts);
-        let (x, y) = (View { data: x, layout: xl }, ViewMut { data: y, layout: yl });
-        let w = Span::new(0, self.conv.weights());
-        self.cuda.conv2d_fwd(&self.conv, Activation::None, x, Run::new(&self.params, w.into()), y)
+        self.step(0)
     }
 
     fn multiply(&mut self) -> Result<(), Error> {
-        let ([_, _, x, y], [_, _, xl, yl]) = (&mut self.data, self.layouts);
-        let (x, y) = (View { data: x, layout: xl }, ViewMut { data: y, layout: yl });
-        let w = Span::new(self.conv.weights(), self.linear.inputs * self.linear.outputs);
-        self.cuda.linear_fwd(&self.linear, Activation::None, x, Run::new(&self.params, w.into()), y)
+        self.step(1)
     }
 
     /// Adds to the gradient of an input.
     fn add(&mut self, is_dense: bool) -> Result<(), Error> {
-        let [x, y, dense_x, dense_y] = &mut self.data;
-        let [xl, yl, dense_xl, dense_yl] = self.layouts;
-        if is_dense {
-            let w = Span::new(self.conv.weights(), self.linear.inputs * self.linear.outputs);
-            let (dy, dx) =
-                (View { data: dense_y, layout: dense_yl }, ViewMut { data: dense_x, layout: dense_xl });
-            return self.cuda.linear_bwd_data(&self.linear, dy, Run::new(&self.params, w), dx, Write::Add);
-        }
-        let w = Span::new(0, self.conv.weights());
-        let (dy, dx) = (View { data: y, layout: yl }, ViewMut { data: x, layout: xl });
-        self.cuda.conv2d_bwd_data(&self.conv, dy, Run::new(&self.params, w), dx, Write::Add)
+        self.step(2 + usize::from(is_dense))
+    }
+
+    fn outputs(&self) -> [Vec<f32>; 2] {
+        self.outputs.map(|id| self.run.read(id, self.samples).unwrap())
     }
 }
 
@@ -136,29 +127,27 @@ fn a_recording_is_made_without_what_can_not_be_recorded() {
         return;
     }
     // Nothing is tried before on a deterministic device.
-    let mut layer = Layer::new(Options { deterministic: true, ..Options::default() }, true);
+    let cuda = Cuda::new(Options { deterministic: true, ..Options::default() }).unwrap();
+    let mut layer = Layers::new(&cuda, true);
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
     for dropped in 1..=2 {
-        layer.cuda.begin_recording().unwrap();
+        cuda.begin_recording().unwrap();
         let failed = if dropped == 1 { layer.convolve() } else { layer.multiply() }.unwrap_err().to_string();
-        layer.cuda.abandon_recording();
+        cuda.abandon_recording();
         assert!(failed.contains(" by cu"), "{failed}");
-        assert_eq!(layer.cuda.dropped_algorithms(), dropped);
+        assert_eq!(cuda.dropped_algorithms(), dropped);
         layer.convolve().and_then(|()| layer.multiply()).unwrap();
     }
-    let outputs = |layer: &Layer| [1, 3].map(|k| values(&layer.cuda, &layer.data[k]));
-    let expected = outputs(&layer);
-    layer.cuda.begin_recording().unwrap();
+    let expected = layer.outputs();
+    cuda.begin_recording().unwrap();
     layer.convolve().and_then(|()| layer.multiply()).unwrap();
-    let recording = layer.cuda.end_recording().unwrap();
-    let cuda = layer.cuda.clone();
-    for k in [1, 3] {
-        let len = layer.data[k].len();
-        cuda.upload(&vec![0.0; len], &mut layer.data[k], 0).unwrap();
+    let recording = cuda.end_recording().unwrap();
+    for (id, values) in layer.outputs.into_iter().zip(&expected) {
+        layer.run.write(id, &vec![0.0; values.len()]).unwrap();
     }
     recording.replay(&Turn::default()).unwrap();
-    assert!(outputs(&layer) == expected);
-    println!("dropped {} for a recording", layer.cuda.dropped_algorithms());
+    assert!(layer.outputs() == expected);
+    println!("dropped {} for a recording", cuda.dropped_algorithms());
 }
 
 /// On stand-ins that fail.
@@ -169,7 +158,8 @@ fn the_first_failure_is_told() {
         return;
     }
     for is_dense in [false, true] {
-        let mut layer = Layer::new(Options { deterministic: true, ..Options::default() }, true);
+        let cuda = Cuda::new(Options { deterministic: true, ..Options::default() }).unwrap();
+        let mut layer = Layers::new(&cuda, true);
         println!("told: {}", layer.add(is_dense).unwrap_err());
     }
 }
