@@ -1,4 +1,4 @@
-use crate::{Error, Misfit, Result, Shape, Span};
+use crate::{Error, Misfit, Result, Shape};
 
 /// Zeros around an image, in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -106,41 +106,6 @@ impl Conv2d {
         })?;
         Ok(Shape::new(x.n, h, w, self.outputs))
     }
-
-    /// Checks the operands' sizes: what every backend calls first.
-    ///
-    /// # Errors
-    /// As [`Conv2d::output`]; [`Error::Shape`] and [`Error::Length`] for the output, weights and bias.
-    pub fn check(
-        &self,
-        op: &'static str,
-        x: Shape,
-        y: Shape,
-        w: Option<Span>,
-        b: Option<Span>,
-    ) -> Result<()> {
-        Error::check_shape(op, "the output", y, self.output(x)?)?;
-        if let Some(w) = w {
-            Error::check_len(op, "the weights", w, self.weights())?;
-        }
-        b.map_or(Ok(()), |b| Error::check_len(op, "the bias", b, self.outputs))
-    }
-}
-
-/// Where the weights of a convolution or a dense layer lie in an arena, and the bias if it has one. Their gradients lie likewise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WeightSpans {
-    /// The weights.
-    pub w: Span,
-    /// The bias.
-    pub b: Option<Span>,
-}
-
-/// Weights without a bias.
-impl From<Span> for WeightSpans {
-    fn from(w: Span) -> Self {
-        WeightSpans { w, b: None }
-    }
 }
 
 /// A dense layer: `y[n, k] = b[k] + sum over c of x[n, c] * w[c, k]`.
@@ -150,28 +115,6 @@ pub struct Linear {
     pub inputs: usize,
     /// Output features (units), `k`.
     pub outputs: usize,
-}
-
-impl Linear {
-    /// Checks the operands' sizes: what every backend calls first.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] and [`Error::Length`].
-    pub fn check(
-        &self,
-        op: &'static str,
-        x: Shape,
-        y: Shape,
-        w: Option<Span>,
-        b: Option<Span>,
-    ) -> Result<()> {
-        Error::check_shape(op, "the input", x, Shape::vectors(x.n, self.inputs))?;
-        Error::check_shape(op, "the output", y, Shape::vectors(x.n, self.outputs))?;
-        if let Some(w) = w {
-            Error::check_len(op, "the weights", w, self.inputs.saturating_mul(self.outputs))?;
-        }
-        b.map_or(Ok(()), |b| Error::check_len(op, "the bias", b, self.outputs))
-    }
 }
 
 #[cfg(test)]

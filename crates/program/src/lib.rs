@@ -13,7 +13,7 @@
 //! - Convolution weights lie as `(kh, kw, c, k)` and dense weights as `(inputs, outputs)`, as in Keras.
 //! - Every gradient is of the sum over samples that the caller scaled in the loss; no op averages on its own.
 //!
-//! [`Backend`] has a device's memory, and the ops that are called one by one.
+//! [`Backend`] has a device's memory, and the work that is no part of a program.
 #![forbid(unsafe_code)]
 
 mod activation;
@@ -33,7 +33,6 @@ mod pool;
 mod precision;
 mod program;
 mod random;
-mod run;
 mod shape;
 mod step;
 mod tensor;
@@ -47,20 +46,17 @@ pub use activation::Activation;
 pub use backend::{Backend, Write};
 pub use builder::Builder;
 pub use check::{Conflict, LiveRange, conflict, live_ranges};
-pub use conv::{Conv2d, Linear, Pad, WeightSpans};
+pub use conv::{Conv2d, Linear, Pad};
 pub use error::{Error, Misfit, Result};
 pub use execute::{Execute, Memory, StepArgs};
 pub use images::{AxisDraw, Fill, ImageDraw, ImageSet, LoadImages, Tap};
-pub use norm::{
-    AffineSpans, BatchNorm, NormGrads, NormInfer, NormSaved, NormSpans, NormTrain, SoftmaxXent, Target,
-};
+pub use norm::{BatchNorm, SoftmaxXent, Target};
 pub use op::{Op, Rule};
 pub use place::Executable;
 pub use pool::Pool2d;
 pub use precision::Precision;
 pub use program::{Phase, Program, Step};
 pub use random::DropoutMask;
-pub use run::{Run, RunMut};
 pub use shape::{Layout, Shape, Span};
 pub use step::{AdamStep, Moments, OptimizerStep, ParamRun, RmspropStep, SgdStep, Velocity, WeightDecay};
 pub use tensor::{Arena, Home, Parameter, Tensor, TensorId};

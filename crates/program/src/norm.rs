@@ -1,4 +1,4 @@
-use crate::{Activation, Error, Result, Run, RunMut, Shape, Span, View};
+use crate::{Activation, Error, Result};
 
 /// Batch normalization over samples, rows and columns, then an activation:
 /// `y = act(gamma * (x - mean) / sqrt(var + epsilon) + beta)`, one mean and variance a channel.
@@ -19,109 +19,6 @@ impl BatchNorm {
     pub const fn stats_len(c: usize) -> usize {
         2 * c + 1
     }
-
-    /// How many replicas' statistics a run of an arena holds: at least one's.
-    ///
-    /// # Errors
-    /// [`Error::Length`] for none, and for a part of one.
-    pub fn replicas(op: &'static str, stats: Span, c: usize) -> Result<usize> {
-        let replicas = stats.len.div_ceil(Self::stats_len(c)).max(1);
-        Error::check_len(op, "the replicas' statistics", stats, replicas.saturating_mul(Self::stats_len(c)))?;
-        Ok(replicas)
-    }
-
-    /// Checks the operands' sizes: what every backend calls first. Each of `spans` holds one number a channel.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] and [`Error::Length`].
-    pub fn check(&self, op: &'static str, x: Shape, y: Shape, spans: &[(&'static str, Span)]) -> Result<()> {
-        Error::check_shape(op, "the output", y, x)?;
-        spans.iter().try_for_each(|&(what, span)| Error::check_len(op, what, span, x.c))
-    }
-
-    /// As [`check`](BatchNorm::check), for inference.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] and [`Error::Length`].
-    pub fn check_infer(&self, op: &'static str, x: Shape, y: Shape, at: NormSpans) -> Result<()> {
-        let NormSpans { affine: AffineSpans { gamma, beta }, mean, var } = at;
-        let spans = [("gamma", gamma), ("beta", beta), ("the mean", mean), ("the variance", var)];
-        self.check(op, x, y, &spans)
-    }
-}
-
-/// Where scale and shift of a normalization lie in an arena, one of each a channel. Their gradients lie likewise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AffineSpans {
-    /// The scale.
-    pub gamma: Span,
-    /// What is added last.
-    pub beta: Span,
-}
-
-/// Where the numbers of a normalization lie for inference, one of each a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NormSpans {
-    /// Scale and shift, among the parameters.
-    pub affine: AffineSpans,
-    /// The mean, among the running averages.
-    pub mean: Span,
-    /// The variance, among the running averages.
-    pub var: Span,
-}
-
-/// What a normalization reads in inference, beside its input.
-#[derive(Debug)]
-pub struct NormInfer<'a, B> {
-    /// The parameters' arena.
-    pub params: &'a B,
-    /// The running averages' arena.
-    pub running: &'a B,
-    /// Where in both.
-    pub at: NormSpans,
-}
-
-/// What a normalization reads and leaves in training, beside its input and output.
-#[derive(Debug)]
-pub struct NormTrain<'a, B> {
-    /// Scale and shift.
-    pub affine: Run<'a, B, AffineSpans>,
-    /// In the same arena (c elements), a bias that the op before has left out of the input, since normalization takes it away
-    /// again: of all results it is in `n * mean` alone.
-    pub bias: Option<Span>,
-    /// Receives the mean and `1/sqrt(var + epsilon)` for the backward pass (2c elements).
-    pub saved: &'a mut B,
-    /// Receives `n * mean` and `n * unbiased variance` (2c elements), `n` the samples: summed over replicas and divided by all
-    /// samples these become the running statistics, see [`ema_step`](crate::Backend::ema_step).
-    pub sums: RunMut<'a, B>,
-}
-
-/// What a normalization had in training, for its backward pass.
-#[derive(Debug)]
-pub struct NormSaved<'a, B> {
-    /// The input.
-    pub x: View<'a, B>,
-    /// Scale and shift.
-    pub affine: Run<'a, B, AffineSpans>,
-    /// What the forward pass left in [`NormTrain::saved`].
-    pub saved: &'a B,
-}
-
-impl<B> Clone for NormSaved<'_, B> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<B> Copy for NormSaved<'_, B> {}
-
-/// The gradients of scale and shift over a whole batch, of which a replica may have a part only.
-#[derive(Debug)]
-pub struct NormGrads<'a, B> {
-    /// The gradients.
-    pub grads: Run<'a, B, AffineSpans>,
-    /// How many numbers each channel has in the whole batch.
-    pub count: usize,
 }
 
 /// Softmax and cross-entropy with integer labels, in one op.

@@ -1,5 +1,5 @@
 use crate::conv::windows;
-use crate::{Error, Misfit, Pad, Result, Shape};
+use crate::{Misfit, Pad, Result, Shape};
 
 /// A pooling window. Padding never wins a maximum and never counts in an average, as in Keras.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,13 +33,5 @@ impl Pool2d {
             accepted: "larger than the padding, at most the padded input, and moved by at least 1x1",
         })?;
         Ok(Shape::new(x.n, h, w, x.c))
-    }
-
-    /// Checks the operands' sizes: what every backend calls first.
-    ///
-    /// # Errors
-    /// As [`Pool2d::output`]; [`Error::Shape`] for the output.
-    pub fn check(&self, op: &'static str, x: Shape, y: Shape) -> Result<()> {
-        Error::check_shape(op, "the output", y, self.output(x)?)
     }
 }

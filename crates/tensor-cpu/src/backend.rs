@@ -1,19 +1,11 @@
-//! Every op in front of its kernel: the operands are checked, then handed on as slices.
+//! `trait Backend`: memory, and the work beside programs.
 
 use crate::buffer::filled;
 use crate::element::{Element, Format, typed};
-use crate::norm_operands::{self, Infer, Saved, Train};
-use crate::operand::{
-    self, alike, labels as labels_of, optimizer_step, run, run_mut, run_of, run_of_mut, tensors, write,
-};
-use crate::{
-    Buffer, Cpu, activation, batch_norm, conv, dropout, elementwise, images, linear, optimizer, pooling,
-    softmax,
-};
+use crate::operand::{alike, optimizer_step, run, run_mut, run_of, run_of_mut, tensors, write};
+use crate::{Buffer, Cpu, elementwise, images, optimizer, softmax};
 use program::{
-    Activation, AffineSpans, Backend, BatchNorm, Conv2d, DropoutMask, Error, ImageSet, Linear, LoadImages,
-    NormGrads, NormInfer, NormSaved, NormTrain, OptimizerStep, ParamRun, Pool2d, Result, Run, RunMut, Shape,
-    SoftmaxXent, Span, View, ViewMut, WeightSpans, Write,
+    Backend, Error, ImageSet, LoadImages, OptimizerStep, ParamRun, Result, Span, View, ViewMut, Write,
 };
 
 impl Backend for Cpu {
@@ -82,207 +74,10 @@ impl Backend for Cpu {
         typed!(dst, |E| run_of_mut("fill", "the target", dst, at).map(|dst| dst.fill(E::of(value))))
     }
 
-    fn copy_scaled(&self, factor: f32, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
+    fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
         alike("copy", x, &y)?;
         tensors!("copy", x: "the input" => y: "the output"; {
-            elementwise::copy(self.pool(), factor, x, y, mode);
-        })
-    }
-
-    fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
-        conv::prepare(self, conv, x, conv.output(x)?, training)
-    }
-
-    fn prepare_linear(&self, linear: &Linear, n: usize, training: bool) -> Result<()> {
-        linear::prepare(self, linear, n, training)
-    }
-
-    fn conv2d_fwd(
-        &self,
-        conv: &Conv2d,
-        act: Activation,
-        x: View<Buffer>,
-        weights: Run<Buffer, WeightSpans>,
-        y: ViewMut<Buffer>,
-    ) -> Result<()> {
-        let op = "conv2d_fwd";
-        conv.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
-        let (w, b) = operand::weights(op, weights)?;
-        tensors!(op, x: "the input" => y: "the output"; conv::forward(self, conv, act, x, w, b, y))
-    }
-
-    fn conv2d_bn_act_fwd_infer(
-        &self,
-        conv: &Conv2d,
-        bn: &BatchNorm,
-        x: View<Buffer>,
-        weights: Run<Buffer, WeightSpans>,
-        norm: NormInfer<Buffer>,
-        y: ViewMut<Buffer>,
-    ) -> Result<()> {
-        let (op, shape) = ("conv2d_bn_act_fwd_infer", y.layout.shape);
-        conv.check(op, x.layout.shape, shape, Some(weights.at.w), weights.at.b)?;
-        let runs = Infer::new(op, bn, [shape; 2], norm)?;
-        let (w, b) = operand::weights(op, weights)?;
-        tensors!(op, x: "the input" => y: "the output"; {
-            conv::forward_normalized(self, conv, bn, x, w, b, runs, y);
-        })
-    }
-
-    fn conv2d_bwd_data(
-        &self,
-        conv: &Conv2d,
-        dy: View<Buffer>,
-        w: Run<Buffer>,
-        dx: ViewMut<Buffer>,
-        mode: Write,
-    ) -> Result<()> {
-        let op = "conv2d_bwd_data";
-        conv.check(op, dx.layout.shape, dy.layout.shape, Some(w.at), None)?;
-        let w = run(op, "the weights", w.data, w.at)?;
-        tensors!(op, dy: "dy" => dx: "dx"; conv::Convolved::backward_data(self, conv, dy, w, dx, mode))
-    }
-
-    fn conv2d_bwd_filter(
-        &self,
-        conv: &Conv2d,
-        x: View<Buffer>,
-        dy: View<Buffer>,
-        grads: RunMut<Buffer, WeightSpans>,
-    ) -> Result<()> {
-        let op = "conv2d_bwd_filter";
-        conv.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
-        let [dw, db] = operand::weight_grads(op, grads)?;
-        tensors!(op, x: "the input", dy: "dy"; {
-            conv::Convolved::backward_filter(self, conv, x, dy, dw);
-            elementwise::column_sums(self, dy, db);
-        })
-    }
-
-    fn linear_fwd(
-        &self,
-        linear: &Linear,
-        act: Activation,
-        x: View<Buffer>,
-        weights: Run<Buffer, WeightSpans>,
-        y: ViewMut<Buffer>,
-    ) -> Result<()> {
-        let op = "linear_fwd";
-        linear.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
-        let (w, b) = operand::weights(op, weights)?;
-        tensors!(op, x: "the input" => y: "the output"; linear::forward(self, linear, act, x, w, b, y))
-    }
-
-    fn linear_bwd_data(
-        &self,
-        linear: &Linear,
-        dy: View<Buffer>,
-        w: Run<Buffer>,
-        dx: ViewMut<Buffer>,
-        mode: Write,
-    ) -> Result<()> {
-        let op = "linear_bwd_data";
-        linear.check(op, dx.layout.shape, dy.layout.shape, Some(w.at), None)?;
-        let w = run(op, "the weights", w.data, w.at)?;
-        tensors!(op, dy: "dy" => dx: "dx"; linear::backward_data(self, linear, dy, w, dx, mode))
-    }
-
-    fn linear_bwd_filter(
-        &self,
-        linear: &Linear,
-        x: View<Buffer>,
-        dy: View<Buffer>,
-        grads: RunMut<Buffer, WeightSpans>,
-    ) -> Result<()> {
-        let op = "linear_bwd_filter";
-        linear.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
-        let [dw, db] = operand::weight_grads(op, grads)?;
-        tensors!(op, x: "the input", dy: "dy"; {
-            linear::backward_filter(self, linear, x, dy, dw);
-            elementwise::column_sums(self, dy, db);
-        })
-    }
-
-    fn bn_act_fwd_train(
-        &self,
-        bn: &BatchNorm,
-        x: View<Buffer>,
-        norm: NormTrain<Buffer>,
-        y: ViewMut<Buffer>,
-    ) -> Result<()> {
-        let (op, shapes) = ("bn_act_fwd_train", [x.layout.shape, y.layout.shape]);
-        let runs = Train::new(op, bn, shapes, norm)?;
-        tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_train(self, bn, x, y, runs))
-    }
-
-    fn bn_act_fwd_infer(
-        &self,
-        bn: &BatchNorm,
-        x: View<Buffer>,
-        norm: NormInfer<Buffer>,
-        y: ViewMut<Buffer>,
-    ) -> Result<()> {
-        let (op, shapes) = ("bn_act_fwd_infer", [x.layout.shape, y.layout.shape]);
-        let runs = Infer::new(op, bn, shapes, norm)?;
-        tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_infer(self, bn, x, runs, y))
-    }
-
-    fn bn_statistics(&self, x: View<Buffer>, stats: RunMut<Buffer>) -> Result<()> {
-        let op = "bn_statistics";
-        let stats = norm_operands::own_stats(op, stats, x.layout.shape.c)?;
-        tensors!(op, x: "the input"; batch_norm::statistics(self, x, stats))
-    }
-
-    fn bn_act_fwd_joined(
-        &self,
-        bn: &BatchNorm,
-        x: View<Buffer>,
-        stats: Run<Buffer>,
-        norm: NormTrain<Buffer>,
-        y: ViewMut<Buffer>,
-    ) -> Result<()> {
-        let (op, shapes) = ("bn_act_fwd_joined", [x.layout.shape, y.layout.shape]);
-        let runs = Train::new(op, bn, shapes, norm)?;
-        let stats = norm_operands::stats(op, stats, x.layout.shape.c)?;
-        tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_joined(self, bn, x, y, stats, runs))
-    }
-
-    fn bn_act_fwd_again(&self, bn: &BatchNorm, norm: NormSaved<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let (op, x) = ("bn_act_fwd_again", norm.x);
-        let runs = Saved::new(op, bn, norm, ("the output", y.layout.shape))?;
-        tensors!(op, x: "the input" => y: "the output"; batch_norm::forward_again(self, bn, x, runs, y))
-    }
-
-    fn bn_act_bwd_params(
-        &self,
-        bn: &BatchNorm,
-        norm: NormSaved<Buffer>,
-        dy: View<Buffer>,
-        grads: RunMut<Buffer, AffineSpans>,
-    ) -> Result<()> {
-        let (op, x) = ("bn_act_bwd_params", norm.x);
-        let runs = Saved::new(op, bn, norm, ("dy", dy.layout.shape))?;
-        let [dgamma, dbeta] = norm_operands::gradients(op, grads, x.layout.shape.c)?;
-        tensors!(op, x: "the input", dy: "dy"; {
-            batch_norm::backward_params(self, bn, x, dy, runs, dgamma, dbeta);
-        })
-    }
-
-    fn bn_act_bwd_data(
-        &self,
-        bn: &BatchNorm,
-        norm: NormSaved<Buffer>,
-        dy: View<Buffer>,
-        whole: NormGrads<Buffer>,
-        dx: ViewMut<Buffer>,
-        mode: Write,
-    ) -> Result<()> {
-        let (op, x) = ("bn_act_bwd_data", norm.x);
-        let runs = Saved::new(op, bn, norm, ("dy", dy.layout.shape))?;
-        Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
-        let sums = norm_operands::whole(op, &whole, x.layout.shape.c)?;
-        tensors!(op, x: "the input", dy: "dy" => dx: "dx"; {
-            batch_norm::backward_data(self, bn, x, dy, runs, sums, whole.count, dx, mode);
+            elementwise::copy(self.pool(), 1.0, x, y, mode);
         })
     }
 
@@ -310,36 +105,6 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn act_fwd(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        alike("act_fwd", x, &y)?;
-        tensors!("act_fwd", x: "the input" => y: "the output"; activation::forward(self, act, x, y))
-    }
-
-    fn add_act(&self, act: Activation, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        alike("add_act", x, &y)?;
-        tensors!("add_act", x: "the input" => y: "the output"; activation::add_forward(self, act, x, y))
-    }
-
-    fn act_bwd(
-        &self,
-        act: Activation,
-        y: View<Buffer>,
-        dy: View<Buffer>,
-        dx: ViewMut<Buffer>,
-        mode: Write,
-    ) -> Result<()> {
-        let op = "act_bwd";
-        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
-        Error::check_shape(op, "dx", dx.layout.shape, y.layout.shape)?;
-        tensors!(op, y: "y", dy: "dy" => dx: "dx"; activation::backward(self, act, y, dy, dx, mode))
-    }
-
-    fn act_bwd_in_place(&self, act: Activation, y: View<Buffer>, dy: ViewMut<Buffer>) -> Result<()> {
-        let op = "act_bwd_in_place";
-        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
-        tensors!(op, y: "y" => dy: "dy"; activation::backward_in_place(self, act, y, dy))
-    }
-
     fn load_images(
         &self,
         load: &LoadImages,
@@ -352,71 +117,11 @@ impl Backend for Cpu {
         images::load(self.pool(), load, set, draws, first, x, to)
     }
 
-    fn maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let op = "maxpool_fwd";
-        pool.check(op, x.layout.shape, y.layout.shape)?;
-        tensors!(op, x: "the input" => y: "the output"; pooling::forward(self, pooling::Maximum, pool, x, y))
-    }
-
-    fn maxpool_bwd(
-        &self,
-        pool: &Pool2d,
-        x: View<Buffer>,
-        y: View<Buffer>,
-        dy: View<Buffer>,
-        dx: ViewMut<Buffer>,
-        mode: Write,
-    ) -> Result<()> {
-        let op = "maxpool_bwd";
-        pool.check(op, x.layout.shape, y.layout.shape)?;
-        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
-        Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
-        tensors!(op, x: "the input", y: "the output", dy: "dy" => dx: "dx"; {
-            pooling::max_backward(self, pool, x, y, dy, dx, mode);
-        })
-    }
-
-    fn avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
-        let op = "avgpool_fwd";
-        pool.check(op, x.layout.shape, y.layout.shape)?;
-        tensors!(op, x: "the input" => y: "the output"; pooling::forward(self, pooling::Average, pool, x, y))
-    }
-
-    fn avgpool_bwd(&self, pool: &Pool2d, dy: View<Buffer>, dx: ViewMut<Buffer>, mode: Write) -> Result<()> {
-        let op = "avgpool_bwd";
-        pool.check(op, dx.layout.shape, dy.layout.shape)?;
-        tensors!(op, dy: "dy" => dx: "dx"; pooling::average_backward(self, pool, dy, dx, mode))
-    }
-
-    fn dropout(&self, mask: &DropoutMask, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
-        mask.check("dropout")?;
-        alike("dropout", x, &y)?;
-        tensors!("dropout", x: "the input" => y: "the output"; dropout::apply(self, mask, x, y, mode))
-    }
-
     fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
         alike("softmax", x, &y)?;
         typed!(y.data, |O| {
             let y = write::<O>("softmax", "the output", y)?;
             tensors!("softmax", x: "the input"; softmax::probabilities(x, y))
-        })
-    }
-
-    fn softmax_xent(
-        &self,
-        xent: &SoftmaxXent,
-        logits: View<Buffer>,
-        labels: &Vec<u32>,
-        dlogits: Option<ViewMut<Buffer>>,
-        sums: &mut Buffer,
-        metrics: Span,
-    ) -> Result<()> {
-        let (op, written) = ("softmax_xent", dlogits.as_ref().map(|d| d.layout.shape));
-        let labels = labels_of(op, xent, logits.layout.shape, written, labels, metrics)?;
-        let metrics = run_mut(op, "the metrics", sums, metrics)?;
-        tensors!(op, logits: "the logits"; {
-            let dlogits = dlogits.map(|d| write(op, "dlogits", d)).transpose()?;
-            softmax::cross_entropy(xent, logits, labels, dlogits, metrics);
         })
     }
 

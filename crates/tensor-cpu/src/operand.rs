@@ -2,10 +2,9 @@
 
 use crate::Buffer;
 use crate::element::Element;
-use core::ops::{AddAssign, Deref, DerefMut};
+use core::ops::{AddAssign, DerefMut};
 use program::{
-    AdamStep, Error, Moments, OptimizerStep, ParamRun, Result, RmspropStep, Run, RunMut, SgdStep, Shape,
-    SoftmaxXent, Span, View, ViewMut, WeightSpans,
+    AdamStep, Error, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, View, ViewMut,
 };
 
 /// The tensor as a slice, once its layout is known to fit, and its numbers to be of this type.
@@ -90,25 +89,6 @@ pub(crate) fn alike(op: &'static str, x: View<Buffer>, y: &ViewMut<Buffer>) -> R
 pub(crate) fn run<'a, T>(op: &'static str, what: &'static str, data: &'a [T], at: Span) -> Result<&'a [T]> {
     at.check(op, what, data.len())?;
     Ok(&data[at.range()])
-}
-
-/// The weights of a layer and its bias, if it has one.
-pub(crate) fn weights<'a, T, B: Deref<Target = [T]>>(
-    op: &'static str,
-    weights: Run<'a, B, WeightSpans>,
-) -> Result<(&'a [T], Option<&'a [T]>)> {
-    let Run { data, at: WeightSpans { w, b } } = weights;
-    let b = b.map(|b| run(op, "the bias", data, b)).transpose()?;
-    Ok((run(op, "the weights", data, w)?, b))
-}
-
-/// The gradients of a layer's weights and of its bias, if it has one.
-pub(crate) fn weight_grads<'a, T, B: DerefMut<Target = [T]>>(
-    op: &'static str,
-    grads: RunMut<'a, B, WeightSpans>,
-) -> Result<[&'a mut [T]; 2]> {
-    let WeightSpans { w, b } = grads.at;
-    runs_mut(op, "dw and db", grads.data, w, b.unwrap_or(Span::new(w.end(), 0)))
 }
 
 /// A run of an arena, to write.
@@ -204,22 +184,6 @@ fn for_runs<T, const N: usize>(
         step(rule, params, grads, memory.each_mut().map(|(_, memory)| &mut memory[remembered.range()]));
     }
     Ok(())
-}
-
-/// The labels of a batch of logits of this shape, once the loss is known to make sense.
-pub(crate) fn labels<'a>(
-    op: &'static str,
-    xent: &SoftmaxXent,
-    logits: Shape,
-    dlogits: Option<Shape>,
-    labels: &'a [u32],
-    metrics: Span,
-) -> Result<&'a [u32]> {
-    xent.check(op)?;
-    Error::check_shape(op, "the logits", logits, logits.flatten())?;
-    dlogits.map_or(Ok(()), |dlogits| Error::check_shape(op, "dlogits", dlogits, logits))?;
-    Error::check_len(op, "the metrics", metrics, 2)?;
-    run(op, "the labels", labels, Span::new(0, xent.words(logits.n)))
 }
 
 #[cfg(test)]

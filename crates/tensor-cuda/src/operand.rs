@@ -33,13 +33,30 @@ pub(crate) fn u32_of(op: &'static str, what: &'static str, value: usize) -> Resu
     u32::try_from(value).map_err(|_| Error::Value { op, what, value: value as f64, accepted: "below 2^32" })
 }
 
-/// Refuses runs of gradients that overlap.
-pub(crate) fn apart(op: &'static str, a: Span, b: Span) -> Result<()> {
-    if a.end() <= b.offset || b.end() <= a.offset {
-        return Ok(());
+/// A run of f32 in an arena. What is written is written through its pointer, so a `&` is enough.
+#[derive(Clone, Copy)]
+pub(crate) struct Run<'a> {
+    /// The arena.
+    pub(crate) data: &'a Buffer,
+    /// The place in it.
+    pub(crate) at: Span,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(data: &'a Buffer, at: Span) -> Self {
+        Run { data, at }
     }
-    let (what, accepted) = ("the start of a run of gradients", "outside of the other run");
-    Err(Error::Value { op, what, value: b.offset as f64, accepted })
+
+    /// Some of its numbers.
+    pub(crate) fn part(self, from: usize, len: usize) -> Self {
+        Run { at: Span::new(self.at.offset + from, len), ..self }
+    }
+
+    /// The run as a tensor.
+    pub(crate) fn vector(self) -> View<'a, Buffer> {
+        let layout = Layout::contiguous(Shape::vectors(1, self.at.len));
+        View::new(self.data, Layout { offset: self.at.offset, ..layout })
+    }
 }
 
 impl Cuda {
@@ -82,6 +99,11 @@ impl Cuda {
         let ptr = data.memory.ptr().offset(at.offset * Format::F32.bytes());
         self.note_run(ptr, at.len * Format::F32.bytes());
         Ok(ptr)
+    }
+
+    /// A run of f32 that a step names.
+    pub(crate) fn operand(&self, op: &'static str, what: &'static str, run: Run) -> Result<Ptr> {
+        self.run(op, what, run.data, run.at)
     }
 
     /// The first `len` integers, which count as written too.

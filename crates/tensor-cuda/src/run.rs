@@ -1,13 +1,12 @@
 //! Programs on the device: each op in front of its kernels.
 
+use crate::operand::Run;
 use crate::ops::batch_norm::{Saved, Training};
+use crate::ops::convolution::Weights;
 use crate::{Buffer, Cuda, Ints};
 use core::ops::Range;
 use program::ops::{Conv2dForward, Conv2dNormalized, Reshape, Slice};
-use program::{
-    AffineSpans, Arena, Executable, Execute, Layout, Memory, NormGrads, NormInfer, NormSpans, Op, Result,
-    Run, Shape, Span, Step, StepArgs, TensorId, View, WeightSpans, Write,
-};
+use program::{Arena, Executable, Execute, Memory, Op, Result, Step, StepArgs, TensorId, View, Write};
 
 impl Execute for Cuda {
     fn prepare(&self, program: &Executable) -> Result<()> {
@@ -52,11 +51,18 @@ impl Cuda {
         let write = if step.onto.is_some() { Write::Add } else { Write::Set };
         match &step.op {
             Op::Conv2dForward(op) => {
-                self.op_conv2d_fwd(&op.conv, op.act, at.read(0), at.weights(), at.write(0))
+                self.op_conv2d_fwd(&op.conv, op.act, at.read(0), at.weights(0), at.write(0))
             }
             Op::Conv2dNormalized(op) => {
-                let norm = at.infer(step.operands.len() - 4);
-                self.op_conv2d_bn_act_fwd_infer(&op.conv, &op.bn, at.read(0), at.weights(), norm, at.write(0))
+                let norm = at.runs(step.operands.len() - 4);
+                self.op_conv2d_bn_act_fwd_infer(
+                    &op.conv,
+                    &op.bn,
+                    at.read(0),
+                    at.weights(4),
+                    norm,
+                    at.write(0),
+                )
             }
             Op::Conv2dInputGradient(op) => {
                 self.op_conv2d_bwd_data(&op.conv, at.read(0), at.run(1), at.write(0), write)
@@ -65,7 +71,7 @@ impl Cuda {
                 self.op_conv2d_bwd_filter(&op.conv, at.read(0), at.read(1), at.weight_grads())
             }
             Op::LinearForward(op) => {
-                self.op_linear_fwd(&op.linear, op.act, at.read(0), at.weights(), at.write(0))
+                self.op_linear_fwd(&op.linear, op.act, at.read(0), at.weights(0), at.write(0))
             }
             Op::LinearInputGradient(op) => {
                 self.op_linear_bwd_data(&op.linear, at.read(0), at.run(1), at.write(0), write)
@@ -76,20 +82,19 @@ impl Cuda {
             Op::BatchNormTrain(op) => {
                 self.op_bn_act_fwd_train(&op.bn, at.read(0), at.training(1), at.write(0))
             }
-            Op::BatchNormInfer(op) => self.op_bn_act_fwd_infer(&op.bn, at.read(0), at.infer(1), at.write(0)),
+            Op::BatchNormInfer(op) => self.op_bn_act_fwd_infer(&op.bn, at.read(0), at.runs(1), at.write(0)),
             Op::BatchNormRepeat(op) => self.op_bn_act_fwd_again(&op.bn, at.saved(), at.write(0)),
             Op::BatchNormMoments(_) => self.op_bn_statistics(at.read(0), at.result(0)),
             Op::BatchNormJoined(op) => {
                 self.op_bn_act_fwd_joined(&op.bn, at.read(0), at.run(1), at.training(2), at.write(0))
             }
             Op::BatchNormWeightGradient(op) => {
-                let grads = affine(at.result(0), at.result(1));
-                self.op_bn_act_bwd_params(&op.bn, at.saved(), at.read(4), grads)
+                self.op_bn_act_bwd_params(&op.bn, at.saved(), at.read(4), [at.result(0), at.result(1)])
             }
             Op::BatchNormInputGradient(op) => {
                 let count = op.count(args, at.read(0).layout.shape);
-                let whole = NormGrads { grads: affine(at.run(5), at.run(6)), count };
-                self.op_bn_act_bwd_data(&op.bn, at.saved(), at.read(4), whole, at.write(0), write)
+                let (saved, dy, grads) = (at.saved(), at.read(4), at.runs(5));
+                self.op_bn_act_bwd_data(&op.bn, saved, dy, grads, count, at.write(0), write)
             }
             Op::Activate(op) => self.op_act_fwd(op.act, at.read(0), at.write(0)),
             Op::ActivationGradient(op) if program.is_in_place(step, 1) => {
@@ -127,12 +132,12 @@ impl Cuda {
                 self.op_copy(1.0, x, at.write(0), Write::Set)
             }
             Op::Slice(Slice { from, channels, .. }) => {
-                self.copy_run(part(at.run(0), *from, *channels), at.result(0))
+                self.copy_run(at.run(0).part(*from, *channels), at.result(0))
             }
             Op::Join(_) => {
                 let (a, b, joined) = (at.run(0), at.run(1), at.result(0));
-                self.copy_run(a, part(joined, 0, a.at.len))?;
-                self.copy_run(b, part(joined, a.at.len, b.at.len))
+                self.copy_run(a, joined.part(0, a.at.len))?;
+                self.copy_run(b, joined.part(a.at.len, b.at.len))
             }
             // The caller's.
             Op::Gather(_) | Op::SumOverReplicas(_) | Op::Receive(_) => Ok(()),
@@ -145,8 +150,8 @@ impl Cuda {
     }
 
     /// Copies f32 from one arena to another.
-    fn copy_run(&self, from: Run<Buffer>, to: Run<Buffer>) -> Result<()> {
-        self.op_copy(1.0, vector(from), vector(to), Write::Set)
+    fn copy_run(&self, from: Run, to: Run) -> Result<()> {
+        self.op_copy(1.0, from.vector(), to.vector(), Write::Set)
     }
 }
 
@@ -181,59 +186,51 @@ impl<'a> Operands<'a> {
     }
 
     /// A run of f32 that the step reads.
-    fn run(&self, operand: usize) -> Run<'a, Buffer> {
+    fn run(&self, operand: usize) -> Run<'a> {
         self.run_of(self.step.operands[operand])
     }
 
+    /// Runs of f32 that the step reads, from an operand on.
+    fn runs<const N: usize>(&self, from: usize) -> [Run<'a>; N] {
+        core::array::from_fn(|k| self.run(from + k))
+    }
+
     /// A run of f32 that the step writes.
-    fn result(&self, result: usize) -> Run<'a, Buffer> {
+    fn result(&self, result: usize) -> Run<'a> {
         self.run_of(self.step.results[result])
     }
 
-    /// The weights of a convolution or a dense layer, and the bias if there is one: four operands follow where batch normalization does.
-    fn weights(&self) -> Run<'a, Buffer, WeightSpans> {
-        let w = self.run(1);
-        let after = if matches!(self.step.op, Op::Conv2dNormalized(_)) { 4 } else { 0 };
+    /// The weights of a convolution or a dense layer, and the bias if there is one, before `after` other operands.
+    fn weights(&self, after: usize) -> Weights<'a> {
         let own = self.step.operands.len() - after;
-        let b = self.step.operands[..own].get(2).map(|&b| self.program.span(b));
-        Run::new(w.data, WeightSpans { w: w.at, b })
+        Weights { w: self.run(1), b: (own > 2).then(|| self.run(2)) }
     }
 
     /// The gradients of weights, and of the bias if there is one.
-    fn weight_grads(&self) -> Run<'a, Buffer, WeightSpans> {
-        let w = self.result(0);
-        let b = self.step.results.get(1).map(|&b| self.program.span(b));
-        Run::new(w.data, WeightSpans { w: w.at, b })
+    fn weight_grads(&self) -> Weights<'a> {
+        Weights { w: self.result(0), b: self.step.results.get(1).map(|&b| self.run_of(b)) }
     }
 
     /// What batch normalization reads in training, from its gamma on, and leaves.
     fn training(&self, gamma: usize) -> Training<'a> {
         Training {
-            affine: affine(self.run(gamma), self.run(gamma + 1)),
-            bias: self.step.operands.get(gamma + 2).map(|&bias| self.program.span(bias)),
+            affine: self.runs(gamma),
+            bias: self.step.operands.get(gamma + 2).map(|&bias| self.run_of(bias)),
             saved: self.result(1),
             sums: self.result(2),
         }
     }
 
-    /// What it reads in inference, from its gamma on.
-    fn infer(&self, gamma: usize) -> NormInfer<'a, Buffer> {
-        let affine = affine(self.run(gamma), self.run(gamma + 1));
-        let (mean, var) = (self.run(gamma + 2), self.run(gamma + 3));
-        let at = NormSpans { affine: affine.at, mean: mean.at, var: var.at };
-        NormInfer { params: affine.data, running: mean.data, at }
-    }
-
     /// What its backward pass reads.
     fn saved(&self) -> Saved<'a> {
-        Saved { x: self.read(0), affine: affine(self.run(1), self.run(2)), saved: self.run(3) }
+        Saved { x: self.read(0), affine: self.runs(1), saved: self.run(3) }
     }
 
     fn view(&self, id: TensorId) -> View<'a, Buffer> {
         View::new(self.arenas.activations, self.program.layout(id, self.n))
     }
 
-    fn run_of(&self, id: TensorId) -> Run<'a, Buffer> {
+    fn run_of(&self, id: TensorId) -> Run<'a> {
         let Arenas { statistics, params, grads, averages, .. } = self.arenas;
         let data = match self.program.program().tensor(id).arena {
             Arena::Statistics => statistics,
@@ -244,19 +241,4 @@ impl<'a> Operands<'a> {
         };
         Run::new(data, self.program.span(id))
     }
-}
-
-/// Scale and shift, or their gradients, which lie in one arena.
-fn affine<'a>(gamma: Run<'a, Buffer>, beta: Run<'a, Buffer>) -> Run<'a, Buffer, AffineSpans> {
-    Run::new(gamma.data, AffineSpans { gamma: gamma.at, beta: beta.at })
-}
-
-/// Some numbers of a run.
-fn part<'a>(Run { data, at }: Run<'a, Buffer>, from: usize, len: usize) -> Run<'a, Buffer> {
-    Run::new(data, Span::new(at.offset + from, len))
-}
-
-/// A run as a tensor.
-fn vector<'a>(Run { data, at }: Run<'a, Buffer>) -> View<'a, Buffer> {
-    View::new(data, Layout { offset: at.offset, ..Layout::contiguous(Shape::vectors(1, at.len)) })
 }

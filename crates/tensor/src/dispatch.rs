@@ -1,11 +1,10 @@
 use crate::storage::{
-    Bytes, Ints, Storage, buf, buf_mut, bytes, bytes_mut, ints, ints_mut, norm_infer, norm_saved, norm_train,
-    run, run_mut, view, view_mut, wrap, wrap_bytes, wrap_ints,
+    Bytes, Ints, Storage, buf, buf_mut, bytes, bytes_mut, ints, ints_mut, view, view_mut, wrap, wrap_bytes,
+    wrap_ints,
 };
 use crate::{
-    Activation, AffineSpans, Backend, BatchNorm, Conv2d, Device, DropoutMask, ImageSet, Linear, LoadImages,
-    Moments, NormGrads, NormInfer, NormSaved, NormTrain, OptimizerStep, ParamRun, Pool2d, Result, Run,
-    RunMut, Shape, SoftmaxXent, Span, View, ViewMut, WeightSpans, Write,
+    Backend, Device, ImageSet, LoadImages, Moments, OptimizerStep, ParamRun, Result, Span, View, ViewMut,
+    Write,
 };
 
 /// Runs `$body` on the backend behind a device; `$d` is that backend.
@@ -76,180 +75,12 @@ impl Backend for Device {
         on!(self, d => d.fill(value, buf_mut(d, "fill", dst)?, at))
     }
 
-    fn copy_scaled(&self, factor: f32, x: View<Storage>, y: ViewMut<Storage>, write: Write) -> Result<()> {
-        on!(self, d => d.copy_scaled(factor, view(d, "copy", x)?, view_mut(d, "copy", y)?, write))
-    }
-
-    fn prepare_conv2d(&self, conv: &Conv2d, x: Shape, training: bool) -> Result<()> {
-        on!(self, d => d.prepare_conv2d(conv, x, training))
-    }
-
-    fn prepare_linear(&self, linear: &Linear, n: usize, training: bool) -> Result<()> {
-        on!(self, d => d.prepare_linear(linear, n, training))
-    }
-
-    fn conv2d_fwd(
-        &self,
-        conv: &Conv2d,
-        act: Activation,
-        x: View<Storage>,
-        weights: Run<Storage, WeightSpans>,
-        y: ViewMut<Storage>,
-    ) -> Result<()> {
-        let op = "conv2d_fwd";
-        on!(self, d => d.conv2d_fwd(conv, act, view(d, op, x)?, run(d, op, weights)?, view_mut(d, op, y)?))
-    }
-
-    fn conv2d_bn_act_fwd_infer(
-        &self,
-        conv: &Conv2d,
-        bn: &BatchNorm,
-        x: View<Storage>,
-        weights: Run<Storage, WeightSpans>,
-        norm: NormInfer<Storage>,
-        y: ViewMut<Storage>,
-    ) -> Result<()> {
-        let op = "conv2d_bn_act_fwd_infer";
-        on!(self, d => {
-            let (x, y) = (view(d, op, x)?, view_mut(d, op, y)?);
-            d.conv2d_bn_act_fwd_infer(conv, bn, x, run(d, op, weights)?, norm_infer(d, op, norm)?, y)
-        })
-    }
-
-    fn conv2d_bwd_data(
-        &self,
-        conv: &Conv2d,
-        dy: View<Storage>,
-        w: Run<Storage>,
-        dx: ViewMut<Storage>,
-        write: Write,
-    ) -> Result<()> {
-        let op = "conv2d_bwd_data";
-        on!(self, d => d.conv2d_bwd_data(conv, view(d, op, dy)?, run(d, op, w)?, view_mut(d, op, dx)?, write))
-    }
-
-    fn conv2d_bwd_filter(
-        &self,
-        conv: &Conv2d,
-        x: View<Storage>,
-        dy: View<Storage>,
-        grads: RunMut<Storage, WeightSpans>,
-    ) -> Result<()> {
-        let op = "conv2d_bwd_filter";
-        on!(self, d => d.conv2d_bwd_filter(conv, view(d, op, x)?, view(d, op, dy)?, run_mut(d, op, grads)?))
-    }
-
-    fn linear_fwd(
-        &self,
-        linear: &Linear,
-        act: Activation,
-        x: View<Storage>,
-        weights: Run<Storage, WeightSpans>,
-        y: ViewMut<Storage>,
-    ) -> Result<()> {
-        let op = "linear_fwd";
-        on!(self, d => d.linear_fwd(linear, act, view(d, op, x)?, run(d, op, weights)?, view_mut(d, op, y)?))
-    }
-
-    fn linear_bwd_data(
-        &self,
-        linear: &Linear,
-        dy: View<Storage>,
-        w: Run<Storage>,
-        dx: ViewMut<Storage>,
-        write: Write,
-    ) -> Result<()> {
-        let op = "linear_bwd_data";
-        on!(self, d => d.linear_bwd_data(linear, view(d, op, dy)?, run(d, op, w)?, view_mut(d, op, dx)?, write))
-    }
-
-    fn linear_bwd_filter(
-        &self,
-        linear: &Linear,
-        x: View<Storage>,
-        dy: View<Storage>,
-        grads: RunMut<Storage, WeightSpans>,
-    ) -> Result<()> {
-        let op = "linear_bwd_filter";
-        on!(self, d => d.linear_bwd_filter(linear, view(d, op, x)?, view(d, op, dy)?, run_mut(d, op, grads)?))
+    fn copy(&self, x: View<Storage>, y: ViewMut<Storage>, write: Write) -> Result<()> {
+        on!(self, d => d.copy(view(d, "copy", x)?, view_mut(d, "copy", y)?, write))
     }
 
     fn finish_grads(&self, grads: &mut Storage, at: Span) -> Result<()> {
         on!(self, d => d.finish_grads(buf_mut(d, "finish_grads", grads)?, at))
-    }
-
-    fn bn_act_fwd_train(
-        &self,
-        bn: &BatchNorm,
-        x: View<Storage>,
-        norm: NormTrain<Storage>,
-        y: ViewMut<Storage>,
-    ) -> Result<()> {
-        let op = "bn_act_fwd_train";
-        on!(self, d => d.bn_act_fwd_train(bn, view(d, op, x)?, norm_train(d, op, norm)?, view_mut(d, op, y)?))
-    }
-
-    fn bn_act_fwd_infer(
-        &self,
-        bn: &BatchNorm,
-        x: View<Storage>,
-        norm: NormInfer<Storage>,
-        y: ViewMut<Storage>,
-    ) -> Result<()> {
-        let op = "bn_act_fwd_infer";
-        on!(self, d => d.bn_act_fwd_infer(bn, view(d, op, x)?, norm_infer(d, op, norm)?, view_mut(d, op, y)?))
-    }
-
-    fn bn_statistics(&self, x: View<Storage>, stats: RunMut<Storage>) -> Result<()> {
-        let op = "bn_statistics";
-        on!(self, d => d.bn_statistics(view(d, op, x)?, run_mut(d, op, stats)?))
-    }
-
-    fn bn_act_fwd_joined(
-        &self,
-        bn: &BatchNorm,
-        x: View<Storage>,
-        stats: Run<Storage>,
-        norm: NormTrain<Storage>,
-        y: ViewMut<Storage>,
-    ) -> Result<()> {
-        let op = "bn_act_fwd_joined";
-        on!(self, d => {
-            let (x, y) = (view(d, op, x)?, view_mut(d, op, y)?);
-            d.bn_act_fwd_joined(bn, x, run(d, op, stats)?, norm_train(d, op, norm)?, y)
-        })
-    }
-
-    fn bn_act_fwd_again(&self, bn: &BatchNorm, norm: NormSaved<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        let op = "bn_act_fwd_again";
-        on!(self, d => d.bn_act_fwd_again(bn, norm_saved(d, op, norm)?, view_mut(d, op, y)?))
-    }
-
-    fn bn_act_bwd_params(
-        &self,
-        bn: &BatchNorm,
-        norm: NormSaved<Storage>,
-        dy: View<Storage>,
-        grads: RunMut<Storage, AffineSpans>,
-    ) -> Result<()> {
-        let op = "bn_act_bwd_params";
-        on!(self, d => d.bn_act_bwd_params(bn, norm_saved(d, op, norm)?, view(d, op, dy)?, run_mut(d, op, grads)?))
-    }
-
-    fn bn_act_bwd_data(
-        &self,
-        bn: &BatchNorm,
-        norm: NormSaved<Storage>,
-        dy: View<Storage>,
-        whole: NormGrads<Storage>,
-        dx: ViewMut<Storage>,
-        write: Write,
-    ) -> Result<()> {
-        let op = "bn_act_bwd_data";
-        on!(self, d => {
-            let whole = NormGrads { grads: run(d, op, whole.grads)?, count: whole.count };
-            d.bn_act_bwd_data(bn, norm_saved(d, op, norm)?, view(d, op, dy)?, whole, view_mut(d, op, dx)?, write)
-        })
     }
 
     fn ema_step(
@@ -266,29 +97,6 @@ impl Backend for Device {
 
     fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()> {
         on!(self, d => d.meter(buf(d, "meter", sums)?, metrics, buf_mut(d, "meter", meter)?))
-    }
-
-    fn act_fwd(&self, act: Activation, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        on!(self, d => d.act_fwd(act, view(d, "act_fwd", x)?, view_mut(d, "act_fwd", y)?))
-    }
-
-    fn add_act(&self, act: Activation, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        on!(self, d => d.add_act(act, view(d, "add_act", x)?, view_mut(d, "add_act", y)?))
-    }
-
-    fn act_bwd(
-        &self,
-        act: Activation,
-        y: View<Storage>,
-        dy: View<Storage>,
-        dx: ViewMut<Storage>,
-        write: Write,
-    ) -> Result<()> {
-        on!(self, d => d.act_bwd(act, view(d, "act_bwd", y)?, view(d, "act_bwd", dy)?, view_mut(d, "act_bwd", dx)?, write))
-    }
-
-    fn act_bwd_in_place(&self, act: Activation, y: View<Storage>, dy: ViewMut<Storage>) -> Result<()> {
-        on!(self, d => d.act_bwd_in_place(act, view(d, "act_bwd_in_place", y)?, view_mut(d, "act_bwd_in_place", dy)?))
     }
 
     fn load_images(
@@ -308,54 +116,8 @@ impl Backend for Device {
         })
     }
 
-    fn maxpool_fwd(&self, pool: &Pool2d, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        on!(self, d => d.maxpool_fwd(pool, view(d, "maxpool_fwd", x)?, view_mut(d, "maxpool_fwd", y)?))
-    }
-
-    fn maxpool_bwd(
-        &self,
-        pool: &Pool2d,
-        x: View<Storage>,
-        y: View<Storage>,
-        dy: View<Storage>,
-        dx: ViewMut<Storage>,
-        write: Write,
-    ) -> Result<()> {
-        on!(self, d => d.maxpool_bwd(pool, view(d, "maxpool_bwd", x)?, view(d, "maxpool_bwd", y)?, view(d, "maxpool_bwd", dy)?, view_mut(d, "maxpool_bwd", dx)?, write))
-    }
-
-    fn avgpool_fwd(&self, pool: &Pool2d, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
-        on!(self, d => d.avgpool_fwd(pool, view(d, "avgpool_fwd", x)?, view_mut(d, "avgpool_fwd", y)?))
-    }
-
-    fn avgpool_bwd(
-        &self,
-        pool: &Pool2d,
-        dy: View<Storage>,
-        dx: ViewMut<Storage>,
-        write: Write,
-    ) -> Result<()> {
-        on!(self, d => d.avgpool_bwd(pool, view(d, "avgpool_bwd", dy)?, view_mut(d, "avgpool_bwd", dx)?, write))
-    }
-
-    fn dropout(&self, mask: &DropoutMask, x: View<Storage>, y: ViewMut<Storage>, write: Write) -> Result<()> {
-        on!(self, d => d.dropout(mask, view(d, "dropout", x)?, view_mut(d, "dropout", y)?, write))
-    }
-
     fn softmax(&self, x: View<Storage>, y: ViewMut<Storage>) -> Result<()> {
         on!(self, d => d.softmax(view(d, "softmax", x)?, view_mut(d, "softmax", y)?))
-    }
-
-    fn softmax_xent(
-        &self,
-        xent: &SoftmaxXent,
-        logits: View<Storage>,
-        labels: &Ints,
-        dlogits: Option<ViewMut<Storage>>,
-        sums: &mut Storage,
-        metrics: Span,
-    ) -> Result<()> {
-        on!(self, d => d.softmax_xent(xent, view(d, "softmax_xent", logits)?, ints(d, "softmax_xent", labels)?, dlogits.map(|v| view_mut(d, "softmax_xent", v)).transpose()?, buf_mut(d, "softmax_xent", sums)?, metrics))
     }
 
     fn optimizer_step(

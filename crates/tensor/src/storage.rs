@@ -1,4 +1,4 @@
-use crate::{Device, Error, NormInfer, NormSaved, NormTrain, Result, Run, RunMut, View, ViewMut};
+use crate::{Device, Error, Result, View, ViewMut};
 use program::Backend;
 use tensor_cpu::{Buffer, Cpu, Reference};
 use tensor_cuda::Cuda;
@@ -158,58 +158,6 @@ pub(crate) fn view_mut<'a, D: Member>(
     x: ViewMut<'a, Storage>,
 ) -> Result<ViewMut<'a, D::Buffer>> {
     x.try_map(|data| D::buffer_mut(data).ok_or(Error::DeviceMismatch { op }))
-}
-
-/// The run's memory on the device `_d`.
-pub(crate) fn run<'a, D: Member, At>(
-    _d: &D,
-    op: &'static str,
-    x: Run<'a, Storage, At>,
-) -> Result<Run<'a, D::Buffer, At>> {
-    x.try_map(|data| D::buffer(data).ok_or(Error::DeviceMismatch { op }))
-}
-
-/// The run's memory on the device `_d`, to write.
-pub(crate) fn run_mut<'a, D: Member, At>(
-    _d: &D,
-    op: &'static str,
-    x: RunMut<'a, Storage, At>,
-) -> Result<RunMut<'a, D::Buffer, At>> {
-    x.try_map(|data| D::buffer_mut(data).ok_or(Error::DeviceMismatch { op }))
-}
-
-/// What a normalization has on the device `d`, in training.
-pub(crate) fn norm_train<'a, D: Member>(
-    d: &D,
-    op: &'static str,
-    norm: NormTrain<'a, Storage>,
-) -> Result<NormTrain<'a, D::Buffer>> {
-    Ok(NormTrain {
-        affine: run(d, op, norm.affine)?,
-        bias: norm.bias,
-        saved: buf_mut(d, op, norm.saved)?,
-        sums: run_mut(d, op, norm.sums)?,
-    })
-}
-
-/// What a normalization has on the device `d`, in inference.
-pub(crate) fn norm_infer<'a, D: Member>(
-    d: &D,
-    op: &'static str,
-    norm: NormInfer<'a, Storage>,
-) -> Result<NormInfer<'a, D::Buffer>> {
-    let NormInfer { params, running, at } = norm;
-    Ok(NormInfer { params: buf(d, op, params)?, running: buf(d, op, running)?, at })
-}
-
-/// What a normalization has on the device `d`, in a backward pass.
-pub(crate) fn norm_saved<'a, D: Member>(
-    d: &D,
-    op: &'static str,
-    norm: NormSaved<'a, Storage>,
-) -> Result<NormSaved<'a, D::Buffer>> {
-    let NormSaved { x, affine, saved } = norm;
-    Ok(NormSaved { x: view(d, op, x)?, affine: run(d, op, affine)?, saved: buf(d, op, saved)? })
 }
 
 /// The labels' memory on the device `_d`.

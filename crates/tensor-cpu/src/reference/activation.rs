@@ -62,11 +62,3 @@ pub(super) fn backward(activation: Activation, y: Input, dy: Input, mut dx: Outp
         }
     }
 }
-
-pub(super) fn backward_in_place(activation: Activation, y: Input, mut dy: Output) {
-    for row in 0..y.shape().rows() {
-        for (dy, &y) in dy.row(row).iter_mut().zip(y.row(row)) {
-            *dy = act_gradient(activation, y, *dy);
-        }
-    }
-}

@@ -2,14 +2,11 @@
 
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
-use crate::operand::{Place, apart, u32_of};
+use crate::operand::{Place, Run, u32_of};
 use crate::ops::elementwise::number;
 use crate::ops::tiles::{THREADS, Tiles};
 use crate::{Buffer, Cuda};
-use program::{
-    AffineSpans, BatchNorm, Error, NormGrads, NormInfer, NormSaved, NormTrain, Result, Run, Shape, Span,
-    View, Write,
-};
+use program::{BatchNorm, Result, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
     name: "batch_norm.cu",
@@ -32,8 +29,7 @@ impl Cuda {
         y: View<Buffer>,
     ) -> Result<()> {
         let (op, shape) = ("bn_act_fwd_train", x.layout.shape);
-        let scale = self.scale(op, bn, [shape, y.layout.shape], norm.affine)?;
-        let results = self.results(op, shape, norm)?;
+        let (scale, results) = (self.scale(op, norm.affine)?, self.results(op, norm)?);
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         if shape.c == 0 {
             return Ok(());
@@ -42,10 +38,9 @@ impl Cuda {
         self.normalize_batch(op, bn, &x, &y, scale, results.saved)
     }
 
-    pub(crate) fn op_bn_statistics(&self, x: View<Buffer>, stats: Run<Buffer>) -> Result<()> {
+    pub(crate) fn op_bn_statistics(&self, x: View<Buffer>, stats: Run) -> Result<()> {
         let (op, c) = ("bn_statistics", x.layout.shape.c);
-        Error::check_len(op, "the statistics", stats.at, BatchNorm::stats_len(c))?;
-        let stats = self.run(op, "the statistics", stats.data, stats.at)?;
+        let stats = self.operand(op, "the statistics", stats)?;
         let x = self.read(op, "the input", x)?;
         if c == 0 {
             return Ok(());
@@ -58,15 +53,14 @@ impl Cuda {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        stats: Run<Buffer>,
+        stats: Run,
         norm: Training,
         y: View<Buffer>,
     ) -> Result<()> {
         let (op, shape) = ("bn_act_fwd_joined", x.layout.shape);
-        let scale = self.scale(op, bn, [shape, y.layout.shape], norm.affine)?;
-        let results = self.results(op, shape, norm)?;
-        let replicas = BatchNorm::replicas(op, stats.at, shape.c)?;
-        let stats = self.run(op, "the replicas' statistics", stats.data, stats.at)?;
+        let (scale, results) = (self.scale(op, norm.affine)?, self.results(op, norm)?);
+        let replicas = stats.at.len / BatchNorm::stats_len(shape.c);
+        let stats = self.operand(op, "the replicas' statistics", stats)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         if shape.c == 0 {
             return Ok(());
@@ -89,45 +83,26 @@ impl Cuda {
     }
 
     pub(crate) fn op_bn_act_fwd_again(&self, bn: &BatchNorm, norm: Saved, y: View<Buffer>) -> Result<()> {
-        let (op, shape) = ("bn_act_fwd_again", norm.x.layout.shape);
-        let scale = self.scale(op, bn, [shape, y.layout.shape], norm.affine)?;
-        let saved = self.saved(op, shape, norm.saved)?;
+        let op = "bn_act_fwd_again";
+        let (scale, saved) =
+            (self.scale(op, norm.affine)?, self.operand(op, "the saved statistics", norm.saved)?);
         let (x, y) = (self.read(op, "the input", norm.x)?, self.write(op, "the output", y)?);
         self.normalize_batch(op, bn, &x, &y, scale, saved)
     }
 
-    /// gamma and beta, for an input and an output of these shapes.
-    fn scale(
-        &self,
-        op: &'static str,
-        bn: &BatchNorm,
-        [x, y]: [Shape; 2],
-        affine: Run<Buffer, AffineSpans>,
-    ) -> Result<[Ptr; 2]> {
-        let AffineSpans { gamma, beta } = affine.at;
-        bn.check(op, x, y, &[("gamma", gamma), ("beta", beta)])?;
-        Ok([self.run(op, "gamma", affine.data, gamma)?, self.run(op, "beta", affine.data, beta)?])
+    /// gamma and beta.
+    fn scale(&self, op: &'static str, [gamma, beta]: [Run; 2]) -> Result<[Ptr; 2]> {
+        Ok([self.operand(op, "gamma", gamma)?, self.operand(op, "beta", beta)?])
     }
 
     /// Where the statistics of a training pass go.
-    fn results(&self, op: &'static str, x: Shape, norm: Training) -> Result<Results> {
-        let Training { affine, bias, saved, sums } = norm;
-        Error::check_len(op, "the sums", sums.at, 2 * x.c)?;
-        let bias = bias.map(|bias| {
-            Error::check_len(op, "the bias", bias, x.c)?;
-            self.run(op, "the bias", affine.data, bias)
-        });
+    fn results(&self, op: &'static str, norm: Training) -> Result<Results> {
+        let bias = norm.bias.map(|bias| self.operand(op, "the bias", bias)).transpose()?;
         Ok(Results {
-            bias: bias.transpose()?.unwrap_or(Ptr::NULL),
-            saved: self.saved(op, x, saved)?,
-            sums: self.run(op, "the sums", sums.data, sums.at)?,
+            bias: bias.unwrap_or(Ptr::NULL),
+            saved: self.operand(op, "the saved statistics", norm.saved)?,
+            sums: self.operand(op, "the sums", norm.sums)?,
         })
-    }
-
-    /// What a training pass keeps for the backward pass.
-    fn saved(&self, op: &'static str, x: Shape, saved: Run<Buffer>) -> Result<Ptr> {
-        Error::check_len(op, "the saved statistics", saved.at, 2 * x.c)?;
-        self.run(op, "the saved statistics", saved.data, saved.at)
     }
 
     /// The statistics of the samples at hand, to where those of a whole batch go, or else to `stats`.
@@ -171,7 +146,7 @@ impl Cuda {
         &self,
         bn: &BatchNorm,
         x: View<Buffer>,
-        norm: NormInfer<Buffer>,
+        norm: [Run; 4],
         y: View<Buffer>,
     ) -> Result<()> {
         let op = "bn_act_fwd_infer";
@@ -185,14 +160,11 @@ impl Cuda {
         op: &'static str,
         bn: &BatchNorm,
         x: &Place,
-        NormInfer { params, running, at }: NormInfer<Buffer>,
+        [gamma, beta, mean, var]: [Run; 4],
         y: &Place,
     ) -> Result<()> {
-        bn.check_infer(op, x.shape, y.shape, at)?;
-        let gamma = self.run(op, "gamma", params, at.affine.gamma)?;
-        let beta = self.run(op, "beta", params, at.affine.beta)?;
-        let mean = self.run(op, "the mean", running, at.mean)?;
-        let var = self.run(op, "the variance", running, at.var)?;
+        let [gamma, beta] = self.scale(op, [gamma, beta])?;
+        let (mean, var) = (self.operand(op, "the mean", mean)?, self.operand(op, "the variance", var)?);
         self.normalize(op, bn, x, y, [gamma, beta, mean, var], true)
     }
 
@@ -237,11 +209,10 @@ impl Cuda {
         bn: &BatchNorm,
         norm: Saved,
         dy: View<Buffer>,
-        grads: Run<Buffer, AffineSpans>,
+        grads: [Run; 2],
     ) -> Result<()> {
         let op = "bn_act_bwd_params";
-        apart(op, grads.at.gamma, grads.at.beta)?;
-        let (numbers, x, dy) = self.norm_gradient(op, bn, norm, dy, grads)?;
+        let (numbers, x, dy) = self.norm_gradient(op, norm, dy, grads)?;
         if x.shape.c == 0 { Ok(()) } else { self.gradient_sums(op, bn, &x, &dy, numbers) }
     }
 
@@ -250,37 +221,32 @@ impl Cuda {
         bn: &BatchNorm,
         norm: Saved,
         dy: View<Buffer>,
-        whole: NormGrads<Buffer>,
+        grads: [Run; 2],
+        count: usize,
         dx: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "bn_act_bwd_data";
-        Error::check_shape(op, "dx", dx.layout.shape, norm.x.layout.shape)?;
-        let (numbers, x, dy) = self.norm_gradient(op, bn, norm, dy, whole.grads)?;
+        let (numbers, x, dy) = self.norm_gradient(op, norm, dy, grads)?;
         let dx = self.write(op, "dx", dx)?;
-        self.input_gradient(op, bn, [&x, &dy, &dx], numbers, whole.count, write)
+        self.input_gradient(op, bn, [&x, &dy, &dx], numbers, count, write)
     }
 
     /// What both halves of a backward pass work with: gamma, beta, what was saved, dgamma, dbeta; x; dy.
     fn norm_gradient(
         &self,
         op: &'static str,
-        bn: &BatchNorm,
         norm: Saved,
         dy: View<Buffer>,
-        grads: Run<Buffer, AffineSpans>,
+        [dgamma, dbeta]: [Run; 2],
     ) -> Result<([Ptr; 5], Place, Place)> {
-        let shape = norm.x.layout.shape;
-        let [gamma, beta] = self.scale(op, bn, [shape; 2], norm.affine)?;
-        let at = grads.at;
-        bn.check(op, shape, shape, &[("dgamma", at.gamma), ("dbeta", at.beta)])?;
-        Error::check_shape(op, "dy", dy.layout.shape, shape)?;
+        let [gamma, beta] = self.scale(op, norm.affine)?;
         let numbers = [
             gamma,
             beta,
-            self.saved(op, shape, norm.saved)?,
-            self.run(op, "dgamma", grads.data, at.gamma)?,
-            self.run(op, "dbeta", grads.data, at.beta)?,
+            self.operand(op, "the saved statistics", norm.saved)?,
+            self.operand(op, "dgamma", dgamma)?,
+            self.operand(op, "dbeta", dbeta)?,
         ];
         Ok((numbers, self.read(op, "the input", norm.x)?, self.read(op, "dy", dy)?))
     }
@@ -376,22 +342,14 @@ impl Cuda {
 /// What a normalization reads and leaves in training, beside its input and output.
 #[derive(Clone, Copy)]
 pub(crate) struct Training<'a> {
-    /// Scale and shift.
-    pub(crate) affine: Run<'a, Buffer, AffineSpans>,
-    /// In the same arena, a bias that the input lacks.
-    pub(crate) bias: Option<Span>,
+    /// gamma and beta.
+    pub(crate) affine: [Run<'a>; 2],
+    /// A bias that the input lacks.
+    pub(crate) bias: Option<Run<'a>>,
     /// Receives the means and inverse deviations for the backward pass.
-    pub(crate) saved: Run<'a, Buffer>,
+    pub(crate) saved: Run<'a>,
     /// Receives what becomes running averages.
-    pub(crate) sums: Run<'a, Buffer>,
-}
-
-impl<'a> Training<'a> {
-    /// Of an op whose saved statistics of `c` channels have a buffer of their own.
-    pub(crate) fn alone(norm: &'a NormTrain<Buffer>, c: usize) -> Self {
-        let saved = Run::new(&*norm.saved, whole(c));
-        Training { affine: norm.affine, bias: norm.bias, saved, sums: norm.sums.as_run() }
-    }
+    pub(crate) sums: Run<'a>,
 }
 
 /// What a normalization had in training, for its backward pass.
@@ -399,23 +357,10 @@ impl<'a> Training<'a> {
 pub(crate) struct Saved<'a> {
     /// The input.
     pub(crate) x: View<'a, Buffer>,
-    /// Scale and shift.
-    pub(crate) affine: Run<'a, Buffer, AffineSpans>,
+    /// gamma and beta.
+    pub(crate) affine: [Run<'a>; 2],
     /// What [`Training::saved`] received.
-    pub(crate) saved: Run<'a, Buffer>,
-}
-
-impl<'a> Saved<'a> {
-    /// Of an op whose saved statistics have a buffer of their own.
-    pub(crate) fn alone(norm: NormSaved<'a, Buffer>) -> Self {
-        let saved = Run::new(norm.saved, whole(norm.x.layout.shape.c));
-        Saved { x: norm.x, affine: norm.affine, saved }
-    }
-}
-
-/// The statistics of `c` channels at the start of a buffer.
-fn whole(c: usize) -> Span {
-    Span::new(0, c.saturating_mul(2))
+    pub(crate) saved: Run<'a>,
 }
 
 /// Where the statistics of a training pass go, and what x lacks.

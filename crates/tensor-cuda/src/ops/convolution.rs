@@ -3,11 +3,9 @@
 
 use crate::driver::Ptr;
 use crate::mirror::Weight;
-use crate::operand::{Place, apart};
+use crate::operand::{Place, Run};
 use crate::{Buffer, Cuda};
-use program::{
-    Activation, BatchNorm, Conv2d, Linear, NormInfer, Result, Run, Shape, Span, View, WeightSpans, Write,
-};
+use program::{Activation, BatchNorm, Conv2d, Linear, Result, Shape, Span, View, Write};
 
 /// What engines may rely on: where tensors begin.
 const ALIGNMENT: usize = 16;
@@ -18,6 +16,13 @@ fn of_conv(conv: &Conv2d, span: Span) -> Weight {
 
 fn of_linear(linear: &Linear, span: Span) -> Weight {
     Weight { span, inputs: linear.inputs, outputs: linear.outputs }
+}
+
+/// The weights of a convolution or a dense layer, and the bias if it has one; or their gradients.
+#[derive(Clone, Copy)]
+pub(crate) struct Weights<'a> {
+    pub(crate) w: Run<'a>,
+    pub(crate) b: Option<Run<'a>>,
 }
 
 impl Cuda {
@@ -40,14 +45,13 @@ impl Cuda {
         conv: &Conv2d,
         act: Activation,
         x: View<Buffer>,
-        weights: Run<Buffer, WeightSpans>,
+        weights: Weights,
         y: View<Buffer>,
     ) -> Result<()> {
         let op = "conv2d_fwd";
-        conv.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let engine = &self.inner.engine;
-        self.forward(op, act, &x, weights, of_conv(conv, weights.at.w), &y, |x, w, y| {
+        self.forward(op, act, &x, weights, of_conv(conv, weights.w.at), &y, |x, w, y| {
             engine.conv_fwd(self, conv, x, w, y)
         })
     }
@@ -58,16 +62,14 @@ impl Cuda {
         conv: &Conv2d,
         bn: &BatchNorm,
         x: View<Buffer>,
-        weights: Run<Buffer, WeightSpans>,
-        norm: NormInfer<Buffer>,
+        weights: Weights,
+        norm: [Run; 4],
         y: View<Buffer>,
     ) -> Result<()> {
         let op = "conv2d_bn_act_fwd_infer";
-        conv.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
-        bn.check_infer(op, y.layout.shape, y.layout.shape, norm.at)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let engine = &self.inner.engine;
-        self.forward(op, Activation::None, &x, weights, of_conv(conv, weights.at.w), &y, |x, w, y| {
+        self.forward(op, Activation::None, &x, weights, of_conv(conv, weights.w.at), &y, |x, w, y| {
             engine.conv_fwd(self, conv, x, w, y)
         })?;
         self.normalize_infer(op, bn, &y, norm, &y)
@@ -78,14 +80,13 @@ impl Cuda {
         linear: &Linear,
         act: Activation,
         x: View<Buffer>,
-        weights: Run<Buffer, WeightSpans>,
+        weights: Weights,
         y: View<Buffer>,
     ) -> Result<()> {
         let op = "linear_fwd";
-        linear.check(op, x.layout.shape, y.layout.shape, Some(weights.at.w), weights.at.b)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let engine = &self.inner.engine;
-        self.forward(op, act, &x, weights, of_linear(linear, weights.at.w), &y, |x, w, y| {
+        self.forward(op, act, &x, weights, of_linear(linear, weights.w.at), &y, |x, w, y| {
             engine.linear_fwd(self, linear, x, w, y)
         })
     }
@@ -94,15 +95,14 @@ impl Cuda {
         &self,
         conv: &Conv2d,
         dy: View<Buffer>,
-        w: Run<Buffer>,
+        w: Run,
         dx: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "conv2d_bwd_data";
-        conv.check(op, dx.layout.shape, dy.layout.shape, Some(w.at), None)?;
         let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
         let engine = &self.inner.engine;
-        self.backward_data(op, &dy, w.data, of_conv(conv, w.at), &dx, write, |dy, w, dx, write| {
+        self.backward_data(op, &dy, w, of_conv(conv, w.at), &dx, write, |dy, w, dx, write| {
             engine.conv_bwd_data(self, conv, dy, w, dx, write)
         })
     }
@@ -111,15 +111,14 @@ impl Cuda {
         &self,
         linear: &Linear,
         dy: View<Buffer>,
-        w: Run<Buffer>,
+        w: Run,
         dx: View<Buffer>,
         write: Write,
     ) -> Result<()> {
         let op = "linear_bwd_data";
-        linear.check(op, dx.layout.shape, dy.layout.shape, Some(w.at), None)?;
         let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
         let engine = &self.inner.engine;
-        self.backward_data(op, &dy, w.data, of_linear(linear, w.at), &dx, write, |dy, w, dx, write| {
+        self.backward_data(op, &dy, w, of_linear(linear, w.at), &dx, write, |dy, w, dx, write| {
             engine.linear_bwd_data(self, linear, dy, w, dx, write)
         })
     }
@@ -129,13 +128,12 @@ impl Cuda {
         conv: &Conv2d,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: Run<Buffer, WeightSpans>,
+        grads: Weights,
     ) -> Result<()> {
         let op = "conv2d_bwd_filter";
-        conv.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
         let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
         let engine = &self.inner.engine;
-        self.backward_filter(op, &x, &dy, grads, of_conv(conv, grads.at.w), |x, dy, dw| {
+        self.backward_filter(op, &x, &dy, grads, of_conv(conv, grads.w.at), |x, dy, dw| {
             engine.conv_bwd_filter(self, conv, x, dy, dw)
         })
     }
@@ -145,13 +143,12 @@ impl Cuda {
         linear: &Linear,
         x: View<Buffer>,
         dy: View<Buffer>,
-        grads: Run<Buffer, WeightSpans>,
+        grads: Weights,
     ) -> Result<()> {
         let op = "linear_bwd_filter";
-        linear.check(op, x.layout.shape, dy.layout.shape, Some(grads.at.w), grads.at.b)?;
         let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
         let engine = &self.inner.engine;
-        self.backward_filter(op, &x, &dy, grads, of_linear(linear, grads.at.w), |x, dy, dw| {
+        self.backward_filter(op, &x, &dy, grads, of_linear(linear, grads.w.at), |x, dy, dw| {
             engine.linear_bwd_filter(self, linear, x, dy, dw)
         })
     }
@@ -167,13 +164,13 @@ impl Cuda {
         op: &'static str,
         act: Activation,
         x: &Place,
-        Run { data: params, at }: Run<Buffer, WeightSpans>,
+        Weights { w: run, b }: Weights,
         w: Weight,
         y: &Place,
         product: impl FnOnce(&Place, Ptr, &Place) -> Result<()>,
     ) -> Result<()> {
-        self.run(op, "the weights", params, w.span)?;
-        let bias = at.b.map(|b| self.run(op, "the bias", params, b)).transpose()?;
+        self.operand(op, "the weights", run)?;
+        let bias = b.map(|b| self.operand(op, "the bias", b)).transpose()?;
         if y.shape.is_empty() {
             return Ok(());
         }
@@ -182,7 +179,7 @@ impl Cuda {
             self.clear(&whole)?;
         } else {
             self.pack(op, x, &ready)?;
-            product(&ready, self.mirrored_weight(op, params, w)?, &whole)?;
+            product(&ready, self.mirrored_weight(op, run.data, w)?, &whole)?;
         }
         if bias.is_none() && act == Activation::None && whole.ptr == y.ptr {
             return Ok(());
@@ -195,13 +192,13 @@ impl Cuda {
         &self,
         op: &'static str,
         dy: &Place,
-        params: &Buffer,
+        run: Run,
         w: Weight,
         dx: &Place,
         write: Write,
         product: impl FnOnce(&Place, Ptr, &Place, Write) -> Result<()>,
     ) -> Result<()> {
-        self.run(op, "the weights", params, w.span)?;
+        self.operand(op, "the weights", run)?;
         if dx.shape.is_empty() || (dy.shape.is_empty() && write == Write::Add) {
             return Ok(());
         }
@@ -212,7 +209,7 @@ impl Cuda {
         } else {
             self.pack(op, dy, &ready)?;
             let write = if direct { write } else { Write::Set };
-            product(&ready, self.mirrored_weight(op, params, w)?, &whole, write)?;
+            product(&ready, self.mirrored_weight(op, run.data, w)?, &whole, write)?;
         }
         if direct { Ok(()) } else { self.move_rows(op, &whole, Ptr::NULL, Activation::None, dx, write) }
     }
@@ -223,15 +220,14 @@ impl Cuda {
         op: &'static str,
         x: &Place,
         dy: &Place,
-        Run { data: grads, at }: Run<Buffer, WeightSpans>,
+        Weights { w: grads, b }: Weights,
         dw: Weight,
         product: impl FnOnce(&Place, &Place, Ptr) -> Result<()>,
     ) -> Result<()> {
-        self.run(op, "dw", grads, dw.span)?;
-        let sums = at.b.map(|db| self.run(op, "db", grads, db)).transpose()?;
-        at.b.map_or(Ok(()), |db| apart(op, dw.span, db))?;
+        self.operand(op, "dw", grads)?;
+        let sums = b.map(|db| self.operand(op, "db", db)).transpose()?;
         if dw.span.len > 0 {
-            let to = self.mirrored_grad(op, grads, dw)?;
+            let to = self.mirrored_grad(op, grads.data, dw)?;
             if x.shape.is_empty() || dy.shape.is_empty() {
                 // SAFETY: the mirror holds this many.
                 self.work(|| unsafe { self.driver().clear(to, dw.span.len * self.format().bytes()) })?;

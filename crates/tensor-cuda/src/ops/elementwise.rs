@@ -128,15 +128,11 @@ impl Cuda {
     }
 
     pub(crate) fn op_act_fwd(&self, act: Activation, x: View<Buffer>, y: View<Buffer>) -> Result<()> {
-        let op = "act_fwd";
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        self.copy_act(op, 1.0, act, x, y, Write::Set)
+        self.copy_act("act_fwd", 1.0, act, x, y, Write::Set)
     }
 
     pub(crate) fn op_add_act(&self, act: Activation, x: View<Buffer>, y: View<Buffer>) -> Result<()> {
-        let op = "add_act";
-        Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
-        self.copy_act(op, 1.0, act, x, y, Write::Add)
+        self.copy_act("add_act", 1.0, act, x, y, Write::Add)
     }
 
     /// `y = act(factor * x)` or `y = act(y + factor * x)`, for tensors of one shape.
@@ -166,8 +162,6 @@ impl Cuda {
         write: Write,
     ) -> Result<()> {
         let op = "act_bwd";
-        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
-        Error::check_shape(op, "dx", dx.layout.shape, y.layout.shape)?;
         let (y, dy, dx) = (self.read(op, "y", y)?, self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
         self.gradient(op, act, [&y, &dy, &dx], write)
     }
@@ -179,7 +173,6 @@ impl Cuda {
         dy: View<Buffer>,
     ) -> Result<()> {
         let op = "act_bwd_in_place";
-        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
         let (y, dy) = (self.read(op, "y", y)?, self.write(op, "dy", dy)?);
         match act {
             Activation::None => Ok(()),

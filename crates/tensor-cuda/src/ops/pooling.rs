@@ -70,7 +70,6 @@ impl Windows {
 impl Cuda {
     pub(crate) fn op_maxpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: View<Buffer>) -> Result<()> {
         let op = "maxpool_fwd";
-        pool.check(op, x.layout.shape, y.layout.shape)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let (s, vector) = (Windows::new(op, pool, x.shape, y.shape)?, self.vector(&[&x, &y]));
         let args = window_args![s, vector, x.ptr, x.stride as u32, y.ptr, y.stride as u32];
@@ -87,9 +86,6 @@ impl Cuda {
         write: Write,
     ) -> Result<()> {
         let op = "maxpool_bwd";
-        pool.check(op, x.layout.shape, y.layout.shape)?;
-        Error::check_shape(op, "dy", dy.layout.shape, y.layout.shape)?;
-        Error::check_shape(op, "dx", dx.layout.shape, x.layout.shape)?;
         self.read(op, "the output", y)?;
         let (x, dy) = (self.read(op, "the input", x)?, self.read(op, "dy", dy)?);
         let dx = self.write(op, "dx", dx)?;
@@ -119,7 +115,6 @@ impl Cuda {
 
     pub(crate) fn op_avgpool_fwd(&self, pool: &Pool2d, x: View<Buffer>, y: View<Buffer>) -> Result<()> {
         let op = "avgpool_fwd";
-        pool.check(op, x.layout.shape, y.layout.shape)?;
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let (s, vector) = (Windows::new(op, pool, x.shape, y.shape)?, self.vector(&[&x, &y]));
         let team = if pool.kernel[0].saturating_mul(pool.kernel[1]) < TEAM { 1 } else { TEAM };
@@ -135,7 +130,6 @@ impl Cuda {
         write: Write,
     ) -> Result<()> {
         let op = "avgpool_bwd";
-        pool.check(op, dx.layout.shape, dy.layout.shape)?;
         let (dy, dx) = (self.read(op, "dy", dy)?, self.write(op, "dx", dx)?);
         let (s, vector) = (Windows::new(op, pool, dx.shape, dy.shape)?, self.vector(&[&dy, &dx]));
         let add = u32::from(write == Write::Add);

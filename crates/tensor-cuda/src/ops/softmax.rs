@@ -3,9 +3,9 @@
 use crate::buffer::Format;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
-use crate::operand::u32_of;
+use crate::operand::{Run, u32_of};
 use crate::{Buffer, Cuda, Ints};
-use program::{Error, Result, Run, SoftmaxXent, View};
+use program::{Error, Result, SoftmaxXent, View};
 
 pub(crate) const SOURCE: Source = Source {
     name: "softmax.cu",
@@ -53,24 +53,21 @@ impl Cuda {
         logits: View<Buffer>,
         labels: &Ints,
         dlogits: Option<View<Buffer>>,
-        metrics: Run<Buffer>,
+        metrics: Run,
     ) -> Result<()> {
         let op = "softmax_xent";
         let shape = logits.layout.shape;
         xent.check(op)?;
-        Error::check_shape(op, "the logits", shape, shape.flatten())?;
-        Error::check_len(op, "the metrics", metrics.at, 2)?;
         let labels = self.ints(op, "the labels", labels, xent.words(shape.n))?;
         let x = self.read(op, "the logits", logits)?;
         let (d, d_stride) = match dlogits {
             None => (Ptr::NULL, 0),
             Some(d) => {
-                Error::check_shape(op, "dlogits", d.layout.shape, shape)?;
                 let d = self.write(op, "dlogits", d)?;
                 (d.ptr, d.stride as u32)
             }
         };
-        let metrics = self.run(op, "the metrics", metrics.data, metrics.at)?;
+        let metrics = self.operand(op, "the metrics", metrics)?;
         let (rows, c) = (shape.n as u32, u32_of(op, "the number of classes", shape.c)?);
         let team = team(shape.c);
         // One at least: an empty batch has a sum too.
