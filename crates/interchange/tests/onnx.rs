@@ -190,10 +190,6 @@ fn tensors_lie_as_in_pytorch() {
 struct Secret;
 
 impl Layer for Secret {
-    fn kind(&self) -> &'static str {
-        "Secret"
-    }
-
     fn params(&self, _x: Shape) -> Vec<ParamSpec> {
         vec![ParamSpec { name: "scale", shape: vec![1], init: Initializer::Ones, role: Role::Trainable }]
     }

@@ -1,42 +1,38 @@
 use crate::{Layer, Lower, Operation};
+use std::borrow::Cow;
 use tensor::{Activation, Error, Result, Shape, TensorId, ops};
 
-/// `max(x, 0)` as a layer of its own. Where it follows a convolution, a dense layer or a normalization, that layer's
-/// `activation` does the same in one pass less over the memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Relu;
-
-/// [`Activation::Gelu`] as a layer of its own: Keras' `Activation("gelu")`. Where it follows a normalization, that layer's
-/// `activation` does the same in one pass less over the memory; convolutions and dense layers can't, as its gradient needs what
-/// they would overwrite.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gelu;
-
-impl Layer for Relu {
-    fn kind(&self) -> &'static str {
-        "ReLU"
+/// An activation as a layer of its own: Keras' `Activation("relu")`. Where it follows a normalization, that layer's `activation`
+/// does the same in one pass less over the memory. Convolutions and dense layers have [`Activation::Relu`] alone: the gradients of
+/// the others need what these would overwrite.
+///
+/// ```
+/// use layers::Graph;
+/// use tensor::Activation;
+///
+/// let mut graph = Graph::new("activations", [8, 8, 3]);
+/// let x = graph.add(Activation::Gelu, graph.input())?;
+/// # Ok::<(), layers::Error>(())
+/// ```
+impl Layer for Activation {
+    fn kind(&self) -> Cow<'static, str> {
+        self.label().into()
     }
 
     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::Activate { act: Activation::Relu }, &[x])
+        to.push(ops::Activate { act: *self }, &[x])
     }
 
     fn operation(&self, _x: Shape) -> Option<Operation> {
-        Some(Operation::Activation(Activation::Relu))
+        Some(Operation::Activation(*self))
     }
 }
 
-impl Layer for Gelu {
-    fn kind(&self) -> &'static str {
-        "GELU"
-    }
-
-    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        to.push(ops::Activate { act: Activation::Gelu }, &[x])
-    }
-
-    fn operation(&self, _x: Shape) -> Option<Operation> {
-        Some(Operation::Activation(Activation::Gelu))
+/// The kind of a layer that does an activation as well: `Add+ReLU`.
+pub(crate) fn fused(kind: &'static str, act: Activation) -> Cow<'static, str> {
+    match act {
+        Activation::None => kind.into(),
+        act => format!("{kind}+{}", act.label()).into(),
     }
 }
 

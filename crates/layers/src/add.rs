@@ -1,3 +1,5 @@
+use crate::activation::fused;
+use std::borrow::Cow;
 use tensor::Activation;
 
 /// The sum of two tensors, with an activation fused into it: the end of a residual block. [`Graph::merge`](crate::Graph::merge)
@@ -15,17 +17,13 @@ impl Add {
         Self::default()
     }
 
-    /// What follows the sum; GELU must be a layer of its own.
+    /// What follows the sum: nothing or ReLU; others must be a layer of their own.
     pub fn activation(self, activation: Activation) -> Self {
         Add { activation }
     }
 
-    pub(crate) fn kind(self) -> &'static str {
-        match self.activation {
-            Activation::None => "Add",
-            Activation::Relu => "Add+ReLU",
-            Activation::Gelu => "Add+GELU",
-        }
+    pub(crate) fn kind(self) -> Cow<'static, str> {
+        fused("Add", self.activation)
     }
 
     pub(crate) fn act(self) -> Activation {

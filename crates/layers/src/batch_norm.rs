@@ -1,4 +1,6 @@
+use crate::activation::fused;
 use crate::{Initializer, Layer, Lower, Operation, ParamSpec, Role};
+use std::borrow::Cow;
 use tensor::{Activation, BatchNorm, Result, Shape, TensorId, ops};
 
 /// Batch normalization over all axes but the channels, with an activation fused into it.
@@ -48,12 +50,8 @@ impl BatchNormalization {
 }
 
 impl Layer for BatchNormalization {
-    fn kind(&self) -> &'static str {
-        match self.activation {
-            Activation::None => "BatchNormalization",
-            Activation::Relu => "BatchNormalization+ReLU",
-            Activation::Gelu => "BatchNormalization+GELU",
-        }
+    fn kind(&self) -> Cow<'static, str> {
+        fused("BatchNormalization", self.activation)
     }
 
     fn params(&self, x: Shape) -> Vec<ParamSpec> {

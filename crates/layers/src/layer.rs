@@ -1,4 +1,5 @@
 use crate::{Initializer, Lower, Operation};
+use std::borrow::Cow;
 use tensor::{Result, Shape, TensorId};
 
 /// A layer's configuration: what a [`Graph`](crate::Graph) holds.
@@ -28,10 +29,10 @@ use tensor::{Result, Shape, TensorId};
 /// ```
 pub trait Layer: core::fmt::Debug + Send + Sync {
     /// The type's name as Keras spells it, for the summary: `Conv2D`. By default the name of the Rust type.
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> Cow<'static, str> {
         let name = core::any::type_name::<Self>();
         let name = name.split('<').next().unwrap_or(name);
-        name.rsplit("::").next().unwrap_or(name)
+        name.rsplit("::").next().unwrap_or(name).into()
     }
 
     /// The parameters for inputs of shape `x`, in the order in which [`Lower::params`] counts them.

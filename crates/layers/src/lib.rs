@@ -47,7 +47,6 @@ mod operation;
 mod pooling;
 mod rescaling;
 
-pub use activation::{Gelu, Relu};
 pub use add::Add;
 pub use batch_norm::BatchNormalization;
 pub use conv2d::{Conv2D, Padding};

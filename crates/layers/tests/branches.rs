@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Relu, Value,
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Value,
 };
 use tensor::Activation::Relu as Rectified;
 use testkit::GradientCheck;
@@ -49,7 +49,7 @@ fn a_value_that_layers_of_every_kind_read() {
     let x = graph.add(Conv2D::new(3, 1), graph.input()).unwrap();
     let readers = [
         graph.add(Conv2D::new(2, 3).same().activation(Rectified), x),
-        graph.add(Relu, x),
+        graph.add(Rectified, x),
         graph.add(BatchNormalization::new(), x),
         graph.add(MaxPooling2D::new(2).strides(1).padding(layers::Padding::Same), x),
         graph.add(AveragePooling2D::new(3).strides(1).padding(layers::Padding::Same), x),
@@ -127,7 +127,7 @@ fn a_long_chain_with_a_long_skip() {
         let conv = Conv2D::new(2 + k % 3, 3).same();
         x = graph.add(if k % 2 == 0 { conv } else { conv.activation(Rectified) }, x).unwrap();
     }
-    let short = graph.add(Relu, start).unwrap();
+    let short = graph.add(Rectified, start).unwrap();
     let x = graph.concat(&[x, short]).unwrap();
     check(graph, x);
 }

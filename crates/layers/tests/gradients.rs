@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Gelu, Graph, Layer, MaxPooling2D,
-    Padding, Relu, Rescaling, Value,
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, Layer, MaxPooling2D,
+    Padding, Rescaling, Value,
 };
 use tensor::Activation;
 use testkit::{GradientCheck, Report};
@@ -87,7 +87,7 @@ fn dense() {
 
 #[test]
 fn batch_normalization_with_every_activation() {
-    for activation in [Activation::None, Activation::Relu, Activation::Gelu] {
+    for activation in Activation::ALL {
         let layer = BatchNormalization::new().activation(activation);
         check([3, 4, 2], layer.clone());
         check([3, 4, 2], layer.clone().scale(false));
@@ -110,10 +110,10 @@ fn a_bias_before_a_normalization() {
 
 #[test]
 fn activations() {
-    check([3, 4, 2], Relu);
-    check_alone([3, 4, 2], Relu);
-    check([3, 4, 2], Gelu);
-    check_alone([3, 4, 2], Gelu);
+    for activation in Activation::ALL {
+        check([3, 4, 2], activation);
+        check_alone([3, 4, 2], activation);
+    }
     check([3, 4, 2], Rescaling::new(0.3));
 }
 
@@ -141,7 +141,7 @@ fn dropout() {
 
 #[test]
 fn smoothed_labels() {
-    let (graph, logits) = network([3, 3, 2], Relu);
+    let (graph, logits) = network([3, 3, 2], Activation::Relu);
     for smoothing in [0.1, 0.9] {
         GradientCheck::new().batch(3).label_smoothing(smoothing).assert(&graph, logits);
     }

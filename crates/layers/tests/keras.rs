@@ -3,7 +3,7 @@
 
 use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode, Padding,
-    Relu, Result, Role, Value,
+    Result, Role, Value,
 };
 use tensor::{Activation, Device, Span, View};
 use testkit::{Golden, Tolerance, on_every_device, pattern, read};
@@ -112,7 +112,7 @@ fn normalization_and_concatenation() {
     check("joined", [5, 5, 3], 0.0, |g| {
         let a = g.add(Conv2D::new(4, 3).strides(2), g.input())?;
         let a = g.add(BatchNormalization::new(), a)?;
-        let a = g.add(Relu, a)?;
+        let a = g.add(Activation::Relu, a)?;
         let b = g.add(AveragePooling2D::new(3).strides(2), g.input())?;
         let x = g.concat(&[a, b])?;
         let x = g.add(Flatten, x)?;

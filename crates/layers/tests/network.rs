@@ -26,7 +26,7 @@ fn graph(normalized: bool) -> (Graph, Value) {
     let a = g.add(Conv2D::new(5, 3).strides(2).padding(Padding::Same), x).unwrap();
     let b = g.add(MaxPooling2D::new(3).strides(2).padding(Padding::Same), x).unwrap();
     x = g.concat(&[a, b]).unwrap();
-    x = g.add(layers::Relu, x).unwrap();
+    x = g.add(Relu, x).unwrap();
     x = g.add(AveragePooling2D::new(2).strides(1), x).unwrap();
     x = g.add(Flatten, x).unwrap();
     x = g.add(Dropout::new(0.5), x).unwrap();

@@ -3,7 +3,7 @@
 
 use layers::{
     Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Flatten,
-    GlobalAveragePooling2D, Graph, MaxPooling2D, Mode, Padding, Relu, Value,
+    GlobalAveragePooling2D, Graph, MaxPooling2D, Mode, Padding, Value,
 };
 use philox::Philox;
 use tensor::Activation::{None as Plain, Relu as Rectified};
@@ -99,7 +99,7 @@ fn operands_that_are_read_at_any_time() {
         let mut graph = Graph::new("early", [3, 3, 2]);
         let conv = |graph: &mut Graph, x| graph.add(Conv2D::new(2, 3).same(), x).unwrap();
         let add = Add::new().activation(activation);
-        let x = graph.add(Relu, graph.input()).unwrap();
+        let x = graph.add(Rectified, graph.input()).unwrap();
         let a = conv(&mut graph, x);
         let d = conv(&mut graph, x);
         let between = conv(&mut graph, d);
@@ -154,7 +154,7 @@ fn on_every_device_the_same() {
     for (filters, stride) in [(4, 1), (8, 2)] {
         x = block(&mut graph, x, filters, stride, true);
     }
-    let relu = graph.add(Relu, x).unwrap();
+    let relu = graph.add(Rectified, x).unwrap();
     let x = graph.merge(Add::new(), [relu, x]).unwrap();
     let x = graph.add(GlobalAveragePooling2D, x).unwrap();
     let logits = graph.add(Dense::new(4), x).unwrap();
@@ -229,7 +229,7 @@ fn names_and_errors_are_kerass() {
     let error = graph.merge(Add::new(), [a, graph.input()]).unwrap_err().to_string();
     assert!(error.contains("cannot add"), "{error}");
     let mut graph = Graph::new("names", [4, 4, 3]);
-    let b = graph.add(Relu, graph.input()).unwrap();
+    let b = graph.add(Rectified, graph.input()).unwrap();
     let first = graph.merge(Add::new(), [b, graph.input()]).unwrap();
     let second = graph.merge(Add::new().activation(Rectified), [first, b]).unwrap();
     let summary = graph.summary(second);

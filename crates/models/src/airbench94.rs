@@ -1,7 +1,6 @@
 use crate::{IMAGE, Model};
 use layers::{
-    BatchNormalization, Conv2D, Dense, Flatten, Gelu, Graph, Initializer, MaxPooling2D, Rescaling, Result,
-    Value,
+    BatchNormalization, Conv2D, Dense, Flatten, Graph, Initializer, MaxPooling2D, Rescaling, Result, Value,
 };
 use tensor::Activation;
 
@@ -27,7 +26,7 @@ pub(crate) fn for_images(image: [usize; 3], classes: usize) -> Result<Model> {
         .kernel_initializer(Initializer::Whitening { epsilon: 5e-4 })
         .kernel_trainable(false);
     let mut x = g.add_named("whitening", whitening, g.input())?;
-    x = g.add(Gelu, x)?;
+    x = g.add(Activation::Gelu, x)?;
     for filters in [64, 256, 256] {
         x = conv(g, x, filters)?;
         x = g.add(MaxPooling2D::new(2), x)?;

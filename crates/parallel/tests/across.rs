@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AcrossReplicas, BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, Mode, Network, Relu, Value,
+    AcrossReplicas, BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, Mode, Network, Value,
 };
 use parallel::{Collective, Error, Replica, run_replicas};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ fn graph() -> (Graph, Value) {
     let mut graph = Graph::new("trapped", [4, 4, 3]);
     let x = graph.add(Conv2D::new(4, 3), graph.input()).unwrap();
     let x = graph.add(BatchNormalization::new(), x).unwrap();
-    let x = graph.add(Relu, x).unwrap();
+    let x = graph.add(tensor::Activation::Relu, x).unwrap();
     let x = graph.add(BatchNormalization::new(), x).unwrap();
     let x = graph.add(Flatten, x).unwrap();
     let logits = graph.add(Dense::new(3), x).unwrap();

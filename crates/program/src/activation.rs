@@ -1,4 +1,5 @@
-/// What follows a convolution, a dense layer or a normalization, fused into the same op, or stands by itself.
+/// What follows a convolution, a dense layer or a normalization, fused into the same op, or stands by itself. CUDA kernels know each by its
+/// number, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// Nothing.
@@ -12,6 +13,9 @@ pub enum Activation {
 }
 
 impl Activation {
+    /// All of them. Each gives 0 for 0.
+    pub const ALL: [Activation; 3] = [Activation::None, Activation::Relu, Activation::Gelu];
+
     /// Whether its gradient follows from what comes in. That of the others follows from what comes out; but GELU falls before it
     /// rises, so two numbers give the same.
     pub const fn reads_input(self) -> bool {
@@ -29,6 +33,15 @@ impl Activation {
             Activation::None => "linear",
             Activation::Relu => "relu",
             Activation::Gelu => "gelu",
+        }
+    }
+
+    /// The name in summaries: `GELU`.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Activation::None => "Linear",
+            Activation::Relu => "ReLU",
+            Activation::Gelu => "GELU",
         }
     }
 }

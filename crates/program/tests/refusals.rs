@@ -1,5 +1,4 @@
 //! Operands that do not fit are refused when a program is made, with an error that names them. No device sees them.
-#![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 use program::ops::*;
 use program::{

@@ -192,16 +192,22 @@ fn batch_norm<D: Device>(device: &D) {
     device.expect(&golden, "bn.infer", &left(&run, y));
 }
 
-fn gelu<D: Device>(device: &D) {
+/// The activations that are no pieces of straight lines, alone and behind a normalization.
+fn activations<D: Device>(device: &D) {
+    Activation::ALL.into_iter().filter(|act| act.reads_input()).for_each(|act| activation(device, act));
+}
+
+fn activation<D: Device>(device: &D, act: Activation) {
     let golden = Golden::open();
-    let (at, act) = (golden.layout("gelu.x"), Activation::Gelu);
+    let name = |what: &str| format!("{}.{what}", act.name());
+    let at = golden.layout(&name("x"));
     let bn = BatchNorm { epsilon: 1.0 / 1024.0, act };
     let mut ops = Ops::new(&golden, at.shape.n);
-    let (x, dy) = (ops.batch("gelu.x"), ops.batch("gelu.dy"));
+    let (x, dy) = (ops.batch(&name("x")), ops.batch(&name("dy")));
     let [y, dx, of_norm, dx_of_norm] = [(); 4].map(|()| ops.room(at));
     ops.set(Activate { act }, &[x], &[y]);
     ops.set(ActivationGradient { act }, &[x, dy], &[dx]);
-    let (gamma, beta) = (ops.run_of(Arena::Parameters, &[1.0; 5]), ops.parameter("gelu.bn.beta"));
+    let (gamma, beta) = (ops.run_of(Arena::Parameters, &[1.0; 5]), ops.parameter(&name("bn.beta")));
     let saved = ops.run_of(Arena::Statistics, &[0.0; 10]);
     let [dgamma, dbeta] = [(); 2].map(|()| ops.run_of(Arena::Gradients, &[0.0; 5]));
     let sums = ops.run_of(Arena::Gradients, &[0.0; 10]);
@@ -210,8 +216,8 @@ fn gelu<D: Device>(device: &D) {
     let op = BatchNormInputGradient { bn, shared: false };
     ops.set(op, &[x, gamma, beta, saved, dy, dgamma, dbeta], &[dx_of_norm]);
     let run = ops.run(device, &StepArgs::inference(at.shape.n));
-    for (name, id) in [("y", y), ("dx", dx), ("bn.y", of_norm), ("bn.dx", dx_of_norm), ("bn.dbeta", dbeta)] {
-        device.expect(&golden, &format!("gelu.{name}"), &left(&run, id));
+    for (what, id) in [("y", y), ("dx", dx), ("bn.y", of_norm), ("bn.dx", dx_of_norm), ("bn.dbeta", dbeta)] {
+        device.expect(&golden, &name(what), &left(&run, id));
     }
 }
 
@@ -319,4 +325,4 @@ macro_rules! on_every_device {
     };
 }
 
-on_every_device!(batch_norm, cross_entropy, pooling, optimizers, gelu);
+on_every_device!(batch_norm, cross_entropy, pooling, optimizers, activations);

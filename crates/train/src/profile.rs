@@ -62,7 +62,7 @@ pub struct LayerProfile {
     /// The layer's name.
     pub name: String,
     /// The layer's type as Keras spells it.
-    pub kind: &'static str,
+    pub kind: String,
     /// Height, width, channels.
     pub input: [usize; 3],
     /// Height, width, channels.
@@ -165,7 +165,7 @@ impl LayerProfile {
         };
         LayerProfile {
             name: work.name.clone(),
-            kind: work.kind,
+            kind: work.kind.to_string(),
             input: [work.x.h, work.x.w, work.x.c],
             output: [work.y.h, work.y.w, work.y.c],
             multiply_adds: work.multiply_adds,

@@ -3,15 +3,13 @@
 use super::config::{activation, name};
 use super::convolution::two;
 use serde_json::Value;
+use tensor::Activation;
 
 /// The most layers between two with weights: a damaged file may lead in circles.
 const MAX_WALK: usize = 64;
 
 /// Layers that hold a zero at zero, each element by itself or not at all.
 const KEEP_ZERO: [&str; 4] = ["Dropout", "SpatialDropout2D", "InputLayer", "ReLU"];
-
-/// Activations that hold a zero at zero.
-const KEEP_ZERO_BY_NAME: [&str; 3] = ["linear", "relu", "gelu"];
 
 /// A layer, or one use of it.
 #[derive(Clone, Copy)]
@@ -95,7 +93,7 @@ impl<'a> Place<'a> {
                 "Conv2D" | "BatchNormalization" | "MaxPooling2D" | "AveragePooling2D" => return Some(zeros),
                 "Activation"
                     if activation(place.layer)
-                        .is_none_or(|act| KEEP_ZERO_BY_NAME.contains(&act.as_str())) => {}
+                        .is_none_or(|name| Activation::ALL.iter().any(|act| act.name() == name)) => {}
                 class if KEEP_ZERO.contains(&class) => {}
                 _ => return None,
             }

@@ -93,7 +93,7 @@ impl Own {
             Operation::GlobalAveragePool => (true, None),
             _ => return None,
         };
-        let mut told = told(step.kind, pool.map(|pool| [pool.kernel, pool.stride]));
+        let mut told = told(&step.kind, pool.map(|pool| [pool.kernel, pool.stride]));
         if let Some(pool) = pool.filter(|pool| pool.pad != Pad::VALID) {
             told.insert_str(told.len() - 1, &format!(", padding={}", told_pad(pool.pad)));
         }

@@ -189,8 +189,7 @@ fn lines(step: &Step, names: &HashMap<Value, String>, vectors: bool) -> Result<(
 fn activated(value: &str, act: Activation) -> String {
     match act {
         Activation::None => value.to_owned(),
-        Activation::Relu => format!("F.relu({value})"),
-        Activation::Gelu => format!("F.gelu({value})"),
+        act => format!("F.{}({value})", act.name()),
     }
 }
 

@@ -77,7 +77,7 @@ impl Graph {
     /// # Errors
     /// If the layer can't take inputs of this shape.
     pub fn add(&mut self, layer: impl Layer + 'static, x: Value) -> Result<Value> {
-        let name = self.auto_name(layer.kind());
+        let name = self.auto_name(&layer.kind());
         self.add_named(&name, layer, x)
     }
 
@@ -134,7 +134,7 @@ impl Graph {
     /// # Errors
     /// If the tensors' shapes differ.
     pub fn merge(&mut self, add: Add, values: [Value; 2]) -> Result<Value> {
-        let name = self.auto_name(add.kind());
+        let name = self.auto_name(&add.kind());
         let [a, b] = values.map(|value| self.shapes[value.0]);
         if a != b {
             return Err(Error::Graph { layer: name, what: format!("cannot add {a} and {b}") });

@@ -3,6 +3,7 @@
 use super::graph::{Graph, Kind};
 use super::instance::Network;
 use crate::{Draws, Result, Role};
+use std::borrow::Cow;
 use tensor::{Backend, Program, Shape};
 
 /// What a layer does for one sample.
@@ -11,7 +12,7 @@ pub struct Work {
     /// The layer's name.
     pub name: String,
     /// The layer's type as Keras spells it.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// The input, for one sample.
     pub x: Shape,
     /// The output, for one sample.
@@ -138,7 +139,7 @@ mod tests {
                 ("dense", dense, dense + 10),
             ]
         );
-        assert_eq!((work[1].kind, work[1].non_trainable), ("BatchNormalization", 8));
+        assert_eq!((&*work[1].kind, work[1].non_trainable), ("BatchNormalization", 8));
         // Nobody asks for the gradient of the images.
         let backward: Vec<_> = work
             .iter()

@@ -129,7 +129,8 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BatchNormalization, Conv2D, Dense, Flatten, Relu};
+    use crate::{BatchNormalization, Conv2D, Dense, Flatten};
+    use tensor::Activation::Relu;
 
     /// Convolution and normalization, two branches that are joined, a dense layer.
     fn graph() -> (Graph, Value) {

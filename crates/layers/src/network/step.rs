@@ -2,6 +2,7 @@
 
 use super::graph::{Graph, Kind, Value};
 use crate::{Operation, ParamSpec};
+use std::borrow::Cow;
 use tensor::Shape;
 
 /// One layer of a graph, as [`Graph::steps`] tells of it.
@@ -10,7 +11,7 @@ pub struct Step {
     /// The layer's unique name. A parameter's slot is called `LAYER/PARAMETER`.
     pub name: String,
     /// The layer's type, as Keras spells it.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// What it computes; `None` if the layer doesn't say.
     pub operation: Option<Operation>,
     /// Its parameters.
@@ -43,7 +44,7 @@ impl Graph {
                 let x = self.shapes[node.inputs[0].0];
                 let (kind, operation, params) = match &node.kind {
                     Kind::Layer(layer) => (layer.kind(), layer.operation(x), layer.params(x)),
-                    Kind::Concatenate => ("Concatenate", Some(Operation::Concatenate), Vec::new()),
+                    Kind::Concatenate => ("Concatenate".into(), Some(Operation::Concatenate), Vec::new()),
                     Kind::Add(add) => (add.kind(), Some(Operation::Add(add.act())), Vec::new()),
                 };
                 let (name, inputs) = (node.name.clone(), node.inputs.clone());

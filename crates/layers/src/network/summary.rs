@@ -56,11 +56,11 @@ impl Graph {
             }
             let kind = match &node.kind {
                 Kind::Layer(layer) => layer.kind(),
-                Kind::Concatenate => "Concatenate",
+                Kind::Concatenate => "Concatenate".into(),
                 Kind::Add(add) => add.kind(),
             };
             let inputs = node.inputs.iter().map(producer).collect();
-            let (name, kind, shape) = (node.name.clone(), kind.to_owned(), shape(node.output));
+            let (name, kind, shape) = (node.name.clone(), kind.into_owned(), shape(node.output));
             rows.push(SummaryRow { name, kind, shape, params, inputs });
         }
         Summary { name: self.name.clone(), rows, trainable, non_trainable }

@@ -105,7 +105,7 @@ fn forward_finished<E: Convolved>(
 ) {
     E::sums(cpu, conv, x, w, finish, y.reborrow());
     // ReLU is done to the sums before they are stored.
-    if act == Activation::Gelu {
+    if act.reads_input() {
         activation::forward_in_place(cpu, act, y);
     }
 }

@@ -3,7 +3,6 @@
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::{Place, Run, u32_of};
-use crate::ops::elementwise::number;
 use crate::ops::tiles::{THREADS, Tiles};
 use crate::{Buffer, Cuda};
 use program::{BatchNorm, Result, View, Write};
@@ -198,7 +197,7 @@ impl Cuda {
             deviation,
             u32::from(is_variance),
             bn.epsilon,
-            number(bn.act),
+            bn.act as u32,
             tiles.vector,
         ];
         self.launch("bn_normalize", tiles.geometry(), args)
@@ -274,7 +273,7 @@ impl Cuda {
             gamma,
             beta,
             saved,
-            number(bn.act),
+            bn.act as u32,
             partials,
             counters,
             dgamma,
@@ -315,7 +314,7 @@ impl Cuda {
             dgamma,
             dbeta,
             count as f32,
-            number(bn.act),
+            bn.act as u32,
             u32::from(write == Write::Add),
             tiles.vector,
         ];

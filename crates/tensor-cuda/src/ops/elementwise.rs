@@ -20,15 +20,6 @@ const BLOCK: u32 = 256;
 /// Packs that a thread has under way together.
 const BATCH: usize = 4;
 
-/// What kernels call an activation.
-pub(crate) fn number(act: Activation) -> u32 {
-    match act {
-        Activation::None => 0,
-        Activation::Relu => 1,
-        Activation::Gelu => 2,
-    }
-}
-
 impl Cuda {
     pub(crate) fn op_upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
         Span::new(offset, src.len()).check("upload", "the target", dst.len())?;
@@ -148,7 +139,7 @@ impl Cuda {
         let (x, y) = (self.read(op, "the input", x)?, self.write(op, "the output", y)?);
         let Some(walk) = Walk::over(op, self.format(), &[&x, &y])? else { return Ok(()) };
         let (from, to) = (walk.stride(&x), walk.stride(&y));
-        let (act, add) = (number(act), u32::from(write == Write::Add));
+        let (act, add) = (act as u32, u32::from(write == Write::Add));
         let args = args![x.ptr, from, y.ptr, to, walk.rows, walk.packs, factor, act, add, walk.vector];
         self.launch("copy_act", walk.geometry(self), args)
     }
@@ -189,7 +180,7 @@ impl Cuda {
     ) -> Result<()> {
         let Some(walk) = Walk::over(op, self.format(), &[y, dy, dx])? else { return Ok(()) };
         let strides = [y, dy, dx].map(|place| walk.stride(place));
-        let (act, add) = (number(act), u32::from(write == Write::Add));
+        let (act, add) = (act as u32, u32::from(write == Write::Add));
         let args = args![
             y.ptr,
             strides[0],

@@ -4,7 +4,6 @@ use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::{Place, u32_of};
-use crate::ops::elementwise;
 use program::{Activation, Result, Shape, Write};
 
 pub(crate) const SOURCE: Source = Source {
@@ -37,7 +36,7 @@ impl Cuda {
         let geometry =
             Geometry { grid: [blocks, beside as u32, 1], block: [THREADS as u32, 1, 1], shared: 0 };
         let size = |value| u32_of(op, "a size", value);
-        let act = elementwise::number(act);
+        let act = act as u32;
         let add = u32::from(write == Write::Add);
         let arguments = args![
             x.ptr,
