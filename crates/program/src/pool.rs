@@ -16,7 +16,7 @@ impl Pool2d {
     /// The output's shape for an input of shape `x`.
     ///
     /// # Errors
-    /// [`Error::Window`] if the window does not fit into the padded input, or could lie in the padding alone.
+    /// [`Error::Window`](crate::Error::Window) if the window does not fit into the padded input, or could lie in the padding alone.
     pub fn output(&self, x: Shape) -> Result<Shape> {
         let fits = x.h > 0
             && x.w > 0
