@@ -139,28 +139,29 @@ def optimizers():
         save(f"step.{name}", p.value)
 
 
-def gelu():
+def activation(name, function):
     """By itself, and behind a batch normalization with a fixed scale of 1."""
     x, dy = draw(4, 4, 2, 5) * 2.0, draw(4, 4, 2, 5)
-    save("gelu.x", x)
-    save("gelu.dy", dy)
+    save(f"{name}.x", x)
+    save(f"{name}.dy", dy)
     t = nchw(x)
-    y = F.gelu(t)
+    y = function(t)
     y.backward(nchw(dy).detach())
-    save("gelu.y", nhwc(y))
-    save("gelu.dx", nhwc(t.grad))
+    save(f"{name}.y", nhwc(y))
+    save(f"{name}.dx", nhwc(t.grad))
     t, beta = nchw(x), tensor(draw(5))
-    y = F.gelu(F.batch_norm(t, None, None, torch.ones(5, dtype=torch.float64), beta, True, eps=2**-10))
+    y = function(F.batch_norm(t, None, None, torch.ones(5, dtype=torch.float64), beta, True, eps=2**-10))
     y.backward(nchw(dy).detach())
-    save("gelu.bn.beta", beta)
-    save("gelu.bn.y", nhwc(y))
-    save("gelu.bn.dx", nhwc(t.grad))
-    save("gelu.bn.dbeta", beta.grad)
+    save(f"{name}.bn.beta", beta)
+    save(f"{name}.bn.y", nhwc(y))
+    save(f"{name}.bn.dx", nhwc(t.grad))
+    save(f"{name}.bn.dbeta", beta.grad)
 
 
 batch_norm()
 cross_entropy()
 pooling()
 optimizers()
-gelu()
+activation("gelu", F.gelu)
+activation("silu", F.silu)
 save_file(golden, pathlib.Path(__file__).with_name("ops.safetensors"))

@@ -6,7 +6,7 @@ use interchange::{Error, Pixels, Source, onnx, pytorch};
 use layers::{Graph, Initializer, Layer, Lower, MaxPooling2D, Padding, ParamSpec, Role};
 use models::Model;
 use std::collections::HashSet;
-use tensor::{Shape, TensorId, ops};
+use tensor::{Activation, Shape, TensorId, ops};
 
 /// A field of a message: its number, and its number or its bytes.
 type Field<'a> = (u64, u64, &'a [u8]);
@@ -183,6 +183,18 @@ fn tensors_lie_as_in_pytorch() {
     ] {
         assert!(module.contains(line), "{line}\n{module}");
     }
+}
+
+/// `x` times the logistic function of `x`.
+#[test]
+fn silu_is_a_sigmoid_and_a_product() {
+    let mut graph = Graph::new("silu", [32, 32, 3]);
+    let x = graph.add(Activation::Silu, graph.input()).unwrap();
+    let (model, nothing) = (Model::new(graph, x), Tensors::new());
+    let pixels = Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+    let bytes = onnx::write(&source(&model, "silu", &nothing, &classes(1), pixels)).unwrap();
+    let nodes = all(all(&bytes, 7)[0], 1).into_iter().map(|node| text(node, 4));
+    assert!(nodes.collect::<Vec<_>>().windows(2).any(|pair| pair == ["Sigmoid", "Mul"]));
 }
 
 /// A layer of somebody's own that doesn't say what it computes.

@@ -10,16 +10,19 @@ pub enum Activation {
     /// `x` times the probability that a standard normal number lies below it, `x (1 + erf(x / sqrt(2))) / 2`: Keras' `gelu`
     /// without `approximate`, PyTorch's `GELU()`. D. Hendrycks, K. Gimpel, "Gaussian error linear units", 2016.
     Gelu,
+    /// `x / (1 + exp(-x))`: Keras' `silu`, PyTorch's `SiLU()`. S. Elfwing, E. Uchibe, K. Doya, "Sigmoid-weighted linear units for neural
+    /// network function approximation in reinforcement learning", 2017.
+    Silu,
 }
 
 impl Activation {
     /// All of them. Each gives 0 for 0.
-    pub const ALL: [Activation; 3] = [Activation::None, Activation::Relu, Activation::Gelu];
+    pub const ALL: [Activation; 4] = [Activation::None, Activation::Relu, Activation::Gelu, Activation::Silu];
 
-    /// Whether its gradient follows from what comes in. That of the others follows from what comes out; but GELU falls before it
-    /// rises, so two numbers give the same.
+    /// Whether its gradient follows from what comes in. That of the others follows from what comes out; but GELU and
+    /// SiLU fall before they rise, so two numbers give the same.
     pub const fn reads_input(self) -> bool {
-        matches!(self, Activation::Gelu)
+        matches!(self, Activation::Gelu | Activation::Silu)
     }
 
     /// Keras' name.
@@ -33,6 +36,7 @@ impl Activation {
             Activation::None => "linear",
             Activation::Relu => "relu",
             Activation::Gelu => "gelu",
+            Activation::Silu => "silu",
         }
     }
 
@@ -42,6 +46,7 @@ impl Activation {
             Activation::None => "Linear",
             Activation::Relu => "ReLU",
             Activation::Gelu => "GELU",
+            Activation::Silu => "SiLU",
         }
     }
 }

@@ -194,8 +194,24 @@ struct Bell {
     }
 };
 
-// By number: 1 relu, 2 gelu; a NaN passes.
+// What SiLU and its gradient are made of: the distance from 0, at most 87; 1 / (1 + exp(-distance)), and what it lacks to 1.
+struct Logistic {
+    float distance, most, rest;
+
+    __device__ explicit Logistic(float x) {
+        distance = fabsf(x) > 87.0f ? 87.0f : fabsf(x);
+        float power = expf(-distance);
+        most = 1.0f / (1.0f + power);
+        rest = power * most;
+    }
+};
+
+// By number: 1 relu, 2 gelu, 3 silu; a NaN passes.
 __device__ inline float activate(float x, u32 act) {
+    if (act == 3) {
+        Logistic of(x);
+        return (x < 0.0f ? 0.0f : x) - of.distance * of.rest;
+    }
     if (act == 2) {
         Bell of(x);
         return (x < 0.0f ? 0.0f : x) - of.distance * of.tail;
@@ -203,8 +219,13 @@ __device__ inline float activate(float x, u32 act) {
     return act == 1 && x < 0.0f ? 0.0f : x;
 }
 
-// The gradient before the activation, from the one after it and relu's output or input, or gelu's input. That of a NaN passes.
+// The gradient before the activation, from the one after it and relu's output or input, or gelu's or silu's input. That of a NaN passes.
 __device__ inline float before(float of, float dy, u32 act) {
+    if (act == 3) {
+        Logistic at(of);
+        float below = at.rest * (1.0f - at.distance * at.most);
+        return dy * (of < 0.0f ? below : 1.0f - below);
+    }
     if (act == 2) {
         Bell at(of);
         float below = at.tail - at.distance * (0.3989423f * at.bell);

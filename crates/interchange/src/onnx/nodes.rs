@@ -150,6 +150,10 @@ impl<'s> Nodes<'s> {
             Activation::None => self.node("Identity", &[&x], &[], output),
             Activation::Relu => self.node("Relu", &[&x], &[], output),
             Activation::Gelu => self.gelu(&x, output),
+            Activation::Silu => {
+                let logistic = self.node("Sigmoid", &[&x], &[], format!("{output}_sigmoid"));
+                self.node("Mul", &[&x, &logistic], &[], output)
+            }
         }
     }
 

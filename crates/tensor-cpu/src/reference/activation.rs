@@ -6,6 +6,7 @@ pub(crate) fn act(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Relu if x < 0.0 => 0.0,
         Activation::Gelu => x * below(x),
+        Activation::Silu => x * logistic(x),
         Activation::None | Activation::Relu => x,
     }
 }
@@ -15,8 +16,13 @@ pub(crate) fn act_gradient(activation: Activation, of: f64, dy: f64) -> f64 {
     match activation {
         Activation::Relu if of <= 0.0 => 0.0,
         Activation::Gelu => dy * (below(of) + of * density(of)),
+        Activation::Silu => dy * logistic(of) * (1.0 + of * logistic(-of)),
         Activation::None | Activation::Relu => dy,
     }
+}
+
+fn logistic(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
 }
 
 /// The density of the standard normal distribution.
