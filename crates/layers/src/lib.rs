@@ -33,7 +33,6 @@
 
 mod activation;
 mod add;
-mod batch_norm;
 mod conv2d;
 mod dense;
 mod dropout;
@@ -43,12 +42,12 @@ mod init;
 mod layer;
 mod lower;
 mod network;
+mod normalization;
 mod operation;
 mod pooling;
 mod rescaling;
 
 pub use add::Add;
-pub use batch_norm::BatchNormalization;
 pub use conv2d::{Conv2D, Padding};
 pub use dense::Dense;
 pub use dropout::Dropout;
@@ -61,6 +60,7 @@ pub use network::{
     AcrossReplicas, Arena, Cut, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow, Traced,
     Value, Work,
 };
+pub use normalization::*;
 pub use operation::Operation;
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};
 pub use rescaling::Rescaling;

@@ -6,7 +6,6 @@
 
 mod activation;
 mod backend;
-mod batch_norm;
 mod buffer;
 mod conv;
 mod cpu;
@@ -19,6 +18,7 @@ mod images;
 mod linear;
 mod memory;
 mod norm_operands;
+mod normalization;
 mod operand;
 mod optimizer;
 mod pointwise;

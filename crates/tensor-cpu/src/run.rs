@@ -1,13 +1,20 @@
-//! Programs on the CPU: each op in front of its kernel.
+//! Programs on the CPU, each op in front of its kernel, and on the reference, each op in front of its loop.
+//!
+//! The reference copies operands before an op runs, so that none needs `unsafe`.
 
 use crate::conv::Convolved;
 use crate::element::{Bf16, Element};
 use crate::memory::{Arenas, Operands};
 use crate::norm_operands::{Infer, Saved, Train};
-use crate::{Buffer, Cpu, activation, batch_norm, conv, dropout, elementwise, linear, pooling, softmax};
+use crate::operand::runs_mut;
+use crate::reference::operand::{Input, Output};
+use crate::{
+    Buffer, Cpu, Reference, activation, conv, dropout, elementwise, linear, normalization, pooling,
+    reference, softmax,
+};
 use core::ops::Range;
 use program::ops::{Reshape, Slice};
-use program::{Arena, Executable, Execute, Memory, Op, Result, Step, StepArgs, View, ViewMut, Write};
+use program::{Arena, Executable, Execute, Memory, Op, Result, Span, Step, StepArgs, View, ViewMut, Write};
 
 impl Execute for Cpu {
     fn prepare(&self, program: &Executable) -> Result<()> {
@@ -105,27 +112,27 @@ fn run_step<E: Convolved>(
         }
         Op::BatchNormTrain(op) => {
             let (x, y) = (at.read(0), at.write(0));
-            batch_norm::forward_train(cpu, &op.bn, x, y, train(&mut at, 1));
+            normalization::forward_train(cpu, &op.bn, x, y, train(&mut at, 1));
         }
         Op::BatchNormInfer(op) => {
-            batch_norm::forward_infer(cpu, &op.bn, at.read(0), infer(&at, 1), at.write(0));
+            normalization::forward_infer(cpu, &op.bn, at.read(0), infer(&at, 1), at.write(0));
         }
         Op::BatchNormRepeat(op) => {
-            batch_norm::forward_again(cpu, &op.bn, at.read(0), saved(&at), at.write(0));
+            normalization::forward_again(cpu, &op.bn, at.read(0), saved(&at), at.write(0));
         }
-        Op::BatchNormMoments(_) => batch_norm::statistics(cpu, at.read(0), at.run_mut(0)),
+        Op::BatchNormMoments(_) => normalization::statistics(cpu, at.read(0), at.run_mut(0)),
         Op::BatchNormJoined(op) => {
             let (x, y, stats) = (at.read(0), at.write(0), at.run(1));
-            batch_norm::forward_joined(cpu, &op.bn, x, y, stats, train(&mut at, 2));
+            normalization::forward_joined(cpu, &op.bn, x, y, stats, train(&mut at, 2));
         }
         Op::BatchNormWeightGradient(op) => {
             let (x, dy, runs) = (at.read(0), at.read(4), saved(&at));
-            batch_norm::backward_params(cpu, &op.bn, x, dy, runs, at.run_mut(0), at.run_mut(1));
+            normalization::backward_params(cpu, &op.bn, x, dy, runs, at.run_mut(0), at.run_mut(1));
         }
         Op::BatchNormInputGradient(op) => {
             let (x, dy, sums) = (at.read(0), at.read(4), [at.run(5), at.run(6)]);
             let count = op.count(args, x.layout.shape);
-            batch_norm::backward_data(cpu, &op.bn, x, dy, saved(&at), sums, count, at.write(0), write);
+            normalization::backward_data(cpu, &op.bn, x, dy, saved(&at), sums, count, at.write(0), write);
         }
         Op::Activate(op) => activation::forward(cpu, op.act, at.read(0), at.write(0)),
         Op::ActivationGradient(op) if program.is_in_place(step, 1) => {
@@ -210,4 +217,231 @@ fn infer<'s, E: Element>(at: &Operands<'s, '_, E>, gamma: usize) -> Infer<'s, f3
 /// What a backward pass reads.
 fn saved<'s, E: Element>(at: &Operands<'s, '_, E>) -> Saved<'s, f32> {
     Saved { gamma: at.run(1), beta: at.run(2), saved: at.run(3) }
+}
+
+impl Execute for Reference {
+    fn prepare(&self, _: &Executable) -> Result<()> {
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        program: &Executable,
+        steps: Range<usize>,
+        args: &StepArgs,
+        memory: Memory<'_, Vec<f64>, Vec<u32>>,
+    ) -> Result<()> {
+        let Memory { activations, statistics, params, grads, averages, labels } = memory;
+        let lens =
+            [activations.len(), statistics.len(), params.len(), grads.len(), averages.len(), labels.len()];
+        program.check_memory(args, lens)?;
+        for k in steps {
+            let step = program.step(k);
+            let memory = Memory {
+                activations: &mut *activations,
+                statistics: &mut *statistics,
+                params,
+                grads: &mut *grads,
+                averages,
+                labels,
+            };
+            run_reference(program, step, args, memory)?;
+        }
+        Ok(())
+    }
+}
+
+fn run_reference(
+    program: &Executable,
+    step: &Step,
+    args: &StepArgs,
+    memory: Memory<'_, Vec<f64>, Vec<u32>>,
+) -> Result<()> {
+    let at = reference::operand::Operands::new(program, step, args.n, &memory);
+    let Memory { activations, statistics, grads, labels, .. } = memory;
+    let write = if step.onto.is_some() { Write::Add } else { Write::Set };
+    let name = step.op.name();
+    // The gradients of weights, and of a bias if there is one.
+    let weights = |grads| {
+        let w = program.span(step.results[0]);
+        let b = step.results.get(1).map_or(Span::new(w.end(), 0), |&b| program.span(b));
+        runs_mut(name, "the gradients", grads, w, b)
+    };
+    match &step.op {
+        Op::Conv2dForward(op) => {
+            reference::conv::forward(
+                &op.conv,
+                op.act,
+                at.read(0)?,
+                at.run(1),
+                at.optional_run(2),
+                at.write(activations)?,
+            );
+        }
+        Op::Conv2dNormalized(op) => {
+            let norm = at.count() - 4;
+            let b = (norm == 3).then(|| at.run(2));
+            reference::conv::forward_normalized(
+                &op.conv,
+                &op.bn,
+                at.read(0)?,
+                at.run(1),
+                b,
+                at.infer(norm),
+                at.write(activations)?,
+            );
+        }
+        Op::Conv2dInputGradient(op) => {
+            reference::conv::backward_data(&op.conv, at.read(0)?, at.run(1), at.write(activations)?, write)
+        }
+        Op::Conv2dWeightGradient(op) => {
+            let [dw, db] = weights(grads)?;
+            reference::conv::backward_filter(&op.conv, at.read(0)?, at.read(1)?, dw);
+            reference::elementwise::column_sums(at.read(1)?, db);
+        }
+        Op::LinearForward(op) => {
+            reference::linear::forward(
+                &op.linear,
+                op.act,
+                at.read(0)?,
+                at.run(1),
+                at.optional_run(2),
+                at.write(activations)?,
+            );
+        }
+        Op::LinearInputGradient(op) => reference::linear::backward_data(
+            &op.linear,
+            at.read(0)?,
+            at.run(1),
+            at.write(activations)?,
+            write,
+        ),
+        Op::LinearWeightGradient(op) => {
+            let [dw, db] = weights(grads)?;
+            reference::linear::backward_filter(&op.linear, at.read(0)?, at.read(1)?, dw);
+            reference::elementwise::column_sums(at.read(1)?, db);
+        }
+        Op::BatchNormTrain(op) => reference::normalization::forward_train(
+            &op.bn,
+            at.read(0)?,
+            at.write(activations)?,
+            at.train(1, statistics, grads),
+        ),
+        Op::BatchNormInfer(op) => {
+            reference::normalization::forward_infer(&op.bn, at.read(0)?, at.infer(1), at.write(activations)?)
+        }
+        Op::BatchNormRepeat(op) => {
+            reference::normalization::forward_again(&op.bn, at.read(0)?, at.saved(), at.write(activations)?)
+        }
+        Op::BatchNormMoments(_) => {
+            reference::normalization::statistics(at.read(0)?, &mut statistics[at.span(0).range()]);
+        }
+        Op::BatchNormJoined(op) => {
+            reference::normalization::forward_joined(
+                &op.bn,
+                at.read(0)?,
+                at.write(activations)?,
+                at.run(1),
+                at.train(2, statistics, grads),
+            );
+        }
+        Op::BatchNormWeightGradient(op) => {
+            let [dgamma, dbeta] = weights(grads)?;
+            reference::normalization::backward_params(
+                &op.bn,
+                at.read(0)?,
+                at.read(4)?,
+                at.saved(),
+                dgamma,
+                dbeta,
+            );
+        }
+        Op::BatchNormInputGradient(op) => {
+            let (x, dy, sums) = (at.read(0)?, at.read(4)?, [at.run(5), at.run(6)]);
+            let count = op.count(args, x.shape());
+            reference::normalization::backward_data(
+                &op.bn,
+                x,
+                dy,
+                at.saved(),
+                sums,
+                count,
+                at.write(activations)?,
+                write,
+            );
+        }
+        Op::Activate(op) => reference::activation::forward(op.act, at.read(0)?, at.write(activations)?),
+        Op::ActivationGradient(op) => {
+            reference::activation::backward(op.act, at.read(0)?, at.read(1)?, at.write(activations)?, write)
+        }
+        Op::Add(op) => {
+            let mut y = at.write(activations)?;
+            reference::elementwise::copy(1.0, at.read(1)?, y.reborrow(), Write::Set);
+            reference::activation::add_forward(op.act, at.read(0)?, y);
+        }
+        Op::MaxPool(op) => reference::pooling::max_forward(&op.pool, at.read(0)?, at.write(activations)?),
+        Op::MaxPoolGradient(op) => reference::pooling::max_backward(
+            &op.pool,
+            at.read(0)?,
+            at.read(2)?,
+            at.write(activations)?,
+            write,
+        ),
+        Op::AveragePool(op) => {
+            reference::pooling::average_forward(&op.pool, at.read(0)?, at.write(activations)?)
+        }
+        Op::AveragePoolGradient(op) => {
+            reference::pooling::average_backward(&op.pool, at.read(0)?, at.write(activations)?, write)
+        }
+        Op::Dropout(op) => {
+            reference::elementwise::dropout(&op.mask(args), at.read(0)?, at.write(activations)?, write)
+        }
+        Op::Scale(op) => {
+            reference::elementwise::copy(f64::from(op.factor), at.read(0)?, at.write(activations)?, write)
+        }
+        Op::Reshape(_) => {
+            // The copy of the operand lies back to back where the result does not.
+            let (from, to) = (&at.values[0], program.layout(step.results[0], args.n));
+            let [x, y] = Reshape::layouts(from.1, to);
+            let x = Input::new(name, "the input", View::new(&from.0, x))?;
+            let y = Output::new(name, "the result", ViewMut::new(activations, y))?;
+            reference::elementwise::copy(1.0, x, y, write);
+        }
+        Op::Concat(_) => {
+            for (part, layout) in program.copied_parts(step, args.n) {
+                let y = Output::new(name, "the result", ViewMut::new(&mut *activations, layout))?;
+                reference::elementwise::copy(1.0, at.read(part)?, y, Write::Set);
+            }
+        }
+        Op::Slice(Slice { from, .. }) if program.is_inside(step, *from) => {}
+        Op::Slice(Slice { from, channels, arena: Arena::Activations }) => {
+            let (data, layout) = &at.values[0];
+            let x = View::new(data, layout.channels(*from..from + channels));
+            reference::elementwise::copy(
+                1.0,
+                Input::new(name, "the input", x)?,
+                at.write(activations)?,
+                Write::Set,
+            );
+        }
+        Op::Slice(Slice { from, channels, .. }) => {
+            statistics[at.span(0).range()].copy_from_slice(&at.run(0)[*from..][..*channels]);
+        }
+        Op::Join(_) => {
+            let (first, second) = statistics[at.span(0).range()].split_at_mut(at.run(0).len());
+            first.copy_from_slice(at.run(0));
+            second.copy_from_slice(at.run(1));
+        }
+        // The caller's.
+        Op::Gather(_) | Op::SumOverReplicas(_) | Op::Receive(_) => {}
+        Op::CrossEntropy(op) => {
+            let loss = op.loss(args);
+            loss.check(name)?;
+            let labels = &labels[..loss.words(args.n)];
+            let metrics = &mut grads[at.span(usize::from(op.gradient)).range()];
+            let dlogits = if op.gradient { Some(at.write(activations)?) } else { None };
+            reference::softmax::cross_entropy(&loss, at.read(0)?, labels, dlogits, metrics);
+        }
+    }
+    Ok(())
 }

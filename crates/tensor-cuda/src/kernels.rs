@@ -33,7 +33,7 @@ pub const SOURCES: &[Source] = &[
     crate::engine::sliding::SOURCE,
     crate::mirror::SOURCE,
     ops::rows::SOURCE,
-    ops::batch_norm::SOURCE,
+    ops::normalization::SOURCE,
     ops::pooling::SOURCE,
     ops::softmax::SOURCE,
     ops::dropout::SOURCE,

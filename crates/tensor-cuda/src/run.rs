@@ -1,8 +1,8 @@
 //! Programs on the device: each op in front of its kernels.
 
 use crate::operand::Run;
-use crate::ops::batch_norm::{Saved, Training};
 use crate::ops::convolution::Weights;
+use crate::ops::normalization::{Saved, Training};
 use crate::{Buffer, Cuda, Ints};
 use core::ops::Range;
 use program::ops::{Conv2dForward, Conv2dNormalized, Reshape, Slice};

@@ -1,6 +1,7 @@
 use super::operands;
-use crate::op::{Op, Rule};
+use crate::Op;
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{Activation, Error, Result, Shape, Step, TensorId};
 
 /// `y = act(x)`. Reads x.

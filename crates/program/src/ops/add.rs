@@ -1,6 +1,6 @@
 use super::{before_activation, operands};
-use crate::op::Rule;
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{Activation, Error, Result, Shape, Step};
 
 /// `y = act(a + b)`: the end of a residual block, and gradients that come together. Reads a and b.

@@ -1,6 +1,7 @@
 use super::{count, operands, per_channel};
-use crate::op::{Op, Rule};
+use crate::Op;
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{Arena, BatchNorm, Error, Result, Shape, Step, StepArgs, TensorId};
 
 /// Batch normalization with the batch's own statistics.

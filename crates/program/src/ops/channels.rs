@@ -1,6 +1,6 @@
 use super::operands;
-use crate::op::Rule;
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{Arena, Error, Result, Shape, Step};
 
 /// Several tensors side by side, along the channels. Reads them. What lies inside of the result already is not copied.

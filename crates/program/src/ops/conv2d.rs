@@ -1,6 +1,6 @@
 use super::{and_activation, before_activation, count, operands, per_channel};
-use crate::op::Rule;
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{Activation, Arena, BatchNorm, Conv2d, Error, Pad, Result, Shape, Step};
 
 /// `y = act(conv(x, w) + b)`. Reads x, w and, if there is one, b.

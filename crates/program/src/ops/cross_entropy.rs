@@ -1,5 +1,5 @@
 use super::operands;
-use crate::op::Rule;
+use crate::rule::Rule;
 use crate::{Arena, Error, Result, Shape, SoftmaxXent, StepArgs, Target};
 
 /// Softmax cross-entropy. Reads the logits (a vector a sample) and the labels. Writes the gradient of the logits, in training, then two

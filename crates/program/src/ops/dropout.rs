@@ -1,6 +1,6 @@
 use super::operands;
-use crate::op::Rule;
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{DropoutMask, Result, Shape, Step, StepArgs};
 
 /// `y = x * mask / (1 - rate)`, on activations and on gradients alike. Reads x.

@@ -1,7 +1,7 @@
 //! What crosses the border of a replica or a stage. The caller runs these; a device never does.
 
 use super::operands;
-use crate::op::Rule;
+use crate::rule::Rule;
 use crate::{Arena, Result, Shape};
 
 /// Two runs of numbers, one behind the other. Reads both.

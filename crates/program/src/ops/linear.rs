@@ -1,6 +1,6 @@
 use super::{before_activation, count, operands, per_channel};
-use crate::op::Rule;
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{Activation, Arena, Error, Linear, Result, Shape, Step};
 
 /// `y = act(x w + b)`. Reads x, w and, if there is one, b.

@@ -31,6 +31,7 @@ pub use scale::Scale;
 pub use shared_batch_norm::{BatchNormJoined, BatchNormMoments};
 
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{Activation, Error, Result, Shape, TensorId};
 
 /// Operands of a fixed number, or an error that says how many there should be.
@@ -58,4 +59,102 @@ fn before_activation(act: Activation, y: TensorId, dy: TensorId, to: &mut Gradie
 /// `relu` behind a comma, where there is an activation.
 fn and_activation(act: Activation) -> String {
     if act == Activation::None { String::new() } else { format!(", {}", act.name()) }
+}
+
+macro_rules! ops {
+    ($($(#[$doc:meta])* $op:ident),+ $(,)?) => {
+        /// An op with its options.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum Op {
+            $($(#[$doc])* $op($op)),+
+        }
+
+        impl core::ops::Deref for Op {
+            type Target = dyn Rule;
+
+            fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Op::$op(op) => op),+
+                }
+            }
+        }
+
+        $(impl From<$op> for Op {
+            fn from(op: $op) -> Op {
+                Op::$op(op)
+            }
+        })+
+    };
+}
+
+ops! {
+    /// A convolution.
+    Conv2dForward,
+    /// A convolution and the normalization that follows it, in inference.
+    Conv2dNormalized,
+    /// The gradient of a convolution's input.
+    Conv2dInputGradient,
+    /// The gradients of a convolution's kernel and bias.
+    Conv2dWeightGradient,
+    /// A dense layer.
+    LinearForward,
+    /// The gradient of a dense layer's input.
+    LinearInputGradient,
+    /// The gradients of a dense layer's kernel and bias.
+    LinearWeightGradient,
+    /// Batch normalization with the batch's own statistics.
+    BatchNormTrain,
+    /// Batch normalization with running averages.
+    BatchNormInfer,
+    /// The output of a batch normalization once more.
+    BatchNormRepeat,
+    /// One replica's statistics of a batch.
+    BatchNormMoments,
+    /// Batch normalization with the statistics of all replicas.
+    BatchNormJoined,
+    /// The gradients of gamma and beta.
+    BatchNormWeightGradient,
+    /// The gradient of a batch normalization's input.
+    BatchNormInputGradient,
+    /// An activation function.
+    Activate,
+    /// The gradient before an activation function.
+    ActivationGradient,
+    /// A sum of two tensors.
+    Add,
+    /// The largest element of each window.
+    MaxPool,
+    /// Its gradient.
+    MaxPoolGradient,
+    /// The mean of each window.
+    AveragePool,
+    /// Its gradient.
+    AveragePoolGradient,
+    /// Drops elements.
+    Dropout,
+    /// Multiplies by a constant.
+    Scale,
+    /// The same numbers in another shape.
+    Reshape,
+    /// Several tensors side by side, along the channels.
+    Concat,
+    /// Some channels of a tensor.
+    Slice,
+    /// Two runs of numbers, one behind the other.
+    Join,
+    /// What all replicas have, one behind the other.
+    Gather,
+    /// The sum over all replicas.
+    SumOverReplicas,
+    /// The gradient that the next stage computed.
+    Receive,
+    /// The loss.
+    CrossEntropy,
+}
+
+impl Op {
+    /// Whether the caller does it, with other replicas.
+    pub fn is_exchange(&self) -> bool {
+        matches!(self, Op::Gather(_) | Op::SumOverReplicas(_))
+    }
 }

@@ -1,6 +1,6 @@
 use super::operands;
-use crate::op::Rule;
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{Error, Pool2d, Result, Shape, Step};
 
 /// The largest element of each window. Reads x.

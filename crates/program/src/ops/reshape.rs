@@ -1,6 +1,6 @@
 use super::operands;
-use crate::op::Rule;
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{Error, Layout, Result, Shape, Span, Step};
 
 /// The same numbers in another shape, in the order (row, column, channel): a vector of an image, or an image of a vector. Reads x.

@@ -1,6 +1,6 @@
 use super::operands;
-use crate::op::Rule;
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{Error, Result, Shape, Step};
 
 /// `y = factor * x`. Reads x.

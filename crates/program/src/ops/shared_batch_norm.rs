@@ -5,8 +5,9 @@ use super::exchange::{Join, SumOverReplicas};
 use super::{
     BatchNormInputGradient, BatchNormRepeat, BatchNormWeightGradient, Slice, count, operands, per_channel,
 };
-use crate::op::{Op, Rule};
+use crate::Op;
 use crate::passes::Gradients;
+use crate::rule::Rule;
 use crate::{Arena, BatchNorm, Error, Result, Shape, Step, TensorId};
 
 /// One replica's statistics: of each channel the mean, then of each the sum of squared differences from it, then the number of samples.

@@ -30,7 +30,7 @@ pub(crate) use bf16::{Level as Bf16Level, trial as bf16_trial};
 
 use crate::element::{Bf16, Element};
 use crate::norm_operands::Infer;
-use crate::{Cpu, activation, batch_norm};
+use crate::{Cpu, activation, normalization};
 use program::{Activation, BatchNorm, Conv2d, Layout, Result, Shape, View, ViewMut, Write};
 use sums::Finish;
 
@@ -88,7 +88,7 @@ pub(crate) fn forward_normalized<E: Convolved>(
 ) {
     let mut numbers = cpu.channels(2 * conv.outputs);
     let (offset, scale) = numbers[..2 * conv.outputs].split_at_mut(conv.outputs);
-    batch_norm::fold(bn, runs, b, offset, scale);
+    normalization::fold(bn, runs, b, offset, scale);
     let (affine, relu) = (Some([&*scale, runs.beta]), bn.act == Activation::Relu);
     let finish = Finish { bias: Some(offset), add: false, affine, relu };
     forward_finished(cpu, conv, bn.act, x, w, finish, y);

@@ -49,19 +49,19 @@ fn below(x: f64) -> f64 {
     }
 }
 
-pub(super) fn forward(activation: Activation, x: Input, mut y: Output) {
+pub(crate) fn forward(activation: Activation, x: Input, mut y: Output) {
     for row in 0..x.shape().rows() {
         y.row(row).iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = act(activation, x));
     }
 }
 
-pub(super) fn add_forward(activation: Activation, x: Input, mut y: Output) {
+pub(crate) fn add_forward(activation: Activation, x: Input, mut y: Output) {
     for row in 0..x.shape().rows() {
         y.row(row).iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = act(activation, *y + x));
     }
 }
 
-pub(super) fn backward(activation: Activation, y: Input, dy: Input, mut dx: Output, mode: Write) {
+pub(crate) fn backward(activation: Activation, y: Input, dy: Input, mut dx: Output, mode: Write) {
     for row in 0..y.shape().rows() {
         for ((dx, &dy), &y) in dx.row(row).iter_mut().zip(dy.row(row)).zip(y.row(row)) {
             put(dx, act_gradient(activation, y, dy), mode);

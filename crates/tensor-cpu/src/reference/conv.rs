@@ -1,5 +1,5 @@
 use super::activation::act;
-use super::batch_norm;
+use super::normalization;
 use super::operand::{Input, Output};
 use super::window::{Window, pixels};
 use crate::norm_operands::Infer;
@@ -10,7 +10,7 @@ fn weights<'a>(conv: &Conv2d, w: &'a [f64], tap: usize, c: usize) -> &'a [f64] {
     &w[(tap * conv.inputs + c) * conv.outputs..][..conv.outputs]
 }
 
-pub(super) fn forward(
+pub(crate) fn forward(
     conv: &Conv2d,
     activation: Activation,
     x: Input,
@@ -34,7 +34,7 @@ pub(super) fn forward(
 }
 
 /// A convolution, and a normalization of what it computed.
-pub(super) fn forward_normalized(
+pub(crate) fn forward_normalized(
     conv: &Conv2d,
     bn: &BatchNorm,
     x: Input,
@@ -44,10 +44,10 @@ pub(super) fn forward_normalized(
     mut y: Output,
 ) {
     forward(conv, Activation::None, x, w, b, y.reborrow());
-    batch_norm::normalize(bn, runs, y);
+    normalization::normalize(bn, runs, y);
 }
 
-pub(super) fn backward_data(conv: &Conv2d, dy: Input, w: &[f64], mut dx: Output, mode: Write) {
+pub(crate) fn backward_data(conv: &Conv2d, dy: Input, w: &[f64], mut dx: Output, mode: Write) {
     dx.begin(mode);
     let shape = dx.shape();
     for (n, i, j) in pixels(dy.shape()) {
@@ -60,7 +60,7 @@ pub(super) fn backward_data(conv: &Conv2d, dy: Input, w: &[f64], mut dx: Output,
     }
 }
 
-pub(super) fn backward_filter(conv: &Conv2d, x: Input, dy: Input, dw: &mut [f64]) {
+pub(crate) fn backward_filter(conv: &Conv2d, x: Input, dy: Input, dw: &mut [f64]) {
     dw.fill(0.0);
     for (n, i, j) in pixels(dy.shape()) {
         let dy = dy.pixel(n, i, j);

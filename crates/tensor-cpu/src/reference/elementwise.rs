@@ -1,21 +1,21 @@
 use super::operand::{Input, Output, put};
 use program::{DropoutMask, Write};
 
-pub(super) fn copy(factor: f64, x: Input, mut y: Output, mode: Write) {
+pub(crate) fn copy(factor: f64, x: Input, mut y: Output, mode: Write) {
     for row in 0..x.shape().rows() {
         y.row(row).iter_mut().zip(x.row(row)).for_each(|(y, &x)| put(y, factor * x, mode));
     }
 }
 
 /// The sum of each channel over all pixels: the gradient of a bias. Empty `sums` stand for no bias.
-pub(super) fn column_sums(x: Input, sums: &mut [f64]) {
+pub(crate) fn column_sums(x: Input, sums: &mut [f64]) {
     sums.fill(0.0);
     for row in 0..x.shape().rows() {
         sums.iter_mut().zip(x.row(row)).for_each(|(sum, x)| *sum += x);
     }
 }
 
-pub(super) fn dropout(mask: &DropoutMask, x: Input, mut y: Output, mode: Write) {
+pub(crate) fn dropout(mask: &DropoutMask, x: Input, mut y: Output, mode: Write) {
     let shape = x.shape();
     let scale = 1.0 / (1.0 - f64::from(mask.rate));
     for row in 0..shape.rows() {

@@ -3,7 +3,7 @@ use crate::images::copy_labels;
 use crate::operand::run;
 use program::{AxisDraw, Fill, ImageDraw, ImageSet, LoadImages, Result, Span, ViewMut};
 
-pub(super) fn load(
+pub(crate) fn load(
     load: &LoadImages,
     set: ImageSet<Vec<u8>, Vec<u32>, Vec<f64>>,
     draws: &[u32],

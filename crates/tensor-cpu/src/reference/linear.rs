@@ -2,7 +2,7 @@ use super::activation::act;
 use super::operand::{Input, Output, put};
 use program::{Activation, Linear, Write};
 
-pub(super) fn forward(
+pub(crate) fn forward(
     linear: &Linear,
     activation: Activation,
     x: Input,
@@ -19,7 +19,7 @@ pub(super) fn forward(
     }
 }
 
-pub(super) fn backward_data(linear: &Linear, dy: Input, w: &[f64], mut dx: Output, mode: Write) {
+pub(crate) fn backward_data(linear: &Linear, dy: Input, w: &[f64], mut dx: Output, mode: Write) {
     for n in 0..dy.shape().n {
         for (c, dx) in dx.row(n).iter_mut().enumerate() {
             let w = &w[c * linear.outputs..][..linear.outputs];
@@ -28,7 +28,7 @@ pub(super) fn backward_data(linear: &Linear, dy: Input, w: &[f64], mut dx: Outpu
     }
 }
 
-pub(super) fn backward_filter(linear: &Linear, x: Input, dy: Input, dw: &mut [f64]) {
+pub(crate) fn backward_filter(linear: &Linear, x: Input, dy: Input, dw: &mut [f64]) {
     dw.fill(0.0);
     for n in 0..x.shape().n {
         for (c, x) in x.row(n).iter().enumerate() {

@@ -1,16 +1,15 @@
 pub(crate) mod activation;
 mod backend;
-mod batch_norm;
-mod conv;
-mod elementwise;
-mod images;
-mod linear;
-mod operand;
-mod optimizer;
-mod pooling;
-mod run;
-mod softmax;
-mod window;
+pub(crate) mod conv;
+pub(crate) mod elementwise;
+pub(crate) mod images;
+pub(crate) mod linear;
+pub(crate) mod normalization;
+pub(crate) mod operand;
+pub(crate) mod optimizer;
+pub(crate) mod pooling;
+pub(crate) mod softmax;
+pub(crate) mod window;
 
 /// Every op as a plain loop in f64, straight from its definition: what the other backends, and gradients, are
 /// checked against.

@@ -10,13 +10,13 @@ fn decay(decay: WeightDecay, lr: f64, p: f64, g: f64) -> (f64, f64) {
     }
 }
 
-pub(super) fn ema(momentum: f64, scale: f64, sums: &[f64], running: &mut [f64]) {
+pub(crate) fn ema(momentum: f64, scale: f64, sums: &[f64], running: &mut [f64]) {
     for (running, sum) in running.iter_mut().zip(sums) {
         *running = momentum * *running + (1.0 - momentum) * scale * sum;
     }
 }
 
-pub(super) fn meter(metrics: &[f64], meter: &mut [f64]) {
+pub(crate) fn meter(metrics: &[f64], meter: &mut [f64]) {
     if meter[0].is_finite() {
         meter[0] += metrics[0];
         if meter[0].is_finite() {
@@ -27,7 +27,7 @@ pub(super) fn meter(metrics: &[f64], meter: &mut [f64]) {
 }
 
 /// The rules as they are written in books.
-pub(super) struct Plain;
+pub(crate) struct Plain;
 
 impl Rules<f64> for Plain {
     fn sgd(&self, step: &SgdStep, params: &mut [f64], grads: &[f64], [velocity]: [&mut [f64]; 1]) {

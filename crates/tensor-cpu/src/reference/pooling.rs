@@ -15,7 +15,7 @@ fn largest(pool: &Pool2d, x: Input, (n, i, j): (usize, usize, usize), c: usize) 
     best.map(|(_, row, column)| (row, column))
 }
 
-pub(super) fn max_forward(pool: &Pool2d, x: Input, mut y: Output) {
+pub(crate) fn max_forward(pool: &Pool2d, x: Input, mut y: Output) {
     for (n, i, j) in pixels(y.shape()) {
         for c in 0..x.shape().c {
             if let Some((row, column)) = largest(pool, x, (n, i, j), c) {
@@ -25,7 +25,7 @@ pub(super) fn max_forward(pool: &Pool2d, x: Input, mut y: Output) {
     }
 }
 
-pub(super) fn max_backward(pool: &Pool2d, x: Input, dy: Input, mut dx: Output, mode: Write) {
+pub(crate) fn max_backward(pool: &Pool2d, x: Input, dy: Input, mut dx: Output, mode: Write) {
     dx.begin(mode);
     for (n, i, j) in pixels(dy.shape()) {
         for c in 0..x.shape().c {
@@ -36,7 +36,7 @@ pub(super) fn max_backward(pool: &Pool2d, x: Input, dy: Input, mut dx: Output, m
     }
 }
 
-pub(super) fn average_forward(pool: &Pool2d, x: Input, mut y: Output) {
+pub(crate) fn average_forward(pool: &Pool2d, x: Input, mut y: Output) {
     for (n, i, j) in pixels(y.shape()) {
         let window = || Window::from(pool).pixels(x.shape(), i, j);
         let count = window().count().max(1) as f64;
@@ -47,7 +47,7 @@ pub(super) fn average_forward(pool: &Pool2d, x: Input, mut y: Output) {
     }
 }
 
-pub(super) fn average_backward(pool: &Pool2d, dy: Input, mut dx: Output, mode: Write) {
+pub(crate) fn average_backward(pool: &Pool2d, dy: Input, mut dx: Output, mode: Write) {
     dx.begin(mode);
     let shape = dx.shape();
     for (n, i, j) in pixels(dy.shape()) {

@@ -9,7 +9,7 @@ fn log_probabilities(x: &[f64]) -> impl Fn(f64) -> f64 + use<> {
     move |x| x - largest - log
 }
 
-pub(super) fn probabilities(x: Input, mut y: Output) {
+pub(crate) fn probabilities(x: Input, mut y: Output) {
     for row in 0..x.shape().rows() {
         let log = log_probabilities(x.row(row));
         y.row(row).iter_mut().zip(x.row(row)).for_each(|(y, &x)| *y = log(x).exp());
@@ -36,7 +36,7 @@ fn loss(x: &[f64], targets: &[f64], log: &impl Fn(f64) -> f64) -> f64 {
     -parts.map(|(&x, target)| target * log(x)).sum::<f64>()
 }
 
-pub(super) fn cross_entropy(
+pub(crate) fn cross_entropy(
     xent: &SoftmaxXent,
     logits: Input,
     labels: &[u32],

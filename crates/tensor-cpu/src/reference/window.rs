@@ -2,7 +2,7 @@ use program::{Conv2d, Pad, Pool2d, Shape};
 
 /// A window that moves over an image: what convolution and pooling share.
 #[derive(Clone, Copy)]
-pub(super) struct Window {
+pub(crate) struct Window {
     kernel: [usize; 2],
     stride: [usize; 2],
     pad: Pad,
@@ -23,7 +23,7 @@ impl From<&Pool2d> for Window {
 impl Window {
     /// The pixels of an `x`-shaped image under the window of output pixel `(i, j)`, in row-major order and without those in
     /// the padding: `(tap, y, x)`, where `tap` counts the window's places.
-    pub(super) fn pixels(self, x: Shape, i: usize, j: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    pub(crate) fn pixels(self, x: Shape, i: usize, j: usize) -> impl Iterator<Item = (usize, usize, usize)> {
         let [height, width] = self.kernel;
         (0..height * width).filter_map(move |tap| {
             let (u, v) = (tap / width, tap % width);
@@ -35,6 +35,6 @@ impl Window {
 }
 
 /// All pixels of a shape: `(sample, row, column)`.
-pub(super) fn pixels(shape: Shape) -> impl Iterator<Item = (usize, usize, usize)> {
+pub(crate) fn pixels(shape: Shape) -> impl Iterator<Item = (usize, usize, usize)> {
     (0..shape.n).flat_map(move |n| (0..shape.h).flat_map(move |i| (0..shape.w).map(move |j| (n, i, j))))
 }

@@ -1,10 +1,10 @@
 //! One topic a file: the host's side of the kernels.
 
-pub(crate) mod batch_norm;
 pub(crate) mod convolution;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod images;
+pub(crate) mod normalization;
 pub(crate) mod optimizer;
 pub(crate) mod pooling;
 pub(crate) mod rows;

@@ -14,12 +14,12 @@ fn moments(x: Input, c: usize) -> (f64, f64) {
     (mean, channel(x, c).map(|x| (x - mean).powi(2)).sum())
 }
 
-pub(super) fn forward_train(bn: &BatchNorm, x: Input, y: Output, runs: Train<'_, f64>) {
+pub(crate) fn forward_train(bn: &BatchNorm, x: Input, y: Output, runs: Train<'_, f64>) {
     forward(bn, x, y, runs, x.shape().rows() as f64, |c| moments(x, c));
 }
 
 /// One replica's statistics: means, sums of squared differences, samples.
-pub(super) fn statistics(x: Input, stats: &mut [f64]) {
+pub(crate) fn statistics(x: Input, stats: &mut [f64]) {
     let channels = x.shape().c;
     (0..channels).for_each(|c| (stats[c], stats[channels + c]) = moments(x, c));
     stats[2 * channels] = x.shape().n as f64;
@@ -27,7 +27,7 @@ pub(super) fn statistics(x: Input, stats: &mut [f64]) {
 
 /// The same with the statistics of all replicas: the sum of squared differences from the mean of all is that within the
 /// replicas and that between them.
-pub(super) fn forward_joined(bn: &BatchNorm, x: Input, y: Output, stats: &[f64], runs: Train<'_, f64>) {
+pub(crate) fn forward_joined(bn: &BatchNorm, x: Input, y: Output, stats: &[f64], runs: Train<'_, f64>) {
     let shape = x.shape();
     let pixels = (shape.h * shape.w) as f64;
     let replicas = || stats.chunks_exact(BatchNorm::stats_len(shape.c));
@@ -64,7 +64,7 @@ fn forward(
 }
 
 /// What a training pass computes, from what it saved.
-pub(super) fn forward_again(bn: &BatchNorm, x: Input, runs: Saved<'_, f64>, mut y: Output) {
+pub(crate) fn forward_again(bn: &BatchNorm, x: Input, runs: Saved<'_, f64>, mut y: Output) {
     let Saved { gamma, beta, saved } = runs;
     let (mean, inverse) = saved.split_at(x.shape().c);
     for row in 0..x.shape().rows() {
@@ -74,7 +74,7 @@ pub(super) fn forward_again(bn: &BatchNorm, x: Input, runs: Saved<'_, f64>, mut 
     }
 }
 
-pub(super) fn forward_infer(bn: &BatchNorm, x: Input, runs: Infer<'_, f64>, mut y: Output) {
+pub(crate) fn forward_infer(bn: &BatchNorm, x: Input, runs: Infer<'_, f64>, mut y: Output) {
     for row in 0..x.shape().rows() {
         y.row(row).copy_from_slice(x.row(row));
     }
@@ -82,7 +82,7 @@ pub(super) fn forward_infer(bn: &BatchNorm, x: Input, runs: Infer<'_, f64>, mut 
 }
 
 /// Normalizes where the numbers lie, as in inference.
-pub(super) fn normalize(bn: &BatchNorm, runs: Infer<'_, f64>, mut y: Output) {
+pub(crate) fn normalize(bn: &BatchNorm, runs: Infer<'_, f64>, mut y: Output) {
     let Infer { gamma, beta, mean, var } = runs;
     for row in 0..y.shape().rows() {
         for (c, y) in y.row(row).iter_mut().enumerate() {
@@ -109,7 +109,7 @@ fn terms<'a>(
 }
 
 /// `dbeta = sum(dz)`, `dgamma = sum(dz * xhat)`.
-pub(super) fn backward_params(
+pub(crate) fn backward_params(
     bn: &BatchNorm,
     x: Input,
     dy: Input,
@@ -125,7 +125,7 @@ pub(super) fn backward_params(
 
 /// With `count` numbers in a channel of the whole batch:
 /// `dx = gamma * inverse * (dz - dbeta / count - xhat * dgamma / count)`.
-pub(super) fn backward_data(
+pub(crate) fn backward_data(
     bn: &BatchNorm,
     x: Input,
     dy: Input,

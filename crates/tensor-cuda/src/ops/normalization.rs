@@ -8,8 +8,8 @@ use crate::{Buffer, Cuda};
 use program::{BatchNorm, Result, View, Write};
 
 pub(crate) const SOURCE: Source = Source {
-    name: "batch_norm.cu",
-    text: include_str!("../../kernels/batch_norm.cu"),
+    name: "normalization.cu",
+    text: include_str!("../../kernels/normalization.cu"),
     kernels: &["bn_statistics", "bn_join", "bn_normalize", "bn_gradient_sums", "bn_input_gradient"],
 };
 
