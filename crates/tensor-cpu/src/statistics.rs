@@ -46,7 +46,7 @@ pub(crate) fn of_columns<E: Element>(
 
 multiversion! {
     /// `part` receives the columns' means over `rows`, then their sums of squared differences from those.
-    fn reduce<E: Element>(x: Rows<E>, rows: Range<usize>, part: &mut [f32]) {
+    pub(crate) fn reduce<E: Element>(x: Rows<E>, rows: Range<usize>, part: &mut [f32]) {
         let c = x.width();
         let count = rows.len() as f32;
         let first = &x.row(rows.start)[..c];
