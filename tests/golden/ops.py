@@ -158,10 +158,28 @@ def activation(name, function):
     save(f"{name}.bn.dbeta", beta.grad)
 
 
+def group_norm():
+    """Three groups of two channels, then ReLU."""
+    x, dy = draw(3, 4, 3, 6) * 2.0 + 1.0, draw(3, 4, 3, 6)
+    gamma, beta = tensor(draw(6) + 1.0), tensor(draw(6))
+    t = nchw(x)
+    y = F.relu(F.group_norm(t, 3, gamma, beta, eps=2**-10))
+    y.backward(nchw(dy).detach())
+    save("gn.x", x)
+    save("gn.dy", dy)
+    save("gn.gamma", gamma)
+    save("gn.beta", beta)
+    save("gn.y", nhwc(y))
+    save("gn.dx", nhwc(t.grad))
+    save("gn.dgamma", gamma.grad)
+    save("gn.dbeta", beta.grad)
+
+
 batch_norm()
 cross_entropy()
 pooling()
 optimizers()
 activation("gelu", F.gelu)
 activation("silu", F.silu)
+group_norm()
 save_file(golden, pathlib.Path(__file__).with_name("ops.safetensors"))

@@ -1,10 +1,10 @@
-//! Batch normalization: training forward and backward, and inference with running averages.
+//! Batch normalization: training forward and backward, and inference with running averages. Group normalization.
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use program::ops::{
     BatchNormInfer, BatchNormInputGradient, BatchNormMoments, BatchNormRepeat, BatchNormTrain,
-    BatchNormWeightGradient,
+    BatchNormWeightGradient, GroupNorm, GroupNormGradient,
 };
 use program::{Activation, Arena, BatchNorm, Execute, Result, Shape, Write};
 use proptest::prelude::*;
@@ -100,6 +100,59 @@ impl Case for Normalization {
     }
 }
 
+/// A normalization over groups of channels, forward and backward.
+#[derive(Clone, Debug)]
+pub struct Grouped {
+    /// Input, placement, activation, and how the input's gradient is written.
+    pub norm: Normalization,
+    /// How many groups.
+    pub groups: usize,
+}
+
+impl Case for Grouped {
+    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        let Normalization { shape, place, act, mode, .. } = self.norm;
+        let (c, op) = (shape.c, GroupNorm { groups: self.groups, epsilon: 1e-3, act });
+        let mut ops = bench.ops(shape.n, place);
+        let (x, dy) = (ops.tensor(&self.norm.input()), ops.draw("dy", shape));
+        let (y, dx) = (ops.draw("y", shape), ops.draw("dx", shape));
+        let [gamma, beta] = ["gamma", "beta"].map(|name| ops.numbers(Arena::Parameters, name, c));
+        let [dgamma, dbeta] = ["dgamma", "dbeta"].map(|name| ops.numbers(Arena::Gradients, name, c));
+        ops.set(op, &[x, gamma, beta], &[y]);
+        ops.write(GroupNormGradient { norm: op }, &[x, gamma, beta, dy], &[dx, dgamma, dbeta], mode);
+        let done = ops.run()?;
+        let Tolerances { of_numbers, lost, .. } = self.norm.tolerances();
+        Ok(vec![
+            done.output(y, "y", of_numbers)?,
+            done.output(dx, "dx", 1e-5 * lost)?,
+            done.output(dgamma, "dgamma", 5e-6 * lost)?,
+            done.output(dbeta, "dbeta", 5e-6 * lost)?,
+        ])
+    }
+}
+
+/// Over one channel, over some and over all, for as many pixels as real layers have.
+fn groups_of_real_networks<B: Execute>(subject: &Subject<B>) {
+    for (n, side, c, groups, place) in
+        [(4, 32, 64, 32, ALONE), (2, 15, 48, 4, SLICE), (3, 7, 336, 1, WIDE_SLICE), (2, 9, 24, 24, ALONE)]
+    {
+        let shape = subject.fit(Shape::new(n, side, side, c), 16 * c);
+        subject.agree(&Grouped { norm: case(shape, place), groups });
+    }
+}
+
+/// Sizes, places, means and groups at random, and batches of none.
+fn any_groups<B: Execute>(subject: &Subject<B>) {
+    let sizes = (0..5_usize, 1..9_usize, 1..9_usize, 1..7_usize, 1..12_usize);
+    let cases = (sizes, placement(), write_mode(), activation(), -4.0..4.0_f32);
+    let case = |((n, h, w, size, groups), place, mode, act, mean)| {
+        let norm = Normalization { shape: Shape::new(n, h, w, size * groups), place, act, mode, mean };
+        // As for batches: of one or two numbers rounding is all that is left.
+        (h * w * size > 2).then_some(Grouped { norm, groups })
+    };
+    subject.agree_on(64, cases.prop_filter_map("more than two numbers", case));
+}
+
 fn case(shape: Shape, place: Placement) -> Normalization {
     Normalization { shape, place, act: Activation::Relu, mode: Write::Set, mean: 0.0 }
 }
@@ -111,6 +164,7 @@ pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
     {
         subject.agree(&case(subject.fit(Shape::new(n, side, side, c), 16 * c), place));
     }
+    groups_of_real_networks(subject);
 }
 
 /// 65536 numbers a channel around a mean of several hundred: neither mean nor variance may lose digits to it.
@@ -203,4 +257,5 @@ pub fn any_shape<B: Execute>(subject: &Subject<B>) {
         (![1, 2].contains(&shape.rows())).then_some(Normalization { shape, place, act, mode, mean })
     };
     subject.agree_on(64, cases.prop_filter_map("more than two pixels", case));
+    any_groups(subject);
 }

@@ -67,15 +67,11 @@ impl Layer for BatchNormalization {
     }
 
     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
-        let refuse = |what, value: f32, accepted| {
-            Err(tensor::Error::Value { op: "batch normalization", what, value: value.into(), accepted })
-        };
+        let (op, what, accepted) = ("batch normalization", "momentum", "from 0 to 1");
         if !(0.0..=1.0).contains(&self.momentum) {
-            return refuse("momentum", self.momentum, "from 0 to 1");
+            return Err(tensor::Error::Value { op, what, value: self.momentum.into(), accepted });
         }
-        if !(self.epsilon >= 0.0 && self.epsilon.is_finite()) {
-            return refuse("epsilon", self.epsilon, "a finite number of at least 0");
-        }
+        check_epsilon(op, self.epsilon)?;
         let bn = BatchNorm { epsilon: self.epsilon, act: self.activation };
         let &[gamma, beta, mean, variance] = to.params() else {
             unreachable!("a layer has the parameters that it asks for")
@@ -90,4 +86,70 @@ impl Layer for BatchNormalization {
     fn operation(&self, _x: Shape) -> Option<Operation> {
         Some(Operation::BatchNorm(BatchNorm { epsilon: self.epsilon, act: self.activation }))
     }
+}
+
+/// Group normalization: each sample by itself, over rows, columns and the channels of a group, with an activation fused into it.
+///
+/// Defaults as in Keras: 32 groups, epsilon 1e-3, gamma 1, beta 0. One group is layer normalization over the image; as many as there are
+/// channels are instance normalization. It has no running statistics, so training and inference compute the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupNormalization {
+    groups: usize,
+    epsilon: f32,
+    activation: Activation,
+}
+
+impl Default for GroupNormalization {
+    fn default() -> Self {
+        GroupNormalization { groups: 32, epsilon: 1e-3, activation: Activation::None }
+    }
+}
+
+impl GroupNormalization {
+    /// With Keras' defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Groups of neighbouring channels: a divisor of their number.
+    pub fn groups(self, groups: usize) -> Self {
+        GroupNormalization { groups, ..self }
+    }
+
+    /// Added to the variance.
+    pub fn epsilon(self, epsilon: f32) -> Self {
+        GroupNormalization { epsilon, ..self }
+    }
+
+    /// What follows the normalization.
+    pub fn activation(self, activation: Activation) -> Self {
+        GroupNormalization { activation, ..self }
+    }
+}
+
+impl Layer for GroupNormalization {
+    fn kind(&self) -> Cow<'static, str> {
+        fused("GroupNormalization", self.activation)
+    }
+
+    fn params(&self, x: Shape) -> Vec<ParamSpec> {
+        [("gamma", Initializer::Ones), ("beta", Initializer::Zeros)]
+            .map(|(name, init)| ParamSpec { name, shape: vec![x.c], init, role: Role::Trainable })
+            .into()
+    }
+
+    fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
+        check_epsilon("group normalization", self.epsilon)?;
+        let &[gamma, beta] = to.params() else { unreachable!("a layer has the parameters that it asks for") };
+        let (groups, epsilon, act) = (self.groups, self.epsilon, self.activation);
+        to.push(ops::GroupNorm { groups, epsilon, act }, &[x, gamma, beta])
+    }
+}
+
+fn check_epsilon(op: &'static str, epsilon: f32) -> Result<()> {
+    if epsilon >= 0.0 && epsilon.is_finite() {
+        return Ok(());
+    }
+    let (what, accepted) = ("epsilon", "a finite number of at least 0");
+    Err(tensor::Error::Value { op, what, value: epsilon.into(), accepted })
 }

@@ -1,4 +1,4 @@
-//! Batch normalization: each pass over the tensor is one parallel loop, and there are as few as can be, two forward
+//! Batch normalization, and below it group normalization. Of the first each pass over the tensor is one parallel loop, and there are as few as can be, two forward
 //! and two backward, because memory sets the pace. Second passes go from the end to the start, where the caches still hold
 //! what the first pass read last.
 
@@ -11,6 +11,7 @@ use crate::rows::{Blocks, Rows, RowsMut};
 use crate::threads::Shards;
 use crate::{Cpu, statistics};
 use core::ops::Range;
+use program::ops::GroupNorm;
 use program::{BatchNorm, View, ViewMut, Write};
 
 /// What normalization does to each channel: `act((x - mean) * scale + beta)`.
@@ -308,6 +309,153 @@ multiversion! {
                 let gradient = scale[k] * (dz - offset[k] - centred * slope[k]);
                 // Chosen here, so that the code of a long activation is there once, and inlined. Read in any case: AVX-512 F has no
                 // masked loads of 16 bits, without which the loop would not be vectorized.
+                let sum = dx[k].get() + gradient;
+                dx[k] = E::of(if mode == Write::Set { gradient } else { sum });
+            }
+        }
+    }
+}
+
+/// Rows whose numbers are added up in f32.
+const CHUNK: usize = 512;
+
+/// A group normalization with its parameters. A task takes a sample, whose numbers stay in the caches from one pass to the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Groups<'a> {
+    pub(crate) op: &'a GroupNorm,
+    pub(crate) gamma: &'a [f32],
+    pub(crate) beta: &'a [f32],
+}
+
+impl Groups<'_> {
+    /// `numbers` receives for each channel the mean of its group over `rows`, then the inverse deviation. `part` is scratch memory.
+    fn moments<E: Element>(self, x: Rows<E>, rows: Range<usize>, numbers: &mut [f32], part: &mut [f32]) {
+        let (c, size) = (x.width(), x.width() / self.op.groups);
+        let (means, squares) = numbers.split_at_mut(c);
+        for start in rows.clone().step_by(CHUNK) {
+            let chunk = start..(start + CHUNK).min(rows.end);
+            let (before, more) = ((start - rows.start) as f32, chunk.len() as f32);
+            statistics::reduce(x, chunk, part);
+            let share = more / (before + more);
+            for k in 0..c {
+                let apart = if before == 0.0 { 0.0 } else { part[k] - means[k] };
+                let (mean, square) =
+                    if before == 0.0 { (part[k], 0.0) } else { (means[k] + apart * share, squares[k]) };
+                (means[k], squares[k]) = (mean, square + part[c + k] + apart * apart * before * share);
+            }
+        }
+        let each = rows.len() as f64;
+        for (means, squares) in means.chunks_mut(size).zip(squares.chunks_mut(size)) {
+            let mean = means.iter().map(|&mean| f64::from(mean)).sum::<f64>() / size as f64;
+            let between = means.iter().map(|&own| (f64::from(own) - mean).powi(2)).sum::<f64>() * each;
+            let within = squares.iter().map(|&squares| f64::from(squares)).sum::<f64>();
+            let variance = (within + between) / (each * size as f64);
+            means.fill(mean as f32);
+            squares.fill((1.0 / (variance + f64::from(self.op.epsilon)).sqrt()) as f32);
+        }
+    }
+
+    pub(crate) fn forward<E: Element>(self, cpu: &Cpu, x: View<[E]>, y: ViewMut<[E]>) {
+        let (samples, pixels) = (x.layout.shape.n, x.layout.shape.h * x.layout.shape.w);
+        let (x, y, c) = (Rows::new(x), RowsMut::new(y), x.layout.shape.c);
+        if x.count() == 0 {
+            return;
+        }
+        let mut scratch = cpu.scratch(samples * 4 * c);
+        let shards = Shards::new(&mut scratch);
+        pointwise!(self.op.act, |act| cpu.pool().run(samples, &|sample| {
+            // SAFETY: each task has a part of its own.
+            let own = unsafe { shards.part(sample * 4 * c..(sample + 1) * 4 * c) };
+            let (numbers, part) = own.split_at_mut(2 * c);
+            let rows = sample * pixels..(sample + 1) * pixels;
+            self.moments(x, rows.clone(), numbers, part);
+            let (mean, inverse) = numbers.split_at(c);
+            scale_by(self.gamma, inverse, &mut part[..c]);
+            normalize_rows(Affine { mean, scale: &part[..c], beta: self.beta, act }, x, y, rows);
+        }));
+    }
+
+    /// With `m` numbers in a group, and `dz` the gradient before the activation:
+    /// `dx = inverse * (gamma * dz - sum(gamma * dz) / m - xhat * sum(gamma * dz * xhat) / m)`.
+    pub(crate) fn backward<E: Element>(
+        self,
+        cpu: &Cpu,
+        x: View<[E]>,
+        dy: View<[E]>,
+        dx: ViewMut<[E]>,
+        [dgamma, dbeta]: [&mut [f32]; 2],
+        mode: Write,
+    ) {
+        let (samples, pixels) = (x.layout.shape.n, x.layout.shape.h * x.layout.shape.w);
+        let (x, dy, dx, c) = (Rows::new(x), Rows::new(dy), RowsMut::new(dx), x.layout.shape.c);
+        if x.count() == 0 {
+            dgamma.fill(0.0);
+            dbeta.fill(0.0);
+            return;
+        }
+        let size = c / self.op.groups;
+        let (pitch, count) = (7 * c, (pixels * size) as f32);
+        let mut scratch = cpu.scratch(samples * pitch);
+        let partials = &mut scratch[..samples * pitch];
+        let shards = Shards::new(partials);
+        pointwise!(self.op.act, |act| cpu.pool().run(samples, &|sample| {
+            // SAFETY: each task has a part of its own.
+            let own = unsafe { shards.part(sample * pitch..(sample + 1) * pitch) };
+            let (sums, own) = own.split_at_mut(2 * c);
+            let (numbers, part) = own.split_at_mut(2 * c);
+            let rows = sample * pixels..(sample + 1) * pixels;
+            self.moments(x, rows.clone(), numbers, &mut part[..2 * c]);
+            let (mean, inverse) = numbers.split_at(c);
+            let (scale, part) = part.split_at_mut(c);
+            scale_by(self.gamma, inverse, scale);
+            let affine = Affine { mean, scale, beta: self.beta, act };
+            sum_gradients(affine, x, dy, rows.clone(), sums);
+            let (of_dz, of_products) = sums.split_at_mut(c);
+            of_products.iter_mut().zip(inverse).for_each(|(sum, inverse)| *sum *= inverse);
+            let (offset, slope) = part.split_at_mut(c);
+            for from in (0..c).step_by(size) {
+                let group = from..from + size;
+                let weighted = |sums: &[f32]| -> f32 {
+                    self.gamma[group.clone()]
+                        .iter()
+                        .zip(&sums[group.clone()])
+                        .map(|(gamma, sum)| gamma * sum)
+                        .sum()
+                };
+                let deviation = inverse[from];
+                offset[group.clone()].fill(deviation * weighted(of_dz) / count);
+                slope[group.clone()].fill(deviation * deviation * weighted(of_products) / count);
+            }
+            group_gradients(affine, offset, slope, x, dy, dx, mode, rows);
+        }));
+        add_up(partials, pitch, 0, dbeta);
+        add_up(partials, pitch, c, dgamma);
+    }
+}
+
+multiversion! {
+    /// `dx = scale * dz - offset - (x - mean) * slope`.
+    fn group_gradients<A: Pointwise, E: Element>(
+        affine: Affine<A>,
+        offset: &[f32],
+        slope: &[f32],
+        x: Rows<E>,
+        dy: Rows<E>,
+        dx: RowsMut<E>,
+        mode: Write,
+        rows: Range<usize>,
+    ) {
+        let c = x.width();
+        let (mean, scale, beta) = (&affine.mean[..c], &affine.scale[..c], &affine.beta[..c]);
+        let (offset, slope) = (&offset[..c], &slope[..c]);
+        for row in rows {
+            let (x, dy) = (&x.row(row)[..c], &dy.row(row)[..c]);
+            // SAFETY: each task has rows of its own.
+            let dx = &mut unsafe { dx.row(row) }[..c];
+            for k in 0..c {
+                let centred = x[k].get() - mean[k];
+                let dz = affine.act.gradient(centred * scale[k] + beta[k], dy[k].get());
+                let gradient = scale[k] * dz - offset[k] - centred * slope[k];
                 let sum = dx[k].get() + gradient;
                 dx[k] = E::of(if mode == Write::Set { gradient } else { sum });
             }

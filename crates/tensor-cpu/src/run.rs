@@ -6,6 +6,7 @@ use crate::conv::Convolved;
 use crate::element::{Bf16, Element};
 use crate::memory::{Arenas, Operands};
 use crate::norm_operands::{Infer, Saved, Train};
+use crate::normalization::Groups;
 use crate::operand::runs_mut;
 use crate::reference::operand::{Input, Output};
 use crate::{
@@ -133,6 +134,16 @@ fn run_step<E: Convolved>(
             let (x, dy, sums) = (at.read(0), at.read(4), [at.run(5), at.run(6)]);
             let count = op.count(args, x.layout.shape);
             normalization::backward_data(cpu, &op.bn, x, dy, saved(&at), sums, count, at.write(0), write);
+        }
+        Op::GroupNorm(op) => {
+            let groups = Groups { op, gamma: at.run(1), beta: at.run(2) };
+            groups.forward(cpu, at.read(0), at.write(0));
+        }
+        Op::GroupNormGradient(op) => {
+            let groups = Groups { op: &op.norm, gamma: at.run(1), beta: at.run(2) };
+            let (x, dy, dx, gradients) =
+                (at.read(0), at.read(3), at.write(0), [at.run_mut(1), at.run_mut(2)]);
+            groups.backward(cpu, x, dy, dx, gradients, write);
         }
         Op::Activate(op) => activation::forward(cpu, op.act, at.read(0), at.write(0)),
         Op::ActivationGradient(op) if program.is_in_place(step, 1) => {
@@ -369,6 +380,16 @@ fn run_reference(
                 at.write(activations)?,
                 write,
             );
+        }
+        Op::GroupNorm(op) => {
+            let affine = [at.run(1), at.run(2)];
+            reference::normalization::group_forward(op, at.read(0)?, affine, at.write(activations)?);
+        }
+        Op::GroupNormGradient(op) => {
+            let (x, dy, affine) = (at.read(0)?, at.read(3)?, [at.run(1), at.run(2)]);
+            let gradients = runs_mut(name, "the gradients", grads, at.span(1), at.span(2))?;
+            let dx = at.write(activations)?;
+            reference::normalization::group_backward(&op.norm, x, dy, affine, dx, gradients, write);
         }
         Op::Activate(op) => reference::activation::forward(op.act, at.read(0)?, at.write(activations)?),
         Op::ActivationGradient(op) => {

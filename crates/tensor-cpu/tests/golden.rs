@@ -4,7 +4,8 @@
 
 use program::ops::{
     Activate, ActivationGradient, AveragePool, AveragePoolGradient, BatchNormInfer, BatchNormInputGradient,
-    BatchNormTrain, BatchNormWeightGradient, CrossEntropy, MaxPool, MaxPoolGradient,
+    BatchNormTrain, BatchNormWeightGradient, CrossEntropy, GroupNorm, GroupNormGradient, MaxPool,
+    MaxPoolGradient,
 };
 use program::{
     Activation, Arena, BatchNorm, Execute, Layout, Op, Pad, Pool2d, RmspropStep, SgdStep, Shape, Span,
@@ -221,6 +222,23 @@ fn activation<D: Device>(device: &D, act: Activation) {
     }
 }
 
+fn group_norm<D: Device>(device: &D) {
+    let golden = Golden::open();
+    let (at, op) =
+        (golden.layout("gn.x"), GroupNorm { groups: 3, epsilon: 1.0 / 1024.0, act: Activation::Relu });
+    let mut ops = Ops::new(&golden, at.shape.n);
+    let (x, dy) = (ops.batch("gn.x"), ops.batch("gn.dy"));
+    let (y, dx) = (ops.room(at), ops.room(at));
+    let (gamma, beta) = (ops.parameter("gn.gamma"), ops.parameter("gn.beta"));
+    let [dgamma, dbeta] = [(); 2].map(|()| ops.run_of(Arena::Gradients, &[0.0; 6]));
+    ops.set(op, &[x, gamma, beta], &[y]);
+    ops.set(GroupNormGradient { norm: op }, &[x, gamma, beta, dy], &[dx, dgamma, dbeta]);
+    let run = ops.run(device, &StepArgs::inference(at.shape.n));
+    for (what, id) in [("y", y), ("dx", dx), ("dgamma", dgamma), ("dbeta", dbeta)] {
+        device.expect(&golden, &format!("gn.{what}"), &left(&run, id));
+    }
+}
+
 fn cross_entropy<D: Device>(device: &D) {
     let golden = Golden::open();
     let at = golden.layout("xent.logits");
@@ -325,4 +343,4 @@ macro_rules! on_every_device {
     };
 }
 
-on_every_device!(batch_norm, cross_entropy, pooling, optimizers, activations);
+on_every_device!(batch_norm, cross_entropy, pooling, optimizers, activations, group_norm);

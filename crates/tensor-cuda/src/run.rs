@@ -96,6 +96,12 @@ impl Cuda {
                 let (saved, dy, grads) = (at.saved(), at.read(4), at.runs(5));
                 self.op_bn_act_bwd_data(&op.bn, saved, dy, grads, count, at.write(0), write)
             }
+            Op::GroupNorm(op) => self.op_group_norm(op, at.read(0), at.runs(1), at.write(0)),
+            Op::GroupNormGradient(op) => {
+                let tensors = [at.read(0), at.read(3), at.write(0)];
+                let gradients = [at.result(1), at.result(2)];
+                self.op_group_norm_gradient(&op.norm, tensors, at.runs(1), gradients, write)
+            }
             Op::Activate(op) => self.op_act_fwd(op.act, at.read(0), at.write(0)),
             Op::ActivationGradient(op) if program.is_in_place(step, 1) => {
                 self.op_act_bwd_in_place(op.act, at.read(0), at.write(0))

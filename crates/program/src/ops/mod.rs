@@ -8,6 +8,7 @@ mod conv2d;
 mod cross_entropy;
 mod dropout;
 mod exchange;
+mod group_norm;
 mod linear;
 mod pool;
 mod reshape;
@@ -24,6 +25,7 @@ pub use conv2d::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWei
 pub use cross_entropy::CrossEntropy;
 pub use dropout::Dropout;
 pub use exchange::{Gather, Join, Receive, SumOverReplicas};
+pub use group_norm::{GroupNorm, GroupNormGradient};
 pub use linear::{LinearForward, LinearInputGradient, LinearWeightGradient};
 pub use pool::{AveragePool, AveragePoolGradient, MaxPool, MaxPoolGradient};
 pub use reshape::Reshape;
@@ -116,6 +118,10 @@ ops! {
     BatchNormWeightGradient,
     /// The gradient of a batch normalization's input.
     BatchNormInputGradient,
+    /// Normalization over groups of channels.
+    GroupNorm,
+    /// Its gradients.
+    GroupNormGradient,
     /// An activation function.
     Activate,
     /// The gradient before an activation function.

@@ -1,6 +1,8 @@
 use super::activation::{act, act_gradient};
 use super::operand::{Input, Output, put};
 use crate::norm_operands::{Infer, Saved, Train};
+use core::ops::Range;
+use program::ops::GroupNorm;
 use program::{BatchNorm, Write};
 
 /// The numbers of one channel.
@@ -141,6 +143,66 @@ pub(crate) fn backward_data(
         for (row, (xhat, dz)) in terms(bn, x, dy, runs, c).enumerate() {
             let value = runs.gamma[c] * inverse * (dz - dbeta[c] / count - xhat * dgamma[c] / count);
             put(&mut dx.row(row)[c], value, mode);
+        }
+    }
+}
+
+/// Each sample's groups: their rows and channels, mean and inverse deviation.
+fn groups(op: &GroupNorm, x: Input) -> Vec<(Range<usize>, Range<usize>, f64, f64)> {
+    let shape = x.shape();
+    let (pixels, size) = (shape.h * shape.w, shape.c / op.groups);
+    let all = (0..shape.n).flat_map(|sample| (0..op.groups).map(move |group| (sample, group)));
+    all.map(|(sample, group)| {
+        let (rows, channels) = (sample * pixels..(sample + 1) * pixels, group * size..(group + 1) * size);
+        let numbers: Vec<f64> = rows.clone().flat_map(|row| x.row(row)[channels.clone()].to_vec()).collect();
+        let count = (numbers.len() as f64).max(1.0);
+        let mean = numbers.iter().sum::<f64>() / count;
+        let variance = numbers.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+        (rows, channels, mean, 1.0 / (variance + f64::from(op.epsilon)).sqrt())
+    })
+    .collect()
+}
+
+pub(crate) fn group_forward(op: &GroupNorm, x: Input, [gamma, beta]: [&[f64]; 2], mut y: Output) {
+    for (rows, channels, mean, inverse) in groups(op, x) {
+        for row in rows {
+            for c in channels.clone() {
+                y.row(row)[c] = act(op.act, gamma[c] * (x.row(row)[c] - mean) * inverse + beta[c]);
+            }
+        }
+    }
+}
+
+/// With `m` numbers in a group: `dx = inverse * (g - sum(g) / m - xhat * sum(g * xhat) / m)`, of `g = gamma * dz`.
+pub(crate) fn group_backward(
+    op: &GroupNorm,
+    x: Input,
+    dy: Input,
+    [gamma, beta]: [&[f64]; 2],
+    mut dx: Output,
+    [dgamma, dbeta]: [&mut [f64]; 2],
+    mode: Write,
+) {
+    dgamma.fill(0.0);
+    dbeta.fill(0.0);
+    for (rows, channels, mean, inverse) in groups(op, x) {
+        let places: Vec<_> = rows.flat_map(|row| channels.clone().map(move |c| (row, c))).collect();
+        let terms = |(row, c): (usize, usize)| {
+            let xhat = (x.row(row)[c] - mean) * inverse;
+            (xhat, act_gradient(op.act, gamma[c] * xhat + beta[c], dy.row(row)[c]))
+        };
+        let (mut sum, mut products) = (0.0, 0.0);
+        for &(row, c) in &places {
+            let (xhat, dz) = terms((row, c));
+            dbeta[c] += dz;
+            dgamma[c] += dz * xhat;
+            sum += gamma[c] * dz;
+            products += gamma[c] * dz * xhat;
+        }
+        let count = places.len() as f64;
+        for &(row, c) in &places {
+            let (xhat, dz) = terms((row, c));
+            put(&mut dx.row(row)[c], inverse * (gamma[c] * dz - sum / count - xhat * products / count), mode);
         }
     }
 }
