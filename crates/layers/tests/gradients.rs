@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, Layer, MaxPooling2D,
-    Padding, Rescaling, Value,
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, GroupNormalization, Layer,
+    MaxPooling2D, Padding, Rescaling, Value,
 };
 use tensor::Activation;
 use testkit::{GradientCheck, Report};
@@ -94,6 +94,17 @@ fn batch_normalization_with_every_activation() {
         let (graph, logits) = network([2, 2, 3], layer.clone().epsilon(0.1));
         GradientCheck::new().batch(5).assert(&graph, logits);
         check_alone([2, 2, 3], layer);
+    }
+}
+
+#[test]
+fn group_normalization_with_every_activation() {
+    for activation in Activation::ALL {
+        let layer = |groups| GroupNormalization::new().groups(groups).epsilon(0.1).activation(activation);
+        check([3, 2, 4], layer(1));
+        for groups in [1, 2, 4] {
+            check_alone([3, 2, 4], layer(groups));
+        }
     }
 }
 

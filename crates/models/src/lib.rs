@@ -21,7 +21,7 @@ mod small_cnn;
 pub use airbench94::airbench94;
 pub use keras_cnn::keras_cnn;
 pub use minigooglenet::minigooglenet;
-pub use resnet18::resnet18;
+pub use resnet18::{resnet18, resnet18_group_norm};
 pub use small_cnn::small_cnn;
 
 use layers::{Cut, Error, Graph, Mode, Network, Result, Step, Summary, Value};
@@ -35,7 +35,8 @@ pub struct Model {
 }
 
 /// The names that [`by_name`] knows.
-pub const NAMES: [&str; 5] = ["airbench94", "keras_cnn", "minigooglenet", "resnet18", "small_cnn"];
+pub const NAMES: [&str; 6] =
+    ["airbench94", "keras_cnn", "minigooglenet", "resnet18", "resnet18_group_norm", "small_cnn"];
 
 /// Height, width and channels of CIFAR's images, for which the networks were made.
 pub const IMAGE: [usize; 3] = [32, 32, 3];
@@ -50,7 +51,7 @@ pub fn by_name(name: &str, classes: usize) -> Option<Result<Model>> {
 
 /// The network called `name`, for images of `[height, width, channels]`; `None` if there is no such network.
 ///
-/// `minigooglenet` and `resnet18` average over what is left of an image, whatever its size, so their parameters are as many as for
+/// `minigooglenet` and both `resnet18`s average over what is left of an image, whatever its size, so their parameters are as many as for
 /// 32x32. The others flatten it: their first dense layer grows with the images.
 ///
 /// ```
@@ -69,6 +70,7 @@ pub fn by_name_for(name: &str, image: [usize; 3], classes: usize) -> Option<Resu
         "keras_cnn" => keras_cnn::for_images,
         "minigooglenet" => minigooglenet::for_images,
         "resnet18" => resnet18::for_images,
+        "resnet18_group_norm" => resnet18::group_norm_for_images,
         "small_cnn" => small_cnn::for_images,
         _ => return None,
     };

@@ -1,7 +1,7 @@
 use crate::{IMAGE, Model};
 use layers::{
-    Add, BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, Initializer, Padding, Result,
-    Value,
+    Add, BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, GroupNormalization, Initializer,
+    Padding, Result, Value,
 };
 use tensor::Activation::{self, Relu};
 
@@ -19,38 +19,70 @@ pub fn resnet18(classes: usize) -> Result<Model> {
 }
 
 pub(crate) fn for_images(image: [usize; 3], classes: usize) -> Result<Model> {
-    let mut graph = Graph::new("resnet18", image);
+    network("resnet18", Norm::Batch, image, classes)
+}
+
+/// [`resnet18`] with group normalization, of 32 groups, in place of batch normalization: as many trainable parameters, no running
+/// averages, and no influence of one image of a batch on another.
+///
+/// # Errors
+/// None for at least one class.
+pub fn resnet18_group_norm(classes: usize) -> Result<Model> {
+    group_norm_for_images(IMAGE, classes)
+}
+
+pub(crate) fn group_norm_for_images(image: [usize; 3], classes: usize) -> Result<Model> {
+    network("resnet18_group_norm", Norm::Group, image, classes)
+}
+
+/// What follows each convolution.
+#[derive(Clone, Copy)]
+enum Norm {
+    Batch,
+    Group,
+}
+
+fn network(name: &str, norm: Norm, image: [usize; 3], classes: usize) -> Result<Model> {
+    let mut graph = Graph::new(name, image);
     let g = &mut graph;
-    let mut x = conv_norm(g, g.input(), 64, 3, 1, Relu)?;
+    let mut x = norm.after_conv(g, g.input(), 64, 3, 1, Relu)?;
     for (filters, stride) in [(64, 1), (128, 2), (256, 2), (512, 2)] {
-        x = basic_block(g, x, filters, stride)?;
-        x = basic_block(g, x, filters, 1)?;
+        x = basic_block(g, norm, x, filters, stride)?;
+        x = basic_block(g, norm, x, filters, 1)?;
     }
     x = g.add(GlobalAveragePooling2D, x)?;
     x = g.add(Dense::new(classes).kernel_initializer(Initializer::PyTorch), x)?;
     Ok(Model::new(graph, x))
 }
 
-/// Convolution without bias, batch normalization.
-fn conv_norm(
-    g: &mut Graph,
-    x: Value,
-    filters: usize,
-    kernel: usize,
-    stride: usize,
-    activation: Activation,
-) -> Result<Value> {
-    let conv = Conv2D::new(filters, kernel).strides(stride).padding(Padding::Pixels(kernel / 2));
-    let x = g.add(conv.use_bias(false).kernel_initializer(Initializer::PyTorch), x)?;
-    g.add(BatchNormalization::new().momentum(0.9).epsilon(1e-5).activation(activation), x)
+impl Norm {
+    /// Convolution without bias, normalization.
+    fn after_conv(
+        self,
+        g: &mut Graph,
+        x: Value,
+        filters: usize,
+        kernel: usize,
+        stride: usize,
+        activation: Activation,
+    ) -> Result<Value> {
+        let conv = Conv2D::new(filters, kernel).strides(stride).padding(Padding::Pixels(kernel / 2));
+        let x = g.add(conv.use_bias(false).kernel_initializer(Initializer::PyTorch), x)?;
+        match self {
+            Norm::Batch => {
+                g.add(BatchNormalization::new().momentum(0.9).epsilon(1e-5).activation(activation), x)
+            }
+            Norm::Group => g.add(GroupNormalization::new().epsilon(1e-5).activation(activation), x),
+        }
+    }
 }
 
 /// Two 3x3 convolutions, to whose result their input is added.
-fn basic_block(g: &mut Graph, x: Value, filters: usize, stride: usize) -> Result<Value> {
+fn basic_block(g: &mut Graph, norm: Norm, x: Value, filters: usize, stride: usize) -> Result<Value> {
     let same = stride == 1 && g.shape(x).c == filters;
     // Before the other branch, so that both have one gradient in one place.
-    let shortcut = if same { x } else { conv_norm(g, x, filters, 1, stride, Activation::None)? };
-    let y = conv_norm(g, x, filters, 3, stride, Relu)?;
-    let y = conv_norm(g, y, filters, 3, 1, Activation::None)?;
+    let shortcut = if same { x } else { norm.after_conv(g, x, filters, 1, stride, Activation::None)? };
+    let y = norm.after_conv(g, x, filters, 3, stride, Relu)?;
+    let y = norm.after_conv(g, y, filters, 3, 1, Activation::None)?;
     g.merge(Add::new().activation(Relu), [y, shortcut])
 }

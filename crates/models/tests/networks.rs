@@ -26,6 +26,15 @@ fn multiply_adds_of_an_image() {
     assert_eq!(multiply_adds(airbench94(10).unwrap()), 118_147_360);
 }
 
+/// As many trainable parameters, and no averages.
+#[test]
+fn resnet18_with_group_normalization() {
+    let [batch, group] =
+        [resnet18(10), models::resnet18_group_norm(10)].map(|model| model.unwrap().summary());
+    assert_eq!((group.trainable, group.non_trainable), (batch.trainable, 0));
+    assert!(group.rows.iter().all(|row| !row.kind.starts_with("BatchNormalization")));
+}
+
 #[test]
 fn shapes_of_resnet18() {
     let summary = resnet18(10).unwrap().summary();

@@ -7,7 +7,7 @@ use optim::{Curve, Ema, ParamGroup, Per, Rmsprop, Sgd};
 use tensor::WeightDecay;
 
 /// The recipes that [`recipe`] knows, each with its source.
-pub const RECIPES: [(&str, &str); 7] = [
+pub const RECIPES: [(&str, &str); 8] = [
     (
         "minigooglenet",
         "MiniGoogLeNet as in A. Rosebrock's Keras multi-GPU tutorial: SGD 5e-3, poly decay, 70 epochs",
@@ -29,6 +29,10 @@ pub const RECIPES: [(&str, &str); 7] = [
         "ResNet-18 for 32x32 images as in kuangliu/pytorch-cifar: SGD 0.1, weight decay 5e-4, cosine, 200 epochs",
     ),
     (
+        "resnet18-group-norm",
+        "resnet18 with group normalization, of 32 groups, in place of batch normalization",
+    ),
+    (
         "airbench94",
         "94% within 10 epochs, as in K. Jordan's cifar10-airbench: Nesterov SGD and Lookahead, alternating flips; --tta=flip-translate",
     ),
@@ -46,6 +50,7 @@ pub fn recipe(name: &str) -> Result<Config> {
         "slice-batch" => Ok(slice_batch()),
         "mirrored" => Ok(mirrored()),
         "resnet18" => Ok(resnet18()),
+        "resnet18-group-norm" => Ok(resnet18_group_norm()),
         "airbench94" => Ok(airbench94()),
         "quick" => Ok(quick()),
         _ => Err(Error::Option {
@@ -166,6 +171,12 @@ fn resnet18() -> Config {
         augmentation: crop.horizontal_flip(true),
         ..minigooglenet()
     }
+}
+
+/// That of `resnet18`: the two differ in their normalization alone.
+fn resnet18_group_norm() -> Config {
+    let (recipe, model) = ("resnet18-group-norm".to_owned(), "resnet18_group_norm".to_owned());
+    Config { recipe, model, ..resnet18() }
 }
 
 /// That of airbench94.py of K. Jordan's cifar10-airbench, which names 94.01% as the mean of its accuracies, with six views of each test
