@@ -197,7 +197,7 @@ fn silu_is_a_sigmoid_and_a_product() {
     assert!(nodes.collect::<Vec<_>>().windows(2).any(|pair| pair == ["Sigmoid", "Mul"]));
 }
 
-/// A layer of somebody's own that doesn't say what it computes.
+/// A layer of somebody's own whose op reads another number than its parameter.
 #[derive(Debug)]
 struct Secret;
 
@@ -220,9 +220,15 @@ fn what_cannot_be_written_is_named() {
     let pixels = || Pixels { scale: vec![1.0; 3], shift: vec![0.0; 3] };
     let secret = source(&model, "secret", &there, &classes, pixels());
     let told = onnx::write(&secret).unwrap_err().to_string();
-    assert_eq!(told, "the layer `secret` can't be written for ONNX: it doesn't say what it computes");
+    assert_eq!(
+        told,
+        "the layer `secret` can't be written for ONNX: it is not a single op on its input and its parameters"
+    );
     let told = pytorch::module(&secret, "net.safetensors").unwrap_err().to_string();
-    assert_eq!(told, "the layer `secret` can't be written for PyTorch: it doesn't say what it computes");
+    assert_eq!(
+        told,
+        "the layer `secret` can't be written for PyTorch: it is not a single op on its input and its parameters"
+    );
     let nothing = Tensors::new();
     let missing = source(&model, "secret", &nothing, &classes, pixels());
     assert!(matches!(onnx::write(&missing), Err(Error::Tensor { name, .. }) if name == "secret/scale"));

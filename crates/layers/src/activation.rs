@@ -1,6 +1,6 @@
-use crate::{Layer, Lower, Operation};
+use crate::{Layer, Lower};
 use std::borrow::Cow;
-use tensor::{Activation, Error, Result, Shape, TensorId, ops};
+use tensor::{Activation, Error, Result, TensorId, ops};
 
 /// An activation as a layer of its own: Keras' `Activation("relu")`. Where it follows a normalization, that layer's `activation`
 /// does the same in one pass less over the memory. Convolutions and dense layers have [`Activation::Relu`] alone: the gradients of
@@ -21,10 +21,6 @@ impl Layer for Activation {
 
     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
         to.push(ops::Activate { act: *self }, &[x])
-    }
-
-    fn operation(&self, _x: Shape) -> Option<Operation> {
-        Some(Operation::Activation(*self))
     }
 }
 

@@ -1,5 +1,5 @@
 use crate::activation::check_fused;
-use crate::{Initializer, Layer, Lower, Operation, ParamSpec, Role};
+use crate::{Initializer, Layer, Lower, ParamSpec, Role};
 use tensor::{Activation, Conv2d, Error, Pad, Result, Shape, TensorId, ops};
 
 /// Zeros around an image: Keras' two kinds, and a width of one's own.
@@ -122,10 +122,6 @@ impl Layer for Conv2D {
         }
         let operands = [&[x], to.params()].concat();
         to.push(ops::Conv2dForward { conv: self.spec(shape), act: self.activation }, &operands)
-    }
-
-    fn operation(&self, x: Shape) -> Option<Operation> {
-        Some(Operation::Conv2d(self.spec(x), self.activation))
     }
 }
 

@@ -1,6 +1,6 @@
 use crate::activation::check_fused;
 use crate::conv2d::{at_least_one, weights_and_bias};
-use crate::{Initializer, Layer, Lower, Operation, ParamSpec};
+use crate::{Initializer, Layer, Lower, ParamSpec};
 use tensor::{Activation, Error, Linear, Result, Shape, TensorId, ops};
 
 /// A fully connected layer, with an activation fused into it.
@@ -54,9 +54,5 @@ impl Layer for Dense {
 
     fn makes_vectors(&self) -> bool {
         true
-    }
-
-    fn operation(&self, x: Shape) -> Option<Operation> {
-        Some(Operation::Linear(Linear { inputs: x.c, outputs: self.units }, self.activation))
     }
 }

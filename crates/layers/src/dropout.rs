@@ -1,5 +1,5 @@
-use crate::{Layer, Lower, Operation};
-use tensor::{DropoutMask, Result, Shape, TensorId, ops};
+use crate::{Layer, Lower};
+use tensor::{DropoutMask, Result, TensorId, ops};
 
 /// Sets a share of the elements to 0 in training and scales the rest by `1 / (1 - rate)`; does nothing in inference.
 ///
@@ -24,9 +24,5 @@ impl Layer for Dropout {
             return Ok(x);
         }
         to.push(ops::Dropout { rate: self.rate, domain: philox::domain(to.name()) }, &[x])
-    }
-
-    fn operation(&self, _x: Shape) -> Option<Operation> {
-        Some(Operation::Dropout { rate: self.rate })
     }
 }

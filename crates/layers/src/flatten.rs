@@ -1,5 +1,5 @@
-use crate::{Layer, Lower, Operation};
-use tensor::{Result, Shape, TensorId, ops};
+use crate::{Layer, Lower};
+use tensor::{Result, TensorId, ops};
 
 /// One vector a sample, in the order `(row, column, channel)`, as Keras' `Flatten` makes of channels-last images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,9 +12,5 @@ impl Layer for Flatten {
 
     fn makes_vectors(&self) -> bool {
         true
-    }
-
-    fn operation(&self, _x: Shape) -> Option<Operation> {
-        Some(Operation::Flatten)
     }
 }

@@ -1,4 +1,4 @@
-use crate::{Initializer, Lower, Operation};
+use crate::{Initializer, Lower};
 use std::borrow::Cow;
 use tensor::{Result, Shape, TensorId};
 
@@ -49,12 +49,6 @@ pub trait Layer: core::fmt::Debug + Send + Sync {
     /// Whether the output is a batch of vectors, not of images, for the summary; by default what the input is.
     fn makes_vectors(&self) -> bool {
         false
-    }
-
-    /// What the layer computes in inference for inputs of shape `x`, so that the network can be written for other programs; by default
-    /// it doesn't say, and the network can't.
-    fn operation(&self, _x: Shape) -> Option<Operation> {
-        None
     }
 }
 

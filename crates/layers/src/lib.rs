@@ -43,7 +43,6 @@ mod layer;
 mod lower;
 mod network;
 mod normalization;
-mod operation;
 mod pooling;
 mod rescaling;
 
@@ -61,7 +60,6 @@ pub use network::{
     Value, Work,
 };
 pub use normalization::*;
-pub use operation::Operation;
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};
 pub use rescaling::Rescaling;
 

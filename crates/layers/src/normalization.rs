@@ -1,5 +1,5 @@
 use crate::activation::fused;
-use crate::{Initializer, Layer, Lower, Operation, ParamSpec, Role};
+use crate::{Initializer, Layer, Lower, ParamSpec, Role};
 use std::borrow::Cow;
 use tensor::{Activation, BatchNorm, Result, Shape, TensorId, ops};
 
@@ -81,10 +81,6 @@ impl Layer for BatchNormalization {
         } else {
             to.push(ops::BatchNormInfer { bn }, &[x, gamma, beta, mean, variance])
         }
-    }
-
-    fn operation(&self, _x: Shape) -> Option<Operation> {
-        Some(Operation::BatchNorm(BatchNorm { epsilon: self.epsilon, act: self.activation }))
     }
 }
 

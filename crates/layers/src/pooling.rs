@@ -1,4 +1,4 @@
-use crate::{Layer, Lower, Operation, Padding};
+use crate::{Layer, Lower, Padding};
 use tensor::{Pad, Pool2d, Result, Shape, TensorId, ops};
 
 macro_rules! pooling {
@@ -50,19 +50,11 @@ impl Layer for MaxPooling2D {
     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
         to.push(ops::MaxPool { pool: self.spec(to.shape(x)) }, &[x])
     }
-
-    fn operation(&self, x: Shape) -> Option<Operation> {
-        Some(Operation::MaxPool(self.spec(x)))
-    }
 }
 
 impl Layer for AveragePooling2D {
     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
         to.push(ops::AveragePool { pool: self.spec(to.shape(x)) }, &[x])
-    }
-
-    fn operation(&self, x: Shape) -> Option<Operation> {
-        Some(Operation::AveragePool(self.spec(x)))
     }
 }
 
@@ -77,10 +69,6 @@ impl Layer for GlobalAveragePooling2D {
 
     fn makes_vectors(&self) -> bool {
         true
-    }
-
-    fn operation(&self, _x: Shape) -> Option<Operation> {
-        Some(Operation::GlobalAveragePool)
     }
 }
 

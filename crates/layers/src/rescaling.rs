@@ -1,5 +1,5 @@
-use crate::{Layer, Lower, Operation};
-use tensor::{Result, Shape, TensorId, ops};
+use crate::{Layer, Lower};
+use tensor::{Result, TensorId, ops};
 
 /// All numbers times a constant: Keras' `Rescaling(scale)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,9 +17,5 @@ impl Rescaling {
 impl Layer for Rescaling {
     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
         to.push(ops::Scale { factor: self.scale }, &[x])
-    }
-
-    fn operation(&self, _x: Shape) -> Option<Operation> {
-        Some(Operation::Scale(self.scale))
     }
 }

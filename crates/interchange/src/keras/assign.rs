@@ -94,8 +94,8 @@ fn shapes(step: &Step) -> Shapes<'_> {
 
 /// Refuses a file with more or fewer layers of a kind than the network.
 fn count(wanted: &[Shapes], given: &[Shapes]) -> Result<(), String> {
-    for each in [Kind::Convolution, Kind::Normalization, Kind::Dense] {
-        let [own, theirs] = [wanted, given].map(|all| of_kind(all, each).len());
+    for each in [Kind::Convolution, Kind::BatchNormalization, Kind::GroupNormalization, Kind::Dense] {
+        let [own, theirs] = [wanted, given].map(|all| of_kinds(all, &[each]).len());
         if own != theirs {
             let plural = |n: usize| if n == 1 { "" } else { "s" };
             return Err(format!("it has {theirs} {each}{}, but the network has {own}", plural(theirs)));
@@ -104,8 +104,9 @@ fn count(wanted: &[Shapes], given: &[Shapes]) -> Result<(), String> {
     Ok(())
 }
 
-fn of_kind(all: &[Shapes], wanted: Kind) -> Vec<usize> {
-    (0..all.len()).filter(|&k| kind(all[k].iter().copied()) == Some(wanted)).collect()
+fn of_kinds(all: &[Shapes], wanted: &[Kind]) -> Vec<usize> {
+    let is_wanted = |k: &usize| kind(all[*k].iter().copied()).is_some_and(|kind| wanted.contains(&kind));
+    (0..all.len()).filter(is_wanted).collect()
 }
 
 /// Every layer by itself.
@@ -116,11 +117,12 @@ fn singles(all: &[Shapes]) -> Vec<Group> {
 /// Every convolution with its normalization, where each has one: the first with the first, and so on, since Keras numbers and
 /// orders both alike. A normalization alone doesn't tell by its shape which of a block's it is.
 fn groups(all: &[Shapes]) -> Option<Vec<Group>> {
-    let [convolutions, norms] = [Kind::Convolution, Kind::Normalization].map(|kind| of_kind(all, kind));
+    let convolutions = of_kinds(all, &[Kind::Convolution]);
+    let norms = of_kinds(all, &[Kind::BatchNormalization, Kind::GroupNormalization]);
     let fits = |(conv, norm): (&usize, &usize)| all[*conv][0].last() == all[*norm][0].first();
     if convolutions.len() != norms.len() || !convolutions.iter().zip(&norms).all(fits) {
         return None;
     }
     let pairs = convolutions.into_iter().zip(norms).map(|(conv, norm)| vec![conv, norm]);
-    Some(pairs.chain(of_kind(all, Kind::Dense).into_iter().map(|k| vec![k])).collect())
+    Some(pairs.chain(of_kinds(all, &[Kind::Dense]).into_iter().map(|k| vec![k])).collect())
 }

@@ -3,11 +3,11 @@
 use super::graph::{self, Place};
 use super::{convolution, pooling};
 use crate::{Error, Result};
-use layers::{Operation, Step};
+use layers::Step;
 use serde_json::Value;
 use std::fmt::Display;
 use std::path::Path;
-use tensor::Activation;
+use tensor::{Activation, Op};
 
 /// The longest configuration that is read, in bytes of JSON: as numbers in memory it may take 16 times as much.
 pub(super) const MAX_CONFIG: u64 = 16 << 20;
@@ -89,15 +89,34 @@ pub(super) fn activation(layer: &Value) -> Option<String> {
     }
 }
 
+/// The activation that an op computes, or that is fused into it.
+pub(super) fn act_of(op: Op) -> Activation {
+    match op {
+        Op::Conv2dForward(conv) => conv.act,
+        Op::LinearForward(linear) => linear.act,
+        Op::BatchNormTrain(norm) => norm.bn.act,
+        Op::GroupNorm(norm) => norm.act,
+        Op::Activate(activate) => activate.act,
+        Op::Add(add) => add.act,
+        _ => Activation::None,
+    }
+}
+
+/// The class of an op with weights.
+fn class_of(op: Op) -> Option<&'static str> {
+    match op {
+        Op::Conv2dForward(_) => Some("Conv2D"),
+        Op::LinearForward(_) => Some("Dense"),
+        Op::BatchNormTrain(_) => Some("BatchNormalization"),
+        Op::GroupNorm(_) => Some("GroupNormalization"),
+        _ => None,
+    }
+}
+
 /// Compares the activations by their kinds and numbers: branches may come in any order. A softmax at the end is none.
 fn compare_activations(all: &[&Value], steps: &[Step]) -> Result<(), String> {
-    let own = steps.iter().filter_map(|step| match step.operation? {
-        Operation::Conv2d(_, act) | Operation::Linear(_, act) => Some(act),
-        Operation::BatchNorm(norm) => Some(norm.act),
-        Operation::Activation(act) | Operation::Add(act) => Some(act),
-        _ => None,
-    });
-    let own: Vec<&str> = own.map(|act| act.name()).filter(|name| *name != "linear").collect();
+    let own = steps.iter().filter_map(|step| step.op);
+    let own: Vec<&str> = own.map(|op| act_of(op).name()).filter(|name| *name != "linear").collect();
     let end =
         all.iter().rposition(|layer| ["Conv2D", "Dense"].map(Value::from).contains(&layer["class_name"]));
     let at_the_end = |k: usize, act: &str| act == "softmax" && end.is_none_or(|end| k >= end);
@@ -127,19 +146,17 @@ fn compare_activations(all: &[&Value], steps: &[Step]) -> Result<(), String> {
 /// Compares what activations stand before each layer with weights: sorted, since branches may come in any order. What can't be
 /// followed is not compared.
 fn compare_order(places: &[Place], steps: &[Step]) -> Result<(), String> {
-    let kind = |step: &Step| match step.operation? {
-        Operation::Conv2d(..) => Some("Conv2D"),
-        Operation::Linear(..) => Some("Dense"),
-        Operation::BatchNorm(_) => Some("BatchNormalization"),
-        _ => None,
-    };
     let own: Option<Vec<_>> = steps
         .iter()
-        .filter_map(|step| kind(step).map(|kind| Some((kind, sorted(before(step, steps)?)))))
+        .filter_map(|step| {
+            step.op.and_then(class_of).map(|class| Some((class, sorted(before(step, steps)?))))
+        })
         .collect();
     let weighted: Vec<_> = places
         .iter()
-        .filter(|place| ["Conv2D", "Dense", "BatchNormalization"].contains(&place.class()))
+        .filter(|place| {
+            ["Conv2D", "Dense", "BatchNormalization", "GroupNormalization"].contains(&place.class())
+        })
         .collect();
     let Some(mut left) = own.filter(|own| own.len() == weighted.len()) else { return Ok(()) };
     let theirs: Option<Vec<_>> =
@@ -168,15 +185,9 @@ fn before(step: &Step, steps: &[Step]) -> Option<Vec<String>> {
     let (mut found, mut step) = (Vec::new(), step);
     while let Some(before) = steps.iter().find(|before| before.output == step.inputs[0]) {
         step = before;
-        let (act, end) = match step.operation? {
-            Operation::Conv2d(_, act) | Operation::Linear(_, act) | Operation::Add(act) => (act, true),
-            Operation::BatchNorm(norm) => (norm.act, true),
-            Operation::Concatenate => (Activation::None, true),
-            Operation::Activation(act) => (act, false),
-            _ => (Activation::None, false),
-        };
-        found.extend(Some(act.name().to_owned()).filter(|name| name != "linear"));
-        if end {
+        let op = step.op?;
+        found.extend(Some(act_of(op).name().to_owned()).filter(|name| name != "linear"));
+        if class_of(op).is_some() || matches!(op, Op::Add(_) | Op::Concat(_)) {
             break;
         }
     }
@@ -187,8 +198,8 @@ fn before(step: &Step, steps: &[Step]) -> Option<Vec<String>> {
 fn compare_preprocessing(all: &[&Value], steps: &[Step]) -> Result<(), String> {
     let scales = |layer: &Value| {
         let scale = layer["config"]["scale"].as_f64();
-        let own = |step: &Step| match step.operation {
-            Some(Operation::Scale(own)) => scale.is_some_and(|scale| (scale - f64::from(own)).abs() < CLOSE),
+        let own = |step: &Step| match step.op {
+            Some(Op::Scale(own)) => scale.is_some_and(|scale| (scale - f64::from(own.factor)).abs() < CLOSE),
             _ => false,
         };
         layer["config"]["offset"].as_f64().unwrap_or(0.0) == 0.0 && steps.iter().any(own)
@@ -213,7 +224,6 @@ fn compare_preprocessing(all: &[&Value], steps: &[Step]) -> Result<(), String> {
 pub(super) fn compare(config: &Value, steps: &[Step], convolutions: &[&Step]) -> Result<(), String> {
     let places = graph::places(config);
     let all: Vec<&Value> = places.iter().map(|place| place.layer).collect();
-    let of = |class: &str| all.iter().filter(|layer| layer["class_name"] == class).collect::<Vec<_>>();
     if !all.is_empty() {
         compare_preprocessing(&all, steps)?;
         compare_activations(&all, steps)?;
@@ -221,16 +231,26 @@ pub(super) fn compare(config: &Value, steps: &[Step], convolutions: &[&Step]) ->
         convolution::check(&places)?;
         pooling::compare(&places, steps)?;
     }
-    let epsilon = steps.iter().find_map(|step| match step.operation {
-        Some(Operation::BatchNorm(norm)) => Some(f64::from(norm.epsilon)),
+    let norms = steps.iter().filter_map(|step| match step.op? {
+        Op::BatchNormTrain(norm) => Some(("BatchNormalization", norm.bn.epsilon, None)),
+        Op::GroupNorm(norm) => Some(("GroupNormalization", norm.epsilon, Some(norm.groups))),
         _ => None,
     });
-    for layer in of("BatchNormalization") {
-        if let (Some(own), Some(epsilon)) = (layer["config"]["epsilon"].as_f64(), epsilon)
-            && (own - epsilon).abs() > CLOSE * epsilon
-        {
-            let own = format!("its layer `{}` has epsilon={own}", name(layer));
-            return Err(format!("{own}, but the network normalizes with {}", epsilon as f32));
+    for (class, epsilon, groups) in norms.collect::<Vec<_>>() {
+        for layer in all.iter().filter(|layer| layer["class_name"] == class) {
+            let (name, own) = (name(layer), f64::from(epsilon));
+            if let Some(theirs) =
+                layer["config"]["epsilon"].as_f64().filter(|e| (e - own).abs() > CLOSE * own)
+            {
+                let theirs = format!("its layer `{name}` has epsilon={theirs}");
+                return Err(format!("{theirs}, but the network normalizes with {epsilon}"));
+            }
+            let theirs = layer["config"]["groups"].as_u64();
+            if let (Some(theirs), Some(groups)) = (theirs, groups)
+                && theirs != groups as u64
+            {
+                return Err(format!("its layer `{name}` has groups={theirs}, but the network has {groups}"));
+            }
         }
     }
     let theirs: Vec<Place> = places.into_iter().filter(|place| place.class() == "Conv2D").collect();

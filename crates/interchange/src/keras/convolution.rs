@@ -2,9 +2,9 @@
 
 use super::config::name;
 use super::graph::Place;
-use layers::{Operation, Step};
+use layers::Step;
 use serde_json::Value;
-use tensor::{Conv2d, Pad, Shape};
+use tensor::{Conv2d, Op, Pad, Shape};
 
 /// Rows and columns: of `[h, w]`, or of one number for both.
 pub(super) fn two(value: &Value) -> Option<[usize; 2]> {
@@ -78,8 +78,8 @@ pub(super) fn compare(theirs: &[Place], steps: &[&Step]) -> Result<(), String> {
     let pairs: Vec<(&Place, &Step, Conv2d)> = theirs
         .iter()
         .zip(steps)
-        .filter_map(|(place, step)| match step.operation {
-            Some(Operation::Conv2d(conv, _)) => Some((place, *step, conv)),
+        .filter_map(|(place, step)| match step.op {
+            Some(Op::Conv2dForward(forward)) => Some((place, *step, forward.conv)),
             _ => None,
         })
         .collect();

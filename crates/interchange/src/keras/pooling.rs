@@ -3,8 +3,8 @@
 use super::config::{name, uses};
 use super::convolution::{pad, told as told_pad, two};
 use super::graph::Place;
-use layers::{Operation, Step};
-use tensor::{Pad, Pool2d, Shape};
+use layers::Step;
+use tensor::{Op, Pad, Pool2d, Shape};
 
 /// A pooling of a file.
 struct Pooling {
@@ -87,17 +87,16 @@ impl Pooling {
 
 impl Own {
     fn of_step(step: &Step) -> Option<Self> {
-        let (average, pool) = match step.operation? {
-            Operation::MaxPool(pool) => (false, Some(pool)),
-            Operation::AveragePool(pool) => (true, Some(pool)),
-            Operation::GlobalAveragePool => (true, None),
+        let (average, pool) = match step.op? {
+            Op::MaxPool(max) => (false, max.pool),
+            Op::AveragePool(average) => (true, average.pool),
             _ => return None,
         };
-        let mut told = told(&step.kind, pool.map(|pool| [pool.kernel, pool.stride]));
-        if let Some(pool) = pool.filter(|pool| pool.pad != Pad::VALID) {
+        let mut told = told(&step.kind, (!step.flat).then_some([pool.kernel, pool.stride]));
+        if pool.pad != Pad::VALID {
             told.insert_str(told.len() - 1, &format!(", padding={}", told_pad(pool.pad)));
         }
-        Some(Own { told, average, pool: pool.unwrap_or_else(|| over_all(step.x)), x: step.x })
+        Some(Own { told, average, pool, x: step.x })
     }
 }
 

@@ -1,14 +1,13 @@
 //! Configurations as Keras writes them for the networks here, and with something changed.
 
-use super::config::compare;
+use super::config::{act_of, compare};
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Flatten, Graph, Operation, Padding, Step,
-    Value as Of,
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Flatten, Graph, Padding, Step, Value as Of,
 };
 use models::Model;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use tensor::{Activation, Pad};
+use tensor::{Activation, Op, Pad, ops};
 
 /// The layers of a functional model of Keras 3, each with what it reads.
 #[derive(Default)]
@@ -55,29 +54,29 @@ fn written(model: &Model) -> Vec<Value> {
             reads = vec![all.add("ZeroPadding2D", &format!("{}_zeros", step.name), zeros, &reads)];
             "valid"
         };
-        let (options, act) = match step.operation.unwrap() {
-            Operation::Conv2d(conv, act) => {
+        let op = step.op.unwrap();
+        let options = match op {
+            Op::Conv2dForward(forward) => {
+                let conv = forward.conv;
                 let padding = padding(&mut all, conv.pad, conv.kernel, conv.stride);
-                let options = json!({"filters": conv.outputs, "kernel_size": conv.kernel, "strides": conv.stride,
-                    "padding": padding, "dilation_rate": [1, 1], "groups": 1});
-                (options, act)
+                json!({"filters": conv.outputs, "kernel_size": conv.kernel, "strides": conv.stride,
+                    "padding": padding, "dilation_rate": [1, 1], "groups": 1})
             }
-            Operation::MaxPool(pool) | Operation::AveragePool(pool) => {
+            Op::MaxPool(ops::MaxPool { pool }) | Op::AveragePool(ops::AveragePool { pool }) if !step.flat => {
                 let padding = padding(&mut all, pool.pad, pool.kernel, pool.stride);
-                let options = json!({"pool_size": pool.kernel, "strides": pool.stride, "padding": padding});
-                (options, Activation::None)
+                json!({"pool_size": pool.kernel, "strides": pool.stride, "padding": padding})
             }
-            Operation::BatchNorm(norm) => (json!({"epsilon": norm.epsilon}), norm.act),
-            Operation::Linear(_, act) | Operation::Activation(act) | Operation::Add(act) => (json!({}), act),
-            Operation::Scale(scale) => (json!({"scale": scale, "offset": 0.0}), Activation::None),
-            _ => (json!({}), Activation::None),
+            Op::BatchNormTrain(norm) => json!({"epsilon": norm.bn.epsilon}),
+            Op::GroupNorm(norm) => json!({"epsilon": norm.epsilon, "groups": norm.groups}),
+            Op::Scale(scale) => json!({"scale": scale.factor, "offset": 0.0}),
+            _ => json!({}),
         };
-        let named = match step.operation {
-            Some(Operation::Activation(_)) => reads[0].clone(),
+        let named = match op {
+            Op::Activate(_) => reads[0].clone(),
             // Without `+ReLU`, which is a layer of its own.
             _ => all.add(step.kind.split('+').next().unwrap(), &step.name, options, &reads),
         };
-        names.insert(step.output, all.act(&step, act, named));
+        names.insert(step.output, all.act(&step, act_of(op), named));
     }
     all.0
 }
@@ -85,7 +84,7 @@ fn written(model: &Model) -> Vec<Value> {
 fn told(layers: &[Value], model: &Model) -> String {
     let steps = model.steps();
     let convolutions: Vec<&Step> =
-        steps.iter().filter(|step| matches!(step.operation, Some(Operation::Conv2d(..)))).collect();
+        steps.iter().filter(|step| matches!(step.op, Some(Op::Conv2dForward(_)))).collect();
     let config = json!({"class_name": "Functional", "config": {"layers": layers}});
     compare(&config, &steps, &convolutions).err().unwrap_or_default()
 }

@@ -39,7 +39,8 @@ pub(super) struct Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Convolution,
-    Normalization,
+    BatchNormalization,
+    GroupNormalization,
     Dense,
 }
 
@@ -47,7 +48,8 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Kind::Convolution => "convolution",
-            Kind::Normalization => "batch normalization",
+            Kind::BatchNormalization => "batch normalization",
+            Kind::GroupNormalization => "group normalization",
             Kind::Dense => "dense layer",
         })
     }
@@ -58,7 +60,8 @@ pub(super) fn kind<'a>(shapes: impl Iterator<Item = &'a [usize]>) -> Option<Kind
     match shapes.map(<[usize]>::len).collect::<Vec<_>>()[..] {
         [4] | [4, 1] => Some(Kind::Convolution),
         [2] | [2, 1] => Some(Kind::Dense),
-        [1, 1, 1, 1] => Some(Kind::Normalization),
+        [1, 1, 1, 1] => Some(Kind::BatchNormalization),
+        [1, 1] => Some(Kind::GroupNormalization),
         _ => None,
     }
 }

@@ -16,18 +16,27 @@ use nodes::Nodes;
 pub const INPUT: &str = "images";
 /// The name of the graph's output.
 pub const OUTPUT: &str = "logits";
-/// The set of operators that is used, of July 2022.
-pub const OPSET: u64 = 17;
+/// A set of operators, by its number, and the version of the format that came with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Opset {
+    number: u64,
+    ir_version: u64,
+}
 
-/// The version of the format that came with [`OPSET`].
-const IR_VERSION: u64 = 8;
+impl Opset {
+    /// Of July 2022: for all networks but those of the next one.
+    const FIRST: Opset = Opset { number: 17, ir_version: 8 };
+    /// Of March 2024: the first one whose `GroupNormalization` has a scale for each channel.
+    const WITH_GROUP_NORM: Opset = Opset { number: 21, ir_version: 10 };
+}
+
 /// `TensorProto.FLOAT`.
 const FLOAT: u64 = 1;
 
 /// The bytes of a `.onnx` file.
 ///
 /// # Errors
-/// [`Error::Export`](crate::Error::Export) for a layer that doesn't say what it computes, [`Error::Tensor`](crate::Error::Tensor)
+/// [`Error::Export`](crate::Error::Export) for a layer that is not a single op, [`Error::Tensor`](crate::Error::Tensor)
 /// for a missing tensor.
 pub fn write(source: &Source<'_>) -> Result<Vec<u8>> {
     let [h, w, c] = source.image;
@@ -35,19 +44,19 @@ pub fn write(source: &Source<'_>) -> Result<Vec<u8>> {
     for step in &source.steps {
         graph.step(step)?;
     }
+    let (graph, opset) = graph.finish();
     let graph = graph
-        .finish()
         .text(2, source.name)
         .message(11, value(INPUT, &[c, h, w]))
         .message(12, value(OUTPUT, &[source.classes.len()]));
     let classes = serde_json::Value::from(source.classes.to_vec()).to_string();
     let entry = |key: &str, value: &str| Message::default().text(1, key).text(2, value);
     let model = Message::default()
-        .number(1, IR_VERSION)
+        .number(1, opset.ir_version)
         .text(2, "towers")
         .text(3, env!("CARGO_PKG_VERSION"))
         .message(7, graph)
-        .message(8, Message::default().text(1, "").number(2, OPSET))
+        .message(8, Message::default().text(1, "").number(2, opset.number))
         .message(14, entry("towers.model", source.name))
         .message(14, entry("towers.classes", &classes));
     let model = source

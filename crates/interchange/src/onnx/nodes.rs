@@ -1,17 +1,19 @@
 //! From layers to the nodes of a graph.
 
 use super::message::Message;
-use super::{INPUT, OUTPUT, tensor};
+use super::{INPUT, OUTPUT, Opset, tensor};
 use crate::source::Weights;
 use crate::{Error, Result, Source};
-use layers::{Operation, Step, Value};
+use layers::{Step, Value};
 use std::collections::HashMap;
-use tensor::{Activation, Pad};
+use tensor::{Activation, Op, Pad, Pool2d, ops};
 
 /// A graph in the making.
 pub(super) struct Nodes<'s> {
     source: &'s Source<'s>,
     graph: Message,
+    /// What the graph needs so far.
+    opset: Opset,
     /// What the values are called so far.
     names: HashMap<Value, String>,
 }
@@ -39,7 +41,8 @@ impl Attribute<'_> {
 impl<'s> Nodes<'s> {
     /// A graph that has read the pixels.
     pub(super) fn new(source: &'s Source<'s>) -> Self {
-        let mut nodes = Nodes { source, graph: Message::default(), names: HashMap::new() };
+        let mut nodes =
+            Nodes { source, graph: Message::default(), opset: Opset::FIRST, names: HashMap::new() };
         let mut x = INPUT.to_owned();
         for (op, weights) in [("Mul", source.scale()), ("Add", source.shift())] {
             let neutral = if op == "Mul" { 1.0 } else { 0.0 };
@@ -66,34 +69,36 @@ impl<'s> Nodes<'s> {
         let names = names.ok_or_else(|| refuse("it reads what no layer before it computes"))?;
         let operands: Vec<&str> =
             names.iter().chain(weights.iter().map(|w| &w.name)).map(String::as_str).collect();
-        let operation = step.operation.ok_or_else(|| refuse("it doesn't say what it computes"))?;
-        let name = match operation {
-            Operation::Conv2d(conv, act) => {
+        let name = match step
+            .op
+            .ok_or_else(|| refuse("it is not a single op on its input and its parameters"))?
+        {
+            Op::Conv2dForward(ops::Conv2dForward { conv, act }) => {
                 let (kernel, stride, pads) = (conv.kernel, conv.stride, pads(conv.pad));
                 let about =
                     [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
                 self.activated(step, "Conv", &operands, &about, act)
             }
-            Operation::Linear(_, act) => self.activated(step, "Gemm", &operands, &[Number("transB", 1)], act),
-            Operation::BatchNorm(norm) => self.activated(
-                step,
-                "BatchNormalization",
-                &operands,
-                &[Float("epsilon", norm.epsilon)],
-                norm.act,
-            ),
-            Operation::MaxPool(pool) | Operation::AveragePool(pool) => {
-                let op = if matches!(operation, Operation::MaxPool(_)) { "MaxPool" } else { "AveragePool" };
-                let (kernel, stride, pads) = (pool.kernel, pool.stride, pads(pool.pad));
-                let about =
-                    [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
-                self.activated(step, op, &operands, &about, Activation::None)
+            Op::LinearForward(ops::LinearForward { act, .. }) => {
+                self.activated(step, "Gemm", &operands, &[Number("transB", 1)], act)
             }
-            Operation::GlobalAveragePool => {
+            Op::BatchNormTrain(ops::BatchNormTrain { bn }) => {
+                let about = [Float("epsilon", bn.epsilon)];
+                self.activated(step, "BatchNormalization", &operands, &about, bn.act)
+            }
+            Op::GroupNorm(ops::GroupNorm { groups, epsilon, act }) => {
+                self.opset = Opset::WITH_GROUP_NORM;
+                let about = [Float("epsilon", epsilon), Number("num_groups", groups)];
+                self.activated(step, "GroupNormalization", &operands, &about, act)
+            }
+            // Of all of an image: a vector.
+            Op::AveragePool(_) if step.flat => {
                 let image = self.node("GlobalAveragePool", &operands, &[], format!("{}_image", step.name));
                 self.activated(step, "Flatten", &[&image], &[], Activation::None)
             }
-            Operation::Flatten if step.x.h * step.x.w > 1 => {
+            Op::MaxPool(ops::MaxPool { pool }) => self.pooled(step, "MaxPool", &operands, pool),
+            Op::AveragePool(ops::AveragePool { pool }) => self.pooled(step, "AveragePool", &operands, pool),
+            Op::Reshape(_) if step.x.h * step.x.w > 1 => {
                 // Back to rows, columns, channels: the order that the layer behind was trained with.
                 let order = [0, 2, 3, 1];
                 let x = self.node(
@@ -104,27 +109,33 @@ impl<'s> Nodes<'s> {
                 );
                 self.activated(step, "Flatten", &[&x], &[], Activation::None)
             }
-            Operation::Flatten => self.activated(step, "Flatten", &operands, &[], Activation::None),
-            Operation::Dropout { .. } if step.output != self.source.logits => operands[0].to_owned(),
-            Operation::Dropout { .. } => self.activated(step, "Identity", &operands, &[], Activation::None),
-            Operation::Activation(act) => self.activate(step, operands[0].to_owned(), act),
-            Operation::Scale(factor) => {
+            Op::Reshape(_) => self.activated(step, "Flatten", &operands, &[], Activation::None),
+            Op::Dropout(_) if step.output != self.source.logits => operands[0].to_owned(),
+            Op::Dropout(_) => self.activated(step, "Identity", &operands, &[], Activation::None),
+            Op::Activate(ops::Activate { act }) => self.activate(step, operands[0].to_owned(), act),
+            Op::Scale(ops::Scale { factor }) => {
                 let factor = self.constant(format!("{}_factor", step.name), factor);
                 self.activated(step, "Mul", &[operands[0], &factor], &[], Activation::None)
             }
-            Operation::Concatenate => {
+            Op::Concat(_) => {
                 self.activated(step, "Concat", &operands, &[Number("axis", 1)], Activation::None)
             }
-            Operation::Add(act) => self.activated(step, "Add", &operands, &[], act),
+            Op::Add(ops::Add { act }) => self.activated(step, "Add", &operands, &[], act),
             _ => return Err(refuse("what it computes has no operator there")),
         };
         self.names.insert(step.output, name);
         Ok(())
     }
 
-    /// The `GraphProto` so far.
-    pub(super) fn finish(self) -> Message {
-        self.graph
+    /// The `GraphProto` so far, and the operators that it needs.
+    pub(super) fn finish(self) -> (Message, Opset) {
+        (self.graph, self.opset)
+    }
+
+    fn pooled(&mut self, step: &Step, op: &str, operands: &[&str], pool: Pool2d) -> String {
+        let (kernel, stride, pads) = (pool.kernel, pool.stride, pads(pool.pad));
+        let about = [Numbers("kernel_shape", &kernel), Numbers("strides", &stride), Numbers("pads", &pads)];
+        self.activated(step, op, operands, &about, Activation::None)
     }
 
     /// A node with what follows it; returns what the result is called.

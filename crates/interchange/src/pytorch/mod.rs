@@ -38,7 +38,7 @@ pub fn state_dict(source: &Source<'_>) -> Result<Tensors> {
 /// The text of a Python file with the class `Network`, whose [`state_dict`] is in the file `weights`.
 ///
 /// # Errors
-/// [`Error::Export`](crate::Error::Export) for a layer that doesn't say what it computes.
+/// [`Error::Export`](crate::Error::Export) for a layer that is not a single op.
 pub fn module(source: &Source<'_>, weights: &str) -> Result<String> {
     module::write(source, weights)
 }

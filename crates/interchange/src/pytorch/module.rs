@@ -2,10 +2,10 @@
 
 use super::about;
 use crate::{Error, Result, Source};
-use layers::{Operation, Role, Step, Value};
+use layers::{Role, Step, Value};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use tensor::{Activation, Pad, Pool2d};
+use tensor::{Activation, Op, Pad, Pool2d, ops};
 
 pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (mut layers, mut forward, mut names) = (String::new(), String::new(), HashMap::new());
@@ -13,7 +13,7 @@ pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let mut vectors = HashSet::new();
     for step in &source.steps {
         let (layer, value) = lines(step, &names, vectors.contains(&step.inputs[0]))?;
-        if makes_vectors(step) || vectors.contains(&step.inputs[0]) {
+        if step.flat {
             vectors.insert(step.output);
         }
         // Writing to a string cannot fail.
@@ -106,12 +106,6 @@ pub fn importable(name: &str) -> String {
     own
 }
 
-/// Whether a layer turns images, which have four dimensions, into vectors, which have two.
-fn makes_vectors(step: &Step) -> bool {
-    use Operation::{Flatten, GlobalAveragePool, Linear};
-    matches!(step.operation, Some(Linear(..) | GlobalAveragePool | Flatten))
-}
-
 /// A layer's line in the constructor, if it has one, and its value in `forward`. `vectors` tells whether it reads vectors, not images.
 fn lines(step: &Step, names: &HashMap<Value, String>, vectors: bool) -> Result<(Option<String>, String)> {
     let refuse = |reason: &str| Error::Export {
@@ -129,8 +123,8 @@ fn lines(step: &Step, names: &HashMap<Value, String>, vectors: bool) -> Result<(
     let x = inputs[0];
     let bias = if step.params.iter().any(|spec| spec.name == "bias") { "" } else { ", bias=False" };
     let own = |x: &str| format!("self.{}({x})", step.name);
-    Ok(match step.operation.ok_or_else(|| refuse("it doesn't say what it computes"))? {
-        Operation::Conv2d(conv, act) => {
+    Ok(match step.op.ok_or_else(|| refuse("it is not a single op on its input and its parameters"))? {
+        Op::Conv2dForward(ops::Conv2dForward { conv, act }) => {
             let (x, padding) = padded(x, conv.pad, "");
             let [kh, kw] = conv.kernel;
             let layer = format!(
@@ -141,11 +135,11 @@ fn lines(step: &Step, names: &HashMap<Value, String>, vectors: bool) -> Result<(
             );
             (Some(layer), activated(&own(&x), act))
         }
-        Operation::Linear(linear, act) => {
+        Op::LinearForward(ops::LinearForward { linear, act }) => {
             let layer = format!("nn.Linear({}, {}{bias})", linear.inputs, linear.outputs);
             (Some(layer), activated(&own(x), act))
         }
-        Operation::BatchNorm(norm) => {
+        Op::BatchNormTrain(ops::BatchNormTrain { bn: norm }) => {
             let momentum = step.params.iter().find_map(|spec| match spec.role {
                 Role::Running { momentum } => Some(1.0 - momentum),
                 Role::Trainable | Role::Frozen => None,
@@ -157,11 +151,17 @@ fn lines(step: &Step, names: &HashMap<Value, String>, vectors: bool) -> Result<(
                 format!("nn.BatchNorm{rank}d({}, eps={}, momentum={momentum})", step.x.c, norm.epsilon);
             (Some(layer), activated(&own(x), norm.act))
         }
-        Operation::MaxPool(pool) => {
+        Op::GroupNorm(ops::GroupNorm { groups, epsilon, act }) => {
+            let layer = format!("nn.GroupNorm({groups}, {}, eps={epsilon})", step.x.c);
+            (Some(layer), activated(&own(x), act))
+        }
+        Op::MaxPool(ops::MaxPool { pool }) => {
             let (x, padding) = padded(x, pool.pad, ", value=float(\"-inf\")");
             (None, format!("F.max_pool2d({x}, {}{padding})", window(pool)))
         }
-        Operation::AveragePool(pool) => {
+        // Of all of an image: a vector.
+        Op::AveragePool(_) if step.flat => (None, format!("{x}.mean((2, 3))")),
+        Op::AveragePool(ops::AveragePool { pool }) => {
             let Some(padding) = symmetric(pool.pad) else {
                 return Err(refuse(
                     "its padding differs from side to side, which PyTorch's average can't leave out",
@@ -171,17 +171,14 @@ fn lines(step: &Step, names: &HashMap<Value, String>, vectors: bool) -> Result<(
                 if padding.is_empty() { padding } else { format!("{padding}, count_include_pad=False") };
             (None, format!("F.avg_pool2d({x}, {}{padding})", window(pool)))
         }
-        Operation::GlobalAveragePool => (None, format!("{x}.mean((2, 3))")),
         // In the order (row, column, channel), which the layer behind was trained with.
-        Operation::Flatten if step.x.h * step.x.w > 1 => {
-            (None, format!("{x}.permute(0, 2, 3, 1).flatten(1)"))
-        }
-        Operation::Flatten => (None, format!("{x}.flatten(1)")),
-        Operation::Dropout { rate } => (Some(format!("nn.Dropout({rate})")), own(x)),
-        Operation::Activation(act) => (None, activated(x, act)),
-        Operation::Scale(factor) => (None, format!("{x} * {factor}")),
-        Operation::Concatenate => (None, format!("torch.cat([{}], 1)", inputs.join(", "))),
-        Operation::Add(act) => (None, activated(&inputs.join(" + "), act)),
+        Op::Reshape(_) if step.x.h * step.x.w > 1 => (None, format!("{x}.permute(0, 2, 3, 1).flatten(1)")),
+        Op::Reshape(_) => (None, format!("{x}.flatten(1)")),
+        Op::Dropout(ops::Dropout { rate, .. }) => (Some(format!("nn.Dropout({rate})")), own(x)),
+        Op::Activate(ops::Activate { act }) => (None, activated(x, act)),
+        Op::Scale(ops::Scale { factor }) => (None, format!("{x} * {factor}")),
+        Op::Concat(_) => (None, format!("torch.cat([{}], 1)", inputs.join(", "))),
+        Op::Add(ops::Add { act }) => (None, activated(&inputs.join(" + "), act)),
         _ => return Err(refuse("what it computes has no module there")),
     })
 }

@@ -5,7 +5,7 @@ use crate::lower::ParamPlace;
 use crate::{Add, Error, Layer, Lower, ParamSpec, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tensor::{Builder, Shape, Span};
+use tensor::{Builder, Program, Shape, Span};
 
 /// A tensor of a [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,7 +86,8 @@ impl Graph {
     /// # Errors
     /// If the layer can't take inputs of this shape, or the name is taken.
     pub fn add_named(&mut self, name: &str, layer: impl Layer + 'static, x: Value) -> Result<Value> {
-        let shape = output_shape(&layer, name, self.shapes[x.0]).in_layer(name)?;
+        let alone = alone(&layer, name, self.shapes[x.0]).in_layer(name)?;
+        let shape = alone.shape(alone.output);
         let flat = self.flat[x.0] || layer.makes_vectors();
         self.push(name, Kind::Layer(Arc::new(layer)), vec![x], shape, flat)
     }
@@ -185,8 +186,8 @@ impl Graph {
     }
 }
 
-/// The output's shape of a layer for one sample.
-fn output_shape(layer: &dyn Layer, name: &str, x: Shape) -> tensor::Result<Shape> {
+/// A layer by itself, in training.
+pub(super) fn alone(layer: &dyn Layer, name: &str, x: Shape) -> tensor::Result<Program> {
     let mut builder = Builder::new(x);
     let specs = layer.params(x);
     let mut end = 0;
@@ -198,5 +199,5 @@ fn output_shape(layer: &dyn Layer, name: &str, x: Shape) -> tensor::Result<Shape
     let places: Vec<ParamPlace> = specs.iter().map(place).collect();
     let input = builder.input();
     let y = layer.lower(&mut Lower::new(&mut builder, name, true, &specs, &places), input)?;
-    Ok(builder.shape(y))
+    Ok(builder.finish(y))
 }

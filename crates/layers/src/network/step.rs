@@ -1,9 +1,9 @@
 //! A graph read from outside: what each layer computes, of what.
 
-use super::graph::{Graph, Kind, Value};
-use crate::{Operation, ParamSpec};
+use super::graph::{Graph, Kind, Value, alone};
+use crate::ParamSpec;
 use std::borrow::Cow;
-use tensor::Shape;
+use tensor::{Op, Program, Shape, ops};
 
 /// One layer of a graph, as [`Graph::steps`] tells of it.
 #[derive(Clone, Debug)]
@@ -12,8 +12,8 @@ pub struct Step {
     pub name: String,
     /// The layer's type, as Keras spells it.
     pub kind: Cow<'static, str>,
-    /// What it computes; `None` if the layer doesn't say.
-    pub operation: Option<Operation>,
+    /// What it computes, as in training; `None` unless the layer is one op that reads its input and its parameters in their order.
+    pub op: Option<Op>,
     /// Its parameters.
     pub params: Vec<ParamSpec>,
     /// What it reads.
@@ -22,19 +22,22 @@ pub struct Step {
     pub x: Shape,
     /// What it computes.
     pub output: Value,
+    /// Whether that is a batch of vectors, not of images.
+    pub flat: bool,
 }
 
 impl Graph {
     /// The layers, each behind those that it reads from, up to the one that computes `output`.
     ///
     /// ```
-    /// use layers::{Conv2D, Graph, Operation};
+    /// use layers::{Conv2D, Graph};
+    /// use tensor::Op;
     ///
     /// let mut graph = Graph::new("tiny", [8, 8, 3]);
     /// let output = graph.add(Conv2D::new(4, 3).same(), graph.input())?;
     /// let [conv] = &graph.steps(output)[..] else { panic!("one layer") };
     /// assert_eq!((conv.name.as_str(), conv.params[0].shape.as_slice()), ("conv2d", &[3, 3, 3, 4][..]));
-    /// assert!(matches!(conv.operation, Some(Operation::Conv2d(conv, _)) if conv.pad.top == 1));
+    /// assert!(matches!(conv.op, Some(Op::Conv2dForward(forward)) if forward.conv.pad.top == 1));
     /// # Ok::<(), layers::Error>(())
     /// ```
     pub fn steps(&self, output: Value) -> Vec<Step> {
@@ -42,14 +45,30 @@ impl Graph {
         nodes
             .map(|node| {
                 let x = self.shapes[node.inputs[0].0];
-                let (kind, operation, params) = match &node.kind {
-                    Kind::Layer(layer) => (layer.kind(), layer.operation(x), layer.params(x)),
-                    Kind::Concatenate => ("Concatenate".into(), Some(Operation::Concatenate), Vec::new()),
-                    Kind::Add(add) => (add.kind(), Some(Operation::Add(add.act())), Vec::new()),
+                let (kind, op, params) = match &node.kind {
+                    Kind::Layer(layer) => {
+                        let (alone, params) = (alone(&**layer, &node.name, x), layer.params(x));
+                        (layer.kind(), alone.ok().and_then(|alone| only(&alone, &node.name, &params)), params)
+                    }
+                    Kind::Concatenate => ("Concatenate".into(), Some(ops::Concat.into()), Vec::new()),
+                    Kind::Add(add) => (add.kind(), Some(ops::Add { act: add.act() }.into()), Vec::new()),
                 };
                 let (name, inputs) = (node.name.clone(), node.inputs.clone());
-                Step { name, kind, operation, params, inputs, x, output: node.output }
+                let (output, flat) = (node.output, self.flat[node.output.0]);
+                Step { name, kind, op, params, inputs, x, output, flat }
             })
             .collect()
     }
+}
+
+/// The op of a layer's program, if it is the only one and reads the input and the parameters in their order.
+fn only(program: &Program, layer: &str, params: &[ParamSpec]) -> Option<Op> {
+    let [step] = &program.steps[..] else { return None };
+    let (first, rest) = step.operands.split_first()?;
+    let read = rest.iter().map(|&id| program.tensor(id).name.clone());
+    let own = params.iter().filter(|spec| !spec.role.is_running());
+    let is_plain = *first == program.input
+        && step.results.first() == Some(&program.output)
+        && read.eq(own.map(|spec| Some(format!("{layer}/{}", spec.name))));
+    is_plain.then_some(step.op)
 }
