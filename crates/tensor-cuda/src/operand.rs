@@ -88,16 +88,16 @@ impl Cuda {
         }
         let ptr = data.memory.ptr().offset(layout.offset * data.format.bytes());
         let place = Place { ptr, shape: layout.shape, stride: layout.stride };
-        self.note(Region::tensor(&place, data.format.bytes()), writes);
+        self.note_operand(Region::tensor(&place, data.format.bytes()), writes);
         Ok(place)
     }
 
-    /// A run of f32 in an arena. It counts as written, since of two ops that name it only one would ever read it alone.
+    /// A run of f32 in an arena. Where no program says more it counts as written.
     pub(crate) fn run(&self, op: &'static str, what: &'static str, data: &Buffer, at: Span) -> Result<Ptr> {
         at.check(op, what, data.len())?;
         self.check_format(op, what, data, Format::F32)?;
         let ptr = data.memory.ptr().offset(at.offset * Format::F32.bytes());
-        self.note_run(ptr, at.len * Format::F32.bytes());
+        self.note_operand(Region::run(ptr, at.len * Format::F32.bytes()), true);
         Ok(ptr)
     }
 
@@ -109,7 +109,7 @@ impl Cuda {
     /// The first `len` integers, which count as written too.
     pub(crate) fn ints(&self, op: &'static str, what: &'static str, data: &Ints, len: usize) -> Result<Ptr> {
         Span::new(0, len).check(op, what, data.len())?;
-        self.note_run(data.memory.ptr(), len * size_of::<u32>());
+        self.note_operand(Region::run(data.memory.ptr(), len * size_of::<u32>()), true);
         Ok(data.memory.ptr())
     }
 

@@ -1,8 +1,9 @@
 //! Programs on the device: each op in front of its kernels.
 
-use crate::operand::Run;
+use crate::operand::{Place, Run};
 use crate::ops::convolution::Weights;
 use crate::ops::normalization::{Saved, Training};
+use crate::strands::{Access, Region};
 use crate::{Buffer, Cuda, Ints};
 use core::ops::Range;
 use program::ops::{Conv2dForward, Conv2dNormalized, Reshape, Slice};
@@ -39,7 +40,10 @@ impl Execute for Cuda {
         let arenas = Arenas { activations, statistics, params, grads, averages, labels };
         for k in steps {
             let at = Operands { program, step: program.step(k), n: args.n, arenas: &arenas };
-            self.op(|| self.run_step(at, args))?;
+            self.op(|| {
+                self.declare(at.accesses());
+                self.run_step(at, args)
+            })?;
         }
         Ok(())
     }
@@ -230,6 +234,33 @@ impl<'a> Operands<'a> {
     /// What its backward pass reads.
     fn saved(&self) -> Saved<'a> {
         Saved { x: self.read(0), affine: self.runs(1), saved: self.run(3) }
+    }
+
+    /// The memory that the step reads and writes, which decides what it waits for.
+    fn accesses(self) -> impl Iterator<Item = Access> {
+        let reads = self.step.reads().map(move |id| (self.region(id), false));
+        reads.chain(self.step.results.iter().map(move |&id| (self.region(id), true)))
+    }
+
+    fn region(&self, id: TensorId) -> Region {
+        match self.program.program().tensor(id).arena {
+            Arena::Activations => {
+                let View { data, layout } = self.view(id);
+                let ptr = data.memory.ptr().offset(layout.offset * data.format.bytes());
+                Region::tensor(
+                    &Place { ptr, shape: layout.shape, stride: layout.stride },
+                    data.format.bytes(),
+                )
+            }
+            Arena::Labels => {
+                Region::run(self.arenas.labels.memory.ptr(), self.arenas.labels.len() * size_of::<u32>())
+            }
+            _ => {
+                let Run { data, at } = self.run_of(id);
+                let bytes = data.format.bytes();
+                Region::run(data.memory.ptr().offset(at.offset * bytes), at.len * bytes)
+            }
+        }
     }
 
     fn view(&self, id: TensorId) -> View<'a, Buffer> {

@@ -2,8 +2,9 @@
 //! piece comes after those that wrote what it reads, and after those that read or wrote what it writes. So the two branches of an
 //! inception module, or the two gradients of a convolution, may run beside each other.
 //!
-//! Every op says which memory it reads and writes as it looks up its operands ([`Cuda::read`], [`Cuda::write`], [`Cuda::run`] and
-//! the like do that), before it asks for work. Work outside of ops waits for all before it, and all after it waits for that.
+//! A program says what each of its steps reads and writes: [`Cuda::declare`]. Other ops say it as they look up their operands
+//! ([`Cuda::read`], [`Cuda::write`], [`Cuda::run`] and the like do that), before they ask for work. Scratch memory, counters and the like
+//! are noted where they are handed out. Work outside of ops waits for all before it, and all after it waits for that.
 
 use crate::Cuda;
 use crate::cuda::lock;
@@ -59,7 +60,7 @@ impl Region {
 }
 
 /// Memory, and whether it is written.
-type Access = (Region, bool);
+pub(crate) type Access = (Region, bool);
 
 /// Whether the order of two accesses matters.
 fn clash(&(a, a_writes): &Access, &(b, b_writes): &Access) -> bool {
@@ -72,6 +73,8 @@ pub(crate) struct Strands {
     works: Vec<Work>,
     /// What the op at hand reads and writes, as far as it has said; `None` between ops.
     op: Option<Vec<Access>>,
+    /// Whether that was said by a program, so that operands need not be noted.
+    declared: bool,
     /// The op's last piece of work.
     last: Option<usize>,
 }
@@ -88,6 +91,7 @@ struct Work {
 impl Strands {
     fn begin_op(&mut self) {
         self.op = Some(Vec::new());
+        self.declared = false;
         self.last = None;
     }
 
@@ -147,6 +151,25 @@ impl Cuda {
     pub(crate) fn note(&self, region: Region, writes: bool) {
         if self.is_recording() {
             lock(&self.inner.strands).note(region, writes);
+        }
+    }
+
+    /// Notes all operands and results of the op at hand, a step of a program. What it looks up itself is not noted again.
+    pub(crate) fn declare(&self, accesses: impl Iterator<Item = Access>) {
+        if self.is_recording() {
+            let mut strands = lock(&self.inner.strands);
+            accesses.for_each(|(region, writes)| strands.note(region, writes));
+            strands.declared = true;
+        }
+    }
+
+    /// Notes an operand that the op at hand has looked up, unless a program has declared it.
+    pub(crate) fn note_operand(&self, region: Region, writes: bool) {
+        if self.is_recording() {
+            let mut strands = lock(&self.inner.strands);
+            if !strands.declared {
+                strands.note(region, writes);
+            }
         }
     }
 
