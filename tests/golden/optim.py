@@ -79,17 +79,25 @@ def run_torch(make, lrs):
     return history, [x for arena in arenas for x in numbers(arena.numpy())]
 
 
-def sgd(momentum=0.0, nesterov=False, velocity="keras", weight_decay="none"):
-    return {"kind": "sgd", "momentum": momentum, "nesterov": nesterov, "velocity": velocity, "weight_decay": weight_decay}
+def decoupled(decay):
+    return f",weight-decay={decay}" if decay else ""
 
 
-def rmsprop(rho, epsilon, inside, weight_decay="none"):
-    return {"kind": "rmsprop", "rho": rho, "epsilon": epsilon, "epsilon_inside_root": inside, "weight_decay": weight_decay}
+def coupled(decay):
+    return f",l2={decay}" if decay else ""
 
 
-def adam(epsilon, hat, weight_decay="none", betas=(0.9, 0.999)):
+def sgd(momentum, nesterov, velocity, decay):
+    return f"sgd:momentum={momentum}{',nesterov' if nesterov else ''},velocity={velocity}{decay}"
+
+
+def rmsprop(rho, epsilon, inside, decay):
+    return f"rmsprop:rho={rho},epsilon={epsilon},epsilon-inside-root={str(inside).lower()}{decay}"
+
+
+def adam(epsilon, hat, decay="", betas=(0.9, 0.999)):
     beta1, beta2 = betas
-    return {"kind": "adam", "beta1": beta1, "beta2": beta2, "epsilon": epsilon, "epsilon_hat": hat, "weight_decay": weight_decay}
+    return f"adam:beta1={beta1},beta2={beta2},epsilon={epsilon},epsilon-hat={str(hat).lower()}{decay}"
 
 
 def optimizer_cases():
@@ -102,28 +110,28 @@ def optimizer_cases():
             for decay in [0.0, 0.05]:
                 lrs = rates(factor, 0.1)
                 k = keras.optimizers.SGD(0.1, momentum=momentum, nesterov=nesterov, weight_decay=decay or None)
-                config = sgd(momentum, nesterov, "keras", {"decoupled": decay} if decay else "none")
+                config = sgd(momentum, nesterov, "keras", decoupled(decay))
                 yield case("keras 3", config, 0.1, run_keras(k, lrs))
                 make = lambda p: torch.optim.SGD(p, momentum=momentum, nesterov=nesterov, weight_decay=decay)
-                config = sgd(momentum, nesterov, "pytorch", {"coupled": decay} if decay else "none")
+                config = sgd(momentum, nesterov, "pytorch", coupled(decay))
                 yield case("pytorch", config, 0.1, run_torch(make, lrs))
         for decay in [0.0, 0.05]:
             lrs = rates(factor, 0.01)
             k = keras.optimizers.RMSprop(0.01, weight_decay=decay or None)
-            config = rmsprop(0.9, 1e-7, True, {"decoupled": decay} if decay else "none")
+            config = rmsprop(0.9, 1e-7, True, decoupled(decay))
             yield case("keras 3", config, 0.01, run_keras(k, lrs))
             make = lambda p: torch.optim.RMSprop(p, weight_decay=decay)
-            config = rmsprop(0.99, 1e-8, False, {"coupled": decay} if decay else "none")
+            config = rmsprop(0.99, 1e-8, False, coupled(decay))
             yield case("pytorch", config, 0.01, run_torch(make, lrs))
         lrs = rates(factor, 0.01)
         yield case("keras 3", adam(1e-7, True), 0.01, run_keras(keras.optimizers.Adam(0.01), lrs))
         k = keras.optimizers.AdamW(0.01, weight_decay=0.05, beta_1=0.8, beta_2=0.95)
-        yield case("keras 3", adam(1e-7, True, {"decoupled": 0.05}, (0.8, 0.95)), 0.01, run_keras(k, lrs))
+        yield case("keras 3", adam(1e-7, True, decoupled(0.05), (0.8, 0.95)), 0.01, run_keras(k, lrs))
         yield case("pytorch", adam(1e-8, False), 0.01, run_torch(torch.optim.Adam, lrs))
         make = lambda p: torch.optim.Adam(p, weight_decay=0.05)
-        yield case("pytorch", adam(1e-8, False, {"coupled": 0.05}), 0.01, run_torch(make, lrs))
+        yield case("pytorch", adam(1e-8, False, coupled(0.05)), 0.01, run_torch(make, lrs))
         make = lambda p: torch.optim.AdamW(p, betas=(0.8, 0.95), weight_decay=0.05)
-        yield case("pytorch", adam(1e-8, False, {"decoupled": 0.05}, (0.8, 0.95)), 0.01, run_torch(make, lrs))
+        yield case("pytorch", adam(1e-8, False, decoupled(0.05), (0.8, 0.95)), 0.01, run_torch(make, lrs))
 
 
 def torch_rates(make, ticks):

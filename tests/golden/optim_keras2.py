@@ -60,10 +60,10 @@ def cases():
     schedules = [("constant", 0.0, lambda epoch: 1.0), ("time:decay=0.3", 0.3, lambda epoch: 1.0), ("poly", 0.0, lambda epoch: 1 - epoch / EPOCHS)]
     for schedule, decay, factor in schedules:
         for momentum, nesterov in [(0.0, False), (0.9, False), (0.9, True)]:
-            config = {"kind": "sgd", "momentum": momentum, "nesterov": nesterov, "velocity": "keras", "weight_decay": "none"}
+            config = f"sgd:momentum={momentum}{',nesterov' if nesterov else ''},velocity=keras"
             sgd = keras.optimizers.SGD(lr=0.1, momentum=momentum, nesterov=nesterov, decay=decay)
             yield case(config, schedule, 0.1, run(sgd, factor))
-        config = {"kind": "rmsprop", "rho": 0.9, "epsilon": 1e-7, "epsilon_inside_root": False, "weight_decay": "none"}
+        config = "rmsprop:rho=0.9,epsilon=1e-07,epsilon-inside-root=false"
         yield case(config, schedule, 0.01, run(keras.optimizers.RMSprop(lr=0.01, decay=decay), factor))
     config = dict(config, rho=0.5, epsilon=1e-3)
     yield case(config, "constant", 0.01, run(keras.optimizers.RMSprop(lr=0.01, rho=0.5, epsilon=1e-3)))

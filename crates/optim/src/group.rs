@@ -165,20 +165,6 @@ impl Display for ParamGroup {
     }
 }
 
-impl TryFrom<String> for ParamGroup {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<ParamGroup> for String {
-    fn from(group: ParamGroup) -> Self {
-        group.to_string()
-    }
-}
-
 /// Runs of an arena, each of parameters of one group, and until which epoch they are trained.
 #[derive(Clone, Debug)]
 pub(crate) struct Grouped(Vec<(ParamRun, u64)>);

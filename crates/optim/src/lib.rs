@@ -8,7 +8,7 @@
 //! - [`OptimizerState`] is an optimizer at work on a device: one step is one launch over the whole arena, or one for each run
 //!   of parameters of one group.
 //!
-//! All of them are plain data that serde reads and writes, and have a compact form for a command line.
+//! All of them are plain data with a compact form, `sgd:momentum=0.9`: on a command line, and in files by serde.
 //!
 //! ```
 //! use optim::{Curve, Progress, Schedule, Warmup};

@@ -1,6 +1,6 @@
-//! The compact form `NAME:KEY=VALUE,KEY=VALUE` of the command line, both ways, and the check of its values.
+//! The compact form `NAME:KEY=VALUE,KEY=VALUE` of command lines and files, both ways, and the check of its values.
 
-use crate::{Error, Result};
+use crate::{Error, Optimizer, ParamGroup, Result, Schedule};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
@@ -131,3 +131,23 @@ impl<T: Copy + Into<f64> + Display + fmt::LowerExp> Display for Number<T> {
         }
     }
 }
+
+macro_rules! stored_as_text {
+    ($($options:ty),+) => {
+        $(impl TryFrom<String> for $options {
+            type Error = Error;
+
+            fn try_from(text: String) -> Result<Self> {
+                text.parse()
+            }
+        }
+
+        impl From<$options> for String {
+            fn from(options: $options) -> Self {
+                options.to_string()
+            }
+        })+
+    };
+}
+
+stored_as_text!(Optimizer, ParamGroup, Schedule);

@@ -31,7 +31,7 @@ fn count(value: &Value) -> u64 {
 
 /// The parameters after each step, in one row, and the state after the last: its arenas, and the number of steps.
 fn run(device: &Device, golden: &Value, case: &Value) -> (Vec<f32>, Vec<f32>) {
-    let optimizer: Optimizer = serde_json::from_value(case["optimizer"].clone()).unwrap();
+    let optimizer: Optimizer = case["optimizer"].as_str().unwrap().parse().unwrap();
     let schedule: Schedule = case["schedule"].as_str().unwrap().parse().unwrap();
     let (initial, grads) = (f32s(&golden["initial"]), f32s(&golden["grads"]));
     let len = initial.len();

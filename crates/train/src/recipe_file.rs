@@ -152,15 +152,15 @@ fn no_toml(text: &str, error: &toml::de::Error) -> String {
 fn with(config: &Config, path: &[&str], value: Value) -> std::result::Result<Config, String> {
     let name = path.join(".");
     let shown = format!("`{name} = {value}`");
-    let value = match (&path, value) {
-        (["optimizer"], Value::String(text)) => {
-            compact::<optim::Optimizer>(&text).map_err(|error| format!("{shown}: {error}"))?
-        }
-        (["schedule"], Value::String(text)) => {
-            compact::<optim::Schedule>(&text).map_err(|error| format!("{shown}: {error}"))?
-        }
-        (_, value) => value,
+    // Read here too, for a hint to what was meant.
+    let read = match (path, value.as_str()) {
+        (["optimizer"], Some(text)) => text.parse::<optim::Optimizer>().err(),
+        (["schedule"], Some(text)) => text.parse::<optim::Schedule>().err(),
+        _ => None,
     };
+    if let Some(error) = read {
+        return Err(format!("{shown}: {}", in_keys(&spelled(&error))));
+    }
     let mut all = Value::Object(options(config));
     let Some((last, tables)) = path.split_last() else { return Ok(config.clone()) };
     let table = tables.iter().try_fold(&mut all, |table, key| table.get_mut(*key));
@@ -200,27 +200,11 @@ pub(crate) fn begun(table: &str) -> Value {
     })
 }
 
-/// A value in the form of the command line.
-fn compact<T: core::str::FromStr<Err = optim::Error> + Serialize>(
-    text: &str,
-) -> std::result::Result<Value, String> {
-    let value: T = text.parse().map_err(|error| in_keys(&spelled(&error)))?;
-    serde_json::to_value(value).map_err(|error| error.to_string())
-}
-
 pub(crate) fn options(of: &impl Serialize) -> Options {
     match serde_json::to_value(of) {
         Ok(Value::Object(options)) => options,
         _ => Options::new(),
     }
-}
-
-/// All options of a configuration as a file has them.
-pub(crate) fn written(config: &Config) -> Options {
-    let mut own = options(config);
-    own.insert("optimizer".to_owned(), config.optimizer.to_string().into());
-    own.insert("schedule".to_owned(), config.schedule.to_string().into());
-    own
 }
 
 /// What a recipe says nothing of: Keras' defaults, and no augmentation.
@@ -238,7 +222,7 @@ pub fn write_recipe(config: &Config) -> Result<String> {
     let line = |key: &str, value: &Value| -> Result<String> {
         Ok(format!("{key} = {}\n", toml::Value::try_from(value).map_err(refuse)?))
     };
-    let own = written(config);
+    let own = options(config);
     let blank = options(&blank()?);
     let told = |own: &Options, blank: &Options| -> Vec<(String, Value)> {
         let differs = |(key, value): &(&String, &Value)| !value.is_null() && blank.get(*key) != Some(*value);

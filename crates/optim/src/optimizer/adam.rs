@@ -1,7 +1,6 @@
-use super::{WeightDecayJson, check_weight_decay, fading};
+use super::{check_weight_decay, fading};
 use crate::Result;
 use crate::text::check;
-use serde::{Deserialize, Serialize};
 use tensor::{AdamStep, WeightDecay};
 
 /// Adam, at learning rate `lr`, for a gradient `g`: the mean `m = beta1 m + (1 - beta1) g` gives the step its direction, the mean
@@ -25,8 +24,7 @@ use tensor::{AdamStep, WeightDecay};
 /// let adamw = Adam::pytorch().weight_decay(WeightDecay::Decoupled(0.01));
 /// assert_eq!((adamw.beta1, adamw.beta2, adamw.epsilon, adamw.epsilon_hat), (0.9, 0.999, 1e-8, false));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
     /// The decay of the mean.
     pub beta1: f64,
@@ -37,7 +35,6 @@ pub struct Adam {
     /// Keras' form.
     pub epsilon_hat: bool,
     /// Weight decay.
-    #[serde(with = "WeightDecayJson")]
     pub weight_decay: WeightDecay,
 }
 

@@ -11,7 +11,7 @@ pub(crate) use text::{read_weight_decay, write_weight_decay};
 use crate::Result;
 use crate::text::check;
 use serde::{Deserialize, Serialize};
-use tensor::{Velocity, WeightDecay};
+use tensor::WeightDecay;
 
 /// How parameters follow their gradients: the rule and its constants, without the learning rate.
 ///
@@ -40,7 +40,7 @@ use tensor::{Velocity, WeightDecay};
 /// # Ok::<(), optim::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
+#[serde(try_from = "String", into = "String")]
 pub enum Optimizer {
     /// Stochastic gradient descent with momentum.
     Sgd(Sgd),
@@ -51,7 +51,7 @@ pub enum Optimizer {
 }
 
 impl Optimizer {
-    /// The name in the compact form and in JSON.
+    /// The name in the compact form.
     pub fn name(&self) -> &'static str {
         match self {
             Optimizer::Sgd(_) => "sgd",
@@ -108,21 +108,4 @@ pub(crate) fn fading(x: impl Into<f64>) -> (bool, &'static str) {
 pub(crate) fn check_weight_decay(of: &str, decay: WeightDecay) -> Result<()> {
     let (WeightDecay::Coupled(w) | WeightDecay::Decoupled(w)) = decay else { return Ok(()) };
     check(of, "weight-decay", w, (w.is_finite() && w >= 0.0, "a number of 0 or more"))
-}
-
-/// How [`Velocity`] is written in JSON: `"keras"` or `"pytorch"`.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Velocity", rename_all = "lowercase")]
-enum VelocityJson {
-    Keras,
-    PyTorch,
-}
-
-/// How [`WeightDecay`] is written in JSON: `"none"`, `{"coupled": 0.0005}` or `{"decoupled": 0.0005}`.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "WeightDecay", rename_all = "lowercase")]
-enum WeightDecayJson {
-    None,
-    Coupled(f32),
-    Decoupled(f32),
 }

@@ -1,7 +1,6 @@
-use super::{WeightDecayJson, check_weight_decay, fading};
+use super::{check_weight_decay, fading};
 use crate::Result;
 use crate::text::check;
-use serde::{Deserialize, Serialize};
 use tensor::{RmspropStep, WeightDecay};
 
 /// RMSprop, without momentum and not centered, at learning rate `lr`, for a gradient `g`: the mean square
@@ -25,8 +24,7 @@ use tensor::{RmspropStep, WeightDecay};
 /// let rmsprop = Rmsprop::keras2();
 /// assert_eq!((rmsprop.rho, rmsprop.epsilon, rmsprop.epsilon_inside_root), (0.9, 1e-7, false));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rmsprop {
     /// The decay of the mean square.
     pub rho: f32,
@@ -35,7 +33,6 @@ pub struct Rmsprop {
     /// Keras 3's form.
     pub epsilon_inside_root: bool,
     /// Weight decay.
-    #[serde(with = "WeightDecayJson")]
     pub weight_decay: WeightDecay,
 }
 

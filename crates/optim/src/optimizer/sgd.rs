@@ -1,7 +1,6 @@
-use super::{VelocityJson, WeightDecayJson, check_weight_decay, fading};
+use super::{check_weight_decay, fading};
 use crate::Result;
 use crate::text::check;
-use serde::{Deserialize, Serialize};
 use tensor::{SgdStep, Velocity, WeightDecay};
 
 /// Stochastic gradient descent, with momentum `m`, at learning rate `lr`, for a gradient `g`:
@@ -25,18 +24,15 @@ use tensor::{SgdStep, Velocity, WeightDecay};
 /// let sgd = Sgd::keras().momentum(0.9);
 /// assert!(!sgd.nesterov);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sgd {
     /// The momentum, `m`; 0 for none, which then needs no state.
     pub momentum: f32,
     /// Nesterov's form. Without momentum it changes nothing.
     pub nesterov: bool,
     /// Whose convention the velocity follows.
-    #[serde(with = "VelocityJson")]
     pub velocity: Velocity,
     /// Weight decay.
-    #[serde(with = "WeightDecayJson")]
     pub weight_decay: WeightDecay,
 }
 

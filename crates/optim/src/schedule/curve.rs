@@ -1,11 +1,9 @@
 use crate::text::check;
 use crate::{Progress, Result};
 use core::f64::consts::PI;
-use serde::{Deserialize, Serialize};
 
 /// Whether a rate changes with every step or stays for an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Per {
     /// With every step.
     Step,
@@ -17,8 +15,7 @@ pub enum Per {
 ///
 /// Curves that run from start to end do so over the run's epochs, or over `epochs` of their own, and then stay
 /// at their end. With `t` the part of them that is done, from 0 to 1:
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Curve {
     /// 1.
     #[default]
@@ -29,16 +26,12 @@ pub enum Curve {
     /// PyTorch's `PolynomialLR`; per step it is Keras' `PolynomialDecay` with an end rate of `alpha * base`.
     Poly {
         /// The exponent; 1 is a straight line.
-        #[serde(default = "one")]
         power: f64,
         /// Where it ends.
-        #[serde(default)]
         alpha: f64,
         /// How often it changes.
-        #[serde(default = "per_epoch")]
         per: Per,
         /// Its length, instead of the run's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u64>,
     },
     /// `(1 - alpha) * (1 + cos(pi * t)) / 2 + alpha`: half a period of a cosine.
@@ -47,13 +40,10 @@ pub enum Curve {
     /// `alpha * base`. From I. Loshchilov, F. Hutter, "SGDR" (ICLR 2017), without restarts.
     Cosine {
         /// Where it ends.
-        #[serde(default)]
         alpha: f64,
         /// How often it changes.
-        #[serde(default = "per_step")]
         per: Per,
         /// Its length, instead of the run's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u64>,
     },
     /// Up in a straight line from `start` to 1, and down again to `end`: with every step, and at 1 with step `peak` of all
@@ -63,16 +53,12 @@ pub enum Curve {
     /// about PyTorch's `OneCycleLR` with `anneal_strategy='linear'`, whose turns come a step earlier.
     Triangle {
         /// Where it begins.
-        #[serde(default)]
         start: f64,
         /// The part of the steps that it rises for.
-        #[serde(default = "half")]
         peak: f64,
         /// Where it ends.
-        #[serde(default)]
         end: f64,
         /// Its length, instead of the run's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u64>,
     },
     /// `1 / (1 + decay * step)`, with the number of steps done before this one.
@@ -88,7 +74,6 @@ pub enum Curve {
         /// The epochs between two drops.
         every: u64,
         /// What a drop leaves.
-        #[serde(default = "tenth")]
         factor: f64,
     },
     /// `factor^k` once `k` of the milestones are reached: PyTorch's `MultiStepLR`.
@@ -96,29 +81,8 @@ pub enum Curve {
         /// The epochs with which a new rate begins, counted from 0.
         at: Vec<u64>,
         /// What a drop leaves.
-        #[serde(default = "tenth")]
         factor: f64,
     },
-}
-
-fn one() -> f64 {
-    1.0
-}
-
-fn half() -> f64 {
-    0.5
-}
-
-fn tenth() -> f64 {
-    0.1
-}
-
-fn per_epoch() -> Per {
-    Per::Epoch
-}
-
-fn per_step() -> Per {
-    Per::Step
 }
 
 impl Curve {
@@ -144,12 +108,12 @@ impl Curve {
 
     /// [`Curve::Step`] to a tenth.
     pub fn step(every: u64) -> Self {
-        Curve::Step { every, factor: tenth() }
+        Curve::Step { every, factor: 0.1 }
     }
 
     /// [`Curve::Milestones`] to a tenth each.
     pub fn milestones(at: impl Into<Vec<u64>>) -> Self {
-        Curve::Milestones { at: at.into(), factor: tenth() }
+        Curve::Milestones { at: at.into(), factor: 0.1 }
     }
 
     /// The name in the compact form and in JSON.

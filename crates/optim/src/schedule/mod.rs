@@ -51,12 +51,11 @@ use serde::{Deserialize, Serialize};
 /// # Ok::<(), optim::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "String", into = "String")]
 pub struct Schedule {
     /// What the rate does over the run.
     pub curve: Curve,
     /// What it does before it reaches the curve.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
 }
 

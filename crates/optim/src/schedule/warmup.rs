@@ -1,7 +1,6 @@
 use super::Per;
 use crate::text::check;
 use crate::{Progress, Result};
-use serde::{Deserialize, Serialize};
 
 /// A linear warm-up: for its first `length` epochs or steps a run's rate is the curve's times
 /// `start + (1 - start) * step / steps of the warm-up`.
@@ -22,15 +21,13 @@ use serde::{Deserialize, Serialize};
 /// let lr = |epoch: u64| schedule.lr(0.4, &Progress::at_step(epoch * 100, 100, 70));
 /// assert_eq!([lr(0), lr(4), lr(5), lr(6)], [0.1, 0.34, 0.4, 0.4]);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Warmup {
     /// How long it takes.
     pub length: u64,
     /// Whether `length` counts steps or epochs.
     pub per: Per,
     /// The first step's part of the full rate.
-    #[serde(default)]
     pub start: f64,
 }
 
