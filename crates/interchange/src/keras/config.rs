@@ -231,26 +231,24 @@ pub(super) fn compare(config: &Value, steps: &[Step], convolutions: &[&Step]) ->
         convolution::check(&places)?;
         pooling::compare(&places, steps)?;
     }
-    let norms = steps.iter().filter_map(|step| match step.op? {
-        Op::BatchNormTrain(norm) => Some(("BatchNormalization", norm.bn.epsilon, None)),
-        Op::GroupNorm(norm) => Some(("GroupNormalization", norm.epsilon, Some(norm.groups))),
-        _ => None,
-    });
-    for (class, epsilon, groups) in norms.collect::<Vec<_>>() {
-        for layer in all.iter().filter(|layer| layer["class_name"] == class) {
-            let (name, own) = (name(layer), f64::from(epsilon));
-            if let Some(theirs) =
-                layer["config"]["epsilon"].as_f64().filter(|e| (e - own).abs() > CLOSE * own)
-            {
-                let theirs = format!("its layer `{name}` has epsilon={theirs}");
-                return Err(format!("{theirs}, but the network normalizes with {epsilon}"));
-            }
-            let theirs = layer["config"]["groups"].as_u64();
-            if let (Some(theirs), Some(groups)) = (theirs, groups)
-                && theirs != groups as u64
-            {
-                return Err(format!("its layer `{name}` has groups={theirs}, but the network has {groups}"));
-            }
+    for layer in &all {
+        let is_alike = |op: &Op| class_of(*op).is_some_and(|class| layer["class_name"] == class);
+        let (own, groups) = match steps.iter().filter_map(|step| step.op).find(is_alike) {
+            Some(Op::BatchNormTrain(norm)) => (norm.bn.epsilon, None),
+            Some(Op::GroupNorm(norm)) => (norm.epsilon, Some(norm.groups as u64)),
+            _ => continue,
+        };
+        let (name, options, epsilon) = (name(layer), &layer["config"], f64::from(own));
+        if let Some(theirs) = options["epsilon"].as_f64()
+            && (theirs - epsilon).abs() > CLOSE * epsilon
+        {
+            let theirs = format!("its layer `{name}` has epsilon={theirs}");
+            return Err(format!("{theirs}, but the network normalizes with {own}"));
+        }
+        if let (Some(theirs), Some(groups)) = (options["groups"].as_u64(), groups)
+            && theirs != groups
+        {
+            return Err(format!("its layer `{name}` has groups={theirs}, but the network has {groups}"));
         }
     }
     let theirs: Vec<Place> = places.into_iter().filter(|place| place.class() == "Conv2D").collect();
