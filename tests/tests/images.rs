@@ -3,15 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use augment::{
-    AxisPlacement, Draws, FillMode, ImageDataGenerator, Loader, LoaderOptions, Mean, Pipeline, Placement,
-    Samples, Scratch, ShiftRange,
+    Draws, FillMode, ImageDataGenerator, Loader, LoaderOptions, Mean, Pipeline, Samples, Scratch, ShiftRange,
 };
 use ndarray::Array4;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tensor::{
-    Arena, AxisDraw, Backend, Bytes, Device, Error, Fill, ImageDraw, ImageSet, Ints, Layout, LoadImages,
-    Precision, Recorder, Result, StepArgs, Storage, Target, Trial, Turn, ViewMut, Write, ops::CrossEntropy,
+    Arena, Backend, Bytes, Device, Error, ImageSet, Ints, Layout, LoadImages, Place, Precision, Recorder,
+    Result, StepArgs, Storage, Target, Trial, Turn, ViewMut, Write, ops::CrossEntropy,
 };
 
 const CLASSES: usize = 10;
@@ -31,22 +30,17 @@ fn devices() -> Vec<(Device, f32)> {
 
 fn load_images(pipeline: &Pipeline) -> LoadImages {
     let [height, width, channels] = pipeline.shape();
-    let fill = match pipeline.options().fill_mode {
-        FillMode::Constant => Fill::Constant(pipeline.options().cval),
-        FillMode::Nearest => Fill::Nearest,
-        FillMode::Reflect => Fill::Reflect,
-        FillMode::Wrap => Fill::Wrap,
-        FillMode::Mirror => Fill::Mirror,
-    };
-    LoadImages { height, width, channels, fill, scale: pipeline.scale() }
+    let constant = pipeline.options().cval;
+    LoadImages { height, width, channels, constant, scale: pipeline.scale() }
 }
 
-fn draw(image: u32, placement: &Placement) -> ImageDraw {
-    let axis = |axis: &AxisPlacement| {
-        let AxisPlacement { shift, weight, flip, crop, ref blank } = *axis;
-        AxisDraw { shift, weight, flip, crop, blank: blank.clone() }
+/// What an image's rows and columns show.
+fn places(pipeline: &Pipeline, draws: &Draws) -> Vec<Place> {
+    let place = |place: augment::Place| Place {
+        position: place.tap.map(|tap| (tap.low as u32, tap.weight)),
+        blank: place.blank,
     };
-    ImageDraw { image, rows: axis(&placement.rows), columns: axis(&placement.columns) }
+    pipeline.places(draws).unwrap().map(place).collect()
 }
 
 /// A set on a device, with room for a batch.
@@ -71,7 +65,7 @@ impl Set {
             load,
             images: device.alloc_bytes(samples.len() * len).unwrap(),
             labels: device.alloc_ints(samples.len()).unwrap(),
-            draws: device.alloc_ints(places * ImageDraw::WORDS).unwrap(),
+            draws: device.alloc_ints(places * load.words()).unwrap(),
             means: device.alloc(2 * len).unwrap(),
             x: device.alloc_activations(layout(&load, batch).end() + GAP).unwrap(),
             to: device.alloc_ints(batch * Target::WORDS).unwrap(),
@@ -87,9 +81,14 @@ impl Set {
         set
     }
 
-    fn upload(&mut self, device: &Device, draws: impl Iterator<Item = ImageDraw>) {
-        let words: Vec<u32> = draws.flat_map(|draw| draw.to_words()).collect();
-        device.upload_ints(&words, &mut self.draws).unwrap();
+    fn upload(&mut self, device: &Device, draws: impl Iterator<Item = (u32, Vec<Place>)>) {
+        let mut table = Vec::new();
+        for (image, places) in draws {
+            let mut row = vec![0; self.load.words()];
+            self.load.write_draw(&mut row, image, places.into_iter());
+            table.extend(row);
+        }
+        device.upload_ints(&table, &mut self.draws).unwrap();
     }
 
     fn load(&mut self, device: &Device, first: usize, n: usize) -> Result<()> {
@@ -232,10 +231,13 @@ proptest! {
         let (samples, pipeline) = (samples(n, shape), options.build(shape).unwrap());
         let epoch = 3;
         let order = flow.order(epoch, n);
-        let placements = pipeline.placements(&flow, epoch, &order);
+        let draw = |&image: &u32| match flow.augment {
+            true => (image, places(&pipeline, &pipeline.draw(flow.seed, epoch, image))),
+            false => (image, places(&pipeline, &Draws::default())),
+        };
         for (device, tolerance) in devices() {
             let mut set = Set::new(&device, &samples, &pipeline, n, flow.batch_size);
-            set.upload(&device, order.iter().zip(&placements).map(|(&image, placement)| draw(image, placement)));
+            set.upload(&device, order.iter().map(draw));
             let mut loader = Loader::new(samples.clone(), pipeline.clone(), flow.clone()).unwrap();
             let mut steps = 0;
             for batch in loader.epoch(epoch, 0).unwrap() {
@@ -287,14 +289,6 @@ fn positions_at_the_edges_read_the_same_pixels() {
             })
             .collect();
         for mode in FillMode::ALL {
-            // At the seam of a wrapped axis the two ends are one point: there the last bit of a position decides which is read.
-            let at_seam = |draws: &Draws| {
-                [draws.height_shift, draws.width_shift]
-                    .iter()
-                    .any(|s| s.fract() != 0.0 && (s - s.round()).abs() < 1e-9)
-            };
-            let wraps = mode == FillMode::Wrap;
-            let all: Vec<&Draws> = all.iter().filter(|draws| !(wraps && at_seam(draws))).collect();
             let pipeline = ImageDataGenerator::new().fill_mode(mode).cval(-300.0).build(shape).unwrap();
             let mut expected = vec![0.0; all.len() * pipeline.image_len()];
             for (draws, out) in all.iter().zip(expected.chunks_mut(pipeline.image_len())) {
@@ -302,7 +296,7 @@ fn positions_at_the_edges_read_the_same_pixels() {
             }
             for (device, tolerance) in devices() {
                 let mut set = Set::new(&device, &samples, &pipeline, all.len(), all.len());
-                set.upload(&device, all.iter().map(|draws| draw(0, &pipeline.placement(draws).unwrap())));
+                set.upload(&device, all.iter().map(|draws| (0, places(&pipeline, draws))));
                 set.load(&device, 0, all.len()).unwrap();
                 assert_close(mode.name(), &device, &set.batch(&device, all.len()), &expected, tolerance);
             }
@@ -319,8 +313,8 @@ fn a_recorded_step_walks_through_the_epoch() {
     let order = flow.order(0, samples.len());
     for (device, tolerance) in devices() {
         let mut set = Set::new(&device, &samples, &pipeline, order.len(), 2);
-        let placements = pipeline.placements(&flow, 0, &order);
-        set.upload(&device, order.iter().zip(&placements).map(|(&image, placement)| draw(image, placement)));
+        let draw = |&image: &u32| (image, places(&pipeline, &pipeline.draw(flow.seed, 0, image)));
+        set.upload(&device, order.iter().map(draw));
         let mut recorder = Recorder::default();
         for step in 0..flow.steps(samples.len()) {
             let first = flow.batch(step, samples.len()).start;
@@ -342,20 +336,26 @@ fn a_recorded_step_walks_through_the_epoch() {
 fn draws_that_make_no_sense_are_refused_or_seen_in_the_loss() {
     let samples = samples(3, [2, 3, 3]);
     let pipeline = ImageDataGenerator::new().build([2, 3, 3]).unwrap();
-    let axis = AxisDraw::default;
+    // The image's number, a row and a column that the image lacks, and weights that are none.
+    let right = (2, places(&pipeline, &Draws::default()));
+    let with = |at: usize, position| {
+        let mut wrong = right.clone();
+        wrong.1[at].position = Some(position);
+        wrong
+    };
+    let (absent, none) = ((3, right.1.clone()), (u32::MAX, right.1.clone()));
     let wrong = [
-        ImageDraw { image: 3, ..ImageDraw::default() },
-        ImageDraw { image: u32::MAX, ..ImageDraw::default() },
-        ImageDraw { rows: AxisDraw { shift: i32::MIN, ..axis() }, ..ImageDraw::default() },
-        ImageDraw { columns: AxisDraw { crop: i32::MAX, ..axis() }, ..ImageDraw::default() },
-        ImageDraw { columns: AxisDraw { weight: f32::NAN, ..axis() }, ..ImageDraw::default() },
-        ImageDraw { rows: AxisDraw { weight: 1.0, ..axis() }, ..ImageDraw::default() },
+        absent,
+        none,
+        with(1, (2, 0.0)),
+        with(0, (u32::MAX >> 2, 0.5)),
+        with(4, (2, 0.5)),
+        with(2, (0, f32::NAN)),
     ];
     for (device, _) in devices() {
         let mut set = Set::new(&device, &samples, &pipeline, 3, 3);
         for wrong in &wrong {
-            let right = ImageDraw { image: 2, ..ImageDraw::default() };
-            set.upload(&device, [right.clone(), wrong.clone(), right].into_iter());
+            set.upload(&device, [right.clone(), wrong.clone(), right.clone()].into_iter());
             let result = set.load(&device, 0, 3);
             if !device.runs_ahead() {
                 assert!(matches!(result, Err(Error::Value { op: "load_images", .. })), "{result:?}");
@@ -365,11 +365,14 @@ fn draws_that_make_no_sense_are_refused_or_seen_in_the_loss() {
             let x = set.batch(&device, 3);
             let (left, rest) = x.split_at(pipeline.image_len());
             let (middle, right) = rest.split_at(pipeline.image_len());
-            assert!(middle.iter().all(|x| x.is_nan()), "{wrong:?}: {middle:?}");
+            assert!(middle.iter().any(|x| x.is_nan()), "{wrong:?}: {middle:?}");
             assert!(left.iter().all(|x| x.is_finite()) && left == right);
-            let label = u32::from(samples.labels()[2]);
-            let (right, loss) = set.right(&device, &[label, 0, label]);
-            assert!(right == 2.0 && loss.is_nan(), "{right} {loss}");
+            if wrong.0 != 2 {
+                assert!(middle.iter().all(|x| x.is_nan()), "{wrong:?}: {middle:?}");
+                let label = u32::from(samples.labels()[2]);
+                let (right, loss) = set.right(&device, &[label, 0, label]);
+                assert!(right == 2.0 && loss.is_nan(), "{right} {loss}");
+            }
         }
     }
 }
@@ -410,7 +413,7 @@ fn sizes_that_do_not_fit_are_refused() {
     for (device, _) in devices() {
         let mut set = Set::new(&device, &samples, &pipeline, 3, 3);
         set.load(&device, 0, 3).unwrap();
-        let end = 4 * ImageDraw::WORDS;
+        let end = 4 * set.load.words();
         assert!(matches!(set.load(&device, 1, 3), Err(Error::OutOfBounds { end: e, .. }) if e == end));
         assert!(matches!(set.load(&device, usize::MAX, 1), Err(Error::OutOfBounds { .. })));
         set.load.height = 3;
@@ -423,7 +426,7 @@ fn sizes_that_do_not_fit_are_refused() {
         let shorten: [fn(&Device, &mut Set); 6] = [
             |device, set| set.images = device.alloc_bytes(53).unwrap(),
             |device, set| set.labels = device.alloc_ints(2).unwrap(),
-            |device, set| set.draws = device.alloc_ints(3 * ImageDraw::WORDS - 1).unwrap(),
+            |device, set| set.draws = device.alloc_ints(3 * set.load.words() - 1).unwrap(),
             |device, set| set.means = device.alloc(35).unwrap(),
             |device, set| set.x = device.alloc_activations(layout(&set.load, 3).end() - 1).unwrap(),
             |device, set| set.to = device.alloc_ints(2).unwrap(),

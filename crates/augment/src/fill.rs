@@ -30,9 +30,12 @@ pub enum FillMode {
 
 /// Where a position between pixels reads: `(1 - weight) * pixel[low] + weight * pixel[high]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Tap {
+pub struct Tap {
+    /// The pixel at or before the position.
     pub low: usize,
+    /// The pixel after it: the next one, or `low` itself where the weight is 0.
     pub high: usize,
+    /// The share of `high`, from 0 to 1.
     pub weight: f32,
 }
 
@@ -42,6 +45,7 @@ impl FillMode {
         [FillMode::Constant, FillMode::Nearest, FillMode::Reflect, FillMode::Wrap, FillMode::Mirror];
 
     /// The pixels that position `at` of an axis with `len` pixels reads; `None` means `cval`.
+    #[inline]
     pub(crate) fn tap(self, at: f64, len: usize) -> Option<Tap> {
         let last = (len - 1) as f64;
         let at = if (0.0..=last).contains(&at) { at } else { self.fold(at, len)? };
@@ -85,6 +89,7 @@ impl FillMode {
 
     /// The pixel that whole-pixel position `at` stands for, as the pictures of the modes show; `None` means
     /// `cval`.
+    #[inline]
     pub(crate) fn pixel(self, at: i64, len: usize) -> Option<usize> {
         let n = len as i64;
         let pixel = match self {

@@ -7,16 +7,27 @@ use crate::fill::Tap;
 use crate::{Draws, Sampling};
 
 /// What happens along one axis: a shift, then a flip, then a crop.
-struct Axis {
-    len: usize,
+pub(crate) struct Axis {
+    pub(crate) len: usize,
     shift: f64,
     flip: bool,
     crop: i32,
 }
 
 impl Axis {
+    /// The rows, and the columns.
+    #[inline]
+    pub(crate) fn of(draws: &Draws, [h, w]: [usize; 2]) -> [Axis; 2] {
+        let [down, right] = draws.crop;
+        [
+            Axis { len: h, shift: draws.height_shift, flip: draws.vertical_flip, crop: down },
+            Axis { len: w, shift: draws.width_shift, flip: draws.horizontal_flip, crop: right },
+        ]
+    }
+
     /// Where output index `out` reads; `None` means `cval`.
-    fn tap(&self, out: usize, sampling: &Sampling) -> Option<Tap> {
+    #[inline]
+    pub(crate) fn tap(&self, out: usize, sampling: &Sampling) -> Option<Tap> {
         let place = sampling.fill_mode.pixel(out as i64 + i64::from(self.crop), self.len)?;
         let place = if self.flip { self.len - 1 - place } else { place };
         sampling.tap(place as f64 + self.shift, self.len)
@@ -78,9 +89,7 @@ impl Resampler {
         image: &[P],
         out: &mut [f32],
     ) {
-        let columns =
-            Axis { len: w, shift: draws.width_shift, flip: draws.horizontal_flip, crop: draws.crop[1] };
-        let rows = Axis { len: h, shift: draws.height_shift, flip: draws.vertical_flip, crop: draws.crop[0] };
+        let [rows, columns] = Axis::of(draws, [h, w]);
         self.find_spans(&columns, sampling);
         self.row.resize(w * c, 0.0);
         for (y, out) in out.chunks_exact_mut(w * c).enumerate() {

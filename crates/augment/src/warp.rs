@@ -26,6 +26,7 @@ impl Default for Sampling {
 
 impl Sampling {
     /// The pixels that position `at` of an axis with `len` pixels reads; `None` means `cval`.
+    #[inline]
     pub(crate) fn tap(&self, at: f64, len: usize) -> Option<Tap> {
         if self.interpolation_order == 1 {
             return self.fill_mode.tap(at, len);

@@ -2,12 +2,8 @@
 
 use crate::operand::*;
 use crate::{Bench, Case, Output, Source, Subject};
-use core::ops::Range;
 use program::ops::CrossEntropy;
-use program::{
-    Arena, AxisDraw, Execute, Fill, ImageDraw, ImageSet, LoadImages, Result, Shape, Span, StepArgs, Target,
-    ViewMut,
-};
+use program::{Arena, Execute, ImageSet, LoadImages, Place, Result, Shape, Span, StepArgs, Target, ViewMut};
 use proptest::prelude::*;
 
 /// A batch of a set, placed in a table of draws.
@@ -17,8 +13,11 @@ struct Batch {
     place: Placement,
     /// The rows of the table before the batch's.
     first: usize,
-    draws: Vec<ImageDraw>,
+    draws: Vec<Draw>,
 }
+
+/// The number of an image, and the places of its rows and columns.
+type Draw = (u32, Vec<Place>);
 
 /// Images in the set.
 const SET: usize = 6;
@@ -35,9 +34,12 @@ impl Batch {
         device.upload_bytes(&bytes[..len], &mut images, 0)?;
         device.upload_bytes(&bytes[len..], &mut images, len)?;
         let labels = bench.labels(&[3, 1, 4, 1, 5, 9])?;
-        let unused = ImageDraw { image: u32::MAX, ..ImageDraw::default() };
-        let table = vec![unused; self.first].into_iter().chain(self.draws.iter().cloned());
-        let draws = bench.labels(&table.flat_map(|draw| draw.to_words()).collect::<Vec<_>>())?;
+        let words = self.load.words();
+        let mut table = vec![u32::MAX; (self.first + n) * words];
+        for (row, (image, places)) in table.chunks_mut(words).skip(self.first).zip(&self.draws) {
+            self.load.write_draw(row, *image, places.iter().copied());
+        }
+        let draws = bench.labels(&table)?;
         let means = numbers("means", 2 * len);
         let means = bench
             .buffer_of((0..2 * len).map(|k| if k < len { 10.0 * means[k] } else { means[k] }).collect())?;
@@ -98,38 +100,48 @@ impl Case for Batch {
     }
 }
 
-fn axis() -> impl Strategy<Value = AxisDraw> {
-    let weight = prop_oneof![Just(0.0_f32), 0.0..0.999_f32];
-    let blank = (0..9_u32, 0..5_u32).prop_map(|(start, len)| Range { start, end: start + len });
-    (-25..25_i32, weight, any::<bool>(), -9..9_i32, blank)
-        .prop_map(|(shift, weight, flip, crop, blank)| AxisDraw { shift, weight, flip, crop, blank })
+/// A place of an axis with `len` pixels.
+fn place(len: usize) -> impl Strategy<Value = Place> {
+    let position = prop_oneof![
+        1 => Just(None),
+        2 => (0..len as u32).prop_map(|pixel| Some((pixel, 0.0))),
+        4 => (0..len as u32, 0.0..1.0_f32).prop_map(move |(pixel, weight)| {
+            Some((pixel, if pixel as usize + 1 < len { weight } else { 0.0 }))
+        }),
+    ];
+    (position, any::<bool>()).prop_map(|(position, blank)| Place { position, blank })
 }
 
-/// Sizes, moves and edges at random, and batches of none.
+/// Sizes, places and constants at random, and batches of none.
 pub fn any_batch<B: Execute>(subject: &Subject<B>) {
-    let fill = prop_oneof![
-        (-9.0..9.0_f32).prop_map(Fill::Constant),
-        Just(Fill::Nearest),
-        Just(Fill::Reflect),
-        Just(Fill::Wrap),
-        Just(Fill::Mirror),
-    ];
-    let draw = (0..SET as u32, axis(), axis());
-    let draw = draw.prop_map(|(image, rows, columns)| ImageDraw { image, rows, columns });
-    let load = (1..12_usize, 1..12_usize, 1..5_usize, fill, 0.005..2.0_f32);
-    let cases = (load, placement(), 0..3_usize, prop::collection::vec(draw, 0..5));
-    let case = |((height, width, channels, fill, scale), place, first, draws)| {
-        let load = LoadImages { height, width, channels, fill, scale };
-        Batch { load, place, first, draws }
-    };
-    subject.agree_on(96, cases.prop_map(case));
+    let load = (1..12_usize, 1..12_usize, 1..5_usize, -9.0..9.0_f32, 0.005..2.0_f32);
+    let load = load.prop_map(|(height, width, channels, constant, scale)| LoadImages {
+        height,
+        width,
+        channels,
+        constant,
+        scale,
+    });
+    let cases = load.prop_flat_map(|load| {
+        let axis = |len| prop::collection::vec(place(len), len);
+        let draw = (0..SET as u32, axis(load.height), axis(load.width))
+            .prop_map(|(image, rows, columns)| (image, [rows, columns].concat()));
+        let draws = prop::collection::vec(draw, 0..5);
+        (placement(), 0..3_usize, draws).prop_map(move |(place, first, draws)| Batch {
+            load,
+            place,
+            first,
+            draws,
+        })
+    });
+    subject.agree_on(96, cases);
 }
 
 /// A draw of an image that the set lacks is refused, or shows in the images and the loss.
 pub fn a_draw_that_makes_no_sense_is_seen<B: Execute>(subject: &Subject<B>) {
-    let load = LoadImages { height: 4, width: 4, channels: 3, fill: Fill::Nearest, scale: 1.0 };
-    let good = ImageDraw { image: 2, ..ImageDraw::default() };
-    let absent = ImageDraw { image: SET as u32, ..ImageDraw::default() };
+    let load = LoadImages { height: 4, width: 4, channels: 3, constant: 0.0, scale: 1.0 };
+    let place = Place { position: Some((1, 0.5)), blank: false };
+    let [good, absent] = [2, SET as u32].map(|image| (image, vec![place; 8]));
     let batch = Batch { load, place: ALONE, first: 1, draws: vec![good.clone(), absent, good] };
     assert!(batch.load(&subject.reference()).is_err());
     for bench in subject.benches() {

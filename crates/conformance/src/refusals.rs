@@ -5,8 +5,8 @@ use crate::operand::{ALONE, Operand};
 use crate::{Bench, Ops, Subject};
 use program::ops::{BatchNormInfer, BatchNormTrain, CrossEntropy, LinearForward, LinearWeightGradient};
 use program::{
-    Activation, Arena, BatchNorm, Error, Execute, Fill, ImageDraw, ImageSet, Layout, Linear, LoadImages,
-    Result, RmspropStep, Shape, Span, StepArgs, View, ViewMut,
+    Activation, Arena, BatchNorm, Error, Execute, ImageSet, Layout, Linear, LoadImages, Result, RmspropStep,
+    Shape, Span, StepArgs, View, ViewMut,
 };
 use tensor_cpu::Reference;
 
@@ -149,9 +149,9 @@ pub fn optimizer_arenas<B: Execute>(subject: &Subject<B>) {
 /// A set of images, its table of draws, and the batch.
 pub fn image_operands<B: Execute>(subject: &Subject<B>) {
     on_each!(subject, |d| {
-        let load = LoadImages { height: 2, width: 2, channels: 3, fill: Fill::Nearest, scale: 1.0 };
+        let load = LoadImages { height: 2, width: 2, channels: 3, constant: 0.0, scale: 1.0 };
         let (images, labels) = (d.alloc_bytes(36)?, d.alloc_ints(3)?);
-        let draws = d.alloc_ints(4 * ImageDraw::WORDS)?;
+        let draws = d.alloc_ints(4 * load.words())?;
         let (mut x, mut to) = (d.alloc_activations(48)?, d.alloc_ints(4)?);
         let mut batch = |load: &LoadImages, images, first, means: usize, x_at| {
             let means = d.alloc(means)?;

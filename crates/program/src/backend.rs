@@ -97,12 +97,12 @@ pub trait Backend {
 
     /// A batch of images out of a set that lies on the device, with its labels.
     ///
-    /// `draws` is a table of [`ImageDraw`](crate::ImageDraw)s; place k of the batch `x`, and of its labels `to`, is row
+    /// `draws` is a table of [`ImageDraw`](crate::ImageDraw)s, a row for each image of an epoch; place k of the batch `x`, and of its labels `to`, is row
     /// `first + k` of it.
     ///
-    /// A draw that makes no sense, such as one of an image that the set lacks, is an error where the host sees the table.
-    /// Elsewhere its image becomes NaN and its label `u32::MAX`, so that the loss shows it. When a recorded step is done
-    /// again, a row past the end of the table is such a draw too.
+    /// An image that the set lacks, or a place outside of the image, is an error where the host sees the table. Elsewhere
+    /// such an image becomes NaN and its label `u32::MAX`, and such a place NaN, so that the loss shows it. When a recorded
+    /// step is done again, a row past the end of the table is an image that the set lacks.
     fn load_images(
         &self,
         load: &LoadImages,

@@ -1,194 +1,101 @@
 use crate::{Error, Result, Shape, Span};
-use core::ops::Range;
 
-/// The most numbers of an image, and the farthest that it is moved: so few that no place beside one overflows 32 bits.
+/// The most numbers of an image: so few that the numbers of its pixels leave a bit free.
 const MOST: usize = 1 << 28;
 
-/// What lies beyond the edge of an image. The pictures show a row `abcd` and what a *whole-pixel* move brings in.
+/// What one row or one column of an image in a batch shows.
+///
+/// It travels to a device as two words. A table has an image's number and 0, then the places of its rows from top to
+/// bottom and of its columns from left to right; and so for each image of an epoch.
+///
+/// ```
+/// use program::Place;
+///
+/// let place = Place { position: Some((7, 0.25)), blank: false };
+/// assert_eq!(Place::from_words(place.to_words()), place);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Fill {
-    /// `kkkk|abcd|kkkk`, with this k. A position between the outermost pixel and the outside is outside.
-    Constant(f32),
-    /// `aaaa|abcd|dddd`.
-    Nearest,
-    /// `dcba|abcd|dcba`.
-    Reflect,
-    /// `dcb|abcd|cba`: the edge is not repeated.
-    Mirror,
-    /// `abcd|abcd|abcd`; in a shift with the period n - 1 of SciPy: the first and the last pixel lie on the same point.
-    Wrap,
+pub struct Place {
+    /// The pixel of the image in the set at or before the position, and how much of the next pixel is mixed in, from 0 to 1.
+    /// `None` beyond the edge.
+    pub position: Option<(u32, f32)>,
+    /// A pixel becomes 0 where its row and its column are both blank.
+    pub blank: bool,
 }
 
-impl Fill {
-    /// The value of what lies outside, where that is a constant.
-    pub const fn constant(self) -> f32 {
-        if let Fill::Constant(value) = self { value } else { 0.0 }
+impl Place {
+    /// The bit of a place that is blank.
+    const BLANK: u32 = 1 << 31;
+    /// The pixel of a place beyond the edge.
+    const OUTSIDE: u32 = Place::BLANK - 1;
+
+    /// The two words in a table: the pixel, with a bit for blank; the weight of the next pixel.
+    pub const fn to_words(self) -> [u32; 2] {
+        let (pixel, weight) =
+            if let Some(position) = self.position { position } else { (Place::OUTSIDE, 0.0) };
+        [pixel | if self.blank { Place::BLANK } else { 0 }, weight.to_bits()]
     }
 
-    /// The pixel that stands at a place of an axis with `len` pixels, or `None` for the constant.
-    fn pixel(self, at: i64, len: i64) -> Option<i64> {
-        match self {
-            _ if (0..len).contains(&at) => Some(at),
-            Fill::Constant(_) => None,
-            Fill::Nearest => Some(at.clamp(0, len - 1)),
-            Fill::Reflect => {
-                let place = at.rem_euclid(2 * len);
-                Some(place.min(2 * len - 1 - place))
-            }
-            Fill::Mirror if len == 1 => Some(0),
-            Fill::Mirror => Some(len - 1 - (at.rem_euclid(2 * (len - 1)) - (len - 1)).abs()),
-            Fill::Wrap => Some(at.rem_euclid(len)),
-        }
-    }
-
-    /// The two pixels between which a position lies, `weight` beyond the place `at`.
-    fn neighbours(self, at: i64, weight: f32, len: i64) -> Option<[i64; 2]> {
-        let last = len - 1;
-        if 0 <= at && (at < last || at == last && weight == 0.0) {
-            return Some([at, last.min(at + 1)]);
-        }
-        match self {
-            Fill::Wrap if last == 0 => Some([0, 0]),
-            Fill::Wrap => {
-                let place = at.rem_euclid(last);
-                // Both ends are the same point: from the left the last pixel is come upon.
-                let end = at < 0 && place == 0 && weight == 0.0;
-                Some(if end { [last, last] } else { [place, place + 1] })
-            }
-            _ => Some([self.pixel(at, len)?, self.pixel(at + 1, len)?]),
-        }
-    }
-}
-
-/// What happens to an image along one axis: a shift, then a flip, then a crop, then a blank.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct AxisDraw {
-    /// The whole pixels of the shift: place p shows place p + `shift` + `weight` of the image before.
-    pub shift: i32,
-    /// The rest of the shift, at least 0 and below 1: how much of the next pixel is mixed in.
-    pub weight: f32,
-    /// Whether the first becomes the last.
-    pub flip: bool,
-    /// Place p shows place p + `crop` of the image before the crop.
-    pub crop: i32,
-    /// The places that are blanked, as far as there are such.
-    pub blank: Range<u32>,
-}
-
-/// Where a place of an axis reads: `(1 - weight) * pixel[low] + weight * pixel[high]`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tap {
-    /// The pixel at or before the position.
-    pub low: usize,
-    /// The pixel after it.
-    pub high: usize,
-    /// How much of the latter.
-    pub weight: f32,
-}
-
-impl AxisDraw {
-    /// Where place `out` of an axis with `len` pixels reads, or `None` for the constant of [`Fill::Constant`]: the
-    /// definition that every backend follows, in whole numbers but for the weight.
+    /// The place that [`to_words`](Place::to_words) gave.
     #[inline]
-    pub fn tap(&self, out: usize, len: usize, fill: Fill) -> Option<Tap> {
-        let len = len as i64;
-        let place = fill.pixel(out as i64 + i64::from(self.crop), len)?;
-        let place = if self.flip { len - 1 - place } else { place };
-        let [low, high] = fill.neighbours(place + i64::from(self.shift), self.weight, len)?;
-        Some(Tap { low: low as usize, high: high as usize, weight: self.weight })
+    pub const fn from_words([word, weight]: [u32; 2]) -> Self {
+        let pixel = word & !Place::BLANK;
+        let position = if pixel == Place::OUTSIDE { None } else { Some((pixel, f32::from_bits(weight))) };
+        Place { position, blank: word & Place::BLANK != 0 }
     }
 
-    fn check(&self, op: &'static str) -> Result<()> {
-        for (what, value) in [("a shift", self.shift), ("a crop", self.crop)] {
-            if value.unsigned_abs() as usize > MOST {
-                let accepted = "at most 2^28 pixels to either side";
-                return Err(Error::Value { op, what, value: value.into(), accepted });
-            }
+    /// Both pixels and the weight of the second.
+    #[inline]
+    pub fn taps(self) -> Option<([usize; 2], f32)> {
+        let (pixel, weight) = self.position?;
+        Some(([pixel as usize, pixel as usize + usize::from(weight != 0.0)], weight))
+    }
+
+    fn check(self, op: &'static str, len: usize) -> Result<()> {
+        let Some(([_, high], weight)) = self.taps() else { return Ok(()) };
+        if high >= len {
+            let what = "the pixel that a place shows";
+            return Err(Error::Value { op, what, value: high as f64, accepted: "inside of the image" });
         }
-        if (0.0..1.0).contains(&self.weight) {
+        if (0.0..=1.0).contains(&weight) {
             return Ok(());
         }
-        let value = self.weight.into();
-        Err(Error::Value { op, what: "the weight of a shift", value, accepted: "at least 0 and below 1" })
+        Err(Error::Value { op, what: "the weight of a pixel", value: weight.into(), accepted: "from 0 to 1" })
     }
 }
 
-/// Which image stands at a place of a batch, and what was drawn for it. The default is the set's first image as it is.
-///
-/// Draws travel to a device as a table of [`WORDS`](ImageDraw::WORDS) integers a place, for a whole epoch at once.
-///
-/// ```
-/// use program::{AxisDraw, ImageDraw};
-///
-/// let flipped = AxisDraw { flip: true, ..AxisDraw::default() };
-/// let draw = ImageDraw { image: 41, columns: flipped, ..ImageDraw::default() };
-/// assert_eq!(ImageDraw::from_words(&draw.to_words()), draw);
-/// ```
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ImageDraw {
+/// A row of a table: which image stands at a place of a batch, and what its rows and columns show.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageDraw<'a> {
     /// The image's number in the set.
-    pub image: u32,
-    /// What happens from top to bottom.
-    pub rows: AxisDraw,
-    /// What happens from left to right. A pixel is blanked that both axes blank.
-    pub columns: AxisDraw,
+    pub image: usize,
+    /// From top to bottom, two words each.
+    rows: &'a [[u32; 2]],
+    /// From left to right, two words each.
+    columns: &'a [[u32; 2]],
 }
 
-impl ImageDraw {
-    /// Integers of a draw in a table: whole loads of 16 bytes.
-    pub const WORDS: usize = 12;
-
-    /// The draw as integers: the image; bit 0 for flipped rows and bit 1 for flipped columns; then of rows and columns
-    /// shift, weight, crop, start and end of the blank.
-    pub fn to_words(&self) -> [u32; Self::WORDS] {
-        let [rows, columns] = [&self.rows, &self.columns].map(|axis| {
-            let AxisDraw { shift, weight, crop, ref blank, .. } = *axis;
-            [shift as u32, weight.to_bits(), crop as u32, blank.start, blank.end]
-        });
-        let mut words = [0; Self::WORDS];
-        words[0] = self.image;
-        words[1] = u32::from(self.rows.flip) | u32::from(self.columns.flip) << 1;
-        words[2..7].copy_from_slice(&rows);
-        words[7..].copy_from_slice(&columns);
-        words
-    }
-
-    /// The draw that [`to_words`](ImageDraw::to_words) gave.
+impl ImageDraw<'_> {
+    /// What row `row` of the image shows.
     #[inline]
-    pub fn from_words(words: &[u32; Self::WORDS]) -> Self {
-        let [image, flips, ..] = *words;
-        let axis = |at: usize, bit: u32| AxisDraw {
-            shift: words[at] as i32,
-            weight: f32::from_bits(words[at + 1]),
-            flip: flips & bit != 0,
-            crop: words[at + 2] as i32,
-            blank: words[at + 3]..words[at + 4],
-        };
-        ImageDraw { image, rows: axis(2, 1), columns: axis(7, 2) }
+    pub fn row(&self, row: usize) -> Place {
+        Place::from_words(self.rows[row])
     }
 
-    /// The draw of a place in a table that has it.
+    /// What column `column` of the image shows.
     #[inline]
-    pub fn at(table: &[u32], place: usize) -> Self {
-        ImageDraw::from_words(&table.as_chunks().0[place])
+    pub fn column(&self, column: usize) -> Place {
+        Place::from_words(self.columns[column])
     }
 
-    /// Checks the draws of `n` places from `first` on, in a table that has them: what backends whose host sees the table
-    /// do first.
-    ///
-    /// # Errors
-    /// [`Error::Value`] for an image that a set of `images` lacks, or a draw that makes no sense.
-    pub fn check(op: &'static str, table: &[u32], first: usize, n: usize, images: usize) -> Result<()> {
-        (first..first + n).try_for_each(|place| ImageDraw::at(table, place).check_one(op, images))
-    }
-
-    fn check_one(&self, op: &'static str, images: usize) -> Result<()> {
-        if self.image as usize >= images {
-            let (what, value) = ("the number of an image", self.image.into());
+    fn check(&self, op: &'static str, images: usize) -> Result<()> {
+        if self.image >= images {
+            let (what, value) = ("the number of an image", self.image as f64);
             return Err(Error::Value { op, what, value, accepted: "below the number of images in the set" });
         }
-        self.rows.check(op)?;
-        self.columns.check(op)
+        [self.rows, self.columns].into_iter().try_for_each(|axis| {
+            axis.iter().try_for_each(|&words| Place::from_words(words).check(op, axis.len()))
+        })
     }
 }
 
@@ -205,8 +112,8 @@ pub struct ImageSet<'a, Bytes, Ints, Buffer> {
 
 /// How a batch is made of a set of images: each is cut out of the set, moved, and brought to the scale of the network.
 ///
-/// An image passes these steps: the first mean is subtracted; it is shifted, bilinearly between pixels; flipped; cropped;
-/// multiplied by `scale`; the second mean is subtracted; blanked pixels become 0.
+/// An image passes these steps: the first mean is subtracted; each pixel is mixed of the four that its row's and its column's
+/// [`Place`] name; multiplied by `scale`; the second mean is subtracted; blank pixels become 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadImages {
     /// Rows.
@@ -215,8 +122,8 @@ pub struct LoadImages {
     pub width: usize,
     /// Channels.
     pub channels: usize,
-    /// What lies beyond the edge, in units after the first mean and before the scale.
-    pub fill: Fill,
+    /// The value beyond the edge, in units after the first mean and before the scale.
+    pub constant: f32,
     /// The factor on every value.
     pub scale: f32,
 }
@@ -230,6 +137,52 @@ impl LoadImages {
     /// The shape of a batch of `n`.
     pub const fn shape(&self, n: usize) -> Shape {
         Shape::new(n, self.height, self.width, self.channels)
+    }
+
+    /// Words of an image in a table of draws.
+    pub const fn words(&self) -> usize {
+        2 * (1 + self.height + self.width)
+    }
+
+    /// Writes a row of a table of draws: an image's number, and the places of its rows and then of its columns.
+    ///
+    /// ```
+    /// use program::{LoadImages, Place};
+    ///
+    /// let load = LoadImages { height: 2, width: 3, channels: 1, constant: 0.0, scale: 1.0 };
+    /// let as_it_is = |len| (0..len).map(|k| Place { position: Some((k, 0.0)), blank: false });
+    /// let mut table = vec![0; load.words()];
+    /// load.write_draw(&mut table, 41, as_it_is(2).chain(as_it_is(3)));
+    /// assert_eq!(load.draw(&table, 0).column(1).taps(), Some(([1, 1], 0.0)));
+    /// ```
+    pub fn write_draw(&self, row: &mut [u32], image: u32, places: impl Iterator<Item = Place>) {
+        let [number, axes @ ..] = row.as_chunks_mut().0 else { return };
+        *number = [image, 0];
+        axes.iter_mut().zip(places).for_each(|(words, place)| *words = place.to_words());
+    }
+
+    /// The draw at a place of a table that has it.
+    #[inline]
+    pub fn draw<'a>(&self, table: &'a [u32], place: usize) -> ImageDraw<'a> {
+        let words = table[place * self.words()..][..self.words()].as_chunks().0;
+        let (rows, columns) = words[1..].split_at(self.height);
+        ImageDraw { image: words[0][0] as usize, rows, columns }
+    }
+
+    /// Checks the draws of `n` images from place `first` on, in a table that has them: what backends whose host sees the
+    /// table do first.
+    ///
+    /// # Errors
+    /// [`Error::Value`] for an image that a set of `images` lacks, and for places that are not in the image.
+    pub fn check_draws(
+        &self,
+        op: &'static str,
+        table: &[u32],
+        first: usize,
+        n: usize,
+        images: usize,
+    ) -> Result<()> {
+        (first..first + n).try_for_each(|place| self.draw(table, place).check(op, images))
     }
 
     /// Checks how much an [`ImageSet`] holds: what every backend calls first.
@@ -264,7 +217,7 @@ impl LoadImages {
         to: usize,
     ) -> Result<()> {
         Error::check_shape(op, "the batch", x, self.shape(x.n))?;
-        let end = first.saturating_add(x.n).saturating_mul(ImageDraw::WORDS);
+        let end = first.saturating_add(x.n).saturating_mul(self.words());
         Span::new(0, end).check(op, "the table of draws", draws)?;
         Span::new(0, x.n).check(op, "the labels of the batch", to)
     }
@@ -274,72 +227,40 @@ impl LoadImages {
 mod tests {
     use super::*;
 
-    /// What the places of `abcd` show.
-    fn shown(draw: &AxisDraw, fill: Fill) -> String {
-        let letter = |out| draw.tap(out, 4, fill).map_or('k', |tap| ['a', 'b', 'c', 'd'][tap.low]);
-        (0..4).map(letter).collect()
+    const LOAD: LoadImages = LoadImages { height: 2, width: 3, channels: 1, constant: 0.0, scale: 1.0 };
+
+    fn at(pixel: u32, weight: f32) -> Place {
+        Place { position: Some((pixel, weight)), blank: false }
     }
 
-    const FILLS: [Fill; 5] = [Fill::Constant(0.0), Fill::Nearest, Fill::Reflect, Fill::Wrap, Fill::Mirror];
-
-    #[test]
-    fn crops_follow_the_pictures_and_shifts_wrap_earlier() {
-        let all = |draw: AxisDraw| FILLS.map(|fill| shown(&draw, fill));
-        let crop = |crop| all(AxisDraw { crop, ..AxisDraw::default() });
-        assert_eq!(crop(-2), ["kkab", "aaab", "baab", "cdab", "cbab"]);
-        assert_eq!(crop(3), ["dkkk", "dddd", "ddcb", "dabc", "dcba"]);
-        let shift = |shift| all(AxisDraw { shift, ..AxisDraw::default() });
-        assert_eq!(shift(-1), ["kabc", "aabc", "aabc", "cabc", "babc"]);
-        assert_eq!(shift(0), ["abcd"; 5]);
-        assert_eq!(shift(-3), ["kkka", "aaaa", "cbaa", "dbca", "dcba"]);
+    /// Whether a draw of this image passes whose last column shows this.
+    fn passes(image: u32, last: Place) -> bool {
+        let mut table = vec![0; LOAD.words()];
+        LOAD.write_draw(
+            &mut table,
+            image,
+            [at(0, 0.5), at(1, 0.0), at(0, 0.0), at(1, 1.0), last].into_iter(),
+        );
+        LOAD.check_draws("op", &table, 0, 1, 3).is_ok()
     }
 
     #[test]
-    fn a_flip_comes_between_shift_and_crop() {
-        let draw = AxisDraw { shift: 1, flip: true, crop: -1, ..AxisDraw::default() };
-        assert_eq!(shown(&draw, Fill::Constant(0.0)), "kkdc");
-    }
-
-    #[test]
-    fn taps_stay_inside() {
-        for len in [1, 2, 3, 32] {
-            for place in [-(MOST as i32), -1000, -33, -3, -1, 0, 1, 31, 32, 99, MOST as i32] {
-                for (weight, flip, fill) in
-                    [0.0, 0.5].iter().flat_map(|&w| FILLS.map(|fill| (w, w == 0.5, fill)))
-                {
-                    let shifted = AxisDraw { shift: place, weight, flip, ..AxisDraw::default() };
-                    let cropped = AxisDraw { crop: place, shift: -1, weight, ..AxisDraw::default() };
-                    let taps =
-                        (0..len).flat_map(|out| [shifted.tap(out, len, fill), cropped.tap(out, len, fill)]);
-                    assert!(taps.flatten().all(|tap| tap.low < len && tap.high < len));
-                }
+    fn words_round_trip() {
+        for blank in [false, true] {
+            for position in [None, Some((0, 0.0)), Some((31, 0.25)), Some((MOST as u32, 1.0))] {
+                let place = Place { position, blank };
+                assert_eq!(Place::from_words(place.to_words()), place);
             }
         }
     }
 
     #[test]
-    fn words_round_trip() {
-        let axis = |k: i32| AxisDraw {
-            shift: -3 * k,
-            weight: 0.25 * k as f32,
-            flip: k == 2,
-            crop: 7 - 9 * k,
-            blank: 5..9 + k as u32,
-        };
-        let draw = ImageDraw { image: 77, rows: axis(1), columns: axis(2) };
-        assert_eq!(ImageDraw::from_words(&draw.to_words()), draw);
-    }
-
-    #[test]
-    fn draws_that_make_no_sense_are_refused() {
-        let check = |draw: ImageDraw| ImageDraw::check("op", &draw.to_words(), 0, 1, 3);
-        let columns = |columns| check(ImageDraw { columns, ..ImageDraw::default() });
-        assert!(check(ImageDraw { image: 2, ..ImageDraw::default() }).is_ok());
-        assert!(check(ImageDraw { image: 3, ..ImageDraw::default() }).is_err());
-        for weight in [1.0, -0.5, f32::NAN] {
-            assert!(columns(AxisDraw { weight, ..AxisDraw::default() }).is_err());
+    fn draws_outside_of_the_set_or_the_image_are_refused() {
+        assert!(passes(2, at(2, 0.0)) && passes(2, Place { position: None, blank: true }));
+        assert!(!passes(3, at(2, 0.0)));
+        for last in [at(3, 0.0), at(2, 0.5), at(u32::MAX >> 2, 0.0), at(1, -0.5), at(1, 1.5), at(1, f32::NAN)]
+        {
+            assert!(!passes(2, last), "{last:?}");
         }
-        assert!(columns(AxisDraw { shift: i32::MIN, ..AxisDraw::default() }).is_err());
-        assert!(columns(AxisDraw { crop: i32::MAX, ..AxisDraw::default() }).is_err());
     }
 }

@@ -49,7 +49,7 @@ pub use check::{Conflict, LiveRange, conflict, live_ranges};
 pub use conv::{Conv2d, Linear, Pad};
 pub use error::{Error, Misfit, Result};
 pub use execute::{Execute, Memory, StepArgs};
-pub use images::{AxisDraw, Fill, ImageDraw, ImageSet, LoadImages, Tap};
+pub use images::{ImageDraw, ImageSet, LoadImages, Place};
 pub use norm::{BatchNorm, SoftmaxXent, Target};
 pub use ops::Op;
 pub use place::Executable;

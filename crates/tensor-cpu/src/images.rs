@@ -3,7 +3,7 @@ use crate::element::{Element, typed};
 use crate::operand::{run, write};
 use crate::rows::RowsMut;
 use crate::threads::Threads;
-use program::{ImageDraw, ImageSet, LoadImages, Result, Span, Tap, ViewMut};
+use program::{ImageSet, LoadImages, Place, Result, Span, ViewMut};
 
 /// A batch out of a set of images, an image a task.
 pub(crate) fn load(
@@ -19,13 +19,13 @@ pub(crate) fn load(
     let ImageSet { images, labels, means } = set;
     load.check_set(op, images.len(), labels.len(), means.len())?;
     load.check_batch(op, draws.len(), first, shape, to.len())?;
-    ImageDraw::check(op, draws, first, shape.n, labels.len())?;
+    load.check_draws(op, draws, first, shape.n, labels.len())?;
     let means = run(op, "the means", means, Span::new(0, 2 * len))?.split_at(len);
     typed!(x.data, |E| {
         let x = write::<E>(op, "the batch", x)?;
         fill(pool, load, images, draws, first, means, x);
     });
-    copy_labels(labels, draws, first, &mut to[..shape.n]);
+    copy_labels(load, labels, draws, first, &mut to[..shape.n]);
     Ok(())
 }
 
@@ -42,20 +42,19 @@ fn fill<E: Element>(
     let (samples, len) = (x.layout.shape.n, load.image_len());
     let x = RowsMut::new(x);
     pool.run(samples, &|sample| {
-        let draw = ImageDraw::at(draws, first + sample);
-        let image = Image { load, bytes: &images[draw.image as usize * len..][..len], before };
-        for row in 0..load.height {
-            let tap = draw.rows.tap(row, load.height, load.fill);
-            let blanked = draw.rows.blank.contains(&(row as u32));
-            for column in 0..load.width {
-                let pixel = row * load.width + column;
+        let draw = load.draw(draws, first + sample);
+        let image = Image { load, bytes: &images[draw.image * len..][..len], before };
+        for i in 0..load.height {
+            let row = draw.row(i);
+            for j in 0..load.width {
+                let (pixel, column) = (i * load.width + j, draw.column(j));
                 // SAFETY: an image belongs to one task, which lends one pixel at a time.
                 let x = unsafe { x.row(sample * load.height * load.width + pixel) };
-                if blanked && draw.columns.blank.contains(&(column as u32)) {
+                if row.blank && column.blank {
                     x.fill(E::of(0.0));
                     continue;
                 }
-                let value = image.pixel(tap, draw.columns.tap(column, load.width, load.fill));
+                let value = image.pixel(row, column);
                 let after = &after[pixel * load.channels..];
                 for (channel, (x, after)) in x.iter_mut().zip(after).enumerate() {
                     *x = E::of(value(channel) * load.scale - after);
@@ -66,9 +65,9 @@ fn fill<E: Element>(
 }
 
 /// The labels of the images from row `first` of the table on.
-pub(crate) fn copy_labels(labels: &[u32], draws: &[u32], first: usize, to: &mut [u32]) {
+pub(crate) fn copy_labels(load: &LoadImages, labels: &[u32], draws: &[u32], first: usize, to: &mut [u32]) {
     for (k, to) in to.iter_mut().enumerate() {
-        *to = labels[ImageDraw::at(draws, first + k).image as usize];
+        *to = labels[load.draw(draws, first + k).image];
     }
 }
 
@@ -80,19 +79,14 @@ struct Image<'a> {
 }
 
 impl Image<'_> {
-    /// What lies at a position, between pixels or outside, in each channel.
-    fn pixel(&self, row: Option<Tap>, column: Option<Tap>) -> impl Fn(usize) -> f32 {
-        let inside = row.zip(column).map(|(row, column)| {
-            let corners = [
-                self.corner(row.low, column.low),
-                self.corner(row.high, column.low),
-                self.corner(row.low, column.high),
-                self.corner(row.high, column.high),
-            ];
-            (corners, row.weight, column.weight)
+    /// What a row and a column show, between pixels or beyond the edge, in each channel.
+    fn pixel(&self, row: Place, column: Place) -> impl Fn(usize) -> f32 {
+        let inside = row.taps().zip(column.taps()).map(|(([top, bottom], down), ([left, right], weight))| {
+            let corners = [(top, left), (bottom, left), (top, right), (bottom, right)];
+            (corners.map(|(row, column)| self.corner(row, column)), down, weight)
         });
         move |channel| {
-            let Some((corners, down, right)) = inside else { return self.load.fill.constant() };
+            let Some((corners, down, right)) = inside else { return self.load.constant };
             let [a, b, c, d] =
                 corners.map(|at| f32::from(self.bytes[at + channel]) - self.before[at + channel]);
             mix(mix(a, b, down), mix(c, d, down), right)

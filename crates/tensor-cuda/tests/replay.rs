@@ -5,8 +5,8 @@
 use crate::harness::*;
 use program::ops::{CrossEntropy, Dropout, LinearWeightGradient};
 use program::{
-    Arena, Backend, Fill, ImageDraw, ImageSet, Layout, Linear, LoadImages, Precision, SgdStep, Shape, Span,
-    StepArgs, TensorId, Trial, TrialRun, Velocity, ViewMut, WeightDecay, Write,
+    Arena, Backend, ImageSet, Layout, Linear, LoadImages, Precision, SgdStep, Shape, Span, StepArgs,
+    TensorId, Trial, TrialRun, Velocity, ViewMut, WeightDecay, Write,
 };
 use tensor_cuda::{Buffer, Cuda, Turn};
 
@@ -189,7 +189,7 @@ fn a_step_waits_for_what_may_halt_it() {
 #[test]
 fn a_loss_waits_for_its_labels() {
     let cuda = emulated(Precision::Fp32);
-    let load = LoadImages { height: 2, width: 2, channels: 1, fill: Fill::Nearest, scale: 1.0 };
+    let load = LoadImages { height: 2, width: 2, channels: 1, constant: 0.0, scale: 1.0 };
     let mut images = cuda.alloc_bytes(3 * 4).unwrap();
     cuda.upload_bytes(&[7; 12], &mut images, 0).unwrap();
     let ints = |values: &[u32]| {
@@ -198,8 +198,8 @@ fn a_loss_waits_for_its_labels() {
         ints
     };
     let all = ints(&[3, 1, 4]);
-    let draws = (0..3).flat_map(|image| ImageDraw { image, ..ImageDraw::default() }.to_words());
-    let draws = ints(&draws.collect::<Vec<_>>());
+    // Every row and column shows pixel 0.
+    let draws = ints(&(0..3).flat_map(|image| [&[image], &[0; 9][..]].concat()).collect::<Vec<u32>>());
     let means = upload(&cuda, &[0.0; 8]).unwrap();
     let (mut x, shape) = (cuda.alloc_activations(load.shape(3).len()).unwrap(), Shape::vectors(3, 10));
     let mut trial = Trial::new(3);

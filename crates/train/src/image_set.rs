@@ -1,8 +1,12 @@
 use crate::Result;
-use augment::{AxisPlacement, FillMode, LoaderOptions, Pipeline, Samples};
+use augment::{Draws, LoaderOptions, Pipeline, Samples};
 use layers::Network;
 use parallel::Shards;
-use tensor::{AxisDraw, Backend, Bytes, Device, Fill, ImageDraw, Ints, LoadImages, Storage};
+use std::mem::take;
+use std::num::NonZero;
+use std::panic::resume_unwind;
+use std::thread::{self, available_parallelism};
+use tensor::{Backend, Bytes, Device, Ints, LoadImages, Place, Storage};
 
 /// A data set in a device's memory: the device cuts batches out of it and augments them by itself.
 ///
@@ -17,6 +21,8 @@ pub(crate) struct ImageSet {
     labels: Ints,
     means: Storage,
     draws: Ints,
+    /// The draws on their way to the device: 2 words for each row and column of an image.
+    table: Vec<u32>,
 }
 
 /// A replica's share of a batch of an [`ImageSet`].
@@ -39,15 +45,17 @@ impl ImageSet {
     ) -> Result<Self> {
         let [height, width, channels] = samples.shape();
         let image = height * width * channels;
-        let (fill, scale) = (fill(&pipeline), pipeline.scale());
+        let (constant, scale) = (pipeline.options().cval, pipeline.scale());
+        let load = LoadImages { height, width, channels, constant, scale };
         let mean = |mean: Option<&[f32]>| mean.map_or_else(|| vec![0.0; image], <[f32]>::to_vec);
         let mut set = ImageSet {
             len: samples.len(),
-            load: LoadImages { height, width, channels, fill, scale },
             images: device.alloc_bytes(samples.len() * image)?,
             labels: device.alloc_ints(samples.len())?,
             means: device.alloc(2 * image)?,
-            draws: device.alloc_ints(samples.len() * ImageDraw::WORDS)?,
+            draws: device.alloc_ints(samples.len() * load.words())?,
+            table: vec![0; samples.len() * load.words()],
+            load,
             pipeline,
             options,
         };
@@ -62,13 +70,34 @@ impl ImageSet {
     /// Draws what happens to every image in `epoch`, and sends it to the device.
     pub(crate) fn begin_epoch(&mut self, device: &Device, epoch: u64) -> Result<()> {
         let order = self.options.order(epoch, self.len);
-        let placements = self.pipeline.placements(&self.options, epoch, &order);
-        let mut table = Vec::with_capacity(order.len() * ImageDraw::WORDS);
-        for (image, placement) in order.into_iter().zip(placements) {
-            let [rows, columns] = [placement.rows, placement.columns].map(axis);
-            table.extend(ImageDraw { image, rows, columns }.to_words());
+        let threads = available_parallelism().map_or(1, NonZero::get);
+        let (samples, words) = (order.len().div_ceil(threads).max(1), self.load.words());
+        let mut table = take(&mut self.table);
+        thread::scope(|scope| {
+            let parts = order.chunks(samples).zip(table.chunks_mut(samples * words));
+            let parts: Vec<_> =
+                parts.map(|(samples, rows)| scope.spawn(|| self.write_draws(epoch, samples, rows))).collect();
+            parts.into_iter().try_for_each(|part| part.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        })?;
+        device.upload_ints(&table, &mut self.draws)?;
+        self.table = table;
+        Ok(())
+    }
+
+    /// Writes the rows of some samples into the table.
+    fn write_draws(&self, epoch: u64, samples: &[u32], rows: &mut [u32]) -> Result<()> {
+        for (row, &sample) in rows.chunks_mut(self.load.words()).zip(samples) {
+            let draws = match self.options.augment {
+                true => self.pipeline.draw(self.options.seed, epoch, sample),
+                false => Draws::default(),
+            };
+            let places = self.pipeline.places(&draws)?.map(|place| Place {
+                position: place.tap.map(|tap| (tap.low as u32, tap.weight)),
+                blank: place.blank,
+            });
+            self.load.write_draw(row, sample, places);
         }
-        Ok(device.upload_ints(&table, &mut self.draws)?)
+        Ok(())
     }
 
     /// Batches in an epoch.
@@ -93,21 +122,6 @@ impl ImageSet {
             Ok(device.load_images(&self.load, set, &self.draws, rows.first, x, labels)?)
         })
     }
-}
-
-fn fill(pipeline: &Pipeline) -> Fill {
-    match pipeline.options().fill_mode {
-        FillMode::Constant => Fill::Constant(pipeline.options().cval),
-        FillMode::Nearest => Fill::Nearest,
-        FillMode::Reflect => Fill::Reflect,
-        FillMode::Wrap => Fill::Wrap,
-        FillMode::Mirror => Fill::Mirror,
-    }
-}
-
-fn axis(placement: AxisPlacement) -> AxisDraw {
-    let AxisPlacement { shift, weight, flip, crop, blank } = placement;
-    AxisDraw { shift, weight, flip, crop, blank }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::driver::{Geometry, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Bytes, Cuda, Ints};
-use program::{Fill, ImageDraw, ImageSet, LoadImages, Result, Span, View};
+use program::{ImageSet, LoadImages, Result, Span, View};
 
 pub(crate) const SOURCE: Source =
     Source { name: "images.cu", text: include_str!("../../kernels/images.cu"), kernels: &["load_images"] };
@@ -29,19 +29,11 @@ impl Cuda {
         let x = self.write(op, "the batch", x)?;
         let size = |what, value| u32_of(op, what, value);
         let count = size("the number of images", labels.len())?;
-        let rows = size("the rows of the table of draws", draws.len() / ImageDraw::WORDS)?;
+        let rows = size("the rows of the table of draws", draws.len() / load.words())?;
         if shape.n == 0 {
             return Ok(());
         }
         self.set_first(size("the first place", first)?)?;
-        // As `enum Fill` of images.cu has them.
-        let fill: u32 = match load.fill {
-            Fill::Constant(_) => 0,
-            Fill::Nearest => 1,
-            Fill::Reflect => 2,
-            Fill::Wrap => 3,
-            Fill::Mirror => 4,
-        };
         // The sizes of an image were checked to be small.
         let [h, w, c] = [shape.h, shape.w, shape.c].map(|size| size as u32);
         let blocks = size("the number of blocks", shape.n.saturating_mul((h * w).div_ceil(PIXELS) as usize))?;
@@ -62,8 +54,7 @@ impl Cuda {
                 h,
                 w,
                 c,
-                fill,
-                load.fill.constant(),
+                load.constant,
                 load.scale,
                 x.ptr,
                 x.stride as u32,
