@@ -1,7 +1,7 @@
 //! The meter of losses and correct answers, and what a loss that is not finite stops.
 
 use crate::{Bench, Buffer, Case, Output, Subject};
-use program::{Execute, Result, SgdStep, Span};
+use program::{Execute, OptimizerStep, ParamRun, Result, Sgd, Span, WeightDecay};
 
 /// Steps with these losses, each with its number of correct answers.
 #[derive(Debug)]
@@ -84,17 +84,11 @@ pub fn a_device_that_runs_ahead_halts<B: Execute>(subject: &Subject<B>) {
 
 /// A parameter and a running average, both 1 before, after a step of each.
 fn one_of_each_step<B: Execute>(bench: &Bench<B>) -> Result<[f32; 2]> {
-    let sgd = SgdStep {
-        lr: 0.5,
-        momentum: 0.0,
-        nesterov: false,
-        velocity: Default::default(),
-        weight_decay: Default::default(),
-    };
     let (mut param, mut average) = (bench.buffer_of(vec![1.0])?, bench.buffer_of(vec![1.0])?);
     let (grad, sum) = (bench.buffer_of(vec![bench.loss_scale])?, bench.buffer_of(vec![0.5])?);
     let (one, mut none) = (Span::new(0, 1), bench.device.alloc(0)?);
-    bench.device.sgd_step(&sgd, &mut param.data, &grad.data, &mut none, one)?;
+    let (step, run) = (OptimizerStep::Sgd(Sgd::keras(), &mut none), ParamRun::new(one, WeightDecay::None));
+    bench.device.optimizer_step(step, 0.5, &mut param.data, &grad.data, &[run])?;
     bench.device.ema_step(0.5, 1.0, &sum.data, one, &mut average.data, one)?;
     Ok([bench.download(&param.data, one)?[0], bench.download(&average.data, one)?[0]])
 }

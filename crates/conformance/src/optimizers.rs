@@ -3,8 +3,7 @@
 use crate::operand::numbers;
 use crate::{Bench, Case, Output, Subject};
 use program::{
-    AdamStep, Execute, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, Velocity,
-    WeightDecay,
+    Adam, Execute, Moments, OptimizerStep, ParamRun, Result, Rmsprop, Sgd, Span, Velocity, WeightDecay,
 };
 use proptest::prelude::*;
 
@@ -12,9 +11,10 @@ use proptest::prelude::*;
 #[derive(Clone, Debug)]
 struct Steps {
     at: Span,
-    sgd: SgdStep,
-    rmsprop: RmspropStep,
-    adam: AdamStep,
+    lr: f32,
+    sgd: Sgd,
+    rmsprop: Rmsprop,
+    adam: Adam,
 }
 
 impl Case for Steps {
@@ -25,13 +25,18 @@ impl Case for Steps {
         let grads = bench.buffer_of(grads)?;
         let (mut params, mut state) = (bench.buffer("params", len)?, bench.buffer_of(vec![0.0; len])?);
         for _ in 0..3 {
-            device.sgd_step(&self.sgd, &mut params.data, &grads.data, &mut state.data, at)?;
+            let (step, run) =
+                (OptimizerStep::Sgd(self.sgd, &mut state.data), ParamRun::new(at, self.sgd.weight_decay));
+            device.optimizer_step(step, self.lr, &mut params.data, &grads.data, &[run])?;
         }
         let mut outputs = params.outputs(bench, &[("params after SGD", at, 1e-6)])?;
         outputs.extend(state.outputs(bench, &[("velocity", at, 1e-6)])?);
         let (mut params, mut state) = (bench.buffer("params", len)?, bench.buffer_of(vec![0.0; len])?);
         for _ in 0..3 {
-            device.rmsprop_step(&self.rmsprop, &mut params.data, &grads.data, &mut state.data, at)?;
+            let step = OptimizerStep::Rmsprop(self.rmsprop, &mut state.data);
+            let run = ParamRun::new(at, self.rmsprop.weight_decay);
+            // At larger rates a penalty on what rounding left enlarges that from step to step.
+            device.optimizer_step(step, 0.01 * self.lr, &mut params.data, &grads.data, &[run])?;
         }
         // Where a penalty nearly cancels a gradient, the quotient enlarges what rounding left of it.
         outputs.extend(params.outputs(bench, &[("params after RMSprop", at, 2e-5)])?);
@@ -43,7 +48,7 @@ impl Case for Steps {
             let (mean, mean_square) = (&mut mean.data, &mut squares.data);
             let moments = Moments { mean, mean_square, steps: &mut steps.data };
             let step = OptimizerStep::Adam(self.adam, moments);
-            device.optimizer_step(step, &mut params.data, &grads.data, &runs)?;
+            device.optimizer_step(step, 0.01 * self.lr, &mut params.data, &grads.data, &runs)?;
         }
         outputs.extend(params.outputs(bench, &[("params after Adam", at, 2e-5)])?);
         outputs.extend(mean.outputs(bench, &[("means", at, 1e-6)])?);
@@ -55,19 +60,14 @@ impl Case for Steps {
 
 /// Without momentum there need be no velocity at all.
 pub fn no_momentum_needs_no_velocity<B: Execute>(subject: &Subject<B>) {
-    let step = SgdStep {
-        lr: 0.5,
-        momentum: 0.0,
-        nesterov: false,
-        velocity: Velocity::Keras,
-        weight_decay: WeightDecay::None,
-    };
     for bench in subject.benches() {
         let run = || {
             let mut params = bench.buffer_of(vec![1.0, 2.0])?;
             let grads = bench.buffer_of(vec![0.5 * bench.loss_scale, -bench.loss_scale])?;
             let (at, mut none) = (Span::new(0, 2), bench.device.alloc(0)?);
-            bench.device.sgd_step(&step, &mut params.data, &grads.data, &mut none, at)?;
+            let (step, run) =
+                (OptimizerStep::Sgd(Sgd::keras(), &mut none), ParamRun::new(at, WeightDecay::None));
+            bench.device.optimizer_step(step, 0.5, &mut params.data, &grads.data, &[run])?;
             bench.download(&params.data, at)
         };
         assert_eq!(run().expect("a step without a velocity"), [0.75, 2.5]);
@@ -92,12 +92,10 @@ pub fn any_convention<B: Execute>(subject: &Subject<B>) {
     let case = |((offset, len), constants, (nesterov, keras, inside))| {
         let (lr, momentum, rho, (beta1, beta2), epsilon, weight_decay) = constants;
         let velocity = if keras { Velocity::Keras } else { Velocity::PyTorch };
-        let sgd = SgdStep { lr, momentum, nesterov, velocity, weight_decay };
-        // At larger rates a penalty on what rounding left enlarges that from step to step.
-        let lr = 0.01 * lr;
-        let rmsprop = RmspropStep { lr, rho, epsilon, epsilon_inside_root: inside, weight_decay };
-        let adam = AdamStep { lr, beta1, beta2, epsilon, epsilon_hat: keras, weight_decay };
-        Steps { at: Span::new(offset, len), sgd, rmsprop, adam }
+        let sgd = Sgd { momentum, nesterov, velocity, weight_decay };
+        let rmsprop = Rmsprop { rho, epsilon, epsilon_inside_root: inside, weight_decay };
+        let adam = Adam { beta1, beta2, epsilon, epsilon_hat: keras, weight_decay };
+        Steps { at: Span::new(offset, len), lr, sgd, rmsprop, adam }
     };
     subject.agree_on(48, cases.prop_map(case));
 }

@@ -5,8 +5,8 @@ use crate::operand::{ALONE, Operand};
 use crate::{Bench, Ops, Subject};
 use program::ops::{BatchNormInfer, BatchNormTrain, CrossEntropy, LinearForward, LinearWeightGradient};
 use program::{
-    Activation, Arena, BatchNorm, Error, Execute, ImageSet, Layout, Linear, LoadImages, Result, RmspropStep,
-    Shape, Span, StepArgs, View, ViewMut,
+    Activation, Arena, BatchNorm, Error, Execute, ImageSet, Layout, Linear, LoadImages, OptimizerStep,
+    ParamRun, Result, Rmsprop, Shape, Span, StepArgs, View, ViewMut, WeightDecay,
 };
 use tensor_cpu::Reference;
 
@@ -133,16 +133,13 @@ pub fn programs_and_their_memory<B: Execute>(subject: &Subject<B>) {
 pub fn optimizer_arenas<B: Execute>(subject: &Subject<B>) {
     on_each!(subject, |d| {
         let (mut params, grads, mut state) = (d.alloc(8)?, d.alloc(8)?, d.alloc(6)?);
-        let step = RmspropStep {
-            lr: 0.1,
-            rho: 0.9,
-            epsilon: 1e-7,
-            epsilon_inside_root: false,
-            weight_decay: Default::default(),
+        let mut step = |offset, len| {
+            let run = ParamRun::new(Span::new(offset, len), WeightDecay::None);
+            let step = OptimizerStep::Rmsprop(Rmsprop::keras2(), &mut state);
+            d.optimizer_step(step, 0.1, &mut params, &grads, &[run])
         };
-        let refuse_state = d.rmsprop_step(&step, &mut params, &grads, &mut state, Span::new(0, 8));
-        refused!(refuse_state, OutOfBounds { what: "the mean squares", .. });
-        refused!(d.rmsprop_step(&step, &mut params, &grads, &mut state, Span::new(5, 4)), OutOfBounds { .. });
+        refused!(step(0, 8), OutOfBounds { what: "the mean squares", .. });
+        refused!(step(5, 4), OutOfBounds { .. });
     });
 }
 

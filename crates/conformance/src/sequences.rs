@@ -10,8 +10,8 @@ use program::ops::{
     LinearWeightGradient,
 };
 use program::{
-    Activation, Arena, BatchNorm, Conv2d, Execute, Layout, Linear, Pad, Result, RmspropStep, SgdStep, Shape,
-    Span, StepArgs, View, ViewMut, Write,
+    Activation, Arena, BatchNorm, Conv2d, Execute, Layout, Linear, OptimizerStep, Pad, ParamRun, Result,
+    Rmsprop, Sgd, Shape, Span, StepArgs, View, ViewMut, WeightDecay, Write,
 };
 
 const CONV: Conv2d = Conv2d {
@@ -141,6 +141,7 @@ impl Case for Changing {
         ops.set(LinearForward { linear, act }, &[vectors, dense], &[z]);
         let Started { mut run, .. } = ops.start()?;
         let whole = Span::new(0, run.executable.span(dense).end());
+        let params = ParamRun::new(whole, WeightDecay::None);
         let grads = bench.buffer_of(vec![bench.loss_scale; whole.len])?;
         let (mut none, mut outputs) = (device.alloc(0)?, Vec::new());
         let mut state = bench.buffer_of(vec![0.5; whole.len])?;
@@ -154,9 +155,8 @@ impl Case for Changing {
                     device.upload(&new, &mut run.parameters, 40)?;
                 }
                 "step" => {
-                    let (velocity, weight_decay) = (Default::default(), Default::default());
-                    let step = SgdStep { lr: 0.25, momentum: 0.0, nesterov: false, velocity, weight_decay };
-                    device.sgd_step(&step, &mut run.parameters, &grads.data, &mut none, whole)?;
+                    let step = OptimizerStep::Sgd(Sgd::keras(), &mut none);
+                    device.optimizer_step(step, 0.25, &mut run.parameters, &grads.data, &[params])?;
                 }
                 "fill" => device.fill(0.5, &mut run.parameters, Span::new(100, whole.len - 200))?,
                 "copy" => {
@@ -165,10 +165,9 @@ impl Case for Changing {
                     device.copy(View::new(&other.data, at), to, Write::Set)?;
                 }
                 "another step" => {
-                    let (rho, epsilon, weight_decay) = (0.5, 0.1, Default::default());
-                    let step =
-                        RmspropStep { lr: 0.25, rho, epsilon, epsilon_inside_root: false, weight_decay };
-                    device.rmsprop_step(&step, &mut run.parameters, &grads.data, &mut state.data, whole)?;
+                    let rule = Rmsprop::keras2().rho(0.5).epsilon(0.1);
+                    let step = OptimizerStep::Rmsprop(rule, &mut state.data);
+                    device.optimizer_step(step, 0.25, &mut run.parameters, &grads.data, &[params])?;
                 }
                 _ => {}
             }

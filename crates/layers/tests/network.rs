@@ -6,8 +6,8 @@ use layers::{
     Layer, Lower, MaxPooling2D, Metrics, Mode, Network, Padding, ParamSpec, Value,
 };
 use tensor::{
-    Activation::Relu, Backend, Device, Ints, SgdStep, Shape, Storage, Target, TensorId, Velocity, ViewMut,
-    WeightDecay,
+    Activation::Relu, Backend, Device, Ints, OptimizerStep, ParamRun, Sgd, Shape, Storage, Target, TensorId,
+    ViewMut, WeightDecay,
 };
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
@@ -285,13 +285,12 @@ fn what_is_frozen_stays() {
         };
         let before: Vec<_> =
             frozen.arena().slots().iter().map(|s| read(frozen.arena().storage(s), s)).collect();
-        let weight_decay = WeightDecay::Decoupled(0.5);
-        let sgd =
-            SgdStep { lr: 0.1, momentum: 0.9, nesterov: true, velocity: Velocity::PyTorch, weight_decay };
         for network in [&mut trained, &mut frozen] {
             let arena = network.arena_mut();
             let mut velocity = device.alloc(arena.trainable.len).unwrap();
-            device.sgd_step(&sgd, &mut arena.params, &arena.grads, &mut velocity, arena.trainable).unwrap();
+            let run = ParamRun::new(arena.trainable, WeightDecay::Decoupled(0.5));
+            let step = OptimizerStep::Sgd(Sgd::pytorch().momentum(0.9).nesterov(), &mut velocity);
+            device.optimizer_step(step, 0.1, &mut arena.params, &arena.grads, &[run]).unwrap();
         }
         let slots = trained.arena().slots().iter().zip(frozen.arena().slots());
         for ((with, without), before) in slots.zip(before) {

@@ -7,7 +7,7 @@ use layers::{Draws, Mode, Network};
 use models::Model;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tensor::{Backend, Device, SgdStep, Storage, Velocity, WeightDecay};
+use tensor::{Backend, Device, OptimizerStep, ParamRun, Sgd, Storage, WeightDecay};
 
 struct Counting;
 
@@ -36,12 +36,11 @@ fn step(network: &mut Network, velocity: &mut Storage, images: &[f32], labels: &
     network.set_input(images, labels).unwrap();
     network.train_pass(Draws { seed: 1, step, first_sample: 0 }, 0.1, global_batch).unwrap();
     network.finish_step(global_batch).unwrap();
-    let (lr, momentum, nesterov) = (1e-3, 0.9, true);
-    let (velocity_form, weight_decay) = (Velocity::Keras, WeightDecay::None);
-    let sgd = SgdStep { lr, momentum, nesterov, velocity: velocity_form, weight_decay };
     let device = network.device().clone();
     let arena = network.arena_mut();
-    device.sgd_step(&sgd, &mut arena.params, &arena.grads, velocity, arena.trainable).unwrap();
+    let step = OptimizerStep::Sgd(Sgd::keras().momentum(0.9).nesterov(), velocity);
+    let run = ParamRun::new(arena.trainable, WeightDecay::None);
+    device.optimizer_step(step, 1e-3, &mut arena.params, &arena.grads, &[run]).unwrap();
     network.evaluate_pass().unwrap();
     assert!(network.metrics().unwrap().loss_sum.is_finite());
 }

@@ -3,7 +3,7 @@
 
 use layers::{Draws, Mode, Network, Role};
 use models::Model;
-use tensor::{Backend, Device, SgdStep, Span, Velocity, View, WeightDecay};
+use tensor::{Backend, Device, OptimizerStep, ParamRun, Sgd, Span, View, WeightDecay};
 use testkit::{Golden, Tolerance, compare, fingerprint, pattern, read};
 
 const SEED: u64 = 7;
@@ -110,13 +110,6 @@ impl Case {
     fn run(mut self, steps: u64, lr: f32) {
         let device = self.network.device().clone();
         let mut velocity = device.alloc(self.network.arena().params.len()).unwrap();
-        let sgd = SgdStep {
-            lr,
-            momentum: 0.875,
-            nesterov: false,
-            velocity: Velocity::Keras,
-            weight_decay: WeightDecay::None,
-        };
         let mut losses = Vec::new();
         for step in 0..steps {
             let draws = Draws { seed: SEED, step, first_sample: 0 };
@@ -128,7 +121,9 @@ impl Case {
                 self.check_gradients();
             }
             let arena = self.network.arena_mut();
-            device.sgd_step(&sgd, &mut arena.params, &arena.grads, &mut velocity, arena.trainable).unwrap();
+            let step = OptimizerStep::Sgd(Sgd::keras().momentum(0.875), &mut velocity);
+            let run = ParamRun::new(arena.trainable, WeightDecay::None);
+            device.optimizer_step(step, lr, &mut arena.params, &arena.grads, &[run]).unwrap();
         }
         self.check("losses", &losses, self.precision.last);
         self.check_parameters();

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 /// # Ok::<(), optim::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(try_from = "String", into = "String")]
 pub struct Ema {
     /// What of the average one step leaves (default 0.99, Keras' `ema_momentum`); where it moves every 5 steps, the fifth power
     /// of this is left each time.

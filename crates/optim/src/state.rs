@@ -159,21 +159,18 @@ impl OptimizerState {
         self.runs.clear();
         match &self.groups {
             Some(groups) => self.runs.extend(groups.runs(self.epoch, at)),
-            None => {
-                let weight_decay = self.optimizer.weight_decay();
-                self.runs.push(ParamRun { at, lr_multiplier: 1.0, weight_decay });
-            }
+            None => self.runs.push(ParamRun::new(at, self.optimizer.weight_decay())),
         }
         let [first, second] = &mut self.arenas;
         let step = match &self.optimizer {
-            Optimizer::Sgd(sgd) => OptimizerStep::Sgd(sgd.at(rate), first),
-            Optimizer::Rmsprop(rmsprop) => OptimizerStep::Rmsprop(rmsprop.at(rate), first),
+            Optimizer::Sgd(sgd) => OptimizerStep::Sgd(*sgd, first),
+            Optimizer::Rmsprop(rmsprop) => OptimizerStep::Rmsprop(*rmsprop, first),
             Optimizer::Adam(adam) => {
                 let moments = Moments { mean: first, mean_square: second, steps: &mut self.steps };
-                OptimizerStep::Adam(adam.at(rate), moments)
+                OptimizerStep::Adam(*adam, moments)
             }
         };
-        Ok(device.optimizer_step(step, params, grads, &self.runs)?)
+        Ok(device.optimizer_step(step, rate, params, grads, &self.runs)?)
     }
 
     /// The memory's numbers, copied from the device: its arenas one after the other, then the number of steps. Exact, but for the

@@ -1,6 +1,6 @@
 //! The compact form `NAME:KEY=VALUE,KEY=VALUE` of command lines and files, both ways, and the check of its values.
 
-use crate::{Error, Optimizer, ParamGroup, Result, Schedule};
+use crate::{Ema, Error, Optimizer, ParamGroup, Result, Schedule};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
@@ -150,4 +150,4 @@ macro_rules! stored_as_text {
     };
 }
 
-stored_as_text!(Optimizer, ParamGroup, Schedule);
+stored_as_text!(Ema, Optimizer, ParamGroup, Schedule);

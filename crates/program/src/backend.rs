@@ -1,6 +1,4 @@
-use crate::{
-    ImageSet, LoadImages, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, View, ViewMut,
-};
+use crate::{ImageSet, LoadImages, OptimizerStep, ParamRun, Result, Span, View, ViewMut};
 
 /// Whether an op replaces what its output held or adds to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,37 +122,14 @@ pub trait Backend {
     /// step. The meter then holds that loss, and counts no further steps.
     fn meter(&self, sums: &Self::Buffer, metrics: Span, meter: &mut Self::Buffer) -> Result<()>;
 
-    /// One step of an optimizer on runs of parameters, which don't overlap. All arenas are laid out alike, and nothing outside of the
+    /// One step of an optimizer at learning rate `lr`, on runs of parameters, which don't overlap and say their weight decay. All arenas are laid out alike, and nothing outside of the
     /// runs is touched.
     fn optimizer_step(
         &self,
         step: OptimizerStep<Self::Buffer>,
+        lr: f32,
         params: &mut Self::Buffer,
         grads: &Self::Buffer,
         runs: &[ParamRun],
     ) -> Result<()>;
-
-    /// A step of SGD on one run.
-    fn sgd_step(
-        &self,
-        step: &SgdStep,
-        params: &mut Self::Buffer,
-        grads: &Self::Buffer,
-        velocity: &mut Self::Buffer,
-        at: Span,
-    ) -> Result<()> {
-        self.optimizer_step(OptimizerStep::Sgd(*step, velocity), params, grads, &[step.whole(at)])
-    }
-
-    /// A step of RMSprop on one run.
-    fn rmsprop_step(
-        &self,
-        step: &RmspropStep,
-        params: &mut Self::Buffer,
-        grads: &Self::Buffer,
-        mean_square: &mut Self::Buffer,
-        at: Span,
-    ) -> Result<()> {
-        self.optimizer_step(OptimizerStep::Rmsprop(*step, mean_square), params, grads, &[step.whole(at)])
-    }
 }

@@ -13,9 +13,8 @@ mod arguments;
 use core::ops::Range;
 use program::ops::*;
 use program::{
-    Activation, AdamStep, Arena, Backend, BatchNorm, Layout, Moments, Op, OptimizerStep, Pad, Pool2d, Result,
-    RmspropStep, SgdStep, Shape, Span, StepArgs, TensorId, Trial, Velocity, View, ViewMut, WeightDecay,
-    Write,
+    Activation, Adam, Arena, Backend, BatchNorm, Layout, Moments, Op, OptimizerStep, Pad, ParamRun, Pool2d,
+    Result, Rmsprop, Sgd, Shape, Span, StepArgs, TensorId, Trial, View, ViewMut, WeightDecay, Write,
 };
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -147,21 +146,19 @@ impl Bench {
         let (cpu, shape, at) = (&self.cpu, Shape::vectors(1, len), Span::new(0, len));
         let (mut params, grads, mut state) = (cpu.alloc(len)?, cpu.alloc(len)?, cpu.alloc(len)?);
         let moved = (5.0 * 4.0 / self.bytes) as usize * len;
-        let (velocity, weight_decay) = (Velocity::Keras, WeightDecay::None);
-        let sgd = SgdStep { lr: 0.0, momentum: 0.9, nesterov: false, velocity, weight_decay };
-        self.line("SGD", shape, moved, || cpu.sgd_step(&sgd, &mut params, &grads, &mut state, at))?;
-        let rmsprop =
-            RmspropStep { lr: 0.0, rho: 0.9, epsilon: 1e-7, epsilon_inside_root: false, weight_decay };
-        self.line("RMSprop", shape, moved, || {
-            cpu.rmsprop_step(&rmsprop, &mut params, &grads, &mut state, at)
+        let runs = [ParamRun::new(at, WeightDecay::None)];
+        self.line("SGD", shape, moved, || {
+            let step = OptimizerStep::Sgd(Sgd::keras().momentum(0.9), &mut state);
+            cpu.optimizer_step(step, 0.0, &mut params, &grads, &runs)
         })?;
-        let adam =
-            AdamStep { lr: 0.0, beta1: 0.9, beta2: 0.999, epsilon: 1e-7, epsilon_hat: true, weight_decay };
+        self.line("RMSprop", shape, moved, || {
+            let step = OptimizerStep::Rmsprop(Rmsprop::keras2(), &mut state);
+            cpu.optimizer_step(step, 0.0, &mut params, &grads, &runs)
+        })?;
         let (mut mean_square, mut steps) = (cpu.alloc(len)?, cpu.alloc(1)?);
         self.line("Adam", shape, moved / 5 * 7, || {
             let moments = Moments { mean: &mut state, mean_square: &mut mean_square, steps: &mut steps };
-            let step = OptimizerStep::Adam(adam, moments);
-            cpu.optimizer_step(step, &mut params, &grads, &[rmsprop.whole(at)])
+            cpu.optimizer_step(OptimizerStep::Adam(Adam::keras(), moments), 0.0, &mut params, &grads, &runs)
         })?;
         black_box(&params);
         Ok(())

@@ -128,10 +128,11 @@ impl Backend for Cpu {
     fn optimizer_step(
         &self,
         step: OptimizerStep<Buffer>,
+        lr: f32,
         params: &mut Buffer,
         grads: &Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
-        optimizer_step(self.pool(), step, params, grads, runs)
+        optimizer_step(self.pool(), step, lr, params, grads, runs)
     }
 }

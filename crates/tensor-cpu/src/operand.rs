@@ -4,7 +4,7 @@ use crate::Buffer;
 use crate::element::Element;
 use core::ops::{AddAssign, DerefMut};
 use program::{
-    AdamStep, Error, Moments, OptimizerStep, ParamRun, Result, RmspropStep, SgdStep, Span, View, ViewMut,
+    Adam, Error, Moments, OptimizerStep, ParamRun, Result, Rmsprop, Sgd, Span, View, ViewMut, WeightDecay,
 };
 
 /// The tensor as a slice, once its layout is known to fit, and its numbers to be of this type.
@@ -123,41 +123,67 @@ pub(crate) fn runs_mut<'a, T>(
 /// What an optimizer remembers of parameters, which has a name: arenas that are laid out as theirs.
 type Memory<'a, T, const N: usize> = [(&'static str, &'a mut [T]); N];
 
+/// How a step moves a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Rate {
+    pub lr: f32,
+    pub weight_decay: WeightDecay,
+}
+
 /// The rules of the optimizers, each on one run; what is remembered of it may be empty.
 pub(crate) trait Rules<T> {
-    fn sgd(&self, step: &SgdStep, params: &mut [T], grads: &[T], velocity: [&mut [T]; 1]);
-    fn rmsprop(&self, step: &RmspropStep, params: &mut [T], grads: &[T], mean_square: [&mut [T]; 1]);
+    fn sgd(&self, rule: &Sgd, rate: Rate, params: &mut [T], grads: &[T], velocity: [&mut [T]; 1]);
+    fn rmsprop(&self, rule: &Rmsprop, rate: Rate, params: &mut [T], grads: &[T], mean_square: [&mut [T]; 1]);
     /// The step after `taken` ones; `moments` are the mean and the mean square.
-    fn adam(&self, step: &AdamStep, taken: T, params: &mut [T], grads: &[T], moments: [&mut [T]; 2]);
+    fn adam(&self, rule: &Adam, rate: Rate, taken: T, params: &mut [T], grads: &[T], moments: [&mut [T]; 2]);
 }
 
 /// See `Backend::optimizer_step`.
 pub(crate) fn optimizer_step<T: Copy + AddAssign + From<u8>, B: DerefMut<Target = [T]>>(
     rules: &impl Rules<T>,
     step: OptimizerStep<B>,
+    lr: f32,
     params: &mut [T],
     grads: &[T],
     runs: &[ParamRun],
 ) -> Result<()> {
     match step {
-        OptimizerStep::Sgd(step, velocity) => {
-            let (velocity, remembers) = ([("the velocity", &mut velocity[..])], step.momentum != 0.0);
-            for_runs("sgd_step", params, grads, velocity, runs, remembers, |run, params, grads, velocity| {
-                rules.sgd(&step.on(run), params, grads, velocity);
-            })
+        OptimizerStep::Sgd(rule, velocity) => {
+            let (velocity, remembers) = ([("the velocity", &mut velocity[..])], rule.momentum != 0.0);
+            for_runs(
+                "sgd_step",
+                lr,
+                params,
+                grads,
+                velocity,
+                runs,
+                remembers,
+                |rate, params, grads, velocity| {
+                    rules.sgd(&rule, rate, params, grads, velocity);
+                },
+            )
         }
-        OptimizerStep::Rmsprop(step, squares) => {
+        OptimizerStep::Rmsprop(rule, squares) => {
             let squares = [("the mean squares", &mut squares[..])];
-            for_runs("rmsprop_step", params, grads, squares, runs, true, |run, params, grads, squares| {
-                rules.rmsprop(&step.on(run), params, grads, squares);
-            })
+            for_runs(
+                "rmsprop_step",
+                lr,
+                params,
+                grads,
+                squares,
+                runs,
+                true,
+                |rate, params, grads, squares| {
+                    rules.rmsprop(&rule, rate, params, grads, squares);
+                },
+            )
         }
-        OptimizerStep::Adam(step, Moments { mean, mean_square, steps }) => {
+        OptimizerStep::Adam(rule, Moments { mean, mean_square, steps }) => {
             let op = "adam_step";
             let moments = [("the means", &mut mean[..]), ("the mean squares", &mut mean_square[..])];
             let steps = run_mut(op, "the number of steps", steps, Span::new(0, 1))?;
-            for_runs(op, params, grads, moments, runs, true, |run, params, grads, moments| {
-                rules.adam(&step.on(run), steps[0], params, grads, moments);
+            for_runs(op, lr, params, grads, moments, runs, true, |rate, params, grads, moments| {
+                rules.adam(&rule, rate, steps[0], params, grads, moments);
             })?;
             steps[0] += T::from(u8::from(runs.iter().any(|run| run.at.len > 0)));
             Ok(())
@@ -168,20 +194,21 @@ pub(crate) fn optimizer_step<T: Copy + AddAssign + From<u8>, B: DerefMut<Target 
 /// Calls `step` with what lies in each of the runs; nothing of `memory` where the step looks at none.
 fn for_runs<T, const N: usize>(
     op: &'static str,
+    lr: f32,
     params: &mut [T],
     grads: &[T],
     mut memory: Memory<T, N>,
     runs: &[ParamRun],
     remembers: bool,
-    mut step: impl FnMut(&ParamRun, &mut [T], &[T], [&mut [T]; N]),
+    mut step: impl FnMut(Rate, &mut [T], &[T], [&mut [T]; N]),
 ) -> Result<()> {
-    for rule in runs {
-        let at = rule.at;
+    for &ParamRun { at, lr_multiplier, weight_decay } in runs {
         let (params, grads) =
             (run_mut(op, "the parameters", params, at)?, run(op, "the gradients", grads, at)?);
         let remembered = if remembers { at } else { Span::new(0, 0) };
         memory.iter().try_for_each(|(what, memory)| remembered.check(op, what, memory.len()))?;
-        step(rule, params, grads, memory.each_mut().map(|(_, memory)| &mut memory[remembered.range()]));
+        let rate = Rate { lr: lr * lr_multiplier, weight_decay };
+        step(rate, params, grads, memory.each_mut().map(|(_, memory)| &mut memory[remembered.range()]));
     }
     Ok(())
 }

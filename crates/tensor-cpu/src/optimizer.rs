@@ -1,7 +1,7 @@
 use crate::dispatch::multiversion;
-use crate::operand::Rules;
+use crate::operand::{Rate, Rules};
 use crate::threads::{Shards, Threads};
-use program::{AdamStep, RmspropStep, SgdStep, Velocity, WeightDecay};
+use program::{Adam, Rmsprop, Sgd, Velocity, WeightDecay};
 
 /// Elements a task: 64 KiB of each arena.
 const BLOCK: usize = 16_384;
@@ -29,16 +29,54 @@ pub(crate) fn meter(metrics: &[f32], meter: &mut [f32]) {
 
 /// The rules on blocks that threads take.
 impl Rules<f32> for Threads {
-    fn sgd(&self, step: &SgdStep, params: &mut [f32], grads: &[f32], velocity: [&mut [f32]; 1]) {
-        sgd(self, step, params, grads, velocity);
+    /// `velocity` is empty where the momentum is 0.
+    fn sgd(&self, rule: &Sgd, rate: Rate, params: &mut [f32], grads: &[f32], velocity: [&mut [f32]; 1]) {
+        let sgd = SgdFactors::new(rule, rate);
+        for_blocks(self, params, grads, velocity, &|params, grads, [velocity]| {
+            if velocity.is_empty() {
+                sgd_plain(sgd.decay, rate.lr, params, grads);
+            } else {
+                sgd_momentum(sgd, params, grads, velocity);
+            }
+        });
     }
 
-    fn rmsprop(&self, step: &RmspropStep, params: &mut [f32], grads: &[f32], mean_square: [&mut [f32]; 1]) {
-        rmsprop(self, step, params, grads, mean_square);
+    fn rmsprop(
+        &self,
+        rule: &Rmsprop,
+        rate: Rate,
+        params: &mut [f32],
+        grads: &[f32],
+        squares: [&mut [f32]; 1],
+    ) {
+        let epsilon = if rule.epsilon_inside_root { [rule.epsilon, 0.0] } else { [0.0, rule.epsilon] };
+        let rule = RmspropFactors { decay: Decay::new(rate), lr: rate.lr, rho: rule.rho, epsilon };
+        for_blocks(self, params, grads, squares, &|params, grads, [squares]| {
+            rmsprop_block(rule, params, grads, squares);
+        });
     }
 
-    fn adam(&self, step: &AdamStep, taken: f32, params: &mut [f32], grads: &[f32], moments: [&mut [f32]; 2]) {
-        adam(self, step, taken, params, grads, moments);
+    fn adam(
+        &self,
+        rule: &Adam,
+        rate: Rate,
+        taken: f32,
+        params: &mut [f32],
+        grads: &[f32],
+        moments: [&mut [f32]; 2],
+    ) {
+        let (corrected, epsilon) = rule.corrected(rate.lr, f64::from(taken) + 1.0);
+        let betas = [rule.beta1, rule.beta2];
+        let rule = AdamFactors {
+            decay: Decay::new(rate),
+            rate: corrected as f32,
+            epsilon: epsilon as f32,
+            keep: betas.map(|b| b as f32),
+            take: betas.map(|b| (1.0 - b) as f32),
+        };
+        for_blocks(self, params, grads, moments, &|params, grads, [mean, mean_square]| {
+            adam_block(rule, params, grads, mean, mean_square);
+        });
     }
 }
 
@@ -50,8 +88,8 @@ struct Decay {
 }
 
 impl Decay {
-    fn new(decay: WeightDecay, lr: f32) -> Self {
-        match decay {
+    fn new(Rate { lr, weight_decay }: Rate) -> Self {
+        match weight_decay {
             WeightDecay::None => Decay { penalty: 0.0, keep: 1.0 },
             WeightDecay::Coupled(w) => Decay { penalty: w, keep: 1.0 },
             WeightDecay::Decoupled(w) => Decay { penalty: 0.0, keep: 1.0 - lr * w },
@@ -61,7 +99,7 @@ impl Decay {
 
 /// All conventions of SGD as one formula: `v = m v + into g`, then `p += out (of_v v + of_g g)`.
 #[derive(Clone, Copy)]
-struct Sgd {
+struct SgdFactors {
     decay: Decay,
     momentum: f32,
     into: f32,
@@ -70,29 +108,17 @@ struct Sgd {
     of_g: f32,
 }
 
-impl Sgd {
-    fn new(step: &SgdStep) -> Self {
+impl SgdFactors {
+    fn new(rule: &Sgd, rate: Rate) -> Self {
         // The learning rate enters the velocity (Keras) or leaves with it (PyTorch).
-        let (into, out) = match step.velocity {
-            Velocity::Keras => (-step.lr, 1.0),
-            Velocity::PyTorch => (1.0, -step.lr),
+        let (into, out) = match rule.velocity {
+            Velocity::Keras => (-rate.lr, 1.0),
+            Velocity::PyTorch => (1.0, -rate.lr),
         };
         // Nesterov looks one step ahead: `m v + into g` in place of `v`.
-        let (of_v, of_g) = if step.nesterov { (step.momentum, into) } else { (1.0, 0.0) };
-        Sgd { decay: Decay::new(step.weight_decay, step.lr), momentum: step.momentum, into, out, of_v, of_g }
+        let (of_v, of_g) = if rule.nesterov { (rule.momentum, into) } else { (1.0, 0.0) };
+        SgdFactors { decay: Decay::new(rate), momentum: rule.momentum, into, out, of_v, of_g }
     }
-}
-
-/// `velocity` is empty where the momentum is 0.
-fn sgd(threads: &Threads, step: &SgdStep, params: &mut [f32], grads: &[f32], velocity: [&mut [f32]; 1]) {
-    let sgd = Sgd::new(step);
-    for_blocks(threads, params, grads, velocity, &|params, grads, [velocity]| {
-        if velocity.is_empty() {
-            sgd_plain(sgd.decay, step.lr, params, grads);
-        } else {
-            sgd_momentum(sgd, params, grads, velocity);
-        }
-    });
 }
 
 multiversion! {
@@ -104,7 +130,7 @@ multiversion! {
 }
 
 multiversion! {
-    fn sgd_momentum(sgd: Sgd, params: &mut [f32], grads: &[f32], velocity: &mut [f32]) {
+    fn sgd_momentum(sgd: SgdFactors, params: &mut [f32], grads: &[f32], velocity: &mut [f32]) {
         for ((p, &g), v) in params.iter_mut().zip(grads).zip(velocity) {
             let g = g + sgd.decay.penalty * *p;
             *v = sgd.momentum * *v + sgd.into * g;
@@ -114,7 +140,7 @@ multiversion! {
 }
 
 #[derive(Clone, Copy)]
-struct Rmsprop {
+struct RmspropFactors {
     decay: Decay,
     lr: f32,
     rho: f32,
@@ -122,23 +148,8 @@ struct Rmsprop {
     epsilon: [f32; 2],
 }
 
-fn rmsprop(
-    threads: &Threads,
-    step: &RmspropStep,
-    params: &mut [f32],
-    grads: &[f32],
-    mean_square: [&mut [f32]; 1],
-) {
-    let epsilon = if step.epsilon_inside_root { [step.epsilon, 0.0] } else { [0.0, step.epsilon] };
-    let decay = Decay::new(step.weight_decay, step.lr);
-    let rule = Rmsprop { decay, lr: step.lr, rho: step.rho, epsilon };
-    for_blocks(threads, params, grads, mean_square, &|params, grads, [mean_square]| {
-        rmsprop_block(rule, params, grads, mean_square);
-    });
-}
-
 multiversion! {
-    fn rmsprop_block(rule: Rmsprop, params: &mut [f32], grads: &[f32], mean_square: &mut [f32]) {
+    fn rmsprop_block(rule: RmspropFactors, params: &mut [f32], grads: &[f32], mean_square: &mut [f32]) {
         let [inside, outside] = rule.epsilon;
         for ((p, &g), a) in params.iter_mut().zip(grads).zip(mean_square) {
             let g = g + rule.decay.penalty * *p;
@@ -150,7 +161,7 @@ multiversion! {
 
 /// `p -= rate m / (sqrt(a) + epsilon)`, with the corrections in `rate` and `epsilon`.
 #[derive(Clone, Copy)]
-struct Adam {
+struct AdamFactors {
     decay: Decay,
     rate: f32,
     epsilon: f32,
@@ -159,27 +170,8 @@ struct Adam {
     take: [f32; 2],
 }
 
-/// The step after `taken` ones; `moments` are the mean and the mean square.
-fn adam(
-    threads: &Threads,
-    step: &AdamStep,
-    taken: f32,
-    params: &mut [f32],
-    grads: &[f32],
-    moments: [&mut [f32]; 2],
-) {
-    let (rate, epsilon) = step.corrected(f64::from(taken) + 1.0);
-    let (decay, betas) = (Decay::new(step.weight_decay, step.lr), [step.beta1, step.beta2]);
-    let [rate, epsilon] = [rate as f32, epsilon as f32];
-    let rule =
-        Adam { decay, rate, epsilon, keep: betas.map(|b| b as f32), take: betas.map(|b| (1.0 - b) as f32) };
-    for_blocks(threads, params, grads, moments, &|params, grads, [mean, mean_square]| {
-        adam_block(rule, params, grads, mean, mean_square);
-    });
-}
-
 multiversion! {
-    fn adam_block(rule: Adam, params: &mut [f32], grads: &[f32], mean: &mut [f32], mean_square: &mut [f32]) {
+    fn adam_block(rule: AdamFactors, params: &mut [f32], grads: &[f32], mean: &mut [f32], mean_square: &mut [f32]) {
         let ([keep1, keep2], [take1, take2]) = (rule.keep, rule.take);
         for (((p, &g), m), a) in params.iter_mut().zip(grads).zip(mean).zip(mean_square) {
             let g = g + rule.decay.penalty * *p;

@@ -3,9 +3,9 @@
 
 use program::ops::*;
 use program::{
-    Activation, AdamStep, Arena, Backend, BatchNorm, Conv2d, Layout, Linear, Moments, Op, OptimizerStep, Pad,
-    Pool2d, Result, RmspropStep, SgdStep, Shape, Span, StepArgs, TensorId, Trial, TrialRun, Velocity,
-    WeightDecay, Write,
+    Activation, Adam, Arena, Backend, BatchNorm, Conv2d, Layout, Linear, Moments, Op, OptimizerStep, Pad,
+    ParamRun, Pool2d, Result, Rmsprop, Sgd, Shape, Span, StepArgs, TensorId, Trial, TrialRun, WeightDecay,
+    Write,
 };
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -101,15 +101,15 @@ fn every_op(cpu: &Cpu) -> Result<TrialRun<'_, Cpu>> {
 
 /// One step of each optimizer.
 fn every_optimizer(cpu: &Cpu, [params, grads, mean, mean_square, steps]: &mut [Buffer; 5]) -> Result<()> {
-    let (all, velocity, weight_decay) = (Span::new(0, params.len()), Velocity::Keras, WeightDecay::None);
+    let all = Span::new(0, params.len());
+    let runs = [ParamRun::new(all, WeightDecay::None)];
     cpu.ema_step(0.9, 1.0, grads, all, params, all)?;
-    let sgd = SgdStep { lr: 0.1, momentum: 0.9, nesterov: true, velocity, weight_decay };
-    cpu.sgd_step(&sgd, params, grads, mean, all)?;
-    let rmsprop = RmspropStep { lr: 0.1, rho: 0.9, epsilon: 1e-7, epsilon_inside_root: false, weight_decay };
-    cpu.rmsprop_step(&rmsprop, params, grads, mean, all)?;
-    let adam = AdamStep { lr: 0.1, beta1: 0.9, beta2: 0.999, epsilon: 1e-7, epsilon_hat: true, weight_decay };
-    let moments = Moments { mean, mean_square, steps };
-    cpu.optimizer_step(OptimizerStep::Adam(adam, moments), params, grads, &[rmsprop.whole(all)])
+    let sgd = OptimizerStep::Sgd(Sgd::keras().momentum(0.9).nesterov(), mean);
+    cpu.optimizer_step(sgd, 0.1, params, grads, &runs)?;
+    let rmsprop = OptimizerStep::Rmsprop(Rmsprop::keras2(), mean);
+    cpu.optimizer_step(rmsprop, 0.1, params, grads, &runs)?;
+    let adam = OptimizerStep::Adam(Adam::keras(), Moments { mean, mean_square, steps });
+    cpu.optimizer_step(adam, 0.1, params, grads, &runs)
 }
 
 /// A normalization and a dense layer on vectors.

@@ -8,8 +8,8 @@ use program::ops::{
     MaxPoolGradient,
 };
 use program::{
-    Activation, Arena, BatchNorm, Execute, Layout, Op, Pad, Pool2d, RmspropStep, SgdStep, Shape, Span,
-    StepArgs, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, Arena, BatchNorm, Execute, Layout, Op, OptimizerStep, Pad, ParamRun, Pool2d, Rmsprop, Sgd,
+    Shape, Span, StepArgs, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay, Write,
 };
 use safetensors::SafeTensors;
 use tensor_cpu::{Buffer, Cpu, Reference};
@@ -316,8 +316,8 @@ fn optimizers<D: Device>(device: &D) {
         ("keras.nesterov", 0.875, true, Velocity::Keras, none),
     ] {
         ten_steps(device, name, |k, params, grads, state, at| {
-            let step = SgdStep { lr: rate(k), momentum, nesterov, velocity, weight_decay };
-            device.sgd_step(&step, params, grads, state, at).unwrap();
+            let step = OptimizerStep::Sgd(Sgd { momentum, nesterov, velocity, weight_decay }, state);
+            device.optimizer_step(step, rate(k), params, grads, &[ParamRun::new(at, weight_decay)]).unwrap();
         });
     }
     for (name, epsilon_inside_root, weight_decay) in
@@ -325,8 +325,9 @@ fn optimizers<D: Device>(device: &D) {
     {
         ten_steps(device, name, |k, params, grads, state, at| {
             let epsilon = 1.0 / 1_048_576.0;
-            let step = RmspropStep { lr: rate(k), rho: 0.875, epsilon, epsilon_inside_root, weight_decay };
-            device.rmsprop_step(&step, params, grads, state, at).unwrap();
+            let rule = Rmsprop { rho: 0.875, epsilon, epsilon_inside_root, weight_decay };
+            let (step, run) = (OptimizerStep::Rmsprop(rule, state), ParamRun::new(at, weight_decay));
+            device.optimizer_step(step, rate(k), params, grads, &[run]).unwrap();
         });
     }
 }

@@ -121,10 +121,11 @@ impl Backend for Cuda {
     fn optimizer_step(
         &self,
         step: OptimizerStep<Buffer>,
+        lr: f32,
         params: &mut Buffer,
         grads: &Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
-        self.op(|| self.op_optimizer_step(step, params, grads, runs))
+        self.op(|| self.op_optimizer_step(step, lr, params, grads, runs))
     }
 }

@@ -4,28 +4,15 @@
 
 use crate::harness::*;
 use program::{
-    AdamStep, Backend, Moments, OptimizerStep, ParamRun, Precision, Result, RmspropStep, SgdStep, Span,
-    Velocity, WeightDecay,
+    Adam, Backend, Moments, OptimizerStep, ParamRun, Precision, Result, Rmsprop, Sgd, Span, Velocity,
+    WeightDecay,
 };
 use tensor_cpu::{Cpu, Reference};
 use tensor_cuda::Cuda;
 
-const PLAIN: SgdStep = SgdStep {
-    lr: 0.5,
-    momentum: 0.0,
-    nesterov: false,
-    velocity: Velocity::Keras,
-    weight_decay: WeightDecay::None,
-};
-
-const ADAM: AdamStep = AdamStep {
-    lr: 0.1,
-    beta1: 0.9,
-    beta2: 0.999,
-    epsilon: 1e-7,
-    epsilon_hat: true,
-    weight_decay: WeightDecay::None,
-};
+fn plain(at: Span) -> ParamRun {
+    ParamRun::new(at, WeightDecay::None)
+}
 
 /// Ten steps of all optimizers on runs in the middle of an arena, with a rate and gradients that change.
 #[derive(Debug)]
@@ -33,9 +20,10 @@ struct Steps {
     at: Span,
     /// Two runs with rules of their own in `at`, and what lies between them is left alone; `None` for all of it alike.
     groups: Option<[ParamRun; 2]>,
-    sgd: SgdStep,
-    rmsprop: RmspropStep,
-    adam: AdamStep,
+    lr: f32,
+    sgd: Sgd,
+    rmsprop: Rmsprop,
+    adam: Adam,
 }
 
 impl Steps {
@@ -58,16 +46,15 @@ impl Steps {
         Steps {
             at,
             groups,
-            sgd: SgdStep { lr, momentum, nesterov: rng.below(2) == 0, velocity, weight_decay },
-            rmsprop: RmspropStep {
-                lr: 0.01 * lr,
+            lr,
+            sgd: Sgd { momentum, nesterov: rng.below(2) == 0, velocity, weight_decay },
+            rmsprop: Rmsprop {
                 rho: 0.5 + 0.49 * rng.unit_f32(),
                 epsilon: pick(rng, &[1e-7, 1e-3]),
                 epsilon_inside_root: rng.below(2) == 0,
                 weight_decay,
             },
-            adam: AdamStep {
-                lr: 0.01 * lr,
+            adam: Adam {
                 beta1: pick(rng, &[0.0, 0.9]),
                 beta2: pick(rng, &[0.9, 0.999]),
                 epsilon: pick(rng, &[1e-7, 1e-3]),
@@ -79,8 +66,7 @@ impl Steps {
 
     /// The runs of a step whose weight decay is this one.
     fn runs(&self, weight_decay: WeightDecay) -> Vec<ParamRun> {
-        let whole = ParamRun { at: self.at, lr_multiplier: 1.0, weight_decay };
-        self.groups.map_or(vec![whole], |runs| runs.to_vec())
+        self.groups.map_or(vec![ParamRun::new(self.at, weight_decay)], |runs| runs.to_vec())
     }
 }
 
@@ -100,20 +86,18 @@ impl Steps {
         for step in 0..10 {
             let grads: Vec<f32> = numbers(&format!("grads {step}"), len).iter().map(|g| g * scale).collect();
             let grads = upload(device, &grads)?;
-            let shrink = 1.0 - 0.05 * step as f32;
-            let sgd = SgdStep { lr: self.sgd.lr * shrink, ..self.sgd };
-            let rmsprop = RmspropStep { lr: self.rmsprop.lr * shrink, ..self.rmsprop };
-            let adam = AdamStep { lr: self.adam.lr * shrink, ..self.adam };
+            let lr = self.lr * (1.0 - 0.05 * step as f32);
+            let Steps { sgd, rmsprop, adam, .. } = *self;
             let [(of_sgd, velocity), (of_rmsprop, mean_square), (of_adam, mean)] = &mut arenas[..] else {
                 panic!("three optimizers")
             };
             let moments = Moments { mean, mean_square: &mut squares, steps: &mut steps };
-            for (step, params, decay) in [
-                (OptimizerStep::Sgd(sgd, velocity), of_sgd, sgd.weight_decay),
-                (OptimizerStep::Rmsprop(rmsprop, mean_square), of_rmsprop, rmsprop.weight_decay),
-                (OptimizerStep::Adam(adam, moments), of_adam, adam.weight_decay),
+            for (step, lr, params, decay) in [
+                (OptimizerStep::Sgd(sgd, velocity), lr, of_sgd, sgd.weight_decay),
+                (OptimizerStep::Rmsprop(rmsprop, mean_square), 0.01 * lr, of_rmsprop, rmsprop.weight_decay),
+                (OptimizerStep::Adam(adam, moments), 0.01 * lr, of_adam, adam.weight_decay),
             ] {
-                device.optimizer_step(step, params, &grads, &self.runs(decay))?;
+                device.optimizer_step(step, lr, params, &grads, &self.runs(decay))?;
             }
         }
         Ok(vec![
@@ -190,20 +174,15 @@ fn a_bad_loss_halts_all_steps() {
             cuda.upload(&[loss, 3.0], &mut sums, 0).unwrap();
             cuda.meter(&sums, Span::new(0, 2), meter).unwrap();
             cuda.ema_step(0.9, 1.0, &grads, at, &mut running, at).unwrap();
-            let sgd = SgdStep { momentum: 0.9, ..PLAIN };
-            cuda.sgd_step(&sgd, &mut params, &grads, &mut velocity, at).unwrap();
-            let rmsprop = RmspropStep {
-                lr: 0.1,
-                rho: 0.9,
-                epsilon: 1e-3,
-                epsilon_inside_root: true,
-                weight_decay: WeightDecay::None,
-            };
-            cuda.rmsprop_step(&rmsprop, &mut params, &grads, &mut squares, at).unwrap();
+            let rmsprop = Rmsprop::keras3().epsilon(1e-3);
             let [weights, mean, mean_square] = &mut of_adam;
             let moments = Moments { mean, mean_square, steps: &mut steps };
-            cuda.optimizer_step(OptimizerStep::Adam(ADAM, moments), weights, &grads, &[sgd.whole(at)])
-                .unwrap();
+            let sgd = OptimizerStep::Sgd(Sgd::keras().momentum(0.9), &mut velocity);
+            cuda.optimizer_step(sgd, 0.5, &mut params, &grads, &[plain(at)]).unwrap();
+            let rmsprop = OptimizerStep::Rmsprop(rmsprop, &mut squares);
+            cuda.optimizer_step(rmsprop, 0.1, &mut params, &grads, &[plain(at)]).unwrap();
+            let adam = OptimizerStep::Adam(Adam::keras(), moments);
+            cuda.optimizer_step(adam, 0.1, weights, &grads, &[plain(at)]).unwrap();
             let [weights, mean, mean_square] = &of_adam;
             let arenas = [&params, &velocity, &squares, &running, weights, mean, mean_square];
             let mut all = arenas.map(|x| download(&cuda, x, at).unwrap()).to_vec();
@@ -237,8 +216,9 @@ impl Scaled {
         }
         let (grads, mut params) = (upload(&self.cuda, &grads).unwrap(), self.cuda.alloc(self.len).unwrap());
         let at = Span::new(0, self.len);
-        let step = SgdStep { lr: 1.0, ..PLAIN };
-        self.cuda.sgd_step(&step, &mut params, &grads, &mut self.cuda.alloc(0).unwrap(), at).unwrap();
+        let mut none = self.cuda.alloc(0).unwrap();
+        let step = OptimizerStep::Sgd(Sgd::keras(), &mut none);
+        self.cuda.optimizer_step(step, 1.0, &mut params, &grads, &[plain(at)]).unwrap();
         let moved = download(&self.cuda, &params, at).unwrap()[0];
         if moved == 0.0 { 0.0 } else { -1.0 / moved }
     }
@@ -268,10 +248,9 @@ fn gradients_that_overflow_in_one_run_move_no_other() {
         let mut grads = vec![1.0; 24];
         grads[20] = odd;
         let (grads, mut params) = (upload(&cuda, &grads).unwrap(), cuda.alloc(24).unwrap());
-        let step = SgdStep { lr: 1.0, ..PLAIN };
         let mut none = cuda.alloc(0).unwrap();
-        let step = OptimizerStep::Sgd(step, &mut none);
-        cuda.optimizer_step(step, &mut params, &grads, &[run(0), run(16)]).unwrap();
+        let step = OptimizerStep::Sgd(Sgd::keras(), &mut none);
+        cuda.optimizer_step(step, 1.0, &mut params, &grads, &[run(0), run(16)]).unwrap();
         [0, 8, 16].map(|k| download(&cuda, &params, Span::new(k, 1)).unwrap()[0])
     };
     let moved = -2.0 / FIRST_LOSS_SCALE;
@@ -316,8 +295,8 @@ fn gradients_that_overflow_are_no_step_of_adam() {
         let grads = upload(&cuda, &[1.0, odd, 1.0]).unwrap();
         let moments = Moments { mean: &mut mean, mean_square: &mut mean_square, steps: &mut steps };
         let before = download(&cuda, &params, at).unwrap();
-        cuda.optimizer_step(OptimizerStep::Adam(ADAM, moments), &mut params, &grads, &[PLAIN.whole(at)])
-            .unwrap();
+        let step = OptimizerStep::Adam(Adam::keras(), moments);
+        cuda.optimizer_step(step, 0.1, &mut params, &grads, &[plain(at)]).unwrap();
         assert_eq!(download(&cuda, &steps, Span::new(0, 1)).unwrap(), [expected], "{odd}");
         assert_eq!(download(&cuda, &params, at).unwrap() == before, odd.is_infinite(), "{odd}");
         assert!(download(&cuda, &mean_square, at).unwrap().iter().all(|a| a.is_finite()), "{odd}");

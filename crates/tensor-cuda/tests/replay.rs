@@ -5,8 +5,8 @@
 use crate::harness::*;
 use program::ops::{CrossEntropy, Dropout, LinearWeightGradient};
 use program::{
-    Arena, Backend, ImageSet, Layout, Linear, LoadImages, Precision, SgdStep, Shape, Span, StepArgs,
-    TensorId, Trial, TrialRun, Velocity, ViewMut, WeightDecay, Write,
+    Arena, Backend, ImageSet, Layout, Linear, LoadImages, OptimizerStep, ParamRun, Precision, Sgd, Shape,
+    Span, StepArgs, TensorId, Trial, TrialRun, ViewMut, WeightDecay, Write,
 };
 use tensor_cuda::{Buffer, Cuda, Turn};
 
@@ -58,18 +58,12 @@ impl<'a> Step<'a> {
             global_batch: 1000,
             ..StepArgs::inference(SAMPLES)
         };
-        let sgd = SgdStep {
-            lr: turn.lr,
-            momentum: 0.9,
-            nesterov: true,
-            velocity: Velocity::Keras,
-            weight_decay: WeightDecay::Decoupled(0.01),
-        };
         self.ops.run(&args).unwrap();
         let metrics = self.ops.executable.span(self.results[2]);
         self.cuda.meter(&self.ops.gradients, metrics, &mut self.meter).unwrap();
-        let at = Span::new(4, LEN - 9);
-        self.cuda.sgd_step(&sgd, &mut self.params, &self.grads, &mut self.velocity, at).unwrap();
+        let run = ParamRun::new(Span::new(4, LEN - 9), WeightDecay::Decoupled(0.01));
+        let step = OptimizerStep::Sgd(Sgd::keras().momentum(0.9).nesterov(), &mut self.velocity);
+        self.cuda.optimizer_step(step, turn.lr, &mut self.params, &self.grads, &[run]).unwrap();
     }
 
     fn bits(&self) -> Vec<u32> {
@@ -163,13 +157,6 @@ fn a_step_waits_for_what_may_halt_it() {
     let meter = core::cell::RefCell::new(cuda.alloc(4).unwrap());
     let params = core::cell::RefCell::new(upload(&cuda, &numbers("p", LEN)).unwrap());
     let (grads, mut velocity) = (upload(&cuda, &numbers("g", LEN)).unwrap(), cuda.alloc(LEN).unwrap());
-    let sgd = SgdStep {
-        lr: 0.5,
-        momentum: 0.0,
-        nesterov: false,
-        velocity: Velocity::Keras,
-        weight_decay: WeightDecay::None,
-    };
     let begin = || {
         cuda.set_loss_scale([1.0, 0.0]).unwrap();
         cuda.fill(0.0, &mut meter.borrow_mut(), Span::new(0, 4)).unwrap();
@@ -177,8 +164,9 @@ fn a_step_waits_for_what_may_halt_it() {
     };
     let mut ops = || {
         cuda.meter(&sums, Span::new(0, 2), &mut meter.borrow_mut()).unwrap();
-        let at = Span::new(0, LEN);
-        cuda.sgd_step(&sgd, &mut params.borrow_mut(), &grads, &mut velocity, at).unwrap();
+        let run = ParamRun::new(Span::new(0, LEN), WeightDecay::None);
+        let step = OptimizerStep::Sgd(Sgd::keras(), &mut velocity);
+        cuda.optimizer_step(step, 0.5, &mut params.borrow_mut(), &grads, &[run]).unwrap();
     };
     let left = || download(&cuda, &params.borrow(), Span::new(0, LEN)).unwrap();
     replays_agree(&cuda, begin, &mut ops, left);

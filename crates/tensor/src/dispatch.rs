@@ -123,6 +123,7 @@ impl Backend for Device {
     fn optimizer_step(
         &self,
         step: OptimizerStep<Storage>,
+        lr: f32,
         params: &mut Storage,
         grads: &Storage,
         runs: &[ParamRun],
@@ -137,7 +138,7 @@ impl Backend for Device {
                     OptimizerStep::Adam(step, Moments { mean, mean_square, steps: buf_mut(d, op, steps)? })
                 }
             };
-            d.optimizer_step(step, buf_mut(d, op, params)?, buf(d, op, grads)?, runs)
+            d.optimizer_step(step, lr, buf_mut(d, op, params)?, buf(d, op, grads)?, runs)
         })
     }
 }

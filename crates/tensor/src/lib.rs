@@ -33,11 +33,11 @@ pub mod cuda {
 
 pub use device::Device;
 pub use program::{
-    Activation, AdamStep, Arena, Backend, BatchNorm, Builder, Conv2d, DropoutMask, Error, Executable,
-    Execute, Home, ImageSet, Layout, Linear, LiveRange, LoadImages, Memory, Misfit, Moments, Op,
-    OptimizerStep, Pad, ParamRun, Parameter, Phase, Place, Pool2d, Precision, Program, Result, RmspropStep,
-    Rule, SgdStep, Shape, SoftmaxXent, Span, Step, StepArgs, Target, TensorId, Trial, TrialRun, Velocity,
-    View, ViewMut, WeightDecay, Write, ops, passes,
+    Activation, Adam, Arena, Backend, BatchNorm, Builder, Conv2d, DropoutMask, Error, Executable, Execute,
+    Home, ImageSet, Layout, Linear, LiveRange, LoadImages, Memory, Misfit, Moments, Op, OptimizerStep, Pad,
+    ParamRun, Parameter, Phase, Place, Pool2d, Precision, Program, Result, Rmsprop, Rule, Sgd, Shape,
+    SoftmaxXent, Span, Step, StepArgs, Target, TensorId, Trial, TrialRun, Velocity, View, ViewMut,
+    WeightDecay, Write, ops, passes,
 };
 pub use recorder::{Prepared, Recorder};
 pub use storage::{Bytes, Ints, Storage};

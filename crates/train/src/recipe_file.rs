@@ -1,7 +1,7 @@
 //! Recipes as TOML: what `towers recipes NAME` prints and `--recipe FILE.toml` reads.
 //!
-//! A file has the keys of `config.json`, so whatever a run can be told a recipe can hold. Optimizer and schedule have the compact form
-//! of the command line. Files are read key by key, so that an error has a name and a line of its own.
+//! A file has the keys of `config.json`, so whatever a run can be told a recipe can hold. Optimizer, schedule and average have the
+//! compact form of the command line. Files are read key by key, so that an error has a name and a line of its own.
 
 use crate::keys::{self, in_keys};
 use crate::spelling::{hint, spelled};
@@ -19,14 +19,13 @@ const NEEDED: [&str; 8] =
     ["model", "epochs", "batch_size", "lr", "schedule", "optimizer", "preprocessing", "drop_last"];
 
 /// Keys that hold options of their own, each of which may be left out.
-pub(crate) const TABLES: [&str; 10] = [
+pub(crate) const TABLES: [&str; 9] = [
     "augmentation",
     "checkpoints",
     "csv_log",
     "data",
     "devices",
     "early_stop",
-    "ema",
     "model_checkpoint",
     "reduce_lr_on_plateau",
     "tensorboard",
@@ -156,6 +155,7 @@ fn with(config: &Config, path: &[&str], value: Value) -> std::result::Result<Con
     let read = match (path, value.as_str()) {
         (["optimizer"], Some(text)) => text.parse::<optim::Optimizer>().err(),
         (["schedule"], Some(text)) => text.parse::<optim::Schedule>().err(),
+        (["ema"], Some(text)) => text.parse::<optim::Ema>().err(),
         _ => None,
     };
     if let Some(error) = read {
@@ -187,12 +187,11 @@ fn with(config: &Config, path: &[&str], value: Value) -> std::result::Result<Con
     })
 }
 
-/// The options of a callback, or an average, that the recipe has not had so far.
+/// The options of a callback that the recipe has not had so far.
 pub(crate) fn begun(table: &str) -> Value {
     Value::Object(match table {
         "csv_log" => options(&CsvLogOptions::default()),
         "early_stop" => options(&EarlyStop::default()),
-        "ema" => options(&optim::Ema::default()),
         "model_checkpoint" => options(&ModelCheckpointOptions::default()),
         "reduce_lr_on_plateau" => options(&ReduceLrOnPlateau::default()),
         "tensorboard" => options(&TensorBoardOptions::default()),
@@ -272,10 +271,10 @@ mod tests {
         let text = "recipe = 'all.of-it'\nlike = 'resnet18'\nmodel = 'small_cnn'\nepochs = 3\nbatch_size = 7\nglobal_batch_size = 21\n\
                     drop_last = true\nlr = 0.30000000000000004\nschedule = 'step:every=2'\noptimizer = 'rmsprop:style=keras3'\n\
                     param_groups = ['*/beta:lr-multiplier=64,l2=2e-5', 'dense/*:epochs=3']\n\
-                    label_smoothing = 0.1\npreprocessing = 'divide-by-255'\nseed = 12\nvirtual_replicas = 2\nsync_batch_norm = true\n\
+                    ema = 'momentum=0.9'\nlabel_smoothing = 0.1\npreprocessing = 'divide-by-255'\nseed = 12\nvirtual_replicas = 2\nsync_batch_norm = true\n\
                     [devices]\nreplicas = 2\nprecision = 'bf16'\n[checkpoints]\nevery_epochs = 2\nsave_best = 'val_acc'\n\
                     [data]\ndataset = 'cifar100'\n[early_stop]\nmonitor = 'val_loss'\nmin_delta = 0.0\npatience = 9\n\
-                    [ema]\nmomentum = 0.9\n[augmentation]\nrotation_range = 15.5\nfill_mode = 'reflect'\nhorizontal_flip = false\n";
+                    [augmentation]\nrotation_range = 15.5\nfill_mode = 'reflect'\nhorizontal_flip = false\n";
         let config = read_recipe(text, "file").unwrap();
         assert_eq!(
             (config.recipe.as_str(), config.global_batch_size, config.lr),
@@ -372,7 +371,7 @@ mod tests {
                 "option `lr` is unknown; there are lr-multiplier",
             ),
             ("like = 'quick'\nparam_groups = ['bias']", "the parameter group `bias` takes no parameter"),
-            ("like = 'quick'\n[ema]\nmomentum = 1.0", "ema: momentum is 1"),
+            ("like = 'quick'\nema = 'momentum=1'", "ema: momentum is 1"),
             ("like = 'quick'\npreprocessing = 'none'", "but must be one of `divide-by-255`"),
             ("like = 'quick'\npreprocessing = 'standardise'", "did you mean `standardize`?"),
             ("like = 'quick'\noptimizer = 'sdg'", "did you mean `sgd`?"),

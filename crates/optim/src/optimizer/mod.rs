@@ -1,17 +1,11 @@
-mod adam;
-mod rmsprop;
-mod sgd;
 mod text;
 
-pub use adam::Adam;
-pub use rmsprop::Rmsprop;
-pub use sgd::Sgd;
 pub(crate) use text::{read_weight_decay, write_weight_decay};
 
 use crate::Result;
 use crate::text::check;
 use serde::{Deserialize, Serialize};
-use tensor::WeightDecay;
+use tensor::{Adam, Rmsprop, Sgd, WeightDecay};
 
 /// How parameters follow their gradients: the rule and its constants, without the learning rate.
 ///
@@ -74,11 +68,26 @@ impl Optimizer {
     /// # Errors
     /// Names the first option that is outside of its domain.
     pub fn validate(&self) -> Result<()> {
-        match self {
-            Optimizer::Sgd(sgd) => sgd.validate(),
-            Optimizer::Rmsprop(rmsprop) => rmsprop.validate(),
-            Optimizer::Adam(adam) => adam.validate(),
+        let name = self.name();
+        let epsilon = match self {
+            Optimizer::Sgd(sgd) => {
+                check(name, "momentum", sgd.momentum, fading(sgd.momentum))?;
+                None
+            }
+            Optimizer::Rmsprop(rmsprop) => {
+                check(name, "rho", rmsprop.rho, fading(rmsprop.rho))?;
+                Some(rmsprop.epsilon)
+            }
+            Optimizer::Adam(adam) => {
+                check(name, "beta1", adam.beta1, fading(adam.beta1))?;
+                check(name, "beta2", adam.beta2, fading(adam.beta2))?;
+                Some(adam.epsilon)
+            }
+        };
+        if let Some(epsilon) = epsilon {
+            check(name, "epsilon", epsilon, (epsilon.is_finite() && epsilon > 0.0, "a positive number"))?;
         }
+        check_weight_decay(name, self.weight_decay())
     }
 }
 

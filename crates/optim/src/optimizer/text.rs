@@ -1,9 +1,9 @@
-use super::{Adam, Optimizer, Rmsprop, Sgd};
+use super::Optimizer;
 use crate::text::{Number, Options, Writer, parse};
 use crate::{Error, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
-use tensor::{Velocity, WeightDecay};
+use tensor::{Adam, Rmsprop, Sgd, Velocity, WeightDecay};
 
 const NUMBER: &str = "a number";
 const SWITCH: &str = "true or false";

@@ -112,10 +112,11 @@ impl Backend for Reference {
     fn optimizer_step(
         &self,
         step: OptimizerStep<Buffer>,
+        lr: f32,
         params: &mut Buffer,
         grads: &Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
-        optimizer_step(&optimizer::Plain, step, params, grads, runs)
+        optimizer_step(&optimizer::Plain, step, lr, params, grads, runs)
     }
 }

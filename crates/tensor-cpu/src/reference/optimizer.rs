@@ -1,12 +1,12 @@
-use crate::operand::Rules;
-use program::{AdamStep, RmspropStep, SgdStep, Velocity, WeightDecay};
+use crate::operand::{Rate, Rules};
+use program::{Adam, Rmsprop, Sgd, Velocity, WeightDecay};
 
 /// The parameter and gradient after weight decay.
-fn decay(decay: WeightDecay, lr: f64, p: f64, g: f64) -> (f64, f64) {
-    match decay {
+fn decay(rate: Rate, p: f64, g: f64) -> (f64, f64) {
+    match rate.weight_decay {
         WeightDecay::None => (p, g),
         WeightDecay::Coupled(w) => (p, g + f64::from(w) * p),
-        WeightDecay::Decoupled(w) => (p - lr * f64::from(w) * p, g),
+        WeightDecay::Decoupled(w) => (p - f64::from(rate.lr) * f64::from(w) * p, g),
     }
 }
 
@@ -30,54 +30,62 @@ pub(crate) fn meter(metrics: &[f64], meter: &mut [f64]) {
 pub(crate) struct Plain;
 
 impl Rules<f64> for Plain {
-    fn sgd(&self, step: &SgdStep, params: &mut [f64], grads: &[f64], [velocity]: [&mut [f64]; 1]) {
-        let (lr, m) = (f64::from(step.lr), f64::from(step.momentum));
+    fn sgd(&self, rule: &Sgd, rate: Rate, params: &mut [f64], grads: &[f64], [velocity]: [&mut [f64]; 1]) {
+        let (lr, m) = (f64::from(rate.lr), f64::from(rule.momentum));
         for (k, (param, &g)) in params.iter_mut().zip(grads).enumerate() {
-            let (p, g) = decay(step.weight_decay, lr, *param, g);
+            let (p, g) = decay(rate, *param, g);
             let Some(v) = velocity.get_mut(k) else {
                 *param = p - lr * g;
                 continue;
             };
-            *param = match step.velocity {
+            *param = match rule.velocity {
                 Velocity::Keras => {
                     *v = m * *v - lr * g;
-                    p + if step.nesterov { m * *v - lr * g } else { *v }
+                    p + if rule.nesterov { m * *v - lr * g } else { *v }
                 }
                 Velocity::PyTorch => {
                     *v = m * *v + g;
-                    p - lr * if step.nesterov { g + m * *v } else { *v }
+                    p - lr * if rule.nesterov { g + m * *v } else { *v }
                 }
             };
         }
     }
 
-    fn rmsprop(&self, step: &RmspropStep, params: &mut [f64], grads: &[f64], [mean_square]: [&mut [f64]; 1]) {
-        let (lr, rho, epsilon) = (f64::from(step.lr), f64::from(step.rho), f64::from(step.epsilon));
+    fn rmsprop(
+        &self,
+        rule: &Rmsprop,
+        rate: Rate,
+        params: &mut [f64],
+        grads: &[f64],
+        [mean_square]: [&mut [f64]; 1],
+    ) {
+        let (lr, rho, epsilon) = (f64::from(rate.lr), f64::from(rule.rho), f64::from(rule.epsilon));
         for ((param, &g), a) in params.iter_mut().zip(grads).zip(mean_square) {
-            let (p, g) = decay(step.weight_decay, lr, *param, g);
+            let (p, g) = decay(rate, *param, g);
             *a = rho * *a + (1.0 - rho) * g * g;
-            let root = if step.epsilon_inside_root { (*a + epsilon).sqrt() } else { a.sqrt() + epsilon };
+            let root = if rule.epsilon_inside_root { (*a + epsilon).sqrt() } else { a.sqrt() + epsilon };
             *param = p - lr * g / root;
         }
     }
 
     fn adam(
         &self,
-        step: &AdamStep,
+        rule: &Adam,
+        rate: Rate,
         taken: f64,
         params: &mut [f64],
         grads: &[f64],
         [mean, mean_square]: [&mut [f64]; 2],
     ) {
         let (lr, epsilon, beta1, beta2) =
-            (f64::from(step.lr), f64::from(step.epsilon), step.beta1, step.beta2);
+            (f64::from(rate.lr), f64::from(rule.epsilon), rule.beta1, rule.beta2);
         let (c1, c2) = (1.0 - beta1.powf(taken + 1.0), 1.0 - beta2.powf(taken + 1.0));
         for (((param, &g), m), a) in params.iter_mut().zip(grads).zip(mean).zip(mean_square) {
-            let (p, g) = decay(step.weight_decay, lr, *param, g);
+            let (p, g) = decay(rate, *param, g);
             *m = beta1 * *m + (1.0 - beta1) * g;
             *a = beta2 * *a + (1.0 - beta2) * g * g;
             let root =
-                if step.epsilon_hat { (a.sqrt() + epsilon) / c2.sqrt() } else { (*a / c2).sqrt() + epsilon };
+                if rule.epsilon_hat { (a.sqrt() + epsilon) / c2.sqrt() } else { (*a / c2).sqrt() + epsilon };
             *param = p - lr * (*m / c1) / root;
         }
     }

@@ -5,8 +5,8 @@ use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Cuda};
 use program::{
-    AdamStep, Error, Moments, OptimizerStep, ParamRun, Precision, Result, RmspropStep, SgdStep, Span,
-    Velocity, WeightDecay,
+    Adam, Error, Moments, OptimizerStep, ParamRun, Precision, Result, Rmsprop, Sgd, Span, Velocity,
+    WeightDecay,
 };
 
 pub(crate) const SOURCE: Source = Source {
@@ -56,35 +56,36 @@ impl Cuda {
     pub(crate) fn op_optimizer_step(
         &self,
         step: OptimizerStep<Buffer>,
+        lr: f32,
         params: &mut Buffer,
         grads: &Buffer,
         runs: &[ParamRun],
     ) -> Result<()> {
         match step {
-            OptimizerStep::Sgd(step, velocity) => {
-                let (memory, remembers) = ([("the velocity", &*velocity)], step.momentum != 0.0);
+            OptimizerStep::Sgd(rule, velocity) => {
+                let (memory, remembers) = ([("the velocity", &*velocity)], rule.momentum != 0.0);
                 let arenas = Arenas { op: "sgd_step", params, grads, memory, remembers };
-                self.step_with(step.lr, &arenas, None, runs, |run| self.sgd(&step, run))
+                self.step_with(lr, &arenas, None, runs, |run| self.sgd(&rule, run))
             }
-            OptimizerStep::Rmsprop(step, mean_square) => {
+            OptimizerStep::Rmsprop(rule, mean_square) => {
                 let memory = [("the mean squares", &*mean_square)];
                 let arenas = Arenas { op: "rmsprop_step", params, grads, memory, remembers: true };
-                self.step_with(step.lr, &arenas, None, runs, |run| self.rmsprop(&step, run))
+                self.step_with(lr, &arenas, None, runs, |run| self.rmsprop(&rule, run))
             }
-            OptimizerStep::Adam(step, Moments { mean, mean_square, steps }) => {
+            OptimizerStep::Adam(rule, Moments { mean, mean_square, steps }) => {
                 let op = "adam_step";
                 let memory = [("the means", &*mean), ("the mean squares", &*mean_square)];
                 let arenas = Arenas { op, params, grads, memory, remembers: true };
                 let steps = self.run(op, "the number of steps", steps, Span::new(0, 1))?;
-                self.step_with(step.lr, &arenas, Some(steps), runs, |run| self.adam(&step, steps, run))
+                self.step_with(lr, &arenas, Some(steps), runs, |run| self.adam(&rule, steps, run))
             }
         }
     }
 
-    fn sgd(&self, step: &SgdStep, run: Run<1>) -> Result<()> {
+    fn sgd(&self, rule: &Sgd, run: Run<1>) -> Result<()> {
         let Run { params, grads, memory: [velocity], n, lr_multiplier, penalty, shrink, vector, geometry } =
             run;
-        let (keras, nesterov) = (u32::from(step.velocity == Velocity::Keras), u32::from(step.nesterov));
+        let (keras, nesterov) = (u32::from(rule.velocity == Velocity::Keras), u32::from(rule.nesterov));
         let args = args![
             self.turn(),
             params,
@@ -92,7 +93,7 @@ impl Cuda {
             velocity,
             n,
             lr_multiplier,
-            step.momentum,
+            rule.momentum,
             keras,
             nesterov,
             penalty,
@@ -102,11 +103,11 @@ impl Cuda {
         self.launch("sgd_step", geometry, args)
     }
 
-    fn rmsprop(&self, step: &RmspropStep, run: Run<1>) -> Result<()> {
+    fn rmsprop(&self, rule: &Rmsprop, run: Run<1>) -> Result<()> {
         let Run { params, grads, memory: [squares], n, lr_multiplier, penalty, shrink, vector, geometry } =
             run;
         let (inside, outside) =
-            if step.epsilon_inside_root { (step.epsilon, 0.0) } else { (0.0, step.epsilon) };
+            if rule.epsilon_inside_root { (rule.epsilon, 0.0) } else { (0.0, rule.epsilon) };
         let args = args![
             self.turn(),
             params,
@@ -114,7 +115,7 @@ impl Cuda {
             squares,
             n,
             lr_multiplier,
-            step.rho,
+            rule.rho,
             inside,
             outside,
             penalty,
@@ -124,7 +125,7 @@ impl Cuda {
         self.launch("rmsprop_step", geometry, args)
     }
 
-    fn adam(&self, step: &AdamStep, steps: Ptr, run: Run<2>) -> Result<()> {
+    fn adam(&self, rule: &Adam, steps: Ptr, run: Run<2>) -> Result<()> {
         let Run {
             params,
             grads,
@@ -137,7 +138,7 @@ impl Cuda {
             geometry,
         } = run;
         let [(beta1, take1, log1), (beta2, take2, log2)] =
-            [step.beta1, step.beta2].map(|beta| (beta as f32, (1.0 - beta) as f32, beta.ln() as f32));
+            [rule.beta1, rule.beta2].map(|beta| (beta as f32, (1.0 - beta) as f32, beta.ln() as f32));
         let args = args![
             self.turn(),
             params,
@@ -153,8 +154,8 @@ impl Cuda {
             beta2,
             take2,
             log2,
-            step.epsilon,
-            u32::from(step.epsilon_hat),
+            rule.epsilon,
+            u32::from(rule.epsilon_hat),
             penalty,
             shrink,
             vector
@@ -162,9 +163,9 @@ impl Cuda {
         self.launch("adam_step", geometry, args)
     }
 
-    fn run_of<const N: usize>(&self, arenas: &Arenas<'_, N>, rule: &ParamRun) -> Result<Run<N>> {
+    fn run_of<const N: usize>(&self, arenas: &Arenas<'_, N>, run: &ParamRun) -> Result<Run<N>> {
         let Arenas { op, params, grads, memory, remembers } = *arenas;
-        let ParamRun { at, lr_multiplier, weight_decay } = *rule;
+        let ParamRun { at, lr_multiplier, weight_decay } = *run;
         let used = if remembers { at } else { Span::new(0, 0) };
         let mut remembered = [Ptr(0); N];
         for (ptr, (what, buffer)) in remembered.iter_mut().zip(memory) {

@@ -2,8 +2,8 @@
 
 use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
 use program::{
-    Activation, Arena, Backend, Conv2d, Layout, Pad, Precision, SgdStep, Shape, StepArgs, Trial, TrialRun,
-    Velocity, WeightDecay, Write,
+    Activation, Arena, Backend, Conv2d, Layout, OptimizerStep, Pad, ParamRun, Precision, Sgd, Shape,
+    StepArgs, Trial, TrialRun, WeightDecay, Write,
 };
 use tensor_cuda::{Cuda, Turn};
 
@@ -42,15 +42,11 @@ fn steps(cuda: &Cuda) -> Vec<u32> {
     let at = run.executable.span(w);
     assert_eq!((at, at.offset), (run.executable.span(dw), 0));
     let mut step = |run: &mut TrialRun<'_, Cuda>, lr: f32| {
-        let sgd = SgdStep {
-            lr,
-            momentum: 0.9,
-            nesterov: true,
-            velocity: Velocity::Keras,
-            weight_decay: WeightDecay::Decoupled(0.01),
-        };
+        let (sgd, all) =
+            (Sgd::keras().momentum(0.9).nesterov(), ParamRun::new(at, WeightDecay::Decoupled(0.01)));
         run.run(&StepArgs::inference(3)).unwrap();
-        cuda.sgd_step(&sgd, &mut run.parameters, &run.gradients, &mut velocity, at).unwrap();
+        let step = OptimizerStep::Sgd(sgd, &mut velocity);
+        cuda.optimizer_step(step, lr, &mut run.parameters, &run.gradients, &[all]).unwrap();
     };
     step(&mut run, 0.1);
     cuda.begin_recording().unwrap();
