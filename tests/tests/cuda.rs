@@ -32,12 +32,12 @@ fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
     }
 }
 
-/// Four batches of 8 and a short one of 4 in an epoch. A group of parameters is trained in the first epoch alone, so steps are
+/// Four batches of 4 and a short one of 2 in an epoch. A group of parameters is trained in the first epoch alone, so steps are
 /// recorded anew; an average of the weights takes their place every other step.
 fn config(epochs: u64) -> Config {
     let mut config = recipe("quick").expect("it is built in");
     config.epochs = epochs;
-    config.batch_size = 8;
+    config.batch_size = 4;
     config.schedule = "constant".parse().expect("it is well-formed");
     // So small that rounding is not blown up.
     config.lr = 1e-3;
@@ -48,7 +48,7 @@ fn config(epochs: u64) -> Config {
 }
 
 fn data() -> cifar::Dataset {
-    cifar::synthetic(5, 36, 12)
+    cifar::synthetic(5, 18, 6)
 }
 
 fn run(devices: &[Device], config: &Config) -> Finished {
@@ -79,7 +79,7 @@ fn towers_on_one_gpu_equal_one_tower() {
         let mut config = config(1);
         (config.model, config.optimizer) = ("keras_cnn".into(), "sgd".parse().expect("it is well-formed"));
         let one = run(&[open()], &config);
-        config.global_batch_size = Some(8);
+        config.global_batch_size = Some(4);
         let three = run(&[open(), open(), open()], &config);
         assert_near(&one, &three, 1e-3);
     });
@@ -87,10 +87,11 @@ fn towers_on_one_gpu_equal_one_tower() {
 
 #[test]
 fn half_precision_learns_about_the_same() {
-    let expected = run(&[Device::cpu(2)], &config(1));
+    let config = Config { batch_size: 6, ..config(1) };
+    let expected = run(&[Device::cpu(2)], &config);
     for precision in [Precision::Bf16, Precision::Fp16] {
         on_gpus(precision, |open| {
-            let half = run(&[open()], &config(1));
+            let half = run(&[open()], &config);
             for (a, b) in expected.outcome.state.history.iter().zip(&half.outcome.state.history) {
                 assert!((a.loss - b.loss).abs() < 0.05 * a.loss, "{precision}: {} and {}", a.loss, b.loss);
             }
@@ -177,7 +178,7 @@ fn a_plateau_reduces_the_rate_of_recorded_steps() {
     let config = Config { reduce_lr_on_plateau: Some(plateau), ..config(3) };
     let expected = run(&[Device::cpu(1)], &config);
     on_gpus(Precision::Fp32, |open| {
-        let finished = run(&[open(), open()], &Config { batch_size: 4, ..config.clone() });
+        let finished = run(&[open(), open()], &Config { batch_size: 2, ..config.clone() });
         let rates: Vec<f64> = finished.outcome.state.history.iter().map(|record| record.lr).collect();
         assert_eq!(rates, [1e-3, 1e-3, 0.5e-3]);
         let one = run(&[open()], &config);

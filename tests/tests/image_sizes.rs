@@ -10,7 +10,7 @@ use train::cifar::{Dataset, Split};
 use train::{Assumed, Classifier, Config, Error, ImageSize, RECIPES, Resume, Trained, cifar};
 use train::{evaluate, export, load_data, open_model, recipe, save_config};
 
-const SIZE: ImageSize = ImageSize { height: 48, width: 40 };
+const SIZE: ImageSize = ImageSize { height: 30, width: 25 };
 
 /// Pictures that are larger than they will be, and no squares.
 fn draw(folder: &Path, per_class: usize) {
@@ -37,7 +37,7 @@ fn short(name: &str, folder: &Path) -> Config {
 
 fn data(config: &Config) -> Dataset {
     let data = load_data(&config.data, |_| ()).unwrap();
-    assert_eq!((data.train.shape(), data.test.shape()), ([48, 40, 3], [48, 40, 3]));
+    assert_eq!((data.train.shape(), data.test.shape()), ([30, 25, 3], [30, 25, 3]));
     data
 }
 
@@ -110,7 +110,7 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
     assert_eq!(logits(&Trained::read(&to("again.safetensors")).unwrap(), &test), expected, "{name}");
 
     let error = evaluate(&mut classifier, &cifar::synthetic(1, 1, 5), |_, _| {}).unwrap_err().to_string();
-    assert!(error.contains("32x32 images, but must be of 48x40 images"), "{error}");
+    assert!(error.contains("32x32 images, but must be of 30x25 images"), "{error}");
     // A checkpoint holds no mean: that of the pictures at the run's own size is measured again.
     let checkpoint = run.join(train::CHECKPOINTS);
     let opened = open_model(&checkpoint, &Assumed::default(), load).unwrap();
@@ -163,7 +163,7 @@ fn what_does_not_fit_is_told() {
     named.dataset = "cifar10".into();
     let told = load_data(&named, |_| ()).unwrap_err().to_string();
     assert!(
-        told.starts_with("--image-size is 48x40, but must be left out with the data set `cifar10`"),
+        told.starts_with("--image-size is 30x25, but must be left out with the data set `cifar10`"),
         "{told}"
     );
     let told = refused(&|config| config.data.image_size = size(7, 64));
@@ -192,10 +192,10 @@ fn configurations_without_a_size_are_of_32x32() {
     let old: Config = serde_json::from_value(json).unwrap();
     assert_eq!(old, recipe("keras-cnn").unwrap());
     let file =
-        train::read_recipe("like = 'quick'\n[data]\ndataset = 'pets'\nimage_size = '48x40'", "mine").unwrap();
+        train::read_recipe("like = 'quick'\n[data]\ndataset = 'pets'\nimage_size = '30x25'", "mine").unwrap();
     assert_eq!(file.data.image_size, SIZE);
     let written = train::write_recipe(&file).unwrap();
-    assert!(written.contains("image_size = \"48x40\""), "{written}");
+    assert!(written.contains("image_size = \"30x25\""), "{written}");
     assert_eq!(train::read_recipe(&written, "mine").unwrap(), file);
     let error = train::read_recipe("like = 'quick'\n[data]\nimage_size = 5", "mine").unwrap_err().to_string();
     assert!(

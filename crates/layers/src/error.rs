@@ -69,9 +69,6 @@ pub enum Error {
         /// This network's samples.
         own: usize,
     },
-    /// A training pass across replicas on a network that was not made ready for it.
-    #[error("the network was not made ready for passes across replicas; call Network::prepare_across first")]
-    NotPrepared,
     /// A training pass on a network built for inference.
     #[error("the network was built for inference and cannot train; build it with Mode::Training")]
     InferenceOnly,

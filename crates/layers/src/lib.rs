@@ -56,8 +56,7 @@ pub use init::Initializer;
 pub use layer::{Draws, Layer, ParamSpec, Role};
 pub use lower::Lower;
 pub use network::{
-    AcrossReplicas, Arena, Cut, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow, Traced,
-    Value, Work,
+    Arena, Cut, Exchange, Graph, Metrics, Mode, Network, Slot, Step, Summary, SummaryRow, Traced, Value, Work,
 };
 pub use normalization::*;
 pub use pooling::{AveragePooling2D, GlobalAveragePooling2D, MaxPooling2D};

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AcrossReplicas, BatchNormalization, Conv2D, Dense, Draws, Dropout, Flatten, Graph, MaxPooling2D, Mode,
-    Network, Value,
+    BatchNormalization, Conv2D, Dense, Draws, Dropout, Exchange, Flatten, Graph, MaxPooling2D, Mode, Network,
+    Value,
 };
 use std::ops::Range;
 use std::sync::{Barrier, Mutex};
@@ -57,15 +57,7 @@ impl Way<'_> {
     }
 }
 
-impl AcrossReplicas for Way<'_> {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn world(&self) -> usize {
-        self.world
-    }
-
+impl Exchange for Way<'_> {
     fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> Result<()> {
         self.exchange(device, data, at, |brought| {
             let sum = |k: usize| brought.iter().map(|numbers| numbers[k]).sum();
@@ -154,9 +146,9 @@ fn together(networks: &mut [Network], cuts: &[usize], images: &[f64]) -> Left {
             let rows = if rank == 0 { 0 } else { cuts[rank - 1] }..cuts[rank];
             let draws = Draws { first_sample: rows.start as u32, ..DRAWS };
             let mut way = Way { place, rank, world };
-            network.prepare_across(rank, world).unwrap();
+            network.synchronize(rank, world).unwrap();
             set(network, images, &rows);
-            network.train_pass_across(draws, 0.1, LABELS.len(), &mut way).unwrap();
+            network.train_pass_with(draws, 0.1, LABELS.len(), &mut way).unwrap();
             left(network, &rows)
         };
         let threads: Vec<_> =
@@ -276,8 +268,8 @@ fn only_some_layers_meet() {
     let x = graph.add(Flatten, graph.input()).unwrap();
     let logits = graph.add(Dense::new(4), x).unwrap();
     let mut network = graph.build(logits, &Device::cpu(1), 2, Mode::Training).unwrap();
-    assert!(!network.prepare_across(0, 3).unwrap());
-    assert!(build(&Device::cpu(1)).prepare_across(0, 3).unwrap());
+    assert!(!network.synchronize(0, 3).unwrap());
+    assert!(build(&Device::cpu(1)).synchronize(0, 3).unwrap());
 }
 
 /// A replica that is ready for the others may still train alone.
@@ -285,7 +277,7 @@ fn only_some_layers_meet() {
 fn a_pass_alone_is_the_same_when_replicas_are_prepared() {
     for device in [Device::reference(), Device::cpu(1)] {
         let (mut plain, mut prepared) = (build(&device), build(&device));
-        assert!(prepared.prepare_across(1, 2).unwrap());
+        assert!(prepared.synchronize(1, 2).unwrap());
         let images = images();
         for network in [&mut plain, &mut prepared] {
             let images: Vec<f32> = images.iter().map(|&x| x as f32).collect();

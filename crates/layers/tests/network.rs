@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{
-    AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Flatten, Graph, Initializer,
-    Layer, Lower, MaxPooling2D, Metrics, Mode, Network, Padding, ParamSpec, Value,
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Exchange, Flatten, Graph,
+    Initializer, Layer, Lower, MaxPooling2D, Metrics, Mode, Network, Padding, ParamSpec, Value,
 };
 use tensor::{
-    Activation::Relu, Backend, Device, Ints, OptimizerStep, ParamRun, Sgd, Shape, Storage, Target, TensorId,
-    ViewMut, WeightDecay,
+    Activation::Relu, Backend, Device, Ints, OptimizerStep, ParamRun, Sgd, Shape, Span, Storage, Target,
+    TensorId, ViewMut, WeightDecay,
 };
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
@@ -126,43 +126,48 @@ fn every_trained_parameter_is_among_the_trainable_ones() {
     let x = graph.add(Flatten, graph.input()).unwrap();
     let logits = graph.add(Nested(Dense::new(7)), x).unwrap();
     let network = graph.build(logits, &Device::cpu(1), 2, Mode::Training).unwrap();
-    let layers: Vec<usize> = network.trainable().into_iter().map(|(layer, _)| layer).collect();
+    let layers: Vec<usize> = network.arena().slots().iter().map(|slot| slot.layer).collect();
     assert_eq!(graph.trained(), ["nested/dense/kernel", "nested/dense/bias"]);
     assert_eq!(layers, [1, 1]);
 }
 
-/// Gradients that a pass calls complete are those that it ends with, and what is done with them meanwhile stays.
+/// What a pass calls complete, and what becomes of it.
+struct Starts {
+    expected: Vec<f64>,
+    seen: Vec<Span>,
+}
+
+impl Exchange for Starts {
+    fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> tensor::Result<()> {
+        let own = grads.to_vec(device, at.offset, at.len)?.into_iter().map(f64::from);
+        assert!(own.eq(self.expected[at.range()].iter().copied()), "{at:?}");
+        self.seen.push(at);
+        device.fill(7.0, grads, at)
+    }
+}
+
+/// Gradients whose sum starts are those that a pass ends with, and what is done with them meanwhile stays.
 #[test]
-fn a_layer_that_is_passed_has_its_gradients() {
+fn a_sum_starts_when_its_gradients_are_complete() {
     on_every_device(|device| {
         let mut network = build(device, true, 10, Mode::Training);
-        let expected = gradients(&mut network, 0, 10);
-        let mut trainable = network.trainable();
-        assert!(trainable.is_sorted_by_key(|(layer, span)| (*layer, span.offset)));
+        let mut starts = Starts { expected: gradients(&mut network, 0, 10), seen: Vec::new() };
+        let buckets = network.buckets();
+        let (rest, buckets) = buckets.split_last().unwrap();
         let draws = Draws { seed: 4, step: 9, first_sample: 0 };
-        let mut layers = Vec::new();
-        let passed = |device: &Device, grads: &mut Storage, layer: usize| {
-            layers.push(layer);
-            while let Some((_, span)) = trainable.pop_if(|(of, _)| *of >= layer) {
-                device.finish_grads(grads, span)?;
-                let own = grads.to_vec(device, span.offset, span.len)?.into_iter().map(f64::from);
-                assert!(own.eq(expected[span.range()].iter().copied()), "layer {layer} at {span:?}");
-                device.fill(7.0, grads, span)?;
-            }
-            Ok::<_, Error>(())
-        };
-        network.train_pass_by_layers(draws, 0.1, 10, passed).unwrap();
-        assert!(trainable.is_empty());
-        assert!(layers.iter().rev().copied().eq(0..layers.len()), "{layers:?}");
-        let (grads, end) = (&network.arena().grads, network.arena().trainable.len);
+        network.train_pass_with(draws, 0.1, 10, &mut starts).unwrap();
+        assert_eq!(starts.seen, buckets);
+        let grads = &network.arena().grads;
         let after = grads.to_vec(device, 0, grads.len()).unwrap();
-        assert!(network.trainable().iter().flat_map(|(_, span)| span.range()).all(|k| after[k] == 7.0));
-        assert!(after[end..].iter().map(|&x| f64::from(x)).eq(expected[end..].iter().copied()));
+        assert!(after[..rest.offset].iter().all(|&x| x == 7.0));
+        let behind = starts.expected[rest.range()].iter().copied();
+        assert!(after[rest.range()].iter().map(|&x| f64::from(x)).eq(behind));
 
+        // A replica without samples adds zeros.
+        let mut starts = Starts { expected: vec![0.0; after.len()], seen: Vec::new() };
         network.set_input(&[], &[]).unwrap();
-        let nobody = |_: &Device, _: &mut Storage, layer| panic!("layer {layer} without samples");
-        network.train_pass_by_layers::<Error>(draws, 0.1, 10, nobody).unwrap();
-        assert!(network.arena().grads.to_vec(device, 0, after.len()).unwrap().iter().all(|&x| x == 0.0));
+        network.train_pass_with(draws, 0.1, 10, &mut starts).unwrap();
+        assert_eq!(starts.seen, buckets);
     });
 }
 

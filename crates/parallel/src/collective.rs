@@ -1,4 +1,4 @@
-use crate::{Buckets, Result};
+use crate::Result;
 use tensor::{Device, Span, Storage};
 
 /// What replicas do together. Every replica of a group calls the same operations in the same order; each call returns when
@@ -37,8 +37,8 @@ pub trait Collective: Send {
     /// does, while the caller goes on with other runs of it. This one is left alone until
     /// [`finish_sum`](Collective::finish_sum).
     ///
-    /// All replicas begin with the runs of the same [`Buckets`], in their order; not with the last one, what lies behind the
-    /// gradients. On a device that records its work this may be part of a recording: then a replay does what the device was
+    /// All replicas begin with the same [buckets](layers::Network::buckets), in their order; not with the last one, what lies behind
+    /// the gradients. On a device that records its work this may be part of a recording: then a replay does what the device was
     /// asked for here, and nobody calls this again.
     ///
     /// By default nothing is begun, for a collective that would gain nothing.
@@ -54,8 +54,8 @@ pub trait Collective: Send {
     ///
     /// # Errors
     /// If another replica failed, or brought another number of elements.
-    fn finish_sum(&mut self, device: &Device, buckets: &Buckets, data: &mut Storage) -> Result<()> {
-        self.all_reduce_sum(device, data, buckets.whole())
+    fn finish_sum(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
+        self.all_reduce_sum(device, data, whole(buckets))
     }
 
     /// As [`begin_sum`](Collective::begin_sum), for the run `at` of this replica's parts in order: `earlier` ones, and its last.
@@ -81,10 +81,10 @@ pub trait Collective: Send {
         &mut self,
         device: &Device,
         parts: &[Storage],
-        buckets: &Buckets,
+        buckets: &[Span],
         into: &mut Storage,
     ) -> Result<()> {
-        self.all_reduce_in_order(device, parts, buckets.whole(), into)
+        self.all_reduce_in_order(device, parts, whole(buckets), into)
     }
 
     /// Replaces the run `at` of `data` by what replica `root` has there.
@@ -144,6 +144,16 @@ pub trait Collective: Send {
 
     /// Makes every operation of every replica fail, now and later, with this reason.
     fn abort(&self, reason: &str);
+}
+
+/// All [buckets](layers::Network::buckets) as one run.
+pub(crate) fn whole(buckets: &[Span]) -> Span {
+    Span::new(0, behind(buckets).end())
+}
+
+/// The last bucket: what lies behind the gradients.
+pub(crate) fn behind(buckets: &[Span]) -> Span {
+    buckets.last().copied().unwrap_or(Span::new(0, 0))
 }
 
 /// The part of the run `at` that is replica `rank`'s where each of `world` has an equal one.

@@ -39,10 +39,10 @@
 
 mod balance;
 mod barrier;
-mod buckets;
 pub mod cluster;
 mod collective;
 mod error;
+mod exchanges;
 mod facts;
 mod in_order;
 mod link;
@@ -62,9 +62,9 @@ mod stages;
 mod weights;
 
 pub use balance::balance;
-pub use buckets::Buckets;
 pub use collective::Collective;
 pub use error::{Error, Result};
+pub use exchanges::Exchanges;
 pub use facts::Facts;
 pub use local::Local;
 #[cfg(feature = "mpi")]

@@ -7,20 +7,21 @@ use crate::{Collective, Error, Local, Replica, Result, run_replicas};
 use core::fmt::Display;
 use std::sync::Arc;
 use tensor::Device;
+use tensor::ops::Neighbor;
 
 /// A place in a replica's pipeline: some consecutive layers on a device of their own, and the ways to the stages before and
 /// behind.
 pub struct Stage {
     number: usize,
     stages: usize,
-    before: Option<Neighbour>,
-    behind: Option<Neighbour>,
+    before: Option<Ways>,
+    behind: Option<Ways>,
     /// The stages of this replica.
     pub replica: Box<dyn Collective>,
 }
 
 /// The ways from and to a stage next to this one.
-struct Neighbour {
+struct Ways {
     from: Arc<Link>,
     to: Arc<Link>,
 }
@@ -51,53 +52,37 @@ impl Stage {
         self.number + 1 == self.stages
     }
 
-    /// Sends the stage behind what `fill` writes: activations. Doesn't wait. The memory has been used before: `fill` finds some
-    /// older tensor in it.
+    /// Sends a stage next to this one what `fill` writes. Doesn't wait. The memory has been used before: `fill` finds some
+    /// older tensor in it. [`Exchanges::of_stage`](crate::Exchanges::of_stage) does this in the middle of a pass.
     ///
     /// # Errors
     /// If another stage failed, and those of `fill`.
-    pub fn send_on<E: From<Error>>(
+    pub fn send<E: From<Error>>(
         &self,
+        to: Neighbor,
         fill: impl FnOnce(&mut Vec<f32>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.neighbour(&self.behind, "behind the last")?.to.send(fill)
+        self.neighbor(to)?.to.send(fill)
     }
 
-    /// Sends the stage before what `fill` writes: gradients. Doesn't wait.
-    ///
-    /// # Errors
-    /// As [`send_on`](Stage::send_on).
-    pub fn send_back<E: From<Error>>(
-        &self,
-        fill: impl FnOnce(&mut Vec<f32>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.neighbour(&self.before, "before the first")?.to.send(fill)
-    }
-
-    /// Waits for what the stage before sent on next.
+    /// Waits for what a stage next to this one sends next.
     ///
     /// # Errors
     /// If another stage failed, and those of `read`.
-    pub fn receive_from_before<E: From<Error>>(
+    pub fn receive<E: From<Error>>(
         &self,
+        from: Neighbor,
         read: impl FnOnce(&[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.neighbour(&self.before, "before the first")?.from.receive(read)
+        self.neighbor(from)?.from.receive(read)
     }
 
-    /// Waits for what the stage behind sent back next.
-    ///
-    /// # Errors
-    /// If another stage failed, and those of `read`.
-    pub fn receive_from_behind<E: From<Error>>(
-        &self,
-        read: impl FnOnce(&[f32]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.neighbour(&self.behind, "behind the last")?.from.receive(read)
-    }
-
-    fn neighbour<'a>(&self, neighbour: &'a Option<Neighbour>, place: &'static str) -> Result<&'a Neighbour> {
-        neighbour.as_ref().ok_or(Error::NoStage { place, stages: self.stages })
+    fn neighbor(&self, which: Neighbor) -> Result<&Ways> {
+        let (ways, place) = match which {
+            Neighbor::Previous => (&self.before, "before the first"),
+            Neighbor::Next => (&self.behind, "behind the last"),
+        };
+        ways.as_ref().ok_or(Error::NoStage { place, stages: self.stages })
     }
 }
 
@@ -111,25 +96,26 @@ impl Stage {
 /// ```
 /// use parallel::{Error, run_stages};
 /// use tensor::Device;
+/// use tensor::ops::Neighbor;
 ///
 /// // Two replicas of two stages: each first stage sends a number on, its neighbour sends back twice as much.
 /// let seen = run_stages(&vec![Device::cpu(1); 4], 2, |replica, stage| {
 ///     let mut seen = 0.0;
 ///     if stage.is_first() {
-///         stage.send_on(|tensor| {
+///         stage.send(Neighbor::Next, |tensor| {
 ///             tensor.push(replica.rank() as f32 + 1.0);
 ///             Ok::<_, Error>(())
 ///         })?;
-///         stage.receive_from_behind(|tensor| {
+///         stage.receive(Neighbor::Next, |tensor| {
 ///             seen = tensor[0];
 ///             Ok::<_, Error>(())
 ///         })?;
 ///     } else {
-///         stage.receive_from_before(|tensor| {
+///         stage.receive(Neighbor::Previous, |tensor| {
 ///             seen = tensor[0];
 ///             Ok::<_, Error>(())
 ///         })?;
-///         stage.send_back(|tensor| {
+///         stage.send(Neighbor::Previous, |tensor| {
 ///             tensor.push(2.0 * seen);
 ///             Ok::<_, Error>(())
 ///         })?;
@@ -178,9 +164,9 @@ fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Ties)>> {
         for ((number, collective), device) in collectives.into_iter().enumerate().zip(devices) {
             let link = |ways: &[Arc<Link>], k: usize| Arc::clone(&ways[k]);
             let before =
-                (number > 0).then(|| Neighbour { from: link(&on, number - 1), to: link(&back, number - 1) });
+                (number > 0).then(|| Ways { from: link(&on, number - 1), to: link(&back, number - 1) });
             let behind =
-                (number + 1 < stages).then(|| Neighbour { from: link(&back, number), to: link(&on, number) });
+                (number + 1 < stages).then(|| Ways { from: link(&back, number), to: link(&on, number) });
             let (group, meeting) = &mut across[number];
             let mut meetings: Vec<Arc<dyn Meeting>> =
                 vec![Arc::clone(meeting) as _, Arc::clone(&within) as _];

@@ -1,9 +1,7 @@
 //! Replicas whose layers meet in the middle of a pass: one that fails there ends all, and nobody waits for ever.
 #![allow(clippy::unwrap_used)]
 
-use layers::{
-    AcrossReplicas, BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, Mode, Network, Value,
-};
+use layers::{BatchNormalization, Conv2D, Dense, Draws, Exchange, Flatten, Graph, Mode, Network, Value};
 use parallel::{Collective, Error, Replica, run_replicas};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -64,15 +62,7 @@ impl Way<'_> {
     }
 }
 
-impl AcrossReplicas for Way<'_> {
-    fn rank(&self) -> usize {
-        self.others.rank()
-    }
-
-    fn world(&self) -> usize {
-        self.others.world()
-    }
-
+impl Exchange for Way<'_> {
     fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> tensor::Result<()> {
         self.spring(true)?;
         self.others.all_reduce_sum(device, data, at).map_err(told)
@@ -100,14 +90,14 @@ fn run(devices: &[Device], trap: &Trap) -> Result<Vec<Vec<f32>>, Ended> {
         let (graph, logits) = graph();
         let mut network: Network = graph.build(logits, &device, 2, Mode::Training)?;
         network.init(1)?;
-        network.prepare_across(rank, replica.collective.world())?;
+        network.synchronize(rank, replica.collective.world())?;
         let n = if rank == 1 { 0 } else { 2 };
         let images: Vec<f32> = (0..n * 48).map(|k| ((k + rank) as f32 * 0.7).sin()).collect();
         for step in 0..3 {
             network.set_input(&images, &[0, 2][..n])?;
             let draws = Draws { seed: 1, step, first_sample: rank as u32 };
             let mut way = Way { others: replica.collective.as_mut(), trap: &own, met: 0 };
-            network.train_pass_across(draws, 0.0, 4, &mut way)?;
+            network.train_pass_with(draws, 0.0, 4, &mut way)?;
             let grads = &mut network.arena_mut().grads;
             let all = Span::new(0, grads.len());
             replica.collective.all_reduce_sum(&device, grads, all)?;

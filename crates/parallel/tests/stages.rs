@@ -5,6 +5,7 @@
 use parallel::{Error, Pass, Replica, Stage, one_forward_one_backward, run_stages};
 use std::sync::mpsc::channel;
 use std::time::Duration;
+use tensor::ops::Neighbor;
 use tensor::{Backend, Device, Span};
 
 /// Fails instead of hanging.
@@ -39,20 +40,20 @@ fn relay(replica: &Replica, stage: &Stage, micro_batches: usize) -> Result<Vec<f
             Pass::Forward(m) => {
                 kept[m] = (100 * replica.rank() + 10 * m) as f32;
                 if !stage.is_first() {
-                    stage.receive_from_before(into(&mut kept[m]))?;
+                    stage.receive(Neighbor::Previous, into(&mut kept[m]))?;
                 }
                 kept[m] += (stage.number() + 1) as f32;
                 if !stage.is_last() {
-                    stage.send_on(of(kept[m]))?;
+                    stage.send(Neighbor::Next, of(kept[m]))?;
                 }
             }
             Pass::Backward(m) => {
                 if !stage.is_last() {
-                    stage.receive_from_behind(into(&mut kept[m]))?;
+                    stage.receive(Neighbor::Next, into(&mut kept[m]))?;
                     kept[m] *= 2.0;
                 }
                 if !stage.is_first() {
-                    stage.send_back(of(kept[m]))?;
+                    stage.send(Neighbor::Previous, of(kept[m]))?;
                 }
             }
         }
@@ -124,7 +125,7 @@ fn a_stage_that_has_finished_sends_nothing_more() {
     let error = in_time(|| {
         let run = run_stages(&vec![Device::cpu(1); 2], 2, |_, stage| match stage.is_first() {
             true => Ok(()),
-            false => stage.receive_from_before(|_| Ok::<_, Error>(())),
+            false => stage.receive(Neighbor::Previous, |_| Ok::<_, Error>(())),
         });
         run.unwrap_err().to_string()
     });
@@ -134,9 +135,11 @@ fn a_stage_that_has_finished_sends_nothing_more() {
 #[test]
 fn what_cannot_be_is_an_error() {
     let run = |devices: usize, stages| {
-        run_stages(&vec![Device::cpu(1); devices], stages, |_, stage| stage.send_on(|_| Ok::<_, Error>(())))
-            .unwrap_err()
-            .to_string()
+        run_stages(&vec![Device::cpu(1); devices], stages, |_, stage| {
+            stage.send(Neighbor::Next, |_| Ok::<_, Error>(()))
+        })
+        .unwrap_err()
+        .to_string()
     };
     assert_eq!(run(3, 2), "3 devices can't be shared out among pipelines of 2 stages");
     assert_eq!(run(1, 0), "1 devices can't be shared out among pipelines of 0 stages");

@@ -52,8 +52,7 @@ pub trait Execute: Backend {
     /// If there is too little memory.
     fn prepare(&self, program: &Executable) -> Result<()>;
 
-    /// Runs some steps of a program, in order. Exchanges ([`Gather`](crate::ops::Gather), [`SumOverReplicas`](crate::ops::SumOverReplicas),
-    /// [`Receive`](crate::ops::Receive)) are the caller's: here they do nothing.
+    /// Runs some steps of a program, in order. [Exchanges](crate::Op::is_exchange) are the caller's: here they do nothing.
     ///
     /// # Errors
     /// If an arena is too small, or the device fails.

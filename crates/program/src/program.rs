@@ -115,6 +115,11 @@ impl Program {
         reads == 1 && self.kept().all(|kept| kept != id)
     }
 
+    /// Whether it has a backward pass.
+    pub fn trains(&self) -> bool {
+        self.steps.iter().any(|step| step.phase == Phase::Backward)
+    }
+
     /// Adds a tensor.
     pub(crate) fn add_tensor(&mut self, shape: Shape, arena: Arena, home: Home) -> TensorId {
         self.tensors.push(Tensor { shape, arena, home, name: None });

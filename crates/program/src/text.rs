@@ -42,12 +42,16 @@ impl Program {
             parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
         };
         let results: Vec<String> = step.results.iter().map(result).collect();
-        let sign = if step.onto.is_some() { "+=" } else { "=" };
+        let sign = match step.onto {
+            _ if results.is_empty() => "",
+            Some(_) => " += ",
+            None => " = ",
+        };
         let options = step.op.options();
         let space = if options.is_empty() { "" } else { " " };
         let operands: Vec<String> = step.operands.iter().map(|&id| name(id)).collect();
         let op = step.op.name();
-        format!("{} {sign} {op}{space}{options} {}", results.join(", "), operands.join(", "))
+        format!("{}{sign}{op}{space}{options} {}", results.join(", "), operands.join(", "))
     }
 }
 

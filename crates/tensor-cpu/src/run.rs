@@ -19,7 +19,7 @@ use program::{Arena, Executable, Execute, Memory, Op, Result, Span, Step, StepAr
 
 impl Execute for Cpu {
     fn prepare(&self, program: &Executable) -> Result<()> {
-        let (batch, training) = (program.batch(), program.program().output_gradient.is_some());
+        let (batch, training) = (program.batch(), program.program().trains());
         for step in &program.program().steps {
             let shape = |id| program.layout(id, batch).shape;
             match step.op {
@@ -197,7 +197,7 @@ fn run_step<E: Convolved>(
             second.copy_from_slice(b);
         }
         // The caller's.
-        Op::Gather(_) | Op::SumOverReplicas(_) | Op::Receive(_) => {}
+        Op::Gather(_) | Op::SumOverReplicas(_) | Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_) => {}
         Op::CrossEntropy(op) => {
             let loss = op.loss(args);
             loss.check("cross_entropy")?;
@@ -454,7 +454,7 @@ fn run_reference(
             second.copy_from_slice(at.run(1));
         }
         // The caller's.
-        Op::Gather(_) | Op::SumOverReplicas(_) | Op::Receive(_) => {}
+        Op::Gather(_) | Op::SumOverReplicas(_) | Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_) => {}
         Op::CrossEntropy(op) => {
             let loss = op.loss(args);
             loss.check(name)?;

@@ -11,7 +11,7 @@ use program::{Arena, Executable, Execute, Memory, Op, Result, Step, StepArgs, Te
 
 impl Execute for Cuda {
     fn prepare(&self, program: &Executable) -> Result<()> {
-        let (batch, training) = (program.batch(), program.program().output_gradient.is_some());
+        let (batch, training) = (program.batch(), program.program().trains());
         for step in &program.program().steps {
             match &step.op {
                 Op::Conv2dForward(Conv2dForward { conv, .. })
@@ -150,7 +150,9 @@ impl Cuda {
                 self.copy_run(b, joined.part(a.at.len, b.at.len))
             }
             // The caller's.
-            Op::Gather(_) | Op::SumOverReplicas(_) | Op::Receive(_) => Ok(()),
+            Op::Gather(_) | Op::SumOverReplicas(_) | Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_) => {
+                Ok(())
+            }
             Op::CrossEntropy(op) => {
                 let dlogits = op.gradient.then(|| at.write(0));
                 let metrics = at.result(usize::from(op.gradient));

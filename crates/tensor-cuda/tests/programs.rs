@@ -168,7 +168,7 @@ impl Case {
 
     fn training(recompute: bool, across: Option<[usize; 2]>, rest: usize) -> Case {
         let (program, runs) = Net::of_all_ops(true);
-        let program = training(program, Training { input_gradient: true, recompute, across });
+        let program = training(program, Training { input_gradient: true, recompute, across, bucket: None });
         let program = program
             .and_then(|program| Executable::place(program, BATCH, rest))
             .expect("the program is sound");

@@ -6,7 +6,7 @@
 
 use layers::{Conv2D, Dense, Draws, Dropout, Flatten, Graph, MaxPooling2D, Mode, Value};
 use optim::{Optimizer, OptimizerState, Sgd};
-use parallel::{Pass, Stage, in_flight, one_forward_one_backward, run_stages};
+use parallel::{Exchanges, Pass, Stage, in_flight, one_forward_one_backward, run_stages};
 use tensor::{Activation::Relu, Device};
 use train::{Error, Result, cifar};
 
@@ -53,9 +53,8 @@ fn train(
     labels: &[u32],
 ) -> Result<()> {
     let lanes = in_flight(stage.stages(), stage.number(), MICRO_BATCHES);
-    let mode = if stage.is_first() { Mode::Training } else { Mode::TrainingWithInputGradient };
     let micro = BATCH / MICRO_BATCHES;
-    let mut network = graph.build_stage(*output, device, micro, mode, lanes)?;
+    let mut network = graph.build_stage(*output, device, micro, Mode::Training, lanes)?;
     network.init(1)?;
     let mut optimizer = OptimizerState::new(
         device,
@@ -72,30 +71,23 @@ fn train(
             network.choose_lane(m % lanes)?;
             let first = step * BATCH + m * micro;
             let draws = Draws { seed: 1, step: step as u64, first_sample: (m * micro) as u32 };
+            // What crosses between the stages is a part of their programs.
+            let exchanges = Exchanges::of_stage(stage);
             match pass {
                 Pass::Forward(_) => {
                     let labels = &labels[first..first + micro];
                     if stage.is_first() {
                         network.set_input(&images[first * 3072..(first + micro) * 3072], labels)?;
                     } else {
-                        stage.receive_from_before(|x| Ok::<_, Error>(network.set_input(x, labels)?))?;
+                        network.set_labels(labels)?;
                     }
-                    network.forward_pass(draws)?;
-                    if !stage.is_last() {
-                        stage.send_on(|y| Ok::<_, Error>(network.read_output(y)?))?;
-                    }
+                    exchanges.run(|exchange| Ok::<_, Error>(network.forward_pass(draws, exchange)?))?;
                 }
                 Pass::Backward(_) => {
-                    if stage.is_last() {
-                        network.loss_pass(0.0, BATCH)?;
-                        loss += network.metrics()?.loss_sum / BATCH as f64;
-                    } else {
-                        stage.receive_from_behind(|dy| Ok::<_, Error>(network.set_output_gradient(dy)?))?;
-                    }
-                    network.backward_pass(draws)?;
-                    if !stage.is_first() {
-                        stage.send_back(|dx| Ok::<_, Error>(network.read_input_gradient(dx)?))?;
-                    }
+                    exchanges.run(|exchange| {
+                        Ok::<_, Error>(network.backward_pass(draws, 0.0, BATCH, exchange)?)
+                    })?;
+                    loss += network.metrics()?.loss_sum / BATCH as f64;
                     let grads = network.arena().grads.to_vec(device, 0, sums.len())?;
                     sums.iter_mut().zip(grads).for_each(|(sum, g)| *sum += g);
                 }

@@ -19,7 +19,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod across;
 mod atomic;
 mod average;
 mod axis;

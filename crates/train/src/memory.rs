@@ -1,7 +1,6 @@
 //! What to say when a device's memory does not suffice: the batch that would fit.
 
 use crate::fit::Whole;
-use crate::pipelined::mode;
 use crate::{Error, Result};
 use layers::Mode;
 use models::Model;
@@ -99,7 +98,7 @@ impl Host<'_> {
         let Host { stages, device, towers, micro_batches } = *self;
         let mut numbers = 0_u64;
         for (number, stage) in stages.iter().enumerate() {
-            let len = stage.activation_len(batch, mode(number == 0), device.recomputes())? as u64;
+            let len = stage.activation_len(batch, Mode::Training, device.recomputes())? as u64;
             let lanes = in_flight(stages.len(), number, micro_batches).max(1);
             numbers = numbers.saturating_add(len.saturating_mul((lanes * towers) as u64));
         }

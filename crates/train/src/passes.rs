@@ -4,7 +4,7 @@ use crate::rounds::{Round, Rounds};
 use crate::share::Share;
 use core::mem::swap;
 use layers::Network;
-use parallel::{Buckets, Collective, Shards};
+use parallel::{Collective, Exchanges, Shards};
 use tensor::{Backend, Device, Prepared, Span, Storage, Turn};
 
 /// The passes of a replica over its shards of every batch, and the way of what they leave to the sum over all replicas.
@@ -13,8 +13,8 @@ pub(crate) struct Passes {
     /// With virtual replicas or micro-batches: what the pass over each own shard left in `grads`, until all are added up in the order of the
     /// shards. Otherwise the only pass leaves it in place.
     parts: Vec<Storage>,
-    /// The runs in which the sum over all replicas begins while the pass over the last own shard goes on.
-    buckets: Buckets,
+    /// The runs in which replicas add up their gradients: the sums begin while the pass over the last own shard goes on.
+    buckets: Vec<Span>,
     /// Whether it did in this step.
     begun: bool,
     rounds: Rounds<Work>,
@@ -53,8 +53,7 @@ impl Passes {
         let parts = if in_order && shards.total() > 1 { shards.own().len() } else { 0 };
         let part = || network.device().alloc(network.arena().grads.len());
         let parts = (0..parts).map(|_| part()).collect::<tensor::Result<_>>()?;
-        let buckets = Buckets::new(&network.trainable(), network.arena().grads.len(), Buckets::ELEMENTS);
-        Ok(Passes { shards, parts, buckets, begun: false, rounds: Rounds::default() })
+        Ok(Passes { shards, parts, buckets: network.buckets(), begun: false, rounds: Rounds::default() })
     }
 
     /// Whether every batch is one shard, so that there is nothing to add up.
@@ -107,9 +106,10 @@ impl Passes {
         if self.rounds.begin(collective, &work)? == Round::Second && kind != Kind::Meeting {
             let mut prepared = Prepared::Yes;
             for own in 0..shards.len() {
-                let shard = self.shard(network, collective, batch, own, &mut pass, |rounds, shard, run| {
-                    rounds.prepare(&device, &work, shard, run)
-                });
+                let shard =
+                    self.shard(network, collective, batch, own, kind, &mut pass, |rounds, shard, run| {
+                        rounds.prepare(&device, &work, shard, run)
+                    });
                 prepared = prepared.max(shard);
             }
             self.rounds.agree(collective, &work, shards.clone(), prepared)?;
@@ -118,7 +118,7 @@ impl Passes {
             let piece = batch.piece_of(&self.shards, own);
             piece.send(network)?;
             let turn = Turn { first: piece.first(), ..*turn };
-            self.shard(network, collective, batch, own, &mut pass, |rounds, shard, run| match kind {
+            self.shard(network, collective, batch, own, kind, &mut pass, |rounds, shard, run| match kind {
                 Kind::Meeting => run(),
                 _ => rounds.play(&device, &work, shard, &turn, run),
             })?;
@@ -133,10 +133,11 @@ impl Passes {
         collective: &mut dyn Collective,
         batch: &Share,
         own: usize,
+        kind: Kind,
         pass: &mut impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
         act: impl FnOnce(&mut Rounds<Work>, usize, &mut dyn FnMut() -> Result<()>) -> T,
     ) -> T {
-        let Passes { shards, parts, buckets, begun, rounds } = self;
+        let Passes { shards, parts, begun, rounds, .. } = self;
         let (device, shard) = (network.device().clone(), shards.own().start + own);
         let first = shards.rows(batch.global(), shard).start;
         let piece = batch.piece_of(shards, own);
@@ -148,8 +149,12 @@ impl Passes {
         part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
         let acted = act(rounds, shard, &mut || {
             piece.load(&device, network)?;
-            let buckets = last.then_some(&mut *buckets);
-            pass(network, Pass { first, earlier, buckets, collective })
+            let with_others = Exchanges::of_replicas(collective);
+            let exchanges = match kind {
+                Kind::Meeting => Some(with_others),
+                _ => last.then(|| with_others.with_sums(earlier)),
+            };
+            pass(network, Pass { first, exchanges })
         });
         part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
         acted
@@ -176,7 +181,7 @@ impl Passes {
     /// Replaces `grads` by the sum over all shards of all replicas, as far as it hasn't been added up yet.
     pub(crate) fn finish(&mut self, collective: &mut dyn Collective, network: &mut Network) -> Result<()> {
         if !core::mem::take(&mut self.begun) {
-            return self.add_up(collective, network, self.buckets.whole());
+            return self.add_up(collective, network, Span::new(0, network.arena().grads.len()));
         }
         let device = network.device().clone();
         let grads = &mut network.arena_mut().grads;

@@ -4,9 +4,9 @@ use crate::passes::Passes;
 use crate::share::Share;
 use crate::speed::Trial;
 use crate::{Config, Error, Result};
-use layers::{Cut, Draws, Mode, Network};
+use layers::{Cut, Draws, Network};
 use models::Model;
-use parallel::{Pass, Stage, balance, in_flight, one_forward_one_backward};
+use parallel::{Exchanges, Pass, Stage, balance, in_flight, one_forward_one_backward};
 use tensor::Device;
 
 /// Passes over a piece of a network that are timed, after one that is not.
@@ -74,7 +74,7 @@ pub(crate) fn balanced(
 
 /// The nanoseconds that a piece of a network takes for a training pass over `batch` samples: the fastest of some.
 fn measure(piece: &Model, device: &Device, batch: usize) -> Result<u64> {
-    let mut trial = Trial::new(piece, device, batch, Mode::TrainingWithInputGradient)?;
+    let mut trial = Trial::new(piece, device, batch)?;
     trial.pass()?;
     let passes = (0..PASSES).map(|_| trial.pass()).collect::<Result<Vec<_>>>()?;
     Ok(passes.into_iter().min().unwrap_or_default().as_nanos() as u64)
@@ -102,24 +102,16 @@ pub(crate) fn train(
         network.choose_lane(own % lanes)?;
         let first_sample = passes.first_row(global, own) as u32;
         let draws = Draws { first_sample, ..draws };
-        passes.with_part(network, own, |network, shards| match pass {
-            Pass::Forward(_) => {
-                take_input(stage, network, batch, shards, own)?;
-                network.forward_pass(draws)?;
-                send_output(stage, network)
+        passes.with_part(network, own, |network, shards| {
+            if pass == Pass::Forward(own) {
+                put_in_place(network, batch, shards, own)?;
             }
-            Pass::Backward(_) => {
-                if stage.is_last() {
-                    network.loss_pass(label_smoothing, global)?;
-                } else {
-                    stage.receive_from_behind(|dy| Ok::<_, Error>(network.set_output_gradient(dy)?))?;
-                }
-                network.backward_pass(draws)?;
-                if stage.is_first() {
-                    return Ok(());
-                }
-                stage.send_back(|dx| Ok::<_, Error>(network.read_input_gradient(dx)?))
-            }
+            let exchanges = Exchanges::of_stage(stage);
+            exchanges.run(|exchange| match pass {
+                Pass::Forward(_) => Ok::<_, Error>(network.forward_pass(draws, exchange)?),
+                Pass::Backward(_) => Ok(network.backward_pass(draws, label_smoothing, global, exchange)?),
+            })?;
+            Ok(())
         })?;
     }
     Ok(())
@@ -135,39 +127,21 @@ pub(crate) fn evaluate(
     network.choose_lane(0)?;
     for own in 0..passes.shards().own().len() {
         passes.with_part(network, own, |network, shards| {
-            take_input(stage, network, batch, shards, own)?;
-            if stage.is_last() {
-                return Ok(network.evaluate_pass()?);
-            }
-            network.infer_pass()?;
-            send_output(stage, network)
+            put_in_place(network, batch, shards, own)?;
+            let exchanges = Exchanges::of_stage(stage);
+            exchanges.run(|exchange| Ok::<_, Error>(network.evaluate_pass_with(exchange)?))?;
+            Ok(())
         })?;
     }
     Ok(())
 }
 
-/// Puts a micro-batch in place: images and labels, or what the stage before made of them.
-fn take_input(
-    stage: &Stage,
-    network: &mut Network,
-    batch: &Share,
-    shards: &parallel::Shards,
-    own: usize,
-) -> Result<()> {
+/// Puts a micro-batch in place: images and labels, or the labels alone of images that other stages have.
+fn put_in_place(network: &mut Network, batch: &Share, shards: &parallel::Shards, own: usize) -> Result<()> {
     let piece = batch.piece_of(shards, own);
-    if stage.is_first() {
-        piece.send(network)?;
-        let device = network.device().clone();
-        return piece.load(&device, network);
-    }
-    stage.receive_from_before(|x| piece.send_made(x, network))
-}
-
-fn send_output(stage: &Stage, network: &Network) -> Result<()> {
-    if stage.is_last() {
-        return Ok(());
-    }
-    stage.send_on(|y| Ok::<_, Error>(network.read_output(y)?))
+    piece.send(network)?;
+    let device = network.device().clone();
+    piece.load(&device, network)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use crate::Result;
 use checkpoint::Tensors;
-use layers::{Mode, Network};
+use layers::Network;
 use parallel::Stage;
 use std::sync::{Mutex, MutexGuard};
 use tensor::Span;
@@ -26,19 +26,9 @@ pub(crate) struct Pipelined<'a> {
     pub(crate) cuts: &'a str,
 }
 
-/// How the first stage's network, or another's, is built for training.
-pub(crate) fn mode(is_first: bool) -> Mode {
-    if is_first { Mode::Training } else { Mode::TrainingWithInputGradient }
-}
-
 impl Pipelined<'_> {
     pub(crate) fn stages(&self) -> usize {
         self.stage.stages()
-    }
-
-    /// How a stage's network is built for training: only the first has no one to hand a gradient of its input to.
-    pub(crate) fn mode(&self) -> Mode {
-        mode(self.stage.is_first())
     }
 
     /// Adds up some numbers of `grads` over the stages of this replica: the metrics, that the last one alone knows, and wishes

@@ -1,6 +1,5 @@
 use crate::bench::{batch_size, model};
 use crate::pipeline::{self, balanced};
-use crate::pipelined::mode;
 use crate::{BenchMode, BenchOptions, Config, Error, Result};
 use layers::{Mode, Work};
 use models::Model;
@@ -21,15 +20,15 @@ pub fn programs(config: &Config, options: &BenchOptions) -> Result<Vec<String>> 
     };
     let replicas = config.devices.replicas;
     let across = (config.sync_batch_norm && replicas > 1).then_some([0, replicas]);
-    let text = |(k, stage): (usize, &Model)| {
+    let text = |stage: &Model| {
         let mode = match options.mode {
             BenchMode::Infer => Mode::Inference,
-            BenchMode::Train => mode(k == 0),
+            BenchMode::Train => Mode::Training,
         };
         let placed = stage.graph().executable(stage.logits(), batch, mode, true, across)?;
         Ok(placed.to_string())
     };
-    stages.iter().enumerate().map(text).collect()
+    stages.iter().map(text).collect()
 }
 
 /// Multiply-adds of a piece of a network.

@@ -5,10 +5,10 @@ use crate::speed::gather;
 use crate::{BenchMode, BenchOptions, Config, Error, Result, open_devices};
 use layers::{Draws, Network};
 use optim::OptimizerState;
-use parallel::{Buckets, Collective, Replica, run_replicas};
+use parallel::{Collective, Exchanges, Replica, run_replicas};
 use serde::Serialize;
 use std::time::Instant;
-use tensor::{Backend, Device, Storage, Turn};
+use tensor::{Backend, Device, Span, Storage, Turn};
 
 /// Replicas that train together, and where the time of their steps goes: what `towers bench --replicas N --json` prints.
 ///
@@ -168,7 +168,7 @@ struct Subject {
     batch: usize,
     network: Network,
     optimizer: OptimizerState,
-    buckets: Buckets,
+    buckets: Vec<Span>,
     meter: Storage,
     seed: u64,
     lr: f64,
@@ -188,7 +188,7 @@ impl Subject {
         let world = collective.world();
         let subject = bench::Subject::on(device, config, options)?;
         let bench::Subject { device, network, optimizer, batch, .. } = subject;
-        let buckets = Buckets::new(&network.trainable(), network.arena().grads.len(), Buckets::ELEMENTS);
+        let buckets = network.buckets();
         let meter = device.alloc(4)?;
         let (rounds, seed, lr) = (Rounds::default(), config.seed, config.lr);
         let number = 0;
@@ -233,8 +233,8 @@ impl Subject {
         self.number += 1;
         let began = Instant::now();
         rounds.whole(device, collective.as_mut(), &Half::Gradients, &turn, |collective| {
-            let pass = Pass { first: 0, earlier: None, buckets: Some(&mut *buckets), collective };
-            pass.train(network, draws, 0.0, global)
+            let exchanges = Some(Exchanges::of_replicas(collective).with_sums(None));
+            Pass { first: 0, exchanges }.train(network, draws, 0.0, global).map(drop)
         })?;
         let gradients = began.elapsed().as_secs_f64();
         collective.finish_sum(device, buckets, &mut network.arena_mut().grads)?;

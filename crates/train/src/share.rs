@@ -157,18 +157,6 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Puts what other stages made of its images in place, with its labels.
-    pub(crate) fn send_made(&self, x: &[f32], network: &mut Network) -> Result<()> {
-        let rows = self.rows.clone();
-        match self.share {
-            Share::Labels { answers: Answers::One(labels), .. } => Ok(network.set_input(x, &labels[rows])?),
-            Share::Labels { answers: Answers::Two(targets), .. } => {
-                Ok(network.set_mixed_input(x, &targets[rows])?)
-            }
-            Share::Images(_) | Share::Rows(..) => Ok(network.set_input(x, &[])?),
-        }
-    }
-
     /// Its first place in the epoch's order, for a device that finds it by itself.
     pub(crate) fn first(&self) -> u32 {
         match self.share {
@@ -196,7 +184,12 @@ impl Piece<'_> {
                 Ok(network.set_mixed_input(images, &targets)?)
             }
             Share::Rows(..) => Ok(network.set_batch(self.rows.len())?),
-            Share::Labels { .. } => Ok(()),
+            Share::Labels { answers: Answers::One(labels), .. } => {
+                Ok(network.set_labels(&labels[self.rows.clone()])?)
+            }
+            Share::Labels { answers: Answers::Two(targets), .. } => {
+                Ok(network.set_mixed_labels(&targets[self.rows.clone()])?)
+            }
         }
     }
 

@@ -6,11 +6,12 @@
 use crate::bench::median;
 use crate::pipelined::Pipelined;
 use crate::{Result, memory};
-use layers::{Draws, Mode, Network};
+use layers::{Draws, Exchange, Mode, Network};
 use models::Model;
 use parallel::{Collective, Weights};
 use std::time::{Duration, Instant};
-use tensor::{Backend, Device, Span};
+use tensor::ops::Neighbor;
+use tensor::{Backend, Device, Layout, Span, Storage};
 
 /// Passes before the first that counts: the first one compiles kernels and chooses algorithms.
 const WARM_UP: usize = 2;
@@ -28,7 +29,7 @@ pub(crate) fn measure(
     stage: &mut Pipelined<'_>,
     batch: usize,
 ) -> Result<Weights> {
-    let mut trial = Trial::new(model, device, batch, stage.mode())?;
+    let mut trial = Trial::new(model, device, batch)?;
     for _ in 0..WARM_UP {
         trial.pass()?;
     }
@@ -57,36 +58,54 @@ pub(crate) fn gather(collective: &mut dyn Collective, device: &Device, own: &[f6
 pub(crate) struct Trial {
     network: Network,
     draws: Draws,
-    /// The gradient of its output. A loss takes no time worth measuring.
-    dy: Vec<f32>,
+    batch: usize,
+    neighbors: Neighbors,
+}
+
+/// Stands in for the stages next to a piece: what it sends comes back as the gradient of it. A loss takes no time worth measuring.
+#[derive(Default)]
+struct Neighbors(Vec<f32>);
+
+impl Exchange for Neighbors {
+    fn send(&mut self, to: Neighbor, device: &Device, data: &Storage, at: Layout) -> tensor::Result<()> {
+        if to == Neighbor::Previous || self.0.len() == at.shape.len() {
+            return Ok(());
+        }
+        self.0.resize(at.shape.len(), 0.0);
+        device.download(data, at.offset, &mut self.0)
+    }
+
+    fn receive(
+        &mut self,
+        from: Neighbor,
+        device: &Device,
+        data: &mut Storage,
+        at: Layout,
+    ) -> tensor::Result<()> {
+        match from {
+            Neighbor::Previous => device.fill(0.5, data, Span::new(at.offset, at.shape.len())),
+            Neighbor::Next => device.upload(&self.0, data, at.offset),
+        }
+    }
 }
 
 impl Trial {
-    pub(crate) fn new(model: &Model, device: &Device, batch: usize, mode: Mode) -> Result<Self> {
-        let built = model.build_stage(device, batch, mode, 1);
+    pub(crate) fn new(model: &Model, device: &Device, batch: usize) -> Result<Self> {
+        let built = model.build_stage(device, batch, Mode::Training, 1);
         let mut network = built.map_err(|error| memory::explain(error, model, device, batch))?;
         network.init(0)?;
         network.set_input(&vec![0.5; network.sample_len() * batch], &vec![0; batch])?;
         let draws = Draws { seed: 0, step: 0, first_sample: 0 };
-        let mut dy = Vec::new();
-        network.forward_pass(draws)?;
-        network.read_output(&mut dy)?;
-        Ok(Trial { network, draws, dy })
+        Ok(Trial { network, draws, batch, neighbors: Neighbors::default() })
     }
 
     /// How long a training pass takes.
     pub(crate) fn pass(&mut self) -> Result<Duration> {
-        let Trial { network, draws, dy } = self;
+        let Trial { network, draws, batch, neighbors } = self;
         let device = network.device().clone();
         let began = Instant::now();
-        network.forward_pass(*draws)?;
+        network.train_pass_with(*draws, 0.0, *batch, neighbors)?;
         device.synchronize()?;
-        let forward = began.elapsed();
-        // In a run it comes from elsewhere.
-        network.set_output_gradient(dy)?;
-        let began = Instant::now();
-        network.backward_pass(*draws)?;
-        device.synchronize()?;
-        Ok(forward + began.elapsed())
+        Ok(began.elapsed())
     }
 }

@@ -4,7 +4,6 @@ mod snapshot;
 
 pub(crate) use snapshot::is_beside;
 
-use crate::across::Across;
 use crate::average::Average;
 use crate::memory;
 use crate::pace::Pace;
@@ -19,7 +18,7 @@ use crate::{
     Config, EpochRecord, Error, Fingerprint, Input, Plateau, Result, Resume, StepInfo, StopFlag, TrainState,
 };
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
-use layers::{Arena, Draws, Network};
+use layers::{Arena, Draws, Mode, Network};
 use models::Model;
 use optim::{OptimizerState, Progress};
 use parallel::{Collective, Replica};
@@ -113,7 +112,7 @@ impl<'a> Worker<'a> {
         let batch =
             largest(prepared.train.len(), config.drop_last).max(largest(prepared.val.len(), false)).max(1);
         let lanes = pipeline::lanes(&stage.stage, own.own().len());
-        let (first, mode) = (stage.stage.is_first(), stage.mode());
+        let (first, mode) = (stage.stage.is_first(), Mode::Training);
         let built = if stage.stage.is_last() {
             model.build(&device, batch, mode)
         } else {
@@ -124,8 +123,7 @@ impl<'a> Worker<'a> {
         if resume.is_none() {
             whitening::whiten(&mut network, prepared, collective.as_mut())?;
         }
-        let meets =
-            config.sync_batch_norm && world > 1 && network.prepare_across(collective.rank(), world)?;
+        let meets = config.sync_batch_norm && world > 1 && network.synchronize(collective.rank(), world)?;
         let optimizer = config.optimizer_on(&network)?;
         let average = config.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
         let meter = device.alloc(METER)?;
@@ -249,13 +247,7 @@ impl<'a> Worker<'a> {
             pipeline::train(passes, &stage.stage, network, batch, draws, smoothing)?;
         } else {
             passes.each(network, collective.as_mut(), batch, kind, &turn, |network, pass| {
-                if kind == Kind::Meeting {
-                    let draws = Draws { first_sample: pass.first as u32, ..draws };
-                    waited += Across::new(pass.collective)
-                        .run(|replicas| network.train_pass_across(draws, smoothing, global, replicas))?;
-                    return Ok(());
-                }
-                pass.train(network, draws, smoothing, global)?;
+                waited += pass.train(network, draws, smoothing, global)?;
                 if alone { update(device, network, optimizer, meter, state, lr, global) } else { Ok(()) }
             })?;
         }

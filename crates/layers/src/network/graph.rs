@@ -32,6 +32,10 @@ pub struct Graph {
     /// Whether the value is a batch of vectors, not of 1x1 images; for the summary.
     pub(super) flat: Vec<bool>,
     pub(super) counts: HashMap<String, usize>,
+    /// Of a stage: whether another stage computes its input.
+    pub(super) receives: bool,
+    /// Of a stage: whether another stage reads its output.
+    pub(super) sends: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -54,7 +58,8 @@ impl Graph {
     /// An empty graph for images of `[height, width, channels]`.
     pub fn new(name: &str, [h, w, c]: [usize; 3]) -> Self {
         let (name, shapes) = (name.to_owned(), vec![Shape::new(1, h, w, c)]);
-        Graph { name, nodes: Vec::new(), shapes, flat: vec![false], counts: HashMap::new() }
+        let (nodes, flat, counts) = (Vec::new(), vec![false], HashMap::new());
+        Graph { name, nodes, shapes, flat, counts, receives: false, sends: false }
     }
 
     /// The graph's name.

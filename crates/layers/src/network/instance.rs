@@ -4,7 +4,7 @@ use super::arena::{Arena, Slots};
 use super::graph::{Graph, Mode, Value};
 use super::lane::{Lane, Pass};
 use super::lowering::Prepared;
-use crate::{Error, Result, Role};
+use crate::{Error, Result};
 use tensor::{Backend, Device, Execute, Ints, Layout, Span, Storage, Target, TensorId, View, ViewMut};
 
 /// An architecture on a device, with all the memory that its passes need.
@@ -19,7 +19,7 @@ pub struct Network {
     pub(super) infer: Prepared,
     /// In training.
     pub(super) train: Option<Prepared>,
-    /// The training step with batch normalization over all replicas; see [`Network::prepare_across`].
+    /// The training step with batch normalization over all replicas; see [`Network::synchronize`].
     pub(super) across: Option<Prepared>,
     /// In f32, whatever activations are.
     pub(super) probabilities: Storage,
@@ -119,7 +119,7 @@ impl Network {
     /// The program of training passes: with the other replicas, if the last pass was.
     pub(super) fn training(&self) -> Option<&Prepared> {
         match self.lanes[self.lane].pass {
-            Pass::AcrossReplicas => self.across.as_ref(),
+            Pass::Synchronized => self.across.as_ref(),
             Pass::Training | Pass::Inference => self.train.as_ref(),
         }
     }
@@ -199,6 +199,33 @@ impl Network {
         wrong.map_or(Ok(()), |label| Err(Error::Label { label, classes }))
     }
 
+    /// Copies the labels of a batch whose images another stage sends.
+    ///
+    /// # Errors
+    /// As [`set_input`](Network::set_input).
+    pub fn set_labels(&mut self, labels: &[u32]) -> Result<()> {
+        self.check_labels(labels.iter().copied())?;
+        self.send_labels(labels, labels.len(), false)
+    }
+
+    /// As [`set_labels`](Network::set_labels), of samples with two labels each.
+    ///
+    /// # Errors
+    /// As [`set_input`](Network::set_input).
+    pub fn set_mixed_labels(&mut self, targets: &[Target]) -> Result<()> {
+        self.check_labels(targets.iter().flat_map(|target| [target.label, target.other]))?;
+        let words: Vec<u32> = targets.iter().flat_map(|target| target.to_words()).collect();
+        self.send_labels(&words, targets.len(), true)
+    }
+
+    fn send_labels(&mut self, labels: &[u32], n: usize, mixed: bool) -> Result<()> {
+        self.set_batch(n)?;
+        let lane = &mut self.lanes[self.lane];
+        self.device.upload_ints(labels, &mut lane.labels)?;
+        lane.mixed = mixed;
+        Ok(())
+    }
+
     fn send(&mut self, images: &[f32], labels: &[u32], n: usize, mixed: bool) -> Result<()> {
         let per_sample = self.sample_len();
         if n > self.max_batch() || images.len() != n * per_sample {
@@ -207,13 +234,9 @@ impl Network {
                 given: format!("{} numbers for {n} labels", images.len()),
             });
         }
-        let Network { device, lanes, lane, .. } = self;
-        let lane = &mut lanes[*lane];
         // The input lies at the start, in every program.
-        device.upload(images, &mut lane.activations, 0)?;
-        device.upload_ints(labels, &mut lane.labels)?;
-        (lane.n, lane.mixed) = (n, mixed);
-        Ok(())
+        self.device.upload(images, &mut self.lanes[self.lane].activations, 0)?;
+        self.send_labels(labels, n, mixed)
     }
 
     /// Has the device itself put the next batch of `n` samples in place: `load` writes images and labels.
@@ -245,11 +268,13 @@ impl Network {
         Ok(())
     }
 
-    /// The trainable tensors in the order of the arena, each with the number of the layer whose backward pass completes its
-    /// gradient: layers are numbered as in [`Graph::work`].
-    pub fn trainable(&self) -> Vec<(usize, Span)> {
-        let slots = self.arena.slots().iter().filter(|slot| slot.role == Role::Trainable);
-        slots.map(|slot| (slot.layer, slot.span)).collect()
+    /// The runs of the arena's `grads` that replicas add up, in this order: the buckets of gradients whose sums start in the backward
+    /// pass, and behind them the rest, with the sums of normalizations and the metrics. Together they are the whole of it.
+    pub fn buckets(&self) -> Vec<Span> {
+        let mut buckets: Vec<Span> = self.train.iter().flat_map(Prepared::buckets).collect();
+        let end = buckets.first().map_or(0, |last| last.end());
+        buckets.push(Span::new(end, self.arena.grads.len() - end));
+        buckets
     }
 
     /// The class scores that the last pass computed for the current batch, one vector a sample.

@@ -22,7 +22,7 @@ pub(super) enum Pass {
     Inference,
     Training,
     /// Training with the statistics of all replicas.
-    AcrossReplicas,
+    Synchronized,
 }
 
 impl Pass {
@@ -36,7 +36,7 @@ impl Pass {
         let program = match self {
             Pass::Inference => None,
             Pass::Training => train,
-            Pass::AcrossReplicas => across,
+            Pass::Synchronized => across,
         };
         program.unwrap_or(infer)
     }

@@ -4,8 +4,9 @@ use super::arena::Slots;
 use super::graph::{Graph, Kind, Mode, Node, Value};
 use crate::error::InLayer;
 use crate::{Error, Lower, Result};
+use tensor::ops::Neighbor;
 use tensor::passes::{self, Training};
-use tensor::{Arena, Builder, Executable, Phase, Program, Span, Target, TensorId, ops};
+use tensor::{Arena, Builder, Executable, Op, Phase, Program, Span, Target, TensorId, ops};
 
 /// Steps that memory rests before it is used again, on a device that doesn't [save](tensor::Backend::recomputes) it. Such a device runs
 /// side by side what memory does not order, and branches of a backward pass wait for each other where one gets the other's.
@@ -72,7 +73,8 @@ impl Graph {
             return Ok(passes::inference(forward));
         }
         let input_gradient = mode == Mode::TrainingWithInputGradient;
-        Ok(passes::training(forward, Training { input_gradient, recompute, across })?)
+        let bucket = Some(passes::BUCKET);
+        Ok(passes::training(forward, Training { input_gradient, recompute, across, bucket })?)
     }
 
     /// The ops from the input to the loss.
@@ -81,7 +83,12 @@ impl Graph {
         let slots = &Slots::new(self);
         let mut builder = Builder::new(self.shapes[0]);
         let mut tensors: Vec<Option<TensorId>> = vec![None; self.shapes.len()];
-        tensors[0] = Some(builder.input());
+        let input = builder.input();
+        tensors[0] = Some(input);
+        if self.receives {
+            let shape = builder.shape(input);
+            builder.push(ops::Receive { from: Neighbor::Previous, shape }, &[], &[input])?;
+        }
         let mut number = 0;
         for node in &self.nodes {
             let inputs: Vec<TensorId> = node.inputs.iter().filter_map(|value| tensors[value.0]).collect();
@@ -89,7 +96,14 @@ impl Graph {
             tensors[node.output.0] = Some(y.in_layer(&node.name)?);
             number += usize::from(!matches!(node.kind, Kind::Concatenate));
         }
-        let y = tensors[output.0].unwrap_or(builder.input());
+        let y = tensors[output.0].unwrap_or(input);
+        if self.sends {
+            builder.push(ops::Send { to: Neighbor::Next }, &[y], &[])?;
+        }
+        // Only class scores have a loss.
+        if self.sends || builder.shape(y) != builder.shape(y).flatten() {
+            return Ok(builder.finish(y));
+        }
         loss(builder, y, slots, training)
     }
 
@@ -127,21 +141,14 @@ fn lower_node(
     }
 }
 
-/// Ends a program with the loss where its output is class scores, else with the gradient that the next stage computes.
+/// Ends a program with the loss of its class scores.
 fn loss(mut builder: Builder, y: TensorId, slots: &Slots, training: bool) -> Result<Program> {
-    let is_vectors = builder.shape(y) == builder.shape(y).flatten();
-    let gradient = if is_vectors {
-        let labels = builder.fixed("labels", Arena::Labels, Span::new(0, Target::WORDS));
-        let metrics = builder.fixed("metrics", Arena::Gradients, slots.metrics);
-        let loss = ops::CrossEntropy { gradient: training };
-        let results = builder.in_phase(Phase::Loss).push(loss, &[y, labels], &[metrics])?;
-        results.first().copied().filter(|_| training)
-    } else if training {
-        builder.in_phase(Phase::Loss).push(ops::Receive, &[y], &[])?.first().copied()
-    } else {
-        None
-    };
-    Ok(Program { output_gradient: gradient, ..builder.finish(y) })
+    let labels = builder.fixed("labels", Arena::Labels, Span::new(0, Target::WORDS));
+    let metrics = builder.fixed("metrics", Arena::Gradients, slots.metrics);
+    let loss = ops::CrossEntropy { gradient: training };
+    let results = builder.in_phase(Phase::Loss).push(loss, &[y, labels], &[metrics])?;
+    let output_gradient = results.first().copied().filter(|_| training);
+    Ok(Program { output_gradient, ..builder.finish(y) })
 }
 
 /// A program in its place, and which of its steps belong to which layer.
@@ -153,6 +160,8 @@ pub(super) struct Prepared {
     pub(super) loss: core::ops::Range<usize>,
     /// By layer.
     pub(super) backward: Vec<core::ops::Range<usize>>,
+    /// Whether replicas share statistics of the batch in the middle of it.
+    pub(super) synchronizes: bool,
 }
 
 impl Prepared {
@@ -164,16 +173,18 @@ impl Prepared {
         let in_loss = |k: &usize| program.steps[*k].phase == Phase::Loss;
         let from = (0..program.steps.len()).find(in_loss).unwrap_or(0);
         let loss = from..from + (from..program.steps.len()).filter(in_loss).count();
+        let synchronizes = program.steps.iter().any(|step| step.op.is_synchronization());
         let executable = Executable::place(program, batch, if recomputes { 0 } else { REST })?;
-        Ok(Prepared { executable, forward, loss, backward })
+        Ok(Prepared { executable, forward, loss, backward, synchronizes })
     }
 
     pub(super) fn program(&self) -> &Program {
         self.executable.program()
     }
 
-    /// Whether replicas exchange anything in the middle of it.
-    pub(super) fn exchanges(&self) -> bool {
-        self.program().steps.iter().any(|step| step.op.is_exchange())
+    /// The runs of gradients whose sums it starts, in their order.
+    pub(super) fn buckets(&self) -> impl Iterator<Item = Span> + '_ {
+        let starts = self.program().steps.iter().filter(|step| matches!(step.op, Op::AllReduceStart(_)));
+        starts.map(|step| self.executable.span(step.results[0]))
     }
 }

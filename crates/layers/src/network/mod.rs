@@ -1,7 +1,7 @@
 //! From an architecture to a network that runs: graph, programs, arenas, passes, profile, stages, summary.
 
-mod across;
 mod arena;
+mod exchange;
 mod graph;
 mod instance;
 mod lane;
@@ -9,12 +9,11 @@ mod lowering;
 mod passes;
 mod profile;
 mod split;
-mod stage;
 mod step;
 mod summary;
 
-pub use across::AcrossReplicas;
 pub use arena::{Arena, Slot};
+pub use exchange::Exchange;
 pub use graph::{Graph, Mode, Value};
 pub use instance::Network;
 pub use passes::Metrics;

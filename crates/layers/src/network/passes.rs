@@ -1,7 +1,7 @@
 //! The passes of a network over its current batch.
 
-use super::across::{AcrossReplicas, exchange};
 use super::arena::Arena;
+use super::exchange::{self, Exchange};
 use super::graph::Mode;
 use super::instance::Network;
 use super::lane::{Lane, Pass};
@@ -10,7 +10,7 @@ use super::profile::Traced;
 use crate::error::InLayer;
 use crate::{Draws, Error, Result};
 use core::ops::Range;
-use tensor::{Backend, Device, Execute, Layout, Memory, Span, StepArgs, Storage, View, ViewMut};
+use tensor::{Backend, Device, Execute, Layout, Memory, Span, StepArgs, View, ViewMut};
 
 /// What a pass over some samples measured, as sums: divide by the number of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,59 +32,114 @@ impl Network {
     /// inference goes by those that the network began with.
     ///
     /// # Errors
-    /// [`Error::InferenceOnly`], or what the device says.
+    /// [`Error::InferenceOnly`], [`Error::GlobalBatch`] for a global batch smaller than the current one, or what the device says.
     pub fn train_pass(&mut self, draws: Draws, label_smoothing: f32, global_batch: usize) -> Result<()> {
-        self.train(draws, label_smoothing, global_batch, None, |_, _, _| Ok::<_, Error>(()))?;
-        self.finish_grads()
+        self.train(draws, label_smoothing, global_batch, None)
     }
 
-    /// A [`train_pass`](Network::train_pass) that says as it goes which gradients are complete: behind each layer's backward pass
-    /// it calls `passed` with the layer's number, that of [`trainable`](Network::trainable), and the arena's `grads`.
-    /// A batch of no samples passes no layer.
-    ///
-    /// A device may still keep gradients of weights in a form of its own. It is left to `passed` to have
-    /// [`Backend::finish_grads`] bring the run that it takes into place.
+    /// A [`train_pass`](Network::train_pass) that does the exchanges of its program on the way: it starts the sums of
+    /// [`buckets`](Network::buckets) of gradients, and shares statistics once the network is [synchronized](Network::synchronize).
     ///
     /// # Errors
-    /// As [`train_pass`](Network::train_pass), and those of `passed`.
-    pub fn train_pass_by_layers<E: From<Error>>(
+    /// As [`train_pass`](Network::train_pass), and those of the exchange.
+    pub fn train_pass_with(
         &mut self,
         draws: Draws,
         label_smoothing: f32,
         global_batch: usize,
-        passed: impl FnMut(&Device, &mut Storage, usize) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.train(draws, label_smoothing, global_batch, None, passed)
+        exchange: &mut dyn Exchange,
+    ) -> Result<()> {
+        self.train(draws, label_smoothing, global_batch, Some(exchange))
     }
 
-    /// A training pass, with other replicas where `across` leads to them. See
-    /// [`train_pass_by_layers`](Network::train_pass_by_layers) for `passed`.
-    pub(super) fn train<E: From<Error>>(
+    fn train(
         &mut self,
         draws: Draws,
         label_smoothing: f32,
         global_batch: usize,
-        mut across: Option<&mut dyn AcrossReplicas>,
-        passed: impl FnMut(&Device, &mut Storage, usize) -> Result<(), E>,
-    ) -> Result<(), E> {
+        mut exchange: Option<&mut dyn Exchange>,
+    ) -> Result<()> {
+        self.check_global_batch(global_batch)?;
+        self.forward_part(draws, reborrow(&mut exchange))?;
+        self.backward_part(draws, label_smoothing, global_batch, exchange)
+    }
+
+    /// The first part of a training pass of a stage: it receives the current batch, passes it forward and sends it on. With
+    /// [`backward_pass`](Network::backward_pass) it does what [`train_pass_with`](Network::train_pass_with) does, bit for bit. Other
+    /// micro-batches, each on a [lane](Network::choose_lane) of its own, may pass in between.
+    ///
+    /// # Errors
+    /// As [`train_pass_with`](Network::train_pass_with).
+    pub fn forward_pass(&mut self, draws: Draws, exchange: &mut dyn Exchange) -> Result<()> {
+        self.forward_part(draws, Some(exchange))
+    }
+
+    /// The second part: it computes the loss or receives the gradient of its output, passes that backward and sends it back. `draws` are
+    /// those of the forward pass.
+    ///
+    /// # Errors
+    /// As [`train_pass_with`](Network::train_pass_with).
+    pub fn backward_pass(
+        &mut self,
+        draws: Draws,
+        label_smoothing: f32,
+        global_batch: usize,
+        exchange: &mut dyn Exchange,
+    ) -> Result<()> {
+        self.check_global_batch(global_batch)?;
+        self.backward_part(draws, label_smoothing, global_batch, Some(exchange))
+    }
+
+    /// Has all that follows work on another lane: its batch, and what its last passes left.
+    ///
+    /// # Errors
+    /// [`Error::Batch`] if there is no such lane.
+    pub fn choose_lane(&mut self, lane: usize) -> Result<()> {
+        if lane >= self.lanes.len() {
+            let accepted = format!("{} lanes", self.lanes.len());
+            return Err(Error::Batch { accepted, given: format!("lane {lane}") });
+        }
+        self.lane = lane;
+        Ok(())
+    }
+
+    fn check_global_batch(&self, global_batch: usize) -> Result<()> {
+        if global_batch < self.n().max(1) {
+            return Err(Error::GlobalBatch { global_batch, own: self.n() });
+        }
+        Ok(())
+    }
+
+    fn forward_part(&mut self, draws: Draws, exchange: Option<&mut dyn Exchange>) -> Result<()> {
         if self.mode == Mode::Inference {
-            return Err(Error::InferenceOnly.into());
+            return Err(Error::InferenceOnly);
         }
-        let n = self.n();
-        if global_batch < n.max(1) {
-            return Err(Error::GlobalBatch { global_batch, own: n }.into());
-        }
-        if n == 0 {
+        // The loss writes the metrics, where there are samples and a loss.
+        if self.n() == 0 {
             let all = Span::new(0, self.arena.grads.len());
-            self.device.fill(0.0, &mut self.arena.grads, all).map_err(Error::from)?;
-            // There is nothing more to do, but to meet those who have samples.
-            if across.is_none() {
-                return Ok(());
-            }
+            self.device.fill(0.0, &mut self.arena.grads, all)?;
+        } else if self.graph.sends {
+            self.device.fill(0.0, &mut self.arena.grads, self.arena.metrics)?;
         }
-        self.forward(Some(draws), reborrow(&mut across), global_batch)?;
+        self.forward(Some(draws), exchange)
+    }
+
+    /// The loss and the backward pass.
+    fn backward_part(
+        &mut self,
+        draws: Draws,
+        label_smoothing: f32,
+        global_batch: usize,
+        mut exchange: Option<&mut dyn Exchange>,
+    ) -> Result<()> {
         self.loss(label_smoothing, global_batch)?;
-        self.backward(draws, across, global_batch, passed)
+        let mut work = self.work();
+        let args = work.args(Some(draws), global_batch, 0.0);
+        for steps in work.prepared.backward.iter().rev() {
+            work.run(steps.clone(), &args, reborrow(&mut exchange))?;
+        }
+        // Sums that start bring gradients into place, bucket by bucket.
+        if exchange.is_none() { self.finish_grads() } else { Ok(()) }
     }
 
     /// Brings all gradients of the current batch into place.
@@ -117,13 +172,22 @@ impl Network {
     /// # Errors
     /// What the device says.
     pub fn evaluate_pass(&mut self) -> Result<()> {
-        let metrics = self.arena.metrics;
-        self.device.fill(0.0, &mut self.arena.grads, metrics)?;
-        if self.n() > 0 {
-            self.forward(None, None, 1)?;
-            self.loss(0.0, 1)?;
-        }
-        Ok(())
+        self.evaluate(None)
+    }
+
+    /// As [`evaluate_pass`](Network::evaluate_pass), of a stage: it receives the batch, and sends it on. Only the last stage has metrics,
+    /// the others leave zeros.
+    ///
+    /// # Errors
+    /// As [`evaluate_pass`](Network::evaluate_pass), and those of the exchange.
+    pub fn evaluate_pass_with(&mut self, exchange: &mut dyn Exchange) -> Result<()> {
+        self.evaluate(Some(exchange))
+    }
+
+    fn evaluate(&mut self, exchange: Option<&mut dyn Exchange>) -> Result<()> {
+        self.device.fill(0.0, &mut self.arena.grads, self.arena.metrics)?;
+        self.forward(None, exchange)?;
+        self.loss(0.0, 1)
     }
 
     /// The class probabilities of the current batch, by a forward pass as in inference: one row of
@@ -133,7 +197,7 @@ impl Network {
     /// What the device says.
     pub fn predict(&mut self) -> Result<Vec<f32>> {
         let n = self.n();
-        self.forward(None, None, 1)?;
+        self.forward(None, None)?;
         let at = self.infer.executable.layout(self.infer.program().output, n);
         let (logits, layout) =
             (View::new(&self.lanes[self.lane].activations, at), Layout::contiguous(at.shape));
@@ -152,48 +216,26 @@ impl Network {
     }
 
     /// The forward pass: of training, from draws, or of inference.
-    pub(super) fn forward(
-        &mut self,
-        draws: Option<Draws>,
-        mut across: Option<&mut dyn AcrossReplicas>,
-        global_batch: usize,
-    ) -> Result<()> {
-        self.lanes[self.lane].pass = match (draws, &across) {
-            (None, _) => Pass::Inference,
-            (Some(_), None) => Pass::Training,
-            (Some(_), Some(_)) => Pass::AcrossReplicas,
+    fn forward(&mut self, draws: Option<Draws>, mut exchange: Option<&mut dyn Exchange>) -> Result<()> {
+        self.lanes[self.lane].pass = match (draws, &exchange, &self.across) {
+            (None, _, _) => Pass::Inference,
+            (Some(_), Some(_), Some(_)) => Pass::Synchronized,
+            (Some(_), _, _) => Pass::Training,
         };
         let mut work = self.work();
-        let args = work.args(draws, global_batch, 0.0);
+        let args = work.args(draws, 1, 0.0);
         for steps in &work.prepared.forward {
-            work.run(steps.clone(), &args, reborrow(&mut across))?;
+            work.run(steps.clone(), &args, reborrow(&mut exchange))?;
         }
         Ok(())
     }
 
     /// The loss of the batch whose forward pass was the last one.
-    pub(super) fn loss(&mut self, label_smoothing: f32, global_batch: usize) -> Result<()> {
+    fn loss(&mut self, label_smoothing: f32, global_batch: usize) -> Result<()> {
         let mut work = self.work();
         let args = work.args(None, global_batch, label_smoothing);
         let steps = work.prepared.loss.clone();
         work.run_steps(steps, &args, None).in_layer("loss")
-    }
-
-    /// The backward pass, which calls `passed` behind each layer.
-    pub(super) fn backward<E: From<Error>>(
-        &mut self,
-        draws: Draws,
-        mut across: Option<&mut dyn AcrossReplicas>,
-        global_batch: usize,
-        mut passed: impl FnMut(&Device, &mut Storage, usize) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut work = self.work();
-        let args = work.args(Some(draws), global_batch, 0.0);
-        for (layer, steps) in work.prepared.backward.iter().enumerate().rev() {
-            work.run(steps.clone(), &args, reborrow(&mut across))?;
-            passed(work.device, &mut work.arena.grads, layer)?;
-        }
-        Ok(())
     }
 
     /// A pass step by step: of training, from draws, or of inference.
@@ -227,9 +269,9 @@ impl Network {
     }
 }
 
-/// A loan of the way to the other replicas, for one part of a pass.
-fn reborrow<'a>(across: &'a mut Option<&mut dyn AcrossReplicas>) -> Option<&'a mut dyn AcrossReplicas> {
-    across.as_mut().map(|across| &mut **across as _)
+/// A loan of the exchange, for one part of a pass.
+fn reborrow<'a>(exchange: &'a mut Option<&mut dyn Exchange>) -> Option<&'a mut dyn Exchange> {
+    exchange.as_mut().map(|exchange| &mut **exchange as _)
 }
 
 /// A program and its memory.
@@ -252,36 +294,38 @@ impl Work<'_> {
         &mut self,
         steps: Range<usize>,
         args: &StepArgs,
-        across: Option<&mut dyn AcrossReplicas>,
+        exchange: Option<&mut dyn Exchange>,
     ) -> Result<()> {
         let Some(first) = steps.clone().next() else { return Ok(()) };
         let program = self.prepared.program();
         let layer = program.layers.get(program.steps[first].layer).map_or("", String::as_str);
-        self.run_steps(steps, args, across).in_layer(layer)
+        self.run_steps(steps, args, exchange).in_layer(layer)
     }
 
     fn run_steps(
         &mut self,
         mut steps: Range<usize>,
         args: &StepArgs,
-        mut across: Option<&mut dyn AcrossReplicas>,
+        mut exchange: Option<&mut dyn Exchange>,
     ) -> tensor::Result<()> {
         let Work { device, prepared, lane, arena } = self;
         let program = &prepared.executable;
+        let has_work = args.n > 0 || prepared.synchronizes;
         while !steps.is_empty() {
             let until = steps.clone().find(|&k| program.step(k).op.is_exchange()).unwrap_or(steps.end);
-            let memory = Memory {
-                activations: &mut lane.activations,
-                statistics: &mut lane.statistics,
-                params: &arena.params,
-                grads: &mut arena.grads,
-                averages: &arena.running,
-                labels: &lane.labels,
-            };
-            device.run(program, steps.start..until, args, memory)?;
-            if let (Some(across), true) = (reborrow(&mut across), until < steps.end) {
-                let step = program.step(until);
-                exchange(&step.op, device, across, &mut lane.statistics, program.span(step.results[0]))?;
+            if has_work && steps.start < until {
+                let memory = Memory {
+                    activations: &mut lane.activations,
+                    statistics: &mut lane.statistics,
+                    params: &arena.params,
+                    grads: &mut arena.grads,
+                    averages: &arena.running,
+                    labels: &lane.labels,
+                };
+                device.run(program, steps.start..until, args, memory)?;
+            }
+            if let (Some(exchange), true) = (reborrow(&mut exchange), until < steps.end) {
+                exchange::run(exchange, program, program.step(until), device, lane, &mut arena.grads)?;
             }
             steps.start = (until + 1).min(steps.end);
         }

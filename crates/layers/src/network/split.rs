@@ -61,20 +61,28 @@ impl Graph {
                 return Err(Error::Cut { layer: cut.layer.clone(), what, names: String::new() });
             }
             let to = self.nodes[cut.node].output;
-            stages.push(self.stage(from..cut.node + 1, input, to));
+            stages.push(self.stage(from..cut.node + 1, input, to, output));
             (from, input) = (cut.node + 1, to);
         }
-        stages.push(self.stage(from..self.nodes.len(), input, output));
+        stages.push(self.stage(from..self.nodes.len(), input, output, output));
         Ok(stages)
     }
 
-    fn stage(&self, nodes: core::ops::Range<usize>, input: Value, output: Value) -> (Graph, Value) {
+    fn stage(
+        &self,
+        nodes: core::ops::Range<usize>,
+        input: Value,
+        output: Value,
+        end: Value,
+    ) -> (Graph, Value) {
         let mut stage = Graph {
             name: self.name.clone(),
             nodes: Vec::new(),
             shapes: vec![self.shapes[input.0]],
             flat: vec![self.flat[input.0]],
             counts: HashMap::new(),
+            receives: input != self.input(),
+            sends: output != end,
         };
         let mut values = HashMap::from([(input, stage.input())]);
         for node in &self.nodes[nodes] {

@@ -23,9 +23,9 @@ mod wait;
 
 pub use options::MpiOptions;
 
-use crate::collective::equal_part;
+use crate::collective::{equal_part, whole};
 use crate::in_order::add_in_order;
-use crate::{Buckets, Collective, Facts, Result};
+use crate::{Collective, Facts, Result};
 use std::sync::Arc;
 use tensor::{Backend, Device, HostBuffer, Span, Storage};
 use thread::{Command, Line, Place};
@@ -226,11 +226,11 @@ impl Collective for Mpi {
         self.begin_early(device, &[], data, at)
     }
 
-    fn finish_sum(&mut self, device: &Device, buckets: &Buckets, data: &mut Storage) -> Result<()> {
+    fn finish_sum(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
         if !self.place.overlaps {
-            return self.all_reduce_sum(device, data, buckets.whole());
+            return self.all_reduce_sum(device, data, whole(buckets));
         }
-        let mut rest = buckets.runs().iter().skip(self.begun.len());
+        let mut rest = buckets.iter().skip(self.begun.len());
         let begun = rest.try_for_each(|run| self.begin(device, &[], Some(data), *run));
         let added = begun.and_then(|()| self.end(device, data));
         self.telling(added)
@@ -250,13 +250,13 @@ impl Collective for Mpi {
         &mut self,
         device: &Device,
         parts: &[Storage],
-        buckets: &Buckets,
+        buckets: &[Span],
         into: &mut Storage,
     ) -> Result<()> {
         if !self.place.overlaps {
-            return self.all_reduce_in_order(device, parts, buckets.whole(), into);
+            return self.all_reduce_in_order(device, parts, whole(buckets), into);
         }
-        let mut rest = buckets.runs().iter().skip(self.begun.len());
+        let mut rest = buckets.iter().skip(self.begun.len());
         let begun = rest.try_for_each(|run| self.begin(device, parts, None, *run));
         let added = begun.and_then(|()| self.end(device, into));
         self.telling(added)

@@ -3,10 +3,11 @@ mod process;
 pub use process::NcclProcess;
 
 use crate::barrier::Barrier;
+use crate::collective::{behind, whole};
 use crate::in_order::add_in_order;
 use crate::meeting::Meeting;
 use crate::on_device::buffer;
-use crate::{Buckets, Collective, Error, Result};
+use crate::{Collective, Error, Result};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -254,11 +255,11 @@ impl Collective for Nccl {
         self.call(data, |communicator, data| communicator.begin_sum(data, at))
     }
 
-    fn finish_sum(&mut self, device: &Device, buckets: &Buckets, data: &mut Storage) -> Result<()> {
+    fn finish_sum(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
         if self.in_order {
-            return self.all_reduce_sum(device, data, buckets.whole());
+            return self.all_reduce_sum(device, data, whole(buckets));
         }
-        self.call(data, |communicator, data| communicator.finish_sum(data, buckets.behind()))
+        self.call(data, |communicator, data| communicator.finish_sum(data, behind(buckets)))
     }
 
     fn broadcast(&mut self, _device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {

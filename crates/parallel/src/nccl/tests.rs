@@ -4,7 +4,7 @@ use super::{Nccl, NcclJoin, PATIENCE, told_by};
 use crate::barrier::Barrier;
 use crate::members::{Members, boxed};
 use crate::replicas::run_members;
-use crate::{Buckets, Error, Replica, run_replicas};
+use crate::{Error, Replica, run_replicas};
 use std::sync::Arc;
 use std::time::Duration;
 use tensor::cuda::{Cuda, nccl};
@@ -103,19 +103,14 @@ fn otherwise_the_order_is_nccls() {
     assert_ne!(sums, run_members(&devices, emulated(&devices, true, PATIENCE), sum).unwrap());
 }
 
-/// Three layers in three buckets, and what lies behind them, up to the 110th number.
-fn three_buckets() -> Buckets {
-    Buckets::new(&[(0, Span::new(0, 30)), (1, Span::new(32, 50)), (2, Span::new(96, 9))], 110, 1)
-}
+/// Three buckets, and what lies behind them, up to the 110th number.
+const THREE_BUCKETS: [Span; 4] = [Span::new(96, 9), Span::new(32, 64), Span::new(0, 32), Span::new(105, 5)];
 
 /// Adds up as a training pass does, from the last layer on.
-fn sum_by_buckets(replica: &mut Replica, buckets: &mut Buckets, data: &mut Storage) -> Result<(), Error> {
+fn sum_by_buckets(replica: &mut Replica, data: &mut Storage) -> Result<(), Error> {
     let Replica { device, collective } = replica;
-    buckets.begin();
-    for layer in (0..3).rev() {
-        buckets.passed(layer).iter().try_for_each(|run| collective.begin_sum(device, data, *run))?;
-    }
-    collective.finish_sum(device, buckets, data)
+    THREE_BUCKETS[..3].iter().try_for_each(|run| collective.begin_sum(device, data, *run))?;
+    collective.finish_sum(device, &THREE_BUCKETS, data)
 }
 
 /// Sums that are begun bucket by bucket are those of the whole, in NCCL's order and in that of the ranks.
@@ -123,12 +118,12 @@ fn sum_by_buckets(replica: &mut Replica, buckets: &mut Buckets, data: &mut Stora
 fn buckets_have_the_bits_of_the_whole() {
     let sum = |mut replica: Replica, by_buckets: bool| {
         let device = replica.device.clone();
-        let mut buckets = three_buckets();
+
         let mut data = bring(&device, replica.rank(), 104)?;
         if by_buckets {
-            sum_by_buckets(&mut replica, &mut buckets, &mut data)?;
+            sum_by_buckets(&mut replica, &mut data)?;
         } else {
-            replica.collective.all_reduce_sum(&device, &mut data, buckets.whole())?;
+            replica.collective.all_reduce_sum(&device, &mut data, Span::new(0, 110))?;
         }
         Ok::<_, Error>(data.to_vec(&device, 0, 110)?)
     };
@@ -145,14 +140,14 @@ fn buckets_have_the_bits_of_the_whole() {
 /// Four steps that add up by buckets: one as it comes, one that is written down, and played back as the next ones are.
 fn recorded(mut replica: Replica) -> Result<Vec<f32>, Error> {
     let (device, own) = (replica.device.clone(), 1.0 + replica.rank() as f32);
-    let mut buckets = three_buckets();
+
     let mut data = device.alloc(110)?;
     let mut recorder = Recorder::default();
     let mut all = Vec::new();
     for _ in 0..4 {
         recorder.play(&device, (), &Turn::default(), || {
             device.fill(own, &mut data, Span::new(0, 110))?;
-            sum_by_buckets(&mut replica, &mut buckets, &mut data)
+            sum_by_buckets(&mut replica, &mut data)
         })?;
         all.extend(data.to_vec(&device, 0, 110)?);
     }

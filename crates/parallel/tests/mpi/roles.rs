@@ -1,7 +1,7 @@
 //! What the ranks of a job do.
 
 use crate::job::{FOLDER, ROLE, mark_file};
-use parallel::{Buckets, Error, Facts, Mpi, MpiOptions, Replica, Result};
+use parallel::{Error, Facts, Mpi, MpiOptions, Replica, Result};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -124,8 +124,8 @@ fn breaks_off(mut replica: Replica, _: PathBuf) -> Result<()> {
     if replica.rank() == 1 {
         return Err(Error::Transport { what: "this rank breaks off on purpose".into() });
     }
-    let tensors = [(0, Span::new(0, 20_000)), (1, runs[1]), (2, runs[0])];
-    replica.collective.finish_sum(&device, &Buckets::new(&tensors, 100_000, 1), &mut data)
+    let buckets = [runs[0], runs[1], Span::new(0, 20_000), Span::new(100_000, 0)];
+    replica.collective.finish_sum(&device, &buckets, &mut data)
 }
 
 fn all_reduce(mut replica: Replica, length: usize) -> Result<()> {
@@ -184,23 +184,21 @@ pub fn all_sums(mut replica: Replica) -> Result<Vec<u32>> {
 fn bucket_sums(replica: &mut Replica, length: usize, bits: &mut Vec<u32>) -> Result<()> {
     let (device, rank, world) = (replica.device.clone(), replica.rank(), replica.world());
     let third = length / 3;
-    let tensors = [0, 1, 2].map(|layer| (layer, Span::new(layer * third, third)));
-    let mut buckets = Buckets::new(&tensors, length, 1);
+    let behind = Span::new(3 * third, length - 3 * third);
+    let buckets = [Span::new(2 * third, third), Span::new(third, third), Span::new(0, third), behind];
     for (parts, in_order) in [(world, false), (4, true), (2, true)] {
         let own = parallel::slice_batch(parts, world, rank);
         let mut parts: Vec<Storage> = own.map(|k| part(&device, 0, k, length)).collect::<Result<_>>()?;
-        buckets.begin();
         // A rank without a part has nothing to begin with.
         if let Some((last, earlier)) = parts.split_last_mut() {
-            for layer in (0..3).rev() {
-                let mut runs = buckets.passed(layer).iter();
-                runs.try_for_each(|run| match in_order {
-                    true => replica.collective.begin_in_order(&device, earlier, last, *run),
-                    false => replica.collective.begin_sum(&device, last, *run),
-                })?;
+            for run in &buckets[..3] {
+                match in_order {
+                    true => replica.collective.begin_in_order(&device, earlier, last, *run)?,
+                    false => replica.collective.begin_sum(&device, last, *run)?,
+                }
                 // Meanwhile the pass goes on.
-                device.fill(layer as f32, last, Span::new(0, layer * third))?;
-                device.fill(rank as f32, last, buckets.behind())?;
+                device.fill(run.offset as f32, last, Span::new(0, run.offset))?;
+                device.fill(rank as f32, last, behind)?;
             }
         }
         let mut sum = device.alloc(length)?;

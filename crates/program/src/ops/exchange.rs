@@ -1,8 +1,9 @@
 //! What crosses the border of a replica or a stage. The caller runs these; a device never does.
 
 use super::operands;
+use crate::passes::Gradients;
 use crate::rule::Rule;
-use crate::{Arena, Result, Shape};
+use crate::{Arena, Result, Shape, Step};
 
 /// Two runs of numbers, one behind the other. Reads both.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,9 +22,38 @@ pub struct Gather {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SumOverReplicas;
 
-/// The gradient of a stage's output, which the next stage computed. Reads the output, for its shape.
+/// Starts the sum of some gradients over all replicas, which goes on beside the steps behind it. Reads the gradients of one
+/// [bucket](crate::passes::bucket); the result is the run of memory that holds them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Receive;
+pub struct AllReduceStart {
+    /// Elements of the run.
+    pub len: usize,
+}
+
+/// A stage of a pipeline that is next to this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neighbor {
+    /// The stage that computes this one's input.
+    Previous,
+    /// The stage that reads this one's output.
+    Next,
+}
+
+/// Sends a tensor to another stage. Reads the tensor. Its gradient is what the other stage sends back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Send {
+    /// The stage that receives it.
+    pub to: Neighbor,
+}
+
+/// A tensor that another stage sends. Its gradient is sent back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Receive {
+    /// The stage that sends it.
+    pub from: Neighbor,
+    /// Its shape, that of one sample.
+    pub shape: Shape,
+}
 
 impl Rule for Join {
     fn name(&self) -> &'static str {
@@ -78,13 +108,65 @@ impl Rule for SumOverReplicas {
     }
 }
 
+impl Rule for AllReduceStart {
+    fn name(&self) -> &'static str {
+        "all_reduce_start"
+    }
+
+    fn results(&self, _: &[Shape]) -> Result<Vec<Shape>> {
+        Ok(vec![Shape::vectors(1, self.len)])
+    }
+
+    fn arena(&self, _: usize) -> Arena {
+        Arena::Gradients
+    }
+}
+
+impl Rule for Send {
+    fn name(&self) -> &'static str {
+        "send"
+    }
+
+    fn options(&self) -> String {
+        format!("to {}", self.to.name())
+    }
+
+    fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
+        operands::<1>(self.name(), shapes).map(|_| Vec::new())
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let x = step.operands[0];
+        let receive = Receive { from: self.to, shape: to.shape(x) };
+        let gradient = to.push(receive, &[], &[])?[0];
+        to.add(x, gradient)
+    }
+}
+
 impl Rule for Receive {
     fn name(&self) -> &'static str {
         "receive"
     }
 
+    fn options(&self) -> String {
+        format!("from {}", self.from.name())
+    }
+
     fn results(&self, shapes: &[Shape]) -> Result<Vec<Shape>> {
-        let [y] = operands(self.name(), shapes)?;
-        Ok(vec![y])
+        operands::<0>(self.name(), shapes).map(|_| vec![self.shape])
+    }
+
+    fn gradient(&self, step: &Step, to: &mut Gradients) -> Result<()> {
+        let gradient = to.of(step);
+        to.push(Send { to: self.from }, &[gradient], &[]).map(drop)
+    }
+}
+
+impl Neighbor {
+    fn name(self) -> &'static str {
+        match self {
+            Neighbor::Previous => "previous",
+            Neighbor::Next => "next",
+        }
     }
 }

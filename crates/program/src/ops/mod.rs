@@ -24,7 +24,7 @@ pub use channels::{Concat, Slice};
 pub use conv2d::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
 pub use cross_entropy::CrossEntropy;
 pub use dropout::Dropout;
-pub use exchange::{Gather, Join, Receive, SumOverReplicas};
+pub use exchange::{AllReduceStart, Gather, Join, Neighbor, Receive, Send, SumOverReplicas};
 pub use group_norm::{GroupNorm, GroupNormGradient};
 pub use linear::{LinearForward, LinearInputGradient, LinearWeightGradient};
 pub use pool::{AveragePool, AveragePoolGradient, MaxPool, MaxPoolGradient};
@@ -152,15 +152,24 @@ ops! {
     Gather,
     /// The sum over all replicas.
     SumOverReplicas,
-    /// The gradient that the next stage computed.
+    /// Starts the sum of some gradients over all replicas.
+    AllReduceStart,
+    /// Sends a tensor to another stage.
+    Send,
+    /// A tensor that another stage sends.
     Receive,
     /// The loss.
     CrossEntropy,
 }
 
 impl Op {
-    /// Whether the caller does it, with other replicas.
+    /// Whether it needs other replicas or stages, so that the caller does it and no device.
     pub fn is_exchange(&self) -> bool {
+        self.is_synchronization() || matches!(self, Op::AllReduceStart(_) | Op::Send(_) | Op::Receive(_))
+    }
+
+    /// Whether it shares statistics of the batch with the other replicas, which then all run it, those without samples too.
+    pub fn is_synchronization(&self) -> bool {
         matches!(self, Op::Gather(_) | Op::SumOverReplicas(_))
     }
 }

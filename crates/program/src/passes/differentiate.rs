@@ -11,16 +11,22 @@ pub fn differentiate(program: Program, input_gradient: bool) -> Result<Program> 
         program.gradients.iter().map(|gradient| matches!(gradient, Some((_, true)))).collect();
     wanted[program.input.index()] = input_gradient;
     for step in &program.steps {
-        let wants = step.operands.iter().any(|operand| wanted[operand.index()]);
+        // The other stage waits for the gradient of what it sent.
+        let is_received = matches!(step.op, Op::Receive(_));
+        let wants = is_received || step.operands.iter().any(|operand| wanted[operand.index()]);
         // Only a first result has a gradient.
-        wanted[step.results[0].index()] |= wants && step.phase == Phase::Forward;
+        if let Some(result) = step.results.first() {
+            wanted[result.index()] |= wants && step.phase == Phase::Forward;
+        }
     }
     let mut of = vec![None; program.tensors.len()];
     of[program.output.index()] = program.output_gradient;
     let forward = program.steps.clone();
     let mut gradients = Gradients { program, wanted, of, layer: 0 };
     for step in forward.iter().rev().filter(|step| step.phase == Phase::Forward) {
-        if gradients.wants(step.results[0]) && gradients.of[step.results[0].index()].is_some() {
+        let is_known = |result: &TensorId| gradients.wants(*result) && gradients.of[result.index()].is_some();
+        // A step without a result sends one: its gradient comes back.
+        if step.results.first().is_none_or(is_known) {
             gradients.layer = step.layer;
             step.op.gradient(step, &mut gradients)?;
         }
@@ -123,7 +129,9 @@ impl Gradients {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::{Neighbor, Receive, Send};
     use crate::testing::{Layers, training_step};
+    use crate::{Builder, ops::Scale};
 
     #[test]
     fn a_convolution_has_two_gradients_and_the_first_needs_one() {
@@ -181,5 +189,30 @@ a, backward:
             let program = training_step(net.loss(x), asked);
             assert_eq!(program.input_gradient.is_some(), asked);
         }
+    }
+
+    /// What crosses the border of a stage comes back as its gradient, whether or not the stage trains anything.
+    #[test]
+    fn a_stage_sends_back_the_gradient_of_what_it_received() {
+        let shape = Shape::new(1, 4, 4, 2);
+        let mut builder = Builder::new(shape);
+        let x = builder.input();
+        builder.layer("scale");
+        builder.push(Receive { from: Neighbor::Previous, shape }, &[], &[x]).unwrap();
+        let y = builder.push(Scale { factor: 2.0 }, &[x], &[]).unwrap()[0];
+        builder.push(Send { to: Neighbor::Next }, &[y], &[]).unwrap();
+        assert_eq!(
+            training_step(builder.finish(y), false).to_string(),
+            "\
+scale:
+  %0 (4, 4, 2) = receive from previous
+  %1 (4, 4, 2) = scale by 2 %0
+  send to next %1
+scale, backward:
+  %2 (4, 4, 2) = receive from next
+  %3 (4, 4, 2) = scale by 2 %2
+  send to previous %3
+"
+        );
     }
 }

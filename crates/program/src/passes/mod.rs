@@ -9,9 +9,11 @@
 //! | [`accumulate`] | gradients that come together are added where they lie |
 //! | [`fold`] | a convolution does the batch normalization behind it, in inference |
 //! | [`share`] | sums in place, concatenations and slices without copies |
+//! | [`bucket`] | sums of gradients over all replicas start during the backward pass |
 
 mod accumulate;
 mod bias;
+mod bucket;
 mod differentiate;
 mod fold;
 mod recompute;
@@ -20,6 +22,7 @@ mod synchronize;
 
 pub use accumulate::accumulate;
 pub use bias::leave_out_biases;
+pub use bucket::{BUCKET, bucket};
 pub use differentiate::{Gradients, differentiate};
 pub use fold::fold;
 pub use recompute::recompute;
@@ -38,9 +41,11 @@ pub struct Training {
     pub recompute: bool,
     /// Where replicas share the statistics of batch normalization: this one's rank, and how many there are.
     pub across: Option<[usize; 2]>,
+    /// Where replicas add up their gradients: the least elements of a [`bucket`].
+    pub bucket: Option<usize>,
 }
 
-/// The training step of a forward program that ends with its loss, or with a [`Receive`](crate::ops::Receive).
+/// The training step of a forward program that ends with its loss, or with a [`Send`](crate::ops::Send) to the next stage.
 ///
 /// # Errors
 /// As [`differentiate`].
@@ -52,7 +57,11 @@ pub fn training(forward: Program, training: Training) -> Result<Program> {
     };
     let step = differentiate(forward, training.input_gradient)?;
     let step = if training.recompute { recompute(step) } else { step };
-    Ok(share(accumulate(step)))
+    let step = share(accumulate(step));
+    Ok(match training.bucket {
+        Some(least) => bucket(step, least),
+        None => step,
+    })
 }
 
 /// The inference pass of a forward program.

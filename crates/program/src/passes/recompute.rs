@@ -7,7 +7,7 @@ pub fn recompute(mut program: Program) -> Program {
     let forward = program.steps.iter().take_while(|step| step.phase == Phase::Forward).count();
     let mut again: Vec<TensorId> = Vec::new();
     for k in 0..forward {
-        let id = program.steps[k].results[0];
+        let Some(&id) = program.steps[k].results.first() else { continue };
         let Some(from) = repeated(&program, k, &again) else { continue };
         if let Some(reader) = first_backward_reader(&program, id) {
             again.push(id);

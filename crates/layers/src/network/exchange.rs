@@ -1,0 +1,122 @@
+//! What a pass exchanges with other replicas and other stages.
+
+use super::instance::Network;
+use super::lane::Lane;
+use super::lowering::Prepared;
+use crate::Result;
+use tensor::ops::{Neighbor, Receive, Send};
+use tensor::{Backend, Device, Executable, Layout, Op, Span, Step, Storage};
+
+/// The way to other replicas and other stages in the middle of a pass. A trainer implements what its programs have; this crate knows
+/// none of the ways.
+///
+/// All replicas call the same methods in the same order. A call returns when all have come, or with an error if another
+/// one has failed or the device has.
+pub trait Exchange {
+    /// Starts to replace the run `at` of `grads` by its sum over all replicas. The trainer ends all sums behind the pass, so one that
+    /// does all of the work there does nothing here, as by default.
+    ///
+    /// # Errors
+    /// If replicas can't meet.
+    fn all_reduce_start(&mut self, _device: &Device, _grads: &mut Storage, _at: Span) -> tensor::Result<()> {
+        Ok(())
+    }
+
+    /// Replaces the run `at` of `data` by its sum over all replicas, with the same bits on all.
+    ///
+    /// # Errors
+    /// If replicas can't meet.
+    fn sum(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> tensor::Result<()> {
+        Err(missing("sum_over_replicas"))
+    }
+
+    /// Completes the run `at` of `data`, which has an equal part for each replica, one behind the other: each brings its own.
+    ///
+    /// # Errors
+    /// If replicas can't meet.
+    fn gather(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> tensor::Result<()> {
+        Err(missing("gather"))
+    }
+
+    /// Sends a tensor to another stage, without waiting for it. Its elements lie back to back.
+    ///
+    /// # Errors
+    /// If the other stage has failed.
+    fn send(&mut self, _to: Neighbor, _device: &Device, _data: &Storage, _at: Layout) -> tensor::Result<()> {
+        Err(missing("send"))
+    }
+
+    /// Waits for a tensor that another stage sends. Its elements lie back to back.
+    ///
+    /// # Errors
+    /// If the other stage has failed, or sends another number of elements.
+    fn receive(
+        &mut self,
+        _from: Neighbor,
+        _device: &Device,
+        _data: &mut Storage,
+        _at: Layout,
+    ) -> tensor::Result<()> {
+        Err(missing("receive"))
+    }
+}
+
+/// What an exchange says that a pass has no way for.
+fn missing(op: &'static str) -> tensor::Error {
+    let (what, value, accepted) = ("the pass", "alone", "made with an exchange that does this");
+    tensor::Error::Option { op, what, value, accepted }
+}
+
+impl Network {
+    /// Has [passes with an exchange](Network::train_pass_with), as replica `rank` of so many, share statistics of the batch: layers that
+    /// compute with these, as [`BatchNormalization`](crate::BatchNormalization) does, take those of the whole batch of all replicas.
+    /// So together they compute, up to rounding, what one replica would with all samples. Says whether any layer does.
+    ///
+    /// From then on all replicas make a pass for every batch, those without samples too.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn synchronize(&mut self, rank: usize, replicas: usize) -> Result<bool> {
+        let (recomputes, place) = (self.device.recomputes(), Some([rank, replicas]));
+        let across = self.graph.prepared(self.output, self.max_batch(), self.mode, recomputes, place)?;
+        let synchronizes = across.synchronizes;
+        for lane in &mut self.lanes {
+            let programs: Vec<&Prepared> = [&self.infer, &across].into_iter().chain(&self.train).collect();
+            // The batch in it is gone: replicas make ready before their first one.
+            *lane = Lane::new(&programs, &self.device, self.infer.executable.batch())?;
+        }
+        self.across = Some(across);
+        Ok(synchronizes)
+    }
+}
+
+/// Does the exchange that a step is.
+pub(super) fn run(
+    exchange: &mut dyn Exchange,
+    program: &Executable,
+    step: &Step,
+    device: &Device,
+    lane: &mut Lane,
+    grads: &mut Storage,
+) -> tensor::Result<()> {
+    let span = || program.span(step.results[0]);
+    match step.op {
+        Op::AllReduceStart(_) => {
+            // Without samples there are zeros in place.
+            if lane.n > 0 {
+                device.finish_grads(grads, span())?;
+            }
+            exchange.all_reduce_start(device, grads, span())
+        }
+        Op::Gather(_) => exchange.gather(device, &mut lane.statistics, span()),
+        Op::SumOverReplicas(_) => exchange.sum(device, &mut lane.statistics, span()),
+        Op::Send(Send { to }) => {
+            exchange.send(to, device, &lane.activations, program.layout(step.operands[0], lane.n))
+        }
+        Op::Receive(Receive { from, .. }) => {
+            let at = program.layout(step.results[0], lane.n);
+            exchange.receive(from, device, &mut lane.activations, at)
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,194 @@
+use crate::{Collective, Error, Result, Stage};
+use layers::Exchange;
+use std::time::{Duration, Instant};
+use tensor::ops::Neighbor;
+use tensor::{Backend, Device, Layout, Span, Storage};
+
+/// The exchanges of a pass: with the other replicas by their collective, or with the stages before and behind.
+///
+/// ```
+/// use layers::{Dense, Draws, Flatten, Graph, Mode};
+/// use parallel::{Exchanges, run_replicas};
+/// use tensor::Device;
+///
+/// type Error = Box<dyn std::error::Error + Send + Sync>;
+///
+/// let mut graph = Graph::new("tiny", [2, 2, 1]);
+/// let x = graph.add(Flatten, graph.input())?;
+/// let logits = graph.add(Dense::new(3), x)?;
+/// let losses = run_replicas(&vec![Device::cpu(1); 2], |mut replica| {
+///     let mut network = graph.build(logits, &replica.device, 1, Mode::Training)?;
+///     network.set_input(&[1.0; 4], &[replica.rank() as u32])?;
+///     let draws = Draws { seed: 0, step: 0, first_sample: replica.rank() as u32 };
+///     // Sums of gradients start while the backward pass goes on.
+///     let exchanges = Exchanges::of_replicas(replica.collective.as_mut()).with_sums(None);
+///     exchanges.run(|exchange| Ok::<_, Error>(network.train_pass_with(draws, 0.0, 2, exchange)?))?;
+///     let buckets = network.buckets();
+///     replica.collective.finish_sum(&replica.device, &buckets, &mut network.arena_mut().grads)?;
+///     Ok::<_, Error>(network.metrics()?.loss_sum)
+/// })?;
+/// assert_eq!(losses[0], losses[1]);
+/// # Ok::<(), Error>(())
+/// ```
+pub struct Exchanges<'a> {
+    way: Way<'a>,
+    /// How long the pass has waited for others.
+    waited: Duration,
+    /// What kept the others away, since layers hand on no more than its words.
+    failure: Option<Error>,
+}
+
+enum Way<'a> {
+    Replicas { collective: &'a mut dyn Collective, sums: Sums<'a> },
+    Stages(&'a Stage),
+}
+
+/// Which sums of gradients start in a pass.
+enum Sums<'a> {
+    /// None: all are added up behind it.
+    None,
+    /// Those of this pass.
+    Own,
+    /// Those of this pass behind the gradients of passes before it, in this order.
+    InOrder(&'a [Storage]),
+}
+
+impl<'a> Exchanges<'a> {
+    /// With the other replicas: statistics of the batch alone, unless [sums](Exchanges::with_sums) start too.
+    pub fn of_replicas(collective: &'a mut dyn Collective) -> Self {
+        Exchanges {
+            way: Way::Replicas { collective, sums: Sums::None },
+            waited: Duration::ZERO,
+            failure: None,
+        }
+    }
+
+    /// The same, and sums of gradients start in the pass. With `earlier` ones, gradients are added behind those in their order; see
+    /// [`Collective::begin_in_order`].
+    pub fn with_sums(self, earlier: Option<&'a [Storage]>) -> Self {
+        let sums = earlier.map_or(Sums::Own, Sums::InOrder);
+        let way = match self.way {
+            Way::Replicas { collective, .. } => Way::Replicas { collective, sums },
+            stages @ Way::Stages(_) => stages,
+        };
+        Exchanges { way, ..self }
+    }
+
+    /// With the stages before and behind.
+    pub fn of_stage(stage: &'a Stage) -> Self {
+        Exchanges { way: Way::Stages(stage), waited: Duration::ZERO, failure: None }
+    }
+
+    /// Runs a pass. Returns how long it waited for other replicas.
+    ///
+    /// # Errors
+    /// What kept the others away, or else the error of the pass.
+    pub fn run<E: From<Error>>(
+        mut self,
+        pass: impl FnOnce(&mut dyn Exchange) -> Result<(), E>,
+    ) -> Result<Duration, E> {
+        match pass(&mut self) {
+            Ok(()) => Ok(self.waited),
+            Err(error) => Err(self.failure.map_or(error, E::from)),
+        }
+    }
+
+    /// Hands an error of the others on in words, and keeps it.
+    fn told(&mut self, result: Result<()>) -> tensor::Result<()> {
+        result.map_err(|error| {
+            let message = error.to_string();
+            self.failure = Some(error);
+            tensor::Error::Device { device: "the way to the other replicas".into(), message }
+        })
+    }
+
+    fn meet(&mut self, meet: impl FnOnce(&mut dyn Collective) -> Result<()>) -> tensor::Result<()> {
+        let began = Instant::now();
+        let met = match &mut self.way {
+            Way::Replicas { collective, .. } => meet(&mut **collective),
+            Way::Stages(stage) => Err(Error::NoStage { place: "beside this one", stages: stage.stages() }),
+        };
+        self.waited += began.elapsed();
+        self.told(met)
+    }
+
+    fn stage(&self) -> Result<&'a Stage> {
+        match &self.way {
+            Way::Stages(stage) => Ok(stage),
+            Way::Replicas { .. } => Err(Error::NoStage { place: "beside this one", stages: 1 }),
+        }
+    }
+}
+
+impl Exchange for Exchanges<'_> {
+    fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> tensor::Result<()> {
+        let begun = match &mut self.way {
+            Way::Replicas { collective, sums: Sums::Own } => collective.begin_sum(device, grads, at),
+            Way::Replicas { collective, sums: Sums::InOrder(earlier) } => {
+                collective.begin_in_order(device, earlier, grads, at)
+            }
+            Way::Replicas { sums: Sums::None, .. } | Way::Stages(_) => Ok(()),
+        };
+        self.told(begun)
+    }
+
+    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> tensor::Result<()> {
+        self.meet(|collective| collective.all_reduce_sum(device, data, at))
+    }
+
+    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> tensor::Result<()> {
+        self.meet(|collective| collective.all_gather(device, data, at))
+    }
+
+    fn send(&mut self, to: Neighbor, device: &Device, data: &Storage, at: Layout) -> tensor::Result<()> {
+        let fill = |tensor: &mut Vec<f32>| {
+            tensor.resize(at.shape.len(), 0.0);
+            Ok::<_, Error>(device.download(data, at.offset, tensor)?)
+        };
+        let sent = self.stage().and_then(|stage| stage.send(to, fill));
+        self.told(sent)
+    }
+
+    fn receive(
+        &mut self,
+        from: Neighbor,
+        device: &Device,
+        data: &mut Storage,
+        at: Layout,
+    ) -> tensor::Result<()> {
+        let read = |tensor: &[f32]| {
+            tensor::Error::check_len("receive", "the tensor", Span::new(0, tensor.len()), at.shape.len())?;
+            Ok::<_, Error>(device.upload(tensor, data, at.offset)?)
+        };
+        let received = self.stage().and_then(|stage| stage.receive(from, read));
+        self.told(received)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_replicas;
+
+    /// A pass that hears of another replica's failure ends with that, not with the words that layers made of it.
+    #[test]
+    fn what_keeps_replicas_from_meeting_is_told_as_it_is() {
+        let devices = [Device::cpu(1), Device::cpu(1)];
+        let heard = std::sync::Mutex::new(None);
+        let ended = run_replicas(&devices, |mut replica| {
+            if replica.rank() == 1 {
+                return Err(Error::Transport { what: "a cable is cut".into() });
+            }
+            let mut data = replica.device.alloc(2)?;
+            let exchanges = Exchanges::of_replicas(replica.collective.as_mut());
+            let met =
+                exchanges.run(|exchange| Ok(exchange.gather(&devices[0], &mut data, Span::new(0, 2))?));
+            *heard.lock().unwrap() = Some(met.unwrap_err());
+            Ok(())
+        });
+        assert!(ended.unwrap_err().to_string().contains("a cable is cut"));
+        let heard: Error = heard.lock().unwrap().take().unwrap();
+        assert!(matches!(heard, Error::Aborted { .. }), "{heard}");
+        assert!(heard.to_string().contains("a cable is cut"), "{heard}");
+    }
+}
