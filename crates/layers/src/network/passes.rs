@@ -253,7 +253,8 @@ impl Network {
         let mut work = self.work();
         let args = work.args(draws, global_batch, label_smoothing);
         let program = work.prepared.program();
-        for step in 0..program.steps.len() {
+        let is_own = |&k: &usize| !program.steps[k].op.is_exchange();
+        for step in (0..program.steps.len()).filter(is_own) {
             work.run(step..step + 1, &args, None)?;
             work.device.synchronize()?;
             ended(Traced::Step(program, step));
