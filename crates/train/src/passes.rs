@@ -15,8 +15,8 @@ pub(crate) struct Passes {
     parts: Vec<Storage>,
     /// The runs in which replicas add up their gradients: the sums begin while the pass over the last own shard goes on.
     buckets: Vec<Span>,
-    /// Whether it did in this step.
-    begun: bool,
+    /// What the last passes were for.
+    kind: Option<Kind>,
     rounds: Rounds<Work>,
 }
 
@@ -53,7 +53,7 @@ impl Passes {
         let parts = if in_order && shards.total() > 1 { shards.own().len() } else { 0 };
         let part = || network.device().alloc(network.arena().grads.len());
         let parts = (0..parts).map(|_| part()).collect::<tensor::Result<_>>()?;
-        Ok(Passes { shards, parts, buckets: network.buckets(), begun: false, rounds: Rounds::default() })
+        Ok(Passes { shards, parts, buckets: network.buckets(), kind: None, rounds: Rounds::default() })
     }
 
     /// Whether every batch is one shard, so that there is nothing to add up.
@@ -100,16 +100,15 @@ impl Passes {
         turn: &Turn,
         mut pass: impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.begun = kind == Kind::Gradients;
+        self.kind = Some(kind);
         let (device, shards) = (network.device().clone(), self.shards.own());
         let work = Work { kind, global: batch.global() };
         if self.rounds.begin(collective, &work)? == Round::Second && kind != Kind::Meeting {
             let mut prepared = Prepared::Yes;
             for own in 0..shards.len() {
-                let shard =
-                    self.shard(network, collective, batch, own, kind, &mut pass, |rounds, shard, run| {
-                        rounds.prepare(&device, &work, shard, run)
-                    });
+                let shard = self.shard(network, collective, batch, own, &mut pass, |rounds, shard, run| {
+                    rounds.prepare(&device, &work, shard, run)
+                });
                 prepared = prepared.max(shard);
             }
             self.rounds.agree(collective, &work, shards.clone(), prepared)?;
@@ -118,7 +117,7 @@ impl Passes {
             let piece = batch.piece_of(&self.shards, own);
             piece.send(network)?;
             let turn = Turn { first: piece.first(), ..*turn };
-            self.shard(network, collective, batch, own, kind, &mut pass, |rounds, shard, run| match kind {
+            self.shard(network, collective, batch, own, &mut pass, |rounds, shard, run| match kind {
                 Kind::Meeting => run(),
                 _ => rounds.play(&device, &work, shard, &turn, run),
             })?;
@@ -133,15 +132,14 @@ impl Passes {
         collective: &mut dyn Collective,
         batch: &Share,
         own: usize,
-        kind: Kind,
         pass: &mut impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
         act: impl FnOnce(&mut Rounds<Work>, usize, &mut dyn FnMut() -> Result<()>) -> T,
     ) -> T {
-        let Passes { shards, parts, begun, rounds, .. } = self;
+        let Passes { shards, parts, kind, rounds, .. } = self;
         let (device, shard) = (network.device().clone(), shards.own().start + own);
         let first = shards.rows(batch.global(), shard).start;
         let piece = batch.piece_of(shards, own);
-        let last = *begun && own + 1 == shards.own().len();
+        let sums = *kind == Some(Kind::Gradients) && own + 1 == shards.own().len();
         let (in_order, before) = (!parts.is_empty(), own.min(parts.len()));
         let (earlier, parts) = parts.split_at_mut(before);
         let (earlier, mut part) = (in_order.then_some(&*earlier), parts.first_mut());
@@ -151,8 +149,8 @@ impl Passes {
             piece.load(&device, network)?;
             let with_others = Exchanges::of_replicas(collective);
             let exchanges = match kind {
-                Kind::Meeting => Some(with_others),
-                _ => last.then(|| with_others.with_sums(earlier)),
+                Some(Kind::Meeting) => Some(with_others),
+                _ => sums.then(|| with_others.with_sums(earlier)),
             };
             pass(network, Pass { first, exchanges })
         });
@@ -180,7 +178,7 @@ impl Passes {
 
     /// Replaces `grads` by the sum over all shards of all replicas, as far as it hasn't been added up yet.
     pub(crate) fn finish(&mut self, collective: &mut dyn Collective, network: &mut Network) -> Result<()> {
-        if !core::mem::take(&mut self.begun) {
+        if self.kind.take() != Some(Kind::Gradients) {
             return self.add_up(collective, network, Span::new(0, network.arena().grads.len()));
         }
         let device = network.device().clone();
