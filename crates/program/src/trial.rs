@@ -27,6 +27,8 @@ pub struct Trial {
     labels: Vec<u32>,
     batch: usize,
     shift: usize,
+    /// Of all steps.
+    phase: Phase,
 }
 
 /// Tensors begin at a multiple of so many elements, or some elements behind it.
@@ -44,13 +46,14 @@ impl Trial {
             layers: vec!["trial".to_owned()],
             input: TensorId(0),
             output: TensorId(0),
-            // Devices prepare for training.
-            output_gradient: Some(TensorId(0)),
+            output_gradient: None,
             input_gradient: None,
             gradients: vec![None],
         };
         let labels = vec![0; batch.max(1) * Target::WORDS];
-        Trial { program, numbers: Default::default(), labels, batch, shift: 0 }
+        // Devices prepare for training.
+        let phase = Phase::Backward;
+        Trial { program, numbers: Default::default(), labels, batch, shift: 0, phase }
     }
 
     /// Runs of numbers begin `shift` elements behind a multiple of 64, which they do not by default.
@@ -59,9 +62,8 @@ impl Trial {
     }
 
     /// A program that devices prepare for inference alone.
-    pub fn for_inference(mut self) -> Self {
-        self.program.output_gradient = None;
-        self
+    pub fn for_inference(self) -> Self {
+        Trial { phase: Phase::Forward, ..self }
     }
 
     /// A batch of activations. `values` are those of the memory in which it lies as `layout` says: the channels of a wider tensor, from channel
@@ -106,7 +108,7 @@ impl Trial {
             results: results.into(),
             onto,
             layer: 0,
-            phase: Phase::Forward,
+            phase: self.phase,
             pass: "trial",
         });
     }
