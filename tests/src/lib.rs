@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use checkpoint::Tensors;
+use program::Device;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tensor::Device;
 use train::observers::Checkpoints;
 use train::{
     Config, EpochRecord, Flow, Observer, Outcome, Result, Resume, Snapshot, StepInfo, StopFlag, TrainState,
@@ -120,7 +120,7 @@ pub fn run_in(
 
 /// `world` devices of the CPU with `threads` threads each.
 pub fn cpus(world: usize, threads: usize) -> Vec<Device> {
-    (0..world).map(|_| Device::cpu(threads)).collect()
+    (0..world).map(|_| tensor_cpu::device(threads)).collect()
 }
 
 /// The largest difference between two runs' tensors, relative to the largest element of each tensor.

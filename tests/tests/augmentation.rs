@@ -1,7 +1,7 @@
 //! Augmentation in training runs: resumed exactly, the same for any threads, and on a GPU made by the host where it must be.
 
 use augment::{ImageDataGenerator, RandAugment};
-use tensor::{Device, Precision};
+use program::Precision;
 use towers_tests::{distance, run, run_on};
 use train::observers::Checkpoints;
 use train::{Config, Observer, Resume, cifar, recipe};
@@ -46,7 +46,7 @@ fn a_run_goes_on_bit_for_bit_with_every_option() {
     // The number of towers changes no draw either.
     let mut halves = config;
     (halves.virtual_replicas, halves.global_batch_size) = (Some(2), Some(8));
-    let devices = |n| vec![Device::cpu(1); n];
+    let devices = |n| vec![tensor_cpu::device(1); n];
     let [one, two] = [1, 2].map(|n| {
         run_on(&devices(n), &halves, &data, None, None, Vec::new()).expect("the run goes well").tensors
     });
@@ -57,11 +57,11 @@ fn a_run_goes_on_bit_for_bit_with_every_option() {
 fn a_gpu_has_the_host_make_what_it_cant() {
     let data = cifar::synthetic(5, 36, 12);
     let config = config(everything());
-    let gpu = match Device::emulated_cuda(Precision::Fp32) {
+    let gpu = match tensor_cuda::emulated(Precision::Fp32) {
         Ok(gpu) => gpu,
         Err(why) => return println!("SKIPPED: emulated cuda: {why}"),
     };
-    let [cpu, gpu] = [Device::cpu(2), gpu]
+    let [cpu, gpu] = [tensor_cpu::device(2), gpu]
         .map(|device| run_on(&[device], &config, &data, None, None, Vec::new()).expect("the run goes well"));
     let apart = distance(&cpu.tensors, &gpu.tensors);
     assert!(apart < 2e-3, "the tensors lie {apart} apart");

@@ -2,13 +2,15 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-use tensor::Device;
+use program::Device;
+use tensor_cpu::Cpu;
 use towers_tests::{cpus, run_in, run_on};
 use train::{Config, Resume, cifar, recipe};
 
 /// The devices; `None`, and why, where the processor can't.
 fn devices(world: usize, threads: usize) -> Option<Vec<Device>> {
-    let devices: Option<Vec<Device>> = (0..world).map(|_| Device::cpu_bf16(threads)).collect();
+    let devices: Option<Vec<Device>> =
+        (0..world).map(|_| Some(Cpu::new(threads).with_bf16()?.into())).collect();
     if devices.is_none() {
         println!("SKIPPED: the processor has no units for bf16 (AMX)");
     }

@@ -6,20 +6,21 @@
 
 mod recordings;
 
+use program::{Device, Precision, Prepared, Recorder, Span, Turn};
 use std::path::Path;
-use tensor::{Backend, CudaOptions, Device, Precision, Prepared, Recorder, Span, Turn};
+use tensor_cuda::Options as CudaOptions;
 use towers_tests::{Finished, distance, run_on};
 use train::observers::Checkpoints;
 use train::{Config, End, Error, Observer, Resume, cifar, recipe};
 
 /// Opens a device of each kind that is there, and says which are not.
 fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
-    let emulated = || Device::emulated_cuda(precision);
+    let emulated = || tensor_cuda::emulated(precision);
     match emulated() {
         Ok(_) => test(&|| emulated().expect("it was opened before")),
         Err(why) => println!("SKIPPED: emulated cuda: {why}"),
     }
-    let real = || Device::cuda(CudaOptions { gpu: 0, precision, deterministic: true });
+    let real = || tensor_cuda::device(CudaOptions { gpu: 0, precision, deterministic: true });
     match real() {
         Ok(_) => test(&|| real().expect("it was opened before")),
         Err(why) => {
@@ -66,7 +67,7 @@ fn assert_near(a: &Finished, b: &Finished, tolerance: f64) {
 
 #[test]
 fn a_gpu_trains_as_the_cpu_does() {
-    let expected = run(&[Device::cpu(2)], &config(2));
+    let expected = run(&[tensor_cpu::device(2)], &config(2));
     on_gpus(Precision::Fp32, |open| {
         assert_near(&expected, &run(&[open()], &config(2)), 2e-3);
     });
@@ -88,7 +89,7 @@ fn towers_on_one_gpu_equal_one_tower() {
 #[test]
 fn half_precision_learns_about_the_same() {
     let config = Config { batch_size: 6, ..config(1) };
-    let expected = run(&[Device::cpu(2)], &config);
+    let expected = run(&[tensor_cpu::device(2)], &config);
     for precision in [Precision::Bf16, Precision::Fp16] {
         on_gpus(precision, |open| {
             let half = run(&[open()], &config);
@@ -176,7 +177,7 @@ fn a_plateau_reduces_the_rate_of_recorded_steps() {
     let plateau = train::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=1,min_delta=100")
         .expect("it is well-formed");
     let config = Config { reduce_lr_on_plateau: Some(plateau), ..config(3) };
-    let expected = run(&[Device::cpu(1)], &config);
+    let expected = run(&[tensor_cpu::device(1)], &config);
     on_gpus(Precision::Fp32, |open| {
         let finished = run(&[open(), open()], &Config { batch_size: 2, ..config.clone() });
         let rates: Vec<f64> = finished.outcome.state.history.iter().map(|record| record.lr).collect();
@@ -199,13 +200,13 @@ fn recorded_work_may_have_to_run_by_itself_again() {
         let mut asked = |what: &str| {
             match what {
                 "play" => {
-                    recorder.play::<tensor::Error>(&device, "fill", &Turn::default(), &mut work).unwrap()
+                    recorder.play::<program::Error>(&device, "fill", &Turn::default(), &mut work).unwrap()
                 }
                 "forget" => recorder.forget(&"fill"),
                 "refuse" => recorder.refuse(&"fill", "another can't".into()),
                 _ => {
                     return (
-                        Some(recorder.prepare::<tensor::Error>(&device, &"fill", &mut work)),
+                        Some(recorder.prepare::<program::Error>(&device, &"fill", &mut work)),
                         runs.take(),
                     );
                 }
@@ -236,7 +237,7 @@ fn what_can_not_be_recorded_runs_every_time_and_says_why() {
                 runs += 1;
                 Ok(())
             };
-            recorder.play::<tensor::Error>(&device, "alloc", &turn, work).expect("it can run");
+            recorder.play::<program::Error>(&device, "alloc", &turn, work).expect("it can run");
         }
         assert_eq!(runs, 4);
         let why = recorder.refusal().expect("an allocation can't be recorded");

@@ -2,7 +2,7 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-use tensor::Device;
+use program::Device;
 use towers_tests::{Finished, cpus, distance, run_in, run_on};
 use train::{Config, DeviceWeights, End, Resume, cifar, recipe};
 
@@ -119,7 +119,7 @@ fn measured_weights_are_as_good_as_given_ones() {
 fn the_slower_device_gets_less() {
     let mut config = weighted(&small_cnn(), "auto");
     config.epochs = 1;
-    let devices = [Device::reference(), Device::cpu(1)];
+    let devices = [tensor_cpu::reference(), tensor_cpu::device(1)];
     let few = cifar::synthetic(3, 28, 4);
     let state = run_on(&devices, &config, &few, None, None, Vec::new()).unwrap().outcome.state;
     let DeviceWeights::Given(weights) = &state.device_weights else { panic!("{}", state.device_weights) };

@@ -2,8 +2,8 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+use program::Device;
 use std::path::Path;
-use tensor::Device;
 use towers_tests::{Finished, cpus, run_in, run_on};
 use train::cifar::folder::{ClassFolders, picture};
 use train::cifar::{Dataset, Split};
@@ -46,7 +46,7 @@ fn bytes(split: &Split) -> Vec<u8> {
 }
 
 fn logits(trained: &Trained, pictures: &[u8]) -> Vec<f32> {
-    let mut classifier = Classifier::new(trained, &Device::cpu(1), 4).unwrap();
+    let mut classifier = Classifier::new(trained, &tensor_cpu::device(1), 4).unwrap();
     assert_eq!(classifier.image_size(), SIZE);
     classifier.logits(pictures).unwrap()
 }
@@ -83,7 +83,7 @@ fn every_recipe_trains_and_its_network_is_used() {
 
 fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &Finished) {
     let trained = Trained::read(run).unwrap();
-    let mut classifier = Classifier::new(&trained, &Device::cpu(1), 4).unwrap();
+    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 4).unwrap();
     let evaluation = evaluate(&mut classifier, data, |_, _| {}).unwrap();
     let last = finished.outcome.state.history.last().unwrap();
     assert!((evaluation.loss - last.val_loss).abs() < 1e-3 * (1.0 + last.val_loss), "{name}: {evaluation:?}");

@@ -6,21 +6,22 @@ use augment::{
     Draws, FillMode, ImageDataGenerator, Loader, LoaderOptions, Mean, Pipeline, Samples, Scratch, ShiftRange,
 };
 use ndarray::Array4;
+use program::{
+    Arena, Bytes, Device, Error, ImageSet, Ints, Layout, LoadImages, Place, Precision, Recorder, Result,
+    StepArgs, Storage, Target, Trial, Turn, ViewMut, Write, ops::CrossEntropy,
+};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tensor::{
-    Arena, Backend, Bytes, Device, Error, ImageSet, Ints, Layout, LoadImages, Place, Precision, Recorder,
-    Result, StepArgs, Storage, Target, Trial, Turn, ViewMut, Write, ops::CrossEntropy,
-};
 
 const CLASSES: usize = 10;
 
 /// Every device, and how far its numbers may be from the pipeline's, as a part of the largest.
 fn devices() -> Vec<(Device, f32)> {
-    let mut devices = vec![(Device::reference(), 1e-5), (Device::cpu(1), 1e-5), (Device::cpu(3), 1e-5)];
+    let mut devices =
+        vec![(tensor_cpu::reference(), 1e-5), (tensor_cpu::device(1), 1e-5), (tensor_cpu::device(3), 1e-5)];
     for (precision, tolerance) in [(Precision::Fp32, 1e-5), (Precision::Bf16, 4e-3), (Precision::Fp16, 5e-4)]
     {
-        match Device::emulated_cuda(precision) {
+        match tensor_cuda::emulated(precision) {
             Ok(device) => devices.push((device, tolerance)),
             Err(why) => println!("SKIPPED: emulated cuda in {precision}: {why}"),
         }
@@ -121,13 +122,13 @@ impl Set {
     /// none of the classes.
     fn right(&mut self, device: &Device, labels: &[u32]) -> (f32, f32) {
         let (n, mut trial) = (labels.len(), Trial::new(labels.len()));
-        let at = Layout::contiguous(tensor::Shape::vectors(n, CLASSES));
+        let at = Layout::contiguous(program::Shape::vectors(n, CLASSES));
         let mut values = vec![0.0; at.end()];
         labels.iter().enumerate().for_each(|(k, &label)| values[k * CLASSES + label as usize] = 64.0);
         let (logits, of_batch) = (trial.activations(at, &values), trial.labels(&[]));
         let metrics = trial.run(Arena::Gradients, &[0.0; 2]);
         trial.step(CrossEntropy { gradient: false }, &[logits, of_batch], &[metrics], Write::Set);
-        let mut run = trial.on(device).unwrap();
+        let mut run = trial.on(&**device).unwrap();
         core::mem::swap(&mut run.labels, &mut self.to);
         run.run(&StepArgs::inference(n)).unwrap();
         core::mem::swap(&mut run.labels, &mut self.to);

@@ -6,11 +6,10 @@ use layers::{
     BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Mode, Padding, Result, Value,
 };
 use models::Model;
+use program::Activation::Relu;
 use serde_json::Value as Json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tensor::Activation::Relu;
-use tensor::Device;
 use train::{Assumed, Classifier, Error, Trained, open_model};
 
 fn golden(name: &str) -> PathBuf {
@@ -73,7 +72,7 @@ fn every_layout_gives_keras_logits() {
         let weights = KerasWeights::read(&golden(name)).unwrap();
         assert_eq!(weights.classes(), Some(3), "{name}");
         let tensors = weights.assign(&model.steps()).unwrap_or_else(|error| panic!("{error}"));
-        let device = Device::cpu(1);
+        let device = tensor_cpu::device(1);
         let mut network = model.build(&device, 3, Mode::Inference).unwrap();
         for slot in network.arena().slots().to_vec() {
             let values = tensors.get(&slot.name).unwrap().data();
@@ -134,7 +133,7 @@ fn a_model_of_keras_classifies() {
     let path = golden("small_cnn.keras");
     let trained = open_model(&path, &Assumed::default(), nothing).unwrap();
     assert_eq!((trained.network.as_str(), trained.classes[3].as_str()), ("small_cnn", "cat"));
-    let mut classifier = Classifier::new(&trained, &Device::cpu(1), 2).unwrap();
+    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 2).unwrap();
     assert_close("small_cnn", &classifier.logits(&pictures(3, 32)).unwrap(), &expected("small_cnn"));
     let wrong = |assumed: Assumed| open_model(&path, &assumed, nothing).unwrap_err();
     let error = wrong(Assumed { network: Some("smal_cnn".into()), ..Assumed::default() });

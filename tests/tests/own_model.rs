@@ -2,7 +2,7 @@
 
 use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph};
 use models::Model;
-use tensor::{Activation, Device};
+use program::Activation;
 use train::observers::Checkpoints;
 use train::{Classifier, Config, DeviceKind, Error, Observer, Outcome, Preprocessing, StopFlag, Trained};
 use train::{cifar, evaluate, recipe, train_model};
@@ -83,7 +83,7 @@ fn a_network_of_ones_own_is_opened_again() {
     assert!(told.contains("one of your own is opened from Rust, by `Trained::with_model`"), "{told}");
 
     let trained = trained.with_model(mine([24, 28, 3], 8, 10)).expect("the same network");
-    let mut classifier = Classifier::new(&trained, &Device::cpu(1), 7).expect("a classifier");
+    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 7).expect("a classifier");
     let evaluation = evaluate(&mut classifier, &data, |_, _| {}).expect("an evaluation");
     let epoch = &outcome.state.history[0];
     assert!((evaluation.loss - epoch.val_loss).abs() < 1e-4, "{} {}", evaluation.loss, epoch.val_loss);
@@ -98,7 +98,7 @@ fn a_network_of_ones_own_is_opened_again() {
     assert!(std::fs::read_to_string(at("mine.py")).expect("a module").contains("self.look = nn.Conv2d(3, 8"));
     let again = Trained::read(&at("again.safetensors")).expect("a model file");
     let again = again.with_model(mine([24, 28, 3], 8, 10)).expect("the same network");
-    let mut second = Classifier::new(&again, &Device::cpu(1), 7).expect("a classifier");
+    let mut second = Classifier::new(&again, &tensor_cpu::device(1), 7).expect("a classifier");
     let logits = |classifier: &mut Classifier| classifier.logits(&picture).expect("logits");
     assert_eq!(logits(&mut classifier), logits(&mut second));
 
@@ -107,7 +107,7 @@ fn a_network_of_ones_own_is_opened_again() {
     let checkpoint = train::open_model(&at(train::CHECKPOINTS), &train::Assumed::default(), load);
     let checkpoint =
         checkpoint.expect("a checkpoint").with_model(mine([24, 28, 3], 8, 10)).expect("the same");
-    let mut third = Classifier::new(&checkpoint, &Device::cpu(1), 7).expect("a classifier");
+    let mut third = Classifier::new(&checkpoint, &tensor_cpu::device(1), 7).expect("a classifier");
     assert_eq!(logits(&mut classifier), logits(&mut third));
 }
 
@@ -168,9 +168,10 @@ fn images_without_labels_and_batches_of_none_are_refused() {
     let (_, mut data) = trained_in(folder.path());
     let trained = Trained::read(folder.path()).expect("a file").with_model(mine([24, 28, 3], 8, 10));
     let trained = trained.expect("the same network");
-    let told = Classifier::new(&trained, &Device::cpu(1), 0).map(|_| ()).expect_err("no batch").to_string();
+    let told =
+        Classifier::new(&trained, &tensor_cpu::device(1), 0).map(|_| ()).expect_err("no batch").to_string();
     assert!(told.contains("the size of a batch is 0, but must be at least 1"), "{told}");
-    let mut classifier = Classifier::new(&trained, &Device::cpu(1), 7).expect("a classifier");
+    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 7).expect("a classifier");
     data.test.labels = data.test.labels.slice(ndarray::s![..5]).to_owned();
     let told = evaluate(&mut classifier, &data, |_, _| {}).expect_err("5 labels").to_string();
     assert!(told.contains("the number of labels is 5, but must be 20"), "{told}");

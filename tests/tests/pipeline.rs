@@ -2,8 +2,8 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+use program::Precision;
 use std::path::Path;
-use tensor::{Device, Precision};
 use towers_tests::{Finished, cpus, run_in, run_on};
 use train::{Classifier, Config, End, Error, MODEL_FILE, Observer, Result, Resume, cifar, recipe};
 
@@ -125,7 +125,7 @@ fn a_run_goes_on_with_another_number_of_stages() {
         let same = resumed.tensors == straight.tensors && resumed.figures() == straight.figures();
         assert!(same, "{before} stages, then {after}");
         assert!(dir.path().join(MODEL_FILE).is_file());
-        Classifier::load(dir.path(), &Device::cpu(1), 4).unwrap();
+        Classifier::load(dir.path(), &tensor_cpu::device(1), 4).unwrap();
     }
 }
 
@@ -171,7 +171,7 @@ fn what_cannot_be_split_is_an_error() {
 /// Few images: the emulated GPUs compute on one core.
 #[test]
 fn gpus_train_the_same_bits_too() {
-    let open = || Device::emulated_cuda(Precision::Fp32);
+    let open = || tensor_cuda::emulated(Precision::Fp32);
     if let Err(why) = open() {
         println!("SKIPPED: emulated cuda: {why}");
         return;

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{BatchNormalization, Conv2D, Dense, Flatten, Graph, MaxPooling2D, Mode};
+use program::Activation;
 use std::fs;
 use std::path::Path;
-use tensor::Activation;
 
 /// Behind a change of it, the text that this prints belongs into the page.
 #[test]

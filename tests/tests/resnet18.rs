@@ -2,7 +2,7 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-use tensor::Device;
+use program::Device;
 use towers_tests::{Finished, cpus, distance, run_in, run_on};
 use train::{Classifier, Config, End, MODEL_FILE, Resume, cifar, recipe};
 
@@ -50,7 +50,7 @@ fn a_run_that_stops_goes_on_bit_for_bit() {
     assert!(straight.tensors == resumed.tensors && straight.figures() == resumed.figures());
     // What standardizes pictures is kept with the model.
     assert!(dir.path().join(MODEL_FILE).is_file());
-    let mut model = Classifier::load(dir.path(), &Device::cpu(1), 3).unwrap();
+    let mut model = Classifier::load(dir.path(), &tensor_cpu::device(1), 3).unwrap();
     let pictures = data.test.images.as_slice().unwrap();
     let predictions = model.classify(pictures).unwrap();
     assert!(predictions.iter().all(|one| (one.probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-4));

@@ -2,7 +2,7 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-use tensor::{Device, Precision};
+use program::{Device, Precision};
 use towers_tests::{Finished, cpus, distance, run_in, run_on};
 use train::{Config, End, Error, Resume, cifar, recipe};
 
@@ -130,12 +130,12 @@ fn shards_and_micro_batches_are_refused() {
 /// On GPUs such a pass is never recorded. Few images: the emulated ones compute on one core.
 #[test]
 fn gpus_train_the_same_too() {
-    if let Err(why) = Device::emulated_cuda(Precision::Fp32) {
+    if let Err(why) = tensor_cuda::emulated(Precision::Fp32) {
         println!("SKIPPED: emulated cuda: {why}");
         return;
     }
     let gpus = |world: usize, precision| -> Vec<Device> {
-        (0..world).map(|_| Device::emulated_cuda(precision).unwrap()).collect()
+        (0..world).map(|_| tensor_cuda::emulated(precision).unwrap()).collect()
     };
     let mut config = Config { epochs: 1, ..config(true) };
     config.global_batch_size = Some(4);

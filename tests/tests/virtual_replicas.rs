@@ -2,7 +2,7 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
-use tensor::{Device, Precision};
+use program::{Device, Precision};
 use towers_tests::{Finished, cpus, run_in, run_on};
 use train::{Config, End, Error, Resume, cifar, recipe};
 
@@ -136,7 +136,7 @@ fn fewer_shards_than_devices_are_an_error() {
 /// core.
 #[test]
 fn gpus_train_the_same_bits_too() {
-    let open = || Device::emulated_cuda(Precision::Fp32);
+    let open = || tensor_cuda::emulated(Precision::Fp32);
     if let Err(why) = open() {
         println!("SKIPPED: emulated cuda: {why}");
         return;

@@ -8,7 +8,6 @@ use layers::Mode;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tensor::Device;
 use train::{Assumed, Classifier, Trained, cifar, export, open_model};
 
 fn python() -> String {
@@ -74,7 +73,7 @@ fn model_file(folder: &Path, name: &str) -> Trained {
 /// The same for images of another size, which the file of a network for 32x32 needs not say.
 fn model_file_for(folder: &Path, name: &str, image: [usize; 3]) -> Trained {
     let model = models::by_name_for(name, image, 10).unwrap().unwrap();
-    let device = Device::cpu(1);
+    let device = tensor_cpu::device(1);
     let mut network = model.build(&device, 1, Mode::Inference).unwrap();
     network.init(5).unwrap();
     let mut tensors = Tensors::new();
@@ -135,7 +134,7 @@ fn picture(folder: &Path, trained: &Trained) -> Vec<f32> {
 }
 
 fn logits(trained: &Trained, pictures: &[u8]) -> Vec<f32> {
-    Classifier::new(trained, &Device::cpu(1), 4).unwrap().logits(pictures).unwrap()
+    Classifier::new(trained, &tensor_cpu::device(1), 4).unwrap().logits(pictures).unwrap()
 }
 
 #[test]

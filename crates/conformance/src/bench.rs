@@ -1,21 +1,22 @@
 use crate::case::{Output, Source};
 use crate::operand::{Operand, Placement, numbers};
 use program::{
-    Arena, Backend, Execute, Op, Precision, Result, Shape, Span, StepArgs, TensorId, Trial, TrialRun, Write,
+    Arena, Backend, Ints, Op, Precision, Result, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun,
+    Write,
 };
 
 /// A device with a case's operands on it.
 #[derive(Debug)]
-pub struct Bench<'a, B> {
+pub struct Bench<'a> {
     /// The device.
-    pub device: &'a B,
+    pub device: &'a dyn Backend,
     /// The factor that it puts on the gradient of the logits.
     pub loss_scale: f32,
     precision: Precision,
 }
 
-impl<'a, B: Execute> Bench<'a, B> {
-    pub(crate) fn new(device: &'a B, precision: Precision, loss_scale: f32) -> Self {
+impl<'a> Bench<'a> {
+    pub(crate) fn new(device: &'a dyn Backend, precision: Precision, loss_scale: f32) -> Self {
         Bench { device, loss_scale, precision }
     }
 
@@ -37,31 +38,31 @@ impl<'a, B: Execute> Bench<'a, B> {
     }
 
     /// Ops to run on batches of `n` samples, with all that they read and write placed so.
-    pub fn ops(&self, n: usize, place: Placement) -> Ops<'_, B> {
+    pub fn ops(&self, n: usize, place: Placement) -> Ops<'_> {
         Ops { bench: self, trial: Trial::new(n).shifted(place.before), place, n }
     }
 
     /// A buffer of random numbers.
-    pub fn buffer(&self, name: &str, len: usize) -> Result<Buffer<B>> {
+    pub fn buffer(&self, name: &str, len: usize) -> Result<Buffer> {
         self.buffer_of(numbers(name, len))
     }
 
     /// A buffer of these numbers.
-    pub fn buffer_of(&self, before: Vec<f32>) -> Result<Buffer<B>> {
+    pub fn buffer_of(&self, before: Vec<f32>) -> Result<Buffer> {
         let mut data = self.device.alloc(before.len())?;
         self.device.upload(&before, &mut data, 0)?;
         Ok(Buffer { data, before })
     }
 
     /// Labels.
-    pub fn labels(&self, labels: &[u32]) -> Result<B::Ints> {
+    pub fn labels(&self, labels: &[u32]) -> Result<Ints> {
         let mut ints = self.device.alloc_ints(labels.len())?;
         self.device.upload_ints(labels, &mut ints)?;
         Ok(ints)
     }
 
     /// A run of numbers that the device holds.
-    pub fn download(&self, data: &B::Buffer, at: Span) -> Result<Vec<f32>> {
+    pub fn download(&self, data: &Storage, at: Span) -> Result<Vec<f32>> {
         let mut values = vec![0.0; at.len];
         self.device.download(data, at.offset, &mut values)?;
         Ok(values)
@@ -70,14 +71,14 @@ impl<'a, B: Execute> Bench<'a, B> {
 
 /// Some ops with their operands.
 #[derive(Debug)]
-pub struct Ops<'a, B> {
-    bench: &'a Bench<'a, B>,
+pub struct Ops<'a> {
+    bench: &'a Bench<'a>,
     trial: Trial,
     place: Placement,
     n: usize,
 }
 
-impl<'a, B: Execute> Ops<'a, B> {
+impl<'a> Ops<'a> {
     /// A batch of random activations, and random numbers around it.
     pub fn draw(&mut self, name: &str, shape: Shape) -> TensorId {
         self.tensor(&Operand::draw(name, shape, self.place))
@@ -126,7 +127,7 @@ impl<'a, B: Execute> Ops<'a, B> {
     }
 
     /// Runs the steps in inference's way.
-    pub fn run(self) -> Result<Started<'a, B>> {
+    pub fn run(self) -> Result<Started<'a>> {
         let args = StepArgs::inference(self.n);
         self.run_with(&args)
     }
@@ -135,27 +136,27 @@ impl<'a, B: Execute> Ops<'a, B> {
     ///
     /// # Panics
     /// If they write where none of their results lies.
-    pub fn run_with(self, args: &StepArgs) -> Result<Started<'a, B>> {
+    pub fn run_with(self, args: &StepArgs) -> Result<Started<'a>> {
         let mut started = self.start()?;
         started.run(args)?;
         Ok(started)
     }
 
     /// Puts all on the device.
-    pub fn start(self) -> Result<Started<'a, B>> {
+    pub fn start(self) -> Result<Started<'a>> {
         Ok(Started { run: self.trial.on(self.bench.device)?, n: self.n })
     }
 }
 
 /// Ops on a device, and what they have left.
-pub struct Started<'a, B: Execute> {
+pub struct Started<'a> {
     /// Their program and its memory.
-    pub run: TrialRun<'a, B>,
+    pub run: TrialRun<'a>,
     /// Samples in the batch.
     pub n: usize,
 }
 
-impl<B: Execute> Started<'_, B> {
+impl Started<'_> {
     /// Runs the steps on the first samples of the batch.
     ///
     /// # Panics
@@ -182,18 +183,18 @@ impl<B: Execute> Started<'_, B> {
 
 /// Parameters, gradients or state on a device, in f32.
 #[derive(Debug)]
-pub struct Buffer<B: Backend> {
+pub struct Buffer {
     /// The buffer.
-    pub data: B::Buffer,
+    pub data: Storage,
     before: Vec<f32>,
 }
 
-impl<B: Execute> Buffer<B> {
+impl Buffer {
     /// What the runs hold now, each with a name and a tolerance.
     ///
     /// # Panics
     /// If the memory around them has changed.
-    pub fn outputs(&self, bench: &Bench<B>, runs: &[(&'static str, Span, f32)]) -> Result<Vec<Output>> {
+    pub fn outputs(&self, bench: &Bench, runs: &[(&'static str, Span, f32)]) -> Result<Vec<Output>> {
         let now = bench.download(&self.data, Span::new(0, self.before.len()))?;
         let written = |k| runs.iter().any(|(_, at, _)| at.range().contains(&k));
         for (k, (now, before)) in now.iter().zip(&self.before).enumerate() {

@@ -1,6 +1,6 @@
 use crate::bench::Bench;
 use core::fmt::Debug;
-use program::{Execute, Result};
+use program::Result;
 
 /// Ops with operands to run them on.
 pub trait Case: Debug {
@@ -8,7 +8,7 @@ pub trait Case: Debug {
     ///
     /// # Errors
     /// Those of the ops.
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>>;
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>>;
 }
 
 /// How numbers came about, which decides how exact they are in a format other than f32.

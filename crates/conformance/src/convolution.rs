@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Ops, Output, Subject};
 use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dNormalized, Conv2dWeightGradient};
-use program::{Activation, Arena, BatchNorm, Conv2d, Execute, Pad, Result, Shape, TensorId, Write};
+use program::{Activation, Arena, BatchNorm, Conv2d, Pad, Result, Shape, TensorId, Write};
 use proptest::prelude::*;
 
 /// A convolution forward and backward, with its fused activation, and with a normalization in inference.
@@ -27,7 +27,7 @@ pub struct Convolution {
 pub(crate) const TOLERANCE: f32 = 1e-5;
 
 impl Case for Convolution {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (conv, act, shape) = (self.conv, self.act, self.conv.output(self.shape)?);
         let mut ops = bench.ops(self.shape.n, self.place);
         let (x, dy) = (ops.draw("x", self.shape), ops.draw("dy", shape));
@@ -57,7 +57,7 @@ impl Case for Convolution {
 }
 
 /// Gamma, beta, mean and variance, as in inference.
-fn running_norm<B: Execute>(ops: &mut Ops<B>, c: usize) -> [TensorId; 4] {
+fn running_norm(ops: &mut Ops, c: usize) -> [TensorId; 4] {
     let variance: Vec<f32> = numbers("variance", c).into_iter().map(f32::abs).collect();
     [
         ops.numbers(Arena::Parameters, "gamma", c),
@@ -73,7 +73,7 @@ fn same(inputs: usize, outputs: usize, kernel: usize) -> Conv2d {
 }
 
 /// The shapes that training is made of.
-pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
+pub fn layers_of_real_networks(subject: &Subject) {
     let downsample = Conv2d { stride: [2; 2], pad: Pad::VALID, ..same(80, 80, 3) };
     for (conv, n, side) in [
         (same(3, 96, 3), 2, 32),
@@ -93,7 +93,7 @@ pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Sizes, strides, paddings and places at random.
-pub fn any_convolution<B: Execute>(subject: &Subject<B>) {
+pub fn any_convolution(subject: &Subject) {
     let sizes = (0..4_usize, 1..11_usize, 1..11_usize, 1..24_usize, 1..40_usize);
     let windows = (prop::array::uniform2(1..5_usize), prop::array::uniform2(1..4_usize));
     let pads = (0..3_usize, 0..3_usize, 0..3_usize, 0..3_usize);
@@ -110,7 +110,7 @@ pub fn any_convolution<B: Execute>(subject: &Subject<B>) {
 }
 
 /// No samples: nothing is written but gradients, which are 0.
-pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
+pub fn an_empty_batch(subject: &Subject) {
     for (mode, bias) in [(Write::Set, true), (Write::Add, false)] {
         let (conv, shape, place) = (same(8, 16, 3), Shape::new(0, 5, 5, 8), WIDE_SLICE);
         subject.agree(&Convolution { conv, shape, place, act: Activation::Relu, bias, mode });
@@ -122,7 +122,7 @@ pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
 struct Nan;
 
 impl Case for Nan {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (conv, shape) = (same(8, 8, 3), Shape::new(1, 6, 6, 8));
         let mut ops = bench.ops(1, ALONE);
         let x = ops.tensor(&Operand::draw("x", shape, ALONE).with(3, f32::NAN));
@@ -135,6 +135,6 @@ impl Case for Nan {
 }
 
 /// A NaN comes through the fused activation, so that a diverged run is seen.
-pub fn nan_stays<B: Execute>(subject: &Subject<B>) {
+pub fn nan_stays(subject: &Subject) {
     subject.agree(&Nan);
 }

@@ -4,7 +4,7 @@ use crate::convolution::TOLERANCE;
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use program::ops::{LinearForward, LinearInputGradient, LinearWeightGradient};
-use program::{Activation, Arena, Execute, Linear, Result, Shape, Write};
+use program::{Activation, Arena, Linear, Result, Shape, Write};
 use proptest::prelude::*;
 
 /// A dense layer forward and backward.
@@ -25,7 +25,7 @@ pub struct Dense {
 }
 
 impl Case for Dense {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (linear, bias) = (self.linear, usize::from(self.bias));
         let (of_x, of_y) =
             (Shape::vectors(self.samples, linear.inputs), Shape::vectors(self.samples, linear.outputs));
@@ -50,7 +50,7 @@ impl Case for Dense {
 }
 
 /// The shapes that training is made of.
-pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
+pub fn layers_of_real_networks(subject: &Subject) {
     for (inputs, outputs, samples) in [(336, 10, 64), (576, 128, 16), (512, 10, 128), (64, 100, 3)] {
         let linear = Linear { inputs, outputs };
         let samples = subject.fit(Shape::vectors(samples, inputs), inputs * outputs).n;
@@ -62,7 +62,7 @@ pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Sizes and places at random.
-pub fn any_dense_layer<B: Execute>(subject: &Subject<B>) {
+pub fn any_dense_layer(subject: &Subject) {
     let sizes = (0..40_usize, 1..300_usize, 1..70_usize);
     let rest = (placement(), write_mode(), activation(), any::<bool>());
     let cases = (sizes, rest).prop_map(|((samples, inputs, outputs), (place, mode, act, bias))| Dense {
@@ -77,7 +77,7 @@ pub fn any_dense_layer<B: Execute>(subject: &Subject<B>) {
 }
 
 /// No samples: nothing is written but gradients, which are 0.
-pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
+pub fn an_empty_batch(subject: &Subject) {
     for (mode, bias) in [(Write::Set, true), (Write::Add, false)] {
         let linear = Linear { inputs: 24, outputs: 16 };
         subject.agree(&Dense { linear, samples: 0, place: SLICE, act: Activation::Relu, bias, mode });

@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use program::ops::Dropout;
-use program::{Execute, Result, Shape, StepArgs, Write};
+use program::{Result, Shape, StepArgs, Write};
 use proptest::prelude::*;
 
 /// A batch, or the gradient of one, of which some elements are dropped.
@@ -24,7 +24,7 @@ pub struct Dropped {
 }
 
 impl Case for Dropped {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let mut ops = bench.ops(self.shape.n, ALONE);
         let x = ops.tensor(&Operand::draw("x", self.shape, self.from));
         let y = ops.tensor(&Operand::draw("y", self.shape, self.to));
@@ -34,7 +34,7 @@ impl Case for Dropped {
 }
 
 /// Sizes, places, rates and steps at random.
-pub fn any_mask<B: Execute>(subject: &Subject<B>) {
+pub fn any_mask(subject: &Subject) {
     let sizes = (0..5_usize, 1..12_usize, 1..12_usize, 1..40_usize);
     let mask = (0.0..0.95_f32, any::<u32>(), any::<u64>(), any::<u64>(), any::<u32>());
     let cases = (sizes, placement(), placement(), write_mode(), mask);
@@ -46,7 +46,7 @@ pub fn any_mask<B: Execute>(subject: &Subject<B>) {
 }
 
 /// What dropout makes of ones.
-fn of_ones<B: Execute>(bench: &Bench<B>, shape: Shape, op: Dropout, first_sample: u32) -> Vec<f32> {
+fn of_ones(bench: &Bench, shape: Shape, op: Dropout, first_sample: u32) -> Vec<f32> {
     let run = || {
         let mut ops = bench.ops(shape.n, ALONE);
         let (x, y) = (ops.tensor(&Operand::constant(1.0, shape, ALONE)), ops.draw("y", shape));
@@ -58,7 +58,7 @@ fn of_ones<B: Execute>(bench: &Bench<B>, shape: Shape, op: Dropout, first_sample
 }
 
 /// The mask belongs to a sample's place in the global batch: a slice of the batch gets a slice of the mask.
-pub fn a_slice_of_the_batch_has_its_own_part_of_the_mask<B: Execute>(subject: &Subject<B>) {
+pub fn a_slice_of_the_batch_has_its_own_part_of_the_mask(subject: &Subject) {
     let (op, shape) = (Dropout { rate: 0.5, domain: 3 }, Shape::new(5, 3, 3, 7));
     for bench in subject.benches() {
         let whole = of_ones(&bench, shape, op, 0);
@@ -69,7 +69,7 @@ pub fn a_slice_of_the_batch_has_its_own_part_of_the_mask<B: Execute>(subject: &S
 }
 
 /// As many are dropped as the rate says, up to five standard deviations.
-pub fn the_rate_is_kept<B: Execute>(subject: &Subject<B>) {
+pub fn the_rate_is_kept(subject: &Subject) {
     let shape = Shape::new(4, 16, 16, 33);
     for bench in subject.benches() {
         for rate in [0.0, 0.1, 0.5, 0.9] {

@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use program::ops::{Activate, ActivationGradient, Add, Scale};
-use program::{Activation, Execute, Result, Shape, Write};
+use program::{Activation, Result, Shape, Write};
 use proptest::prelude::*;
 
 /// An exponential, relative to the largest.
@@ -25,7 +25,7 @@ pub struct Elementwise {
 }
 
 impl Case for Elementwise {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (act, smooth) = (self.act, self.act.reads_input());
         // What is not added to anything is exact.
         let tolerance = if self.mode == Write::Set { 0.0 } else { 1e-7 };
@@ -59,7 +59,7 @@ impl Case for Elementwise {
 }
 
 /// Sizes and places at random.
-pub fn any_shape<B: Execute>(subject: &Subject<B>) {
+pub fn any_shape(subject: &Subject) {
     let sizes = (0..5_usize, 1..20_usize, 1..20_usize, 1..40_usize);
     let cases = (sizes, placement(), placement(), write_mode(), activation());
     let case = |((n, h, w, c), from, to, mode, act)| {
@@ -70,7 +70,7 @@ pub fn any_shape<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Tensors of many blocks, whose pixels wide loads can read.
-pub fn large_tensors<B: Execute>(subject: &Subject<B>) {
+pub fn large_tensors(subject: &Subject) {
     for (from, to, act) in [
         (ALONE, ALONE, Activation::Relu),
         (WIDE_SLICE, ALONE, Activation::None),
@@ -87,7 +87,7 @@ pub fn large_tensors<B: Execute>(subject: &Subject<B>) {
 struct Nan;
 
 impl Case for Nan {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (shape, act) = (Shape::vectors(1, 24), Activation::Relu);
         let mut ops = bench.ops(1, ALONE);
         let x = Operand::constant(-1.0, shape, ALONE).with(1, f32::NAN).with(2, 1.0);
@@ -109,6 +109,6 @@ impl Case for Nan {
 }
 
 /// A NaN comes through an activation and back, so that a diverged run is seen.
-pub fn nan_stays<B: Execute>(subject: &Subject<B>) {
+pub fn nan_stays(subject: &Subject) {
     subject.agree(&Nan);
 }

@@ -3,7 +3,7 @@
 use crate::operand::*;
 use crate::{Bench, Case, Output, Source, Subject};
 use program::ops::CrossEntropy;
-use program::{Arena, Execute, ImageSet, LoadImages, Place, Result, Shape, Span, StepArgs, Target, ViewMut};
+use program::{Arena, ImageSet, Ints, LoadImages, Place, Result, Shape, Span, StepArgs, Target, ViewMut};
 use proptest::prelude::*;
 
 /// A batch of a set, placed in a table of draws.
@@ -27,7 +27,7 @@ type Loaded = (Output, Vec<Output>);
 
 impl Batch {
     /// The batch on a device that holds the set.
-    fn load<B: Execute>(&self, bench: &Bench<B>) -> Result<Loaded> {
+    fn load(&self, bench: &Bench) -> Result<Loaded> {
         let (device, len, n) = (bench.device, self.load.image_len(), self.draws.len());
         let mut images = device.alloc_bytes(SET * len)?;
         let bytes: Vec<u8> = numbers("images", SET * len).iter().map(|x| (128.0 + 60.0 * x) as u8).collect();
@@ -78,7 +78,7 @@ impl Batch {
 }
 
 /// The loss of some logits and their gradient, which tell the labels.
-fn against_labels<B: Execute>(bench: &Bench<B>, n: usize, labels: B::Ints) -> Result<Vec<Output>> {
+fn against_labels(bench: &Bench, n: usize, labels: Ints) -> Result<Vec<Output>> {
     let (shape, mut ops) = (Shape::vectors(n, 10), bench.ops(n, ALONE));
     let (logits, gradient) = (ops.draw("logits", shape), ops.draw("gradient", shape));
     let of_batch = ops.labels(&[]);
@@ -93,7 +93,7 @@ fn against_labels<B: Execute>(bench: &Bench<B>, n: usize, labels: B::Ints) -> Re
 }
 
 impl Case for Batch {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (x, mut outputs) = self.load(bench)?;
         outputs.push(x);
         Ok(outputs)
@@ -113,7 +113,7 @@ fn place(len: usize) -> impl Strategy<Value = Place> {
 }
 
 /// Sizes, places and constants at random, and batches of none.
-pub fn any_batch<B: Execute>(subject: &Subject<B>) {
+pub fn any_batch(subject: &Subject) {
     let load = (1..12_usize, 1..12_usize, 1..5_usize, -9.0..9.0_f32, 0.005..2.0_f32);
     let load = load.prop_map(|(height, width, channels, constant, scale)| LoadImages {
         height,
@@ -138,7 +138,7 @@ pub fn any_batch<B: Execute>(subject: &Subject<B>) {
 }
 
 /// A draw of an image that the set lacks is refused, or shows in the images and the loss.
-pub fn a_draw_that_makes_no_sense_is_seen<B: Execute>(subject: &Subject<B>) {
+pub fn a_draw_that_makes_no_sense_is_seen(subject: &Subject) {
     let load = LoadImages { height: 4, width: 4, channels: 3, constant: 0.0, scale: 1.0 };
     let place = Place { position: Some((1, 0.5)), blank: false };
     let [good, absent] = [2, SET as u32].map(|image| (image, vec![place; 8]));

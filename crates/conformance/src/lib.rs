@@ -8,7 +8,7 @@
 //! use conformance::Subject;
 //! use tensor_cpu::Cpu;
 //!
-//! fn subject() -> Subject<Cpu> {
+//! fn subject() -> Subject {
 //!     Subject::new([1, 2, 3].map(|threads| (format!("{threads} threads"), Cpu::new(threads))))
 //! }
 //!

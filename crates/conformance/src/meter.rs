@@ -1,7 +1,7 @@
 //! The meter of losses and correct answers, and what a loss that is not finite stops.
 
 use crate::{Bench, Buffer, Case, Output, Subject};
-use program::{Execute, OptimizerStep, ParamRun, Result, Sgd, Span, WeightDecay};
+use program::{OptimizerStep, ParamRun, Result, Sgd, Span, WeightDecay};
 
 /// Steps with these losses, each with its number of correct answers.
 #[derive(Debug)]
@@ -9,7 +9,7 @@ struct Metered(Vec<[f32; 2]>);
 
 impl Metered {
     /// The meter after these steps, and the metrics' arena.
-    fn meter<B: Execute>(&self, bench: &Bench<B>, meter: &mut Buffer<B>) -> Result<Vec<f32>> {
+    fn meter(&self, bench: &Bench, meter: &mut Buffer) -> Result<Vec<f32>> {
         for step in &self.0 {
             let sums = bench.buffer_of(vec![9.0, step[0], step[1], 9.0])?;
             bench.device.meter(&sums.data, Span::new(1, 2), &mut meter.data)?;
@@ -19,7 +19,7 @@ impl Metered {
 }
 
 impl Case for Metered {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let mut meter = bench.buffer_of(vec![0.0; 4])?;
         let [loss, rest, correct, steps] = self.meter(bench, &mut meter)?[..] else {
             unreachable!("four numbers were asked for");
@@ -36,7 +36,7 @@ impl Case for Metered {
 }
 
 /// Losses so different in size that a sum in f32 would lose the small ones.
-pub fn sums_keep_small_losses<B: Execute>(subject: &Subject<B>) {
+pub fn sums_keep_small_losses(subject: &Subject) {
     let small = (0..2000).map(|k| [1e-4, (k % 3) as f32]);
     let steps: Vec<_> = [[65536.0, 7.0]].into_iter().chain(small).chain([[0.5, 0.0]]).collect();
     for bench in subject.benches() {
@@ -55,7 +55,7 @@ pub fn sums_keep_small_losses<B: Execute>(subject: &Subject<B>) {
 }
 
 /// A loss that is not finite stays in the meter, and no further steps are counted.
-pub fn a_loss_that_is_not_finite_stays<B: Execute>(subject: &Subject<B>) {
+pub fn a_loss_that_is_not_finite_stays(subject: &Subject) {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         subject.agree(&Metered(vec![[2.0, 3.0], [1.0, 1.0], [bad, 5.0], [1.0, 4.0], [2.0, 2.0]]));
         subject.agree(&Metered(vec![[bad, 0.0]]));
@@ -63,7 +63,7 @@ pub fn a_loss_that_is_not_finite_stays<B: Execute>(subject: &Subject<B>) {
 }
 
 /// A device that runs ahead moves nothing after such a loss, until the meter starts anew; the others never stop.
-pub fn a_device_that_runs_ahead_halts<B: Execute>(subject: &Subject<B>) {
+pub fn a_device_that_runs_ahead_halts(subject: &Subject) {
     for bench in subject.benches() {
         let run = || -> Result<Vec<[f32; 2]>> {
             let mut meter = bench.buffer_of(vec![0.0; 4])?;
@@ -83,7 +83,7 @@ pub fn a_device_that_runs_ahead_halts<B: Execute>(subject: &Subject<B>) {
 }
 
 /// A parameter and a running average, both 1 before, after a step of each.
-fn one_of_each_step<B: Execute>(bench: &Bench<B>) -> Result<[f32; 2]> {
+fn one_of_each_step(bench: &Bench) -> Result<[f32; 2]> {
     let (mut param, mut average) = (bench.buffer_of(vec![1.0])?, bench.buffer_of(vec![1.0])?);
     let (grad, sum) = (bench.buffer_of(vec![bench.loss_scale])?, bench.buffer_of(vec![0.5])?);
     let (one, mut none) = (Span::new(0, 1), bench.device.alloc(0)?);

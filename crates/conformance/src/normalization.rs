@@ -6,7 +6,7 @@ use program::ops::{
     BatchNormInfer, BatchNormInputGradient, BatchNormMoments, BatchNormRepeat, BatchNormTrain,
     BatchNormWeightGradient, GroupNorm, GroupNormGradient,
 };
-use program::{Activation, Arena, BatchNorm, Execute, Result, Shape, Write};
+use program::{Activation, Arena, BatchNorm, Result, Shape, Write};
 use proptest::prelude::*;
 
 /// Training forward and backward, and inference with running averages.
@@ -63,7 +63,7 @@ pub(crate) struct Tolerances {
 }
 
 impl Case for Normalization {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (shape, c, n) = (self.shape, self.shape.c, self.shape.n);
         let bn = BatchNorm { epsilon: 1e-3, act: self.act };
         let mut ops = bench.ops(n, self.place);
@@ -110,7 +110,7 @@ pub struct Grouped {
 }
 
 impl Case for Grouped {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let Normalization { shape, place, act, mode, .. } = self.norm;
         let (c, op) = (shape.c, GroupNorm { groups: self.groups, epsilon: 1e-3, act });
         let mut ops = bench.ops(shape.n, place);
@@ -132,7 +132,7 @@ impl Case for Grouped {
 }
 
 /// Over one channel, over some and over all, for as many pixels as real layers have.
-fn groups_of_real_networks<B: Execute>(subject: &Subject<B>) {
+fn groups_of_real_networks(subject: &Subject) {
     for (n, side, c, groups, place) in
         [(4, 32, 64, 32, ALONE), (2, 15, 48, 4, SLICE), (3, 7, 336, 1, WIDE_SLICE), (2, 9, 24, 24, ALONE)]
     {
@@ -142,7 +142,7 @@ fn groups_of_real_networks<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Sizes, places, means and groups at random, and batches of none.
-fn any_groups<B: Execute>(subject: &Subject<B>) {
+fn any_groups(subject: &Subject) {
     let sizes = (0..5_usize, 1..9_usize, 1..9_usize, 1..7_usize, 1..12_usize);
     let cases = (sizes, placement(), write_mode(), activation(), -4.0..4.0_f32);
     let case = |((n, h, w, size, groups), place, mode, act, mean)| {
@@ -158,7 +158,7 @@ fn case(shape: Shape, place: Placement) -> Normalization {
 }
 
 /// The shapes that training is made of.
-pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
+pub fn layers_of_real_networks(subject: &Subject) {
     for (n, side, c, place) in
         [(16, 32, 96, ALONE), (8, 32, 48, WIDE_SLICE), (4, 15, 112, SLICE), (64, 7, 336, ALONE)]
     {
@@ -168,13 +168,13 @@ pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
 }
 
 /// 65536 numbers a channel around a mean of several hundred: neither mean nor variance may lose digits to it.
-pub fn a_large_mean_costs_nothing<B: Execute>(subject: &Subject<B>) {
+pub fn a_large_mean_costs_nothing(subject: &Subject) {
     let shape = subject.fit(Shape::new(64, 32, 32, 10), 160);
     subject.agree(&Normalization { mean: 300.0, act: Activation::None, ..case(shape, ALONE) });
 }
 
 /// No samples: the statistics and gradients are 0.
-pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
+pub fn an_empty_batch(subject: &Subject) {
     subject.agree(&case(Shape::new(0, 4, 4, 16), WIDE_SLICE));
     subject.agree(&Normalization { mode: Write::Add, ..case(Shape::new(0, 3, 5, 7), SLICE) });
 }
@@ -188,7 +188,7 @@ struct Channels {
 }
 
 impl Case for Channels {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (shape, c) = (self.x.layout.shape, self.x.layout.shape.c);
         let mut ops = bench.ops(shape.n, ALONE);
         let (x, y) = (ops.tensor(&self.x), ops.draw("y", shape));
@@ -205,7 +205,7 @@ impl Case for Channels {
 }
 
 /// A constant channel has a variance of exactly 0, and becomes beta.
-pub fn constant_channels<B: Execute>(subject: &Subject<B>) {
+pub fn constant_channels(subject: &Subject) {
     for shape in [Shape::new(3, 30, 30, 4), Shape::new(2, 9, 9, 3), Shape::vectors(1, 5)] {
         let x = Operand::constant(123.456, shape, ALONE);
         let case = Channels { x, act: Activation::None, tolerance: 0.0 };
@@ -216,14 +216,14 @@ pub fn constant_channels<B: Execute>(subject: &Subject<B>) {
 }
 
 /// An outlier where a block's sums begin does not spoil the others' variance.
-pub fn an_outlier_in_front_costs_little<B: Execute>(subject: &Subject<B>) {
+pub fn an_outlier_in_front_costs_little(subject: &Subject) {
     let shape = subject.fit(Shape::new(8, 32, 32, 4), 64);
     let x = (0..4).fold(Operand::draw("x", shape, ALONE), |x, channel| x.with(channel, 1e3));
     subject.agree(&Channels { x, act: Activation::Relu, tolerance: 1e-3 });
 }
 
 /// A NaN comes through the statistics and the fused activation, so that a diverged run is seen.
-pub fn nan_stays<B: Execute>(subject: &Subject<B>) {
+pub fn nan_stays(subject: &Subject) {
     let x = Operand::draw("x", Shape::new(2, 5, 5, 8), ALONE).with(11, f32::NAN);
     let case = Channels { x, act: Activation::Relu, tolerance: 1e-5 };
     let y = case.run(&subject.reference()).expect("the reference runs every case").remove(1);
@@ -232,7 +232,7 @@ pub fn nan_stays<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Differences whose squares are no numbers of 32 bits any more: a variance of 0 would hide that, and make outputs enormous.
-pub fn squares_that_overflow_show<B: Execute>(subject: &Subject<B>) {
+pub fn squares_that_overflow_show(subject: &Subject) {
     for bench in subject.benches() {
         let run = || {
             let shape = Shape::new(2, 3, 5, 3);
@@ -248,7 +248,7 @@ pub fn squares_that_overflow_show<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Sizes, places and means at random.
-pub fn any_shape<B: Execute>(subject: &Subject<B>) {
+pub fn any_shape(subject: &Subject) {
     let sizes = (0..5_usize, 1..9_usize, 1..9_usize, 1..70_usize);
     let cases = (sizes, placement(), write_mode(), activation(), -4.0..4.0_f32);
     let case = |((n, h, w, c), place, mode, act, mean)| {

@@ -2,9 +2,7 @@
 
 use crate::operand::numbers;
 use crate::{Bench, Case, Output, Subject};
-use program::{
-    Adam, Execute, Moments, OptimizerStep, ParamRun, Result, Rmsprop, Sgd, Span, Velocity, WeightDecay,
-};
+use program::{Adam, Moments, OptimizerStep, ParamRun, Result, Rmsprop, Sgd, Span, Velocity, WeightDecay};
 use proptest::prelude::*;
 
 /// A few steps of all optimizers on a run in the middle of an arena.
@@ -18,7 +16,7 @@ struct Steps {
 }
 
 impl Case for Steps {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (device, at, len) = (bench.device, self.at, self.at.end() + 5);
         // Gradients carry the loss scale until an optimizer takes it off.
         let grads = numbers("grads", len).into_iter().map(|g| g * bench.loss_scale).collect();
@@ -59,7 +57,7 @@ impl Case for Steps {
 }
 
 /// Without momentum there need be no velocity at all.
-pub fn no_momentum_needs_no_velocity<B: Execute>(subject: &Subject<B>) {
+pub fn no_momentum_needs_no_velocity(subject: &Subject) {
     for bench in subject.benches() {
         let run = || {
             let mut params = bench.buffer_of(vec![1.0, 2.0])?;
@@ -83,7 +81,7 @@ fn weight_decay() -> impl Strategy<Value = WeightDecay> {
 }
 
 /// Every convention, on runs of any place and length.
-pub fn any_convention<B: Execute>(subject: &Subject<B>) {
+pub fn any_convention(subject: &Subject) {
     let at = (0..50_usize, prop_oneof![0..100_usize, 16_000..50_000_usize]);
     let momentum = prop_oneof![Just(0.0_f32), 0.1..0.99_f32];
     let betas = (prop_oneof![Just(0.0), 0.5..0.99], prop_oneof![Just(0.999), 0.5..0.9999]);
@@ -111,7 +109,7 @@ struct Average {
 }
 
 impl Case for Average {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (from, to) = (Span::new(self.from, self.len), Span::new(self.to, self.len));
         let sums = bench.buffer("sums", from.end() + 1)?;
         let mut running = bench.buffer("running", to.end() + 1)?;
@@ -123,7 +121,7 @@ impl Case for Average {
 }
 
 /// Running averages of any length.
-pub fn any_average<B: Execute>(subject: &Subject<B>) {
+pub fn any_average(subject: &Subject) {
     let cases = (0..9_usize, 0..9_usize, 0..5000_usize, 0.0..1.0_f32, 0.001..1.0_f32);
     let case = |(from, to, len, momentum, scale)| Average { from, to, len, momentum, scale };
     subject.agree_on(24, cases.prop_map(case));

@@ -4,7 +4,7 @@ use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use philox::{Philox, domain};
 use program::ops::{AveragePool, AveragePoolGradient, MaxPool, MaxPoolGradient};
-use program::{Execute, Pad, Pool2d, Result, Shape, Write};
+use program::{Pad, Pool2d, Result, Shape, Write};
 use proptest::prelude::*;
 
 /// Both kinds of pooling, forward and backward.
@@ -23,7 +23,7 @@ pub struct Pooling {
 }
 
 impl Case for Pooling {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (pool, shape) = (self.pool, self.pool.output(self.shape)?);
         let mut ops = bench.ops(shape.n, self.place);
         // Coarse numbers: many windows have several largest elements.
@@ -52,7 +52,7 @@ fn square(kernel: usize, stride: usize, pad: Pad) -> Pool2d {
 }
 
 /// The shapes that training is made of.
-pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
+pub fn layers_of_real_networks(subject: &Subject) {
     let valid = |kernel, stride| square(kernel, stride, Pad::VALID);
     for (pool, shape) in [
         (valid(3, 2), Shape::new(2, 32, 32, 80)),
@@ -71,7 +71,7 @@ pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
 }
 
 /// No samples: nothing is written.
-pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
+pub fn an_empty_batch(subject: &Subject) {
     let (pool, shape) = (square(2, 2, Pad::VALID), Shape::new(0, 4, 4, 8));
     subject.agree(&Pooling { pool, shape, place: SLICE, mode: Write::Set, odd: None });
     subject.agree(&Pooling { pool, shape, place: ALONE, mode: Write::Add, odd: None });
@@ -82,7 +82,7 @@ pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
 struct Nan;
 
 impl Case for Nan {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (of_x, of_y) = (Shape::new(1, 3, 3, 5), Shape::new(1, 2, 2, 5));
         let (pool, mut ops) = (square(2, 1, Pad::VALID), bench.ops(1, ALONE));
         // Channel 1 of the middle pixel; channel 3 of the first two.
@@ -99,12 +99,12 @@ impl Case for Nan {
 }
 
 /// A NaN comes out of a maximum, so that a diverged run is seen, and the first of several takes the gradient.
-pub fn nan_wins_a_maximum<B: Execute>(subject: &Subject<B>) {
+pub fn nan_wins_a_maximum(subject: &Subject) {
     subject.agree(&Nan);
 }
 
 /// Windows, strides, paddings, sizes and places at random.
-pub fn any_window<B: Execute>(subject: &Subject<B>) {
+pub fn any_window(subject: &Subject) {
     let sizes = (0..4_usize, 1..12_usize, 1..12_usize, 1..150_usize);
     let windows = (prop::array::uniform2(1..5_usize), prop::array::uniform2(1..4_usize));
     let pads = (0..3_usize, 0..3_usize, 0..3_usize, 0..3_usize);

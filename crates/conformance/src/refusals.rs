@@ -5,7 +5,7 @@ use crate::operand::{ALONE, Operand};
 use crate::{Bench, Ops, Subject};
 use program::ops::{BatchNormInfer, BatchNormTrain, CrossEntropy, LinearForward, LinearWeightGradient};
 use program::{
-    Activation, Arena, BatchNorm, Error, Execute, ImageSet, Layout, Linear, LoadImages, OptimizerStep,
+    Activation, Arena, Backend, BatchNorm, Error, ImageSet, Layout, Linear, LoadImages, OptimizerStep,
     ParamRun, Result, Rmsprop, Shape, Span, StepArgs, View, ViewMut, WeightDecay,
 };
 use tensor_cpu::Reference;
@@ -13,7 +13,7 @@ use tensor_cpu::Reference;
 /// Runs a block on the reference and on every device, with `$device` bound to each.
 macro_rules! on_each {
     ($subject:ident, |$device:ident| $body:expr) => {{
-        fn check<B: Execute>($device: &B) -> Result<()> {
+        fn check($device: &dyn Backend) -> Result<()> {
             $body
             Ok(())
         }
@@ -37,7 +37,7 @@ fn at(n: usize, h: usize, w: usize, c: usize) -> Layout {
 }
 
 /// Copies and fills.
-pub fn transfers_out_of_bounds<B: Execute>(subject: &Subject<B>) {
+pub fn transfers_out_of_bounds(subject: &Subject) {
     on_each!(subject, |d| {
         let (mut a, mut ints) = (d.alloc(4)?, d.alloc_ints(2)?);
         refused!(d.upload(&[0.0; 3], &mut a, 2), OutOfBounds { op: "upload", end: 5, len: 4, .. });
@@ -48,7 +48,7 @@ pub fn transfers_out_of_bounds<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Sizes whose products do not fit into a machine word must not wrap around into sizes that fit.
-pub fn absurd_sizes<B: Execute>(subject: &Subject<B>) {
+pub fn absurd_sizes(subject: &Subject) {
     const MAX: usize = usize::MAX;
     // Three times this is 1 more than what a word holds.
     const THIRD: usize = MAX / 3 * 2 + 1;
@@ -65,7 +65,7 @@ pub fn absurd_sizes<B: Execute>(subject: &Subject<B>) {
 }
 
 /// The tensors of a softmax, and the runs of a running average.
-pub fn shapes_and_layouts<B: Execute>(subject: &Subject<B>) {
+pub fn shapes_and_layouts(subject: &Subject) {
     on_each!(subject, |d| {
         let (x, mut y) = (d.alloc_activations(12)?, d.alloc_activations(12)?);
         let (fits, wide, long) = (at(1, 2, 2, 3), at(1, 2, 3, 2), at(2, 2, 2, 3));
@@ -81,7 +81,7 @@ pub fn shapes_and_layouts<B: Execute>(subject: &Subject<B>) {
 }
 
 /// A dense layer, normalizations and a loss: steps with tensors in every arena.
-fn every_arena<'a, B: Execute>(bench: &'a Bench<'a, B>) -> Ops<'a, B> {
+fn every_arena<'a>(bench: &'a Bench<'a>) -> Ops<'a> {
     let (linear, mut ops) = (Linear { inputs: 4, outputs: 3 }, bench.ops(5, ALONE));
     let x = ops.tensor(&Operand::draw("x", Shape::vectors(5, 4), ALONE));
     let [y, z, inferred, dy] = ["y", "z", "inferred", "dy"].map(|name| ops.draw(name, Shape::vectors(5, 3)));
@@ -101,8 +101,8 @@ fn every_arena<'a, B: Execute>(bench: &'a Bench<'a, B>) -> Ops<'a, B> {
 }
 
 /// A program in memory that is too small for it, and on a batch that is too large.
-pub fn programs_and_their_memory<B: Execute>(subject: &Subject<B>) {
-    fn check<B: Execute>(bench: &Bench<B>) -> Result<()> {
+pub fn programs_and_their_memory(subject: &Subject) {
+    fn check(bench: &Bench) -> Result<()> {
         let (device, args) = (bench.device, StepArgs::inference(5));
         every_arena(bench).start()?.run(&args)?;
         for arena in Arena::ALL {
@@ -130,7 +130,7 @@ pub fn programs_and_their_memory<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Arenas that are too short.
-pub fn optimizer_arenas<B: Execute>(subject: &Subject<B>) {
+pub fn optimizer_arenas(subject: &Subject) {
     on_each!(subject, |d| {
         let (mut params, grads, mut state) = (d.alloc(8)?, d.alloc(8)?, d.alloc(6)?);
         let mut step = |offset, len| {
@@ -144,7 +144,7 @@ pub fn optimizer_arenas<B: Execute>(subject: &Subject<B>) {
 }
 
 /// A set of images, its table of draws, and the batch.
-pub fn image_operands<B: Execute>(subject: &Subject<B>) {
+pub fn image_operands(subject: &Subject) {
     on_each!(subject, |d| {
         let load = LoadImages { height: 2, width: 2, channels: 3, constant: 0.0, scale: 1.0 };
         let (images, labels) = (d.alloc_bytes(36)?, d.alloc_ints(3)?);

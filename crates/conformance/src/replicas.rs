@@ -6,7 +6,7 @@ use crate::operand::*;
 use crate::{Bench, Case, Ops, Output, Source, Subject};
 use core::ops::Range;
 use program::ops::{BatchNormInputGradient, BatchNormJoined, BatchNormMoments, BatchNormWeightGradient};
-use program::{Activation, Arena, BatchNorm, Execute, Result, Shape, StepArgs, Write};
+use program::{Activation, Arena, BatchNorm, Result, Shape, StepArgs, Write};
 use proptest::prelude::*;
 
 /// A batch in parts.
@@ -30,12 +30,12 @@ impl Parts {
 }
 
 impl Case for Parts {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let Normalization { shape, place, act, mode, .. } = self.whole;
         let (c, bn, stats_len) = (shape.c, BatchNorm { epsilon: 1e-3, act }, BatchNorm::stats_len(shape.c));
         let (all_x, all_dy) = (self.whole.input(), Operand::draw("dy", shape, place));
         let params =
-            |ops: &mut Ops<B>| ["gamma", "beta", "bias"].map(|name| ops.numbers(Arena::Parameters, name, c));
+            |ops: &mut Ops| ["gamma", "beta", "bias"].map(|name| ops.numbers(Arena::Parameters, name, c));
         let mut stats = Vec::new();
         for rows in self.rows() {
             let mut ops = bench.ops(rows.len(), place);
@@ -104,7 +104,7 @@ fn parts(samples: &[usize], [h, w, c]: [usize; 3]) -> Parts {
 }
 
 /// Parts of one batch, in f64, are the batch: every number that they compute, and every sum that replicas add up.
-pub fn parts_are_the_whole<B: Execute>(subject: &Subject<B>) {
+pub fn parts_are_the_whole(subject: &Subject) {
     let bench = subject.reference();
     for samples in [&[5][..], &[2, 3], &[0, 0, 5], &[4, 0, 1], &[1, 1, 1, 1, 1]] {
         for (act, mode, mean) in [(Activation::Relu, Write::Set, 0.0), (Activation::None, Write::Add, 30.0)] {
@@ -128,7 +128,7 @@ pub fn parts_are_the_whole<B: Execute>(subject: &Subject<B>) {
 }
 
 /// The shapes that training is made of, in uneven parts, one of them empty.
-pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
+pub fn layers_of_real_networks(subject: &Subject) {
     for (samples, sizes) in
         [([5, 0, 6], [32, 32, 96]), ([0, 2, 2], [15, 15, 112]), ([21, 21, 22], [7, 7, 336])]
     {
@@ -142,7 +142,7 @@ pub fn layers_of_real_networks<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Around a mean of several hundred neither mean nor variance may lose digits, in a part or between the parts.
-pub fn a_large_mean_costs_nothing<B: Execute>(subject: &Subject<B>) {
+pub fn a_large_mean_costs_nothing(subject: &Subject) {
     let side = if subject.fit(Shape::new(1, 32, 32, 10), 160).h < 32 { 8 } else { 32 };
     for samples in [[8, 8, 8, 8], [0, 1, 30, 1]] {
         let mut case = parts(&samples, [side, side, 10]);
@@ -152,13 +152,13 @@ pub fn a_large_mean_costs_nothing<B: Execute>(subject: &Subject<B>) {
 }
 
 /// No samples anywhere: the statistics and gradients are 0.
-pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
+pub fn an_empty_batch(subject: &Subject) {
     subject.agree(&parts(&[0, 0], [4, 4, 16]));
     subject.agree(&parts(&[0], [3, 5, 7]));
 }
 
 /// Sizes, places, means and parts at random.
-pub fn any_parts<B: Execute>(subject: &Subject<B>) {
+pub fn any_parts(subject: &Subject) {
     let sizes = (prop::collection::vec(0..4_usize, 1..5), 1..7_usize, 1..7_usize, 1..70_usize);
     let cases = (sizes, placement(), write_mode(), activation(), -4.0..4.0_f32);
     let case = |((samples, h, w, c), place, mode, act, mean)| {

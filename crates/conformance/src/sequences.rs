@@ -10,8 +10,8 @@ use program::ops::{
     LinearWeightGradient,
 };
 use program::{
-    Activation, Arena, BatchNorm, Conv2d, Execute, Layout, Linear, OptimizerStep, Pad, ParamRun, Result,
-    Rmsprop, Sgd, Shape, Span, StepArgs, View, ViewMut, WeightDecay, Write,
+    Activation, Arena, BatchNorm, Conv2d, Layout, Linear, OptimizerStep, Pad, ParamRun, Result, Rmsprop, Sgd,
+    Shape, Span, StepArgs, View, ViewMut, WeightDecay, Write,
 };
 
 const CONV: Conv2d = Conv2d {
@@ -30,7 +30,7 @@ struct Scratch {
 }
 
 impl Case for Scratch {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (act, place, mode) = (Activation::Relu, SLICE, Write::Add);
         let convolution = |conv, n, side| {
             let shape = Shape::new(n, side, side, Conv2d::clone(&conv).inputs);
@@ -65,7 +65,7 @@ impl Case for Scratch {
 }
 
 /// Ops give the same bits whatever ran before them.
-pub fn the_order_of_ops_changes_no_bit<B: Execute>(subject: &Subject<B>) {
+pub fn the_order_of_ops_changes_no_bit(subject: &Subject) {
     subject.agree(&Scratch { backwards: false });
     for bench in subject.benches() {
         let run = |backwards| Scratch { backwards }.run(&bench).expect("ops in a row");
@@ -80,7 +80,7 @@ pub fn the_order_of_ops_changes_no_bit<B: Execute>(subject: &Subject<B>) {
 struct SharedArena;
 
 impl Case for SharedArena {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (linear, image, wide) =
             (Linear { inputs: 24, outputs: 10 }, Shape::new(3, 5, 5, 8), Shape::new(3, 5, 5, 16));
         let shapes = [Shape::vectors(3, 24), Shape::vectors(3, 10), wide, image, image, wide];
@@ -119,7 +119,7 @@ impl Case for SharedArena {
 }
 
 /// `finish_grads` brings all gradients of a step into place, and those of the step before are gone.
-pub fn finished_gradients_are_those_of_the_last_step<B: Execute>(subject: &Subject<B>) {
+pub fn finished_gradients_are_those_of_the_last_step(subject: &Subject) {
     subject.agree(&SharedArena);
 }
 
@@ -128,7 +128,7 @@ pub fn finished_gradients_are_those_of_the_last_step<B: Execute>(subject: &Subje
 struct Changing;
 
 impl Case for Changing {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (device, linear) = (bench.device, Linear { inputs: 16, outputs: 24 });
         let (act, image, wide) = (Activation::None, Shape::new(3, 4, 4, 8), Shape::new(3, 4, 4, 16));
         let mut ops = bench.ops(3, ALONE);
@@ -183,7 +183,7 @@ impl Case for Changing {
 }
 
 /// Ops see parameters as they are now, however they came there.
-pub fn parameters_that_change_are_seen<B: Execute>(subject: &Subject<B>) {
+pub fn parameters_that_change_are_seen(subject: &Subject) {
     subject.agree(&Changing);
 }
 
@@ -192,7 +192,7 @@ pub fn parameters_that_change_are_seen<B: Execute>(subject: &Subject<B>) {
 struct Batches;
 
 impl Case for Batches {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (shape, wide) = (Shape::new(4, 6, 6, 8), Shape::new(4, 6, 6, 16));
         let mut ops = bench.ops(4, ALONE);
         let (x, y, z) = (ops.draw("x", shape), ops.draw("y", wide), ops.draw("z", wide));
@@ -218,6 +218,6 @@ impl Case for Batches {
 }
 
 /// A last batch is shorter.
-pub fn batches_of_changing_size<B: Execute>(subject: &Subject<B>) {
+pub fn batches_of_changing_size(subject: &Subject) {
     subject.agree(&Batches);
 }

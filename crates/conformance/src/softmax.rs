@@ -4,7 +4,7 @@ use crate::operand::*;
 use crate::{Bench, Case, Output, Subject};
 use philox::{Philox, domain};
 use program::ops::CrossEntropy;
-use program::{Arena, Execute, Layout, Result, Shape, Span, StepArgs, Target, View, ViewMut};
+use program::{Arena, Layout, Result, Shape, Span, StepArgs, Target, View, ViewMut};
 use proptest::prelude::*;
 
 /// Logits with labels.
@@ -45,7 +45,7 @@ impl Logits {
 }
 
 impl Case for Logits {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (device, shape) = (bench.device, Shape::vectors(self.samples, self.classes));
         // Coarse numbers: many samples have several largest logits. Of numbers that dwarf the logarithm of how many there
         // are, only one may be the largest.
@@ -82,7 +82,7 @@ impl Case for Logits {
 }
 
 /// Logits whose exponentials are far beyond any format.
-pub fn enormous_logits_do_not_overflow<B: Execute>(subject: &Subject<B>) {
+pub fn enormous_logits_do_not_overflow(subject: &Subject) {
     for (smoothing, size) in [(0.0, 6e3), (0.1, -3e30)] {
         if 10.0 * f32::abs(size) < subject.largest() {
             subject.agree(&Logits {
@@ -99,7 +99,7 @@ pub fn enormous_logits_do_not_overflow<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Neither the loss nor the gradient of such a sample may look good.
-pub fn logits_that_are_no_numbers<B: Execute>(subject: &Subject<B>) {
+pub fn logits_that_are_no_numbers(subject: &Subject) {
     for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         for classes in [5, 40] {
             let (place, smoothing, size, mixed, odd) = (ALONE, 0.0, 1.0, false, Some(odd));
@@ -113,7 +113,7 @@ pub fn logits_that_are_no_numbers<B: Execute>(subject: &Subject<B>) {
 struct Outside;
 
 impl Case for Outside {
-    fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+    fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
         let (shape, mut ops) = (Shape::vectors(3, 3), bench.ops(3, ALONE));
         let (x, dx) = (ops.draw("x", shape), ops.draw("dx", shape));
         let labels = ops.labels(&[1, 3, u32::MAX]);
@@ -127,12 +127,12 @@ impl Case for Outside {
 }
 
 /// The loss and that sample's gradient are NaN, and nothing is read outside of the tensor.
-pub fn a_label_outside_of_the_classes_gives_nan<B: Execute>(subject: &Subject<B>) {
+pub fn a_label_outside_of_the_classes_gives_nan(subject: &Subject) {
     subject.agree(&Outside);
 }
 
 /// No samples: both sums are 0.
-pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
+pub fn an_empty_batch(subject: &Subject) {
     subject.agree(&Logits {
         samples: 0,
         classes: 10,
@@ -145,7 +145,7 @@ pub fn an_empty_batch<B: Execute>(subject: &Subject<B>) {
 }
 
 /// More samples than a device has threads at once.
-pub fn a_large_batch<B: Execute>(subject: &Subject<B>) {
+pub fn a_large_batch(subject: &Subject) {
     for (samples, classes) in [(3000, 10), (700, 100), (5, 1500)] {
         let samples = subject.fit(Shape::vectors(samples, classes), 64 * classes).n;
         subject.agree(&Logits {
@@ -161,7 +161,7 @@ pub fn a_large_batch<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Sizes, places, smoothings and magnitudes at random.
-pub fn any_shape<B: Execute>(subject: &Subject<B>) {
+pub fn any_shape(subject: &Subject) {
     let smoothing = prop_oneof![Just(0.0_f32), 0.0..0.9_f32];
     let cases = (0..70_usize, 1..120_usize, placement(), smoothing, 0.1..30.0_f32, any::<bool>());
     let case = |(samples, classes, place, smoothing, size, mixed)| Logits {

@@ -1,6 +1,6 @@
 use crate::bench::Bench;
 use crate::case::{Case, Output, Source};
-use program::{Execute, Precision, Shape};
+use program::{Device, Precision, Shape};
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tensor_cpu::Reference;
@@ -16,8 +16,8 @@ use tensor_cpu::Reference;
 /// conformance::pooling::any_window(&subject);
 /// ```
 #[derive(Debug)]
-pub struct Subject<B> {
-    devices: Vec<(String, B)>,
+pub struct Subject {
+    devices: Vec<(String, Device)>,
     precision: Precision,
     loss_scale: f32,
     slow: bool,
@@ -26,11 +26,11 @@ pub struct Subject<B> {
 /// Multiply-adds of an op that a slow device is asked for, if the case can be made smaller.
 const SLOW_WORK: usize = 1 << 20;
 
-impl<B: Execute> Subject<B> {
+impl Subject {
     /// Devices with names, in f32.
-    pub fn new(devices: impl IntoIterator<Item = (String, B)>) -> Self {
+    pub fn new(devices: impl IntoIterator<Item = (String, impl Into<Device>)>) -> Self {
         Subject {
-            devices: devices.into_iter().collect(),
+            devices: devices.into_iter().map(|(name, device)| (name, device.into())).collect(),
             precision: Precision::Fp32,
             loss_scale: 1.0,
             slow: false,
@@ -39,7 +39,7 @@ impl<B: Execute> Subject<B> {
 
     /// No device: every test passes without doing anything. Whoever makes one says why.
     pub fn absent() -> Self {
-        Subject::new([])
+        Subject::new([] as [(String, Device); 0])
     }
 
     /// In another number format: inputs are rounded to it, and tolerances widened by it.
@@ -58,12 +58,12 @@ impl<B: Execute> Subject<B> {
     }
 
     /// The devices, ready for a case.
-    pub fn benches(&self) -> impl Iterator<Item = Bench<'_, B>> {
-        self.devices.iter().map(|(_, device)| Bench::new(device, self.precision, self.loss_scale))
+    pub fn benches(&self) -> impl Iterator<Item = Bench<'_>> {
+        self.devices.iter().map(|(_, device)| Bench::new(&**device, self.precision, self.loss_scale))
     }
 
     /// The reference, with inputs rounded as on these devices.
-    pub fn reference(&self) -> Bench<'static, Reference> {
+    pub fn reference(&self) -> Bench<'static> {
         Bench::new(&Reference, self.precision, 1.0)
     }
 
@@ -179,13 +179,13 @@ mod tests {
     }
 
     impl Case for Factor {
-        fn run<B: Execute>(&self, bench: &Bench<B>) -> Result<Vec<Output>> {
+        fn run(&self, bench: &Bench) -> Result<Vec<Output>> {
             let values = vec![0.0, bench.loss_scale, f32::NAN];
             Ok(vec![Output { name: "y", values, tolerance: self.tolerance, source: self.source }])
         }
     }
 
-    fn subject(factor: f32) -> Subject<Reference> {
+    fn subject(factor: f32) -> Subject {
         Subject::new([("a device".to_owned(), Reference)]).loss_scale(factor)
     }
 
@@ -217,7 +217,7 @@ mod tests {
     struct Fickle(std::cell::Cell<f32>);
 
     impl Case for Fickle {
-        fn run<B: Execute>(&self, _: &Bench<B>) -> Result<Vec<Output>> {
+        fn run(&self, _: &Bench) -> Result<Vec<Output>> {
             self.0.set(self.0.get() + 1e-6);
             Ok(vec![Output::new("y", vec![self.0.get()], 1e-3)])
         }

@@ -2,10 +2,10 @@
 
 use crate::operand::*;
 use crate::{Bench, Subject};
-use program::{Execute, Result, Span};
+use program::{Result, Span};
 
 /// Fresh memory of every kind holds zeros.
-pub fn fresh_memory_is_zero<B: Execute>(subject: &Subject<B>) {
+pub fn fresh_memory_is_zero(subject: &Subject) {
     for bench in subject.benches() {
         for len in [0, 1, 1000] {
             for buffer in [bench.device.alloc(len), bench.device.alloc_activations(len)] {
@@ -18,7 +18,7 @@ pub fn fresh_memory_is_zero<B: Execute>(subject: &Subject<B>) {
 }
 
 /// Numbers go to any place and come back as they were, those around them too, and a fill fills its run alone.
-pub fn what_goes_up_comes_down<B: Execute>(subject: &Subject<B>) {
+pub fn what_goes_up_comes_down(subject: &Subject) {
     for bench in subject.benches() {
         for activations in [false, true] {
             let (expected, got) = round_trip(&bench, activations).expect("copies and fills");
@@ -27,7 +27,7 @@ pub fn what_goes_up_comes_down<B: Execute>(subject: &Subject<B>) {
     }
 }
 
-fn round_trip<B: Execute>(bench: &Bench<B>, activations: bool) -> Result<(Vec<f32>, Vec<f32>)> {
+fn round_trip(bench: &Bench, activations: bool) -> Result<(Vec<f32>, Vec<f32>)> {
     let device = bench.device;
     let mut buffer = if activations { device.alloc_activations(1000)? } else { device.alloc(1000)? };
     let mut expected = vec![0.0; 1000];
@@ -49,7 +49,7 @@ fn round_trip<B: Execute>(bench: &Bench<B>, activations: bool) -> Result<(Vec<f3
 }
 
 /// Numbers that are none, or too small or large to be normal, are kept in f32.
-pub fn special_numbers_are_kept<B: Execute>(subject: &Subject<B>) {
+pub fn special_numbers_are_kept(subject: &Subject) {
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e-40, f32::MAX, f32::MIN_POSITIVE];
     for bench in subject.benches() {
         let arena = bench.buffer_of(special.to_vec()).expect("an upload");

@@ -12,10 +12,9 @@
 //! use checkpoint::Tensors;
 //! use interchange::{Pixels, Source, onnx};
 //! use layers::Mode;
-//! use tensor::Device;
 //!
 //! let model = models::small_cnn(2)?;
-//! let mut network = model.build(&Device::cpu(1), 1, Mode::Inference)?;
+//! let mut network = model.build(&tensor_cpu::device(1), 1, Mode::Inference)?;
 //! network.init(1)?;
 //! let mut tensors = Tensors::new();
 //! for slot in network.arena().slots() {

@@ -5,8 +5,8 @@ use checkpoint::Tensors;
 use interchange::{Error, Pixels, Source, onnx, pytorch};
 use layers::{Graph, Initializer, Layer, Lower, MaxPooling2D, Padding, ParamSpec, Role};
 use models::Model;
+use program::{Activation, Shape, TensorId, ops};
 use std::collections::HashSet;
-use tensor::{Activation, Shape, TensorId, ops};
 
 /// A field of a message: its number, and its number or its bytes.
 type Field<'a> = (u64, u64, &'a [u8]);
@@ -206,7 +206,7 @@ impl Layer for Secret {
         vec![ParamSpec { name: "scale", shape: vec![1], init: Initializer::Ones, role: Role::Trainable }]
     }
 
-    fn lower(&self, to: &mut Lower, x: TensorId) -> tensor::Result<TensorId> {
+    fn lower(&self, to: &mut Lower, x: TensorId) -> program::Result<TensorId> {
         to.push(ops::Scale { factor: 2.0 }, &[x])
     }
 }

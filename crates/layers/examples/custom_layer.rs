@@ -4,7 +4,7 @@
 //! no op computes needs an op first: docs/adding-an-op.md.
 
 use layers::{Dense, Draws, Graph, Layer, Lower, Mode};
-use tensor::{Activation, Backend, Device, Result, TensorId, ops};
+use program::{Activation, Result, TensorId, ops};
 
 #[derive(Clone, Copy, Debug)]
 struct Residual;
@@ -23,7 +23,7 @@ fn main() -> layers::Result<()> {
     let logits = graph.add(Dense::new(2), x)?;
     println!("{}", graph.summary(logits));
 
-    let device = Device::cpu(1);
+    let device = tensor_cpu::device(1);
     let mut network = graph.build(logits, &device, 4, Mode::Training)?;
     network.init(1)?;
     // Whether the two numbers are alike: no network without a kink can tell.

@@ -1,6 +1,6 @@
 use crate::{Layer, Lower};
+use program::{Activation, Error, Result, TensorId, ops};
 use std::borrow::Cow;
-use tensor::{Activation, Error, Result, TensorId, ops};
 
 /// An activation as a layer of its own: Keras' `Activation("relu")`. Where it follows a normalization, that layer's `activation`
 /// does the same in one pass less over the memory. Convolutions and dense layers have [`Activation::Relu`] alone: the gradients of
@@ -8,7 +8,7 @@ use tensor::{Activation, Error, Result, TensorId, ops};
 ///
 /// ```
 /// use layers::Graph;
-/// use tensor::Activation;
+/// use program::Activation;
 ///
 /// let mut graph = Graph::new("activations", [8, 8, 3]);
 /// let x = graph.add(Activation::Gelu, graph.input())?;

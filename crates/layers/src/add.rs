@@ -1,6 +1,6 @@
 use crate::activation::fused;
+use program::Activation;
 use std::borrow::Cow;
-use tensor::Activation;
 
 /// The sum of two tensors, with an activation fused into it: the end of a residual block. [`Graph::merge`](crate::Graph::merge)
 /// takes it.

@@ -1,6 +1,6 @@
 use crate::activation::check_fused;
 use crate::{Initializer, Layer, Lower, ParamSpec, Role};
-use tensor::{Activation, Conv2d, Error, Pad, Result, Shape, TensorId, ops};
+use program::{Activation, Conv2d, Error, Pad, Result, Shape, TensorId, ops};
 
 /// Zeros around an image: Keras' two kinds, and a width of one's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

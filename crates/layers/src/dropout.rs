@@ -1,5 +1,5 @@
 use crate::{Layer, Lower};
-use tensor::{DropoutMask, Result, TensorId, ops};
+use program::{DropoutMask, Result, TensorId, ops};
 
 /// Sets a share of the elements to 0 in training and scales the rest by `1 / (1 - rate)`; does nothing in inference.
 ///

@@ -11,11 +11,11 @@ pub enum Error {
         /// The layer's name.
         layer: String,
         /// What the device said.
-        source: Box<tensor::Error>,
+        source: Box<program::Error>,
     },
     /// The device failed outside of any layer.
     #[error(transparent)]
-    Tensor(#[from] tensor::Error),
+    Tensor(#[from] program::Error),
     /// Tensors that a layer can't join.
     #[error("layer {layer}: {what}")]
     Graph {
@@ -79,7 +79,7 @@ pub(crate) trait InLayer<T> {
     fn in_layer(self, name: &str) -> Result<T>;
 }
 
-impl<T> InLayer<T> for tensor::Result<T> {
+impl<T> InLayer<T> for program::Result<T> {
     fn in_layer(self, name: &str) -> Result<T> {
         self.map_err(|source| Error::Layer { layer: name.to_owned(), source: Box::new(source) })
     }

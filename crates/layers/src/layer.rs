@@ -1,6 +1,6 @@
 use crate::{Initializer, Lower};
+use program::{Result, Shape, TensorId};
 use std::borrow::Cow;
-use tensor::{Result, Shape, TensorId};
 
 /// A layer's configuration: what a [`Graph`](crate::Graph) holds.
 ///
@@ -9,7 +9,7 @@ use tensor::{Result, Shape, TensorId};
 ///
 /// ```
 /// use layers::{Graph, Layer, Lower};
-/// use tensor::{Activation, Result, TensorId, ops};
+/// use program::{Activation, Result, TensorId, ops};
 ///
 /// /// `y = x + max(x, 0)`.
 /// #[derive(Debug)]

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use layers::{Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};
-//! use tensor::{Activation, Device};
+//! use program::Activation;
 //!
 //! let mut graph = Graph::new("tiny", [8, 8, 3]);
 //! let x = graph.input();
@@ -16,7 +16,7 @@
 //! let logits = graph.add(Dense::new(10), x)?;
 //! assert_eq!(graph.summary(logits).trainable, 3 * 3 * 3 * 4 + 4 + 64 * 10 + 10);
 //!
-//! let mut network = graph.build(logits, &Device::cpu(1), 2, Mode::Training)?;
+//! let mut network = graph.build(logits, &tensor_cpu::device(1), 2, Mode::Training)?;
 //! network.init(7)?;
 //! network.set_input(&[0.5; 2 * 8 * 8 * 3], &[1, 2])?;
 //! network.train_pass(Draws { seed: 7, step: 0, first_sample: 0 }, 0.0, 2)?;

@@ -1,5 +1,5 @@
 use crate::{Layer, ParamSpec, Role};
-use tensor::{Arena, Builder, Op, Parameter, Result, Shape, Span, TensorId};
+use program::{Arena, Builder, Op, Parameter, Result, Shape, Span, TensorId};
 
 /// The program that a layer adds its ops to, and the layer's parameters in it.
 pub struct Lower<'a> {

@@ -1,5 +1,5 @@
 use crate::{Layer, Lower, Padding};
-use tensor::{Pad, Pool2d, Result, Shape, TensorId, ops};
+use program::{Pad, Pool2d, Result, Shape, TensorId, ops};
 
 macro_rules! pooling {
     ($(#[$doc:meta])* $name:ident) => {

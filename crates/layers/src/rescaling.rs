@@ -1,5 +1,5 @@
 use crate::{Layer, Lower};
-use tensor::{Result, TensorId, ops};
+use program::{Result, TensorId, ops};
 
 /// All numbers times a constant: Keras' `Rescaling(scale)`.
 #[derive(Clone, Copy, Debug, PartialEq)]

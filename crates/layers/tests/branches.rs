@@ -4,7 +4,7 @@
 use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, MaxPooling2D, Value,
 };
-use tensor::Activation::Relu as Rectified;
+use program::Activation::Relu as Rectified;
 use testkit::GradientCheck;
 
 /// Flattens `x`, adds a dense layer and checks everything.

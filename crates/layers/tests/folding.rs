@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use layers::{BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode, Value};
-use tensor::{Activation, Device};
+use program::{Activation, Device};
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
 const SAMPLES: usize = 5;

@@ -5,7 +5,7 @@ use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, Graph, GroupNormalization, Layer,
     MaxPooling2D, Padding, Rescaling, Value,
 };
-use tensor::Activation;
+use program::Activation;
 use testkit::{GradientCheck, Report};
 
 /// A convolution, the layer, a dense layer: whatever the layer does to a gradient reaches the first parameters.

@@ -5,9 +5,9 @@ use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Dropout, Error, Exchange, Flatten, Graph,
     Initializer, Layer, Lower, MaxPooling2D, Metrics, Mode, Network, Padding, ParamSpec, Value,
 };
-use tensor::{
-    Activation::Relu, Backend, Device, Ints, OptimizerStep, ParamRun, Sgd, Shape, Span, Storage, Target,
-    TensorId, ViewMut, WeightDecay,
+use program::{
+    Activation::Relu, Device, Ints, OptimizerStep, ParamRun, Sgd, Shape, Span, Storage, Target, TensorId,
+    ViewMut, WeightDecay,
 };
 use testkit::{Tolerance, compare, on_every_device, pattern};
 
@@ -91,7 +91,7 @@ fn slices_add_up_to_the_batch() {
 
 #[test]
 fn the_place_in_the_global_batch_decides_the_dropout() {
-    let mut network = build(&Device::reference(), false, 10, Mode::Training);
+    let mut network = build(&tensor_cpu::reference(), false, 10, Mode::Training);
     let (images, labels) = batch(4);
     let mut loss = |first_sample, step, seed| {
         network.set_input(&images, &labels).unwrap();
@@ -115,7 +115,7 @@ impl Layer for Nested {
         nested.map(|(name, spec)| ParamSpec { name, ..spec }).collect()
     }
 
-    fn lower(&self, to: &mut Lower, x: TensorId) -> tensor::Result<TensorId> {
+    fn lower(&self, to: &mut Lower, x: TensorId) -> program::Result<TensorId> {
         to.lower(&self.0, 0, x)
     }
 }
@@ -125,20 +125,20 @@ fn every_trained_parameter_is_among_the_trainable_ones() {
     let mut graph = Graph::new("nested", SIZE);
     let x = graph.add(Flatten, graph.input()).unwrap();
     let logits = graph.add(Nested(Dense::new(7)), x).unwrap();
-    let network = graph.build(logits, &Device::cpu(1), 2, Mode::Training).unwrap();
+    let network = graph.build(logits, &tensor_cpu::device(1), 2, Mode::Training).unwrap();
     let layers: Vec<usize> = network.arena().slots().iter().map(|slot| slot.layer).collect();
     assert_eq!(graph.trained(), ["nested/dense/kernel", "nested/dense/bias"]);
     assert_eq!(layers, [1, 1]);
 }
 
-/// Compares the gradients of each bucket, then overwrites them.
+/// What a pass calls complete, and what becomes of it.
 struct Starts {
     expected: Vec<f64>,
     seen: Vec<Span>,
 }
 
 impl Exchange for Starts {
-    fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> tensor::Result<()> {
+    fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> program::Result<()> {
         let own = grads.to_vec(device, at.offset, at.len)?.into_iter().map(f64::from);
         assert!(own.eq(self.expected[at.range()].iter().copied()), "{at:?}");
         self.seen.push(at);
@@ -146,7 +146,7 @@ impl Exchange for Starts {
     }
 }
 
-/// Where a sum starts, its gradients have their final values, and the pass does not write them again.
+/// Gradients whose sum starts are those that a pass ends with, and what is done with them meanwhile stays.
 #[test]
 fn a_sum_starts_when_its_gradients_are_complete() {
     on_every_device(|device| {
@@ -199,9 +199,9 @@ fn bits(device: &Device) -> Vec<u32> {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    let one = bits(&Device::cpu(1));
+    let one = bits(&tensor_cpu::device(1));
     for threads in [2, 3] {
-        assert!(bits(&Device::cpu(threads)) == one, "{threads} threads");
+        assert!(bits(&tensor_cpu::device(threads)) == one, "{threads} threads");
     }
 }
 
@@ -229,7 +229,7 @@ fn the_mode_changes_no_bit_of_an_evaluation() {
 #[test]
 fn passes_leave_the_input_and_the_logits() {
     for mode in [Mode::Training, Mode::Inference] {
-        let mut network = build(&Device::reference(), true, 6, mode);
+        let mut network = build(&tensor_cpu::reference(), true, 6, mode);
         let (images, labels) = batch(6);
         network.set_input(&images, &labels).unwrap();
         let mut logits = || {
@@ -344,7 +344,7 @@ fn a_bias_that_is_taken_away_stays_in_the_running_mean() {
 
 #[test]
 fn wrong_batches_are_refused_and_leave_the_last_one() {
-    let mut network = build(&Device::cpu(1), false, 4, Mode::Training);
+    let mut network = build(&tensor_cpu::device(1), false, 4, Mode::Training);
     let (images, labels) = batch(6);
     network.set_input(&images[..2 * SAMPLE], &labels[..2]).unwrap();
     let before = network.predict().unwrap();
@@ -359,7 +359,7 @@ fn wrong_batches_are_refused_and_leave_the_last_one() {
 /// Running statistics of nothing would be no numbers.
 #[test]
 fn a_step_of_no_samples_is_refused() {
-    let mut network = build(&Device::cpu(1), false, 4, Mode::Training);
+    let mut network = build(&tensor_cpu::device(1), false, 4, Mode::Training);
     let error = network.finish_step(0).unwrap_err();
     assert!(matches!(error, Error::GlobalBatch { global_batch: 0, .. }), "{error}");
 }
@@ -367,7 +367,7 @@ fn a_step_of_no_samples_is_refused() {
 /// A loss of NaN would not say why. The last batch stays.
 #[test]
 fn a_label_outside_of_the_classes_is_refused() {
-    let mut network = build(&Device::cpu(1), false, 4, Mode::Training);
+    let mut network = build(&tensor_cpu::device(1), false, 4, Mode::Training);
     let (images, _) = batch(2);
     network.set_input(&images, &[0, 6]).unwrap();
     let before = network.predict().unwrap();
@@ -390,7 +390,7 @@ fn a_label_outside_of_the_classes_is_refused() {
 #[test]
 fn a_stage_takes_any_label() {
     let (graph, logits) = graph(false);
-    let mut stage = graph.build_stage(logits, &Device::cpu(1), 2, Mode::Training, 1).unwrap();
+    let mut stage = graph.build_stage(logits, &tensor_cpu::device(1), 2, Mode::Training, 1).unwrap();
     let (images, _) = batch(2);
     stage.set_input(&images, &[0, 99]).unwrap();
 }
@@ -416,7 +416,7 @@ fn a_wrong_label_of_the_device_gives_a_nan_loss() {
 
 #[test]
 fn inference_takes_less_memory_and_does_not_train() {
-    let device = Device::cpu(1);
+    let device = tensor_cpu::device(1);
     let [inference, training, input_gradient] =
         [Mode::Inference, Mode::Training, Mode::TrainingWithInputGradient]
             .map(|mode| build(&device, true, 8, mode));

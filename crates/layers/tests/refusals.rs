@@ -5,7 +5,7 @@ use layers::{
     Add, AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Graph, Initializer, MaxPooling2D,
     Padding, Rescaling, Value,
 };
-use tensor::Activation::Gelu;
+use program::Activation::Gelu;
 
 const SIZE: [usize; 3] = [6, 6, 3];
 const WHITENING: Initializer = Initializer::Whitening { epsilon: 1e-3 };

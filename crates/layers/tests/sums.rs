@@ -6,8 +6,8 @@ use layers::{
     GlobalAveragePooling2D, Graph, MaxPooling2D, Mode, Padding, Value,
 };
 use philox::Philox;
-use tensor::Activation::{None as Plain, Relu as Rectified};
-use tensor::{Device, Span, Storage};
+use program::Activation::{None as Plain, Relu as Rectified};
+use program::{Span, Storage};
 use testkit::{GradientCheck, Tolerance, compare, on_every_device, pattern, read};
 
 /// Flattens `x`, adds a dense layer and checks everything.
@@ -186,7 +186,7 @@ fn any_graph_has_the_gradients_of_its_loss() {
         // The gradient of the images is asked for or not: it makes no difference to any other.
         let draws = Draws { seed: 5, step: 1, first_sample: 0 };
         let network = |mode| {
-            let mut network = graph.build(logits, &Device::reference(), 2, mode).unwrap();
+            let mut network = graph.build(logits, &tensor_cpu::reference(), 2, mode).unwrap();
             network.init(3).unwrap();
             let images: Vec<f32> =
                 pattern(1, 2 * network.sample_len(), 1.0).iter().map(|&x| x as f32).collect();

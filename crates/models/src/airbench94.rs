@@ -2,7 +2,7 @@ use crate::{IMAGE, Model};
 use layers::{
     BatchNormalization, Conv2D, Dense, Flatten, Graph, Initializer, MaxPooling2D, Rescaling, Result, Value,
 };
-use tensor::Activation;
+use program::Activation;
 
 /// The network of airbench94, made to learn CIFAR-10 within seconds: a whitening convolution that is not trained, three groups of
 /// two 3x3 convolutions, GELU throughout.

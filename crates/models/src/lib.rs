@@ -25,7 +25,7 @@ pub use resnet18::{resnet18, resnet18_group_norm};
 pub use small_cnn::small_cnn;
 
 use layers::{Cut, Error, Graph, Mode, Network, Result, Step, Summary, Value};
-use tensor::Device;
+use program::Device;
 
 /// An architecture and where it ends.
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ impl Model {
     }
 
     /// How many numbers a network needs for activations and their gradients, for batches of up to `batch` samples, on a
-    /// device that [recomputes](tensor::Backend::recomputes) or doesn't.
+    /// device that [recomputes](program::Backend::recomputes) or doesn't.
     ///
     /// # Errors
     /// If a layer leads nowhere.

@@ -3,7 +3,7 @@ use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Dropout, Flatten, GlobalAveragePooling2D, Graph,
     MaxPooling2D, Padding, Result, Value,
 };
-use tensor::Activation::Relu;
+use program::Activation::Relu;
 
 /// MiniGoogLeNet: inception modules of two branches for 32x32 images.
 ///

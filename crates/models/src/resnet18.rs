@@ -3,7 +3,7 @@ use layers::{
     Add, BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, GroupNormalization, Initializer,
     Padding, Result, Value,
 };
-use tensor::Activation::{self, Relu};
+use program::Activation::{self, Relu};
 
 /// ResNet-18 in the form for 32x32 images: a 3x3 stem without stride or pooling, then four stages of two basic blocks.
 ///

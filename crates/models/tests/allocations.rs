@@ -5,9 +5,9 @@
 
 use layers::{Draws, Mode, Network};
 use models::Model;
+use program::{OptimizerStep, ParamRun, Sgd, Storage, WeightDecay};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tensor::{Backend, Device, OptimizerStep, ParamRun, Sgd, Storage, WeightDecay};
 
 struct Counting;
 
@@ -46,7 +46,7 @@ fn step(network: &mut Network, velocity: &mut Storage, images: &[f32], labels: &
 }
 
 fn check(name: &str, model: &Model) {
-    let mut network = model.build(&Device::cpu(2), 8, Mode::Training).unwrap();
+    let mut network = model.build(&tensor_cpu::device(2), 8, Mode::Training).unwrap();
     network.init(1).unwrap();
     let mut velocity = network.device().alloc(network.arena().params.len()).unwrap();
     let (images, labels) = (vec![0.5; 8 * network.sample_len()], [0, 1, 2, 3, 4, 5, 6, 7]);

@@ -3,7 +3,7 @@
 
 use layers::{Draws, Mode, Network, Role};
 use models::Model;
-use tensor::{Backend, Device, OptimizerStep, ParamRun, Sgd, Span, View, WeightDecay};
+use program::{Device, OptimizerStep, ParamRun, Sgd, Span, View, WeightDecay};
 use testkit::{Golden, Tolerance, compare, fingerprint, pattern, read};
 
 const SEED: u64 = 7;
@@ -18,11 +18,9 @@ struct Precision {
 /// `rounding` are the relative errors that the first step and all of them may leave in f32: few samples under many batch
 /// normalizations make a network that enlarges every error.
 fn precision(device: &Device, [first, last]: [f64; 2]) -> Precision {
-    match device {
+    match device.kind() {
         // PyTorch sums in another order, in f64 too.
-        Device::Reference(_) => {
-            Precision { first: Tolerance::new(1e-13, 1e-10), last: Tolerance::new(1e-12, 1e-8) }
-        }
+        "reference" => Precision { first: Tolerance::new(1e-13, 1e-10), last: Tolerance::new(1e-12, 1e-8) },
         // The absolute part is for biases before a batch normalization, whose gradient is 0 but for rounding.
         _ => Precision { first: Tolerance::new(3e-6, first), last: Tolerance::new(1e-5, last) },
     }
@@ -134,7 +132,7 @@ impl Case {
 
 /// On the reference and on the CPU: each number of threads gives the same bits, as another test shows.
 fn check(name: &'static str, model: &Model, batch: usize, steps: u64, lr: f32, rounding: [f64; 2]) {
-    for device in [Device::reference(), Device::cpu(2)] {
+    for device in [tensor_cpu::reference(), tensor_cpu::device(2)] {
         println!("{name} on {}", device.name());
         Case::new(&device, name, model, batch, rounding).run(steps, lr);
     }

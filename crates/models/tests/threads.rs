@@ -3,12 +3,11 @@
 
 use layers::{Draws, Mode};
 use models::Model;
-use tensor::Device;
 use testkit::pattern;
 
 /// All bits of a training pass's gradients and of the probabilities afterwards.
 fn bits(model: &Model, threads: usize) -> Vec<u32> {
-    let device = Device::cpu(threads);
+    let device = tensor_cpu::device(threads);
     let mut network = model.build(&device, 8, Mode::Training).unwrap();
     network.init(2).unwrap();
     // Fewer samples than the network was built for, and not a multiple of the threads.

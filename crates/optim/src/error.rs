@@ -91,5 +91,5 @@ pub enum Error {
     },
     /// The device refused an op.
     #[error(transparent)]
-    Tensor(#[from] tensor::Error),
+    Tensor(#[from] program::Error),
 }

@@ -2,8 +2,8 @@ use crate::text::{Number, Options, Writer, check, parse};
 use crate::{Error, Optimizer, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
+use program::{ParamRun, Span, WeightDecay};
 use serde::{Deserialize, Serialize};
-use tensor::{ParamRun, Span, WeightDecay};
 
 /// How many names an error lists.
 const SHOWN: usize = 8;

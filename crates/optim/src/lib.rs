@@ -55,7 +55,7 @@ pub use ema::Ema;
 pub use error::{Error, Result};
 pub use group::ParamGroup;
 pub use optimizer::Optimizer;
+pub use program::{Adam, Rmsprop, Sgd, Velocity, WeightDecay};
 pub use progress::Progress;
 pub use schedule::{Curve, LinearScaling, Per, Schedule, Warmup};
 pub use state::OptimizerState;
-pub use tensor::{Adam, Rmsprop, Sgd, Velocity, WeightDecay};

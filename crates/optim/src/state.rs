@@ -1,6 +1,6 @@
 use crate::group::Grouped;
 use crate::{Error, Optimizer, ParamGroup, Result};
-use tensor::{Backend, Device, Moments, OptimizerStep, ParamRun, Span, Storage};
+use program::{Device, Moments, OptimizerStep, ParamRun, Span, Storage};
 
 /// An optimizer at work on one arena of parameters: its rule, and what it remembers from step to step.
 ///
@@ -13,9 +13,9 @@ use tensor::{Backend, Device, Moments, OptimizerStep, ParamRun, Span, Storage};
 ///
 /// ```
 /// use optim::{Curve, Optimizer, OptimizerState, Progress, Schedule, Sgd};
-/// use tensor::{Backend, Device, Span};
+/// use program::Span;
 ///
-/// let device = Device::reference();
+/// let device = tensor_cpu::reference();
 /// let (mut params, mut grads) = (device.alloc(2)?, device.alloc(2)?); // slope, intercept
 /// let mut state = OptimizerState::new(&device, Sgd::keras().momentum(0.9), 2)?;
 /// let schedule = Schedule::from(Curve::cosine());
@@ -70,9 +70,9 @@ impl OptimizerState {
     ///
     /// ```
     /// use optim::{OptimizerState, Sgd};
-    /// use tensor::{Backend, Device, Span};
+    /// use program::Span;
     ///
-    /// let device = Device::cpu(1);
+    /// let device = tensor_cpu::device(1);
     /// let params = [("dense/kernel", Span::new(0, 2)), ("dense/bias", Span::new(2, 1))];
     /// let groups = ["*/bias:lr-multiplier=2,epochs=1".parse()?];
     /// let mut state = OptimizerState::new(&device, Sgd::keras(), 3)?.grouped(&groups, params)?;

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use optim::{Optimizer, OptimizerState, ParamGroup, Progress, Schedule};
+use program::{Device, Span};
 use serde_json::Value;
-use tensor::{Backend, Device, Span};
 
 fn load(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -81,12 +81,12 @@ fn check_optimizers(device: &Device) {
 
 #[test]
 fn ten_steps_on_the_reference() {
-    check_optimizers(&Device::reference());
+    check_optimizers(&tensor_cpu::reference());
 }
 
 #[test]
 fn ten_steps_on_the_cpu() {
-    check_optimizers(&Device::cpu(2));
+    check_optimizers(&tensor_cpu::device(2));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn ten_steps_in_groups() {
         places.push((named[0].as_str().unwrap(), Span::new(from, count(&named[1]) as usize)));
     }
     let whole = Span::new(0, initial.len());
-    for device in [Device::reference(), Device::cpu(2)] {
+    for device in [tensor_cpu::reference(), tensor_cpu::device(2)] {
         for case in golden["cases"].as_array().unwrap() {
             let optimizer: Optimizer = case["optimizer"].as_str().unwrap().parse().unwrap();
             let groups: Vec<ParamGroup> = serde_json::from_value(case["groups"].clone()).unwrap();

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use optim::{Adam, Error, Optimizer, OptimizerState, Rmsprop, Sgd, WeightDecay};
+use program::{Device, Span, Storage};
 use proptest::prelude::*;
-use tensor::{Backend, Device, Span, Storage};
 
 fn upload(device: &Device, values: &[f32]) -> Storage {
     let mut storage = device.alloc(values.len()).unwrap();
@@ -33,7 +33,7 @@ fn train(
     grads: &[f32],
     stop: Option<usize>,
 ) -> (Vec<u32>, Vec<u32>) {
-    let mut device = Device::cpu(threads);
+    let mut device = tensor_cpu::device(threads);
     let len = grads.len() / rates.len();
     let span = Span::new(0, len);
     let mut params = upload(&device, &vec![0.5; len]);
@@ -41,7 +41,7 @@ fn train(
     for (step, (lr, grad)) in rates.iter().zip(grads.chunks(len)).enumerate() {
         if stop == Some(step) {
             let (weights, memory) = (params.to_vec(&device, 0, len).unwrap(), state.export(&device).unwrap());
-            device = Device::cpu(3);
+            device = tensor_cpu::device(3);
             params = upload(&device, &weights);
             state = OptimizerState::new(&device, optimizer, len).unwrap();
             state.import(&device, &memory).unwrap();
@@ -72,7 +72,7 @@ proptest! {
 
 #[test]
 fn the_cpu_does_as_the_reference() {
-    let (cpu, reference) = (Device::cpu(2), Device::reference());
+    let (cpu, reference) = (tensor_cpu::device(2), tensor_cpu::reference());
     // Longer than a thread's part of the work, and no multiple of a vector.
     let len = 40_013;
     let weights: Vec<f32> = (0..len).map(|k| (k as f32 * 0.37).sin()).collect();
@@ -95,7 +95,7 @@ fn the_cpu_does_as_the_reference() {
 
 #[test]
 fn a_step_leaves_what_lies_outside_of_its_span() {
-    for device in [Device::reference(), Device::cpu(2)] {
+    for device in [tensor_cpu::reference(), tensor_cpu::device(2)] {
         for optimizer in all_kinds() {
             let mut params = upload(&device, &[1.0; 5]);
             // Gradients may be followed by more: sums of batch norm, metrics.
@@ -111,7 +111,7 @@ fn a_step_leaves_what_lies_outside_of_its_span() {
 
 #[test]
 fn a_rate_of_0_changes_no_parameter() {
-    let device = Device::cpu(1);
+    let device = tensor_cpu::device(1);
     for optimizer in all_kinds() {
         let mut params = upload(&device, &[1.0, -3.0]);
         let mut state = OptimizerState::new(&device, optimizer, 2).unwrap();
@@ -122,7 +122,7 @@ fn a_rate_of_0_changes_no_parameter() {
 
 #[test]
 fn names_and_sizes_of_the_memory() {
-    let device = Device::reference();
+    let device = tensor_cpu::reference();
     let named = |optimizer: Optimizer| {
         let state = OptimizerState::new(&device, optimizer, 3).unwrap();
         let arenas: Vec<_> = state.arenas().map(|(name, arena)| (name, arena.len())).collect();
@@ -136,7 +136,7 @@ fn names_and_sizes_of_the_memory() {
 
 #[test]
 fn refusals() {
-    let device = Device::cpu(1);
+    let device = tensor_cpu::device(1);
     let span = Span::new(0, 2);
     let (mut params, grads) = (upload(&device, &[1.0; 2]), upload(&device, &[1.0; 2]));
     let mut state = OptimizerState::new(&device, Rmsprop::keras2(), 2).unwrap();
@@ -147,7 +147,7 @@ fn refusals() {
     }
     let error = state.import(&device, &[0.0; 3]).unwrap_err();
     assert!(error.to_string().starts_with("mean_square: 3 values were given, but 2 are needed"), "{error}");
-    let error = state.step(&Device::reference(), 0.1, &mut params, &grads, span).unwrap_err();
+    let error = state.step(&tensor_cpu::reference(), 0.1, &mut params, &grads, span).unwrap_err();
     assert!(matches!(error, Error::Tensor(_)), "{error}");
     let error = state.step(&device, 0.1, &mut params, &grads, Span::new(1, 2)).unwrap_err();
     assert!(matches!(error, Error::Tensor(_)), "{error}");
@@ -158,7 +158,7 @@ fn refusals() {
 
 /// The length of a step from 0 under a steady gradient of 1, after 200 steps at rate 1, when the rate drops to 0.1.
 fn after_a_drop(optimizer: Sgd) -> f32 {
-    let device = Device::reference();
+    let device = tensor_cpu::reference();
     let (mut params, grads) = (upload(&device, &[0.0]), upload(&device, &[1.0]));
     let mut state = OptimizerState::new(&device, optimizer, 1).unwrap();
     for _ in 0..200 {
@@ -178,7 +178,7 @@ fn a_drop_of_the_rate_is_felt_later_in_keras() {
 
 #[test]
 fn epsilon_inside_of_the_root_shortens_small_steps() {
-    let device = Device::reference();
+    let device = tensor_cpu::reference();
     let length = |rule: Rmsprop, gradient: f32| {
         let mut params = upload(&device, &[0.0]);
         let mut state = OptimizerState::new(&device, rule, 1).unwrap();
@@ -194,7 +194,7 @@ fn epsilon_inside_of_the_root_shortens_small_steps() {
 
 #[test]
 fn keras_epsilon_weighs_more_in_the_first_steps_of_adam() {
-    let device = Device::reference();
+    let device = tensor_cpu::reference();
     let length = |rule: Adam| {
         let (mut params, grads) = (upload(&device, &[0.0]), upload(&device, &[1e-5]));
         let mut state = OptimizerState::new(&device, rule, 1).unwrap();
@@ -208,7 +208,7 @@ fn keras_epsilon_weighs_more_in_the_first_steps_of_adam() {
 /// Steps of several runs count once; a step that takes no parameter is none.
 #[test]
 fn adam_counts_its_steps() {
-    let device = Device::cpu(1);
+    let device = tensor_cpu::device(1);
     let params = [("a", Span::new(0, 2)), ("b", Span::new(2, 2))];
     let groups =
         ["a:lr-multiplier=2,epochs=1".parse().unwrap(), "b:lr-multiplier=3,epochs=2".parse().unwrap()];

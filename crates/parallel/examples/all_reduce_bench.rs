@@ -11,8 +11,8 @@
 #![forbid(unsafe_code)]
 
 use parallel::{Replica, Result, run_replicas};
+use program::Span;
 use std::time::Instant;
-use tensor::{Backend, Device, Span};
 
 /// The gradients of MiniGoogLeNet: 6.6 MB.
 const NUMBERS: usize = 1_652_826;
@@ -22,14 +22,14 @@ fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         None => {
             memory();
-            let fastest = run_replicas(&vec![Device::cpu(1); 2], measure)?;
+            let fastest = run_replicas(&vec![tensor_cpu::device(1); 2], measure)?;
             report("threads", 2, &fastest[0]);
         }
         #[cfg(feature = "mpi")]
         Some("mpi") => {
             let mpi = parallel::Mpi::start(parallel::MpiOptions::default())?;
             let (rank, world) = (mpi.rank(), mpi.world());
-            let times = mpi.run(Device::cpu(1), measure)?;
+            let times = mpi.run(tensor_cpu::device(1), measure)?;
             if rank == 0 {
                 report("mpi", world, &times);
             }

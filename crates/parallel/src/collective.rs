@@ -1,5 +1,5 @@
 use crate::Result;
-use tensor::{Device, Span, Storage};
+use program::{Device, Span, Storage};
 
 /// What replicas do together. Every replica of a group calls the same operations in the same order; each call returns when
 /// all have come, or with an error in bounded time when one has failed.
@@ -37,8 +37,8 @@ pub trait Collective: Send {
     /// does, while the caller goes on with other runs of it. This one is left alone until
     /// [`finish_sum`](Collective::finish_sum).
     ///
-    /// All replicas begin with the same [buckets](layers::Network::buckets) of gradients, in their order. The last run, without gradients,
-    /// is left to [`finish_sum`](Collective::finish_sum). On a device that records its work this may be part of a recording: then a replay does what the device was
+    /// All replicas begin with the same [buckets](layers::Network::buckets), in their order; not with the last one, what lies behind
+    /// the gradients. On a device that records its work this may be part of a recording: then a replay does what the device was
     /// asked for here, and nobody calls this again.
     ///
     /// By default nothing is begun, for a collective that would gain nothing.
@@ -98,9 +98,9 @@ pub trait Collective: Send {
     ///
     /// ```
     /// use parallel::{Error, run_replicas};
-    /// use tensor::{Backend, Device, Span};
+    /// use program::Span;
     ///
-    /// let seen = run_replicas(&vec![Device::cpu(1); 3], |mut replica| {
+    /// let seen = run_replicas(&vec![tensor_cpu::device(1); 3], |mut replica| {
     ///     let (device, rank) = (replica.device.clone(), replica.rank());
     ///     let mut speeds = device.alloc(3)?;
     ///     device.upload(&[100.0 + rank as f32], &mut speeds, rank)?;
@@ -151,7 +151,7 @@ pub(crate) fn whole(buckets: &[Span]) -> Span {
     Span::new(0, behind(buckets).end())
 }
 
-/// The last of the [buckets](layers::Network::buckets), which has no gradients.
+/// The last bucket: what lies behind the gradients.
 pub(crate) fn behind(buckets: &[Span]) -> Span {
     buckets.last().copied().unwrap_or(Span::new(0, 0))
 }
@@ -164,5 +164,5 @@ pub(crate) fn equal_part(at: Span, world: usize, rank: usize) -> Result<Span> {
     }
     let accepted = "a multiple of the number of replicas";
     let (what, value) = ("the length of the run", at.len as f64);
-    Err(tensor::Error::Value { op: "all_gather", what, value, accepted }.into())
+    Err(program::Error::Value { op: "all_gather", what, value, accepted }.into())
 }

@@ -134,7 +134,7 @@ pub enum Error {
     },
     /// A device failed.
     #[error(transparent)]
-    Tensor(#[from] tensor::Error),
+    Tensor(#[from] program::Error),
 }
 
 impl Error {

@@ -1,22 +1,21 @@
 use crate::{Collective, Error, Result, Stage};
 use layers::Exchange;
+use program::ops::Neighbor;
+use program::{Device, Layout, Span, Storage};
 use std::time::{Duration, Instant};
-use tensor::ops::Neighbor;
-use tensor::{Backend, Device, Layout, Span, Storage};
 
 /// The exchanges of a pass: with the other replicas by their collective, or with the stages before and behind.
 ///
 /// ```
 /// use layers::{Dense, Draws, Flatten, Graph, Mode};
 /// use parallel::{Exchanges, run_replicas};
-/// use tensor::Device;
 ///
 /// type Error = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// let mut graph = Graph::new("tiny", [2, 2, 1]);
 /// let x = graph.add(Flatten, graph.input())?;
 /// let logits = graph.add(Dense::new(3), x)?;
-/// let losses = run_replicas(&vec![Device::cpu(1); 2], |mut replica| {
+/// let losses = run_replicas(&vec![tensor_cpu::device(1); 2], |mut replica| {
 ///     let mut network = graph.build(logits, &replica.device, 1, Mode::Training)?;
 ///     network.set_input(&[1.0; 4], &[replica.rank() as u32])?;
 ///     let draws = Draws { seed: 0, step: 0, first_sample: replica.rank() as u32 };
@@ -34,7 +33,7 @@ pub struct Exchanges<'a> {
     way: Way<'a>,
     /// How long the pass has waited for others.
     waited: Duration,
-    /// The whole error of a failed exchange: the pass returns its message alone.
+    /// What kept the others away, since layers hand on no more than its words.
     failure: Option<Error>,
 }
 
@@ -45,7 +44,7 @@ enum Way<'a> {
 
 /// Which sums of gradients start in a pass.
 enum Sums<'a> {
-    /// None: the trainer adds up all of them after the pass.
+    /// None: all are added up behind it.
     None,
     /// Those of this pass.
     Own,
@@ -82,7 +81,7 @@ impl<'a> Exchanges<'a> {
     /// Runs a pass. Returns how long it waited for other replicas.
     ///
     /// # Errors
-    /// The error of an exchange that failed, or else that of the pass.
+    /// What kept the others away, or else the error of the pass.
     pub fn run<E: From<Error>>(
         mut self,
         pass: impl FnOnce(&mut dyn Exchange) -> Result<(), E>,
@@ -93,16 +92,16 @@ impl<'a> Exchanges<'a> {
         }
     }
 
-    /// Keeps an error, and gives its message to the pass.
-    fn told(&mut self, result: Result<()>) -> tensor::Result<()> {
+    /// Hands an error of the others on in words, and keeps it.
+    fn told(&mut self, result: Result<()>) -> program::Result<()> {
         result.map_err(|error| {
             let message = error.to_string();
             self.failure = Some(error);
-            tensor::Error::Device { device: "the way to the other replicas".into(), message }
+            program::Error::Device { device: "the way to the other replicas".into(), message }
         })
     }
 
-    fn meet(&mut self, meet: impl FnOnce(&mut dyn Collective) -> Result<()>) -> tensor::Result<()> {
+    fn meet(&mut self, meet: impl FnOnce(&mut dyn Collective) -> Result<()>) -> program::Result<()> {
         let began = Instant::now();
         let met = match &mut self.way {
             Way::Replicas { collective, .. } => meet(&mut **collective),
@@ -121,7 +120,7 @@ impl<'a> Exchanges<'a> {
 }
 
 impl Exchange for Exchanges<'_> {
-    fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> tensor::Result<()> {
+    fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> program::Result<()> {
         let begun = match &mut self.way {
             Way::Replicas { collective, sums: Sums::Own } => collective.begin_sum(device, grads, at),
             Way::Replicas { collective, sums: Sums::InOrder(earlier) } => {
@@ -132,15 +131,15 @@ impl Exchange for Exchanges<'_> {
         self.told(begun)
     }
 
-    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> tensor::Result<()> {
+    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.meet(|collective| collective.all_reduce_sum(device, data, at))
     }
 
-    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> tensor::Result<()> {
+    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.meet(|collective| collective.all_gather(device, data, at))
     }
 
-    fn send(&mut self, to: Neighbor, device: &Device, data: &Storage, at: Layout) -> tensor::Result<()> {
+    fn send(&mut self, to: Neighbor, device: &Device, data: &Storage, at: Layout) -> program::Result<()> {
         let fill = |tensor: &mut Vec<f32>| {
             tensor.resize(at.shape.len(), 0.0);
             Ok::<_, Error>(device.download(data, at.offset, tensor)?)
@@ -155,9 +154,9 @@ impl Exchange for Exchanges<'_> {
         device: &Device,
         data: &mut Storage,
         at: Layout,
-    ) -> tensor::Result<()> {
+    ) -> program::Result<()> {
         let read = |tensor: &[f32]| {
-            tensor::Error::check_len("receive", "the tensor", Span::new(0, tensor.len()), at.shape.len())?;
+            program::Error::check_len("receive", "the tensor", Span::new(0, tensor.len()), at.shape.len())?;
             Ok::<_, Error>(device.upload(tensor, data, at.offset)?)
         };
         let received = self.stage().and_then(|stage| stage.receive(from, read));
@@ -173,7 +172,7 @@ mod tests {
     /// A pass that hears of another replica's failure ends with that, not with the words that layers made of it.
     #[test]
     fn what_keeps_replicas_from_meeting_is_told_as_it_is() {
-        let devices = [Device::cpu(1), Device::cpu(1)];
+        let devices = [tensor_cpu::device(1), tensor_cpu::device(1)];
         let heard = std::sync::Mutex::new(None);
         let ended = run_replicas(&devices, |mut replica| {
             if replica.rank() == 1 {

@@ -1,5 +1,5 @@
 use crate::Result;
-use tensor::{Backend, Device, Layout, Shape, Span, Storage, View, ViewMut, Write};
+use program::{Device, Layout, Shape, Span, Storage, View, ViewMut, Write};
 
 /// Sets the run `at` of `into` to the sum of those of `parts`, on the device, added one after the other: the sum that replicas
 /// take of what each of them has, where there is only one.

@@ -7,10 +7,10 @@
 //!
 //! ```
 //! use parallel::{run_replicas, slice_batch};
-//! use tensor::{Backend, Device, Span};
+//! use program::Span;
 //!
 //! // Three towers on one machine add up what they have.
-//! let devices = vec![Device::cpu(1); 3];
+//! let devices = vec![tensor_cpu::device(1); 3];
 //! let sums = run_replicas(&devices, |mut replica| {
 //!     let device = replica.device.clone();
 //!     let mut data = device.alloc(2)?;

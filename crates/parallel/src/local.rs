@@ -4,9 +4,10 @@ use crate::in_order::{add, add_in_order};
 use crate::meeting::Meeting;
 use crate::on_device::OnDevice;
 use crate::{Collective, Error, Result, slice_batch};
+use program::{Device, Span, Storage};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::{mem, slice};
-use tensor::{Backend, Device, HostBuffer, Span, Storage};
+use tensor_cpu::Buffer as HostBuffer;
 
 /// The collective of threads of one process: on their GPUs where all have one, else through host memory, with the same bits.
 ///
@@ -15,7 +16,7 @@ use tensor::{Backend, Device, HostBuffer, Span, Storage};
 /// several parts each, is copied there. Several replicas may share a device; a replica alone adds its parts up on its device.
 ///
 /// On GPUs ([`on`](Local::on)) the threads meet as often, but the numbers go from device to device, and the streams wait for
-/// each other by themselves: see [`tensor::cuda::Peers`].
+/// each other by themselves: see [`tensor_cuda::Peers`].
 pub struct Local {
     rank: usize,
     group: Arc<Group>,
@@ -97,6 +98,11 @@ impl Local {
         let barrier = Arc::new(Barrier::new(1));
         let group = Group { barrier, brought: Vec::new(), sums: Vec::new(), on_device: None };
         Local { rank: 0, group: Arc::new(group) }
+    }
+
+    /// The way from GPU to GPU, for numbers that lie on one.
+    fn on_device(&self, data: &Storage) -> Option<&OnDevice> {
+        self.group.on_device.as_ref().filter(|_| data.get::<tensor_cuda::Buffer>().is_some())
     }
 
     /// Writes this replica's numbers on the board: the run `at` of each part.
@@ -215,12 +221,12 @@ impl Collective for Local {
         if self.world() == 1 {
             return Ok(());
         }
-        if let (Some(on_device), Storage::Cuda(data)) = (&self.group.on_device, &mut *data) {
+        if let Some(on_device) = self.on_device(data) {
             return self.telling(on_device.all_reduce_sum(self.rank, &self.group.barrier, data, at));
         }
-        self.telling(match data {
-            Storage::Cpu(numbers) => self.lend(numbers, at, || self.add_up(at.len)),
-            _ => self.bring(device, slice::from_ref(data), at).and_then(|()| self.add_up(at.len)),
+        self.telling(match data.get_mut() {
+            Some(numbers) => self.lend(numbers, at, || self.add_up(at.len)),
+            None => self.bring(device, slice::from_ref(data), at).and_then(|()| self.add_up(at.len)),
         })?;
         self.telling(self.copy_sums(device, at, data))
     }
@@ -235,7 +241,7 @@ impl Collective for Local {
         if self.world() == 1 {
             return add_in_order(device, parts, at, into);
         }
-        if let (Some(on_device), Storage::Cuda(into)) = (&self.group.on_device, &mut *into) {
+        if let Some(on_device) = self.on_device(into) {
             let barrier = &self.group.barrier;
             return self.telling(on_device.all_reduce_in_order(self.rank, barrier, parts, at, into));
         }
@@ -247,7 +253,7 @@ impl Collective for Local {
         if self.world() == 1 {
             return Ok(());
         }
-        if let (Some(on_device), Storage::Cuda(data)) = (&self.group.on_device, &mut *data) {
+        if let Some(on_device) = self.on_device(data) {
             return self.telling(on_device.broadcast(self.rank, &self.group.barrier, data, at, root));
         }
         self.telling(self.try_broadcast(device, data, at, root))
@@ -257,7 +263,7 @@ impl Collective for Local {
         if self.world() == 1 {
             return Ok(());
         }
-        if let (Some(on_device), Storage::Cuda(data)) = (&self.group.on_device, &mut *data) {
+        if let Some(on_device) = self.on_device(data) {
             return self.telling(on_device.all_gather(self.rank, &self.group.barrier, data, at));
         }
         self.telling(self.try_all_gather(device, data, at))

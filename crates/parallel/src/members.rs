@@ -1,9 +1,9 @@
 use crate::barrier::Barrier;
 use crate::{Collective, Local, Nccl, Result};
+use program::Device;
 use std::collections::HashSet;
 use std::sync::Arc;
-use tensor::Device;
-use tensor::cuda::nccl;
+use tensor_cuda::{Cuda, nccl};
 
 /// The members of a group of threads, by rank, and where who runs them calls their meetings off.
 pub(crate) struct Members {
@@ -37,8 +37,6 @@ pub(crate) fn boxed<C: Collective + 'static>(members: Vec<C>) -> Vec<Box<dyn Col
 /// Whether every replica has a GPU, and none of them the same. NCCL refuses two ranks on one.
 fn on_gpus_of_their_own(devices: &[Device]) -> bool {
     let mut seen = HashSet::new();
-    devices.iter().all(|device| match device {
-        Device::Cuda(cuda) => !cuda.is_emulated() && seen.insert(cuda.options().gpu),
-        _ => false,
-    })
+    let mut is_own = |cuda: &Cuda| !cuda.is_emulated() && seen.insert(cuda.options().gpu);
+    devices.iter().all(|device| device.get().is_some_and(&mut is_own))
 }

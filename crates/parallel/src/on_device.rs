@@ -1,10 +1,10 @@
 use crate::barrier::Barrier;
 use crate::collective::equal_part;
 use crate::{Error, Result};
+use program::{Device, Span, Storage};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tensor::cuda::{Buffer, Peers};
-use tensor::{Device, Span, Storage};
+use tensor_cuda::{Cuda, Peers};
 
 /// The way of [`Local`](crate::Local) from GPU to GPU.
 pub(crate) struct OnDevice {
@@ -16,11 +16,8 @@ pub(crate) struct OnDevice {
 impl OnDevice {
     /// `None` if there is a device that is no GPU.
     pub(crate) fn of(devices: &[Device]) -> Result<Option<OnDevice>> {
-        let gpu = |device: &Device| match device {
-            Device::Cuda(cuda) => Some(cuda.clone()),
-            _ => None,
-        };
-        let Some(gpus) = devices.iter().map(gpu).collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let gpus = devices.iter().map(|device| device.get().cloned()).collect::<Option<Vec<Cuda>>>();
+        let Some(gpus) = gpus else { return Ok(None) };
         let lens = devices.iter().map(|_| AtomicUsize::new(0)).collect();
         Ok(Some(OnDevice { peers: Peers::of(&gpus)?, lens }))
     }
@@ -29,7 +26,7 @@ impl OnDevice {
         &self,
         rank: usize,
         barrier: &Barrier,
-        data: &mut Buffer,
+        data: &mut Storage,
         at: Span,
     ) -> Result<()> {
         self.peers.all_reduce_sum(rank, data, at, self.meeting(rank, barrier, at.len, None))
@@ -41,17 +38,16 @@ impl OnDevice {
         barrier: &Barrier,
         parts: &[Storage],
         at: Span,
-        into: &mut Buffer,
+        into: &mut Storage,
     ) -> Result<()> {
-        let parts = parts.iter().map(buffer).collect::<tensor::Result<Vec<_>>>()?;
-        self.peers.all_reduce_in_order(rank, &parts, at, into, self.meeting(rank, barrier, at.len, None))
+        self.peers.all_reduce_in_order(rank, parts, at, into, self.meeting(rank, barrier, at.len, None))
     }
 
     pub(crate) fn broadcast(
         &self,
         rank: usize,
         barrier: &Barrier,
-        data: &mut Buffer,
+        data: &mut Storage,
         at: Span,
         root: usize,
     ) -> Result<()> {
@@ -62,7 +58,7 @@ impl OnDevice {
         &self,
         rank: usize,
         barrier: &Barrier,
-        data: &mut Buffer,
+        data: &mut Storage,
         at: Span,
     ) -> Result<()> {
         equal_part(at, self.lens.len(), rank)?;
@@ -94,13 +90,5 @@ impl OnDevice {
             }
             Ok(())
         }
-    }
-}
-
-/// The memory of a run of numbers that lies on a GPU.
-pub(crate) fn buffer(storage: &Storage) -> tensor::Result<&Buffer> {
-    match storage {
-        Storage::Cuda(buffer) => Ok(buffer),
-        _ => Err(tensor::Error::DeviceMismatch { op: "collective" }),
     }
 }

@@ -1,11 +1,11 @@
 use crate::meeting::{Meeting, Ties};
 use crate::members::Members;
 use crate::{Collective, Error, Local};
+use program::Device;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
-use tensor::Device;
 
 /// What the body of a replica works with.
 pub struct Replica {

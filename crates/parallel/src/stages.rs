@@ -5,9 +5,9 @@ use crate::members::Members;
 use crate::replicas::run_threads;
 use crate::{Collective, Error, Local, Replica, Result, run_replicas};
 use core::fmt::Display;
+use program::Device;
+use program::ops::Neighbor;
 use std::sync::Arc;
-use tensor::Device;
-use tensor::ops::Neighbor;
 
 /// A place in a replica's pipeline: some consecutive layers on a device of their own, and the ways to the stages before and
 /// behind.
@@ -65,7 +65,7 @@ impl Stage {
         self.neighbor(to)?.to.send(fill)
     }
 
-    /// Waits for the next tensor from a stage next to this one.
+    /// Waits for what a stage next to this one sends next.
     ///
     /// # Errors
     /// If another stage failed, and those of `read`.
@@ -95,11 +95,10 @@ impl Stage {
 ///
 /// ```
 /// use parallel::{Error, run_stages};
-/// use tensor::Device;
-/// use tensor::ops::Neighbor;
+/// use program::ops::Neighbor;
 ///
 /// // Two replicas of two stages: each first stage sends a number on, its neighbour sends back twice as much.
-/// let seen = run_stages(&vec![Device::cpu(1); 4], 2, |replica, stage| {
+/// let seen = run_stages(&vec![tensor_cpu::device(1); 4], 2, |replica, stage| {
 ///     let mut seen = 0.0;
 ///     if stage.is_first() {
 ///         stage.send(Neighbor::Next, |tensor| {

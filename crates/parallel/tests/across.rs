@@ -3,9 +3,9 @@
 
 use layers::{BatchNormalization, Conv2D, Dense, Draws, Exchange, Flatten, Graph, Mode, Network, Value};
 use parallel::{Collective, Error, Replica, run_replicas};
+use program::{Device, Precision, Span, Storage};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tensor::{Device, Precision, Span, Storage};
 
 /// A fault of a replica in the middle of a pass: when it meets the others for the second time.
 #[derive(Clone, Debug)]
@@ -22,13 +22,13 @@ enum How {
 }
 
 impl Trap {
-    fn spring(&self, in_backward: bool) -> tensor::Result<()> {
+    fn spring(&self, in_backward: bool) -> program::Result<()> {
         if self.in_backward != in_backward || !self.armed.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
         match self.how {
             How::Panics => panic!("a trap"),
-            How::Fails => Err(tensor::Error::DeviceMismatch { op: "a trap" }),
+            How::Fails => Err(program::Error::DeviceMismatch { op: "a trap" }),
         }
     }
 }
@@ -38,7 +38,7 @@ fn graph() -> (Graph, Value) {
     let mut graph = Graph::new("trapped", [4, 4, 3]);
     let x = graph.add(Conv2D::new(4, 3), graph.input()).unwrap();
     let x = graph.add(BatchNormalization::new(), x).unwrap();
-    let x = graph.add(tensor::Activation::Relu, x).unwrap();
+    let x = graph.add(program::Activation::Relu, x).unwrap();
     let x = graph.add(BatchNormalization::new(), x).unwrap();
     let x = graph.add(Flatten, x).unwrap();
     let logits = graph.add(Dense::new(3), x).unwrap();
@@ -51,24 +51,24 @@ struct Way<'a> {
     met: usize,
 }
 
-fn told(error: Error) -> tensor::Error {
-    tensor::Error::Device { device: "the others".into(), message: error.to_string() }
+fn told(error: Error) -> program::Error {
+    program::Error::Device { device: "the others".into(), message: error.to_string() }
 }
 
 impl Way<'_> {
-    fn spring(&mut self, in_backward: bool) -> tensor::Result<()> {
+    fn spring(&mut self, in_backward: bool) -> program::Result<()> {
         self.met += usize::from(in_backward == self.trap.in_backward);
         if self.met == 2 { self.trap.spring(in_backward) } else { Ok(()) }
     }
 }
 
 impl Exchange for Way<'_> {
-    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> tensor::Result<()> {
+    fn sum(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.spring(true)?;
         self.others.all_reduce_sum(device, data, at).map_err(told)
     }
 
-    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> tensor::Result<()> {
+    fn gather(&mut self, device: &Device, data: &mut Storage, at: Span) -> program::Result<()> {
         self.spring(false)?;
         self.others.all_gather(device, data, at).map_err(told)
     }
@@ -111,8 +111,8 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Devices in main memory and, where they can be emulated, GPUs.
 fn groups() -> Vec<Vec<Device>> {
-    let mut groups = vec![(0..3).map(|_| Device::cpu(1)).collect()];
-    match (0..3).map(|_| Device::emulated_cuda(Precision::Fp32)).collect::<tensor::Result<Vec<_>>>() {
+    let mut groups = vec![(0..3).map(|_| tensor_cpu::device(1)).collect()];
+    match (0..3).map(|_| tensor_cuda::emulated(Precision::Fp32)).collect::<program::Result<Vec<_>>>() {
         Ok(gpus) => groups.push(gpus),
         Err(why) => println!("SKIPPED: emulated cuda: {why}"),
     }

@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
 use parallel::{Error, Replica, run_replicas};
-use tensor::{Backend, Device, Precision, Span, Storage};
+use program::{Device, Precision, Span, Storage};
 
 /// So many GPUs, or none without a C++ compiler.
 fn gpus(count: usize) -> Option<Vec<Device>> {
-    let devices: Result<Vec<_>, _> = (0..count).map(|_| Device::emulated_cuda(Precision::Fp32)).collect();
+    let devices: Result<Vec<_>, _> = (0..count).map(|_| tensor_cuda::emulated(Precision::Fp32)).collect();
     devices.inspect_err(|error| println!("SKIPPED: collectives on GPUs: {error}")).ok()
 }
 
@@ -61,7 +61,7 @@ fn gpus_add_up_to_the_bits_of_host_memory() {
     let lens = [0, 1, 2, 5, 23, 64, 1001];
     for world in 2..=4 {
         let Some(devices) = gpus(world) else { return };
-        let host = everything(&vec![Device::cpu(1); world], &lens);
+        let host = everything(&vec![tensor_cpu::device(1); world], &lens);
         let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         for (rank, numbers) in everything(&devices, &lens).iter().enumerate() {
             assert_eq!(bits(numbers), bits(&host[rank]), "{world} replicas, replica {rank}");
@@ -75,16 +75,16 @@ fn towers_may_share_a_device() {
     let Some(mut devices) = gpus(2) else { return };
     devices.push(devices[0].clone());
     let lens = [0, 7, 100];
-    assert_eq!(everything(&devices, &lens), everything(&vec![Device::cpu(1); 3], &lens));
+    assert_eq!(everything(&devices, &lens), everything(&vec![tensor_cpu::device(1); 3], &lens));
 }
 
 /// A GPU and a processor have no memory to exchange but the host's.
 #[test]
 fn unlike_devices_meet_in_host_memory() {
     let Some(mut devices) = gpus(1) else { return };
-    devices.push(Device::cpu(1));
+    devices.push(tensor_cpu::device(1));
     let lens = [0, 7, 100];
-    assert_eq!(everything(&devices, &lens), everything(&vec![Device::cpu(1); 2], &lens));
+    assert_eq!(everything(&devices, &lens), everything(&vec![tensor_cpu::device(1); 2], &lens));
 }
 
 /// Parameters that are used are mirrored beside their arena: a broadcast changes the mirrors too.
@@ -92,14 +92,14 @@ fn unlike_devices_meet_in_host_memory() {
 fn a_broadcast_reaches_the_mirrors_of_weights() {
     let Some(devices) = gpus(2) else { return };
     let results = run_replicas(&devices, |mut replica: Replica| {
-        use tensor::{Activation, Arena, Layout, Linear, Shape, StepArgs, Trial, Write, ops::LinearForward};
+        use program::{Activation, Arena, Layout, Linear, Shape, StepArgs, Trial, Write, ops::LinearForward};
         let (device, rank) = (replica.device.clone(), replica.rank());
         let (linear, mut trial) = (Linear { inputs: 2, outputs: 1 }, Trial::new(1));
         let x = trial.activations(Layout::contiguous(Shape::vectors(1, 2)), &[10.0, 1.0]);
         let y = trial.activations(Layout::contiguous(Shape::vectors(1, 1)), &[0.0]);
         let w = trial.run(Arena::Parameters, &[1.0 + rank as f32, 1.0]);
         trial.step(LinearForward { linear, act: Activation::None }, &[x, w], &[y], Write::Set);
-        let (mut run, mut outputs) = (trial.on(&device)?, Vec::new());
+        let (mut run, mut outputs) = (trial.on(&*device)?, Vec::new());
         for turn in 0..2 {
             run.run(&StepArgs::inference(1))?;
             outputs.extend(run.read(y, 1)?);
@@ -162,7 +162,7 @@ fn a_failing_replica_stops_the_others() {
 /// The host meets the other towers, which no recording can hold.
 #[test]
 fn a_sum_is_not_recorded() {
-    use tensor::{Recorder, Turn};
+    use program::{Recorder, Turn};
     let Some(devices) = gpus(2) else { return };
     let result = run_replicas(&devices, |mut replica: Replica| {
         let device = replica.device.clone();

@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use parallel::{Error, Replica, Shards, run_replicas};
-use tensor::{Backend, Device, Span, Storage};
+use program::{Device, Span, Storage};
 
 const LEN: usize = 23;
 /// Elements before and after the run that is added up.
 const EDGE: usize = 2;
 
 fn devices(world: usize) -> Vec<Device> {
-    vec![Device::cpu(1); world]
+    vec![tensor_cpu::device(1); world]
 }
 
 /// Numbers of such different sizes that every order of adding them gives other bits.

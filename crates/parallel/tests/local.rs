@@ -1,10 +1,10 @@
 //! The in-process collective: sums, order, errors.
 
 use parallel::{Error, Replica, run_replicas};
-use tensor::{Backend, Device, Span};
+use program::{Device, Span};
 
 fn devices(world: usize) -> Vec<Device> {
-    vec![Device::cpu(1); world]
+    vec![tensor_cpu::device(1); world]
 }
 
 #[test]

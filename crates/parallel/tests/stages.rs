@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use parallel::{Error, Pass, Replica, Stage, one_forward_one_backward, run_stages};
+use program::Span;
+use program::ops::Neighbor;
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use tensor::ops::Neighbor;
-use tensor::{Backend, Device, Span};
 
 /// Fails instead of hanging.
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -64,7 +64,7 @@ fn relay(replica: &Replica, stage: &Stage, micro_batches: usize) -> Result<Vec<f
 #[test]
 fn tensors_go_from_stage_to_stage_and_back() {
     for (replicas, stages, micro_batches) in [(1, 2, 1), (1, 3, 5), (2, 2, 4), (3, 4, 2)] {
-        let devices = vec![Device::cpu(1); replicas * stages];
+        let devices = vec![tensor_cpu::device(1); replicas * stages];
         let all = in_time(move || {
             run_stages(&devices, stages, |replica, stage| relay(&replica, &stage, micro_batches)).unwrap()
         });
@@ -82,7 +82,7 @@ fn tensors_go_from_stage_to_stage_and_back() {
 #[test]
 fn stages_add_up_across_replicas_and_within_one() {
     let sums = in_time(|| {
-        run_stages(&vec![Device::cpu(1); 6], 3, |mut replica, mut stage| {
+        run_stages(&vec![tensor_cpu::device(1); 6], 3, |mut replica, mut stage| {
             let device = replica.device.clone();
             let own = (10 * replica.rank() + stage.number() + 1) as f32;
             let mut data = device.alloc(2)?;
@@ -102,7 +102,7 @@ fn a_stage_that_fails_stops_all_of_all_replicas() {
     for failing in 0..4 {
         for panics in [false, true] {
             let error = in_time(move || {
-                let run = run_stages(&vec![Device::cpu(1); 4], 2, |mut replica, mut stage| {
+                let run = run_stages(&vec![tensor_cpu::device(1); 4], 2, |mut replica, mut stage| {
                     if 2 * replica.rank() + stage.number() == failing {
                         assert!(!panics, "the stage broke");
                         return Err(Error::NoStage { place: "in this test", stages: 7 });
@@ -123,7 +123,7 @@ fn a_stage_that_fails_stops_all_of_all_replicas() {
 #[test]
 fn a_stage_that_has_finished_sends_nothing_more() {
     let error = in_time(|| {
-        let run = run_stages(&vec![Device::cpu(1); 2], 2, |_, stage| match stage.is_first() {
+        let run = run_stages(&vec![tensor_cpu::device(1); 2], 2, |_, stage| match stage.is_first() {
             true => Ok(()),
             false => stage.receive(Neighbor::Previous, |_| Ok::<_, Error>(())),
         });
@@ -135,7 +135,7 @@ fn a_stage_that_has_finished_sends_nothing_more() {
 #[test]
 fn what_cannot_be_is_an_error() {
     let run = |devices: usize, stages| {
-        run_stages(&vec![Device::cpu(1); devices], stages, |_, stage| {
+        run_stages(&vec![tensor_cpu::device(1); devices], stages, |_, stage| {
             stage.send(Neighbor::Next, |_| Ok::<_, Error>(()))
         })
         .unwrap_err()

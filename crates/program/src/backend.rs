@@ -1,4 +1,10 @@
-use crate::{ImageSet, LoadImages, OptimizerStep, ParamRun, Result, Span, View, ViewMut};
+use crate::{
+    Bytes, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun, Precision, Recording,
+    Result, Span, StepArgs, Storage, View, ViewMut,
+};
+use core::any::Any;
+use core::fmt::Debug;
+use core::ops::Range;
 
 /// Whether an op replaces what its output held or adds to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,50 +15,57 @@ pub enum Write {
     Add,
 }
 
-/// The memory of a device, and the work that is no part of a program: loading images, optimizers, averages, class probabilities.
+/// A kind of device: its memory, how it runs programs, and the work that is no part of one: loading images, optimizers, averages,
+/// class probabilities.
 ///
 /// All operands live on this device. Outputs are `&mut` and the caller's own: nothing allocates except the `alloc`s. Results
 /// are a function of the operands alone: the same bits for any number of threads.
 ///
 /// `params`, `grads` and their like are flat arenas in which a [`Span`] marks one tensor. Every method checks its operands'
 /// sizes and returns an error that names what does not fit.
-pub trait Backend {
-    /// A run of numbers on the device.
-    type Buffer;
-    /// A run of unsigned integers on the device, for labels.
-    type Ints;
-    /// A run of bytes on the device, for images.
-    type Bytes;
-
+pub trait Backend: Any + Debug + Send + Sync {
     /// The device's name, for messages.
     fn name(&self) -> String;
 
+    /// The name that `--device` and benchmarks use.
+    fn kind(&self) -> &'static str;
+
+    /// How many host threads compute.
+    fn threads(&self) -> usize {
+        1
+    }
+
+    /// The number formats of its arithmetic.
+    fn precision(&self) -> Precision {
+        Precision::Fp32
+    }
+
     /// A buffer of `len` zeros.
-    fn alloc(&self, len: usize) -> Result<Self::Buffer>;
+    fn alloc(&self, len: usize) -> Result<Storage>;
 
     /// A buffer of `len` zeros for activations and their gradients: in the device's number format for these, where that
     /// is another than f32. By default it is the same.
-    fn alloc_activations(&self, len: usize) -> Result<Self::Buffer> {
+    fn alloc_activations(&self, len: usize) -> Result<Storage> {
         self.alloc(len)
     }
 
     /// `len` zeros of integers.
-    fn alloc_ints(&self, len: usize) -> Result<Self::Ints>;
+    fn alloc_ints(&self, len: usize) -> Result<Ints>;
 
     /// `len` zeros of bytes.
-    fn alloc_bytes(&self, len: usize) -> Result<Self::Bytes>;
+    fn alloc_bytes(&self, len: usize) -> Result<Bytes>;
 
     /// Copies `src` to the device, into `dst` from element `offset` on.
-    fn upload(&self, src: &[f32], dst: &mut Self::Buffer, offset: usize) -> Result<()>;
+    fn upload(&self, src: &[f32], dst: &mut Storage, offset: usize) -> Result<()>;
 
     /// Copies `src` to the device, to the start of `dst`.
-    fn upload_ints(&self, src: &[u32], dst: &mut Self::Ints) -> Result<()>;
+    fn upload_ints(&self, src: &[u32], dst: &mut Ints) -> Result<()>;
 
     /// Copies `src` to the device, into `dst` from byte `offset` on.
-    fn upload_bytes(&self, src: &[u8], dst: &mut Self::Bytes, offset: usize) -> Result<()>;
+    fn upload_bytes(&self, src: &[u8], dst: &mut Bytes, offset: usize) -> Result<()>;
 
     /// Copies elements of `src` from `offset` on from the device, waiting for what was asked before.
-    fn download(&self, src: &Self::Buffer, offset: usize, dst: &mut [f32]) -> Result<()>;
+    fn download(&self, src: &Storage, offset: usize, dst: &mut [f32]) -> Result<()>;
 
     /// Waits until everything that was asked for is done. By default it is when ops return.
     fn synchronize(&self) -> Result<()> {
@@ -70,15 +83,49 @@ pub trait Backend {
         false
     }
 
+    /// What of a training's state the device keeps by itself: in half precision the factor on the loss, and the steps since
+    /// it changed. `None` on other devices and in other formats.
+    fn loss_scale(&self) -> Result<Option<[f32; 2]>> {
+        Ok(None)
+    }
+
+    /// Goes on with the [`loss_scale`](Backend::loss_scale) of another time. Does nothing where there is none.
+    fn set_loss_scale(&self, _state: [f32; 2]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether work can be written down, to be done again at the cost of one call. By default not.
+    fn records(&self) -> bool {
+        false
+    }
+
+    /// Writes `work` down, which is not done meanwhile: see [`Recorder`](crate::Recorder). `None` if something of the device gave way
+    /// that can't be written down: then the work must run once more first.
+    fn record(&self, _work: &mut dyn FnMut() -> Result<(), String>) -> Result<Option<Box<dyn Recording>>> {
+        Ok(None)
+    }
+
+    /// Plans the steps of a program, and reserves their scratch memory.
+    ///
+    /// # Errors
+    /// If there is too little memory.
+    fn prepare(&self, program: &Executable) -> Result<()>;
+
+    /// Runs some steps of a program, in order. [Exchanges](crate::Op::is_exchange) are the caller's: here they do nothing.
+    ///
+    /// # Errors
+    /// If an arena is too small, or the device fails.
+    fn run(&self, program: &Executable, steps: Range<usize>, args: &StepArgs, memory: Memory) -> Result<()>;
+
     /// Sets every element of a run.
-    fn fill(&self, value: f32, dst: &mut Self::Buffer, at: Span) -> Result<()>;
+    fn fill(&self, value: f32, dst: &mut Storage, at: Span) -> Result<()>;
 
     /// `y = x` or `y += x`, for tensors of one shape.
-    fn copy(&self, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>, write: Write) -> Result<()>;
+    fn copy(&self, x: View, y: ViewMut, write: Write) -> Result<()>;
 
     /// Completes the gradients of the weights that lie in the run `at` of `grads`: until then a device may keep what a program computed
     /// in a form of its own, to bring all of it into place at once. By default there is nothing to do.
-    fn finish_grads(&self, _grads: &mut Self::Buffer, _at: Span) -> Result<()> {
+    fn finish_grads(&self, _grads: &mut Storage, _at: Span) -> Result<()> {
         Ok(())
     }
 
@@ -87,9 +134,9 @@ pub trait Backend {
         &self,
         momentum: f32,
         scale: f32,
-        sums: &Self::Buffer,
+        sums: &Storage,
         from: Span,
-        running: &mut Self::Buffer,
+        running: &mut Storage,
         to: Span,
     ) -> Result<()>;
 
@@ -104,15 +151,15 @@ pub trait Backend {
     fn load_images(
         &self,
         load: &LoadImages,
-        set: ImageSet<Self::Bytes, Self::Ints, Self::Buffer>,
-        draws: &Self::Ints,
+        set: ImageSet,
+        draws: &Ints,
         first: usize,
-        x: ViewMut<Self::Buffer>,
-        to: &mut Self::Ints,
+        x: ViewMut,
+        to: &mut Ints,
     ) -> Result<()>;
 
     /// Softmax over the channels of each pixel. The output may also be in f32 where activations are in another format.
-    fn softmax(&self, x: View<Self::Buffer>, y: ViewMut<Self::Buffer>) -> Result<()>;
+    fn softmax(&self, x: View, y: ViewMut) -> Result<()>;
 
     /// Adds a step's metrics to those of the steps before it: `meter` (4 elements) holds the sum of the losses as a number
     /// and what rounding took from it (together exact to 48 bits), the sum of the correct answers, and the steps.
@@ -120,16 +167,16 @@ pub trait Backend {
     /// A device that [`runs_ahead`](Backend::runs_ahead) ignores all steps of optimizers and running averages from the first
     /// loss on that is not finite, until the meter is uploaded anew: so nobody need look at each loss before the next
     /// step. The meter then holds that loss, and counts no further steps.
-    fn meter(&self, sums: &Self::Buffer, metrics: Span, meter: &mut Self::Buffer) -> Result<()>;
+    fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()>;
 
     /// One step of an optimizer at learning rate `lr`, on runs of parameters, which don't overlap and say their weight decay. All arenas are laid out alike, and nothing outside of the
     /// runs is touched.
     fn optimizer_step(
         &self,
-        step: OptimizerStep<Self::Buffer>,
+        step: OptimizerStep,
         lr: f32,
-        params: &mut Self::Buffer,
-        grads: &Self::Buffer,
+        params: &mut Storage,
+        grads: &Storage,
         runs: &[ParamRun],
     ) -> Result<()>;
 }

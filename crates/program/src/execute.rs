@@ -1,5 +1,5 @@
-use crate::{Arena, Backend, Executable, Result};
-use core::ops::Range;
+use crate::{Arena, Executable, Ints, Result, Storage};
+use core::any::Any;
 
 /// The numbers that differ from one run of a program to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,44 +29,41 @@ impl StepArgs {
 
 /// The memory that a program works on, by [`Arena`].
 #[derive(Debug)]
-pub struct Memory<'a, Buffer, Ints> {
-    /// As [`Backend::alloc_activations`] gives it.
-    pub activations: &'a mut Buffer,
-    /// As [`Backend::alloc`] gives it, like all that follow.
-    pub statistics: &'a mut Buffer,
+pub struct Memory<'a, B = Storage, I = Ints> {
+    /// As [`Backend::alloc_activations`](crate::Backend::alloc_activations) gives it.
+    pub activations: &'a mut B,
+    /// As [`Backend::alloc`](crate::Backend::alloc) gives it, like all that follow.
+    pub statistics: &'a mut B,
     /// The parameters.
-    pub params: &'a Buffer,
+    pub params: &'a B,
     /// Gradients, sums, metrics.
-    pub grads: &'a mut Buffer,
+    pub grads: &'a mut B,
     /// Running averages.
-    pub averages: &'a Buffer,
+    pub averages: &'a B,
     /// The labels.
-    pub labels: &'a Ints,
+    pub labels: &'a I,
 }
 
-/// A device that runs programs.
-pub trait Execute: Backend {
-    /// Plans the steps, and reserves their scratch memory.
+impl<'a> Memory<'a> {
+    /// The memory of a device, whose own is of these types.
     ///
     /// # Errors
-    /// If there is too little memory.
-    fn prepare(&self, program: &Executable) -> Result<()>;
-
-    /// Runs some steps of a program, in order. [Exchanges](crate::Op::is_exchange) are the caller's: here they do nothing.
-    ///
-    /// # Errors
-    /// If an arena is too small, or the device fails.
-    fn run(
-        &self,
-        program: &Executable,
-        steps: Range<usize>,
-        args: &StepArgs,
-        memory: Memory<'_, Self::Buffer, Self::Ints>,
-    ) -> Result<()>;
+    /// [`DeviceMismatch`](crate::Error::DeviceMismatch) if some is another device's.
+    pub fn on<B: Any, I: Any>(self) -> Result<Memory<'a, B, I>> {
+        let (op, Memory { activations, statistics, params, grads, averages, labels }) = ("run", self);
+        Ok(Memory {
+            activations: activations.on_mut(op)?,
+            statistics: statistics.on_mut(op)?,
+            params: params.on(op)?,
+            grads: grads.on_mut(op)?,
+            averages: averages.on(op)?,
+            labels: labels.on(op)?,
+        })
+    }
 }
 
 impl Executable {
-    /// Checks the sizes of all arenas and of the batch: what [`Execute::run`] does first.
+    /// Checks the sizes of all arenas and of the batch: what [`Backend::run`](crate::Backend::run) does first.
     ///
     /// # Errors
     /// [`OutOfBounds`](crate::Error::OutOfBounds) for the first that is too small.

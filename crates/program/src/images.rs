@@ -1,4 +1,4 @@
-use crate::{Error, Result, Shape, Span};
+use crate::{Bytes, Error, Ints, Result, Shape, Span, Storage};
 
 /// The most numbers of an image: so few that the numbers of its pixels leave a bit free.
 const MOST: usize = 1 << 28;
@@ -101,13 +101,13 @@ impl ImageDraw<'_> {
 
 /// A set of images on a device.
 #[derive(Debug)]
-pub struct ImageSet<'a, Bytes, Ints, Buffer> {
+pub struct ImageSet<'a> {
     /// The images (N, H, W, C).
     pub images: &'a Bytes,
     /// One integer an image.
     pub labels: &'a Ints,
     /// What is subtracted first (H, W, C), then what is subtracted after the scale (H, W, C).
-    pub means: &'a Buffer,
+    pub means: &'a Storage,
 }
 
 /// How a batch is made of a set of images: each is cut out of the set, moved, and brought to the scale of the network.

@@ -1,7 +1,7 @@
 //! A training step as data: ops over numbered tensors, passes over programs, places in memory.
 //!
 //! A [`Builder`] makes the forward part of a [`Program`]. [`passes`] turn it into a training step, or an inference pass. An [`Executable`] has
-//! a place in memory for each tensor, and a device that implements [`Execute`] runs it. Printed, a program is the first thing to look at when
+//! a place in memory for each tensor, and a [`Device`] runs it. Printed, a program is the first thing to look at when
 //! one is wrong.
 //!
 //! This crate has no kernel, no I/O and no `unsafe`. It also defines the terms that devices and callers share:
@@ -13,14 +13,17 @@
 //! - Convolution weights lie as `(kh, kw, c, k)` and dense weights as `(inputs, outputs)`, as in Keras.
 //! - Every gradient is of the sum over samples that the caller scaled in the loss; no op averages on its own.
 //!
-//! [`Backend`] has a device's memory, and the work that is no part of a program.
+//! [`Backend`] is what a kind of device implements, each in a crate of its own; [`Device`] is any of them. [`Storage`] is a run of
+//! numbers there. A [`Recorder`] plays work that repeats from step to step; on a GPU it is written down once, as a CUDA graph.
 #![forbid(unsafe_code)]
 
 mod activation;
 mod backend;
+mod buffer;
 mod builder;
 mod check;
 mod conv;
+mod device;
 mod error;
 mod execute;
 mod images;
@@ -33,6 +36,7 @@ mod pool;
 mod precision;
 mod program;
 mod random;
+mod recorder;
 mod rule;
 mod shape;
 mod tensor;
@@ -44,11 +48,13 @@ mod view;
 
 pub use activation::Activation;
 pub use backend::{Backend, Write};
+pub use buffer::{Buffer, Bytes, Ints, Storage};
 pub use builder::Builder;
 pub use check::{Conflict, LiveRange, conflict, live_ranges};
 pub use conv::{Conv2d, Linear, Pad};
+pub use device::Device;
 pub use error::{Error, Misfit, Result};
-pub use execute::{Execute, Memory, StepArgs};
+pub use execute::{Memory, StepArgs};
 pub use images::{ImageDraw, ImageSet, LoadImages, Place};
 pub use norm::{BatchNorm, SoftmaxXent, Target};
 pub use ops::Op;
@@ -58,6 +64,7 @@ pub use pool::Pool2d;
 pub use precision::Precision;
 pub use program::{Phase, Program, Step};
 pub use random::DropoutMask;
+pub use recorder::{Prepared, Recorder, Recording, Turn};
 pub use rule::Rule;
 pub use shape::{Layout, Shape, Span};
 pub use tensor::{Arena, Home, Parameter, Tensor, TensorId};

@@ -1,4 +1,4 @@
-use crate::Span;
+use crate::{Span, Storage};
 
 /// How a weight decay of strength `w` acts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -239,22 +239,22 @@ impl Adam {
 
 /// A rule for one step, with what it remembers from one to the next: arenas that are laid out as the parameters.
 #[derive(Debug)]
-pub enum OptimizerStep<'a, B> {
+pub enum OptimizerStep<'a> {
     /// With the velocities. With a momentum of 0 they are not touched.
-    Sgd(Sgd, &'a mut B),
+    Sgd(Sgd, &'a mut Storage),
     /// With the mean squares.
-    Rmsprop(Rmsprop, &'a mut B),
+    Rmsprop(Rmsprop, &'a mut Storage),
     /// With the moments.
-    Adam(Adam, Moments<'a, B>),
+    Adam(Adam, Moments<'a>),
 }
 
 /// What Adam remembers.
 #[derive(Debug)]
-pub struct Moments<'a, B> {
+pub struct Moments<'a> {
     /// The mean of each gradient.
-    pub mean: &'a mut B,
+    pub mean: &'a mut Storage,
     /// The mean of its square.
-    pub mean_square: &'a mut B,
+    pub mean_square: &'a mut Storage,
     /// In 1 element how many steps were taken: each call counts one, if there is a run to step over.
-    pub steps: &'a mut B,
+    pub steps: &'a mut Storage,
 }

@@ -1,6 +1,6 @@
 use crate::{
-    Arena, Executable, Execute, Home, Layout, Memory, Op, Phase, Program, Result, Shape, Span, Step,
-    StepArgs, Target, Tensor, TensorId, Write,
+    Arena, Backend, Executable, Home, Ints, Layout, Memory, Op, Phase, Program, Result, Shape, Span, Step,
+    StepArgs, Storage, Target, Tensor, TensorId, Write,
 };
 use core::ops::Range;
 
@@ -125,7 +125,7 @@ impl Trial {
     ///
     /// # Errors
     /// As [`Executable::place`], and what the device says.
-    pub fn on<D: Execute>(self, device: &D) -> Result<TrialRun<'_, D>> {
+    pub fn on(self, device: &dyn Backend) -> Result<TrialRun<'_>> {
         let executable = self.executable()?;
         device.prepare(&executable)?;
         let upload = |arena: Arena| {
@@ -167,26 +167,26 @@ impl Trial {
 
 /// A [`Trial`] on a device.
 #[derive(Debug)]
-pub struct TrialRun<'a, D: Execute> {
-    device: &'a D,
+pub struct TrialRun<'a> {
+    device: &'a dyn Backend,
     /// The program.
     pub executable: Executable,
     /// Activations.
-    pub activations: D::Buffer,
+    pub activations: Storage,
     /// Statistics.
-    pub statistics: D::Buffer,
+    pub statistics: Storage,
     /// Parameters.
-    pub parameters: D::Buffer,
+    pub parameters: Storage,
     /// Gradients, sums, metrics.
-    pub gradients: D::Buffer,
+    pub gradients: Storage,
     /// Running averages.
-    pub averages: D::Buffer,
+    pub averages: Storage,
     /// Labels.
-    pub labels: D::Ints,
+    pub labels: Ints,
     before: [Vec<f32>; Arena::ALL.len()],
 }
 
-impl<D: Execute> TrialRun<'_, D> {
+impl TrialRun<'_> {
     /// Runs all steps, and brings the gradients into place.
     ///
     /// # Errors
@@ -271,7 +271,7 @@ impl<D: Execute> TrialRun<'_, D> {
         Ok(numbers)
     }
 
-    fn buffer(&self, arena: Arena) -> &D::Buffer {
+    fn buffer(&self, arena: Arena) -> &Storage {
         match arena {
             Arena::Activations => &self.activations,
             Arena::Statistics => &self.statistics,
@@ -281,7 +281,7 @@ impl<D: Execute> TrialRun<'_, D> {
         }
     }
 
-    fn buffer_mut(&mut self, arena: Arena) -> &mut D::Buffer {
+    fn buffer_mut(&mut self, arena: Arena) -> &mut Storage {
         match arena {
             Arena::Activations => &mut self.activations,
             Arena::Statistics => &mut self.statistics,

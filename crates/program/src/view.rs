@@ -1,8 +1,9 @@
-use crate::{Layout, Result};
+use crate::{Layout, Result, Storage};
+use core::any::Any;
 
 /// A tensor to read: a buffer and where in it the tensor lies.
 #[derive(Debug)]
-pub struct View<'a, B: ?Sized> {
+pub struct View<'a, B: ?Sized = Storage> {
     /// The buffer.
     pub data: &'a B,
     /// The place in it.
@@ -19,7 +20,7 @@ impl<B: ?Sized> Copy for View<'_, B> {}
 
 /// A tensor to write: a buffer and where in it the tensor lies.
 #[derive(Debug)]
-pub struct ViewMut<'a, B: ?Sized> {
+pub struct ViewMut<'a, B: ?Sized = Storage> {
     /// The buffer.
     pub data: &'a mut B,
     /// The place in it.
@@ -32,7 +33,7 @@ impl<'a, B: ?Sized> View<'a, B> {
         View { data, layout }
     }
 
-    /// The same tensor in another buffer type: how a facade hands a view to the backend behind it.
+    /// The same tensor, its memory seen as something else.
     pub fn try_map<C: ?Sized, E>(self, f: impl FnOnce(&'a B) -> Result<&'a C, E>) -> Result<View<'a, C>, E> {
         Ok(View { data: f(self.data)?, layout: self.layout })
     }
@@ -54,11 +55,31 @@ impl<'a, B: ?Sized> ViewMut<'a, B> {
         View { data: self.data, layout: self.layout }
     }
 
-    /// The same tensor in another buffer type: how a facade hands a view to the backend behind it.
+    /// The same tensor, its memory seen as something else.
     pub fn try_map<C: ?Sized, E>(
         self,
         f: impl FnOnce(&'a mut B) -> Result<&'a mut C, E>,
     ) -> Result<ViewMut<'a, C>, E> {
         Ok(ViewMut { data: f(self.data)?, layout: self.layout })
+    }
+}
+
+impl<'a> View<'a> {
+    /// The tensor in the memory of a device, whose own is of this type.
+    ///
+    /// # Errors
+    /// [`DeviceMismatch`](crate::Error::DeviceMismatch) if it is another device's.
+    pub fn on<M: Any>(self, op: &'static str) -> Result<View<'a, M>> {
+        self.try_map(|data| data.on(op))
+    }
+}
+
+impl<'a> ViewMut<'a> {
+    /// As [`View::on`].
+    ///
+    /// # Errors
+    /// [`DeviceMismatch`](crate::Error::DeviceMismatch) if it is another device's.
+    pub fn on<M: Any>(self, op: &'static str) -> Result<ViewMut<'a, M>> {
+        self.try_map(|data| data.on_mut(op))
     }
 }

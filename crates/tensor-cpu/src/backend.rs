@@ -1,18 +1,17 @@
 //! `trait Backend`: memory, and the work beside programs.
 
 use crate::buffer::filled;
-use crate::element::{Element, Format, typed};
+use crate::element::{Bf16, Element, Format, typed};
 use crate::operand::{alike, optimizer_step, run, run_mut, run_of, run_of_mut, tensors, write};
-use crate::{Buffer, Cpu, elementwise, images, optimizer, softmax};
+use crate::{Buffer, Cpu, conv, elementwise, images, linear, optimizer, softmax};
+use core::ops::Range;
+use program::ops::{Conv2dForward, Conv2dNormalized};
 use program::{
-    Backend, Error, ImageSet, LoadImages, OptimizerStep, ParamRun, Result, Span, View, ViewMut, Write,
+    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op, OptimizerStep, ParamRun,
+    Precision, Result, Span, StepArgs, Storage, View, ViewMut, Write,
 };
 
 impl Backend for Cpu {
-    type Buffer = Buffer;
-    type Ints = Vec<u32>;
-    type Bytes = Vec<u8>;
-
     fn name(&self) -> String {
         let bf16 = if self.is_bf16() { ", bf16" } else { "" };
         match self.threads() {
@@ -21,20 +20,33 @@ impl Backend for Cpu {
         }
     }
 
-    fn alloc(&self, len: usize) -> Result<Buffer> {
-        Buffer::try_zeros(self, len, Format::F32)
+    fn kind(&self) -> &'static str {
+        "cpu"
     }
 
-    fn alloc_activations(&self, len: usize) -> Result<Buffer> {
-        Buffer::try_zeros(self, len, if self.is_bf16() { Format::Bf16 } else { Format::F32 })
+    fn threads(&self) -> usize {
+        self.pool().count()
     }
 
-    fn alloc_ints(&self, len: usize) -> Result<Vec<u32>> {
-        filled(self, len, 0)
+    fn precision(&self) -> Precision {
+        if self.is_bf16() { Precision::Bf16 } else { Precision::Fp32 }
     }
 
-    fn alloc_bytes(&self, len: usize) -> Result<Vec<u8>> {
-        filled(self, len, 0)
+    fn alloc(&self, len: usize) -> Result<Storage> {
+        Ok(Storage::new(Buffer::try_zeros(self, len, Format::F32)?, len))
+    }
+
+    fn alloc_activations(&self, len: usize) -> Result<Storage> {
+        let format = if self.is_bf16() { Format::Bf16 } else { Format::F32 };
+        Ok(Storage::new(Buffer::try_zeros(self, len, format)?, len))
+    }
+
+    fn alloc_ints(&self, len: usize) -> Result<Ints> {
+        Ok(Ints::new(filled(self, len, 0_u32)?, len))
+    }
+
+    fn alloc_bytes(&self, len: usize) -> Result<Bytes> {
+        Ok(Bytes::new(filled(self, len, 0_u8)?, len))
     }
 
     /// A network's convolutions take many times as long as a pass over their outputs.
@@ -42,7 +54,8 @@ impl Backend for Cpu {
         true
     }
 
-    fn upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
+    fn upload(&self, src: &[f32], dst: &mut Storage, offset: usize) -> Result<()> {
+        let dst = dst.on_mut::<Buffer>("upload")?;
         let at = Span::new(offset, src.len());
         typed!(dst, |E| {
             let dst = run_of_mut::<E>("upload", "the target", dst, at)?;
@@ -51,17 +64,20 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn upload_ints(&self, src: &[u32], dst: &mut Vec<u32>) -> Result<()> {
+    fn upload_ints(&self, src: &[u32], dst: &mut Ints) -> Result<()> {
+        let dst = dst.on_mut::<Vec<u32>>("upload_ints")?;
         run_mut("upload_ints", "the target", dst, Span::new(0, src.len()))?.copy_from_slice(src);
         Ok(())
     }
 
-    fn upload_bytes(&self, src: &[u8], dst: &mut Vec<u8>, offset: usize) -> Result<()> {
+    fn upload_bytes(&self, src: &[u8], dst: &mut Bytes, offset: usize) -> Result<()> {
+        let dst = dst.on_mut::<Vec<u8>>("upload_bytes")?;
         run_mut("upload_bytes", "the target", dst, Span::new(offset, src.len()))?.copy_from_slice(src);
         Ok(())
     }
 
-    fn download(&self, src: &Buffer, offset: usize, dst: &mut [f32]) -> Result<()> {
+    fn download(&self, src: &Storage, offset: usize, dst: &mut [f32]) -> Result<()> {
+        let src = src.on::<Buffer>("download")?;
         let at = Span::new(offset, dst.len());
         typed!(src, |E| {
             let src = run_of::<E>("download", "the source", src, at)?;
@@ -70,11 +86,38 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn fill(&self, value: f32, dst: &mut Buffer, at: Span) -> Result<()> {
+    fn prepare(&self, program: &Executable) -> Result<()> {
+        let (batch, training) = (program.batch(), program.program().trains());
+        for step in &program.program().steps {
+            let shape = |id| program.layout(id, batch).shape;
+            match &step.op {
+                Op::Conv2dForward(Conv2dForward { conv, .. })
+                | Op::Conv2dNormalized(Conv2dNormalized { conv, .. }) => {
+                    conv::prepare(self, conv, shape(step.operands[0]), shape(step.results[0]), training)?;
+                }
+                Op::LinearForward(op) => linear::prepare(self, &op.linear, batch, training)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&self, program: &Executable, steps: Range<usize>, args: &StepArgs, memory: Memory) -> Result<()> {
+        let memory = memory.on()?;
+        if self.is_bf16() {
+            crate::run::run::<Bf16>(self, program, steps, args, memory)
+        } else {
+            crate::run::run::<f32>(self, program, steps, args, memory)
+        }
+    }
+
+    fn fill(&self, value: f32, dst: &mut Storage, at: Span) -> Result<()> {
+        let dst = dst.on_mut::<Buffer>("fill")?;
         typed!(dst, |E| run_of_mut("fill", "the target", dst, at).map(|dst| dst.fill(E::of(value))))
     }
 
-    fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
+    fn copy(&self, x: View, y: ViewMut, mode: Write) -> Result<()> {
+        let (x, y) = (x.on("copy")?, y.on("copy")?);
         alike("copy", x, &y)?;
         tensors!("copy", x: "the input" => y: "the output"; {
             elementwise::copy(self.pool(), 1.0, x, y, mode);
@@ -85,20 +128,22 @@ impl Backend for Cpu {
         &self,
         momentum: f32,
         scale: f32,
-        sums: &Buffer,
+        sums: &Storage,
         from: Span,
-        running: &mut Buffer,
+        running: &mut Storage,
         to: Span,
     ) -> Result<()> {
         let op = "ema_step";
+        let (sums, running) = (sums.on::<Buffer>(op)?, running.on_mut::<Buffer>(op)?);
         Error::check_len(op, "the running averages", to, from.len)?;
         let sums = run(op, "the sums", sums, from)?;
         optimizer::ema(momentum, scale, sums, run_mut(op, "the running averages", running, to)?);
         Ok(())
     }
 
-    fn meter(&self, sums: &Buffer, metrics: Span, meter: &mut Buffer) -> Result<()> {
+    fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()> {
         let op = "meter";
+        let (sums, meter) = (sums.on::<Buffer>(op)?, meter.on_mut::<Buffer>(op)?);
         Error::check_len(op, "the metrics", metrics, 2)?;
         let metrics = run(op, "the metrics", sums, metrics)?;
         optimizer::meter(metrics, run_mut(op, "the meter", meter, Span::new(0, 4))?);
@@ -108,16 +153,17 @@ impl Backend for Cpu {
     fn load_images(
         &self,
         load: &LoadImages,
-        set: ImageSet<Vec<u8>, Vec<u32>, Buffer>,
-        draws: &Vec<u32>,
+        set: ImageSet,
+        draws: &Ints,
         first: usize,
-        x: ViewMut<Buffer>,
-        to: &mut Vec<u32>,
+        x: ViewMut,
+        to: &mut Ints,
     ) -> Result<()> {
         images::load(self.pool(), load, set, draws, first, x, to)
     }
 
-    fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+    fn softmax(&self, x: View, y: ViewMut) -> Result<()> {
+        let (x, y) = (x.on("softmax")?, y.on("softmax")?);
         alike("softmax", x, &y)?;
         typed!(y.data, |O| {
             let y = write::<O>("softmax", "the output", y)?;
@@ -127,12 +173,12 @@ impl Backend for Cpu {
 
     fn optimizer_step(
         &self,
-        step: OptimizerStep<Buffer>,
+        step: OptimizerStep,
         lr: f32,
-        params: &mut Buffer,
-        grads: &Buffer,
+        params: &mut Storage,
+        grads: &Storage,
         runs: &[ParamRun],
     ) -> Result<()> {
-        optimizer_step(self.pool(), step, lr, params, grads, runs)
+        optimizer_step::<_, Buffer>(self.pool(), step, lr, params, grads, runs)
     }
 }

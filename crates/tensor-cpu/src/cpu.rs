@@ -3,7 +3,7 @@ use crate::conv::Bf16Level;
 use crate::element::Format;
 use crate::simd::Level;
 use crate::threads::Threads;
-use program::Result;
+use program::{Backend, Result};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The CPU: SIMD kernels, chosen for the processor at run time, on a pool of threads.
@@ -83,11 +83,6 @@ impl Cpu {
     /// Whether convolutions may be transformed.
     pub(crate) fn winograd(&self) -> bool {
         self.winograd
-    }
-
-    /// How many threads work.
-    pub fn threads(&self) -> usize {
-        self.inner.threads.count()
     }
 
     /// The instruction set that kernels use.

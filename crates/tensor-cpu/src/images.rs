@@ -3,20 +3,22 @@ use crate::element::{Element, typed};
 use crate::operand::{run, write};
 use crate::rows::RowsMut;
 use crate::threads::Threads;
-use program::{ImageSet, LoadImages, Place, Result, Span, ViewMut};
+use program::{ImageSet, Ints, LoadImages, Place, Result, Span, ViewMut};
 
 /// A batch out of a set of images, an image a task.
 pub(crate) fn load(
     pool: &Threads,
     load: &LoadImages,
-    set: ImageSet<Vec<u8>, Vec<u32>, Buffer>,
-    draws: &[u32],
+    set: ImageSet,
+    draws: &Ints,
     first: usize,
-    x: ViewMut<Buffer>,
-    to: &mut [u32],
+    x: ViewMut,
+    to: &mut Ints,
 ) -> Result<()> {
     let (op, shape, len) = ("load_images", x.layout.shape, load.image_len());
-    let ImageSet { images, labels, means } = set;
+    let (images, labels, draws) =
+        (set.images.on::<Vec<u8>>(op)?, set.labels.on::<Vec<u32>>(op)?, draws.on::<Vec<u32>>(op)?);
+    let (means, x, to) = (set.means.on::<Buffer>(op)?, x.on::<Buffer>(op)?, to.on_mut::<Vec<u32>>(op)?);
     load.check_set(op, images.len(), labels.len(), means.len())?;
     load.check_batch(op, draws.len(), first, shape, to.len())?;
     load.check_draws(op, draws, first, shape.n, labels.len())?;

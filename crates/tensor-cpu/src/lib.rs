@@ -37,3 +37,15 @@ pub use cpu::{Cpu, bf16_level, simd_level};
 pub use reference::Reference;
 pub use roofline::Roofline;
 pub use simd::{SIMD_LEVELS, unknown_simd_level};
+
+use program::Device;
+
+/// The processor as a device, with `threads` threads; 0 for one a core.
+pub fn device(threads: usize) -> Device {
+    Cpu::new(threads).into()
+}
+
+/// The f64 reference as a device.
+pub fn reference() -> Device {
+    Reference.into()
+}

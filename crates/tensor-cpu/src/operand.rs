@@ -2,9 +2,11 @@
 
 use crate::Buffer;
 use crate::element::Element;
+use core::any::Any;
 use core::ops::{AddAssign, DerefMut};
 use program::{
-    Adam, Error, Moments, OptimizerStep, ParamRun, Result, Rmsprop, Sgd, Span, View, ViewMut, WeightDecay,
+    Adam, Error, Moments, OptimizerStep, ParamRun, Result, Rmsprop, Sgd, Span, Storage, View, ViewMut,
+    WeightDecay,
 };
 
 /// The tensor as a slice, once its layout is known to fit, and its numbers to be of this type.
@@ -139,17 +141,18 @@ pub(crate) trait Rules<T> {
 }
 
 /// See `Backend::optimizer_step`.
-pub(crate) fn optimizer_step<T: Copy + AddAssign + From<u8>, B: DerefMut<Target = [T]>>(
+pub(crate) fn optimizer_step<T: Copy + AddAssign + From<u8>, B: Any + DerefMut<Target = [T]>>(
     rules: &impl Rules<T>,
-    step: OptimizerStep<B>,
+    step: OptimizerStep,
     lr: f32,
-    params: &mut [T],
-    grads: &[T],
+    params: &mut Storage,
+    grads: &Storage,
     runs: &[ParamRun],
 ) -> Result<()> {
+    let (params, grads) = (arena::<T, B>(params)?, grads.on::<B>("optimizer_step")?);
     match step {
         OptimizerStep::Sgd(rule, velocity) => {
-            let (velocity, remembers) = ([("the velocity", &mut velocity[..])], rule.momentum != 0.0);
+            let (velocity, remembers) = ([("the velocity", arena::<T, B>(velocity)?)], rule.momentum != 0.0);
             for_runs(
                 "sgd_step",
                 lr,
@@ -164,7 +167,7 @@ pub(crate) fn optimizer_step<T: Copy + AddAssign + From<u8>, B: DerefMut<Target 
             )
         }
         OptimizerStep::Rmsprop(rule, squares) => {
-            let squares = [("the mean squares", &mut squares[..])];
+            let squares = [("the mean squares", arena::<T, B>(squares)?)];
             for_runs(
                 "rmsprop_step",
                 lr,
@@ -180,8 +183,9 @@ pub(crate) fn optimizer_step<T: Copy + AddAssign + From<u8>, B: DerefMut<Target 
         }
         OptimizerStep::Adam(rule, Moments { mean, mean_square, steps }) => {
             let op = "adam_step";
-            let moments = [("the means", &mut mean[..]), ("the mean squares", &mut mean_square[..])];
-            let steps = run_mut(op, "the number of steps", steps, Span::new(0, 1))?;
+            let moments =
+                [("the means", arena::<T, B>(mean)?), ("the mean squares", arena::<T, B>(mean_square)?)];
+            let steps = run_mut(op, "the number of steps", arena::<T, B>(steps)?, Span::new(0, 1))?;
             for_runs(op, lr, params, grads, moments, runs, true, |rate, params, grads, moments| {
                 rules.adam(&rule, rate, steps[0], params, grads, moments);
             })?;
@@ -189,6 +193,10 @@ pub(crate) fn optimizer_step<T: Copy + AddAssign + From<u8>, B: DerefMut<Target 
             Ok(())
         }
     }
+}
+
+fn arena<T, B: Any + DerefMut<Target = [T]>>(data: &mut Storage) -> Result<&mut [T]> {
+    Ok(data.on_mut::<B>("optimizer_step")?)
 }
 
 /// Calls `step` with what lies in each of the runs; nothing of `memory` where the step looks at none.

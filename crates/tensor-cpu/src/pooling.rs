@@ -302,7 +302,7 @@ fn of_samples<E: Element>(
 ) {
     let rows = windows.pool.kernel[0].min(windows.x.h);
     let len = rows * windows.x.w * windows.x.c;
-    let mut scratch = cpu.scratch(cpu.threads() * len);
+    let mut scratch = cpu.scratch(cpu.pool().count() * len);
     let memory = Shards::new(&mut scratch);
     cpu.pool().run_on(windows.x.n, &|thread, sample| {
         // SAFETY: a thread runs one task at a time.

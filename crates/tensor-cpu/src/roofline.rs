@@ -1,13 +1,14 @@
 use crate::Buffer;
 use crate::Cpu;
 use crate::conv::bf16_trial;
+use crate::element::Format;
 #[cfg(target_arch = "aarch64")]
 use crate::simd::Neon;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
 use crate::simd::{Level, Portable, Simd};
 use crate::threads::Shards;
-use program::{Backend, Result};
+use program::Result;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -42,13 +43,14 @@ impl Roofline {
     /// # Errors
     /// If there is no memory to copy.
     pub fn measure(cpu: &Cpu) -> Result<Roofline> {
-        let threads = cpu.threads();
+        let threads = cpu.pool().count();
         let (trial, operations) = cpu.bf16().map_or_else(|| chains(cpu.simd()), bf16_trial);
         // SAFETY: the device's levels are ones that the processor has.
         let seconds = best(TRIALS, || cpu.pool().run(threads, &|_| unsafe { trial() }));
         let gflops = (threads * operations) as f64 / seconds / 1e9;
 
-        let (mut from, mut to) = (cpu.alloc(threads * COPY_LEN)?, cpu.alloc(threads * COPY_LEN)?);
+        let zeros = || Buffer::try_zeros(cpu, threads * COPY_LEN, Format::F32);
+        let (mut from, mut to) = (zeros()?, zeros()?);
         from.fill(1.0);
         let seconds = best(COPY_TRIALS, || copy(cpu, &from, &mut to));
         let gigabytes = (2 * size_of::<f32>() * from.len()) as f64 / seconds / 1e9;
@@ -68,7 +70,7 @@ fn best(trials: usize, mut trial: impl FnMut()) -> f64 {
 
 fn copy(cpu: &Cpu, from: &Buffer, to: &mut Buffer) {
     let to = Shards::new(to);
-    cpu.pool().run(cpu.threads(), &|thread| {
+    cpu.pool().run(cpu.pool().count(), &|thread| {
         let range = thread * COPY_LEN..(thread + 1) * COPY_LEN;
         // SAFETY: each task has a part of its own.
         unsafe { to.part(range.clone()) }.copy_from_slice(&from[range]);

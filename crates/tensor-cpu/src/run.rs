@@ -3,53 +3,21 @@
 //! The reference copies operands before an op runs, so that none needs `unsafe`.
 
 use crate::conv::Convolved;
-use crate::element::{Bf16, Element};
+use crate::element::Element;
 use crate::memory::{Arenas, Operands};
 use crate::norm_operands::{Infer, Saved, Train};
 use crate::normalization::Groups;
 use crate::operand::runs_mut;
 use crate::reference::operand::{Input, Output};
 use crate::{
-    Buffer, Cpu, Reference, activation, conv, dropout, elementwise, linear, normalization, pooling,
-    reference, softmax,
+    Buffer, Cpu, activation, conv, dropout, elementwise, linear, normalization, pooling, reference, softmax,
 };
 use core::ops::Range;
 use program::ops::{Reshape, Slice};
-use program::{Arena, Executable, Execute, Memory, Op, Result, Span, Step, StepArgs, View, ViewMut, Write};
+use program::{Arena, Executable, Memory, Op, Result, Span, Step, StepArgs, View, ViewMut, Write};
 
-impl Execute for Cpu {
-    fn prepare(&self, program: &Executable) -> Result<()> {
-        let (batch, training) = (program.batch(), program.program().trains());
-        for step in &program.program().steps {
-            let shape = |id| program.layout(id, batch).shape;
-            match step.op {
-                Op::Conv2dForward(program::ops::Conv2dForward { conv, .. })
-                | Op::Conv2dNormalized(program::ops::Conv2dNormalized { conv, .. }) => {
-                    conv::prepare(self, &conv, shape(step.operands[0]), shape(step.results[0]), training)?;
-                }
-                Op::LinearForward(op) => linear::prepare(self, &op.linear, batch, training)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn run(
-        &self,
-        program: &Executable,
-        steps: Range<usize>,
-        args: &StepArgs,
-        memory: Memory<'_, Buffer, Vec<u32>>,
-    ) -> Result<()> {
-        if self.is_bf16() {
-            run::<Bf16>(self, program, steps, args, memory)
-        } else {
-            run::<f32>(self, program, steps, args, memory)
-        }
-    }
-}
-
-fn run<E: Convolved>(
+/// See `Backend::run`.
+pub(crate) fn run<E: Convolved>(
     cpu: &Cpu,
     program: &Executable,
     steps: Range<usize>,
@@ -230,39 +198,8 @@ fn saved<'s, E: Element>(at: &Operands<'s, '_, E>) -> Saved<'s, f32> {
     Saved { gamma: at.run(1), beta: at.run(2), saved: at.run(3) }
 }
 
-impl Execute for Reference {
-    fn prepare(&self, _: &Executable) -> Result<()> {
-        Ok(())
-    }
-
-    fn run(
-        &self,
-        program: &Executable,
-        steps: Range<usize>,
-        args: &StepArgs,
-        memory: Memory<'_, Vec<f64>, Vec<u32>>,
-    ) -> Result<()> {
-        let Memory { activations, statistics, params, grads, averages, labels } = memory;
-        let lens =
-            [activations.len(), statistics.len(), params.len(), grads.len(), averages.len(), labels.len()];
-        program.check_memory(args, lens)?;
-        for k in steps {
-            let step = program.step(k);
-            let memory = Memory {
-                activations: &mut *activations,
-                statistics: &mut *statistics,
-                params,
-                grads: &mut *grads,
-                averages,
-                labels,
-            };
-            run_reference(program, step, args, memory)?;
-        }
-        Ok(())
-    }
-}
-
-fn run_reference(
+/// A step on the reference.
+pub(crate) fn run_reference(
     program: &Executable,
     step: &Step,
     args: &StepArgs,

@@ -4,12 +4,12 @@
 use program::ops::*;
 use program::{
     Activation, Adam, Arena, Backend, BatchNorm, Conv2d, Layout, Linear, Moments, Op, OptimizerStep, Pad,
-    ParamRun, Pool2d, Result, Rmsprop, Sgd, Shape, Span, StepArgs, TensorId, Trial, TrialRun, WeightDecay,
-    Write,
+    ParamRun, Pool2d, Result, Rmsprop, Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun,
+    WeightDecay, Write,
 };
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tensor_cpu::{Buffer, Cpu};
+use tensor_cpu::Cpu;
 
 /// The system's allocator, counting calls of all threads.
 struct Counting;
@@ -44,7 +44,7 @@ fn numbers(len: usize) -> Vec<f32> {
 }
 
 /// Every op with a kernel of its own. Those that add, add.
-fn every_op(cpu: &Cpu) -> Result<TrialRun<'_, Cpu>> {
+fn every_op(cpu: &Cpu) -> Result<TrialRun<'_>> {
     let (n, shape, mode) = (4, Shape::new(4, 16, 16, 24), Write::Add);
     let (one, mut to) = (shape.with_n(1), Trial::new(n));
     let pad = Pad::same(16, 16, [3; 2], [1; 2]);
@@ -100,7 +100,7 @@ fn every_op(cpu: &Cpu) -> Result<TrialRun<'_, Cpu>> {
 }
 
 /// One step of each optimizer.
-fn every_optimizer(cpu: &Cpu, [params, grads, mean, mean_square, steps]: &mut [Buffer; 5]) -> Result<()> {
+fn every_optimizer(cpu: &Cpu, [params, grads, mean, mean_square, steps]: &mut [Storage; 5]) -> Result<()> {
     let all = Span::new(0, params.len());
     let runs = [ParamRun::new(all, WeightDecay::None)];
     cpu.ema_step(0.9, 1.0, grads, all, params, all)?;
@@ -113,7 +113,7 @@ fn every_optimizer(cpu: &Cpu, [params, grads, mean, mean_square, steps]: &mut [B
 }
 
 /// A normalization and a dense layer on vectors.
-fn on_vectors(cpu: &Cpu, n: usize) -> Result<TrialRun<'_, Cpu>> {
+fn on_vectors(cpu: &Cpu, n: usize) -> Result<TrialRun<'_>> {
     let (mut to, bn) = (Trial::new(n), BatchNorm { epsilon: 1e-3, act: RELU });
     let linear = Linear { inputs: 8, outputs: 4096 };
     let [x, y, z] = [4096; 3].map(|c| batch(&mut to, Shape::vectors(n, c)));

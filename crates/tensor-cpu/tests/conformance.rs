@@ -10,12 +10,12 @@ fn devices() -> [(String, Cpu); 3] {
     [1, 2, 3].map(|threads| (format!("the CPU on {threads} threads"), Cpu::new(threads)))
 }
 
-fn in_fp32() -> Subject<Cpu> {
+fn in_fp32() -> Subject {
     Subject::new(devices())
 }
 
 /// No devices, and why, where the processor can't.
-fn in_bf16() -> Subject<Cpu> {
+fn in_bf16() -> Subject {
     let narrow: Vec<_> =
         devices().into_iter().filter_map(|(name, cpu)| Some((name, cpu.with_bf16()?))).collect();
     if narrow.is_empty() {

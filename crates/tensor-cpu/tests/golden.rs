@@ -8,11 +8,11 @@ use program::ops::{
     MaxPoolGradient,
 };
 use program::{
-    Activation, Arena, BatchNorm, Execute, Layout, Op, OptimizerStep, Pad, ParamRun, Pool2d, Rmsprop, Sgd,
-    Shape, Span, StepArgs, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay, Write,
+    Activation, Arena, BatchNorm, Device, Layout, Op, OptimizerStep, Pad, ParamRun, Pool2d, Rmsprop, Sgd,
+    Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Velocity, View, ViewMut, WeightDecay, Write,
 };
 use safetensors::SafeTensors;
-use tensor_cpu::{Buffer, Cpu, Reference};
+use tensor_cpu::Buffer;
 
 /// The golden file.
 struct Golden(Vec<u8>);
@@ -57,44 +57,28 @@ impl Golden {
     }
 }
 
-/// A backend whose buffers a test can read without rounding, and how close it must come to the golden values.
-trait Device: Execute {
-    const TOLERANCE: f64;
-
-    fn read(buffer: &Self::Buffer) -> Vec<f64>;
-
-    /// The golden tensor `name`, whose numbers f32 holds exactly.
-    fn load(&self, golden: &Golden, name: &str) -> Self::Buffer {
-        let numbers = golden.exact(name);
-        let mut buffer = self.alloc(numbers.len()).unwrap();
-        self.upload(&numbers, &mut buffer, 0).unwrap();
-        buffer
-    }
-
-    fn expect(&self, golden: &Golden, name: &str, got: &[f64]) {
-        let expected = golden.numbers(name);
-        let magnitude = expected.iter().fold(0.0_f64, |m, x| m.max(x.abs()));
-        assert_eq!(got.len(), expected.len(), "{name}");
-        for (k, (got, expected)) in got.iter().zip(&expected).enumerate() {
-            let near = (got - expected).abs() <= Self::TOLERANCE * magnitude;
-            assert!(near, "{name}[{k}] is {got}, not {expected} (largest {magnitude}), on {}", self.name());
-        }
-    }
+/// The numbers of a host's buffer, without rounding.
+fn read(buffer: &Storage) -> Vec<f64> {
+    let wide = |buffer: &Buffer| buffer.iter().map(|&x| f64::from(x)).collect();
+    buffer.as_f64().map_or_else(|| wide(buffer.get().unwrap()), <[f64]>::to_vec)
 }
 
-impl Device for Reference {
-    const TOLERANCE: f64 = 1e-13;
-
-    fn read(buffer: &Vec<f64>) -> Vec<f64> {
-        buffer.clone()
-    }
+/// The golden tensor `name`, whose numbers f32 holds exactly.
+fn load(device: &Device, golden: &Golden, name: &str) -> Storage {
+    let numbers = golden.exact(name);
+    let mut buffer = device.alloc(numbers.len()).unwrap();
+    device.upload(&numbers, &mut buffer, 0).unwrap();
+    buffer
 }
 
-impl Device for Cpu {
-    const TOLERANCE: f64 = 1e-6;
-
-    fn read(buffer: &Buffer) -> Vec<f64> {
-        buffer.iter().map(|&x| f64::from(x)).collect()
+fn expect(device: &Device, golden: &Golden, name: &str, got: &[f64]) {
+    let tolerance = if device.kind() == "reference" { 1e-13 } else { 1e-6 };
+    let expected = golden.numbers(name);
+    let magnitude = expected.iter().fold(0.0_f64, |m, x| m.max(x.abs()));
+    assert_eq!(got.len(), expected.len(), "{name}");
+    for (k, (got, expected)) in got.iter().zip(&expected).enumerate() {
+        let near = (got - expected).abs() <= tolerance * magnitude;
+        assert!(near, "{name}[{k}] is {got}, not {expected} (largest {magnitude}), on {}", device.name());
     }
 }
 
@@ -131,15 +115,15 @@ impl<'a> Ops<'a> {
         self.trial.step(op, operands, results, Write::Set);
     }
 
-    fn run<'d, D: Device>(self, device: &'d D, args: &StepArgs) -> TrialRun<'d, D> {
-        let mut run = self.trial.on(device).unwrap();
+    fn run<'d>(self, device: &'d Device, args: &StepArgs) -> TrialRun<'d> {
+        let mut run = self.trial.on(&**device).unwrap();
         run.run(args).unwrap();
         run
     }
 }
 
 /// What a tensor holds, without rounding.
-fn left<D: Device>(run: &TrialRun<'_, D>, id: TensorId) -> Vec<f64> {
+fn left(run: &TrialRun<'_>, id: TensorId) -> Vec<f64> {
     let executable = &run.executable;
     let (arena, at) = (executable.program().tensor(id).arena, executable.layout(id, executable.batch()));
     let buffer = match arena {
@@ -147,10 +131,10 @@ fn left<D: Device>(run: &TrialRun<'_, D>, id: TensorId) -> Vec<f64> {
         Arena::Statistics => &run.statistics,
         _ => &run.gradients,
     };
-    D::read(buffer)[at.offset..at.end()].to_vec()
+    read(buffer)[at.offset..at.end()].to_vec()
 }
 
-fn batch_norm<D: Device>(device: &D) {
+fn batch_norm(device: &Device) {
     let golden = Golden::open();
     let (c, at) = (5, golden.layout("bn.0.x"));
     let bn = BatchNorm { epsilon: 1.0 / 1024.0, act: Activation::Relu };
@@ -173,7 +157,7 @@ fn batch_norm<D: Device>(device: &D) {
         ops.set(op, &[x, gamma, beta, saved, dy, dgamma, dbeta], &[dx]);
         let run = ops.run(device, &args);
         for (what, id) in [("y", y), ("dx", dx), ("dgamma", dgamma), ("dbeta", dbeta)] {
-            device.expect(&golden, &name(what), &left(&run, id));
+            expect(device, &golden, &name(what), &left(&run, id));
         }
         // PyTorch's momentum is the weight of what is new.
         let (sums, scale) = (run.executable.span(sums), 1.0 / at.shape.n as f32);
@@ -184,21 +168,21 @@ fn batch_norm<D: Device>(device: &D) {
     let (gamma, beta) = (ops.parameter("bn.gamma"), ops.parameter("bn.beta"));
     let [mean, variance] = [(); 2].map(|()| ops.run_of(Arena::Averages, &[0.0; 5]));
     ops.set(BatchNormInfer { bn }, &[x, gamma, beta, mean, variance], &[y]);
-    let mut run = ops.trial.on(device).unwrap();
+    let mut run = ops.trial.on(&**device).unwrap();
     for (from, to) in [(0, mean), (c, variance)] {
         let (from, to) = (Span::new(from, c), run.executable.span(to));
         device.ema_step(0.0, 1.0, &running, from, &mut run.averages, to).unwrap();
     }
     run.run(&args).unwrap();
-    device.expect(&golden, "bn.infer", &left(&run, y));
+    expect(device, &golden, "bn.infer", &left(&run, y));
 }
 
 /// The activations that are no pieces of straight lines, alone and behind a normalization.
-fn activations<D: Device>(device: &D) {
+fn activations(device: &Device) {
     Activation::ALL.into_iter().filter(|act| act.reads_input()).for_each(|act| activation(device, act));
 }
 
-fn activation<D: Device>(device: &D, act: Activation) {
+fn activation(device: &Device, act: Activation) {
     let golden = Golden::open();
     let name = |what: &str| format!("{}.{what}", act.name());
     let at = golden.layout(&name("x"));
@@ -218,11 +202,11 @@ fn activation<D: Device>(device: &D, act: Activation) {
     ops.set(op, &[x, gamma, beta, saved, dy, dgamma, dbeta], &[dx_of_norm]);
     let run = ops.run(device, &StepArgs::inference(at.shape.n));
     for (what, id) in [("y", y), ("dx", dx), ("bn.y", of_norm), ("bn.dx", dx_of_norm), ("bn.dbeta", dbeta)] {
-        device.expect(&golden, &name(what), &left(&run, id));
+        expect(device, &golden, &name(what), &left(&run, id));
     }
 }
 
-fn group_norm<D: Device>(device: &D) {
+fn group_norm(device: &Device) {
     let golden = Golden::open();
     let (at, op) =
         (golden.layout("gn.x"), GroupNorm { groups: 3, epsilon: 1.0 / 1024.0, act: Activation::Relu });
@@ -235,11 +219,11 @@ fn group_norm<D: Device>(device: &D) {
     ops.set(GroupNormGradient { norm: op }, &[x, gamma, beta, dy], &[dx, dgamma, dbeta]);
     let run = ops.run(device, &StepArgs::inference(at.shape.n));
     for (what, id) in [("y", y), ("dx", dx), ("dgamma", dgamma), ("dbeta", dbeta)] {
-        device.expect(&golden, &format!("gn.{what}"), &left(&run, id));
+        expect(device, &golden, &format!("gn.{what}"), &left(&run, id));
     }
 }
 
-fn cross_entropy<D: Device>(device: &D) {
+fn cross_entropy(device: &Device) {
     let golden = Golden::open();
     let at = golden.layout("xent.logits");
     for (name, label_smoothing) in [("hard", 0.0), ("smooth", 0.125)] {
@@ -250,15 +234,15 @@ fn cross_entropy<D: Device>(device: &D) {
         ops.set(CrossEntropy { gradient: true }, &[logits, labels], &[dlogits, metrics]);
         let args = StepArgs { label_smoothing, global_batch: 8, ..StepArgs::inference(at.shape.n) };
         let run = ops.run(device, &args);
-        device.expect(&golden, &format!("xent.{name}.dlogits"), &left(&run, dlogits));
-        device.expect(&golden, &format!("xent.{name}.loss"), &left(&run, metrics)[..1]);
+        expect(device, &golden, &format!("xent.{name}.dlogits"), &left(&run, dlogits));
+        expect(device, &golden, &format!("xent.{name}.loss"), &left(&run, metrics)[..1]);
     }
-    let (logits, mut y) = (device.load(&golden, "xent.logits"), device.alloc(at.end()).unwrap());
+    let (logits, mut y) = (load(device, &golden, "xent.logits"), device.alloc(at.end()).unwrap());
     device.softmax(View::new(&logits, at), ViewMut::new(&mut y, at)).unwrap();
-    device.expect(&golden, "xent.probabilities", &D::read(&y));
+    expect(device, &golden, "xent.probabilities", &read(&y));
 }
 
-fn pooling<D: Device>(device: &D) {
+fn pooling(device: &Device) {
     let golden = Golden::open();
     for (case, kernel, stride, pad) in [("3s2", 3, 2, 0), ("3s2p1", 3, 2, 1), ("2s2", 2, 2, 0)] {
         let pad = Pad { top: pad, bottom: pad, left: pad, right: pad };
@@ -277,7 +261,7 @@ fn pooling<D: Device>(device: &D) {
         let results =
             [("max.y", largest), ("max.dx", of_largest), ("average.y", mean), ("average.dx", of_mean)];
         for (what, id) in results {
-            device.expect(&golden, &name(what), &left(&run, id));
+            expect(device, &golden, &name(what), &left(&run, id));
         }
     }
 }
@@ -288,24 +272,20 @@ fn rate(step: usize) -> f32 {
 }
 
 /// Ten steps; `step` gets the arenas of parameters, gradients and state.
-fn ten_steps<D: Device>(
-    device: &D,
-    name: &str,
-    step: impl Fn(usize, &mut D::Buffer, &D::Buffer, &mut D::Buffer, Span),
-) {
+fn ten_steps(device: &Device, name: &str, step: impl Fn(usize, &mut Storage, &Storage, &mut Storage, Span)) {
     let golden = Golden::open();
     let grads: Vec<f32> = golden.numbers("step.grads").iter().map(|&x| x as f32).collect();
-    let mut params = device.load(&golden, "step.params");
+    let mut params = load(device, &golden, "step.params");
     let len = golden.numbers("step.params").len();
     let (mut now, mut state) = (device.alloc(len).unwrap(), device.alloc(len).unwrap());
     for (k, grads) in grads.chunks_exact(len).enumerate() {
         device.upload(grads, &mut now, 0).unwrap();
         step(k, &mut params, &now, &mut state, Span::new(0, len));
     }
-    device.expect(&golden, &format!("step.{name}"), &D::read(&params));
+    expect(device, &golden, &format!("step.{name}"), &read(&params));
 }
 
-fn optimizers<D: Device>(device: &D) {
+fn optimizers(device: &Device) {
     let (none, coupled, decoupled) =
         (WeightDecay::None, WeightDecay::Coupled(0.03125), WeightDecay::Decoupled(0.03125));
     for (name, momentum, nesterov, velocity, weight_decay) in [
@@ -336,10 +316,10 @@ fn optimizers<D: Device>(device: &D) {
 macro_rules! on_every_device {
     ($($topic:ident),*) => {
         mod reference {
-            $(#[test] fn $topic() { super::$topic(&super::Reference) })*
+            $(#[test] fn $topic() { super::$topic(&tensor_cpu::reference()) })*
         }
         mod cpu {
-            $(#[test] fn $topic() { super::$topic(&super::Cpu::new(2)) })*
+            $(#[test] fn $topic() { super::$topic(&tensor_cpu::device(2)) })*
         }
     };
 }

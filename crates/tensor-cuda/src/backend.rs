@@ -1,52 +1,59 @@
 //! `trait Backend`: memory, and the work beside programs.
 
-use crate::buffer::Format;
-use crate::memory::Memory;
-use crate::{Buffer, Bytes, Cuda, Ints};
+use crate::Cuda;
+use crate::buffer::{self, Buffer, Format};
+use crate::memory;
+use core::ops::Range;
+use program::ops::{Conv2dForward, Conv2dNormalized};
 use program::{
-    Backend, Error, ImageSet, LoadImages, OptimizerStep, ParamRun, Result, Span, View, ViewMut, Write,
+    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, Op, OptimizerStep, ParamRun,
+    Precision, Recording, Result, Span, StepArgs, Storage, View, ViewMut, Write,
 };
 
 impl Cuda {
-    fn alloc_of(&self, len: usize, format: Format) -> Result<Buffer> {
+    fn alloc_of(&self, len: usize, format: Format) -> Result<Storage> {
         let memory = self.zeros(len, format.bytes())?;
-        Ok(Buffer::new(memory, len, format))
+        Ok(Storage::new(Buffer::new(memory, len, format), len))
     }
 
     /// `len` zeros of so many bytes each.
-    fn zeros(&self, len: usize, size: usize) -> Result<Memory> {
+    fn zeros(&self, len: usize, size: usize) -> Result<memory::Memory> {
         let too_many = || Error::OutOfMemory { bytes: usize::MAX, device: self.name_of() };
-        Memory::zeros(self.driver(), len.checked_mul(size).ok_or_else(too_many)?)
+        memory::Memory::zeros(self.driver(), len.checked_mul(size).ok_or_else(too_many)?)
     }
 }
 
 impl Backend for Cuda {
-    type Buffer = Buffer;
-    type Ints = Ints;
-    type Bytes = Bytes;
-
     fn name(&self) -> String {
         self.name_of()
     }
 
-    fn alloc(&self, len: usize) -> Result<Buffer> {
+    fn kind(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn precision(&self) -> Precision {
+        self.options().precision
+    }
+
+    fn alloc(&self, len: usize) -> Result<Storage> {
         self.alloc_of(len, Format::F32)
     }
 
-    fn alloc_activations(&self, len: usize) -> Result<Buffer> {
+    fn alloc_activations(&self, len: usize) -> Result<Storage> {
         self.alloc_of(len, self.format())
     }
 
     fn alloc_ints(&self, len: usize) -> Result<Ints> {
-        Ok(Ints { memory: self.zeros(len, 4)?, len })
+        Ok(Ints::new(buffer::Ints { memory: self.zeros(len, 4)?, len }, len))
     }
 
     fn alloc_bytes(&self, len: usize) -> Result<Bytes> {
-        Ok(Bytes { memory: Memory::zeros(self.driver(), len)? })
+        Ok(Bytes::new(buffer::Bytes { memory: memory::Memory::zeros(self.driver(), len)? }, len))
     }
 
     fn upload_ints(&self, src: &[u32], dst: &mut Ints) -> Result<()> {
-        let to = self.ints("upload_ints", "the target", dst, src.len())?;
+        let to = self.ints("upload_ints", "the target", dst.on("upload_ints")?, src.len())?;
         // SAFETY: integers are bytes without gaps, in the order of the device's, as on every host that CUDA runs on.
         let bytes = unsafe { core::slice::from_raw_parts(src.as_ptr().cast(), size_of_val(src)) };
         // SAFETY: the target has room for them, as was checked.
@@ -54,6 +61,7 @@ impl Backend for Cuda {
     }
 
     fn upload_bytes(&self, src: &[u8], dst: &mut Bytes, offset: usize) -> Result<()> {
+        let dst = dst.on_mut::<buffer::Bytes>("upload_bytes")?;
         Span::new(offset, src.len()).check("upload_bytes", "the target", dst.len())?;
         // SAFETY: the target has room for them, as was checked.
         unsafe { self.driver().write(src, dst.memory.ptr().offset(offset)) }
@@ -67,23 +75,71 @@ impl Backend for Cuda {
         true
     }
 
-    fn upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
-        self.op_upload(src, dst, offset)
+    fn loss_scale(&self) -> Result<Option<[f32; 2]>> {
+        self.read_loss_scale()
     }
 
-    fn download(&self, src: &Buffer, offset: usize, dst: &mut [f32]) -> Result<()> {
-        self.op_download(src, offset, dst)
+    fn set_loss_scale(&self, [scale, good_steps]: [f32; 2]) -> Result<()> {
+        match self.options().precision {
+            Precision::Fp16 => self.reset_turn(scale, good_steps as u32),
+            _ => Ok(()),
+        }
     }
 
-    fn fill(&self, value: f32, dst: &mut Buffer, at: Span) -> Result<()> {
+    fn records(&self) -> bool {
+        true
+    }
+
+    /// What gives way is an algorithm of a library.
+    fn record(&self, work: &mut dyn FnMut() -> Result<(), String>) -> Result<Option<Box<dyn Recording>>> {
+        let dropped = self.dropped_algorithms();
+        match self.write_down(work) {
+            Ok(recording) => Ok(Some(Box::new(recording))),
+            Err(_) if self.dropped_algorithms() > dropped => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    fn prepare(&self, program: &Executable) -> Result<()> {
+        let (batch, training) = (program.batch(), program.program().trains());
+        for step in &program.program().steps {
+            match &step.op {
+                Op::Conv2dForward(Conv2dForward { conv, .. })
+                | Op::Conv2dNormalized(Conv2dNormalized { conv, .. }) => {
+                    let x = program.layout(step.operands[0], batch).shape;
+                    self.op_prepare_conv2d(conv, x, training)?;
+                }
+                Op::LinearForward(op) => self.op_prepare_linear(&op.linear, batch, training)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&self, program: &Executable, steps: Range<usize>, args: &StepArgs, memory: Memory) -> Result<()> {
+        self.run_steps(program, steps, args, memory.on()?)
+    }
+
+    fn upload(&self, src: &[f32], dst: &mut Storage, offset: usize) -> Result<()> {
+        self.op_upload(src, dst.on_mut("upload")?, offset)
+    }
+
+    fn download(&self, src: &Storage, offset: usize, dst: &mut [f32]) -> Result<()> {
+        self.op_download(src.on("download")?, offset, dst)
+    }
+
+    fn fill(&self, value: f32, dst: &mut Storage, at: Span) -> Result<()> {
+        let dst = dst.on_mut("fill")?;
         self.op(|| self.op_fill(value, dst, at))
     }
 
-    fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, write: Write) -> Result<()> {
+    fn copy(&self, x: View, y: ViewMut, write: Write) -> Result<()> {
+        let (x, y) = (x.on("copy")?, y.on("copy")?);
         self.op(|| self.op_copy(1.0, x, y.as_view(), write))
     }
 
-    fn finish_grads(&self, grads: &mut Buffer, at: Span) -> Result<()> {
+    fn finish_grads(&self, grads: &mut Storage, at: Span) -> Result<()> {
+        let grads = grads.on_mut("finish_grads")?;
         self.op(|| self.op_finish_grads(grads, at))
     }
 
@@ -91,39 +147,43 @@ impl Backend for Cuda {
         &self,
         momentum: f32,
         scale: f32,
-        sums: &Buffer,
+        sums: &Storage,
         from: Span,
-        running: &mut Buffer,
+        running: &mut Storage,
         to: Span,
     ) -> Result<()> {
+        let (sums, running) = (sums.on("ema_step")?, running.on_mut("ema_step")?);
         self.op(|| self.op_ema_step(momentum, scale, sums, from, running, to))
     }
 
     fn load_images(
         &self,
         load: &LoadImages,
-        set: ImageSet<Bytes, Ints, Buffer>,
+        set: ImageSet,
         draws: &Ints,
         first: usize,
-        x: ViewMut<Buffer>,
+        x: ViewMut,
         to: &mut Ints,
     ) -> Result<()> {
-        self.op(|| self.op_load_images(load, set, draws, first, x.as_view(), to))
+        self.op(|| self.op_load_images(load, set, draws, first, x, to))
     }
 
-    fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+    fn softmax(&self, x: View, y: ViewMut) -> Result<()> {
+        let (x, y) = (x.on("softmax")?, y.on("softmax")?);
         self.op(|| self.op_softmax(x, y.as_view()))
     }
-    fn meter(&self, sums: &Buffer, metrics: Span, meter: &mut Buffer) -> Result<()> {
+
+    fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()> {
+        let (sums, meter) = (sums.on("meter")?, meter.on_mut("meter")?);
         self.op(|| self.op_meter(sums, metrics, meter))
     }
 
     fn optimizer_step(
         &self,
-        step: OptimizerStep<Buffer>,
+        step: OptimizerStep,
         lr: f32,
-        params: &mut Buffer,
-        grads: &Buffer,
+        params: &mut Storage,
+        grads: &Storage,
         runs: &[ParamRun],
     ) -> Result<()> {
         self.op(|| self.op_optimizer_step(step, lr, params, grads, runs))

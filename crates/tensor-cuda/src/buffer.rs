@@ -60,37 +60,27 @@ impl Buffer {
 
 /// A run of unsigned integers on a CUDA device.
 #[derive(Debug)]
-pub struct Ints {
+pub(crate) struct Ints {
     pub(crate) memory: Memory,
     pub(crate) len: usize,
 }
 
 impl Ints {
     /// How many integers.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 }
 
 /// A run of bytes on a CUDA device.
 #[derive(Debug)]
-pub struct Bytes {
+pub(crate) struct Bytes {
     pub(crate) memory: Memory,
 }
 
 impl Bytes {
     /// How many bytes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.memory.bytes()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }

@@ -1,6 +1,6 @@
 //! The CUDA backend of `towers`.
 //!
-//! [`Cuda`] implements [`program::Backend`] and [`program::Execute`] on an NVIDIA GPU. Nothing of CUDA is needed to build
+//! [`Cuda`] implements [`program::Backend`] on an NVIDIA GPU. Nothing of CUDA is needed to build
 //! it: the driver, NVRTC, cuDNN and cuBLASLt are looked for when a device is opened, and what is missing is an error of one
 //! sentence.
 //!
@@ -38,7 +38,7 @@ mod strands;
 mod stretch;
 mod turn;
 
-pub use buffer::{Buffer, Bytes, Ints};
+pub use buffer::Buffer;
 pub use cuda::{Cuda, Options};
 pub use error::{Error, Result};
 pub use gpus::{Gpu, available, gpus};
@@ -46,4 +46,22 @@ pub use libraries::{Found, Library, Version, libraries};
 pub use links::library_path;
 pub use peers::Peers;
 pub use recording::Recording;
-pub use turn::Turn;
+
+use program::Device;
+
+/// An NVIDIA GPU as a device.
+///
+/// # Errors
+/// In one sentence what is missing, and what to do: the driver, the GPU of that number, a library.
+pub fn device(options: Options) -> program::Result<Device> {
+    Ok(Cuda::new(options)?.into())
+}
+
+/// This backend without a GPU: its kernels run on the processor, for tests. Slow.
+///
+/// # Errors
+/// If there is no C++ compiler.
+#[cfg(feature = "emulation")]
+pub fn emulated(precision: program::Precision) -> program::Result<Device> {
+    Ok(Cuda::emulated(precision)?.into())
+}

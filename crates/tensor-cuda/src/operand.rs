@@ -1,9 +1,9 @@
 //! Operands as addresses, once their places are known to lie inside their buffers.
 
-use crate::buffer::{Buffer, Format};
+use crate::Cuda;
+use crate::buffer::{Buffer, Format, Ints};
 use crate::driver::Ptr;
 use crate::strands::Region;
-use crate::{Cuda, Ints};
 use program::{Error, Layout, Result, Shape, Span, View};
 
 /// A tensor of activations at its place in device memory.

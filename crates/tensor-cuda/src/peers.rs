@@ -14,12 +14,12 @@
 //!
 //! The order of adding is that of the collective through host memory, and adding two f32 has one result: the same bits.
 
+use crate::Cuda;
 use crate::cuda::lock;
 use crate::driver::{Driver, Mark, Ptr};
 use crate::memory::Scratch;
 use crate::stretch::stretch;
-use crate::{Buffer, Cuda};
-use program::{Error, Result, Span};
+use program::{Error, Result, Span, Storage};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -87,7 +87,7 @@ impl Peers {
     pub fn all_reduce_sum<E: From<Error>>(
         &self,
         rank: usize,
-        data: &mut Buffer,
+        data: &mut Storage,
         at: Span,
         meet: impl Fn() -> Result<(), E>,
     ) -> Result<(), E> {
@@ -103,9 +103,9 @@ impl Peers {
     pub fn all_reduce_in_order<E: From<Error>>(
         &self,
         rank: usize,
-        parts: &[&Buffer],
+        parts: &[Storage],
         at: Span,
-        into: &mut Buffer,
+        into: &mut Storage,
         meet: impl Fn() -> Result<(), E>,
     ) -> Result<(), E> {
         let parts: Result<Vec<Ptr>> = parts.iter().map(|part| self.run(rank, part, at)).collect();
@@ -119,7 +119,7 @@ impl Peers {
     pub fn broadcast<E: From<Error>>(
         &self,
         rank: usize,
-        data: &mut Buffer,
+        data: &mut Storage,
         at: Span,
         root: usize,
         meet: impl Fn() -> Result<(), E>,
@@ -133,7 +133,7 @@ impl Peers {
             }
             meet()?;
             self.withdraw(rank)?;
-            Ok(self.members[rank].cuda.refresh_mirror(data)?)
+            Ok(self.members[rank].cuda.refresh_mirror(data.on("collective")?)?)
         };
         self.unless_failed(spread())
     }
@@ -146,7 +146,7 @@ impl Peers {
     pub fn all_gather<E: From<Error>>(
         &self,
         rank: usize,
-        data: &mut Buffer,
+        data: &mut Storage,
         at: Span,
         meet: impl Fn() -> Result<(), E>,
     ) -> Result<(), E> {
@@ -162,18 +162,18 @@ impl Peers {
             }
             meet()?;
             self.withdraw(rank)?;
-            Ok(self.members[rank].cuda.refresh_mirror(data)?)
+            Ok(self.members[rank].cuda.refresh_mirror(data.on("collective")?)?)
         };
         self.unless_failed(gather())
     }
 
     /// The run `at` of a buffer of tower `rank`.
-    fn run(&self, rank: usize, data: &Buffer, at: Span) -> Result<Ptr> {
+    fn run(&self, rank: usize, data: &Storage, at: Span) -> Result<Ptr> {
         let cuda = &self.members[rank].cuda;
         if cuda.is_recording() {
             return Err(cuda.error("towers meet to add up, which can't be part of a recording"));
         }
-        cuda.run("collective", "the run", data, at)
+        cuda.run("collective", "the run", data.on("collective")?, at)
     }
 
     fn sum<E: From<Error>>(
@@ -181,7 +181,7 @@ impl Peers {
         rank: usize,
         parts: &[Ptr],
         at: Span,
-        into: &mut Buffer,
+        into: &mut Storage,
         meet: &impl Fn() -> Result<(), E>,
     ) -> Result<(), E> {
         let to = self.run(rank, into, at)?;
@@ -194,7 +194,7 @@ impl Peers {
         if !self.gather(rank, to, at.len)? {
             return Err(self.stopped_by_another(rank, meet));
         }
-        Ok(self.members[rank].cuda.refresh_mirror(into)?)
+        Ok(self.members[rank].cuda.refresh_mirror(into.on("collective")?)?)
     }
 
     /// Step 1.

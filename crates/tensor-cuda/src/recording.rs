@@ -1,8 +1,8 @@
 //! A run of ops that was written down once and is done again at the cost of a single call.
 
+use crate::Cuda;
 use crate::driver::Graph;
-use crate::{Cuda, Turn};
-use program::Result;
+use program::{Error, Result, Turn};
 
 /// A run of ops, ready to be done again.
 ///
@@ -47,24 +47,28 @@ impl Cuda {
         // What is thrown away need not be whole; the op's own error is the one to report.
         let _ = self.inner.driver.end_capture(false);
     }
+
+    /// Has `work` written down and not done.
+    pub(crate) fn write_down(&self, work: &mut dyn FnMut() -> Result<(), String>) -> Result<Recording> {
+        self.begin_recording()?;
+        let Err(why) = work() else { return self.end_recording() };
+        self.abandon_recording();
+        Err(Error::Device { device: "cuda".into(), message: format!("an op can't be recorded: {why}") })
+    }
 }
 
-impl Recording {
-    /// How many pieces of work it has, a kernel or a call into a library each, and how many of them stand behind one another in the
-    /// longest chain: what is not in a chain may run side by side.
-    pub fn size(&self) -> [usize; 2] {
+impl program::Recording for Recording {
+    fn size(&self) -> [usize; 2] {
         self.size
     }
 
-    /// Does the ops again with the numbers of `turn`.
-    ///
-    /// # Errors
-    /// What the driver says.
-    pub fn replay(&self, turn: &Turn) -> Result<()> {
+    fn replay(&self, turn: &Turn) -> Result<()> {
         self.cuda.set_turn(turn)?;
         self.repeat()
     }
+}
 
+impl Recording {
     /// Does the ops again with the numbers that they had last.
     pub(crate) fn repeat(&self) -> Result<()> {
         self.graph.as_ref().map_or(Ok(()), |graph| self.cuda.driver().launch_graph(graph))

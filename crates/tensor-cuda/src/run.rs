@@ -1,32 +1,18 @@
 //! Programs on the device: each op in front of its kernels.
 
+use crate::Cuda;
+use crate::buffer::{Buffer, Ints};
 use crate::operand::{Place, Run};
 use crate::ops::convolution::Weights;
 use crate::ops::normalization::{Saved, Training};
 use crate::strands::{Access, Region};
-use crate::{Buffer, Cuda, Ints};
 use core::ops::Range;
-use program::ops::{Conv2dForward, Conv2dNormalized, Reshape, Slice};
-use program::{Arena, Executable, Execute, Memory, Op, Result, Step, StepArgs, TensorId, View, Write};
+use program::ops::{Reshape, Slice};
+use program::{Arena, Executable, Memory, Op, Result, Step, StepArgs, TensorId, View, Write};
 
-impl Execute for Cuda {
-    fn prepare(&self, program: &Executable) -> Result<()> {
-        let (batch, training) = (program.batch(), program.program().trains());
-        for step in &program.program().steps {
-            match &step.op {
-                Op::Conv2dForward(Conv2dForward { conv, .. })
-                | Op::Conv2dNormalized(Conv2dNormalized { conv, .. }) => {
-                    let x = program.layout(step.operands[0], batch).shape;
-                    self.op_prepare_conv2d(conv, x, training)?;
-                }
-                Op::LinearForward(op) => self.op_prepare_linear(&op.linear, batch, training)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn run(
+impl Cuda {
+    /// See `Backend::run`.
+    pub(crate) fn run_steps(
         &self,
         program: &Executable,
         steps: Range<usize>,
@@ -47,9 +33,7 @@ impl Execute for Cuda {
         }
         Ok(())
     }
-}
 
-impl Cuda {
     fn run_step(&self, at: Operands, args: &StepArgs) -> Result<()> {
         let Operands { program, step, arenas, .. } = at;
         let write = if step.onto.is_some() { Write::Add } else { Write::Set };

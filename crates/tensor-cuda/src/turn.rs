@@ -4,7 +4,7 @@ use crate::Cuda;
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::strands::Region;
-use program::{Precision, Result};
+use program::{Precision, Result, Turn};
 
 pub(crate) const SOURCE: Source = Source {
     name: "turn.cu",
@@ -18,17 +18,6 @@ pub(crate) const BYTES: usize = 32;
 /// Where in it the loss scale lies, and the good steps.
 const LOSS_SCALE: usize = 16;
 const GOOD_STEPS: usize = 20;
-
-/// The numbers that differ between the steps of a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Turn {
-    /// The training step, for dropout.
-    pub step: u64,
-    /// The learning rate of the optimizer's step.
-    pub lr: f32,
-    /// The first place of the batch in the epoch's order, for images that the device loads.
-    pub first: u32,
-}
 
 const ONE: fn() -> Geometry = || Geometry::line(1, 1);
 
@@ -70,12 +59,8 @@ impl Cuda {
         self.launch("reset_turn", ONE(), args![self.turn_to_write(), loss_scale, good_steps])
     }
 
-    /// In half precision, the factor on the loss and the steps since it changed: the part of the training's state that the
-    /// device keeps by itself. `None` in other formats.
-    ///
-    /// # Errors
-    /// What the driver says.
-    pub fn loss_scale(&self) -> Result<Option<[f32; 2]>> {
+    /// See `Backend::loss_scale`.
+    pub(crate) fn read_loss_scale(&self) -> Result<Option<[f32; 2]>> {
         if self.options().precision != Precision::Fp16 {
             return Ok(None);
         }
@@ -84,17 +69,6 @@ impl Cuda {
         unsafe { self.driver().read(self.turn(), &mut bytes)? };
         let word = |at: usize| core::array::from_fn(|k| bytes[at + k]);
         Ok(Some([f32::from_le_bytes(word(LOSS_SCALE)), u32::from_le_bytes(word(GOOD_STEPS)) as f32]))
-    }
-
-    /// Goes on with a [`loss_scale`](Cuda::loss_scale) of another time. Does nothing in other formats.
-    ///
-    /// # Errors
-    /// What the driver says.
-    pub fn set_loss_scale(&self, [scale, good_steps]: [f32; 2]) -> Result<()> {
-        match self.options().precision {
-            Precision::Fp16 => self.reset_turn(scale, good_steps as u32),
-            _ => Ok(()),
-        }
     }
 
     fn unless_recording(&self, kernel: &'static str, args: &[crate::driver::Arg]) -> Result<()> {

@@ -8,16 +8,16 @@ use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
 use tensor_cuda::{Cuda, Options};
 
 /// A device that the tests of a format share: to open one takes long, and only one thread may use it at a time.
-type Shared = LazyLock<Mutex<Subject<Cuda>>>;
+type Shared = LazyLock<Mutex<Subject>>;
 
-fn lock(shared: &'static Shared) -> MutexGuard<'static, Subject<Cuda>> {
+fn lock(shared: &'static Shared) -> MutexGuard<'static, Subject> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The factor on gradients that half precision begins with.
 const LOSS_SCALE: f32 = 65536.0;
 
-fn subject(cuda: Cuda) -> Subject<Cuda> {
+fn subject(cuda: Cuda) -> Subject {
     let precision = cuda.options().precision;
     let loss_scale = if precision == Precision::Fp16 { LOSS_SCALE } else { 1.0 };
     let device = (format!("{} in {precision}", cuda.name()), cuda);
@@ -25,7 +25,7 @@ fn subject(cuda: Cuda) -> Subject<Cuda> {
 }
 
 /// The first GPU; without one none, saying why, or a failure if `TOWERS_REQUIRE_CUDA` is 1.
-fn gpu(precision: Precision) -> Subject<Cuda> {
+fn gpu(precision: Precision) -> Subject {
     static SAID: Once = Once::new();
     match Cuda::new(Options { gpu: 0, precision, deterministic: true }) {
         Ok(cuda) => subject(cuda),
@@ -40,7 +40,7 @@ fn gpu(precision: Precision) -> Subject<Cuda> {
 
 /// The emulated GPU; where there is none, which is said, no device.
 #[cfg(feature = "emulation")]
-fn emulated(precision: Precision) -> Subject<Cuda> {
+fn emulated(precision: Precision) -> Subject {
     static SAID: Once = Once::new();
     match Cuda::emulated(precision) {
         Ok(cuda) => subject(cuda).slow(),

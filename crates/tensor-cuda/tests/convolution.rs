@@ -6,10 +6,9 @@ use conformance::dense::Dense;
 use conformance::{ALONE, Placement, SLICE};
 use program::ops::{Conv2dForward, Conv2dWeightGradient, LinearWeightGradient};
 use program::{
-    Activation, Arena, Backend, Conv2d, Layout, Linear, Pad, Precision, Result, Shape, Span, StepArgs, Trial,
-    Write,
+    Activation, Arena, Backend, Conv2d, Layout, Linear, Pad, Precision, Recording as _, Result, Shape, Span,
+    StepArgs, Trial, Turn, Write,
 };
-use tensor_cuda::Turn;
 
 const SAME: Pad = Pad { top: 1, bottom: 1, left: 1, right: 1 };
 
@@ -170,7 +169,7 @@ fn a_recorded_step() {
         for (id, len) in [(w, conv.weights()), (b, 8)] {
             run.write(id, &draw("other params", len)).unwrap();
         }
-        let left = |run: &program::TrialRun<_>| -> Result<Vec<Vec<f32>>> {
+        let left = |run: &program::TrialRun| -> Result<Vec<Vec<f32>>> {
             [y, dw, db].into_iter().map(|id| run.read(id, 2)).collect()
         };
         let before = left(&run).unwrap();

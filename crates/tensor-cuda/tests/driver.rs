@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used)] // A test panics where something fails, its own functions too.
 
 use play::{Played, play_on};
-use program::{Backend, Error, Span};
+use program::{Backend, Error, Recording as _, Span, Turn};
 use std::sync::Barrier;
-use tensor_cuda::{Cuda, Options, Peers, Turn, available, gpus, libraries};
+use tensor_cuda::{Cuda, Options, Peers, available, gpus, libraries};
 
 /// The variable that says which scenario a second start plays.
 const SCENARIO: &str = "TOWERS_TEST_SCENARIO";

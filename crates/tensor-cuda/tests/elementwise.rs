@@ -3,8 +3,10 @@
 use crate::harness::*;
 use conformance::elementwise::Elementwise;
 use conformance::{ALONE, Placement, SLICE};
-use program::{Activation, Backend, Error, Layout, Precision, Result, Shape, Span, View, ViewMut, Write};
-use tensor_cuda::{Buffer, Cuda};
+use program::{
+    Activation, Backend, Error, Layout, Precision, Result, Shape, Span, Storage, View, ViewMut, Write,
+};
+use tensor_cuda::Cuda;
 
 const PLACES: [Placement; 3] = [ALONE, SLICE, Placement { before: 16, beside: 24 }];
 
@@ -110,7 +112,7 @@ fn refuses_what_does_not_fit() {
     assert!(matches!(mixed, Err(Error::Device { .. })), "{mixed:?}");
 }
 
-fn activations(cuda: &Cuda, values: &[f32]) -> Result<Buffer> {
+fn activations(cuda: &Cuda, values: &[f32]) -> Result<Storage> {
     let mut buffer = cuda.alloc_activations(values.len())?;
     cuda.upload(values, &mut buffer, 0)?;
     Ok(buffer)

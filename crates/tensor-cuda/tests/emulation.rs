@@ -1,8 +1,8 @@
 //! The emulated GPU as its users see it: it opens, it records, and its recordings refuse what a GPU refuses.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
-use program::{Backend, Precision, Span};
-use tensor_cuda::{Buffer, Cuda, Turn};
+use program::{Backend, Precision, Recording as _, Span, Storage, Turn};
+use tensor_cuda::Cuda;
 
 /// The emulated GPU, or none without a C++ compiler.
 fn emulated(precision: Precision) -> Option<Cuda> {
@@ -30,7 +30,7 @@ fn it_opens_in_every_precision() {
 fn a_recording_is_done_as_often_as_it_is_replayed() {
     let Some(cuda) = emulated(Precision::Fp32) else { return };
     let mut x = cuda.alloc(5).unwrap();
-    let read = |x: &Buffer| {
+    let read = |x: &Storage| {
         let mut host = [0.0; 5];
         cuda.download(x, 0, &mut host).unwrap();
         host

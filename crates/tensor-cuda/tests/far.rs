@@ -4,10 +4,10 @@
 use crate::harness::*;
 use program::ops::*;
 use program::{
-    Activation, Arena, Backend, BatchNorm, Executable, Execute, Home, Layout, Linear, Memory, Pad, Pool2d,
-    Precision, Result, Shape, Span, StepArgs, TensorId, Trial, View, ViewMut, Write,
+    Activation, Arena, Backend, BatchNorm, Executable, Home, Layout, Linear, Memory, Pad, Pool2d, Precision,
+    Result, Shape, Span, StepArgs, Storage, TensorId, Trial, View, ViewMut, Write,
 };
-use tensor_cuda::{Buffer, Cuda};
+use tensor_cuda::Cuda;
 
 /// A pack, whatever the format.
 const PACK: usize = 8;
@@ -31,12 +31,12 @@ fn device(what: &str) -> Option<Cuda> {
     }
 }
 
-fn upload_rows(cuda: &Cuda, values: &[f32], at: Layout, to: &mut Buffer) -> Result<()> {
+fn upload_rows(cuda: &Cuda, values: &[f32], at: Layout, to: &mut Storage) -> Result<()> {
     let mut rows = values.chunks(at.shape.c).enumerate();
     rows.try_for_each(|(row, values)| cuda.upload(values, to, at.offset + row * at.stride))
 }
 
-fn download_rows(cuda: &Cuda, from: &Buffer, at: Layout) -> Result<Vec<f32>> {
+fn download_rows(cuda: &Cuda, from: &Storage, at: Layout) -> Result<Vec<f32>> {
     let row = |row| download(cuda, from, Span::new(at.offset + row * at.stride, at.shape.c));
     Ok((0..at.shape.rows()).map(row).collect::<Result<Vec<_>>>()?.concat())
 }

@@ -20,8 +20,8 @@ use program::ops::{
     LinearWeightGradient,
 };
 use program::{
-    Activation, Arena, Conv2d, Layout, Linear, Pad, Precision, Shape, StepArgs, TensorId, Trial, TrialRun,
-    Write,
+    Activation, Arena, Conv2d, Layout, Linear, Pad, Precision, Recording as _, Shape, StepArgs, TensorId,
+    Trial, TrialRun, Write,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tensor_cuda::{Cuda, Options};
@@ -145,7 +145,7 @@ fn multiply(cuda: &Cuda, linear: &Linear, n: usize) -> [Vec<f32>; 3] {
     results(trial.on(cuda).unwrap(), n, [y, dx[1], dw])
 }
 
-fn results<const N: usize>(mut run: TrialRun<'_, Cuda>, n: usize, ids: [TensorId; N]) -> [Vec<f32>; N] {
+fn results<const N: usize>(mut run: TrialRun<'_>, n: usize, ids: [TensorId; N]) -> [Vec<f32>; N] {
     run.run(&StepArgs::inference(n)).unwrap();
     ids.map(|id| run.read(id, n).unwrap())
 }
@@ -285,7 +285,7 @@ fn a_recorded_convolution_is_replayed() {
     run.run(&args).unwrap();
     let recording = cuda.end_recording().unwrap();
     run.write(x, &numbers(7, shape.len())).unwrap();
-    recording.replay(&tensor_cuda::Turn::default()).unwrap();
+    recording.replay(&program::Turn::default()).unwrap();
     let replayed = run.read(y, n).unwrap();
     run.run(&args).unwrap();
     assert!(replayed == run.read(y, n).unwrap());

@@ -136,7 +136,7 @@ fn any_convention() {
 /// Losses of very different sizes, summed as exactly as on the processor.
 #[test]
 fn the_meter_has_the_bits_of_the_cpu() {
-    fn run<B: Backend>(device: &B) -> Vec<f32> {
+    fn run(device: &dyn Backend) -> Vec<f32> {
         let mut meter = upload(device, &[0.0; 4]).unwrap();
         let mut sums = device.alloc(3).unwrap();
         for (k, loss) in numbers("losses", 500).iter().enumerate() {

@@ -8,11 +8,11 @@ use program::ops::{
 };
 use program::passes::{Training, inference, training};
 use program::{
-    Activation, Arena, Backend, BatchNorm, Builder, Conv2d, Executable, Execute, Linear, Memory, Op, Pad,
-    Parameter, Phase, Pool2d, Precision, Program, Result, Shape, Span, Step, StepArgs, Target, TensorId,
+    Activation, Arena, Backend, BatchNorm, Builder, Conv2d, Executable, Ints, Linear, Memory, Op, Pad,
+    Parameter, Phase, Pool2d, Precision, Program, Recording as _, Result, Shape, Span, Step, StepArgs,
+    Storage, Target, TensorId, Turn,
 };
 use tensor_cpu::Reference;
-use tensor_cuda::{Cuda, Turn};
 
 /// The largest batch, and the one that runs.
 const BATCH: usize = 5;
@@ -150,13 +150,13 @@ struct Case {
 }
 
 /// The memory of a program on a device.
-struct Arenas<E: Execute> {
-    activations: E::Buffer,
-    statistics: E::Buffer,
-    params: E::Buffer,
-    grads: E::Buffer,
-    averages: E::Buffer,
-    labels: E::Ints,
+struct Arenas {
+    activations: Storage,
+    statistics: Storage,
+    params: Storage,
+    grads: Storage,
+    averages: Storage,
+    labels: Ints,
 }
 
 impl Case {
@@ -188,7 +188,7 @@ impl Case {
         self.runs.last().map_or(0, |(_, span)| span.end())
     }
 
-    fn arenas<E: Execute>(&self, device: &E, precision: Precision) -> Result<Arenas<E>> {
+    fn arenas(&self, device: &dyn Backend, precision: Precision) -> Result<Arenas> {
         let draw = |name: &str, len| -> Vec<f32> {
             numbers(name, len).into_iter().map(|x| rounded(precision, x)).collect()
         };
@@ -222,7 +222,7 @@ impl Case {
     }
 
     /// All steps.
-    fn run<E: Execute>(&self, device: &E, arenas: &mut Arenas<E>) -> Result<()> {
+    fn run(&self, device: &dyn Backend, arenas: &mut Arenas) -> Result<()> {
         let Arenas { activations, statistics, params, grads, averages, labels } = arenas;
         let memory = Memory { activations, statistics, params, grads: &mut *grads, averages, labels };
         device.run(&self.program, 0..self.program.program().steps.len(), &self.args, memory)?;
@@ -230,7 +230,7 @@ impl Case {
     }
 
     /// What a run left: the output, the input's gradient, and each run of the gradients' arena.
-    fn left<E: Execute>(&self, device: &E, arenas: &Arenas<E>) -> Result<Vec<(String, Vec<f32>)>> {
+    fn left(&self, device: &dyn Backend, arenas: &Arenas) -> Result<Vec<(String, Vec<f32>)>> {
         let program = self.program.program();
         let mut left = Vec::new();
         for (name, id) in [("output", Some(program.output)), ("the input's gradient", program.input_gradient)]
@@ -247,7 +247,7 @@ impl Case {
         Ok(left)
     }
 
-    fn run_anew<E: Execute>(&self, device: &E, precision: Precision) -> Result<Vec<(String, Vec<f32>)>> {
+    fn run_anew(&self, device: &dyn Backend, precision: Precision) -> Result<Vec<(String, Vec<f32>)>> {
         let mut arenas = self.arenas(device, precision)?;
         device.prepare(&self.program)?;
         self.run(device, &mut arenas)?;
@@ -361,7 +361,7 @@ fn a_recorded_step_leaves_what_the_step_leaves() {
 #[test]
 fn memory_that_is_too_small_is_refused() {
     let (case, cuda) = (Case::inference(), emulated(Precision::Fp32));
-    let run = |arenas: &mut Arenas<Cuda>, args: &StepArgs| {
+    let run = |arenas: &mut Arenas, args: &StepArgs| {
         let Arenas { activations, statistics, params, grads, averages, labels } = arenas;
         let memory = Memory { activations, statistics, params, grads, averages, labels };
         cuda.run(&case.program, 0..1, args, memory).map_err(|error| error.to_string())

@@ -5,10 +5,10 @@
 use crate::harness::*;
 use program::ops::{CrossEntropy, Dropout, LinearWeightGradient};
 use program::{
-    Arena, Backend, ImageSet, Layout, Linear, LoadImages, OptimizerStep, ParamRun, Precision, Sgd, Shape,
-    Span, StepArgs, TensorId, Trial, TrialRun, ViewMut, WeightDecay, Write,
+    Arena, Backend, ImageSet, Layout, Linear, LoadImages, OptimizerStep, ParamRun, Precision, Recording as _,
+    Sgd, Shape, Span, StepArgs, Storage, TensorId, Trial, TrialRun, Turn, ViewMut, WeightDecay, Write,
 };
-use tensor_cuda::{Buffer, Cuda, Turn};
+use tensor_cuda::Cuda;
 
 /// Numbers of an arena.
 const LEN: usize = 333;
@@ -18,13 +18,13 @@ const SAMPLES: usize = 700;
 /// Everything that a step of these ops reads and writes.
 struct Step<'a> {
     cuda: &'a Cuda,
-    ops: TrialRun<'a, Cuda>,
+    ops: TrialRun<'a>,
     /// The outputs of dropout and loss, and the metrics.
     results: [TensorId; 3],
-    params: Buffer,
-    grads: Buffer,
-    velocity: Buffer,
-    meter: Buffer,
+    params: Storage,
+    grads: Storage,
+    velocity: Storage,
+    meter: Storage,
 }
 
 impl<'a> Step<'a> {

@@ -1,5 +1,5 @@
 use crate::{Error, Result};
-use tensor::{Device, Span, Storage};
+use program::{Device, Span, Storage};
 
 /// How far a number may be from the one that was expected.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,5 +1,6 @@
+use program::{Device, Precision};
 use std::sync::LazyLock;
-use tensor::{CudaOptions, Device, Precision};
+use tensor_cuda::Options as CudaOptions;
 
 /// Runs a test on every device that is present: the f64 reference, the CPU with one, two and three threads, the CUDA backend
 /// on an emulated GPU where there is a C++ compiler, and on a real one.
@@ -10,12 +11,12 @@ use tensor::{CudaOptions, Device, Precision};
 /// # Panics
 /// As the test does, after saying on which device it ran; or for a missing device that is required.
 pub fn on_every_device(mut test: impl FnMut(&Device)) {
-    let cpus = [1, 2, 3].map(Device::cpu);
-    for device in [Device::reference()].iter().chain(&cpus) {
+    let cpus = [1, 2, 3].map(tensor_cpu::device);
+    for device in [tensor_cpu::reference()].iter().chain(&cpus) {
         println!("device: {}, {} threads", device.kind(), device.threads());
         test(device);
     }
-    match Device::emulated_cuda(Precision::Fp32) {
+    match tensor_cuda::emulated(Precision::Fp32) {
         Ok(device) => {
             println!("device: {}, emulated", device.kind());
             test(&device);
@@ -38,7 +39,7 @@ pub fn on_every_device(mut test: impl FnMut(&Device)) {
 fn gpu() -> Result<&'static Device, &'static str> {
     static GPU: LazyLock<Result<Device, String>> = LazyLock::new(|| {
         let options = CudaOptions { gpu: 0, precision: Precision::Fp32, deterministic: true };
-        Device::cuda(options).map_err(|error| error.to_string())
+        tensor_cuda::device(options).map_err(|error| error.to_string())
     });
     GPU.as_ref().map_err(String::as_str)
 }

@@ -67,8 +67,8 @@ pub enum Error {
     Network(#[from] layers::Error),
 }
 
-impl From<tensor::Error> for Error {
-    fn from(error: tensor::Error) -> Self {
+impl From<program::Error> for Error {
+    fn from(error: program::Error) -> Self {
         Error::Network(error.into())
     }
 }

@@ -1,7 +1,7 @@
 use crate::{Error, Result, pattern};
 use core::fmt;
 use layers::{Draws, Graph, Mode, Network, Role, Slot, Value};
-use tensor::{Device, View, ViewMut};
+use program::{View, ViewMut};
 
 /// The step of the differences: a power of two, so that adding it loses few bits.
 const STEP: f64 = 1.0 / 16_384.0;
@@ -143,7 +143,7 @@ impl GradientCheck {
     /// [`Error::Gradient`] with the worst element, [`Error::Kinks`], or what the network says.
     pub fn run(&self, graph: &Graph, logits: Value) -> Result<Report> {
         let mode = Mode::TrainingWithInputGradient;
-        let mut network = graph.build(logits, &Device::reference(), self.max_batch, mode)?;
+        let mut network = graph.build(logits, &tensor_cpu::reference(), self.max_batch, mode)?;
         self.fill(&mut network)?;
         let slots = network.arena().slots().to_vec();
         let parameters = slots.into_iter().filter(|slot| slot.role == Role::Trainable);

@@ -3,8 +3,8 @@
 
 use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, MaxPooling2D};
 use models::Model;
+use program::Activation::Relu;
 use std::path::{Path, PathBuf};
-use tensor::{Activation::Relu, Device};
 use train::cifar::{self, folder::ClassFolders};
 use train::observers::{Checkpoints, Curves, History, Progress};
 use train::{Classifier, Observer, StopFlag, Trained, evaluate, export, recipe, train_model};
@@ -56,7 +56,7 @@ fn use_it(run: &Path, data: &cifar::Dataset) -> Result<(), Box<dyn std::error::E
     let trained = Trained::read(run)?;
     let model = mine(trained.image(), trained.classes.len())?;
     let trained = trained.with_model(model)?;
-    let mut classifier = Classifier::new(&trained, &Device::cpu(2), 50)?;
+    let mut classifier = Classifier::new(&trained, &tensor_cpu::device(2), 50)?;
     let test = evaluate(&mut classifier, data, |_, _| ())?;
     println!("loss {:.3}, accuracy {:.3} on {} test images", test.loss, test.acc, test.samples);
 

@@ -3,7 +3,7 @@
 use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
 use layers::{BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};
 use optim::{OptimizerState, Sgd};
-use tensor::{Activation::Relu, Device};
+use program::Activation::Relu;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut graph = Graph::new("mine", [32, 32, 3]);
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let logits = graph.add(Dense::new(10), x)?;
     println!("{}", graph.summary(logits));
 
-    let device = Device::cpu(2);
+    let device = tensor_cpu::device(2);
     let mut network = graph.build(logits, &device, 50, Mode::Training)?;
     network.init(1)?;
     let len = network.arena().trainable.len;

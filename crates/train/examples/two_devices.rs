@@ -1,13 +1,13 @@
 //! Model parallelism as the tutorial describes it: "5 layers to GPU 1, 5 layers to GPU 2". Ten layers, the first five on one
 //! device and the others on a second one, learn to tell the synthetic classes apart. Here both devices are the CPU's; with two
-//! GPUs, `Device::cuda` opens them.
+//! GPUs, `tensor_cuda::device` opens them.
 //!
 //! `cargo run --release -p train --example two_devices`; `towers train --pipeline-stages 2` does the same with any recipe.
 
 use layers::{Conv2D, Dense, Draws, Dropout, Flatten, Graph, MaxPooling2D, Mode, Value};
 use optim::{Optimizer, OptimizerState, Sgd};
 use parallel::{Exchanges, Pass, Stage, in_flight, one_forward_one_backward, run_stages};
-use tensor::{Activation::Relu, Device};
+use program::{Activation::Relu, Device};
 use train::{Error, Result, cifar};
 
 const BATCH: usize = 32;
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     let data = cifar::synthetic(1, BATCH * STEPS, 1).train;
     let images: Vec<f32> = data.images.iter().map(|&byte| f32::from(byte) / 127.5 - 1.0).collect();
     let labels: Vec<u32> = data.labels.iter().map(|&label| u32::from(label)).collect();
-    let devices = [Device::cpu(1), Device::cpu(1)];
+    let devices = [tensor_cpu::device(1), tensor_cpu::device(1)];
     run_stages(&devices, stages.len(), |replica, stage| {
         train(&replica.device, &stage, &stages[stage.number()], &images, &labels)
     })?;
@@ -94,7 +94,7 @@ fn train(
             }
         }
         let arena = network.arena_mut();
-        tensor::Backend::upload(device, &sums, &mut arena.grads, 0)?;
+        device.upload(&sums, &mut arena.grads, 0)?;
         optimizer.step(device, 0.01, &mut arena.params, &arena.grads, arena.trainable)?;
         if stage.is_last() && step % 40 == 39 {
             println!("step {:3}: loss {loss:.3}", step + 1);

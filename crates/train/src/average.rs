@@ -4,7 +4,7 @@ use crate::Result;
 use checkpoint::Tensors;
 use layers::{Network, Role, Slot};
 use optim::{Ema, Progress};
-use tensor::{Backend, Device, Span, Storage};
+use program::{Device, Span, Storage};
 
 /// What the tensors of a checkpoint begin with that hold averages.
 pub(crate) const NAME: &str = "ema";

@@ -2,9 +2,10 @@ use crate::{Config, DeviceOptions, Error, Result, open_devices};
 use layers::{Draws, Initializer, Mode, Network, Work};
 use models::Model;
 use optim::OptimizerState;
+use program::{Device, Recorder, Storage, Turn};
 use serde::Serialize;
 use std::time::Instant;
-use tensor::{Backend, Device, Recorder, Storage, Turn};
+use tensor_cuda::Cuda;
 
 /// What a benchmark runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -124,10 +125,7 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
         // A device that runs ahead leaves updates out from here on: what was measured were not whole steps.
         return Err(Error::NotFinite { loss: last, epoch: 1, step: number });
     }
-    let engine = match &device {
-        Device::Cuda(gpu) => gpu.describe_engine(),
-        _ => Vec::new(),
-    };
+    let engine = device.get().map(Cuda::describe_engine).unwrap_or_default();
     Ok(BenchResult {
         peer: "towers",
         version: env!("CARGO_PKG_VERSION"),

@@ -2,8 +2,8 @@ use crate::resume::values;
 use crate::{Error, ImageSize, Input, Result, Trained};
 use augment::{Draws, Pipeline, Scratch, TestTime};
 use layers::{Mode, Network};
+use program::{Device, View};
 use std::path::Path;
-use tensor::{Device, View};
 
 /// A trained network, ready to classify pictures.
 pub struct Classifier {

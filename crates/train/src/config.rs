@@ -8,9 +8,9 @@ use crate::{
 };
 use augment::ImageDataGenerator;
 use optim::{Ema, LinearScaling, Optimizer, ParamGroup, Per, Schedule};
+use program::Precision;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use tensor::Precision;
 
 /// Everything about a run: what `config.json` holds, enough to repeat it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -199,8 +199,8 @@ fn shortest<S: serde::Serializer>(number: &f32, serializer: S) -> std::result::R
 
 /// A precision by its name.
 mod precision {
+    use program::Precision;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
-    use tensor::Precision;
 
     pub fn serialize<S: Serializer>(precision: &Precision, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(precision.name())

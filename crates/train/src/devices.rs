@@ -1,8 +1,9 @@
 use crate::spelling::hint;
 use crate::{DeviceKind, DeviceOptions, Error, Result};
+use program::{Device, Precision};
 use std::fmt::Write;
-use tensor::cuda::{self, Gpu, Library};
-use tensor::{CudaOptions, Device, Precision, SIMD_LEVELS};
+use tensor_cpu::{Cpu, SIMD_LEVELS};
+use tensor_cuda::{self as cuda, Cuda, Gpu, Library, Options as CudaOptions};
 
 /// More towers, or threads, than any machine has use for.
 pub(crate) const MOST: usize = 1024;
@@ -36,11 +37,11 @@ pub fn open_devices(options: &DeviceOptions) -> Result<Vec<Device>> {
     match towers(options, usable_gpus)? {
         Towers::Cpu { stages, threads } => {
             let open = |_| match options.precision {
-                Precision::Bf16 => Device::cpu_bf16(threads).ok_or_else(|| not_on_cpu(options.precision)),
-                _ if options.no_winograd => Ok(Device::cpu_without_winograd(threads)),
-                _ => Ok(Device::cpu(threads)),
+                Precision::Bf16 => Cpu::new(threads).with_bf16().ok_or_else(|| not_on_cpu(options.precision)),
+                _ if options.no_winograd => Ok(Cpu::new(threads).without_winograd()),
+                _ => Ok(Cpu::new(threads)),
             };
-            (0..stages).map(open).collect()
+            (0..stages).map(|stage| open(stage).map(Device::from)).collect()
         }
         Towers::Gpus(gpus) => {
             let DeviceOptions { precision, deterministic, .. } = *options;
@@ -63,9 +64,9 @@ pub(crate) fn usable_gpus() -> cuda::Result<Vec<Gpu>> {
 fn open_gpu(options: CudaOptions) -> Result<Device> {
     #[cfg(feature = "emulation")]
     if crate::emulated::gpus().is_some() {
-        return Ok(Device::emulated_cuda(options.precision)?);
+        return Ok(tensor_cuda::emulated(options.precision)?);
     }
-    Ok(Device::cuda(options)?)
+    Ok(tensor_cuda::device(options)?)
 }
 
 /// Whether processes can be joined by NCCL.
@@ -98,7 +99,7 @@ pub fn unused_gpu(options: &DeviceOptions) -> Option<String> {
 /// # Errors
 /// [`Error::Option`] with the names that there are.
 pub fn check_simd() -> Result<()> {
-    let Some(name) = tensor::unknown_simd_level() else { return Ok(()) };
+    let Some(name) = tensor_cpu::unknown_simd_level() else { return Ok(()) };
     let accepted = format!("one of {}{}", SIMD_LEVELS.join(", "), hint(&name, SIMD_LEVELS));
     Err(Error::Option { option: "TOWERS_SIMD", value: format!("`{name}`"), accepted })
 }
@@ -146,7 +147,7 @@ fn spread(options: &DeviceOptions, present: &[Gpu]) -> Result<Vec<usize>> {
 }
 
 fn on_cpu(options: &DeviceOptions) -> Result<Towers> {
-    let bf16 = options.precision == Precision::Bf16 && tensor::bf16_level().is_some();
+    let bf16 = options.precision == Precision::Bf16 && tensor_cpu::bf16_level().is_some();
     if options.precision != Precision::Fp32 && !bf16 {
         return Err(not_on_cpu(options.precision));
     }
@@ -157,7 +158,7 @@ fn on_cpu(options: &DeviceOptions) -> Result<Towers> {
 }
 
 fn not_on_cpu(precision: Precision) -> Error {
-    let accepted = match tensor::bf16_level() {
+    let accepted = match tensor_cpu::bf16_level() {
         None => "fp32 on a processor without matrix units for bf16 (AMX)",
         Some(_) => "fp32 or bf16 on the CPU",
     };
@@ -168,8 +169,8 @@ fn not_on_cpu(precision: Precision) -> Error {
 /// What `towers devices` prints: what there is, and why not more.
 pub fn describe_devices() -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let bf16 = tensor::bf16_level().map_or(String::new(), |level| format!(", bf16 by {level}"));
-    let mut lines = vec![format!("cpu: {cores} cores, {}{bf16}", tensor::simd_level())];
+    let bf16 = tensor_cpu::bf16_level().map_or(String::new(), |level| format!(", bf16 by {level}"));
+    let mut lines = vec![format!("cpu: {cores} cores, {}{bf16}", tensor_cpu::simd_level())];
     let gpus = cuda::gpus();
     match &gpus {
         Ok(gpus) => lines.extend(gpus.iter().map(gpu_line)),
@@ -187,11 +188,8 @@ fn first_gpu() -> Vec<String> {
     if usable_gpus().is_err() {
         return Vec::new();
     }
-    match Device::cuda(CudaOptions::default()) {
-        Ok(Device::Cuda(gpu)) => {
-            gpu.describe_engine().iter().map(|line| format!("cuda:0 computes with {line}")).collect()
-        }
-        Ok(_) => Vec::new(),
+    match Cuda::new(CudaOptions::default()) {
+        Ok(gpu) => gpu.describe_engine().iter().map(|line| format!("cuda:0 computes with {line}")).collect(),
         Err(why) => vec![format!("cuda:0 can't be used: {why}")],
     }
 }
@@ -289,9 +287,9 @@ mod tests {
             let on_cpu = towers(&options, none).and_then(|_| open_devices(&options));
             let expected = match precision {
                 Precision::Fp32 => None,
-                Precision::Bf16 if tensor::bf16_level().is_some() => None,
+                Precision::Bf16 if tensor_cpu::bf16_level().is_some() => None,
                 // No precision is offered that would then be refused.
-                _ if tensor::bf16_level().is_none() => Some("but must be fp32 on a processor without"),
+                _ if tensor_cpu::bf16_level().is_none() => Some("but must be fp32 on a processor without"),
                 _ => Some("but must be fp32 or bf16 on the CPU"),
             };
             match (on_cpu, expected) {

@@ -1,6 +1,6 @@
 //! GPUs that are not there, for tests of what needs several: see "The emulation of a GPU" in docs/testing.md.
 
-use tensor::cuda::Gpu;
+use tensor_cuda::Gpu;
 
 /// As many as `TOWERS_EMULATED_GPUS` says; `None` where it is not set.
 pub(crate) fn gpus() -> Option<Vec<Gpu>> {

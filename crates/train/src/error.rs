@@ -120,10 +120,10 @@ pub enum Error {
     Interchange(#[from] interchange::Error),
     /// A GPU or one of its libraries is not there.
     #[error(transparent)]
-    Cuda(#[from] tensor::cuda::Error),
+    Cuda(#[from] tensor_cuda::Error),
     /// A device failed.
     #[error(transparent)]
-    Tensor(#[from] tensor::Error),
+    Tensor(#[from] program::Error),
 }
 
 impl Error {

@@ -3,7 +3,6 @@ use crate::{BenchOptions, Config, Error, Result};
 use layers::{Draws, Mode};
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use tensor::Backend;
 
 /// When a process came to its first training step, in seconds since it began: what `towers bench --first-step --json` prints.
 #[derive(Clone, Debug, Serialize)]

@@ -14,10 +14,10 @@ use augment::{ImageDataGenerator, Samples};
 use cifar::{Dataset, Split};
 use models::Model;
 use parallel::{Replica, Stage, run_stages};
+use program::Device;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use tensor::Device;
 
 /// A request to stop after the current step. Clones share it; a signal handler may raise it.
 #[derive(Clone, Debug, Default)]

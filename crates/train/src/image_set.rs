@@ -2,11 +2,11 @@ use crate::Result;
 use augment::{Draws, LoaderOptions, Pipeline, Samples};
 use layers::Network;
 use parallel::Shards;
+use program::{Bytes, Device, Ints, LoadImages, Place, Storage};
 use std::mem::take;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::thread::{self, available_parallelism};
-use tensor::{Backend, Bytes, Device, Ints, LoadImages, Place, Storage};
 
 /// A data set in a device's memory: the device cuts batches out of it and augments them by itself.
 ///
@@ -118,7 +118,7 @@ impl ImageSet {
     /// Has the device put a share in place as the network's input.
     pub(crate) fn load(&self, device: &Device, rows: Rows, network: &mut Network) -> Result<()> {
         network.load_input(rows.own, |x, labels| -> Result<()> {
-            let set = tensor::ImageSet { images: &self.images, labels: &self.labels, means: &self.means };
+            let set = program::ImageSet { images: &self.images, labels: &self.labels, means: &self.means };
             Ok(device.load_images(&self.load, set, &self.draws, rows.first, x, labels)?)
         })
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     fn loads_what_a_loader_loads(image: [usize; 3]) {
-        let device = Device::reference();
+        let device = tensor_cpu::reference();
         let images = Array4::from_shape_fn((11, image[0], image[1], 3), |(n, y, x, c)| {
             (n * 37 + y * 5 + x * 3 + c * 60) as u8
         });

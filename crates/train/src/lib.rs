@@ -112,7 +112,7 @@ pub use resume::{CHECKPOINTS, Resume, Saved};
 pub use roofline::{Roof, Roofline, roofline};
 pub use spelling::{hint as did_you_mean, nearest, spelled};
 pub use state::{EpochRecord, Partial, TrainState};
-pub use tensor::cuda::library_path;
+pub use tensor_cuda::library_path;
 pub use terminal::{printable, shortened};
 pub use timeline::{Timeline, timeline};
 pub use weights::DeviceWeights;

@@ -5,7 +5,9 @@ use crate::{Error, Result};
 use layers::Mode;
 use models::Model;
 use parallel::in_flight;
-use tensor::{Backend, Device, Precision, cuda};
+use program::{Device, Precision};
+use tensor_cpu::Cpu;
+use tensor_cuda::{Cuda, gpus};
 
 /// What a device needs beside activations: its libraries' scratch memory, the data, parameters and what goes with them.
 const BESIDE: u64 = 1 << 30;
@@ -14,8 +16,8 @@ const BESIDE: u64 = 1 << 30;
 /// the device says how much there is, it names the largest batch that would fit.
 pub(crate) fn explain(error: layers::Error, model: &Model, device: &Device, batch: usize) -> Error {
     let short = match &error {
-        layers::Error::Tensor(error) => matches!(error, tensor::Error::OutOfMemory { .. }),
-        layers::Error::Layer { source, .. } => matches!(**source, tensor::Error::OutOfMemory { .. }),
+        layers::Error::Tensor(error) => matches!(error, program::Error::OutOfMemory { .. }),
+        layers::Error::Layer { source, .. } => matches!(**source, program::Error::OutOfMemory { .. }),
         _ => false,
     };
     match free_memory(device).filter(|_| short) {
@@ -25,8 +27,8 @@ pub(crate) fn explain(error: layers::Error, model: &Model, device: &Device, batc
 }
 
 fn free_memory(device: &Device) -> Option<u64> {
-    let Device::Cuda(gpu) = device else { return None };
-    cuda::gpus().ok()?.get(gpu.options().gpu)?.free_memory()
+    let gpu: &Cuda = device.get()?;
+    gpus().ok()?.get(gpu.options().gpu)?.free_memory()
 }
 
 fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Option<String> {
@@ -48,8 +50,8 @@ fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Opt
 /// # Errors
 /// [`Error::Device`].
 pub(crate) fn check_host(whole: &Whole<'_>, device: &Device, towers: usize, world: usize) -> Result<()> {
-    match (device, cifar::memory::total()) {
-        (Device::Cpu(_), Some(total)) => check_within(total, whole, device, towers, world),
+    match (device.get::<Cpu>(), cifar::memory::total()) {
+        (Some(_), Some(total)) => check_within(total, whole, device, towers, world),
         _ => Ok(()),
     }
 }
@@ -146,7 +148,7 @@ mod tests {
 
     /// A run whose whole batch is of 64 images; what becomes of it with so much memory.
     fn checked(config: &Config, towers: usize, total: u64) -> Result<()> {
-        let (data, device) = (cifar::synthetic(1, 90, 10), Device::cpu(1));
+        let (data, device) = (cifar::synthetic(1, 90, 10), tensor_cpu::device(1));
         let model = models::small_cnn(10).unwrap();
         let whole = Whole::prepare(config, model, data, None, towers, &device)?;
         check_within(total, &whole, &device, towers, towers)

@@ -149,7 +149,7 @@ impl Trained {
     /// # let checkpoints = Box::new(Checkpoints::new(run, &config)?);
     /// # train_model(mine(10)?, &config, data, None, &mut [checkpoints], &StopFlag::default())?;
     /// let trained = Trained::read(run)?.with_model(mine(10)?)?;
-    /// let mut classifier = Classifier::new(&trained, &tensor::Device::cpu(1), 1)?;
+    /// let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 1)?;
     /// assert_eq!(classifier.classify(&[0; 32 * 32 * 3])?.len(), 1);
     /// let error = Trained::read(run)?.with_model(models::small_cnn(10)?).unwrap_err().to_string();
     /// assert!(error.contains("the given one has `conv2d/kernel`, which the file has not"), "{error}");
@@ -357,7 +357,7 @@ mod tests {
                 }
             }
             let trained = Trained { network: "small_cnn".into(), tensors, ..trained(&[]) };
-            let device = tensor::Device::cpu(1);
+            let device = tensor_cpu::device(1);
             let told = [
                 crate::Classifier::new(&trained, &device, 1).err(),
                 crate::export(&trained, &folder.path().join("net.onnx")).err(),

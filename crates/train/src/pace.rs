@@ -3,8 +3,8 @@
 use crate::Result;
 use crate::speed::gather;
 use parallel::Collective;
+use program::Device;
 use std::time::Duration;
-use tensor::{Backend, Device};
 
 /// In steps of an epoch: replicas tell each other their speeds after 4, 8, 16 steps and so on, soon at first and seldom later, and after
 /// the last.
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn all_replicas_know_every_speed() {
-        let told = run_replicas(&[Device::cpu(1), Device::cpu(1)], |mut replica| {
+        let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
             let rank = replica.rank();
             let mut pace = Pace::agree(&replica.device, replica.collective.as_mut())?;
             pace.add(10, Duration::from_millis(50));
@@ -82,7 +82,7 @@ mod tests {
     /// One of two asks, and would wait for the other.
     #[test]
     fn nobody_gathers_what_is_not_known() {
-        let told = run_replicas(&[Device::cpu(1), Device::cpu(1)], |mut replica| {
+        let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
             let mut pace = Pace { known: false, samples: 1, computing: Duration::from_secs(1) };
             match replica.rank() {
                 0 => Ok::<_, Error>(pace.tell(&replica.device, replica.collective.as_mut())?),

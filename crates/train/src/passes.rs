@@ -5,7 +5,7 @@ use crate::share::Share;
 use core::mem::swap;
 use layers::Network;
 use parallel::{Collective, Exchanges, Shards};
-use tensor::{Backend, Device, Prepared, Span, Storage, Turn};
+use program::{Device, Prepared, Span, Storage, Turn};
 
 /// The passes of a replica over its shards of every batch, and the way of what they leave to the sum over all replicas.
 pub(crate) struct Passes {
@@ -13,7 +13,7 @@ pub(crate) struct Passes {
     /// With virtual replicas or micro-batches: what the pass over each own shard left in `grads`, until all are added up in the order of the
     /// shards. Otherwise the only pass leaves it in place.
     parts: Vec<Storage>,
-    /// The runs in which replicas add up their gradients. Sums begin during the pass over the last own shard.
+    /// The runs in which replicas add up their gradients: the sums begin while the pass over the last own shard goes on.
     buckets: Vec<Span>,
     /// What the last passes were for.
     kind: Option<Kind>,
@@ -52,7 +52,7 @@ impl Passes {
     pub(crate) fn new(network: &Network, shards: Shards, in_order: bool) -> Result<Self> {
         let parts = if in_order && shards.total() > 1 { shards.own().len() } else { 0 };
         let part = || network.device().alloc(network.arena().grads.len());
-        let parts = (0..parts).map(|_| part()).collect::<tensor::Result<_>>()?;
+        let parts = (0..parts).map(|_| part()).collect::<program::Result<_>>()?;
         Ok(Passes { shards, parts, buckets: network.buckets(), kind: None, rounds: Rounds::default() })
     }
 

@@ -7,7 +7,7 @@ use crate::{Config, Error, Result};
 use layers::{Cut, Draws, Network};
 use models::Model;
 use parallel::{Exchanges, Pass, Stage, balance, in_flight, one_forward_one_backward};
-use tensor::Device;
+use program::Device;
 
 /// Passes over a piece of a network that are timed, after one that is not.
 const PASSES: usize = 3;
@@ -174,7 +174,7 @@ mod tests {
     fn measured_stages_are_the_network() {
         let model = models::small_cnn(10).unwrap();
         let layers = model.summary().rows.len();
-        let device = Device::cpu(1);
+        let device = tensor_cpu::device(1);
         assert!(model.split(&model.cuts()).unwrap().iter().all(|p| measure(p, &device, 2).unwrap() > 0));
         let stages = split(&config(2, &[]), model, &device, 2).unwrap();
         assert_eq!(stages.len(), 2);
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn layers_may_be_named_and_mistakes_are_told() {
-        let split = |config| split(&config, models::minigooglenet(10).unwrap(), &Device::cpu(1), 1);
+        let split = |config| split(&config, models::minigooglenet(10).unwrap(), &tensor_cpu::device(1), 1);
         let stages = split(config(3, &["concatenate_1", "dropout"])).unwrap();
         assert_eq!(cuts(&stages), "concatenate_1,dropout");
         for (stages, layers, says) in [

@@ -2,8 +2,8 @@ use crate::Result;
 use checkpoint::Tensors;
 use layers::Network;
 use parallel::Stage;
+use program::Span;
 use std::sync::{Mutex, MutexGuard};
-use tensor::Span;
 
 /// Parameters, and what the optimizer remembers, of one stage.
 type OfStage = (Tensors, Tensors);

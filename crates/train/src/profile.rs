@@ -4,9 +4,9 @@ use crate::bench::{LEAST_WARMUP, Subject, median, update};
 use crate::roofline::{Roof, roof};
 use crate::{BenchMode, BenchOptions, Config, Result};
 use layers::{Draws, Traced, Work};
+use program::Phase;
 use serde::Serialize;
 use std::time::Instant;
-use tensor::{Backend, Phase};
 
 /// Fewer steps have no median worth the name.
 const LEAST_STEPS: usize = 5;

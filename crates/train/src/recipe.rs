@@ -4,7 +4,7 @@ use crate::{
 };
 use augment::{FillMode, ImageDataGenerator};
 use optim::{Curve, Ema, ParamGroup, Per, Rmsprop, Sgd};
-use tensor::WeightDecay;
+use program::WeightDecay;
 
 /// The recipes that [`recipe`] knows, each with its source.
 pub const RECIPES: [(&str, &str); 8] = [

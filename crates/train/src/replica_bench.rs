@@ -6,9 +6,9 @@ use crate::{BenchMode, BenchOptions, Config, Error, Result, open_devices};
 use layers::{Draws, Network};
 use optim::OptimizerState;
 use parallel::{Collective, Exchanges, Replica, run_replicas};
+use program::{Device, Span, Storage, Turn};
 use serde::Serialize;
 use std::time::Instant;
-use tensor::{Backend, Device, Span, Storage, Turn};
 
 /// Replicas that train together, and where the time of their steps goes: what `towers bench --replicas N --json` prints.
 ///

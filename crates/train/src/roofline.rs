@@ -1,6 +1,7 @@
 use crate::{DeviceKind, DeviceOptions, Result, open_devices};
+use program::{Device, Precision};
 use serde::Serialize;
-use tensor::{Device, Precision, bf16_level, simd_level};
+use tensor_cpu::{bf16_level, simd_level};
 
 /// What the processor can do at most, as `towers bench --roofline --json` prints it.
 #[derive(Clone, Debug, Serialize)]
@@ -44,7 +45,7 @@ pub fn roofline(options: &DeviceOptions) -> Result<Roofline> {
 /// If there is no memory to measure with.
 pub(crate) fn roof(device: &Device) -> Result<Option<Roof>> {
     let tenth = |x: f64| (x * 10.0).round() / 10.0;
-    let roof = device.roofline()?;
+    let roof = device.get().map(tensor_cpu::Roofline::measure).transpose()?;
     Ok(roof.map(|roof| Roof {
         threads: roof.threads,
         gflops: tenth(roof.gflops),

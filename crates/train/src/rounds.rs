@@ -1,6 +1,6 @@
 use crate::Result;
 use parallel::Collective;
-use tensor::{Device, Prepared, Recorder, Turn};
+use program::{Device, Prepared, Recorder, Turn};
 
 /// Plays work that all replicas repeat from step to step, in the same order.
 ///
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::Error;
     use parallel::Result as Met;
-    use tensor::{Backend, Span, Storage};
+    use program::{Span, Storage};
 
     /// Another replica's part: what it says when all come together, and what was asked of the collective.
     #[derive(Default)]
@@ -180,7 +180,7 @@ mod tests {
     }
 
     fn heard(rounds: &mut Rounds<&'static str>, other: &mut Other, work: &'static str) -> String {
-        let device = Device::cpu(1);
+        let device = tensor_cpu::device(1);
         rounds
             .whole(&device, other, &work, &Turn::default(), |_| Ok::<_, Error>(device.synchronize()?))
             .unwrap();

@@ -4,9 +4,9 @@ use augment::{Batch, Loader, LoaderOptions, Pipeline, Samples};
 use core::ops::Range;
 use layers::Network;
 use parallel::Shards;
+use program::{Device, Target};
 use std::cell::RefCell;
 use std::rc::Rc;
-use tensor::{Backend, Device, Target};
 
 /// Threads that make batches for a device. Several towers on a machine share its cores.
 const MOST_WORKERS: usize = 8;
@@ -32,7 +32,7 @@ impl Source {
     }
 
     /// A replica's share of every batch: its shards. A device that runs ahead loads them by itself, since no host makes them
-    /// fast enough, unless the pipeline does what [`Backend::load_images`] can't do.
+    /// fast enough, unless the pipeline does what [`program::Backend::load_images`] can't do.
     pub(crate) fn new(
         device: &Device,
         samples: &Samples,

@@ -9,9 +9,9 @@ use crate::{Result, memory};
 use layers::{Draws, Exchange, Mode, Network};
 use models::Model;
 use parallel::{Collective, Weights};
+use program::ops::Neighbor;
+use program::{Device, Layout, Span, Storage};
 use std::time::{Duration, Instant};
-use tensor::ops::Neighbor;
-use tensor::{Backend, Device, Layout, Span, Storage};
 
 /// Passes before the first that counts: the first one compiles kernels and chooses algorithms.
 const WARM_UP: usize = 2;
@@ -62,12 +62,12 @@ pub(crate) struct Trial {
     neighbors: Neighbors,
 }
 
-/// Stands in for the stages next to a piece: an output that it sends comes back as its own gradient.
+/// Stands in for the stages next to a piece: what it sends comes back as the gradient of it. A loss takes no time worth measuring.
 #[derive(Default)]
 struct Neighbors(Vec<f32>);
 
 impl Exchange for Neighbors {
-    fn send(&mut self, to: Neighbor, device: &Device, data: &Storage, at: Layout) -> tensor::Result<()> {
+    fn send(&mut self, to: Neighbor, device: &Device, data: &Storage, at: Layout) -> program::Result<()> {
         if to == Neighbor::Previous || self.0.len() == at.shape.len() {
             return Ok(());
         }
@@ -81,7 +81,7 @@ impl Exchange for Neighbors {
         device: &Device,
         data: &mut Storage,
         at: Layout,
-    ) -> tensor::Result<()> {
+    ) -> program::Result<()> {
         match from {
             Neighbor::Previous => device.fill(0.5, data, Span::new(at.offset, at.shape.len())),
             Neighbor::Next => device.upload(&self.0, data, at.offset),

@@ -3,10 +3,10 @@ use crate::replica_bench::check;
 use crate::{BenchOptions, Config, Result, open_devices};
 use layers::{Draws, Traced};
 use parallel::{Replica, run_replicas};
+use program::{Phase, Span};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Instant;
-use tensor::{Backend, Phase, Span};
 
 /// How many steps a timeline shows.
 const STEPS: usize = 3;

@@ -5,7 +5,7 @@ use crate::worker::Prepared;
 use augment::{Draws, Patches, Scratch};
 use layers::{Initializer, Network};
 use parallel::Collective;
-use tensor::{Backend, Span};
+use program::Span;
 
 /// Whitening filters follow from the first so many images: millions of patches.
 const IMAGES: usize = 5000;
@@ -53,7 +53,6 @@ mod tests {
     use augment::{ImageDataGenerator, Samples};
     use layers::Mode;
     use parallel::run_replicas;
-    use tensor::Device;
 
     fn prepared(seed: u64) -> Prepared {
         let data = cifar::synthetic(seed, 20, 5);
@@ -78,7 +77,7 @@ mod tests {
     /// Each replica has other images here, so the filters show whose they follow from.
     #[test]
     fn the_first_layer_gets_the_filters_of_the_first_replica_and_no_other() {
-        let told = run_replicas(&[Device::cpu(1), Device::cpu(1)], |mut replica| {
+        let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
             let mut network = models::airbench94(10)?.build(&replica.device, 1, Mode::Inference)?;
             network.init(1)?;
             let before = read(&network);

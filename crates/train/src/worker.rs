@@ -22,8 +22,8 @@ use layers::{Arena, Draws, Mode, Network};
 use models::Model;
 use optim::{OptimizerState, Progress};
 use parallel::{Collective, Replica};
+use program::{Device, Span, Storage, Turn};
 use std::time::{Duration, Instant};
-use tensor::{Backend, Device, Span, Storage, Turn};
 
 /// The data of a run, shared by its replicas.
 pub(crate) struct Prepared {
@@ -58,7 +58,7 @@ pub(crate) struct Worker<'a> {
     /// Whether layers compute with the whole batch, and so meet those of the other replicas.
     meets: bool,
     stage: Pipelined<'a>,
-    /// Losses and correct answers of the epoch so far, on the device: see [`Backend::meter`].
+    /// Losses and correct answers of the epoch so far, on the device: see [`program::Backend::meter`].
     meter: Storage,
     /// When the meter was read last.
     read: Instant,

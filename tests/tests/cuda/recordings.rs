@@ -6,7 +6,7 @@ use layers::{
     Network, Value,
 };
 use optim::{Adam, Optimizer, OptimizerState, Sgd};
-use tensor::{Activation, Backend, Device, Precision, Recorder, Turn};
+use program::{Activation, Device, Precision, Recorder, Turn};
 
 const BATCH: usize = 6;
 

@@ -4,10 +4,10 @@ use super::graph::{self, Place};
 use super::{convolution, pooling};
 use crate::{Error, Result};
 use layers::Step;
+use program::{Activation, Op};
 use serde_json::Value;
 use std::fmt::Display;
 use std::path::Path;
-use tensor::{Activation, Op};
 
 /// The longest configuration that is read, in bytes of JSON: as numbers in memory it may take 16 times as much.
 pub(super) const MAX_CONFIG: u64 = 16 << 20;

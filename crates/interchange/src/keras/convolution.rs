@@ -3,8 +3,8 @@
 use super::config::name;
 use super::graph::Place;
 use layers::Step;
+use program::{Conv2d, Op, Pad, Shape};
 use serde_json::Value;
-use tensor::{Conv2d, Op, Pad, Shape};
 
 /// Rows and columns: of `[h, w]`, or of one number for both.
 pub(super) fn two(value: &Value) -> Option<[usize; 2]> {

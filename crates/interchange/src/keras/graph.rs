@@ -2,8 +2,8 @@
 
 use super::config::{activation, name};
 use super::convolution::two;
+use program::Activation;
 use serde_json::Value;
-use tensor::Activation;
 
 /// The most layers between two with weights: a damaged file may lead in circles.
 const MAX_WALK: usize = 64;

@@ -4,7 +4,7 @@ use super::config::{name, uses};
 use super::convolution::{pad, told as told_pad, two};
 use super::graph::Place;
 use layers::Step;
-use tensor::{Op, Pad, Pool2d, Shape};
+use program::{Op, Pad, Pool2d, Shape};
 
 /// A pooling of a file.
 struct Pooling {

@@ -5,9 +5,9 @@ use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Flatten, Graph, Padding, Step, Value as Of,
 };
 use models::Model;
+use program::{Activation, Op, Pad, ops};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use tensor::{Activation, Op, Pad, ops};
 
 /// The layers of a functional model of Keras 3, each with what it reads.
 #[derive(Default)]

@@ -5,8 +5,8 @@ use super::{INPUT, OUTPUT, Opset, tensor};
 use crate::source::Weights;
 use crate::{Error, Result, Source};
 use layers::{Step, Value};
+use program::{Activation, Op, Pad, Pool2d, ops};
 use std::collections::HashMap;
-use tensor::{Activation, Op, Pad, Pool2d, ops};
 
 /// A graph in the making.
 pub(super) struct Nodes<'s> {

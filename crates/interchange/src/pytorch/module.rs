@@ -3,9 +3,9 @@
 use super::about;
 use crate::{Error, Result, Source};
 use layers::{Role, Step, Value};
+use program::{Activation, Op, Pad, Pool2d, ops};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use tensor::{Activation, Op, Pad, Pool2d, ops};
 
 pub(super) fn write(source: &Source<'_>, weights: &str) -> Result<String> {
     let (mut layers, mut forward, mut names) = (String::new(), String::new(), HashMap::new());

@@ -1,10 +1,10 @@
 use super::graph::{Graph, Kind};
 use crate::lower::ParamPlace;
 use crate::{Initializer, ParamSpec, Result, Role};
+use program::{Device, Span, Storage};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
-use tensor::{Backend, Device, Span, Storage};
 
 /// Every trainable tensor starts on a cache line: a multiple of 16 elements.
 const ALIGN: usize = 16;
@@ -167,7 +167,7 @@ impl Arena {
     /// # Errors
     /// If their number is not the slot's.
     pub fn load(&mut self, device: &Device, slot: &Slot, values: &[f32]) -> Result<()> {
-        tensor::Error::check_len("load", "a parameter", Span::new(0, values.len()), slot.span.len)?;
+        program::Error::check_len("load", "a parameter", Span::new(0, values.len()), slot.span.len)?;
         let storage = if slot.role.is_running() { &mut self.running } else { &mut self.params };
         Ok(device.upload(values, storage, slot.span.offset)?)
     }

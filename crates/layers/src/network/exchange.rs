@@ -4,8 +4,8 @@ use super::instance::Network;
 use super::lane::Lane;
 use super::lowering::Prepared;
 use crate::Result;
-use tensor::ops::{Neighbor, Receive, Send};
-use tensor::{Backend, Device, Executable, Layout, Op, Span, Step, Storage};
+use program::ops::{Neighbor, Receive, Send};
+use program::{Device, Executable, Layout, Op, Span, Step, Storage};
 
 /// The way to other replicas and other stages in the middle of a pass. A trainer implements what its programs have; this crate knows
 /// none of the ways.
@@ -18,7 +18,7 @@ pub trait Exchange {
     ///
     /// # Errors
     /// If replicas can't meet.
-    fn all_reduce_start(&mut self, _device: &Device, _grads: &mut Storage, _at: Span) -> tensor::Result<()> {
+    fn all_reduce_start(&mut self, _device: &Device, _grads: &mut Storage, _at: Span) -> program::Result<()> {
         Ok(())
     }
 
@@ -26,7 +26,7 @@ pub trait Exchange {
     ///
     /// # Errors
     /// If replicas can't meet.
-    fn sum(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> tensor::Result<()> {
+    fn sum(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
         Err(missing("sum_over_replicas"))
     }
 
@@ -34,7 +34,7 @@ pub trait Exchange {
     ///
     /// # Errors
     /// If replicas can't meet.
-    fn gather(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> tensor::Result<()> {
+    fn gather(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> program::Result<()> {
         Err(missing("gather"))
     }
 
@@ -42,7 +42,7 @@ pub trait Exchange {
     ///
     /// # Errors
     /// If the other stage has failed.
-    fn send(&mut self, _to: Neighbor, _device: &Device, _data: &Storage, _at: Layout) -> tensor::Result<()> {
+    fn send(&mut self, _to: Neighbor, _device: &Device, _data: &Storage, _at: Layout) -> program::Result<()> {
         Err(missing("send"))
     }
 
@@ -56,15 +56,15 @@ pub trait Exchange {
         _device: &Device,
         _data: &mut Storage,
         _at: Layout,
-    ) -> tensor::Result<()> {
+    ) -> program::Result<()> {
         Err(missing("receive"))
     }
 }
 
 /// What an exchange says that a pass has no way for.
-fn missing(op: &'static str) -> tensor::Error {
+fn missing(op: &'static str) -> program::Error {
     let (what, value, accepted) = ("the pass", "alone", "made with an exchange that does this");
-    tensor::Error::Option { op, what, value, accepted }
+    program::Error::Option { op, what, value, accepted }
 }
 
 impl Network {
@@ -98,7 +98,7 @@ pub(super) fn run(
     device: &Device,
     lane: &mut Lane,
     grads: &mut Storage,
-) -> tensor::Result<()> {
+) -> program::Result<()> {
     let span = || program.span(step.results[0]);
     match step.op {
         Op::AllReduceStart(_) => {

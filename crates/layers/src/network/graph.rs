@@ -3,9 +3,9 @@ use crate::activation::check_fused;
 use crate::error::InLayer;
 use crate::lower::ParamPlace;
 use crate::{Add, Error, Layer, Lower, ParamSpec, Result};
+use program::{Builder, Program, Shape, Span};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tensor::{Builder, Program, Shape, Span};
 
 /// A tensor of a [`Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,7 +126,7 @@ impl Graph {
     ///
     /// ```
     /// use layers::{Add, BatchNormalization, Conv2D, Graph};
-    /// use tensor::Activation::Relu;
+    /// use program::Activation::Relu;
     ///
     /// let mut graph = Graph::new("residual", [8, 8, 3]);
     /// let x = graph.add(Conv2D::new(16, 3).same(), graph.input())?;
@@ -192,7 +192,7 @@ impl Graph {
 }
 
 /// A layer by itself, in training.
-pub(super) fn alone(layer: &dyn Layer, name: &str, x: Shape) -> tensor::Result<Program> {
+pub(super) fn alone(layer: &dyn Layer, name: &str, x: Shape) -> program::Result<Program> {
     let mut builder = Builder::new(x);
     let specs = layer.params(x);
     let mut end = 0;

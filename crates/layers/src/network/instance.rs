@@ -5,7 +5,7 @@ use super::graph::{Graph, Mode, Value};
 use super::lane::{Lane, Pass};
 use super::lowering::Prepared;
 use crate::{Error, Result};
-use tensor::{Backend, Device, Execute, Ints, Layout, Span, Storage, Target, TensorId, View, ViewMut};
+use program::{Device, Ints, Layout, Span, Storage, Target, TensorId, View, ViewMut};
 
 /// An architecture on a device, with all the memory that its passes need.
 pub struct Network {
@@ -31,7 +31,7 @@ pub struct Network {
 
 impl Graph {
     /// How many numbers a network has for activations and their gradients, beside the parameters, when it is built for
-    /// batches of up to `batch` samples, on a device that [recomputes](Backend::recomputes) or doesn't.
+    /// batches of up to `batch` samples, on a device that [recomputes](program::Backend::recomputes) or doesn't.
     ///
     /// # Errors
     /// As [`build`](Graph::build), but for the device.
@@ -39,7 +39,7 @@ impl Graph {
         let mut len = 0;
         for mode in passes_of(mode) {
             let executable = self.executable(output, batch, mode, recomputes, None)?;
-            len = len.max(executable.len(tensor::Arena::Activations));
+            len = len.max(executable.len(program::Arena::Activations));
         }
         Ok(len)
     }
@@ -54,7 +54,7 @@ impl Graph {
     /// If a layer leads nowhere, or the device's memory doesn't suffice.
     pub fn build(&self, output: Value, device: &Device, batch: usize, mode: Mode) -> Result<Network> {
         let logits = self.shape(output);
-        tensor::Error::check_shape("build", "the network's output", logits, logits.flatten())?;
+        program::Error::check_shape("build", "the network's output", logits, logits.flatten())?;
         let network = self.build_stage(output, device, batch, mode, 1)?;
         Ok(Network { whole: true, ..network })
     }
@@ -268,8 +268,8 @@ impl Network {
         Ok(())
     }
 
-    /// The runs of the arena's `grads` that replicas add up, in this order. First come the buckets of gradients, whose sums start in the
-    /// backward pass. The last run is the rest: the sums of normalizations and the metrics.
+    /// The runs of the arena's `grads` that replicas add up, in this order: the buckets of gradients whose sums start in the backward
+    /// pass, and behind them the rest, with the sums of normalizations and the metrics. Together they are the whole of it.
     pub fn buckets(&self) -> Vec<Span> {
         let mut buckets: Vec<Span> = self.train.iter().flat_map(Prepared::buckets).collect();
         let end = buckets.first().map_or(0, |last| last.end());

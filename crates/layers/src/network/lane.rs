@@ -1,6 +1,6 @@
 use super::lowering::Prepared;
 use crate::Result;
-use tensor::{Arena, Backend, Device, Ints, Storage, Target};
+use program::{Arena, Device, Ints, Storage, Target};
 
 /// What a network keeps of one batch from its forward to its backward pass: activations, statistics, labels.
 pub(super) struct Lane {

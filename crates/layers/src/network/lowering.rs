@@ -4,11 +4,11 @@ use super::arena::Slots;
 use super::graph::{Graph, Kind, Mode, Node, Value};
 use crate::error::InLayer;
 use crate::{Error, Lower, Result};
-use tensor::ops::Neighbor;
-use tensor::passes::{self, Training};
-use tensor::{Arena, Builder, Executable, Op, Phase, Program, Span, Target, TensorId, ops};
+use program::ops::Neighbor;
+use program::passes::{self, Training};
+use program::{Arena, Builder, Executable, Op, Phase, Program, Span, Target, TensorId, ops};
 
-/// Steps that memory rests before it is used again, on a device that doesn't [save](tensor::Backend::recomputes) it. Such a device runs
+/// Steps that memory rests before it is used again, on a device that doesn't [save](program::Backend::recomputes) it. Such a device runs
 /// side by side what memory does not order, and branches of a backward pass wait for each other where one gets the other's.
 const REST: usize = 6;
 
@@ -127,7 +127,7 @@ fn lower_node(
     inputs: &[TensorId],
     places: Vec<crate::lower::ParamPlace>,
     training: bool,
-) -> tensor::Result<TensorId> {
+) -> program::Result<TensorId> {
     match &node.kind {
         Kind::Layer(layer) => {
             let specs = layer.params(graph.shapes[node.inputs[0].0]);

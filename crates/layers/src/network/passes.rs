@@ -10,7 +10,7 @@ use super::profile::Traced;
 use crate::error::InLayer;
 use crate::{Draws, Error, Result};
 use core::ops::Range;
-use tensor::{Backend, Device, Execute, Layout, Memory, Span, StepArgs, View, ViewMut};
+use program::{Device, Layout, Memory, Span, StepArgs, View, ViewMut};
 
 /// What a pass over some samples measured, as sums: divide by the number of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -308,7 +308,7 @@ impl Work<'_> {
         mut steps: Range<usize>,
         args: &StepArgs,
         mut exchange: Option<&mut dyn Exchange>,
-    ) -> tensor::Result<()> {
+    ) -> program::Result<()> {
         let Work { device, prepared, lane, arena } = self;
         let program = &prepared.executable;
         let has_work = args.n > 0 || prepared.synchronizes;

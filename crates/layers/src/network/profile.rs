@@ -3,8 +3,8 @@
 use super::graph::{Graph, Kind};
 use super::instance::Network;
 use crate::{Draws, Result, Role};
+use program::{Program, Shape};
 use std::borrow::Cow;
-use tensor::{Backend, Program, Shape};
 
 /// What a layer does for one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Graph {
 pub enum Traced<'a> {
     /// The step of this number.
     Step(&'a Program, usize),
-    /// The device's last work on the gradients, after all steps: [`Backend::finish_grads`].
+    /// The device's last work on the gradients, after all steps: [`program::Backend::finish_grads`].
     Gradients,
 }
 
@@ -107,7 +107,7 @@ impl Network {
 mod tests {
     use super::*;
     use crate::{BatchNormalization, Conv2D, Dense, Flatten, Mode, Value};
-    use tensor::{Device, Phase};
+    use program::Phase;
 
     /// A convolution, a normalization, and the same again beside it, into a dense layer.
     fn graph() -> (Graph, Value) {
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_traced_pass_has_every_step_once_in_order_and_the_same_result() {
         let (graph, logits) = graph();
-        let mut network = graph.build(logits, &Device::cpu(1), 2, Mode::Training).unwrap();
+        let mut network = graph.build(logits, &tensor_cpu::device(1), 2, Mode::Training).unwrap();
         network.init(3).unwrap();
         let images: Vec<f32> = (0..2 * 108).map(|k| (k as f32 * 0.37).sin()).collect();
         network.set_input(&images, &[1, 7]).unwrap();

@@ -2,9 +2,9 @@
 
 use super::graph::{Graph, Value};
 use crate::{Error, Result};
+use program::passes::{fold, leave_out_biases};
 use std::collections::HashMap;
 use strsim::levenshtein;
-use tensor::passes::{fold, leave_out_biases};
 
 /// A place where a graph may be cut: behind a layer whose output is all that what follows reads of what came before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Graph {
 mod tests {
     use super::*;
     use crate::{BatchNormalization, Conv2D, Dense, Flatten};
-    use tensor::Activation::Relu;
+    use program::Activation::Relu;
 
     /// Convolution and normalization, two branches that are joined, a dense layer.
     fn graph() -> (Graph, Value) {

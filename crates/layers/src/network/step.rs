@@ -2,8 +2,8 @@
 
 use super::graph::{Graph, Kind, Value, alone};
 use crate::ParamSpec;
+use program::{Op, Program, Shape, ops};
 use std::borrow::Cow;
-use tensor::{Op, Program, Shape, ops};
 
 /// One layer of a graph, as [`Graph::steps`] tells of it.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Graph {
     ///
     /// ```
     /// use layers::{Conv2D, Graph};
-    /// use tensor::Op;
+    /// use program::Op;
     ///
     /// let mut graph = Graph::new("tiny", [8, 8, 3]);
     /// let output = graph.add(Conv2D::new(4, 3).same(), graph.input())?;

@@ -2,7 +2,7 @@ use super::arena::specs;
 use super::graph::{Graph, Kind, Value};
 use crate::Role;
 use core::fmt;
-use tensor::Shape;
+use program::Shape;
 
 /// A graph's layers with their shapes and parameters; prints as Keras' `summary()`.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,8 @@ pub(crate) use text::{read_weight_decay, write_weight_decay};
 
 use crate::Result;
 use crate::text::check;
+use program::{Adam, Rmsprop, Sgd, WeightDecay};
 use serde::{Deserialize, Serialize};
-use tensor::{Adam, Rmsprop, Sgd, WeightDecay};
 
 /// How parameters follow their gradients: the rule and its constants, without the learning rate.
 ///

@@ -3,7 +3,7 @@ use crate::text::{Number, Options, Writer, parse};
 use crate::{Error, Result};
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
-use tensor::{Adam, Rmsprop, Sgd, Velocity, WeightDecay};
+use program::{Adam, Rmsprop, Sgd, Velocity, WeightDecay};
 
 const NUMBER: &str = "a number";
 const SWITCH: &str = "true or false";

@@ -26,19 +26,20 @@ pub use options::MpiOptions;
 use crate::collective::{equal_part, whole};
 use crate::in_order::add_in_order;
 use crate::{Collective, Facts, Result};
+use program::{Device, Span, Storage};
 use std::sync::Arc;
-use tensor::{Backend, Device, HostBuffer, Span, Storage};
+use tensor_cpu::Buffer as HostBuffer;
 use thread::{Command, Line, Place};
 
 /// The collective of the processes of an MPI job, through host memory.
 ///
 /// ```no_run
 /// use parallel::{Facts, Mpi, MpiOptions};
-/// use tensor::{Backend, Device, Span};
+/// use program::Span;
 ///
 /// let mpi = Mpi::start(MpiOptions::default())?;
 /// mpi.agree(&Facts::new().with("the batch size", 64))?;
-/// let sum = mpi.run(Device::cpu(1), |mut replica| {
+/// let sum = mpi.run(tensor_cpu::device(1), |mut replica| {
 ///     let device = replica.device.clone();
 ///     let mut data = device.alloc(1)?;
 ///     device.upload(&[1.0 + replica.rank() as f32], &mut data, 0)?;
@@ -120,7 +121,7 @@ impl Mpi {
         command: impl FnOnce(HostBuffer, Span) -> Command,
     ) -> Result<()> {
         at.check("collective", "the run", data.len())?;
-        if let Storage::Cpu(numbers) = data {
+        if let Some(numbers) = data.get_mut::<HostBuffer>() {
             let len = numbers.len();
             let worked = self.line.ask(command(core::mem::take(numbers), at));
             // After a failure the thread keeps what MPI may still write to.

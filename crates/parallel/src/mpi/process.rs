@@ -2,9 +2,9 @@ use super::Mpi;
 use crate::replicas::message;
 use crate::{Collective, Error, Replica};
 use core::fmt::Display;
+use program::Device;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use tensor::Device;
 
 impl Mpi {
     /// Runs `body` as this process's replica, waits for those of the other processes, and ends MPI: what

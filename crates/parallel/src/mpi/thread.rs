@@ -5,11 +5,12 @@ use crate::{Error, Facts, Result};
 use ::mpi::Threading;
 use ::mpi::environment::Universe;
 use ::mpi::traits::*;
+use program::Span;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use tensor::{HostBuffer, Span};
+use tensor_cpu::Buffer as HostBuffer;
 
 /// After a failure the process has so long to end by itself: to tell its user, and to leave its files in order.
 const LINGER: Duration = Duration::from_secs(10);

@@ -6,14 +6,13 @@ use crate::barrier::Barrier;
 use crate::collective::{behind, whole};
 use crate::in_order::add_in_order;
 use crate::meeting::Meeting;
-use crate::on_device::buffer;
 use crate::{Collective, Error, Result};
+use program::{Device, Span, Storage};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tensor::cuda::nccl::{self, Communicator, Join, UniqueId, unique_id};
-use tensor::cuda::{Buffer, Cuda};
-use tensor::{Backend, Device, Span, Storage};
+use tensor_cuda::Cuda;
+use tensor_cuda::nccl::{self, Communicator, Join, UniqueId, unique_id};
 
 /// How long a rank may keep the others waiting, unless something else is said.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -107,7 +106,7 @@ impl Nccl {
     /// # Errors
     /// As [`join`](Nccl::join), and if a rank did not come to the broadcast.
     pub fn join_over(others: &mut dyn Collective, device: &Device, patience: Duration) -> Result<Nccl> {
-        let (rank, world, host) = (others.rank(), others.world(), Device::cpu(1));
+        let (rank, world, host) = (others.rank(), others.world(), tensor_cpu::device(1));
         let mut board = host.alloc(UniqueId::BYTES)?;
         if rank == 0 {
             let id = Nccl::draw_id(device)?.map(f32::from);
@@ -137,8 +136,8 @@ impl Nccl {
             let failed = Some(Box::new(move || failed()) as nccl::Failed);
             Communicator::begin(gpu(device)?, Join { id, rank, world, patience: PATIENCE, failed })
         };
-        let joining = devices.iter().enumerate().map(begin).collect::<tensor::Result<Vec<_>>>()?;
-        let joined: tensor::Result<Vec<_>> = joining.into_iter().map(|joining| joining.finish()).collect();
+        let joining = devices.iter().enumerate().map(begin).collect::<program::Result<Vec<_>>>()?;
+        let joined: program::Result<Vec<_>> = joining.into_iter().map(|joining| joining.finish()).collect();
         Ok(Nccl::on_threads(meeting, joined?))
     }
 
@@ -167,12 +166,12 @@ impl Nccl {
     fn call(
         &mut self,
         data: &mut Storage,
-        act: impl FnOnce(&mut Communicator, &mut Buffer) -> tensor::Result<()>,
+        act: impl FnOnce(&mut Communicator, &mut Storage) -> program::Result<()>,
     ) -> Result<()> {
         self.enter();
-        let result = match (&mut self.communicator, data) {
-            (Some(communicator), Storage::Cuda(data)) => act(communicator, data),
-            _ => Err(tensor::Error::DeviceMismatch { op: "collective" }),
+        let result = match &mut self.communicator {
+            Some(communicator) => act(communicator, data),
+            None => Err(program::Error::DeviceMismatch { op: "collective" }),
         };
         self.telling(result)
     }
@@ -184,7 +183,7 @@ impl Nccl {
         }
     }
 
-    fn telling<T>(&self, result: tensor::Result<T>) -> Result<T> {
+    fn telling<T>(&self, result: program::Result<T>) -> Result<T> {
         let error = match result {
             Ok(done) => return Ok(done),
             Err(error) => error,
@@ -192,7 +191,7 @@ impl Nccl {
         if let Some(reason) = (self.failed)() {
             return Err(Error::Aborted { reason });
         }
-        if let (Some(process), false) = (&self.process, matches!(error, tensor::Error::Device { .. })) {
+        if let (Some(process), false) = (&self.process, matches!(error, program::Error::Device { .. })) {
             process.at_fault.store(true, Ordering::Relaxed);
         }
         self.abort(&format!("replica {} failed: {error}", self.rank));
@@ -206,11 +205,8 @@ fn told_by(meeting: &Arc<Barrier>) -> Failed {
     Arc::new(move || meeting.failure())
 }
 
-fn gpu(device: &Device) -> tensor::Result<&Cuda> {
-    match device {
-        Device::Cuda(cuda) => Ok(cuda),
-        _ => Err(tensor::Error::DeviceMismatch { op: "NCCL" }),
-    }
+fn gpu(device: &Device) -> program::Result<&Cuda> {
+    device.get().ok_or(program::Error::DeviceMismatch { op: "NCCL" })
 }
 
 impl Collective for Nccl {
@@ -240,10 +236,7 @@ impl Collective for Nccl {
         if self.world == 1 {
             return add_in_order(device, parts, at, into);
         }
-        self.call(into, |communicator, into| {
-            let parts = parts.iter().map(buffer).collect::<tensor::Result<Vec<_>>>()?;
-            communicator.all_reduce_in_order(&parts, at, into)
-        })
+        self.call(into, |communicator, into| communicator.all_reduce_in_order(parts, at, into))
     }
 
     /// On the device's second stream, also in recordings. Sums in the order of the ranks, which take memory of their own, wait
@@ -291,7 +284,7 @@ impl Collective for Nccl {
         communicator.one_by_one(one_by_one.then(|| {
             let meeting = Arc::clone(&threads.meeting);
             let called_off =
-                |error: Error| tensor::Error::Device { device: "NCCL".into(), message: error.to_string() };
+                |error: Error| program::Error::Device { device: "NCCL".into(), message: error.to_string() };
             Box::new(move || meeting.wait().map_err(called_off)) as nccl::Meet
         }));
     }

@@ -4,13 +4,13 @@ use crate::rendezvous::{Hello, Meeting, Settings, Watch, meet};
 use crate::replicas::message;
 use crate::{Error, Facts, Replica, Result};
 use core::fmt::Display;
+use program::Device;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use tensor::Device;
-use tensor::cuda::nccl::Communicator;
+use tensor_cuda::nccl::Communicator;
 
 /// A process that is silent for so long is lost, however long others may be waited for: its signs of life come from a thread
 /// of their own.

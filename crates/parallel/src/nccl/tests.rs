@@ -5,14 +5,15 @@ use crate::barrier::Barrier;
 use crate::members::{Members, boxed};
 use crate::replicas::run_members;
 use crate::{Error, Replica, run_replicas};
+use program::{Device, Precision, Recorder, Span, Storage, Turn};
 use std::sync::Arc;
 use std::time::Duration;
-use tensor::cuda::{Cuda, nccl};
-use tensor::{Backend, CudaOptions, Device, Precision, Recorder, Span, Storage, Turn};
+use tensor_cuda::Options as CudaOptions;
+use tensor_cuda::{Cuda, nccl};
 
 /// So many emulated GPUs, or none without a C++ compiler.
 fn gpus(count: usize) -> Option<Vec<Device>> {
-    let devices: Result<Vec<_>, _> = (0..count).map(|_| Device::emulated_cuda(Precision::Fp32)).collect();
+    let devices: Result<Vec<_>, _> = (0..count).map(|_| tensor_cuda::emulated(Precision::Fp32)).collect();
     devices.inspect_err(|error| println!("SKIPPED: collectives on GPUs: {error}")).ok()
 }
 
@@ -79,7 +80,7 @@ fn everything(mut replica: Replica) -> Result<Vec<f32>, Error> {
 fn in_order_it_has_the_bits_of_threads_in_host_memory() {
     for world in 2..=4 {
         let Some(devices) = gpus(world) else { return };
-        let host = run_replicas(&vec![Device::cpu(1); world], everything).unwrap();
+        let host = run_replicas(&vec![tensor_cpu::device(1); world], everything).unwrap();
         let by_nccl = run_members(&devices, emulated(&devices, true, PATIENCE), everything).unwrap();
         let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         for (rank, numbers) in by_nccl.iter().enumerate() {
@@ -103,7 +104,7 @@ fn otherwise_the_order_is_nccls() {
     assert_ne!(sums, run_members(&devices, emulated(&devices, true, PATIENCE), sum).unwrap());
 }
 
-/// Three buckets of gradients, then the rest of 110 numbers.
+/// Three buckets, and what lies behind them, up to the 110th number.
 const THREE_BUCKETS: [Span; 4] = [Span::new(96, 9), Span::new(32, 64), Span::new(0, 32), Span::new(105, 5)];
 
 /// Adds up as a training pass does, from the last layer on.
@@ -159,7 +160,7 @@ fn recorded(mut replica: Replica) -> Result<Vec<f32>, Error> {
 /// Here without recordings: the exchange between emulated GPUs is the host's, and the CPU has none.
 #[test]
 fn steps_that_would_be_recorded_add_up() {
-    let sums = run_replicas(&vec![Device::cpu(1); 3], recorded).unwrap();
+    let sums = run_replicas(&vec![tensor_cpu::device(1); 3], recorded).unwrap();
     assert_eq!(sums, vec![vec![6.0; 4 * 110]; 3]);
 }
 
@@ -267,7 +268,7 @@ fn the_number_of_parts_stays() {
 #[test]
 fn only_gpus_can_join() {
     let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, failed: None };
-    assert!(Nccl::join(&Device::cpu(1), join).is_err());
+    assert!(Nccl::join(&tensor_cpu::device(1), join).is_err());
     let Some(devices) = gpus(1) else { return };
     let join = NcclJoin { id: [0; 128], rank: 0, world: 1, patience: PATIENCE, failed: None };
     let error = Nccl::join(&devices[0], join).err().unwrap().to_string();
@@ -290,7 +291,7 @@ fn only_equal_parts_are_gathered() {
 #[test]
 fn members_join_by_an_id_that_goes_another_way() {
     let Some(devices) = gpus(3) else { return };
-    let hosts = vec![Device::cpu(1); 3];
+    let hosts = vec![tensor_cpu::device(1); 3];
     let by_id = run_replicas(&hosts, |mut replica| {
         let device = devices[replica.rank()].clone();
         let collective = Box::new(Nccl::join_over(replica.collective.as_mut(), &device, PATIENCE)?);
@@ -305,12 +306,12 @@ fn members_join_by_an_id_that_goes_another_way() {
 /// NCCL itself, on all GPUs that there are.
 #[test]
 fn real_gpus_add_up_by_nccl() {
-    if let Err(why) = tensor::cuda::available().and_then(|()| nccl::available()) {
+    if let Err(why) = tensor_cuda::available().and_then(|()| nccl::available()) {
         println!("SKIPPED: sums by NCCL: {why}");
         return;
     }
-    for world in 1..=tensor::cuda::gpus().unwrap().len() {
-        let open = |gpu| Device::cuda(CudaOptions { gpu, ..CudaOptions::default() }).unwrap();
+    for world in 1..=tensor_cuda::gpus().unwrap().len() {
+        let open = |gpu| tensor_cuda::device(CudaOptions { gpu, ..CudaOptions::default() }).unwrap();
         let devices: Vec<Device> = (0..world).map(open).collect();
         for in_order in [false, true] {
             let group = || {

@@ -2,10 +2,10 @@
 
 use crate::job::{FOLDER, ROLE, mark_file};
 use parallel::{Error, Facts, Mpi, MpiOptions, Replica, Result};
+use program::{Device, Span, Storage};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
-use tensor::{Backend, Device, Span, Storage};
 
 /// How long ranks wait for each other in tests of hangs.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
@@ -75,7 +75,7 @@ fn run(body: impl FnOnce(Replica, PathBuf) -> Result<()>) -> Result<()> {
 fn run_with(options: MpiOptions, body: impl FnOnce(Replica, PathBuf) -> Result<()>) -> Result<()> {
     let mpi = Mpi::start(options)?;
     mark("started", mpi.rank());
-    mpi.run(Device::cpu(1), |replica| body(replica, folder()))
+    mpi.run(tensor_cpu::device(1), |replica| body(replica, folder()))
 }
 
 fn folder() -> PathBuf {

@@ -1,7 +1,6 @@
 use crate::job::{Job, mpirun_is_there};
 use crate::roles::all_sums;
 use parallel::run_replicas;
-use tensor::Device;
 
 /// One, two and three processes get what so many threads get, on every rank, bit for bit: with sums that go on while they compute,
 /// as between machines, and without, as on one.
@@ -11,7 +10,7 @@ fn processes_sum_as_threads_do() {
         return;
     }
     for ranks in 1..=3 {
-        let expected = run_replicas(&vec![Device::cpu(1); ranks], all_sums).unwrap();
+        let expected = run_replicas(&vec![tensor_cpu::device(1); ranks], all_sums).unwrap();
         for role in ["sums", "sums-beside"] {
             let ended = Job::start(role, ranks, &[]).wait();
             assert!(ended.success, "{}", ended.text);

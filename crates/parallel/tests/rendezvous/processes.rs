@@ -2,10 +2,10 @@
 
 use super::{LONG, at, free_port};
 use parallel::{Error, Facts, NcclProcess, Replica, Result};
+use program::{Precision, Span};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-use tensor::{Backend, Device, Precision, Span};
 
 const WORLD: usize = 3;
 
@@ -20,7 +20,7 @@ fn run_for(
     facts: fn(usize) -> Facts,
     body: fn(Replica) -> Result<f32>,
 ) -> Option<Vec<Result<f32, String>>> {
-    if let Err(error) = Device::emulated_cuda(Precision::Fp32) {
+    if let Err(error) = tensor_cuda::emulated(Precision::Fp32) {
         println!("SKIPPED: processes on GPUs: {error}");
         return None;
     }
@@ -32,7 +32,7 @@ fn run_for(
             settings.start = Duration::from_secs(20);
             let process =
                 NcclProcess { place: &place, settings: &settings, facts: &facts(rank), timeout, met: None };
-            let device = Device::emulated_cuda(Precision::Fp32).unwrap();
+            let device = tensor_cuda::emulated(Precision::Fp32).unwrap();
             process.run(device, body).map_err(|error| error.to_string())
         })
     };

@@ -15,7 +15,7 @@ impl Convolved for f32 {
             ];
         }
         let kernels = Kernels::of(cpu.simd());
-        let direct = |p: Problem| sums::scratch_len(&p.merged(), kernels, cpu.threads());
+        let direct = |p: Problem| sums::scratch_len(&p.merged(), kernels, cpu.pool().count());
         let data = phases(conv, x.shape).map(|phase| direct(Problem::backward(conv, y, x, phase)));
         [
             direct(Problem::forward(conv, x, y)),

@@ -41,7 +41,7 @@ fn worker_len(p: &Problem, plan: &Plan) -> usize {
 pub(super) fn run(cpu: &Cpu, p: &Problem, source: &[f32], w: &[f32], finish: Finish, out: &mut [f32]) {
     let kernels = Kernels::of(cpu.simd());
     let plan = Plan::new(p, kernels);
-    let mut scratch = cpu.scratch(scratch_len(p, kernels, cpu.threads()));
+    let mut scratch = cpu.scratch(scratch_len(p, kernels, cpu.pool().count()));
     let (weights, workers) = scratch.split_at_mut(plan.weights_len(p).next_multiple_of(16));
     if !plan.packs_late() {
         pack_all(cpu, p, &plan, w, weights);

@@ -39,28 +39,28 @@ pub(super) fn room(at: Layout) -> usize {
 }
 
 /// A trial on the reference, with all that it has left in f64.
-pub(super) fn reference(trial: &Trial, n: usize) -> TrialRun<'static, Reference> {
+pub(super) fn reference(trial: &Trial, n: usize) -> TrialRun<'static> {
     let mut run = trial.clone().on(&Reference).unwrap();
     run.run(&StepArgs::inference(n)).unwrap();
     run
 }
 
 /// The numbers of a tensor there, with those around it: so many from the start of its memory.
-pub(super) fn whole<'r>(run: &'r TrialRun<Reference>, id: TensorId, len: usize) -> &'r [f64] {
+pub(super) fn whole<'r>(run: &'r TrialRun, id: TensorId, len: usize) -> &'r [f64] {
     let executable = &run.executable;
     let offset = executable.layout(executable.program().root(id).0, 1).offset;
     let buffer = match executable.program().tensor(id).arena {
         Arena::Activations => &run.activations,
         _ => &run.gradients,
     };
-    &buffer[offset..][..len]
+    &buffer.as_f64().unwrap()[offset..][..len]
 }
 
 /// Both passes of a trial, to compare what they have left.
 struct Compared<'a> {
     cpu: &'a Cpu,
-    got: TrialRun<'a, Cpu>,
-    want: TrialRun<'static, Reference>,
+    got: TrialRun<'a>,
+    want: TrialRun<'static>,
     n: usize,
     what: String,
 }
@@ -88,6 +88,7 @@ impl<'a> Compared<'a> {
         let tolerance = 2e-7 * (products as f64).sqrt().max(4.0) * 8.0 + rounding;
         let got = self.got.read(id, self.n).unwrap();
         let buffer = if is_stored { &self.want.activations } else { &self.want.gradients };
+        let buffer = buffer.as_f64().unwrap();
         let pixels =
             (0..at.shape.rows()).flat_map(|row| &buffer[at.offset + row * at.stride..][..at.shape.c]);
         assert_eq!(got.len(), at.shape.len());

@@ -4,32 +4,35 @@ use super::operand::pair;
 use super::{Reference, elementwise, images, optimizer, softmax};
 use crate::buffer::filled;
 use crate::operand::{optimizer_step, run, run_mut};
+use crate::run::run_reference;
+use core::ops::Range;
 use program::{
-    Backend, Error, ImageSet, LoadImages, OptimizerStep, ParamRun, Result, Span, View, ViewMut, Write,
+    Backend, Bytes, Error, Executable, ImageSet, Ints, LoadImages, Memory, OptimizerStep, ParamRun, Result,
+    Span, StepArgs, Storage, View, ViewMut, Write,
 };
 
 /// Tensors in f64.
 type Buffer = Vec<f64>;
 
 impl Backend for Reference {
-    type Buffer = Buffer;
-    type Ints = Vec<u32>;
-    type Bytes = Vec<u8>;
-
     fn name(&self) -> String {
         "the f64 reference".to_owned()
     }
 
-    fn alloc(&self, len: usize) -> Result<Buffer> {
-        filled(self, len, 0.0)
+    fn kind(&self) -> &'static str {
+        "reference"
     }
 
-    fn alloc_ints(&self, len: usize) -> Result<Vec<u32>> {
-        filled(self, len, 0)
+    fn alloc(&self, len: usize) -> Result<Storage> {
+        Ok(Storage::new(filled(self, len, 0.0_f64)?, len))
     }
 
-    fn alloc_bytes(&self, len: usize) -> Result<Vec<u8>> {
-        filled(self, len, 0)
+    fn alloc_ints(&self, len: usize) -> Result<Ints> {
+        Ok(Ints::new(filled(self, len, 0_u32)?, len))
+    }
+
+    fn alloc_bytes(&self, len: usize) -> Result<Bytes> {
+        Ok(Bytes::new(filled(self, len, 0_u8)?, len))
     }
 
     /// So that it is checked as the CPU is.
@@ -37,34 +40,63 @@ impl Backend for Reference {
         true
     }
 
-    fn upload(&self, src: &[f32], dst: &mut Buffer, offset: usize) -> Result<()> {
+    fn upload(&self, src: &[f32], dst: &mut Storage, offset: usize) -> Result<()> {
+        let dst = dst.on_mut::<Buffer>("upload")?;
         let dst = run_mut("upload", "the target", dst, Span::new(offset, src.len()))?;
         dst.iter_mut().zip(src).for_each(|(dst, &src)| *dst = f64::from(src));
         Ok(())
     }
 
-    fn upload_ints(&self, src: &[u32], dst: &mut Vec<u32>) -> Result<()> {
+    fn upload_ints(&self, src: &[u32], dst: &mut Ints) -> Result<()> {
+        let dst = dst.on_mut::<Vec<u32>>("upload_ints")?;
         run_mut("upload_ints", "the target", dst, Span::new(0, src.len()))?.copy_from_slice(src);
         Ok(())
     }
 
-    fn upload_bytes(&self, src: &[u8], dst: &mut Vec<u8>, offset: usize) -> Result<()> {
+    fn upload_bytes(&self, src: &[u8], dst: &mut Bytes, offset: usize) -> Result<()> {
+        let dst = dst.on_mut::<Vec<u8>>("upload_bytes")?;
         run_mut("upload_bytes", "the target", dst, Span::new(offset, src.len()))?.copy_from_slice(src);
         Ok(())
     }
 
-    fn download(&self, src: &Buffer, offset: usize, dst: &mut [f32]) -> Result<()> {
+    fn download(&self, src: &Storage, offset: usize, dst: &mut [f32]) -> Result<()> {
+        let src = src.on::<Buffer>("download")?;
         let src = run("download", "the source", src, Span::new(offset, dst.len()))?;
         dst.iter_mut().zip(src).for_each(|(dst, &src)| *dst = src as f32);
         Ok(())
     }
 
-    fn fill(&self, value: f32, dst: &mut Buffer, at: Span) -> Result<()> {
-        run_mut("fill", "the target", dst, at)?.fill(f64::from(value));
+    fn prepare(&self, _: &Executable) -> Result<()> {
         Ok(())
     }
 
-    fn copy(&self, x: View<Buffer>, y: ViewMut<Buffer>, mode: Write) -> Result<()> {
+    fn run(&self, program: &Executable, steps: Range<usize>, args: &StepArgs, memory: Memory) -> Result<()> {
+        let Memory { activations, statistics, params, grads, averages, labels } =
+            memory.on::<Buffer, Vec<u32>>()?;
+        let lens =
+            [activations.len(), statistics.len(), params.len(), grads.len(), averages.len(), labels.len()];
+        program.check_memory(args, lens)?;
+        for k in steps {
+            let step = program.step(k);
+            let memory = Memory {
+                activations: &mut *activations,
+                statistics: &mut *statistics,
+                params,
+                grads: &mut *grads,
+                averages,
+                labels,
+            };
+            run_reference(program, step, args, memory)?;
+        }
+        Ok(())
+    }
+
+    fn fill(&self, value: f32, dst: &mut Storage, at: Span) -> Result<()> {
+        run_mut("fill", "the target", dst.on_mut::<Buffer>("fill")?, at)?.fill(f64::from(value));
+        Ok(())
+    }
+
+    fn copy(&self, x: View, y: ViewMut, mode: Write) -> Result<()> {
         pair("copy", x, y).map(|(x, y)| elementwise::copy(1.0, x, y, mode))
     }
 
@@ -72,12 +104,13 @@ impl Backend for Reference {
         &self,
         momentum: f32,
         scale: f32,
-        sums: &Buffer,
+        sums: &Storage,
         from: Span,
-        running: &mut Buffer,
+        running: &mut Storage,
         to: Span,
     ) -> Result<()> {
         let op = "ema_step";
+        let (sums, running) = (sums.on::<Buffer>(op)?, running.on_mut::<Buffer>(op)?);
         Error::check_len(op, "the running averages", to, from.len)?;
         let sums = run(op, "the sums", sums, from)?;
         let running = run_mut(op, "the running averages", running, to)?;
@@ -85,8 +118,9 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn meter(&self, sums: &Buffer, metrics: Span, meter: &mut Buffer) -> Result<()> {
+    fn meter(&self, sums: &Storage, metrics: Span, meter: &mut Storage) -> Result<()> {
         let op = "meter";
+        let (sums, meter) = (sums.on::<Buffer>(op)?, meter.on_mut::<Buffer>(op)?);
         Error::check_len(op, "the metrics", metrics, 2)?;
         let metrics = run(op, "the metrics", sums, metrics)?;
         optimizer::meter(metrics, run_mut(op, "the meter", meter, Span::new(0, 4))?);
@@ -96,27 +130,27 @@ impl Backend for Reference {
     fn load_images(
         &self,
         load: &LoadImages,
-        set: ImageSet<Vec<u8>, Vec<u32>, Buffer>,
-        draws: &Vec<u32>,
+        set: ImageSet,
+        draws: &Ints,
         first: usize,
-        x: ViewMut<Buffer>,
-        to: &mut Vec<u32>,
+        x: ViewMut,
+        to: &mut Ints,
     ) -> Result<()> {
         images::load(load, set, draws, first, x, to)
     }
 
-    fn softmax(&self, x: View<Buffer>, y: ViewMut<Buffer>) -> Result<()> {
+    fn softmax(&self, x: View, y: ViewMut) -> Result<()> {
         pair("softmax", x, y).map(|(x, y)| softmax::probabilities(x, y))
     }
 
     fn optimizer_step(
         &self,
-        step: OptimizerStep<Buffer>,
+        step: OptimizerStep,
         lr: f32,
-        params: &mut Buffer,
-        grads: &Buffer,
+        params: &mut Storage,
+        grads: &Storage,
         runs: &[ParamRun],
     ) -> Result<()> {
-        optimizer_step(&optimizer::Plain, step, lr, params, grads, runs)
+        optimizer_step::<_, Buffer>(&optimizer::Plain, step, lr, params, grads, runs)
     }
 }

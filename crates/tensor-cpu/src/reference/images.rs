@@ -1,18 +1,20 @@
 use super::operand::Output;
 use crate::images::copy_labels;
 use crate::operand::run;
-use program::{ImageSet, LoadImages, Result, Span, ViewMut};
+use program::{ImageSet, Ints, LoadImages, Result, Span, ViewMut};
 
 pub(crate) fn load(
     load: &LoadImages,
-    set: ImageSet<Vec<u8>, Vec<u32>, Vec<f64>>,
-    draws: &[u32],
+    set: ImageSet,
+    draws: &Ints,
     first: usize,
-    x: ViewMut<Vec<f64>>,
-    to: &mut [u32],
+    x: ViewMut,
+    to: &mut Ints,
 ) -> Result<()> {
     let (op, shape, len) = ("load_images", x.layout.shape, load.image_len());
-    let ImageSet { images, labels, means } = set;
+    let (images, labels, draws) =
+        (set.images.on::<Vec<u8>>(op)?, set.labels.on::<Vec<u32>>(op)?, draws.on::<Vec<u32>>(op)?);
+    let (means, x, to) = (set.means.on::<Vec<f64>>(op)?, x.on::<Vec<f64>>(op)?, to.on_mut::<Vec<u32>>(op)?);
     load.check_set(op, images.len(), labels.len(), means.len())?;
     load.check_batch(op, draws.len(), first, shape, to.len())?;
     load.check_draws(op, draws, first, shape.n, labels.len())?;

@@ -71,11 +71,8 @@ impl<'a> Output<'a> {
 }
 
 /// Both tensors, once they are known to have one shape.
-pub(crate) fn pair<'a>(
-    op: &'static str,
-    x: View<'a, Vec<f64>>,
-    y: ViewMut<'a, Vec<f64>>,
-) -> Result<(Input<'a>, Output<'a>)> {
+pub(crate) fn pair<'a>(op: &'static str, x: View<'a>, y: ViewMut<'a>) -> Result<(Input<'a>, Output<'a>)> {
+    let (x, y) = (x.on(op)?, y.on(op)?);
     Error::check_shape(op, "the output", y.layout.shape, x.layout.shape)?;
     Ok((Input::new(op, "the input", x)?, Output::new(op, "the output", y)?))
 }

@@ -3,9 +3,9 @@
 use super::calls::{Calls, Op, UniqueId};
 use super::installed::{Installed, unique_id};
 use super::session::{Join, Session, Way};
+use crate::Cuda;
 use crate::memory::Scratch;
-use crate::{Buffer, Cuda};
-use program::{Error, Result, Span};
+use program::{Error, Result, Span, Storage};
 use std::sync::Arc;
 
 /// Waits until all ranks that are threads of this process have come.
@@ -115,12 +115,12 @@ impl Communicator {
     ///
     /// # Errors
     /// What NCCL or the driver says, or that another rank failed.
-    pub fn all_reduce_sum(&mut self, data: &mut Buffer, at: Span) -> Result<()> {
-        let run = self.cuda.run("all_reduce_sum", "the run", data, at)?;
+    pub fn all_reduce_sum(&mut self, data: &mut Storage, at: Span) -> Result<()> {
+        let run = self.cuda.run("all_reduce_sum", "the run", data.on("collective")?, at)?;
         if at.len > 0 {
             self.run("ncclAllReduce", &[Op::AllReduce { run, len: at.len }])?;
         }
-        self.cuda.refresh_mirror(data)
+        self.cuda.refresh_mirror(data.on("collective")?)
     }
 
     /// Begins to replace the run `at` of `data` by its sum over all ranks, as [`all_reduce_sum`](Communicator::all_reduce_sum)
@@ -131,8 +131,8 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
-    pub fn begin_sum(&mut self, data: &mut Buffer, at: Span) -> Result<()> {
-        let run = self.cuda.run("begin_sum", "the run", data, at)?;
+    pub fn begin_sum(&mut self, data: &mut Storage, at: Span) -> Result<()> {
+        let run = self.cuda.run("begin_sum", "the run", data.on("collective")?, at)?;
         if at.len == 0 {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
-    pub fn finish_sum(&mut self, data: &mut Buffer, rest: Span) -> Result<()> {
+    pub fn finish_sum(&mut self, data: &mut Storage, rest: Span) -> Result<()> {
         self.cuda.join()?;
         self.all_reduce_sum(data, rest)
     }
@@ -154,21 +154,21 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
-    pub fn broadcast(&mut self, data: &mut Buffer, at: Span, root: usize) -> Result<()> {
+    pub fn broadcast(&mut self, data: &mut Storage, at: Span, root: usize) -> Result<()> {
         self.check_rank("broadcast", root)?;
-        let run = self.cuda.run("broadcast", "the run", data, at)?;
+        let run = self.cuda.run("broadcast", "the run", data.on("collective")?, at)?;
         if at.len > 0 {
             self.run("ncclBroadcast", &[Op::Broadcast { run, len: at.len, root }])?;
         }
-        self.cuda.refresh_mirror(data)
+        self.cuda.refresh_mirror(data.on("collective")?)
     }
 
     /// Completes the run `at` of `data`, which has an equal part for each rank, one behind the other: each brings its own.
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum), and if the run can't be cut into equal parts.
-    pub fn all_gather(&mut self, data: &mut Buffer, at: Span) -> Result<()> {
-        let run = self.cuda.run("all_gather", "the run", data, at)?;
+    pub fn all_gather(&mut self, data: &mut Storage, at: Span) -> Result<()> {
+        let run = self.cuda.run("all_gather", "the run", data.on("collective")?, at)?;
         if !at.len.is_multiple_of(self.world()) {
             let (what, accepted) = ("the length of the run", "a multiple of the number of ranks");
             return Err(Error::Value { op: "all_gather", what, value: at.len as f64, accepted });
@@ -178,7 +178,7 @@ impl Communicator {
             let own = run.offset(self.rank() * len * size_of::<f32>());
             self.run("ncclAllGather", &[Op::AllGather { own, run, len }])?;
         }
-        self.cuda.refresh_mirror(data)
+        self.cuda.refresh_mirror(data.on("collective")?)
     }
 
     /// Waits until all ranks have come here, and all they were asked for before is done.

@@ -2,10 +2,9 @@
 
 use super::Communicator;
 use super::calls::Op;
-use crate::Buffer;
 use crate::driver::Ptr;
 use crate::stretch::stretch;
-use program::{Result, Span};
+use program::{Result, Span, Storage};
 
 const F32: usize = size_of::<f32>();
 const CALL: &str = "a group of ncclSend and ncclRecv";
@@ -19,22 +18,23 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum), and if a rank brings another number of parts than before.
-    pub fn all_reduce_in_order(&mut self, parts: &[&Buffer], at: Span, into: &mut Buffer) -> Result<()> {
+    pub fn all_reduce_in_order(&mut self, parts: &[Storage], at: Span, into: &mut Storage) -> Result<()> {
         let op = "all_reduce_in_order";
-        let runs: Result<Vec<Ptr>> = parts.iter().map(|part| self.cuda.run(op, "a part", part, at)).collect();
-        let to = self.cuda.run(op, "the sum", into, at)?;
+        let run = |what, data: &Storage| self.cuda.run(op, what, data.on("collective")?, at);
+        let runs: Result<Vec<Ptr>> = parts.iter().map(|part| run("a part", part)).collect();
+        let to = run("the sum", into)?;
         self.sum(&runs?, to, at.len)?;
-        self.cuda.refresh_mirror(into)
+        self.cuda.refresh_mirror(into.on("collective")?)
     }
 
     /// The same, of one part a rank, in place.
     ///
     /// # Errors
     /// As [`all_reduce_in_order`](Communicator::all_reduce_in_order).
-    pub fn all_reduce_sum_in_order(&mut self, data: &mut Buffer, at: Span) -> Result<()> {
-        let run = self.cuda.run("all_reduce_sum_in_order", "the run", data, at)?;
+    pub fn all_reduce_sum_in_order(&mut self, data: &mut Storage, at: Span) -> Result<()> {
+        let run = self.cuda.run("all_reduce_sum_in_order", "the run", data.on("collective")?, at)?;
         self.sum_of(&vec![1; self.world()], &[run], run, at.len)?;
-        self.cuda.refresh_mirror(data)
+        self.cuda.refresh_mirror(data.on("collective")?)
     }
 
     fn sum(&mut self, parts: &[Ptr], to: Ptr, len: usize) -> Result<()> {

@@ -203,8 +203,9 @@ fn a_whole_life_is_in_order() {
 #[test]
 fn buckets_are_a_fork_and_a_join() {
     use super::communicator::Communicator;
-    use crate::{Cuda, Turn};
+    use crate::Cuda;
     use program::{Backend, Span};
+    use program::{Recording as _, Turn};
     let cuda = match Cuda::emulated(Default::default()) {
         Ok(cuda) => cuda,
         Err(why) => return println!("SKIPPED: sums in a recording: {why}"),

@@ -1,10 +1,11 @@
 //! Batches of images out of a set on the device.
 
+use crate::Cuda;
+use crate::buffer::{self, Buffer};
 use crate::driver::{Geometry, args};
 use crate::kernels::Source;
 use crate::operand::u32_of;
-use crate::{Buffer, Bytes, Cuda, Ints};
-use program::{ImageSet, LoadImages, Result, Span, View};
+use program::{ImageSet, Ints, LoadImages, Result, Span, ViewMut};
 
 pub(crate) const SOURCE: Source =
     Source { name: "images.cu", text: include_str!("../../kernels/images.cu"), kernels: &["load_images"] };
@@ -16,17 +17,20 @@ impl Cuda {
     pub(crate) fn op_load_images(
         &self,
         load: &LoadImages,
-        ImageSet { images, labels, means }: ImageSet<Bytes, Ints, Buffer>,
+        set: ImageSet,
         draws: &Ints,
         first: usize,
-        x: View<Buffer>,
+        x: ViewMut,
         to: &mut Ints,
     ) -> Result<()> {
         let (op, shape, to_len) = ("load_images", x.layout.shape, to.len());
+        let (images, labels) = (set.images.on::<buffer::Bytes>(op)?, set.labels.on::<buffer::Ints>(op)?);
+        let (draws, to) = (draws.on::<buffer::Ints>(op)?, to.on_mut::<buffer::Ints>(op)?);
+        let (means, x) = (set.means.on::<Buffer>(op)?, x.on(op)?);
         load.check_set(op, images.len(), labels.len(), means.len())?;
         load.check_batch(op, draws.len(), first, shape, to_len)?;
         let means = self.run(op, "the means", means, Span::new(0, 2 * load.image_len()))?;
-        let x = self.write(op, "the batch", x)?;
+        let x = self.write(op, "the batch", x.as_view())?;
         let size = |what, value| u32_of(op, what, value);
         let count = size("the number of images", labels.len())?;
         let rows = size("the rows of the table of draws", draws.len() / load.words())?;

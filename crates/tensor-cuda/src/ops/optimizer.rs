@@ -5,7 +5,7 @@ use crate::kernels::Source;
 use crate::operand::u32_of;
 use crate::{Buffer, Cuda};
 use program::{
-    Adam, Error, Moments, OptimizerStep, ParamRun, Precision, Result, Rmsprop, Sgd, Span, Velocity,
+    Adam, Error, Moments, OptimizerStep, ParamRun, Precision, Result, Rmsprop, Sgd, Span, Storage, Velocity,
     WeightDecay,
 };
 
@@ -52,31 +52,36 @@ struct Arenas<'a, const N: usize> {
     remembers: bool,
 }
 
+fn arena(data: &Storage) -> Result<&Buffer> {
+    data.on("optimizer_step")
+}
+
 impl Cuda {
     pub(crate) fn op_optimizer_step(
         &self,
-        step: OptimizerStep<Buffer>,
+        step: OptimizerStep,
         lr: f32,
-        params: &mut Buffer,
-        grads: &Buffer,
+        params: &mut Storage,
+        grads: &Storage,
         runs: &[ParamRun],
     ) -> Result<()> {
+        let (params, grads) = (arena(params)?, arena(grads)?);
         match step {
             OptimizerStep::Sgd(rule, velocity) => {
-                let (memory, remembers) = ([("the velocity", &*velocity)], rule.momentum != 0.0);
+                let (memory, remembers) = ([("the velocity", arena(velocity)?)], rule.momentum != 0.0);
                 let arenas = Arenas { op: "sgd_step", params, grads, memory, remembers };
                 self.step_with(lr, &arenas, None, runs, |run| self.sgd(&rule, run))
             }
             OptimizerStep::Rmsprop(rule, mean_square) => {
-                let memory = [("the mean squares", &*mean_square)];
+                let memory = [("the mean squares", arena(mean_square)?)];
                 let arenas = Arenas { op: "rmsprop_step", params, grads, memory, remembers: true };
                 self.step_with(lr, &arenas, None, runs, |run| self.rmsprop(&rule, run))
             }
             OptimizerStep::Adam(rule, Moments { mean, mean_square, steps }) => {
                 let op = "adam_step";
-                let memory = [("the means", &*mean), ("the mean squares", &*mean_square)];
+                let memory = [("the means", arena(mean)?), ("the mean squares", arena(mean_square)?)];
                 let arenas = Arenas { op, params, grads, memory, remembers: true };
-                let steps = self.run(op, "the number of steps", steps, Span::new(0, 1))?;
+                let steps = self.run(op, "the number of steps", arena(steps)?, Span::new(0, 1))?;
                 self.step_with(lr, &arenas, Some(steps), runs, |run| self.adam(&rule, steps, run))
             }
         }

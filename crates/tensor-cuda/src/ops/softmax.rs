@@ -1,10 +1,11 @@
 //! Softmax and the loss.
 
+use crate::Cuda;
 use crate::buffer::Format;
+use crate::buffer::{Buffer, Ints};
 use crate::driver::{Geometry, Ptr, args};
 use crate::kernels::Source;
 use crate::operand::{Run, u32_of};
-use crate::{Buffer, Cuda, Ints};
 use program::{Error, Result, SoftmaxXent, View};
 
 pub(crate) const SOURCE: Source = Source {

@@ -2,10 +2,10 @@
 
 use program::ops::{Conv2dForward, Conv2dInputGradient, Conv2dWeightGradient};
 use program::{
-    Activation, Arena, Backend, Conv2d, Layout, OptimizerStep, Pad, ParamRun, Precision, Sgd, Shape,
-    StepArgs, Trial, TrialRun, WeightDecay, Write,
+    Activation, Arena, Backend, Conv2d, Layout, OptimizerStep, Pad, ParamRun, Precision, Recording as _, Sgd,
+    Shape, StepArgs, Trial, TrialRun, Turn, WeightDecay, Write,
 };
-use tensor_cuda::{Cuda, Turn};
+use tensor_cuda::Cuda;
 
 const CONV: Conv2d = Conv2d {
     inputs: 5,
@@ -41,7 +41,7 @@ fn steps(cuda: &Cuda) -> Vec<u32> {
     // The weights lie as their gradients do.
     let at = run.executable.span(w);
     assert_eq!((at, at.offset), (run.executable.span(dw), 0));
-    let mut step = |run: &mut TrialRun<'_, Cuda>, lr: f32| {
+    let mut step = |run: &mut TrialRun<'_>, lr: f32| {
         let (sgd, all) =
             (Sgd::keras().momentum(0.9).nesterov(), ParamRun::new(at, WeightDecay::Decoupled(0.01)));
         run.run(&StepArgs::inference(3)).unwrap();

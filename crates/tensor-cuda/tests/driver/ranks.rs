@@ -1,10 +1,10 @@
 //! Ranks that reach each other by NCCL, each on a thread and a GPU of its own.
 
-use program::{Backend, Error, Span};
+use program::{Backend, Error, Recording as _, Span, Storage, Turn};
 use std::thread;
 use std::time::Duration;
 use tensor_cuda::nccl::{Communicator, Join, unique_id};
-use tensor_cuda::{Buffer, Cuda, Options, Turn, gpus};
+use tensor_cuda::{Cuda, Options, gpus};
 
 const LEN: usize = 1000;
 const AT: Span = Span { offset: 3, len: LEN };
@@ -32,11 +32,11 @@ impl Rank {
         Ok(Rank { cuda, to_others })
     }
 
-    fn put(&self, buffer: &mut Buffer, seed: usize) {
+    fn put(&self, buffer: &mut Storage, seed: usize) {
         self.cuda.upload(&numbers(self.to_others.rank(), seed), buffer, AT.offset).unwrap();
     }
 
-    fn read(&self, buffer: &Buffer) -> Vec<f32> {
+    fn read(&self, buffer: &Storage) -> Vec<f32> {
         let mut back = vec![0.0; LEN];
         self.cuda.download(buffer, AT.offset, &mut back).unwrap();
         back
@@ -67,14 +67,14 @@ impl Rank {
             assert_eq!(each, (0..world).map(|rank| (rank + seed) as f32).collect::<Vec<_>>());
         }
         // Sums of several parts, of which each rank brings another number.
-        let parts: Vec<Buffer> = (0..=rank)
+        let parts: Vec<Storage> = (0..=rank)
             .map(|part| {
                 let mut buffer = self.cuda.alloc(LEN + 5).unwrap();
                 self.cuda.upload(&numbers(rank, part), &mut buffer, AT.offset).unwrap();
                 buffer
             })
             .collect();
-        self.to_others.all_reduce_in_order(&parts.iter().collect::<Vec<_>>(), AT, &mut data).unwrap();
+        self.to_others.all_reduce_in_order(&parts, AT, &mut data).unwrap();
         let of_all = (0..world).flat_map(|rank| (0..=rank).map(move |part| numbers(rank, part)));
         let expected = of_all.reduce(|sum, part| sum.iter().zip(part).map(|(sum, x)| sum + x).collect());
         assert_eq!(self.read(&data), expected.unwrap());
@@ -83,11 +83,11 @@ impl Rank {
     }
 
     /// A step with sums beside what follows, as a training step is, written down once and replayed.
-    fn record(&mut self, data: &mut Buffer) {
+    fn record(&mut self, data: &mut Storage) {
         let world = self.to_others.world();
         let [head, tail] = [Span::new(AT.offset, LEN / 2), Span::new(AT.offset + LEN / 2, LEN - LEN / 2)];
         let mut other = self.cuda.alloc(LEN).unwrap();
-        let mut step = |to_others: &mut Communicator, cuda: &Cuda, data: &mut Buffer| {
+        let mut step = |to_others: &mut Communicator, cuda: &Cuda, data: &mut Storage| {
             to_others.begin_sum(data, tail).unwrap();
             cuda.fill(1.0, &mut other, Span::new(0, LEN)).unwrap();
             to_others.finish_sum(data, head).unwrap();

@@ -3,7 +3,7 @@
 use conformance::{Case, Subject};
 use half::{bf16, f16};
 use philox::{Philox, domain};
-use program::{Backend, Precision, Result, Span};
+use program::{Backend, Precision, Result, Span, Storage};
 use tensor_cuda::Cuda;
 
 pub use conformance::numbers;
@@ -20,7 +20,7 @@ pub fn emulated(precision: Precision) -> Cuda {
 }
 
 /// The emulated GPU, to be compared with the f64 reference.
-pub fn subject(precision: Precision) -> Subject<Cuda> {
+pub fn subject(precision: Precision) -> Subject {
     let loss_scale = if precision == Precision::Fp16 { FIRST_LOSS_SCALE } else { 1.0 };
     let device = (format!("the emulated GPU in {precision}"), emulated(precision));
     Subject::new([device]).precision(precision).loss_scale(loss_scale)
@@ -67,13 +67,13 @@ pub fn between(rng: &mut Philox, from: usize, to: usize) -> usize {
     from + rng.below((to - from + 1) as u32) as usize
 }
 
-pub fn upload<B: Backend>(device: &B, values: &[f32]) -> Result<B::Buffer> {
+pub fn upload(device: &dyn Backend, values: &[f32]) -> Result<Storage> {
     let mut buffer = device.alloc(values.len())?;
     device.upload(values, &mut buffer, 0)?;
     Ok(buffer)
 }
 
-pub fn download<B: Backend>(device: &B, buffer: &B::Buffer, at: Span) -> Result<Vec<f32>> {
+pub fn download(device: &dyn Backend, buffer: &Storage, at: Span) -> Result<Vec<f32>> {
     let mut values = vec![0.0; at.len];
     device.download(buffer, at.offset, &mut values)?;
     Ok(values)

@@ -3,8 +3,10 @@
 use super::play::Played;
 use super::{alone, batch, choices, convolutions, dense, numbers, on_failing_stand_ins, on_stand_ins};
 use program::ops::{Conv2dForward, Conv2dInputGradient, LinearForward, LinearInputGradient};
-use program::{Activation, Arena, Error, Shape, StepArgs, TensorId, Trial, TrialRun, Write};
-use tensor_cuda::{Cuda, Options, Turn};
+use program::{
+    Activation, Arena, Error, Recording as _, Shape, StepArgs, TensorId, Trial, TrialRun, Turn, Write,
+};
+use tensor_cuda::{Cuda, Options};
 
 /// The next algorithm takes its place; half-written results are overwritten.
 #[test]
@@ -73,7 +75,7 @@ fn what_can_not_be_recorded_gives_way_likewise() {
 
 /// A convolution and a dense layer: their forward passes, and the gradients of their inputs, which are added to.
 struct Layers<'a> {
-    run: TrialRun<'a, Cuda>,
+    run: TrialRun<'a>,
     /// Of the forward passes.
     outputs: [TensorId; 2],
     samples: usize,

@@ -22,8 +22,8 @@ impl Observer for Environment {
             "system": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             "processor": processor(),
             "cores": std::thread::available_parallelism().map_or(1, usize::from),
-            "simd": tensor::simd_level(),
-            "bf16": tensor::bf16_level(),
+            "simd": tensor_cpu::simd_level(),
+            "bf16": tensor_cpu::bf16_level(),
             "devices": run.devices,
         });
         let text = serde_json::to_string_pretty(&environment)

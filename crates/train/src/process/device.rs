@@ -2,7 +2,7 @@ use super::cores;
 use crate::devices::count_gpus;
 use crate::{Config, DeviceKind, DeviceOptions, Error, Result, open_devices};
 use parallel::cluster::{Place, Source};
-use tensor::Device;
+use program::Device;
 
 /// This process's device.
 pub(super) fn open(config: &Config, place: &Place) -> Result<Device> {

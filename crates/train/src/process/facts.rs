@@ -63,7 +63,6 @@ fn digest(value: impl Hash) -> String {
 mod tests {
     use super::*;
     use crate::recipe;
-    use tensor::Device;
 
     /// Each rank says how good the network is on its part of them, so they must be the same.
     #[test]
@@ -73,7 +72,7 @@ mod tests {
         let of = |change: Change| {
             let mut data = cifar::synthetic(1, 40, 20);
             change(&mut data);
-            let (model, device) = (models::small_cnn(10).unwrap(), Device::cpu(1));
+            let (model, device) = (models::small_cnn(10).unwrap(), tensor_cpu::device(1));
             facts(&Whole::prepare(&config, model, data, None, 1, &device).unwrap()).unwrap()
         };
         let own = of(|_| ());

@@ -3,8 +3,8 @@ use crate::{DeviceKind, DeviceOptions, Result};
 use parallel::cluster::{Place, Source};
 use parallel::rendezvous::{Meeting, Settings};
 use parallel::{Error, Facts, NcclProcess, Replica};
+use program::Device;
 use std::time::Duration;
-use tensor::Device;
 
 /// What joins the processes of a run.
 pub(super) enum Transport {

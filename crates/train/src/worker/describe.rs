@@ -2,7 +2,6 @@
 
 use super::Worker;
 use crate::DeviceWeights;
-use tensor::Backend;
 
 impl Worker<'_> {
     /// How many replicas share the work.

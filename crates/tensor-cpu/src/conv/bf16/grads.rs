@@ -188,7 +188,7 @@ pub(super) fn run(cpu: &Cpu, conv: &Conv2d, x: View<[Bf16]>, dy: View<[Bf16]>, d
         return dw.fill(0.0);
     }
     let (plan, tiles) = (Plan::new(conv, x.layout, dy.layout), super::tiles(cpu));
-    let mut scratch = cpu.scratch(plan.scratch_len(cpu.threads()));
+    let mut scratch = cpu.scratch(plan.scratch_len(cpu.pool().count()));
     let (partials, rest) = scratch.split_at_mut(plan.partials_len());
     let (turned, workers) = rest.split_at_mut(plan.turned_len());
     let (worker_len, workers) = (plan.worker_len(), Shards::new(workers));

@@ -29,12 +29,12 @@ use program::{Conv2d, Layout, View, ViewMut, Write};
 
 impl Convolved for Bf16 {
     fn scratch_lens(cpu: &Cpu, conv: &Conv2d, x: Layout, y: Layout) -> [usize; 3] {
-        let sums = |p: Problem| sums::scratch_len(&p, cpu.threads());
+        let sums = |p: Problem| sums::scratch_len(&p, cpu.pool().count());
         let data = phases(conv, x.shape).map(|phase| sums(Problem::backward(conv, y, x, phase)));
         [
             sums(Problem::forward(conv, x, y)),
             data.max().unwrap_or(0),
-            grads::scratch_len(conv, x, y, cpu.threads()),
+            grads::scratch_len(conv, x, y, cpu.pool().count()),
         ]
     }
 

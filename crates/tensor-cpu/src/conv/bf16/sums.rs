@@ -123,7 +123,7 @@ pub(super) fn run(cpu: &Cpu, p: &Problem, source: &[Bf16], w: &[f32], finish: Fi
     }
     let (p, patch) = &patched(p);
     let plan = Plan::new(p);
-    let mut scratch = cpu.scratch(plan.scratch_len(p, cpu.threads()));
+    let mut scratch = cpu.scratch(plan.scratch_len(p, cpu.pool().count()));
     let (weights, workers) = scratch.split_at_mut(plan.weights_len(p));
     {
         let weights = Shards::new(weights);

@@ -117,7 +117,7 @@ impl Plan {
 /// Elements of scratch memory that [`run`] needs.
 pub(super) fn scratch_len(cpu: &Cpu, size: Size, conv: &Conv2d, x: Layout, dy: Layout) -> usize {
     let plan = Plan::new(cpu, size, conv, x, dy);
-    plan.zeros_len() + plan.parts * plan.sums_len()[1] + cpu.threads() * plan.worker_len()
+    plan.zeros_len() + plan.parts * plan.sums_len()[1] + cpu.pool().count() * plan.worker_len()
 }
 
 /// Computes the gradient of the weights.

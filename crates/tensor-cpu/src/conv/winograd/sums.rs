@@ -96,7 +96,7 @@ impl Plan {
 /// Elements of scratch memory that [`run`] needs.
 pub(super) fn scratch_len(cpu: &Cpu, pass: &Pass) -> usize {
     let plan = Plan::new(pass, cpu);
-    plan.zeros_len() + plan.weights_len().next_multiple_of(BLOCK) + cpu.threads() * plan.worker_len()
+    plan.zeros_len() + plan.weights_len().next_multiple_of(BLOCK) + cpu.pool().count() * plan.worker_len()
 }
 
 /// Computes all outputs of the pass.

@@ -2,7 +2,7 @@
 
 use super::super::own::Product;
 use super::*;
-use program::{Backend, Precision};
+use program::{Backend, Precision, Storage};
 
 const PADS: [[usize; 4]; 3] = [[1, 1, 1, 1], [0, 0, 0, 0], [2, 0, 1, 2]];
 
@@ -13,12 +13,12 @@ fn convolution(x: Shape, outputs: usize, [top, bottom, left, right]: [usize; 4])
 }
 
 /// Numbers on the device in the format of activations, and where they lie.
-fn numbers(cuda: &Cuda, seed: usize, len: usize) -> (crate::Buffer, Ptr) {
+fn numbers(cuda: &Cuda, seed: usize, len: usize) -> (Storage, Ptr) {
     let mut buffer = cuda.alloc_activations(len).unwrap();
     let values: Vec<f32> =
         (0..len).map(|k| ((k * 7919 + seed * 104_729) % 1999) as f32 / 1000.0 - 1.0).collect();
     cuda.upload(&values, &mut buffer, 0).unwrap();
-    let ptr = buffer.memory.ptr();
+    let ptr = buffer.on::<crate::Buffer>("test").unwrap().memory.ptr();
     (buffer, ptr)
 }
 

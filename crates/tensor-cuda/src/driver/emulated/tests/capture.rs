@@ -1,10 +1,10 @@
 //! Captures, and the recordings made of them.
 
 use super::{download, driver, run, try_download};
+use crate::Cuda;
 use crate::cuda::lock;
 use crate::driver::{Driver, Geometry, args};
-use crate::{Cuda, Turn};
-use program::{Precision, Result};
+use program::{Precision, Recording as _, Result, Turn};
 
 #[test]
 fn a_capture_is_written_down_and_done_again() {

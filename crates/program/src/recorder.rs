@@ -1,6 +1,29 @@
-use crate::{Device, Error, Result, Turn};
-use core::fmt::Display;
-use tensor_cuda::{Cuda, Recording};
+use crate::{Device, Error, Result};
+use core::fmt::{Debug, Display};
+
+/// The numbers that differ between the steps of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Turn {
+    /// The training step, for dropout.
+    pub step: u64,
+    /// The learning rate of the optimizer's step.
+    pub lr: f32,
+    /// The first place of the batch in the epoch's order, for images that the device loads.
+    pub first: u32,
+}
+
+/// Work that a device has written down. It names memory by its address: whoever replays it keeps every buffer that it worked on.
+pub trait Recording: Debug + Send {
+    /// How many pieces of work it has, a kernel or a call into a library each, and how many of them stand behind one another in the
+    /// longest chain: what is not in a chain may run side by side.
+    fn size(&self) -> [usize; 2];
+
+    /// Does the work again with the numbers of `turn`.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn replay(&self, turn: &Turn) -> Result<()>;
+}
 
 /// Plays work that repeats from step to step.
 ///
@@ -10,9 +33,9 @@ use tensor_cuda::{Cuda, Recording};
 /// whoever owns that memory keeps it as long as the recorder.
 ///
 /// ```
-/// use tensor::{Backend, Device, Error, Recorder, Span, Turn};
+/// use program::{Error, Recorder, Span, Turn};
 ///
-/// let device = Device::cpu(1);
+/// let device = tensor_cpu::device(1);
 /// let mut x = device.alloc(3)?;
 /// let mut recorder = Recorder::default();
 /// for step in 0..3 {
@@ -32,7 +55,7 @@ pub struct Recorder<K> {
 enum State {
     /// It ran once, so all memory is reserved and all choices are made.
     Ran,
-    Recorded(Recording),
+    Recorded(Box<dyn Recording>),
     /// The driver refused to write it down: it runs every time.
     Refused,
 }
@@ -66,7 +89,7 @@ impl<K: PartialEq> Recorder<K> {
         turn: &Turn,
         mut work: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        if !matches!(device, Device::Cuda(_)) {
+        if !device.records() {
             return work();
         }
         self.prepare(device, &key, &mut work);
@@ -89,19 +112,18 @@ impl<K: PartialEq> Recorder<K> {
         key: &K,
         mut work: impl FnMut() -> Result<(), E>,
     ) -> Prepared {
-        let (Device::Cuda(cuda), Some(state)) = (device, self.state(key)) else { return Prepared::Yes };
+        let Some(state) = self.state(key) else { return Prepared::Yes };
         match state {
             State::Recorded(_) => return Prepared::Yes,
             State::Refused => return Prepared::Never,
             State::Ran => {}
         }
-        let dropped = cuda.dropped_algorithms();
-        match write_down(cuda, &mut work) {
-            Ok(recording) => {
+        match device.record(&mut || work().map_err(|why| why.to_string())) {
+            Ok(Some(recording)) => {
                 *state = State::Recorded(recording);
                 Prepared::Yes
             }
-            Err(_) if cuda.dropped_algorithms() > dropped => {
+            Ok(None) => {
                 self.forget(key);
                 Prepared::NotYet
             }
@@ -142,12 +164,4 @@ impl<K: PartialEq> Recorder<K> {
     pub fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
-}
-
-/// Has `work` written down and not done.
-fn write_down<E: Display>(cuda: &Cuda, work: &mut impl FnMut() -> Result<(), E>) -> Result<Recording> {
-    cuda.begin_recording()?;
-    let Err(why) = work() else { return cuda.end_recording() };
-    cuda.abandon_recording();
-    Err(Error::Device { device: "cuda".into(), message: format!("an op can't be recorded: {why}") })
 }

@@ -1,0 +1,45 @@
+use crate::Backend;
+use core::any::Any;
+use core::ops::Deref;
+use std::sync::Arc;
+
+/// A place where tensors live and programs run: any [`Backend`]. Clones are the same device.
+///
+/// ```
+/// use program::{Device, Layout, Shape, View, ViewMut, Write};
+///
+/// let device = tensor_cpu::device(1);
+/// let at = Layout::contiguous(Shape::vectors(1, 3));
+/// let (mut x, mut y) = (device.alloc(3)?, device.alloc(3)?);
+/// device.upload(&[-1.0, 0.0, 2.0], &mut x, 0)?;
+/// device.copy(View::new(&x, at), ViewMut::new(&mut y, at), Write::Set)?;
+/// assert_eq!(y.to_vec(&device, 0, 3)?, [-1.0, 0.0, 2.0]);
+///
+/// let cpu: Option<&tensor_cpu::Cpu> = device.get();
+/// assert!(cpu.is_some());
+/// # Ok::<(), program::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Device(Arc<dyn Backend>);
+
+impl Device {
+    /// The backend behind it, if it is this one: for what only one kind of device can do.
+    pub fn get<B: Backend>(&self) -> Option<&B> {
+        let backend: &dyn Any = &*self.0;
+        backend.downcast_ref()
+    }
+}
+
+impl<B: Backend> From<B> for Device {
+    fn from(backend: B) -> Self {
+        Device(Arc::new(backend))
+    }
+}
+
+impl Deref for Device {
+    type Target = dyn Backend;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
