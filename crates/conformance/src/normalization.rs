@@ -160,7 +160,7 @@ fn case(shape: Shape, place: Placement) -> Normalization {
 /// The shapes that training is made of.
 pub fn layers_of_real_networks(subject: &Subject) {
     for (n, side, c, place) in
-        [(16, 32, 96, ALONE), (8, 32, 48, WIDE_SLICE), (4, 15, 112, SLICE), (64, 7, 336, ALONE)]
+        [(4, 32, 96, ALONE), (2, 32, 48, WIDE_SLICE), (4, 15, 112, SLICE), (16, 7, 336, ALONE)]
     {
         subject.agree(&case(subject.fit(Shape::new(n, side, side, c), 16 * c), place));
     }
