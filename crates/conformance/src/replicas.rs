@@ -129,8 +129,7 @@ pub fn parts_are_the_whole(subject: &Subject) {
 
 /// The shapes that training is made of, in uneven parts, one of them empty.
 pub fn layers_of_real_networks(subject: &Subject) {
-    for (samples, sizes) in
-        [([2, 0, 1], [32, 32, 96]), ([0, 2, 2], [15, 15, 112]), ([5, 5, 6], [7, 7, 336])]
+    for (samples, sizes) in [([2, 0, 1], [32, 32, 96]), ([0, 2, 2], [15, 15, 112]), ([5, 5, 6], [7, 7, 336])]
     {
         let mut case = parts(&samples, sizes);
         let fits = subject.fit(case.whole.shape, 16 * sizes[2]);

@@ -131,7 +131,7 @@ fn every_trained_parameter_is_among_the_trainable_ones() {
     assert_eq!(layers, [1, 1]);
 }
 
-/// What a pass calls complete, and what becomes of it.
+/// Compares the gradients of each bucket, then overwrites them.
 struct Starts {
     expected: Vec<f64>,
     seen: Vec<Span>,
@@ -146,7 +146,7 @@ impl Exchange for Starts {
     }
 }
 
-/// Gradients whose sum starts are those that a pass ends with, and what is done with them meanwhile stays.
+/// Where a sum starts, its gradients have their final values, and the pass does not write them again.
 #[test]
 fn a_sum_starts_when_its_gradients_are_complete() {
     on_every_device(|device| {

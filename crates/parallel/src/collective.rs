@@ -37,8 +37,8 @@ pub trait Collective: Send {
     /// does, while the caller goes on with other runs of it. This one is left alone until
     /// [`finish_sum`](Collective::finish_sum).
     ///
-    /// All replicas begin with the same [buckets](layers::Network::buckets), in their order; not with the last one, what lies behind
-    /// the gradients. On a device that records its work this may be part of a recording: then a replay does what the device was
+    /// All replicas begin with the same [buckets](layers::Network::buckets) of gradients, in their order. The last run, without gradients,
+    /// is left to [`finish_sum`](Collective::finish_sum). On a device that records its work this may be part of a recording: then a replay does what the device was
     /// asked for here, and nobody calls this again.
     ///
     /// By default nothing is begun, for a collective that would gain nothing.
@@ -151,7 +151,7 @@ pub(crate) fn whole(buckets: &[Span]) -> Span {
     Span::new(0, behind(buckets).end())
 }
 
-/// The last bucket: what lies behind the gradients.
+/// The last of the [buckets](layers::Network::buckets), which has no gradients.
 pub(crate) fn behind(buckets: &[Span]) -> Span {
     buckets.last().copied().unwrap_or(Span::new(0, 0))
 }

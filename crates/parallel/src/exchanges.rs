@@ -33,7 +33,7 @@ pub struct Exchanges<'a> {
     way: Way<'a>,
     /// How long the pass has waited for others.
     waited: Duration,
-    /// What kept the others away, since layers hand on no more than its words.
+    /// The whole error of a failed exchange: the pass returns its message alone.
     failure: Option<Error>,
 }
 
@@ -44,7 +44,7 @@ enum Way<'a> {
 
 /// Which sums of gradients start in a pass.
 enum Sums<'a> {
-    /// None: all are added up behind it.
+    /// None: the trainer adds up all of them after the pass.
     None,
     /// Those of this pass.
     Own,
@@ -81,7 +81,7 @@ impl<'a> Exchanges<'a> {
     /// Runs a pass. Returns how long it waited for other replicas.
     ///
     /// # Errors
-    /// What kept the others away, or else the error of the pass.
+    /// The error of an exchange that failed, or else that of the pass.
     pub fn run<E: From<Error>>(
         mut self,
         pass: impl FnOnce(&mut dyn Exchange) -> Result<(), E>,
@@ -92,7 +92,7 @@ impl<'a> Exchanges<'a> {
         }
     }
 
-    /// Hands an error of the others on in words, and keeps it.
+    /// Keeps an error, and gives its message to the pass.
     fn told(&mut self, result: Result<()>) -> program::Result<()> {
         result.map_err(|error| {
             let message = error.to_string();

@@ -65,7 +65,7 @@ impl Stage {
         self.neighbor(to)?.to.send(fill)
     }
 
-    /// Waits for what a stage next to this one sends next.
+    /// Waits for the next tensor from a stage next to this one.
     ///
     /// # Errors
     /// If another stage failed, and those of `read`.

@@ -13,7 +13,7 @@ pub(crate) struct Passes {
     /// With virtual replicas or micro-batches: what the pass over each own shard left in `grads`, until all are added up in the order of the
     /// shards. Otherwise the only pass leaves it in place.
     parts: Vec<Storage>,
-    /// The runs in which replicas add up their gradients: the sums begin while the pass over the last own shard goes on.
+    /// The runs in which replicas add up their gradients. Sums begin during the pass over the last own shard.
     buckets: Vec<Span>,
     /// What the last passes were for.
     kind: Option<Kind>,

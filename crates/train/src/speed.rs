@@ -62,7 +62,7 @@ pub(crate) struct Trial {
     neighbors: Neighbors,
 }
 
-/// Stands in for the stages next to a piece: what it sends comes back as the gradient of it. A loss takes no time worth measuring.
+/// Stands in for the stages next to a piece: an output that it sends comes back as its own gradient.
 #[derive(Default)]
 struct Neighbors(Vec<f32>);
 

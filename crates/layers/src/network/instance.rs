@@ -268,8 +268,8 @@ impl Network {
         Ok(())
     }
 
-    /// The runs of the arena's `grads` that replicas add up, in this order: the buckets of gradients whose sums start in the backward
-    /// pass, and behind them the rest, with the sums of normalizations and the metrics. Together they are the whole of it.
+    /// The runs of the arena's `grads` that replicas add up, in this order. First come the buckets of gradients, whose sums start in the
+    /// backward pass. The last run is the rest: the sums of normalizations and the metrics.
     pub fn buckets(&self) -> Vec<Span> {
         let mut buckets: Vec<Span> = self.train.iter().flat_map(Prepared::buckets).collect();
         let end = buckets.first().map_or(0, |last| last.end());

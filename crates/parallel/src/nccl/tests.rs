@@ -104,7 +104,7 @@ fn otherwise_the_order_is_nccls() {
     assert_ne!(sums, run_members(&devices, emulated(&devices, true, PATIENCE), sum).unwrap());
 }
 
-/// Three buckets, and what lies behind them, up to the 110th number.
+/// Three buckets of gradients, then the rest of 110 numbers.
 const THREE_BUCKETS: [Span; 4] = [Span::new(96, 9), Span::new(32, 64), Span::new(0, 32), Span::new(105, 5)];
 
 /// Adds up as a training pass does, from the last layer on.

@@ -22,8 +22,8 @@ pub struct Gather {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SumOverReplicas;
 
-/// Starts the sum of some gradients over all replicas, which goes on beside the steps behind it. Reads the gradients of one
-/// [bucket](crate::passes::bucket); the result is the run of memory that holds them.
+/// Starts the sum of some gradients over all replicas. The steps behind it may run at the same time. Reads the gradients of one
+/// [bucket](crate::passes::bucket). The result is the run of memory that holds them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AllReduceStart {
     /// Elements of the run.
@@ -39,7 +39,7 @@ pub enum Neighbor {
     Next,
 }
 
-/// Sends a tensor to another stage. Reads the tensor. Its gradient is what the other stage sends back.
+/// Sends a tensor to another stage. Reads the tensor. The other stage sends its gradient back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Send {
     /// The stage that receives it.

@@ -5,8 +5,8 @@ use crate::{Arena, Home, Phase, Program, Shape, Span, Step, TensorId};
 /// nothing in a network of a few megabytes.
 pub const BUCKET: usize = 1 << 18;
 
-/// Starts the sums of gradients over all replicas while the backward pass goes on, in buckets of at least `least` elements, but for the
-/// one with the first layers.
+/// Starts the sums of gradients over all replicas during the backward pass, in buckets. Each has at least `least` elements, except the one with
+/// the first layers.
 ///
 /// The backward pass goes through the layers from the last to the first, and the arena has them from the first to the last. So buckets are
 /// cut from the end of the gradients. A bucket starts behind the last step that reads or writes one of its gradients, and behind the

@@ -11,7 +11,7 @@ pub fn differentiate(program: Program, input_gradient: bool) -> Result<Program> 
         program.gradients.iter().map(|gradient| matches!(gradient, Some((_, true)))).collect();
     wanted[program.input.index()] = input_gradient;
     for step in &program.steps {
-        // The other stage waits for the gradient of what it sent.
+        // The other stage waits for the gradient of a tensor that it sent.
         let is_received = matches!(step.op, Op::Receive(_));
         let wants = is_received || step.operands.iter().any(|operand| wanted[operand.index()]);
         // Only a first result has a gradient.
