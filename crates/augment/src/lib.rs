@@ -8,7 +8,7 @@
 //!   be printed and applied again. No state is carried from one sample to the next.
 //! - A [`Loader`] makes batches ahead of time on worker threads. Its results depend neither on their number
 //!   nor on where an epoch is entered.
-//! - A [`Placement`] says in numbers where the pixels of an image come from, for someone else who makes the batches:
+//! - A [`Place`] says where a row or a column of an image comes from, for another program that makes the batches:
 //!   a GPU that holds the set.
 //!
 //! ```
