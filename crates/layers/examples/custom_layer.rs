@@ -7,7 +7,6 @@ use program::{Activation, Result, TensorId, ops};
 
 #[derive(Debug)]
 struct Residual;
-
 impl Layer for Residual {
     fn lower(&self, to: &mut Lower, x: TensorId) -> Result<TensorId> {
         let relu = to.push(ops::Activate { act: Activation::Relu }, &[x])?;
