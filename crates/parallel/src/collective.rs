@@ -38,8 +38,8 @@ pub trait Collective: Send {
     /// [`finish_sum`](Collective::finish_sum).
     ///
     /// All replicas begin with the same [buckets](layers::Network::buckets) of gradients, in their order. The last run, without gradients,
-    /// is left to [`finish_sum`](Collective::finish_sum). On a device that records its work this may be part of a recording: then a replay does what the device was
-    /// asked for here, and nobody calls this again.
+    /// is left to [`finish_sum`](Collective::finish_sum). On a device that records its work this may be part of a recording: then a
+    /// replay does it again, and nobody calls this.
     ///
     /// By default nothing is begun, for a collective that would gain nothing.
     ///

@@ -61,6 +61,7 @@ fn cut(gradients: &[(TensorId, Span)], least: usize) -> Vec<(Vec<TensorId>, Span
 mod tests {
     use super::*;
     use crate::testing::{Layers, training_step};
+    use proptest::prelude::*;
 
     /// Three convolutions in a row, with 6, 4 and 8 elements of weights.
     fn step() -> Program {
@@ -123,5 +124,30 @@ a, backward:
         let net = Layers::new([4, 4, 3]);
         let x = net.input();
         assert_eq!(bucket(net.finish(x), 1).steps, []);
+    }
+
+    proptest! {
+        #[test]
+        fn every_element_is_in_one_bucket(
+            lens in prop::collection::vec(1_usize..3000, 0..60), least in 1_usize..5000
+        ) {
+            let (mut gradients, mut end) = (Vec::new(), 0_usize);
+            for (k, len) in lens.into_iter().enumerate() {
+                gradients.push((TensorId(k), Span::new(end, len)));
+                end = (end + len).next_multiple_of(16);
+            }
+            let buckets = cut(&gradients, least);
+            // From the end of the last gradient, each bucket ends where the one before it begins.
+            let mut at = gradients.last().map_or(0, |(_, span)| span.end());
+            for (ids, span) in &buckets {
+                prop_assert_eq!(span.end(), at);
+                at = span.offset;
+                let own = gradients.iter().filter(|(_, of)| span.range().contains(&of.offset));
+                prop_assert_eq!(ids, &own.map(|(id, _)| *id).collect::<Vec<_>>());
+                prop_assert!(span.len >= least || span.offset == 0);
+            }
+            prop_assert_eq!(at, 0);
+            prop_assert_eq!(buckets.iter().map(|(ids, _)| ids.len()).sum::<usize>(), gradients.len());
+        }
     }
 }
