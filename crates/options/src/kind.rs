@@ -1,0 +1,138 @@
+use crate::spelling::hint;
+use serde_json::{Number, Value};
+
+/// What kind of value an option takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A whole number, this or more.
+    Whole(u64),
+    /// A number.
+    Number,
+    /// True or false; on the command line, true where the flag has no value.
+    Switch,
+    /// A text.
+    Text,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// A text that a function reads, such as `sgd:momentum=0.9`; in files also other values, which the field's type reads.
+    Form {
+        /// From a text to the value that stands in files.
+        parse: fn(&str) -> Result<Value, Refused>,
+        /// What is accepted, in words.
+        accepted: &'static str,
+        /// What a flag without a value means, if it may have none.
+        bare: Option<&'static str>,
+    },
+    /// A list. The command line separates the values by this character, or repeats the flag.
+    List(&'static Kind, Option<char>),
+}
+
+/// Why a value is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It must be this.
+    MustBe(String),
+    /// A whole sentence.
+    Because(String),
+}
+
+impl Kind {
+    /// A text that `parse` reads.
+    pub const fn form(parse: fn(&str) -> Result<Value, Refused>, accepted: &'static str) -> Self {
+        Kind::Form { parse, accepted, bare: None }
+    }
+
+    /// What is accepted, in words.
+    pub fn accepted(&self) -> String {
+        match self {
+            Kind::Whole(least) => format!("a whole number, {least} or more"),
+            Kind::Number => "a number".to_owned(),
+            Kind::Switch => "true or false".to_owned(),
+            Kind::Text => "a text in quotes".to_owned(),
+            Kind::OneOf(words) => format!("one of {}", words.join(", ")),
+            Kind::Form { accepted, .. } => (*accepted).to_owned(),
+            Kind::List(kind, _) => format!("a list, each value {}", kind.accepted()),
+        }
+    }
+
+    /// What a flag without a value means, if it may have none.
+    pub fn bare(&self) -> Option<&'static str> {
+        match self {
+            Kind::Switch => Some("true"),
+            Kind::Form { bare, .. } => *bare,
+            _ => None,
+        }
+    }
+
+    /// Reads a text of the command line.
+    ///
+    /// # Errors
+    /// What would be accepted.
+    pub fn parse(&self, text: &str) -> Result<Value, Refused> {
+        let refuse = || Refused::MustBe(self.accepted());
+        match self {
+            Kind::Whole(least) => {
+                let number: u64 = text.trim().parse().map_err(|_| refuse())?;
+                if number < *least { Err(refuse()) } else { Ok(number.into()) }
+            }
+            Kind::Number => {
+                let number = text.trim().parse().ok().and_then(Number::from_f64);
+                number.map(Value::Number).ok_or_else(refuse)
+            }
+            Kind::Switch => text.parse::<bool>().map(Value::Bool).map_err(|_| refuse()),
+            Kind::Text => Ok(text.into()),
+            Kind::OneOf(words) => match words.contains(&text) {
+                true => Ok(text.into()),
+                false => Err(self.unknown_word(text, words)),
+            },
+            Kind::Form { parse, .. } => parse(text),
+            Kind::List(kind, separator) => {
+                let parts = match separator {
+                    Some(separator) => text.split(*separator).map(str::trim).collect(),
+                    None => vec![text],
+                };
+                parts.into_iter().map(|part| kind.parse(part)).collect::<Result<_, _>>().map(Value::Array)
+            }
+        }
+    }
+
+    /// Reads a value of a file: the same value, or that which its text stands for.
+    ///
+    /// # Errors
+    /// What would be accepted.
+    pub fn read(&self, value: &Value) -> Result<Value, Refused> {
+        let fits = match self {
+            Kind::Whole(least) => value.as_u64().is_some_and(|number| number >= *least),
+            Kind::Number => value.is_number(),
+            Kind::Switch => value.is_boolean(),
+            Kind::Text => value.is_string(),
+            Kind::OneOf(words) => match value.as_str() {
+                Some(text) if !words.contains(&text) => return Err(self.unknown_word(text, words)),
+                text => text.is_some(),
+            },
+            Kind::Form { parse, .. } => match value {
+                Value::String(text) => return parse(text),
+                Value::Number(number) => return parse(&number.to_string()),
+                _ => true,
+            },
+            Kind::List(kind, _) => match value {
+                Value::Array(values) => {
+                    let read = values.iter().map(|value| kind.read(value)).collect::<Result<_, _>>();
+                    return read.map(Value::Array).map_err(|refused| match refused {
+                        Refused::MustBe(_) => Refused::MustBe(self.accepted()),
+                        because => because,
+                    });
+                }
+                _ => false,
+            },
+        };
+        match fits || value.is_null() {
+            true => Ok(value.clone()),
+            false => Err(Refused::MustBe(self.accepted())),
+        }
+    }
+
+    fn unknown_word(&self, text: &str, words: &[&str]) -> Refused {
+        Refused::MustBe(format!("{}{}", self.accepted(), hint(text, words.iter().copied())))
+    }
+}

@@ -1,0 +1,80 @@
+//! Options declared once: for the command line, for files, and for the documentation.
+//!
+//! The macro [`options!`] declares a struct, its defaults, and an [`Opt`] for each field: its key, flag, [`Kind`] of value and help. A
+//! [`Table`] puts such a struct under a key of a configuration. [`set`] and [`set_text`] change one option by its key, and say what is
+//! wrong in the words of a user: the key, the value, and what would be accepted.
+#![forbid(unsafe_code)]
+
+// The macro names this crate.
+#[cfg(test)]
+extern crate self as options;
+
+mod kind;
+mod spelling;
+mod table;
+
+pub use kind::{Kind, Refused};
+pub use spelling::{hint, nearest};
+pub use table::{Error, Opt, Table, parse_table, set, set_text, unknown};
+
+#[doc(hidden)]
+pub use serde;
+
+/// Declares a struct whose fields are options.
+///
+/// Each field has a documentation comment, which is its help too; a type and a default; a [`Kind`]; and, where the command line knows it,
+/// a flag with the name of its value. A heading in brackets stands before each group. Fields behind a `+` are tables of their own.
+///
+/// The struct implements `Default`, `Serialize` and `Deserialize`, and has a constant `OPTIONS`.
+#[macro_export]
+macro_rules! options {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $(
+                [$heading:literal]
+                $(
+                    $(#[doc = $doc:literal])+
+                    $field:ident: $type:ty = $default:expr, $kind:expr
+                    $(, $flag:literal)? $(, via $with:literal)?;
+                )*
+            )*
+            $( + $(#[doc = $table_doc:literal])+ $table:ident: $table_type:ty; )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive($crate::serde::Serialize, $crate::serde::Deserialize)]
+        #[serde(crate = "options::serde", default)]
+        $vis struct $name {
+            $($(
+                $(#[doc = $doc])+
+                $(#[serde(with = $with)])?
+                pub $field: $type,
+            )*)*
+            $(
+                $(#[doc = $table_doc])+
+                pub $table: $table_type,
+            )*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($($field: $default,)*)* $($table: Default::default(),)* }
+            }
+        }
+
+        impl $name {
+            /// The options, in the order of the fields.
+            pub const OPTIONS: &'static [$crate::Opt] = &[$($(
+                $crate::Opt::new(stringify!($field), $kind, concat!($($doc),+))
+                    .under($heading)
+                    $(.with_flag($flag))?,
+            )*)*];
+        }
+    };
+}
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
