@@ -74,4 +74,4 @@ pub use name::{MAX_NAME, epoch_name, step_name};
 pub use policy::{Best, BestSoFar, Decision, Mode, Policy};
 pub use store::{Checkpoint, Entry, Listing, MAX_STATE, Search, Skipped, Store};
 pub use tensors::{MAX_RANK, MAX_TENSOR_NAME, Tensor, TensorRef, Tensors};
-pub use whole::{read_text, replace_file};
+pub use whole::{read_text, replace_file, write_file};

@@ -3,7 +3,7 @@
 use crate::durable::{self, Temporary};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Replaces the file `path` by what `fill` writes: whoever opens it finds the whole old or the whole new content, also when the
@@ -39,6 +39,19 @@ pub fn replace_file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>)
     fs::rename(temporary.path(), path)?;
     temporary.keep();
     Ok(())
+}
+
+/// Replaces a small file by `content`, as [`replace_file`] does. Folders on the way are made. What is no file, such as a pipe or a device,
+/// is written to instead.
+///
+/// # Errors
+/// What the disk says.
+pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir()) {
+        return fs::write(path, content);
+    }
+    fs::create_dir_all(durable::parent(path))?;
+    replace_file(path, |file| file.write_all(content))
 }
 
 /// A new file whose name begins with `prefix`, locked as long as it is open.

@@ -6,8 +6,12 @@ use serde_json::{Number, Value};
 pub enum Kind {
     /// A whole number, this or more.
     Whole(u64),
-    /// A number.
+    /// A whole number from the first to the second.
+    Between(u64, u64),
+    /// A finite number.
     Number,
+    /// A finite number for which this holds, as these words say.
+    Such(fn(f64) -> bool, &'static str),
     /// True or false; on the command line, true where the flag has no value.
     Switch,
     /// A text.
@@ -23,6 +27,8 @@ pub enum Kind {
         /// What a flag without a value means, if it may have none.
         bare: Option<&'static str>,
     },
+    /// Any value that the field's type reads.
+    Any,
     /// A list. The command line separates the values by this character, or repeats the flag.
     List(&'static Kind, Option<char>),
 }
@@ -46,11 +52,14 @@ impl Kind {
     pub fn accepted(&self) -> String {
         match self {
             Kind::Whole(least) => format!("a whole number, {least} or more"),
+            Kind::Between(least, most) => format!("a whole number from {least} to {most}"),
             Kind::Number => "a number".to_owned(),
+            Kind::Such(_, accepted) => (*accepted).to_owned(),
             Kind::Switch => "true or false".to_owned(),
             Kind::Text => "a text in quotes".to_owned(),
             Kind::OneOf(words) => format!("one of {}", words.join(", ")),
             Kind::Form { accepted, .. } => (*accepted).to_owned(),
+            Kind::Any => "another value".to_owned(),
             Kind::List(kind, _) => format!("a list, each value {}", kind.accepted()),
         }
     }
@@ -71,16 +80,16 @@ impl Kind {
     pub fn parse(&self, text: &str) -> Result<Value, Refused> {
         let refuse = || Refused::MustBe(self.accepted());
         match self {
-            Kind::Whole(least) => {
-                let number: u64 = text.trim().parse().map_err(|_| refuse())?;
-                if number < *least { Err(refuse()) } else { Ok(number.into()) }
+            Kind::Whole(_) | Kind::Between(..) => {
+                let number = text.trim().parse::<u64>().map_err(|_| refuse())?;
+                self.read(&number.into())
             }
-            Kind::Number => {
+            Kind::Number | Kind::Such(..) => {
                 let number = text.trim().parse().ok().and_then(Number::from_f64);
-                number.map(Value::Number).ok_or_else(refuse)
+                self.read(&Value::Number(number.ok_or_else(refuse)?))
             }
             Kind::Switch => text.parse::<bool>().map(Value::Bool).map_err(|_| refuse()),
-            Kind::Text => Ok(text.into()),
+            Kind::Text | Kind::Any => Ok(text.into()),
             Kind::OneOf(words) => match words.contains(&text) {
                 true => Ok(text.into()),
                 false => Err(self.unknown_word(text, words)),
@@ -103,9 +112,14 @@ impl Kind {
     pub fn read(&self, value: &Value) -> Result<Value, Refused> {
         let fits = match self {
             Kind::Whole(least) => value.as_u64().is_some_and(|number| number >= *least),
+            Kind::Between(least, most) => {
+                value.as_u64().is_some_and(|number| (*least..=*most).contains(&number))
+            }
             Kind::Number => value.is_number(),
+            Kind::Such(holds, _) => value.as_f64().is_some_and(holds),
             Kind::Switch => value.is_boolean(),
             Kind::Text => value.is_string(),
+            Kind::Any => true,
             Kind::OneOf(words) => match value.as_str() {
                 Some(text) if !words.contains(&text) => return Err(self.unknown_word(text, words)),
                 text => text.is_some(),

@@ -15,7 +15,7 @@ mod table;
 
 pub use kind::{Kind, Refused};
 pub use spelling::{hint, nearest};
-pub use table::{Error, Opt, Table, parse_table, set, set_text, unknown};
+pub use table::{Error, Opt, Table, check, parse_table, set, set_text, unknown};
 
 #[doc(hidden)]
 pub use serde;
@@ -23,7 +23,7 @@ pub use serde;
 /// Declares a struct whose fields are options.
 ///
 /// Each field has a documentation comment, which is its help too; a type and a default; a [`Kind`]; and, where the command line knows it,
-/// a flag with the name of its value. A heading in brackets stands before each group. Fields behind a `+` are tables of their own.
+/// a flag with the name of its value. A heading in brackets stands before each group. Fields behind a `+` are tables of their own, with `as` under another key.
 ///
 /// The struct implements `Default`, `Serialize` and `Deserialize`, and has a constant `OPTIONS`.
 #[macro_export]
@@ -39,7 +39,7 @@ macro_rules! options {
                     $(, $flag:literal)? $(, via $with:literal)?;
                 )*
             )*
-            $( + $(#[doc = $table_doc:literal])+ $table:ident: $table_type:ty; )*
+            $( + $( $(#[doc = $table_doc:literal])+ $table:ident: $table_type:ty $(, as $key:literal)?; )+ )?
         }
     ) => {
         $(#[$meta])*
@@ -51,15 +51,16 @@ macro_rules! options {
                 $(#[serde(with = $with)])?
                 pub $field: $type,
             )*)*
-            $(
+            $($(
                 $(#[doc = $table_doc])+
+                $(#[serde(rename = $key)])?
                 pub $table: $table_type,
-            )*
+            )+)?
         }
 
         impl Default for $name {
             fn default() -> Self {
-                Self { $($($field: $default,)*)* $($table: Default::default(),)* }
+                Self { $($($field: $default,)*)* $($($table: Default::default(),)+)? }
             }
         }
 

@@ -134,6 +134,26 @@ pub fn unknown(tables: &[Table], key: &str) -> Error {
     }
 }
 
+/// Checks the values of a struct that was built by hand.
+///
+/// # Errors
+/// [`Error::Value`] for the first option that has a value which makes no sense.
+pub fn check<T: Serialize + Default>(options: &T, table: &Table) -> Result<(), Error> {
+    let json = |options: &T| serde_json::to_value(options).unwrap_or(Value::Null);
+    let (values, defaults) = (json(options), json(&T::default()));
+    for option in table.options {
+        let value = &values[option.name];
+        // JSON has no NaN and no infinities.
+        let refused = match value.is_null() && !defaults[option.name].is_null() {
+            true => Err(Refused::MustBe(option.kind.accepted())),
+            false => option.kind.read(value).map(|_| ()),
+        };
+        let told = if value.is_null() { "no finite number".to_owned() } else { value.to_string() };
+        refused.map_err(|refused| Error::of(table.key_of(option), told, refused))?;
+    }
+    Ok(())
+}
+
 /// The configuration with one option set to a value of a file.
 ///
 /// # Errors

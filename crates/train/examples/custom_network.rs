@@ -33,11 +33,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Everything about a run; what is not set here is as in the recipe.
     let mut config = recipe("quick")?;
-    (config.model, config.epochs, config.batch_size) = ("mine".to_owned(), 3, 50);
-    config.optimizer = "adam".parse()?;
-    (config.lr, config.schedule) = (0.003, "cosine:alpha=0.01+warmup:epochs=1".parse()?);
-    (config.augmentation.horizontal_flip, config.augmentation.width_shift_range) = (true, "0.1".parse()?);
-    config.augmentation.validation_split = 0.1;
+    (config.training.model, config.training.epochs, config.training.batch_size) = ("mine".to_owned(), 3, 50);
+    config.training.optimizer = "adam".parse()?;
+    (config.training.lr, config.training.schedule) = (0.003, "cosine:alpha=0.01+warmup:epochs=1".parse()?);
+    (config.training.augmentation.horizontal_flip, config.training.augmentation.width_shift_range) = (true, "0.1".parse()?);
+    config.training.augmentation.validation_split = 0.1;
 
     let run = PathBuf::from("runs/mine");
     let mut observers: Vec<Box<dyn Observer>> = vec![

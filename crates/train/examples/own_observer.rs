@@ -17,7 +17,7 @@ impl Observer for Deadline {
 
 fn main() -> Result<()> {
     let mut config = recipe("quick")?;
-    config.epochs = 1000;
+    config.training.epochs = 1000;
     let deadline = Deadline(Instant::now() + Duration::from_secs(2));
     let data = cifar::synthetic(1, 1000, 200);
     let outcome = train(&config, data, None, &mut [Box::new(deadline)], &StopFlag::default())?;
@@ -28,7 +28,7 @@ fn main() -> Result<()> {
 #[test]
 fn the_time_is_over() {
     let mut config = recipe("quick").unwrap();
-    config.devices.threads = 1;
+    config.placement.devices.threads = 1;
     let over = Deadline(Instant::now());
     let data = cifar::synthetic(1, 100, 10);
     let outcome = train(&config, data, None, &mut [Box::new(over)], &StopFlag::default()).unwrap();

@@ -1,6 +1,6 @@
 //! What augmentation made of the images of a batch, as a picture for people.
 
-use crate::{Error, Result};
+use crate::{Error, Picture, Result};
 use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
 use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage, codecs::png::PngEncoder};
 
@@ -8,17 +8,6 @@ use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage, codecs::png::PngEnco
 const COLUMNS: u32 = 8;
 /// White pixels between them.
 const GAP: u32 = 2;
-
-/// A picture, as its PNG.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture {
-    /// Pixels of a row.
-    pub width: u32,
-    /// Rows.
-    pub height: u32,
-    /// The file.
-    pub png: Vec<u8>,
-}
 
 /// The first `count` images of an epoch's first batch, as the augmentation made them: eight in a row. Only what changes the picture is
 /// done; centering, normalization and whitening are left out.

@@ -1,4 +1,4 @@
-use crate::{Config, DeviceOptions, Error, Result, open_devices};
+use crate::{Config, Devices, Error, Result, open_devices};
 use layers::{Draws, Initializer, Mode, Network, Work};
 use models::Model;
 use optim::OptimizerState;
@@ -90,15 +90,15 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
     let mut meter = device.alloc(4)?;
     let (mut recorder, mut number) = (Recorder::default(), 0);
     let mut step = || -> Result<()> {
-        let turn = Turn { step: number, lr: config.lr as f32, first: 0 };
+        let turn = Turn { step: number, lr: config.training.lr as f32, first: 0 };
         number += 1;
         recorder.play(&device, (), &turn, || {
             if options.mode == BenchMode::Infer {
                 return Ok(network.evaluate_pass()?);
             }
-            let draws = Draws { seed: config.seed, step: turn.step, first_sample: 0 };
+            let draws = Draws { seed: config.training.seed, step: turn.step, first_sample: 0 };
             network.train_pass(draws, 0.0, batch)?;
-            update(&mut network, &mut optimizer, &mut meter, config.lr, batch)
+            update(&mut network, &mut optimizer, &mut meter, config.training.lr, batch)
         })
     };
     // A device that runs ahead is waited for after so many steps: seldom enough to cost nothing.
@@ -129,9 +129,9 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
     Ok(BenchResult {
         peer: "towers",
         version: env!("CARGO_PKG_VERSION"),
-        model: config.model.clone(),
+        model: config.training.model.clone(),
         mode: options.mode,
-        image: config.data.image_size.shape(),
+        image: config.training.data.image_size.shape(),
         batch,
         images_per_s: median(&repeats),
         peak_rss_mb: peak_rss_mb(),
@@ -171,7 +171,7 @@ impl Subject {
         let (model, batch) = (model(config)?, batch_size(config, options));
         let mode = if options.mode == BenchMode::Train { Mode::Training } else { Mode::Inference };
         let mut network = model.build(&device, batch, mode)?;
-        network.init(config.seed)?;
+        network.init(config.training.seed)?;
         let optimizer = config.optimizer_on(&network)?;
         let (images, labels) = random_batch(batch, network.sample_len());
         network.set_input(&images, &labels)?;
@@ -181,7 +181,7 @@ impl Subject {
 
 /// The first of the devices that the configuration asks for.
 pub(crate) fn device(config: &Config) -> Result<Device> {
-    let devices = open_devices(&DeviceOptions { replicas: 1, ..config.devices.clone() })?;
+    let devices = open_devices(&Devices { replicas: 1, ..config.placement.devices.clone() })?;
     devices.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))
 }
 
@@ -193,7 +193,7 @@ pub(crate) fn model(config: &Config) -> Result<Model> {
 
 /// Samples of a batch.
 pub(crate) fn batch_size(config: &Config, options: &BenchOptions) -> usize {
-    let paper = if config.model == "keras_cnn" { 128 } else { 64 };
+    let paper = if config.training.model == "keras_cnn" { 128 } else { 64 };
     options.batch.unwrap_or(if options.mode == BenchMode::Train { paper } else { 256 })
 }
 

@@ -1,8 +1,8 @@
-use crate::spelling::hint;
-use crate::{Config, DataOptions, Error, ImageSize, Result};
+use crate::{Config, DataFiles, DataSet, Error, ImageSize, Result};
 use cifar::folder::ClassFolders;
 use cifar::{Cifar, Dataset, Kind, Progress, SYNTHETIC_TEST, SYNTHETIC_TRAIN, Source, Split};
 use ndarray::{Array, Axis, RemoveAxis, Slice};
+use options::hint;
 use std::path::Path;
 
 /// The synthetic data set is the same in every run: only training depends on the run's seed.
@@ -11,7 +11,7 @@ const SYNTHETIC_SEED: u64 = 0;
 /// The data sets that have a name.
 const NAMES: [&str; 4] = ["auto", "cifar10", "cifar100", "synthetic"];
 
-impl DataOptions {
+impl DataSet {
     /// Whether the data set is one that has a name, not a folder.
     pub(crate) fn is_named(&self) -> bool {
         NAMES.contains(&self.dataset.as_str())
@@ -23,26 +23,12 @@ impl DataOptions {
         if self.image_size == ImageSize::default() || !self.is_named() {
             return Ok(());
         }
-        let (option, value) = ("--image-size", self.image_size.to_string());
+        let (option, value) = ("`data.image_size`", self.image_size.to_string());
         let accepted = format!(
-            "left out with the data set `{}`, whose images are 32x32; it is for class folders (--dataset DIR)",
+            "left out with the data set `{}`, whose images are 32x32; it is for class folders (`data.dataset`)",
             self.dataset
         );
         Err(Error::Option { option, value, accepted })
-    }
-
-    /// Refuses limits that leave no samples.
-    pub(crate) fn check_limits(&self) -> Result<()> {
-        for (option, limit) in [("--limit-train", self.limit_train), ("--limit-test", self.limit_test)] {
-            if limit == Some(0) {
-                return Err(Error::Option {
-                    option,
-                    value: "0".to_owned(),
-                    accepted: "at least 1".to_owned(),
-                });
-            }
-        }
-        Ok(())
     }
 
     /// Refuses a folder of class folders that is not there any more. `named_by` is what names it, such as `the run's config.json`.
@@ -58,15 +44,18 @@ impl DataOptions {
     }
 }
 
-/// The data set that the options name, cut to their limits: found on this machine, fetched, or drawn.
+/// The data set, cut to its limits: found on this machine, fetched, or drawn.
 ///
 /// `listener` hears of downloads, and of files in class folders that are passed over.
 ///
 /// # Errors
 /// [`Error::Data`] with the remedies if it can't be had; [`Error::Option`] for a name that is neither a data set nor a folder.
-pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
-    options.check_limits()?;
-    let data = load(options, listener)?;
+pub fn load_data(
+    set: &DataSet,
+    files: &DataFiles,
+    listener: impl FnMut(Progress<'_>),
+) -> Result<Dataset> {
+    let data = load(set, files, listener)?;
     if data.train.is_empty() {
         let accepted = "at least 1".to_owned();
         return Err(Error::Option { option: "the number of training samples", value: "0".into(), accepted });
@@ -78,33 +67,37 @@ pub fn load_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> R
 ///
 /// # Errors
 /// As [`load_data`].
-pub fn load_test_data(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
-    load(&DataOptions { limit_train: Some(0), ..options.clone() }, listener)
+pub fn load_test_data(
+    set: &DataSet,
+    files: &DataFiles,
+    listener: impl FnMut(Progress<'_>),
+) -> Result<Dataset> {
+    load(&DataSet { limit_train: Some(0), ..set.clone() }, files, listener)
 }
 
-fn load(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
-    options.check_image_size()?;
+fn load(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
+    set.check_image_size()?;
     let limit = |limit: Option<usize>, all| limit.map_or(all, |limit| limit.min(all));
-    let mut data = match options.dataset.as_str() {
-        "auto" | "cifar10" => official(Kind::Cifar10, options, listener)?,
-        "cifar100" => official(Kind::Cifar100, options, listener)?,
+    let mut data = match set.dataset.as_str() {
+        "auto" | "cifar10" => official(Kind::Cifar10, files, listener)?,
+        "cifar100" => official(Kind::Cifar100, files, listener)?,
         "synthetic" => cifar::synthetic(
             SYNTHETIC_SEED,
-            limit(options.limit_train, SYNTHETIC_TRAIN),
-            limit(options.limit_test, SYNTHETIC_TEST),
+            limit(set.limit_train, SYNTHETIC_TRAIN),
+            limit(files.limit_test, SYNTHETIC_TEST),
         ),
         folder if Path::new(folder).is_dir() => {
             // Here and not below: sorted by class, the first of its pictures are all of one.
             let all = usize::MAX;
-            let (train, test) = (limit(options.limit_train, all), limit(options.limit_test, all));
-            let ImageSize { height, width } = options.image_size;
+            let (train, test) = (limit(set.limit_train, all), limit(files.limit_test, all));
+            let ImageSize { height, width } = set.image_size;
             let folders = ClassFolders::new(folder).image_size(height, width);
             folders.limit_train(train).limit_test(test).progress(listener).read()?
         }
         name => {
             let found = if Path::new(name).exists() { "is no folder" } else { "does not exist" };
             return Err(Error::Option {
-                option: "--dataset",
+                option: "`data.dataset`",
                 value: format!("`{name}`, which {found}"),
                 accepted: format!(
                     "{}, or a folder of class folders with pictures{}",
@@ -114,7 +107,7 @@ fn load(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> Result<Dat
             });
         }
     };
-    for (split, limit) in [(&mut data.train, options.limit_train), (&mut data.test, options.limit_test)] {
+    for (split, limit) in [(&mut data.train, set.limit_train), (&mut data.test, files.limit_test)] {
         if let Some(limit) = limit.filter(|&limit| limit < split.len()) {
             *split = split.take(limit);
         }
@@ -122,20 +115,20 @@ fn load(options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> Result<Dat
     Ok(data)
 }
 
-fn official(kind: Kind, options: &DataOptions, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
-    if let Some(url) = options.data_url.iter().find(|url| !Source::new(*url).is_address()) {
+fn official(kind: Kind, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
+    if let Some(url) = files.data_url.iter().find(|url| !Source::new(*url).is_address()) {
         return Err(Error::Option {
-            option: "--data-url",
+            option: "`data.data_url`",
             value: format!("`{url}`"),
             accepted: "the http:// or https:// address of an archive".into(),
         });
     }
-    let mut cifar = Cifar::new(kind).offline(options.offline).progress(listener);
-    if let Some(dir) = &options.data_dir {
+    let mut cifar = Cifar::new(kind).offline(files.offline).progress(listener);
+    if let Some(dir) = &files.data_dir {
         cifar = cifar.data_dir(dir);
     }
-    if !options.data_url.is_empty() {
-        cifar = cifar.urls(options.data_url.iter().cloned());
+    if !files.data_url.is_empty() {
+        cifar = cifar.urls(files.data_url.iter().cloned());
     }
     Ok(cifar.load()?)
 }
@@ -144,9 +137,9 @@ fn official(kind: Kind, options: &DataOptions, listener: impl FnMut(Progress<'_>
 /// those that the data have for it.
 pub(crate) fn split(config: &Config, mut data: Dataset) -> Result<Dataset> {
     let validation = data.validation.take();
-    match config.augmentation.validation_split {
+    match config.training.augmentation.validation_split {
         0.0 => Ok(Dataset { test: validation.unwrap_or(data.test), ..data }),
-        share => hold_back(data, share, config.seed),
+        share => hold_back(data, share, config.training.seed),
     }
 }
 
@@ -156,7 +149,7 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     let cut = (data.train.len() as f64 * share) as usize;
     if !(1..data.train.len()).contains(&cut) {
         let accepted = format!("a share that leaves some of the {} samples for each part", data.train.len());
-        return Err(Error::Option { option: "--validation-split", value: share.to_string(), accepted });
+        return Err(Error::Option { option: "`augmentation.validation_split`", value: share.to_string(), accepted });
     }
     // No epoch has this number, so no epoch has this order.
     let order = philox::permutation(seed, u64::MAX, data.train.len() as u32);
@@ -205,16 +198,14 @@ mod tests {
         }
         std::fs::write(dir.path().join("train/b/1.png"), "no picture").unwrap();
         let dataset = dir.path().to_string_lossy().into_owned();
-        let options = DataOptions { dataset, ..DataOptions::default() };
-        let error = load_data(&options, |_| ()).unwrap_err().to_string();
+        let set = DataSet { dataset, ..DataSet::default() };
+        let files = DataFiles { limit_test: Some(3), ..DataFiles::default() };
+        let error = load_data(&set, &files, |_| ()).unwrap_err().to_string();
         assert!(error.contains("1.png"), "{error}");
-        let data = load_test_data(&options, |_| ()).unwrap();
+        let data = load_test_data(&set, &files, |_| ()).unwrap();
         assert_eq!((data.train.len(), data.test.len(), data.classes.len()), (0, 2, 2));
-        let drawn =
-            DataOptions { dataset: "synthetic".into(), limit_test: Some(3), ..DataOptions::default() };
-        assert_eq!(load_test_data(&drawn, |_| ()).unwrap().test.len(), 3);
-        let none = load_data(&DataOptions { limit_train: Some(0), ..drawn }, |_| ()).unwrap_err();
-        assert_eq!(none.to_string(), "--limit-train is 0, but must be at least 1");
+        let drawn = DataSet { dataset: "synthetic".into(), ..DataSet::default() };
+        assert_eq!(load_test_data(&drawn, &files, |_| ()).unwrap().test.len(), 3);
     }
 
     #[test]

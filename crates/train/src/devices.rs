@@ -1,5 +1,5 @@
-use crate::spelling::hint;
-use crate::{DeviceKind, DeviceOptions, Error, Result};
+use crate::{Arithmetic, DeviceKind, Devices, Error, Result};
+use options::hint;
 use program::{Device, Precision};
 use std::fmt::Write;
 use tensor_cpu::{Cpu, SIMD_LEVELS};
@@ -21,7 +21,7 @@ enum Towers {
 ///
 /// # Errors
 /// [`Error::Device`] if a device is asked for that is not there; [`Error::Option`] for absurd numbers.
-pub fn check_devices(options: &DeviceOptions) -> Result<usize> {
+pub fn check_devices(options: &Devices) -> Result<usize> {
     let devices = match towers(options, usable_gpus)? {
         Towers::Cpu { stages, .. } => stages,
         Towers::Gpus(gpus) => gpus.len(),
@@ -33,18 +33,18 @@ pub fn check_devices(options: &DeviceOptions) -> Result<usize> {
 ///
 /// # Errors
 /// As [`check_devices`], and what a GPU's libraries say when it is opened.
-pub fn open_devices(options: &DeviceOptions) -> Result<Vec<Device>> {
+pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<Device>> {
     match towers(options, usable_gpus)? {
         Towers::Cpu { stages, threads } => {
-            let open = |_| match options.precision {
-                Precision::Bf16 => Cpu::new(threads).with_bf16().ok_or_else(|| not_on_cpu(options.precision)),
-                _ if options.no_winograd => Ok(Cpu::new(threads).without_winograd()),
+            let open = |_| match arithmetic.precision {
+                Precision::Bf16 => Cpu::new(threads).with_bf16().ok_or_else(|| not_on_cpu(arithmetic.precision)),
+                _ if arithmetic.no_winograd => Ok(Cpu::new(threads).without_winograd()),
                 _ => Ok(Cpu::new(threads)),
             };
             (0..stages).map(|stage| open(stage).map(Device::from)).collect()
         }
         Towers::Gpus(gpus) => {
-            let DeviceOptions { precision, deterministic, .. } = *options;
+            let Arithmetic { precision, deterministic, .. } = *arithmetic;
             let open = |gpu| open_gpu(CudaOptions { gpu, precision, deterministic });
             gpus.into_iter().map(open).collect()
         }
@@ -85,7 +85,7 @@ pub fn count_gpus() -> usize {
 
 /// Why a GPU of this machine is left alone where the choice is automatic: a library is missing. `None` where there is no GPU,
 /// or it is used.
-pub fn unused_gpu(options: &DeviceOptions) -> Option<String> {
+pub fn unused_gpu(options: &Devices) -> Option<String> {
     if options.device != DeviceKind::Auto {
         return None;
     }
@@ -104,18 +104,8 @@ pub fn check_simd() -> Result<()> {
     Err(Error::Option { option: "TOWERS_SIMD", value: format!("`{name}`"), accepted })
 }
 
-fn towers(options: &DeviceOptions, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>) -> Result<Towers> {
+fn towers(options: &Devices, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>) -> Result<Towers> {
     check_simd()?;
-    for (option, value) in [
-        ("--replicas", options.replicas),
-        ("--pipeline-stages", options.pipeline_stages),
-        ("--threads", options.threads),
-    ] {
-        if value > MOST {
-            let accepted = format!("at most {MOST}");
-            return Err(Error::Option { option, value: value.to_string(), accepted });
-        }
-    }
     let present = match options.device {
         DeviceKind::Cpu => None,
         DeviceKind::Cuda => Some(list()?),
@@ -128,7 +118,7 @@ fn towers(options: &DeviceOptions, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>
 }
 
 /// The GPU of each tower.
-fn spread(options: &DeviceOptions, present: &[Gpu]) -> Result<Vec<usize>> {
+fn spread(options: &Devices, present: &[Gpu]) -> Result<Vec<usize>> {
     let wanted = options.gpus.clone().filter(|gpus| !gpus.is_empty()).unwrap_or_else(|| vec![0]);
     if let Some(&gpu) = wanted.iter().find(|number| **number >= present.len()) {
         let gpus = present.iter().map(|gpu| gpu.name.clone()).collect();
@@ -138,7 +128,7 @@ fn spread(options: &DeviceOptions, present: &[Gpu]) -> Result<Vec<usize>> {
     let towers = match options.replicas {
         0 if wanted.len() > stages && !wanted.len().is_multiple_of(stages) => {
             let accepted = format!("a number of GPUs that pipelines of {stages} stages can share out");
-            return Err(Error::Option { option: "--gpus", value: wanted.len().to_string(), accepted });
+            return Err(Error::Option { option: "`devices.gpus`", value: wanted.len().to_string(), accepted });
         }
         0 => (wanted.len() / stages).max(1),
         towers => towers,
@@ -146,10 +136,10 @@ fn spread(options: &DeviceOptions, present: &[Gpu]) -> Result<Vec<usize>> {
     Ok((0..towers * stages).map(|tower| wanted[tower % wanted.len()]).collect())
 }
 
-fn on_cpu(options: &DeviceOptions) -> Result<Towers> {
+fn on_cpu(options: &Devices) -> Result<Towers> {
     let bf16 = options.precision == Precision::Bf16 && tensor_cpu::bf16_level().is_some();
     if options.precision != Precision::Fp32 && !bf16 {
-        return Err(not_on_cpu(options.precision));
+        return Err(not_on_cpu(arithmetic.precision));
     }
     let stages = options.replicas.max(1) * options.stages();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -163,7 +153,7 @@ fn not_on_cpu(precision: Precision) -> Error {
         Some(_) => "fp32 or bf16 on the CPU",
     };
     let accepted = format!("{accepted}; `towers devices` says why no GPU is used");
-    Error::Option { option: "--precision", value: precision.to_string(), accepted }
+    Error::Option { option: "`devices.precision`", value: precision.to_string(), accepted }
 }
 
 /// What `towers devices` prints: what there is, and why not more.
@@ -224,13 +214,13 @@ mod tests {
         Gpu { number, name: "a GPU".into(), capability: (9, 0), memory: 80 << 30 }
     }
 
-    fn plan(options: DeviceOptions, gpus: usize) -> Result<Towers> {
+    fn plan(options: Devices, gpus: usize) -> Result<Towers> {
         towers(&options, || Ok((0..gpus).map(gpu).collect()))
     }
 
-    fn options(gpus: &[usize], replicas: usize) -> DeviceOptions {
+    fn options(gpus: &[usize], replicas: usize) -> Devices {
         let gpus = (!gpus.is_empty()).then(|| gpus.to_vec());
-        DeviceOptions { device: DeviceKind::Cuda, gpus, replicas, ..DeviceOptions::default() }
+        Devices { device: DeviceKind::Cuda, gpus, replicas, ..Devices::default() }
     }
 
     #[test]
@@ -255,12 +245,12 @@ mod tests {
             (&[0, 1], 2, 2, &[0, 1, 0, 1]),
             (&[0, 1], 0, 3, &[0, 1, 0]),
         ] {
-            let options = DeviceOptions { pipeline_stages: stages, ..options(gpus, replicas) };
+            let options = Devices { pipeline_stages: stages, ..options(gpus, replicas) };
             assert_eq!(plan(options, 4).unwrap(), Towers::Gpus(expected.to_vec()));
         }
-        let uneven = DeviceOptions { pipeline_stages: 2, ..options(&[0, 1, 2], 0) };
-        assert!(plan(uneven, 4).unwrap_err().to_string().contains("--gpus is 3"));
-        let cpu = DeviceOptions { pipeline_stages: 2, replicas: 2, threads: 8, ..DeviceOptions::default() };
+        let uneven = Devices { pipeline_stages: 2, ..options(&[0, 1, 2], 0) };
+        assert!(plan(uneven, 4).unwrap_err().to_string().contains("`devices.gpus` is 3"));
+        let cpu = Devices { pipeline_stages: 2, replicas: 2, threads: 8, ..Devices::default() };
         assert_eq!(on_cpu(&cpu).unwrap(), Towers::Cpu { stages: 4, threads: 2 });
     }
 
@@ -272,7 +262,7 @@ mod tests {
 
     #[test]
     fn auto_takes_a_gpu_where_there_is_one() {
-        let auto = DeviceOptions { threads: 4, replicas: 2, ..DeviceOptions::default() };
+        let auto = Devices { threads: 4, replicas: 2, ..Devices::default() };
         assert_eq!(plan(auto.clone(), 1).unwrap(), Towers::Gpus(vec![0, 0]));
         let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
         assert_eq!(towers(&auto, none).unwrap(), Towers::Cpu { stages: 2, threads: 2 });
@@ -283,7 +273,7 @@ mod tests {
     fn the_cpu_computes_in_fp32_and_where_it_can_in_bf16() {
         let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
         for precision in Precision::ALL {
-            let options = DeviceOptions { precision, ..DeviceOptions::default() };
+            let options = Devices { precision, ..Devices::default() };
             let on_cpu = towers(&options, none).and_then(|_| open_devices(&options));
             let expected = match precision {
                 Precision::Fp32 => None,
@@ -295,7 +285,7 @@ mod tests {
             match (on_cpu, expected) {
                 (Ok(devices), None) => assert_eq!(devices[0].precision(), precision),
                 (Err(error), Some(expected)) => {
-                    let begins = format!("--precision is {precision}, {expected}");
+                    let begins = format!("`devices.precision` is {precision}, {expected}");
                     assert!(error.to_string().starts_with(&begins), "{error}");
                 }
                 (other, expected) => panic!("{other:?} instead of {expected:?}"),

@@ -10,25 +10,16 @@ pub enum Error {
     /// An option with a value that makes no sense.
     #[error("{option} is {value}, but must be {accepted}")]
     Option {
-        /// The option, as on the command line.
+        /// The option: its key in backticks, or another name in words.
         option: &'static str,
         /// The value given.
         value: String,
         /// What would be accepted.
         accepted: String,
     },
-    /// One of the options that stand behind an option, as in `--early-stop val_loss:patience=3`, with a value that makes no sense.
-    #[error("{option}: {key} is {value}, but must be {accepted}")]
-    Suboption {
-        /// The option, as on the command line.
-        option: &'static str,
-        /// The one behind it.
-        key: &'static str,
-        /// The value given.
-        value: String,
-        /// What would be accepted.
-        accepted: String,
-    },
+    /// A value that the table of options refuses, or a key that it does not have.
+    #[error(transparent)]
+    Key(#[from] options::Error),
     /// A recipe's file that makes no sense.
     #[error("the recipe {name}: {reason}")]
     Recipe {
@@ -38,11 +29,11 @@ pub enum Error {
         reason: String,
     },
     /// A place where the network can't be cut into stages.
-    #[error("--split-at: {0}")]
+    #[error("`devices.split_at`: {0}")]
     Cut(layers::Error),
     /// The loss is not a number any more.
     #[error(
-        "the loss became {loss} in epoch {epoch}, step {step}; try a lower --lr; checkpoints saved before, if any, are kept"
+        "the loss became {loss} in epoch {epoch}, step {step}; try a lower `lr`; checkpoints saved before, if any, are kept"
     )]
     NotFinite {
         /// The loss: NaN or infinite.
@@ -62,7 +53,7 @@ pub enum Error {
     },
     /// A folder of pictures that is gone.
     #[error(
-        "there is no folder {}, where {named_by} says that its pictures are; give --dataset DIR if they have moved",
+        "there is no folder {}, where {named_by} says that its pictures are; give `data.dataset` if they have moved",
         folder.display()
     )]
     Moved {
@@ -73,7 +64,7 @@ pub enum Error {
     },
     /// Data other than those of the run that is to go on.
     #[error(
-        "these are not the data that the run was trained on: {0}; give those by --dataset, or start a new run"
+        "these are not the data that the run was trained on: {0}; give those by `data.dataset`, or start a new run"
     )]
     OtherData(String),
     /// A file that can't be read or written.
@@ -112,6 +103,9 @@ pub enum Error {
     /// A replica failed.
     #[error(transparent)]
     Parallel(#[from] parallel::Error),
+    /// A callback failed.
+    #[error(transparent)]
+    Callback(callbacks::Error),
     /// A checkpoint can't be written or read.
     #[error(transparent)]
     Checkpoint(#[from] checkpoint::Error),
@@ -131,5 +125,27 @@ impl Error {
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.into();
         move |source| Error::Io { action, path, source }
+    }
+}
+
+impl From<callbacks::Error> for Error {
+    fn from(error: callbacks::Error) -> Self {
+        match error {
+            callbacks::Error::Option(error) => error.into(),
+            callbacks::Error::Io { action, path, source } => Error::Io { action, path, source },
+            callbacks::Error::Checkpoint(error) => error.into(),
+            // What a snapshot said that this crate took.
+            callbacks::Error::Other(error) => match error.downcast::<Error>() {
+                Ok(own) => *own,
+                Err(error) => Error::Callback(callbacks::Error::Other(error)),
+            },
+            other => Error::Callback(other),
+        }
+    }
+}
+
+impl From<Error> for callbacks::Error {
+    fn from(error: Error) -> Self {
+        callbacks::Error::other(error)
     }
 }

@@ -78,7 +78,7 @@ pub fn evaluate(
     if given != taken {
         let (value, accepted) =
             (format!("of {given} images"), format!("of {taken} images, as the network takes them"));
-        return Err(Error::Option { option: "--dataset", value, accepted });
+        return Err(Error::Option { option: "`data.dataset`", value, accepted });
     }
     check_labels(split)?;
     let places = places(classifier, data)?;
@@ -128,7 +128,7 @@ fn places(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
     }
     let kind = if unknown.len() == 1 { "class" } else { "classes" };
     Err(Error::Option {
-        option: "--dataset",
+        option: "`data.dataset`",
         value: format!("{} with the unknown {kind} {}", data.name, listed(&unknown)),
         accepted: format!("data with the model's classes or some of them: {}", listed(known)),
     })

@@ -1,49 +1,37 @@
 use crate::evaluate::listed;
 use crate::{Error, Result};
+use callbacks::Fingerprint;
 use cifar::Dataset;
 use ndarray::ArrayView4;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// What a run was trained on: enough to tell other data apart.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fingerprint {
-    /// The class names, by label.
-    pub classes: Vec<String>,
-    /// The number of training samples, those included that are held back from training.
-    pub samples: usize,
-    /// SHA-256 of their labels and pixels, in hexadecimal.
-    pub sha256: String,
+/// The fingerprint of these data.
+pub fn fingerprint(data: &Dataset) -> Fingerprint {
+    let sha256 = digest(&data.train.labels, data.train.images.view());
+    Fingerprint { classes: data.classes.clone(), samples: data.train.len(), sha256 }
 }
 
-impl Fingerprint {
-    /// That of these data.
-    pub fn of(data: &Dataset) -> Self {
-        let sha256 = digest(&data.train.labels, data.train.images.view());
-        Fingerprint { classes: data.classes.clone(), samples: data.train.len(), sha256 }
-    }
+/// Refuses other data than those that a run was trained on.
+///
+/// # Errors
+/// [`Error::OtherData`] with what differs.
+pub fn check_data(trained_on: &Fingerprint, data: &Dataset) -> Result<()> {
+    compare(trained_on, &fingerprint(data))
+}
 
-    /// Refuses other data than these, which a run was trained on.
-    ///
-    /// # Errors
-    /// [`Error::OtherData`] with what differs.
-    pub fn check(&self, data: &Dataset) -> Result<()> {
-        self.compare(&Fingerprint::of(data))
-    }
-
-    /// [`check`](Fingerprint::check) for data whose fingerprint was taken.
-    pub(crate) fn compare(&self, found: &Fingerprint) -> Result<()> {
+/// Refuses data with another fingerprint than `trained_on`.
+pub(crate) fn compare(trained_on: &Fingerprint, found: &Fingerprint) -> Result<()> {
         let Fingerprint { classes, samples, sha256 } = found;
         let beyond = |a: &[String], b: &[String]| -> Vec<String> {
             a.iter().filter(|class| !b.contains(class)).cloned().collect()
         };
-        let (new, gone) = (beyond(classes, &self.classes), beyond(&self.classes, classes));
+        let (new, gone) = (beyond(classes, &trained_on.classes), beyond(&trained_on.classes, classes));
         let differs = match (&new[..], &gone[..]) {
-            ([], []) if *classes != self.classes => "their classes have another order".to_owned(),
-            ([], []) if *samples != self.samples => {
-                format!("they have {samples} training samples, not {}", self.samples)
+            ([], []) if *classes != trained_on.classes => "their classes have another order".to_owned(),
+            ([], []) if *samples != trained_on.samples => {
+                format!("they have {samples} training samples, not {}", trained_on.samples)
             }
-            ([], []) if *sha256 != self.sha256 => {
+            ([], []) if *sha256 != trained_on.sha256 => {
                 "the pixels or the labels of their training samples are others".to_owned()
             }
             ([], []) => return Ok(()),
@@ -53,7 +41,6 @@ impl Fingerprint {
         };
         Err(Error::OtherData(differs))
     }
-}
 
 /// SHA-256 of labels and pixels, in hexadecimal.
 pub(crate) fn digest<'a>(labels: impl IntoIterator<Item = &'a u16>, images: ArrayView4<'_, u8>) -> String {
@@ -72,11 +59,11 @@ mod tests {
     fn what_differs_is_named() {
         type Change<'a> = &'a dyn Fn(&mut Dataset);
         let data = cifar::synthetic(1, 40, 10);
-        let fingerprint = Fingerprint::of(&data);
+        let own = fingerprint(&data);
         let told = |change: Change<'_>| {
             let mut other = data.clone();
             change(&mut other);
-            fingerprint.check(&other).map_err(|error| error.to_string())
+            check_data(&own, &other).map_err(|error| error.to_string())
         };
         assert_eq!(told(&|data| data.test = data.test.take(2)), Ok(()));
         assert_eq!(told(&|data| data.name = "a folder".into()), Ok(()));

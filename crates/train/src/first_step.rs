@@ -48,20 +48,20 @@ pub fn first_step(config: &Config, options: &BenchOptions, started: Instant) -> 
     let mut optimizer = config.optimizer_on(&network)?;
     let mut meter = device.alloc(4)?;
     let built_s = now();
-    network.init(config.seed)?;
+    network.init(config.training.seed)?;
     let initialized_s = now();
     let (images, labels) = random_batch(batch, network.sample_len());
     network.set_input(&images, &labels)?;
     let began_s = now();
     let mut step = |step: u64| -> Result<f64> {
-        network.train_pass(Draws { seed: config.seed, step, first_sample: 0 }, 0.0, batch)?;
-        update(&mut network, &mut optimizer, &mut meter, config.lr, batch)?;
+        network.train_pass(Draws { seed: config.training.seed, step, first_sample: 0 }, 0.0, batch)?;
+        update(&mut network, &mut optimizer, &mut meter, config.training.lr, batch)?;
         let loss = network.metrics()?.loss_sum / batch as f64;
         if loss.is_finite() { Ok(now()) } else { Err(Error::NotFinite { loss, epoch: 1, step: step + 1 }) }
     };
     let ended_s = step(0)?;
     let second_step_s = step(1)? - ended_s;
-    let (model, kind, threads) = (config.model.clone(), device.kind().to_owned(), device.threads());
+    let (model, kind, threads) = (config.training.model.clone(), device.kind().to_owned(), device.threads());
     Ok(FirstStep {
         model,
         batch,

@@ -7,7 +7,7 @@ use crate::share::Source;
 use crate::standardization;
 use crate::worker::{Prepared, Worker};
 use crate::{
-    Config, DeviceOptions, EpochRecord, Error, Fingerprint, Flow, Input, Observer, Result, Resume, RunInfo,
+    Config, Devices, EpochRecord, Error, Fingerprint, Flow, Input, Observer, Result, Resume, RunInfo,
     TrainState, open_devices,
 };
 use augment::{ImageDataGenerator, Samples};
@@ -105,7 +105,7 @@ pub fn train(
 /// let logits = graph.add(Dense::new(10), x)?;
 ///
 /// let mut config = recipe("quick")?;
-/// (config.model, config.epochs, config.devices.replicas) = ("mine".into(), 1, 2);
+/// (config.training.model, config.training.epochs, config.placement.devices.replicas) = ("mine".into(), 1, 2);
 /// let data = cifar::synthetic(1, 200, 50);
 /// let outcome = train_model(Model::new(graph, logits), &config, data, None, &mut [], &StopFlag::default())?;
 /// assert_eq!(outcome.state.step, 2);
@@ -129,8 +129,8 @@ pub fn train_model(
 
 fn devices_of(config: &Config) -> Result<Vec<Device>> {
     // Two kinds of algorithms would not add up to the same bits.
-    let deterministic = config.devices.deterministic || config.repeats();
-    open_devices(&DeviceOptions { deterministic, ..config.devices.clone() })
+    let deterministic = config.training.arithmetic.deterministic || config.repeats();
+    open_devices(&Devices { deterministic, ..config.placement.devices.clone() })
 }
 
 /// As [`train`], on devices that the caller opened: one replica on each, or on as many as it has pipeline stages, whatever
@@ -160,7 +160,7 @@ fn run(
     observers: Observers<'_>,
     stop: &StopFlag,
 ) -> Result<Outcome> {
-    let stages = config.devices.stages();
+    let stages = config.stages();
     let none = || Error::Device("there is no device to train on".into());
     let device = devices.first().ok_or_else(none)?;
     let towers = devices.len() / stages;
@@ -177,8 +177,8 @@ fn run(
 
 /// The network that the configuration names.
 pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
-    let unknown = || Error::Device(format!("there is no network {}", config.model));
-    let model = models::by_name_for(&config.model, data.train.shape(), data.classes.len());
+    let unknown = || Error::Device(format!("there is no network {}", config.training.model));
+    let model = models::by_name_for(&config.training.model, data.train.shape(), data.classes.len());
     Ok(model.ok_or_else(unknown)??)
 }
 
@@ -236,7 +236,7 @@ impl<'a> Whole<'a> {
         towers: usize,
         device: &Device,
     ) -> Result<Self> {
-        config.check_towers(towers)?;
+        config.check_replicas(towers)?;
         let fingerprint = Fingerprint::of(&data);
         let trained_on = resume.and_then(|resume| resume.state.data.as_ref());
         trained_on.map_or(Ok(()), |trained_on| trained_on.compare(&fingerprint))?;
@@ -288,7 +288,7 @@ impl<'a> Whole<'a> {
     ) -> Result<Outcome> {
         let model = &self.stages[stage.number()];
         let first = replica.rank() == 0 && stage.is_first();
-        let early_stop = self.config.early_stop.clone().filter(|_| first);
+        let early_stop = self.config.outputs.early_stop.clone().filter(|_| first);
         let stopping = early_stop.map(EarlyStopping::with).transpose()?;
         let stage = Pipelined { stage, shelf: &self.shelf, cuts: &self.cuts };
         stop.0.heeded.store(true, Ordering::Relaxed);
@@ -306,9 +306,9 @@ fn global_batch(config: &Config, resume: Option<&Resume>, towers: usize) -> usiz
 
 /// What the preprocessing and the augmentation need to know of the training images.
 pub(crate) fn measure(config: &Config, train: &Split) -> Result<(Input, ImageDataGenerator)> {
-    standardization::check(&config.augmentation, train.shape())?;
-    let input = Input::fit(config.preprocessing, train)?;
-    let options = input.options(config.augmentation.clone());
+    standardization::check(&config.training.augmentation, train.shape())?;
+    let input = Input::fit(config.training.preprocessing, train)?;
+    let options = input.options(config.training.augmentation.clone());
     // What the preprocessing measured is not measured again.
     let augmentation = if options.needs_fit() { options.fit(train.images.view())? } else { options };
     Ok((input, augmentation))
@@ -344,7 +344,7 @@ impl Run<'_, '_> {
         self.begin()?;
         let (mut end, diverged) = match self.epochs() {
             // All replicas have come here after the same step. What was saved before stays the run's last state.
-            Err(error @ Error::NotFinite { .. }) if self.worker.config.terminate_on_nan => {
+            Err(error @ Error::NotFinite { .. }) if self.worker.config.outputs.terminate_on_nan => {
                 (End::Stopped(error.to_string()), true)
             }
             end => (end?, false),
@@ -379,7 +379,7 @@ impl Run<'_, '_> {
                 return Ok(End::Stopped(format!("{reason}; {more}")));
             }
         }
-        while self.worker.state.epoch < self.worker.config.epochs {
+        while self.worker.state.epoch < self.worker.config.training.epochs {
             if self.epoch()? {
                 return Ok(End::Interrupted);
             }

@@ -2,7 +2,7 @@
 
 use crate::image_size::SIDES;
 use crate::pixels::{Measured, of_pixels, plain};
-use crate::spelling::unknown_network;
+use crate::config::unknown_network;
 use crate::{Assumed, DataOptions, Error, ImageSize, Input, Preprocessing, RECIPES, Result, Trained, recipe};
 use checkpoint::Tensors;
 use cifar::{Dataset, Kind, class_names};
@@ -43,7 +43,7 @@ impl Foreign {
             && told != assumed
         {
             let accepted = format!("{told} or left out: the file says so");
-            return Err(Error::Option { option: "--image-size", value: assumed.to_string(), accepted });
+            return Err(Error::Option { option: "`data.image_size`", value: assumed.to_string(), accepted });
         }
         let size = told.or(assumed).unwrap_or_default();
         match size.check() {
@@ -128,7 +128,7 @@ impl Foreign {
         };
         if names.len() != classes {
             return Err(Error::Option {
-                option: "--dataset",
+                option: "`data.dataset`",
                 value: format!("{dataset} with {} classes", names.len()),
                 accepted: format!("the data with the {classes} classes of {}", path.display()),
             });
@@ -187,5 +187,5 @@ impl Foreign {
 /// The preprocessing of the first recipe with this network.
 fn of_recipe(network: &str) -> Option<Preprocessing> {
     let configs = RECIPES.into_iter().filter_map(|(name, _)| recipe(name).ok());
-    configs.into_iter().find(|config| config.model == network).map(|config| config.preprocessing)
+    configs.into_iter().find(|config| config.training.model == network).map(|config| config.training.preprocessing)
 }

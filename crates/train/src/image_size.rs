@@ -28,6 +28,9 @@ pub struct ImageSize {
 }
 
 impl ImageSize {
+    pub(crate) const ACCEPTED: &'static str =
+        "N or HxW (height x width) of 8 to 1024 pixels, as in 64 or 48x40";
+
     /// The size of images of `[height, width, channels]`.
     pub fn of([height, width, _]: [usize; 3]) -> Self {
         ImageSize { height, width }
@@ -51,9 +54,7 @@ impl ImageSize {
 }
 
 fn refused(value: String) -> Error {
-    let (least, most) = (SIDES.start(), SIDES.end());
-    let accepted = format!("N or HxW (height x width) of {least} to {most} pixels, as in 64 or 48x40");
-    Error::Option { option: "--image-size", value, accepted }
+    Error::Option { option: "`data.image_size`", value, accepted: ImageSize::ACCEPTED.to_owned() }
 }
 
 impl Default for ImageSize {
@@ -127,7 +128,7 @@ mod tests {
     fn what_is_no_size_is_refused() {
         for text in ["", "x", "48x", "x40", "48x40x3", "7", "8x7", "1025", "-8", "8.5", "many"] {
             let error = text.parse::<ImageSize>().unwrap_err().to_string();
-            assert!(error.starts_with("--image-size is "), "{text}: {error}");
+            assert!(error.starts_with("`data.image_size` is "), "{text}: {error}");
             assert!(
                 error.ends_with(
                     "but must be N or HxW (height x width) of 8 to 1024 pixels, as in 64 or 48x40"
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn a_run_is_checked_for_its_images() {
         let mut config = crate::recipe("quick").unwrap();
-        config.augmentation.cutout = 40;
+        config.training.augmentation.cutout = 40;
         let refused = |side| config.check_for([side, side, 3]).unwrap_err().to_string();
         assert!(config.check_for([48, 48, 3]).is_ok());
         assert!(refused(32).contains("cutout"), "{}", refused(32));

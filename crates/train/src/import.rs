@@ -104,7 +104,7 @@ impl Assumed {
             (Some(network), _) => ("--network", format!("`{network}`")),
             (None, Some(preprocessing)) => ("--preprocessing", serde_json::json!(preprocessing).to_string()),
             (None, None) => match self.image_size {
-                Some(size) => ("--image-size", size.to_string()),
+                Some(size) => ("`data.image_size`", size.to_string()),
                 None => return Ok(()),
             },
         };
@@ -152,7 +152,7 @@ fn from_checkpoint(
     let (input, augmentation) = measure(&config, &split(&config, data)?.train)?;
     Ok(Trained {
         path: found.path,
-        network: config.model,
+        network: config.training.model,
         classes,
         named: true,
         dataset,

@@ -7,9 +7,9 @@
 //! use train::{Config, StopFlag, recipe, train};
 //!
 //! let mut config: Config = recipe("quick")?;
-//! config.epochs = 1;
-//! config.batch_size = 32;
-//! config.devices.threads = 1;
+//! config.training.epochs = 1;
+//! config.training.batch_size = 32;
+//! config.placement.devices.threads = 1;
 //! let data = cifar::synthetic(1, 256, 64);
 //! let outcome = train(&config, data, None, &mut [], &StopFlag::default())?;
 //! let epoch = &outcome.state.history[0];
@@ -19,12 +19,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod atomic;
 mod average;
-mod axis;
 mod batch_picture;
 mod bench;
-mod callbacks;
 mod classifier;
 mod config;
 mod data;
@@ -42,12 +39,8 @@ mod image_set;
 mod image_size;
 mod import;
 mod input;
-mod keys;
-mod lr_scaling;
 mod memory;
 mod model_file;
-mod observer;
-pub mod observers;
 mod optimizer;
 mod pace;
 mod pass;
@@ -59,10 +52,6 @@ mod preview;
 mod process;
 mod profile;
 mod program;
-mod recipe;
-mod recipe_file;
-#[cfg(test)]
-mod recipe_steps;
 mod replica_bench;
 pub mod report;
 mod resume;
@@ -70,55 +59,53 @@ mod roofline;
 mod rounds;
 mod share;
 mod speed;
-mod spelling;
 mod standardization;
-mod state;
-mod terminal;
 mod timeline;
 mod weights;
 mod whitening;
 mod worker;
 
-pub use batch_picture::Picture;
 pub use bench::{BenchMode, BenchOptions, BenchResult, bench};
 pub use callbacks::{
-    CsvLogOptions, EarlyStop, ModelCheckpointOptions, Plateau, ReduceLrOnPlateau, SaveFreq,
-    TensorBoardOptions, mode,
+    CHECKPOINTS, CheckpointOptions, CsvLogOptions, EarlyStop, EpochRecord, Fingerprint, Flow, MODEL_FILE,
+    ModelCheckpointOptions, Observer, Outputs, Partial, Picture, Plateau, ReduceLrOnPlateau, RunInfo, SaveFreq,
+    Snapshot, StepInfo, TensorBoardOptions, TrainState, printable, shortened,
 };
 pub use classifier::{Classifier, Prediction};
-pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptions, save_config};
+pub use config::{
+    Arithmetic, Config, DataFiles, DataSet, DeviceKind, Devices, Difference, Placement, RECIPES, Training,
+    differences, find_recipe, is_training, key_of_flag, read_recipe, recipe, recipes, save_config, tables,
+    write_recipe,
+};
 pub use data::{load_data, load_test_data};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
 pub use evaluate::{Evaluation, Mistake, evaluate, measured_on};
 pub use export::{Format, export};
-pub use fingerprint::Fingerprint;
+pub use fingerprint::{check_data, fingerprint};
 pub use first_step::{FirstStep, first_step};
 pub use fit::{End, Outcome, StopFlag, train, train_model, train_on};
 pub use image_size::ImageSize;
 pub use import::{Assumed, ModelKind, open_model};
 pub use input::{Input, Preprocessing};
 pub use interchange::pytorch::names_classes;
-pub use model_file::{MODEL_FILE, Trained};
-pub use observer::{Flow, Observer, RunInfo, Snapshot, StepInfo};
+pub use model_file::Trained;
 pub use preview::{Preview, preview, save_pictures};
 pub use process::Process;
 pub use profile::{LayerProfile, Profile, profile};
 pub use program::programs;
-pub use recipe::{RECIPES, recipe};
-pub use recipe_file::{find_recipe, read_recipe, write_recipe};
 pub use replica_bench::{ReplicaBench, bench_replicas};
-pub use resume::{CHECKPOINTS, Resume, Saved};
+pub use resume::{Resume, Saved};
 pub use roofline::{Roof, Roofline, roofline};
-pub use spelling::{hint as did_you_mean, nearest, spelled};
-pub use state::{EpochRecord, Partial, TrainState};
+pub use options::{hint as did_you_mean, nearest};
 pub use tensor_cuda::library_path;
-pub use terminal::{printable, shortened};
 pub use timeline::{Timeline, timeline};
 pub use weights::DeviceWeights;
 
 /// The data sets' crate, for callers that hand in data of their own.
 pub use augment;
+/// The callbacks of a run.
+pub use callbacks;
 /// Reads the text of a regular file.
 pub use checkpoint::read_text;
 pub use cifar;

@@ -69,9 +69,9 @@ fn check_within(total: u64, whole: &Whole<'_>, device: &Device, towers: usize, w
     let parameters: usize = whole.stages.iter().map(|stage| stage.summary().trainable).sum();
     let room = (total / 8 * 7).saturating_sub(parameters as u64 * 16 * towers as u64);
     let fits = largest(each, |&batch| host.activations(batch).is_ok_and(|bytes| bytes <= room));
-    let flag = match whole.config.global_batch_size {
+    let flag = match whole.config.training.global_batch_size {
         Some(_) => format!("--global-batch-size {}", fits * shards),
-        None => format!("--batch-size {}", fits * shards / whole.config.virtual_replicas.unwrap_or(world)),
+        None => format!("--batch-size {}", fits * shards / whole.config.training.virtual_replicas.unwrap_or(world)),
     };
     let advice = match fits {
         _ if whole.resume.is_some() => "go on with the run on a machine with more".to_owned(),

@@ -144,7 +144,7 @@ impl Trained {
     /// }
     ///
     /// # let mut config = recipe("quick")?;
-    /// # (config.model, config.epochs) = ("mine".into(), 1);
+    /// # (config.training.model, config.training.epochs) = ("mine".into(), 1);
     /// # let data = cifar::synthetic(1, 50, 10);
     /// # let checkpoints = Box::new(Checkpoints::new(run, &config)?);
     /// # train_model(mine(10)?, &config, data, None, &mut [checkpoints], &StopFlag::default())?;

@@ -15,7 +15,7 @@ const PASSES: usize = 3;
 /// The stages of a network: cut where the configuration says, or so that all take about as long on `device` for a micro-batch of
 /// up to `batch` samples. Where it is cut changes no result, so no result depends on what a clock says.
 pub(crate) fn split(config: &Config, model: Model, device: &Device, batch: usize) -> Result<Vec<Model>> {
-    let stages = config.devices.stages();
+    let stages = config.stages();
     if stages == 1 {
         return Ok(vec![model]);
     }
@@ -35,11 +35,11 @@ pub(crate) fn check(config: &Config, model: &Model) -> Result<()> {
 
 /// Where the configuration says to cut; `None` where it leaves that to us.
 pub(crate) fn chosen(config: &Config, model: &Model) -> Result<Option<Vec<Cut>>> {
-    let (stages, layers) = (config.devices.stages(), &config.devices.split_at[..]);
+    let (stages, layers) = (config.stages(), &config.placement.devices.split_at[..]);
     let most = model.cuts().len() + 1;
     if stages > most {
         let accepted = format!("at most {most} for this network");
-        return Err(Error::Option { option: "--pipeline-stages", value: stages.to_string(), accepted });
+        return Err(Error::Option { option: "`devices.pipeline_stages`", value: stages.to_string(), accepted });
     }
     if layers.is_empty() {
         return Ok(None);
@@ -47,7 +47,7 @@ pub(crate) fn chosen(config: &Config, model: &Model) -> Result<Option<Vec<Cut>>>
     if layers.len() + 1 != stages {
         let accepted =
             format!("{} layers for {stages} stages: the last one of each but the last", stages - 1);
-        return Err(Error::Option { option: "--split-at", value: layers.join(","), accepted });
+        return Err(Error::Option { option: "`devices.split_at`", value: layers.join(","), accepted });
     }
     let cuts = layers.iter().map(|layer| model.cut_behind(layer)).collect::<layers::Result<_>>();
     Ok(Some(cuts.map_err(Error::Cut)?))
@@ -150,8 +150,8 @@ mod tests {
 
     fn config(stages: usize, split_at: &[&str]) -> Config {
         let mut config = crate::recipe("quick").unwrap();
-        config.devices.pipeline_stages = stages;
-        config.devices.split_at = split_at.iter().map(|&layer| layer.to_owned()).collect();
+        config.placement.devices.pipeline_stages = stages;
+        config.placement.devices.split_at = split_at.iter().map(|&layer| layer.to_owned()).collect();
         config
     }
 
@@ -190,12 +190,12 @@ mod tests {
             (
                 2,
                 &["concatenate_1", "dropout"][..],
-                "--split-at is concatenate_1,dropout, but must be 1 layers for 2",
+                "`devices.split_at` is concatenate_1,dropout, but must be 1 layers for 2",
             ),
             (2, &["concatenat_1"], "did you mean `concatenate_1`?"),
             (2, &["conv2d_1"], "two tensors cross there"),
             (3, &["dropout", "concatenate_1"], "a stage would have no layers"),
-            (40, &[], "--pipeline-stages is 40, but must be at most 15"),
+            (40, &[], "`devices.pipeline_stages` is 40, but must be at most 15"),
         ] {
             let error = check(&config(stages, layers), &models::minigooglenet(10).unwrap()).unwrap_err();
             assert!(error.to_string().contains(says), "{error}");

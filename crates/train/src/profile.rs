@@ -103,7 +103,7 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
             clock.forget();
             began = Instant::now();
         }
-        let draws = Draws { seed: config.seed, step: step as u64, first_sample: 0 };
+        let draws = Draws { seed: config.training.seed, step: step as u64, first_sample: 0 };
         device.synchronize()?;
         clock.start();
         network.set_input(&images, &labels)?;
@@ -111,7 +111,7 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
         clock.lap(clock.set_input());
         if train {
             network.train_pass(draws, 0.0, batch)?;
-            update(&mut network, &mut optimizer, &mut meter, config.lr, batch)?;
+            update(&mut network, &mut optimizer, &mut meter, config.training.lr, batch)?;
         } else {
             network.evaluate_pass()?;
         }
@@ -119,7 +119,7 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
         clock.lap(clock.step());
         if train {
             network.trace_train_pass(draws, 0.0, batch, |traced| clock.lap(clock.row(traced)))?;
-            update(&mut network, &mut optimizer, &mut meter, config.lr, batch)?;
+            update(&mut network, &mut optimizer, &mut meter, config.training.lr, batch)?;
             device.synchronize()?;
             clock.lap(clock.update());
         } else {
@@ -137,7 +137,7 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
     Ok(Profile {
         peer: "towers",
         version: env!("CARGO_PKG_VERSION"),
-        model: config.model.clone(),
+        model: config.training.model.clone(),
         mode: options.mode,
         batch,
         device: device.kind().to_owned(),
@@ -273,7 +273,7 @@ mod tests {
 
     fn profile_of(name: &str, mode: BenchMode) -> Profile {
         let mut config = recipe(name).unwrap();
-        config.devices.threads = 1;
+        config.placement.devices.threads = 1;
         let options = BenchOptions { mode, batch: Some(2), seconds: 0.0, repeats: 1, warmup: 1 };
         profile(&config, &options).unwrap()
     }

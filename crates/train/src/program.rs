@@ -16,10 +16,10 @@ pub fn programs(config: &Config, options: &BenchOptions) -> Result<Vec<String>> 
     let (model, batch) = (model(config)?, batch_size(config, options));
     let stages = match pipeline::chosen(config, &model)? {
         Some(cuts) => model.split(&cuts).map_err(Error::Cut)?,
-        None => model.split(&balanced(&model, config.devices.stages(), |piece| Ok(cost(piece)))?)?,
+        None => model.split(&balanced(&model, config.stages(), |piece| Ok(cost(piece)))?)?,
     };
-    let replicas = config.devices.replicas;
-    let across = (config.sync_batch_norm && replicas > 1).then_some([0, replicas]);
+    let replicas = config.placement.devices.replicas;
+    let across = (config.training.sync_batch_norm && replicas > 1).then_some([0, replicas]);
     let text = |stage: &Model| {
         let mode = match options.mode {
             BenchMode::Infer => Mode::Inference,

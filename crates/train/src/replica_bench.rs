@@ -62,7 +62,7 @@ pub struct ReplicaBench {
 /// What the devices say, and [`Error::Option`] for inference, which replicas do each on its own.
 pub fn bench_replicas(config: &Config, options: &BenchOptions) -> Result<ReplicaBench> {
     check(options)?;
-    let devices = open_devices(&config.devices)?;
+    let devices = open_devices(&config.placement.devices)?;
     let results = run_replicas(&devices, |replica| bench_replica(config, options, replica))?;
     results.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))
 }
@@ -106,8 +106,8 @@ pub(crate) fn bench_replica(
     Ok(ReplicaBench {
         peer: "towers",
         version: env!("CARGO_PKG_VERSION"),
-        model: config.model.clone(),
-        image: config.data.image_size.shape(),
+        model: config.training.model.clone(),
+        image: config.training.data.image_size.shape(),
         replicas: subject.world,
         batch: subject.batch,
         images_per_s: bench::median(&repeats),
@@ -190,7 +190,7 @@ impl Subject {
         let bench::Subject { device, network, optimizer, batch, .. } = subject;
         let buckets = network.buckets();
         let meter = device.alloc(4)?;
-        let (rounds, seed, lr) = (Rounds::default(), config.seed, config.lr);
+        let (rounds, seed, lr) = (Rounds::default(), config.training.seed, config.training.lr);
         let number = 0;
         Ok(Subject {
             device,
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn replicas_are_measured_together() {
         let mut config = crate::recipe("quick").unwrap();
-        (config.devices.device, config.devices.replicas, config.devices.threads) =
+        (config.placement.devices.device, config.placement.devices.replicas, config.placement.devices.threads) =
             (crate::DeviceKind::Cpu, 3, 3);
         let options =
             BenchOptions { batch: Some(2), seconds: 0.0, repeats: 2, warmup: 0, ..BenchOptions::default() };

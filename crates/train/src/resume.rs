@@ -132,8 +132,8 @@ impl Resume {
     /// for no more epochs than it was to have, nor for other early stopping.
     pub(crate) fn may_have_ended(&self, config: &Config) -> bool {
         let Resume { config: saved, state, .. } = self;
-        let left = state.partial.steps == 0 && state.epoch < config.epochs;
-        left && config.epochs <= saved.epochs && config.early_stop == saved.early_stop
+        let left = state.partial.steps == 0 && state.epoch < config.training.epochs;
+        left && config.training.epochs <= saved.training.epochs && config.outputs.early_stop == saved.outputs.early_stop
     }
 
     /// The values of a tensor, if it has this shape.

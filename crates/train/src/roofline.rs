@@ -1,4 +1,4 @@
-use crate::{DeviceKind, DeviceOptions, Result, open_devices};
+use crate::{DeviceKind, Devices, Result, open_devices};
 use program::{Device, Precision};
 use serde::Serialize;
 use tensor_cpu::{bf16_level, simd_level};
@@ -27,8 +27,8 @@ pub struct Roof {
 ///
 /// # Errors
 /// What [`open_devices`] says of the options.
-pub fn roofline(options: &DeviceOptions) -> Result<Roofline> {
-    let with = |threads| DeviceOptions { device: DeviceKind::Cpu, replicas: 1, threads, ..options.clone() };
+pub fn roofline(options: &Devices) -> Result<Roofline> {
+    let with = |threads| Devices { device: DeviceKind::Cpu, replicas: 1, threads, ..options.clone() };
     let mut roofs: Vec<Roof> = Vec::new();
     for threads in [1, options.threads] {
         for device in open_devices(&with(threads))? {

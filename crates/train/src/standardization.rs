@@ -28,7 +28,7 @@ pub(crate) fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<(
     if !options.zca_whitening || len <= MOST_WHITENED {
         return Ok(());
     }
-    let (option, value) = ("--zca-whitening", format!("given for images of {}", ImageSize::of(image)));
+    let (option, value) = ("`augmentation.zca_whitening`", format!("given for images of {}", ImageSize::of(image)));
     let accepted =
         format!("left out for more than 64x64 pixels: its matrix would have {len} x {len} numbers");
     Err(Error::Option { option, value, accepted })

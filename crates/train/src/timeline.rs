@@ -34,7 +34,7 @@ pub struct Timeline {
 pub fn timeline(config: &Config, options: &BenchOptions) -> Result<Timeline> {
     config.check()?;
     check(options)?;
-    let devices = open_devices(&config.devices)?;
+    let devices = open_devices(&config.placement.devices)?;
     let zero = Instant::now();
     let traces = run_replicas(&devices, |replica| trace(config, options, replica, zero))?;
     Ok(Timeline { events: traces.into_iter().flatten().collect(), unit: "ms" })
@@ -50,7 +50,7 @@ fn trace(config: &Config, options: &BenchOptions, replica: Replica, zero: Instan
         if step == LEAST_WARMUP {
             rows.begin(rank);
         }
-        let draws = Draws { seed: config.seed, step: step as u64, first_sample: 0 };
+        let draws = Draws { seed: config.training.seed, step: step as u64, first_sample: 0 };
         collective.barrier()?;
         rows.last = Instant::now();
         network.trace_train_pass(draws, 0.0, global, |traced| match traced {
@@ -73,7 +73,7 @@ fn trace(config: &Config, options: &BenchOptions, replica: Replica, zero: Instan
         collective.all_reduce_sum(&device, grads, all)?;
         device.synchronize()?;
         rows.add(rows.sums, "sum of the gradients", "collective", json!({ "bytes": 4 * all.len }));
-        update(&mut network, &mut optimizer, &mut meter, config.lr, global)?;
+        update(&mut network, &mut optimizer, &mut meter, config.training.lr, global)?;
         device.synchronize()?;
         rows.add(rows.ops, "running averages and optimizer", "update", json!({}));
     }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn every_replica_has_a_row_of_ops_and_one_of_sums() {
         let mut config = recipe("quick").unwrap();
-        (config.devices.device, config.devices.replicas, config.devices.threads) =
+        (config.placement.devices.device, config.placement.devices.replicas, config.placement.devices.threads) =
             (crate::DeviceKind::Cpu, 2, 2);
         let options = BenchOptions { batch: Some(2), ..BenchOptions::default() };
         let Timeline { events, .. } = timeline(&config, &options).unwrap();

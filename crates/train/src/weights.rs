@@ -25,16 +25,14 @@ pub enum DeviceWeights {
     Given(Weights),
 }
 
-const ACCEPTED: &str = "auto, even, or a positive finite number for each tower, as in 2,1,1";
-
 impl FromStr for DeviceWeights {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let refuse = |_| Error::Option {
-            option: "--device-weights",
+            option: "`device_weights`",
             value: format!("`{text}`"),
-            accepted: format!("{ACCEPTED}{}", crate::spelling::hint(text, ["auto", "even"])),
+            accepted: format!("{}{}", DeviceWeights::ACCEPTED, options::hint(text, ["auto", "even"])),
         };
         match text {
             "even" => Ok(DeviceWeights::Even),
@@ -69,11 +67,14 @@ impl TryFrom<String> for DeviceWeights {
 }
 
 impl DeviceWeights {
+    pub(crate) const ACCEPTED: &'static str =
+        "auto, even, or a positive finite number for each replica, as in 2,1,1";
+
     /// Checks that they are for as many towers, and that each of them gets something of a whole batch.
     pub(crate) fn check(&self, config: &Config, towers: usize) -> Result<()> {
         let DeviceWeights::Given(weights) = self else { return Ok(()) };
         let refuse = |accepted| {
-            Err(Error::Option { option: "--device-weights", value: weights.to_string(), accepted })
+            Err(Error::Option { option: "`device_weights`", value: weights.to_string(), accepted })
         };
         if weights.len() != towers {
             return refuse(match towers {
@@ -83,7 +84,7 @@ impl DeviceWeights {
         }
         let batch = config.global_batch(towers);
         let idle = weights.share_out(batch).iter().position(|share| *share == 0);
-        match idle.filter(|_| config.virtual_replicas.is_none() && batch >= towers) {
+        match idle.filter(|_| config.training.virtual_replicas.is_none() && batch >= towers) {
             Some(tower) => refuse(format!("less uneven: tower {tower} would get none of a batch of {batch}")),
             None => Ok(()),
         }
@@ -103,7 +104,7 @@ impl DeviceWeights {
         if world == 1 {
             return Ok(DeviceWeights::Even);
         }
-        let measured_before = resume.filter(|resume| resume.config.device_weights == DeviceWeights::Auto);
+        let measured_before = resume.filter(|resume| resume.config.placement.device_weights == DeviceWeights::Auto);
         match measured_before.map(|resume| &resume.state.device_weights) {
             Some(before @ DeviceWeights::Given(weights)) if weights.len() == world => Ok(before.clone()),
             _ => measure().map(DeviceWeights::Given),
@@ -113,7 +114,7 @@ impl DeviceWeights {
     /// What replica `rank` of `world` computes of every batch.
     pub(crate) fn shards(&self, config: &Config, world: usize, rank: usize) -> Shards {
         let total = config.shards(world);
-        match (self, config.virtual_replicas) {
+        match (self, config.training.virtual_replicas) {
             (DeviceWeights::Given(weights), Some(_)) => Shards::shared_out(total, weights, rank),
             (DeviceWeights::Given(weights), None) => Shards::weighted(config.micro_batches(), weights, rank),
             _ => Shards::new(total, world, rank),
@@ -133,13 +134,13 @@ mod tests {
             assert_eq!(serde_json::from_str::<DeviceWeights>(&saved).unwrap(), weights);
         }
         let error = serde_json::from_str::<DeviceWeights>("\"2,-1\"").unwrap_err().to_string();
-        assert!(error.starts_with("--device-weights is `2,-1`, but must be auto, even, or"), "{error}");
+        assert!(error.starts_with("`device_weights` is `2,-1`, but must be auto, even, or"), "{error}");
     }
 
     #[test]
     fn they_must_suit_the_towers() {
         let mut config = crate::recipe("quick").unwrap();
-        config.batch_size = 4;
+        config.training.batch_size = 4;
         let says = |config: &Config, weights: &str, towers| {
             let weights: DeviceWeights = weights.parse().unwrap();
             weights.check(config, towers).err().map_or(String::new(), |error| error.to_string())
@@ -152,7 +153,7 @@ mod tests {
             ["", "", ""]
         );
         // Each tower has a shard of its own then.
-        config.virtual_replicas = Some(2);
+        config.training.virtual_replicas = Some(2);
         assert_eq!(says(&config, "100,1", 2), "");
     }
 }

@@ -76,8 +76,8 @@ const WISHES_EVERY: u64 = 16;
 
 /// Refuses a batch larger than the data, where short batches are left out.
 fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Error {
-    let remedy = match samples / config.virtual_replicas.unwrap_or(world) {
-        _ if config.global_batch_size.is_some() => format!("--global-batch-size {samples} or less, or "),
+    let remedy = match samples / config.training.virtual_replicas.unwrap_or(world) {
+        _ if config.training.global_batch_size.is_some() => format!("--global-batch-size {samples} or less, or "),
         0 => String::new(),
         each => format!("--batch-size {each} or less, or "),
     };
@@ -99,7 +99,7 @@ impl<'a> Worker<'a> {
         let (rank, world) = (replica.rank(), replica.world());
         let Replica { device, mut collective } = replica;
         let global = resume.map_or(config.global_batch(world), |resume| resume.state.global_batch);
-        let weights = config.device_weights.settle(resume, world, || {
+        let weights = config.placement.device_weights.settle(resume, world, || {
             let each = global.min(prepared.train.len()).div_ceil(config.shards(world));
             speed::measure(model, &device, collective.as_mut(), &mut stage, each)
         })?;
@@ -110,7 +110,7 @@ impl<'a> Worker<'a> {
             own.largest(global.min(samples)).max(own.largest(rest))
         };
         let batch =
-            largest(prepared.train.len(), config.drop_last).max(largest(prepared.val.len(), false)).max(1);
+            largest(prepared.train.len(), config.training.drop_last).max(largest(prepared.val.len(), false)).max(1);
         let lanes = pipeline::lanes(&stage.stage, own.own().len());
         let (first, mode) = (stage.stage.is_first(), Mode::Training);
         let built = if stage.stage.is_last() {
@@ -119,13 +119,13 @@ impl<'a> Worker<'a> {
             model.build_stage(&device, batch, mode, lanes)
         };
         let mut network = built.map_err(|error| memory::explain(error, model, &device, batch * lanes))?;
-        network.init(config.seed)?;
+        network.init(config.training.seed)?;
         if resume.is_none() {
             whitening::whiten(&mut network, prepared, collective.as_mut())?;
         }
-        let meets = config.sync_batch_norm && world > 1 && network.synchronize(collective.rank(), world)?;
+        let meets = config.training.sync_batch_norm && world > 1 && network.synchronize(collective.rank(), world)?;
         let optimizer = config.optimizer_on(&network)?;
-        let average = config.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
+        let average = config.training.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
         let meter = device.alloc(METER)?;
         let pace = Pace::agree(&device, collective.as_mut())?;
         let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| {
@@ -135,11 +135,11 @@ impl<'a> Worker<'a> {
                 false => Ok(Source::labels(samples, pipeline, options, &own)),
             }
         };
-        let options = LoaderOptions::new().batch_size(global).seed(config.seed).drop_last(config.drop_last);
+        let options = LoaderOptions::new().batch_size(global).seed(config.training.seed).drop_last(config.training.drop_last);
         let train = source(&prepared.train, &prepared.augmentation, options)?;
         let options = LoaderOptions::new().batch_size(global).evaluation();
         let val = source(&prepared.val, &prepared.augmentation.evaluation(), options)?;
-        let in_order = config.virtual_replicas.is_some() || own.total() > world;
+        let in_order = config.training.virtual_replicas.is_some() || own.total() > world;
         let passes = Passes::new(&network, own, in_order)?;
         let (global_batch, device_weights) = (global, weights.clone());
         let state = TrainState { global_batch, device_weights, ..TrainState::default() };
@@ -151,7 +151,7 @@ impl<'a> Worker<'a> {
             config,
             prepared,
             state,
-            plateau: config.reduce_lr_on_plateau.clone().map(Plateau::new),
+            plateau: config.training.reduce_lr_on_plateau.clone().map(Plateau::new),
             diverged: false,
             steps_per_epoch,
             device,
@@ -188,7 +188,7 @@ impl<'a> Worker<'a> {
     /// Where the run stands.
     fn progress(&self) -> Progress {
         let TrainState { epoch, step, .. } = self.state;
-        Progress { step, epoch, steps_per_epoch: self.steps_per_epoch, epochs: self.config.epochs }
+        Progress { step, epoch, steps_per_epoch: self.steps_per_epoch, epochs: self.config.training.epochs }
     }
 
     /// The learning rate of the next step.
@@ -203,7 +203,7 @@ impl<'a> Worker<'a> {
         let (loss, acc) = partial.means();
         StepInfo {
             epoch: *epoch,
-            epochs: self.config.epochs,
+            epochs: self.config.training.epochs,
             steps_done: partial.steps,
             steps_per_epoch: self.steps_per_epoch,
             samples: partial.samples,
@@ -233,7 +233,7 @@ impl<'a> Worker<'a> {
         let (lr, global, split) = (self.lr(), batch.global(), self.stage.stages() > 1);
         let alone = self.passes.alone() && !split;
         let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
-        let (seed, step, smoothing) = (self.config.seed, self.state.step, self.config.label_smoothing);
+        let (seed, step, smoothing) = (self.config.training.seed, self.state.step, self.config.training.label_smoothing);
         let Worker { passes, device, network, optimizer, meter, state, stage, collective, meets, .. } = self;
         let runs = optimizer.runs();
         let kind = match (alone, *meets) {
@@ -288,7 +288,7 @@ impl<'a> Worker<'a> {
     /// a step after which all look.
     pub(crate) fn read_losses_in_order(&mut self) -> Result<bool> {
         match self.read_losses() {
-            Err(Error::NotFinite { .. }) if self.config.terminate_on_nan && self.has_others() => {
+            Err(Error::NotFinite { .. }) if self.config.outputs.terminate_on_nan && self.has_others() => {
                 self.diverged = true;
                 Ok(false)
             }

@@ -15,7 +15,7 @@ const SIZE: (u32, u32) = (1600, 760);
 
 /// Where the font below is known by name the SVG uses it, elsewhere something of nearly the same widths.
 const FONT: &str = "DejaVu Sans, Verdana, sans-serif";
-static DEJAVU_SANS: &[u8] = include_bytes!("../../../crates/train/assets/DejaVuSans-subset.ttf");
+static DEJAVU_SANS: &[u8] = include_bytes!("../../../crates/callbacks/assets/DejaVuSans-subset.ttf");
 
 /// M. Okabe and K. Ito's palette, which colour-blind readers can tell apart.
 const COLOURS: [RGBColor; 5] = [

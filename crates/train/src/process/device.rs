@@ -1,6 +1,6 @@
 use super::cores;
 use crate::devices::count_gpus;
-use crate::{Config, DeviceKind, DeviceOptions, Error, Result, open_devices};
+use crate::{Config, DeviceKind, Devices, Error, Result, open_devices};
 use parallel::cluster::{Place, Source};
 use program::Device;
 
@@ -11,16 +11,16 @@ pub(super) fn open(config: &Config, place: &Place) -> Result<Device> {
 }
 
 /// What of the machine's devices, of which this process sees so many GPUs, is its own.
-fn share(config: &Config, place: &Place, present: usize) -> Result<DeviceOptions> {
-    let options = &config.devices;
+fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {
+    let options = &config.placement.devices;
     if options.stages() > 1 {
         let accepted = format!("left out: each of {} processes has one device", place.world);
         let value = options.stages().to_string();
-        return Err(Error::Option { option: "--pipeline-stages", value, accepted });
+        return Err(Error::Option { option: "`devices.pipeline_stages`", value, accepted });
     }
     if options.replicas > 1 {
         let accepted = format!("left out: {} processes have one tower each", place.world);
-        return Err(Error::Option { option: "--replicas", value: options.replicas.to_string(), accepted });
+        return Err(Error::Option { option: "`devices.replicas`", value: options.replicas.to_string(), accepted });
     }
     let threads = match options.threads {
         0 => cores::threads(place),
@@ -32,7 +32,7 @@ fn share(config: &Config, place: &Place, present: usize) -> Result<DeviceOptions
         _ if present == 1 && place.source != Source::Launch => 0,
         _ => place.local_rank,
     };
-    Ok(DeviceOptions {
+    Ok(Devices {
         gpus: (options.device != DeviceKind::Cpu).then(|| vec![gpu]),
         replicas: 1,
         threads,
@@ -49,12 +49,12 @@ mod tests {
     #[test]
     fn processes_of_a_machine_share_its_devices() {
         let mut config = crate::recipe("quick").unwrap();
-        config.devices.threads = 6;
+        config.placement.devices.threads = 6;
         let shared = share(&config, &place(1, 4), 4).unwrap();
         assert_eq!((shared.threads, shared.gpus, shared.replicas), (1, Some(vec![1]), 1));
-        config.devices.gpus = Some(vec![4, 7]);
+        config.placement.devices.gpus = Some(vec![4, 7]);
         assert_eq!(share(&config, &place(1, 2), 8).unwrap().gpus, Some(vec![7]));
-        config.devices.device = DeviceKind::Cpu;
+        config.placement.devices.device = DeviceKind::Cpu;
         let shared = share(&config, &place(1, 2), 0).unwrap();
         assert_eq!((shared.threads, shared.gpus), (3, None));
     }
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_process_has_one_tower() {
         let mut config = crate::recipe("quick").unwrap();
-        config.devices.replicas = 2;
+        config.placement.devices.replicas = 2;
         let error = share(&config, &place(0, 2), 0).unwrap_err().to_string();
         assert!(error.contains("8 processes have one tower each"), "{error}");
     }

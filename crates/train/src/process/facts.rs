@@ -37,20 +37,20 @@ pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
 
 /// What must be the same in all processes that measure together.
 pub(super) fn of_bench(config: &Config, options: &BenchOptions) -> Facts {
-    let facts = Facts::new().with("the network", &config.model).with("the optimizer", config.optimizer);
+    let facts = Facts::new().with("the network", &config.training.model).with("the optimizer", config.training.optimizer);
     of_devices(facts, config)
-        .with("images of", config.data.image_size)
+        .with("images of", config.training.data.image_size)
         .with("a batch of", bench::batch_size(config, options))
         .with("a time of", format_args!("{} s, {} times", options.seconds, options.repeats))
 }
 
 /// Which devices a process has is its own affair, but not how they compute: sums in the order of the ranks are other calls.
 fn of_devices(facts: Facts, config: &Config) -> Facts {
-    let repeats = config.devices.deterministic || config.repeats();
+    let repeats = config.training.arithmetic.deterministic || config.repeats();
     facts
-        .with("the precision", config.devices.precision)
+        .with("the precision", config.training.arithmetic.precision)
         .with("--deterministic", repeats)
-        .with("--no-winograd", config.devices.no_winograd)
+        .with("--no-winograd", config.training.arithmetic.no_winograd)
 }
 
 fn digest(value: impl Hash) -> String {
@@ -91,7 +91,7 @@ mod tests {
     fn benchmarks_are_of_images_of_one_size() {
         let of = |image_size: &str| {
             let mut config = recipe("quick").unwrap();
-            config.data.image_size = image_size.parse().unwrap();
+            config.training.data.image_size = image_size.parse().unwrap();
             of_bench(&config, &BenchOptions::default())
         };
         assert_eq!(of("32"), of("32x32"));

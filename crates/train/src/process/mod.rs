@@ -6,7 +6,7 @@ mod transport;
 use crate::fit::{Observers, Whole, named};
 use crate::memory;
 use crate::replica_bench::{self, ReplicaBench, bench_replica};
-use crate::{BenchOptions, Config, DeviceOptions, Outcome, Result, Resume, StopFlag};
+use crate::{BenchOptions, Config, Devices, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
 use parallel::cluster::{Place, Source, discover_here};
 use parallel::rendezvous::{Hello, Meeting, meet};
@@ -34,7 +34,7 @@ impl Process {
     /// # Errors
     /// [`Error::Parallel`](crate::Error::Parallel) if the environment makes no sense, if nothing in this build joins processes
     /// on such devices, or it is not said how they find each other.
-    pub fn join(devices: &DeviceOptions, timeout: Duration) -> Result<Option<Process>> {
+    pub fn join(devices: &Devices, timeout: Duration) -> Result<Option<Process>> {
         match discover_here()? {
             Some(place) if place.world > 1 => {
                 let transport = Transport::choose(&place, devices, timeout)?;

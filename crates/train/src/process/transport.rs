@@ -1,5 +1,5 @@
 use crate::devices::{nccl_available, usable_gpus};
-use crate::{DeviceKind, DeviceOptions, Result};
+use crate::{DeviceKind, Devices, Result};
 use parallel::cluster::{Place, Source};
 use parallel::rendezvous::{Meeting, Settings};
 use parallel::{Error, Facts, NcclProcess, Replica};
@@ -27,7 +27,7 @@ pub(super) enum Transport {
 
 impl Transport {
     /// NCCL where this process has a GPU, MPI where that started it and this build has it.
-    pub(super) fn choose(place: &Place, devices: &DeviceOptions, timeout: Duration) -> Result<Transport> {
+    pub(super) fn choose(place: &Place, devices: &Devices, timeout: Duration) -> Result<Transport> {
         let settings =
             Settings::discover(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))?;
         #[cfg(feature = "mpi")]
@@ -115,7 +115,7 @@ mod tests {
     use crate::process::tests::place;
 
     fn refused(place: &Place, device: DeviceKind) -> String {
-        let devices = DeviceOptions { device, ..DeviceOptions::default() };
+        let devices = Devices { device, ..Devices::default() };
         Transport::choose(place, &devices, Duration::ZERO).err().unwrap().to_string()
     }
 

@@ -8,7 +8,7 @@ use crate::{Observer, save_config};
 fn about(name: &str, seed: u64) -> RunReport {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(3);
-    config.seed = seed;
+    config.training.seed = seed;
     save_config(&config, folder.path()).unwrap();
     let accuracies = [0.2, 0.5, 0.4];
     let history =

@@ -19,14 +19,14 @@ impl Worker<'_> {
             1 => devices,
             stages => format!("{devices}, a pipeline of {stages} stages cut behind {}", self.stage.cuts),
         };
-        let devices = match (&self.state.device_weights, &self.config.device_weights) {
+        let devices = match (&self.state.device_weights, &self.config.placement.device_weights) {
             (DeviceWeights::Given(weights), DeviceWeights::Auto) => {
                 format!("{devices}; device weights {weights}, as measured")
             }
             (DeviceWeights::Given(weights), _) => format!("{devices}; device weights {weights}"),
             _ => devices,
         };
-        match (self.config.virtual_replicas, self.config.micro_batches()) {
+        match (self.config.training.virtual_replicas, self.config.micro_batches()) {
             (Some(shards), _) => format!("{devices}; {shards} virtual replicas"),
             (None, 1) => devices,
             (None, micro) => format!("{devices}; {micro} micro-batches"),

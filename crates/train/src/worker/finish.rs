@@ -8,8 +8,8 @@ impl Worker<'_> {
     /// Not where the model is that of the best epoch: that stays as it was measured.
     pub(crate) fn take_average(&mut self) -> Result<bool> {
         let done = self.progress();
-        let restores = self.config.early_stop.as_ref().is_some_and(|stop| stop.restore_best_weights);
-        if restores || self.config.checkpoints.save_best.is_some() {
+        let restores = self.config.outputs.early_stop.as_ref().is_some_and(|stop| stop.restore_best_weights);
+        if restores || self.config.outputs.checkpoints.save_best.is_some() {
             return Ok(false);
         }
         match &self.average {

@@ -52,7 +52,7 @@ impl Worker<'_> {
             self.device.set_loss_scale([scale, good_steps])?;
         }
         self.state = resume.state.clone();
-        let options = self.config.reduce_lr_on_plateau.clone();
+        let options = self.config.training.reduce_lr_on_plateau.clone();
         self.plateau = options.map(|options| Plateau::after(options, &self.state.history));
         Ok(())
     }
@@ -123,13 +123,13 @@ impl Snapshot for Worker<'_> {
 
     fn model_tensors(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
-        crate::model_file::describe(&mut tensors, &self.config.model, self.prepared)?;
+        crate::model_file::describe(&mut tensors, &self.config.training.model, self.prepared)?;
         Ok(tensors)
     }
 
     fn batch_picture(&self, count: usize) -> Result<Option<Picture>> {
         let Prepared { train, augmentation, .. } = self.prepared;
         let epoch = self.state.epoch.saturating_sub(1);
-        crate::batch_picture::draw(train, augmentation, self.config.seed, epoch, count).map(Some)
+        crate::batch_picture::draw(train, augmentation, self.config.training.seed, epoch, count).map(Some)
     }
 }

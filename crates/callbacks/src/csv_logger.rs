@@ -1,0 +1,326 @@
+use crate::format::repr;
+use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use options::{Kind, Refused, Table, options};
+use serde_json::json;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+options! {
+    /// A CSV file of the epochs' figures: Keras' `CSVLogger`. The path is missing in the defaults, which a run refuses. [`CsvLogger`] writes it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct CsvLogOptions {
+        ["Callbacks"]
+        /// Write the epochs' figures to FILE as Keras' CSVLogger does
+        path: PathBuf = PathBuf::new(), Kind::form(crate::path, "a path in quotes"), "--csv-log FILE";
+        /// The character between the figures of a line of --csv-log; by default a comma
+        separator: char = ',', SEPARATOR, "--csv-separator CHAR";
+        /// Add to the file of --csv-log instead of beginning it anew; a resumed run always adds
+        append: bool = false, Kind::Switch, "--csv-append";
+    }
+}
+
+/// The options in a configuration.
+pub(crate) const TABLE: Table = Table {
+    key: "csv_log",
+    options: CsvLogOptions::OPTIONS,
+    begins: Some(|| json!(CsvLogOptions::default())),
+};
+
+const SEPARATOR: Kind = Kind::form(read_separator, "one character that is in no number, such as `;`, or \\t");
+
+fn read_separator(text: &str) -> Result<serde_json::Value, Refused> {
+    let mut chars = text.chars();
+    let separator = match (chars.next(), chars.next()) {
+        (Some('\\'), Some('t')) => Some('\t'),
+        (Some(separator), None) => Some(separator),
+        _ => None,
+    };
+    let in_numbers = |separator: &char| separator.is_alphanumeric() || "+-.\r\n\"".contains(*separator);
+    let separator = separator.filter(|separator| !in_numbers(separator));
+    separator.map(|separator| json!(separator)).ok_or_else(|| Refused::MustBe(SEPARATOR.accepted()))
+}
+
+/// Writes the epochs' figures to a CSV file as Keras' `CSVLogger` does: its column names in its order, epochs from 0.
+///
+/// Without `append` a new run begins the file anew; with it, the epochs are added to what is there, below one header. A run that goes
+/// on adds to the file either way: rows of other runs stay, its own of epochs that it does again are taken back (see
+/// [`written`](CsvLogger::written)), and those of the epochs before are written if the file lacks them. `history.csv` of the run's folder
+/// is written in any case, by [`History`](crate::History).
+///
+/// ```
+/// use callbacks::{CsvLogger, Observer};
+///
+/// let observer: Box<dyn Observer> = Box::new(CsvLogger::new("log.csv").separator(';').append(true));
+/// ```
+#[derive(Debug)]
+pub struct CsvLogger {
+    path: PathBuf,
+    separator: char,
+    append: bool,
+    written: Vec<EpochRecord>,
+    file: Option<File>,
+}
+
+/// Keras sorts them.
+const COLUMNS: [&str; 6] = ["epoch", "accuracy", "learning_rate", "loss", "val_accuracy", "val_loss"];
+
+impl CsvLogger {
+    /// Into this file, with commas, begun anew.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        CsvLogger { path: path.into(), separator: ',', append: false, written: Vec::new(), file: None }
+    }
+
+    /// What stands between the figures of a line.
+    pub fn separator(self, separator: char) -> Self {
+        CsvLogger { separator, ..self }
+    }
+
+    /// Whether lines are added to a file that is there.
+    pub fn append(self, append: bool) -> Self {
+        CsvLogger { append, ..self }
+    }
+
+    /// What the run has written before it was cut off, as [`read_history`](crate::read_history) tells: the rows behind its checkpoint
+    /// are taken back.
+    pub fn written(self, history: Vec<EpochRecord>) -> Self {
+        CsvLogger { written: history, ..self }
+    }
+
+    /// The rows of these epochs.
+    fn rows<'a>(&self, records: impl IntoIterator<Item = &'a EpochRecord>) -> Vec<String> {
+        records.into_iter().map(|record| self.row(&fields(record))).collect()
+    }
+
+    fn row(&self, fields: &[String]) -> String {
+        fields.join(self.separator.encode_utf8(&mut [0; 4]))
+    }
+
+    fn write(&mut self, rows: &[String]) -> Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        // One write a line: whoever reads along sees whole ones. Python's csv ends them like this.
+        let mut lines = rows.iter().map(|row| file.write_all(format!("{row}\r\n").as_bytes()));
+        lines.try_for_each(|line| line).map_err(Error::io("write", &self.path))
+    }
+
+    /// Opens the file, empty.
+    fn begin_anew(&mut self) -> Result<()> {
+        let file = File::create(&self.path).map_err(Error::io("write", &self.path))?;
+        self.file = Some(file);
+        self.write(&[self.header()])
+    }
+
+    /// Opens the file to add to it what comes behind the epochs that are `done`.
+    fn go_on(&mut self, done: &[EpochRecord]) -> Result<()> {
+        let behind = done.last().map_or(0, |last| last.epoch);
+        let (done, undone) =
+            (self.rows(done), self.rows(self.written.iter().filter(|record| record.epoch > behind)));
+        // Nothing is read from what is no file, such as a pipe. What is no text has no rows.
+        let is_file = fs::metadata(&self.path).is_ok_and(|about| about.is_file());
+        let text = if is_file { fs::read_to_string(&self.path).unwrap_or_default() } else { String::new() };
+        let Left { text: left, has_done } = take_back(&text, &done, &undone);
+        let io = |error| Error::io("write", &self.path)(error);
+        if left != text {
+            replace_end(&self.path, &text, &left).map_err(io)?;
+        }
+        let mut file = OpenOptions::new().create(true).append(true).open(&self.path).map_err(io)?;
+        let is_empty = file.metadata().map_err(io)?.len() == 0;
+        if !left.is_empty() && !left.ends_with('\n') {
+            file.write_all(b"\r\n").map_err(io)?;
+        }
+        self.file = Some(file);
+        if is_empty || !is_file {
+            self.write(&[self.header()])?;
+        }
+        if has_done { Ok(()) } else { self.write(&done) }
+    }
+
+    fn header(&self) -> String {
+        self.row(&COLUMNS.map(str::to_owned))
+    }
+}
+
+/// What is left of a file.
+struct Left {
+    text: String,
+    /// Whether the rows of the epochs done are in it.
+    has_done: bool,
+}
+
+/// Takes the rows `undone` of a run out of a file, which stand in this order behind the last one `done`. Those of other runs may stand
+/// anywhere. The last row may have been cut off.
+fn take_back(text: &str, done: &[String], undone: &[String]) -> Left {
+    let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let is = |line: &&str, row: &str| line.trim_end_matches(['\r', '\n']) == row;
+    let last = |lines: &[&str], row: &str| lines.iter().rposition(|line| is(line, row));
+    let last_done = done.last().and_then(|row| last(&lines, row));
+    let first_undone = || undone.first().and_then(|row| last(&lines, row));
+    let mut from = last_done.or_else(first_undone).unwrap_or(lines.len());
+    for row in undone {
+        if let Some(at) = lines[from..].iter().position(|line| is(line, row)) {
+            from += at;
+            lines.remove(from);
+        }
+    }
+    lines.pop_if(|line| !line.ends_with('\n') && undone.iter().any(|row| row.starts_with(*line)));
+    Left { text: lines.concat(), has_done: done.is_empty() || last_done.is_some() }
+}
+
+/// Changes the end of a file, in place: another run may be adding to it.
+fn replace_end(path: &Path, before: &str, after: &str) -> io::Result<()> {
+    let same = before.bytes().zip(after.bytes()).take_while(|(before, after)| before == after).count();
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    file.seek(SeekFrom::Start(same as u64))?;
+    file.write_all(&after.as_bytes()[same..])?;
+    file.set_len(after.len() as u64)
+}
+
+/// The fields of an epoch.
+fn fields(record: &EpochRecord) -> Vec<String> {
+    let EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, .. } = *record;
+    let figures = [acc, lr, loss, val_acc, val_loss].map(repr);
+    std::iter::once(epoch.saturating_sub(1).to_string()).chain(figures).collect()
+}
+
+impl Observer for CsvLogger {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        folder.map(fs::create_dir_all).transpose().map_err(Error::io("create the folder of", &self.path))?;
+        let is_new = run.state.step == 0 && self.written.is_empty();
+        if is_new && !self.append { self.begin_anew() } else { self.go_on(&run.state.history) }
+    }
+
+    fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        self.write(&self.rows([record]))?;
+        Ok(Flow::Continue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Fake, record, run, state};
+    use super::*;
+
+    const HEADER: &str = "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss\r\n";
+
+    /// Runs an epoch after those of `before`, and reads the file.
+    fn log(observer: CsvLogger, before: u64) -> String {
+        let mut observer = observer;
+        let (epochs, start) =
+            (9, state((1..=before).map(|k| record(k, [1.0, 0.5, 2.0, 0.25])).collect()));
+        observer.on_begin(&run(epochs, &start)).unwrap();
+        let next = record(before + 1, [1e-7, 1.0, f64::NAN, 0.0]);
+        observer.on_epoch_end(&next, &start, &Fake(0.0)).unwrap();
+        fs::read_to_string(&observer.path).unwrap()
+    }
+
+    /// `tests/golden/csv_logger.py` had Keras write it.
+    #[test]
+    fn lines_are_keras() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("log.csv");
+        let log = |observer: CsvLogger, records: &[EpochRecord]| {
+            let mut observer = observer.separator(';');
+            let (epochs, start) = (9, state(vec![]));
+            observer.on_begin(&run(epochs, &start)).unwrap();
+            for record in records {
+                observer.on_epoch_end(record, &start, &Fake(0.0)).unwrap();
+            }
+        };
+        let first = EpochRecord { lr: 0.01, ..record(1, [2.25, 0.125, 2.0, 0.25]) };
+        let second = EpochRecord { lr: 1e-5, ..record(2, [1.0 / 3.0, 0.5, f64::NAN, 0.1]) };
+        let third = EpochRecord { lr: 1e16, ..record(3, [1e-7, 1.0, f64::INFINITY, 0.0]) };
+        log(CsvLogger::new(&file), &[first, second]);
+        log(CsvLogger::new(&file).append(true), &[third]);
+        // Git may have changed the ends of the lines.
+        let expected = include_str!("../../../tests/golden/csv_logger.csv").replace("\r\n", "\n");
+        assert_eq!(fs::read_to_string(file).unwrap(), expected.replace('\n', "\r\n"));
+    }
+
+    /// The rows of four epochs of a run; `figure` tells runs from others.
+    fn epochs(figure: f64) -> Vec<EpochRecord> {
+        (1..=4).map(|k| record(k, [figure / k as f64, 0.5, 2.0, 0.25])).collect()
+    }
+
+    /// A run with `all` of its epochs goes on behind the first `from`, to the first `to`; it wrote `written` before.
+    fn go(observer: CsvLogger, all: &[EpochRecord], from: usize, to: usize, written: usize) -> String {
+        let (mut observer, epochs) = (observer.written(all[..written].to_vec()), 9);
+        observer.on_begin(&run(epochs, &state(all[..from].to_vec()))).unwrap();
+        for record in &all[from..to] {
+            observer.on_epoch_end(record, &state(vec![]), &Fake(0.0)).unwrap();
+        }
+        fs::read_to_string(&observer.path).unwrap()
+    }
+
+    /// Runs that were cut off when more rows were written than checkpoints.
+    #[test]
+    fn epochs_that_are_done_again_are_not_written_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.csv");
+        let (logger, all) = (|| CsvLogger::new(&file).append(true), epochs(1.0));
+        let before = go(logger(), &all, 0, 4, 0);
+        let whole = go(logger(), &all, 0, 4, 0);
+        assert_eq!(go(logger(), &all, 2, 4, 4), whole);
+        assert_eq!(go(logger(), &all, 4, 4, 4), whole);
+        // No checkpoint at all, so that it begins again.
+        assert_eq!(go(logger(), &all, 0, 4, 4), whole);
+        assert_eq!(go(logger(), &all, 0, 0, 4), before);
+        // The last row was on its way.
+        let row = |k: usize| logger().rows([&all[k]]).remove(0);
+        fs::write(&file, format!("{before}{}\r\n{}", row(0), &row(1)[..9])).unwrap();
+        assert_eq!(go(logger(), &all, 0, 4, 2), whole);
+        fs::write(&file, format!("{before}{}\r\n{}", row(0), row(1))).unwrap();
+        assert_eq!(go(logger(), &all, 1, 4, 2), whole);
+        // Another run's was, and stays.
+        fs::write(&file, format!("{before}9,0.1")).unwrap();
+        assert_eq!(go(logger(), &all, 4, 4, 4), format!("{before}9,0.1\r\n"));
+    }
+
+    #[test]
+    fn rows_of_other_runs_stay() {
+        for append in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("a.csv");
+            let logger = || CsvLogger::new(&file).append(append);
+            let (mine, others) = (epochs(1.0), epochs(7.0));
+            let rows = |all: &[EpochRecord]| {
+                logger().rows(all).iter().map(|row| format!("{row}\r\n")).collect::<String>()
+            };
+            go(logger(), &mine, 0, 3, 0);
+            let added = logger().append(true);
+            go(added, &others, 0, 4, 0);
+            let both = format!("{HEADER}{}{}{}", rows(&mine[..1]), rows(&others), rows(&mine[1..]));
+            assert_eq!(go(logger(), &mine, 1, 4, 3), both, "in the midst of the file");
+            assert_eq!(go(logger(), &mine, 4, 4, 4), both);
+            // A new run began the file anew. The epochs behind those of the first are not the first one's.
+            let anew = go(CsvLogger::new(&file), &others, 0, 4, 0);
+            assert_eq!(go(logger(), &mine, 2, 4, 3), format!("{anew}{}", rows(&mine)));
+            let branch = [&mine[..2], &others[2..]].concat();
+            go(CsvLogger::new(&file), &branch, 0, 4, 0);
+            let expected = format!("{HEADER}{}{}", rows(&branch), rows(&mine[2..]));
+            assert_eq!(go(logger(), &mine, 2, 4, 2), expected);
+        }
+    }
+
+    #[test]
+    fn a_file_is_begun_anew_or_added_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("logs/a.csv");
+        let first = format!("{HEADER}0,1.0,0.005,1e-07,0.0,nan\r\n");
+        assert_eq!(log(CsvLogger::new(&file), 0), first);
+        assert_eq!(log(CsvLogger::new(&file), 0), first, "begun anew");
+        let before = "0,0.5,0.005,1.0,0.25,2.0\r\n";
+        let second = "1,1.0,0.005,1e-07,0.0,nan\r\n";
+        for append in [true, false] {
+            let logger = || CsvLogger::new(&file).append(append);
+            fs::write(&file, &first).unwrap();
+            assert_eq!(log(logger(), 1), format!("{first}{before}{second}"), "what it lacks");
+            fs::remove_file(&file).unwrap();
+            assert_eq!(log(logger(), 1), format!("{HEADER}{before}{second}"), "the file was gone");
+            fs::write(&file, format!("{HEADER}{before}")).unwrap();
+            assert_eq!(log(logger(), 1), format!("{HEADER}{before}{second}"));
+        }
+        let other = folder.path().join("b.csv");
+        assert_eq!(log(CsvLogger::new(&other).append(true).separator(';'), 0), first.replace(',', ";"));
+    }
+}

@@ -1,0 +1,166 @@
+//! Learning curves as pictures.
+
+mod chart;
+
+use checkpoint::write_file;
+use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use image::codecs::png::PngEncoder;
+use image::{ExtendedColorType, ImageEncoder};
+use plotters::prelude::*;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Pixels of the drawing for each pixel of a PNG, along each side: smooth edges.
+const FINE: u32 = 2;
+
+/// What share of the run's time drawing may take: one part in so many.
+const SHARE: u32 = 20;
+
+/// Draws loss and accuracy, training and validation, as `curves.svg` and `curves.png` in the run directory,
+/// and as one more file if asked.
+///
+/// The files are replaced as a whole after an epoch and when the run ends. Where epochs are so short that
+/// drawing would take more than a twentieth of the run's time, some epochs are left to the next drawing.
+/// Values that are not finite leave a gap; a few losses far above all others are cut off, with an arrowhead
+/// at the upper edge.
+///
+/// ```
+/// use callbacks::Curves;
+///
+/// let curves = Curves::new("runs/a", "minigooglenet on CIFAR-10").also("plot.svg")?;
+/// assert!(Curves::new("runs/a", "minigooglenet on CIFAR-10").also("plot.doc").is_err());
+/// # Ok::<(), callbacks::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Curves {
+    title: String,
+    files: Vec<(PathBuf, Format)>,
+    /// When the last drawing ended, and how long it took.
+    last: Option<(Instant, Duration)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Format {
+    Svg,
+    Png,
+}
+
+impl Curves {
+    /// For a run directory. `title` stands above the picture: "MODEL on DATASET".
+    pub fn new(run_dir: impl AsRef<Path>, title: impl Into<String>) -> Self {
+        let at = |name| run_dir.as_ref().join(name);
+        let files = vec![(at("curves.svg"), Format::Svg), (at("curves.png"), Format::Png)];
+        Curves { title: title.into(), files, last: None }
+    }
+
+    /// Draws `path`, too: a `.png` or a `.svg`.
+    ///
+    /// # Errors
+    /// [`Error::Picture`] for another ending.
+    pub fn also(mut self, path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+        let format = match ending.as_deref() {
+            Some("svg") => Format::Svg,
+            Some("png") => Format::Png,
+            _ => {
+                let reason = "a plot's name must end in .png or .svg".to_owned();
+                return Err(Error::Picture { path, reason });
+            }
+        };
+        self.files.push((path, format));
+        Ok(self)
+    }
+
+    fn draw(&mut self, history: &[EpochRecord]) -> Result<()> {
+        let began = Instant::now();
+        let (mut svg, mut png) = (None, None);
+        for (path, format) in &self.files {
+            let (content, render): (_, Render) = match format {
+                Format::Svg => (&mut svg, render_svg),
+                Format::Png => (&mut png, render_png),
+            };
+            if content.is_none() {
+                let unfit = |reason| Error::Picture { path: path.clone(), reason };
+                *content = Some(render(&self.title, history).map_err(unfit)?);
+            }
+            if let Some(content) = content {
+                write_file(path, content).map_err(Error::io("write", path))?;
+            }
+        }
+        self.last = Some((Instant::now(), began.elapsed()));
+        Ok(())
+    }
+}
+
+impl Observer for Curves {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        // A place that can't be written to is found now rather than after the first epoch.
+        self.draw(&run.state.history)?;
+        self.last = None;
+        Ok(())
+    }
+
+    fn on_epoch_end(&mut self, _: &EpochRecord, state: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        if self.last.is_none_or(|(end, cost)| end.elapsed() >= SHARE * cost) {
+            self.draw(&state.history)?;
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn on_interrupt(&mut self, state: &TrainState, _: &dyn Snapshot) -> Result<()> {
+        self.draw(&state.history)
+    }
+
+    fn on_end(&mut self, state: &TrainState, _: &dyn Snapshot) -> Result<()> {
+        self.draw(&state.history)
+    }
+}
+
+type Render = fn(&str, &[EpochRecord]) -> Result<Vec<u8>, String>;
+
+fn render_svg(title: &str, history: &[EpochRecord]) -> Result<Vec<u8>, String> {
+    let mut text = String::new();
+    let root = SVGBackend::with_string(&mut text, chart::SIZE).into_drawing_area();
+    chart::draw(&root, chart::Pen { unit: 1.0, lift: 0.0 }, title, history)
+        .map_err(|error| error.to_string())?;
+    drop(root);
+    Ok(text.into_bytes())
+}
+
+fn render_png(title: &str, history: &[EpochRecord]) -> Result<Vec<u8>, String> {
+    let (width, height) = chart::SIZE;
+    let size = (width * FINE, height * FINE);
+    let mut fine = vec![0; 3 * (size.0 * size.1) as usize];
+    let root = BitMapBackend::with_buffer(&mut fine, size).into_drawing_area();
+    chart::draw(&root, chart::Pen { unit: f64::from(FINE), lift: 3.0 }, title, history)
+        .map_err(|error| error.to_string())?;
+    drop(root);
+    let mut png = Vec::new();
+    let pixels = shrink(&fine, size.0 as usize);
+    let encoded = PngEncoder::new(&mut png).write_image(&pixels, width, height, ExtendedColorType::Rgb8);
+    encoded.map_err(|error| error.to_string())?;
+    Ok(png)
+}
+
+/// The means of `FINE` x `FINE` squares of RGB pixels.
+fn shrink(fine: &[u8], width: usize) -> Vec<u8> {
+    let side = FINE as usize;
+    let mut pixels = Vec::with_capacity(fine.len() / (side * side));
+    let mut sums = vec![0u32; 3 * width / side];
+    for rows in fine.chunks_exact(3 * width * side) {
+        sums.fill(0);
+        for row in rows.chunks_exact(3 * width) {
+            for (square, sum) in row.chunks_exact(3 * side).zip(sums.chunks_exact_mut(3)) {
+                for pixel in square.chunks_exact(3) {
+                    sum.iter_mut().zip(pixel).for_each(|(sum, &value)| *sum += u32::from(value));
+                }
+            }
+        }
+        pixels.extend(sums.iter().map(|sum| ((sum + FINE * FINE / 2) / (FINE * FINE)) as u8));
+    }
+    pixels
+}
+
+#[cfg(test)]
+mod tests;

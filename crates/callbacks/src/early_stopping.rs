@@ -1,0 +1,298 @@
+use crate::monitor::{METRIC, MODE};
+use crate::{EpochRecord, Flow, Monitor, Observer, Result, RunInfo, Snapshot, TrainState};
+use checkpoint::Mode;
+use options::{Kind, Refused, Table, options};
+
+options! {
+    /// When to stop before the last epoch: Keras' `EarlyStopping`, but for a patience of 5 where Keras has 0, which ends a run at the first
+    /// worse epoch. [`EarlyStopping`] does it.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct EarlyStop {
+        ["Callbacks"]
+        /// The metric to watch
+        monitor: String = "val_loss".to_owned(), METRIC;
+        /// Which way the metric gets better: min, max, or auto by its name
+        mode: Mode = Mode::Auto, MODE;
+        /// A change of this much or less is no improvement
+        min_delta: f64 = 0.0, Kind::Number;
+        /// Epochs without improvement before the run stops
+        patience: u64 = 5, Kind::Whole(0), "--patience N";
+        /// A value that must be beaten before the patience begins again
+        baseline: Option<f64> = None, Kind::Number;
+        /// Leave the network of the best epoch in model.safetensors, instead of the last one
+        restore_best_weights: bool = false, Kind::Switch;
+        /// Epochs at the beginning that do not count
+        start_from_epoch: u64 = 0, Kind::Whole(0);
+    }
+}
+
+/// The options in a configuration.
+pub(crate) const TABLE: Table = Table {
+    key: "early_stop",
+    options: EarlyStop::OPTIONS,
+    begins: Some(|| serde_json::json!(EarlyStop::default())),
+};
+
+impl EarlyStop {
+    /// Reads `METRIC[:OPTION=VALUE,...]`, with Keras' names for the options.
+    ///
+    /// ```
+    /// let stop = callbacks::EarlyStop::parse("val_acc:patience=10,min_delta=0.001,restore_best_weights").unwrap();
+    /// assert_eq!((stop.patience, stop.min_delta, stop.restore_best_weights), (10, 0.001, true));
+    /// assert!(callbacks::EarlyStop::parse("val_acc:patient=10").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong, and what is accepted.
+    pub fn parse(text: &str) -> Result<Self, Refused> {
+        options::parse_table(Self::OPTIONS, "monitor", text)
+    }
+}
+
+/// Stops a run when a metric has stopped improving: Keras' `EarlyStopping`, with its names and defaults.
+///
+/// An epoch counts as an improvement when it beats the best one by more than `min_delta`. The run stops after
+/// `patience` epochs in a row without (0: at the first one). With a `baseline` the patience starts anew only
+/// at improvements that also beat the baseline. After a resume the epochs done before count as if there had
+/// been no pause.
+///
+/// As in Keras 3, the first epoch never stops a run. Other than there, a value that is not finite is never an
+/// improvement: a first NaN would otherwise be a best that nothing beats. An observer can't change a network: the best weights
+/// are a file, which [`Checkpoints`](crate::Checkpoints) writes with `restore_best_weights`.
+///
+/// ```
+/// use callbacks::EarlyStopping;
+///
+/// let observer = EarlyStopping::new("val_loss")?.patience(10).min_delta(0.001);
+/// assert!(EarlyStopping::new("val_los").is_err());
+/// # Ok::<(), callbacks::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct EarlyStopping {
+    options: EarlyStop,
+    monitor: Monitor,
+    /// The value and the epoch of the best one.
+    best: Option<(f64, u64)>,
+    /// Epochs since an improvement that counts.
+    wait: u64,
+    /// Whether the last epoch was one to stop after.
+    stopped: bool,
+}
+
+/// What is said of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// It is the best so far.
+    pub(crate) best: bool,
+    /// The patience is at its end.
+    pub(crate) stop: bool,
+}
+
+impl EarlyStopping {
+    /// Watches `monitor` (`val_loss`, `val_acc`, ...): mode `auto`, no `min_delta`, no patience, no baseline.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) when there is no such metric.
+    pub fn new(monitor: &str) -> Result<Self> {
+        EarlyStopping::with(EarlyStop { monitor: monitor.to_owned(), patience: 0, ..EarlyStop::default() })
+    }
+
+    /// Does what the options of a run say.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) for options that make no sense.
+    pub fn with(options: EarlyStop) -> Result<Self> {
+        options::check(&options, &TABLE)?;
+        let monitor = Monitor::new(&options.monitor, options.mode, options.min_delta);
+        Ok(EarlyStopping { options, monitor, best: None, wait: 0, stopped: false })
+    }
+
+    /// Which way is better; `auto` is `max` for accuracies, else `min`.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.monitor.best.mode = mode;
+        self
+    }
+
+    /// A change of this much or less is no improvement. Only its size counts, as in Keras.
+    pub fn min_delta(mut self, min_delta: f64) -> Self {
+        self.monitor.min_delta = min_delta.abs();
+        self
+    }
+
+    /// The epochs without improvement after which the run stops.
+    pub fn patience(mut self, patience: u64) -> Self {
+        self.options.patience = patience;
+        self
+    }
+
+    /// A value that must be beaten.
+    pub fn baseline(mut self, baseline: f64) -> Self {
+        self.options.baseline = Some(baseline);
+        self
+    }
+
+    /// So many epochs at the beginning don't count.
+    pub fn start_from_epoch(mut self, epochs: u64) -> Self {
+        self.options.start_from_epoch = epochs;
+        self
+    }
+
+    /// The value and the number of the best epoch so far.
+    pub fn best(&self) -> Option<(f64, u64)> {
+        self.best
+    }
+
+    /// Forgets the epochs seen.
+    pub(crate) fn reset(&mut self) {
+        (self.best, self.wait, self.stopped) = (None, 0, false);
+    }
+
+    /// Takes an epoch into account.
+    pub(crate) fn observe(&mut self, record: &EpochRecord) -> Verdict {
+        let verdict = self.judge(record);
+        self.stopped = verdict.stop;
+        verdict
+    }
+
+    fn judge(&mut self, record: &EpochRecord) -> Verdict {
+        let value = record.metric(&self.options.monitor);
+        // Keras counts epochs from 0.
+        let Some(value) = value.filter(|_| record.epoch > self.options.start_from_epoch) else {
+            return Verdict { best: false, stop: false };
+        };
+        self.wait += 1;
+        if self.monitor.improves(value, self.best.map(|(value, _)| value)) {
+            self.best = Some((value, record.epoch));
+            if self.options.baseline.is_none() || self.monitor.improves(value, self.options.baseline) {
+                self.wait = 0;
+            }
+            return Verdict { best: true, stop: false };
+        }
+        Verdict { best: false, stop: self.wait >= self.options.patience && record.epoch > 1 }
+    }
+
+    fn flow(&self) -> Flow {
+        if self.stopped { Flow::Stop(self.reason()) } else { Flow::Continue }
+    }
+
+    fn reason(&self) -> String {
+        let epochs = if self.wait == 1 { "epoch" } else { "epochs" };
+        let metric = &self.options.monitor;
+        match self.best {
+            Some((value, epoch)) => {
+                format!(
+                    "{metric} has not improved for {} {epochs}; its best was {value:.4} in epoch {epoch}",
+                    self.wait
+                )
+            }
+            None => format!("{metric} has had no finite value for {} {epochs}", self.wait),
+        }
+    }
+}
+
+impl Observer for EarlyStopping {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        self.reset();
+        for record in &run.state.history {
+            self.observe(record);
+        }
+        Ok(())
+    }
+
+    fn on_resume(&mut self, _: &TrainState) -> Result<Flow> {
+        Ok(self.flow())
+    }
+
+    fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        self.observe(record);
+        Ok(self.flow())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Fake, record, run, state};
+    use super::*;
+    use serde_json::Value;
+
+    /// The epoch (from 1) after which `observer` stops, with the values in `val_loss` and in `acc`.
+    fn stop(observer: &mut EarlyStopping, values: &[f64]) -> Option<(u64, String)> {
+        values.iter().zip(1..).find_map(|(&value, epoch)| {
+            let record = record(epoch, [0.0, value, value, 0.0]);
+            match observer.on_epoch_end(&record, &state(vec![record.clone()]), &Fake(0.0)).unwrap() {
+                Flow::Stop(reason) => Some((epoch, reason)),
+                Flow::Continue => None,
+            }
+        })
+    }
+
+    /// `tests/golden/early_stopping.py` made the sequences and ran Keras on them.
+    #[test]
+    fn stops_when_keras_stops() {
+        let text = include_str!("../../../tests/golden/early_stopping.json");
+        let cases: Vec<Value> = serde_json::from_str(text).unwrap();
+        assert!(cases.len() > 50);
+        for case in &cases {
+            let mode = if case["mode"] == "min" { Mode::Min } else { Mode::Max };
+            let values: Vec<f64> = serde_json::from_value(case["values"].clone()).unwrap();
+            let mut observer = EarlyStopping::new("val_loss").unwrap().mode(mode);
+            observer = observer.patience(case["patience"].as_u64().unwrap());
+            observer = observer.min_delta(case["min_delta"].as_f64().unwrap());
+            observer = observer.start_from_epoch(case["start_from_epoch"].as_u64().unwrap());
+            if let Some(baseline) = case["baseline"].as_f64() {
+                observer = observer.baseline(baseline);
+            }
+            assert_eq!(stop(&mut observer, &values).map(|stop| stop.0), case["stopped"].as_u64(), "{case}");
+            // Without a best epoch Keras leaves the weights as they are.
+            let restored = observer.best().map_or(values.len() as u64, |(_, epoch)| epoch);
+            assert_eq!(Some(restored), case["restored"].as_u64(), "{case}");
+        }
+    }
+
+    #[test]
+    fn the_direction_follows_the_name() {
+        let falling = [0.9, 0.8, 0.7];
+        assert_eq!(stop(&mut EarlyStopping::new("val_loss").unwrap(), &falling), None);
+        let (epoch, reason) = stop(&mut EarlyStopping::new("acc").unwrap(), &falling).unwrap();
+        assert_eq!(
+            (epoch, reason.as_str()),
+            (2, "acc has not improved for 1 epoch; its best was 0.9000 in epoch 1")
+        );
+    }
+
+    #[test]
+    fn what_is_not_finite_never_improves() {
+        let mut observer = EarlyStopping::new("val_loss").unwrap().patience(2);
+        assert_eq!(stop(&mut observer, &[f64::NAN, 2.0, 1.0, 0.5]), None);
+        let mut observer = EarlyStopping::new("val_loss").unwrap().patience(2);
+        let (epoch, reason) = stop(&mut observer, &[f64::NAN, f64::NAN, 1.0]).unwrap();
+        assert_eq!((epoch, reason.as_str()), (2, "val_loss has had no finite value for 2 epochs"));
+    }
+
+    #[test]
+    fn a_resume_remembers_the_epochs_before() {
+        let values = [1.0, 0.5, 0.6, 0.7, 0.8, 0.9];
+        let whole = stop(&mut EarlyStopping::new("val_loss").unwrap().patience(3), &values);
+        assert_eq!(whole.as_ref().unwrap().0, 5);
+        let history: Vec<_> = (1..=4).map(|k| record(k, [0.0, 0.0, values[k as usize - 1], 0.0])).collect();
+        let mut observer = EarlyStopping::new("val_loss").unwrap().patience(3);
+        let (epochs, before) = (9, state(history));
+        observer.on_begin(&run(epochs, &before)).unwrap();
+        assert_eq!(observer.on_resume(&before).unwrap(), Flow::Continue);
+        let fifth = record(5, [0.0, 0.0, values[4], 0.0]);
+        let flow = observer.on_epoch_end(&fifth, &before, &Fake(0.0)).unwrap();
+        assert_eq!(flow, Flow::Stop(whole.as_ref().unwrap().1.clone()));
+        let stopped = state([before.history, vec![fifth]].concat());
+        observer.on_begin(&run(epochs, &stopped)).unwrap();
+        assert_eq!(observer.on_resume(&stopped).unwrap(), Flow::Stop(whole.unwrap().1), "it stays stopped");
+    }
+
+    #[test]
+    fn an_unknown_metric_is_refused() {
+        let error = EarlyStopping::new("val_los").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`early_stop.monitor` is \"val_los\", but must be one of loss, acc, val_loss, val_acc, accuracy, val_accuracy; did you mean `val_loss`?"
+        );
+    }
+}

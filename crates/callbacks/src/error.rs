@@ -1,0 +1,61 @@
+use std::error::Error as StdError;
+use std::fmt::Display;
+use std::path::PathBuf;
+
+/// The result of this crate's functions.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// Why a callback fails.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option with a value that makes no sense.
+    #[error(transparent)]
+    Option(#[from] options::Error),
+    /// A file that can't be read or written.
+    #[error("can't {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A picture that can't be drawn or written.
+    #[error("{}: {reason}", path.display())]
+    Picture {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file that is no history of epochs.
+    #[error("{}: this is no history of `towers train`", .0.display())]
+    NoHistory(PathBuf),
+    /// A checkpoint can't be written or read.
+    #[error(transparent)]
+    Checkpoint(#[from] checkpoint::Error),
+    /// Whatever else an [`Observer`](crate::Observer) or a [`Snapshot`](crate::Snapshot) has to say.
+    #[error(transparent)]
+    Other(Box<dyn StdError + Send + Sync>),
+}
+
+impl Error {
+    /// An [`Error::Io`] for a file.
+    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io { action, path, source }
+    }
+
+    /// An error of an observer of one's own.
+    pub fn other(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Error::Other(error.into())
+    }
+
+    /// An [`Error::Option`] for a key.
+    pub(crate) fn option(key: &str, value: impl Display, accepted: impl Into<String>) -> Self {
+        let (key, value, accepted) = (key.to_owned(), value.to_string(), accepted.into());
+        options::Error::Value { key, value, accepted }.into()
+    }
+}

@@ -1,0 +1,151 @@
+use checkpoint::write_file;
+use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use std::path::{Path, PathBuf};
+
+/// Writes the figures of the epochs to `history.csv` and `history.jsonl` in the run directory.
+///
+/// Both have `epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second`, a line an epoch. Numbers
+/// have as many digits as it takes to read the same number back. What is not finite is `NaN`, `inf` or `-inf`
+/// in the CSV file and `null` in the other, since JSON has no such numbers.
+///
+/// After every epoch both files are replaced as a whole: a resumed run continues them, epochs that a resume
+/// takes back are gone from them, and no line is ever half written.
+///
+/// ```
+/// use callbacks::{History, Observer};
+///
+/// let observer: Box<dyn Observer> = Box::new(History::new("runs/a"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct History {
+    csv: PathBuf,
+    jsonl: PathBuf,
+}
+
+const HEADER: &str = "epoch,loss,acc,val_loss,val_acc,lr,seconds,images_per_second\n";
+
+impl History {
+    /// For a run directory.
+    pub fn new(run_dir: impl AsRef<Path>) -> Self {
+        let run_dir = run_dir.as_ref();
+        History { csv: run_dir.join("history.csv"), jsonl: run_dir.join("history.jsonl") }
+    }
+
+    fn write(&self, history: &[EpochRecord]) -> Result<()> {
+        let rows: String = history.iter().map(row).collect();
+        write_file(&self.csv, format!("{HEADER}{rows}").as_bytes()).map_err(Error::io("write", &self.csv))?;
+        let mut lines = Vec::new();
+        for record in history {
+            let unfit = |error: serde_json::Error| Error::io("write", &self.jsonl)(error.into());
+            serde_json::to_writer(&mut lines, record).map_err(unfit)?;
+            lines.push(b'\n');
+        }
+        write_file(&self.jsonl, &lines).map_err(Error::io("write", &self.jsonl))
+    }
+}
+
+/// A line of the CSV file. `{:?}` is the shortest decimal that reads back as the same f64.
+fn row(record: &EpochRecord) -> String {
+    let EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second } = record;
+    format!("{epoch},{loss:?},{acc:?},{val_loss:?},{val_acc:?},{lr:?},{seconds:?},{images_per_second:?}\n")
+}
+
+/// The figures of the epochs of a run, from its `history.csv`; none, where it has not begun.
+///
+/// # Errors
+/// [`Error::Io`] if the file can't be read, [`Error::NoHistory`] if it is none of ours.
+pub fn read_history(run: &Path) -> Result<Vec<EpochRecord>> {
+    let path = run.join("history.csv");
+    let text = match checkpoint::read_text(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.map_err(Error::io("read", &path))?,
+    };
+    let refuse = || Error::NoHistory(path.clone());
+    let rows = text.strip_prefix(HEADER).ok_or_else(refuse)?.lines();
+    rows.map(|row| parsed(row).ok_or_else(refuse)).collect()
+}
+
+/// What [`row`] wrote.
+fn parsed(row: &str) -> Option<EpochRecord> {
+    let (epoch, figures) = row.split_once(',')?;
+    let figures: Vec<f64> = figures.split(',').map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
+    let [loss, acc, val_loss, val_acc, lr, seconds, images_per_second] = figures[..] else { return None };
+    let epoch = epoch.parse().ok()?;
+    Some(EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second })
+}
+
+impl Observer for History {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        // A folder that can't be written to is found now rather than after the first epoch.
+        self.write(&run.state.history)
+    }
+
+    fn on_epoch_end(&mut self, _: &EpochRecord, state: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        self.write(&state.history)?;
+        Ok(Flow::Continue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Fake, record, run, state};
+    use super::*;
+    use std::fs;
+
+    fn read(folder: &Path) -> (String, String) {
+        let read = |name| fs::read_to_string(folder.join(name)).unwrap();
+        (read("history.csv"), read("history.jsonl"))
+    }
+
+    #[test]
+    fn both_files_hold_every_epoch() {
+        let folder = tempfile::tempdir().unwrap();
+        let run_dir = folder.path().join("runs/a");
+        let mut observer = History::new(&run_dir);
+        let (epochs, start) = (2, state(vec![]));
+        observer.on_begin(&run(epochs, &start)).unwrap();
+        assert_eq!(read(&run_dir), (HEADER.to_owned(), String::new()));
+
+        let mut state = state(vec![record(1, [1.0 / 3.0, 0.5, 2.25, 0.1])]);
+        observer.on_epoch_end(&state.history[0], &state, &Fake(0.0)).unwrap();
+        state.history.push(EpochRecord { lr: 1e-7, ..record(2, [f64::NAN, 1.0, f64::INFINITY, 0.0]) });
+        observer.on_epoch_end(&state.history[1], &state, &Fake(0.0)).unwrap();
+        let (csv, jsonl) = read(&run_dir);
+        let read_back = format!("{:?}", read_history(&run_dir).unwrap());
+        assert_eq!(read_back, format!("{:?}", state.history), "NaN has no equal, but a name");
+        let rows = "1,0.3333333333333333,0.5,2.25,0.1,0.005,63.2,791.5\n2,NaN,1.0,inf,0.0,1e-7,63.2,791.5\n";
+        assert_eq!(csv, format!("{HEADER}{rows}"));
+        let mut lines = jsonl.lines();
+        let first = "{\"epoch\":1,\"loss\":0.3333333333333333,\"acc\":0.5,\"val_loss\":2.25,\"val_acc\":0.1,\
+                     \"lr\":0.005,\"seconds\":63.2,\"images_per_second\":791.5}";
+        assert_eq!(lines.next(), Some(first));
+        let second: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+        assert!(second["loss"].is_null() && second["val_loss"].is_null());
+        assert_eq!(second["lr"].as_f64(), Some(1e-7));
+        assert!(jsonl.ends_with('\n') && lines.next().is_none());
+        assert_eq!(fs::read_dir(&run_dir).unwrap().count(), 2, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_resume_takes_back_what_it_repeats() {
+        let folder = tempfile::tempdir().unwrap();
+        let history: Vec<_> = (1..=5).map(|epoch| record(epoch, [1.0, 0.5, 1.0, 0.5])).collect();
+        let (epochs, five, three) = (9, state(history.clone()), state(history[..3].to_vec()));
+        let mut observer = History::new(folder.path());
+        observer.on_begin(&run(epochs, &five)).unwrap();
+        assert_eq!(read(folder.path()).0.lines().count(), 6);
+        observer.on_begin(&run(epochs, &three)).unwrap();
+        assert_eq!(read(folder.path()).0.lines().count(), 4);
+        assert_eq!(read(folder.path()).1.lines().count(), 3);
+    }
+
+    #[test]
+    fn a_place_that_is_no_folder_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let (epochs, start) = (2, state(vec![]));
+        let error = History::new(&file).on_begin(&run(epochs, &start)).unwrap_err();
+        assert!(matches!(error, Error::Io { .. }), "{error}");
+    }
+}

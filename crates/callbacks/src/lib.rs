@@ -1,0 +1,50 @@
+//! The callbacks of a training run: checkpoints, early stopping, history, curves, TensorBoard and CSV files, progress.
+//!
+//! A callback is an [`Observer`]: it sees figures and, on request, copies of tensors, never a device. Each file of this crate is one
+//! callback: its options, how they are read, and its observer. [`Outputs`] holds the options of all, and [`from_config`] builds those
+//! that a configuration asks for.
+#![forbid(unsafe_code)]
+
+mod axis;
+mod checkpoints;
+mod csv_logger;
+mod curves;
+mod early_stopping;
+mod environment;
+mod error;
+mod format;
+mod history;
+mod model_checkpoint;
+mod monitor;
+mod observer;
+mod outputs;
+mod pattern;
+mod progress;
+mod reduce_lr_on_plateau;
+mod state;
+mod tensorboard;
+mod terminal;
+#[doc(hidden)]
+pub mod testing;
+
+pub use axis::Axis;
+pub use checkpoints::{CHECKPOINTS, CheckpointOptions, Checkpoints, MODEL_FILE};
+pub use csv_logger::{CsvLogOptions, CsvLogger};
+pub use curves::Curves;
+pub use early_stopping::{EarlyStop, EarlyStopping};
+pub use environment::Environment;
+pub use error::{Error, Result};
+pub use history::{History, read_history};
+pub use model_checkpoint::{ModelCheckpoint, ModelCheckpointOptions, SaveFreq};
+pub use monitor::Monitor;
+pub use observer::{Flow, Observer, Picture, RunInfo, Snapshot, StepInfo};
+pub use outputs::{Outputs, Outside, Run, TABLES, from_config};
+pub(crate) use outputs::path;
+pub use progress::Progress;
+pub use reduce_lr_on_plateau::{Plateau, ReduceLrOnPlateau};
+pub use state::{EpochRecord, Fingerprint, Partial, TrainState};
+pub use tensorboard::{TensorBoard, TensorBoardOptions};
+pub use terminal::{printable, shortened};
+
+/// The key of a file's metadata under which [`ModelCheckpoint`] writes [`Snapshot::saved`].
+pub const SAVED: &str = "towers.saved";

@@ -1,0 +1,175 @@
+use crate::{
+    CheckpointOptions, Checkpoints, CsvLogOptions, CsvLogger, Curves, EarlyStop, Environment, Error, History,
+    ModelCheckpoint, ModelCheckpointOptions, Observer, Result, TensorBoard, TensorBoardOptions, checkpoints,
+    csv_logger, early_stopping, model_checkpoint, read_history, tensorboard,
+};
+use options::{Kind, Refused, Table, options};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+options! {
+    /// What is kept and shown of a run: the options of all callbacks. None of them changes a bit of the network.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Outputs {
+        ["Callbacks"]
+        /// Stop when METRIC no longer improves: val_loss:patience=10,restore_best_weights; also min_delta, mode, baseline, start_from_epoch
+        early_stop: Option<EarlyStop> = None, Kind::form(read_early_stop, "METRIC[:OPTIONS]"), "--early-stop METRIC[:OPTIONS]";
+        /// Stop, with what was saved before, when the loss is not a number any more; without, that is an error
+        terminate_on_nan: bool = false, Kind::Switch, "--terminate-on-nan";
+        /// One more file for the curves, a .png or a .svg, besides those in the run's folder
+        plot: Option<PathBuf> = None, Kind::form(path, "a path in quotes");
+        +
+        /// Which checkpoints are kept.
+        checkpoints: CheckpointOptions;
+        /// Files of the network besides the run's own.
+        model_checkpoint: Option<ModelCheckpointOptions>;
+        /// A CSV file of the epochs' figures, as Keras writes it.
+        csv_log: Option<CsvLogOptions>;
+        /// Files for TensorBoard.
+        tensorboard: Option<TensorBoardOptions>;
+    }
+}
+
+/// The keys of a configuration that [`Outputs`] holds.
+pub const TABLES: [Table; 6] = [
+    Table { key: "", options: Outputs::OPTIONS, begins: None },
+    checkpoints::TABLE,
+    early_stopping::TABLE,
+    model_checkpoint::TABLE,
+    csv_logger::TABLE,
+    tensorboard::TABLE,
+];
+
+fn read_early_stop(text: &str) -> Result<Value, Refused> {
+    EarlyStop::parse(text).map(|stop| json!(stop))
+}
+
+/// Reads a path.
+pub(crate) fn path(text: &str) -> Result<Value, Refused> {
+    if text.is_empty() { Err(Refused::MustBe("the path of a file or folder".to_owned())) } else { Ok(text.into()) }
+}
+
+/// A file or folder that a run writes outside of its own folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outside<'a> {
+    /// The key of the option that names it.
+    pub key: &'static str,
+    /// The file or folder.
+    pub path: &'a Path,
+    /// Whether it is a folder.
+    pub is_folder: bool,
+}
+
+impl Outputs {
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the option, its value and what is accepted.
+    pub fn check(&self) -> Result<()> {
+        options::check(&self.checkpoints, &checkpoints::TABLE)?;
+        if let Some(stop) = &self.early_stop {
+            options::check(stop, &early_stopping::TABLE)?;
+        }
+        if let Some(files) = &self.model_checkpoint {
+            files.check()?;
+        }
+        if let Some(log) = &self.csv_log {
+            options::check(log, &csv_logger::TABLE)?;
+        }
+        if let Some(board) = &self.tensorboard {
+            options::check(board, &tensorboard::TABLE)?;
+        }
+        match (&self.checkpoints.save_best, &self.early_stop) {
+            (Some(_), Some(stop)) if stop.restore_best_weights => {
+                let accepted = "given without restore_best_weights where `checkpoints.save_best` says which network is kept";
+                Err(Error::option("early_stop", format_args!("`{}`", stop.monitor), accepted))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What is written outside of the run's folder.
+    pub fn outside(&self) -> Vec<Outside<'_>> {
+        let csv = self.csv_log.as_ref().map(|log| log.path.as_path());
+        let board = self.tensorboard.as_ref().map(|board| board.path.as_path());
+        let all = [
+            ("csv_log.path", csv, false),
+            ("plot", self.plot.as_deref(), false),
+            ("tensorboard.path", board, true),
+        ];
+        let present = |(key, path, is_folder)| Option::map(path, |path| Outside { key, path, is_folder });
+        all.into_iter().filter_map(present).collect()
+    }
+
+    /// Has nothing written outside of the run's folder: no CSV file, no files for TensorBoard, no plot.
+    pub fn forget_outside(&mut self) {
+        (self.csv_log, self.tensorboard, self.plot) = (None, None, None);
+    }
+
+    /// Makes the paths of what is written outside of the run's folder absolute, so that a resume elsewhere finds the same files.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no current folder.
+    pub fn make_absolute(&mut self) -> Result<()> {
+        let csv = self.csv_log.as_mut().map(|log| &mut log.path);
+        let board = self.tensorboard.as_mut().map(|board| &mut board.path);
+        // `check` refuses an empty path.
+        let given = [csv, board, self.plot.as_mut()].into_iter().flatten();
+        for path in given.filter(|path| !path.as_os_str().is_empty()) {
+            *path = std::path::absolute(&*path).map_err(Error::io("find", &*path))?;
+        }
+        Ok(())
+    }
+}
+
+/// The run whose files callbacks write.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Its folder.
+    pub folder: &'a Path,
+    /// The network and the data set, as in `minigooglenet on CIFAR-10`: the title of the curves.
+    pub title: &'a str,
+    /// Whether the run in the folder goes on, and its files with it.
+    pub goes_on: bool,
+}
+
+/// The callbacks that a configuration asks for: history, environment, checkpoints, curves, and whatever else `outputs` names. Early
+/// stopping is not among them: `train::train` stops early by itself.
+///
+/// Files that a resume does not write again come before the checkpoints: if one can't be written, a resume does the epoch again.
+///
+/// ```
+/// use callbacks::{Outputs, Run};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let run = Run { folder: folder.path(), title: "minigooglenet on CIFAR-10", goes_on: false };
+/// assert_eq!(callbacks::from_config(&Outputs::default(), &run)?.len(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Option`] for options that make no sense; [`Error::Checkpoint`] when the folder can't be used.
+pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Observer>>> {
+    outputs.check()?;
+    let folder = run.folder;
+    let mut callbacks: Vec<Box<dyn Observer>> =
+        vec![Box::new(History::new(folder)), Box::new(Environment::new(folder))];
+    if let Some(options) = &outputs.model_checkpoint {
+        callbacks.push(Box::new(ModelCheckpoint::new(folder, options.clone())?));
+    }
+    if let Some(CsvLogOptions { path, separator, append }) = &outputs.csv_log {
+        // Figures that can't be read take nothing back.
+        let written = if run.goes_on { read_history(folder).unwrap_or_default() } else { Vec::new() };
+        callbacks.push(Box::new(CsvLogger::new(path).separator(*separator).append(*append).written(written)));
+    }
+    if let Some(TensorBoardOptions { path, histogram_freq, images }) = &outputs.tensorboard {
+        callbacks.push(Box::new(TensorBoard::new(path).histograms(*histogram_freq).images(*images)));
+    }
+    callbacks.push(Box::new(Checkpoints::new(folder, outputs)?));
+    let curves = Curves::new(folder, run.title);
+    callbacks.push(Box::new(match &outputs.plot {
+        Some(picture) => curves.also(picture)?,
+        None => curves,
+    }));
+    Ok(callbacks)
+}

@@ -1,0 +1,249 @@
+use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, StepInfo, TrainState, printable};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use std::io::{self, IsTerminal, Write};
+
+/// Seconds between two drawings of the bar, and between two lines where there is no bar.
+const BAR_EVERY: f64 = 0.05;
+const LINE_EVERY: f64 = 30.0;
+
+/// Says how the run goes, in Keras' words.
+///
+/// Standard output gets the two lines an epoch that Keras prints with `verbose=2`:
+///
+/// ```text
+/// Epoch 3/70
+///  - 63s - loss: 0.8554 - acc: 0.6997 - val_loss: 1.5473 - val_acc: 0.5592
+/// ```
+///
+/// From ten seconds on the seconds are whole, below they have a digit after the point. While an epoch runs, a
+/// terminal shows a bar on standard error, which is gone when the second line comes; without a terminal there
+/// is a plain line on standard error every 30 seconds, so that a log shows life:
+///
+/// ```text
+/// 312/1563 [=====>......................] - ETA: 12s - 71 img/s - loss: 1.1012 - acc: 0.6043
+/// Epoch 3/70: 312/1563 - ETA: 12s - 71 img/s - loss: 1.1012 - acc: 0.6043
+/// ```
+///
+/// Nothing that happens to the output (a closed pipe, a full disk) ends a run.
+///
+/// ```
+/// use callbacks::{Observer, Progress};
+///
+/// let for_people: Box<dyn Observer> = Box::new(Progress::new(true));
+/// let into_memory = Progress::plain(Vec::new(), std::io::sink());
+/// ```
+pub struct Progress<O = io::Stdout, E = io::Stderr> {
+    out: O,
+    live: Live<E>,
+    epochs: u64,
+    steps_per_epoch: u64,
+    /// Where this run began: the epoch, and the steps and samples of it that were done before.
+    resumed: Done,
+    /// The same for the current epoch.
+    before: Done,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Done {
+    epoch: u64,
+    steps: u64,
+    samples: u64,
+}
+
+/// What is shown while an epoch runs, and in which second of the epoch it was last.
+enum Live<E> {
+    Bar { bar: ProgressBar, last: f64 },
+    Lines { err: E, last: f64 },
+}
+
+impl Progress {
+    /// On standard output and standard error, with a bar if that is wished for and standard error is a
+    /// terminal that can show one.
+    pub fn new(bar: bool) -> Self {
+        let able = io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        if bar && able {
+            Progress::bar(io::stdout(), ProgressDrawTarget::stderr())
+        } else {
+            Progress::plain(io::stdout(), io::stderr())
+        }
+    }
+}
+
+impl<O: Write, E: Write> Progress<O, E> {
+    /// Plain lines: those of the epochs to `out`, signs of life to `err`.
+    pub fn plain(out: O, err: E) -> Self {
+        Progress::with(out, Live::Lines { err, last: 0.0 })
+    }
+
+    fn bar(out: O, target: ProgressDrawTarget) -> Self {
+        // A run that ends in an error takes its bar along.
+        let bar = ProgressBar::with_draw_target(None, target).with_finish(ProgressFinish::AndClear);
+        Progress::with(out, Live::Bar { bar, last: 0.0 })
+    }
+
+    fn with(out: O, live: Live<E>) -> Self {
+        Progress {
+            out,
+            live,
+            epochs: 0,
+            steps_per_epoch: 0,
+            resumed: Done::default(),
+            before: Done::default(),
+        }
+    }
+
+    /// What remains of the epoch, how fast it goes, and the figures so far.
+    fn figures(&self, step: &StepInfo) -> String {
+        let steps = step.steps_done.saturating_sub(self.before.steps).max(1) as f64;
+        let samples = step.samples.saturating_sub(self.before.samples) as f64;
+        let left = step.steps_per_epoch.saturating_sub(step.steps_done) as f64;
+        let eta = duration(step.seconds / steps * left);
+        let rate = if step.seconds > 0.0 { samples / step.seconds } else { 0.0 };
+        let digits = usize::from(rate < 10.0);
+        format!(
+            "- ETA: {eta} - {rate:.digits$} img/s - loss: {} - acc: {}",
+            figure(step.loss),
+            figure(step.acc)
+        )
+    }
+}
+
+/// The outcome is dropped on purpose: a reader that has gone or a full disk is no reason to lose a run.
+fn say(out: &mut impl Write, text: &str) {
+    let _ = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush());
+}
+
+/// A figure as Keras prints it: four digits after the point, small ones with an exponent.
+fn figure(value: f64) -> String {
+    if value.is_nan() {
+        "nan".to_owned()
+    } else if value == 0.0 || value.abs() > 1e-3 || value.is_infinite() {
+        format!("{value:.4}")
+    } else {
+        let text = format!("{value:.4e}");
+        match text.split_once("e-") {
+            Some((digits, power)) => format!("{digits}e-{power:0>2}"),
+            None => text,
+        }
+    }
+}
+
+/// Seconds of an epoch.
+fn seconds(seconds: f64) -> String {
+    if seconds < 9.95 { format!("{seconds:.1}s") } else { format!("{seconds:.0}s") }
+}
+
+/// Time to go, as Keras prints it: `12s`, `1:02`, `1:02:03`.
+fn duration(seconds: f64) -> String {
+    let whole = seconds.round().max(0.0) as u64;
+    let (h, m, s) = (whole / 3600, whole / 60 % 60, whole % 60);
+    match (h, m) {
+        (0, 0) => format!("{s}s"),
+        (0, _) => format!("{m}:{s:02}"),
+        _ => format!("{h}:{m:02}:{s:02}"),
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    // The templates are constants of this file, which a test draws.
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("=>.")
+}
+
+impl<O: Write + Send, E: Write + Send> Observer for Progress<O, E> {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        self.epochs = run.epochs;
+        let TrainState { epoch, partial, .. } = run.state;
+        self.resumed = Done { epoch: *epoch, steps: partial.steps, samples: partial.samples };
+        self.steps_per_epoch = run.steps_per_epoch;
+        let RunInfo { train_samples, val_samples, devices, .. } = run;
+        let head =
+            format!("Train on {train_samples} samples, validate on {val_samples} samples, on {devices}\n");
+        say(&mut self.out, &head);
+        for note in &run.notes {
+            say(&mut self.out, &format!("{note}\n"));
+        }
+        Ok(())
+    }
+
+    fn on_epoch_begin(&mut self, epoch: u64) -> Result<()> {
+        let fresh = Done { epoch, ..Done::default() };
+        self.before = if self.resumed.epoch == epoch { self.resumed } else { fresh };
+        say(&mut self.out, &format!("Epoch {}/{}\n", epoch + 1, self.epochs));
+        match &mut self.live {
+            Live::Bar { bar, last } => {
+                bar.set_style(style("{pos}/{len} [{wide_bar}] {msg}"));
+                bar.set_length(self.steps_per_epoch);
+                bar.set_message("");
+                bar.reset();
+                *last = 0.0;
+            }
+            Live::Lines { last, .. } => *last = 0.0,
+        }
+        Ok(())
+    }
+
+    fn on_step(&mut self, step: &StepInfo) -> Result<()> {
+        let (Live::Bar { last, .. } | Live::Lines { last, .. }) = &self.live;
+        let every = if matches!(self.live, Live::Bar { .. }) { BAR_EVERY } else { LINE_EVERY };
+        if step.seconds - last < every {
+            return Ok(());
+        }
+        let figures = self.figures(step);
+        match &mut self.live {
+            Live::Bar { bar, last } => {
+                *last = step.seconds;
+                bar.set_message(figures);
+                bar.set_position(step.steps_done);
+            }
+            Live::Lines { err, last } => {
+                *last = step.seconds;
+                let (epoch, epochs) = (step.epoch + 1, step.epochs);
+                let (done, all) = (step.steps_done, step.steps_per_epoch);
+                say(err, &format!("Epoch {epoch}/{epochs}: {done}/{all} {figures}\n"));
+            }
+        }
+        Ok(())
+    }
+
+    fn on_evaluate(&mut self, done: usize, all: usize) -> Result<()> {
+        if let Live::Bar { bar, .. } = &self.live {
+            bar.set_style(style("{msg}"));
+            bar.set_message(format!("evaluating {done}/{all}"));
+        }
+        Ok(())
+    }
+
+    fn on_warning(&mut self, warning: &str) -> Result<()> {
+        let line = format!("warning: {warning}");
+        match &mut self.live {
+            Live::Bar { bar, .. } => bar.println(printable(&line)),
+            Live::Lines { err, .. } => say(err, &(line + "\n")),
+        }
+        Ok(())
+    }
+
+    fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        if let Live::Bar { bar, .. } = &self.live {
+            bar.finish_and_clear();
+        }
+        let EpochRecord { loss, acc, val_loss, val_acc, .. } = record;
+        let [loss, acc, val_loss, val_acc] = [loss, acc, val_loss, val_acc].map(|&value| figure(value));
+        let time = seconds(record.seconds);
+        let line =
+            format!(" - {time} - loss: {loss} - acc: {acc} - val_loss: {val_loss} - val_acc: {val_acc}\n");
+        say(&mut self.out, &line);
+        Ok(Flow::Continue)
+    }
+
+    fn on_interrupt(&mut self, _: &TrainState, _: &dyn Snapshot) -> Result<()> {
+        if let Live::Bar { bar, .. } = &self.live {
+            bar.finish_and_clear();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "progress/tests.rs"]
+mod tests;

@@ -1,0 +1,221 @@
+use crate::testing::{Fake, record, run, state};
+use super::*;
+use indicatif::TermLike;
+use std::sync::{Arc, Mutex};
+
+/// A stream that can be read while somebody else writes to it.
+#[derive(Clone, Debug, Default)]
+struct Tape(Arc<Mutex<String>>);
+
+impl Tape {
+    fn take(&self) -> String {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Write for Tape {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().push_str(std::str::from_utf8(bytes).unwrap());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A terminal of 100 columns that shows one line; a cleared line is written as `~`.
+impl TermLike for Tape {
+    fn width(&self) -> u16 {
+        100
+    }
+
+    fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.write_str(&format!("{text}\n"))
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.0.lock().unwrap().push_str(text);
+        Ok(())
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.write_str("~")
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn step(steps_done: u64, seconds: f64) -> StepInfo {
+    StepInfo {
+        epoch: 2,
+        epochs: 70,
+        steps_done,
+        steps_per_epoch: 1563,
+        samples: 32 * steps_done,
+        loss: 1.1012345,
+        acc: 0.60434,
+        lr: 0.005,
+        seconds,
+    }
+}
+
+/// `before`: what was done of epoch 2 before a resume.
+fn begin<O: Write + Send, E: Write + Send>(progress: &mut Progress<O, E>, before: u64) {
+    let epochs = 70;
+    let mut start = state((1..=2).map(|epoch| record(epoch, [1.0; 4])).collect());
+    (start.partial.steps, start.partial.samples) = (before, 32 * before);
+    progress.on_begin(&run(epochs, &start)).unwrap();
+    progress.on_epoch_begin(2).unwrap();
+}
+
+fn end<O: Write + Send, E: Write + Send>(progress: &mut Progress<O, E>) {
+    let record = record(3, [0.8554, 0.69971, 1.5473, 0.5592]);
+    assert_eq!(progress.on_epoch_end(&record, &state(vec![]), &Fake(0.0)).unwrap(), Flow::Continue);
+}
+
+#[test]
+fn an_epoch_reads_as_in_keras() {
+    let (out, err) = (Tape::default(), Tape::default());
+    let mut progress = Progress::plain(out.clone(), err.clone());
+    begin(&mut progress, 0);
+    progress.on_step(&step(1, 0.02)).unwrap();
+    progress.on_evaluate(5120, 10_000).unwrap();
+    end(&mut progress);
+    let expected = "Train on 50000 samples, validate on 10000 samples, on the CPU (2 threads)\n\
+                    Epoch 3/70\n - 63s - loss: 0.8554 - acc: 0.6997 - val_loss: 1.5473 - val_acc: 0.5592\n";
+    assert_eq!(out.take(), expected);
+    assert_eq!(err.take(), "");
+}
+
+/// Where people look, and not where scripts read.
+#[test]
+fn warnings_go_to_standard_error() {
+    let (out, err) = (Tape::default(), Tape::default());
+    let mut progress = Progress::plain(out.clone(), err.clone());
+    progress.on_warning("the steps are slow").unwrap();
+    assert_eq!((out.take().as_str(), err.take().as_str()), ("", "warning: the steps are slow\n"));
+    let mut progress: Progress<_, io::Stderr> =
+        Progress::bar(out.clone(), ProgressDrawTarget::term_like(Box::new(err.clone())));
+    progress.on_warning("the steps are slow").unwrap();
+    assert!(err.take().contains("warning: the steps are slow") && out.take().is_empty());
+}
+
+#[test]
+fn a_log_shows_life_every_half_minute() {
+    let err = Tape::default();
+    let mut progress = Progress::plain(io::sink(), err.clone());
+    begin(&mut progress, 0);
+    for (steps, seconds) in [(100, 20.0), (150, 30.0), (151, 30.2), (299, 59.8), (300, 60.0)] {
+        progress.on_step(&step(steps, seconds)).unwrap();
+    }
+    let expected = "Epoch 3/70: 150/1563 - ETA: 4:43 - 160 img/s - loss: 1.1012 - acc: 0.6043\n\
+                    Epoch 3/70: 300/1563 - ETA: 4:13 - 160 img/s - loss: 1.1012 - acc: 0.6043\n";
+    assert_eq!(err.take(), expected);
+    progress.on_epoch_begin(3).unwrap();
+    progress.on_step(&step(1, 30.0)).unwrap();
+    assert!(err.take().contains("- 1.1 img/s"), "the clock starts anew, and slow speeds have a digit more");
+}
+
+#[test]
+fn a_resumed_epoch_is_timed_from_where_it_went_on() {
+    let err = Tape::default();
+    let mut progress = Progress::plain(io::sink(), err.clone());
+    begin(&mut progress, 1000);
+    progress.on_step(&step(1063, 30.0)).unwrap();
+    assert_eq!(err.take(), "Epoch 3/70: 1063/1563 - ETA: 3:58 - 67 img/s - loss: 1.1012 - acc: 0.6043\n");
+}
+
+#[test]
+fn a_terminal_has_a_bar_that_goes_away() {
+    let (out, screen) = (Tape::default(), Tape::default());
+    let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+    let mut progress: Progress<_, io::Stderr> = Progress::bar(out.clone(), target);
+    let epochs = 70;
+    progress.on_begin(&run(epochs, &state(vec![]))).unwrap();
+    assert_eq!(screen.take(), "", "nothing is drawn where the first lines go");
+    begin(&mut progress, 0);
+    assert!(screen.take().ends_with("] ") && out.take().ends_with("Epoch 3/70\n"));
+    progress.on_step(&step(312, 4.4)).unwrap();
+    let drawn = screen.take();
+    assert!(drawn.contains("312/1563 [=======>......") && drawn.contains("...] - ETA: 18s - "), "{drawn}");
+    assert!(drawn.contains("- ETA: 18s - 2269 img/s - loss: 1.1012 - acc: 0.6043"), "{drawn}");
+    progress.on_step(&step(313, 4.41)).unwrap();
+    assert_eq!(screen.take(), "", "a drawing for every step would only cost time");
+    progress.on_evaluate(5120, 10_000).unwrap();
+    assert!(screen.take().contains("evaluating 5120/10000"));
+    end(&mut progress);
+    let cleared = screen.take();
+    assert!(cleared.contains('~') && !cleared.contains("evaluating"), "{cleared:?}");
+    assert!(
+        out.take().ends_with(" - 63s - loss: 0.8554 - acc: 0.6997 - val_loss: 1.5473 - val_acc: 0.5592\n")
+    );
+
+    progress.on_epoch_begin(3).unwrap();
+    progress.on_step(&step(8, 0.1)).unwrap();
+    assert!(screen.take().contains("8/1563 [>......"));
+    drop(progress);
+    assert!(screen.take().contains('~'), "a run that fails takes its bar along");
+}
+
+#[test]
+fn an_interrupt_takes_the_bar_away() {
+    let screen = Tape::default();
+    let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+    let mut progress: Progress<_, io::Stderr> = Progress::bar(io::sink(), target);
+    begin(&mut progress, 0);
+    progress.on_step(&step(312, 4.4)).unwrap();
+    screen.take();
+    progress.on_interrupt(&state(vec![]), &Fake(0.0)).unwrap();
+    assert!(screen.take().contains('~'));
+}
+
+#[test]
+fn a_closed_pipe_or_a_full_disk_ends_no_run() {
+    struct Broken(io::ErrorKind);
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+    for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::StorageFull] {
+        let mut progress = Progress::plain(Broken(kind), Broken(kind));
+        begin(&mut progress, 0);
+        progress.on_step(&step(900, 40.0)).unwrap();
+        end(&mut progress);
+    }
+}
+
+#[test]
+fn figures_are_spelled_as_in_keras() {
+    let spelled = [0.8554, 12.0, 0.0, 0.00012, 1e-10, -0.5, 1e5, f64::NAN, f64::INFINITY].map(figure);
+    let expected =
+        ["0.8554", "12.0000", "0.0000", "1.2000e-04", "1.0000e-10", "-0.5000", "100000.0000", "nan", "inf"];
+    assert_eq!(spelled, expected);
+    assert_eq!(
+        [0.04, 4.24, 9.94, 9.96, 63.4, 3661.0].map(seconds),
+        ["0.0s", "4.2s", "9.9s", "10s", "63s", "3661s"]
+    );
+    assert_eq!([0.4, 12.2, 62.0, 3723.0].map(duration), ["0s", "12s", "1:02", "1:02:03"]);
+}

@@ -1,0 +1,179 @@
+//! Keras' `ReduceLROnPlateau`, which multiplies the learning rate of the schedule.
+
+use crate::monitor::{METRIC, MODE};
+use crate::{EpochRecord, Monitor, Result};
+use checkpoint::Mode;
+use options::{Kind, Refused, options};
+
+options! {
+    /// When the learning rate is reduced, and by how much. Names and defaults are those of Keras' `ReduceLROnPlateau`.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ReduceLrOnPlateau {
+        ["Callbacks"]
+        /// The metric to watch
+        monitor: String = "val_loss".to_owned(), METRIC;
+        /// Which way the metric gets better: min, max, or auto by its name
+        mode: Mode = Mode::Auto, MODE;
+        /// The factor that the learning rate is multiplied by
+        factor: f64 = 0.1, Kind::Such(|factor| (0.0..1.0).contains(&factor), "from 0 to below 1: the learning rate is multiplied by it");
+        /// Epochs without improvement before the rate is reduced
+        patience: u64 = 10, Kind::Whole(0);
+        /// A change of this much or less is no improvement
+        min_delta: f64 = 1e-4, Kind::Number;
+        /// Epochs after a reduction that do not count
+        cooldown: u64 = 0, Kind::Whole(0);
+        /// The rate is never reduced below this
+        min_lr: f64 = 0.0, Kind::Such(|lr| lr >= 0.0, "a number of at least 0");
+    }
+}
+
+impl ReduceLrOnPlateau {
+    /// Reads `METRIC[:OPTION=VALUE,...]`, with Keras' names for the options.
+    ///
+    /// ```
+    /// let plateau = callbacks::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=3,min_lr=1e-5").unwrap();
+    /// assert_eq!((plateau.factor, plateau.patience, plateau.min_lr), (0.5, 3, 1e-5));
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong, and what is accepted.
+    pub fn parse(text: &str) -> Result<Self, Refused> {
+        options::parse_table(Self::OPTIONS, "monitor", text)
+    }
+}
+
+/// [`ReduceLrOnPlateau`] at work.
+///
+/// It is a function of the epochs done and nothing else: every replica has the same figures and decides alike, and a resumed run
+/// decides again what it decided before ([`Plateau::after`]), so the rate has the same bits as without the pause.
+///
+/// With Keras' constant rate it does what Keras does. Above a schedule the rate is the schedule's, times `factor` for every plateau so
+/// far, but not below `min_lr`; where the schedule itself is below that, as in a warm-up, the rate is the schedule's.
+///
+/// ```
+/// use callbacks::{Plateau, ReduceLrOnPlateau};
+///
+/// let mut plateau = Plateau::new(ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=2,min_lr=0.03").unwrap());
+/// let losses = [1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9];
+/// let rates: Vec<f64> = losses
+///     .into_iter()
+///     .map(|loss| {
+///         let rate = plateau.lr(0.1);
+///         plateau.observe(loss, rate);
+///         rate
+///     })
+///     .collect();
+/// assert_eq!(rates, [0.1, 0.1, 0.1, 0.1, 0.05, 0.05, 0.03, 0.03]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Plateau {
+    options: ReduceLrOnPlateau,
+    monitor: Monitor,
+    best: Option<f64>,
+    /// Epochs since the best one, or since the last reduction.
+    wait: u64,
+    /// Epochs left that don't count.
+    cooldown: u64,
+    /// What the schedule's rate is multiplied with.
+    scale: f64,
+}
+
+impl Plateau {
+    /// Before the first epoch.
+    pub fn new(options: ReduceLrOnPlateau) -> Self {
+        let monitor = Monitor::new(&options.monitor, options.mode, options.min_delta);
+        Plateau { options, monitor, best: None, wait: 0, cooldown: 0, scale: 1.0 }
+    }
+
+    /// After these epochs.
+    pub fn after(options: ReduceLrOnPlateau, history: &[EpochRecord]) -> Self {
+        let mut plateau = Plateau::new(options);
+        history.iter().for_each(|record| plateau.observe_epoch(record));
+        plateau
+    }
+
+    /// Takes an epoch into account.
+    pub fn observe_epoch(&mut self, record: &EpochRecord) {
+        if let Some(value) = self.monitor.value(record) {
+            self.observe(value, record.lr);
+        }
+    }
+
+    /// Takes the metric's value after an epoch into account, whose last step had the learning rate `lr`.
+    pub fn observe(&mut self, value: f64, lr: f64) {
+        if self.cooldown > 0 {
+            self.cooldown -= 1;
+            self.wait = 0;
+        }
+        if self.monitor.improves(value, self.best) {
+            (self.best, self.wait) = (Some(value), 0);
+        } else if self.cooldown == 0 {
+            self.wait += 1;
+            // At the least rate the patience is at its end for good, as in Keras.
+            if self.wait >= self.options.patience && lr > self.options.min_lr {
+                self.scale *= self.options.factor;
+                (self.cooldown, self.wait) = (self.options.cooldown, 0);
+            }
+        }
+    }
+
+    /// The rate where the schedule says `scheduled`.
+    pub fn lr(&self, scheduled: f64) -> f64 {
+        (scheduled * self.scale).max(self.options.min_lr.min(scheduled))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// `tests/golden/plateau.py` made the sequences and ran Keras on them.
+    #[test]
+    fn reduces_when_keras_reduces() {
+        let text = include_str!("../../../tests/golden/plateau.json");
+        let cases: Vec<Value> = serde_json::from_str(text).unwrap();
+        let mut reductions = 0;
+        for case in &cases {
+            let number = |key: &str| case[key].as_f64().unwrap();
+            let mut plateau = Plateau::new(ReduceLrOnPlateau {
+                mode: if case["mode"] == "min" { Mode::Min } else { Mode::Max },
+                factor: number("factor"),
+                patience: case["patience"].as_u64().unwrap(),
+                min_delta: number("min_delta"),
+                cooldown: case["cooldown"].as_u64().unwrap(),
+                min_lr: number("min_lr"),
+                ..ReduceLrOnPlateau::default()
+            });
+            let values: Vec<f64> = serde_json::from_value(case["values"].clone()).unwrap();
+            let rates: Vec<f64> = serde_json::from_value(case["rates"].clone()).unwrap();
+            let mut before = 1.0;
+            for (value, rate) in values.into_iter().zip(rates) {
+                plateau.observe(value, before);
+                // Keras keeps the rate in f32.
+                assert!(
+                    (plateau.lr(1.0) / rate - 1.0).abs() < 1e-6,
+                    "{} is not {rate}: {case}",
+                    plateau.lr(1.0)
+                );
+                reductions += usize::from(plateau.lr(1.0) < before);
+                before = plateau.lr(1.0);
+            }
+        }
+        assert!(cases.len() > 50 && reductions > 50, "{reductions} reductions");
+    }
+
+    #[test]
+    fn a_schedule_below_the_least_rate_is_left_alone() {
+        let options = ReduceLrOnPlateau::parse("loss:factor=0.1,patience=1,min_lr=0.01").unwrap();
+        let mut plateau = Plateau::new(options);
+        assert_eq!((plateau.lr(0.3), plateau.lr(0.001)), (0.3, 0.001));
+        plateau.observe(1.0, 0.3);
+        plateau.observe(1.0, 0.3);
+        assert_eq!((plateau.lr(0.3), plateau.lr(0.05), plateau.lr(0.001)), (0.3 * 0.1, 0.01, 0.001));
+        plateau.observe(1.0, 0.005);
+        assert_eq!(plateau.lr(0.3), 0.3 * 0.1, "below the least rate nothing is reduced");
+        plateau.observe(f64::NAN, 0.3);
+        assert_eq!(plateau.lr(3.0), 3.0 * (0.1 * 0.1), "what is not finite is no improvement");
+    }
+}

@@ -1,0 +1,101 @@
+use crate::Monitor;
+use serde::{Deserialize, Serialize};
+
+/// The figures of one epoch: a row of `history.csv`, an object of `history.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochRecord {
+    /// The epoch, from 1.
+    pub epoch: u64,
+    /// The mean training loss over the epoch's steps.
+    pub loss: f64,
+    /// The training accuracy over the epoch's steps.
+    pub acc: f64,
+    /// The loss on the validation data after the epoch.
+    pub val_loss: f64,
+    /// The accuracy on the validation data after the epoch.
+    pub val_acc: f64,
+    /// The learning rate of the epoch's last step.
+    pub lr: f64,
+    /// Wall time of the epoch, evaluation included.
+    pub seconds: f64,
+    /// Training samples a second, evaluation excluded.
+    pub images_per_second: f64,
+}
+
+impl EpochRecord {
+    /// The figure called `metric` as Keras calls it: `loss`, `acc` (or `accuracy`), `val_loss`, `val_acc` (or
+    /// `val_accuracy`), `lr`.
+    pub fn metric(&self, metric: &str) -> Option<f64> {
+        match metric {
+            "loss" => Some(self.loss),
+            "acc" | "accuracy" => Some(self.acc),
+            "val_loss" => Some(self.val_loss),
+            "val_acc" | "val_accuracy" => Some(self.val_acc),
+            "lr" => Some(self.lr),
+            _ => None,
+        }
+    }
+}
+
+/// The sums of an epoch that is not over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Partial {
+    /// Steps done in this epoch.
+    pub steps: u64,
+    /// Samples seen.
+    pub samples: u64,
+    /// The sum of their losses.
+    pub loss_sum: f64,
+    /// How many were classified correctly.
+    pub correct: f64,
+    /// Seconds spent on them.
+    pub seconds: f64,
+    /// The learning rate of the last step.
+    pub lr: f64,
+}
+
+impl Partial {
+    /// The mean loss and accuracy so far.
+    pub fn means(&self) -> (f64, f64) {
+        let samples = self.samples.max(1) as f64;
+        (self.loss_sum / samples, self.correct / samples)
+    }
+}
+
+/// Where a run stands: with the tensors, all that a resume needs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrainState {
+    /// Epochs done.
+    pub epoch: u64,
+    /// Steps done in the whole run.
+    pub step: u64,
+    /// What has been done of the epoch after those.
+    pub partial: Partial,
+    /// Samples of a whole batch over all replicas.
+    pub global_batch: usize,
+    /// The share of every batch that each replica computes, as relative weights; `None` where all compute the same.
+    #[serde(default)]
+    pub device_weights: Option<Vec<f64>>,
+    /// What it is trained on.
+    pub data: Option<Fingerprint>,
+    /// A figure for each epoch done.
+    pub history: Vec<EpochRecord>,
+}
+
+impl TrainState {
+    /// The best epoch so far by validation accuracy.
+    pub fn best(&self) -> Option<&EpochRecord> {
+        Monitor::default().best_of(&self.history)
+    }
+}
+
+/// What a run is trained on: enough to tell other data apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fingerprint {
+    /// The class names, by label.
+    pub classes: Vec<String>,
+    /// The number of training samples, those included that are held back from training.
+    pub samples: usize,
+    /// SHA-256 of their labels and pixels, in hexadecimal.
+    pub sha256: String,
+}

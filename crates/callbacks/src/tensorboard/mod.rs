@@ -1,0 +1,214 @@
+mod event;
+mod event_reader;
+mod histogram;
+
+use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use event::{Event, EventFile};
+use event_reader::points;
+use histogram::Histogram;
+use options::{Kind, Table, options};
+use serde_json::json;
+use std::path::PathBuf;
+
+options! {
+    /// TensorBoard's event files, with what is in them beside the epochs' figures. The path is missing in the defaults, which a run refuses.
+    /// [`TensorBoard`] writes them.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct TensorBoardOptions {
+        ["Callbacks"]
+        /// Write TensorBoard event files into DIR
+        path: PathBuf = PathBuf::new(), Kind::form(crate::path, "a path in quotes"), "--tensorboard DIR";
+        /// With --tensorboard, histograms of the weights after every N epochs
+        histogram_freq: u64 = 0, Kind::Whole(0), "--histogram-freq N";
+        /// With --tensorboard, the first N augmented images of every epoch
+        images: usize = 0, Kind::Between(0, 1024), "--tensorboard-images N";
+    }
+}
+
+/// The options in a configuration.
+pub(crate) const TABLE: Table = Table {
+    key: "tensorboard",
+    options: TensorBoardOptions::OPTIONS,
+    begins: Some(|| json!(TensorBoardOptions::default())),
+};
+
+/// Writes the epochs' figures for TensorBoard: `tensorboard --logdir DIR` shows them.
+///
+/// The folders and names are those of Keras' callback: `DIR/train` and `DIR/validation`, each with
+/// `epoch_loss` and `epoch_accuracy`, and `epoch_learning_rate` in the former; epochs count from 0 there.
+/// With [`histograms`](TensorBoard::histograms) the former also holds how the weights are distributed, as `LAYER/WEIGHT/histogram`, and
+/// with [`images`](TensorBoard::images) what the augmentation made of the epoch's first batch, as `augmented_batch`.
+///
+/// Every start of a run begins new event files. Where older ones in the folder hold the epochs done before, a mark takes back
+/// whatever they say of later epochs. Otherwise it takes back all that they say, and the epochs done before are written again;
+/// histograms and images of those are gone then.
+///
+/// ```
+/// use callbacks::{Observer, TensorBoard};
+///
+/// let observer: Box<dyn Observer> = Box::new(TensorBoard::new("runs/a/logs"));
+/// ```
+#[derive(Debug)]
+pub struct TensorBoard {
+    folder: PathBuf,
+    /// Epochs from one histogram to the next; 0 for none.
+    histograms: u64,
+    /// Images of a batch; 0 for none.
+    images: usize,
+    files: Option<[EventFile; 2]>,
+}
+
+impl TensorBoard {
+    /// Below a folder, which need not exist.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        TensorBoard { folder: folder.into(), histograms: 0, images: 0, files: None }
+    }
+
+    /// Histograms of all weights after every so many epochs: Keras' `histogram_freq`; 0 for none.
+    pub fn histograms(self, every_epochs: u64) -> Self {
+        TensorBoard { histograms: every_epochs, ..self }
+    }
+
+    /// So many augmented images of each epoch's first batch; 0 for none.
+    pub fn images(self, count: usize) -> Self {
+        TensorBoard { images: count, ..self }
+    }
+
+    /// Whether older files have all of these epochs, once each: those of this run.
+    fn holds(&self, history: &[EpochRecord]) -> bool {
+        let in_folder = |name: &str, loss: fn(&EpochRecord) -> f64| {
+            let points = points(&self.folder.join(name), "epoch_loss");
+            history.iter().all(|record| {
+                let step = record.epoch.saturating_sub(1) as i64;
+                let mut of_step =
+                    points.iter().filter(|(other, _)| *other == step).map(|(_, loss)| loss.to_bits());
+                of_step.next() == Some((loss(record) as f32).to_bits()) && of_step.next().is_none()
+            })
+        };
+        in_folder("train", |record| record.loss) && in_folder("validation", |record| record.val_loss)
+    }
+
+    fn draw(&mut self, record: &EpochRecord, snapshot: &dyn Snapshot) -> Result<()> {
+        let Some([training, _]) = &mut self.files else { return Ok(()) };
+        let step = record.epoch.saturating_sub(1) as i64;
+        if self.histograms > 0 && record.epoch.is_multiple_of(self.histograms) {
+            let tensors = snapshot.model_tensors()?;
+            // What the preprocessing measured does not change.
+            for tensor in tensors.iter().filter(|tensor| !tensor.name.starts_with("input/")) {
+                if let Some(histogram) = Histogram::of(tensor.data) {
+                    let tag = format!("{}/histogram", tensor.name);
+                    training.write(&Event::histogram(step, &tag, &histogram))?;
+                }
+            }
+        }
+        if self.images > 0
+            && let Some(picture) = snapshot.batch_picture(self.images)?
+        {
+            training.write(&Event::image(step, "augmented_batch", &picture))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, record: &EpochRecord) -> Result<()> {
+        let Some([training, validation]) = &mut self.files else { return Ok(()) };
+        let step = record.epoch.saturating_sub(1) as i64;
+        let EpochRecord { loss, acc, val_loss, val_acc, lr, .. } = record;
+        for (tag, value) in [("epoch_loss", loss), ("epoch_accuracy", acc), ("epoch_learning_rate", lr)] {
+            training.write(&Event::scalar(step, tag, *value as f32))?;
+        }
+        for (tag, value) in [("epoch_loss", val_loss), ("epoch_accuracy", val_acc)] {
+            validation.write(&Event::scalar(step, tag, *value as f32))?;
+        }
+        Ok(())
+    }
+}
+
+impl Observer for TensorBoard {
+    fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
+        let history = &run.state.history;
+        // A first start has nothing to look for.
+        let there = !history.is_empty() && self.holds(history);
+        let create = |name| EventFile::create(&self.folder.join(name));
+        let mut files = [create("train")?, create("validation")?];
+        if let Some(last) = history.last() {
+            for file in &mut files {
+                file.write(&Event::start(if there { last.epoch as i64 } else { 0 }))?;
+            }
+        }
+        self.files = Some(files);
+        let missing = if there { &[] } else { history.as_slice() };
+        missing.iter().try_for_each(|record| self.write(record))
+    }
+
+    fn on_epoch_end(
+        &mut self,
+        record: &EpochRecord,
+        _: &TrainState,
+        snapshot: &dyn Snapshot,
+    ) -> Result<Flow> {
+        self.write(record)?;
+        self.draw(record, snapshot)?;
+        Ok(Flow::Continue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Fake, record, run, state};
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_resumed_run_adds_to_its_own_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let all: Vec<EpochRecord> =
+            (1..=4).map(|k| record(k, [1.0 / k as f64, 0.5, 2.0 / k as f64, 0.25])).collect();
+        let epochs = 9;
+        let go = |done: usize, to: usize| {
+            let mut observer = TensorBoard::new(folder.path()).histograms(1);
+            observer.on_begin(&run(epochs, &state(all[..done].to_vec()))).unwrap();
+            for record in &all[done..to] {
+                observer.on_epoch_end(record, &state(vec![]), &Fake(0.0)).unwrap();
+            }
+            let shown = |name| points(&folder.path().join(name), "epoch_loss");
+            assert_eq!((shown("train").len(), shown("validation").len()), (to, to));
+            assert!(
+                shown("train").iter().map(|(step, _)| *step).eq(0..to as i64),
+                "in their order, once each"
+            );
+        };
+        let count = || fs::read_dir(folder.path().join("train")).unwrap().count();
+        let last = || {
+            let entries = fs::read_dir(folder.path().join("train")).unwrap();
+            let path = entries.map(|entry| entry.unwrap().path()).max().unwrap();
+            let bytes = fs::read(path).unwrap();
+            bytes.windows(10).filter(|window| window == b"epoch_loss").count()
+        };
+        go(0, 3);
+        // Killed before the checkpoint of the third epoch.
+        go(2, 4);
+        assert_eq!((count(), last()), (2, 2), "only what is new");
+        go(4, 4);
+        assert_eq!(last(), 0);
+        // Another run's files, or none any more.
+        fs::remove_dir_all(folder.path().join("validation")).unwrap();
+        go(3, 4);
+        assert_eq!(last(), 4, "all is written again");
+    }
+
+    #[test]
+    fn training_and_validation_have_folders_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let (epochs, start) = (2, state(vec![record(1, [2.0, 0.25, 2.5, 0.125])]));
+        let mut observer = TensorBoard::new(folder.path());
+        observer.on_begin(&run(epochs, &start)).unwrap();
+        observer.on_epoch_end(&record(2, [1.0, 0.5, 1.5, 0.375]), &start, &Fake(0.0)).unwrap();
+        for (name, scalars) in [("train", 6), ("validation", 4)] {
+            let entry = fs::read_dir(folder.path().join(name)).unwrap().last().unwrap().unwrap();
+            assert!(entry.file_name().to_str().unwrap().starts_with("events.out.tfevents."));
+            let bytes = fs::read(entry.path()).unwrap();
+            let count = bytes.windows(6).filter(|window| window == b"epoch_").count();
+            assert_eq!(count, scalars, "{name}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What tests of callbacks share.
+
+use crate::{EpochRecord, Result, RunInfo, Snapshot, TrainState};
+use checkpoint::Tensors;
+
+/// An epoch; `figures` are loss, accuracy, validation loss, validation accuracy.
+pub fn record(epoch: u64, figures: [f64; 4]) -> EpochRecord {
+    let [loss, acc, val_loss, val_acc] = figures;
+    EpochRecord { epoch, loss, acc, val_loss, val_acc, lr: 0.005, seconds: 63.2, images_per_second: 791.5 }
+}
+
+/// The state after the epochs of `history`, ten steps each.
+pub fn state(history: Vec<EpochRecord>) -> TrainState {
+    let epoch = history.len() as u64;
+    TrainState { epoch, step: 10 * epoch, history, ..TrainState::default() }
+}
+
+/// A run of so many epochs that stands there.
+pub fn run(epochs: u64, state: &TrainState) -> RunInfo<'_> {
+    RunInfo {
+        recipe: "quick",
+        model: "small_cnn",
+        epochs,
+        state,
+        train_samples: 50_000,
+        val_samples: 10_000,
+        steps_per_epoch: 1563,
+        replicas: 1,
+        devices: "the CPU (2 threads)".to_owned(),
+        simd: "avx2",
+        bf16: None,
+        notes: Vec::new(),
+    }
+}
+
+/// A network of one number, the step it is at.
+pub struct Fake(pub f32);
+
+impl Snapshot for Fake {
+    fn all_tensors(&self) -> Result<Tensors> {
+        let mut tensors = self.model_tensors()?;
+        tensors.insert("velocity", [1], vec![-self.0])?;
+        Ok(tensors)
+    }
+
+    fn optimizer_tensors(&self) -> Result<Tensors> {
+        let mut tensors = Tensors::new();
+        tensors.insert("velocity", [1], vec![-self.0])?;
+        Ok(tensors)
+    }
+
+    fn saved(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::json!({ "step": self.0 as u64 }))
+    }
+
+    fn model_tensors(&self) -> Result<Tensors> {
+        let mut tensors = Tensors::new();
+        tensors.insert("kernel", [1], vec![self.0])?;
+        Ok(tensors)
+    }
+}

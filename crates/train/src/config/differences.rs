@@ -1,0 +1,106 @@
+use super::{Config, is_training, tables};
+use serde_json::Value;
+
+/// An option in which two configurations differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Its key, such as `devices.replicas`.
+    pub key: String,
+    /// Its value in the first one.
+    pub old: Value,
+    /// Its value in the second one.
+    pub new: Value,
+}
+
+impl Difference {
+    /// Whether it decides the bits of a run.
+    pub fn is_training(&self) -> bool {
+        is_training(&self.key)
+    }
+
+    /// Both values as people write them.
+    pub fn told(&self) -> [String; 2] {
+        [&self.old, &self.new].map(|value| match value {
+            Value::Null => "none".to_owned(),
+            Value::String(text) => text.clone(),
+            other => other.to_string().replace('"', ""),
+        })
+    }
+}
+
+/// The options in which two configurations differ, in the order of the table.
+pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
+    let [old, new] = [old, new].map(|config| {
+        let mut config = config.clone();
+        // By default they follow from the stages.
+        config.training.micro_batches = Some(config.micro_batches());
+        serde_json::to_value(config).unwrap_or_default()
+    });
+    let mut found = Vec::new();
+    for table in tables() {
+        let of = |all: &Value| if table.key.is_empty() { all.clone() } else { all[table.key].clone() };
+        let (old, new) = (of(&old), of(&new));
+        // A table that one of them lacks is an option of its own.
+        if old.is_null() || new.is_null() {
+            continue;
+        }
+        for option in table.options {
+            let (key, old, new) = (table.key_of(option), &old[option.name], &new[option.name]);
+            let is_table = old.is_object() && new.is_object() && tables().iter().any(|table| table.key == key);
+            if old != new && !is_table && key != "changed" {
+                found.push(Difference { key, old: old.clone(), new: new.clone() });
+            }
+        }
+    }
+    found
+}
+
+/// The options that all ranks must agree on, with their values: whatever decides bits, but for the place of the data.
+pub(crate) fn without_path(config: &Config) -> Vec<(String, Value)> {
+    let all = serde_json::to_value(config).unwrap_or_default();
+    let of_table = tables().iter().flat_map(|table| table.options.iter().map(|option| table.key_of(option)));
+    let value = |key: &str| key.split('.').fold(&all, |value, part| &value[part]).clone();
+    let agreed = of_table.filter(|key| is_training(key) && key != "data.dataset");
+    let also = ["epochs", "device_weights", "terminate_on_nan"].map(str::to_owned);
+    agreed.chain(also).map(|key| (key.clone(), value(&key))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe;
+
+    #[test]
+    fn options_that_differ_are_named_with_both_values() {
+        let old = recipe("quick").unwrap();
+        let mut new = old.clone();
+        assert_eq!(differences(&old, &new), []);
+        for (key, text) in [("epochs", "9"), ("devices.threads", "2"), ("early_stop", "loss"), ("seed", "4")] {
+            new.set_text(key, &[text]).unwrap();
+        }
+        let found = differences(&old, &new);
+        let keys: Vec<(&str, bool)> = found.iter().map(|found| (found.key.as_str(), found.is_training())).collect();
+        let expected = [("epochs", false), ("seed", true), ("devices.threads", false), ("early_stop", false)];
+        assert_eq!(keys, expected);
+        assert_eq!(found[1].told(), ["1", "4"]);
+        assert!(found[3].told()[1].contains("patience:5"), "{:?}", found[3].told());
+    }
+
+    /// Equality of the part and the differences of the table say the same.
+    #[test]
+    fn every_change_of_training_is_a_difference() {
+        let old = recipe("quick").unwrap();
+        for (key, text) in [
+            ("augmentation.cutout", "3"),
+            ("data.limit_train", "7"),
+            ("devices.no_winograd", "true"),
+            ("reduce_lr_on_plateau", "loss"),
+            ("param_groups", "*/bias:epochs=3"),
+        ] {
+            let mut new = old.clone();
+            new.set_text(key, &[text]).unwrap();
+            assert_ne!(old.training, new.training);
+            assert!(differences(&old, &new).iter().any(Difference::is_training), "{key}");
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! Recipes as TOML: what `towers recipes NAME` prints and `--recipe FILE.toml` reads; and runs as recipes.
+//!
+//! A file has the keys of the table of options. It is read key by key, so that an error names the line, the key and what would be accepted.
+
+use super::recipe::{RECIPES, names, recipe};
+use super::{Config, Placement, tables};
+use crate::{DataFiles, Devices, Error, Result};
+use options::{Table, hint};
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// The keys that a recipe must have if it is not `like` another one. They are written first, and always.
+const NEEDED: [&str; 8] =
+    ["model", "epochs", "batch_size", "lr", "schedule", "optimizer", "preprocessing", "drop_last"];
+
+/// The recipe of this name; of the file, if it ends with `.toml`; or that of a run, if it is its folder or its `config.json`.
+///
+/// Data that a file names may lie beside it: a relative `dataset` is a folder there, or else of the current folder. The outputs that it
+/// names (`csv_log`, `tensorboard`, `plot`) are of the current folder, as on the command line.
+///
+/// The recipe of a run has its options, its replicas and its data, so that it trains the same network again. Its devices are the caller's,
+/// and nothing that it wrote outside of its folder is written again.
+///
+/// # Errors
+/// [`Error::Option`] for a name that is not among [`RECIPES`], [`Error::Recipe`] for a file that makes no sense; [`Error::Io`] if there is
+/// no such file.
+pub fn find_recipe(name: &str) -> Result<Config> {
+    let path = Path::new(name);
+    let ends_with = |ending: &str| path.extension().is_some_and(|own| own == ending);
+    if path.is_dir() && path.join("config.json").is_file() {
+        return of_run(&path.join("config.json"));
+    }
+    if ends_with("json") {
+        return of_run(path);
+    }
+    if !ends_with("toml") {
+        return recipe(name);
+    }
+    let text = checkpoint::read_text(path).map_err(Error::io("read", path))?;
+    let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let read = || {
+        let mut config = read_recipe(&text, &stem)?;
+        beside(path, &mut config).map_err(|reason| Error::Recipe { name: stem.clone(), reason })?;
+        Ok(config)
+    };
+    read().map_err(|error| match error {
+        Error::Recipe { reason, .. } => Error::Recipe { name: name.to_owned(), reason },
+        other => other,
+    })
+}
+
+/// The recipe of a run from its `config.json`.
+fn of_run(path: &Path) -> Result<Config> {
+    let refuse = |reason: String| Error::Recipe { name: path.display().to_string(), reason };
+    let text = checkpoint::read_text(path).map_err(Error::io("read", path))?;
+    let mut config: Config = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    let Devices { replicas, pipeline_stages, split_at, .. } = config.placement.devices;
+    let devices = Devices { replicas, pipeline_stages, split_at, ..Devices::default() };
+    config.placement = Placement { devices, ..config.placement };
+    config.outputs.forget_outside();
+    config.changed.clear();
+    check(&config).map_err(refuse)?;
+    Ok(config)
+}
+
+/// A folder of pictures that a recipe's file names is meant beside that file, if there is one.
+fn beside(recipe: &Path, config: &mut Config) -> Result<(), String> {
+    let data = &mut config.training.data;
+    let folder = recipe.parent().map(|folder| folder.join(&data.dataset)).filter(|folder| folder.is_dir());
+    if let Some(folder) = folder.filter(|_| !data.is_named())
+        && let Ok(absolute) = std::path::absolute(folder)
+    {
+        data.dataset = text_of(absolute)?;
+    }
+    Ok(())
+}
+
+/// A path as a configuration has it.
+fn text_of(path: PathBuf) -> Result<String, String> {
+    path.into_os_string().into_string().map_err(|path| {
+        format!("its pictures are in {}, a path that is not UTF-8; rename the folder", path.display())
+    })
+}
+
+/// Reads a recipe in TOML, which is called `name` if it has no name of its own. Keys that it leaves out are as in the recipe that it is
+/// `like`.
+///
+/// ```
+/// let config = train::read_recipe("like = 'resnet18'\nepochs = 15\n[augmentation]\nvertical_flip = true", "short")?;
+/// assert_eq!((config.recipe.as_str(), config.training.model.as_str(), config.training.epochs), ("short", "resnet18", 15));
+/// let error = train::read_recipe("like = 'resnet18'\nepoch = 15", "short").unwrap_err().to_string();
+/// assert!(error.contains("line 2: there is no key `epoch`") && error.ends_with("did you mean `epochs`?"), "{error}");
+/// # Ok::<(), train::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Recipe`] naming the line, the key, its value and what is wrong with it.
+pub fn read_recipe(text: &str, name: &str) -> Result<Config> {
+    let config = read(text, name)?;
+    check(&config).map_err(|reason| Error::Recipe { name: name.to_owned(), reason })?;
+    Ok(config)
+}
+
+/// The same without checking what options mean together.
+pub(super) fn read(text: &str, name: &str) -> Result<Config> {
+    let refuse = |reason: String| Error::Recipe { name: name.to_owned(), reason };
+    let mut file = parse(text).map_err(refuse)?;
+    file.remove("about");
+    let mut config = match file.remove("like") {
+        Some(like) => RECIPES
+            .into_iter()
+            .find(|(known, _)| like.as_str() == Some(known))
+            .map(|(known, text)| read(text, known))
+            .unwrap_or_else(|| {
+                let near = hint(like.as_str().unwrap_or_default(), names());
+                let names = names().join(", ");
+                Err(refuse(format!("{}`like` is {like}, but must be one of {names}{near}", line(text, &["like"]))))
+            })?,
+        None => {
+            if let Some(missing) = NEEDED.into_iter().find(|key| !file.contains_key(*key)) {
+                return Err(refuse(format!(
+                    "`{missing}` is missing; give it, or the recipe that this one is `like`"
+                )));
+            }
+            Config::default()
+        }
+    };
+    config.recipe = name.to_owned();
+    for (key, value) in file {
+        let set = |config: &mut Config, path: &[&str], value: &Value| {
+            let told = |error: Error| refuse(format!("{}{error}", line(text, path)));
+            config.set(&path.join("."), value).map_err(told)
+        };
+        match table(&key).zip(value.as_object()) {
+            Some((table, own)) => {
+                begin(&mut config, table);
+                own.iter().try_for_each(|(option, value)| set(&mut config, &[&key, option], value))?;
+            }
+            None => set(&mut config, &[&key], &value)?,
+        }
+    }
+    Ok(config)
+}
+
+/// The sentence that a recipe says about itself.
+pub(super) fn about(text: &str) -> Option<String> {
+    parse(text).ok()?.get("about")?.as_str().map(str::to_owned)
+}
+
+fn parse(text: &str) -> Result<Map<String, Value>, String> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let at = error.span().map_or(0, |span| span.start);
+        format!("line {}: {}", line_of(text, at), error.message().replace('\n', ", "))
+    })?;
+    match serde_json::to_value(table) {
+        Ok(Value::Object(file)) => Ok(file),
+        _ => Err("it is no table of keys and values".to_owned()),
+    }
+}
+
+/// The number of the line at a place in a text, from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
+}
+
+/// `line N: ` for the line of a key.
+fn line(text: &str, path: &[&str]) -> String {
+    let of = |table: &DeTable<'_>| {
+        let (last, tables) = path.split_last()?;
+        let mut table = table;
+        for key in tables {
+            let DeValue::Table(below) = table.get(*key)?.get_ref() else { return None };
+            table = below;
+        }
+        let (key, _) = table.iter().find(|(key, _)| key.get_ref() == last)?;
+        Some(format!("line {}: ", line_of(text, key.span().start)))
+    };
+    DeTable::parse(text).ok().and_then(|table| of(table.get_ref())).unwrap_or_default()
+}
+
+/// The table of this key, if there is one.
+fn table(key: &str) -> Option<&'static Table> {
+    tables().iter().find(|table| table.key == key && !key.is_empty())
+}
+
+/// Has the table of a callback begin, if it has not.
+fn begin(config: &mut Config, table: &Table) {
+    let all = serde_json::to_value(&*config).unwrap_or_default();
+    if let (true, Some(begins), Value::Object(mut all)) = (all[table.key].is_null(), table.begins, all) {
+        all.insert(table.key.to_owned(), begins());
+        if let Ok(begun) = Config::try_from(all) {
+            *config = begun;
+        }
+    }
+}
+
+/// Checks what options mean together.
+fn check(config: &Config) -> Result<(), String> {
+    if config.training.data.dataset.is_empty() {
+        return Err("`data.dataset` is empty; name a data set or a folder of pictures, or leave it out".to_owned());
+    }
+    // It becomes a part of a path.
+    let plain = |ch: char| ch.is_ascii_alphanumeric() || "-_.".contains(ch);
+    if config.recipe.is_empty() || config.recipe.starts_with('.') || !config.recipe.chars().all(plain) {
+        return Err(
+            "its name must be of letters, digits, `-`, `_` and dots inside, since it names the run's folder".to_owned()
+        );
+    }
+    config.check().map_err(|error| match error {
+        Error::Augment(error) => format!("augmentation: {error}"),
+        error => error.to_string(),
+    })
+}
+
+/// A recipe as TOML. Given back to [`read_recipe`] it is the same recipe, and so the same run bit for bit.
+///
+/// # Errors
+/// [`Error::Recipe`] if a value can't be written.
+pub fn write_recipe(config: &Config) -> Result<String> {
+    let refuse =
+        |error: toml::ser::Error| Error::Recipe { name: config.recipe.clone(), reason: error.to_string() };
+    let line = |key: &str, value: &Value| -> Result<String> {
+        Ok(format!("{key} = {}\n", toml::Value::try_from(value).map_err(refuse)?))
+    };
+    let json = |config: &Config| serde_json::to_value(config).unwrap_or_default();
+    let (own, blank) = (json(config), json(&Config::default()));
+    let mut text = line("recipe", &config.recipe.as_str().into())?;
+    for key in NEEDED {
+        text += &line(key, &own[key])?;
+    }
+    let is_table = |key: &str| table(key).is_some();
+    for option in tables().iter().filter(|table| table.key.is_empty()).flat_map(|table| table.options) {
+        let (key, value) = (option.name, &own[option.name]);
+        let is_written = NEEDED.contains(&key) || ["recipe", "changed"].contains(&key) || is_table(key);
+        if !is_written && !value.is_null() && *value != blank[key] {
+            text += &line(key, value)?;
+        }
+    }
+    let mut written = Vec::new();
+    for Table { key, begins, .. } in tables().iter().filter(|table| !table.key.is_empty()) {
+        let Some(own) = own[key].as_object().filter(|_| !written.contains(key)) else { continue };
+        written.push(*key);
+        let begun = begins.filter(|_| blank[key].is_null()).map(|begins| begins());
+        let blank = begun.as_ref().unwrap_or(&blank[key]);
+        let differs: Vec<_> =
+            own.iter().filter(|(name, value)| !value.is_null() && blank[name.as_str()] != **value).collect();
+        // A callback with its defaults is one as well.
+        if begun.is_some() || !differs.is_empty() {
+            text += &format!("\n[{key}]\n");
+        }
+        for (name, value) in differs {
+            text += &line(name, value)?;
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EarlyStop, ReduceLrOnPlateau, SaveFreq};
+
+    #[test]
+    fn every_recipe_comes_back_from_its_file() {
+        for (name, _) in RECIPES {
+            let config = recipe(name).unwrap();
+            config.check().unwrap();
+            let text = write_recipe(&config).unwrap();
+            assert_eq!(read_recipe(&text, "another").unwrap(), config, "{text}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_run_is_told_comes_back() {
+        let text = "recipe = 'all.of-it'\nlike = 'resnet18'\nmodel = 'small_cnn'\nepochs = 3\nbatch_size = 7\nglobal_batch_size = 21\n\
+                    drop_last = true\nlr = 0.30000000000000004\nschedule = 'step:every=2'\noptimizer = 'rmsprop:style=keras3'\n\
+                    param_groups = ['*/beta:lr-multiplier=64,l2=2e-5', 'dense/*:epochs=3']\n\
+                    ema = 'momentum=0.9'\nlabel_smoothing = 0.1\npreprocessing = 'divide-by-255'\nseed = 12\nvirtual_replicas = 2\nsync_batch_norm = true\n\
+                    [devices]\nreplicas = 2\nprecision = 'bf16'\n[checkpoints]\nevery_epochs = 2\nsave_best = 'val_acc'\n\
+                    [data]\ndataset = 'cifar100'\n[early_stop]\nmonitor = 'val_loss'\nmin_delta = 0.0\npatience = 9\n\
+                    [augmentation]\nrotation_range = 15.5\nfill_mode = 'reflect'\nhorizontal_flip = false\n";
+        let config = read_recipe(text, "file").unwrap();
+        assert_eq!(
+            (config.recipe.as_str(), config.training.global_batch_size, config.training.lr),
+            ("all.of-it", Some(21), 0.1 + 0.2)
+        );
+        assert_eq!((config.placement.devices.replicas, config.training.augmentation.rotation_range), (2, 15.5));
+        assert!(
+            config.training.augmentation.random_crop == 4 && !config.training.augmentation.horizontal_flip,
+            "the rest is resnet18's"
+        );
+        assert_eq!(config.outputs.early_stop.as_ref().map(|stop| stop.patience), Some(9));
+        assert_eq!(
+            (config.training.ema.map(|ema| (ema.momentum, ema.every)), config.training.param_groups.len()),
+            (Some((0.9, 1)), 2)
+        );
+        let written = write_recipe(&config).unwrap();
+        assert_eq!(read_recipe(&written, "file").unwrap(), config, "{written}");
+    }
+
+    #[test]
+    fn pictures_lie_beside_the_recipe() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mine.toml");
+        let of = |dataset: &str| {
+            std::fs::write(&path, format!("like = 'quick'\n[data]\ndataset = '{dataset}'")).unwrap();
+            find_recipe(path.to_str().unwrap()).unwrap().training.data.dataset
+        };
+        std::fs::create_dir(dir.path().join("pets")).unwrap();
+        std::fs::create_dir(dir.path().join("synthetic")).unwrap();
+        assert_eq!(Path::new(&of("pets")), std::path::absolute(dir.path().join("pets")).unwrap());
+        assert_eq!((of("elsewhere"), of("synthetic")), ("elsewhere".to_owned(), "synthetic".to_owned()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_that_is_no_text_is_not_garbled() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let path = PathBuf::from(std::ffi::OsString::from_vec(b"/data/caf\xe9".to_vec()));
+        let told = text_of(path).unwrap_err();
+        assert!(told.ends_with("a path that is not UTF-8; rename the folder"), "{told}");
+        assert_eq!(text_of("/data/café".into()).as_deref(), Ok("/data/café"));
+    }
+
+    #[test]
+    fn callbacks_come_back_with_defaults_and_without() {
+        let text = "like = 'quick'\nterminate_on_nan = true\n[early_stop]\n[reduce_lr_on_plateau]\nfactor = 0.5\n\
+                    [model_checkpoint]\npath = 'w-{epoch:02d}.safetensors'\nsave_freq = 100\ninitial_value_threshold = 0.5\n\
+                    [checkpoints]\nevery_steps = 7";
+        let config = read_recipe(text, "file").unwrap();
+        assert_eq!(config.outputs.early_stop, Some(EarlyStop::default()));
+        let plateau = ReduceLrOnPlateau { factor: 0.5, ..ReduceLrOnPlateau::default() };
+        assert_eq!(config.training.reduce_lr_on_plateau, Some(plateau));
+        let save_freq = config.outputs.model_checkpoint.as_ref().map(|files| files.save_freq);
+        assert_eq!((save_freq, config.outputs.checkpoints.every_steps), (Some(SaveFreq::Batches(100)), 7));
+        let written = write_recipe(&config).unwrap();
+        assert_eq!(read_recipe(&written, "file").unwrap(), config, "{written}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (text, says) in [
+            ("like = 'resnet'", "did you mean `resnet18`?"),
+            ("like = 3", "`like` is 3, but must be one of minigooglenet, "),
+            (
+                "like = 'file.toml'",
+                "the recipe file: `like` is \"file.toml\", but must be one of minigooglenet, ",
+            ),
+            ("like = 'quick'\nepoch = 1", "there is no key `epoch`; there are augmentation, "),
+            ("like = 'quick'\nepoch = 1", "did you mean `epochs`?"),
+            ("like = 'quick'\nepochs = '1'", "`epochs` is \"1\", but must be a whole number, 1 or more"),
+            ("like = 'quick'\nepochs = -1", "`epochs` is -1, but must be a whole number, 1 or more"),
+            ("like = 'quick'\nseed = -1", "`seed` is -1, but must be a whole number, 0 or more"),
+            ("like = 'quick'\nepochs = 0", "the recipe file: `epochs` is 0, but must be at least 1"),
+            ("like = 'quick'\nlr = 'fast'", "`lr` is \"fast\", but must be a number"),
+            ("like = 'quick'\n[data]\nlimit_train = 0", "`data.limit_train` is 0, but must be at least 1"),
+            ("like = 'quick'\n[devices]\ngpus = 3", "`devices.gpus` is 3, but must be a list, as in [0, 1]"),
+            (
+                "like = 'quick'\n[devices]\ngpus = ['a']",
+                "`devices.gpus` is [\"a\"], but must be a list, each value a whole number, 0 or more",
+            ),
+            (
+                "like = 'quick'\n[augmentation]\nrotation_range = -1.0",
+                "the recipe file: augmentation: `rotation_range` is -1, but it must be a finite number",
+            ),
+            ("like = 'quick'\noptimizer = 'sgd:lr=0.1'", "; give the learning rate by `lr`"),
+            (
+                "like = 'quick'\ndevice_weights = 'fast'",
+                "`device_weights` is \"fast\", but must be auto, even",
+            ),
+            ("like = 'quick'\nmodel = 'resnet81'", "the model is `resnet81`, but must be one of"),
+            ("like = 'quick'\noptimizer = 'lion'", "`optimizer = \"lion\"`: "),
+            (
+                "like = 'quick'\nparam_groups = ['*/bias:lr=2']",
+                "option `lr` is unknown; there are lr-multiplier",
+            ),
+            ("like = 'quick'\nparam_groups = ['bias']", "the parameter group `bias` takes no parameter"),
+            ("like = 'quick'\nema = 'momentum=1'", "ema: momentum is 1"),
+            ("like = 'quick'\npreprocessing = 'none'", "but must be one of `divide-by-255`"),
+            ("like = 'quick'\npreprocessing = 'standardise'", "did you mean `standardize`?"),
+            ("like = 'quick'\noptimizer = 'sdg'", "did you mean `sgd`?"),
+            ("like = 'quick'\nmodel = 'resnet81'", "did you mean `resnet18`?"),
+            ("like = 'quick'\n[devices]\ndevice = 'cdua'", "did you mean `cuda`?"),
+            ("like = 'quick'\n[augmentation]\nhorizontal_flop = true", "did you mean `horizontal_flip`?"),
+            (
+                "like = 'quick'\n[augmentation]\nhorizontal_flip = 3",
+                "`augmentation.horizontal_flip` is 3, but must be true or false",
+            ),
+            ("like = 'quick'\naugmentation = 3", "`augmentation` is 3, but must be a table of options"),
+            ("like = 'quick'\n[data]\ndataset = ''", "`data.dataset` is empty; name a data set or a folder"),
+            ("like = 'quick'\nrecipe = '../x'", "its name must be of letters"),
+            ("epochs = 3", "`model` is missing"),
+            ("like = 'quick'\nepochs = ", "line 2 is no TOML"),
+            ("like = 'quick'\n[early_stop]\npatient = 3", "there is no key `early_stop.patient`"),
+            ("like = 'quick'\n[early_stop]\nmonitor = 'val_los'", "did you mean `val_loss`?"),
+            ("like = 'quick'\n[reduce_lr_on_plateau]\nfactor = 2.0", "`reduce_lr_on_plateau`: factor is 2"),
+            (
+                "like = 'quick'\n[model_checkpoint]\nsave_best_only = true",
+                "`model_checkpoint.path` is ``, but must be",
+            ),
+            (
+                "like = 'quick'\n[model_checkpoint]\nsave_freq = 0",
+                "`model_checkpoint.save_freq` is 0, but must be epoch or a number",
+            ),
+        ] {
+            let error = read_recipe(text, "file").unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

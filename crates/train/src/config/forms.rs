@@ -1,0 +1,87 @@
+//! How texts become values: the compact forms of the command line and of recipes.
+
+use crate::{DeviceWeights, Error, ImageSize};
+use callbacks::ReduceLrOnPlateau;
+use core::str::FromStr;
+use options::{Refused, hint};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// A form of the crate `optim`, such as `sgd:momentum=0.9`.
+pub(super) fn of_optim<T: FromStr<Err = optim::Error> + Serialize>(text: &str) -> Result<Value, Refused> {
+    text.parse::<T>().map(|value| json!(value)).map_err(|error| Refused::Because(spelled(&error)))
+}
+
+/// A form of the crate `augment`, such as `0.08,1`.
+pub(super) fn of_augment<T: FromStr<Err = augment::Error> + Serialize>(text: &str) -> Result<Value, Refused> {
+    text.parse::<T>().map(|value| json!(value)).map_err(|error| match error {
+        augment::Error::Option { accepted, .. } => Refused::MustBe(accepted.to_string()),
+        other => Refused::Because(other.to_string()),
+    })
+}
+
+/// A form of this crate.
+fn own<T: FromStr<Err = Error> + Serialize>(text: &str) -> Result<Value, Refused> {
+    text.parse::<T>().map(|value| json!(value)).map_err(|error| match error {
+        Error::Option { accepted, .. } => Refused::MustBe(accepted),
+        other => Refused::Because(other.to_string()),
+    })
+}
+
+pub(super) fn image_size(text: &str) -> Result<Value, Refused> {
+    own::<ImageSize>(text)
+}
+
+pub(super) fn device_weights(text: &str) -> Result<Value, Refused> {
+    own::<DeviceWeights>(text)
+}
+
+pub(super) fn plateau(text: &str) -> Result<Value, Refused> {
+    ReduceLrOnPlateau::parse(text).map(|plateau| json!(plateau))
+}
+
+/// A rule of scaling depends on the batch size and the schedule: [`Config::set_lr_scaling`](crate::Config::set_lr_scaling) reads it.
+pub(super) fn scaling(_: &str) -> Result<Value, Refused> {
+    Err(Refused::MustBe("a table of base_batch and warmup_epochs".to_owned()))
+}
+
+/// Reads a path.
+pub(super) fn path(text: &str) -> Result<Value, Refused> {
+    if text.is_empty() { Err(Refused::MustBe("the path of a file or folder".to_owned())) } else { Ok(text.into()) }
+}
+
+/// A number of GPUs, or their ids. An id that comes several times makes several replicas on one GPU.
+pub(super) fn gpus(text: &str) -> Result<Value, Refused> {
+    let number = |part: &str| part.trim().parse::<usize>();
+    let refuse = |accepted: &str| Refused::MustBe(accepted.to_owned());
+    let wrong = |_| refuse("a number of GPUs, as in 3, or their ids, as in 0,2,3");
+    if text.contains(',') {
+        let ids = text.split(',').filter(|part| !part.trim().is_empty()).map(number);
+        return ids.collect::<Result<Vec<_>, _>>().map(|ids| json!(ids)).map_err(wrong);
+    }
+    match number(text).map_err(wrong)? {
+        0 => Err(refuse("at least 1; for none use `devices.device` cpu")),
+        count if count < crate::devices::MOST => Ok(json!((0..count).collect::<Vec<_>>())),
+        _ => Err(refuse("below 1024")),
+    }
+}
+
+/// What an optimizer or a schedule refused, with the name that was probably meant.
+pub(super) fn spelled(error: &optim::Error) -> String {
+    let meant = match error {
+        optim::Error::UnknownName { name, accepted, .. } => hint(name, accepted.split(", ")),
+        optim::Error::UnknownOption { option, accepted, .. }
+            if ["lr", "learning-rate", "learning_rate"].contains(&option.as_str())
+                && !accepted.contains("lr-multiplier") =>
+        {
+            "; give the learning rate by `lr`".to_owned()
+        }
+        optim::Error::UnknownOption { option, accepted, .. } => hint(option, accepted.split(", ")),
+        // Where words are accepted instead of numbers.
+        optim::Error::Value { value, accepted, .. } if !accepted.contains("number") => {
+            hint(value, accepted.split([',', ' ']).filter(|word| word.len() > 2))
+        }
+        _ => String::new(),
+    };
+    format!("{error}{meant}")
+}

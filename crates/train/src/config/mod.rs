@@ -1,0 +1,352 @@
+//! The configuration of a run, in three parts by meaning, and the table of its options.
+
+mod augmentation;
+mod differences;
+mod file;
+mod forms;
+mod lr_scaling;
+mod placement;
+mod precision;
+mod recipe;
+#[cfg(test)]
+mod recipe_steps;
+mod table;
+mod training;
+
+pub(crate) use differences::without_path;
+pub use differences::{Difference, differences};
+pub use file::{find_recipe, read_recipe, write_recipe};
+pub use placement::{DataFiles, DeviceKind, Devices, Placement};
+pub use recipe::{RECIPES, recipe, recipes};
+pub use table::{is_training, key_of_flag, tables};
+pub use training::{Arithmetic, DataSet, Training};
+
+use crate::standardization;
+use crate::{Error, ImageSize, Preprocessing, Result};
+use callbacks::Outputs;
+use optim::{ParamGroup, Per};
+use options::hint;
+use program::Precision;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// Everything about a run: what `config.json` holds, enough to repeat it.
+///
+/// Its keys in files are those of [`tables`], whatever part holds them: `epochs`, `devices.replicas`, `checkpoints.save_best`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Map<String, Value>", try_from = "Map<String, Value>")]
+pub struct Config {
+    /// The recipe it began as.
+    pub recipe: String,
+    /// The keys that differ from the recipe, for people and for a resume.
+    pub changed: Vec<String>,
+    /// What decides the bits of the run.
+    pub training: Training,
+    /// Where it happens.
+    pub placement: Placement,
+    /// What is kept and shown of it.
+    pub outputs: Outputs,
+}
+
+impl Default for Config {
+    /// The recipe `minigooglenet` without augmentation.
+    fn default() -> Self {
+        Config {
+            recipe: "minigooglenet".to_owned(),
+            changed: Vec::new(),
+            training: Training::default(),
+            placement: Placement::default(),
+            outputs: Outputs::default(),
+        }
+    }
+}
+
+impl From<Config> for Map<String, Value> {
+    fn from(config: Config) -> Self {
+        let mut all = Map::new();
+        all.insert("recipe".to_owned(), config.recipe.into());
+        all.insert("changed".to_owned(), config.changed.into());
+        let parts = [
+            serde_json::to_value(config.training),
+            serde_json::to_value(config.placement),
+            serde_json::to_value(config.outputs),
+        ];
+        parts.into_iter().flatten().for_each(|part| merge(&mut all, part));
+        all
+    }
+}
+
+/// Adds the keys of `part` to `all`, and those of tables to the tables.
+fn merge(all: &mut Map<String, Value>, part: Value) {
+    let Value::Object(part) = part else { return };
+    for (key, value) in part {
+        match (all.get_mut(&key), value) {
+            (Some(Value::Object(table)), value @ Value::Object(_)) => merge(table, value),
+            (_, value) => {
+                all.insert(key, value);
+            }
+        }
+    }
+}
+
+impl TryFrom<Map<String, Value>> for Config {
+    type Error = String;
+
+    fn try_from(all: Map<String, Value>) -> Result<Self, String> {
+        table::check_keys(&all).map_err(|error| error.to_string())?;
+        let all = Value::Object(all);
+        let told = |error: serde_json::Error| error.to_string();
+        Ok(Config {
+            recipe: all["recipe"].as_str().unwrap_or_default().to_owned(),
+            changed: serde_json::from_value(all.get("changed").cloned().unwrap_or_default()).unwrap_or_default(),
+            training: Training::deserialize(&all).map_err(told)?,
+            placement: Placement::deserialize(&all).map_err(told)?,
+            outputs: Outputs::deserialize(&all).map_err(told)?,
+        })
+    }
+}
+
+/// Refuses a value.
+fn refuse<T>(option: &'static str, value: impl ToString, accepted: impl Into<String>) -> Result<T> {
+    Err(Error::Option { option, value: value.to_string(), accepted: accepted.into() })
+}
+
+/// A number in few digits, however large it is.
+fn few_digits(number: f64) -> String {
+    if number.is_finite() && number.abs() >= 1e16 { format!("{number:e}") } else { number.to_string() }
+}
+
+impl Config {
+    /// Sets one option by its key, such as `devices.replicas`, to a value of a file.
+    ///
+    /// # Errors
+    /// [`Error::Key`] naming the key, its value and what would be accepted.
+    pub fn set(&mut self, key: &str, value: &Value) -> Result<()> {
+        *self = options::set(self, tables(), key, value)?;
+        Ok(())
+    }
+
+    /// Sets one option by its key to a text of the command line; a flag that is repeated gives several.
+    ///
+    /// # Errors
+    /// As [`set`](Config::set).
+    pub fn set_text(&mut self, key: &str, texts: &[&str]) -> Result<()> {
+        *self = options::set_text(self, tables(), key, texts)?;
+        Ok(())
+    }
+
+    /// Stages of each replica: at least 1.
+    pub fn stages(&self) -> usize {
+        self.placement.devices.stages()
+    }
+
+    /// Samples of a batch over `replicas` replicas, or over the virtual ones.
+    pub fn global_batch(&self, replicas: usize) -> usize {
+        let Training { batch_size, global_batch_size, virtual_replicas, .. } = self.training;
+        global_batch_size.unwrap_or(batch_size.saturating_mul(virtual_replicas.unwrap_or(replicas)))
+    }
+
+    /// Micro-batches of a replica.
+    pub fn micro_batches(&self) -> usize {
+        let stages = self.stages();
+        self.training.micro_batches.unwrap_or(if stages > 1 { 2 * stages } else { 1 })
+    }
+
+    /// How many shards every batch is cut into over `replicas` replicas, each with a pass of its own.
+    pub fn shards(&self, replicas: usize) -> usize {
+        self.training.virtual_replicas.unwrap_or(replicas.saturating_mul(self.micro_batches()))
+    }
+
+    /// Whether results are promised to be the same on other devices, so that only algorithms that repeat will do.
+    pub(crate) fn repeats(&self) -> bool {
+        self.training.virtual_replicas.is_some() || self.stages() > 1
+    }
+
+    /// Checks that `replicas` replicas all have something to do, and can share their statistics if they are to.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if a batch has fewer samples, or there are fewer virtual replicas, or with
+    /// [`sync_batch_norm`](Training::sync_batch_norm) more, or weights for another number, or more micro-batches than a replica has samples.
+    pub fn check_replicas(&self, replicas: usize) -> Result<()> {
+        self.placement.device_weights.check(self, replicas)?;
+        let Training { global_batch_size, virtual_replicas, sync_batch_norm, .. } = self.training;
+        if let Some(batch) = global_batch_size.filter(|batch| *batch < replicas) {
+            let accepted = format!("at least {replicas}: a sample for each of the {replicas} replicas");
+            return refuse("`global_batch_size`", batch, accepted);
+        }
+        let each = (self.global_batch(replicas) / replicas.max(1)).max(1);
+        if virtual_replicas.is_none() && self.micro_batches() > each {
+            let accepted = format!("at most {each}, the number of samples in a replica's batch");
+            return refuse("`micro_batches`", self.micro_batches(), accepted);
+        }
+        match virtual_replicas {
+            Some(shards) if sync_batch_norm && shards != replicas => refuse(
+                "`virtual_replicas`",
+                shards,
+                format!(
+                    "left out with `sync_batch_norm`, or {replicas}, one a replica: shards that a replica passes one after \
+                     the other can't share statistics"
+                ),
+            ),
+            Some(shards) if shards < replicas => refuse(
+                "`virtual_replicas`",
+                shards,
+                format!("at least {replicas}, or some of the {replicas} replicas would have nothing to do"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks what the parts can't check on their own.
+    ///
+    /// # Errors
+    /// [`Error::Option`] naming the option, its value and what is accepted.
+    pub fn check(&self) -> Result<()> {
+        self.check_name()?;
+        let image_size = self.training.data.image_size;
+        image_size.check()?;
+        match self.model(10) {
+            Some(Err(layers::Error::Images { network, given, smallest })) => refuse(
+                "`data.image_size`",
+                given,
+                format!("at least {smallest} (height x width) with the network {network}"),
+            ),
+            Some(Err(error)) => Err(error.into()),
+            _ => self.check_for(image_size.shape()),
+        }
+    }
+
+    /// As [`check`](Self::check), for data with images of this height, width and channels: theirs counts, not what the options say.
+    pub(crate) fn check_for(&self, image: [usize; 3]) -> Result<()> {
+        self.check_name()?;
+        self.check_options(image)?;
+        // Told before a run's folder is made. The number of classes makes no difference to where a network can be cut, nor to the names
+        // of its parameters.
+        if self.stages() == 1 && self.training.param_groups.is_empty() {
+            return Ok(());
+        }
+        let Some(model) = models::by_name_for(&self.training.model, image, 10) else { return Ok(()) };
+        let model = model?;
+        if self.stages() > 1 {
+            crate::pipeline::check(self, &model)?;
+        }
+        self.check_groups(model.graph())
+    }
+
+    fn check_name(&self) -> Result<()> {
+        match models::NAMES.contains(&self.training.model.as_str()) {
+            true => Ok(()),
+            false => Err(unknown_network("the model", &self.training.model)),
+        }
+    }
+
+    /// The network that it names, for its images and so many classes; `None` if there is no such network.
+    pub(crate) fn model(&self, classes: usize) -> Option<layers::Result<models::Model>> {
+        models::by_name_for(&self.training.model, self.training.data.image_size.shape(), classes)
+    }
+
+    /// As [`check_for`](Self::check_for) but for the name of the network, which may be one's own.
+    pub(crate) fn check_options(&self, image: [usize; 3]) -> Result<()> {
+        ImageSize::of(image).check()?;
+        // Model files say nothing of channels, and reports show colours.
+        if image[2] != cifar::CHANNELS {
+            let remedy = "3: red, green and blue; repeat the one of grey images";
+            return refuse("the number of channels of the images", image[2], remedy);
+        }
+        self.check_values()?;
+        let Training { augmentation, preprocessing, schedule, optimizer, ema, .. } = &self.training;
+        augmentation.validate(image)?;
+        standardization::check(augmentation, image)?;
+        if let (Some(factor), Preprocessing::Standardize) = (augmentation.rescale, preprocessing) {
+            let accepted = "left out with this recipe, which standardizes values whatever their scale";
+            return refuse("`augmentation.rescale`", factor, accepted);
+        }
+        self.check_stages()?;
+        self.check_sync()?;
+        if let (Some(micro), Some(_)) = (self.training.micro_batches, self.training.virtual_replicas) {
+            let accepted = "left out with `virtual_replicas`, whose shards are the micro-batches";
+            return refuse("`micro_batches`", micro, accepted);
+        }
+        schedule.validate()?;
+        self.check_lr_scaling()?;
+        optimizer.validate()?;
+        self.training.param_groups.iter().try_for_each(ParamGroup::validate)?;
+        ema.map_or(Ok(()), |ema| ema.validate())?;
+        Ok(self.outputs.check()?)
+    }
+
+    /// Checks every value by itself, as the table of options says.
+    fn check_values(&self) -> Result<()> {
+        let Config { training, placement, .. } = self;
+        let [root, _, data, arithmetic, plateau] = &training::TABLES;
+        options::check(training, root)?;
+        options::check(&training.data, data)?;
+        options::check(&training.arithmetic, arithmetic)?;
+        training.reduce_lr_on_plateau.as_ref().map_or(Ok(()), |options| options::check(options, plateau))?;
+        let [root, files, devices] = &placement::TABLES;
+        options::check(placement, root)?;
+        options::check(&placement.files, files)?;
+        Ok(options::check(&placement.devices, devices)?)
+    }
+
+    fn check_stages(&self) -> Result<()> {
+        let devices = &self.placement.devices;
+        if devices.stages() == 1 && !devices.split_at.is_empty() {
+            let accepted = "left out, or given with `devices.pipeline_stages`";
+            return refuse("`devices.split_at`", devices.split_at.join(","), accepted);
+        }
+        if devices.stages() > 1 && self.training.arithmetic.precision == Precision::Fp16 {
+            let accepted =
+                "left out with `devices.precision` fp16, whose loss scale stages don't agree on; use bf16";
+            return refuse("`devices.pipeline_stages`", devices.stages(), accepted);
+        }
+        Ok(())
+    }
+
+    /// Checks that batch normalization can be synchronized, where it is to be.
+    fn check_sync(&self) -> Result<()> {
+        if !self.training.sync_batch_norm || self.micro_batches() == 1 {
+            return Ok(());
+        }
+        let option = if self.stages() > 1 { "devices.pipeline_stages" } else { "micro_batches" };
+        let accepted = format!(
+            "left out with `{option}`: micro-batches pass one after the other, so they can't share statistics"
+        );
+        refuse("`sync_batch_norm`", "given", accepted)
+    }
+
+    /// What of it is allowed, but hardly meant: a sentence each.
+    pub(crate) fn oddities(&self) -> Vec<String> {
+        let Training { schedule, lr_scaling, epochs, .. } = &self.training;
+        let of_schedule = schedule.warmup.filter(|warmup| warmup.per == Per::Epoch).map(|warmup| warmup.length);
+        let of_scaling = lr_scaling.map(|scaling| scaling.warmup_epochs);
+        let longest = of_schedule.max(of_scaling).filter(|length| length > epochs);
+        let told = |length| {
+            format!("the warm-up takes {length} epochs of {epochs}: the learning rate never comes to its full value")
+        };
+        longest.map(told).into_iter().collect()
+    }
+}
+
+/// Refuses an `option` that names none of [`models::NAMES`].
+pub(crate) fn unknown_network(option: &'static str, name: &str) -> Error {
+    let accepted = format!("one of {}{}", models::NAMES.join(", "), hint(name, models::NAMES));
+    Error::Option { option, value: format!("`{name}`"), accepted }
+}
+
+/// Writes `config.json` into a run directory: whole or not at all.
+///
+/// # Errors
+/// [`Error::Io`] if it can't be written.
+pub fn save_config(config: &Config, run: &Path) -> Result<()> {
+    let path = run.join("config.json");
+    let text = serde_json::to_string_pretty(config).map_err(std::io::Error::from);
+    let text = text.map_err(Error::io("write", &path))?;
+    // To write into a pipe is to wait for its reader.
+    if std::fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
+        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file");
+        return Err(Error::Io { action: "write", path, source });
+    }
+    checkpoint::write_file(&path, (text + "\n").as_bytes()).map_err(Error::io("write", &path))
+}

@@ -1,0 +1,85 @@
+use super::forms;
+use crate::DeviceWeights;
+use crate::devices::MOST;
+use options::{Kind, Table, options};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+options! {
+    /// Where a run happens: it may change from one resume to the next.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Placement {
+        ["Several replicas"]
+        /// The share of every batch that each replica computes: a number for each, as in 2,1,1; auto to measure their speed; or even
+        device_weights: DeviceWeights = DeviceWeights::Even, Kind::form(forms::device_weights, DeviceWeights::ACCEPTED), "--device-weights W,...";
+        +
+        /// The files of the data.
+        files: DataFiles, as "data";
+        /// The devices.
+        devices: Devices;
+    }
+}
+
+options! {
+    /// Where the files of the data are.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct DataFiles {
+        ["Data"]
+        /// The folder of the data; by default data/ in the workspace of towers, elsewhere the user's cache
+        data_dir: Option<PathBuf> = None, Kind::form(forms::path, "a path in quotes"), "--data-dir DIR";
+        /// An archive to fetch instead of the official one; may be given several times
+        data_url: Vec<String> = Vec::new(), Kind::List(&Kind::Text, None), "--data-url URL";
+        /// Never fetch anything
+        offline: bool = false, Kind::Switch, "--offline";
+        /// Only the first N test samples; of class folders, as many of each class
+        limit_test: Option<usize> = None, Kind::Whole(1), "--limit-test N";
+    }
+}
+
+options! {
+    /// The devices of a run.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Devices {
+        ["Devices"]
+        /// auto (CUDA where a GPU works, else the CPU), cpu or cuda
+        device: DeviceKind = DeviceKind::Auto, Kind::OneOf(&["auto", "cpu", "cuda"]), "--device NAME";
+        /// That many GPUs, or those ids, e.g. 3 or 0,2,3; implies --device cuda
+        gpus: Option<Vec<usize>> = None, Kind::form(forms::gpus, "a number of GPUs, as in 3, or a list of their ids, as in [0, 2]"), "--gpus N|IDS";
+        /// Replicas: copies of the network that share every batch; by default one a device
+        replicas: usize = 0, Kind::Between(0, MOST as u64), "--replicas N";
+        /// CPU threads in all; by default one a core
+        threads: usize = 0, Kind::Between(0, MOST as u64), "--threads N";
+        ["Several replicas"]
+        /// Cut the network of every replica into S stages of consecutive layers, each on a device of its own
+        pipeline_stages: usize = 0, Kind::Between(0, MOST as u64), "--pipeline-stages S";
+        /// The last layer of each stage but the last; by default every piece is timed, so that all stages take about as long
+        split_at: Vec<String> = Vec::new(), Kind::List(&Kind::Text, Some(',')), "--split-at LAYER,...";
+    }
+}
+
+impl Devices {
+    /// Stages of each replica: at least 1.
+    pub fn stages(&self) -> usize {
+        self.pipeline_stages.max(1)
+    }
+}
+
+/// The kind of device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// CUDA where a GPU works, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// NVIDIA GPUs.
+    Cuda,
+}
+
+/// The keys of a configuration that [`Placement`] holds.
+pub(super) const TABLES: [Table; 3] = [
+    Table { key: "", options: Placement::OPTIONS, begins: None },
+    Table { key: "data", options: DataFiles::OPTIONS, begins: None },
+    Table { key: "devices", options: Devices::OPTIONS, begins: None },
+];

@@ -1,0 +1,97 @@
+//! That the steps of a recipe are those of its source: loss, rates, momentum, groups, average.
+
+use crate::average::Average;
+use crate::recipe;
+use layers::{
+    AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, Mode, Network, Rescaling,
+};
+use optim::Progress;
+use program::{Activation, Device};
+use serde_json::Value;
+
+const BATCH: usize = 8;
+
+/// As `tests/golden/airbench_steps.py` has it.
+fn network(device: &Device) -> Network {
+    let mut graph = Graph::new("small", [8, 8, 3]);
+    let x =
+        graph.add_named("whitening", Conv2D::new(4, 3).activation(Activation::Relu), graph.input()).unwrap();
+    let x = graph.add(Conv2D::new(6, 3).use_bias(false), x).unwrap();
+    let norm = BatchNormalization::new().momentum(0.6).epsilon(1e-12).scale(false);
+    let x = graph.add(norm.activation(Activation::Relu), x).unwrap();
+    let x = graph.add(AveragePooling2D::new(4), x).unwrap();
+    let x = graph.add(Flatten, x).unwrap();
+    let x = graph.add(Dense::new(10).use_bias(false), x).unwrap();
+    let logits = graph.add(Rescaling::new(1.0 / 9.0), x).unwrap();
+    graph.build(logits, device, BATCH, Mode::Training).unwrap()
+}
+
+fn sines(count: usize, phase: f64, size: f64) -> Vec<f32> {
+    (0..count).map(|k| (size * (1.7 * k as f64 + phase).sin()) as f32).collect()
+}
+
+fn floats(value: &Value) -> Vec<f32> {
+    value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()
+}
+
+/// Twelve epochs of one batch each, against PyTorch: rates that rise and fall, the first bias trained for three of them, and averages
+/// after the fifth, the tenth and the last.
+#[test]
+fn airbench94_steps_as_its_source() {
+    let golden: Value =
+        serde_json::from_str(include_str!("../../../../tests/golden/airbench_steps.json")).unwrap();
+    let mut config = recipe("airbench94").unwrap();
+    config.training.epochs = 12;
+    let device = tensor_cpu::device(1);
+    let mut network = network(&device);
+    network.init(1).unwrap();
+    let named = |name: &str| floats(&golden["shown"][0][name]).len();
+    for (phase, name) in
+        ["whitening/kernel", "whitening/bias", "conv2d/kernel", "batch_normalization/beta", "dense/kernel"]
+            .into_iter()
+            .enumerate()
+    {
+        let size = if name.ends_with("kernel") { 0.4 } else { 0.0 };
+        let slot = network.arena().slots().iter().find(|slot| slot.name == name).unwrap().clone();
+        assert_eq!(slot.span.len, named(name));
+        network.arena_mut().load(&device, &slot, &sines(slot.span.len, phase as f64, size)).unwrap();
+    }
+    let images = sines(BATCH * 8 * 8 * 3, 0.5, 1.0);
+    network.set_input(&images, &(0..BATCH as u32).collect::<Vec<_>>()).unwrap();
+
+    let mut optimizer = config.optimizer_on(&network).unwrap();
+    let mut average = Average::new(config.training.ema.unwrap(), &device, &network).unwrap();
+    let mut shown = golden["shown"].as_array().unwrap().iter().peekable();
+    for (step, expected) in (0..config.training.epochs).zip(floats(&golden["losses"])) {
+        let at = |step| Progress::at_step(step, 1, config.training.epochs);
+        optimizer.begin_epoch(step);
+        let draws = Draws { seed: 1, step, first_sample: 0 };
+        network.train_pass(draws, config.training.label_smoothing as f32, BATCH).unwrap();
+        let arena = network.arena();
+        let loss = arena.grads.to_vec(&device, arena.metrics.offset, 1).unwrap()[0] / BATCH as f32;
+        assert!((loss - expected).abs() < 1e-5, "step {step}: a loss of {loss}, not {expected}");
+        network.finish_step(BATCH).unwrap();
+        let arena = network.arena_mut();
+        let lr = config.lr_at(BATCH, &at(step));
+        optimizer.step(&device, lr, &mut arena.params, &arena.grads, arena.trainable).unwrap();
+        average.after(&at(step + 1), &device, &mut network).unwrap();
+        if let Some(expected) = shown.next_if(|shown| shown["step"] == step + 1) {
+            assert_shown(&network, expected, step + 1);
+        }
+    }
+    assert!(shown.next().is_none());
+}
+
+fn assert_shown(network: &Network, expected: &Value, step: u64) {
+    let arena = network.arena();
+    let mut seen = 0;
+    for slot in arena.slots() {
+        let Some(expected) = expected.get(&slot.name) else { continue };
+        let got = arena.storage(slot).to_vec(network.device(), slot.span.offset, slot.span.len).unwrap();
+        for (got, expected) in got.iter().zip(floats(expected)) {
+            assert!((got - expected).abs() < 2e-5, "{} after step {step}: {got}, not {expected}", slot.name);
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 6);
+}

@@ -1,0 +1,107 @@
+use super::{placement, training};
+use options::{Error, Kind, Opt, Table};
+use serde_json::{Map, Value};
+use std::sync::LazyLock;
+
+/// The name of the recipe, which decides nothing by itself.
+const OWN: &[Opt] = &[
+    Opt::new("recipe", Kind::Text, "The name of the recipe, which names the run's folder"),
+    Opt::new("changed", Kind::Any, "The keys that differ from the recipe"),
+];
+
+static ALL: LazyLock<Vec<Table>> = LazyLock::new(|| {
+    let own = Table { key: "", options: OWN, begins: None };
+    let parts = [training::TABLES.as_slice(), &placement::TABLES, &callbacks::TABLES];
+    [own].into_iter().chain(parts.into_iter().flatten().copied()).collect()
+});
+
+/// The table of options: every key of a configuration, with its flag, kind and help. The command line, recipes, `config.json`, the
+/// reference page and all errors read it.
+pub fn tables() -> &'static [Table] {
+    &ALL
+}
+
+/// Whether a key decides the bits of a run, so that a resume and all ranks must have the same value.
+pub fn is_training(key: &str) -> bool {
+    let has = |table: &Table| table.options.iter().any(|option| table.key_of(option) == key);
+    key != "epochs" && training::TABLES.iter().any(has)
+}
+
+/// The key of the option that a flag sets.
+pub fn key_of_flag(flag: &str) -> Option<String> {
+    let of = |table: &Table| {
+        table.options.iter().find(|option| option.flag() == Some(flag)).map(|option| table.key_of(option))
+    };
+    tables().iter().find_map(of)
+}
+
+/// Refuses keys that no option has.
+pub(super) fn check_keys(all: &Map<String, Value>) -> Result<(), Error> {
+    let is_known = |key: &str| {
+        tables().iter().any(|table| table.options.iter().any(|option| table.key_of(option) == key))
+    };
+    let is_table = |key: &str| tables().iter().any(|table| table.key == key);
+    for (key, value) in all {
+        match value {
+            Value::Object(own) if is_table(key) => {
+                let unknown = own.keys().map(|name| format!("{key}.{name}")).find(|key| !is_known(key));
+                unknown.map_or(Ok(()), |key| Err(options::unknown(tables(), &key)))?;
+            }
+            Value::Null if is_table(key) => {}
+            _ if is_known(key) => {}
+            _ => return Err(options::unknown(tables(), key)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use std::collections::BTreeSet;
+
+    /// The keys of JSON, one level of tables deep.
+    fn keys(all: &Value) -> BTreeSet<String> {
+        let is_table = |key: &str| tables().iter().any(|table| table.key == key);
+        let mut keys = BTreeSet::new();
+        for (key, value) in all.as_object().unwrap() {
+            match value.as_object().filter(|_| is_table(key)) {
+                Some(table) => keys.extend(table.keys().map(|name| format!("{key}.{name}"))),
+                None => {
+                    keys.insert(key.clone());
+                }
+            }
+        }
+        keys
+    }
+
+    #[test]
+    fn every_key_of_a_configuration_is_an_option_once() {
+        let mut config = Config::default();
+        let optional: Vec<&Table> = tables().iter().filter(|table| table.begins.is_some()).collect();
+        let mut all = serde_json::to_value(&config).unwrap();
+        for table in &optional {
+            all[table.key] = table.begins.unwrap()();
+        }
+        config = serde_json::from_value(all.clone()).unwrap();
+        assert!(config.outputs.early_stop.is_some() && config.outputs.tensorboard.is_some());
+        let declared: Vec<String> =
+            tables().iter().flat_map(|table| table.options.iter().map(|option| table.key_of(option))).collect();
+        let known: BTreeSet<String> = declared.iter().cloned().collect();
+        assert_eq!(known.len(), declared.len(), "each once");
+        let named = |table: &&Table| known.contains(table.key);
+        let tables_that_are_options = optional.iter().filter(|table| named(table)).map(|table| table.key.to_owned());
+        let found: BTreeSet<String> = keys(&all).into_iter().chain(tables_that_are_options).collect();
+        assert_eq!(found, known);
+    }
+
+    #[test]
+    fn no_two_options_have_the_same_flag() {
+        let flags: Vec<&str> =
+            tables().iter().flat_map(|table| table.options).filter_map(|option| option.flag()).collect();
+        assert_eq!(flags.iter().collect::<BTreeSet<_>>().len(), flags.len(), "{flags:?}");
+        assert!(flags.len() > 60 && flags.iter().all(|flag| flag.starts_with("--")));
+        assert_eq!(key_of_flag("--save-every").as_deref(), Some("checkpoints.every_epochs"));
+    }
+}
