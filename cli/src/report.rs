@@ -8,7 +8,8 @@ use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::report::{RunReport, page_file, save_report};
-use train::{Classifier, MODEL_FILE, shortened};
+use train::shortened;
+use trained::{Classifier, MODEL_FILE};
 
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use train::cifar::Dataset;
 use train::observers::{Progress, from_config};
-use train::{Config, End, ImageSize, Observer, Process, Resume, StopFlag, TrainState};
+use train::{Config, End, Observer, Process, Resume, StopFlag, TrainState};
+use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let start = args.start(args.goes_on()?)?;

@@ -7,9 +7,10 @@ use std::process::Command;
 use towers_tests::{Finished, run};
 use train::observers::{Checkpoints, ModelCheckpoint, TensorBoard};
 use train::{
-    Classifier, Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume,
-    SaveFreq, cifar, recipe,
+    Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume, SaveFreq, cifar,
+    recipe,
 };
+use trained::Classifier;
 
 fn quick(epochs: u64) -> Config {
     let mut config = recipe("quick").expect("it is built in");
@@ -108,7 +109,7 @@ fn named_checkpoints_are_models() {
         for record in &finished.outcome.state.history {
             let name = format!("best/w-{:02}-{:.2}.safetensors", record.epoch, record.val_acc);
             let mut model = Classifier::load(&folder.path().join(name), &device, 16).unwrap();
-            let evaluation = train::evaluate(&mut model, &data(), |_, _| {}).unwrap();
+            let evaluation = trained::evaluate(&mut model, &data(), |_, _| {}).unwrap();
             assert!((evaluation.acc - record.val_acc).abs() < 1e-6, "{} {}", evaluation.acc, record.val_acc);
         }
         // 8 steps in all, 4 an epoch.

@@ -7,8 +7,10 @@ use std::path::Path;
 use towers_tests::{Finished, cpus, run_in, run_on};
 use train::cifar::folder::{ClassFolders, picture};
 use train::cifar::{Dataset, Split};
-use train::{Assumed, Classifier, Config, Error, ImageSize, RECIPES, Resume, Trained, cifar};
-use train::{evaluate, export, load_data, open_model, recipe, save_config};
+use train::{Config, Error, RECIPES, Resume, cifar};
+use train::{load_data, open_model, recipe, save_config};
+use trained::{Assumed, Classifier, ImageSize, Trained};
+use trained::{evaluate, export};
 
 const SIZE: ImageSize = ImageSize { height: 30, width: 25 };
 

@@ -4,8 +4,10 @@ use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph};
 use models::Model;
 use program::Activation;
 use train::observers::Checkpoints;
-use train::{Classifier, Config, DeviceKind, Error, Observer, Outcome, Preprocessing, StopFlag, Trained};
-use train::{cifar, evaluate, recipe, train_model};
+use train::{Config, DeviceKind, Error, Observer, Outcome, StopFlag};
+use train::{cifar, recipe, train_model};
+use trained::evaluate;
+use trained::{Classifier, Preprocessing, Trained};
 
 fn config() -> Config {
     let mut config = recipe("quick").expect("the recipe");
@@ -93,7 +95,7 @@ fn a_network_of_ones_own_is_opened_again() {
 
     let at = |file: &str| folder.path().join(file);
     for file in ["mine.onnx", "mine.py", "again.safetensors"] {
-        train::export(&trained, &at(file)).expect("a file");
+        trained::export(&trained, &at(file)).expect("a file");
     }
     assert!(std::fs::read_to_string(at("mine.py")).expect("a module").contains("self.look = nn.Conv2d(3, 8"));
     let again = Trained::read(&at("again.safetensors")).expect("a model file");
@@ -104,7 +106,7 @@ fn a_network_of_ones_own_is_opened_again() {
 
     // A checkpoint, with the optimizer's memory in it, is the same network.
     let load = |_| Ok(data.clone());
-    let checkpoint = train::open_model(&at(train::CHECKPOINTS), &train::Assumed::default(), load);
+    let checkpoint = train::open_model(&at(train::CHECKPOINTS), &trained::Assumed::default(), load);
     let checkpoint =
         checkpoint.expect("a checkpoint").with_model(mine([24, 28, 3], 8, 10)).expect("the same");
     let mut third = Classifier::new(&checkpoint, &tensor_cpu::device(1), 7).expect("a classifier");
@@ -149,8 +151,9 @@ fn names_that_python_has_for_other_things_are_refused() {
         let x = graph.add(GlobalAveragePooling2D, x).expect("a pooling");
         let logits = graph.add(Dense::new(10), x).expect("a dense layer");
         let trained = trained.with_model(Model::new(graph, logits)).expect("the same network");
-        train::export(&trained, &folder.path().join("net.onnx")).expect("any name will do there");
-        let told = train::export(&trained, &folder.path().join("net.py")).expect_err("no module").to_string();
+        trained::export(&trained, &folder.path().join("net.onnx")).expect("any name will do there");
+        let told =
+            trained::export(&trained, &folder.path().join("net.py")).expect_err("no module").to_string();
         assert!(told.contains(name) && told.contains("its name is none in Python"), "{told}");
     }
 }

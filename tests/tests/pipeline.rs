@@ -5,7 +5,8 @@
 use program::Precision;
 use std::path::Path;
 use towers_tests::{Finished, cpus, run_in, run_on};
-use train::{Classifier, Config, End, Error, MODEL_FILE, Observer, Result, Resume, cifar, recipe};
+use train::{Config, End, Error, Observer, Result, Resume, cifar, recipe};
+use trained::{Classifier, MODEL_FILE};
 
 /// Batch normalization, dropout and augmentation. Batches of 14 of 45 images: three whole ones, and one of three images, which
 /// leaves most micro-batches without any.

@@ -4,7 +4,8 @@
 
 use program::Device;
 use towers_tests::{Finished, cpus, distance, run_in, run_on};
-use train::{Classifier, Config, End, MODEL_FILE, Resume, cifar, recipe};
+use train::{Config, End, Resume, cifar, recipe};
+use trained::{Classifier, MODEL_FILE};
 
 /// Two steps of four images an epoch.
 fn config() -> Config {

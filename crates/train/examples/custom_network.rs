@@ -7,7 +7,8 @@ use program::Activation::Relu;
 use std::path::{Path, PathBuf};
 use train::cifar::{self, folder::ClassFolders};
 use train::observers::{Checkpoints, Curves, History, Progress};
-use train::{Classifier, Observer, StopFlag, Trained, evaluate, export, recipe, train_model};
+use train::{Observer, StopFlag, recipe, train_model};
+use trained::{Classifier, Trained, evaluate, export};
 
 /// The architecture, for images of `[height, width, channels]`.
 fn mine(image: [usize; 3], classes: usize) -> layers::Result<Model> {

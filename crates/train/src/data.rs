@@ -193,6 +193,24 @@ fn parted<T: Copy, D: RemoveAxis>(rows: Array<T, D>, order: &[usize], cut: usize
 mod tests {
     use super::*;
 
+    /// Those of the data count, not what the options say. What a model file could not say is refused before the training.
+    #[test]
+    fn a_run_is_checked_for_its_images() {
+        let mut config = crate::recipe("quick").unwrap();
+        config.augmentation.cutout = 40;
+        let refused = |side| config.check_for([side, side, 3]).unwrap_err().to_string();
+        assert!(config.check_for([48, 48, 3]).is_ok());
+        assert!(refused(32).contains("cutout"), "{}", refused(32));
+        for side in [4, 2000] {
+            assert!(refused(side).contains("8 to 1024 pixels"), "{}", refused(side));
+        }
+        for channels in [1, 4] {
+            let refused = config.check_options([48, 48, channels]).unwrap_err().to_string();
+            let what = format!("the number of channels of the images is {channels}, but must be 3");
+            assert!(refused.starts_with(&what), "{refused}");
+        }
+    }
+
     #[test]
     fn pictures_to_train_on_are_not_decoded_for_a_test() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-use crate::evaluate::listed;
 use crate::{Error, Result};
 use cifar::Dataset;
 use ndarray::ArrayView4;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use trained::listed;
 
 /// What a run was trained on: enough to tell other data apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,13 +4,12 @@ use crate::observers::EarlyStopping;
 use crate::pipeline;
 use crate::pipelined::{Pipelined, Shelf};
 use crate::share::Source;
-use crate::standardization;
 use crate::worker::{Prepared, Worker};
 use crate::{
-    Config, DeviceOptions, EpochRecord, Error, Fingerprint, Flow, Input, Observer, Result, Resume, RunInfo,
+    Config, DeviceOptions, EpochRecord, Error, Fingerprint, Flow, Observer, Result, Resume, RunInfo,
     TrainState, open_devices,
 };
-use augment::{ImageDataGenerator, Samples};
+use augment::Samples;
 use cifar::{Dataset, Split};
 use models::Model;
 use parallel::{Replica, Stage, run_stages};
@@ -18,6 +17,8 @@ use program::Device;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use trained::standardization::measure;
+use trained::{Task, check_labels};
 
 /// A request to stop after the current step. Clones share it; a signal handler may raise it.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +92,7 @@ pub fn train(
 }
 
 /// As [`train`], but a network of your own, whatever name the configuration gives it: replicas, checkpoints, resume and observers all
-/// the same. [`Trained::with_model`](crate::Trained::with_model) opens it again; the command line knows the networks of [`models`] alone.
+/// the same. [`Trained::with_model`](trained::Trained::with_model) opens it again; the command line knows the networks of [`models`] alone.
 ///
 /// ```
 /// use layers::{Conv2D, Dense, Flatten, Graph, MaxPooling2D};
@@ -182,33 +183,18 @@ pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
     Ok(model.ok_or_else(unknown)??)
 }
 
-/// Refuses images without a label each.
-pub(crate) fn check_labels(split: &Split) -> Result<()> {
-    let (labels, images) = (split.labels.len(), split.images.shape()[0]);
-    if labels == images {
-        return Ok(());
-    }
-    let accepted = format!("{images}: one for each image");
-    Err(Error::Option { option: "the number of labels", value: labels.to_string(), accepted })
-}
-
-/// What a network is for, in words.
-pub(crate) fn task([height, width, channels]: [usize; 3], classes: usize) -> String {
-    format!("{height}x{width}x{channels} images into {classes} classes")
-}
-
-/// The same of a network.
-pub(crate) fn task_of(model: &Model) -> String {
-    task(model.image(), model.graph().shape(model.logits()).per_sample())
-}
-
 /// Refuses a network for other images, or with a number for other than each class.
 fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
-    let (own, wanted) = (task_of(model), task(data.train.shape(), data.classes.len()));
+    let own = Task::of(model);
+    let wanted = Task { image: data.train.shape(), classes: data.classes.len() };
     if own == wanted {
         return Ok(());
     }
-    Err(Error::Option { option: "the network", value: own, accepted: format!("{wanted}: those of the data") })
+    Err(Error::Option {
+        option: "the network",
+        value: own.to_string(),
+        accepted: format!("{wanted}: those of the data"),
+    })
 }
 
 /// What all replicas of a run share.
@@ -251,7 +237,7 @@ impl<'a> Whole<'a> {
         config.check_groups(model.graph())?;
         let data = split(config, data)?;
         let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
-        let (input, augmentation) = measure(config, &data.train)?;
+        let (input, augmentation) = measure(config.preprocessing, &config.augmentation, &data.train)?;
         let prepared = Prepared {
             input,
             augmentation,
@@ -302,16 +288,6 @@ impl<'a> Whole<'a> {
 /// Samples of a whole batch; a run that goes on keeps its own.
 fn global_batch(config: &Config, resume: Option<&Resume>, towers: usize) -> usize {
     resume.map_or(config.global_batch(towers), |resume| resume.state.global_batch)
-}
-
-/// What the preprocessing and the augmentation need to know of the training images.
-pub(crate) fn measure(config: &Config, train: &Split) -> Result<(Input, ImageDataGenerator)> {
-    standardization::check(&config.augmentation, train.shape())?;
-    let input = Input::fit(config.preprocessing, train)?;
-    let options = input.options(config.augmentation.clone());
-    // What the preprocessing measured is not measured again.
-    let augmentation = if options.needs_fit() { options.fit(train.images.view())? } else { options };
-    Ok((input, augmentation))
 }
 
 /// Those who say whether the run goes on: the observers, and then early stopping.

@@ -1,4 +1,4 @@
-//! The training loop of `towers`: recipes, observers, checkpoints, evaluation.
+//! The training loop of `towers`: recipes, observers, checkpoints.
 //!
 //! A [`Config`] says everything about a run and is saved with it; a [`recipe`] is a named one. [`train`] runs it on data
 //! in memory, one replica a device, and tells [`Observer`]s what happens.
@@ -25,36 +25,28 @@ mod axis;
 mod batch_picture;
 mod bench;
 mod callbacks;
-mod classifier;
 mod config;
 mod data;
 mod devices;
 #[cfg(feature = "emulation")]
 mod emulated;
 mod error;
-mod evaluate;
-mod export;
 mod fingerprint;
 mod first_step;
 mod fit;
-mod foreign;
 mod image_set;
-mod image_size;
-mod import;
-mod input;
 mod keys;
 mod lr_scaling;
 mod memory;
-mod model_file;
 mod observer;
 pub mod observers;
+mod open_model;
 mod optimizer;
 mod pace;
 mod pass;
 mod passes;
 mod pipeline;
 mod pipelined;
-mod pixels;
 mod preview;
 mod process;
 mod profile;
@@ -71,7 +63,6 @@ mod rounds;
 mod share;
 mod speed;
 mod spelling;
-mod standardization;
 mod state;
 mod terminal;
 mod timeline;
@@ -85,22 +76,15 @@ pub use callbacks::{
     CsvLogOptions, EarlyStop, ModelCheckpointOptions, Plateau, ReduceLrOnPlateau, SaveFreq,
     TensorBoardOptions, mode,
 };
-pub use classifier::{Classifier, Prediction};
 pub use config::{CheckpointOptions, Config, DataOptions, DeviceKind, DeviceOptions, save_config};
 pub use data::{load_data, load_test_data};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
-pub use evaluate::{Evaluation, Mistake, evaluate, measured_on};
-pub use export::{Format, export};
 pub use fingerprint::Fingerprint;
 pub use first_step::{FirstStep, first_step};
 pub use fit::{End, Outcome, StopFlag, train, train_model, train_on};
-pub use image_size::ImageSize;
-pub use import::{Assumed, ModelKind, open_model};
-pub use input::{Input, Preprocessing};
-pub use interchange::pytorch::names_classes;
-pub use model_file::{MODEL_FILE, Trained};
 pub use observer::{Flow, Observer, RunInfo, Snapshot, StepInfo};
+pub use open_model::{ModelKind, open_model};
 pub use preview::{Preview, preview, save_pictures};
 pub use process::Process;
 pub use profile::{LayerProfile, Profile, profile};
@@ -115,6 +99,7 @@ pub use state::{EpochRecord, Partial, TrainState};
 pub use tensor_cuda::library_path;
 pub use terminal::{printable, shortened};
 pub use timeline::{Timeline, timeline};
+pub use trained::{ImageSize, Preprocessing};
 pub use weights::DeviceWeights;
 
 /// The data sets' crate, for callers that hand in data of their own.
@@ -125,6 +110,8 @@ pub use cifar;
 pub use optim;
 /// Where this process stands among others, and how they find each other.
 pub use parallel::{cluster, rendezvous};
+
+use trained::{MODEL_FILE, standardization};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-use crate::{Error, Result, atomic, standardization};
+use crate::{Error, Result, atomic};
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use cifar::Split;
 use image::imageops::{FilterType, resize};
@@ -6,6 +6,7 @@ use image::{ImageFormat, RgbImage};
 use ndarray::Axis;
 use std::io::Cursor;
 use std::path::Path;
+use trained::standardization;
 
 /// A bigger picture would fill the memory, and few programs could show it.
 const MOST_PIXELS: usize = 100_000_000;

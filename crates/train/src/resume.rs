@@ -138,7 +138,7 @@ impl Resume {
 
     /// The values of a tensor, if it has this shape.
     pub(crate) fn values(&self, name: &str, shape: &[usize]) -> Result<&[f32]> {
-        values(&self.tensors, &self.path, name, shape)
+        Ok(trained::values(&self.tensors, &self.path, name, shape)?)
     }
 }
 
@@ -146,40 +146,5 @@ impl From<Checkpoint<Saved>> for Resume {
     fn from(found: Checkpoint<Saved>) -> Self {
         let Checkpoint { path, tensors, state: Saved { config, state }, .. } = found;
         Resume { path, config, state, skipped: Vec::new(), tensors }
-    }
-}
-
-/// The values of the tensor `name` of a file, if it has this shape.
-pub(crate) fn values<'t>(
-    tensors: &'t Tensors,
-    path: &Path,
-    name: &str,
-    shape: &[usize],
-) -> Result<&'t [f32]> {
-    let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
-    let tensor = tensors.get(name).ok_or_else(|| refuse(format!("there is no tensor `{name}`")))?;
-    if tensor.shape() != shape {
-        let found = tensor.shape();
-        return Err(refuse(format!("the tensor `{name}` has the shape {found:?}, but must have {shape:?}")));
-    }
-    Ok(tensor.data())
-}
-
-/// The same, if all values are finite.
-pub(crate) fn finite_values<'t>(
-    tensors: &'t Tensors,
-    path: &Path,
-    name: &str,
-    shape: &[usize],
-) -> Result<&'t [f32]> {
-    let values = values(tensors, path, name, shape)?;
-    match values.iter().find(|value| !value.is_finite()) {
-        None => Ok(values),
-        Some(value) => {
-            let reason = format!(
-                "the tensor `{name}` has the value {value}, but must be finite; a training that failed leaves such values"
-            );
-            Err(Error::Run { path: path.to_owned(), reason })
-        }
     }
 }

@@ -49,10 +49,11 @@ fn filters(prepared: &Prepared, patch: [usize; 2], epsilon: f32) -> Result<Vec<f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Input, Preprocessing};
+    use crate::Error;
     use augment::{ImageDataGenerator, Samples};
     use layers::Mode;
     use parallel::run_replicas;
+    use trained::{Input, Preprocessing};
 
     fn prepared(seed: u64) -> Prepared {
         let data = cifar::synthetic(seed, 20, 5);

@@ -2,8 +2,6 @@ mod describe;
 mod finish;
 mod snapshot;
 
-pub(crate) use snapshot::is_beside;
-
 use crate::average::Average;
 use crate::memory;
 use crate::pace::Pace;
@@ -15,7 +13,7 @@ use crate::speed;
 use crate::state::Partial;
 use crate::whitening;
 use crate::{
-    Config, EpochRecord, Error, Fingerprint, Input, Plateau, Result, Resume, StepInfo, StopFlag, TrainState,
+    Config, EpochRecord, Error, Fingerprint, Plateau, Result, Resume, StepInfo, StopFlag, TrainState,
 };
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use layers::{Arena, Draws, Mode, Network};
@@ -24,6 +22,7 @@ use optim::{OptimizerState, Progress};
 use parallel::{Collective, Replica};
 use program::{Device, Span, Storage, Turn};
 use std::time::{Duration, Instant};
+use trained::Input;
 
 /// The data of a run, shared by its replicas.
 pub(crate) struct Prepared {

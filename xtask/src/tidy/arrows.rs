@@ -31,6 +31,10 @@ const ARROWS: &[(&str, Allowed)] = &[
     ("models", Only(&["layers", "program"])),
     ("parallel", Only(&["layers", "program", "tensor-cpu", "tensor-cuda"])),
     (
+        "trained",
+        Only(&["augment", "checkpoint", "cifar", "interchange", "layers", "models", "optim", "program"]),
+    ),
+    (
         "train",
         Only(&[
             "augment",
@@ -45,9 +49,10 @@ const ARROWS: &[(&str, Allowed)] = &[
             "program",
             "tensor-cpu",
             "tensor-cuda",
+            "trained",
         ]),
     ),
-    ("towers", Only(&["train"])),
+    ("towers", Only(&["train", "trained"])),
     ("xtask", Only(&[])),
     ("towers-kernels", Only(&["tensor-cuda"])),
     ("towers-scaling", Only(&[])),

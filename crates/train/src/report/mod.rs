@@ -11,12 +11,12 @@ mod pictures;
 mod results;
 mod settings;
 
-use crate::evaluate::split_name;
 use crate::observers::read_history;
-use crate::{Classifier, EpochRecord, Error, Evaluation, Result, atomic, evaluate, measured_on};
+use crate::{EpochRecord, Error, Result, atomic};
 use cifar::Dataset;
 use image::RgbImage;
 use std::path::{Path, PathBuf};
+use trained::{Classifier, Evaluation, evaluate, measured_on, split_name};
 
 /// More mistakes than these tell little more.
 const MISTAKES: usize = 24;

@@ -1,8 +1,8 @@
 use super::*;
-use crate::Mistake;
 use crate::observers::testing::{Fake, config, record, run, state};
 use crate::observers::{Environment, History};
 use crate::{Observer, save_config};
+use trained::Mistake;
 
 /// A run of three epochs in a folder of its own.
 fn about(name: &str, seed: u64) -> RunReport {

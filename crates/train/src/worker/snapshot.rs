@@ -1,26 +1,10 @@
 //! Copies of a replica's tensors, for whoever wants to save them, and the way back.
 
 use super::{Prepared, Worker};
-use crate::average;
 use crate::{Picture, Plateau, Result, Resume, Snapshot};
 use checkpoint::Tensors;
 use layers::Role;
-use optim::OptimizerState;
-use std::collections::HashSet;
-
-/// The tensor of a checkpoint with the loss scale of half precision. A run that was in another format lacks it.
-const LOSS_SCALE: &str = "loss_scale";
-
-/// The same of the steps that an optimizer counts.
-const STEPS: &str = "optimizer_steps";
-
-/// Whether `name` is what a checkpoint has beside a network whose parameters are called `own`.
-pub(crate) fn is_beside(name: &str, own: &HashSet<String>) -> bool {
-    let of_parameter = |(arena, parameter): (&str, &str)| {
-        (arena == average::NAME || OptimizerState::ARENAS.contains(&arena)) && own.contains(parameter)
-    };
-    [LOSS_SCALE, STEPS].contains(&name) || name.split_once('/').is_some_and(of_parameter)
-}
+use trained::{Description, LOSS_SCALE, OPTIMIZER_STEPS};
 
 impl Worker<'_> {
     /// Makes this replica what it was when the checkpoint was written.
@@ -40,7 +24,7 @@ impl Worker<'_> {
             memory.append(&mut values);
         }
         if self.optimizer.steps(&self.device)?.is_some() {
-            memory.extend(resume.values(STEPS, &[1])?);
+            memory.extend(resume.values(OPTIMIZER_STEPS, &[1])?);
         }
         self.optimizer.import(&self.device, &memory)?;
         if let Some(average) = &mut self.average {
@@ -114,7 +98,7 @@ impl Snapshot for Worker<'_> {
             tensors.insert(LOSS_SCALE, vec![2], state.to_vec())?;
         }
         if let Some(steps) = self.optimizer.steps(&self.device)? {
-            tensors.insert(STEPS, vec![1], vec![steps])?;
+            tensors.insert(OPTIMIZER_STEPS, vec![1], vec![steps])?;
         }
         tensors.append(&self.own_memory()?)?;
         self.stage.each_other(|_, memory| Ok(tensors.append(memory)?))?;
@@ -123,7 +107,10 @@ impl Snapshot for Worker<'_> {
 
     fn model_tensors(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
-        crate::model_file::describe(&mut tensors, &self.config.model, self.prepared)?;
+        let Prepared { classes, dataset, input, augmentation, train, .. } = self.prepared;
+        let (network, image) = (&self.config.model, train.shape());
+        let about = Description { network, classes, dataset, image, input, options: augmentation };
+        about.add_to(&mut tensors)?;
         Ok(tensors)
     }
 

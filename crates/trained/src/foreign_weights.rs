@@ -2,8 +2,7 @@
 
 use crate::image_size::SIDES;
 use crate::pixels::{Measured, of_pixels, plain};
-use crate::spelling::unknown_network;
-use crate::{Assumed, DataOptions, Error, ImageSize, Input, Preprocessing, RECIPES, Result, Trained, recipe};
+use crate::{Error, ImageSize, Input, Preprocessing, Result, Trained};
 use checkpoint::Tensors;
 use cifar::{Dataset, Kind, class_names};
 use interchange::keras::KerasWeights;
@@ -11,32 +10,81 @@ use interchange::pytorch::{Named, TorchWeights};
 use layers::Step;
 use std::path::Path;
 
-/// Weights of another program.
-pub(crate) enum Foreign {
+/// What a file that holds weights alone doesn't say. Of a network that towers trained nothing is to be assumed but its data.
+#[derive(Clone, Debug, Default)]
+pub struct Assumed {
+    /// The network, one of [`models::NAMES`]; by default the one that the weights fit.
+    pub network: Option<String>,
+    /// Height and width of its images; by default what the file says, or 32x32.
+    pub image_size: Option<ImageSize>,
+    /// What happens to pixels first; by default as in the network's recipe.
+    pub preprocessing: Option<Preprocessing>,
+    /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes. A checkpoint says it by itself,
+    /// unless the folder is gone.
+    pub dataset: Option<String>,
+}
+
+impl Assumed {
+    /// Refuses to assume what the file at `path` says by itself.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a network, a preprocessing or an image size.
+    pub fn refuse_beside(&self, path: &Path) -> Result<()> {
+        let (option, value) = match (&self.network, self.preprocessing) {
+            (Some(network), _) => ("--network", format!("`{network}`")),
+            (None, Some(preprocessing)) => ("--preprocessing", serde_json::json!(preprocessing).to_string()),
+            (None, None) => match self.image_size {
+                Some(size) => ("--image-size", size.to_string()),
+                None => return Ok(()),
+            },
+        };
+        let accepted = format!("left out with {}: what towers trained says it by itself", path.display());
+        Err(Error::Option { option, value: value.replace('"', "`"), accepted })
+    }
+}
+
+/// Weights of another program, read from a file.
+///
+/// ```no_run
+/// use interchange::keras::KerasWeights;
+/// use std::path::Path;
+/// use trained::{Assumed, Error, ForeignWeights, Preprocessing};
+///
+/// let path = Path::new("small_cnn.keras");
+/// let weights = ForeignWeights::Keras(KerasWeights::read(path)?);
+/// let usual = |_: &str| Some(Preprocessing::DivideBy255);
+/// let trained =
+///     weights.open(path, &Assumed::default(), usual, |_, _| -> Result<_, Error> { panic!("no data are needed") })?;
+/// println!("{}", trained.network);
+/// # Ok::<(), Error>(())
+/// ```
+pub enum ForeignWeights {
+    /// Weights of Keras.
     Keras(KerasWeights),
+    /// A state dict of PyTorch.
     PyTorch(TorchWeights),
 }
 
-impl Foreign {
+impl ForeignWeights {
     fn classes(&self) -> Option<usize> {
         match self {
-            Foreign::Keras(weights) => weights.classes(),
-            Foreign::PyTorch(weights) => weights.classes(),
+            ForeignWeights::Keras(weights) => weights.classes(),
+            ForeignWeights::PyTorch(weights) => weights.classes(),
         }
     }
 
     fn assign(&self, steps: &[Step]) -> Result<Tensors> {
         Ok(match self {
-            Foreign::Keras(weights) => weights.assign(steps)?,
-            Foreign::PyTorch(weights) => weights.assign(steps)?,
+            ForeignWeights::Keras(weights) => weights.assign(steps)?,
+            ForeignWeights::PyTorch(weights) => weights.assign(steps)?,
         })
     }
 
     /// Height, width and channels of the images: what the file says, or what is assumed of one that doesn't.
     fn image(&self, path: &Path, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
         let told = match self {
-            Foreign::Keras(weights) => weights.image_size(),
-            Foreign::PyTorch(weights) => weights.image_size(),
+            ForeignWeights::Keras(weights) => weights.image_size(),
+            ForeignWeights::PyTorch(weights) => weights.image_size(),
         };
         let told = told.map(|[height, width]| ImageSize { height, width });
         if let (Some(told), Some(assumed)) = (told, assumed)
@@ -61,14 +109,14 @@ impl Foreign {
     /// What the file says about its classes.
     fn named(&self) -> Result<Option<Named>> {
         match self {
-            Foreign::Keras(_) => Ok(None),
-            Foreign::PyTorch(weights) => Ok(weights.named()?),
+            ForeignWeights::Keras(_) => Ok(None),
+            ForeignWeights::PyTorch(weights) => Ok(weights.named()?),
         }
     }
 
     /// What turns pictures into the network's input, where the file says it: an exported module has it in it.
     fn input(&self, path: &Path, image: [usize; 3]) -> Result<Option<Measured>> {
-        let Foreign::PyTorch(weights) = self else { return Ok(None) };
+        let ForeignWeights::PyTorch(weights) = self else { return Ok(None) };
         let Some(pixels) = weights.pixels() else { return Ok(None) };
         let reason = || {
             "its pixel_scale must be one positive number a channel, and its pixel_shift one number a channel or a value of an \
@@ -79,19 +127,25 @@ impl Foreign {
         measured.map(Some).ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })
     }
 
-    /// The network at `path`, which these weights are of; `load` gets the data for what has to be measured.
-    pub(crate) fn open(
+    /// The network of these weights, which were read from `path`. `usual` says what happens to pixels first in training the named network.
+    /// `load` loads the named data set with images of this size, if something has to be measured on it.
+    ///
+    /// # Errors
+    /// [`Error::Interchange`] if the weights don't fit the network; [`Error::Option`] and [`Error::UnknownNetwork`] for what can't be
+    /// assumed of them; [`Error::Run`] for a file that is no network; and the errors of `load`.
+    pub fn open<E: From<Error>>(
         self,
         path: &Path,
         assumed: &Assumed,
-        load: impl FnOnce(DataOptions) -> Result<Dataset>,
-    ) -> Result<Trained> {
+        usual: impl Fn(&str) -> Option<Preprocessing>,
+        load: impl FnOnce(String, ImageSize) -> Result<Dataset, E>,
+    ) -> Result<Trained, E> {
         let reason = || "it has no dense layer at its end, which would tell the number of classes".to_owned();
         let classes = self.classes().ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })?;
         let image = self.image(path, assumed.image_size)?;
         let (network, tensors) = self.fitting(path, image, classes, assumed.network.as_deref())?;
         let preprocessing =
-            assumed.preprocessing.or_else(|| of_recipe(&network)).unwrap_or(Preprocessing::DivideBy255);
+            assumed.preprocessing.or_else(|| usual(&network)).unwrap_or(Preprocessing::DivideBy255);
         let input = match assumed.preprocessing {
             Some(Preprocessing::DivideBy255) => Some(plain(Input::DivideBy255)),
             Some(_) => None,
@@ -118,20 +172,16 @@ impl Foreign {
             // Nothing has to be measured.
             (Some(measured), Some(names)) => (measured, names),
             (measured, _) => {
-                let image_size = ImageSize::of(image);
-                let data =
-                    load(DataOptions { dataset: dataset.clone(), image_size, ..DataOptions::default() })?;
+                let data = load(dataset.clone(), ImageSize::of(image))?;
                 let fitted = || Ok(plain(Input::fit(preprocessing, &data.train)?));
                 let measured = measured.map_or_else(fitted, Ok::<_, Error>)?;
                 (measured, own.filter(|own| own.len() == data.classes.len()).unwrap_or(data.classes))
             }
         };
         if names.len() != classes {
-            return Err(Error::Option {
-                option: "--dataset",
-                value: format!("{dataset} with {} classes", names.len()),
-                accepted: format!("the data with the {classes} classes of {}", path.display()),
-            });
+            let (option, value) = ("--dataset", format!("{dataset} with {} classes", names.len()));
+            let accepted = format!("the data with the {classes} classes of {}", path.display());
+            return Err(Error::Option { option, value, accepted }.into());
         }
         let (path, dataset) = (path.to_owned(), of_own.unwrap_or(dataset));
         Ok(Trained {
@@ -168,7 +218,7 @@ impl Foreign {
             Ok(Some(self.assign(&model?.steps())?))
         };
         if let Some(wanted) = wanted {
-            let tensors = of(wanted)?.ok_or_else(|| unknown_network("--network", wanted))?;
+            let tensors = of(wanted)?.ok_or_else(|| Error::UnknownNetwork { name: wanted.to_owned() })?;
             return Ok((wanted.to_owned(), tensors));
         }
         let fit = models::NAMES.into_iter().find_map(|name| Some((name.to_owned(), of(name).ok()??)));
@@ -182,10 +232,4 @@ impl Foreign {
             Error::Run { path: path.to_owned(), reason }
         })
     }
-}
-
-/// The preprocessing of the first recipe with this network.
-fn of_recipe(network: &str) -> Option<Preprocessing> {
-    let configs = RECIPES.into_iter().filter_map(|(name, _)| recipe(name).ok());
-    configs.into_iter().find(|config| config.model == network).map(|config| config.preprocessing)
 }

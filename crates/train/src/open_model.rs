@@ -1,9 +1,7 @@
 //! Trained networks from wherever they are: runs, checkpoints, files of Keras and of PyTorch.
 
 use crate::data::split;
-use crate::fit::measure;
-use crate::foreign::Foreign;
-use crate::{CHECKPOINTS, DataOptions, Error, ImageSize, Preprocessing, Result, Saved, Trained};
+use crate::{CHECKPOINTS, DataOptions, Error, RECIPES, Result, Saved, recipe};
 use checkpoint::{Checkpoint, Store};
 use cifar::Dataset;
 use interchange::keras::KerasWeights;
@@ -11,20 +9,8 @@ use interchange::pytorch::{TorchWeights, is_state_dict};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-
-/// What a file that holds weights alone doesn't say. Of a network that towers trained nothing is to be assumed but its data.
-#[derive(Clone, Debug, Default)]
-pub struct Assumed {
-    /// The network, one of [`models::NAMES`]; by default the one that the weights fit.
-    pub network: Option<String>,
-    /// Height and width of its images; by default what the file says, or 32x32.
-    pub image_size: Option<ImageSize>,
-    /// What happens to pixels first; by default as in the network's recipe.
-    pub preprocessing: Option<Preprocessing>,
-    /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes. A checkpoint says it by itself,
-    /// unless the folder is gone.
-    pub dataset: Option<String>,
-}
+use trained::standardization::measure;
+use trained::{Assumed, Description, ForeignWeights, Preprocessing, Trained};
 
 /// Reads the trained network at `path`: a run's folder or model file, a checkpoint (its folder, or the folder of all for the
 /// newest), weights of Keras (`.keras`, `.weights.h5`, `.h5`), or a state dict of PyTorch for an exported network (`.safetensors`).
@@ -47,8 +33,10 @@ pub fn open_model(
             assumed.refuse_beside(path)?;
             from_checkpoint(found, assumed, load)
         }
-        ModelKind::Keras => Foreign::Keras(KerasWeights::read(path)?).open(path, assumed, load),
-        ModelKind::PyTorch => Foreign::PyTorch(TorchWeights::read(path)?).open(path, assumed, load),
+        ModelKind::Keras => foreign(ForeignWeights::Keras(KerasWeights::read(path)?), path, assumed, load),
+        ModelKind::PyTorch => {
+            foreign(ForeignWeights::PyTorch(TorchWeights::read(path)?), path, assumed, load)
+        }
         ModelKind::Towers if has_ending(path, "onnx") => {
             let reason =
                 "ONNX files are written, not read; name the model that it was exported from".to_owned();
@@ -97,20 +85,21 @@ impl ModelKind {
     }
 }
 
-impl Assumed {
-    /// Refuses to assume what the file at `path` says.
-    fn refuse_beside(&self, path: &Path) -> Result<()> {
-        let (option, value) = match (&self.network, self.preprocessing) {
-            (Some(network), _) => ("--network", format!("`{network}`")),
-            (None, Some(preprocessing)) => ("--preprocessing", serde_json::json!(preprocessing).to_string()),
-            (None, None) => match self.image_size {
-                Some(size) => ("--image-size", size.to_string()),
-                None => return Ok(()),
-            },
-        };
-        let accepted = format!("left out with {}: what towers trained says it by itself", path.display());
-        Err(Error::Option { option, value: value.replace('"', "`"), accepted })
-    }
+/// The network of weights of another program. Pixels are taken as in the first recipe with this network.
+fn foreign(
+    weights: ForeignWeights,
+    path: &Path,
+    assumed: &Assumed,
+    load: impl FnOnce(DataOptions) -> Result<Dataset>,
+) -> Result<Trained> {
+    let load = |dataset, image_size| load(DataOptions { dataset, image_size, ..DataOptions::default() });
+    weights.open(path, assumed, preprocessing_of, load)
+}
+
+/// The preprocessing of the first recipe with this network.
+fn preprocessing_of(network: &str) -> Option<Preprocessing> {
+    let configs = RECIPES.into_iter().filter_map(|(name, _)| recipe(name).ok());
+    configs.into_iter().find(|config| config.model == network).map(|config| config.preprocessing)
 }
 
 fn has_ending(path: &Path, ending: &str) -> bool {
@@ -149,17 +138,15 @@ fn from_checkpoint(
     let data = load(options)?;
     state.data.as_ref().map_or(Ok(()), |fingerprint| fingerprint.check(&data))?;
     let (classes, dataset, image) = (data.classes.clone(), data.name.clone(), data.train.shape());
-    let (input, augmentation) = measure(&config, &split(&config, data)?.train)?;
-    Ok(Trained {
-        path: found.path,
-        network: config.model,
-        classes,
-        named: true,
-        dataset,
+    let train = split(&config, data)?.train;
+    let (input, augmentation) = measure(config.preprocessing, &config.augmentation, &train)?;
+    let about = Description {
+        network: &config.model,
+        classes: &classes,
+        dataset: &dataset,
         image,
-        input,
-        options: augmentation.evaluation(),
-        own: None,
-        tensors: found.tensors,
-    })
+        input: &input,
+        options: &augmentation,
+    };
+    Ok(Trained::new(found.path, &about, found.tensors))
 }

@@ -1,7 +1,10 @@
-use crate::resume::finite_values;
-use crate::{Error, ImageSize, Input, Result};
+//! The standardization of an augmentation that belongs to a trained network.
+
+use crate::tensors::finite_values;
+use crate::{Error, ImageSize, Input, Preprocessing, Result};
 use augment::{ImageDataGenerator, Mean, Preprocess, Whitening};
 use checkpoint::Tensors;
+use cifar::Split;
 use std::path::Path;
 
 /// The entry of a model file with the options of the standardization, where there is one.
@@ -21,9 +24,17 @@ const MOST_WHITENED: usize = 64 * 64 * 3;
 /// Refuses options whose measurements would take more memory and time than anybody has, for images of this height, width and
 /// channels.
 ///
+/// ```
+/// use augment::ImageDataGenerator;
+/// use trained::standardization::check;
+///
+/// let whitening = ImageDataGenerator::new().zca_whitening(true);
+/// assert!(check(&whitening, [64, 64, 3]).is_ok() && check(&whitening, [65, 64, 3]).is_err());
+/// ```
+///
 /// # Errors
 /// [`Error::Option`].
-pub(crate) fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<()> {
+pub fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<()> {
     let len: usize = image.iter().product();
     if !options.zca_whitening || len <= MOST_WHITENED {
         return Ok(());
@@ -32,6 +43,36 @@ pub(crate) fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<(
     let accepted =
         format!("left out for more than 64x64 pixels: its matrix would have {len} x {len} numbers");
     Err(Error::Option { option, value, accepted })
+}
+
+/// Measures on the training images the numbers that the preprocessing and the augmentation need. Returns the input, and the augmentation
+/// with the steps of the input before its own.
+///
+/// ```
+/// use augment::ImageDataGenerator;
+/// use trained::{Input, Preprocessing, standardization::measure};
+///
+/// let data = cifar::synthetic(1, 20, 5);
+/// let flips = ImageDataGenerator::new().horizontal_flip(true);
+/// let (input, augmentation) = measure(Preprocessing::DivideBy255, &flips, &data.train)?;
+/// assert_eq!(input, Input::DivideBy255);
+/// assert_eq!(augmentation.rescale, Some(1.0 / 255.0));
+/// # Ok::<(), trained::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Option`] as [`check`], and [`Error::Augment`] if there are no images.
+pub fn measure(
+    preprocessing: Preprocessing,
+    augmentation: &ImageDataGenerator,
+    train: &Split,
+) -> Result<(Input, ImageDataGenerator)> {
+    check(augmentation, train.shape())?;
+    let input = Input::fit(preprocessing, train)?;
+    let options = input.options(augmentation.clone());
+    // What the preprocessing measured is not measured again.
+    let augmentation = if options.needs_fit() { options.fit(train.images.view())? } else { options };
+    Ok((input, augmentation))
 }
 
 /// Adds the standardization that the augmentation has beyond the preprocessing `input`, if it has one.

@@ -1,8 +1,6 @@
-use crate::pixels::finite;
 use crate::{Error, Result};
 use augment::{ImageDataGenerator, Mean, Pipeline};
 use cifar::Split;
-use interchange::Pixels;
 use serde::{Deserialize, Serialize};
 
 /// What happens to pixels first, in training and in evaluation.
@@ -59,31 +57,6 @@ impl Input {
                 Some(values) if !values.is_empty() => Ok(standardize(values)),
                 _ => Err(augment::Error::EmptySet { op: "standardize" }.into()),
             },
-        }
-    }
-
-    /// The input that `x * scale + shift` is, if it is one of these, for images of this height, width and channels.
-    pub(crate) fn of_pixels(pixels: &Pixels, image: [usize; 3]) -> Option<Self> {
-        let Pixels { scale, shift } = pixels;
-        let factor = *scale.first()?;
-        let sound = factor.is_finite() && factor > 0.0 && shift.iter().all(|shift| shift.is_finite());
-        if !sound || scale.len() != cifar::CHANNELS || scale.iter().any(|other| *other != factor) {
-            return None;
-        }
-        let std = 1.0 / factor;
-        // What is computed with: the numbers here, and those of `options`.
-        finite([std, 1.0 / std].into_iter())?;
-        let mean = finite(shift.iter().map(|shift| -shift / factor))?;
-        finite(mean.iter().map(|mean| mean / std))?;
-        match shift.len() {
-            cifar::CHANNELS if factor == 1.0 / 255.0 && shift.iter().all(|shift| *shift == 0.0) => {
-                Some(Input::DivideBy255)
-            }
-            cifar::CHANNELS => Some(Input::Standardize { mean, std }),
-            len if len == image.iter().product::<usize>() && factor == 1.0 => {
-                Some(Input::SubtractPixelMean { image, mean })
-            }
-            _ => None,
         }
     }
 

@@ -11,13 +11,13 @@ pub(crate) const SIDES: core::ops::RangeInclusive<usize> = 8..=1024;
 /// As text it is `N` for squares or `HxW`, the height first; in files a number or such a text.
 ///
 /// ```
-/// use train::ImageSize;
+/// use trained::ImageSize;
 ///
 /// let size: ImageSize = "48x40".parse()?;
 /// assert_eq!((size.height, size.width, size.shape()), (48, 40, [48, 40, 3]));
 /// assert_eq!("64".parse::<ImageSize>()?.to_string(), "64x64");
 /// assert!("4".parse::<ImageSize>().is_err());
-/// # Ok::<(), train::Error>(())
+/// # Ok::<(), trained::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSize {
@@ -136,24 +136,6 @@ mod tests {
             );
         }
         assert_eq!("8x1024".parse::<ImageSize>().unwrap(), ImageSize { height: 8, width: 1024 });
-    }
-
-    /// Those of the data count, not what the options say. What a model file could not say is refused before the training.
-    #[test]
-    fn a_run_is_checked_for_its_images() {
-        let mut config = crate::recipe("quick").unwrap();
-        config.augmentation.cutout = 40;
-        let refused = |side| config.check_for([side, side, 3]).unwrap_err().to_string();
-        assert!(config.check_for([48, 48, 3]).is_ok());
-        assert!(refused(32).contains("cutout"), "{}", refused(32));
-        for side in [4, 2000] {
-            assert!(refused(side).contains("8 to 1024 pixels"), "{}", refused(side));
-        }
-        for channels in [1, 4] {
-            let refused = config.check_options([48, 48, channels]).unwrap_err().to_string();
-            let what = format!("the number of channels of the images is {channels}, but must be 3");
-            assert!(refused.starts_with(&what), "{refused}");
-        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use crate::fit::check_labels;
+use crate::task::check_labels;
 use crate::{Classifier, Error, ImageSize, Result};
 use cifar::Dataset;
 
@@ -43,9 +43,9 @@ impl Evaluation {
 ///
 /// ```
 /// let data = cifar::synthetic(1, 20, 10);
-/// assert_eq!(train::measured_on(&data, Some(10)), "the 10 test images of synthetic");
-/// assert_eq!(train::measured_on(&data, Some(30)), "the first 10 of the 30 test images of synthetic");
-/// assert_eq!(train::measured_on(&data, None), "10 test images of synthetic, of all classes alike");
+/// assert_eq!(trained::measured_on(&data, Some(10)), "the 10 test images of synthetic");
+/// assert_eq!(trained::measured_on(&data, Some(30)), "the first 10 of the 30 test images of synthetic");
+/// assert_eq!(trained::measured_on(&data, None), "10 test images of synthetic, of all classes alike");
 /// ```
 pub fn measured_on(data: &Dataset, all: Option<usize>) -> String {
     let (samples, kind, name) = (data.test.len(), split_name(data), &data.name);
@@ -57,7 +57,11 @@ pub fn measured_on(data: &Dataset, all: Option<usize>) -> String {
 }
 
 /// `test`, or `validation` where there are no other images to test on.
-pub(crate) fn split_name(data: &Dataset) -> &'static str {
+///
+/// ```
+/// assert_eq!(trained::split_name(&cifar::synthetic(1, 20, 10)), "test");
+/// ```
+pub fn split_name(data: &Dataset) -> &'static str {
     if data.tests_on_validation() { "validation" } else { "test" }
 }
 
@@ -134,8 +138,13 @@ fn places(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
     })
 }
 
-/// Names in a sentence, which many of them would fill.
-pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
+/// Names in a sentence: at most twenty of them, and the number of the others.
+///
+/// ```
+/// assert_eq!(trained::listed(&["cat", "dog"]), "cat, dog");
+/// assert!(trained::listed(&["x"; 30]).ends_with("x, x and 10 more"));
+/// ```
+pub fn listed(names: &[impl AsRef<str>]) -> String {
     const MOST: usize = 20;
     let first: Vec<&str> = names.iter().take(MOST).map(AsRef::as_ref).collect();
     let more = names.len() - first.len();

@@ -1,8 +1,6 @@
-use crate::fit;
-use crate::resume::finite_values;
 use crate::standardization;
-use crate::worker::{Prepared, is_beside};
-use crate::{Error, ImageSize, Input, Result};
+use crate::tensors::{finite_values, is_training_state};
+use crate::{Error, ImageSize, Input, Result, Task};
 use augment::ImageDataGenerator;
 use checkpoint::{Tensors, load_tensors};
 use models::Model;
@@ -122,20 +120,49 @@ impl Trained {
         })
     }
 
+    /// A network whose parameters are among `tensors`, under the names of its slots; `path` is where they came from.
+    ///
+    /// ```
+    /// # use augment::ImageDataGenerator;
+    /// # use trained::{Description, Input, Trained};
+    /// let (input, options) = (&Input::DivideBy255, &ImageDataGenerator::new().rescale(1.0 / 255.0));
+    /// let (classes, image) = (&["cat".to_owned(), "dog".to_owned()], [32, 32, 3]);
+    /// let about = Description { network: "small_cnn", classes, dataset: "pets", image, input, options };
+    /// let trained = Trained::new("memory", &about, checkpoint::Tensors::new());
+    /// let error = trained.model().unwrap_err().to_string();
+    /// assert_eq!(error, "memory: there is no tensor `conv2d/kernel`");
+    /// ```
+    pub fn new(path: impl Into<PathBuf>, about: &Description<'_>, tensors: Tensors) -> Self {
+        Trained {
+            path: path.into(),
+            network: about.network.to_owned(),
+            classes: about.classes.to_vec(),
+            named: true,
+            dataset: about.dataset.to_owned(),
+            image: about.image,
+            input: about.input.clone(),
+            options: about.options.evaluation(),
+            own: None,
+            tensors,
+        }
+    }
+
     /// Height, width and channels of the images that it takes.
     pub fn image(&self) -> [usize; 3] {
         self.image
     }
 
-    /// The same with the architecture of a network of one's own, as [`train_model`](crate::train_model) trained it: a file has the
-    /// parameters alone. Then it can be [brought onto a device](crate::Classifier::new) and [exported](crate::export()) as any other.
+    /// The same with the architecture of a network of one's own: a file has the parameters alone. Then it can be
+    /// [brought onto a device](crate::Classifier::new) and [exported](crate::export()) as any other.
     ///
     /// ```
+    /// # use augment::ImageDataGenerator;
+    /// # use checkpoint::{Tensors, save_tensors};
     /// # use layers::{Dense, Flatten, Graph};
     /// # use models::Model;
-    /// # use train::{Classifier, StopFlag, Trained, observers::Checkpoints, recipe, train_model};
+    /// # use trained::{Classifier, Description, Input, Trained};
     /// # let folder = tempfile::tempdir()?;
-    /// # let run = folder.path();
+    /// # let file = &folder.path().join("model.safetensors");
     /// fn mine(classes: usize) -> layers::Result<Model> {
     ///     let mut graph = Graph::new("mine", [32, 32, 3]);
     ///     let x = graph.add(Flatten, graph.input())?;
@@ -143,15 +170,17 @@ impl Trained {
     ///     Ok(Model::new(graph, logits))
     /// }
     ///
-    /// # let mut config = recipe("quick")?;
-    /// # (config.model, config.epochs) = ("mine".into(), 1);
-    /// # let data = cifar::synthetic(1, 50, 10);
-    /// # let checkpoints = Box::new(Checkpoints::new(run, &config)?);
-    /// # train_model(mine(10)?, &config, data, None, &mut [checkpoints], &StopFlag::default())?;
-    /// let trained = Trained::read(run)?.with_model(mine(10)?)?;
+    /// # let mut tensors = Tensors::new();
+    /// # tensors.insert("dense/kernel", [3072, 2], vec![0.5; 6144])?;
+    /// # tensors.insert("dense/bias", [2], vec![0.5; 2])?;
+    /// # let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
+    /// # let (classes, image) = (&["cat".to_owned(), "dog".to_owned()], [32, 32, 3]);
+    /// # Description { network: "mine", classes, dataset: "pets", image, input, options }.add_to(&mut tensors)?;
+    /// # save_tensors(file, &tensors, tensors.metadata())?;
+    /// let trained = Trained::read(file)?.with_model(mine(2)?)?;
     /// let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 1)?;
     /// assert_eq!(classifier.classify(&[0; 32 * 32 * 3])?.len(), 1);
-    /// let error = Trained::read(run)?.with_model(models::small_cnn(10)?).unwrap_err().to_string();
+    /// let error = Trained::read(file)?.with_model(models::small_cnn(2)?).unwrap_err().to_string();
     /// assert!(error.contains("the given one has `conv2d/kernel`, which the file has not"), "{error}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -171,7 +200,8 @@ impl Trained {
 
     /// The first thing in which a network differs from this one.
     fn unlike(&self, model: &Model) -> Option<String> {
-        let (own, given) = (fit::task(self.image, self.classes.len()), fit::task_of(model));
+        let own = Task { image: self.image, classes: self.classes.len() };
+        let given = Task::of(model);
         if own != given {
             return Some(format!("the file's is for {own}, the given one for {given}"));
         }
@@ -193,7 +223,7 @@ impl Trained {
             !names.contains(*name)
                 && ![MEAN, STD].contains(name)
                 && !standardization::TENSORS.contains(name)
-                && !is_beside(name, &names)
+                && !is_training_state(name, &names)
         });
         more.map(|name| format!("the file has `{name}`, which the given one has not"))
     }
@@ -258,27 +288,52 @@ impl Trained {
     }
 
     /// Adds what inference needs beside the parameters.
-    pub(crate) fn describe(&self, tensors: &mut Tensors) -> Result<()> {
+    fn describe(&self, tensors: &mut Tensors) -> Result<()> {
         let Trained { network, classes, dataset, image, input, options, .. } = self;
         if !self.named {
             tensors.metadata_mut().insert(ASSUMED.to_owned(), "true".to_owned());
         }
-        About { network, classes, dataset, image: *image, input, options }.add_to(tensors)
+        Description { network, classes, dataset, image: *image, input, options }.add_to(tensors)
     }
 }
 
 /// What inference needs beside the parameters.
-struct About<'a> {
-    network: &'a str,
-    classes: &'a [String],
-    dataset: &'a str,
-    image: [usize; 3],
-    input: &'a Input,
-    options: &'a ImageDataGenerator,
+///
+/// ```
+/// use augment::ImageDataGenerator;
+/// use checkpoint::Tensors;
+/// use trained::{Description, Input};
+///
+/// let mut tensors = Tensors::new();
+/// let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
+/// let classes = &["cat".to_owned(), "dog".to_owned()];
+/// let image = [32, 32, 3];
+/// Description { network: "small_cnn", classes, dataset: "pets", image, input, options }.add_to(&mut tensors)?;
+/// assert_eq!(tensors.metadata()["towers.classes"], r#"["cat","dog"]"#);
+/// # Ok::<(), trained::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Description<'a> {
+    /// The network's name: one of [`models::NAMES`], or any other for a network of one's own.
+    pub network: &'a str,
+    /// The class names, by label.
+    pub classes: &'a [String],
+    /// The name of the training data set.
+    pub dataset: &'a str,
+    /// Height, width and channels of the images.
+    pub image: [usize; 3],
+    /// What turns a picture into the network's input.
+    pub input: &'a Input,
+    /// The augmentation, with the steps of `input` and with what was measured for its standardization.
+    pub options: &'a ImageDataGenerator,
 }
 
-impl About<'_> {
-    fn add_to(&self, tensors: &mut Tensors) -> Result<()> {
+impl Description<'_> {
+    /// Adds it to the tensors and metadata of a model file.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] for a tensor that is there already.
+    pub fn add_to(&self, tensors: &mut Tensors) -> Result<()> {
         let preprocessing = match self.input {
             Input::DivideBy255 => "divide-by-255",
             Input::SubtractPixelMean { image, mean } => {
@@ -305,13 +360,6 @@ impl About<'_> {
         }
         standardization::write(self.input, self.options, tensors)
     }
-}
-
-/// Adds what inference needs beside the parameters: the architecture's name, the classes, the preprocessing.
-pub(crate) fn describe(tensors: &mut Tensors, model: &str, prepared: &Prepared) -> Result<()> {
-    let Prepared { classes, dataset, input, augmentation, train, .. } = prepared;
-    let image = train.shape();
-    About { network: model, classes, dataset, image, input, options: augmentation }.add_to(tensors)
 }
 
 #[cfg(test)]

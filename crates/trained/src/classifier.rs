@@ -1,4 +1,4 @@
-use crate::resume::values;
+use crate::tensors::values;
 use crate::{Error, ImageSize, Input, Result, Trained};
 use augment::{Draws, Pipeline, Scratch, TestTime};
 use layers::{Mode, Network};
@@ -44,7 +44,7 @@ impl Classifier {
     /// Reads the model file at `path`, or in the run directory `path`, onto a device, for batches of up to `batch` pictures.
     ///
     /// # Errors
-    /// [`Error::Run`](crate::Error::Run) if there is no model, or the file is not one of ours or damaged.
+    /// [`Error::Run`] if there is no model, or the file is not one of ours or damaged.
     pub fn load(path: &Path, device: &Device, batch: usize) -> Result<Self> {
         Classifier::new(&Trained::read(path)?, device, batch)
     }

@@ -1,7 +1,7 @@
 //! Trained networks for other programs.
 
 use crate::pixels::EPSILON;
-use crate::{Error, Result, Trained, atomic};
+use crate::{Error, Result, Trained, replace_file};
 use augment::{ImageDataGenerator, Mean, Preprocess};
 use checkpoint::{Tensors, load_tensors, save_tensors};
 use interchange::{Pixels, Source, onnx, pytorch};
@@ -22,13 +22,13 @@ impl Format {
     /// The format that a file's ending stands for. A PyTorch module is imported, so its name must be one in Python.
     ///
     /// ```
-    /// use train::Format;
+    /// use trained::Format;
     ///
     /// assert_eq!(Format::of("net.onnx".as_ref())?, Format::Onnx);
     /// assert!(Format::of("net.h5".as_ref()).is_err());
     /// let error = Format::of("my-net.py".as_ref()).unwrap_err().to_string();
     /// assert!(error.ends_with("a name that Python can import, such as my_net.py"), "{error}");
-    /// # Ok::<(), train::Error>(())
+    /// # Ok::<(), trained::Error>(())
     /// ```
     ///
     /// # Errors
@@ -80,7 +80,7 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
         dataset: trained.named.then_some(&trained.dataset),
     };
     if format == Format::Onnx {
-        atomic::replace(output, &onnx::write(&source)?)?;
+        replace_file(output, &onnx::write(&source)?)?;
         return Ok(vec![output.to_owned()]);
     }
     let weights = output.with_extension("safetensors");
@@ -100,7 +100,7 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
     let name = weights.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let module = pytorch::module(&source, &name)?;
     save(&weights, &pytorch::state_dict(&source)?)?;
-    atomic::replace(output, module.as_bytes())?;
+    replace_file(output, module.as_bytes())?;
     Ok(vec![output.to_owned(), weights])
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn plain(input: Input) -> Measured {
 /// What `x * scale + shift` is here: `scale` has a number a channel, `shift` as many or one for each value of an image. `None` where a
 /// factor is not positive, a number is not finite or gets too large, or anything else doesn't fit images of this height, width and channels.
 pub(crate) fn of_pixels(pixels: &Pixels, image: [usize; 3]) -> Option<Measured> {
-    if let Some(input) = Input::of_pixels(pixels, image) {
+    if let Some(input) = input_of(pixels, image) {
         return Some(plain(input));
     }
     let Pixels { scale, shift } = pixels;
@@ -55,15 +55,40 @@ pub(crate) fn of_pixels(pixels: &Pixels, image: [usize; 3]) -> Option<Measured> 
     Some((input, options))
 }
 
+/// The input that `x * scale + shift` is, if it is one of the plain ones, for images of this height, width and channels.
+fn input_of(pixels: &Pixels, image: [usize; 3]) -> Option<Input> {
+    let Pixels { scale, shift } = pixels;
+    let factor = *scale.first()?;
+    let sound = factor.is_finite() && factor > 0.0 && shift.iter().all(|shift| shift.is_finite());
+    if !sound || scale.len() != cifar::CHANNELS || scale.iter().any(|other| *other != factor) {
+        return None;
+    }
+    let std = 1.0 / factor;
+    // What is computed with: the numbers here, and those of `Input::options`.
+    finite([std, 1.0 / std].into_iter())?;
+    let mean = finite(shift.iter().map(|shift| -shift / factor))?;
+    finite(mean.iter().map(|mean| mean / std))?;
+    match shift.len() {
+        cifar::CHANNELS if factor == 1.0 / 255.0 && shift.iter().all(|shift| *shift == 0.0) => {
+            Some(Input::DivideBy255)
+        }
+        cifar::CHANNELS => Some(Input::Standardize { mean, std }),
+        len if len == image.iter().product::<usize>() && factor == 1.0 => {
+            Some(Input::SubtractPixelMean { image, mean })
+        }
+        _ => None,
+    }
+}
+
 /// The numbers if all are finite: a quotient of finite ones need not be.
-pub(crate) fn finite(values: impl Iterator<Item = f32>) -> Option<Vec<f32>> {
+fn finite(values: impl Iterator<Item = f32>) -> Option<Vec<f32>> {
     values.map(|value| value.is_finite().then_some(value)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RECIPES, recipe};
+    use crate::{Preprocessing, standardization};
     use augment::{Draws, Scratch};
 
     const IMAGE: [usize; 3] = [32, 32, 3];
@@ -82,14 +107,18 @@ mod tests {
         assert!(worst <= 2e-6 * largest, "{what}: {worst} of {largest}");
     }
 
-    /// Every recipe's network sees the same after an export and an import.
+    /// A network sees the same after an export and an import.
     #[test]
     fn what_goes_out_comes_back() {
         let data = cifar::synthetic(3, 40, 2);
         let picture = &data.test.images.as_slice().unwrap()[..IMAGE.iter().product()];
-        for (name, _) in RECIPES {
-            let config = recipe(name).unwrap();
-            let (input, augmentation) = crate::fit::measure(&config, &data.train).unwrap();
+        let flips = ImageDataGenerator::new().horizontal_flip(true);
+        for preprocessing in
+            [Preprocessing::DivideBy255, Preprocessing::SubtractPixelMean, Preprocessing::Standardize]
+        {
+            let name = &format!("{preprocessing:?}");
+            let measured = standardization::measure(preprocessing, &flips, &data.train);
+            let (input, augmentation) = measured.unwrap();
             let options = augmentation.evaluation();
             let out = crate::export::pixels("model".as_ref(), &options, IMAGE).unwrap();
             let (back, own) = of_pixels(&out, IMAGE).unwrap_or_else(|| panic!("{name} does not come back"));
