@@ -21,7 +21,6 @@
 
 mod atomic;
 mod average;
-mod axis;
 mod batch_picture;
 mod bench;
 mod callbacks;
@@ -56,7 +55,6 @@ mod recipe_file;
 #[cfg(test)]
 mod recipe_steps;
 mod replica_bench;
-pub mod report;
 mod resume;
 mod roofline;
 mod rounds;
@@ -97,7 +95,7 @@ pub use roofline::{Roof, Roofline, roofline};
 pub use spelling::{hint as did_you_mean, nearest, spelled};
 pub use state::{EpochRecord, Partial, TrainState};
 pub use tensor_cuda::library_path;
-pub use terminal::{printable, shortened};
+pub use terminal::{is_control, printable, shortened};
 pub use timeline::{Timeline, timeline};
 pub use trained::{ImageSize, Preprocessing};
 pub use weights::DeviceWeights;

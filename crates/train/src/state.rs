@@ -23,8 +23,8 @@ pub struct EpochRecord {
 }
 
 impl EpochRecord {
-    /// The first epoch of a history with the highest validation accuracy.
-    pub(crate) fn best(history: &[EpochRecord]) -> Option<&EpochRecord> {
+    /// The first epoch of a history with the highest validation accuracy, of those that are finite.
+    pub fn best(history: &[EpochRecord]) -> Option<&EpochRecord> {
         let finite = history.iter().filter(|record| record.val_acc.is_finite());
         finite.reduce(|best, record| if record.val_acc > best.val_acc { record } else { best })
     }

@@ -1,8 +1,8 @@
-use crate::terminal::is_control;
 use std::fmt;
+use train::is_control;
 
 /// Text in HTML: names of runs, classes and files are somebody else's words.
-pub(super) struct Escaped<'a>(pub &'a str);
+pub(crate) struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

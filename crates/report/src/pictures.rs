@@ -10,7 +10,7 @@ use trained::Classifier;
 const FILTERS: usize = 256;
 
 /// A picture as the address of an `img`.
-pub(super) fn address(picture: &RgbImage) -> String {
+pub(crate) fn address(picture: &RgbImage) -> String {
     let mut png = Cursor::new(Vec::new());
     // Encoding into memory has no reason to fail; a page with a gap would still be a page.
     let _ = picture.write_to(&mut png, ImageFormat::Png);
@@ -18,14 +18,14 @@ pub(super) fn address(picture: &RgbImage) -> String {
 }
 
 /// The picture of a sample.
-pub(super) fn sample(split: &Split, sample: usize) -> Option<RgbImage> {
+pub(crate) fn sample(split: &Split, sample: usize) -> Option<RgbImage> {
     let pixels = split.images.outer_iter().nth(sample)?.iter().copied().collect();
     let [height, width, _] = split.shape();
     RgbImage::from_raw(width as u32, height as u32, pixels)
 }
 
 /// The filters of the first layer that looks at the three colours, as pictures of a pixel for each weight.
-pub(super) fn filters(classifier: &mut Classifier) -> Result<Vec<RgbImage>> {
+pub(crate) fn filters(classifier: &mut Classifier) -> Result<Vec<RgbImage>> {
     let network = classifier.network_mut();
     let arena = network.arena();
     for slot in arena.slots() {

@@ -1,32 +1,15 @@
 //! The figures of the epochs: a table of the runs, and the curves.
 
-use super::RunReport;
-use super::chart::{Chart, Curve};
-use super::escape::Escaped;
-use crate::EpochRecord;
-use crate::axis::Axis;
+use crate::RunReport;
+use crate::chart::{Chart, Curve};
+use crate::escape::Escaped;
+use crate::numbers::{short, time};
+use plot::Axis;
 use std::fmt::Write;
-
-/// A number with four digits that matter.
-pub(super) fn short(value: f64) -> String {
-    if value != 0.0 && !(1e-3..1e5).contains(&value.abs()) {
-        format!("{value:.2e}")
-    } else {
-        let before = value.abs().log10().floor().max(0.0) as usize;
-        format!("{value:.*}", 4_usize.saturating_sub(before))
-    }
-}
-
-fn time(seconds: f64) -> String {
-    match seconds {
-        s if s < 100.0 => format!("{s:.1} s"),
-        s if s < 6000.0 => format!("{:.0} min {:02.0} s", (s / 60.0).floor(), s % 60.0),
-        s => format!("{:.0} h {:02.0} min", (s / 3600.0).floor(), (s % 3600.0 / 60.0).floor()),
-    }
-}
+use train::EpochRecord;
 
 /// A row a run: what it is, how far it got, how fast it was.
-pub(super) fn summary(runs: &[RunReport], out: &mut String) {
+pub(crate) fn summary(runs: &[RunReport], out: &mut String) {
     out.push_str("<div class=\"scroll\"><table class=\"summary\"><thead><tr><th>run<th>recipe<th>epochs<th>best val. accuracy\
                   <th>last val. accuracy<th>last val. loss<th>test accuracy<th>images/s<th>time</tr></thead><tbody>\n");
     for (k, run) in runs.iter().enumerate() {
@@ -68,7 +51,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 type Figure = fn(&EpochRecord) -> f64;
 
 /// Four charts: loss, accuracy, learning rate, throughput.
-pub(super) fn charts(runs: &[RunReport], out: &mut String) {
+pub(crate) fn charts(runs: &[RunReport], out: &mut String) {
     let epochs = || runs.iter().flat_map(|run| run.history.iter().map(|record| record.epoch));
     let x = Axis::epochs(epochs().min().unwrap_or(1)..=epochs().max().unwrap_or(1));
     let values = |figures: &[Figure]| -> Vec<f64> {
@@ -114,12 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_times_are_short() {
-        let numbers = [0.0, 0.5, 0.98765, 12.3456, 1234.56, 123_456.0, 1e-4, -2.5, f64::NAN].map(short);
-        let expected =
-            ["0.0000", "0.5000", "0.9877", "12.346", "1234.6", "1.23e5", "1.00e-4", "-2.5000", "NaN"];
-        assert_eq!(numbers, expected);
-        assert_eq!([2.34, 754.0, 7300.0].map(time), ["2.3 s", "12 min 34 s", "2 h 01 min"]);
+    fn the_median_is_of_finite_numbers() {
         assert_eq!(median([3.0, f64::NAN, 1.0, 2.0].into_iter()), Some(2.0));
         assert_eq!(median([].into_iter()), None);
     }

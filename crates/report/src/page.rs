@@ -1,14 +1,14 @@
-use super::escape::Escaped;
-use super::{RunReport, figures, results, settings};
+use crate::escape::Escaped;
+use crate::{RunReport, figures, results, settings};
 use std::fmt::Write;
 
 static STYLE: &str = include_str!("style.css");
 
 /// What a browser may do with the page: show what is in it, and nothing else.
-pub(super) const POLICY: &str =
+pub(crate) const POLICY: &str =
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-pub(super) fn page(runs: &[RunReport]) -> String {
+pub(crate) fn page(runs: &[RunReport]) -> String {
     let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
     let title = names.join(", ");
     let mut out = String::new();

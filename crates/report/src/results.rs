@@ -1,8 +1,9 @@
 //! A network on test images: accuracy by class, confusions, the surest mistakes, the first layer's filters.
 
-use super::escape::Escaped;
-use super::figures::short;
-use super::{Tested, pictures};
+use crate::escape::Escaped;
+use crate::numbers::short;
+use crate::pictures;
+use crate::run_report::Tested;
 use std::fmt::Write;
 
 /// With more classes than this a matrix can't be read; the most frequent confusions are listed instead.
@@ -11,7 +12,7 @@ const MATRIX: usize = 20;
 /// So many of those.
 const LISTED: usize = 20;
 
-pub(super) fn write(tested: &Tested, out: &mut String) {
+pub(crate) fn write(tested: &Tested, out: &mut String) {
     let Tested { images, classes, evaluation, .. } = tested;
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(

@@ -1,7 +1,7 @@
 //! A line chart as SVG whose colours are the page's.
 
-use super::escape::Escaped;
-use crate::axis::Axis;
+use crate::escape::Escaped;
+use plot::Axis;
 use plotters::coord::ranged1d::ValueFormatter;
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ const SIZE: [f64; 2] = [520.0, 300.0];
 const PLOT: [f64; 4] = [58.0, 10.0, 512.0, 268.0];
 
 /// A figure over the epochs.
-pub(super) struct Chart<'a> {
+pub(crate) struct Chart<'a> {
     pub title: &'static str,
     pub x: &'a Axis,
     pub y: Axis,
@@ -25,7 +25,7 @@ pub(super) struct Chart<'a> {
 }
 
 /// A line of a chart. Points that are not finite leave a gap.
-pub(super) struct Curve<'a> {
+pub(crate) struct Curve<'a> {
     pub name: String,
     /// The name of its run, where there are several.
     pub run: Option<&'a str>,
@@ -98,7 +98,7 @@ impl Chart<'_> {
         for &(epoch, value) in curve.points.iter().filter(|(_, value)| value.is_finite()) {
             let (x, y) = (self.at_x(epoch as f64), self.at_y(value));
             let name = Escaped(&curve.name);
-            let title = format!("<title>epoch {epoch}, {name}: {}</title>", super::figures::short(value));
+            let title = format!("<title>epoch {epoch}, {name}: {}</title>", crate::numbers::short(value));
             let _ = writeln!(
                 out,
                 "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\">{title}</circle>"

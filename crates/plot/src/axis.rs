@@ -7,9 +7,22 @@ use std::ops::{Range, RangeInclusive};
 const SHORT: usize = 16;
 
 /// An axis: what it spans, and where its ticks are.
+///
+/// With `plotters` it is a coordinate of a chart.
+///
+/// ```
+/// use plot::Axis;
+/// use plotters::coord::ranged1d::ValueFormatter;
+///
+/// let axis = Axis::accuracy();
+/// let labels: Vec<String> = axis.ticks.iter().map(|tick| axis.format_ext(tick)).collect();
+/// assert_eq!(labels, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Axis {
+pub struct Axis {
+    /// The values at both ends.
     pub range: Range<f64>,
+    /// The values with a tick, in rising order.
     pub ticks: Vec<f64>,
     /// Digits after the point that tell the ticks apart.
     decimals: usize,
@@ -36,8 +49,7 @@ impl Axis {
         Axis { range: 0.0..1.0, ticks: (0..=5).map(|k| f64::from(k) / 5.0).collect(), decimals: 1 }
     }
 
-    /// Losses. Values that are not finite don't count, nor do the few that stand far above the rest: see
-    /// [`ceiling`]. The axis begins at 0 unless that would waste half of it; for one epoch, always.
+    /// Losses. Values that are not finite don't count, nor do the few that stand far above the rest. The axis begins at 0 unless that would waste half of it; for one epoch, always.
     pub fn loss(values: impl IntoIterator<Item = f64>) -> Axis {
         let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         let high = ceiling(&values).unwrap_or(1.0);

@@ -3,7 +3,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// The leaves of a JSON file, by name: `augmentation.horizontal_flip` and `true`. None, if there is no file.
-pub(super) fn read(path: &Path) -> Result<Option<Vec<(String, String)>>> {
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<(String, String)>>> {
     let text = match checkpoint::read_text(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         text => text.map_err(Error::io("read", path))?,
@@ -33,7 +33,7 @@ fn collect(key: String, value: &Value, leaves: &mut Vec<(String, String)>) {
 }
 
 /// All keys of several runs' settings, each where it first appears.
-pub(super) fn keys<'a>(runs: impl Iterator<Item = &'a [(String, String)]>) -> Vec<&'a str> {
+pub(crate) fn keys<'a>(runs: impl Iterator<Item = &'a [(String, String)]>) -> Vec<&'a str> {
     let mut keys: Vec<&str> = Vec::new();
     for (key, _) in runs.flatten() {
         if !keys.contains(&key.as_str()) {
