@@ -1,8 +1,9 @@
 //! `towers bench --profile`: a table of the layers.
 
 use crate::print;
+use bench::{BenchMode, BenchOptions, LayerProfile, Profile, Roof};
 use std::process::ExitCode;
-use train::{BenchMode, BenchOptions, Config, LayerProfile, Profile, Roof};
+use train::Config;
 
 const HEAD: [&str; 13] = [
     "layer",
@@ -24,7 +25,7 @@ const HEAD: [&str; 13] = [
 const WORDS: usize = 4;
 
 pub fn run(config: &Config, options: &BenchOptions, json: bool) -> anyhow::Result<ExitCode> {
-    let profile = train::profile(config, options)?;
+    let profile = bench::profile(config, options)?;
     if json {
         return print::json(&profile);
     }
@@ -139,7 +140,7 @@ mod tests {
         let mut config = train::recipe("quick").unwrap();
         config.devices.threads = 1;
         let options = BenchOptions { batch: Some(1), seconds: 0.0, ..BenchOptions::default() };
-        let profile = train::profile(&config, &options).unwrap();
+        let profile = bench::profile(&config, &options).unwrap();
         let text = table(&profile, true);
         assert_eq!(text.lines().count(), 1 + profile.layers.len() + 3 + 3, "{text}");
         assert!(text.ends_with(WINOGRAD), "{text}");
@@ -147,7 +148,7 @@ mod tests {
             assert!(text.lines().any(|line| line.starts_with(&layer.name)), "{text}");
         }
         let infer = BenchOptions { mode: BenchMode::Infer, ..options };
-        let text = table(&train::profile(&config, &infer).unwrap(), false);
+        let text = table(&bench::profile(&config, &infer).unwrap(), false);
         assert!(!text.contains(WINOGRAD), "{text}");
         assert!(text.contains("inference pass") && !text.contains("optimizer"), "{text}");
     }

@@ -6,7 +6,10 @@ use optim::{OptimizerState, ParamGroup};
 
 impl Config {
     /// What steps over the parameters of a network, or of a pipeline's stage of it.
-    pub(crate) fn optimizer_on(&self, network: &Network) -> Result<OptimizerState> {
+    ///
+    /// # Errors
+    /// [`Error::Optimizer`](crate::Error::Optimizer) for options that make no sense, and what the device says.
+    pub fn optimizer_on(&self, network: &Network) -> Result<OptimizerState> {
         let arena = network.arena();
         let state = OptimizerState::new(network.device(), self.optimizer, arena.trainable.len)?;
         let trainable = arena.slots().iter().filter(|slot| slot.role == Role::Trainable);

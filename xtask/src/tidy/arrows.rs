@@ -54,8 +54,12 @@ const ARROWS: &[(&str, Allowed)] = &[
             "trained",
         ]),
     ),
+    (
+        "bench",
+        Only(&["layers", "models", "optim", "parallel", "program", "tensor-cpu", "tensor-cuda", "train"]),
+    ),
     ("report", Only(&["checkpoint", "cifar", "plot", "train", "trained"])),
-    ("towers", Only(&["report", "train", "trained"])),
+    ("towers", Only(&["bench", "report", "train", "trained"])),
     ("xtask", Only(&[])),
     ("towers-kernels", Only(&["tensor-cuda"])),
     ("towers-scaling", Only(&[])),

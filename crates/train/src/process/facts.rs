@@ -1,6 +1,6 @@
 use crate::fingerprint::digest as sha256;
 use crate::fit::Whole;
-use crate::{BenchOptions, Config, Result, bench};
+use crate::{Config, Result};
 use parallel::Facts;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -20,7 +20,7 @@ pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
         }
     }
     let summary = run.stages[0].summary();
-    facts = of_devices(facts, run.config)
+    facts = with_device_facts(facts, run.config)
         .with("a number of trainable parameters of", summary.trainable)
         .with("a number of running averages of", summary.non_trainable);
     let layers = summary.rows.iter().map(|row| (&row.name, &row.kind, &row.shape, row.params));
@@ -35,17 +35,17 @@ pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
     Ok(facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step)))
 }
 
-/// What must be the same in all processes that measure together.
-pub(super) fn of_bench(config: &Config, options: &BenchOptions) -> Facts {
-    let facts = Facts::new().with("the network", &config.model).with("the optimizer", config.optimizer);
-    of_devices(facts, config)
-        .with("images of", config.data.image_size)
-        .with("a batch of", bench::batch_size(config, options))
-        .with("a time of", format_args!("{} s, {} times", options.seconds, options.repeats))
-}
-
-/// Which devices a process has is its own affair, but not how they compute: sums in the order of the ranks are other calls.
-fn of_devices(facts: Facts, config: &Config) -> Facts {
+/// Adds how the devices compute: sums in the order of the ranks are other calls. Which devices a process has is its own affair.
+///
+/// ```
+/// use parallel::Facts;
+///
+/// let config = train::recipe("quick")?;
+/// let facts = train::with_device_facts(Facts::new(), &config);
+/// assert_ne!(facts, Facts::new());
+/// # Ok::<(), train::Error>(())
+/// ```
+pub fn with_device_facts(facts: Facts, config: &Config) -> Facts {
     let repeats = config.devices.deterministic || config.repeats();
     facts
         .with("the precision", config.devices.precision)
@@ -85,16 +85,5 @@ mod tests {
         for change in changes {
             assert_ne!(own, of(change));
         }
-    }
-
-    #[test]
-    fn benchmarks_are_of_images_of_one_size() {
-        let of = |image_size: &str| {
-            let mut config = recipe("quick").unwrap();
-            config.data.image_size = image_size.parse().unwrap();
-            of_bench(&config, &BenchOptions::default())
-        };
-        assert_eq!(of("32"), of("32x32"));
-        assert_ne!(of("32"), of("48x32"));
     }
 }

@@ -1,8 +1,9 @@
-use crate::bench::{batch_size, model};
-use crate::pipeline::{self, balanced};
-use crate::{BenchMode, BenchOptions, Config, Error, Result};
+use crate::options::batch_size;
+use crate::subject::model;
+use crate::{BenchMode, BenchOptions, Error, Result};
 use layers::{Mode, Work};
 use models::Model;
+use train::{Config, pipeline_cuts};
 
 /// The programs that the CPU runs for a recipe, in print: one for each stage, as the first of its replicas. Each has its steps, with their
 /// costs and where their tensors lie.
@@ -14,10 +15,8 @@ use models::Model;
 pub fn programs(config: &Config, options: &BenchOptions) -> Result<Vec<String>> {
     config.check()?;
     let (model, batch) = (model(config)?, batch_size(config, options));
-    let stages = match pipeline::chosen(config, &model)? {
-        Some(cuts) => model.split(&cuts).map_err(Error::Cut)?,
-        None => model.split(&balanced(&model, config.devices.stages(), |piece| Ok(cost(piece)))?)?,
-    };
+    let cuts = pipeline_cuts(config, &model, |piece| Ok(cost(piece)))?;
+    let stages = model.split(&cuts).map_err(Error::Cut)?;
     let replicas = config.devices.replicas;
     let across = (config.sync_batch_norm && replicas > 1).then_some([0, replicas]);
     let text = |stage: &Model| {

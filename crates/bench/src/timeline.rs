@@ -1,12 +1,13 @@
-use crate::bench::{LEAST_WARMUP, Subject, update};
-use crate::replica_bench::check;
-use crate::{BenchOptions, Config, Result, open_devices};
-use layers::{Draws, Traced};
+use crate::options::{LEAST_WARMUP, check_training};
+use crate::subject::{Subject, step_options};
+use crate::{BenchOptions, Result};
+use layers::Traced;
 use parallel::{Replica, run_replicas};
 use program::{Phase, Span};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Instant;
+use train::{Config, open_devices, update};
 
 /// How many steps a timeline shows.
 const STEPS: usize = 3;
@@ -33,7 +34,7 @@ pub struct Timeline {
 /// What the devices say.
 pub fn timeline(config: &Config, options: &BenchOptions) -> Result<Timeline> {
     config.check()?;
-    check(options)?;
+    check_training(options)?;
     let devices = open_devices(&config.devices)?;
     let zero = Instant::now();
     let traces = run_replicas(&devices, |replica| trace(config, options, replica, zero))?;
@@ -43,17 +44,18 @@ pub fn timeline(config: &Config, options: &BenchOptions) -> Result<Timeline> {
 /// The events of a replica.
 fn trace(config: &Config, options: &BenchOptions, replica: Replica, zero: Instant) -> Result<Vec<Value>> {
     let (rank, Replica { device, mut collective }) = (replica.rank(), replica);
-    let Subject { device, mut network, mut optimizer, batch, .. } = Subject::on(device, config, options)?;
-    let (mut meter, global) = (device.alloc(4)?, batch * collective.world());
+    let subject = Subject::on(device, config, options)?;
+    let Subject { device, mut network, mut optimizer, mut meter, batch, .. } = subject;
+    let global = batch * collective.world();
     let mut rows = Rows { ops: 2 * rank, sums: 2 * rank + 1, zero, last: zero, events: Vec::new() };
     for step in 0..LEAST_WARMUP + STEPS {
         if step == LEAST_WARMUP {
             rows.begin(rank);
         }
-        let draws = Draws { seed: config.seed, step: step as u64, first_sample: 0 };
+        let numbers = step_options(config, step as u64, global);
         collective.barrier()?;
         rows.last = Instant::now();
-        network.trace_train_pass(draws, 0.0, global, |traced| match traced {
+        network.trace_train_pass(numbers.draws, 0.0, global, |traced| match traced {
             Traced::Step(program, number) => {
                 let ended = Instant::now();
                 let step = &program.steps[number];
@@ -73,7 +75,7 @@ fn trace(config: &Config, options: &BenchOptions, replica: Replica, zero: Instan
         collective.all_reduce_sum(&device, grads, all)?;
         device.synchronize()?;
         rows.add(rows.sums, "sum of the gradients", "collective", json!({ "bytes": 4 * all.len }));
-        update(&mut network, &mut optimizer, &mut meter, config.lr, global)?;
+        update(&mut network, &mut optimizer, &mut meter, &numbers)?;
         device.synchronize()?;
         rows.add(rows.ops, "running averages and optimizer", "update", json!({}));
     }
@@ -117,13 +119,12 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe;
+    use train::{DeviceKind, recipe};
 
     #[test]
     fn every_replica_has_a_row_of_ops_and_one_of_sums() {
         let mut config = recipe("quick").unwrap();
-        (config.devices.device, config.devices.replicas, config.devices.threads) =
-            (crate::DeviceKind::Cpu, 2, 2);
+        (config.devices.device, config.devices.replicas, config.devices.threads) = (DeviceKind::Cpu, 2, 2);
         let options = BenchOptions { batch: Some(2), ..BenchOptions::default() };
         let Timeline { events, .. } = timeline(&config, &options).unwrap();
         let names: Vec<&str> = events.iter().filter_map(|event| event["args"]["name"].as_str()).collect();

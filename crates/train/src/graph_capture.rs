@@ -2,55 +2,76 @@ use crate::Result;
 use parallel::Collective;
 use program::{Device, Prepared, Recorder, Turn};
 
-/// Plays work that all replicas repeat from step to step, in the same order.
+/// CUDA graph capture of the work that all replicas repeat from step to step, in the same order.
 ///
-/// The first time that some work comes, memory is reserved and algorithms are chosen; the second time a GPU writes it down. Until
-/// some work comes a third time the operations of their collective go one by one, and what one of them can't write down none does:
-/// [`Nccl`](parallel::Nccl) says why.
-pub(crate) struct Rounds<K> {
+/// A device without graphs runs the work every time. A GPU runs it the first time, reserves memory and chooses algorithms; it captures
+/// the work the second time, and replays it from then on. Until some work comes a third time the operations of the collective go one
+/// by one. If one replica can't capture the work, none does: [`Nccl`](parallel::Nccl) says why.
+///
+/// ```
+/// use parallel::run_replicas;
+/// use program::Turn;
+/// use train::GraphCapture;
+///
+/// let runs = run_replicas(&[tensor_cpu::device(1)], |mut replica| {
+///     let (mut capture, mut runs) = (GraphCapture::default(), 0);
+///     for _ in 0..3 {
+///         let work = |_: &mut dyn parallel::Collective| -> train::Result<()> {
+///             runs += 1;
+///             Ok(())
+///         };
+///         capture.run(&replica.device, replica.collective.as_mut(), &"update", &Turn::default(), work)?;
+///     }
+///     Ok::<_, train::Error>(runs)
+/// })?;
+/// assert_eq!(runs, [3]);
+/// # Ok::<(), train::Error>(())
+/// ```
+pub struct GraphCapture<K> {
     recorder: Recorder<(K, usize)>,
-    /// What has come, and how often. All replicas have the same here, whichever shards are theirs.
-    known: Vec<(K, Round)>,
+    /// The work so far, and its phase. All replicas have the same here, whichever shards are theirs.
+    known: Vec<(K, Phase)>,
     settled: bool,
 }
 
+/// What happens to some work this time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Round {
-    First,
-    Second,
-    Later,
+pub(crate) enum Phase {
+    WarmUp,
+    Capture,
+    Replay,
 }
 
-impl<K> Default for Rounds<K> {
+impl<K> Default for GraphCapture<K> {
     fn default() -> Self {
-        Rounds { recorder: Recorder::default(), known: Vec::new(), settled: false }
+        GraphCapture { recorder: Recorder::default(), known: Vec::new(), settled: false }
     }
 }
 
-impl<K: Clone + PartialEq> Rounds<K> {
-    /// Begins the next round of the work of `key`, at which all replicas come together unless they have done it twice.
-    pub(crate) fn begin(&mut self, collective: &mut dyn Collective, key: &K) -> Result<Round> {
-        let round = match self.known.iter_mut().find(|(known, _)| known == key) {
-            Some((_, round)) => {
-                *round = if *round == Round::First { Round::Second } else { Round::Later };
-                *round
+impl<K: Clone + PartialEq> GraphCapture<K> {
+    /// Begins the next phase of the work of `key`. All replicas come together for it, except to replay.
+    pub(crate) fn begin(&mut self, collective: &mut dyn Collective, key: &K) -> Result<Phase> {
+        let phase = match self.known.iter_mut().find(|(known, _)| known == key) {
+            Some((_, phase)) => {
+                *phase = if *phase == Phase::WarmUp { Phase::Capture } else { Phase::Replay };
+                *phase
             }
             None => {
-                self.known.push((key.clone(), Round::First));
-                Round::First
+                self.known.push((key.clone(), Phase::WarmUp));
+                Phase::WarmUp
             }
         };
-        let settled = round == Round::Later;
+        let settled = phase == Phase::Replay;
         if settled != self.settled {
             collective.come_together(true)?;
             collective.one_by_one(!settled);
             self.settled = settled;
         }
-        Ok(round)
+        Ok(phase)
     }
 
-    /// In the second round: writes down the work of `key` on one of this replica's shards.
-    pub(crate) fn prepare(
+    /// In the phase of capture: captures the work of `key` on one of this replica's shards.
+    pub(crate) fn capture(
         &mut self,
         device: &Device,
         key: &K,
@@ -60,7 +81,7 @@ impl<K: Clone + PartialEq> Rounds<K> {
         self.recorder.prepare(device, &(key.clone(), shard), work)
     }
 
-    /// In the second round, before anything is played: has the replicas agree on what becomes of the work of `key`. This one's shards
+    /// In the phase of capture, before anything is replayed: has the replicas agree on what becomes of the work of `key`. This one's shards
     /// are at best `prepared` so far.
     pub(crate) fn agree(
         &mut self,
@@ -81,16 +102,16 @@ impl<K: Clone + PartialEq> Rounds<K> {
             }
         }
         if again {
-            // This is the first round once more.
+            // The next time is the warm-up once more.
             self.known
                 .iter_mut()
                 .filter(|(known, _)| known == key)
-                .for_each(|(_, round)| *round = Round::First);
+                .for_each(|(_, phase)| *phase = Phase::WarmUp);
         }
         Ok(())
     }
 
-    /// Does the work of `key` on one of this replica's shards, in a round that has begun.
+    /// Runs or replays the work of `key` on one of this replica's shards, in a phase that has begun.
     pub(crate) fn play(
         &mut self,
         device: &Device,
@@ -102,8 +123,11 @@ impl<K: Clone + PartialEq> Rounds<K> {
         self.recorder.play(device, (key.clone(), shard), turn, work)
     }
 
-    /// A whole round of work that has nothing to do with shards.
-    pub(crate) fn whole(
+    /// Runs, captures or replays work that has nothing to do with shards, whichever is its turn.
+    ///
+    /// # Errors
+    /// Those of the work, and what ends the collective.
+    pub fn run(
         &mut self,
         device: &Device,
         collective: &mut dyn Collective,
@@ -111,15 +135,15 @@ impl<K: Clone + PartialEq> Rounds<K> {
         turn: &Turn,
         mut work: impl FnMut(&mut dyn Collective) -> Result<()>,
     ) -> Result<()> {
-        if self.begin(collective, key)? == Round::Second {
-            let prepared = self.prepare(device, key, 0, || work(collective));
+        if self.begin(collective, key)? == Phase::Capture {
+            let prepared = self.capture(device, key, 0, || work(collective));
             self.agree(collective, key, 0..1, prepared)?;
         }
         self.play(device, key, 0, turn, || work(collective))
     }
 
-    /// Why recorded work has to run every time, if some does.
-    pub(crate) fn refusal(&self) -> Option<&str> {
+    /// Why work runs op by op every time, if some does.
+    pub fn refusal(&self) -> Option<&str> {
         self.recorder.refusal()
     }
 }
@@ -179,39 +203,39 @@ mod tests {
         fn abort(&self, _: &str) {}
     }
 
-    fn heard(rounds: &mut Rounds<&'static str>, other: &mut Other, work: &'static str) -> String {
+    fn heard(capture: &mut GraphCapture<&'static str>, other: &mut Other, work: &'static str) -> String {
         let device = tensor_cpu::device(1);
-        rounds
-            .whole(&device, other, &work, &Turn::default(), |_| Ok::<_, Error>(device.synchronize()?))
+        capture
+            .run(&device, other, &work, &Turn::default(), |_| Ok::<_, Error>(device.synchronize()?))
             .unwrap();
         core::mem::take(&mut other.heard)
     }
 
     #[test]
     fn only_work_that_all_have_done_twice_runs_ahead() {
-        let (mut rounds, mut other) = (Rounds::default(), Other::default());
-        let mut turns = |work| (0..4).map(|_| heard(&mut rounds, &mut other, work)).collect::<Vec<_>>();
+        let (mut capture, mut other) = (GraphCapture::default(), Other::default());
+        let mut turns = |work| (0..4).map(|_| heard(&mut capture, &mut other, work)).collect::<Vec<_>>();
         assert_eq!(turns("a step"), ["", "together ", "together ahead ", ""]);
         assert_eq!(turns("a shorter one"), ["together one by one ", "together ", "together ahead ", ""]);
     }
 
     #[test]
     fn what_one_writes_down_later_all_write_down_later() {
-        let (mut rounds, mut other) = (Rounds::default(), Other::default());
-        assert_eq!(heard(&mut rounds, &mut other, "a step"), "");
+        let (mut capture, mut other) = (GraphCapture::default(), Other::default());
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "");
         // The other one's algorithm gives way: both try again.
         other.says = vec![true, false];
-        assert_eq!(heard(&mut rounds, &mut other, "a step"), "together together ");
-        assert_eq!(heard(&mut rounds, &mut other, "a step"), "together ");
-        assert_eq!(heard(&mut rounds, &mut other, "a step"), "together ahead ");
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "together together ");
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "together ");
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "together ahead ");
     }
 
     #[test]
     fn what_one_can_never_write_down_all_run_every_time() {
-        let (mut rounds, mut other) = (Rounds::default(), Other::default());
-        assert_eq!(heard(&mut rounds, &mut other, "a step"), "");
+        let (mut capture, mut other) = (GraphCapture::default(), Other::default());
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "");
         other.says = vec![false, false];
-        assert_eq!(heard(&mut rounds, &mut other, "a step"), "together together ");
-        assert_eq!(heard(&mut rounds, &mut other, "a step"), "together ahead ");
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "together together ");
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "together ahead ");
     }
 }

@@ -1,14 +1,15 @@
-use crate::bench::{self, LEAST_WARMUP, update};
-use crate::pass::Pass;
-use crate::rounds::Rounds;
-use crate::speed::gather;
-use crate::{BenchMode, BenchOptions, Config, Error, Result, open_devices};
-use layers::{Draws, Network};
+use crate::options::{LEAST_WARMUP, batch_size, check_training};
+use crate::subject::{self, step_options};
+use crate::{BenchOptions, Error, Result};
+use layers::Network;
 use optim::OptimizerState;
-use parallel::{Collective, Exchanges, Replica, run_replicas};
-use program::{Device, Span, Storage, Turn};
+use parallel::{Collective, Exchanges, Facts, Replica, gather_numbers, run_replicas};
+use program::{Device, Span, Turn};
 use serde::Serialize;
 use std::time::Instant;
+use train::{
+    Config, GraphCapture, Meter, Process, gradients, median, open_devices, update, with_device_facts,
+};
 
 /// Replicas that train together, and where the time of their steps goes: what `towers bench --replicas N --json` prints.
 ///
@@ -61,27 +62,32 @@ pub struct ReplicaBench {
 /// # Errors
 /// What the devices say, and [`Error::Option`] for inference, which replicas do each on its own.
 pub fn bench_replicas(config: &Config, options: &BenchOptions) -> Result<ReplicaBench> {
-    check(options)?;
+    check_training(options)?;
     let devices = open_devices(&config.devices)?;
     let results = run_replicas(&devices, |replica| bench_replica(config, options, replica))?;
     results.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))
 }
 
-/// Refuses what replicas don't do together.
-pub(crate) fn check(options: &BenchOptions) -> Result<()> {
-    if options.mode == BenchMode::Train {
-        return Ok(());
-    }
-    let accepted = "train: replicas have nothing to do with each other in inference".into();
-    Err(Error::Option { option: "--mode", value: "infer".into(), accepted })
+/// As [`bench_replicas`], with this process's replica together with those of the other processes; all return the same.
+///
+/// # Errors
+/// As [`bench_replicas`]; and if another process failed, did not come in time, or was asked to measure something else.
+pub fn bench_process(process: Process, config: &Config, options: &BenchOptions) -> Result<ReplicaBench> {
+    check_training(options)?;
+    process.run(config, &facts(config, options), |replica| bench_replica(config, options, replica))
+}
+
+/// What must be the same in all processes that measure together.
+fn facts(config: &Config, options: &BenchOptions) -> Facts {
+    let facts = Facts::new().with("the network", &config.model).with("the optimizer", config.optimizer);
+    with_device_facts(facts, config)
+        .with("images of", config.data.image_size)
+        .with("a batch of", batch_size(config, options))
+        .with("a time of", format_args!("{} s, {} times", options.seconds, options.repeats))
 }
 
 /// One of the replicas. All return the same.
-pub(crate) fn bench_replica(
-    config: &Config,
-    options: &BenchOptions,
-    replica: Replica,
-) -> Result<ReplicaBench> {
+fn bench_replica(config: &Config, options: &BenchOptions, replica: Replica) -> Result<ReplicaBench> {
     let mut subject = Subject::new(config, options, replica)?;
     for _ in 0..options.warmup.max(LEAST_WARMUP) {
         subject.step()?;
@@ -110,7 +116,7 @@ pub(crate) fn bench_replica(
         image: config.data.image_size.shape(),
         replicas: subject.world,
         batch: subject.batch,
-        images_per_s: bench::median(&repeats),
+        images_per_s: median(&repeats),
         steps: steps * repeats.len(),
         repeats,
         step_s,
@@ -121,7 +127,7 @@ pub(crate) fn bench_replica(
         threads: subject.device.threads(),
         precision: subject.device.precision().name(),
         last: subject.loss()?,
-        not_recorded: subject.rounds.refusal().map(str::to_owned),
+        not_recorded: subject.capture.refusal().map(str::to_owned),
     })
 }
 
@@ -159,19 +165,18 @@ struct Measured {
 }
 
 /// A replica's network with a batch of random data in place.
-struct Subject {
+struct Subject<'a> {
+    config: &'a Config,
     device: Device,
     /// In front of the collective, which goes after the recordings of its sums.
-    rounds: Rounds<Half>,
+    capture: GraphCapture<Half>,
     collective: Box<dyn Collective>,
     world: usize,
     batch: usize,
     network: Network,
     optimizer: OptimizerState,
     buckets: Vec<Span>,
-    meter: Storage,
-    seed: u64,
-    lr: f64,
+    meter: Meter,
     number: u64,
 }
 
@@ -182,17 +187,15 @@ enum Half {
     Update,
 }
 
-impl Subject {
-    fn new(config: &Config, options: &BenchOptions, replica: Replica) -> Result<Self> {
+impl<'a> Subject<'a> {
+    fn new(config: &'a Config, options: &BenchOptions, replica: Replica) -> Result<Self> {
         let Replica { device, collective } = replica;
         let world = collective.world();
-        let subject = bench::Subject::on(device, config, options)?;
-        let bench::Subject { device, network, optimizer, batch, .. } = subject;
-        let buckets = network.buckets();
-        let meter = device.alloc(4)?;
-        let (rounds, seed, lr) = (Rounds::default(), config.seed, config.lr);
-        let number = 0;
+        let subject = subject::Subject::on(device, config, options)?;
+        let subject::Subject { device, network, optimizer, meter, batch, .. } = subject;
+        let (buckets, capture, number) = (network.buckets(), GraphCapture::default(), 0);
         Ok(Subject {
+            config,
             device,
             collective,
             world,
@@ -201,9 +204,7 @@ impl Subject {
             optimizer,
             buckets,
             meter,
-            rounds,
-            seed,
-            lr,
+            capture,
             number,
         })
     }
@@ -226,28 +227,27 @@ impl Subject {
 
     /// One step. Returns the seconds before the sum over all replicas, and those after it.
     fn step(&mut self) -> Result<(f64, f64)> {
-        let Subject { device, collective, network, optimizer, buckets, meter, rounds, .. } = self;
-        let (lr, global) = (self.lr, self.batch * self.world);
-        let turn = Turn { step: self.number, lr: lr as f32, first: 0 };
-        let draws = Draws { seed: self.seed, step: self.number, first_sample: 0 };
+        let Subject { device, collective, network, optimizer, buckets, meter, capture, .. } = self;
+        let numbers = step_options(self.config, self.number, self.batch * self.world);
+        let turn = Turn { step: self.number, lr: numbers.lr as f32, first: 0 };
         self.number += 1;
         let began = Instant::now();
-        rounds.whole(device, collective.as_mut(), &Half::Gradients, &turn, |collective| {
+        capture.run(device, collective.as_mut(), &Half::Gradients, &turn, |collective| {
             let exchanges = Some(Exchanges::of_replicas(collective).with_sums(None));
-            Pass { first: 0, exchanges }.train(network, draws, 0.0, global).map(drop)
+            gradients(network, &numbers, exchanges).map(drop)
         })?;
-        let gradients = began.elapsed().as_secs_f64();
+        let before = began.elapsed().as_secs_f64();
         collective.finish_sum(device, buckets, &mut network.arena_mut().grads)?;
         let began = Instant::now();
-        rounds.whole(device, collective.as_mut(), &Half::Update, &turn, |_| {
-            update(network, optimizer, meter, lr, global)
+        capture.run(device, collective.as_mut(), &Half::Update, &turn, |_| {
+            update(network, optimizer, meter, &numbers)
         })?;
-        Ok((gradients, began.elapsed().as_secs_f64()))
+        Ok((before, began.elapsed().as_secs_f64()))
     }
 
     /// What all replicas have measured, one replica behind the other.
     fn all(&mut self, own: &[f64]) -> Result<Vec<f64>> {
-        gather(self.collective.as_mut(), &self.device, own)
+        Ok(gather_numbers(self.collective.as_mut(), &self.device, own)?)
     }
 
     /// The mean loss of the last step over all replicas.
@@ -263,6 +263,8 @@ impl Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BenchMode;
+    use train::{DeviceKind, recipe};
 
     #[test]
     fn a_step_waits_for_its_slowest_replica() {
@@ -274,9 +276,8 @@ mod tests {
 
     #[test]
     fn replicas_are_measured_together() {
-        let mut config = crate::recipe("quick").unwrap();
-        (config.devices.device, config.devices.replicas, config.devices.threads) =
-            (crate::DeviceKind::Cpu, 3, 3);
+        let mut config = recipe("quick").unwrap();
+        (config.devices.device, config.devices.replicas, config.devices.threads) = (DeviceKind::Cpu, 3, 3);
         let options =
             BenchOptions { batch: Some(2), seconds: 0.0, repeats: 2, warmup: 0, ..BenchOptions::default() };
         let result = bench_replicas(&config, &options).unwrap();
@@ -290,7 +291,18 @@ mod tests {
     #[test]
     fn inference_is_not_done_together() {
         let options = BenchOptions { mode: BenchMode::Infer, ..BenchOptions::default() };
-        let error = bench_replicas(&crate::recipe("quick").unwrap(), &options).unwrap_err().to_string();
+        let error = bench_replicas(&recipe("quick").unwrap(), &options).unwrap_err().to_string();
         assert!(error.contains("infer"), "{error}");
+    }
+
+    #[test]
+    fn benchmarks_are_of_images_of_one_size() {
+        let of = |image_size: &str| {
+            let mut config = recipe("quick").unwrap();
+            config.data.image_size = image_size.parse().unwrap();
+            facts(&config, &BenchOptions::default())
+        };
+        assert_eq!(of("32"), of("32x32"));
+        assert_ne!(of("32"), of("48x32"));
     }
 }

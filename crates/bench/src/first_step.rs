@@ -1,8 +1,10 @@
-use crate::bench::{batch_size, device, model, random_batch, update};
-use crate::{BenchOptions, Config, Error, Result};
-use layers::{Draws, Mode};
+use crate::options::batch_size;
+use crate::subject::{device, model, random_batch, step_options};
+use crate::{BenchOptions, Error, Result};
+use layers::Mode;
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use train::{Config, Meter, train_step};
 
 /// When a process came to its first training step, in seconds since it began: what `towers bench --first-step --json` prints.
 #[derive(Clone, Debug, Serialize)]
@@ -46,7 +48,7 @@ pub fn first_step(config: &Config, options: &BenchOptions, started: Instant) -> 
     let opened_s = now();
     let mut network = model(config)?.build(&device, batch, Mode::Training)?;
     let mut optimizer = config.optimizer_on(&network)?;
-    let mut meter = device.alloc(4)?;
+    let mut meter = Meter::new(&device)?;
     let built_s = now();
     network.init(config.seed)?;
     let initialized_s = now();
@@ -54,8 +56,7 @@ pub fn first_step(config: &Config, options: &BenchOptions, started: Instant) -> 
     network.set_input(&images, &labels)?;
     let began_s = now();
     let mut step = |step: u64| -> Result<f64> {
-        network.train_pass(Draws { seed: config.seed, step, first_sample: 0 }, 0.0, batch)?;
-        update(&mut network, &mut optimizer, &mut meter, config.lr, batch)?;
+        train_step(&mut network, &mut optimizer, &mut meter, &step_options(config, step, batch))?;
         let loss = network.metrics()?.loss_sum / batch as f64;
         if loss.is_finite() { Ok(now()) } else { Err(Error::NotFinite { loss, epoch: 1, step: step + 1 }) }
     };

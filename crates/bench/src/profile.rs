@@ -1,12 +1,14 @@
 //! Where a step's time goes: `towers bench --profile`.
 
-use crate::bench::{LEAST_WARMUP, Subject, median, update};
+use crate::options::LEAST_WARMUP;
 use crate::roofline::{Roof, roof};
-use crate::{BenchMode, BenchOptions, Config, Result};
-use layers::{Draws, Traced, Work};
+use crate::subject::{Subject, step_options};
+use crate::{BenchMode, BenchOptions, Result};
+use layers::{Traced, Work};
 use program::Phase;
 use serde::Serialize;
 use std::time::Instant;
+use train::{Config, median, train_step, update};
 
 /// Fewer steps have no median worth the name.
 const LEAST_STEPS: usize = 5;
@@ -90,11 +92,10 @@ pub struct LayerProfile {
 /// # Errors
 /// What the device says.
 pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
-    let Subject { device, mut network, work, mut optimizer, batch, images, labels } =
-        Subject::new(config, options)?;
+    let subject = Subject::new(config, options)?;
+    let Subject { device, mut network, work, mut optimizer, mut meter, batch, images, labels } = subject;
     let train = options.mode == BenchMode::Train;
     let roof = roof(&device)?;
-    let mut meter = device.alloc(4)?;
     let mut clock = Clock::new(work.len());
     let (warmup, least) = (options.warmup.max(LEAST_WARMUP), options.repeats.max(LEAST_STEPS));
     let (mut began, mut step) = (Instant::now(), 0);
@@ -103,23 +104,22 @@ pub fn profile(config: &Config, options: &BenchOptions) -> Result<Profile> {
             clock.forget();
             began = Instant::now();
         }
-        let draws = Draws { seed: config.seed, step: step as u64, first_sample: 0 };
+        let numbers = step_options(config, step as u64, batch);
         device.synchronize()?;
         clock.start();
         network.set_input(&images, &labels)?;
         device.synchronize()?;
         clock.lap(clock.set_input());
         if train {
-            network.train_pass(draws, 0.0, batch)?;
-            update(&mut network, &mut optimizer, &mut meter, config.lr, batch)?;
+            train_step(&mut network, &mut optimizer, &mut meter, &numbers)?;
         } else {
             network.evaluate_pass()?;
         }
         device.synchronize()?;
         clock.lap(clock.step());
         if train {
-            network.trace_train_pass(draws, 0.0, batch, |traced| clock.lap(clock.row(traced)))?;
-            update(&mut network, &mut optimizer, &mut meter, config.lr, batch)?;
+            network.trace_train_pass(numbers.draws, 0.0, batch, |traced| clock.lap(clock.row(traced)))?;
+            update(&mut network, &mut optimizer, &mut meter, &numbers)?;
             device.synchronize()?;
             clock.lap(clock.update());
         } else {
@@ -269,7 +269,7 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe;
+    use train::recipe;
 
     fn profile_of(name: &str, mode: BenchMode) -> Profile {
         let mut config = recipe(name).unwrap();

@@ -1,7 +1,8 @@
-use crate::{DeviceKind, DeviceOptions, Result, open_devices};
+use crate::Result;
 use program::{Device, Precision};
 use serde::Serialize;
 use tensor_cpu::{bf16_level, simd_level};
+use train::{DeviceKind, DeviceOptions, open_devices};
 
 /// What the processor can do at most, as `towers bench --roofline --json` prints it.
 #[derive(Clone, Debug, Serialize)]
