@@ -410,11 +410,11 @@ pub enum Mode {
     Infer,
 }
 
-impl From<Mode> for train::BenchMode {
+impl From<Mode> for bench::BenchMode {
     fn from(mode: Mode) -> Self {
         match mode {
-            Mode::Train => train::BenchMode::Train,
-            Mode::Infer => train::BenchMode::Infer,
+            Mode::Train => bench::BenchMode::Train,
+            Mode::Infer => bench::BenchMode::Infer,
         }
     }
 }

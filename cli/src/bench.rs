@@ -3,9 +3,10 @@
 use crate::args::BenchArgs;
 use crate::error::{at_least_one, usage};
 use crate::{first_step, print, profile, roofline};
+use bench::{BenchOptions, ReplicaBench};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use train::{BenchOptions, Config, Process, ReplicaBench};
+use train::{Config, Process};
 
 /// How long processes wait for each other.
 const MEETING: Duration = Duration::from_secs(600);
@@ -21,9 +22,9 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         )));
     }
     let mut config = train::find_recipe(&args.recipe)?;
-    args.devices.apply(&mut config.devices)?;
+    args.devices.apply(&mut config.placement.devices)?;
     if args.roofline {
-        return roofline::run(&config.devices, args.json);
+        return roofline::run(&config.placement.devices, args.json);
     }
     let options = BenchOptions {
         mode: args.mode.into(),
@@ -38,11 +39,11 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     if args.profile {
         return profile::run(&config, &options, args.json);
     }
-    let process = Process::join(&config.devices, MEETING)?;
-    if process.is_some() || train::check_devices(&config.devices)? > 1 {
+    let process = Process::join(&config.placement.devices, MEETING)?;
+    if process.is_some() || train::check_devices(&config.placement.devices)? > 1 {
         return together(process, &config, &options, args.json);
     }
-    let result = train::bench(&config, &options)?;
+    let result = bench::bench(&config, &options)?;
     if args.json {
         return print::json(&result);
     }
@@ -74,8 +75,8 @@ fn together(
 ) -> anyhow::Result<ExitCode> {
     let first = process.as_ref().is_none_or(Process::is_first);
     let result = match process {
-        Some(process) => process.bench(config, options)?,
-        None => train::bench_replicas(config, options)?,
+        Some(process) => bench::bench_process(process, config, options)?,
+        None => bench::bench_replicas(config, options)?,
     };
     match (first, json) {
         (false, _) => Ok(ExitCode::SUCCESS),

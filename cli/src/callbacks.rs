@@ -77,22 +77,22 @@ impl CallbackArgs {
                 (Some(patience), true) => format!("{text},patience={patience}"),
                 (Some(patience), false) => format!("{text}:patience={patience}"),
             };
-            config.early_stop = Some(EarlyStop::parse(&text)?);
+            config.outputs.early_stop = Some(EarlyStop::parse(&text)?);
         }
         if let Some(text) = &self.reduce_lr_on_plateau {
-            config.reduce_lr_on_plateau = Some(ReduceLrOnPlateau::parse(text)?);
+            config.training.reduce_lr_on_plateau = Some(ReduceLrOnPlateau::parse(text)?);
         }
-        config.terminate_on_nan |= self.terminate_on_nan;
+        config.outputs.terminate_on_nan |= self.terminate_on_nan;
         self.apply_logs(config)?;
         self.apply_checkpoint(config)
     }
 
     fn apply_checkpoint(&self, config: &mut Config) -> anyhow::Result<()> {
         if let Some(path) = &self.checkpoint_path {
-            let before = config.model_checkpoint.take().unwrap_or_default();
-            config.model_checkpoint = Some(ModelCheckpointOptions { path: path.clone(), ..before });
+            let before = config.outputs.model_checkpoint.take().unwrap_or_default();
+            config.outputs.model_checkpoint = Some(ModelCheckpointOptions { path: path.clone(), ..before });
         }
-        let Some(options) = &mut config.model_checkpoint else {
+        let Some(options) = &mut config.outputs.model_checkpoint else {
             let needs_path = [
                 ("--monitor", self.monitor.is_some()),
                 ("--mode", self.mode.is_some()),
@@ -130,12 +130,12 @@ impl CallbackArgs {
         }
         if let Some(file) = &self.csv_log {
             let (separator, append) = (self.separator()?, self.csv_append);
-            config.csv_log = Some(CsvLogOptions { path: file.clone(), separator, append });
+            config.outputs.csv_log = Some(CsvLogOptions { path: file.clone(), separator, append });
         }
         if let Some(folder) = &self.tensorboard {
             let (histogram_freq, images) =
                 (self.histogram_freq.unwrap_or(0), self.tensorboard_images.unwrap_or(0));
-            config.tensorboard = Some(TensorBoardOptions { path: folder.clone(), histogram_freq, images });
+            config.outputs.tensorboard = Some(TensorBoardOptions { path: folder.clone(), histogram_freq, images });
         }
         Ok(())
     }
@@ -156,26 +156,26 @@ impl CallbackArgs {
 
 /// The files outside of the run's folder, but for TensorBoard's.
 pub fn files(config: &Config) -> impl Iterator<Item = &Path> {
-    let csv = config.csv_log.as_ref().map(|log| log.path.as_path());
-    [csv, config.plot.as_deref()].into_iter().flatten()
+    let csv = config.outputs.csv_log.as_ref().map(|log| log.path.as_path());
+    [csv, config.outputs.plot.as_deref()].into_iter().flatten()
 }
 
 /// What is written outside of the run's own folder.
 pub fn others(config: &Config) -> anyhow::Result<Vec<Other<'_>>> {
-    let csv = config.csv_log.as_ref().map(|log| log.path.as_path());
+    let csv = config.outputs.csv_log.as_ref().map(|log| log.path.as_path());
     if let Some(file) = csv.filter(|file| file.is_dir()) {
         return Err(usage(format!("--csv-log is {}, but must be no folder", shown(file).display())));
     }
-    if let Some(plot) = config.plot.as_deref().filter(|plot| plot.is_dir()) {
+    if let Some(plot) = config.outputs.plot.as_deref().filter(|plot| plot.is_dir()) {
         return Err(usage(format!(
             "--output is {}, but must be no folder to be a picture",
             shown(plot).display()
         )));
     }
-    let board = config.tensorboard.as_ref().map(|board| board.path.as_path());
+    let board = config.outputs.tensorboard.as_ref().map(|board| board.path.as_path());
     let others = [
         ("--csv-log", csv, false),
-        ("--output", config.plot.as_deref(), false),
+        ("--output", config.outputs.plot.as_deref(), false),
         ("--tensorboard", board, true),
     ];
     let other = |(option, path, is_folder)| Option::map(path, |path| Other { option, path, is_folder });

@@ -17,19 +17,19 @@ impl TrainArgs {
 
     /// Overrides whatever the flags name.
     pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
-        set(&mut config.epochs, self.epochs);
-        set(&mut config.lr, self.lr);
-        set(&mut config.label_smoothing, self.label_smoothing);
-        set(&mut config.seed, self.seed);
+        set(&mut config.training.epochs, self.epochs);
+        set(&mut config.training.lr, self.lr);
+        set(&mut config.training.label_smoothing, self.label_smoothing);
+        set(&mut config.training.seed, self.seed);
         if let Some(size) = self.batch_size {
-            (config.batch_size, config.global_batch_size) = (size, None);
+            (config.training.batch_size, config.training.global_batch_size) = (size, None);
         }
-        config.global_batch_size = self.global_batch_size.or(config.global_batch_size);
-        config.virtual_replicas = self.virtual_replicas.or(config.virtual_replicas);
+        config.training.global_batch_size = self.global_batch_size.or(config.training.global_batch_size);
+        config.training.virtual_replicas = self.virtual_replicas.or(config.training.virtual_replicas);
         if let Some(weights) = &self.device_weights {
-            config.device_weights = weights.parse()?;
+            config.placement.device_weights = weights.parse()?;
         }
-        config.sync_batch_norm |= self.sync_batch_norm;
+        config.training.sync_batch_norm |= self.sync_batch_norm;
         self.apply_optimizer(config)?;
         // After the batch size and the schedule, which decide what it is by default.
         if let Some(rule) = &self.lr_scaling {
@@ -38,52 +38,52 @@ impl TrainArgs {
         if let Some(epochs) = self.warmup_epochs {
             config.set_warmup_epochs(epochs)?;
         }
-        self.augmentation.apply(&mut config.augmentation);
-        set(&mut config.augmentation.validation_split, self.validation_split);
+        self.augmentation.apply(&mut config.training.augmentation);
+        set(&mut config.training.augmentation.validation_split, self.validation_split);
         self.data.apply(&mut config.data);
-        self.devices.apply(&mut config.devices)?;
+        self.devices.apply(&mut config.placement.devices)?;
         self.apply_stages(config);
         let keep = &self.keep;
-        set(&mut config.checkpoints.every_epochs, keep.save_every);
+        set(&mut config.outputs.checkpoints.every_epochs, keep.save_every);
         if let Some(last) = keep.keep_last {
-            config.checkpoints.keep_last = (last > 0).then_some(last);
+            config.outputs.checkpoints.keep_last = (last > 0).then_some(last);
         }
-        config.checkpoints.save_best = keep.save_best.clone().or(config.checkpoints.save_best.take());
-        set(&mut config.checkpoints.every_steps, keep.backup_and_restore.flatten());
+        config.outputs.checkpoints.save_best = keep.save_best.clone().or(config.outputs.checkpoints.save_best.take());
+        set(&mut config.outputs.checkpoints.every_steps, keep.backup_and_restore.flatten());
         self.callbacks.apply(config)?;
-        config.plot = keep.output.clone().filter(|output| is_picture(output)).or(config.plot.take());
+        config.outputs.plot = keep.output.clone().filter(|output| is_picture(output)).or(config.outputs.plot.take());
         config.settle_outputs()?;
         Ok(config.check()?)
     }
 
     fn apply_stages(&self, config: &mut Config) {
         if let Some(stages) = self.pipeline_stages {
-            config.devices.pipeline_stages = stages;
-            config.devices.split_at = self.split_at.clone();
+            config.placement.devices.pipeline_stages = stages;
+            config.placement.devices.split_at = self.split_at.clone();
         }
-        config.micro_batches = self.micro_batches.or(config.micro_batches);
-        if config.devices.stages() > 1 && config.virtual_replicas.is_none() {
+        config.training.micro_batches = self.micro_batches.or(config.training.micro_batches);
+        if config.stages() > 1 && config.training.virtual_replicas.is_none() {
             // Written down, so that the run can go on with another number of stages.
-            config.micro_batches = Some(config.micro_batches());
+            config.training.micro_batches = Some(config.micro_batches());
         }
     }
 
     fn apply_optimizer(&self, config: &mut Config) -> anyhow::Result<()> {
         if let Some(optimizer) = &self.optimizer {
-            config.optimizer = spec("--optimizer", optimizer)?;
+            config.training.optimizer = spec("--optimizer", optimizer)?;
         }
         if let Some(momentum) = self.momentum {
             config.set_momentum(momentum)?;
         }
         if !self.param_group.is_empty() {
             let groups = self.param_group.iter().map(|group| spec("--param-group", group));
-            config.param_groups = groups.collect::<anyhow::Result<_>>()?;
+            config.training.param_groups = groups.collect::<anyhow::Result<_>>()?;
         }
         if let Some(ema) = &self.ema {
-            config.ema = Some(spec("--ema", ema)?);
+            config.training.ema = Some(spec("--ema", ema)?);
         }
         if let Some(schedule) = &self.schedule {
-            config.schedule = spec("--schedule", schedule)?;
+            config.training.schedule = spec("--schedule", schedule)?;
         }
         let curve = match (self.power, self.decay) {
             (Some(power), _) => Some(format!("poly:power={power}")),
@@ -91,7 +91,7 @@ impl TrainArgs {
             _ => None,
         };
         if let Some(curve) = curve {
-            config.schedule = curve.parse().map_err(|error| usage(format!("--power or --decay: {error}")))?;
+            config.training.schedule = curve.parse().map_err(|error| usage(format!("--power or --decay: {error}")))?;
         }
         Ok(())
     }
@@ -125,14 +125,14 @@ mod tests {
     #[test]
     fn flags_override_the_recipe() {
         let base = config("").unwrap();
-        assert_eq!((base.recipe.as_str(), base.epochs, base.batch_size), ("minigooglenet", 70, 64));
-        assert_eq!(base.schedule.to_string(), "poly");
+        assert_eq!((base.recipe.as_str(), base.training.epochs, base.training.batch_size), ("minigooglenet", 70, 64));
+        assert_eq!(base.training.schedule.to_string(), "poly");
         let flags = "--recipe keras-cnn --epochs 3 --batch-size 8 --lr 0.1 --seed 9 --decay 0.5 --optimizer sgd --momentum 0.5";
         let config = config(flags).unwrap();
-        assert_eq!((config.model.as_str(), config.epochs, config.batch_size), ("keras_cnn", 3, 8));
-        assert_eq!((config.lr, config.seed), (0.1, 9));
-        assert_eq!(config.schedule.to_string(), "time:decay=0.5");
-        assert_eq!(config.optimizer.to_string(), "sgd:momentum=0.5");
+        assert_eq!((config.training.model.as_str(), config.training.epochs, config.training.batch_size), ("keras_cnn", 3, 8));
+        assert_eq!((config.training.lr, config.training.seed), (0.1, 9));
+        assert_eq!(config.training.schedule.to_string(), "time:decay=0.5");
+        assert_eq!(config.training.optimizer.to_string(), "sgd:momentum=0.5");
     }
 
     #[test]
@@ -143,19 +143,19 @@ mod tests {
              --monitor val_accuracy --output a --backup-and-restore=50",
         )
         .unwrap();
-        let stop = config.early_stop.unwrap();
+        let stop = config.outputs.early_stop.unwrap();
         assert_eq!(
             (stop.patience, stop.min_delta, stop.restore_best_weights, stop.start_from_epoch),
             (7, 0.01, true, 2)
         );
-        assert_eq!(config.reduce_lr_on_plateau.unwrap().factor, 0.5);
-        let files = config.model_checkpoint.unwrap();
+        assert_eq!(config.training.reduce_lr_on_plateau.unwrap().factor, 0.5);
+        let files = config.outputs.model_checkpoint.unwrap();
         assert_eq!(
             (files.monitor.as_str(), files.mode),
             ("val_accuracy", train::mode("--mode", "max").unwrap())
         );
-        assert!(files.save_best_only && !files.save_weights_only && config.terminate_on_nan);
-        assert_eq!(config.checkpoints.every_steps, 50);
+        assert!(files.save_best_only && !files.save_weights_only && config.outputs.terminate_on_nan);
+        assert_eq!(config.outputs.checkpoints.every_steps, 50);
         let patience = |flags| self::config(flags).unwrap().early_stop.unwrap().patience;
         assert_eq!((patience("--early-stop loss"), patience("--early-stop loss --patience 9")), (5, 9));
     }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn gpus_make_towers_on_cuda() {
         let config = config("--gpus 0,2,3").unwrap();
-        let devices = config.devices;
+        let devices = config.placement.devices;
         assert_eq!((devices.device, devices.gpus), (train::DeviceKind::Cuda, Some(vec![0, 2, 3])));
     }
 
@@ -172,10 +172,10 @@ mod tests {
         assert_eq!(config("--batch-size 8").unwrap().global_batch(3), 24);
         let config = config("--batch-size 8 --virtual-replicas 4").unwrap();
         assert_eq!(
-            (config.virtual_replicas, config.global_batch(1), config.global_batch(3)),
+            (config.training.virtual_replicas, config.global_batch(1), config.global_batch(3)),
             (Some(4), 32, 32)
         );
-        assert!(config.check_towers(4).is_ok() && config.check_towers(5).is_err());
+        assert!(config.check_replicas(4).is_ok() && config.check_replicas(5).is_err());
     }
 
     #[test]
@@ -194,21 +194,21 @@ mod tests {
         assert_eq!(config("").unwrap().device_weights, DeviceWeights::Even);
         assert_eq!(config("--device-weights auto").unwrap().device_weights, DeviceWeights::Auto);
         let config = config("--device-weights 2,1,1").unwrap();
-        assert_eq!(config.device_weights.to_string(), "2,1,1");
-        assert!(config.check_towers(3).is_ok() && config.check_towers(2).is_err());
+        assert_eq!(config.placement.device_weights.to_string(), "2,1,1");
+        assert!(config.check_replicas(3).is_ok() && config.check_replicas(2).is_err());
     }
 
     #[test]
     fn a_resumed_run_keeps_its_batch_normalization() {
         let plain = config("").unwrap();
         let synchronized = config("--sync-batch-norm").unwrap();
-        assert!(synchronized.sync_batch_norm && !plain.sync_batch_norm);
+        assert!(synchronized.sync_batch_norm && !plain.training.sync_batch_norm);
         let resumed = |flags: &[&str], saved: &Config| {
             let line = ["towers", "train"].iter().chain(flags);
             let Command::Train(args) = Args::try_parse_from(line).unwrap().command else { panic!("train") };
             let mut resumed = saved.clone();
             args.check_resumed(saved, false)?;
-            args.apply(&mut resumed).map(|()| resumed.sync_batch_norm)
+            args.apply(&mut resumed).map(|()| resumed.training.sync_batch_norm)
         };
         assert!(resumed(&[], &synchronized).unwrap() && !resumed(&[], &plain).unwrap());
         assert!(resumed(&["--sync-batch-norm"], &synchronized).unwrap());
@@ -241,8 +241,8 @@ mod tests {
         ];
         assert!(resumed(&free, &plain).is_ok());
         let shards = config("--sync-batch-norm --virtual-replicas 4").unwrap();
-        assert!(shards.check_towers(4).is_ok());
-        let error = shards.check_towers(2).unwrap_err().to_string();
+        assert!(shards.check_replicas(4).is_ok());
+        let error = shards.check_replicas(2).unwrap_err().to_string();
         assert!(
             error.starts_with("--virtual-replicas is 4, but must be left out with --sync-batch-norm, or 2")
         );
@@ -251,19 +251,19 @@ mod tests {
     #[test]
     fn micro_batches_are_fixed_when_a_run_begins() {
         let split = config("--pipeline-stages 3 --split-at concatenate_4,flatten").unwrap();
-        assert_eq!((split.devices.stages(), split.micro_batches, split.shards(2)), (3, Some(6), 12));
-        assert_eq!(split.devices.split_at, ["concatenate_4", "flatten"]);
+        assert_eq!((split.stages(), split.training.micro_batches, split.shards(2)), (3, Some(6), 12));
+        assert_eq!(split.placement.devices.split_at, ["concatenate_4", "flatten"]);
         assert_eq!(split.global_batch(2), 128);
         let saved = split;
         let line = ["towers", "train", "--pipeline-stages", "1"];
         let Command::Train(args) = Args::try_parse_from(line).unwrap().command else { panic!("train") };
         let mut resumed = saved.clone();
         args.apply(&mut resumed).unwrap();
-        assert_eq!((resumed.devices.stages(), resumed.shards(1)), (1, 6));
+        assert_eq!((resumed.stages(), resumed.shards(1)), (1, 6));
         assert!(args.check_resumed(&saved, false).is_ok());
         assert_eq!(config("--pipeline-stages 2 --virtual-replicas 4").unwrap().shards(1), 4);
-        assert!(config("--micro-batches 64").unwrap().check_towers(2).is_ok());
-        let error = config("--micro-batches 65").unwrap().check_towers(1).unwrap_err().to_string();
+        assert!(config("--micro-batches 64").unwrap().check_replicas(2).is_ok());
+        let error = config("--micro-batches 65").unwrap().check_replicas(1).unwrap_err().to_string();
         assert_eq!(
             error,
             "--micro-batches is 65, but must be at most 64, the number of samples in a tower's batch"

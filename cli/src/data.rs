@@ -41,7 +41,7 @@ pub struct ImageSizeArgs {
 /// Reads the value of `--image-size`.
 pub fn image_size(text: &str) -> Result<ImageSize, String> {
     text.parse().map_err(|error| match error {
-        train::Error::Option { accepted, .. } => format!("must be {accepted}"),
+        trained::Error::Option { accepted, .. } => format!("must be {accepted}"),
         other => other.to_string(),
     })
 }

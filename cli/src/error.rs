@@ -125,7 +125,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         note(format_args!("hint: {hint}"));
     }
     let bad_usage = error.is::<Usage>()
-        || matches!(ours, Some(train::Error::Augment(error)) if !matches!(error, augment::Error::Write { .. }))
+        || of_augmentation(error).is_some_and(|error| !matches!(error, augment::Error::Write { .. }))
         || matches!(
             ours,
             Some(
@@ -137,15 +137,27 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
                     | train::Error::Optimizer(_)
                     | train::Error::Cut(_)
             )
+        )
+        || matches!(
+            error.downcast_ref(),
+            Some(trained::Error::Option { .. } | trained::Error::UnknownNetwork { .. })
         );
     if bad_usage { ExitCode::from(BAD_USAGE) } else { ExitCode::FAILURE }
 }
 
+/// The augmentation's own error, if it is one.
+fn of_augmentation(error: &anyhow::Error) -> Option<&augment::Error> {
+    match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(train::Error::Augment(error)), _) | (_, Some(trained::Error::Augment(error))) => Some(error),
+        _ => None,
+    }
+}
+
 /// The error and its causes, without what one already said of the next.
 pub fn sentence(error: &anyhow::Error) -> String {
-    let mut text = match error.downcast_ref() {
-        Some(train::Error::Augment(error)) => in_flags(&error.to_string()),
-        _ => error.to_string(),
+    let mut text = match of_augmentation(error) {
+        Some(error) => in_flags(&error.to_string()),
+        None => error.to_string(),
     };
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

@@ -10,7 +10,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::cifar::Dataset;
-use train::{Classifier, Config, DataOptions, Evaluation, ImageSize, MODEL_FILE};
+use train::{Config, DataOptions};
+use trained::{Classifier, Evaluation, ImageSize, MODEL_FILE};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
@@ -19,7 +20,7 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     let mut options = data_of(&run, &classifier, &args.network.data)?;
     options.limit_test = args.limit.limit_test.or(options.limit_test);
     let (data, all) = data::load_test(options)?;
-    let evaluation = train::evaluate(&mut classifier, &data, |_, _| {})?;
+    let evaluation = trained::evaluate(&mut classifier, &data, |_, _| {})?;
     let measured = Measured { run, data, all, as_trained: args.limit.limit_test.is_none() };
     print::text(&match args.json {
         true => format!("{}\n", object(&measured, &classifier, &evaluation)),
@@ -75,7 +76,7 @@ fn table(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> String
     let Measured { run, data, all, as_trained } = measured;
     let limited = *all != Some(e.samples);
     let why = if *as_trained && limited { ", as the run was; --limit-test changes that" } else { "" };
-    let mut out = format!("{} on {}{why}\n", run.display(), train::measured_on(data, *all));
+    let mut out = format!("{} on {}{why}\n", run.display(), trained::measured_on(data, *all));
     // Writing to a string cannot fail.
     let _ = writeln!(out, "loss: {:.4} - acc: {:.4}\n", e.loss, e.acc);
     let width = classifier.classes.iter().map(String::len).max().unwrap_or(0);

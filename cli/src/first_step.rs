@@ -2,9 +2,10 @@
 
 use crate::error::usage;
 use crate::print;
+use bench::{BenchMode, BenchOptions};
 use std::process::ExitCode;
 use std::time::Instant;
-use train::{BenchMode, BenchOptions, Config};
+use train::Config;
 
 pub fn run(
     config: &Config,
@@ -15,7 +16,7 @@ pub fn run(
     if options.mode == BenchMode::Infer {
         return Err(usage("--first-step measures training, but --mode is infer"));
     }
-    let at = train::first_step(config, options, started)?;
+    let at = bench::first_step(config, options, started)?;
     if json {
         return print::json(&at);
     }

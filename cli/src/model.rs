@@ -8,7 +8,8 @@ use anyhow::Context;
 use clap::ValueEnum;
 use std::path::Path;
 use train::augment::TestTime;
-use train::{Assumed, Classifier, ImageSize, ModelKind, Preprocessing, Trained, names_classes, open_model};
+use train::{ModelKind, open_model};
+use trained::{Assumed, Classifier, ImageSize, Preprocessing, Trained, names_classes};
 
 /// What a file that holds weights alone doesn't say.
 #[derive(Clone, Debug, Default, clap::Args)]

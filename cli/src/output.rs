@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use train::{CHECKPOINTS, MODEL_FILE};
+use train::CHECKPOINTS;
+use trained::MODEL_FILE;
 
 /// The folder of runs that were given no place of their own.
 const RUNS: &str = "runs";

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::cifar::folder::picture;
-use train::{Classifier, ImageSize, Prediction};
+use trained::{Classifier, ImageSize, Prediction};
 
 /// So many pictures are decoded, classified and printed at a time.
 const BATCH: usize = 64;

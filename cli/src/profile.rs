@@ -1,8 +1,9 @@
 //! `towers bench --profile`: a table of the layers.
 
 use crate::print;
+use bench::{BenchMode, BenchOptions, LayerProfile, Profile, Roof};
 use std::process::ExitCode;
-use train::{BenchMode, BenchOptions, Config, LayerProfile, Profile, Roof};
+use train::Config;
 
 const HEAD: [&str; 13] = [
     "layer",
@@ -24,11 +25,11 @@ const HEAD: [&str; 13] = [
 const WORDS: usize = 4;
 
 pub fn run(config: &Config, options: &BenchOptions, json: bool) -> anyhow::Result<ExitCode> {
-    let profile = train::profile(config, options)?;
+    let profile = bench::profile(config, options)?;
     if json {
         return print::json(&profile);
     }
-    print::text(&table(&profile, !config.devices.no_winograd))
+    print::text(&table(&profile, !config.training.arithmetic.no_winograd))
 }
 
 /// Why a convolution may pass the peak. The transforms are those of the CPU's f32 kernels.
@@ -137,9 +138,9 @@ mod tests {
     #[test]
     fn every_layer_has_a_line_and_the_shares_are_of_the_whole() {
         let mut config = train::recipe("quick").unwrap();
-        config.devices.threads = 1;
+        config.placement.devices.threads = 1;
         let options = BenchOptions { batch: Some(1), seconds: 0.0, ..BenchOptions::default() };
-        let profile = train::profile(&config, &options).unwrap();
+        let profile = bench::profile(&config, &options).unwrap();
         let text = table(&profile, true);
         assert_eq!(text.lines().count(), 1 + profile.layers.len() + 3 + 3, "{text}");
         assert!(text.ends_with(WINOGRAD), "{text}");
@@ -147,7 +148,7 @@ mod tests {
             assert!(text.lines().any(|line| line.starts_with(&layer.name)), "{text}");
         }
         let infer = BenchOptions { mode: BenchMode::Infer, ..options };
-        let text = table(&train::profile(&config, &infer).unwrap(), false);
+        let text = table(&bench::profile(&config, &infer).unwrap(), false);
         assert!(!text.contains(WINOGRAD), "{text}");
         assert!(text.contains("inference pass") && !text.contains("optimizer"), "{text}");
     }

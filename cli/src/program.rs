@@ -5,22 +5,23 @@ use crate::error::at_least_one;
 use crate::output::folder_must_exist;
 use crate::print;
 use anyhow::Context as _;
+use bench::BenchOptions;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use train::{BenchOptions, Config};
+use train::Config;
 
 pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch", args.batch.unwrap_or(1))?;
     let mut config = train::find_recipe(&args.recipe)?;
-    args.devices.apply(&mut config.devices)?;
-    config.devices.pipeline_stages = args.pipeline_stages.unwrap_or(config.devices.pipeline_stages);
-    config.sync_batch_norm |= args.sync_batch_norm;
+    args.devices.apply(&mut config.placement.devices)?;
+    config.placement.devices.pipeline_stages = args.pipeline_stages.unwrap_or(config.placement.devices.pipeline_stages);
+    config.training.sync_batch_norm |= args.sync_batch_norm;
     let options = BenchOptions { mode: args.mode.into(), batch: args.batch, ..BenchOptions::default() };
     if let Some(file) = &args.timeline {
         return timeline(&config, &options, file);
     }
-    let programs = train::programs(&config, &options)?;
+    let programs = bench::programs(&config, &options)?;
     let count = programs.len();
     let texts = programs.into_iter().enumerate().map(|(stage, text)| match count {
         1 => text,
@@ -31,7 +32,7 @@ pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
 
 fn timeline(config: &Config, options: &BenchOptions, file: &Path) -> anyhow::Result<ExitCode> {
     folder_must_exist("--timeline", file)?;
-    let timeline = train::timeline(config, options)?;
+    let timeline = bench::timeline(config, options)?;
     let text = serde_json::to_string(&timeline)?;
     fs::write(file, text).with_context(|| format!("--timeline: {} can't be written", file.display()))?;
     print::lines(vec![format!("{}: open it in https://ui.perfetto.dev or chrome://tracing", file.display())])

@@ -5,10 +5,11 @@ use crate::error::{at_least_one, sentence};
 use crate::output::{HISTORY_FILE, folder_must_exist, newest_run};
 use crate::{data, evaluate, print};
 use anyhow::Context;
+use report::{RunReport, page_file, save_report};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use train::report::{RunReport, page_file, save_report};
-use train::{Classifier, MODEL_FILE, shortened};
+use train::shortened;
+use trained::{Classifier, MODEL_FILE};
 
 pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;

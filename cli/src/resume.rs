@@ -86,8 +86,8 @@ fn differences(old: &Config, new: &Config) -> anyhow::Result<Vec<Difference>> {
 fn settings(config: &Config) -> anyhow::Result<Vec<(String, String)>> {
     let mut all = serde_json::to_value(config)?;
     all["micro_batches"] = config.micro_batches().into();
-    all["optimizer"] = config.optimizer.to_string().into();
-    all["schedule"] = config.schedule.to_string().into();
+    all["optimizer"] = config.training.optimizer.to_string().into();
+    all["schedule"] = config.training.schedule.to_string().into();
     let text = |value: Value| match value {
         Value::Null => NONE.to_owned(),
         Value::String(text) => text,
@@ -160,7 +160,7 @@ impl TrainArgs {
                 }
             };
         }
-        start.config.check_towers(process.world())?;
+        start.config.check_replicas(process.world())?;
         Ok(start)
     }
 
@@ -268,7 +268,7 @@ impl TrainArgs {
         if let Some(file) = self.recipe_file() {
             let mut wanted = self.config()?;
             // By default they depend on the stages, which may change.
-            wanted.micro_batches = wanted.micro_batches.or(saved.micro_batches);
+            wanted.training.micro_batches = wanted.training.micro_batches.or(saved.training.micro_batches);
             // What the file leaves out may have been a flag's.
             if let Some(differs) = fixed(&wanted)?.find(|differs| differs.new != NONE) {
                 return Err(differs.refuse(&format!("`{}`", differs.key), file, "--recipe"));
@@ -295,15 +295,15 @@ impl TrainArgs {
     pub fn resumed_config(&self, resume: &Resume) -> anyhow::Result<Config> {
         self.check_resumed(&resume.config, resume.state.data.is_some())?;
         let mut config = resume.config.clone();
-        let DeviceOptions { replicas, precision, deterministic, no_winograd, .. } = config.devices;
-        config.devices =
+        let DeviceOptions { replicas, precision, deterministic, no_winograd, .. } = config.placement.devices;
+        config.placement.devices =
             DeviceOptions { replicas, precision, deterministic, no_winograd, ..DeviceOptions::default() };
         self.apply(&mut config)?;
         let done = resume.state.epoch;
         if self.epochs.is_some_and(|epochs| epochs < done) {
             return Err(usage(format!(
                 "--epochs is {}, but epoch {done} of this run is done already",
-                config.epochs
+                config.training.epochs
             )));
         }
         // The whole batch stays what it was, on however many towers: that is in the state, not among what was asked for.

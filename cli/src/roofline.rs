@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use train::DeviceOptions;
 
 pub fn run(options: &DeviceOptions, json: bool) -> anyhow::Result<ExitCode> {
-    let roofline = train::roofline(options)?;
+    let roofline = bench::roofline(options)?;
     if json {
         return print::json(&roofline);
     }
-    let line = |roof: &train::Roof| {
+    let line = |roof: &bench::Roof| {
         format!(
             "{} thread{}: {:.0} GFLOP/s of multiply-adds ({}), {:.1} GB/s read and written by a copy",
             roof.threads,

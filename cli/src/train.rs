@@ -15,15 +15,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use train::cifar::Dataset;
 use train::observers::{Progress, from_config};
-use train::{Config, End, ImageSize, Observer, Process, Resume, StopFlag, TrainState};
+use train::{Config, End, Observer, Process, Resume, StopFlag, TrainState};
+use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let start = args.start(args.goes_on()?)?;
-    let process = Process::join(&start.config.devices, Duration::from_secs(args.keep.collective_timeout))?;
+    let process = Process::join(&start.config.placement.devices, Duration::from_secs(args.keep.collective_timeout))?;
     // A device that is not there is told before the data are read.
-    start.config.check_towers(match &process {
+    start.config.check_replicas(match &process {
         Some(process) => process.world(),
-        None => train::check_devices(&start.config.devices)?,
+        None => train::check_devices(&start.config.placement.devices)?,
     })?;
     match process {
         Some(process) if !process.is_first() => follow(process, start, &args),
@@ -147,19 +148,19 @@ fn load(
     tell: fn(&str),
 ) -> anyhow::Result<Dataset> {
     if resume.is_some() && args.data.source.dataset.is_none() {
-        config.data.check_folder("the run's config.json")?;
+        config.training.data.check_folder("the run's config.json")?;
     }
     let trial = args.quick && resume.is_none();
     let data = match data::load(&config.data, args.keep.no_progress) {
         Ok(data) => data,
         Err(error @ train::Error::Data(_))
             if trial
-                && config.data.data_dir == Some(data::default_dir())
-                && ["auto", "cifar10", "cifar100"].contains(&config.data.dataset.as_str()) =>
+                && config.placement.files.data_dir == Some(data::default_dir())
+                && ["auto", "cifar10", "cifar100"].contains(&config.training.data.dataset.as_str()) =>
         {
             tell(&format!("warning: {error}"));
             tell("warning: going on with SYNTHETIC images: drawn figures, not CIFAR");
-            config.data.dataset = "synthetic".to_owned();
+            config.training.data.dataset = "synthetic".to_owned();
             data::load(&config.data, args.keep.no_progress)?
         }
         Err(error) => return Err(error.into()),
@@ -175,7 +176,7 @@ fn load(
 /// How many images there are and, of a folder, where those to validate on come from.
 fn images(config: &Config, data: &Dataset) -> String {
     let (train, test) = (data.train.len(), data.test.len());
-    match (&data.validation_from, config.augmentation.validation_split) {
+    match (&data.validation_from, config.training.augmentation.validation_split) {
         (None, _) => format!("{train} training, {test} test images"),
         (Some(from), 0.0) => {
             let validation = data.validation.as_ref().map_or(test, |split| split.len());
@@ -199,8 +200,8 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
     let images = images(config, data);
     let size = ImageSize::of(data.train.shape());
     let at = if size == ImageSize::default() { String::new() } else { format!(" at {size}") };
-    note(format_args!("{}: {} on {}{at} ({images}), into {run}", config.recipe, config.model, data.name));
-    if let Some(why) = train::unused_gpu(&config.devices) {
+    note(format_args!("{}: {} on {}{at} ({images}), into {run}", config.recipe, config.training.model, data.name));
+    if let Some(why) = train::unused_gpu(&config.placement.devices) {
         note(format_args!("warning: {why}; training on the CPU"));
     }
     if let Some(resume) = resume {
@@ -213,10 +214,10 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
             steps => format!("in epoch {}, after {steps} of its steps", epoch + 1),
         };
         note(format_args!("resuming from {} {at}", resume.path.display()));
-        if *epoch >= config.epochs {
+        if *epoch >= config.training.epochs {
             note(format_args!(
                 "epoch {epoch} of {} is done; to go on, give a larger --epochs",
-                config.epochs
+                config.training.epochs
             ));
         }
     }

@@ -79,7 +79,7 @@ pub fn run(
     stop_after: Option<u64>,
     others: Vec<Box<dyn Observer>>,
 ) -> Result<Finished> {
-    run_on(&train::open_devices(&config.devices)?, config, data, resume, stop_after, others)
+    run_on(&train::open_devices(&config.placement.devices)?, config, data, resume, stop_after, others)
 }
 
 /// As [`run`], on devices that the caller opened.
@@ -115,7 +115,7 @@ pub fn run_in(
     resume: Option<&Resume>,
     stop_after: Option<u64>,
 ) -> Result<Finished> {
-    run_on(devices, config, data, resume, stop_after, vec![Box::new(Checkpoints::new(dir, config)?)])
+    run_on(devices, config, data, resume, stop_after, vec![Box::new(Checkpoints::new(dir, &config.outputs)?)])
 }
 
 /// `world` devices of the CPU with `threads` threads each.

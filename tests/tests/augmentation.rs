@@ -8,10 +8,10 @@ use train::{Config, Observer, Resume, cifar, recipe};
 
 fn config(augmentation: ImageDataGenerator) -> Config {
     let mut config = recipe("quick").expect("it is built in");
-    (config.epochs, config.batch_size) = (2, 8);
-    config.schedule = "constant".parse().expect("it is well-formed");
-    config.lr = 1e-3;
-    config.augmentation = augmentation;
+    (config.training.epochs, config.training.batch_size) = (2, 8);
+    config.training.schedule = "constant".parse().expect("it is well-formed");
+    config.training.lr = 1e-3;
+    config.training.augmentation = augmentation;
     config
 }
 
@@ -37,10 +37,10 @@ fn a_run_goes_on_bit_for_bit_with_every_option() {
     let straight = run(&config, &data, None, None, Vec::new()).expect("the run goes well");
     let parts = tempfile::tempdir().expect("there is room");
     let checkpoints: Vec<Box<dyn Observer>> =
-        vec![Box::new(Checkpoints::new(parts.path(), &config).expect("the folder can be made"))];
+        vec![Box::new(Checkpoints::new(parts.path(), &config.outputs).expect("the folder can be made"))];
     run(&config, &data, None, Some(6), checkpoints).expect("the run goes well");
     let resume = Resume::newest(parts.path()).expect("the run was saved");
-    assert_eq!(resume.config.augmentation, config.augmentation);
+    assert_eq!(resume.config.training.augmentation, config.training.augmentation);
     let resumed = run(&config, &data, Some(&resume), None, Vec::new()).expect("the run goes well");
     assert!(straight.tensors == resumed.tensors, "not the same bits");
     // The number of towers changes no draw either.

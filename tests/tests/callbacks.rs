@@ -7,16 +7,17 @@ use std::process::Command;
 use towers_tests::{Finished, run};
 use train::observers::{Checkpoints, ModelCheckpoint, TensorBoard};
 use train::{
-    Classifier, Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume,
-    SaveFreq, cifar, recipe,
+    Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume, SaveFreq, cifar,
+    recipe,
 };
+use trained::Classifier;
 
 fn quick(epochs: u64) -> Config {
     let mut config = recipe("quick").expect("it is built in");
-    config.epochs = epochs;
-    config.batch_size = 16;
-    config.schedule = "cosine:epochs=6".parse().expect("it is well-formed");
-    config.devices.threads = 1;
+    config.training.epochs = epochs;
+    config.training.batch_size = 16;
+    config.training.schedule = "cosine:epochs=6".parse().expect("it is well-formed");
+    config.placement.devices.threads = 1;
     config
 }
 
@@ -36,14 +37,14 @@ fn plateau() -> ReduceLrOnPlateau {
 
 /// The schedule's rate at the last step of an epoch, of which there are `steps`.
 fn scheduled(config: &Config, epoch: u64, steps: u64) -> f64 {
-    let at = optim::Progress::at_step(epoch * steps + steps - 1, steps, config.epochs);
-    config.schedule.lr(config.lr, &at)
+    let at = optim::Progress::at_step(epoch * steps + steps - 1, steps, config.training.epochs);
+    config.training.schedule.lr(config.training.lr, &at)
 }
 
 /// One epoch is the best, two are waited for, one is the cooldown: reductions after epochs 3 and 5 or 6, as in Keras.
 #[test]
 fn a_plateau_reduces_what_the_schedule_says() {
-    let config = Config { reduce_lr_on_plateau: Some(plateau()), ..quick(6) };
+    let config = quick(6).with(|config| config.training.reduce_lr_on_plateau = Some(plateau()));
     let finished = ends(&config, None, Vec::new());
     let rates: Vec<f64> = finished.outcome.state.history.iter().map(|record| record.lr).collect();
     // After epoch 3 the patience is at its end; epoch 4 is the cooldown's last, and counts; so does epoch 5.
@@ -58,13 +59,13 @@ fn a_plateau_reduces_what_the_schedule_says() {
 #[test]
 fn a_resumed_plateau_has_the_same_bits() {
     for replicas in [1, 3] {
-        let mut config = Config { reduce_lr_on_plateau: Some(plateau()), ..quick(6) };
-        config.devices.replicas = replicas;
-        config.virtual_replicas = Some(3);
-        config.batch_size = 6;
+        let mut config = quick(6).with(|config| config.training.reduce_lr_on_plateau = Some(plateau()));
+        config.placement.devices.replicas = replicas;
+        config.training.virtual_replicas = Some(3);
+        config.training.batch_size = 6;
         let straight = ends(&config, None, Vec::new());
         let folder = tempfile::tempdir().unwrap();
-        let checkpoints = Box::new(Checkpoints::new(folder.path(), &config).unwrap());
+        let checkpoints = Box::new(Checkpoints::new(folder.path(), &config.outputs).unwrap());
         // 4 steps an epoch: the wish is heard at the 19th, in the middle of the fifth.
         run(&config, &data(), None, Some(18), vec![checkpoints]).unwrap();
         let resume = Resume::newest(folder.path()).unwrap();
@@ -72,7 +73,7 @@ fn a_resumed_plateau_has_the_same_bits() {
         let resumed = ends(&config, Some(&resume), Vec::new());
         assert_eq!(straight.figures(), resumed.figures(), "{replicas} towers");
         assert!(straight.tensors == resumed.tensors, "{replicas} towers: not the same bits");
-        let unreduced = ends(&Config { reduce_lr_on_plateau: None, ..config }, None, Vec::new());
+        let unreduced = ends(&config.with(|config| config.training.reduce_lr_on_plateau = None), None, Vec::new());
         assert!(straight.tensors != unreduced.tensors);
     }
 }
@@ -93,9 +94,9 @@ fn named_checkpoints_are_models() {
         ..options.clone()
     };
     for replicas in [1, 2] {
-        let mut config = Config { model_checkpoint: Some(whole.clone()), ..quick(2) };
-        config.devices.replicas = replicas;
-        config.global_batch_size = Some(16);
+        let mut config = quick(2).with(|config| config.outputs.model_checkpoint = Some(whole.clone()));
+        config.placement.devices.replicas = replicas;
+        config.training.global_batch_size = Some(16);
         let finished = ends(
             &config,
             None,
@@ -104,11 +105,11 @@ fn named_checkpoints_are_models() {
                 Box::new(ModelCheckpoint::new(folder.path(), whole.clone()).unwrap()),
             ],
         );
-        let device = train::open_devices(&config.devices).unwrap().remove(0);
+        let device = train::open_devices(&config.placement.devices).unwrap().remove(0);
         for record in &finished.outcome.state.history {
             let name = format!("best/w-{:02}-{:.2}.safetensors", record.epoch, record.val_acc);
             let mut model = Classifier::load(&folder.path().join(name), &device, 16).unwrap();
-            let evaluation = train::evaluate(&mut model, &data(), |_, _| {}).unwrap();
+            let evaluation = trained::evaluate(&mut model, &data(), |_, _| {}).unwrap();
             assert!((evaluation.acc - record.val_acc).abs() < 1e-6, "{} {}", evaluation.acc, record.val_acc);
         }
         // 8 steps in all, 4 an epoch.
@@ -128,10 +129,10 @@ fn named_checkpoints_are_models() {
 fn a_backup_every_few_batches_is_a_checkpoint() {
     let mut config = quick(2);
     let straight = ends(&config, None, Vec::new());
-    config.checkpoints.every_steps = 3;
-    config.checkpoints.keep_last = None;
+    config.outputs.checkpoints.every_steps = 3;
+    config.outputs.checkpoints.keep_last = None;
     let folder = tempfile::tempdir().unwrap();
-    let whole = ends(&config, None, vec![Box::new(Checkpoints::new(folder.path(), &config).unwrap())]);
+    let whole = ends(&config, None, vec![Box::new(Checkpoints::new(folder.path(), &config.outputs).unwrap())]);
     assert!(straight.tensors == whole.tensors, "looking changes nothing");
     let saved = folder.path().join("checkpoints");
     for later in ["epoch-0001", "epoch-0002", "step-00000006"] {
@@ -149,14 +150,14 @@ fn a_backup_every_few_batches_is_a_checkpoint() {
 fn the_best_weights_are_restored() {
     let folder = tempfile::tempdir().unwrap();
     let stop = EarlyStop::parse("val_loss:patience=2,min_delta=100,restore_best_weights").unwrap();
-    let config = Config { early_stop: Some(stop), ..quick(6) };
+    let config = quick(6).with(|config| config.outputs.early_stop = Some(stop));
     let files =
         ModelCheckpointOptions { path: "{epoch}.safetensors".into(), ..ModelCheckpointOptions::default() };
     let finished = ends(
         &config,
         None,
         vec![
-            Box::new(Checkpoints::new(folder.path(), &config).unwrap()),
+            Box::new(Checkpoints::new(folder.path(), &config.outputs).unwrap()),
             Box::new(ModelCheckpoint::new(folder.path(), files).unwrap()),
         ],
     );
@@ -179,10 +180,10 @@ fn a_run_that_stops_early_ends_with_the_average() {
         let stop = EarlyStop::parse("val_loss:patience=2,min_delta=100").unwrap();
         let stop = EarlyStop { restore_best_weights: restores, ..stop };
         let ema = Some("momentum=0.9".parse().unwrap());
-        let mut config = Config { early_stop: Some(stop), ema, ..quick(6) };
-        (config.devices.replicas, config.devices.pipeline_stages) = (replicas, stages);
+        let mut config = quick(6).with(|config| { config.outputs.early_stop = Some(stop); config.training.ema = ema; });
+        (config.placement.devices.replicas, config.placement.devices.pipeline_stages) = (replicas, stages);
         let observers = || -> Vec<Box<dyn Observer>> {
-            let checkpoints = Checkpoints::new(folder.path(), &config).unwrap();
+            let checkpoints = Checkpoints::new(folder.path(), &config.outputs).unwrap();
             vec![Box::new(checkpoints)]
         };
         let finished = ends(&config, None, observers());
@@ -223,8 +224,8 @@ fn an_observer_alone_asks_for_the_network() {
     };
     for (replicas, stages) in [(1, 1), (2, 1), (1, 2)] {
         let folder = tempfile::tempdir().unwrap();
-        let mut config = Config { global_batch_size: Some(16), ..quick(2) };
-        (config.devices.replicas, config.devices.pipeline_stages) = (replicas, stages);
+        let mut config = quick(2).with(|config| config.training.global_batch_size = Some(16));
+        (config.placement.devices.replicas, config.placement.devices.pipeline_stages) = (replicas, stages);
         let files = ModelCheckpoint::new(folder.path(), options.clone()).unwrap();
         ends(&config, None, vec![Box::new(files)]);
         let mut names: Vec<_> =
@@ -239,13 +240,13 @@ fn an_observer_alone_asks_for_the_network() {
 #[test]
 fn a_run_may_end_when_its_loss_is_no_number() {
     let folder = tempfile::tempdir().unwrap();
-    let mut config = Config { terminate_on_nan: true, ..quick(3) };
-    config.schedule = "milestones:at=1,factor=1e30".parse().unwrap();
+    let mut config = quick(3).with(|config| config.outputs.terminate_on_nan = true);
+    config.training.schedule = "milestones:at=1,factor=1e30".parse().unwrap();
     for (replicas, stages) in [(1, 1), (3, 1), (1, 2)] {
-        config.devices.replicas = replicas;
-        config.devices.pipeline_stages = stages;
+        config.placement.devices.replicas = replicas;
+        config.placement.devices.pipeline_stages = stages;
         let observers: Vec<Box<dyn Observer>> =
-            vec![Box::new(Checkpoints::new(folder.path(), &config).unwrap())];
+            vec![Box::new(Checkpoints::new(folder.path(), &config.outputs).unwrap())];
         let Finished { outcome, .. } = ends(&config, None, observers);
         let End::Stopped(reason) = outcome.end else { panic!("{:?}", outcome.end) };
         assert!(reason.starts_with("the loss became ") && reason.contains("in epoch 2, step "), "{reason}");

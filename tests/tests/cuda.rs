@@ -37,14 +37,14 @@ fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
 /// recorded anew; an average of the weights takes their place every other step.
 fn config(epochs: u64) -> Config {
     let mut config = recipe("quick").expect("it is built in");
-    config.epochs = epochs;
-    config.batch_size = 4;
-    config.schedule = "constant".parse().expect("it is well-formed");
+    config.training.epochs = epochs;
+    config.training.batch_size = 4;
+    config.training.schedule = "constant".parse().expect("it is well-formed");
     // So small that rounding is not blown up.
-    config.lr = 1e-3;
+    config.training.lr = 1e-3;
     let groups = ["dense*/bias:lr-multiplier=2,epochs=1", "*/kernel:l2=1e-3"];
-    config.param_groups = groups.map(|group| group.parse().expect("it is well-formed")).into();
-    config.ema = Some("momentum=0.5,every=2,overwrite-frequency=2".parse().expect("it is well-formed"));
+    config.training.param_groups = groups.map(|group| group.parse().expect("it is well-formed")).into();
+    config.training.ema = Some("momentum=0.5,every=2,overwrite-frequency=2".parse().expect("it is well-formed"));
     config
 }
 
@@ -78,9 +78,9 @@ fn towers_on_one_gpu_equal_one_tower() {
     on_gpus(Precision::Fp32, |open| {
         // Without normalization, whose statistics are a tower's own.
         let mut config = config(1);
-        (config.model, config.optimizer) = ("keras_cnn".into(), "sgd".parse().expect("it is well-formed"));
+        (config.training.model, config.training.optimizer) = ("keras_cnn".into(), "sgd".parse().expect("it is well-formed"));
         let one = run(&[open()], &config);
-        config.global_batch_size = Some(4);
+        config.training.global_batch_size = Some(4);
         let three = run(&[open(), open(), open()], &config);
         assert_near(&one, &three, 1e-3);
     });
@@ -88,7 +88,7 @@ fn towers_on_one_gpu_equal_one_tower() {
 
 #[test]
 fn half_precision_learns_about_the_same() {
-    let config = Config { batch_size: 6, ..config(1) };
+    let config = config(1).with(|config| config.training.batch_size = 6);
     let expected = run(&[tensor_cpu::device(2)], &config);
     for precision in [Precision::Bf16, Precision::Fp16] {
         on_gpus(precision, |open| {
@@ -108,7 +108,7 @@ fn in_folder(
     stop_after: Option<u64>,
 ) -> Finished {
     let checkpoints: Vec<Box<dyn Observer>> =
-        vec![Box::new(Checkpoints::new(dir, config).expect("the folder can be made"))];
+        vec![Box::new(Checkpoints::new(dir, &config.outputs).expect("the folder can be made"))];
     run_on(&[device], config, &data(), resume, stop_after, checkpoints).expect("the run goes well")
 }
 
@@ -116,7 +116,7 @@ fn in_folder(
 fn a_run_that_stops_goes_on_bit_for_bit() {
     goes_on_bit_for_bit(Precision::Fp32, &config(2), &[2, 5, 6]);
     // With a loss scale and a count of steps, which are part of the state.
-    let adam = Config { optimizer: "adamw".parse().expect("it is well-formed"), ..config(2) };
+    let adam = config(2).with(|config| config.training.optimizer = "adamw".parse().expect("it is well-formed"));
     goes_on_bit_for_bit(Precision::Fp16, &adam, &[3]);
 }
 
@@ -145,7 +145,7 @@ fn goes_on_bit_for_bit(precision: Precision, config: &Config, stops: &[u64]) {
 fn a_loss_that_is_no_number_ends_the_run_and_names_the_step() {
     on_gpus(Precision::Fp32, |open| {
         let mut config = config(2);
-        config.lr = 1e30;
+        config.training.lr = 1e30;
         match run_on(&[open()], &config, &data(), None, None, Vec::new()) {
             Err(Error::NotFinite { epoch: 1, step, .. }) => assert!((2..=4).contains(&step), "step {step}"),
             Err(other) => panic!("{other}"),
@@ -158,7 +158,7 @@ fn a_loss_that_is_no_number_ends_the_run_and_names_the_step() {
 #[test]
 fn gpus_end_together_at_a_loss_that_is_no_number() {
     on_gpus(Precision::Fp32, |open| {
-        let config = Config { lr: 1e30, terminate_on_nan: true, ..config(2) };
+        let config = config(2).with(|config| { config.training.lr = 1e30; config.outputs.terminate_on_nan = true; });
         let stop = train::StopFlag::default();
         let outcome = train::train_on(&[open(), open()], &config, data(), None, &mut [], &stop)
             .expect("it ends in order");
@@ -176,10 +176,10 @@ fn gpus_end_together_at_a_loss_that_is_no_number() {
 fn a_plateau_reduces_the_rate_of_recorded_steps() {
     let plateau = train::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=1,min_delta=100")
         .expect("it is well-formed");
-    let config = Config { reduce_lr_on_plateau: Some(plateau), ..config(3) };
+    let config = config(3).with(|config| config.training.reduce_lr_on_plateau = Some(plateau));
     let expected = run(&[tensor_cpu::device(1)], &config);
     on_gpus(Precision::Fp32, |open| {
-        let finished = run(&[open(), open()], &Config { batch_size: 2, ..config.clone() });
+        let finished = run(&[open(), open()], &config.with(|config| config.training.batch_size = 2));
         let rates: Vec<f64> = finished.outcome.state.history.iter().map(|record| record.lr).collect();
         assert_eq!(rates, [1e-3, 1e-3, 0.5e-3]);
         let one = run(&[open()], &config);

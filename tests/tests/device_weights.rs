@@ -15,26 +15,26 @@ fn run(devices: &[Device], config: &Config) -> Finished {
 }
 
 fn weighted(config: &Config, weights: &str) -> Config {
-    Config { device_weights: weights.parse().unwrap(), ..config.clone() }
+    config.with(|config| config.placement.device_weights = weights.parse().unwrap())
 }
 
 /// Without batch normalization, on batches of 14 of 45 images, the last of them of three.
 fn keras_cnn() -> Config {
     let mut config = recipe("keras-cnn").unwrap();
-    config.epochs = 1;
-    config.global_batch_size = Some(14);
+    config.training.epochs = 1;
+    config.training.global_batch_size = Some(14);
     // Shows the gradients as they are.
-    config.optimizer = "sgd:momentum=0.9".parse().unwrap();
-    config.lr = 0.01;
+    config.training.optimizer = "sgd:momentum=0.9".parse().unwrap();
+    config.training.lr = 0.01;
     config
 }
 
 /// With batch normalization, dropout and augmentation; nothing of the schedule depends on when a run ends.
 fn small_cnn() -> Config {
     let mut config = recipe("quick").unwrap();
-    config.epochs = 2;
-    config.global_batch_size = Some(14);
-    config.schedule = "constant".parse().unwrap();
+    config.training.epochs = 2;
+    config.training.global_batch_size = Some(14);
+    config.training.schedule = "constant".parse().unwrap();
     config
 }
 
@@ -77,7 +77,7 @@ fn the_weights_are_taken() {
 #[test]
 fn virtual_replicas_have_the_same_bits_on_uneven_towers() {
     let mut config = small_cnn();
-    config.virtual_replicas = Some(5);
+    config.training.virtual_replicas = Some(5);
     let even = run(&cpus(1, 1), &config);
     for weights in ["3,1", "1,100", "1,2,1", "1,1,1,1"] {
         let towers = weights.split(',').count();
@@ -91,7 +91,7 @@ fn virtual_replicas_have_the_same_bits_on_uneven_towers() {
 fn pipelines_have_weights_by_towers() {
     let one = run(&cpus(1, 1), &keras_cnn());
     let mut config = keras_cnn();
-    (config.devices.pipeline_stages, config.micro_batches) = (2, Some(2));
+    (config.placement.devices.pipeline_stages, config.training.micro_batches) = (2, Some(2));
     for (weights, towers) in [("3,1", 2), ("1,2,2", 3)] {
         assert_near(&one, &run(&cpus(2 * towers, 1), &weighted(&config, weights)), weights);
     }
@@ -118,7 +118,7 @@ fn measured_weights_are_as_good_as_given_ones() {
 #[test]
 fn the_slower_device_gets_less() {
     let mut config = weighted(&small_cnn(), "auto");
-    config.epochs = 1;
+    config.training.epochs = 1;
     let devices = [tensor_cpu::reference(), tensor_cpu::device(1)];
     let few = cifar::synthetic(3, 28, 4);
     let state = run_on(&devices, &config, &few, None, None, Vec::new()).unwrap().outcome.state;
@@ -136,7 +136,7 @@ fn measured_weights_are_part_of_the_run() {
     let resume = Resume::newest(dir.path()).unwrap();
     let weights = resume.state.device_weights.clone();
     assert_eq!(
-        (&resume.config.device_weights, weights.to_string().contains(',')),
+        (&resume.config.placement.device_weights, weights.to_string().contains(',')),
         (&DeviceWeights::Auto, true)
     );
     let resumed = run_on(&cpus(2, 1), &config, &data(), Some(&resume), None, Vec::new()).unwrap();

@@ -8,9 +8,9 @@ use train::{
 
 fn quick() -> Config {
     let mut config = recipe("quick").expect("it is built in");
-    config.epochs = 3;
-    config.batch_size = 16;
-    config.devices.threads = 1;
+    config.training.epochs = 3;
+    config.training.batch_size = 16;
+    config.placement.devices.threads = 1;
     config
 }
 
@@ -19,11 +19,11 @@ fn quick() -> Config {
 fn a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = quick();
-    config.schedule = "milestones:at=1,factor=1e30".parse().expect("it is well-formed");
+    config.training.schedule = "milestones:at=1,factor=1e30".parse().expect("it is well-formed");
     for replicas in [1, 2] {
-        config.devices.replicas = replicas;
+        config.placement.devices.replicas = replicas;
         let checkpoints: Vec<Box<dyn Observer>> =
-            vec![Box::new(Checkpoints::new(dir.path(), &config).unwrap())];
+            vec![Box::new(Checkpoints::new(dir.path(), &config.outputs).unwrap())];
         let error = run(&config, &cifar::synthetic(5, 64, 16), None, None, checkpoints).err().unwrap();
         assert!(matches!(&error, Error::NotFinite { epoch: 2, .. }), "{error}");
         let kept = Resume::newest(dir.path()).unwrap();
@@ -43,7 +43,7 @@ impl Observer for Failing {
 #[test]
 fn an_observers_error_ends_all_towers() {
     let mut config = quick();
-    config.devices.replicas = 3;
+    config.placement.devices.replicas = 3;
     let error =
         run(&config, &cifar::synthetic(5, 64, 16), None, None, vec![Box::new(Failing)]).err().unwrap();
     assert_eq!(error.to_string(), "the disk is gone");
@@ -61,7 +61,7 @@ impl Observer for Enough {
 #[test]
 fn an_early_stop_is_agreed_on() {
     let mut config = quick();
-    config.devices.replicas = 3;
+    config.placement.devices.replicas = 3;
     let finished = run(&config, &cifar::synthetic(5, 64, 16), None, None, vec![Box::new(Enough)]).unwrap();
     assert_eq!(finished.outcome.end, train::End::Stopped("enough".into()));
     assert_eq!(finished.outcome.state.epoch, 1);
@@ -71,9 +71,9 @@ fn an_early_stop_is_agreed_on() {
 #[test]
 fn towers_without_samples_take_part() {
     let mut config = quick();
-    config.epochs = 1;
-    config.global_batch_size = Some(4);
-    config.devices.replicas = 4;
+    config.training.epochs = 1;
+    config.training.global_batch_size = Some(4);
+    config.placement.devices.replicas = 4;
     let finished = run(&config, &cifar::synthetic(5, 9, 3), None, None, Vec::new()).unwrap();
     assert_eq!(finished.outcome.state.step, 3);
 }

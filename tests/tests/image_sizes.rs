@@ -7,8 +7,10 @@ use std::path::Path;
 use towers_tests::{Finished, cpus, run_in, run_on};
 use train::cifar::folder::{ClassFolders, picture};
 use train::cifar::{Dataset, Split};
-use train::{Assumed, Classifier, Config, Error, ImageSize, RECIPES, Resume, Trained, cifar};
-use train::{evaluate, export, load_data, open_model, recipe, save_config};
+use train::{Config, Error, RECIPES, Resume, cifar};
+use train::{load_data, open_model, recipe, save_config};
+use trained::{Assumed, Classifier, ImageSize, Trained};
+use trained::{evaluate, export};
 
 const SIZE: ImageSize = ImageSize { height: 30, width: 25 };
 
@@ -27,11 +29,11 @@ fn draw(folder: &Path, per_class: usize) {
 /// A few steps of a recipe.
 fn short(name: &str, folder: &Path) -> Config {
     let mut config = recipe(name).unwrap();
-    (config.epochs, config.batch_size, config.global_batch_size) = (2, 5, None);
-    (config.virtual_replicas, config.checkpoints.save_best) = (None, None);
-    config.devices.replicas = 1;
-    config.data.dataset = folder.to_string_lossy().into_owned();
-    config.data.image_size = SIZE;
+    (config.training.epochs, config.training.batch_size, config.training.global_batch_size) = (2, 5, None);
+    (config.training.virtual_replicas, config.outputs.checkpoints.save_best) = (None, None);
+    config.placement.devices.replicas = 1;
+    config.training.data.dataset = folder.to_string_lossy().into_owned();
+    config.training.data.image_size = SIZE;
     config
 }
 
@@ -72,7 +74,7 @@ fn every_recipe_trains_and_its_network_is_used() {
         let parts = place.path().join(format!("{name}-parts"));
         run(&format!("{name}-parts"), None, Some(2));
         let resume = Resume::newest(&parts).unwrap();
-        assert_eq!(resume.config.data.image_size, SIZE);
+        assert_eq!(resume.config.training.data.image_size, SIZE);
         let resumed = run(&format!("{name}-parts"), Some(&resume), None);
         assert_eq!(straight.figures(), resumed.figures(), "{name}");
         assert!(straight.tensors == resumed.tensors, "{name}: not the same bits");
@@ -123,8 +125,8 @@ fn towers_and_virtual_replicas_are_one_device() {
     let place = tempfile::tempdir().unwrap();
     draw(place.path(), 6);
     let mut config = short("quick", place.path());
-    config.global_batch_size = Some(6);
-    config.virtual_replicas = Some(3);
+    config.training.global_batch_size = Some(6);
+    config.training.virtual_replicas = Some(3);
     let data = data(&config);
     let run =
         |devices: &[Device], config: &Config| run_on(devices, config, &data, None, None, Vec::new()).unwrap();
@@ -135,8 +137,8 @@ fn towers_and_virtual_replicas_are_one_device() {
         assert!(one.tensors == many.tensors, "{world} devices: other weights");
     }
     // Without normalizations and dropout, towers compute what one does up to rounding.
-    let mut config = Config { virtual_replicas: None, ..config };
-    (config.model, config.sync_batch_norm) = ("small_cnn".into(), true);
+    let mut config = config.with(|config| config.training.virtual_replicas = None);
+    (config.training.model, config.training.sync_batch_norm) = ("small_cnn".into(), true);
     let loss = |world| run(&cpus(world, 1), &config).outcome.state.history[1].loss;
     assert!((loss(1) - loss(2)).abs() < 1e-4, "{} {}", loss(1), loss(2));
 }
@@ -153,7 +155,7 @@ fn what_does_not_fit_is_told() {
     };
     let size = |height, width| ImageSize { height, width };
     let told = refused(&|config| {
-        (config.model, config.data.image_size) = ("airbench94".into(), size(24, 64));
+        (config.training.model, config.training.data.image_size) = ("airbench94".into(), size(24, 64));
     });
     assert_eq!(
         told,
@@ -166,15 +168,15 @@ fn what_does_not_fit_is_told() {
         told.starts_with("--image-size is 30x25, but must be left out with the data set `cifar10`"),
         "{told}"
     );
-    let told = refused(&|config| config.data.image_size = size(7, 64));
+    let told = refused(&|config| config.training.data.image_size = size(7, 64));
     assert!(told.starts_with("--image-size is 7x64, but must be N or HxW"), "{told}");
     let told = refused(&|config| {
-        (config.augmentation.zca_whitening, config.data.image_size) = (true, size(224, 224));
+        (config.training.augmentation.zca_whitening, config.training.data.image_size) = (true, size(224, 224));
     });
     assert!(told.contains("zca") && told.contains("224x224"), "{told}");
 
     let small = ClassFolders::new(place.path()).image_size(8, 24).read().unwrap();
-    let config = Config { model: "keras_cnn".into(), ..short("quick", place.path()) };
+    let config = short("quick", place.path()).with(|config| config.training.model = "keras_cnn".into());
     let error = run_on(&cpus(1, 1), &config, &small, None, None, Vec::new()).err().unwrap();
     assert!(matches!(error, Error::Network(_)), "{error}");
     assert_eq!(

@@ -10,7 +10,8 @@ use program::Activation::Relu;
 use serde_json::Value as Json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use train::{Assumed, Classifier, Error, Trained, open_model};
+use train::{Error, open_model};
+use trained::{Assumed, Classifier, Trained};
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/keras").join(name)

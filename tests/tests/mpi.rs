@@ -47,12 +47,12 @@ mod training {
     /// Batches of 20, and one of 10, of 90 samples: uneven slices on three replicas.
     fn config(epochs: u64, virtual_replicas: Option<usize>) -> Config {
         let mut config = recipe("quick").unwrap();
-        config.epochs = epochs;
-        config.global_batch_size = Some(20);
-        config.virtual_replicas = virtual_replicas;
-        config.schedule = "cosine:epochs=4".parse().unwrap();
-        config.devices.device = train::DeviceKind::Cpu;
-        config.devices.threads = 3;
+        config.training.epochs = epochs;
+        config.training.global_batch_size = Some(20);
+        config.training.virtual_replicas = virtual_replicas;
+        config.training.schedule = "cosine:epochs=4".parse().unwrap();
+        config.placement.devices.device = train::DeviceKind::Cpu;
+        config.placement.devices.threads = 3;
         config
     }
 
@@ -87,17 +87,17 @@ mod training {
 
     /// A run on so many threads, in this process; from the newest checkpoint of the folder, if there is one.
     fn on_threads(mut config: Config, replicas: usize, folder: &Path) -> Outcome {
-        config.devices.replicas = replicas;
+        config.placement.devices.replicas = replicas;
         let resume = Resume::newest(folder).ok();
         let mut observers: Vec<Box<dyn Observer>> =
-            vec![Box::new(Checkpoints::new(folder, &config).unwrap())];
+            vec![Box::new(Checkpoints::new(folder, &config.outputs).unwrap())];
         train::train(&config, data(), resume.as_ref(), &mut observers, &StopFlag::default()).unwrap()
     }
 
     fn job(ranks: usize, config: &Config, more: &[(&str, &str)]) -> Job {
-        let epochs = config.epochs.to_string();
-        let shards = config.virtual_replicas.map_or(String::new(), |shards| shards.to_string());
-        let told = [(MODEL, &*config.model), (EPOCHS, &*epochs), (VIRTUAL, &*shards)];
+        let epochs = config.training.epochs.to_string();
+        let shards = config.training.virtual_replicas.map_or(String::new(), |shards| shards.to_string());
+        let told = [(MODEL, &*config.training.model), (EPOCHS, &*epochs), (VIRTUAL, &*shards)];
         Job::start("train", ranks, &[&told, more].concat())
     }
 
@@ -123,20 +123,20 @@ mod training {
         let folder = PathBuf::from(std::env::var(FOLDER).unwrap());
         let mut config = config(number(EPOCHS).unwrap(), number(VIRTUAL).map(|shards| shards as usize));
         if let Ok(weights) = std::env::var(WEIGHTS) {
-            config.device_weights = weights.parse()?;
+            config.placement.device_weights = weights.parse()?;
         }
-        config.model = std::env::var(MODEL).unwrap_or(config.model);
+        config.training.model = std::env::var(MODEL).unwrap_or(config.training.model);
         let rank: usize =
             std::env::var("OMPI_COMM_WORLD_RANK").or(std::env::var("PMI_RANK")).unwrap().parse().unwrap();
-        config.sync_batch_norm = role == "synchronized";
+        config.training.sync_batch_norm = role == "synchronized";
         if role == "misfit" && rank == 2 {
-            config.lr *= 2.0;
+            config.training.lr *= 2.0;
         }
-        let process = Process::join(&config.devices, Duration::from_secs(3))?;
+        let process = Process::join(&config.placement.devices, Duration::from_secs(3))?;
         mark(&folder, "started", rank);
         let mut observers: Vec<Box<dyn Observer>> = Vec::new();
         if rank == 0 {
-            observers.push(Box::new(Checkpoints::new(&folder, &config)?));
+            observers.push(Box::new(Checkpoints::new(&folder, &config.outputs)?));
             let delay = Duration::from_millis(number(DELAY).unwrap_or(0));
             observers.push(Box::new(Slow(delay, folder.clone())));
         }
@@ -189,7 +189,7 @@ mod training {
             let mut config = config(2, shards);
             // With virtual replicas no bit depends on the weights.
             if shards.is_none() {
-                config.device_weights = resume.state.device_weights.clone();
+                config.placement.device_weights = resume.state.device_weights.clone();
             }
             let threads = tempfile::tempdir().unwrap();
             on_threads(config, 3, threads.path());
@@ -204,7 +204,7 @@ mod training {
             return;
         }
         for (ranks, shards) in [(2, None), (3, Some(4))] {
-            let config = Config { model: "keras_cnn".into(), ..config(1, shards) };
+            let config = config(1, shards).with(|config| config.training.model = "keras_cnn".into());
             let ended = job(ranks, &config, &[]).wait();
             assert!(ended.success, "{}", ended.text);
             let threads = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ mod training {
         let ended = Job::start("synchronized", 3, &[(EPOCHS, "1"), (VIRTUAL, "")]).wait();
         assert!(ended.success, "{}", ended.text);
         let threads = tempfile::tempdir().unwrap();
-        on_threads(Config { sync_batch_norm: true, ..config(1, None) }, 3, threads.path());
+        on_threads(config(1, None).with(|config| config.training.sync_batch_norm = true), 3, threads.path());
         assert!(newest(&ended.folder).1 == newest(threads.path()).1, "not the bits of threads");
     }
 

@@ -4,13 +4,15 @@ use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph};
 use models::Model;
 use program::Activation;
 use train::observers::Checkpoints;
-use train::{Classifier, Config, DeviceKind, Error, Observer, Outcome, Preprocessing, StopFlag, Trained};
-use train::{cifar, evaluate, recipe, train_model};
+use train::{Config, DeviceKind, Error, Observer, Outcome, StopFlag};
+use train::{cifar, recipe, train_model};
+use trained::evaluate;
+use trained::{Classifier, Preprocessing, Trained};
 
 fn config() -> Config {
     let mut config = recipe("quick").expect("the recipe");
-    (config.epochs, config.batch_size) = (1, 20);
-    (config.devices.device, config.devices.replicas, config.devices.threads) = (DeviceKind::Cpu, 2, 2);
+    (config.training.epochs, config.training.batch_size) = (1, 20);
+    (config.placement.devices.device, config.placement.devices.replicas, config.placement.devices.threads) = (DeviceKind::Cpu, 2, 2);
     config
 }
 
@@ -26,7 +28,7 @@ fn figures(outcome: &Outcome) -> [u64; 4] {
 
 #[test]
 fn a_network_of_ones_own_trains_as_a_named_one() {
-    let own = Config { model: "mine".into(), ..config() };
+    let own = config().with(|config| config.training.model = "mine".into());
     let mine = run(models::small_cnn(10).expect("a network"), &own).expect("a run");
     let data = cifar::synthetic(1, 60, 20);
     let named = train::train(&config(), data, None, &mut [], &StopFlag::default()).expect("a run");
@@ -64,10 +66,10 @@ fn cropped() -> cifar::Dataset {
 
 /// Trains `mine` into a folder.
 fn trained_in(run: &std::path::Path) -> (Outcome, cifar::Dataset) {
-    let config = Config { model: "mine".into(), preprocessing: Preprocessing::SubtractPixelMean, ..config() };
+    let config = config().with(|config| { config.training.model = "mine".into(); config.training.preprocessing = Preprocessing::SubtractPixelMean; });
     let data = cropped();
     let mut observers: Vec<Box<dyn Observer>> =
-        vec![Box::new(Checkpoints::new(run, &config).expect("the folder can be made"))];
+        vec![Box::new(Checkpoints::new(run, &config.outputs).expect("the folder can be made"))];
     let model = mine(data.train.shape(), 8, 10);
     let outcome = train_model(model, &config, data.clone(), None, &mut observers, &StopFlag::default());
     (outcome.expect("a run"), data)
@@ -93,7 +95,7 @@ fn a_network_of_ones_own_is_opened_again() {
 
     let at = |file: &str| folder.path().join(file);
     for file in ["mine.onnx", "mine.py", "again.safetensors"] {
-        train::export(&trained, &at(file)).expect("a file");
+        trained::export(&trained, &at(file)).expect("a file");
     }
     assert!(std::fs::read_to_string(at("mine.py")).expect("a module").contains("self.look = nn.Conv2d(3, 8"));
     let again = Trained::read(&at("again.safetensors")).expect("a model file");
@@ -104,7 +106,7 @@ fn a_network_of_ones_own_is_opened_again() {
 
     // A checkpoint, with the optimizer's memory in it, is the same network.
     let load = |_| Ok(data.clone());
-    let checkpoint = train::open_model(&at(train::CHECKPOINTS), &train::Assumed::default(), load);
+    let checkpoint = train::open_model(&at(train::CHECKPOINTS), &trained::Assumed::default(), load);
     let checkpoint =
         checkpoint.expect("a checkpoint").with_model(mine([24, 28, 3], 8, 10)).expect("the same");
     let mut third = Classifier::new(&checkpoint, &tensor_cpu::device(1), 7).expect("a classifier");
@@ -115,14 +117,14 @@ fn a_network_of_ones_own_is_opened_again() {
 #[test]
 fn parameters_and_stages_are_those_of_the_own_network() {
     let mut config = config();
-    config.param_groups = vec!["look/kernel:lr-multiplier=0.5".parse().expect("it is well-formed")];
+    config.training.param_groups = vec!["look/kernel:lr-multiplier=0.5".parse().expect("it is well-formed")];
     let figures_of = |config: &Config| figures(&run(mine([32, 32, 3], 8, 10), config).expect("a run"));
     let named = figures_of(&config);
-    assert_eq!(figures_of(&Config { model: "mine".into(), ..config.clone() }), named);
-    (config.devices.pipeline_stages, config.devices.replicas) = (2, 1);
-    config.devices.split_at = vec!["batch_normalization".into()];
+    assert_eq!(figures_of(&config.with(|config| config.training.model = "mine".into())), named);
+    (config.placement.devices.pipeline_stages, config.placement.devices.replicas) = (2, 1);
+    config.placement.devices.split_at = vec!["batch_normalization".into()];
     figures_of(&config);
-    config.devices.split_at = vec!["batch_normalization_1".into()];
+    config.placement.devices.split_at = vec!["batch_normalization_1".into()];
     let told = run(mine([32, 32, 3], 8, 10), &config).expect_err("another network's layer").to_string();
     assert!(told.contains("behind `batch_normalization_1`: there is no such layer"), "{told}");
 }
@@ -149,8 +151,9 @@ fn names_that_python_has_for_other_things_are_refused() {
         let x = graph.add(GlobalAveragePooling2D, x).expect("a pooling");
         let logits = graph.add(Dense::new(10), x).expect("a dense layer");
         let trained = trained.with_model(Model::new(graph, logits)).expect("the same network");
-        train::export(&trained, &folder.path().join("net.onnx")).expect("any name will do there");
-        let told = train::export(&trained, &folder.path().join("net.py")).expect_err("no module").to_string();
+        trained::export(&trained, &folder.path().join("net.onnx")).expect("any name will do there");
+        let told =
+            trained::export(&trained, &folder.path().join("net.py")).expect_err("no module").to_string();
         assert!(told.contains(name) && told.contains("its name is none in Python"), "{told}");
     }
 }

@@ -5,22 +5,23 @@
 use program::Precision;
 use std::path::Path;
 use towers_tests::{Finished, cpus, run_in, run_on};
-use train::{Classifier, Config, End, Error, MODEL_FILE, Observer, Result, Resume, cifar, recipe};
+use train::{Config, End, Error, Observer, Result, Resume, cifar, recipe};
+use trained::{Classifier, MODEL_FILE};
 
 /// Batch normalization, dropout and augmentation. Batches of 14 of 45 images: three whole ones, and one of three images, which
 /// leaves most micro-batches without any.
 fn config(stages: usize) -> Config {
     let mut config = recipe("quick").unwrap();
-    config.epochs = 2;
-    config.global_batch_size = Some(14);
-    config.devices.pipeline_stages = stages;
+    config.training.epochs = 2;
+    config.training.global_batch_size = Some(14);
+    config.placement.devices.pipeline_stages = stages;
     // Of which nothing depends on when a run ends.
-    config.schedule = "constant".parse().unwrap();
+    config.training.schedule = "constant".parse().unwrap();
     config
 }
 
 fn whole(shards: usize) -> Config {
-    Config { virtual_replicas: Some(shards), ..config(1) }
+    config(1).with(|config| config.training.virtual_replicas = Some(shards))
 }
 
 fn data() -> cifar::Dataset {
@@ -43,7 +44,7 @@ fn stages_train_the_bits_of_the_whole_network() {
     for micro_batches in [1, 3, 4] {
         let one = run(1, &whole(micro_batches));
         for stages in [2, 3, 5] {
-            let split = Config { micro_batches: Some(micro_batches), ..config(stages) };
+            let split = config(stages).with(|config| config.training.micro_batches = Some(micro_batches));
             assert_same(
                 &one,
                 &run(stages, &split),
@@ -56,9 +57,9 @@ fn stages_train_the_bits_of_the_whole_network() {
 /// That the test above can fail, and that micro-batches need no stages.
 #[test]
 fn other_micro_batches_are_another_run() {
-    let three = run(2, &Config { micro_batches: Some(3), ..config(2) });
-    assert_same(&three, &run(1, &Config { micro_batches: Some(3), ..config(1) }), "one stage");
-    let four = run(2, &Config { micro_batches: None, ..config(2) });
+    let three = run(2, &config(2).with(|config| config.training.micro_batches = Some(3)));
+    assert_same(&three, &run(1, &config(1).with(|config| config.training.micro_batches = Some(3))), "one stage");
+    let four = run(2, &config(2).with(|config| config.training.micro_batches = None));
     assert_same(&four, &run(1, &whole(4)), "two micro-batches a stage by default");
     assert!(three.tensors != four.tensors);
 }
@@ -66,9 +67,9 @@ fn other_micro_batches_are_another_run() {
 #[test]
 fn stages_and_replicas_go_together() {
     let one = run(1, &whole(6));
-    let split = Config { micro_batches: Some(3), ..config(2) };
+    let split = config(2).with(|config| config.training.micro_batches = Some(3));
     assert_same(&one, &run(4, &split), "two replicas of two stages, three micro-batches each");
-    let shards = Config { virtual_replicas: Some(6), ..config(2) };
+    let shards = config(2).with(|config| config.training.virtual_replicas = Some(6));
     assert_same(&one, &run(2, &shards), "one replica of two stages, six virtual replicas");
     assert_same(&one, &run(8, &shards), "four replicas of two stages, six virtual replicas");
 }
@@ -77,12 +78,12 @@ fn stages_and_replicas_go_together() {
 #[test]
 fn mixed_images_pass_through_stages() {
     let mixing = |config: Config| {
-        let augmentation = config.augmentation.clone().mixup(0.4).cutmix(1.0);
-        Config { augmentation, ..config }
+        let augmentation = config.training.augmentation.clone().mixup(0.4).cutmix(1.0);
+        config.with(|config| config.training.augmentation = augmentation)
     };
     let one = run(1, &mixing(whole(3)));
     for stages in [2, 3] {
-        let split = Config { micro_batches: Some(3), ..mixing(config(stages)) };
+        let split = mixing(config(stages)).with(|config| config.training.micro_batches = Some(3));
         assert_same(&one, &run(stages, &split), &format!("{stages} stages with mixup and cutmix"));
     }
     assert!(one.losses != run(1, &whole(3)).losses, "that images were mixed at all");
@@ -93,22 +94,22 @@ fn mixed_images_pass_through_stages() {
 fn any_cut_will_do() {
     let one = run(1, &whole(2));
     for cut in models::small_cnn(10).unwrap().cuts() {
-        let mut split = Config { micro_batches: Some(2), ..config(2) };
-        split.devices.split_at = vec![cut.layer.clone()];
+        let mut split = config(2).with(|config| config.training.micro_batches = Some(2));
+        split.placement.devices.split_at = vec![cut.layer.clone()];
         assert_same(&one, &run(2, &split), &format!("cut behind {}", cut.layer));
     }
     let few = cifar::synthetic(3, 6, 3);
     let google = |mut config: Config| {
-        config.model = "minigooglenet".to_owned();
-        (config.epochs, config.global_batch_size) = (1, Some(6));
-        run_on(&cpus(config.devices.stages(), 1), &config, &few, None, None, Vec::new()).unwrap()
+        config.training.model = "minigooglenet".to_owned();
+        (config.training.epochs, config.training.global_batch_size) = (1, Some(6));
+        run_on(&cpus(config.stages(), 1), &config, &few, None, None, Vec::new()).unwrap()
     };
-    let split = google(Config { micro_batches: Some(2), ..config(3) });
+    let split = google(config(3).with(|config| config.training.micro_batches = Some(2)));
     assert_same(&google(whole(2)), &split, "three stages of MiniGoogLeNet");
 }
 
 fn in_folder(stages: usize, dir: &Path, resume: Option<&Resume>, stop_after: Option<u64>) -> Finished {
-    let config = Config { micro_batches: Some(4), ..config(stages) };
+    let config = config(stages).with(|config| config.training.micro_batches = Some(4));
     run_in(dir, &cpus(stages, 1), &config, &data(), resume, stop_after).unwrap()
 }
 
@@ -132,7 +133,7 @@ fn a_run_goes_on_with_another_number_of_stages() {
 #[test]
 fn a_loss_that_is_not_a_number_ends_all_stages() {
     let mut config = config(3);
-    config.lr = 1e30;
+    config.training.lr = 1e30;
     let error = run_on(&cpus(3, 1), &config, &data(), None, None, Vec::new()).err().unwrap();
     assert!(matches!(error, Error::NotFinite { .. }), "{error}");
 }
@@ -160,9 +161,9 @@ fn what_cannot_be_split_is_an_error() {
     };
     assert!(says(3, &config(2)).contains("3 devices can't be shared out among pipelines of 2 stages"));
     assert!(says(99, &config(99)).contains("--pipeline-stages is 99, but must be at most"));
-    let both = Config { micro_batches: Some(2), ..whole(2) };
+    let both = whole(2).with(|config| config.training.micro_batches = Some(2));
     assert!(says(1, &both).contains("--micro-batches is 2, but must be left out with --virtual-replicas"));
-    assert!(says(1, &Config { micro_batches: Some(0), ..config(1) }).contains("--micro-batches is 0"));
+    assert!(says(1, &config(1).with(|config| config.training.micro_batches = Some(0))).contains("--micro-batches is 0"));
     let mut alone = config(1);
     alone.devices.split_at = vec!["flatten".to_owned()];
     assert!(says(1, &alone).contains("--split-at is flatten, but must be left out, or given with"));
@@ -178,12 +179,12 @@ fn gpus_train_the_same_bits_too() {
     }
     let few = cifar::synthetic(3, 17, 4);
     let run = |mut config: Config| {
-        (config.global_batch_size, config.epochs) = (Some(5), 1);
-        let gpus: Vec<_> = (0..config.devices.stages()).map(|_| open().unwrap()).collect();
+        (config.training.global_batch_size, config.training.epochs) = (Some(5), 1);
+        let gpus: Vec<_> = (0..config.stages()).map(|_| open().unwrap()).collect();
         run_on(&gpus, &config, &few, None, None, Vec::new()).unwrap()
     };
     let one = run(whole(2));
-    let two = run(Config { micro_batches: Some(2), ..config(2) });
+    let two = run(config(2).with(|config| config.training.micro_batches = Some(2)));
     assert_eq!(one.outcome.state.step, two.outcome.state.step);
     assert_eq!(one.figures(), two.figures());
     assert!(one.tensors == two.tensors);

@@ -4,12 +4,13 @@
 
 use program::Device;
 use towers_tests::{Finished, cpus, distance, run_in, run_on};
-use train::{Classifier, Config, End, MODEL_FILE, Resume, cifar, recipe};
+use train::{Config, End, Resume, cifar, recipe};
+use trained::{Classifier, MODEL_FILE};
 
 /// Two steps of four images an epoch.
 fn config() -> Config {
     let mut config = recipe("resnet18").unwrap();
-    (config.epochs, config.global_batch_size, config.lr) = (1, Some(4), 1e-3);
+    (config.training.epochs, config.training.global_batch_size, config.training.lr) = (1, Some(4), 1e-3);
     config
 }
 
@@ -19,21 +20,21 @@ fn run(devices: &[Device], config: &Config) -> Finished {
 
 #[test]
 fn stages_and_towers_train_the_bits_of_two_virtual_replicas() {
-    let one = run(&cpus(1, 2), &Config { virtual_replicas: Some(2), ..config() });
-    let two = run(&cpus(2, 1), &Config { virtual_replicas: Some(2), ..config() });
+    let one = run(&cpus(1, 2), &config().with(|config| config.training.virtual_replicas = Some(2)));
+    let two = run(&cpus(2, 1), &config().with(|config| config.training.virtual_replicas = Some(2)));
     assert!(one.tensors == two.tensors && one.losses == two.losses, "two towers");
-    let mut split = Config { micro_batches: Some(2), ..config() };
-    (split.devices.pipeline_stages, split.devices.split_at) = (2, vec!["add_3".into()]);
+    let mut split = config().with(|config| config.training.micro_batches = Some(2));
+    (split.placement.devices.pipeline_stages, split.placement.devices.split_at) = (2, vec!["add_3".into()]);
     let split = run(&cpus(2, 1), &split);
     assert!(one.tensors == split.tensors && one.losses == split.losses, "two stages");
 }
 
 #[test]
 fn towers_normalize_together() {
-    let config = Config { global_batch_size: Some(8), ..config() };
+    let config = config().with(|config| config.training.global_batch_size = Some(8));
     let one = run(&cpus(1, 2), &config);
     let [together, apart] = [true, false].map(|sync_batch_norm| {
-        distance(&one.tensors, &run(&cpus(2, 1), &Config { sync_batch_norm, ..config.clone() }).tensors)
+        distance(&one.tensors, &run(&cpus(2, 1), &config.with(|config| config.training.sync_batch_norm = sync_batch_norm)).tensors)
     });
     // On so few images every step enlarges what rounding makes different.
     assert!(together < 0.2 && together * 10.0 < apart, "{together:e}, apart {apart:e}");

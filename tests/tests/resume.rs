@@ -8,17 +8,17 @@ use train::{Config, End, Error, Observer, Result, Resume, Saved, StopFlag, cifar
 
 fn quick(epochs: u64) -> Config {
     let mut config = recipe("quick").expect("it is built in");
-    config.epochs = epochs;
-    config.batch_size = 16;
+    config.training.epochs = epochs;
+    config.training.batch_size = 16;
     // Over four epochs, however many of them this run does.
-    config.schedule = "cosine:epochs=4".parse().expect("it is well-formed");
-    config.devices.threads = 2;
+    config.training.schedule = "cosine:epochs=4".parse().expect("it is well-formed");
+    config.placement.devices.threads = 2;
     config
 }
 
 fn in_folder(config: &Config, dir: &Path, resume: Option<&Resume>, stop_after: Option<u64>) -> Finished {
     let checkpoints: Vec<Box<dyn Observer>> =
-        vec![Box::new(Checkpoints::new(dir, config).expect("the folder can be made"))];
+        vec![Box::new(Checkpoints::new(dir, &config.outputs).expect("the folder can be made"))];
     run(config, &cifar::synthetic(5, 90, 30), resume, stop_after, checkpoints).expect("the run goes well")
 }
 
@@ -57,11 +57,11 @@ fn an_interrupted_evaluation_begins_again() {
     let data = cifar::synthetic(5, 90, 130);
     for replicas in [1, 3] {
         let mut config = quick(2);
-        config.devices.replicas = replicas;
+        config.placement.devices.replicas = replicas;
         let straight = run(&config, &data, None, None, Vec::new()).unwrap();
         let (parts, stop) = (tempfile::tempdir().unwrap(), StopFlag::default());
         let mut observers: Vec<Box<dyn Observer>> = vec![
-            Box::new(Checkpoints::new(parts.path(), &config).unwrap()),
+            Box::new(Checkpoints::new(parts.path(), &config.outputs).unwrap()),
             Box::new(StopInEvaluation(stop.clone())),
         ];
         let outcome = train::train(&config, data.clone(), None, &mut observers, &stop).unwrap();
@@ -82,12 +82,12 @@ fn an_interrupted_epoch_goes_on_at_the_next_step() {
         let mut config = quick(2);
         if optimizer.contains("nesterov") {
             let groups = ["*/beta:lr-multiplier=8,l2=1e-3", "dense/bias:epochs=1"];
-            config.param_groups = groups.map(|group| group.parse().expect("it is well-formed")).into();
-            config.ema =
+            config.training.param_groups = groups.map(|group| group.parse().expect("it is well-formed")).into();
+            config.training.ema =
                 Some("every=2,momentum=0.9,power=1,overwrite-frequency=4".parse().expect("so is this"));
         }
-        config.optimizer = optimizer.parse().expect("it is well-formed");
-        config.lr = 1e-3;
+        config.training.optimizer = optimizer.parse().expect("it is well-formed");
+        config.training.lr = 1e-3;
         let whole = tempfile::tempdir().unwrap();
         let straight = in_folder(&config, whole.path(), None, None);
         for stop_after in [1, 5, 6, 7, 12] {
@@ -109,7 +109,7 @@ fn three_towers_resume_too() {
     let whole = tempfile::tempdir().unwrap();
     let towers = |epochs| {
         let mut config = quick(epochs);
-        config.devices.replicas = 3;
+        config.placement.devices.replicas = 3;
         config
     };
     let straight = in_folder(&towers(2), whole.path(), None, None);

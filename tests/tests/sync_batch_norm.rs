@@ -10,12 +10,12 @@ use train::{Config, End, Error, Resume, cifar, recipe};
 /// which leaves some towers without any.
 fn config(sync_batch_norm: bool) -> Config {
     let mut config = recipe("quick").unwrap();
-    config.epochs = 2;
-    config.global_batch_size = Some(14);
-    config.sync_batch_norm = sync_batch_norm;
-    config.schedule = "constant".parse().unwrap();
-    config.optimizer = "sgd:momentum=0.9".parse().unwrap();
-    config.lr = 0.01;
+    config.training.epochs = 2;
+    config.training.global_batch_size = Some(14);
+    config.training.sync_batch_norm = sync_batch_norm;
+    config.training.schedule = "constant".parse().unwrap();
+    config.training.optimizer = "sgd:momentum=0.9".parse().unwrap();
+    config.training.lr = 0.01;
     config
 }
 
@@ -60,7 +60,7 @@ fn towers_that_do_not_meet_train_something_else() {
 /// How far a single step of several towers is from that of one: when they normalize together, and apart.
 fn after_a_step(config: &Config, devices: impl Fn(usize) -> Vec<Device>, world: usize) -> [f64; 2] {
     let step = |world: usize, sync_batch_norm| {
-        let config = Config { epochs: 1, sync_batch_norm, global_batch_size: Some(5), ..config.clone() };
+        let config = config.with(|config| { config.training.epochs = 1; config.training.sync_batch_norm = sync_batch_norm; config.training.global_batch_size = Some(5); });
         let data = cifar::synthetic(3, 5, 3);
         let finished = run_on(&devices(world), &config, &data, None, None, Vec::new()).unwrap();
         assert_eq!(finished.outcome.state.step, 1);
@@ -76,7 +76,7 @@ fn after_a_step(config: &Config, devices: impl Fn(usize) -> Vec<Device>, world: 
 /// is taken.
 #[test]
 fn minigooglenet_too() {
-    let config = Config { model: "minigooglenet".into(), ..config(true) };
+    let config = config(true).with(|config| config.training.model = "minigooglenet".into());
     for world in [2, 3] {
         let [together, apart] = after_a_step(&config, |world| cpus(world, 1), world);
         assert!(together < 1e-2 && together * 20.0 < apart, "{world} towers: {together:e}, apart {apart:e}");
@@ -92,7 +92,7 @@ fn runs_repeat_bit_for_bit_for_any_number_of_threads() {
         let again = run_on(&cpus(3, threads), &config, &data(), None, None, Vec::new()).unwrap();
         assert!(first.tensors == again.tensors && first.losses == again.losses, "{threads} threads each");
     }
-    let shards = Config { virtual_replicas: Some(3), ..config };
+    let shards = config.with(|config| config.training.virtual_replicas = Some(3));
     assert!(first.tensors == run(3, &shards).tensors);
 }
 
@@ -106,7 +106,7 @@ fn a_run_goes_on() {
         let stopped = run_in(dir.path(), &cpus(3, 1), &config, &data(), None, Some(2)).unwrap();
         assert_eq!(stopped.outcome.end, End::Interrupted);
         let resume = Resume::newest(dir.path()).unwrap();
-        assert!(resume.config.sync_batch_norm && resume.state.partial.steps > 0);
+        assert!(resume.config.training.sync_batch_norm && resume.state.partial.steps > 0);
         let resumed =
             run_in(dir.path(), &cpus(world, 1), &resume.config, &data(), Some(&resume), None).unwrap();
         assert_close(&straight, &resumed, 5e-4, &format!("resumed on {world} towers"));
@@ -120,8 +120,8 @@ fn shards_and_micro_batches_are_refused() {
         let error = run_on(&cpus(world, 1), &config, &data(), None, None, Vec::new()).err().unwrap();
         assert!(matches!(error, Error::Option { .. }) && error.to_string().contains(says), "{error}");
     };
-    refused(Config { virtual_replicas: Some(4), ..config(true) }, 2, "--virtual-replicas is 4");
-    refused(Config { micro_batches: Some(2), ..config(true) }, 2, "left out with --micro-batches");
+    refused(config(true).with(|config| config.training.virtual_replicas = Some(4)), 2, "--virtual-replicas is 4");
+    refused(config(true).with(|config| config.training.micro_batches = Some(2)), 2, "left out with --micro-batches");
     let mut stages = config(true);
     stages.devices.pipeline_stages = 2;
     refused(stages, 2, "left out with --pipeline-stages");
@@ -137,15 +137,15 @@ fn gpus_train_the_same_too() {
     let gpus = |world: usize, precision| -> Vec<Device> {
         (0..world).map(|_| tensor_cuda::emulated(precision).unwrap()).collect()
     };
-    let mut config = Config { epochs: 1, ..config(true) };
-    config.global_batch_size = Some(4);
+    let mut config = config(true).with(|config| config.training.epochs = 1);
+    config.training.global_batch_size = Some(4);
     let few = cifar::synthetic(3, 17, 4);
     let run = |world| run_on(&gpus(world, Precision::Fp32), &config, &few, None, None, Vec::new()).unwrap();
     let one = run(1);
     assert_eq!(one.outcome.state.step, 5);
     assert_close(&one, &run(2), 5e-4, "two emulated GPUs");
     // Half formats turn a difference in the last bit into one in the eighth: one step shows that the towers met.
-    config.devices.precision = Precision::Bf16;
+    config.training.arithmetic.precision = Precision::Bf16;
     let [together, apart] = after_a_step(&config, |world| gpus(world, Precision::Bf16), 2);
     assert!(together * 5.0 < apart, "{together:e}, apart {apart:e}");
 }

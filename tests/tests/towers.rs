@@ -7,14 +7,14 @@ use train::{Config, DeviceKind, cifar, recipe};
 /// whole batches and one of three images, so that with four towers the last one has all of it.
 fn config(replicas: usize) -> Config {
     let mut config = recipe("keras-cnn").expect("it is built in");
-    config.epochs = 1;
-    config.global_batch_size = Some(14);
+    config.training.epochs = 1;
+    config.training.global_batch_size = Some(14);
     // RMSprop divides by the size of the gradient and so turns rounding into steps; SGD shows the gradients as they are.
-    config.optimizer = "sgd:momentum=0.9".parse().expect("it is well-formed");
-    config.lr = 0.01;
-    config.devices.device = DeviceKind::Cpu;
-    config.devices.replicas = replicas;
-    config.devices.threads = 2;
+    config.training.optimizer = "sgd:momentum=0.9".parse().expect("it is well-formed");
+    config.training.lr = 0.01;
+    config.placement.devices.device = DeviceKind::Cpu;
+    config.placement.devices.replicas = replicas;
+    config.placement.devices.threads = 2;
     config
 }
 
@@ -50,7 +50,7 @@ fn training_moves_the_weights() {
 #[test]
 fn the_batch_size_is_per_replica() {
     let mut config = config(3);
-    (config.batch_size, config.global_batch_size) = (5, None);
+    (config.training.batch_size, config.training.global_batch_size) = (5, None);
     let data = cifar::synthetic(3, 45, 4);
     let many = run(&config, &data, None, None, Vec::new()).unwrap();
     assert_eq!((many.outcome.state.global_batch, many.outcome.state.step), (15, 3));
@@ -63,12 +63,12 @@ fn runs_repeat_bit_for_bit_for_any_number_of_threads() {
     let data = cifar::synthetic(3, 70, 20);
     for replicas in [1, 3] {
         let mut config = recipe("quick").expect("it is built in");
-        config.epochs = 2;
-        config.global_batch_size = Some(32);
-        config.devices.replicas = replicas;
+        config.training.epochs = 2;
+        config.training.global_batch_size = Some(32);
+        config.placement.devices.replicas = replicas;
         let run = |threads| {
             let mut config = config.clone();
-            config.devices.threads = threads;
+            config.placement.devices.threads = threads;
             run(&config, &data, None, None, Vec::new()).unwrap()
         };
         let first = run(1);

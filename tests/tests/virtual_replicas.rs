@@ -10,14 +10,14 @@ use train::{Config, End, Error, Resume, cifar, recipe};
 /// leaves all shards but the last without any.
 fn config(shards: Option<usize>) -> Config {
     let mut config = recipe("quick").unwrap();
-    config.epochs = 2;
-    config.global_batch_size = Some(14);
-    config.virtual_replicas = shards;
+    config.training.epochs = 2;
+    config.training.global_batch_size = Some(14);
+    config.training.virtual_replicas = shards;
     // Of which nothing depends on when a run ends.
-    config.schedule = "constant".parse().unwrap();
-    config.param_groups =
+    config.training.schedule = "constant".parse().unwrap();
+    config.training.param_groups =
         vec!["*/beta:lr-multiplier=2".parse().unwrap(), "dense/bias:epochs=1".parse().unwrap()];
-    config.ema = Some("momentum=0.9,every=2,overwrite-frequency=2".parse().unwrap());
+    config.training.ema = Some("momentum=0.9,every=2,overwrite-frequency=2".parse().unwrap());
     config
 }
 
@@ -78,7 +78,7 @@ fn one_shard_a_device_is_the_plain_run() {
 #[test]
 fn shards_may_be_empty() {
     let mut config = config(Some(7));
-    (config.epochs, config.global_batch_size) = (1, Some(6));
+    (config.training.epochs, config.training.global_batch_size) = (1, Some(6));
     let few = cifar::synthetic(3, 20, 3);
     let run = |world| run_on(&cpus(world, 1), &config, &few, None, None, Vec::new()).unwrap();
     let one = run(1);
@@ -92,7 +92,7 @@ fn shards_may_be_empty() {
 #[test]
 fn the_batch_size_is_per_virtual_replica() {
     let mut config = config(Some(3));
-    (config.batch_size, config.global_batch_size, config.epochs) = (5, None, 1);
+    (config.training.batch_size, config.training.global_batch_size, config.training.epochs) = (5, None, 1);
     for world in [1, 2] {
         let state = run(&cpus(world, 1), &config).outcome.state;
         assert_eq!((state.global_batch, state.step), (15, 3));
@@ -143,7 +143,7 @@ fn gpus_train_the_same_bits_too() {
     }
     let gpus = |world: usize| (0..world).map(|_| open().unwrap()).collect::<Vec<_>>();
     let mut config = config(Some(3));
-    (config.global_batch_size, config.epochs) = (Some(7), 1);
+    (config.training.global_batch_size, config.training.epochs) = (Some(7), 1);
     let few = cifar::synthetic(3, 31, 4);
     let run = |world| run_on(&gpus(world), &config, &few, None, None, Vec::new()).unwrap();
     let one = run(1);

@@ -8,7 +8,8 @@ use layers::Mode;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use train::{Assumed, Classifier, Trained, cifar, export, open_model};
+use train::{cifar, open_model};
+use trained::{Assumed, Classifier, Trained, export};
 
 fn python() -> String {
     std::env::var("TOWERS_PYTHON").unwrap_or_else(|_| "python3".to_owned())
@@ -283,7 +284,7 @@ fn keras_and_towers_exchange_weights() {
         let rows: Vec<Vec<f32>> =
             serde_json::from_str(&fs::read_to_string(at.join(format!("{name}.json"))).unwrap()).unwrap();
         let assumed =
-            Assumed { preprocessing: Some(train::Preprocessing::DivideBy255), ..Assumed::default() };
+            Assumed { preprocessing: Some(trained::Preprocessing::DivideBy255), ..Assumed::default() };
         for ending in ["weights.h5", "keras", "h5"] {
             let path = at.join(format!("{name}.{ending}"));
             let trained = open_model(&path, &assumed, |_| unreachable!("nothing is measured")).unwrap();

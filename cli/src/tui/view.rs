@@ -49,10 +49,10 @@ impl View {
     }
 
     pub fn begin(&mut self, run: &RunInfo<'_>) {
-        self.model = printable(&run.config.model);
+        self.model = printable(&run.config.training.model);
         self.devices = printable(&run.devices);
         self.replicas = run.replicas;
-        self.epochs = run.config.epochs;
+        self.epochs = run.config.training.epochs;
         self.history = run.state.history.clone();
         self.resumed = (run.state.epoch, run.state.partial.steps);
     }
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn what_a_run_says_at_its_beginning_is_kept() {
         let mut config = train::recipe("quick").expect("a recipe");
-        config.epochs = 7;
+        config.training.epochs = 7;
         let (state, devices) = (TrainState::default(), "3 replicas, each on the CPU (1 thread)".to_owned());
         let mut view = View::new("run");
         view.begin(&RunInfo {

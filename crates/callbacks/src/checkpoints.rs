@@ -1,9 +1,11 @@
 use crate::monitor::METRIC;
 use crate::{
-    EarlyStopping, EpochRecord, Error, Flow, Observer, Outputs, Result, RunInfo, Snapshot, StepInfo, TrainState,
+    EarlyStopping, EpochRecord, Error, Flow, Observer, Outputs, Result, RunInfo, Snapshot, StepInfo,
+    TrainState,
 };
 use checkpoint::{
-    Best, BestSoFar, Mode, Policy, Store, Tensor, Tensors, epoch_name, load_tensors, save_tensors, step_name,
+    Best, BestSoFar, MODEL_FILE, Mode, Policy, Store, Tensor, Tensors, epoch_name, load_tensors,
+    save_tensors, step_name,
 };
 use options::{Kind, Table, options};
 use serde::de::IgnoredAny;
@@ -12,9 +14,6 @@ use std::path::{Path, PathBuf};
 
 /// The folder of a run directory that holds its checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
-
-/// The file of a run directory that holds the trained network.
-pub const MODEL_FILE: &str = "model.safetensors";
 
 options! {
     /// Which checkpoints of a run are kept.
@@ -73,7 +72,11 @@ impl Checkpoints {
         let options = &outputs.checkpoints;
         options::check(options, &TABLE)?;
         let best = options.save_best.clone().map(|metric| Best { metric, mode: Mode::Auto });
-        let policy = Policy { every_epochs: options.every_epochs, keep_last: Some(options.keep_last).filter(|keep| *keep > 0), best };
+        let policy = Policy {
+            every_epochs: options.every_epochs,
+            keep_last: Some(options.keep_last).filter(|keep| *keep > 0),
+            best,
+        };
         let store = Store::open(run_dir.as_ref().join(CHECKPOINTS))?;
         let model = run_dir.as_ref().join(MODEL_FILE);
         let restore = outputs.early_stop.clone().filter(|stop| stop.restore_best_weights);
@@ -233,9 +236,9 @@ impl Observer for Checkpoints {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Fake, record, run, state};
     use super::*;
     use crate::EarlyStop;
+    use crate::testing::{Fake, record, run, state};
 
     fn options(every_epochs: u64, keep_last: usize, save_best: Option<&str>) -> Outputs {
         let save_best = save_best.map(str::to_owned);
@@ -386,7 +389,10 @@ mod tests {
         observer.on_interrupt(&state, &Fake(13.0)).unwrap();
         assert_eq!(names(&observer), ["epoch-0001", "step-00000013"]);
         let found = observer.store.newest_valid::<serde_json::Value>().unwrap().found.unwrap();
-        assert_eq!((found.state["step"].as_u64(), found.tensors.get("kernel").unwrap().data()[0]), (Some(13), 13.0));
+        assert_eq!(
+            (found.state["step"].as_u64(), found.tensors.get("kernel").unwrap().data()[0]),
+            (Some(13), 13.0)
+        );
         assert_eq!(model(folder.path()), Some(10.0));
     }
 

@@ -198,16 +198,15 @@ impl Observer for CsvLogger {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Fake, record, run, state};
     use super::*;
+    use crate::testing::{Fake, record, run, state};
 
     const HEADER: &str = "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss\r\n";
 
     /// Runs an epoch after those of `before`, and reads the file.
     fn log(observer: CsvLogger, before: u64) -> String {
         let mut observer = observer;
-        let (epochs, start) =
-            (9, state((1..=before).map(|k| record(k, [1.0, 0.5, 2.0, 0.25])).collect()));
+        let (epochs, start) = (9, state((1..=before).map(|k| record(k, [1.0, 0.5, 2.0, 0.25])).collect()));
         observer.on_begin(&run(epochs, &start)).unwrap();
         let next = record(before + 1, [1e-7, 1.0, f64::NAN, 0.0]);
         observer.on_epoch_end(&next, &start, &Fake(0.0)).unwrap();

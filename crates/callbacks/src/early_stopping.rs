@@ -211,8 +211,8 @@ impl Observer for EarlyStopping {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Fake, record, run, state};
     use super::*;
+    use crate::testing::{Fake, record, run, state};
     use serde_json::Value;
 
     /// The epoch (from 1) after which `observer` stops, with the values in `val_loss` and in `acc`.

@@ -42,8 +42,8 @@ fn processor() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{run, state};
     use super::*;
+    use crate::testing::{run, state};
 
     #[test]
     fn a_run_says_what_computed_it() {

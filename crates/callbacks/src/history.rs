@@ -1,5 +1,5 @@
-use checkpoint::write_file;
 use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use checkpoint::write_file;
 use std::path::{Path, PathBuf};
 
 /// Writes the figures of the epochs to `history.csv` and `history.jsonl` in the run directory.
@@ -88,8 +88,8 @@ impl Observer for History {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Fake, record, run, state};
     use super::*;
+    use crate::testing::{Fake, record, run, state};
     use std::fs;
 
     fn read(folder: &Path) -> (String, String) {

@@ -5,7 +5,6 @@
 //! that a configuration asks for.
 #![forbid(unsafe_code)]
 
-mod axis;
 mod checkpoints;
 mod csv_logger;
 mod curves;
@@ -27,8 +26,7 @@ mod terminal;
 #[doc(hidden)]
 pub mod testing;
 
-pub use axis::Axis;
-pub use checkpoints::{CHECKPOINTS, CheckpointOptions, Checkpoints, MODEL_FILE};
+pub use checkpoints::{CHECKPOINTS, CheckpointOptions, Checkpoints};
 pub use csv_logger::{CsvLogOptions, CsvLogger};
 pub use curves::Curves;
 pub use early_stopping::{EarlyStop, EarlyStopping};
@@ -38,13 +36,13 @@ pub use history::{History, read_history};
 pub use model_checkpoint::{ModelCheckpoint, ModelCheckpointOptions, SaveFreq};
 pub use monitor::Monitor;
 pub use observer::{Flow, Observer, Picture, RunInfo, Snapshot, StepInfo};
-pub use outputs::{Outputs, Outside, Run, TABLES, from_config};
 pub(crate) use outputs::path;
+pub use outputs::{Outputs, Outside, Run, TABLES, from_config};
 pub use progress::Progress;
 pub use reduce_lr_on_plateau::{Plateau, ReduceLrOnPlateau};
 pub use state::{EpochRecord, Fingerprint, Partial, TrainState};
 pub use tensorboard::{TensorBoard, TensorBoardOptions};
-pub use terminal::{printable, shortened};
+pub use terminal::{is_control, printable, shortened};
 
 /// The key of a file's metadata under which [`ModelCheckpoint`] writes [`Snapshot::saved`].
 pub const SAVED: &str = "towers.saved";

@@ -219,8 +219,8 @@ impl Observer for ModelCheckpoint {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Fake, record, run, state};
     use super::*;
+    use crate::testing::{Fake, record, run, state};
     use checkpoint::load_tensors;
 
     fn options(path: &str) -> ModelCheckpointOptions {

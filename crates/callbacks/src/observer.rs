@@ -1,5 +1,5 @@
-use crate::state::{EpochRecord, TrainState};
 use crate::Result;
+use crate::state::{EpochRecord, TrainState};
 use checkpoint::Tensors;
 use serde_json::Value;
 

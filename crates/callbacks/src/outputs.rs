@@ -46,7 +46,11 @@ fn read_early_stop(text: &str) -> Result<Value, Refused> {
 
 /// Reads a path.
 pub(crate) fn path(text: &str) -> Result<Value, Refused> {
-    if text.is_empty() { Err(Refused::MustBe("the path of a file or folder".to_owned())) } else { Ok(text.into()) }
+    if text.is_empty() {
+        Err(Refused::MustBe("the path of a file or folder".to_owned()))
+    } else {
+        Ok(text.into())
+    }
 }
 
 /// A file or folder that a run writes outside of its own folder.

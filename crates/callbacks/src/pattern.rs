@@ -111,7 +111,7 @@ impl Pattern {
             return Err("the name of a file that ends with .safetensors".to_owned());
         }
         let lower = path.to_ascii_lowercase();
-        if lower == crate::MODEL_FILE || lower.starts_with("checkpoints/") {
+        if lower == checkpoint::MODEL_FILE || lower.starts_with("checkpoints/") {
             return Err("another name: model.safetensors and checkpoints/ are the run's own".to_owned());
         }
         if path.len() > 200 {

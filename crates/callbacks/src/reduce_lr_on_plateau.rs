@@ -15,7 +15,7 @@ options! {
         /// Which way the metric gets better: min, max, or auto by its name
         mode: Mode = Mode::Auto, MODE;
         /// The factor that the learning rate is multiplied by
-        factor: f64 = 0.1, Kind::Such(|factor| (0.0..1.0).contains(&factor), "from 0 to below 1: the learning rate is multiplied by it");
+        factor: f64 = 0.1, Kind::Such(|factor| (0.0..1.0).contains(&factor), "a number from 0 to below 1: the learning rate is multiplied by it");
         /// Epochs without improvement before the rate is reduced
         patience: u64 = 10, Kind::Whole(0);
         /// A change of this much or less is no improvement

@@ -73,9 +73,9 @@ pub struct TrainState {
     pub partial: Partial,
     /// Samples of a whole batch over all replicas.
     pub global_batch: usize,
-    /// The share of every batch that each replica computes, as relative weights; `None` where all compute the same.
-    #[serde(default)]
-    pub device_weights: Option<Vec<f64>>,
+    /// The share of every batch that each replica computes: `even`, or a weight for each as in `2,1,1`. Measured weights are here, where the
+    /// configuration says `auto`.
+    pub device_weights: String,
     /// What it is trained on.
     pub data: Option<Fingerprint>,
     /// A figure for each epoch done.

@@ -17,7 +17,11 @@ const DIRECTION: [RangeInclusive<char>; 4] =
 
 /// Whether a character acts on what shows it instead of being shown: the controls of ASCII (C0, DEL) and of Latin-1 (C1), and marks
 /// of direction.
-pub(crate) fn is_control(c: char) -> bool {
+///
+/// ```
+/// assert!(train::is_control('\u{1b}') && train::is_control('\u{202e}') && !train::is_control('a'));
+/// ```
+pub fn is_control(c: char) -> bool {
     c.is_control() || DIRECTION.iter().any(|some| some.contains(&c))
 }
 

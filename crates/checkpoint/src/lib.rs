@@ -74,4 +74,7 @@ pub use name::{MAX_NAME, epoch_name, step_name};
 pub use policy::{Best, BestSoFar, Decision, Mode, Policy};
 pub use store::{Checkpoint, Entry, Listing, MAX_STATE, Search, Skipped, Store};
 pub use tensors::{MAX_RANK, MAX_TENSOR_NAME, Tensor, TensorRef, Tensors};
+/// The name of the file that holds a trained network in a run's folder.
+pub const MODEL_FILE: &str = "model.safetensors";
+
 pub use whole::{read_text, replace_file, write_file};

@@ -127,11 +127,7 @@ pub fn unknown(tables: &[Table], key: &str) -> Error {
     }
     known.sort_unstable();
     known.dedup();
-    Error::Unknown {
-        key: key.to_owned(),
-        known: known.join(", "),
-        meant: hint(name, known.iter().copied()),
-    }
+    Error::Unknown { key: key.to_owned(), known: known.join(", "), meant: hint(name, known.iter().copied()) }
 }
 
 /// Checks the values of a struct that was built by hand.
@@ -166,7 +162,8 @@ pub fn set<C: Serialize + DeserializeOwned>(
 ) -> Result<C, Error> {
     let (table, option) = find(tables, key).ok_or_else(|| unknown(tables, key))?;
     let told = || Error::of(key.to_owned(), value.to_string(), Refused::MustBe(option.kind.accepted()));
-    let read = option.kind.read(value).map_err(|refused| Error::of(key.to_owned(), value.to_string(), refused))?;
+    let read =
+        option.kind.read(value).map_err(|refused| Error::of(key.to_owned(), value.to_string(), refused))?;
     insert(config, table, option, read).ok_or_else(told)
 }
 
@@ -199,9 +196,18 @@ pub fn set_text<C: Serialize + DeserializeOwned>(
     insert(config, table, option, value).ok_or_else(|| refuse(&text, Refused::MustBe(option.kind.accepted())))
 }
 
-fn insert<C: Serialize + DeserializeOwned>(config: &C, table: &Table, option: &Opt, value: Value) -> Option<C> {
+fn insert<C: Serialize + DeserializeOwned>(
+    config: &C,
+    table: &Table,
+    option: &Opt,
+    value: Value,
+) -> Option<C> {
     let mut all = serde_json::to_value(config).ok()?;
-    let place = if table.key.is_empty() { &mut all } else { all.as_object_mut()?.entry(table.key).or_insert(Value::Null) };
+    let place = if table.key.is_empty() {
+        &mut all
+    } else {
+        all.as_object_mut()?.entry(table.key).or_insert(Value::Null)
+    };
     if place.is_null() {
         *place = table.begins.map_or_else(|| Value::Object(Map::new()), |begins| begins());
     }
@@ -304,10 +310,26 @@ mod tests {
         for (key, value, says) in [
             ("epochs", Value::from(0), "`epochs` is 0, but must be a whole number, 1 or more"),
             ("epochs", "1".into(), "`epochs` is \"1\", but must be a whole number, 1 or more"),
-            ("epoch", 1.into(), "there is no key `epoch`; there are epochs, rates, stop; did you mean `epochs`?"),
-            ("stop.patient", 1.into(), "there is no key `stop.patient`; there are monitor, patience, restore; did you mean `patience`?"),
-            ("stop.monitor", "val_los".into(), "`stop.monitor` is \"val_los\", but must be one of loss, val_loss; did you mean `val_loss`?"),
-            ("rates", serde_json::json!(["a"]), "`rates` is [\"a\"], but must be a list, each value a number"),
+            (
+                "epoch",
+                1.into(),
+                "there is no key `epoch`; there are epochs, rates, stop; did you mean `epochs`?",
+            ),
+            (
+                "stop.patient",
+                1.into(),
+                "there is no key `stop.patient`; there are monitor, patience, restore; did you mean `patience`?",
+            ),
+            (
+                "stop.monitor",
+                "val_los".into(),
+                "`stop.monitor` is \"val_los\", but must be one of loss, val_loss; did you mean `val_loss`?",
+            ),
+            (
+                "rates",
+                serde_json::json!(["a"]),
+                "`rates` is [\"a\"], but must be a list, each value a number",
+            ),
         ] {
             assert_eq!(set(&config, TABLES, key, &value).unwrap_err().to_string(), says);
         }

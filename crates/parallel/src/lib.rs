@@ -44,6 +44,7 @@ mod collective;
 mod error;
 mod exchanges;
 mod facts;
+mod gather;
 mod in_order;
 mod link;
 mod local;
@@ -66,6 +67,7 @@ pub use collective::Collective;
 pub use error::{Error, Result};
 pub use exchanges::Exchanges;
 pub use facts::Facts;
+pub use gather::gather_numbers;
 pub use local::Local;
 #[cfg(feature = "mpi")]
 pub use mpi::{Mpi, MpiOptions};

@@ -5,9 +5,10 @@ use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, M
 use models::Model;
 use program::Activation::Relu;
 use std::path::{Path, PathBuf};
+use train::callbacks::{Checkpoints, Curves, History, Progress};
 use train::cifar::{self, folder::ClassFolders};
-use train::observers::{Checkpoints, Curves, History, Progress};
-use train::{Classifier, Observer, StopFlag, Trained, evaluate, export, recipe, train_model};
+use train::{Observer, StopFlag, recipe, train_model};
+use trained::{Classifier, Trained, evaluate, export};
 
 /// The architecture, for images of `[height, width, channels]`.
 fn mine(image: [usize; 3], classes: usize) -> layers::Result<Model> {
@@ -36,7 +37,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     (config.training.model, config.training.epochs, config.training.batch_size) = ("mine".to_owned(), 3, 50);
     config.training.optimizer = "adam".parse()?;
     (config.training.lr, config.training.schedule) = (0.003, "cosine:alpha=0.01+warmup:epochs=1".parse()?);
-    (config.training.augmentation.horizontal_flip, config.training.augmentation.width_shift_range) = (true, "0.1".parse()?);
+    (config.training.augmentation.horizontal_flip, config.training.augmentation.width_shift_range) =
+        (true, "0.1".parse()?);
     config.training.augmentation.validation_split = 0.1;
 
     let run = PathBuf::from("runs/mine");
@@ -44,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Box::new(Progress::new(true)),
         Box::new(History::new(&run)),
         Box::new(Curves::new(&run, "a network of my own")),
-        Box::new(Checkpoints::new(&run, &config)?),
+        Box::new(Checkpoints::new(&run, &config.outputs)?),
     ];
     train_model(model, &config, data.clone(), None, &mut observers, &StopFlag::default())?;
 

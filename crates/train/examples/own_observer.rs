@@ -1,13 +1,20 @@
 //! An observer of one's own in ten lines: it stops a run that has had its time. `cargo run --release -p train --example own_observer`
 
 use std::time::{Duration, Instant};
-use train::{EpochRecord, Flow, Observer, Result, Snapshot, StopFlag, TrainState, cifar, recipe, train};
+use train::{
+    EpochRecord, Flow, Observer, Result, Snapshot, StopFlag, TrainState, callbacks, cifar, recipe, train,
+};
 
 /// Stops a run after the epoch in which its time is over.
 struct Deadline(Instant);
 
 impl Observer for Deadline {
-    fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+    fn on_epoch_end(
+        &mut self,
+        record: &EpochRecord,
+        _: &TrainState,
+        _: &dyn Snapshot,
+    ) -> callbacks::Result<Flow> {
         if Instant::now() < self.0 {
             return Ok(Flow::Continue);
         }

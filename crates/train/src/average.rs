@@ -5,9 +5,7 @@ use checkpoint::Tensors;
 use layers::{Network, Role, Slot};
 use optim::{Ema, Progress};
 use program::{Device, Span, Storage};
-
-/// What the tensors of a checkpoint begin with that hold averages.
-pub(crate) const NAME: &str = "ema";
+use trained::AVERAGE;
 
 /// The averages of one network, laid out as its arenas.
 pub(crate) struct Average {
@@ -84,7 +82,7 @@ impl Average {
 }
 
 fn name(slot: &Slot) -> String {
-    format!("{NAME}/{}", slot.name)
+    format!("{AVERAGE}/{}", slot.name)
 }
 
 /// Whatever changes in training.

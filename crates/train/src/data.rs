@@ -50,11 +50,7 @@ impl DataSet {
 ///
 /// # Errors
 /// [`Error::Data`] with the remedies if it can't be had; [`Error::Option`] for a name that is neither a data set nor a folder.
-pub fn load_data(
-    set: &DataSet,
-    files: &DataFiles,
-    listener: impl FnMut(Progress<'_>),
-) -> Result<Dataset> {
+pub fn load_data(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
     let data = load(set, files, listener)?;
     if data.train.is_empty() {
         let accepted = "at least 1".to_owned();
@@ -149,7 +145,11 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     let cut = (data.train.len() as f64 * share) as usize;
     if !(1..data.train.len()).contains(&cut) {
         let accepted = format!("a share that leaves some of the {} samples for each part", data.train.len());
-        return Err(Error::Option { option: "`augmentation.validation_split`", value: share.to_string(), accepted });
+        return Err(Error::Option {
+            option: "`augmentation.validation_split`",
+            value: share.to_string(),
+            accepted,
+        });
     }
     // No epoch has this number, so no epoch has this order.
     let order = philox::permutation(seed, u64::MAX, data.train.len() as u32);
@@ -185,6 +185,24 @@ fn parted<T: Copy, D: RemoveAxis>(rows: Array<T, D>, order: &[usize], cut: usize
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Those of the data count, not what the options say. What a model file could not say is refused before the training.
+    #[test]
+    fn a_run_is_checked_for_its_images() {
+        let mut config = crate::recipe("quick").unwrap();
+        config.training.augmentation.cutout = 40;
+        let refused = |side| config.check_for([side, side, 3]).unwrap_err().to_string();
+        assert!(config.check_for([48, 48, 3]).is_ok());
+        assert!(refused(32).contains("cutout"), "{}", refused(32));
+        for side in [4, 2000] {
+            assert!(refused(side).contains("8 to 1024 pixels"), "{}", refused(side));
+        }
+        for channels in [1, 4] {
+            let refused = config.check_options([48, 48, channels]).unwrap_err().to_string();
+            let what = format!("the number of channels of the images is {channels}, but must be 3");
+            assert!(refused.starts_with(&what), "{refused}");
+        }
+    }
 
     #[test]
     fn pictures_to_train_on_are_not_decoded_for_a_test() {

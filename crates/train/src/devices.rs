@@ -36,8 +36,11 @@ pub fn check_devices(options: &Devices) -> Result<usize> {
 pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<Device>> {
     match towers(options, usable_gpus)? {
         Towers::Cpu { stages, threads } => {
+            check_cpu(arithmetic.precision)?;
             let open = |_| match arithmetic.precision {
-                Precision::Bf16 => Cpu::new(threads).with_bf16().ok_or_else(|| not_on_cpu(arithmetic.precision)),
+                Precision::Bf16 => {
+                    Cpu::new(threads).with_bf16().ok_or_else(|| not_on_cpu(arithmetic.precision))
+                }
                 _ if arithmetic.no_winograd => Ok(Cpu::new(threads).without_winograd()),
                 _ => Ok(Cpu::new(threads)),
             };
@@ -128,7 +131,11 @@ fn spread(options: &Devices, present: &[Gpu]) -> Result<Vec<usize>> {
     let towers = match options.replicas {
         0 if wanted.len() > stages && !wanted.len().is_multiple_of(stages) => {
             let accepted = format!("a number of GPUs that pipelines of {stages} stages can share out");
-            return Err(Error::Option { option: "`devices.gpus`", value: wanted.len().to_string(), accepted });
+            return Err(Error::Option {
+                option: "`devices.gpus`",
+                value: wanted.len().to_string(),
+                accepted,
+            });
         }
         0 => (wanted.len() / stages).max(1),
         towers => towers,
@@ -137,14 +144,16 @@ fn spread(options: &Devices, present: &[Gpu]) -> Result<Vec<usize>> {
 }
 
 fn on_cpu(options: &Devices) -> Result<Towers> {
-    let bf16 = options.precision == Precision::Bf16 && tensor_cpu::bf16_level().is_some();
-    if options.precision != Precision::Fp32 && !bf16 {
-        return Err(not_on_cpu(arithmetic.precision));
-    }
     let stages = options.replicas.max(1) * options.stages();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if options.threads == 0 { cores } else { options.threads };
     Ok(Towers::Cpu { stages, threads: (threads / stages).max(1) })
+}
+
+/// Refuses a precision that the CPU does not have.
+fn check_cpu(precision: Precision) -> Result<()> {
+    let bf16 = precision == Precision::Bf16 && tensor_cpu::bf16_level().is_some();
+    if precision == Precision::Fp32 || bf16 { Ok(()) } else { Err(not_on_cpu(precision)) }
 }
 
 fn not_on_cpu(precision: Precision) -> Error {
@@ -273,8 +282,9 @@ mod tests {
     fn the_cpu_computes_in_fp32_and_where_it_can_in_bf16() {
         let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
         for precision in Precision::ALL {
-            let options = Devices { precision, ..Devices::default() };
-            let on_cpu = towers(&options, none).and_then(|_| open_devices(&options));
+            let (devices, arithmetic) =
+                (Devices::default(), Arithmetic { precision, ..Arithmetic::default() });
+            let on_cpu = towers(&devices, none).and_then(|_| open_devices(&devices, &arithmetic));
             let expected = match precision {
                 Precision::Fp32 => None,
                 Precision::Bf16 if tensor_cpu::bf16_level().is_some() => None,
@@ -290,7 +300,7 @@ mod tests {
                 }
                 (other, expected) => panic!("{other:?} instead of {expected:?}"),
             }
-            assert!(plan(options, 1).is_ok());
+            assert!(plan(devices, 1).is_ok());
         }
     }
 }

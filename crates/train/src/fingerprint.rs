@@ -1,9 +1,9 @@
-use crate::evaluate::listed;
 use crate::{Error, Result};
 use callbacks::Fingerprint;
 use cifar::Dataset;
 use ndarray::ArrayView4;
 use sha2::{Digest, Sha256};
+use trained::listed;
 
 /// The fingerprint of these data.
 pub fn fingerprint(data: &Dataset) -> Fingerprint {
@@ -21,26 +21,26 @@ pub fn check_data(trained_on: &Fingerprint, data: &Dataset) -> Result<()> {
 
 /// Refuses data with another fingerprint than `trained_on`.
 pub(crate) fn compare(trained_on: &Fingerprint, found: &Fingerprint) -> Result<()> {
-        let Fingerprint { classes, samples, sha256 } = found;
-        let beyond = |a: &[String], b: &[String]| -> Vec<String> {
-            a.iter().filter(|class| !b.contains(class)).cloned().collect()
-        };
-        let (new, gone) = (beyond(classes, &trained_on.classes), beyond(&trained_on.classes, classes));
-        let differs = match (&new[..], &gone[..]) {
-            ([], []) if *classes != trained_on.classes => "their classes have another order".to_owned(),
-            ([], []) if *samples != trained_on.samples => {
-                format!("they have {samples} training samples, not {}", trained_on.samples)
-            }
-            ([], []) if *sha256 != trained_on.sha256 => {
-                "the pixels or the labels of their training samples are others".to_owned()
-            }
-            ([], []) => return Ok(()),
-            (new, []) => format!("they have a class more, {}", listed(new)),
-            ([], gone) => format!("they lack the class {}", listed(gone)),
-            (new, gone) => format!("they have the class {} instead of {}", listed(new), listed(gone)),
-        };
-        Err(Error::OtherData(differs))
-    }
+    let Fingerprint { classes, samples, sha256 } = found;
+    let beyond = |a: &[String], b: &[String]| -> Vec<String> {
+        a.iter().filter(|class| !b.contains(class)).cloned().collect()
+    };
+    let (new, gone) = (beyond(classes, &trained_on.classes), beyond(&trained_on.classes, classes));
+    let differs = match (&new[..], &gone[..]) {
+        ([], []) if *classes != trained_on.classes => "their classes have another order".to_owned(),
+        ([], []) if *samples != trained_on.samples => {
+            format!("they have {samples} training samples, not {}", trained_on.samples)
+        }
+        ([], []) if *sha256 != trained_on.sha256 => {
+            "the pixels or the labels of their training samples are others".to_owned()
+        }
+        ([], []) => return Ok(()),
+        (new, []) => format!("they have a class more, {}", listed(new)),
+        ([], gone) => format!("they lack the class {}", listed(gone)),
+        (new, gone) => format!("they have the class {} instead of {}", listed(new), listed(gone)),
+    };
+    Err(Error::OtherData(differs))
+}
 
 /// SHA-256 of labels and pixels, in hexadecimal.
 pub(crate) fn digest<'a>(labels: impl IntoIterator<Item = &'a u16>, images: ArrayView4<'_, u8>) -> String {

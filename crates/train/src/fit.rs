@@ -1,16 +1,15 @@
 use crate::data::split;
+use crate::fingerprint::{compare, fingerprint};
 use crate::memory;
-use crate::observers::EarlyStopping;
 use crate::pipeline;
 use crate::pipelined::{Pipelined, Shelf};
 use crate::share::Source;
-use crate::standardization;
 use crate::worker::{Prepared, Worker};
 use crate::{
-    Config, Devices, EpochRecord, Error, Fingerprint, Flow, Input, Observer, Result, Resume, RunInfo,
-    TrainState, open_devices,
+    Arithmetic, Config, EpochRecord, Error, Flow, Observer, Result, Resume, RunInfo, TrainState, open_devices,
 };
-use augment::{ImageDataGenerator, Samples};
+use augment::Samples;
+use callbacks::EarlyStopping;
 use cifar::{Dataset, Split};
 use models::Model;
 use parallel::{Replica, Stage, run_stages};
@@ -18,6 +17,8 @@ use program::Device;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use trained::standardization::measure;
+use trained::{Task, check_labels};
 
 /// A request to stop after the current step. Clones share it; a signal handler may raise it.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +92,7 @@ pub fn train(
 }
 
 /// As [`train`], but a network of your own, whatever name the configuration gives it: replicas, checkpoints, resume and observers all
-/// the same. [`Trained::with_model`](crate::Trained::with_model) opens it again; the command line knows the networks of [`models`] alone.
+/// the same. [`Trained::with_model`](trained::Trained::with_model) opens it again; the command line knows the networks of [`models`] alone.
 ///
 /// ```
 /// use layers::{Conv2D, Dense, Flatten, Graph, MaxPooling2D};
@@ -130,7 +131,7 @@ pub fn train_model(
 fn devices_of(config: &Config) -> Result<Vec<Device>> {
     // Two kinds of algorithms would not add up to the same bits.
     let deterministic = config.training.arithmetic.deterministic || config.repeats();
-    open_devices(&Devices { deterministic, ..config.placement.devices.clone() })
+    open_devices(&config.placement.devices, &Arithmetic { deterministic, ..config.training.arithmetic })
 }
 
 /// As [`train`], on devices that the caller opened: one replica on each, or on as many as it has pipeline stages, whatever
@@ -182,33 +183,18 @@ pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
     Ok(model.ok_or_else(unknown)??)
 }
 
-/// Refuses images without a label each.
-pub(crate) fn check_labels(split: &Split) -> Result<()> {
-    let (labels, images) = (split.labels.len(), split.images.shape()[0]);
-    if labels == images {
-        return Ok(());
-    }
-    let accepted = format!("{images}: one for each image");
-    Err(Error::Option { option: "the number of labels", value: labels.to_string(), accepted })
-}
-
-/// What a network is for, in words.
-pub(crate) fn task([height, width, channels]: [usize; 3], classes: usize) -> String {
-    format!("{height}x{width}x{channels} images into {classes} classes")
-}
-
-/// The same of a network.
-pub(crate) fn task_of(model: &Model) -> String {
-    task(model.image(), model.graph().shape(model.logits()).per_sample())
-}
-
 /// Refuses a network for other images, or with a number for other than each class.
 fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
-    let (own, wanted) = (task_of(model), task(data.train.shape(), data.classes.len()));
+    let own = Task::of(model);
+    let wanted = Task { image: data.train.shape(), classes: data.classes.len() };
     if own == wanted {
         return Ok(());
     }
-    Err(Error::Option { option: "the network", value: own, accepted: format!("{wanted}: those of the data") })
+    Err(Error::Option {
+        option: "the network",
+        value: own.to_string(),
+        accepted: format!("{wanted}: those of the data"),
+    })
 }
 
 /// What all replicas of a run share.
@@ -237,9 +223,9 @@ impl<'a> Whole<'a> {
         device: &Device,
     ) -> Result<Self> {
         config.check_replicas(towers)?;
-        let fingerprint = Fingerprint::of(&data);
+        let fingerprint = fingerprint(&data);
         let trained_on = resume.and_then(|resume| resume.state.data.as_ref());
-        trained_on.map_or(Ok(()), |trained_on| trained_on.compare(&fingerprint))?;
+        trained_on.map_or(Ok(()), |trained_on| compare(trained_on, &fingerprint))?;
         if data.train.is_empty() || data.validation.as_ref().unwrap_or(&data.test).is_empty() {
             let (value, accepted) =
                 ("0".to_owned(), "at least 1, for training and for validation".to_owned());
@@ -251,7 +237,8 @@ impl<'a> Whole<'a> {
         config.check_groups(model.graph())?;
         let data = split(config, data)?;
         let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
-        let (input, augmentation) = measure(config, &data.train)?;
+        let (input, augmentation) =
+            measure(config.training.preprocessing, &config.training.augmentation, &data.train)?;
         let prepared = Prepared {
             input,
             augmentation,
@@ -302,16 +289,6 @@ impl<'a> Whole<'a> {
 /// Samples of a whole batch; a run that goes on keeps its own.
 fn global_batch(config: &Config, resume: Option<&Resume>, towers: usize) -> usize {
     resume.map_or(config.global_batch(towers), |resume| resume.state.global_batch)
-}
-
-/// What the preprocessing and the augmentation need to know of the training images.
-pub(crate) fn measure(config: &Config, train: &Split) -> Result<(Input, ImageDataGenerator)> {
-    standardization::check(&config.training.augmentation, train.shape())?;
-    let input = Input::fit(config.training.preprocessing, train)?;
-    let options = input.options(config.training.augmentation.clone());
-    // What the preprocessing measured is not measured again.
-    let augmentation = if options.needs_fit() { options.fit(train.images.view())? } else { options };
-    Ok((input, augmentation))
 }
 
 /// Those who say whether the run goes on: the observers, and then early stopping.
@@ -373,9 +350,9 @@ impl Run<'_, '_> {
         if self.ended {
             let Run { worker, observers, stopping, .. } = self;
             let wishes = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
-            let wishes = wishes.collect::<Result<Vec<_>>>()?;
+            let wishes = wishes.collect::<callbacks::Result<Vec<_>>>()?;
             if let Flow::Stop(reason) = self.settle(wishes)? {
-                let more = "it had stopped before; to go on, give a larger --epochs or another --early-stop";
+                let more = "it had stopped before; to go on, give a larger `epochs` or another `early_stop`";
                 return Ok(End::Stopped(format!("{reason}; {more}")));
             }
         }
@@ -395,13 +372,18 @@ impl Run<'_, '_> {
     fn begin(&mut self) -> Result<()> {
         let Run { worker, train, observers, stopping, .. } = self;
         let run = RunInfo {
-            config: worker.config,
+            recipe: &worker.config.recipe,
+            model: &worker.config.training.model,
+            epochs: worker.config.training.epochs,
             state: &worker.state,
             train_samples: worker.prepared.train.len(),
             val_samples: worker.prepared.val.len(),
             steps_per_epoch: train.steps() as u64,
             replicas: worker.replicas(),
             devices: worker.describe(),
+            simd: tensor_cpu::simd_level(),
+            bf16: tensor_cpu::bf16_level(),
+            notes: worker.config.describe_lr_scaling(worker.state.global_batch).into_iter().collect(),
         };
         deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;
         for oddity in worker.config.oddities() {
@@ -455,7 +437,7 @@ impl Run<'_, '_> {
         let Run { worker, observers, stopping, stop, .. } = self;
         let began = Instant::now();
         let evaluated = worker.evaluate(stop, |done, all| {
-            observers.iter_mut().try_for_each(|observer| observer.on_evaluate(done, all))
+            Ok(observers.iter_mut().try_for_each(|observer| observer.on_evaluate(done, all))?)
         })?;
         let Some((val_loss, val_acc)) = evaluated else { return Ok(None) };
         if !val_loss.is_finite() {
@@ -477,7 +459,7 @@ impl Run<'_, '_> {
         worker.record(record.clone());
         worker.meet_for_snapshot()?;
         let wishes = deciding(observers, stopping).map(|o| o.on_epoch_end(&record, &worker.state, worker));
-        let wishes = wishes.collect::<Result<Vec<_>>>()?;
+        let wishes = wishes.collect::<callbacks::Result<Vec<_>>>()?;
         self.settle(wishes).map(Some)
     }
 

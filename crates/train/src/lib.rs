@@ -1,4 +1,4 @@
-//! The training loop of `towers`: recipes, observers, checkpoints, evaluation.
+//! The training loop of `towers`: recipes, observers, checkpoints.
 //!
 //! A [`Config`] says everything about a run and is saved with it; a [`recipe`] is a named one. [`train`] runs it on data
 //! in memory, one replica a device, and tells [`Observer`]s what happens.
@@ -21,57 +21,39 @@
 
 mod average;
 mod batch_picture;
-mod bench;
-mod classifier;
 mod config;
 mod data;
 mod devices;
 #[cfg(feature = "emulation")]
 mod emulated;
 mod error;
-mod evaluate;
-mod export;
 mod fingerprint;
-mod first_step;
 mod fit;
-mod foreign;
+mod graph_capture;
 mod image_set;
-mod image_size;
-mod import;
-mod input;
 mod memory;
-mod model_file;
+mod meter;
+mod open_model;
 mod optimizer;
 mod pace;
-mod pass;
 mod passes;
 mod pipeline;
 mod pipelined;
-mod pixels;
 mod preview;
 mod process;
-mod profile;
-mod program;
-mod replica_bench;
-pub mod report;
 mod resume;
-mod roofline;
-mod rounds;
 mod share;
 mod speed;
-mod standardization;
-mod timeline;
+mod step;
 mod weights;
 mod whitening;
 mod worker;
 
-pub use bench::{BenchMode, BenchOptions, BenchResult, bench};
 pub use callbacks::{
-    CHECKPOINTS, CheckpointOptions, CsvLogOptions, EarlyStop, EpochRecord, Fingerprint, Flow, MODEL_FILE,
-    ModelCheckpointOptions, Observer, Outputs, Partial, Picture, Plateau, ReduceLrOnPlateau, RunInfo, SaveFreq,
-    Snapshot, StepInfo, TensorBoardOptions, TrainState, printable, shortened,
+    CHECKPOINTS, CheckpointOptions, CsvLogOptions, EarlyStop, EpochRecord, Fingerprint, Flow,
+    ModelCheckpointOptions, Observer, Outputs, Partial, Picture, Plateau, ReduceLrOnPlateau, RunInfo,
+    SaveFreq, Snapshot, StepInfo, TensorBoardOptions, TrainState, is_control, printable, shortened,
 };
-pub use classifier::{Classifier, Prediction};
 pub use config::{
     Arithmetic, Config, DataFiles, DataSet, DeviceKind, Devices, Difference, Placement, RECIPES, Training,
     differences, find_recipe, is_training, key_of_flag, read_recipe, recipe, recipes, save_config, tables,
@@ -80,26 +62,20 @@ pub use config::{
 pub use data::{load_data, load_test_data};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
-pub use evaluate::{Evaluation, Mistake, evaluate, measured_on};
-pub use export::{Format, export};
 pub use fingerprint::{check_data, fingerprint};
-pub use first_step::{FirstStep, first_step};
 pub use fit::{End, Outcome, StopFlag, train, train_model, train_on};
-pub use image_size::ImageSize;
-pub use import::{Assumed, ModelKind, open_model};
-pub use input::{Input, Preprocessing};
-pub use interchange::pytorch::names_classes;
-pub use model_file::Trained;
-pub use preview::{Preview, preview, save_pictures};
-pub use process::Process;
-pub use profile::{LayerProfile, Profile, profile};
-pub use program::programs;
-pub use replica_bench::{ReplicaBench, bench_replicas};
-pub use resume::{Resume, Saved};
-pub use roofline::{Roof, Roofline, roofline};
+pub use graph_capture::GraphCapture;
+pub use meter::{Meter, Totals};
+pub use open_model::{ModelKind, open_model};
 pub use options::{hint as did_you_mean, nearest};
+pub use pipeline::pipeline_cuts;
+pub use preview::{Preview, preview, save_pictures};
+pub use process::{Process, with_device_facts};
+pub use resume::{Resume, Saved};
+pub use speed::median;
+pub use step::{StepOptions, gradients, train_step, update};
 pub use tensor_cuda::library_path;
-pub use timeline::{Timeline, timeline};
+pub use trained::{ImageSize, Preprocessing};
 pub use weights::DeviceWeights;
 
 /// The data sets' crate, for callers that hand in data of their own.
@@ -112,6 +88,8 @@ pub use cifar;
 pub use optim;
 /// Where this process stands among others, and how they find each other.
 pub use parallel::{cluster, rendezvous};
+
+use trained::standardization;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -71,7 +71,10 @@ fn check_within(total: u64, whole: &Whole<'_>, device: &Device, towers: usize, w
     let fits = largest(each, |&batch| host.activations(batch).is_ok_and(|bytes| bytes <= room));
     let flag = match whole.config.training.global_batch_size {
         Some(_) => format!("--global-batch-size {}", fits * shards),
-        None => format!("--batch-size {}", fits * shards / whole.config.training.virtual_replicas.unwrap_or(world)),
+        None => format!(
+            "--batch-size {}",
+            fits * shards / whole.config.training.virtual_replicas.unwrap_or(world)
+        ),
     };
     let advice = match fits {
         _ if whole.resume.is_some() => "go on with the run on a machine with more".to_owned(),
@@ -156,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_run_on_the_cpu_is_refused_if_all_memory_is_too_little() {
-        let config = Config { batch_size: 64, ..recipe("quick").unwrap() };
+        let config = recipe("quick").unwrap().with(|config| config.training.batch_size = 64);
         let len = |batch| models::small_cnn(10).unwrap().activation_len(batch, Mode::Training, true).unwrap();
         let (whole, half) = (4 * len(64) as u64, 4 * len(32) as u64);
         checked(&config, 1, whole).expect("it may be just enough");
@@ -171,18 +174,20 @@ mod tests {
         };
         let fits = named(&told, "; --batch-size ");
         assert!((30..64).contains(&fits), "{told}");
-        checked(&Config { batch_size: fits, ..config.clone() }, 1, whole - 1).expect("what is told fits");
+        checked(&config.with(|config| config.training.batch_size = fits), 1, whole - 1)
+            .expect("what is told fits");
 
         // All towers of the machine count. A batch can't be larger than the data.
         let told = checked(&config, 2, whole).unwrap_err().to_string();
         assert!(told.starts_with("a batch of 45 on each of 2 towers needs"), "{told}");
-        let global = Config { global_batch_size: Some(64), ..config.clone() };
+        let global = config.with(|config| config.training.global_batch_size = Some(64));
         checked(&global, 2, 2 * half).expect("it may be just enough");
         let told = checked(&global, 2, 2 * half - 1).unwrap_err().to_string();
         let fits = named(&told, "; --global-batch-size ");
-        checked(&Config { global_batch_size: Some(fits), ..config.clone() }, 2, 2 * half - 1).unwrap();
+        checked(&config.with(|config| config.training.global_batch_size = Some(fits)), 2, 2 * half - 1)
+            .unwrap();
         // Virtual ones are computed one after the other.
-        let virtual_replicas = Config { virtual_replicas: Some(2), ..config.clone() };
+        let virtual_replicas = config.with(|config| config.training.virtual_replicas = Some(2));
         checked(&virtual_replicas, 1, 4 * len(45) as u64).expect("it may be just enough");
         let told = checked(&config, 1, 9).unwrap_err().to_string();
         assert!(

@@ -1,8 +1,7 @@
 //! How fast each replica computes beside the others: what says which one the rest wait for.
 
 use crate::Result;
-use crate::speed::gather;
-use parallel::Collective;
+use parallel::{Collective, gather_numbers};
 use program::Device;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ impl Pace {
         let (samples, computing) = (0, Duration::ZERO);
         let alone = collective.world() == 1;
         let ahead = f64::from(u8::from(device.runs_ahead()));
-        let known = !alone && gather(collective, device, &[ahead])?.iter().all(|&ahead| ahead == 0.0);
+        let known = !alone && gather_numbers(collective, device, &[ahead])?.iter().all(|&ahead| ahead == 0.0);
         Ok(Pace { known, samples, computing })
     }
 
@@ -54,7 +53,7 @@ impl Pace {
         let samples = core::mem::take(&mut self.samples);
         let computing = core::mem::take(&mut self.computing);
         // No number after no time: then it is known to nobody.
-        let all = gather(collective, device, &[samples as f64 / computing.as_secs_f64()])?;
+        let all = gather_numbers(collective, device, &[samples as f64 / computing.as_secs_f64()])?;
         Ok(Some(all).filter(|all| all.iter().all(|rate| rate.is_finite())))
     }
 }

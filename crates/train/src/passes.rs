@@ -1,11 +1,18 @@
 use crate::Result;
-use crate::pass::Pass;
-use crate::rounds::{Round, Rounds};
+use crate::graph_capture::{GraphCapture, Phase};
 use crate::share::Share;
 use core::mem::swap;
 use layers::Network;
 use parallel::{Collective, Exchanges, Shards};
 use program::{Device, Prepared, Span, Storage, Turn};
+
+/// One of a replica's shards of a batch, to be passed.
+pub(crate) struct Pass<'a> {
+    /// Its first sample in the whole batch.
+    pub(crate) first: usize,
+    /// With other replicas, where the pass has any.
+    pub(crate) exchanges: Option<Exchanges<'a>>,
+}
 
 /// The passes of a replica over its shards of every batch, and the way of what they leave to the sum over all replicas.
 pub(crate) struct Passes {
@@ -17,7 +24,7 @@ pub(crate) struct Passes {
     buckets: Vec<Span>,
     /// What the last passes were for.
     kind: Option<Kind>,
-    rounds: Rounds<Work>,
+    capture: GraphCapture<Work>,
 }
 
 /// Work that repeats from step to step, for batches of so many samples.
@@ -53,7 +60,7 @@ impl Passes {
         let parts = if in_order && shards.total() > 1 { shards.own().len() } else { 0 };
         let part = || network.device().alloc(network.arena().grads.len());
         let parts = (0..parts).map(|_| part()).collect::<program::Result<_>>()?;
-        Ok(Passes { shards, parts, buckets: network.buckets(), kind: None, rounds: Rounds::default() })
+        Ok(Passes { shards, parts, buckets: network.buckets(), kind: None, capture: GraphCapture::default() })
     }
 
     /// Whether every batch is one shard, so that there is nothing to add up.
@@ -63,7 +70,7 @@ impl Passes {
 
     /// Why recorded work has to run every time, if some does.
     pub(crate) fn not_recorded(&self) -> Option<&str> {
-        self.rounds.refusal()
+        self.capture.refusal()
     }
 
     /// Which shards are this replica's.
@@ -103,23 +110,23 @@ impl Passes {
         self.kind = Some(kind);
         let (device, shards) = (network.device().clone(), self.shards.own());
         let work = Work { kind, global: batch.global() };
-        if self.rounds.begin(collective, &work)? == Round::Second && kind != Kind::Meeting {
+        if self.capture.begin(collective, &work)? == Phase::Capture && kind != Kind::Meeting {
             let mut prepared = Prepared::Yes;
             for own in 0..shards.len() {
-                let shard = self.shard(network, collective, batch, own, &mut pass, |rounds, shard, run| {
-                    rounds.prepare(&device, &work, shard, run)
+                let shard = self.shard(network, collective, batch, own, &mut pass, |capture, shard, run| {
+                    capture.capture(&device, &work, shard, run)
                 });
                 prepared = prepared.max(shard);
             }
-            self.rounds.agree(collective, &work, shards.clone(), prepared)?;
+            self.capture.agree(collective, &work, shards.clone(), prepared)?;
         }
         for own in 0..shards.len() {
             let piece = batch.piece_of(&self.shards, own);
             piece.send(network)?;
             let turn = Turn { first: piece.first(), ..*turn };
-            self.shard(network, collective, batch, own, &mut pass, |rounds, shard, run| match kind {
+            self.shard(network, collective, batch, own, &mut pass, |capture, shard, run| match kind {
                 Kind::Meeting => run(),
-                _ => rounds.play(&device, &work, shard, &turn, run),
+                _ => capture.play(&device, &work, shard, &turn, run),
             })?;
         }
         Ok(())
@@ -133,9 +140,9 @@ impl Passes {
         batch: &Share,
         own: usize,
         pass: &mut impl FnMut(&mut Network, Pass<'_>) -> Result<()>,
-        act: impl FnOnce(&mut Rounds<Work>, usize, &mut dyn FnMut() -> Result<()>) -> T,
+        act: impl FnOnce(&mut GraphCapture<Work>, usize, &mut dyn FnMut() -> Result<()>) -> T,
     ) -> T {
-        let Passes { shards, parts, kind, rounds, .. } = self;
+        let Passes { shards, parts, kind, capture, .. } = self;
         let (device, shard) = (network.device().clone(), shards.own().start + own);
         let first = shards.rows(batch.global(), shard).start;
         let piece = batch.piece_of(shards, own);
@@ -145,7 +152,7 @@ impl Passes {
         let (earlier, mut part) = (in_order.then_some(&*earlier), parts.first_mut());
         // The pass writes where the shard's part lies: the same memory each time, as a recording needs it.
         part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
-        let acted = act(rounds, shard, &mut || {
+        let acted = act(capture, shard, &mut || {
             piece.load(&device, network)?;
             let with_others = Exchanges::of_replicas(collective);
             let exchanges = match kind {
@@ -168,7 +175,7 @@ impl Passes {
         turn: &Turn,
         mut work: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        self.rounds.whole(device, collective, &Work { kind: Kind::Update { runs }, global }, turn, |_| work())
+        self.capture.run(device, collective, &Work { kind: Kind::Update { runs }, global }, turn, |_| work())
     }
 
     /// Where this replica can leave a number of its own for the next sum: in its first shard's part.

@@ -19,11 +19,33 @@ pub(crate) fn split(config: &Config, model: Model, device: &Device, batch: usize
     if stages == 1 {
         return Ok(vec![model]);
     }
-    let cuts = match chosen(config, &model)? {
-        Some(cuts) => cuts,
-        None => balanced(&model, stages, |piece| measure(piece, device, batch))?,
-    };
+    let cuts = pipeline_cuts(config, &model, |piece| measure(piece, device, batch))?;
     Ok(model.split(&cuts)?)
+}
+
+/// Where to cut a network into stages: where the configuration says or, if it doesn't, so that the stage with the greatest `cost` has as
+/// little as can be.
+///
+/// ```
+/// let mut config = train::recipe("quick")?;
+/// config.placement.devices.pipeline_stages = 2;
+/// let model = models::small_cnn(10)?;
+/// let cuts = train::pipeline_cuts(&config, &model, |piece| Ok(piece.summary().trainable as u64))?;
+/// assert_eq!(model.split(&cuts)?.len(), 2);
+/// # Ok::<(), train::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Option`] and [`Error::Cut`] for a place where the network can't be cut; the errors of `cost`.
+pub fn pipeline_cuts(
+    config: &Config,
+    model: &Model,
+    cost: impl Fn(&Model) -> Result<u64>,
+) -> Result<Vec<Cut>> {
+    match chosen(config, model)? {
+        Some(cuts) => Ok(cuts),
+        None => balanced(model, config.stages(), cost),
+    }
 }
 
 /// Checks that a network can be cut as the configuration says, before there is any device.
@@ -34,12 +56,16 @@ pub(crate) fn check(config: &Config, model: &Model) -> Result<()> {
 }
 
 /// Where the configuration says to cut; `None` where it leaves that to us.
-pub(crate) fn chosen(config: &Config, model: &Model) -> Result<Option<Vec<Cut>>> {
+fn chosen(config: &Config, model: &Model) -> Result<Option<Vec<Cut>>> {
     let (stages, layers) = (config.stages(), &config.placement.devices.split_at[..]);
     let most = model.cuts().len() + 1;
     if stages > most {
         let accepted = format!("at most {most} for this network");
-        return Err(Error::Option { option: "`devices.pipeline_stages`", value: stages.to_string(), accepted });
+        return Err(Error::Option {
+            option: "`devices.pipeline_stages`",
+            value: stages.to_string(),
+            accepted,
+        });
     }
     if layers.is_empty() {
         return Ok(None);
@@ -61,11 +87,7 @@ pub(crate) fn cuts(stages: &[Model]) -> String {
 }
 
 /// Cuts that leave the busiest stage as little as can be.
-pub(crate) fn balanced(
-    model: &Model,
-    stages: usize,
-    cost: impl Fn(&Model) -> Result<u64>,
-) -> Result<Vec<Cut>> {
+fn balanced(model: &Model, stages: usize, cost: impl Fn(&Model) -> Result<u64>) -> Result<Vec<Cut>> {
     let cuts = model.cuts();
     let costs = model.split(&cuts)?.iter().map(cost).collect::<Result<Vec<_>>>()?;
     let begins = balance(&costs, stages).unwrap_or_default();

@@ -1,4 +1,4 @@
-use crate::{Error, Result, atomic, standardization};
+use crate::{Error, Result};
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use cifar::Split;
 use image::imageops::{FilterType, resize};
@@ -6,6 +6,7 @@ use image::{ImageFormat, RgbImage};
 use ndarray::Axis;
 use std::io::Cursor;
 use std::path::Path;
+use trained::standardization;
 
 /// A bigger picture would fill the memory, and few programs could show it.
 const MOST_PIXELS: usize = 100_000_000;
@@ -79,7 +80,7 @@ pub fn preview(
     let large = resize(&small, w * zoom, h * zoom, FilterType::Nearest);
     let mut png = Cursor::new(Vec::new());
     large.write_to(&mut png, ImageFormat::Png).map_err(|error| refuse(error.to_string()))?;
-    atomic::replace(path, png.get_ref())
+    checkpoint::write_file(path, png.get_ref()).map_err(Error::io("write", path))
 }
 
 /// Refuses the ending of another format than that which is written.

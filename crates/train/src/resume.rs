@@ -1,12 +1,10 @@
-use crate::{Config, Error, Result, TrainState};
+use crate::{CHECKPOINTS, Config, Error, Result, TrainState, check_data};
+use callbacks::SAVED;
 use checkpoint::{Checkpoint, Listing, Store, Tensors, load_tensors};
 use cifar::Dataset;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The folder of a run directory that holds its checkpoints.
-pub const CHECKPOINTS: &str = "checkpoints";
 
 /// What `state.json` of a checkpoint holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -15,22 +13,6 @@ pub struct Saved {
     pub config: Config,
     /// Where it stands.
     pub state: TrainState,
-}
-
-/// The key of a file's metadata with its [`Saved`].
-const SAVED: &str = "towers.saved";
-
-impl Saved {
-    /// Adds it to the metadata of a file of its tensors.
-    pub(crate) fn add_to(&self, tensors: &mut Tensors) -> Result<()> {
-        let text = serde_json::to_string(self).map_err(|error| Error::Io {
-            action: "write",
-            path: SAVED.into(),
-            source: error.into(),
-        })?;
-        tensors.metadata_mut().insert(SAVED.to_owned(), text);
-        Ok(())
-    }
 }
 
 /// A checkpoint to go on from.
@@ -104,7 +86,7 @@ impl Resume {
         Self::newest(run).map(Some)
     }
 
-    /// Where a run stood when [`ModelCheckpoint`](crate::observers::ModelCheckpoint) wrote `file`.
+    /// Where a run stood when [`ModelCheckpoint`](callbacks::ModelCheckpoint) wrote `file`.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] if it can't be read; [`Error::Run`] if it holds weights alone.
@@ -112,7 +94,7 @@ impl Resume {
         let mut tensors = load_tensors(file)?;
         let refuse = |reason: &str| Error::Run { path: file.to_owned(), reason: reason.to_owned() };
         let text = tensors.metadata_mut().remove(SAVED).ok_or_else(|| {
-            refuse("it holds weights alone, and nothing of the run; files of --checkpoint-path without --save-weights-only do")
+            refuse("it holds weights alone, and nothing of the run; files of `model_checkpoint.path` without `model_checkpoint.save_weights_only` do")
         })?;
         let saved = serde_json::from_str(&text);
         let Saved { config, state } =
@@ -125,7 +107,7 @@ impl Resume {
     /// # Errors
     /// [`Error::OtherData`] with what differs.
     pub fn check_data(&self, data: &Dataset) -> Result<()> {
-        self.state.data.as_ref().map_or(Ok(()), |fingerprint| fingerprint.check(data))
+        self.state.data.as_ref().map_or(Ok(()), |trained_on| check_data(trained_on, data))
     }
 
     /// Whether the run may have been ended here by its observers, so that they are to be asked: an epoch is done, and `config` asks
@@ -133,12 +115,13 @@ impl Resume {
     pub(crate) fn may_have_ended(&self, config: &Config) -> bool {
         let Resume { config: saved, state, .. } = self;
         let left = state.partial.steps == 0 && state.epoch < config.training.epochs;
-        left && config.training.epochs <= saved.training.epochs && config.outputs.early_stop == saved.outputs.early_stop
+        left && config.training.epochs <= saved.training.epochs
+            && config.outputs.early_stop == saved.outputs.early_stop
     }
 
     /// The values of a tensor, if it has this shape.
     pub(crate) fn values(&self, name: &str, shape: &[usize]) -> Result<&[f32]> {
-        values(&self.tensors, &self.path, name, shape)
+        Ok(trained::values(&self.tensors, &self.path, name, shape)?)
     }
 }
 
@@ -146,40 +129,5 @@ impl From<Checkpoint<Saved>> for Resume {
     fn from(found: Checkpoint<Saved>) -> Self {
         let Checkpoint { path, tensors, state: Saved { config, state }, .. } = found;
         Resume { path, config, state, skipped: Vec::new(), tensors }
-    }
-}
-
-/// The values of the tensor `name` of a file, if it has this shape.
-pub(crate) fn values<'t>(
-    tensors: &'t Tensors,
-    path: &Path,
-    name: &str,
-    shape: &[usize],
-) -> Result<&'t [f32]> {
-    let refuse = |reason: String| Error::Run { path: path.to_owned(), reason };
-    let tensor = tensors.get(name).ok_or_else(|| refuse(format!("there is no tensor `{name}`")))?;
-    if tensor.shape() != shape {
-        let found = tensor.shape();
-        return Err(refuse(format!("the tensor `{name}` has the shape {found:?}, but must have {shape:?}")));
-    }
-    Ok(tensor.data())
-}
-
-/// The same, if all values are finite.
-pub(crate) fn finite_values<'t>(
-    tensors: &'t Tensors,
-    path: &Path,
-    name: &str,
-    shape: &[usize],
-) -> Result<&'t [f32]> {
-    let values = values(tensors, path, name, shape)?;
-    match values.iter().find(|value| !value.is_finite()) {
-        None => Ok(values),
-        Some(value) => {
-            let reason = format!(
-                "the tensor `{name}` has the value {value}, but must be finite; a training that failed leaves such values"
-            );
-            Err(Error::Run { path: path.to_owned(), reason })
-        }
     }
 }

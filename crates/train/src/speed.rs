@@ -3,12 +3,11 @@
 //! A network of its own makes the passes and is given back afterwards. The run's network, optimizer and random numbers don't
 //! exist yet, so nothing of them can change.
 
-use crate::bench::median;
 use crate::pipelined::Pipelined;
 use crate::{Result, memory};
 use layers::{Draws, Exchange, Mode, Network};
 use models::Model;
-use parallel::{Collective, Weights};
+use parallel::{Collective, Weights, gather_numbers};
 use program::ops::Neighbor;
 use program::{Device, Layout, Span, Storage};
 use std::time::{Duration, Instant};
@@ -39,19 +38,25 @@ pub(crate) fn measure(
         seconds.push(trial.pass()?.as_secs_f64());
     }
     let own = batch as f64 / median(&seconds).max(1e-9);
-    let stages = gather(stage.stage.replica.as_mut(), device, &[own])?;
-    let towers = gather(collective, device, &[stages.into_iter().fold(f64::INFINITY, f64::min)])?;
+    let stages = gather_numbers(stage.stage.replica.as_mut(), device, &[own])?;
+    let towers = gather_numbers(collective, device, &[stages.into_iter().fold(f64::INFINITY, f64::min)])?;
     Ok(Weights::of_speeds(&towers)?)
 }
 
-/// What all members of a collective measured, as many numbers each: those of rank 0, then those of rank 1, and so on.
-pub(crate) fn gather(collective: &mut dyn Collective, device: &Device, own: &[f64]) -> Result<Vec<f64>> {
-    let all = Span::new(0, own.len() * collective.world());
-    let mut numbers = device.alloc(all.len)?;
-    let own: Vec<f32> = own.iter().map(|number| *number as f32).collect();
-    device.upload(&own, &mut numbers, collective.rank() * own.len())?;
-    collective.all_gather(device, &mut numbers, all)?;
-    Ok(numbers.to_vec(device, 0, all.len)?.into_iter().map(f64::from).collect())
+/// The median of some measurements.
+///
+/// ```
+/// assert_eq!(train::median(&[3.0, 1.0, 2.0]), 2.0);
+/// assert_eq!(train::median(&[4.0, 1.0]), 2.5);
+/// ```
+///
+/// # Panics
+/// If there are none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0
 }
 
 /// A network, or a piece of one, with a batch in place that means nothing.

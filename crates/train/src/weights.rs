@@ -104,9 +104,12 @@ impl DeviceWeights {
         if world == 1 {
             return Ok(DeviceWeights::Even);
         }
-        let measured_before = resume.filter(|resume| resume.config.placement.device_weights == DeviceWeights::Auto);
-        match measured_before.map(|resume| &resume.state.device_weights) {
-            Some(before @ DeviceWeights::Given(weights)) if weights.len() == world => Ok(before.clone()),
+        let measured_before =
+            resume.filter(|resume| resume.config.placement.device_weights == DeviceWeights::Auto);
+        match measured_before.and_then(|resume| resume.state.device_weights.parse().ok()) {
+            Some(DeviceWeights::Given(weights)) if weights.len() == world => {
+                Ok(DeviceWeights::Given(weights))
+            }
             _ => measure().map(DeviceWeights::Given),
         }
     }

@@ -49,10 +49,11 @@ fn filters(prepared: &Prepared, patch: [usize; 2], epsilon: f32) -> Result<Vec<f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Input, Preprocessing};
+    use crate::Error;
     use augment::{ImageDataGenerator, Samples};
     use layers::Mode;
     use parallel::run_replicas;
+    use trained::{Input, Preprocessing};
 
     fn prepared(seed: u64) -> Prepared {
         let data = cifar::synthetic(seed, 20, 5);
@@ -61,7 +62,7 @@ mod tests {
             |split: &cifar::Split| Samples::new(split.images.clone(), split.labels.to_vec()).unwrap();
         let augmentation = input.options(ImageDataGenerator::new().horizontal_flip(true));
         let (train, val) = (samples(&data.train), samples(&data.test));
-        let fingerprint = crate::Fingerprint::of(&data);
+        let fingerprint = crate::fingerprint(&data);
         let (classes, dataset) = (data.classes, data.name);
         Prepared { train, val, input, augmentation, classes, dataset, fingerprint }
     }

@@ -2,28 +2,28 @@ mod describe;
 mod finish;
 mod snapshot;
 
-pub(crate) use snapshot::is_beside;
-
 use crate::average::Average;
 use crate::memory;
+use crate::meter::{Meter, Totals};
 use crate::pace::Pace;
 use crate::passes::{Kind, Passes};
 use crate::pipeline;
 use crate::pipelined::Pipelined;
 use crate::share::{Share, Source};
 use crate::speed;
-use crate::state::Partial;
+use crate::step::{StepOptions, gradients, train_step, update};
 use crate::whitening;
 use crate::{
-    Config, EpochRecord, Error, Fingerprint, Input, Plateau, Result, Resume, StepInfo, StopFlag, TrainState,
+    Config, EpochRecord, Error, Fingerprint, Partial, Plateau, Result, Resume, StepInfo, StopFlag, TrainState,
 };
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use layers::{Arena, Draws, Mode, Network};
 use models::Model;
 use optim::{OptimizerState, Progress};
 use parallel::{Collective, Replica};
-use program::{Device, Span, Storage, Turn};
+use program::{Device, Span, Turn};
 use std::time::{Duration, Instant};
+use trained::Input;
 
 /// The data of a run, shared by its replicas.
 pub(crate) struct Prepared {
@@ -58,15 +58,12 @@ pub(crate) struct Worker<'a> {
     /// Whether layers compute with the whole batch, and so meet those of the other replicas.
     meets: bool,
     stage: Pipelined<'a>,
-    /// Losses and correct answers of the epoch so far, on the device: see [`program::Backend::meter`].
-    meter: Storage,
+    /// Losses and correct answers of the epoch so far.
+    meter: Meter,
     /// When the meter was read last.
     read: Instant,
     pace: Pace,
 }
-
-/// Elements of a meter.
-const METER: usize = 4;
 
 /// Devices that run ahead are asked for their losses no more often: every time means to wait for them.
 const READ_EVERY: Duration = Duration::from_millis(100);
@@ -77,7 +74,9 @@ const WISHES_EVERY: u64 = 16;
 /// Refuses a batch larger than the data, where short batches are left out.
 fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Error {
     let remedy = match samples / config.training.virtual_replicas.unwrap_or(world) {
-        _ if config.training.global_batch_size.is_some() => format!("--global-batch-size {samples} or less, or "),
+        _ if config.training.global_batch_size.is_some() => {
+            format!("--global-batch-size {samples} or less, or ")
+        }
         0 => String::new(),
         each => format!("--batch-size {each} or less, or "),
     };
@@ -109,8 +108,9 @@ impl<'a> Worker<'a> {
             let rest = if drop_last { 0 } else { samples % global };
             own.largest(global.min(samples)).max(own.largest(rest))
         };
-        let batch =
-            largest(prepared.train.len(), config.training.drop_last).max(largest(prepared.val.len(), false)).max(1);
+        let batch = largest(prepared.train.len(), config.training.drop_last)
+            .max(largest(prepared.val.len(), false))
+            .max(1);
         let lanes = pipeline::lanes(&stage.stage, own.own().len());
         let (first, mode) = (stage.stage.is_first(), Mode::Training);
         let built = if stage.stage.is_last() {
@@ -123,10 +123,11 @@ impl<'a> Worker<'a> {
         if resume.is_none() {
             whitening::whiten(&mut network, prepared, collective.as_mut())?;
         }
-        let meets = config.training.sync_batch_norm && world > 1 && network.synchronize(collective.rank(), world)?;
+        let meets =
+            config.training.sync_batch_norm && world > 1 && network.synchronize(collective.rank(), world)?;
         let optimizer = config.optimizer_on(&network)?;
         let average = config.training.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
-        let meter = device.alloc(METER)?;
+        let meter = Meter::new(&device)?;
         let pace = Pace::agree(&device, collective.as_mut())?;
         let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| {
             let pipeline = augmentation.build(samples.shape())?;
@@ -135,13 +136,16 @@ impl<'a> Worker<'a> {
                 false => Ok(Source::labels(samples, pipeline, options, &own)),
             }
         };
-        let options = LoaderOptions::new().batch_size(global).seed(config.training.seed).drop_last(config.training.drop_last);
+        let options = LoaderOptions::new()
+            .batch_size(global)
+            .seed(config.training.seed)
+            .drop_last(config.training.drop_last);
         let train = source(&prepared.train, &prepared.augmentation, options)?;
         let options = LoaderOptions::new().batch_size(global).evaluation();
         let val = source(&prepared.val, &prepared.augmentation.evaluation(), options)?;
         let in_order = config.training.virtual_replicas.is_some() || own.total() > world;
         let passes = Passes::new(&network, own, in_order)?;
-        let (global_batch, device_weights) = (global, weights.clone());
+        let (global_batch, device_weights) = (global, weights.to_string());
         let state = TrainState { global_batch, device_weights, ..TrainState::default() };
         let steps_per_epoch = train.steps() as u64;
         if steps_per_epoch == 0 {
@@ -169,7 +173,7 @@ impl<'a> Worker<'a> {
         };
         if let Some(resume) = resume {
             worker.restore(resume)?;
-            worker.state.device_weights = weights;
+            worker.state.device_weights = weights.to_string();
         }
         worker.state.data = Some(prepared.fingerprint.clone());
         // Before anybody writes a file for the run.
@@ -217,10 +221,7 @@ impl<'a> Worker<'a> {
     /// Makes ready for an epoch, or for the rest of one: its sums so far go to the device.
     pub(crate) fn begin_epoch(&mut self) -> Result<()> {
         self.optimizer.begin_epoch(self.state.epoch);
-        let Partial { steps, loss_sum, correct, .. } = self.state.partial;
-        let high = loss_sum as f32;
-        let low = (loss_sum - f64::from(high)) as f32;
-        Ok(self.device.upload(&[high, low, correct as f32, steps as f32], &mut self.meter, 0)?)
+        self.meter.set(&self.device, &self.state.partial)
     }
 
     /// One training step on this replica's shards of a batch. Returns whether any replica was asked to stop, which replicas on
@@ -233,22 +234,30 @@ impl<'a> Worker<'a> {
         let (lr, global, split) = (self.lr(), batch.global(), self.stage.stages() > 1);
         let alone = self.passes.alone() && !split;
         let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
-        let (seed, step, smoothing) = (self.config.training.seed, self.state.step, self.config.training.label_smoothing);
-        let Worker { passes, device, network, optimizer, meter, state, stage, collective, meets, .. } = self;
+        let (seed, step, smoothing) =
+            (self.config.training.seed, self.state.step, self.config.training.label_smoothing as f32);
+        let draws = Draws { seed, step, first_sample: 0 };
+        let epoch = self.state.epoch;
+        let options = StepOptions { draws, label_smoothing: smoothing, lr, global_batch: global, epoch };
+        let Worker { passes, network, optimizer, meter, stage, collective, meets, .. } = self;
         let runs = optimizer.runs();
         let kind = match (alone, *meets) {
             (true, _) => Kind::Step { runs },
             (_, true) => Kind::Meeting,
             _ => Kind::Gradients,
         };
-        let draws = Draws { seed, step, first_sample: 0 };
         let (began, mut waited) = (Instant::now(), Duration::ZERO);
         if split {
             pipeline::train(passes, &stage.stage, network, batch, draws, smoothing)?;
         } else {
             passes.each(network, collective.as_mut(), batch, kind, &turn, |network, pass| {
-                waited += pass.train(network, draws, smoothing, global)?;
-                if alone { update(device, network, optimizer, meter, state, lr, global) } else { Ok(()) }
+                let draws = Draws { first_sample: pass.first as u32, ..draws };
+                let options = StepOptions { draws, ..options };
+                if alone {
+                    return train_step(network, optimizer, meter, &options);
+                }
+                waited += gradients(network, &options, pass.exchanges)?;
+                Ok(())
             })?;
         }
         let own = self.passes.shards().own_rows(global).len();
@@ -257,10 +266,10 @@ impl<'a> Worker<'a> {
         let mut stop = stop || self.diverged;
         if !alone {
             self.add_up(stop)?;
-            let Worker { passes, device, network, optimizer, meter, state, collective, .. } = self;
+            let Worker { passes, device, network, optimizer, meter, collective, .. } = self;
             let began = Instant::now();
             passes.update(device, collective.as_mut(), global, runs, &turn, || {
-                update(device, network, optimizer, meter, state, lr, global)
+                update(network, optimizer, meter, &options)
             })?;
             self.pace.add(0, began.elapsed());
             // Whoever wishes to stop still does so when all look.
@@ -306,7 +315,7 @@ impl<'a> Worker<'a> {
 
     /// Brings the sums of the epoch up to date; waits for a device that runs ahead.
     pub(crate) fn read_losses(&mut self) -> Result<()> {
-        let [loss_sum, correct, steps] = read_meter(&self.device, &self.meter)?;
+        let Totals { loss_sum, correct, steps } = self.meter.read(&self.device)?;
         self.read = Instant::now();
         if !loss_sum.is_finite() {
             return Err(Error::NotFinite {
@@ -376,7 +385,7 @@ impl<'a> Worker<'a> {
         let mut done = 0;
         let ahead = self.runs_ahead_of_others();
         let Worker { device, network, collective, passes, meter, val, stage, .. } = self;
-        device.upload(&[0.0; METER], meter, 0)?;
+        meter.set(device, &Partial::default())?;
         let Arena { metrics, signal, .. } = *network.arena();
         let sums = Span::new(metrics.offset, signal.end() - metrics.offset);
         for (number, batch) in (0..).zip(val.epoch(device, 0, 0)?) {
@@ -398,7 +407,7 @@ impl<'a> Worker<'a> {
             device.fill(f32::from(u8::from(wish)), passes.own(network), signal)?;
             passes.add_up(collective.as_mut(), network, sums)?;
             stage.tell(network, sums)?;
-            device.meter(&network.arena().grads, metrics, meter)?;
+            meter.add(network)?;
             done += batch.global();
             progress(done, all)?;
             let alone = collective.world() == 1 && stage.stages() == 1;
@@ -407,7 +416,7 @@ impl<'a> Worker<'a> {
                 return Ok(None);
             }
         }
-        let [loss_sum, correct, _] = read_meter(device, meter)?;
+        let Totals { loss_sum, correct, .. } = meter.read(device)?;
         Ok(Some((loss_sum / all as f64, correct / all as f64)))
     }
 
@@ -426,41 +435,10 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// What a step does once the gradients of all replicas have been added.
-fn update(
-    device: &Device,
-    network: &mut Network,
-    optimizer: &mut OptimizerState,
-    meter: &mut Storage,
-    state: &TrainState,
-    lr: f64,
-    global: usize,
-) -> Result<()> {
-    let arena = network.arena();
-    device.meter(&arena.grads, arena.metrics, meter)?;
-    if !device.runs_ahead() {
-        let [loss, _, steps] = read_meter(device, meter)?;
-        if !loss.is_finite() {
-            return Err(Error::NotFinite { loss, epoch: state.epoch + 1, step: steps as u64 + 1 });
-        }
-    }
-    network.finish_step(global)?;
-    let arena = network.arena_mut();
-    Ok(optimizer.step(device, lr, &mut arena.params, &arena.grads, arena.trainable)?)
-}
-
 /// Whether any replica wished to stop when all were added up last; waits for a device that runs ahead.
 fn wishes(device: &Device, network: &Network) -> Result<bool> {
     let Arena { grads, signal, .. } = network.arena();
     let mut wishes = [0.0];
     device.download(grads, signal.offset, &mut wishes)?;
     Ok(wishes[0] > 0.0)
-}
-
-/// The sum of the losses, the number of correct answers, the number of steps.
-fn read_meter(device: &Device, meter: &Storage) -> Result<[f64; 3]> {
-    let mut numbers = [0.0; METER];
-    device.download(meter, 0, &mut numbers)?;
-    let [high, low, correct, steps] = numbers.map(f64::from);
-    Ok([high + low, correct, steps])
 }

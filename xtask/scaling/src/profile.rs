@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::path::Path;
 use std::process::Stdio;
 
-/// What of a profile counts here; `train::Profile` says what each number is.
+/// What of a profile counts here; `bench::Profile` says what each number is.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Profile {
     pub model: String,

@@ -30,6 +30,11 @@ const ARROWS: &[(&str, Allowed)] = &[
     ("optim", Only(&["program"])),
     ("models", Only(&["layers", "program"])),
     ("parallel", Only(&["layers", "program", "tensor-cpu", "tensor-cuda"])),
+    ("plot", Only(&[])),
+    (
+        "trained",
+        Only(&["augment", "checkpoint", "cifar", "interchange", "layers", "models", "optim", "program"]),
+    ),
     (
         "train",
         Only(&[
@@ -42,12 +47,19 @@ const ARROWS: &[(&str, Allowed)] = &[
             "optim",
             "parallel",
             "philox",
+            "plot",
             "program",
             "tensor-cpu",
             "tensor-cuda",
+            "trained",
         ]),
     ),
-    ("towers", Only(&["train"])),
+    (
+        "bench",
+        Only(&["layers", "models", "optim", "parallel", "program", "tensor-cpu", "tensor-cuda", "train"]),
+    ),
+    ("report", Only(&["checkpoint", "cifar", "plot", "train", "trained"])),
+    ("towers", Only(&["bench", "report", "train", "trained"])),
     ("xtask", Only(&[])),
     ("towers-kernels", Only(&["tensor-cuda"])),
     ("towers-scaling", Only(&[])),

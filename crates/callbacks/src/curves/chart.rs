@@ -1,7 +1,7 @@
 //! The picture: two panels, drawn on whatever surface is given.
 
-use crate::axis::Axis;
 use crate::{EpochRecord, Monitor};
+use plot::Axis;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

@@ -2,8 +2,8 @@
 
 mod chart;
 
-use checkpoint::write_file;
 use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, TrainState};
+use checkpoint::write_file;
 use image::codecs::png::PngEncoder;
 use image::{ExtendedColorType, ImageEncoder};
 use plotters::prelude::*;

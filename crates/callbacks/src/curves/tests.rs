@@ -1,5 +1,5 @@
-use crate::testing::{Fake, record, run, state};
 use super::*;
+use crate::testing::{Fake, record, run, state};
 
 fn history(epochs: u64) -> Vec<EpochRecord> {
     let at = |epoch: u64| {

@@ -1,5 +1,5 @@
-use crate::testing::{Fake, record, run, state};
 use super::*;
+use crate::testing::{Fake, record, run, state};
 use indicatif::TermLike;
 use std::sync::{Arc, Mutex};
 

@@ -154,8 +154,8 @@ impl Observer for TensorBoard {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Fake, record, run, state};
     use super::*;
+    use crate::testing::{Fake, record, run, state};
     use std::fs;
 
     #[test]

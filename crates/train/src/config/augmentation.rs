@@ -18,8 +18,11 @@ const CROP: Kind = Kind::Form {
     accepted: "a table of scale and ratio",
     bare: Some("0.08,1"),
 };
-const RAND_AUGMENT: Kind =
-    Kind::Form { parse: of_augment::<RandAugment>, accepted: "a table of num_ops and magnitude", bare: Some("2,9") };
+const RAND_AUGMENT: Kind = Kind::Form {
+    parse: of_augment::<RandAugment>,
+    accepted: "a table of num_ops and magnitude",
+    bare: Some("2,9"),
+};
 
 const OPTIONS: &[Opt] = &[
     option("rotation_range", "--rotation-range DEGREES", Kind::Number, "Rotate by up to so many degrees"),
@@ -29,7 +32,12 @@ const OPTIONS: &[Opt] = &[
         SHIFT,
         "Shift sideways: 0.1 for a tenth of the width, 4 for whole pixels below 4, 4.0 for up to 4 pixels, 0,2 for one of these",
     ),
-    option("height_shift_range", "--height-shift-range R", SHIFT, "Shift up and down, as --width-shift-range"),
+    option(
+        "height_shift_range",
+        "--height-shift-range R",
+        SHIFT,
+        "Shift up and down, as --width-shift-range",
+    ),
     option("shear_range", "--shear-range DEGREES", Kind::Number, "Shear by up to so many degrees"),
     option(
         "zoom_range",
@@ -37,7 +45,12 @@ const OPTIONS: &[Opt] = &[
         Kind::form(of_augment::<ZoomRange>, "a number or a list of two"),
         "Zoom by factors of 1-Z to 1+Z, or of LOW to HIGH",
     ),
-    option("channel_shift_range", "--channel-shift-range X", Kind::Number, "Add up to so much, of 255, to all values"),
+    option(
+        "channel_shift_range",
+        "--channel-shift-range X",
+        Kind::Number,
+        "Add up to so much, of 255, to all values",
+    ),
     option(
         "brightness_range",
         "--brightness-range LOW,HIGH",
@@ -57,7 +70,12 @@ const OPTIONS: &[Opt] = &[
         Kind::Between(0, 1),
         "0 for the nearest pixel, 1 for a bilinear mixture",
     ),
-    option("horizontal_flip", "--horizontal-flip BOOL", Kind::Switch, "Mirror half of the images left to right"),
+    option(
+        "horizontal_flip",
+        "--horizontal-flip BOOL",
+        Kind::Switch,
+        "Mirror half of the images left to right",
+    ),
     option("vertical_flip", "--vertical-flip BOOL", Kind::Switch, "Mirror half of the images top to bottom"),
     option(
         "alternating_flip",
@@ -65,7 +83,12 @@ const OPTIONS: &[Opt] = &[
         Kind::Switch,
         "Mirror every image left to right in exactly every second epoch",
     ),
-    option("random_crop", "--random-crop N", Kind::Whole(0), "Pad by N pixels and cut out an image of the old size"),
+    option(
+        "random_crop",
+        "--random-crop N",
+        Kind::Whole(0),
+        "Pad by N pixels and cut out an image of the old size",
+    ),
     option(
         "random_resized_crop",
         "--random-resized-crop LOW,HIGH[,NARROW,WIDE]",
@@ -79,14 +102,24 @@ const OPTIONS: &[Opt] = &[
         RAND_AUGMENT,
         "RandAugment: OPS operations of strength MAGNITUDE, of 31; by default 2,9",
     ),
-    option("mixup", "--mixup ALPHA", Kind::Number, "Mix images and labels in pairs, in shares from Beta(ALPHA, ALPHA)"),
+    option(
+        "mixup",
+        "--mixup ALPHA",
+        Kind::Number,
+        "Mix images and labels in pairs, in shares from Beta(ALPHA, ALPHA)",
+    ),
     option(
         "cutmix",
         "--cutmix ALPHA",
         Kind::Number,
         "Put a rectangle of another image into each, its share from Beta(ALPHA, ALPHA)",
     ),
-    option("rescale", "--rescale X", Kind::Number, "Multiply every value, instead of the recipe's division by 255"),
+    option(
+        "rescale",
+        "--rescale X",
+        Kind::Number,
+        "Multiply every value, instead of the recipe's division by 255",
+    ),
     option(
         "featurewise_center",
         "--featurewise-center BOOL",
@@ -145,5 +178,6 @@ fn bounds(text: &str) -> Result<Value, Refused> {
     let two = text
         .split_once(',')
         .and_then(|(low, high)| Some([low.trim().parse::<f64>().ok()?, high.trim().parse().ok()?]));
-    two.map(|two| json!(two)).ok_or_else(|| Refused::MustBe("two numbers with a comma, as in 0.5,1.5".to_owned()))
+    two.map(|two| json!(two))
+        .ok_or_else(|| Refused::MustBe("two numbers with a comma, as in 0.5,1.5".to_owned()))
 }

@@ -46,7 +46,8 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
         }
         for option in table.options {
             let (key, old, new) = (table.key_of(option), &old[option.name], &new[option.name]);
-            let is_table = old.is_object() && new.is_object() && tables().iter().any(|table| table.key == key);
+            let is_table =
+                old.is_object() && new.is_object() && tables().iter().any(|table| table.key == key);
             if old != new && !is_table && key != "changed" {
                 found.push(Difference { key, old: old.clone(), new: new.clone() });
             }
@@ -56,7 +57,7 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
 }
 
 /// The options that all ranks must agree on, with their values: whatever decides bits, but for the place of the data.
-pub(crate) fn without_path(config: &Config) -> Vec<(String, Value)> {
+pub(crate) fn agreed(config: &Config) -> Vec<(String, Value)> {
     let all = serde_json::to_value(config).unwrap_or_default();
     let of_table = tables().iter().flat_map(|table| table.options.iter().map(|option| table.key_of(option)));
     let value = |key: &str| key.split('.').fold(&all, |value, part| &value[part]).clone();
@@ -75,11 +76,13 @@ mod tests {
         let old = recipe("quick").unwrap();
         let mut new = old.clone();
         assert_eq!(differences(&old, &new), []);
-        for (key, text) in [("epochs", "9"), ("devices.threads", "2"), ("early_stop", "loss"), ("seed", "4")] {
+        for (key, text) in [("epochs", "9"), ("devices.threads", "2"), ("early_stop", "loss"), ("seed", "4")]
+        {
             new.set_text(key, &[text]).unwrap();
         }
         let found = differences(&old, &new);
-        let keys: Vec<(&str, bool)> = found.iter().map(|found| (found.key.as_str(), found.is_training())).collect();
+        let keys: Vec<(&str, bool)> =
+            found.iter().map(|found| (found.key.as_str(), found.is_training())).collect();
         let expected = [("epochs", false), ("seed", true), ("devices.threads", false), ("early_stop", false)];
         assert_eq!(keys, expected);
         assert_eq!(found[1].told(), ["1", "4"]);

@@ -4,7 +4,7 @@
 
 use super::recipe::{RECIPES, names, recipe};
 use super::{Config, Placement, tables};
-use crate::{DataFiles, Devices, Error, Result};
+use crate::{Devices, Error, Result};
 use options::{Table, hint};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -115,7 +115,10 @@ pub(super) fn read(text: &str, name: &str) -> Result<Config> {
             .unwrap_or_else(|| {
                 let near = hint(like.as_str().unwrap_or_default(), names());
                 let names = names().join(", ");
-                Err(refuse(format!("{}`like` is {like}, but must be one of {names}{near}", line(text, &["like"]))))
+                Err(refuse(format!(
+                    "{}`like` is {like}, but must be one of {names}{near}",
+                    line(text, &["like"])
+                )))
             })?,
         None => {
             if let Some(missing) = NEEDED.into_iter().find(|key| !file.contains_key(*key)) {
@@ -136,6 +139,11 @@ pub(super) fn read(text: &str, name: &str) -> Result<Config> {
             Some((table, own)) => {
                 begin(&mut config, table);
                 own.iter().try_for_each(|(option, value)| set(&mut config, &[&key, option], value))?;
+            }
+            None if table(&key).is_some() && !is_option(&key) => {
+                let told =
+                    format!("{}`{key}` is {value}, but must be a table of options", line(text, &[&key]));
+                return Err(refuse(told));
             }
             None => set(&mut config, &[&key], &value)?,
         }
@@ -184,6 +192,12 @@ fn table(key: &str) -> Option<&'static Table> {
     tables().iter().find(|table| table.key == key && !key.is_empty())
 }
 
+/// Whether an option at the top level has this key, as the compact form of a table has.
+fn is_option(key: &str) -> bool {
+    let top = tables().iter().filter(|table| table.key.is_empty());
+    top.flat_map(|table| table.options).any(|option| option.name == key)
+}
+
 /// Has the table of a callback begin, if it has not.
 fn begin(config: &mut Config, table: &Table) {
     let all = serde_json::to_value(&*config).unwrap_or_default();
@@ -198,13 +212,16 @@ fn begin(config: &mut Config, table: &Table) {
 /// Checks what options mean together.
 fn check(config: &Config) -> Result<(), String> {
     if config.training.data.dataset.is_empty() {
-        return Err("`data.dataset` is empty; name a data set or a folder of pictures, or leave it out".to_owned());
+        return Err(
+            "`data.dataset` is empty; name a data set or a folder of pictures, or leave it out".to_owned()
+        );
     }
     // It becomes a part of a path.
     let plain = |ch: char| ch.is_ascii_alphanumeric() || "-_.".contains(ch);
     if config.recipe.is_empty() || config.recipe.starts_with('.') || !config.recipe.chars().all(plain) {
         return Err(
-            "its name must be of letters, digits, `-`, `_` and dots inside, since it names the run's folder".to_owned()
+            "its name must be of letters, digits, `-`, `_` and dots inside, since it names the run's folder"
+                .to_owned(),
         );
     }
     config.check().map_err(|error| match error {
@@ -285,7 +302,10 @@ mod tests {
             (config.recipe.as_str(), config.training.global_batch_size, config.training.lr),
             ("all.of-it", Some(21), 0.1 + 0.2)
         );
-        assert_eq!((config.placement.devices.replicas, config.training.augmentation.rotation_range), (2, 15.5));
+        assert_eq!(
+            (config.placement.devices.replicas, config.training.augmentation.rotation_range),
+            (2, 15.5)
+        );
         assert!(
             config.training.augmentation.random_crop == 4 && !config.training.augmentation.horizontal_flip,
             "the rest is resnet18's"
@@ -345,20 +365,25 @@ mod tests {
             ("like = 3", "`like` is 3, but must be one of minigooglenet, "),
             (
                 "like = 'file.toml'",
-                "the recipe file: `like` is \"file.toml\", but must be one of minigooglenet, ",
+                "the recipe file: line 1: `like` is \"file.toml\", but must be one of minigooglenet, ",
             ),
             ("like = 'quick'\nepoch = 1", "there is no key `epoch`; there are augmentation, "),
             ("like = 'quick'\nepoch = 1", "did you mean `epochs`?"),
             ("like = 'quick'\nepochs = '1'", "`epochs` is \"1\", but must be a whole number, 1 or more"),
             ("like = 'quick'\nepochs = -1", "`epochs` is -1, but must be a whole number, 1 or more"),
             ("like = 'quick'\nseed = -1", "`seed` is -1, but must be a whole number, 0 or more"),
-            ("like = 'quick'\nepochs = 0", "the recipe file: `epochs` is 0, but must be at least 1"),
+            (
+                "like = 'quick'\nepochs = 0",
+                "the recipe file: line 2: `epochs` is 0, but must be a whole number, 1 or more",
+            ),
             ("like = 'quick'\nlr = 'fast'", "`lr` is \"fast\", but must be a number"),
-            ("like = 'quick'\n[data]\nlimit_train = 0", "`data.limit_train` is 0, but must be at least 1"),
-            ("like = 'quick'\n[devices]\ngpus = 3", "`devices.gpus` is 3, but must be a list, as in [0, 1]"),
+            (
+                "like = 'quick'\n[data]\nlimit_train = 0",
+                "line 3: `data.limit_train` is 0, but must be a whole number, 1 or more",
+            ),
             (
                 "like = 'quick'\n[devices]\ngpus = ['a']",
-                "`devices.gpus` is [\"a\"], but must be a list, each value a whole number, 0 or more",
+                "`devices.gpus` is [\"a\"], but must be a number of GPUs, as in 3, or a list of their ids",
             ),
             (
                 "like = 'quick'\n[augmentation]\nrotation_range = -1.0",
@@ -370,14 +395,14 @@ mod tests {
                 "`device_weights` is \"fast\", but must be auto, even",
             ),
             ("like = 'quick'\nmodel = 'resnet81'", "the model is `resnet81`, but must be one of"),
-            ("like = 'quick'\noptimizer = 'lion'", "`optimizer = \"lion\"`: "),
+            ("like = 'quick'\noptimizer = 'lion'", "line 2: `optimizer`: the optimizer `lion` is unknown"),
             (
                 "like = 'quick'\nparam_groups = ['*/bias:lr=2']",
                 "option `lr` is unknown; there are lr-multiplier",
             ),
             ("like = 'quick'\nparam_groups = ['bias']", "the parameter group `bias` takes no parameter"),
             ("like = 'quick'\nema = 'momentum=1'", "ema: momentum is 1"),
-            ("like = 'quick'\npreprocessing = 'none'", "but must be one of `divide-by-255`"),
+            ("like = 'quick'\npreprocessing = 'none'", "but must be one of divide-by-255"),
             ("like = 'quick'\npreprocessing = 'standardise'", "did you mean `standardize`?"),
             ("like = 'quick'\noptimizer = 'sdg'", "did you mean `sgd`?"),
             ("like = 'quick'\nmodel = 'resnet81'", "did you mean `resnet18`?"),
@@ -391,10 +416,13 @@ mod tests {
             ("like = 'quick'\n[data]\ndataset = ''", "`data.dataset` is empty; name a data set or a folder"),
             ("like = 'quick'\nrecipe = '../x'", "its name must be of letters"),
             ("epochs = 3", "`model` is missing"),
-            ("like = 'quick'\nepochs = ", "line 2 is no TOML"),
+            ("like = 'quick'\nepochs = ", "line 2: "),
             ("like = 'quick'\n[early_stop]\npatient = 3", "there is no key `early_stop.patient`"),
             ("like = 'quick'\n[early_stop]\nmonitor = 'val_los'", "did you mean `val_loss`?"),
-            ("like = 'quick'\n[reduce_lr_on_plateau]\nfactor = 2.0", "`reduce_lr_on_plateau`: factor is 2"),
+            (
+                "like = 'quick'\n[reduce_lr_on_plateau]\nfactor = 2.0",
+                "line 3: `reduce_lr_on_plateau.factor` is 2.0, but must be a number from 0 to below 1",
+            ),
             (
                 "like = 'quick'\n[model_checkpoint]\nsave_best_only = true",
                 "`model_checkpoint.path` is ``, but must be",

@@ -20,20 +20,16 @@ pub(super) fn of_augment<T: FromStr<Err = augment::Error> + Serialize>(text: &st
     })
 }
 
-/// A form of this crate.
-fn own<T: FromStr<Err = Error> + Serialize>(text: &str) -> Result<Value, Refused> {
-    text.parse::<T>().map(|value| json!(value)).map_err(|error| match error {
-        Error::Option { accepted, .. } => Refused::MustBe(accepted),
-        other => Refused::Because(other.to_string()),
-    })
-}
-
 pub(super) fn image_size(text: &str) -> Result<Value, Refused> {
-    own::<ImageSize>(text)
+    let size = text.parse::<ImageSize>();
+    size.map(|size| json!(size)).map_err(|_| Refused::MustBe(ImageSize::ACCEPTED.to_owned()))
 }
 
 pub(super) fn device_weights(text: &str) -> Result<Value, Refused> {
-    own::<DeviceWeights>(text)
+    text.parse::<DeviceWeights>().map(|weights| json!(weights)).map_err(|error| match error {
+        Error::Option { accepted, .. } => Refused::MustBe(accepted),
+        other => Refused::Because(other.to_string()),
+    })
 }
 
 pub(super) fn plateau(text: &str) -> Result<Value, Refused> {
@@ -47,7 +43,11 @@ pub(super) fn scaling(_: &str) -> Result<Value, Refused> {
 
 /// Reads a path.
 pub(super) fn path(text: &str) -> Result<Value, Refused> {
-    if text.is_empty() { Err(Refused::MustBe("the path of a file or folder".to_owned())) } else { Ok(text.into()) }
+    if text.is_empty() {
+        Err(Refused::MustBe("the path of a file or folder".to_owned()))
+    } else {
+        Ok(text.into())
+    }
 }
 
 /// A number of GPUs, or their ids. An id that comes several times makes several replicas on one GPU.

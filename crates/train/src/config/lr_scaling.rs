@@ -14,7 +14,7 @@ impl Config {
     /// ```
     /// let mut config = train::recipe("minigooglenet")?;
     /// config.set_lr_scaling("linear")?;
-    /// assert_eq!(config.lr_scaling.map(|scaling| (scaling.base_batch, scaling.warmup_epochs)), Some((64, 5)));
+    /// assert_eq!(config.training.lr_scaling.map(|scaling| (scaling.base_batch, scaling.warmup_epochs)), Some((64, 5)));
     /// # Ok::<(), train::Error>(())
     /// ```
     ///

@@ -13,7 +13,7 @@ mod recipe_steps;
 mod table;
 mod training;
 
-pub(crate) use differences::without_path;
+pub(crate) use differences::agreed;
 pub use differences::{Difference, differences};
 pub use file::{find_recipe, read_recipe, write_recipe};
 pub use placement::{DataFiles, DeviceKind, Devices, Placement};
@@ -99,7 +99,8 @@ impl TryFrom<Map<String, Value>> for Config {
         let told = |error: serde_json::Error| error.to_string();
         Ok(Config {
             recipe: all["recipe"].as_str().unwrap_or_default().to_owned(),
-            changed: serde_json::from_value(all.get("changed").cloned().unwrap_or_default()).unwrap_or_default(),
+            changed: serde_json::from_value(all.get("changed").cloned().unwrap_or_default())
+                .unwrap_or_default(),
             training: Training::deserialize(&all).map_err(told)?,
             placement: Placement::deserialize(&all).map_err(told)?,
             outputs: Outputs::deserialize(&all).map_err(told)?,
@@ -118,6 +119,20 @@ fn few_digits(number: f64) -> String {
 }
 
 impl Config {
+    /// The configuration with a change.
+    ///
+    /// ```
+    /// let short = train::recipe("quick")?.with(|config| config.training.epochs = 1);
+    /// assert_eq!(short.training.epochs, 1);
+    /// # Ok::<(), train::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with(&self, change: impl FnOnce(&mut Config)) -> Self {
+        let mut changed = self.clone();
+        change(&mut changed);
+        changed
+    }
+
     /// Sets one option by its key, such as `devices.replicas`, to a value of a file.
     ///
     /// # Errors
@@ -319,11 +334,14 @@ impl Config {
     /// What of it is allowed, but hardly meant: a sentence each.
     pub(crate) fn oddities(&self) -> Vec<String> {
         let Training { schedule, lr_scaling, epochs, .. } = &self.training;
-        let of_schedule = schedule.warmup.filter(|warmup| warmup.per == Per::Epoch).map(|warmup| warmup.length);
+        let of_schedule =
+            schedule.warmup.filter(|warmup| warmup.per == Per::Epoch).map(|warmup| warmup.length);
         let of_scaling = lr_scaling.map(|scaling| scaling.warmup_epochs);
         let longest = of_schedule.max(of_scaling).filter(|length| length > epochs);
         let told = |length| {
-            format!("the warm-up takes {length} epochs of {epochs}: the learning rate never comes to its full value")
+            format!(
+                "the warm-up takes {length} epochs of {epochs}: the learning rate never comes to its full value"
+            )
         };
         longest.map(told).into_iter().collect()
     }

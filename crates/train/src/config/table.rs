@@ -86,12 +86,15 @@ mod tests {
         }
         config = serde_json::from_value(all.clone()).unwrap();
         assert!(config.outputs.early_stop.is_some() && config.outputs.tensorboard.is_some());
-        let declared: Vec<String> =
-            tables().iter().flat_map(|table| table.options.iter().map(|option| table.key_of(option))).collect();
+        let declared: Vec<String> = tables()
+            .iter()
+            .flat_map(|table| table.options.iter().map(|option| table.key_of(option)))
+            .collect();
         let known: BTreeSet<String> = declared.iter().cloned().collect();
         assert_eq!(known.len(), declared.len(), "each once");
         let named = |table: &&Table| known.contains(table.key);
-        let tables_that_are_options = optional.iter().filter(|table| named(table)).map(|table| table.key.to_owned());
+        let tables_that_are_options =
+            optional.iter().filter(|table| named(table)).map(|table| table.key.to_owned());
         let found: BTreeSet<String> = keys(&all).into_iter().chain(tables_that_are_options).collect();
         assert_eq!(found, known);
     }

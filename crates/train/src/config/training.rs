@@ -39,7 +39,7 @@ options! {
         /// Scale the rate with the batch: linear for K times the rate for a batch K times as large as a replica's, or as in linear:base=256
         lr_scaling: Option<LinearScaling> = None, Kind::form(forms::scaling, "a table of base_batch and warmup_epochs"), "--lr-scaling RULE";
         /// Share of the targets that is spread over all classes, from 0 to below 1
-        label_smoothing: f64 = 0.0, Kind::Such(|share| (0.0..1.0).contains(&share), "at least 0 and below 1"), "--label-smoothing X";
+        label_smoothing: f64 = 0.0, Kind::Such(|share| (0.0..1.0).contains(&share), "a number of at least 0 and below 1"), "--label-smoothing X";
         /// Parameters with rules of their own, by their names: '*/beta:lr-multiplier=64,l2=2e-5', 'conv2d/bias:epochs=3'; may be repeated
         param_groups: Vec<ParamGroup> = Vec::new(), Kind::List(&GROUP, None), "--param-group PATTERN:OPTIONS";
         /// A moving average of the weights that takes their place: momentum=0.99; every=5,overwrite-frequency=5 for Lookahead
@@ -94,8 +94,9 @@ options! {
 
 const PREPROCESSING: Kind = Kind::OneOf(&["divide-by-255", "subtract-pixel-mean", "standardize"]);
 /// Steps are computed in f32.
-const LR: Kind = Kind::Such(|lr| (lr as f32).is_finite() && lr >= 0.0, "from 0 to 3.4e38");
-const GROUP: Kind = Kind::form(of_optim::<ParamGroup>, "a pattern with options, as in */beta:lr-multiplier=64");
+const LR: Kind = Kind::Such(|lr| (lr as f32).is_finite() && lr >= 0.0, "a number from 0 to 3.4e38");
+const GROUP: Kind =
+    Kind::form(of_optim::<ParamGroup>, "a pattern with options, as in */beta:lr-multiplier=64");
 
 /// The keys of a configuration that [`Training`] holds.
 pub(super) const TABLES: [Table; 5] = [

@@ -1,12 +1,14 @@
 use super::cores;
 use crate::devices::count_gpus;
-use crate::{Config, DeviceKind, Devices, Error, Result, open_devices};
+use crate::{Arithmetic, Config, DeviceKind, Devices, Error, Result, open_devices};
 use parallel::cluster::{Place, Source};
 use program::Device;
 
 /// This process's device.
 pub(super) fn open(config: &Config, place: &Place) -> Result<Device> {
-    let mut devices = open_devices(&share(config, place, count_gpus())?)?;
+    let deterministic = config.training.arithmetic.deterministic || config.repeats();
+    let arithmetic = Arithmetic { deterministic, ..config.training.arithmetic };
+    let mut devices = open_devices(&share(config, place, count_gpus())?, &arithmetic)?;
     devices.pop().ok_or_else(|| Error::Device("there is no device to train on".into()))
 }
 
@@ -19,8 +21,12 @@ fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {
         return Err(Error::Option { option: "`devices.pipeline_stages`", value, accepted });
     }
     if options.replicas > 1 {
-        let accepted = format!("left out: {} processes have one tower each", place.world);
-        return Err(Error::Option { option: "`devices.replicas`", value: options.replicas.to_string(), accepted });
+        let accepted = format!("left out: {} processes have one replica each", place.world);
+        return Err(Error::Option {
+            option: "`devices.replicas`",
+            value: options.replicas.to_string(),
+            accepted,
+        });
     }
     let threads = match options.threads {
         0 => cores::threads(place),
@@ -36,7 +42,6 @@ fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {
         gpus: (options.device != DeviceKind::Cpu).then(|| vec![gpu]),
         replicas: 1,
         threads,
-        deterministic: options.deterministic || config.repeats(),
         ..options.clone()
     })
 }
@@ -73,6 +78,6 @@ mod tests {
         let mut config = crate::recipe("quick").unwrap();
         config.placement.devices.replicas = 2;
         let error = share(&config, &place(0, 2), 0).unwrap_err().to_string();
-        assert!(error.contains("8 processes have one tower each"), "{error}");
+        assert!(error.contains("8 processes have one replica each"), "{error}");
     }
 }

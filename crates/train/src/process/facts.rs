@@ -1,26 +1,18 @@
+use crate::Config;
+use crate::config::agreed;
 use crate::fingerprint::digest as sha256;
 use crate::fit::Whole;
-use crate::{BenchOptions, Config, Result, bench};
 use parallel::Facts;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Settings that are each process' own affair. Only the first one writes files.
-const OWN: [&str; 6] = ["data", "devices", "checkpoints", "csv_log", "tensorboard", "plot"];
-
-/// What must be the same in all processes: the configuration but for paths and devices, what of the devices decides about bits,
-/// the network, the data, and where the run goes on.
-pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
-    let config = serde_json::to_value(run.config).map_err(|error| {
-        parallel::Error::Rendezvous(format!("the configuration can't be compared: {error}"))
-    })?;
+/// What must be the same in all processes: every option that decides bits, the network, the data, and where the run goes on.
+pub(super) fn facts(run: &Whole<'_>) -> Facts {
     let mut facts = Facts::new();
-    for (name, value) in config.as_object().into_iter().flatten() {
-        if !OWN.contains(&name.as_str()) {
-            facts = facts.with(format_args!("the setting {name}"), value);
-        }
+    for (key, value) in agreed(run.config) {
+        facts = facts.with(format_args!("the setting {key}"), value);
     }
     let summary = run.stages[0].summary();
-    facts = of_devices(facts, run.config)
+    facts = with_device_facts(facts, run.config)
         .with("a number of trainable parameters of", summary.trainable)
         .with("a number of running averages of", summary.non_trainable);
     let layers = summary.rows.iter().map(|row| (&row.name, &row.kind, &row.shape, row.params));
@@ -32,25 +24,25 @@ pub(super) fn facts(run: &Whole<'_>) -> Result<Facts> {
     facts = facts.with("training images of the digest", &run.prepared.fingerprint.sha256);
     let val = &run.prepared.val;
     facts = facts.with("validation images of the digest", sha256(val.labels(), val.images()));
-    Ok(facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step)))
+    facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step))
 }
 
-/// What must be the same in all processes that measure together.
-pub(super) fn of_bench(config: &Config, options: &BenchOptions) -> Facts {
-    let facts = Facts::new().with("the network", &config.training.model).with("the optimizer", config.training.optimizer);
-    of_devices(facts, config)
-        .with("images of", config.training.data.image_size)
-        .with("a batch of", bench::batch_size(config, options))
-        .with("a time of", format_args!("{} s, {} times", options.seconds, options.repeats))
-}
-
-/// Which devices a process has is its own affair, but not how they compute: sums in the order of the ranks are other calls.
-fn of_devices(facts: Facts, config: &Config) -> Facts {
+/// Adds how the devices compute: sums in the order of the ranks are other calls. Which devices a process has is its own affair.
+///
+/// ```
+/// use parallel::Facts;
+///
+/// let config = train::recipe("quick")?;
+/// let facts = train::with_device_facts(Facts::new(), &config);
+/// assert_ne!(facts, Facts::new());
+/// # Ok::<(), train::Error>(())
+/// ```
+pub fn with_device_facts(facts: Facts, config: &Config) -> Facts {
     let repeats = config.training.arithmetic.deterministic || config.repeats();
     facts
         .with("the precision", config.training.arithmetic.precision)
-        .with("--deterministic", repeats)
-        .with("--no-winograd", config.training.arithmetic.no_winograd)
+        .with("`devices.deterministic`", repeats)
+        .with("`devices.no_winograd`", config.training.arithmetic.no_winograd)
 }
 
 fn digest(value: impl Hash) -> String {
@@ -73,7 +65,7 @@ mod tests {
             let mut data = cifar::synthetic(1, 40, 20);
             change(&mut data);
             let (model, device) = (models::small_cnn(10).unwrap(), tensor_cpu::device(1));
-            facts(&Whole::prepare(&config, model, data, None, 1, &device).unwrap()).unwrap()
+            facts(&Whole::prepare(&config, model, data, None, 1, &device).unwrap())
         };
         let own = of(|_| ());
         assert_eq!(own, of(|_| ()));
@@ -85,16 +77,5 @@ mod tests {
         for change in changes {
             assert_ne!(own, of(change));
         }
-    }
-
-    #[test]
-    fn benchmarks_are_of_images_of_one_size() {
-        let of = |image_size: &str| {
-            let mut config = recipe("quick").unwrap();
-            config.training.data.image_size = image_size.parse().unwrap();
-            of_bench(&config, &BenchOptions::default())
-        };
-        assert_eq!(of("32"), of("32x32"));
-        assert_ne!(of("32"), of("48x32"));
     }
 }

@@ -5,14 +5,15 @@ mod transport;
 
 use crate::fit::{Observers, Whole, named};
 use crate::memory;
-use crate::replica_bench::{self, ReplicaBench, bench_replica};
-use crate::{BenchOptions, Config, Devices, Outcome, Result, Resume, StopFlag};
+use crate::{Config, Devices, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
 use parallel::cluster::{Place, Source, discover_here};
 use parallel::rendezvous::{Hello, Meeting, meet};
-use parallel::{Facts, Stage};
+use parallel::{Facts, Replica, Stage};
 use std::time::Duration;
 use transport::Transport;
+
+pub use facts::with_device_facts;
 
 /// This process, as one of several that train together: each runs one replica.
 ///
@@ -113,20 +114,21 @@ impl Process {
         let observers = if self.is_first() { observers } else { Default::default() };
         let run = run.watched_by(observers);
         let body = |replica| run.stage(replica, Stage::whole(), observers, stop);
-        self.transport.run(&self.place, self.met, device, &facts::facts(&run)?, body)
+        self.transport.run(&self.place, self.met, device, &facts::facts(&run), body)
     }
 
-    /// As [`bench_replicas`](crate::bench_replicas), with this process's replica; all return the same.
+    /// Runs `body` as this process's replica, on its device, together with those of the others. All must have the same `facts`.
     ///
     /// # Errors
-    /// As [`bench_replicas`](crate::bench_replicas); and if another process failed, did not come in time, or was asked to measure
-    /// something else.
-    pub fn bench(self, config: &Config, options: &BenchOptions) -> Result<ReplicaBench> {
-        replica_bench::check(options)?;
+    /// Those of `body`; and if another process failed, did not come in time, or has other facts.
+    pub fn run<T>(
+        self,
+        config: &Config,
+        facts: &Facts,
+        body: impl FnOnce(Replica) -> Result<T>,
+    ) -> Result<T> {
         let device = device::open(config, &self.place)?;
-        let facts = facts::of_bench(config, options);
-        self.transport
-            .run(&self.place, self.met, device, &facts, |replica| bench_replica(config, options, replica))
+        self.transport.run(&self.place, self.met, device, facts, body)
     }
 }
 

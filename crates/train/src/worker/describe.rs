@@ -19,12 +19,10 @@ impl Worker<'_> {
             1 => devices,
             stages => format!("{devices}, a pipeline of {stages} stages cut behind {}", self.stage.cuts),
         };
-        let devices = match (&self.state.device_weights, &self.config.placement.device_weights) {
-            (DeviceWeights::Given(weights), DeviceWeights::Auto) => {
-                format!("{devices}; device weights {weights}, as measured")
-            }
-            (DeviceWeights::Given(weights), _) => format!("{devices}; device weights {weights}"),
-            _ => devices,
+        let devices = match (self.state.device_weights.as_str(), &self.config.placement.device_weights) {
+            ("even", _) => devices,
+            (weights, DeviceWeights::Auto) => format!("{devices}; device weights {weights}, as measured"),
+            (weights, _) => format!("{devices}; device weights {weights}"),
         };
         match (self.config.training.virtual_replicas, self.config.micro_batches()) {
             (Some(shards), _) => format!("{devices}; {shards} virtual replicas"),

@@ -1,26 +1,11 @@
 //! Copies of a replica's tensors, for whoever wants to save them, and the way back.
 
 use super::{Prepared, Worker};
-use crate::average;
-use crate::{Picture, Plateau, Result, Resume, Snapshot};
+use crate::{Picture, Plateau, Result, Resume, Saved, Snapshot};
 use checkpoint::Tensors;
 use layers::Role;
-use optim::OptimizerState;
-use std::collections::HashSet;
-
-/// The tensor of a checkpoint with the loss scale of half precision. A run that was in another format lacks it.
-const LOSS_SCALE: &str = "loss_scale";
-
-/// The same of the steps that an optimizer counts.
-const STEPS: &str = "optimizer_steps";
-
-/// Whether `name` is what a checkpoint has beside a network whose parameters are called `own`.
-pub(crate) fn is_beside(name: &str, own: &HashSet<String>) -> bool {
-    let of_parameter = |(arena, parameter): (&str, &str)| {
-        (arena == average::NAME || OptimizerState::ARENAS.contains(&arena)) && own.contains(parameter)
-    };
-    [LOSS_SCALE, STEPS].contains(&name) || name.split_once('/').is_some_and(of_parameter)
-}
+use serde_json::Value;
+use trained::{Description, LOSS_SCALE, OPTIMIZER_STEPS};
 
 impl Worker<'_> {
     /// Makes this replica what it was when the checkpoint was written.
@@ -40,7 +25,7 @@ impl Worker<'_> {
             memory.append(&mut values);
         }
         if self.optimizer.steps(&self.device)?.is_some() {
-            memory.extend(resume.values(STEPS, &[1])?);
+            memory.extend(resume.values(OPTIMIZER_STEPS, &[1])?);
         }
         self.optimizer.import(&self.device, &memory)?;
         if let Some(average) = &mut self.average {
@@ -99,37 +84,55 @@ impl Worker<'_> {
         }
         Ok(tensors)
     }
-}
 
-impl Snapshot for Worker<'_> {
-    fn all_tensors(&self) -> Result<Tensors> {
-        let mut tensors = self.parameters()?;
-        tensors.append(&self.optimizer_tensors()?)?;
-        Ok(tensors)
-    }
-
-    fn optimizer_tensors(&self) -> Result<Tensors> {
+    /// What training alone needs: the optimizer's state, the average, and the loss scale.
+    fn memory(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
         if let Some(state) = self.device.loss_scale()? {
             tensors.insert(LOSS_SCALE, vec![2], state.to_vec())?;
         }
         if let Some(steps) = self.optimizer.steps(&self.device)? {
-            tensors.insert(STEPS, vec![1], vec![steps])?;
+            tensors.insert(OPTIMIZER_STEPS, vec![1], vec![steps])?;
         }
         tensors.append(&self.own_memory()?)?;
         self.stage.each_other(|_, memory| Ok(tensors.append(memory)?))?;
         Ok(tensors)
     }
 
-    fn model_tensors(&self) -> Result<Tensors> {
+    /// The content of `model.safetensors`.
+    fn model(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
-        crate::model_file::describe(&mut tensors, &self.config.training.model, self.prepared)?;
+        let Prepared { classes, dataset, input, augmentation, train, .. } = self.prepared;
+        let (network, image) = (&self.config.training.model, train.shape());
+        let about = Description { network, classes, dataset, image, input, options: augmentation };
+        about.add_to(&mut tensors)?;
+        Ok(tensors)
+    }
+}
+
+impl Snapshot for Worker<'_> {
+    fn all_tensors(&self) -> callbacks::Result<Tensors> {
+        let mut tensors = self.parameters()?;
+        tensors.append(&self.optimizer_tensors()?)?;
         Ok(tensors)
     }
 
-    fn batch_picture(&self, count: usize) -> Result<Option<Picture>> {
+    fn optimizer_tensors(&self) -> callbacks::Result<Tensors> {
+        Ok(self.memory()?)
+    }
+
+    fn model_tensors(&self) -> callbacks::Result<Tensors> {
+        Ok(self.model()?)
+    }
+
+    fn saved(&self) -> callbacks::Result<Value> {
+        let saved = Saved { config: self.config.clone(), state: self.state.clone() };
+        serde_json::to_value(saved).map_err(callbacks::Error::other)
+    }
+
+    fn batch_picture(&self, count: usize) -> callbacks::Result<Option<Picture>> {
         let Prepared { train, augmentation, .. } = self.prepared;
         let epoch = self.state.epoch.saturating_sub(1);
-        crate::batch_picture::draw(train, augmentation, self.config.training.seed, epoch, count).map(Some)
+        Ok(Some(crate::batch_picture::draw(train, augmentation, self.config.training.seed, epoch, count)?))
     }
 }

@@ -1,0 +1,228 @@
+//! Ranges and ticks: numbers only.
+
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use std::ops::{Range, RangeInclusive};
+
+/// Losses, of training and validation together, of a run of less than eight epochs: fewer than this.
+const SHORT: usize = 16;
+
+/// An axis: what it spans, and where its ticks are.
+///
+/// With `plotters` it is a coordinate of a chart.
+///
+/// ```
+/// use plot::Axis;
+/// use plotters::coord::ranged1d::ValueFormatter;
+///
+/// let axis = Axis::accuracy();
+/// let labels: Vec<String> = axis.ticks.iter().map(|tick| axis.format_ext(tick)).collect();
+/// assert_eq!(labels, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// The values at both ends.
+    pub range: Range<f64>,
+    /// The values with a tick, in rising order.
+    pub ticks: Vec<f64>,
+    /// Digits after the point that tell the ticks apart.
+    decimals: usize,
+}
+
+impl Axis {
+    /// Epochs: whole numbers, with some air on both sides.
+    pub fn epochs(epochs: RangeInclusive<u64>) -> Axis {
+        let first = *epochs.start();
+        let last = first.max(*epochs.end());
+        let step = whole_step(last - first, 10);
+        let multiples = (first / step..=last / step).map(|k| k * step).filter(|&tick| tick > first);
+        let mut ticks: Vec<f64> = multiples.map(|tick| tick as f64).collect();
+        // The first epoch has its tick, unless the next tick is too near for both labels.
+        if ticks.first().is_none_or(|&next| next - first as f64 >= 0.6 * step as f64) {
+            ticks.insert(0, first as f64);
+        }
+        let air = if first == last { 0.5 } else { 0.03 * (last - first) as f64 };
+        Axis { range: first as f64 - air..last as f64 + air, ticks, decimals: 0 }
+    }
+
+    /// Accuracies: 0 to 1, always, so that pictures of two runs can be compared at a glance.
+    pub fn accuracy() -> Axis {
+        Axis { range: 0.0..1.0, ticks: (0..=5).map(|k| f64::from(k) / 5.0).collect(), decimals: 1 }
+    }
+
+    /// Losses. Values that are not finite don't count, nor do the few that stand far above the rest. The axis begins at 0 unless that would waste half of it; for one epoch, always.
+    pub fn loss(values: impl IntoIterator<Item = f64>) -> Axis {
+        let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        let high = ceiling(&values).unwrap_or(1.0);
+        let low = values.iter().copied().fold(high, f64::min);
+        let zoomed = values.len() > 2 && low > 0.5 * high;
+        Axis::between(if zoomed { low } else { low.min(0.0) }, high)
+    }
+
+    /// Figures that are 0 or more: all that are finite, from 0 on.
+    pub fn from_zero(values: impl IntoIterator<Item = f64>) -> Axis {
+        let greatest = values.into_iter().filter(|value| value.is_finite()).reduce(f64::max);
+        Axis::between(0.0, greatest.unwrap_or(1.0).max(0.0))
+    }
+
+    fn between(low: f64, high: f64) -> Axis {
+        let spread = if high > low { high - low } else { high.abs().max(1e-9) };
+        let step = nice_step(spread / 5.0);
+        // What is a tick but for rounding, which differs from system to system, is one.
+        let bottom = (low / step + 1e-9).floor();
+        let mut top = (high / step - 1e-9).ceil();
+        if top * step - high < 0.02 * spread {
+            top += 1.0;
+        }
+        let count = (top - bottom) as u32;
+        let ticks = (0..=count).map(|k| (bottom + f64::from(k)) * step).collect();
+        let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
+        Axis { range: bottom * step..top * step, ticks, decimals }
+    }
+
+    /// Where a value stands between the ends, which are 0 and 1.
+    pub fn share(&self, value: f64) -> f64 {
+        (value - self.range.start) / (self.range.end - self.range.start)
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, pixels: (i32, i32)) -> i32 {
+        pixels.0 + (f64::from(pixels.1 - pixels.0) * self.share(*value)).round() as i32
+    }
+
+    fn key_points<H: KeyPointHint>(&self, _: H) -> Vec<f64> {
+        self.ticks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.clone()
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format(tick: &f64) -> String {
+        tick.to_string()
+    }
+
+    fn format_ext(&self, tick: &f64) -> String {
+        if tick.abs() >= 1e5 || self.decimals > 5 && *tick != 0.0 {
+            return format!("{tick:.1e}");
+        }
+        format!("{tick:.*}", self.decimals)
+    }
+}
+
+/// The greatest value that an axis should show: the greatest of all, unless it and at most a quarter of the
+/// values stand apart, each step down to the rest by more than a factor of ten. A run that explodes for an
+/// epoch then still shows what it learnt.
+///
+/// A short run falls from its first loss to its last within a few epochs, and a reader wants to see the whole
+/// fall: there only what no fall explains is cut, a factor of a thousand.
+fn ceiling(values: &[f64]) -> Option<f64> {
+    let mut falling = values.to_vec();
+    falling.sort_by(|a, b| b.total_cmp(a));
+    let apart = if falling.len() < 4 { 0 } else { falling.len() / 4 };
+    let factor = if falling.len() < SHORT { 1000.0 } else { 10.0 };
+    let gap =
+        (0..apart).rev().find(|&k| falling[k] > factor * falling[k + 1].max(0.0) && falling[k + 1] > 0.0);
+    falling.get(gap.map_or(0, |k| k + 1)).copied()
+}
+
+/// The least of 1, 2, 5 times a power of ten that is at least `step`.
+fn nice_step(step: f64) -> f64 {
+    let power = 10f64.powf(step.log10().floor());
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= step * (1.0 - 1e-9));
+    factor.unwrap_or(10.0) * power
+}
+
+/// The same among whole numbers, so that at most `most` steps cover `span`.
+fn whole_step(span: u64, most: u64) -> u64 {
+    let (mut power, mut factors) = (1, [1, 2, 5].iter().cycle());
+    loop {
+        let Some(factor) = factors.next() else { return power };
+        if factor * power * most >= span {
+            return factor * power;
+        }
+        if *factor == 5 {
+            power *= 10;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epochs(count: u64) -> Vec<f64> {
+        let axis = Axis::epochs(1..=count);
+        assert!(axis.ticks.iter().all(|tick| axis.range.contains(tick)), "{axis:?}");
+        axis.ticks
+    }
+
+    #[test]
+    fn epochs_have_whole_ticks() {
+        assert_eq!(epochs(0), [1.0]);
+        assert_eq!(epochs(1), [1.0]);
+        assert_eq!(epochs(2), [1.0, 2.0]);
+        assert_eq!(epochs(5), [1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(epochs(70), [1.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0]);
+        assert_eq!(epochs(14), [2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]);
+        assert_eq!(epochs(100_000).len(), 11);
+    }
+
+    #[test]
+    fn losses_begin_at_zero_unless_that_wastes_the_half() {
+        let axis = Axis::loss([2.3, 1.1, 0.4, f64::NAN, f64::INFINITY]);
+        assert_eq!((axis.range.clone(), axis.ticks.len()), (0.0..2.5, 6));
+        assert_eq!(axis.format_ext(&axis.ticks[1]), "0.5");
+        let axis = Axis::loss([1.4, 1.4, 1.35, 1.3]);
+        assert!(axis.range.start > 1.2 && axis.range.end < 1.5, "{axis:?}");
+        assert_eq!(axis.format_ext(&axis.ticks[0]), "1.30");
+        assert_eq!(Axis::loss([1.4, 1.3]).range.start, 0.0);
+        assert_eq!(Axis::loss([]).range.start, 0.0);
+    }
+
+    #[test]
+    fn odd_losses_still_make_an_axis() {
+        for values in
+            [&[][..], &[f64::NAN], &[0.0], &[0.0, 0.0], &[2.3], &[-1.0], &[1e300], &[1e-300, 1e-300]]
+        {
+            let axis = Axis::loss(values.iter().copied());
+            assert!(axis.range.start < axis.range.end, "{values:?} {axis:?}");
+            assert!((2..=12).contains(&axis.ticks.len()), "{values:?} {axis:?}");
+        }
+        assert_eq!(Axis::loss([1e6, 0.0]).format_ext(&1e6), "1.0e6");
+    }
+
+    #[test]
+    fn other_figures_begin_at_zero_and_show_all() {
+        let axis = Axis::from_zero([0.1, 0.1, 0.001, 0.001, f64::NAN]);
+        assert_eq!((axis.range.start, axis.range.end >= 0.1), (0.0, true), "{axis:?}");
+        assert_eq!(Axis::from_zero([1e-7]).format_ext(&2e-8), "2.0e-8");
+        for empty in [&[][..], &[0.0], &[f64::INFINITY]] {
+            let axis = Axis::from_zero(empty.iter().copied());
+            assert!(axis.range.start < axis.range.end, "{axis:?}");
+        }
+    }
+
+    #[test]
+    fn a_short_run_shows_its_whole_fall() {
+        let axis = Axis::loss([1.62, 0.12, 0.09, 0.05, 0.4, 0.08, 0.06, 0.04]);
+        assert!(axis.range.end >= 1.62, "{axis:?}");
+    }
+
+    #[test]
+    fn an_explosion_does_not_flatten_the_rest() {
+        assert_eq!(ceiling(&[1e6, 2.0, 1.5, 1.0]), Some(2.0));
+        assert_eq!(ceiling(&[1e6, 1e4, 2.0, 1.9, 1.8, 1.5, 1.2, 1.0]), Some(2.0));
+        assert_eq!(ceiling(&[1e6, 1e6, 1e6, 1.0]), Some(1e6), "that is no exception any more");
+        assert_eq!(ceiling(&[9.0, 1.0]), Some(9.0), "two values tell nothing");
+        assert_eq!(ceiling(&[3.0, 2.0, 1.0, 0.5, 0.25]), Some(3.0));
+        let long = |first: f64| ceiling(&[[first].as_slice(), &[0.1; 19]].concat());
+        assert_eq!((long(0.9), long(1.1)), (Some(0.9), Some(0.1)));
+        assert_eq!(ceiling(&[]), None);
+    }
+}

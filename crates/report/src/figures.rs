@@ -1,0 +1,104 @@
+//! The figures of the epochs: a table of the runs, and the curves.
+
+use crate::RunReport;
+use crate::chart::{Chart, Curve};
+use crate::escape::Escaped;
+use crate::numbers::{short, time};
+use plot::Axis;
+use std::fmt::Write;
+use train::EpochRecord;
+
+/// A row a run: what it is, how far it got, how fast it was.
+pub(crate) fn summary(runs: &[RunReport], out: &mut String) {
+    out.push_str("<div class=\"scroll\"><table class=\"summary\"><thead><tr><th>run<th>recipe<th>epochs<th>best val. accuracy\
+                  <th>last val. accuracy<th>last val. loss<th>test accuracy<th>images/s<th>time</tr></thead><tbody>\n");
+    for (k, run) in runs.iter().enumerate() {
+        let last = run.history.last();
+        let figure = |figure: Option<f64>| figure.map_or("–".to_owned(), short);
+        let best = EpochRecord::best(&run.history)
+            .map_or("–".to_owned(), |best| format!("{} (epoch {})", short(best.val_acc), best.epoch));
+        let cells = [
+            Escaped(run.setting("recipe")).to_string(),
+            format!("{} of {}", run.history.len(), Escaped(run.setting("epochs"))),
+            best,
+            figure(last.map(|record| record.val_acc)),
+            figure(last.map(|record| record.val_loss)),
+            run.test.as_ref().map_or("–".to_owned(), |test| match test.split {
+                "test" => short(test.evaluation.acc),
+                split => format!("{} ({split})", short(test.evaluation.acc)),
+            }),
+            figure(median(run.history.iter().map(|record| record.images_per_second))),
+            time(run.history.iter().map(|record| record.seconds).sum()),
+        ];
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "<tr><th><i class=\"dot c{}\"></i>{}<td>{}</tr>",
+            k % 6,
+            Escaped(&run.name),
+            cells.join("<td>")
+        );
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+type Figure = fn(&EpochRecord) -> f64;
+
+/// Four charts: loss, accuracy, learning rate, throughput.
+pub(crate) fn charts(runs: &[RunReport], out: &mut String) {
+    let epochs = || runs.iter().flat_map(|run| run.history.iter().map(|record| record.epoch));
+    let x = Axis::epochs(epochs().min().unwrap_or(1)..=epochs().max().unwrap_or(1));
+    let values = |figures: &[Figure]| -> Vec<f64> {
+        runs.iter()
+            .flat_map(|run| &run.history)
+            .flat_map(|r| figures.iter().map(|figure| figure(r)))
+            .collect()
+    };
+    let loss: &[(&str, Figure)] = &[("training", |r| r.loss), ("validation", |r| r.val_loss)];
+    let accuracy: &[(&str, Figure)] = &[("training", |r| r.acc), ("validation", |r| r.val_acc)];
+    let lr: &[(&str, Figure)] = &[("learning rate", |r| r.lr)];
+    let rate: &[(&str, Figure)] = &[("images a second", |r| r.images_per_second)];
+    let panels = [
+        ("Loss", loss, Axis::loss(values(&[|r| r.loss, |r| r.val_loss]))),
+        ("Accuracy", accuracy, Axis::accuracy()),
+        ("Learning rate", lr, Axis::from_zero(values(&[|r| r.lr]))),
+        ("Training images a second", rate, Axis::from_zero(values(&[|r| r.images_per_second]))),
+    ];
+    out.push_str("<div class=\"charts\">\n");
+    for (title, figures, y) in panels {
+        Chart { title, x: &x, y, curves: curves(runs, figures) }.write(out);
+    }
+    out.push_str("</div>\n");
+}
+
+/// A run alone has a colour for training and one for validation; several have a colour each, with validation dashed.
+fn curves<'a>(runs: &'a [RunReport], figures: &[(&str, Figure)]) -> Vec<Curve<'a>> {
+    let several = runs.len() > 1;
+    let curve = |(k, run): (usize, &'a RunReport)| {
+        figures.iter().enumerate().map(move |(f, (name, figure))| Curve {
+            name: (*name).to_owned(),
+            run: several.then_some(run.name.as_str()),
+            colour: if several { k } else { f },
+            dashed: f == 1,
+            points: run.history.iter().map(|record| (record.epoch, figure(record))).collect(),
+        })
+    };
+    runs.iter().enumerate().flat_map(curve).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_of_finite_numbers() {
+        assert_eq!(median([3.0, f64::NAN, 1.0, 2.0].into_iter()), Some(2.0));
+        assert_eq!(median([].into_iter()), None);
+    }
+}

@@ -1,0 +1,73 @@
+use crate::Result;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cifar::Split;
+use image::{ImageFormat, Rgb, RgbImage};
+use std::io::Cursor;
+use trained::Classifier;
+
+/// A first layer with more filters than these shows the first of them.
+const FILTERS: usize = 256;
+
+/// A picture as the address of an `img`.
+pub(crate) fn address(picture: &RgbImage) -> String {
+    let mut png = Cursor::new(Vec::new());
+    // Encoding into memory has no reason to fail; a page with a gap would still be a page.
+    let _ = picture.write_to(&mut png, ImageFormat::Png);
+    format!("data:image/png;base64,{}", STANDARD.encode(png.into_inner()))
+}
+
+/// The picture of a sample.
+pub(crate) fn sample(split: &Split, sample: usize) -> Option<RgbImage> {
+    let pixels = split.images.outer_iter().nth(sample)?.iter().copied().collect();
+    let [height, width, _] = split.shape();
+    RgbImage::from_raw(width as u32, height as u32, pixels)
+}
+
+/// The filters of the first layer that looks at the three colours, as pictures of a pixel for each weight.
+pub(crate) fn filters(classifier: &mut Classifier) -> Result<Vec<RgbImage>> {
+    let network = classifier.network_mut();
+    let arena = network.arena();
+    for slot in arena.slots() {
+        if let [h, w, 3, count] = slot.shape[..] {
+            let (offset, len) = (slot.span.offset, slot.span.len);
+            let weights = arena.storage(slot).to_vec(network.device(), offset, len)?;
+            let filter = |k| draw([h, w], |y, x, c| weights[((y * w + x) * 3 + c) * count + k]);
+            return Ok((0..count.min(FILTERS)).map(filter).collect());
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// A filter as a picture: its least weight is black, its greatest white.
+fn draw([h, w]: [usize; 2], weight: impl Fn(usize, usize, usize) -> f32) -> RgbImage {
+    let all = || (0..h * w * 3).map(|place| weight(place / (3 * w), place / 3 % w, place % 3));
+    let low = all().fold(f32::INFINITY, f32::min);
+    let spread = (all().fold(f32::NEG_INFINITY, f32::max) - low).max(f32::MIN_POSITIVE);
+    let shade = |y: u32, x: u32, c| {
+        let share = (weight(y as usize, x as usize, c) - low) / spread;
+        // A cast cuts to 0..=255, and NaN is 0.
+        (255.0 * share).round() as u8
+    };
+    RgbImage::from_fn(w as u32, h as u32, |x, y| Rgb([0, 1, 2].map(|c| shade(y, x, c))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_survives_its_address() {
+        let picture = draw([2, 3], |y, x, c| (y * 9 + x * 3 + c) as f32 - 8.0);
+        assert_eq!((picture.dimensions(), picture.as_raw()[0], picture.as_raw()[17]), ((3, 2), 0, 255));
+        let address = address(&picture);
+        let png = STANDARD.decode(address.strip_prefix("data:image/png;base64,").unwrap()).unwrap();
+        assert_eq!(image::load_from_memory(&png).unwrap().to_rgb8(), picture);
+    }
+
+    #[test]
+    fn odd_weights_still_make_a_picture() {
+        assert_eq!(draw([1, 1], |_, _, _| 0.0).as_raw(), &[0, 0, 0]);
+        assert_eq!(draw([1, 1], |_, _, c| if c == 1 { f32::NAN } else { c as f32 }).as_raw(), &[0, 0, 255]);
+    }
+}

@@ -1,0 +1,129 @@
+//! A network on test images: accuracy by class, confusions, the surest mistakes, the first layer's filters.
+
+use crate::escape::Escaped;
+use crate::numbers::short;
+use crate::pictures;
+use crate::run_report::Tested;
+use std::fmt::Write;
+
+/// With more classes than this a matrix can't be read; the most frequent confusions are listed instead.
+const MATRIX: usize = 20;
+
+/// So many of those.
+const LISTED: usize = 20;
+
+pub(crate) fn write(tested: &Tested, out: &mut String) {
+    let Tested { images, classes, evaluation, .. } = tested;
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(
+        out,
+        "<p>On {}: accuracy <b>{:.4}</b>, loss <b>{}</b>.</p>",
+        Escaped(images),
+        evaluation.acc,
+        short(evaluation.loss)
+    );
+    out.push_str("<div class=\"pair\">\n");
+    by_class(tested, out);
+    if classes.len() <= MATRIX {
+        matrix(tested, out)
+    } else {
+        confusions(tested, out)
+    }
+    out.push_str("</div>\n");
+    mistakes(tested, out);
+    filters(tested, out);
+}
+
+fn by_class(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {
+    out.push_str("<section><h3>Accuracy by class</h3><table class=\"bars\">\n");
+    for (class, acc) in classes.iter().zip(evaluation.class_accuracy()) {
+        let shown = if acc.is_finite() { format!("{:.1}%", 100.0 * acc) } else { "no images".to_owned() };
+        let width = 100.0 * if acc.is_finite() { acc } else { 0.0 };
+        let _ = writeln!(
+            out,
+            "<tr><th>{}<td><div><i style=\"width:{width:.1}%\"></i></div><td class=\"n\">{shown}</tr>",
+            Escaped(class)
+        );
+    }
+    out.push_str("</table></section>\n");
+}
+
+fn matrix(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {
+    out.push_str("<section><h3>Confusion matrix</h3><div class=\"scroll\"><table class=\"matrix\"><tr><td>");
+    for class in classes {
+        let _ = write!(out, "<th class=\"down\"><span>{}</span>", Escaped(class));
+    }
+    out.push_str("</tr>\n");
+    for (k, row) in evaluation.confusion.iter().enumerate() {
+        let all = row.iter().sum::<u64>().max(1) as f64;
+        let _ = write!(out, "<tr><th>{}", Escaped(&classes[k]));
+        for (other, &count) in row.iter().enumerate() {
+            // The square root shows rare mistakes too.
+            let shade = (count as f64 / all).sqrt();
+            let (class, dark) =
+                (if other == k { "right" } else { "wrong" }, if shade > 0.7 { " dark" } else { "" });
+            let title = format!("{} taken for {}: {count}", Escaped(&classes[k]), Escaped(&classes[other]));
+            let _ =
+                write!(out, "<td class=\"{class}{dark}\" style=\"--a:{shade:.2}\" title=\"{title}\">{count}");
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</table></div><p class=\"note\">Rows: what the images show. Columns: what they were taken for.</p></section>\n");
+}
+
+fn confusions(Tested { classes, evaluation, .. }: &Tested, out: &mut String) {
+    let rows = evaluation.confusion.iter().enumerate();
+    let cells =
+        rows.flat_map(|(k, row)| row.iter().enumerate().map(move |(other, &count)| (count, k, other)));
+    let mut wrong: Vec<(u64, usize, usize)> =
+        cells.filter(|(count, k, other)| *count > 0 && k != other).collect();
+    wrong.sort_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+    out.push_str(
+        "<section><h3>Most frequent confusions</h3><table><tr><th>images<th>show<th>taken for</tr>\n",
+    );
+    for (count, k, other) in wrong.into_iter().take(LISTED) {
+        let _ = writeln!(
+            out,
+            "<tr><td class=\"n\">{count}<td>{}<td>{}</tr>",
+            Escaped(&classes[k]),
+            Escaped(&classes[other])
+        );
+    }
+    out.push_str("</table></section>\n");
+}
+
+fn mistakes(tested: &Tested, out: &mut String) {
+    if tested.mistakes.is_empty() {
+        return;
+    }
+    out.push_str("<h3>The surest mistakes</h3>\n<div class=\"gallery\">\n");
+    for (mistake, picture) in tested.evaluation.mistakes.iter().zip(&tested.mistakes) {
+        let class = |k: usize| Escaped(&tested.classes[k]);
+        let (label, taken_for) = (class(mistake.label), class(mistake.taken_for));
+        let _ = writeln!(
+            out,
+            "<figure title=\"{} image {}\"><img src=\"{}\" alt=\"{label}\"><figcaption>{label}, taken for <b>{taken_for}</b> \
+             ({:.1}%)</figcaption></figure>",
+            tested.split,
+            mistake.sample,
+            pictures::address(picture),
+            100.0 * mistake.probability
+        );
+    }
+    out.push_str("</div>\n");
+}
+
+fn filters(tested: &Tested, out: &mut String) {
+    if tested.filters.is_empty() {
+        return;
+    }
+    out.push_str("<h3>The first layer's filters</h3>\n<div class=\"filters\">\n");
+    for (k, filter) in tested.filters.iter().enumerate() {
+        let _ = writeln!(
+            out,
+            "<img src=\"{}\" alt=\"filter {k}\" title=\"filter {k}\">",
+            pictures::address(filter)
+        );
+    }
+    out.push_str("</div>\n");
+}

@@ -1,0 +1,76 @@
+use crate::{Error, Result, pictures, settings};
+use cifar::Dataset;
+use image::RgbImage;
+use std::path::Path;
+use train::EpochRecord;
+use train::observers::read_history;
+use trained::{Classifier, Evaluation, evaluate, measured_on, split_name};
+
+/// More mistakes than these tell little more.
+const MISTAKES: usize = 24;
+
+/// What a report shows of one run.
+pub struct RunReport {
+    pub(crate) name: String,
+    pub(crate) history: Vec<EpochRecord>,
+    /// `config.json`, key by key.
+    pub(crate) config: Vec<(String, String)>,
+    /// `environment.json`, likewise.
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) test: std::result::Result<Tested, String>,
+}
+
+/// How a run's network did on test images.
+pub(crate) struct Tested {
+    /// The images, see [`measured_on`].
+    pub(crate) images: String,
+    /// Whether they are `test` images or those for `validation`.
+    pub(crate) split: &'static str,
+    pub(crate) classes: Vec<String>,
+    pub(crate) evaluation: Evaluation,
+    /// The pictures of its surest mistakes.
+    pub(crate) mistakes: Vec<RgbImage>,
+    /// What its first layer looks for.
+    pub(crate) filters: Vec<RgbImage>,
+}
+
+impl RunReport {
+    /// Reads what the run directory `run` says of itself. The page shows it under `name`.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if it is no run directory, [`Error::Io`] if one of its files can't be read.
+    pub fn read(run: &Path, name: impl Into<String>) -> Result<Self> {
+        let config = settings::read(&run.join("config.json"))?;
+        let Some(config) = config else {
+            let reason = "there is no run here; name a run's folder, as in runs/a".to_owned();
+            return Err(Error::Run { path: run.to_owned(), reason });
+        };
+        let environment = settings::read(&run.join("environment.json"))?.unwrap_or_default();
+        let test = Err("The network was not tested.".to_owned());
+        Ok(RunReport { name: name.into(), history: read_history(run)?, config, environment, test })
+    }
+
+    /// Tests the run's network on the test pictures of `data`, the first of `all` that the data set has, as in [`measured_on`].
+    ///
+    /// # Errors
+    /// As [`evaluate`].
+    pub fn test(&mut self, classifier: &mut Classifier, data: &Dataset, all: Option<usize>) -> Result<()> {
+        let evaluation = evaluate(classifier, data, |_, _| {})?;
+        let shown = &evaluation.mistakes[..evaluation.mistakes.len().min(MISTAKES)];
+        let mistakes =
+            shown.iter().filter_map(|mistake| pictures::sample(&data.test, mistake.sample)).collect();
+        let filters = pictures::filters(classifier)?;
+        let (images, split, classes) = (measured_on(data, all), split_name(data), classifier.classes.clone());
+        self.test = Ok(Tested { images, split, classes, evaluation, mistakes, filters });
+        Ok(())
+    }
+
+    /// Has the page say why there are no results on test images.
+    pub fn without_test(&mut self, why: impl Into<String>) {
+        self.test = Err(why.into());
+    }
+
+    pub(crate) fn setting(&self, key: &str) -> &str {
+        self.config.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
+    }
+}

@@ -1,0 +1,205 @@
+use crate::run_report::Tested;
+use crate::{Error, RunReport, page, report, save_report};
+use image::RgbImage;
+use train::observers::{Environment, History};
+use train::{Config, EpochRecord, Observer, RunInfo, TrainState, recipe, save_config};
+use trained::{Evaluation, Mistake};
+
+/// `figures`: loss, accuracy, validation loss, validation accuracy.
+fn record(epoch: u64, [loss, acc, val_loss, val_acc]: [f64; 4]) -> EpochRecord {
+    EpochRecord { epoch, loss, acc, val_loss, val_acc, lr: 0.005, seconds: 63.2, images_per_second: 791.5 }
+}
+
+/// The state after the epochs of `history`.
+fn state(history: Vec<EpochRecord>) -> TrainState {
+    TrainState { epoch: history.len() as u64, history, ..TrainState::default() }
+}
+
+fn config(epochs: u64) -> Config {
+    recipe("quick").unwrap().with(|config| config.training.epochs = epochs)
+}
+
+fn run<'a>(config: &'a Config, state: &'a TrainState) -> RunInfo<'a> {
+    RunInfo {
+        config,
+        state,
+        train_samples: 50_000,
+        val_samples: 10_000,
+        steps_per_epoch: 1563,
+        replicas: 1,
+        devices: "the CPU (2 threads)".to_owned(),
+    }
+}
+
+/// A run of three epochs in a folder of its own.
+fn about(name: &str, seed: u64) -> RunReport {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(3);
+    config.training.seed = seed;
+    save_config(&config, folder.path()).unwrap();
+    let accuracies = [0.2, 0.5, 0.4];
+    let history =
+        accuracies.iter().zip(1..).map(|(&acc, epoch)| record(epoch, [1.0 / epoch as f64, acc, 0.9, acc]));
+    let state = state(history.collect());
+    History::new(folder.path()).on_begin(&run(&config, &state)).unwrap();
+    Environment::new(folder.path()).on_begin(&run(&config, &state)).unwrap();
+    RunReport::read(folder.path(), name).unwrap()
+}
+
+fn tested(classes: usize) -> Tested {
+    let mut confusion = vec![vec![0; classes]; classes];
+    (confusion[0][0], confusion[0][1], confusion[1][1]) = (7, 3, 5);
+    let mistakes = vec![Mistake { sample: 4, label: 0, taken_for: 1, probability: 0.75 }];
+    let evaluation = Evaluation { samples: 15, loss: 0.5, acc: 0.8, confusion, mistakes };
+    let classes = (0..classes).map(|k| format!("<class {k}>")).collect();
+    let picture = || vec![RgbImage::from_pixel(2, 2, image::Rgb([9, 8, 7]))];
+    let images = "the first 15 of the 90 test images of <set>".into();
+    Tested { images, split: "test", classes, evaluation, mistakes: picture(), filters: picture() }
+}
+
+/// The elements of a page, none of which loads or runs anything but `img`.
+const ELEMENTS: &str = "html head meta title style body header main footer h1 h2 h3 p b i div section figure figcaption table thead tbody \
+                        tr th td span img svg path text circle";
+
+/// Text of others stays text, and the page needs no more than its policy allows: its own styles, and pictures within.
+#[track_caller]
+fn assert_self_contained(page: &str) {
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    let policy =
+        format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n<title>", page::POLICY);
+    assert!(page.contains(&policy), "before everything that it is about");
+    for tag in page.split('<').skip(1).filter(|tag| !tag.starts_with(['/', '!'])) {
+        let name = tag.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+        assert!(ELEMENTS.split(' ').any(|known| known == name), "<{tag}");
+        let attributes: String = tag.split('>').next().unwrap_or_default().split('"').step_by(2).collect();
+        for attribute in [" on", " href", " action", " srcset", " formaction"] {
+            assert!(!attributes.contains(attribute), "<{tag}");
+        }
+    }
+    for (address, start) in page.match_indices("src=\"").map(|(at, what)| (&page[at + what.len()..], at)) {
+        assert!(address.starts_with("data:image/png;base64,"), "{}", &page[start..start + 40]);
+    }
+    for foreign in ["http://", "https://", "//www", "<script", "<link", "url(", "<class", "<set>", "<b>bold"]
+    {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+}
+
+#[test]
+fn a_page_about_one_run() {
+    let mut run = about("<b>bold", 1);
+    run.test = Ok(tested(3));
+    let page = report(&[run]);
+    assert_self_contained(&page);
+    for expected in [
+        "0.5000 (epoch 2)",
+        "accuracy <b>0.8000</b>",
+        "Confusion matrix",
+        "70.0%",
+        "no images",
+        "taken for <b>&lt;class 1&gt;</b> (75.0%)",
+        "&lt;class 0&gt; taken for &lt;class 1&gt;: 3",
+        "first layer",
+        "Environment",
+        "<th>seed<td>1",
+        "training",
+        "&lt;b&gt;bold",
+    ] {
+        assert!(page.contains(expected), "{expected}");
+    }
+    assert!(!page.contains("class=\"differ\""));
+}
+
+/// Names and values of others, wherever the page has any.
+#[test]
+fn hostile_text_is_text() {
+    let markup = "</title></style><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u{202e}";
+    let hostile = |name: &str| {
+        let mut run = about(name, 1);
+        let own = || (markup.to_owned(), markup.to_owned());
+        run.config.iter_mut().for_each(|(_, value)| *value = markup.to_owned());
+        run.config.push(own());
+        run.environment.push(own());
+        run
+    };
+    let mut first = hostile(markup);
+    let tested = tested(3);
+    let classes = vec![markup.to_owned(); 3];
+    first.test = Ok(Tested { images: markup.to_owned(), classes, ..tested });
+    let mut second = hostile("b");
+    second.without_test(markup);
+    for page in [report(&[first]), report(&[hostile(markup), second])] {
+        assert_self_contained(&page);
+        assert!(!page.contains("<script") && !page.contains("onerror=alert(1)>"), "{page}");
+        assert!(page.contains("&lt;script&gt;alert(1)") && page.contains("\\u202e"));
+    }
+}
+
+#[test]
+fn pictures_to_validate_on_are_no_test_images() {
+    let mut run = about("a", 1);
+    run.test =
+        Ok(Tested { images: "the 15 validation images of pets".into(), split: "validation", ..tested(3) });
+    let page = report(&[run]);
+    for expected in [
+        "<h2>Validation images",
+        "On the 15 validation images of pets: ",
+        "validation image 4",
+        "<td>0.8000 (validation)",
+    ] {
+        assert!(page.contains(expected), "{expected}");
+    }
+}
+
+/// A page replaces pages alone.
+#[test]
+fn a_page_is_written_to_pages_and_folders_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("model.safetensors"), "learnt").unwrap();
+    for name in ["model.safetensors", "page.pdf", "page"] {
+        let error = save_report(&at(name), &[about("a", 1)]).unwrap_err();
+        assert!(matches!(error, Error::Option { option: "--output", .. }), "{error}");
+    }
+    assert_eq!(std::fs::read(at("model.safetensors")).unwrap(), b"learnt");
+    for name in ["page.HTM", "page.html", "."] {
+        save_report(&at(name), &[about("a", 1)]).unwrap();
+    }
+    assert!(at("page.HTM").exists() && at("page.html").exists() && at("report.html").exists());
+}
+
+#[test]
+fn many_classes_are_listed() {
+    let mut run = about("a", 1);
+    run.test = Ok(tested(21));
+    let page = report(&[run]);
+    assert!(!page.contains("Confusion matrix"));
+    assert!(
+        page.contains("<td class=\"n\">3<td>&lt;class 0&gt;<td>&lt;class 1&gt;"),
+        "the confusions, by their number"
+    );
+}
+
+#[test]
+fn runs_stand_side_by_side() {
+    let (first, mut second) = (about("a", 1), about("b", 2));
+    second.without_test("There is no <model>.");
+    let page = report(&[first, second]);
+    assert_self_contained(&page);
+    assert!(page.contains("<tr class=\"differ\"><th>seed<td>1<td>2"), "what differs is marked");
+    assert_eq!(page.matches("class=\"differ\"").count(), 1);
+    assert!(page.contains("There is no &lt;model&gt;.") && page.contains("The network was not tested."));
+}
+
+#[test]
+fn a_folder_without_a_run_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(RunReport::read(folder.path(), "a"), Err(Error::Run { .. })));
+    let (config, state) = (config(1), state(vec![record(1, [0.0; 4])]));
+    save_config(&config, folder.path()).unwrap();
+    assert!(report(&[RunReport::read(folder.path(), "not begun").unwrap()]).contains("0 of 1"));
+    std::fs::write(folder.path().join("history.csv"), "epoch\n1\n").unwrap();
+    assert!(matches!(RunReport::read(folder.path(), "a"), Err(Error::Run { .. })));
+    History::new(folder.path()).on_begin(&run(&config, &state)).unwrap();
+    assert!(RunReport::read(folder.path(), "a").is_ok());
+}

@@ -1,0 +1,241 @@
+use crate::Result;
+use parallel::Collective;
+use program::{Device, Prepared, Recorder, Turn};
+
+/// CUDA graph capture of the work that all replicas repeat from step to step, in the same order.
+///
+/// A device without graphs runs the work every time. A GPU runs it the first time, reserves memory and chooses algorithms; it captures
+/// the work the second time, and replays it from then on. Until some work comes a third time the operations of the collective go one
+/// by one. If one replica can't capture the work, none does: [`Nccl`](parallel::Nccl) says why.
+///
+/// ```
+/// use parallel::run_replicas;
+/// use program::Turn;
+/// use train::GraphCapture;
+///
+/// let runs = run_replicas(&[tensor_cpu::device(1)], |mut replica| {
+///     let (mut capture, mut runs) = (GraphCapture::default(), 0);
+///     for _ in 0..3 {
+///         let work = |_: &mut dyn parallel::Collective| -> train::Result<()> {
+///             runs += 1;
+///             Ok(())
+///         };
+///         capture.run(&replica.device, replica.collective.as_mut(), &"update", &Turn::default(), work)?;
+///     }
+///     Ok::<_, train::Error>(runs)
+/// })?;
+/// assert_eq!(runs, [3]);
+/// # Ok::<(), train::Error>(())
+/// ```
+pub struct GraphCapture<K> {
+    recorder: Recorder<(K, usize)>,
+    /// The work so far, and its phase. All replicas have the same here, whichever shards are theirs.
+    known: Vec<(K, Phase)>,
+    settled: bool,
+}
+
+/// What happens to some work this time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Phase {
+    WarmUp,
+    Capture,
+    Replay,
+}
+
+impl<K> Default for GraphCapture<K> {
+    fn default() -> Self {
+        GraphCapture { recorder: Recorder::default(), known: Vec::new(), settled: false }
+    }
+}
+
+impl<K: Clone + PartialEq> GraphCapture<K> {
+    /// Begins the next phase of the work of `key`. All replicas come together for it, except to replay.
+    pub(crate) fn begin(&mut self, collective: &mut dyn Collective, key: &K) -> Result<Phase> {
+        let phase = match self.known.iter_mut().find(|(known, _)| known == key) {
+            Some((_, phase)) => {
+                *phase = if *phase == Phase::WarmUp { Phase::Capture } else { Phase::Replay };
+                *phase
+            }
+            None => {
+                self.known.push((key.clone(), Phase::WarmUp));
+                Phase::WarmUp
+            }
+        };
+        let settled = phase == Phase::Replay;
+        if settled != self.settled {
+            collective.come_together(true)?;
+            collective.one_by_one(!settled);
+            self.settled = settled;
+        }
+        Ok(phase)
+    }
+
+    /// In the phase of capture: captures the work of `key` on one of this replica's shards.
+    pub(crate) fn capture(
+        &mut self,
+        device: &Device,
+        key: &K,
+        shard: usize,
+        work: impl FnMut() -> Result<()>,
+    ) -> Prepared {
+        self.recorder.prepare(device, &(key.clone(), shard), work)
+    }
+
+    /// In the phase of capture, before anything is replayed: has the replicas agree on what becomes of the work of `key`. This one's shards
+    /// are at best `prepared` so far.
+    pub(crate) fn agree(
+        &mut self,
+        collective: &mut dyn Collective,
+        key: &K,
+        shards: core::ops::Range<usize>,
+        prepared: Prepared,
+    ) -> Result<()> {
+        if collective.come_together(prepared == Prepared::Yes)? {
+            return Ok(());
+        }
+        let again = collective.come_together(prepared != Prepared::Never)?;
+        for shard in shards {
+            let of_shard = (key.clone(), shard);
+            match again {
+                true => self.recorder.forget(&of_shard),
+                false => self.recorder.refuse(&of_shard, "another replica can't record its step".into()),
+            }
+        }
+        if again {
+            // The next time is the warm-up once more.
+            self.known
+                .iter_mut()
+                .filter(|(known, _)| known == key)
+                .for_each(|(_, phase)| *phase = Phase::WarmUp);
+        }
+        Ok(())
+    }
+
+    /// Runs or replays the work of `key` on one of this replica's shards, in a phase that has begun.
+    pub(crate) fn play(
+        &mut self,
+        device: &Device,
+        key: &K,
+        shard: usize,
+        turn: &Turn,
+        work: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        self.recorder.play(device, (key.clone(), shard), turn, work)
+    }
+
+    /// Runs, captures or replays work that has nothing to do with shards, whichever is its turn.
+    ///
+    /// # Errors
+    /// Those of the work, and what ends the collective.
+    pub fn run(
+        &mut self,
+        device: &Device,
+        collective: &mut dyn Collective,
+        key: &K,
+        turn: &Turn,
+        mut work: impl FnMut(&mut dyn Collective) -> Result<()>,
+    ) -> Result<()> {
+        if self.begin(collective, key)? == Phase::Capture {
+            let prepared = self.capture(device, key, 0, || work(collective));
+            self.agree(collective, key, 0..1, prepared)?;
+        }
+        self.play(device, key, 0, turn, || work(collective))
+    }
+
+    /// Why work runs op by op every time, if some does.
+    pub fn refusal(&self) -> Option<&str> {
+        self.recorder.refusal()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use parallel::Result as Met;
+    use program::{Span, Storage};
+
+    /// Another replica's part: what it says when all come together, and what was asked of the collective.
+    #[derive(Default)]
+    struct Other {
+        says: Vec<bool>,
+        heard: String,
+    }
+
+    impl Collective for Other {
+        fn rank(&self) -> usize {
+            0
+        }
+
+        fn world(&self) -> usize {
+            2
+        }
+
+        fn all_reduce_sum(&mut self, _: &Device, _: &mut Storage, _: Span) -> Met<()> {
+            Ok(())
+        }
+
+        fn all_reduce_in_order(&mut self, _: &Device, _: &[Storage], _: Span, _: &mut Storage) -> Met<()> {
+            Ok(())
+        }
+
+        fn broadcast(&mut self, _: &Device, _: &mut Storage, _: Span, _: usize) -> Met<()> {
+            Ok(())
+        }
+
+        fn all_gather(&mut self, _: &Device, _: &mut Storage, _: Span) -> Met<()> {
+            Ok(())
+        }
+
+        fn barrier(&mut self) -> Met<()> {
+            Ok(())
+        }
+
+        fn come_together(&mut self, well: bool) -> Met<bool> {
+            self.heard += if well { "together " } else { "not well " };
+            Ok(well && self.says.pop().unwrap_or(true))
+        }
+
+        fn one_by_one(&mut self, one_by_one: bool) {
+            self.heard += if one_by_one { "one by one " } else { "ahead " };
+        }
+
+        fn abort(&self, _: &str) {}
+    }
+
+    fn heard(capture: &mut GraphCapture<&'static str>, other: &mut Other, work: &'static str) -> String {
+        let device = tensor_cpu::device(1);
+        capture
+            .run(&device, other, &work, &Turn::default(), |_| Ok::<_, Error>(device.synchronize()?))
+            .unwrap();
+        core::mem::take(&mut other.heard)
+    }
+
+    #[test]
+    fn only_work_that_all_have_done_twice_runs_ahead() {
+        let (mut capture, mut other) = (GraphCapture::default(), Other::default());
+        let mut turns = |work| (0..4).map(|_| heard(&mut capture, &mut other, work)).collect::<Vec<_>>();
+        assert_eq!(turns("a step"), ["", "together ", "together ahead ", ""]);
+        assert_eq!(turns("a shorter one"), ["together one by one ", "together ", "together ahead ", ""]);
+    }
+
+    #[test]
+    fn what_one_writes_down_later_all_write_down_later() {
+        let (mut capture, mut other) = (GraphCapture::default(), Other::default());
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "");
+        // The other one's algorithm gives way: both try again.
+        other.says = vec![true, false];
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "together together ");
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "together ");
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "together ahead ");
+    }
+
+    #[test]
+    fn what_one_can_never_write_down_all_run_every_time() {
+        let (mut capture, mut other) = (GraphCapture::default(), Other::default());
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "");
+        other.says = vec![false, false];
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "together together ");
+        assert_eq!(heard(&mut capture, &mut other, "a step"), "together ahead ");
+    }
+}

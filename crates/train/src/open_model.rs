@@ -1,0 +1,158 @@
+//! Trained networks from wherever they are: runs, checkpoints, files of Keras and of PyTorch.
+
+use crate::check_data;
+use crate::data::split;
+use crate::{CHECKPOINTS, DataFiles, DataSet, Error, RECIPES, Result, Saved, recipe};
+use checkpoint::{Checkpoint, Store};
+use cifar::Dataset;
+use interchange::keras::KerasWeights;
+use interchange::pytorch::{TorchWeights, is_state_dict};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use trained::standardization::measure;
+use trained::{Assumed, Description, ForeignWeights, Preprocessing, Trained};
+
+/// Reads the trained network at `path`: a run's folder or model file, a checkpoint (its folder, or the folder of all for the
+/// newest), weights of Keras (`.keras`, `.weights.h5`, `.h5`), or a state dict of PyTorch for an exported network (`.safetensors`).
+///
+/// `load` gets the data for what neither a checkpoint nor such files hold, such as the mean of the training images: those that the
+/// network was trained on, whatever it is measured on later.
+///
+/// # Errors
+/// [`Error::Run`] if there is no model at `path`; [`Error::Interchange`] if weights of another program don't fit the network;
+/// [`Error::Option`] for an unknown network, data with another number of classes, or anything assumed of what towers trained;
+/// [`Error::OtherData`] if a checkpoint's training data have changed.
+pub fn open_model(
+    path: &Path,
+    assumed: &Assumed,
+    load: impl FnOnce(DataSet, DataFiles) -> Result<Dataset>,
+) -> Result<Trained> {
+    match ModelKind::of(path) {
+        ModelKind::Checkpoint => {
+            let found = checkpoint(path)?;
+            assumed.refuse_beside(path)?;
+            from_checkpoint(found, assumed, load)
+        }
+        ModelKind::Keras => foreign(ForeignWeights::Keras(KerasWeights::read(path)?), path, assumed, load),
+        ModelKind::PyTorch => {
+            foreign(ForeignWeights::PyTorch(TorchWeights::read(path)?), path, assumed, load)
+        }
+        ModelKind::Towers if has_ending(path, "onnx") => {
+            let reason =
+                "ONNX files are written, not read; name the model that it was exported from".to_owned();
+            Err(Error::Run { path: path.to_owned(), reason })
+        }
+        ModelKind::Towers => {
+            let trained = Trained::read(path)?;
+            assumed.refuse_beside(path)?;
+            Ok(trained)
+        }
+    }
+}
+
+/// What there is at a path for [`open_model`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// A run's folder or a model file of towers, which says all about the network; or nothing at all.
+    Towers,
+    /// A checkpoint, or a folder of checkpoints: what was measured on the training data is measured again.
+    Checkpoint,
+    /// Weights of Keras.
+    Keras,
+    /// A state dict of PyTorch.
+    PyTorch,
+}
+
+impl ModelKind {
+    /// What there is at `path`, as its first bytes say.
+    pub fn of(path: &Path) -> Self {
+        if path.is_dir() {
+            let checkpoint = folder_name(path) == CHECKPOINTS || path.join("complete.json").is_file();
+            return if checkpoint { ModelKind::Checkpoint } else { ModelKind::Towers };
+        }
+        // Nothing is read from what is no file, such as a pipe: it may never come to its end.
+        if !path.is_file() {
+            return ModelKind::Towers;
+        }
+        let mut start = [0; 4];
+        let sniffed = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+        match sniffed.map(|()| start) {
+            Ok(start) if start == *b"\x89HDF" || start == *b"PK\x03\x04" => ModelKind::Keras,
+            Ok(_) if !has_ending(path, "onnx") && is_state_dict(path) => ModelKind::PyTorch,
+            // A safetensors file, or none at all: reading it says so.
+            _ => ModelKind::Towers,
+        }
+    }
+}
+
+/// The network of weights of another program. Pixels are taken as in the first recipe with this network.
+fn foreign(
+    weights: ForeignWeights,
+    path: &Path,
+    assumed: &Assumed,
+    load: impl FnOnce(DataSet, DataFiles) -> Result<Dataset>,
+) -> Result<Trained> {
+    let load =
+        |dataset, image_size| load(DataSet { dataset, image_size, limit_train: None }, DataFiles::default());
+    weights.open(path, assumed, preprocessing_of, load)
+}
+
+/// The preprocessing of the first recipe with this network.
+fn preprocessing_of(network: &str) -> Option<Preprocessing> {
+    let configs = RECIPES.into_iter().filter_map(|(name, _)| recipe(name).ok());
+    configs
+        .into_iter()
+        .find(|config| config.training.model == network)
+        .map(|config| config.training.preprocessing)
+}
+
+fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending))
+}
+
+/// The checkpoint in a folder, or the newest of a folder of checkpoints.
+fn checkpoint(folder: &Path) -> Result<Checkpoint<Saved>> {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let name = folder_name(folder);
+    if name != CHECKPOINTS
+        && let Some(root) = absolute.parent()
+    {
+        return Ok(Store::open(root)?.load(&name)?);
+    }
+    let search = Store::open(&absolute)?.newest_valid()?;
+    let reason = "there is no valid checkpoint here".to_owned();
+    search.found.ok_or(Error::Run { path: folder.to_owned(), reason })
+}
+
+fn folder_name(folder: &Path) -> String {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    absolute.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn from_checkpoint(
+    found: Checkpoint<Saved>,
+    assumed: &Assumed,
+    load: impl FnOnce(DataSet, DataFiles) -> Result<Dataset>,
+) -> Result<Trained> {
+    let Saved { config, state } = found.state;
+    let mut set = config.training.data.clone();
+    if let Err(moved) = set.check_folder("the run's config.json") {
+        set.dataset = assumed.dataset.clone().ok_or(moved)?;
+    }
+    let data = load(set, config.placement.files.clone())?;
+    state.data.as_ref().map_or(Ok(()), |trained_on| check_data(trained_on, &data))?;
+    let (classes, dataset, image) = (data.classes.clone(), data.name.clone(), data.train.shape());
+    let train = split(&config, data)?.train;
+    let (input, augmentation) =
+        measure(config.training.preprocessing, &config.training.augmentation, &train)?;
+    let about = Description {
+        network: &config.training.model,
+        classes: &classes,
+        dataset: &dataset,
+        image,
+        input: &input,
+        options: &augmentation,
+    };
+    Ok(Trained::new(found.path, &about, found.tensors))
+}

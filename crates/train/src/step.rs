@@ -1,0 +1,107 @@
+//! A training step: the gradients of a batch, and the update that follows from them. A run takes its steps by these functions, and so
+//! does every benchmark.
+
+use crate::meter::{Meter, Totals};
+use crate::{Error, Result};
+use core::time::Duration;
+use layers::{Draws, Network};
+use optim::OptimizerState;
+use parallel::Exchanges;
+
+/// The numbers of a training step.
+#[derive(Clone, Copy, Debug)]
+pub struct StepOptions {
+    /// The source of the random draws, and the place of the first sample in the whole batch.
+    pub draws: Draws,
+    /// Between 0 and 1; 0 for one-hot targets.
+    pub label_smoothing: f32,
+    /// The learning rate.
+    pub lr: f64,
+    /// Samples of the whole batch, over all replicas.
+    pub global_batch: usize,
+    /// The epoch, from 0, for errors.
+    pub epoch: u64,
+}
+
+/// A whole training step on the batch in place, for a replica without others: [`gradients`], then [`update`].
+///
+/// ```
+/// use layers::{Draws, Mode};
+/// use optim::{Optimizer, OptimizerState};
+/// use train::{Meter, StepOptions, train_step};
+///
+/// let device = tensor_cpu::device(1);
+/// let mut network = models::small_cnn(10)?.build(&device, 8, Mode::Training)?;
+/// network.init(1)?;
+/// let optimizer: Optimizer = "sgd:momentum=0.9".parse()?;
+/// let mut optimizer = OptimizerState::new(&device, optimizer, network.arena().trainable.len)?;
+/// let mut meter = Meter::new(&device)?;
+/// network.set_input(&vec![0.5; 8 * network.sample_len()], &[0, 1, 2, 3, 4, 5, 6, 7])?;
+/// for step in 0..3 {
+///     let draws = Draws { seed: 1, step, first_sample: 0 };
+///     let options = StepOptions { draws, label_smoothing: 0.0, lr: 0.01, global_batch: 8, epoch: 0 };
+///     train_step(&mut network, &mut optimizer, &mut meter, &options)?;
+/// }
+/// let totals = meter.read(&device)?;
+/// assert!(totals.steps == 3.0 && totals.loss_sum > 0.0);
+/// # Ok::<(), train::Error>(())
+/// ```
+///
+/// # Errors
+/// What the device says, and [`Error::NotFinite`] as [`update`].
+pub fn train_step(
+    network: &mut Network,
+    optimizer: &mut OptimizerState,
+    meter: &mut Meter,
+    options: &StepOptions,
+) -> Result<()> {
+    gradients(network, options, None)?;
+    update(network, optimizer, meter, options)
+}
+
+/// The forward and the backward pass over the batch in place. The gradients are divided by the samples of the whole batch, so those of all
+/// replicas are summed afterwards; with `exchanges` the sums start during the pass. Returns how long the pass waited for other replicas.
+///
+/// # Errors
+/// What the device says, and what ends an exchange.
+pub fn gradients(
+    network: &mut Network,
+    options: &StepOptions,
+    exchanges: Option<Exchanges<'_>>,
+) -> Result<Duration> {
+    let StepOptions { draws, label_smoothing, global_batch, .. } = *options;
+    let Some(exchanges) = exchanges else {
+        network.train_pass(draws, label_smoothing, global_batch)?;
+        return Ok(Duration::ZERO);
+    };
+    exchanges.run(|exchange| Ok(network.train_pass_with(draws, label_smoothing, global_batch, exchange)?))
+}
+
+/// The rest of a step once the gradients of all replicas are summed: the metrics go to the meter, the running averages move, and the
+/// optimizer moves the weights.
+///
+/// # Errors
+/// What the device says. [`Error::NotFinite`] for a loss that is not finite, before any parameter has moved. A device that runs ahead of
+/// the host ignores the update instead, and [`Meter::read`] tells later.
+pub fn update(
+    network: &mut Network,
+    optimizer: &mut OptimizerState,
+    meter: &mut Meter,
+    options: &StepOptions,
+) -> Result<()> {
+    let device = network.device().clone();
+    meter.add(network)?;
+    if !device.runs_ahead() {
+        let Totals { loss_sum, steps, .. } = meter.read(&device)?;
+        if !loss_sum.is_finite() {
+            return Err(Error::NotFinite {
+                loss: loss_sum,
+                epoch: options.epoch + 1,
+                step: steps as u64 + 1,
+            });
+        }
+    }
+    network.finish_step(options.global_batch)?;
+    let arena = network.arena_mut();
+    Ok(optimizer.step(&device, options.lr, &mut arena.params, &arena.grads, arena.trainable)?)
+}

@@ -1,0 +1,185 @@
+use crate::tensors::values;
+use crate::{Error, ImageSize, Input, Result, Trained};
+use augment::{Draws, Pipeline, Scratch, TestTime};
+use layers::{Mode, Network};
+use program::{Device, View};
+use std::path::Path;
+
+/// A trained network, ready to classify pictures.
+pub struct Classifier {
+    /// The class names, by label.
+    pub classes: Vec<String>,
+    /// Whether the names of the classes are known. Weights of other programs have none: theirs are assumed by their number.
+    pub named: bool,
+    /// The name of the data set it was trained on.
+    pub dataset: String,
+    image: [usize; 3],
+    network: Network,
+    input: Input,
+    pipeline: Pipeline,
+    views: Vec<(Draws, f32)>,
+    scratch: Scratch,
+    images: Vec<f32>,
+}
+
+/// What a classifier thinks of one picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// A probability for each class, by label; they sum to 1.
+    pub probabilities: Vec<f32>,
+    /// Their logarithms, also of those that are no numbers of 32 bits any more.
+    pub log_probabilities: Vec<f64>,
+}
+
+impl Prediction {
+    /// The labels with their probabilities, the likeliest first.
+    pub fn ranked(&self) -> Vec<(usize, f32)> {
+        let mut ranked: Vec<(usize, f32)> = self.probabilities.iter().copied().enumerate().collect();
+        ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        ranked
+    }
+}
+
+impl Classifier {
+    /// Reads the model file at `path`, or in the run directory `path`, onto a device, for batches of up to `batch` pictures.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if there is no model, or the file is not one of ours or damaged.
+    pub fn load(path: &Path, device: &Device, batch: usize) -> Result<Self> {
+        Classifier::new(&Trained::read(path)?, device, batch)
+    }
+
+    /// Brings a trained network onto a device, for batches of up to `batch` pictures.
+    ///
+    /// # Errors
+    /// [`Error::Run`] for what [`Trained::model`] refuses; [`Error::Option`] for batches of 0; what the device says.
+    pub fn new(trained: &Trained, device: &Device, batch: usize) -> Result<Self> {
+        if batch == 0 {
+            let (value, accepted) = ("0".to_owned(), "at least 1".to_owned());
+            return Err(Error::Option { option: "the size of a batch", value, accepted });
+        }
+        let mut network = trained.model()?.build(device, batch, Mode::Inference)?;
+        for slot in network.arena().slots().to_vec() {
+            let values = values(&trained.tensors, &trained.path, &slot.name, &slot.shape)?;
+            network.arena_mut().load(device, &slot, values)?;
+        }
+        Ok(Classifier {
+            classes: trained.classes.clone(),
+            named: trained.named,
+            dataset: trained.dataset.clone(),
+            image: trained.image,
+            network,
+            input: trained.input.clone(),
+            pipeline: trained.options.build(trained.image)?,
+            views: TestTime::None.views(),
+            scratch: Scratch::default(),
+            images: Vec::new(),
+        })
+    }
+
+    /// The network.
+    pub fn network_mut(&mut self) -> &mut Network {
+        &mut self.network
+    }
+
+    /// Height and width of the pictures that it classifies: those of the network's images.
+    /// [`cifar::folder::picture`] scales a file to them.
+    pub fn image_size(&self) -> ImageSize {
+        ImageSize::of(self.image)
+    }
+
+    /// The bytes of a picture.
+    fn picture(&self) -> usize {
+        self.image.iter().product()
+    }
+
+    /// What turns a picture into the network's input.
+    pub fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// Has the network see several views of every picture from now on, whose probabilities are averaged, each view's with its weight.
+    pub fn set_test_time(&mut self, kind: TestTime) {
+        self.views = kind.views();
+    }
+
+    /// The class scores of pictures of height x width x 3 bytes each, as [`image_size`](Self::image_size) says, before softmax: as
+    /// many as classes for each picture.
+    ///
+    /// # Errors
+    /// If the bytes are no whole number of pictures.
+    pub fn logits(&mut self, pictures: &[u8]) -> Result<Vec<f32>> {
+        let mut all = Vec::new();
+        for batch in pictures.chunks(self.network.max_batch() * self.picture()) {
+            all.extend(self.logits_of(Draws::default(), batch)?);
+        }
+        Ok(all)
+    }
+
+    /// Classifies pictures of height x width x 3 bytes each, as [`image_size`](Self::image_size) says.
+    ///
+    /// # Errors
+    /// If the bytes are no whole number of pictures.
+    pub fn classify(&mut self, pictures: &[u8]) -> Result<Vec<Prediction>> {
+        let classes = self.classes.len();
+        let mut predictions = Vec::new();
+        for batch in pictures.chunks(self.network.max_batch() * self.picture()) {
+            let mut logs = vec![f64::NEG_INFINITY; batch.len() / self.picture() * classes];
+            for view in 0..self.views.len() {
+                let (draws, weight) = self.views[view];
+                let logits = self.logits_of(draws, batch)?;
+                for (logs, logits) in logs.chunks_mut(classes).zip(logits.chunks(classes)) {
+                    let total = log_of_sum(logits.iter().map(|&x| f64::from(x)));
+                    for (log, &logit) in logs.iter_mut().zip(logits) {
+                        let of_view = f64::from(logit) - total + f64::from(weight).ln();
+                        *log = log_of_sum([*log, of_view].into_iter());
+                    }
+                }
+            }
+            predictions.extend(logs.chunks(classes).map(|logs| Prediction {
+                probabilities: logs.iter().map(|log| log.exp() as f32).collect(),
+                log_probabilities: logs.to_vec(),
+            }));
+        }
+        Ok(predictions)
+    }
+
+    /// The class scores of one view of a batch.
+    fn logits_of(&mut self, view: Draws, batch: &[u8]) -> Result<Vec<f32>> {
+        self.see(view, batch)?;
+        self.network.predict()?;
+        let (device, View { data, layout }) = (self.network.device(), self.network.logits());
+        let rows = data.to_vec(device, layout.offset, batch.len() / self.picture() * layout.stride)?;
+        Ok(rows.chunks(layout.stride).flat_map(|row| &row[..self.classes.len()]).copied().collect())
+    }
+
+    /// Makes the network's input of a batch of pictures.
+    fn see(&mut self, view: Draws, batch: &[u8]) -> Result<()> {
+        let len = self.picture();
+        self.images.resize(batch.len(), 0.0);
+        for (picture, image) in batch.chunks(len).zip(self.images.chunks_mut(len)) {
+            self.pipeline.apply(&view, picture, image, &mut self.scratch)?;
+        }
+        Ok(self.network.set_input(&self.images, &vec![0; batch.len() / len])?)
+    }
+}
+
+/// The logarithm of the sum of the exponentials; NaN if there is one.
+fn log_of_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
+    let largest = logs.clone().fold(f64::NEG_INFINITY, f64::max);
+    largest + logs.map(|log| (log - largest).exp()).sum::<f64>().ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_what_no_exponential_can_hold() {
+        let sum = |logs: &[f64]| log_of_sum(logs.iter().copied());
+        assert_eq!(sum(&[f64::NEG_INFINITY, -3.5]), -3.5);
+        assert_eq!(sum(&[-5000.0, -5000.0]), -5000.0 + 2.0_f64.ln());
+        assert_eq!(sum(&[5000.0, -5000.0]), 5000.0);
+        assert!(sum(&[f64::NAN, 1.0]).is_nan() && sum(&[1.0, f64::NAN]).is_nan());
+    }
+}

@@ -1,0 +1,153 @@
+use crate::task::check_labels;
+use crate::{Classifier, Error, ImageSize, Result};
+use cifar::Dataset;
+
+/// How well a classifier does on labelled pictures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation {
+    /// How many pictures.
+    pub samples: usize,
+    /// The mean cross-entropy.
+    pub loss: f64,
+    /// The share that was classified correctly.
+    pub acc: f64,
+    /// How often a picture of the row's class was taken for the column's.
+    pub confusion: Vec<Vec<u64>>,
+    /// The pictures that were taken for something else, the surest mistake first.
+    pub mistakes: Vec<Mistake>,
+}
+
+/// A picture that was taken for something else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mistake {
+    /// Its place among all.
+    pub sample: usize,
+    /// What it shows.
+    pub label: usize,
+    /// What it was taken for.
+    pub taken_for: usize,
+    /// The probability of that.
+    pub probability: f32,
+}
+
+impl Evaluation {
+    /// The share of each class that was classified correctly; NaN for a class without pictures.
+    pub fn class_accuracy(&self) -> Vec<f64> {
+        let share = |(k, row): (usize, &Vec<u64>)| row[k] as f64 / row.iter().sum::<u64>() as f64;
+        self.confusion.iter().enumerate().map(share).collect()
+    }
+}
+
+/// The images that [`evaluate`] measures on, in words. `all` is the number of those that the data set has, of which `data` has the
+/// first; `None` if that is not known, since of class folders so many were read of each class.
+///
+/// ```
+/// let data = cifar::synthetic(1, 20, 10);
+/// assert_eq!(trained::measured_on(&data, Some(10)), "the 10 test images of synthetic");
+/// assert_eq!(trained::measured_on(&data, Some(30)), "the first 10 of the 30 test images of synthetic");
+/// assert_eq!(trained::measured_on(&data, None), "10 test images of synthetic, of all classes alike");
+/// ```
+pub fn measured_on(data: &Dataset, all: Option<usize>) -> String {
+    let (samples, kind, name) = (data.test.len(), split_name(data), &data.name);
+    match all {
+        Some(all) if samples == all => format!("the {all} {kind} images of {name}"),
+        Some(all) => format!("the first {samples} of the {all} {kind} images of {name}"),
+        None => format!("{samples} {kind} images of {name}, of all classes alike"),
+    }
+}
+
+/// `test`, or `validation` where there are no other images to test on.
+///
+/// ```
+/// assert_eq!(trained::split_name(&cifar::synthetic(1, 20, 10)), "test");
+/// ```
+pub fn split_name(data: &Dataset) -> &'static str {
+    if data.tests_on_validation() { "validation" } else { "test" }
+}
+
+/// Evaluates a classifier on all test pictures of `data`; `progress` hears how many are done.
+///
+/// Classes are the same if their names are, in whatever order the data have them; they may be some of the classifier's alone. Where
+/// the names of its classes are not [known](Classifier::named), labels are taken as they are.
+///
+/// # Errors
+/// [`Error::Option`] if the data have a class that the classifier doesn't know or pictures of another size, or there are none.
+pub fn evaluate(
+    classifier: &mut Classifier,
+    data: &Dataset,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<Evaluation> {
+    let (classes, split) = (classifier.classes.len(), &data.test);
+    let [given, taken] = [ImageSize::of(split.shape()), classifier.image_size()];
+    if given != taken {
+        let (value, accepted) =
+            (format!("of {given} images"), format!("of {taken} images, as the network takes them"));
+        return Err(Error::Option { option: "`data.dataset`", value, accepted });
+    }
+    check_labels(split)?;
+    let places = places(classifier, data)?;
+    if let Some(&label) = split.labels.iter().find(|&&label| usize::from(label) >= places.len()) {
+        let accepted = format!("below {}, the number of classes", places.len());
+        return Err(Error::Option { option: "a label of the data", value: label.to_string(), accepted });
+    }
+    if split.is_empty() {
+        let accepted = "at least 1".to_owned();
+        return Err(Error::Option { option: "the number of test samples", value: "0".into(), accepted });
+    }
+    let images = split.images.as_standard_layout();
+    let bytes = images.as_slice().unwrap_or_default();
+    let (len, batch) = (bytes.len() / split.len(), classifier.network_mut().max_batch());
+    let mut confusion = vec![vec![0; classes]; classes];
+    let (mut loss, mut done, mut mistakes) = (0.0, 0, Vec::new());
+    for pictures in bytes.chunks(batch * len) {
+        for prediction in classifier.classify(pictures)? {
+            let label = places[usize::from(split.labels[done])];
+            loss -= prediction.log_probabilities[label];
+            let (taken_for, probability) = prediction.ranked()[0];
+            confusion[label][taken_for] += 1;
+            if taken_for != label {
+                mistakes.push(Mistake { sample: done, label, taken_for, probability });
+            }
+            done += 1;
+        }
+        progress(done, split.len());
+    }
+    let correct: u64 = confusion.iter().enumerate().map(|(k, row)| row[k]).sum();
+    mistakes.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.sample.cmp(&b.sample)));
+    let samples = split.len();
+    let (loss, acc) = (loss / samples as f64, correct as f64 / samples as f64);
+    Ok(Evaluation { samples, loss, acc, confusion, mistakes })
+}
+
+/// The classifier's label for each label of the data: that of the class with the same name.
+fn places(classifier: &Classifier, data: &Dataset) -> Result<Vec<usize>> {
+    let known = &classifier.classes;
+    if !classifier.named || data.classes == *known {
+        return Ok((0..known.len()).collect());
+    }
+    let place = |class: &String| known.iter().position(|known| known == class);
+    let unknown: Vec<&String> = data.classes.iter().filter(|class| place(class).is_none()).collect();
+    if unknown.is_empty() {
+        return Ok(data.classes.iter().filter_map(place).collect());
+    }
+    let kind = if unknown.len() == 1 { "class" } else { "classes" };
+    Err(Error::Option {
+        option: "`data.dataset`",
+        value: format!("{} with the unknown {kind} {}", data.name, listed(&unknown)),
+        accepted: format!("data with the model's classes or some of them: {}", listed(known)),
+    })
+}
+
+/// Names in a sentence: at most twenty of them, and the number of the others.
+///
+/// ```
+/// assert_eq!(trained::listed(&["cat", "dog"]), "cat, dog");
+/// assert!(trained::listed(&["x"; 30]).ends_with("x, x and 10 more"));
+/// ```
+pub fn listed(names: &[impl AsRef<str>]) -> String {
+    const MOST: usize = 20;
+    let first: Vec<&str> = names.iter().take(MOST).map(AsRef::as_ref).collect();
+    let more = names.len() - first.len();
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    first.join(", ") + &rest
+}

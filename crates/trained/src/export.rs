@@ -1,0 +1,224 @@
+//! Trained networks for other programs.
+
+use crate::pixels::EPSILON;
+use crate::{Error, Result, Trained};
+use checkpoint::write_file;
+use augment::{ImageDataGenerator, Mean, Preprocess};
+use checkpoint::{Tensors, load_tensors, save_tensors};
+use interchange::{Pixels, Source, onnx, pytorch};
+use std::path::{Path, PathBuf};
+
+/// What a network is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A model file like that of a run: `.safetensors`.
+    Towers,
+    /// A PyTorch module, `.py`, and its state dict beside it, `.safetensors`.
+    PyTorch,
+    /// An ONNX graph, `.onnx`.
+    Onnx,
+}
+
+impl Format {
+    /// The format that a file's ending stands for. A PyTorch module is imported, so its name must be one in Python.
+    ///
+    /// ```
+    /// use trained::Format;
+    ///
+    /// assert_eq!(Format::of("net.onnx".as_ref())?, Format::Onnx);
+    /// assert!(Format::of("net.h5".as_ref()).is_err());
+    /// let error = Format::of("my-net.py".as_ref()).unwrap_err().to_string();
+    /// assert!(error.ends_with("a name that Python can import, such as my_net.py"), "{error}");
+    /// # Ok::<(), trained::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Option`] for any other ending, and for a `.py` that Python can't import.
+    pub fn of(file: &Path) -> Result<Self> {
+        let extension = file.extension().map(|extension| extension.to_ascii_lowercase());
+        let refuse = |accepted: String| {
+            let value = file.display().to_string();
+            Err(Error::Option { option: "--output", value, accepted })
+        };
+        match extension.as_ref().and_then(|extension| extension.to_str()) {
+            Some("safetensors") => Ok(Format::Towers),
+            Some("onnx") => Ok(Format::Onnx),
+            Some("py") => {
+                let name = file.file_stem().unwrap_or_default().to_string_lossy();
+                match pytorch::importable(&name) {
+                    own if own == name => Ok(Format::PyTorch),
+                    own => refuse(format!("a name that Python can import, such as {own}.py")),
+                }
+            }
+            _ => refuse(
+                "a file that ends in .onnx, .py (PyTorch) or .safetensors (a model of towers)".to_owned(),
+            ),
+        }
+    }
+}
+
+/// Writes a trained network as the ending of `output` says; returns the files.
+///
+/// # Errors
+/// [`Error::Option`] for an unknown ending, [`Error::Run`] if the preprocessing can't be written for other programs,
+/// [`Error::Interchange`] if the network can't.
+pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
+    let format = Format::of(output)?;
+    if format == Format::Towers {
+        save(output, &trained.to_tensors()?)?;
+        return Ok(vec![output.to_owned()]);
+    }
+    let model = trained.model()?;
+    let source = Source {
+        name: &trained.network,
+        image: trained.image,
+        input: model.graph().input(),
+        steps: model.steps(),
+        logits: model.logits(),
+        tensors: &trained.tensors,
+        pixels: pixels(&trained.path, &trained.options, trained.image)?,
+        classes: &trained.classes,
+        dataset: trained.named.then_some(&trained.dataset),
+    };
+    if format == Format::Onnx {
+        write_file(output, &onnx::write(&source)?).map_err(Error::io("write", output))?;
+        return Ok(vec![output.to_owned()]);
+    }
+    let weights = output.with_extension("safetensors");
+    // That of this run or of any other: nobody has named the file.
+    if weights.is_file()
+        && load_tensors(&weights).is_ok_and(|there| there.metadata().contains_key("towers.model"))
+    {
+        return Err(Error::Option {
+            option: "--output",
+            value: output.display().to_string(),
+            accepted: format!(
+                "a file whose weights, {}, are not the model itself, nor that of another run",
+                weights.display()
+            ),
+        });
+    }
+    let name = weights.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let module = pytorch::module(&source, &name)?;
+    save(&weights, &pytorch::state_dict(&source)?)?;
+    write_file(output, module.as_bytes()).map_err(Error::io("write", output))?;
+    Ok(vec![output.to_owned(), weights])
+}
+
+fn save(file: &Path, tensors: &Tensors) -> Result<()> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+    }
+    Ok(save_tensors(file, tensors, tensors.metadata())?)
+}
+
+/// The preprocessing and standardization of the model at `path`, for images of this height, width and channels, as one factor and
+/// one summand for each value.
+pub(crate) fn pixels(path: &Path, options: &ImageDataGenerator, image: [usize; 3]) -> Result<Pixels> {
+    let refuse = |what: &str| {
+        let reason =
+            format!("its {what} can't be written for other programs, only for towers (.safetensors)");
+        Err(Error::Run { path: path.to_owned(), reason })
+    };
+    if options.samplewise_center || options.samplewise_std_normalization {
+        return refuse("samplewise standardization");
+    }
+    if options.zca_whitening {
+        return refuse("ZCA whitening");
+    }
+    let first = match &options.preprocess {
+        Preprocess::None => None,
+        Preprocess::SubtractMean(mean) => Some(mean),
+        _ => return refuse("preprocessing"),
+    };
+    let channels = image[2];
+    let factor = options.rescale.filter(|&factor| factor != 0.0).map_or(1.0, f64::from);
+    let then = options.mean.as_ref().filter(|_| options.centers());
+    let divisor = |c: usize| match options.std.as_ref().filter(|_| options.divides()) {
+        Some(std) => std.get(c).map_or(1.0, |&std| f64::from(std) + EPSILON),
+        None => 1.0,
+    };
+    let at = |mean: Option<&Mean>, k: usize| match mean {
+        Some(Mean::PerPixel { values, .. }) => values.get(k).copied().map_or(0.0, f64::from),
+        Some(Mean::PerChannel(values)) => values.get(k % channels).copied().map_or(0.0, f64::from),
+        None => 0.0,
+    };
+    let per_pixel = [first, then].into_iter().flatten().any(|mean| matches!(mean, Mean::PerPixel { .. }));
+    let shifts = if per_pixel { image.iter().product() } else { channels };
+    let shift = |k: usize| -(at(first, k) * factor + at(then, k)) / divisor(k % channels);
+    Ok(Pixels {
+        scale: (0..channels).map(|c| (factor / divisor(c)) as f32).collect(),
+        shift: (0..shifts).map(|k| shift(k) as f32).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Input;
+    use augment::{Draws, Scratch};
+
+    /// One factor and one summand do what the pipeline does, for every standardization that they can say.
+    #[test]
+    fn pixels_are_the_pipeline() {
+        let data = cifar::synthetic(3, 20, 2);
+        let image = data.test.shape();
+        let len: usize = image.iter().product();
+        let picture = &data.test.images.as_slice().unwrap()[..len];
+        let new = ImageDataGenerator::new;
+        let mean = Input::SubtractPixelMean { image, mean: (0..len).map(|k| (k % 251) as f32).collect() };
+        let standard = Input::Standardize { mean: vec![120.0, 119.0, 110.0], std: 61.0 };
+        for (input, options, says) in [
+            (&Input::DivideBy255, new(), ""),
+            (&mean, new(), ""),
+            (&standard, new(), ""),
+            (&Input::DivideBy255, new().featurewise_std_normalization(true), ""),
+            (&mean, new().rescale(0.5), ""),
+            (&mean, new().samplewise_center(true), "its samplewise standardization"),
+            (&mean, new().zca_whitening(true), "its ZCA whitening"),
+        ] {
+            // What is refused is refused before it is measured: ZCA would take minutes.
+            let options = match input.options(options) {
+                options if says.is_empty() => options.fit(data.train.images.view()).unwrap(),
+                options => options,
+            };
+            match pixels("model".as_ref(), &options.evaluation(), image) {
+                Ok(pixels) => {
+                    let mut expected = vec![0.0; len];
+                    let pipeline = options.evaluation().build(image).unwrap();
+                    pipeline
+                        .apply(&Draws::default(), picture, &mut expected, &mut Scratch::default())
+                        .unwrap();
+                    for (k, (&x, expected)) in picture.iter().zip(expected).enumerate() {
+                        let y = f32::from(x) * pixels.scale[k % 3] + pixels.shift[k % pixels.shift.len()];
+                        assert!((y - expected).abs() <= 2e-6 * expected.abs().max(1.0), "{y} {expected}");
+                    }
+                    assert_eq!(says, "");
+                }
+                Err(error) => assert!(!says.is_empty() && error.to_string().contains(says), "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_network_of_ones_own_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let trained = Trained {
+            path: "model".into(),
+            network: "mine".into(),
+            classes: vec!["a".into(), "b".into()],
+            named: true,
+            dataset: "synthetic".into(),
+            image: [32, 32, 3],
+            input: Input::DivideBy255,
+            options: ImageDataGenerator::new(),
+            own: None,
+            tensors: Tensors::new(),
+        };
+        for file in ["net.onnx", "net.py", "net.safetensors"] {
+            let error = export(&trained, &folder.path().join(file)).unwrap_err().to_string();
+            let says = "model: its network `mine` is not one of the built-in ones (airbench94, ";
+            assert!(error.starts_with(says) && error.contains("small_cnn"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Trained networks from weights of other programs, which don't say all that is needed.
+
+use crate::image_size::SIDES;
+use crate::pixels::{Measured, of_pixels, plain};
+use crate::{Error, ImageSize, Input, Preprocessing, Result, Trained};
+use checkpoint::Tensors;
+use cifar::{Dataset, Kind, class_names};
+use interchange::keras::KerasWeights;
+use interchange::pytorch::{Named, TorchWeights};
+use layers::Step;
+use std::path::Path;
+
+/// What a file that holds weights alone doesn't say. Of a network that towers trained nothing is to be assumed but its data.
+#[derive(Clone, Debug, Default)]
+pub struct Assumed {
+    /// The network, one of [`models::NAMES`]; by default the one that the weights fit.
+    pub network: Option<String>,
+    /// Height and width of its images; by default what the file says, or 32x32.
+    pub image_size: Option<ImageSize>,
+    /// What happens to pixels first; by default as in the network's recipe.
+    pub preprocessing: Option<Preprocessing>,
+    /// The data set that it was trained on; by default CIFAR-10 or CIFAR-100, by the number of classes. A checkpoint says it by itself,
+    /// unless the folder is gone.
+    pub dataset: Option<String>,
+}
+
+impl Assumed {
+    /// Refuses to assume what the file at `path` says by itself.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a network, a preprocessing or an image size.
+    pub fn refuse_beside(&self, path: &Path) -> Result<()> {
+        let (option, value) = match (&self.network, self.preprocessing) {
+            (Some(network), _) => ("--network", format!("`{network}`")),
+            (None, Some(preprocessing)) => ("--preprocessing", serde_json::json!(preprocessing).to_string()),
+            (None, None) => match self.image_size {
+                Some(size) => ("`data.image_size`", size.to_string()),
+                None => return Ok(()),
+            },
+        };
+        let accepted = format!("left out with {}: what towers trained says it by itself", path.display());
+        Err(Error::Option { option, value: value.replace('"', "`"), accepted })
+    }
+}
+
+/// Weights of another program, read from a file.
+///
+/// ```no_run
+/// use interchange::keras::KerasWeights;
+/// use std::path::Path;
+/// use trained::{Assumed, Error, ForeignWeights, Preprocessing};
+///
+/// let path = Path::new("small_cnn.keras");
+/// let weights = ForeignWeights::Keras(KerasWeights::read(path)?);
+/// let usual = |_: &str| Some(Preprocessing::DivideBy255);
+/// let trained =
+///     weights.open(path, &Assumed::default(), usual, |_, _| -> Result<_, Error> { panic!("no data are needed") })?;
+/// println!("{}", trained.network);
+/// # Ok::<(), Error>(())
+/// ```
+pub enum ForeignWeights {
+    /// Weights of Keras.
+    Keras(KerasWeights),
+    /// A state dict of PyTorch.
+    PyTorch(TorchWeights),
+}
+
+impl ForeignWeights {
+    fn classes(&self) -> Option<usize> {
+        match self {
+            ForeignWeights::Keras(weights) => weights.classes(),
+            ForeignWeights::PyTorch(weights) => weights.classes(),
+        }
+    }
+
+    fn assign(&self, steps: &[Step]) -> Result<Tensors> {
+        Ok(match self {
+            ForeignWeights::Keras(weights) => weights.assign(steps)?,
+            ForeignWeights::PyTorch(weights) => weights.assign(steps)?,
+        })
+    }
+
+    /// Height, width and channels of the images: what the file says, or what is assumed of one that doesn't.
+    fn image(&self, path: &Path, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
+        let told = match self {
+            ForeignWeights::Keras(weights) => weights.image_size(),
+            ForeignWeights::PyTorch(weights) => weights.image_size(),
+        };
+        let told = told.map(|[height, width]| ImageSize { height, width });
+        if let (Some(told), Some(assumed)) = (told, assumed)
+            && told != assumed
+        {
+            let accepted = format!("{told} or left out: the file says so");
+            return Err(Error::Option { option: "`data.image_size`", value: assumed.to_string(), accepted });
+        }
+        let size = told.or(assumed).unwrap_or_default();
+        match size.check() {
+            Err(_) if told.is_some() => {
+                let (least, most) = (SIDES.start(), SIDES.end());
+                let reason = format!(
+                    "its images are of {size} (height x width), but must have {least} to {most} pixels a side"
+                );
+                Err(Error::Run { path: path.to_owned(), reason })
+            }
+            checked => checked.map(|()| size.shape()),
+        }
+    }
+
+    /// What the file says about its classes.
+    fn named(&self) -> Result<Option<Named>> {
+        match self {
+            ForeignWeights::Keras(_) => Ok(None),
+            ForeignWeights::PyTorch(weights) => Ok(weights.named()?),
+        }
+    }
+
+    /// What turns pictures into the network's input, where the file says it: an exported module has it in it.
+    fn input(&self, path: &Path, image: [usize; 3]) -> Result<Option<Measured>> {
+        let ForeignWeights::PyTorch(weights) = self else { return Ok(None) };
+        let Some(pixels) = weights.pixels() else { return Ok(None) };
+        let reason = || {
+            "its pixel_scale must be one positive number a channel, and its pixel_shift one number a channel or a value of an \
+             image, all of them finite; or name what happens to pixels by --preprocessing"
+                .to_owned()
+        };
+        let measured = of_pixels(&pixels, image);
+        measured.map(Some).ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })
+    }
+
+    /// The network of these weights, which were read from `path`. `usual` says what happens to pixels first in training the named network.
+    /// `load` loads the named data set with images of this size, if something has to be measured on it.
+    ///
+    /// # Errors
+    /// [`Error::Interchange`] if the weights don't fit the network; [`Error::Option`] and [`Error::UnknownNetwork`] for what can't be
+    /// assumed of them; [`Error::Run`] for a file that is no network; and the errors of `load`.
+    pub fn open<E: From<Error>>(
+        self,
+        path: &Path,
+        assumed: &Assumed,
+        usual: impl Fn(&str) -> Option<Preprocessing>,
+        load: impl FnOnce(String, ImageSize) -> Result<Dataset, E>,
+    ) -> Result<Trained, E> {
+        let reason = || "it has no dense layer at its end, which would tell the number of classes".to_owned();
+        let classes = self.classes().ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })?;
+        let image = self.image(path, assumed.image_size)?;
+        let (network, tensors) = self.fitting(path, image, classes, assumed.network.as_deref())?;
+        let preprocessing =
+            assumed.preprocessing.or_else(|| usual(&network)).unwrap_or(Preprocessing::DivideBy255);
+        let input = match assumed.preprocessing {
+            Some(Preprocessing::DivideBy255) => Some(plain(Input::DivideBy255)),
+            Some(_) => None,
+            None => self
+                .input(path, image)?
+                .or((preprocessing == Preprocessing::DivideBy255).then(|| plain(Input::DivideBy255))),
+        };
+        let own = self.named()?;
+        let of_own = own.as_ref().and_then(|named| named.dataset.clone());
+        let dataset = match (assumed.dataset.clone().or_else(|| of_own.clone()), classes) {
+            (Some(dataset), _) => dataset,
+            (None, 100) => "cifar100".to_owned(),
+            (None, _) => "cifar10".to_owned(),
+        };
+        let known = match dataset.as_str() {
+            "auto" | "cifar10" => Some(class_names(Kind::Cifar10)),
+            "cifar100" => Some(class_names(Kind::Cifar100)),
+            _ => None,
+        };
+        let known = known.map(|names| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        let (named, own) = (own.is_some() || assumed.dataset.is_some(), own.map(|named| named.classes));
+        let names = own.clone().or(known);
+        let ((input, options), names) = match (input, names) {
+            // Nothing has to be measured.
+            (Some(measured), Some(names)) => (measured, names),
+            (measured, _) => {
+                let data = load(dataset.clone(), ImageSize::of(image))?;
+                let fitted = || Ok(plain(Input::fit(preprocessing, &data.train)?));
+                let measured = measured.map_or_else(fitted, Ok::<_, Error>)?;
+                (measured, own.filter(|own| own.len() == data.classes.len()).unwrap_or(data.classes))
+            }
+        };
+        if names.len() != classes {
+            let (option, value) = ("`data.dataset`", format!("{dataset} with {} classes", names.len()));
+            let accepted = format!("the data with the {classes} classes of {}", path.display());
+            return Err(Error::Option { option, value, accepted }.into());
+        }
+        let (path, dataset) = (path.to_owned(), of_own.unwrap_or(dataset));
+        Ok(Trained {
+            path,
+            network,
+            classes: names,
+            named,
+            dataset,
+            image,
+            input,
+            options,
+            own: None,
+            tensors,
+        })
+    }
+
+    /// The network called `wanted` with these weights, or the one that they fit.
+    fn fitting(
+        &self,
+        path: &Path,
+        image: [usize; 3],
+        classes: usize,
+        wanted: Option<&str>,
+    ) -> Result<(String, Tensors)> {
+        // Memory for a network is taken before its weights are compared.
+        if classes == 0 || classes > 65_536 {
+            let reason = format!(
+                "its last dense layer has {classes} outputs, but there must be between 1 and 65536 classes"
+            );
+            return Err(Error::Run { path: path.to_owned(), reason });
+        }
+        let of = |name: &str| -> Result<Option<Tensors>> {
+            let Some(model) = models::by_name_for(name, image, classes) else { return Ok(None) };
+            Ok(Some(self.assign(&model?.steps())?))
+        };
+        if let Some(wanted) = wanted {
+            let tensors = of(wanted)?.ok_or_else(|| Error::UnknownNetwork { name: wanted.to_owned() })?;
+            return Ok((wanted.to_owned(), tensors));
+        }
+        let fit = models::NAMES.into_iter().find_map(|name| Some((name.to_owned(), of(name).ok()??)));
+        fit.ok_or_else(|| {
+            let names = models::NAMES.join(", ");
+            let reason = format!(
+                "its weights fit none of {names} for images of {}; name the one that is meant by --network, to be told why, or \
+                 their size by --image-size",
+                ImageSize::of(image)
+            );
+            Error::Run { path: path.to_owned(), reason }
+        })
+    }
+}

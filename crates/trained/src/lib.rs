@@ -1,0 +1,63 @@
+//! A trained image classifier: its file, its preprocessing, classifying, evaluating, and weights of other programs.
+//!
+//! [`Trained`] is a network as files hold it: read from `model.safetensors`, or from weights of Keras and PyTorch. A [`Classifier`] has
+//! it on a device and classifies pictures. [`evaluate`] measures it on labelled pictures, and [`export`](export()) writes it for PyTorch
+//! and ONNX. The crate knows nothing of training.
+//!
+//! ```
+//! use augment::ImageDataGenerator;
+//! use checkpoint::Tensors;
+//! use layers::Mode;
+//! use trained::{Classifier, Description, Input, Trained, evaluate};
+//!
+//! // A network that has learnt nothing.
+//! let device = tensor_cpu::device(1);
+//! let mut network = models::small_cnn(10)?.build(&device, 1, Mode::Inference)?;
+//! network.init(1)?;
+//! let mut tensors = Tensors::new();
+//! for slot in network.arena().slots() {
+//!     let values = network.arena().storage(slot).to_vec(&device, slot.span.offset, slot.span.len)?;
+//!     tensors.insert(&slot.name, slot.shape.clone(), values)?;
+//! }
+//!
+//! let data = cifar::synthetic(1, 10, 20);
+//! let (network, classes, dataset, image) = ("small_cnn", &data.classes[..], &data.name[..], data.test.shape());
+//! let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
+//! let about = Description { network, classes, dataset, image, input, options };
+//! let mut classifier = Classifier::new(&Trained::new("memory", &about, tensors), &device, 20)?;
+//! let evaluation = evaluate(&mut classifier, &data, |_, _| {})?;
+//! assert_eq!(evaluation.samples, 20);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod classifier;
+mod error;
+mod evaluate;
+mod export;
+mod foreign_weights;
+mod image_size;
+mod input;
+mod model_file;
+mod pixels;
+pub mod standardization;
+mod task;
+mod tensors;
+
+pub use classifier::{Classifier, Prediction};
+pub use error::{Error, Result};
+pub use evaluate::{Evaluation, Mistake, evaluate, listed, measured_on, split_name};
+pub use export::{Format, export};
+pub use foreign_weights::{Assumed, ForeignWeights};
+pub use image_size::ImageSize;
+pub use input::{Input, Preprocessing};
+pub use interchange::pytorch::names_classes;
+pub use checkpoint::MODEL_FILE;
+pub use model_file::{Description, Trained};
+pub use task::{Task, check_labels};
+pub use tensors::{AVERAGE, LOSS_SCALE, OPTIMIZER_STEPS, values};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

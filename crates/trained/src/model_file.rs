@@ -1,0 +1,455 @@
+use crate::standardization;
+use crate::tensors::{finite_values, is_training_state};
+use crate::{Error, ImageSize, Input, Result, Task};
+use augment::ImageDataGenerator;
+use checkpoint::{Tensors, load_tensors};
+use models::Model;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+/// The tensor of a model file with the mean that is subtracted from every picture.
+const MEAN: &str = "input/mean";
+
+/// The tensor with what every value is divided by afterwards.
+const STD: &str = "input/std";
+
+/// The key of the metadata that says that the names of the classes are assumed.
+const ASSUMED: &str = "towers.classes_assumed";
+
+/// The key of the metadata with the height and width of the images; files without it are of 32x32.
+const IMAGE_SIZE: &str = "towers.image_size";
+
+/// What a model may be.
+const NO_MODEL: &str = "this is no model; name a run's folder, its model.safetensors, a checkpoint's folder, or weights of Keras \
+                        (.keras, .h5) or PyTorch (.safetensors)";
+
+/// The most classes that a model may have.
+const MOST_CLASSES: usize = 65_536;
+
+/// A trained network as files hold it: an architecture's name, its parameters, and what inference needs beside them.
+#[derive(Clone, Debug)]
+pub struct Trained {
+    /// Where it came from.
+    pub path: PathBuf,
+    /// The network's name: one of [`models::NAMES`], or whatever a network of one's own was called.
+    pub network: String,
+    /// The class names, by label.
+    pub classes: Vec<String>,
+    /// Whether these names are known, or assumed by the number of classes.
+    pub named: bool,
+    /// The name of the data set it was trained on.
+    pub dataset: String,
+    /// Height, width and channels of its images.
+    pub(crate) image: [usize; 3],
+    /// What turns a picture into the network's input.
+    pub(crate) input: Input,
+    /// The steps of `input`, and what the augmentation standardizes beyond them.
+    pub(crate) options: ImageDataGenerator,
+    /// A network of one's own, which no name stands for.
+    pub(crate) own: Option<Model>,
+    /// The parameters under the names of their slots, and maybe others.
+    pub(crate) tensors: Tensors,
+}
+
+impl Trained {
+    /// Reads a model file, or the one in a run directory.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if there is no model, or the file is not one of ours or damaged.
+    pub fn read(path: &Path) -> Result<Self> {
+        let file = if path.is_dir() { path.join(checkpoint::MODEL_FILE) } else { path.to_owned() };
+        let refuse = |reason: &str| Error::Run { path: file.clone(), reason: reason.to_owned() };
+        if !file.is_file() {
+            return Err(refuse("there is no model here; name a run's folder or its model.safetensors"));
+        }
+        let is_called_so = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("safetensors"));
+        let tensors = load_tensors(&file).map_err(|error| match error {
+            checkpoint::Error::Format { .. } | checkpoint::Error::Damaged { .. } if !is_called_so => {
+                refuse(NO_MODEL)
+            }
+            error => error.into(),
+        })?;
+        let metadata = tensors.metadata();
+        if metadata.get("format").is_some_and(|format| format == "pt")
+            && !metadata.contains_key("towers.model")
+        {
+            return Err(refuse(if path.is_dir() {
+                "its tensors lie as in PyTorch, so it is not the run's model, which its checkpoints have; name this file itself \
+                 to read it"
+            } else {
+                "its tensors lie as in PyTorch, which `open_model` reads"
+            }));
+        }
+        let about = |key: &str| {
+            let missing = || refuse("this is no model of `towers train`: its metadata are missing");
+            tensors.metadata().get(key).cloned().ok_or_else(missing)
+        };
+        let classes: Vec<String> = serde_json::from_str(&about("towers.classes")?)
+            .map_err(|_| refuse("the class names in its metadata can't be read"))?;
+        let size = tensors.metadata().get(IMAGE_SIZE).map_or(Ok(ImageSize::default()), |text| text.parse());
+        let image = size.map_err(|_| refuse("the size of its images can't be read"))?.shape();
+        let input = match about("towers.preprocessing")?.as_str() {
+            "divide-by-255" => Input::DivideBy255,
+            "subtract-pixel-mean" => {
+                let mean = finite_values(&tensors, &file, MEAN, &image)?.to_vec();
+                Input::SubtractPixelMean { image, mean }
+            }
+            "standardize" => Input::Standardize {
+                mean: finite_values(&tensors, &file, MEAN, &[cifar::CHANNELS])?.to_vec(),
+                std: finite_values(&tensors, &file, STD, &[1])?[0],
+            },
+            _ => return Err(refuse("its preprocessing is unknown to this version")),
+        };
+        let options = input.options(standardization::read(&tensors, &file, image)?);
+        let (network, dataset) = (about("towers.model")?, about("towers.dataset")?);
+        let named = !tensors.metadata().contains_key(ASSUMED);
+        Ok(Trained {
+            path: file,
+            network,
+            classes,
+            named,
+            dataset,
+            image,
+            input,
+            options,
+            own: None,
+            tensors,
+        })
+    }
+
+    /// A network whose parameters are among `tensors`, under the names of its slots; `path` is where they came from.
+    ///
+    /// ```
+    /// # use augment::ImageDataGenerator;
+    /// # use trained::{Description, Input, Trained};
+    /// let (input, options) = (&Input::DivideBy255, &ImageDataGenerator::new().rescale(1.0 / 255.0));
+    /// let (classes, image) = (&["cat".to_owned(), "dog".to_owned()], [32, 32, 3]);
+    /// let about = Description { network: "small_cnn", classes, dataset: "pets", image, input, options };
+    /// let trained = Trained::new("memory", &about, checkpoint::Tensors::new());
+    /// let error = trained.model().unwrap_err().to_string();
+    /// assert_eq!(error, "memory: there is no tensor `conv2d/kernel`");
+    /// ```
+    pub fn new(path: impl Into<PathBuf>, about: &Description<'_>, tensors: Tensors) -> Self {
+        Trained {
+            path: path.into(),
+            network: about.network.to_owned(),
+            classes: about.classes.to_vec(),
+            named: true,
+            dataset: about.dataset.to_owned(),
+            image: about.image,
+            input: about.input.clone(),
+            options: about.options.evaluation(),
+            own: None,
+            tensors,
+        }
+    }
+
+    /// Height, width and channels of the images that it takes.
+    pub fn image(&self) -> [usize; 3] {
+        self.image
+    }
+
+    /// The same with the architecture of a network of one's own: a file has the parameters alone. Then it can be
+    /// [brought onto a device](crate::Classifier::new) and [exported](crate::export()) as any other.
+    ///
+    /// ```
+    /// # use augment::ImageDataGenerator;
+    /// # use checkpoint::{Tensors, save_tensors};
+    /// # use layers::{Dense, Flatten, Graph};
+    /// # use models::Model;
+    /// # use trained::{Classifier, Description, Input, Trained};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let file = &folder.path().join("model.safetensors");
+    /// fn mine(classes: usize) -> layers::Result<Model> {
+    ///     let mut graph = Graph::new("mine", [32, 32, 3]);
+    ///     let x = graph.add(Flatten, graph.input())?;
+    ///     let logits = graph.add(Dense::new(classes), x)?;
+    ///     Ok(Model::new(graph, logits))
+    /// }
+    ///
+    /// # let mut tensors = Tensors::new();
+    /// # tensors.insert("dense/kernel", [3072, 2], vec![0.5; 6144])?;
+    /// # tensors.insert("dense/bias", [2], vec![0.5; 2])?;
+    /// # let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
+    /// # let (classes, image) = (&["cat".to_owned(), "dog".to_owned()], [32, 32, 3]);
+    /// # Description { network: "mine", classes, dataset: "pets", image, input, options }.add_to(&mut tensors)?;
+    /// # save_tensors(file, &tensors, tensors.metadata())?;
+    /// let trained = Trained::read(file)?.with_model(mine(2)?)?;
+    /// let mut classifier = Classifier::new(&trained, &tensor_cpu::device(1), 1)?;
+    /// assert_eq!(classifier.classify(&[0; 32 * 32 * 3])?.len(), 1);
+    /// let error = Trained::read(file)?.with_model(models::small_cnn(2)?).unwrap_err().to_string();
+    /// assert!(error.contains("the given one has `conv2d/kernel`, which the file has not"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Run`] if it takes other images, tells other classes apart, or has other parameters than the file, by their names and
+    /// shapes: none may be missing, and none left over.
+    pub fn with_model(self, model: Model) -> Result<Self> {
+        match self.unlike(&model) {
+            None => Ok(Trained { own: Some(model), ..self }),
+            Some(what) => {
+                let reason = format!("this is another network than `{}`: {what}", self.network);
+                Err(Error::Run { path: self.path, reason })
+            }
+        }
+    }
+
+    /// The first thing in which a network differs from this one.
+    fn unlike(&self, model: &Model) -> Option<String> {
+        let own = Task { image: self.image, classes: self.classes.len() };
+        let given = Task::of(model);
+        if own != given {
+            return Some(format!("the file's is for {own}, the given one for {given}"));
+        }
+        let mut names = HashSet::new();
+        for (step, spec) in model.steps().iter().flat_map(|step| step.params.iter().map(move |p| (step, p))) {
+            let (name, shape) = (format!("{}/{}", step.name, spec.name), &spec.shape);
+            match self.tensors.get(&name).map(|tensor| tensor.shape()) {
+                None => return Some(format!("the given one has `{name}`, which the file has not")),
+                Some(found) if found != shape => {
+                    return Some(format!(
+                        "its `{name}` has the shape {found:?}, but the given one's has {shape:?}"
+                    ));
+                }
+                Some(_) => _ = names.insert(name),
+            }
+        }
+        let mut others = self.tensors.iter().map(|tensor| tensor.name);
+        let more = others.find(|name| {
+            !names.contains(*name)
+                && ![MEAN, STD].contains(name)
+                && !standardization::TENSORS.contains(name)
+                && !is_training_state(name, &names)
+        });
+        more.map(|name| format!("the file has `{name}`, which the given one has not"))
+    }
+
+    /// The architecture, if the parameters are sound ones of it.
+    ///
+    /// # Errors
+    /// [`Error::Run`] for a network or a number of classes that there can't be, and for a network of one's own that
+    /// [`with_model`](Self::with_model) was not given; for a parameter that is missing or of another shape, is NaN or infinite, or
+    /// is a negative variance.
+    pub fn model(&self) -> Result<Model> {
+        let model = match &self.own {
+            Some(own) => own.clone(),
+            None => self.named_model()?,
+        };
+        for step in model.steps() {
+            for spec in step.params {
+                let name = format!("{}/{}", step.name, spec.name);
+                let values = finite_values(&self.tensors, &self.path, &name, &spec.shape)?;
+                let negative = values.iter().find(|value| **value < 0.0);
+                if let Some(value) = negative.filter(|_| spec.name == "moving_variance") {
+                    let reason = format!("the tensor `{name}` has the value {value}, which is no variance");
+                    return Err(Error::Run { path: self.path.clone(), reason });
+                }
+            }
+        }
+        Ok(model)
+    }
+
+    /// The built-in architecture of this name.
+    fn named_model(&self) -> Result<Model> {
+        let refuse = |reason: &str| Error::Run { path: self.path.clone(), reason: reason.to_owned() };
+        if self.classes.is_empty() || self.classes.len() > MOST_CLASSES {
+            return Err(refuse("it must have between 1 and 65536 classes"));
+        }
+        let unknown = || {
+            let (network, names) = (&self.network, models::NAMES.join(", "));
+            refuse(&format!(
+                "its network `{network}` is not one of the built-in ones ({names}); one of your own is opened from Rust, by \
+                 `Trained::with_model`"
+            ))
+        };
+        let model = models::by_name_for(&self.network, self.image, self.classes.len());
+        Ok(model.ok_or_else(unknown)??)
+    }
+
+    /// The content of a model file: the parameters in the order of the layers, and all that is known about the network.
+    ///
+    /// # Errors
+    /// [`Error::Run`] for what [`model`](Self::model) refuses.
+    pub fn to_tensors(&self) -> Result<Tensors> {
+        let mut tensors = Tensors::new();
+        for step in self.model()?.steps() {
+            for spec in step.params {
+                let name = format!("{}/{}", step.name, spec.name);
+                let data = finite_values(&self.tensors, &self.path, &name, &spec.shape)?.to_vec();
+                tensors.insert(name, spec.shape, data)?;
+            }
+        }
+        self.describe(&mut tensors)?;
+        Ok(tensors)
+    }
+
+    /// Adds what inference needs beside the parameters.
+    fn describe(&self, tensors: &mut Tensors) -> Result<()> {
+        let Trained { network, classes, dataset, image, input, options, .. } = self;
+        if !self.named {
+            tensors.metadata_mut().insert(ASSUMED.to_owned(), "true".to_owned());
+        }
+        Description { network, classes, dataset, image: *image, input, options }.add_to(tensors)
+    }
+}
+
+/// What inference needs beside the parameters.
+///
+/// ```
+/// use augment::ImageDataGenerator;
+/// use checkpoint::Tensors;
+/// use trained::{Description, Input};
+///
+/// let mut tensors = Tensors::new();
+/// let (input, options) = (&Input::DivideBy255, &Input::DivideBy255.options(ImageDataGenerator::new()));
+/// let classes = &["cat".to_owned(), "dog".to_owned()];
+/// let image = [32, 32, 3];
+/// Description { network: "small_cnn", classes, dataset: "pets", image, input, options }.add_to(&mut tensors)?;
+/// assert_eq!(tensors.metadata()["towers.classes"], r#"["cat","dog"]"#);
+/// # Ok::<(), trained::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Description<'a> {
+    /// The network's name: one of [`models::NAMES`], or any other for a network of one's own.
+    pub network: &'a str,
+    /// The class names, by label.
+    pub classes: &'a [String],
+    /// The name of the training data set.
+    pub dataset: &'a str,
+    /// Height, width and channels of the images.
+    pub image: [usize; 3],
+    /// What turns a picture into the network's input.
+    pub input: &'a Input,
+    /// The augmentation, with the steps of `input` and with what was measured for its standardization.
+    pub options: &'a ImageDataGenerator,
+}
+
+impl Description<'_> {
+    /// Adds it to the tensors and metadata of a model file.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] for a tensor that is there already.
+    pub fn add_to(&self, tensors: &mut Tensors) -> Result<()> {
+        let preprocessing = match self.input {
+            Input::DivideBy255 => "divide-by-255",
+            Input::SubtractPixelMean { image, mean } => {
+                tensors.insert(MEAN, *image, mean.clone())?;
+                "subtract-pixel-mean"
+            }
+            Input::Standardize { mean, std } => {
+                tensors.insert(MEAN, [mean.len()], mean.clone())?;
+                tensors.insert(STD, [1], vec![*std])?;
+                "standardize"
+            }
+        };
+        let classes = serde_json::Value::from(self.classes.to_vec()).to_string();
+        let size = ImageSize::of(self.image).to_string();
+        let metadata = tensors.metadata_mut();
+        for (key, value) in [
+            ("towers.model", self.network),
+            ("towers.classes", &classes),
+            ("towers.dataset", self.dataset),
+            (IMAGE_SIZE, &size),
+            ("towers.preprocessing", preprocessing),
+        ] {
+            metadata.insert(key.to_owned(), value.to_owned());
+        }
+        standardization::write(self.input, self.options, tensors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use layers::{Dense, Flatten, Graph};
+
+    fn mine() -> Model {
+        let mut graph = Graph::new("mine", [32, 32, 3]);
+        let x = graph.add(Flatten, graph.input()).unwrap();
+        let logits = graph.add_named("head/dense", Dense::new(2), x).unwrap();
+        Model::new(graph, logits)
+    }
+
+    /// A trained network, with the tensors of these names besides its own.
+    fn trained(others: &[&str]) -> Trained {
+        let mut tensors = Tensors::new();
+        tensors.insert("head/dense/kernel", vec![3072, 2], vec![0.5; 6144]).unwrap();
+        for name in ["head/dense/bias"].iter().chain(others) {
+            tensors.insert(*name, vec![2], vec![0.5; 2]).unwrap();
+        }
+        let (path, network, dataset) = ("a.safetensors".into(), "mine".into(), "mine".into());
+        let (input, options) = (Input::DivideBy255, ImageDataGenerator::new());
+        let (classes, named, own, image) = (vec!["a".into(), "b".into()], true, None, [32, 32, 3]);
+        Trained { path, network, classes, named, dataset, image, input, options, own, tensors }
+    }
+
+    /// NaN, infinities, negative variances and other shapes would give answers without a meaning.
+    #[test]
+    fn unsound_parameters_are_refused() {
+        let model = models::small_cnn(2).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let with = |name: &str, shape: &[usize], value: f32| {
+            let mut tensors = Tensors::new();
+            for step in model.steps() {
+                for spec in step.params {
+                    let own = format!("{}/{}", step.name, spec.name);
+                    let changed = own == name;
+                    let shape = if changed { shape } else { &spec.shape };
+                    let mut data = vec![0.5; shape.iter().product()];
+                    data[0] = if changed { value } else { 0.5 };
+                    tensors.insert(own, shape, data).unwrap();
+                }
+            }
+            let trained = Trained { network: "small_cnn".into(), tensors, ..trained(&[]) };
+            let device = tensor_cpu::device(1);
+            let told = [
+                crate::Classifier::new(&trained, &device, 1).err(),
+                crate::export(&trained, &folder.path().join("net.onnx")).err(),
+                trained.to_tensors().err(),
+            ];
+            let [first, second, third] = told.map(|told| told.map(|error| error.to_string()));
+            assert!(first == second && first == third, "{first:?} {second:?} {third:?}");
+            first.unwrap_or_default()
+        };
+        let kernel = [3, 3, 3, 16];
+        let has = |what: &str| format!("a.safetensors: the tensor `conv2d/kernel` has the {what}");
+        assert_eq!(with("conv2d/kernel", &kernel, -0.5), "");
+        assert_eq!(with("batch_normalization/moving_variance", &[16], -0.0), "");
+        let failed = ", but must be finite; a training that failed leaves such values";
+        assert_eq!(with("conv2d/kernel", &kernel, f32::NAN), has(&format!("value NaN{failed}")));
+        assert_eq!(with("conv2d/kernel", &kernel, f32::INFINITY), has(&format!("value inf{failed}")));
+        let told = with("batch_normalization/moving_variance", &[16], -1.0);
+        assert!(told.ends_with("_variance` has the value -1, which is no variance"), "{told}");
+        for other in [&[16, 3, 3, 3][..], &[432], &[3, 3, 3, 16, 1]] {
+            let must = format!("shape {other:?}, but must have [3, 3, 3, 16]");
+            assert_eq!(with("conv2d/kernel", other, 0.5), has(&must));
+        }
+    }
+
+    #[test]
+    fn tensors_that_no_layer_takes_are_refused() {
+        let beside = [
+            "loss_scale",
+            "optimizer_steps",
+            "velocity/head/dense/kernel",
+            "mean_square/head/dense/bias",
+            "ema/head/dense/bias",
+            "input/mean",
+            "input/channel_std",
+        ];
+        trained(&beside).with_model(mine()).expect("the same network");
+        for other in [
+            "block/look/kernel",
+            "block/1/look/kernel",
+            "block/head/dense/kernel",
+            "velocity/look/kernel",
+            "input/kernel",
+            "scale",
+        ] {
+            let told = trained(&[other]).with_model(mine()).unwrap_err().to_string();
+            let says = format!("network than `mine`: the file has `{other}`, which the given one has not");
+            assert!(told.contains(&says), "{told}");
+        }
+    }
+}

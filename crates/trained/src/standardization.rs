@@ -1,0 +1,154 @@
+//! The standardization of an augmentation that belongs to a trained network.
+
+use crate::tensors::finite_values;
+use crate::{Error, ImageSize, Input, Preprocessing, Result};
+use augment::{ImageDataGenerator, Mean, Preprocess, Whitening};
+use checkpoint::Tensors;
+use cifar::Split;
+use std::path::Path;
+
+/// The entry of a model file with the options of the standardization, where there is one.
+const OPTIONS: &str = "towers.standardization";
+
+// The tensors with what was measured for them.
+const MEAN: &str = "input/channel_mean";
+const STD: &str = "input/channel_std";
+const WHITENING: &str = "input/whitening";
+
+/// All of these.
+pub(crate) const TENSORS: [&str; 3] = [MEAN, STD, WHITENING];
+
+/// The longest image that ZCA is for, in values: 64 x 64 x 3. Its matrix has the square of that, and measuring it takes the cube.
+const MOST_WHITENED: usize = 64 * 64 * 3;
+
+/// Refuses options whose measurements would take more memory and time than anybody has, for images of this height, width and
+/// channels.
+///
+/// ```
+/// use augment::ImageDataGenerator;
+/// use trained::standardization::check;
+///
+/// let whitening = ImageDataGenerator::new().zca_whitening(true);
+/// assert!(check(&whitening, [64, 64, 3]).is_ok() && check(&whitening, [65, 64, 3]).is_err());
+/// ```
+///
+/// # Errors
+/// [`Error::Option`].
+pub fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<()> {
+    let len: usize = image.iter().product();
+    if !options.zca_whitening || len <= MOST_WHITENED {
+        return Ok(());
+    }
+    let (option, value) = ("`augmentation.zca_whitening`", format!("given for images of {}", ImageSize::of(image)));
+    let accepted =
+        format!("left out for more than 64x64 pixels: its matrix would have {len} x {len} numbers");
+    Err(Error::Option { option, value, accepted })
+}
+
+/// Measures on the training images the numbers that the preprocessing and the augmentation need. Returns the input, and the augmentation
+/// with the steps of the input before its own.
+///
+/// ```
+/// use augment::ImageDataGenerator;
+/// use trained::{Input, Preprocessing, standardization::measure};
+///
+/// let data = cifar::synthetic(1, 20, 5);
+/// let flips = ImageDataGenerator::new().horizontal_flip(true);
+/// let (input, augmentation) = measure(Preprocessing::DivideBy255, &flips, &data.train)?;
+/// assert_eq!(input, Input::DivideBy255);
+/// assert_eq!(augmentation.rescale, Some(1.0 / 255.0));
+/// # Ok::<(), trained::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Option`] as [`check`], and [`Error::Augment`] if there are no images.
+pub fn measure(
+    preprocessing: Preprocessing,
+    augmentation: &ImageDataGenerator,
+    train: &Split,
+) -> Result<(Input, ImageDataGenerator)> {
+    check(augmentation, train.shape())?;
+    let input = Input::fit(preprocessing, train)?;
+    let options = input.options(augmentation.clone());
+    // What the preprocessing measured is not measured again.
+    let augmentation = if options.needs_fit() { options.fit(train.images.view())? } else { options };
+    Ok((input, augmentation))
+}
+
+/// Adds the standardization that the augmentation has beyond the preprocessing `input`, if it has one.
+pub(crate) fn write(input: &Input, augmentation: &ImageDataGenerator, tensors: &mut Tensors) -> Result<()> {
+    let evaluation = augmentation.evaluation();
+    if evaluation == input.options(ImageDataGenerator::new()) {
+        return Ok(());
+    }
+    // What the preprocessing decides is written as such.
+    let mut options = evaluation.preprocess(Preprocess::None);
+    let (mean, std, whitening) = (options.mean.take(), options.std.take(), options.whitening.take());
+    let channels = cifar::CHANNELS;
+    if let Some(Mean::PerChannel(mean)) = mean.filter(|_| options.centers()) {
+        tensors.insert(MEAN, vec![channels], mean)?;
+    }
+    if let Some(std) = std.filter(|_| options.divides()) {
+        tensors.insert(STD, vec![channels], std)?;
+    }
+    if let Some(whitening) = whitening.filter(|_| options.zca_whitening) {
+        let len = whitening.matrix().len().isqrt();
+        tensors.insert(WHITENING, vec![len, len], whitening.matrix().to_vec())?;
+    }
+    let text = serde_json::to_string(&options).map_err(|error| Error::Run {
+        path: OPTIONS.into(),
+        reason: format!("the options can't be written: {error}"),
+    })?;
+    tensors.metadata_mut().insert(OPTIONS.to_owned(), text);
+    Ok(())
+}
+
+/// The standardization of a model file, for images of this height, width and channels.
+pub(crate) fn read(tensors: &Tensors, file: &Path, image: [usize; 3]) -> Result<ImageDataGenerator> {
+    let Some(text) = tensors.metadata().get(OPTIONS) else { return Ok(ImageDataGenerator::new()) };
+    let mut options: ImageDataGenerator = serde_json::from_str(text).map_err(|_| Error::Run {
+        path: file.to_owned(),
+        reason: "its standardization is unknown to this version".to_owned(),
+    })?;
+    let (channels, len) = (image[2], image.iter().product::<usize>());
+    if options.centers() {
+        options.mean = Some(Mean::PerChannel(finite_values(tensors, file, MEAN, &[channels])?.to_vec()));
+    }
+    if options.divides() {
+        options.std = Some(finite_values(tensors, file, STD, &[channels])?.to_vec());
+    }
+    if options.zca_whitening {
+        let matrix = finite_values(tensors, file, WHITENING, &[len, len])?.to_vec();
+        options.whitening = Some(Whitening::new(matrix));
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_read_again() {
+        let data = cifar::synthetic(1, 20, 5);
+        let new = ImageDataGenerator::new;
+        let image = data.train.shape();
+        let mean = Input::SubtractPixelMean { image, mean: vec![9.0; image.iter().product()] };
+        for (input, options, plain) in [
+            (&Input::DivideBy255, new(), true),
+            (&Input::DivideBy255, new().rotation_range(9.0), true),
+            (&Input::DivideBy255, new().rescale(0.5), false),
+            (&Input::DivideBy255, new().samplewise_std_normalization(true), false),
+            (&mean, new(), true),
+            (&mean, new().rescale(1.0 / 255.0), false),
+            (&mean, new().featurewise_std_normalization(true), false),
+        ] {
+            let fitted = input.options(options).fit(data.train.images.view()).unwrap();
+            let mut tensors = Tensors::new();
+            write(input, &fitted, &mut tensors).unwrap();
+            assert_eq!(tensors.metadata().is_empty(), plain);
+            let read = read(&tensors, Path::new("model"), image).unwrap();
+            assert_eq!(input.options(read), fitted.evaluation());
+        }
+    }
+}
