@@ -1,9 +1,22 @@
 //! Running Cargo, with its own messages left visible.
 
-pub use crate::cargo_again::again;
 use crate::workspace::Workspace;
 use anyhow::{Context as _, Result, bail};
 use std::process::Command;
+
+/// A call, without arguments yet, of the Cargo that started us (or the one on the path).
+///
+/// What `cargo run` says about the package that it runs is kept back: build scripts that look at it (that of `ring` does) would
+/// run again, with all that depends on them, whenever somebody calls now Cargo and now us.
+pub fn again() -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    let of_package = |name: &&str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().as_ref().is_some_and(of_package)) {
+        command.env_remove(name);
+    }
+    command
+}
 
 /// A call of Cargo in the root of the workspace.
 pub fn command(workspace: &Workspace, arguments: &[&str]) -> Command {
@@ -28,4 +41,18 @@ pub fn show(command: &Command) -> String {
     let mut words = vec![program.file_stem().unwrap_or(program.as_os_str()).to_string_lossy()];
     words.extend(command.get_args().map(|word| word.to_string_lossy()));
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_said_of_the_package_that_runs() {
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some(), "Cargo tells its tests");
+        let command = again();
+        for name in ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"] {
+            assert!(command.get_envs().any(|(removed, value)| removed == name && value.is_none()), "{name}");
+        }
+    }
 }

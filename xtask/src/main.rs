@@ -9,7 +9,6 @@
 mod beside;
 mod book_links;
 mod cargo;
-mod cargo_again;
 mod cuda_libraries;
 mod golden;
 mod gpu;
@@ -79,8 +78,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "scaling",
-        arguments: "[FLAGS]",
-        summary: "predict training on 1 to 4096 GPUs from measured layer times",
+        arguments: "--profile FILE [FLAGS]",
+        summary: "predict training on many GPUs from measured layer times",
         run: scaling::run,
     },
     Command {

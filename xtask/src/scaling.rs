@@ -1,6 +1,6 @@
 //! `cargo xtask scaling`: predicts training on many GPUs, by the program in `xtask/scaling`.
 //!
-//! It is a program of its own because it draws, and this one is to stay small.
+//! It is a program of its own because it needs more dependencies, and this one is to stay small.
 
 use crate::workspace::Workspace;
 use crate::{Failure, cargo};
