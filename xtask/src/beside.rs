@@ -4,8 +4,9 @@
 //! runs ours and each peer once. A peer is a command that prints a JSON object with `images_per_s` and `peak_rss_mb` as the last
 //! line of its output. Each object is appended to a file as a line, with the peer's name and the round.
 
+use crate::cargo;
+use crate::failure::Failure;
 use crate::workspace::Workspace;
-use crate::{Failure, cargo};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;

@@ -1,13 +1,13 @@
 //! Running Cargo, with its own messages left visible.
 
-use crate::workspace::Workspace;
 use anyhow::{Context as _, Result, bail};
+use std::path::Path;
 use std::process::Command;
 
-/// A call, without arguments yet, of the Cargo that started us (or the one on the path).
+/// A call, without arguments yet, of the Cargo that started us, or else of the one on the path.
 ///
-/// What `cargo run` says about the package that it runs is kept back: build scripts that look at it (that of `ring` does) would
-/// run again, with all that depends on them, whenever somebody calls now Cargo and now us.
+/// The variables that `cargo run` sets for the package that it runs are removed. Build scripts that read
+/// them, as that of `ring` does, would otherwise run again whenever a user calls Cargo and xtask in turn.
 pub fn again() -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -19,9 +19,9 @@ pub fn again() -> Command {
 }
 
 /// A call of Cargo in the root of the workspace.
-pub fn command(workspace: &Workspace, arguments: &[&str]) -> Command {
+pub fn command(root: &Path, arguments: &[&str]) -> Command {
     let mut command = again();
-    command.args(arguments).current_dir(&workspace.root);
+    command.args(arguments).current_dir(root);
     command
 }
 
@@ -37,7 +37,7 @@ pub fn run(command: &mut Command) -> Result<()> {
 
 /// A command as one would type it.
 pub fn show(command: &Command) -> String {
-    let program = std::path::Path::new(command.get_program());
+    let program = Path::new(command.get_program());
     let mut words = vec![program.file_stem().unwrap_or(program.as_os_str()).to_string_lossy()];
     words.extend(command.get_args().map(|word| word.to_string_lossy()));
     words.join(" ")
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_said_of_the_package_that_runs() {
+    fn cargo_is_not_told_which_package_runs() {
         assert!(std::env::var_os("CARGO_PKG_NAME").is_some(), "Cargo tells its tests");
         let command = again();
         for name in ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"] {

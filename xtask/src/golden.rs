@@ -1,12 +1,13 @@
 //! `cargo xtask golden`: runs the scripts that make the golden values, then shows what changed.
 //!
-//! The tests only read the values, which are committed beside their scripts. A script says in its head
-//! which Python packages it needs; together they are numpy, scipy, torch, keras, keras_preprocessing,
-//! h5py, safetensors and pillow. A script that one environment can't run with the others, or that makes no values, says
-//! so in a line of its head, `# golden: by name only (why)`: without names it is left out, and named.
+//! The tests only read the values, which are committed beside their scripts. A script says in its head which
+//! Python packages it needs; together they are numpy, scipy, torch, keras, keras_preprocessing, h5py,
+//! safetensors and pillow. A script that one environment can't run with the others, or that makes no values,
+//! says so in a line of its head, `# golden: by name only (why)`: without names it is left out, and named.
 
+use crate::cargo;
+use crate::failure::Failure;
 use crate::workspace::Workspace;
-use crate::{Failure, cargo};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::process::{Command, ExitCode};
@@ -25,7 +26,8 @@ struct Options {
     names: Vec<String>,
 }
 
-/// Runs the named scripts, or all that one environment runs, and ends with Git's summary of the changed values.
+/// Runs the named scripts, or all that one environment runs, and ends with Git's summary of the changed
+/// values.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
     let options = parse(arguments).map_err(Failure::Usage)?;
     let all = scripts(workspace)?;
