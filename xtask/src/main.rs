@@ -72,8 +72,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "beside",
-        arguments: "[FLAGS] [NAME=COMMAND...]",
-        summary: "measure `towers bench` and peers in turns",
+        arguments: "[FLAGS] NAME=COMMAND...",
+        summary: "measure programs in turns: `towers bench --json` and others",
         run: beside::run,
     },
     Command {
