@@ -135,9 +135,8 @@ fn usages(outcomes: &[Outcome]) -> String {
     let row = |words: [&str; 4], numbers: [String; 4]| {
         let [file, kernel, format, target] = words;
         let [registers, shared, stack, spilled] = numbers;
-        format!(
-            "{file:20} {kernel:44} {format:6} {target:10} {registers:>9} {shared:>9} {stack:>9} {spilled:>9}\n"
-        )
+        let words = format!("{file:20} {kernel:44} {format:6} {target:10}");
+        words + &format!(" {registers:>9} {shared:>9} {stack:>9} {spilled:>9}\n")
     };
     let numbers = ["registers", "shared", "stack", "spilled"].map(str::to_owned);
     let mut table = row(["file", "kernel", "format", "for"], numbers);

@@ -27,7 +27,7 @@ struct ProfileLayer {
 }
 
 impl Profile {
-    /// Reads a profile of training. Any other text is refused, and so is a time that is negative or not finite.
+    /// Reads a profile of training. Other texts are refused, and times that are negative or not finite.
     pub fn parse(text: &str) -> Result<Profile> {
         let profile: Profile = serde_json::from_str(text.trim())
             .context("this is no profile; `towers bench --profile --json` prints one")?;

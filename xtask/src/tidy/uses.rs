@@ -19,10 +19,13 @@ struct Path {
     public: bool,
 }
 
+/// The paths in each file.
+type Modules = BTreeMap<String, Vec<Path>>;
+
 /// Reads the files of the crate whose root file is `root`.
 pub fn graph(root: &str, files: &Files) -> Graph {
     let folder = &root[..=root.rfind('/').unwrap_or(0)];
-    let mut modules: BTreeMap<String, Vec<Path>> = BTreeMap::new();
+    let mut modules = Modules::new();
     let mut of_tests = Vec::new();
     for (file, text) in files.texts(".rs").filter(|(file, _)| file.starts_with(folder)) {
         let name = match file[folder.len()..].trim_end_matches(".rs").trim_end_matches("/mod") {
@@ -129,14 +132,8 @@ fn tree(tokens: &[&str], at: &mut usize, prefix: &mut Vec<String>, found: &mut V
 }
 
 /// The module to which a path in the file of `module` leads.
-fn resolve(
-    modules: &BTreeMap<String, Vec<Path>>,
-    module: &str,
-    words: &[String],
-    depth: usize,
-) -> Option<String> {
-    let child =
-        |of: &str, word: &str| Some(format!("{of}::{word}")).filter(|name| modules.contains_key(name));
+fn resolve(modules: &Modules, module: &str, words: &[String], depth: usize) -> Option<String> {
+    let child = |of: &str, word: &str| Some(format!("{of}::{word}")).filter(|m| modules.contains_key(m));
     let mut at = module.to_owned();
     if !["crate", "self", "super"].contains(&words.first()?.as_str()) {
         child(&at, &words[0])?;
@@ -171,20 +168,15 @@ mod tests {
 
     #[test]
     fn paths_lead_to_the_module_where_a_name_comes_from() {
+        let root = "//! use crate::c;\nmod b;\npub use b::{Name, inner::{self, Other as Renamed}};\n";
+        let parent = "pub mod inner;\npub(in crate::c) use std::fmt;\npub use self::inner::Deep;\n";
+        let user =
+            "use crate::Renamed; // crate::e\nfn f() -> super::d::T<u8> { crate::b::Deep::<u8>::g() }\n";
         let found = uses(&[
-            (
-                "a/src/lib.rs",
-                "//! use crate::c;\nmod b;\npub use b::{Name, inner::{self, Other as Renamed}};\n",
-            ),
-            (
-                "a/src/b/mod.rs",
-                "pub mod inner;\npub(in crate::c) use std::fmt;\npub use self::inner::Deep;\n",
-            ),
+            ("a/src/lib.rs", root),
+            ("a/src/b/mod.rs", parent),
             ("a/src/b/inner.rs", "use crate::{Name, fmt::*};\n"),
-            (
-                "a/src/c.rs",
-                "use crate::Renamed; // crate::e\nfn f() -> super::d::T<u8> { crate::b::Deep::<u8>::new() }\n",
-            ),
+            ("a/src/c.rs", user),
             ("a/src/d.rs", "use super::*;\nuse anyhow::c;\n"),
             ("b/src/lib.rs", "mod x;\n"),
         ]);
