@@ -1,12 +1,13 @@
 //! `cargo xtask golden`: runs the scripts that make the golden values, then shows what changed.
 //!
-//! The tests only read the values, which are committed beside their scripts. A script says in its head
-//! which Python packages it needs; together they are numpy, scipy, torch, keras, keras_preprocessing,
-//! h5py, safetensors and pillow. A script that one environment can't run with the others, or that makes no values, says
-//! so in a line of its head, `# golden: by name only (why)`: without names it is left out, and named.
+//! The tests only read the values, which are committed beside their scripts. A script says in its head which
+//! Python packages it needs; together they are numpy, scipy, torch, keras, keras_preprocessing, h5py,
+//! safetensors and pillow. A script that one environment can't run with the others, or that makes no values,
+//! says so in a line of its head, `# golden: by name only (why)`: without names it is left out, and named.
 
+use crate::cargo;
+use crate::failure::Failure;
 use crate::workspace::Workspace;
-use crate::{Failure, cargo};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::process::{Command, ExitCode};
@@ -17,31 +18,24 @@ const FOLDER: &str = "tests/golden";
 const BY_NAME_ONLY: &str = "# golden: by name only";
 const HEAD: usize = 30;
 
-/// What the command line asks for.
-#[derive(Debug, PartialEq)]
-struct Options {
-    python: String,
-    /// The scripts to run, without their ending; if there are none, all but those by name only.
-    names: Vec<String>,
-}
-
-/// Runs the named scripts, or all that one environment runs, and ends with Git's summary of the changed values.
+/// Runs the named scripts, or all that one environment runs, and ends with Git's summary of the changed
+/// values.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
-    let options = parse(arguments).map_err(Failure::Usage)?;
+    let (python, names) = parse(arguments).map_err(Failure::Usage)?;
     let all = scripts(workspace)?;
-    if let Some(unknown) = options.names.iter().find(|name| !all.contains(name)) {
+    if let Some(unknown) = names.iter().find(|name| !all.contains(name)) {
         return Err(Failure::Usage(format!("{FOLDER} has no `{unknown}.py`; it has {}", all.join(", "))));
     }
-    for name in all.iter().filter(|name| options.names.is_empty() || options.names.contains(name)) {
+    for name in all.iter().filter(|name| names.is_empty() || names.contains(name)) {
         let script = format!("{FOLDER}/{name}.py");
         let source = fs::read_to_string(workspace.root.join(&script))
             .with_context(|| format!("{script} can't be read"))?;
-        if let (true, Some(why)) = (options.names.is_empty(), by_name_only(&source)) {
+        if let (true, Some(why)) = (names.is_empty(), by_name_only(&source)) {
             println!("{script}: left out{why}; to run it: cargo xtask golden {name}");
             continue;
         }
         println!("{script}");
-        let mut python = Command::new(&options.python);
+        let mut python = Command::new(&python);
         python.arg(&script).current_dir(&workspace.root).env("KERAS_BACKEND", "torch");
         cargo::run(&mut python)
             .with_context(|| format!("{script} failed; its head lists the Python packages it needs"))?;
@@ -51,19 +45,20 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-fn parse(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { python: "python3".to_owned(), names: Vec::new() };
+/// The Python to run, and the scripts without their ending; if there are none, all but those by name only.
+fn parse(arguments: &[String]) -> Result<(String, Vec<String>), String> {
+    let (mut python, mut names) = ("python3".to_owned(), Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         if word == "--python" {
-            options.python = words.next().ok_or("`--python` needs the path of a Python interpreter")?.clone();
+            python = words.next().ok_or("`--python` needs the path of a Python interpreter")?.clone();
         } else if word.starts_with('-') {
             return Err(format!("`golden` has no flag `{word}`"));
         } else {
-            options.names.push(word.trim_end_matches(".py").to_owned());
+            names.push(word.trim_end_matches(".py").to_owned());
         }
     }
-    Ok(options)
+    Ok((python, names))
 }
 
 /// Whether a script is to run only when named, and what its line says after that: ` (why)`.
@@ -96,9 +91,9 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let options = parse(&words("--python venv/bin/python optim.py augment")).unwrap();
-        assert_eq!(options, Options { python: "venv/bin/python".to_owned(), names: words("optim augment") });
-        assert_eq!(parse(&[]).unwrap(), Options { python: "python3".to_owned(), names: Vec::new() });
+        let parsed = parse(&words("--python venv/bin/python optim.py augment")).unwrap();
+        assert_eq!(parsed, ("venv/bin/python".to_owned(), words("optim augment")));
+        assert_eq!(parse(&[]).unwrap(), ("python3".to_owned(), Vec::new()));
         assert!(parse(&words("--python")).is_err());
         assert!(parse(&words("--all")).unwrap_err().contains("--all"));
     }

@@ -1,11 +1,12 @@
 //! `cargo xtask gpu [FOLDER]`: a bundle for a machine that has a GPU and no Rust.
 //!
-//! The folder (by default `target/gpu`) receives the release binary, the test programs that use a GPU with their golden
-//! files, `profile.so`, which takes the time of every kernel, and from `xtask/gpu` the script `run.sh`, which runs and
-//! measures all of it there in one call.
+//! The folder (by default `target/gpu`) receives the release binary, the test programs that use a GPU with
+//! their golden files, `profile.so`, which takes the time of every kernel, and from `xtask/gpu` the script
+//! `run.sh`, which runs and measures all of it there in one call.
 
+use crate::failure::Failure;
 use crate::workspace::Workspace;
-use crate::{Failure, cargo, train_cifar};
+use crate::{cargo, train_cifar};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use std::fs;
@@ -14,7 +15,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// The crates whose tests run on a GPU where there is one.
 const TESTED: [&str; 4] = ["tensor-cuda", "layers", "models", "train"];
-/// Single test programs of others, of which `run.sh` runs a part: their names, and how Cargo is asked for them.
+/// Single test programs of others, of which `run.sh` runs a part: their names, and how Cargo is asked for
+/// them.
 const TESTED_IN_PART: [(&str, &[&str]); 2] = [
     ("tests-end_to_end", &["--package", "towers-tests", "--test", "end_to_end"]),
     ("parallel-parallel", &["--package", "parallel", "--lib"]),
@@ -91,7 +93,7 @@ fn test_programs(workspace: &Workspace) -> Result<Vec<(String, PathBuf)>> {
     for selected in [&all[..]].into_iter().chain(TESTED_IN_PART.iter().map(|(_, selected)| *selected)) {
         let arguments =
             [&["test", "--no-run", "--message-format=json-render-diagnostics"][..], selected].concat();
-        let mut command = cargo::command(workspace, &arguments);
+        let mut command = cargo::command(&workspace.root, &arguments);
         let output = command.stderr(Stdio::inherit()).output().context("`cargo test` does not start")?;
         if !output.status.success() {
             bail!("the test programs don't build ({}); the errors are above", output.status);

@@ -1,10 +1,12 @@
 //! `cargo xtask kernels`: compiles every CUDA kernel without a GPU, by the program in `xtask/kernels`.
 //!
-//! It is a program of its own because it depends on the CUDA backend and on a download, and this one is to stay small.
+//! It is a program of its own because it depends on the CUDA backend and on a download, and this one is to
+//! stay small.
 
+use crate::cargo;
+use crate::failure::Failure;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{Failure, cargo, test};
 use anyhow::{Context as _, Result};
 use std::env::consts::EXE_SUFFIX;
 use std::process::{Command, ExitCode};
@@ -14,20 +16,21 @@ const PACKAGE: &str = "towers-kernels";
 
 /// Runs it with all it has to show.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {
-    let mut command = cargo::command(workspace, &["run", "--quiet", "--package", PACKAGE, "--"]);
+    let mut command = cargo::command(&workspace.root, &["run", "--quiet", "--package", PACKAGE, "--"]);
     cargo::run(command.args(arguments))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The step of `cargo xtask test`: only the sums, and what is wrong. Where the compiler can't be had it is skipped.
+/// The step of `cargo xtask test`: only the sums, and what is wrong. Where the compiler can't be had it is
+/// skipped.
 ///
-/// It is built with the whole workspace selected: so its dependencies have the features of the other steps, and are not
-/// compiled once more without them.
+/// It is built with the whole workspace selected: so its dependencies have the features of the other steps,
+/// and are not compiled once more without them.
 pub fn step(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    cargo::run(&mut cargo::command(workspace, &["build", "--workspace", "--bin", PACKAGE]))?;
+    cargo::run(&mut cargo::command(&workspace.root, &["build", "--workspace", "--bin", PACKAGE]))?;
     // Both are programs of one workspace and one profile.
     let us = std::env::current_exe().context("this program does not find itself")?;
     let mut command = Command::new(us.with_file_name(format!("{PACKAGE}{EXE_SUFFIX}")));
     command.arg("--summary").current_dir(&workspace.root);
-    test::counted(command.env("CARGO_MANIFEST_DIR", workspace.root.join("xtask/kernels")), tally)
+    tally.run(command.env("CARGO_MANIFEST_DIR", workspace.root.join("xtask/kernels")))
 }

@@ -1,13 +1,15 @@
 //! `cargo xtask scaling`: predicts training on many GPUs, by the program in `xtask/scaling`.
 //!
-//! It is a program of its own because it draws, and this one is to stay small.
+//! It is a program of its own because it needs more dependencies, and this one is to stay small.
 
+use crate::cargo;
+use crate::failure::Failure;
 use crate::workspace::Workspace;
-use crate::{Failure, cargo};
 use anyhow::Context as _;
 use std::process::ExitCode;
 
-/// Runs it in the caller's own folder, so that relative paths in the flags mean what they say; its exit status is ours.
+/// Runs it in the caller's own folder, so that relative paths in the flags mean what they say; its exit
+/// status is ours.
 pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure> {
     let mut command = cargo::again();
     command.args(["run", "--quiet", "--package", "towers-scaling", "--manifest-path"]);

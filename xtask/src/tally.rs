@@ -1,17 +1,23 @@
-//! Adding up what the test harness prints, while it is passed on to the reader.
+//! Counting tests in what the test harness prints, while it is passed on to the reader.
 
+use crate::cargo;
+use anyhow::{Context as _, Result, bail};
 use std::fmt;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
-/// What the tests came to.
+/// How many tests passed, failed and were skipped.
 ///
 /// A test that can't run on this machine (no GPU, no data) prints a line that begins with `SKIPPED` and says
 /// why; the harness counts it among the passed.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Default, PartialEq, Debug)]
 pub struct Tally {
     pub passed: u64,
     pub failed: u64,
-    pub ignored: u64,
     pub skipped: u64,
+    /// Whether the lines now read are the output of tests that passed, which the harness shows for
+    /// `--show-output`.
+    in_output_of_passed: bool,
 }
 
 impl fmt::Display for Tally {
@@ -20,52 +26,67 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Reads the harness's lines one by one.
-///
-/// The harness is told to show what passed tests printed (`--show-output`), since that is where the
-/// `SKIPPED` lines are; all the rest of that section is noise, which `Reader` leaves out.
-#[derive(Default)]
-pub struct Reader {
-    pub tally: Tally,
-    in_output_of_passed: bool,
-}
-
-impl Reader {
-    /// Takes one line in, without its end; says whether it is worth showing.
-    pub fn line(&mut self, line: &str) -> bool {
-        if let Some(counts) = line.strip_prefix("test result: ") {
-            self.in_output_of_passed = false;
-            self.tally.passed += count(counts, "passed");
-            self.tally.failed += count(counts, "failed");
-            self.tally.ignored += count(counts, "ignored");
-            return true;
+impl Tally {
+    /// Runs a command that tests, such as `cargo test -- --show-output`, and counts its tests. Of the output
+    /// of tests that passed only the `SKIPPED` lines are shown.
+    pub fn run(&mut self, command: &mut Command) -> Result<()> {
+        let shown = cargo::show(command);
+        let child = command.stdout(Stdio::piped()).spawn();
+        let mut child = child.with_context(|| format!("`{shown}` does not start"))?;
+        let output = child.stdout.take().context("the output is not piped")?;
+        self.in_output_of_passed = false;
+        for line in BufReader::new(output).split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            if self.count(line.trim_end()) {
+                println!("{line}");
+            }
         }
-        match line {
-            "successes:" => self.in_output_of_passed = true,
-            "failures:" => self.in_output_of_passed = false,
-            _ => {}
+        let status = child.wait()?;
+        if !status.success() {
+            bail!("`{shown}` ended with {status}");
+        }
+        Ok(())
+    }
+
+    /// Says why something does not run here, and counts it.
+    pub fn skip(&mut self, why: &str) {
+        println!("SKIPPED: {why}");
+        self.skipped += 1;
+    }
+
+    /// Counts one line; whether it is worth showing.
+    fn count(&mut self, line: &str) -> bool {
+        // As in `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
+        let counts = line.strip_prefix("test result: ");
+        for part in counts.unwrap_or_default().split([';', '.']) {
+            match part.trim().split_once(' ').map(|(number, what)| (number.parse().unwrap_or(0), what)) {
+                Some((number, "passed")) => self.passed += number,
+                Some((number, "failed")) => self.failed += number,
+                Some((number, "ignored")) => self.skipped += number,
+                _ => {}
+            }
+        }
+        if counts.is_some() || line == "failures:" {
+            self.in_output_of_passed = false;
+        } else if line == "successes:" {
+            self.in_output_of_passed = true;
         }
         let skipped = line.starts_with("SKIPPED");
-        self.tally.skipped += u64::from(skipped);
+        self.skipped += u64::from(skipped);
         skipped || !self.in_output_of_passed
     }
-}
-
-/// The number before `word` in a line like `ok. 3 passed; 0 failed; 1 ignored; ...`.
-fn count(counts: &str, word: &str) -> u64 {
-    let part = counts.split([';', '.']).map(str::trim).find_map(|part| part.strip_suffix(word));
-    part.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const OUTPUT: &str = "
+    #[test]
+    fn results_add_up_and_of_passed_tests_only_the_skips_are_shown() {
+        let output = "
 running 3 tests
 test a ... ok
-test b ... FAILED
-test c ... ok
 
 successes:
 
@@ -73,40 +94,19 @@ successes:
 some numbers
 SKIPPED device matrix: no CUDA device
 
-successes:
-    a
-    c
-
 failures:
 
 ---- b stdout ----
 a wrong number
 
-failures:
-    b
-
 test result: FAILED. 2 passed; 1 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.01s
-
-running 1 test
 test d ... ok
-
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.25s
 ";
-
-    #[test]
-    fn the_results_of_several_binaries_add_up() {
-        let mut reader = Reader::default();
-        OUTPUT.lines().for_each(|line| _ = reader.line(line));
-        assert_eq!(reader.tally, Tally { passed: 3, failed: 1, ignored: 4, skipped: 1 });
-        assert_eq!(reader.tally.to_string(), "3 passed, 1 failed, 1 skipped");
-    }
-
-    #[test]
-    fn of_passed_tests_only_the_skips_are_shown() {
-        let mut reader = Reader::default();
-        let shown: Vec<&str> = OUTPUT.lines().filter(|line| reader.line(line)).collect();
-        assert!(shown.contains(&"SKIPPED device matrix: no CUDA device"));
-        assert!(!shown.contains(&"some numbers") && !shown.contains(&"    c"));
+        let mut tally = Tally::default();
+        let shown: Vec<&str> = output.lines().filter(|line| tally.count(line)).collect();
+        assert_eq!(tally.to_string(), "3 passed, 1 failed, 5 skipped");
+        assert!(shown.contains(&"SKIPPED device matrix: no CUDA device") && !shown.contains(&"some numbers"));
         assert!(shown.contains(&"a wrong number") && shown.contains(&"test d ... ok"));
     }
 }

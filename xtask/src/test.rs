@@ -3,87 +3,63 @@
 //! All steps share one target folder and the `dev` profile, so from a cold start the dependencies are
 //! checked once (clippy, each crate alone, docs) and compiled once (tests, documentation tests).
 
-use crate::tally::{Reader, Tally};
+use crate::failure::Failure;
+use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{Failure, cargo, kernels, tidy};
-use anyhow::{Context as _, Result, bail};
-use std::io::{BufRead as _, BufReader, Write as _};
+use crate::{cargo, kernels, tidy};
+use anyhow::Result;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// A step: the name that selects it on the command line, and its body.
-struct Step {
-    name: &'static str,
-    run: fn(&Workspace, &mut Tally) -> Result<()>,
-    /// It runs tests, and counts them.
-    counts: bool,
-    /// It runs only when it is named.
-    on_request: bool,
-}
+/// The name of a step, and its body.
+type Step = (&'static str, fn(&Workspace, &mut Tally) -> Result<()>);
 
-impl Step {
-    const fn check(name: &'static str, run: fn(&Workspace, &mut Tally) -> Result<()>) -> Self {
-        Step { name, run, counts: false, on_request: false }
-    }
-
-    const fn tests(name: &'static str, run: fn(&Workspace, &mut Tally) -> Result<()>) -> Self {
-        Step { counts: true, ..Step::check(name, run) }
-    }
-
-    const fn on_request(self) -> Self {
-        Step { on_request: true, ..self }
-    }
-}
-
-/// Those on request compile much of the workspace again, with other features or for another processor or system.
 const STEPS: &[Step] = &[
-    Step::check("fmt", |workspace, _| cargo(workspace, &["fmt", "--all", "--check"])),
-    Step::check("tidy", |workspace, _| tidy::rules(workspace)),
-    Step::check("clippy", clippy),
-    Step::tests("alone", tidy::alone).on_request(),
-    Step::check("docs", docs),
-    Step::tests("kernels", kernels::step),
-    Step::tests("tests", tests),
-    Step::tests("doctests", doctests),
-    Step::tests("mpi", mpi).on_request(),
-    Step::tests("arm", arm).on_request(),
-    Step::tests("windows", windows).on_request(),
-    Step::check("package", package).on_request(),
+    ("fmt", |workspace, _| cargo(workspace, &["fmt", "--all", "--check"])),
+    ("tidy", |workspace, _| tidy::rules(workspace)),
+    ("clippy", clippy),
+    ("alone", tidy::alone),
+    ("docs", docs),
+    ("kernels", kernels::step),
+    ("tests", tests),
+    ("doctests", doctests),
+    ("mpi", mpi),
+    ("arm", arm),
+    ("windows", windows),
+    ("package", package),
 ];
+
+/// The steps that run only when they are named: they compile much of the workspace again, with other features
+/// or for another processor or system.
+const ON_REQUEST: &[&str] = &["alone", "mpi", "arm", "windows", "package"];
 
 /// The names of the steps, in their order.
 pub fn step_names() -> Vec<&'static str> {
-    STEPS.iter().map(|step| step.name).collect()
+    STEPS.iter().map(|(name, _)| *name).collect()
 }
 
 /// Runs all steps, or those that `names` lists, and ends with a table and the sum of the tests.
+///
+/// A step that fails without a failed test, by a compile error or a crash, counts as one failure.
 pub fn run(workspace: &Workspace, names: &[String]) -> Result<ExitCode, Failure> {
     let steps = select(names).map_err(Failure::Usage)?;
-    let mut tally = None;
-    let mut times = Vec::new();
+    let (mut tally, start) = (Tally::default(), Instant::now());
+    let mut table = format!("{:<10}{:>8}{:>10}\n", "step", "result", "seconds");
     let mut failure = None;
-    for step in steps {
-        println!("\n== {}", step.name);
-        let start = Instant::now();
-        let mut counted = Tally::default();
-        let outcome = (step.run)(workspace, &mut counted);
-        times.push((step.name, start.elapsed(), outcome.is_ok()));
-        if step.counts {
-            tally = Some(add(tally.unwrap_or_default(), counted, outcome.is_ok()));
-        }
+    for (name, body) in steps {
+        println!("\n== {name}");
+        let (failed_before, start) = (tally.failed, Instant::now());
+        let outcome = body(workspace, &mut tally);
+        let result = if outcome.is_ok() { "ok" } else { "FAILED" };
+        table += &format!("{name:<10}{result:>8}{:>10.1}\n", start.elapsed().as_secs_f64());
         if let Err(error) = outcome {
-            failure = Some((step.name, error));
+            tally.failed = tally.failed.max(failed_before + 1);
+            failure = Some((name, error));
             break;
         }
     }
-    print!("\n{}", table(&times));
-    if let Some(tally) = tally {
-        if tally.ignored > 0 {
-            println!("{} ignored tests were not run", tally.ignored);
-        }
-        println!("{tally}");
-    }
+    println!("\n{table}{:<18}{:>10.1}\n{tally}", "total", start.elapsed().as_secs_f64());
     let Some((name, error)) = failure else { return Ok(ExitCode::SUCCESS) };
     eprintln!("error: {name} failed: {error:#}\nhint: `cargo xtask test {name}` runs this step alone");
     Ok(ExitCode::FAILURE)
@@ -93,35 +69,15 @@ fn select(names: &[String]) -> Result<Vec<&'static Step>, String> {
     if let Some(unknown) = names.iter().find(|name| !step_names().contains(&name.as_str())) {
         return Err(format!("`test` has no step `{unknown}`; it has {}", step_names().join(", ")));
     }
-    let by_default = |step: &Step| names.is_empty() && !step.on_request;
-    let named = |step: &Step| names.iter().any(|name| name == step.name);
-    Ok(STEPS.iter().filter(|step| by_default(step) || named(step)).collect())
-}
-
-/// Adds a step's count to the sum. A step that fails without a failed test (a compile error, a crash of a
-/// test program) counts as one failure, so that the sum can't look like success.
-fn add(sum: Tally, step: Tally, succeeded: bool) -> Tally {
-    let unseen = u64::from(!succeeded && step.failed == 0);
-    Tally {
-        passed: sum.passed + step.passed,
-        failed: sum.failed + step.failed + unseen,
-        ignored: sum.ignored + step.ignored,
-        skipped: sum.skipped + step.skipped,
-    }
-}
-
-fn table(times: &[(&str, Duration, bool)]) -> String {
-    let mut table = format!("{:<10}{:>8}{:>10}\n", "step", "result", "seconds");
-    for (name, time, succeeded) in times {
-        let result = if *succeeded { "ok" } else { "FAILED" };
-        table += &format!("{name:<10}{result:>8}{:>10.1}\n", time.as_secs_f64());
-    }
-    let total: Duration = times.iter().map(|(_, time, _)| *time).sum();
-    table + &format!("{:<10}{:>8}{:>10.1}\n", "total", "", total.as_secs_f64())
+    let selected = |name: &str| match names {
+        [] => !ON_REQUEST.contains(&name),
+        names => names.iter().any(|named| named == name),
+    };
+    Ok(STEPS.iter().filter(|(name, _)| selected(name)).collect())
 }
 
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
-    cargo::run(&mut cargo::command(workspace, arguments))
+    cargo::run(&mut cargo::command(&workspace.root, arguments))
 }
 
 fn clippy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
@@ -129,50 +85,50 @@ fn clippy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 }
 
 fn docs(workspace: &Workspace, _: &mut Tally) -> Result<()> {
-    let mut command = cargo::command(workspace, &["doc", "--workspace", "--no-deps"]);
+    let mut command = cargo::command(&workspace.root, &["doc", "--workspace", "--no-deps"]);
     cargo::run(command.env("RUSTDOCFLAGS", "--deny warnings"))
 }
 
 /// Unit and integration tests. Every test program runs, even if one before it fails.
 ///
-/// Some tests wait for other processes or for time-outs: twice as many tests as processors run at a time, so that others
-/// compute meanwhile.
+/// Some tests wait for other processes or for time-outs: twice as many tests as processors run at a time, so
+/// that others compute meanwhile.
 fn tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
     let threads = format!("--test-threads={}", 2 * processors);
     let mut arguments = vec!["test", "--workspace", "--no-fail-fast", "--tests"];
     let compiler = std::env::var("CXX").ok().filter(|cxx| !cxx.is_empty()).unwrap_or_else(|| "g++".into());
     if cfg!(target_os = "linux") && !starts(&compiler) {
-        skip(
-            tally,
-            &format!("the crate tensor-cuda: its tests want a C++ compiler, and `{compiler}` does not run"),
-        );
+        tally.skip(&format!(
+            "the crate tensor-cuda: its tests want a C++ compiler, and `{compiler}` does not run"
+        ));
         arguments.extend(["--exclude", "tensor-cuda"]);
     }
     arguments.extend(["--", "--show-output", &threads]);
-    counted(&mut cargo::command(workspace, &arguments), tally)
+    tally.run(&mut cargo::command(&workspace.root, &arguments))
 }
 
 fn doctests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let arguments = ["test", "--workspace", "--no-fail-fast", "--doc", "--", "--show-output"];
-    counted(&mut cargo::command(workspace, &arguments), tally)
+    tally.run(&mut cargo::command(&workspace.root, &arguments))
 }
 
-/// What is built with MPI alone, where there is an MPI to build with. Of the workspace only the crates that know the feature
-/// are compiled again.
+/// What is built with MPI alone, where there is an MPI to build with. Of the workspace only the crates that
+/// know the feature are compiled again.
 fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     if !starts("mpicc") {
-        skip(tally, "there is no mpicc; `.ci/install-mpi` installs Open MPI on Debian");
+        tally.skip("there is no mpicc; `.ci/install-mpi` installs Open MPI on Debian");
         return Ok(());
     }
-    // With the whole workspace selected its dependencies have the features of the other steps, and are not built again.
+    // With the whole workspace selected its dependencies have the features of the other steps, and are not
+    // built again.
     let packages = ["--workspace", "--features", "parallel/mpi,towers-tests/mpi"];
     let clippy = [&["clippy"][..], &packages, &["--all-targets", "--", "--deny", "warnings"]].concat();
     cargo(workspace, &clippy)?;
     // Jobs take turns: each has several processes.
     let tests = ["--no-fail-fast", "--test", "mpi", "--", "--show-output", "--test-threads=1"];
     let test = [&["test"][..], &packages, &tests].concat();
-    counted(&mut cargo::command(workspace, &test), tally)
+    tally.run(&mut cargo::command(&workspace.root, &test))
 }
 
 /// A system that this one can compile for, and whose programs something runs here.
@@ -196,14 +152,15 @@ impl Foreign {
         if !has_library || !starts(linker) || !starts(program) {
             let install =
                 format!("`rustup target add {target}` and, on Debian, `apt-get install {packages}`");
-            skip(tally, &format!("this step wants {install}"));
+            tally.skip(&format!("this step wants {install}"));
             return Ok(());
         }
-        let mut command = cargo::command(workspace, &[&["test", "--target", target], arguments].concat());
+        let mut command =
+            cargo::command(&workspace.root, &[&["test", "--target", target], arguments].concat());
         let variable =
             |what: &str| format!("CARGO_TARGET_{}_{what}", target.replace('-', "_").to_ascii_uppercase());
         command.env(variable("LINKER"), linker).env(variable("RUNNER"), runner);
-        counted(&mut command, tally)
+        tally.run(&mut command)
     }
 }
 
@@ -218,8 +175,8 @@ fn arm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     arm.test(workspace, &["--package", "tensor-cpu", "--tests", "--", "--show-output"], tally)
 }
 
-/// All tests on Windows, as Wine has it (8.13 or newer: older ones lack a library of every Rust program), but for those that start
-/// Cargo, which is no Windows program there.
+/// All tests on Windows, as Wine has it (8.13 or newer: older ones lack a library of every Rust program), but
+/// for those that start Cargo, which is no Windows program there.
 fn windows(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let windows = Foreign {
         target: "x86_64-pc-windows-gnu",
@@ -232,9 +189,10 @@ fn windows(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     windows.test(workspace, &[&selected[..], &of_programs].concat(), tally)
 }
 
-/// Every published crate is packed, and built from its package with the others' packages. Asks the registry, since what lies there
-/// under the name of one of ours must not be taken for it. Cargo keeps the sources of packages by the folder that they were packed in,
-/// and would build with those of an earlier time: so each run has a folder of its own.
+/// Every published crate is packed, and built from its package with the others' packages. Asks the registry,
+/// since what lies there under the name of one of ours must not be taken for it. Cargo keeps the sources of
+/// packages by the folder that they were packed in, and would build with those of an earlier time: so each
+/// run has a folder of its own.
 fn package(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let kept = workspace.crates.iter().filter(|krate| !krate.published);
     let folder = workspace.root.join(format!("target/package-{}", std::process::id()));
@@ -253,34 +211,6 @@ fn starts(program: &str) -> bool {
     command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Says why a step does not run here, and counts it.
-fn skip(tally: &mut Tally, why: &str) {
-    println!("SKIPPED: {why}");
-    tally.skipped += 1;
-}
-
-/// Runs a command that tests, passing its output on line by line while counting.
-pub fn counted(command: &mut Command, tally: &mut Tally) -> Result<()> {
-    let shown = cargo::show(command);
-    let mut child =
-        command.stdout(Stdio::piped()).spawn().with_context(|| format!("`{shown}` does not start"))?;
-    let mut lines = BufReader::new(child.stdout.take().context("the child's output is not piped")?);
-    let (mut reader, mut bytes) = (Reader::default(), Vec::new());
-    while lines.read_until(b'\n', &mut bytes)? > 0 {
-        let line = String::from_utf8_lossy(&bytes);
-        if reader.line(line.trim_end_matches(['\n', '\r'])) {
-            std::io::stdout().write_all(line.as_bytes())?;
-        }
-        bytes.clear();
-    }
-    *tally = add(*tally, reader.tally, true);
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("`{shown}` ended with {status}");
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,29 +219,12 @@ mod tests {
     fn steps_are_selected_by_name_and_keep_their_order() {
         let names = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
-            select(&words).map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>())
+            select(&words).map(|steps| steps.iter().map(|(name, _)| *name).collect::<Vec<_>>())
         };
         let by_default = ["fmt", "tidy", "clippy", "docs", "kernels", "tests", "doctests"];
         assert_eq!(names(&[]).unwrap(), by_default);
         assert_eq!(names(&["mpi"]).unwrap(), ["mpi"]);
         assert_eq!(names(&["docs", "fmt"]).unwrap(), ["fmt", "docs"]);
         assert!(names(&["lint"]).unwrap_err().contains("clippy"));
-    }
-
-    #[test]
-    fn a_crash_counts_as_a_failure() {
-        let counted = Tally { passed: 3, ..Tally::default() };
-        assert_eq!(add(Tally::default(), counted, false).failed, 1);
-        assert_eq!(add(counted, counted, true), Tally { passed: 6, ..Tally::default() });
-        let failed = Tally { failed: 2, ..counted };
-        assert_eq!(add(counted, failed, false), Tally { passed: 6, ..failed });
-    }
-
-    #[test]
-    fn the_table_has_a_row_a_step_and_the_total() {
-        let times = [("fmt", Duration::from_millis(1500), true), ("tidy", Duration::from_secs(1), false)];
-        let table = table(&times);
-        assert_eq!(table.lines().count(), 4);
-        assert!(table.contains("FAILED") && table.ends_with("2.5\n"), "{table}");
     }
 }

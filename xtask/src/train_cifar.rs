@@ -1,7 +1,8 @@
 //! `cargo xtask train-cifar FLAGS`: builds the release binary and becomes `towers train FLAGS`.
 
+use crate::failure::Failure;
 use crate::workspace::Workspace;
-use crate::{Failure, cargo, cuda_libraries};
+use crate::{cargo, cuda_libraries};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure>
 /// Builds `towers` for release, with Cargo's progress on stderr, and returns the path of the binary.
 pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     let arguments = ["build", "--release", "--package", "towers", "--message-format=json-render-diagnostics"];
-    let mut command = cargo::command(workspace, &arguments);
+    let mut command = cargo::command(&workspace.root, &arguments);
     let output = command.stderr(Stdio::inherit()).output().context("`cargo build` does not start")?;
     if !output.status.success() {
         bail!("the release build of towers failed ({}); its errors are above", output.status);

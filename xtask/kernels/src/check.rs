@@ -1,15 +1,14 @@
 //! Compiling all kernels, and what came of it.
 
 use crate::ptxas::{self, Usage};
-use crate::table::Table;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use std::time::Instant;
 use tensor_cuda::compile::{Compiled, Job, Nvrtc, Target};
 use tensor_cuda::kernels::{FORMATS, SOURCES, Source};
 
-/// The machine code of the two architectures that matter most, and what is translated for any other: the oldest that
-/// NVRTC knows.
+/// The machine code of the two architectures that matter most, and what is translated for any other: the
+/// oldest that NVRTC knows.
 const TARGETS: [Target; 3] = [Target::Cubin(80), Target::Cubin(90), Target::Ptx(75)];
 
 /// Kernels that may spill registers, with the format and what makes up for it.
@@ -132,39 +131,31 @@ fn troubles(outcomes: &[Outcome]) -> Vec<&str> {
 }
 
 /// A row for each kernel, format and architecture.
-fn usages(outcomes: &[Outcome]) -> Table {
-    let head = ["file", "kernel", "format", "for", "registers", "shared", "stack", "spilled"];
-    let mut table = Table::new(4, &head);
-    for Outcome { job, kernels, .. } in outcomes {
-        let Target::Cubin(_) = job.target else { continue };
+fn usages(outcomes: &[Outcome]) -> String {
+    let row = |words: [&str; 4], numbers: [String; 4]| {
+        let [file, kernel, format, target] = words;
+        let [registers, shared, stack, spilled] = numbers;
+        let words = format!("{file:20} {kernel:44} {format:6} {target:10}");
+        words + &format!(" {registers:>9} {shared:>9} {stack:>9} {spilled:>9}\n")
+    };
+    let numbers = ["registers", "shared", "stack", "spilled"].map(str::to_owned);
+    let mut table = row(["file", "kernel", "format", "for"], numbers);
+    for Outcome { job, kernels, .. } in outcomes.iter().filter(|o| matches!(o.job.target, Target::Cubin(_))) {
         for usage in kernels {
+            let words = [stem(job.source), &usage.kernel, job.format.0, &job.target.to_string()];
             let numbers = [usage.registers, usage.shared, usage.stack, usage.spilled];
-            let words = [stem(job.source), &usage.kernel, job.format.0].map(str::to_owned);
-            let cells = words.into_iter().chain([job.target.to_string()]);
-            table.row(cells.chain(numbers.map(|number| number.to_string())).collect());
+            table += &row(words, numbers.map(|number| number.to_string()));
         }
     }
     table
 }
 
-/// A row for each file and format: the bytes of what it is compiled to.
-fn sizes(outcomes: &[Outcome]) -> Table {
-    let heads = TARGETS.map(|target| target.to_string());
-    let mut head = vec!["file", "format"];
-    head.extend(heads.iter().map(String::as_str));
-    let mut table = Table::new(2, &head);
-    for first in outcomes.iter().filter(|outcome| outcome.job.target == TARGETS[0]) {
-        let same = |outcome: &&Outcome| {
-            outcome.job.source.name == first.job.source.name && outcome.job.format == first.job.format
-        };
-        let size = |target: Target| {
-            let found = outcomes.iter().filter(same).find(|outcome| outcome.job.target == target);
-            found.map_or(0, |outcome| outcome.size).to_string()
-        };
-        let words = [stem(first.job.source).to_owned(), first.job.format.0.to_owned()];
-        table.row(words.into_iter().chain(TARGETS.map(size)).collect());
-    }
-    table
+/// The bytes to which each file is compiled, by format and target.
+fn sizes(outcomes: &[Outcome]) -> String {
+    let size = |Outcome { job, size, .. }: &Outcome| {
+        format!("{:20} {:6} {:10} {size:>9} bytes\n", stem(job.source), job.format.0, job.target.to_string())
+    };
+    outcomes.iter().map(size).collect()
 }
 
 fn summary(outcomes: &[Outcome], nvrtc: String, seconds: f64) -> String {
@@ -209,8 +200,8 @@ mod tests {
     fn a_good_file_is_no_trouble() {
         let outcome = Outcome::new(JOB, compiled(&log(&[("two", 0), ("one", 0)])));
         assert_eq!(outcome.trouble, None);
-        assert_eq!(usages(std::slice::from_ref(&outcome)).to_string().lines().count(), 3);
-        assert!(sizes(std::slice::from_ref(&outcome)).to_string().contains("3000"));
+        assert_eq!(usages(std::slice::from_ref(&outcome)).lines().count(), 3);
+        assert!(sizes(std::slice::from_ref(&outcome)).contains("3000"));
         let summary = summary(&[outcome], "13.0".into(), 1.25);
         assert!(summary.starts_with("2 kernels in 3 formats for sm_80 (3 KiB), "), "{summary}");
     }

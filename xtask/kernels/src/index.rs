@@ -67,30 +67,23 @@ fn link(page: &str, html: &str, file: &str) -> Option<String> {
     Some(join(page, &href.replace("&amp;", "&")))
 }
 
-/// What a link on a page leads to.
+/// The address that a link on a page leads to: a whole address, a path from the server's root, or a path from
+/// the page's folder.
 fn join(page: &str, link: &str) -> String {
-    let (scheme, rest) = page.split_once("://").unwrap_or(("https", page));
     if link.contains("://") {
         return link.to_owned();
     }
-    if let Some(other_host) = link.strip_prefix("//") {
-        return format!("{scheme}://{other_host}");
-    }
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    // What follows the last slash of the page is not a folder.
-    let mut parts: Vec<&str> = path.split('/').collect();
-    parts.pop();
+    let server = page.match_indices('/').nth(2).map_or(page, |(end, _)| &page[..end]);
     if link.starts_with('/') {
-        parts.clear();
+        return format!("{server}{link}");
     }
-    for part in link.trim_start_matches('/').split('/') {
-        match part {
-            ".." => _ = parts.pop(),
-            "." => {}
-            part => parts.push(part),
-        }
+    let mut folder = page.trim_end_matches('/');
+    let mut rest = link;
+    while let Some(above) = rest.strip_prefix("../") {
+        folder = folder.rsplit_once('/').map_or(folder, |(above, _)| above);
+        rest = above;
     }
-    format!("{scheme}://{host}/{}", parts.join("/"))
+    format!("{folder}/{rest}")
 }
 
 #[cfg(test)]
@@ -111,13 +104,14 @@ mod tests {
     #[test]
     fn links_lead_where_browsers_go() {
         let page = "https://example.org/top/simple/one/";
-        assert_eq!(join(page, "x.whl"), "https://example.org/top/simple/one/x.whl");
-        assert_eq!(join(page, "./x.whl"), "https://example.org/top/simple/one/x.whl");
-        assert_eq!(join(page, "../../f/x.whl"), "https://example.org/top/f/x.whl");
-        assert_eq!(join(page, "../../../../../x.whl"), "https://example.org/x.whl");
-        assert_eq!(join(page, "/f/x.whl"), "https://example.org/f/x.whl");
-        assert_eq!(join(page, "//other.org/x.whl"), "https://other.org/x.whl");
-        assert_eq!(join(page, "http://other.org/x.whl"), "http://other.org/x.whl");
+        for (link, address) in [
+            ("x.whl", "https://example.org/top/simple/one/x.whl"),
+            ("../../f/x.whl", "https://example.org/top/f/x.whl"),
+            ("/f/x.whl", "https://example.org/f/x.whl"),
+            ("http://other.org/x.whl", "http://other.org/x.whl"),
+        ] {
+            assert_eq!(join(page, link), address);
+        }
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! `cargo xtask kernels`: compiles every kernel file for every number format and several architectures, without a GPU, and
-//! says how many registers and how much memory each kernel takes.
+//! `cargo xtask kernels`: compiles every kernel file for every number format and several architectures,
+//! without a GPU, and says how many registers and how much memory each kernel takes.
 //!
-//! The compiler is NVRTC, fetched once from the Python package index into `target/`. It finds its second library through
-//! LD_LIBRARY_PATH, which counts only for a process that starts with it: so this program fetches, and starts itself anew.
+//! The compiler is NVRTC, fetched once from the Python package index into `target/`. It finds its second
+//! library through LD_LIBRARY_PATH, which counts only for a process that starts with it: so this program
+//! fetches, and starts itself anew.
 
 #![forbid(unsafe_code)]
 
 mod check;
 mod index;
 mod ptxas;
-mod table;
 mod wheel;
 
 use anyhow::{Context as _, Result};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use wheel::Fetched;
 
@@ -41,10 +41,14 @@ fn fetch_and_check(arguments: &[String]) -> Result<ExitCode> {
         }
     };
     let program = std::env::current_exe().context("this program does not find itself")?;
+    // An empty part would mean the current folder.
+    let before = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let before = std::env::split_paths(&before).filter(|part| !part.as_os_str().is_empty());
+    let path = [folder].into_iter().chain(before);
     let status = Command::new(program)
         .arg(CHECK)
         .args(arguments)
-        .env("LD_LIBRARY_PATH", library_path(&folder, std::env::var_os("LD_LIBRARY_PATH")))
+        .env("LD_LIBRARY_PATH", std::env::join_paths(path)?)
         .status()
         .context("this program does not start itself")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -54,26 +58,4 @@ fn fetch_and_check(arguments: &[String]) -> Result<ExitCode> {
 fn target_folder() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()).join("../../target")
-}
-
-/// A search path that begins with `folder`.
-fn library_path(folder: &Path, old: Option<std::ffi::OsString>) -> std::ffi::OsString {
-    let mut path = folder.as_os_str().to_owned();
-    if let Some(old) = old.filter(|old| !old.is_empty()) {
-        path.push(":");
-        path.push(old);
-    }
-    path
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_fetched_library_comes_first() {
-        assert_eq!(library_path(Path::new("/a"), None), "/a");
-        assert_eq!(library_path(Path::new("/a"), Some("".into())), "/a");
-        assert_eq!(library_path(Path::new("/a"), Some("/b:/c".into())), "/a:/b:/c");
-    }
 }

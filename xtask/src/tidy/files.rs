@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// The repository's files by their path from its root, with their text; `None` for binary files.
-pub struct Files(BTreeMap<String, Option<String>>);
+/// The repository's files by their path from its root, with their text; binary files have none.
+pub struct Files(BTreeMap<String, String>);
 
 impl Files {
     /// Reads what Git tracks and what it would track: new files count before they are added.
     pub fn load(root: &Path) -> Result<Files> {
-        // The last option: Git refuses to read a checkout that another user owns, as in many containers.
+        // Git refuses to read a checkout that another user owns, as in many containers, unless it is called
+        // safe.
         let output = Command::new("git")
             .arg("-C")
             .arg(root)
@@ -23,53 +24,42 @@ impl Files {
         if !output.status.success() {
             bail!("`git ls-files` failed: {}", String::from_utf8_lossy(&output.stderr).trim_end());
         }
-        let mut files = BTreeMap::new();
-        for path in String::from_utf8_lossy(&output.stdout).split_terminator('\0') {
-            let full = root.join(path);
-            // A file deleted but not yet committed is still listed.
-            if full.is_file() {
-                let bytes = std::fs::read(&full).with_context(|| format!("{path} can't be read"))?;
-                files.insert(path.to_owned(), text(bytes));
-            }
-        }
-        Ok(Files(files))
+        let listed = String::from_utf8_lossy(&output.stdout);
+        // A file that was deleted but not yet committed is still listed.
+        let there = listed.split_terminator('\0').filter(|path| root.join(path).is_file());
+        let read = |path: &str| {
+            let bytes = std::fs::read(root.join(path)).with_context(|| format!("{path} can't be read"))?;
+            Ok((path.to_owned(), String::from_utf8(bytes).unwrap_or_default()))
+        };
+        Ok(Files(there.map(read).collect::<Result<_>>()?))
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The text files whose name ends in `ending`, as (path, text); all of them for an empty ending.
+    /// The files whose name ends in `ending`, as (path, text); all of them for an empty ending.
     pub fn texts<'a>(&'a self, ending: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let texts = self.0.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)));
+        let texts = self.0.iter().map(|(path, text)| (path.as_str(), text.as_str()));
         texts.filter(move |(path, _)| path.ends_with(ending))
     }
 
-    /// The text of one file, if it is there and not binary.
-    pub fn text(&self, path: &str) -> Option<&str> {
-        self.0.get(path)?.as_deref()
+    /// The text of one file; empty if there is none.
+    pub fn text(&self, path: &str) -> &str {
+        self.0.get(path).map_or("", String::as_str)
     }
 
     /// Whether `path` is a file, or a folder with files in it.
     pub fn has(&self, path: &str) -> bool {
         let folder = format!("{path}/");
-        let inside = |(key, _): (&String, _)| key.starts_with(&folder);
+        let mut below = self.0.range(folder.clone()..);
         path.is_empty()
             || self.0.contains_key(path)
-            || self.0.range(folder.clone()..).next().is_some_and(inside)
+            || below.next().is_some_and(|(file, _)| file.starts_with(&folder))
     }
-}
-
-fn text(bytes: Vec<u8>) -> Option<String> {
-    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
 #[cfg(test)]
 impl Files {
-    /// Made-up files for the tests of the rules.
+    /// Files for the tests of the rules.
     pub fn fake(files: &[(&str, &str)]) -> Files {
-        Files(files.iter().map(|(path, content)| (path.to_string(), text((*content).into()))).collect())
+        Files(files.iter().map(|(path, text)| (path.to_string(), text.to_string())).collect())
     }
 }
 
@@ -79,16 +69,8 @@ mod tests {
 
     #[test]
     fn folders_exist_through_their_files() {
-        let files = Files::fake(&[("docs/a.md", ""), ("docs-old", ""), ("x.bin", "\0")]);
+        let files = Files::fake(&[("docs/a.md", ""), ("docs-old", ""), ("x.bin", "")]);
         assert!(files.has("docs") && files.has("docs/a.md") && files.has("x.bin") && files.has(""));
         assert!(!files.has("doc") && !files.has("docs/b.md") && !files.has("docs/a.md/b"));
-    }
-
-    #[test]
-    fn binary_files_have_no_text() {
-        let files = Files::fake(&[("a.rs", "x"), ("b.rs", "\0"), ("c.md", "y")]);
-        assert_eq!(files.texts(".rs").collect::<Vec<_>>(), [("a.rs", "x")]);
-        assert_eq!(files.text("b.rs"), None);
-        assert_eq!(files.len(), 3);
     }
 }
