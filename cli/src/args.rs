@@ -1,16 +1,13 @@
 //! The command line, as declared to clap.
 
-use crate::augmentation::AugmentationArgs;
-use crate::callbacks::CallbackArgs;
-use crate::data::{DataArgs, ImageSizeArgs, LimitTestArgs, LimitTrainArgs, SourceArgs};
-use crate::error::must_be;
+use crate::error::{must_be, usage};
 use crate::export::ExportArgs;
-use crate::gpus::{DeviceArgs, Gpus, SingleArgs};
+use crate::flags::{All, Compute, Flags, Limit, Pictures, Several, Source, TestData};
 use crate::model::ClassifierArgs;
+use anyhow::Context as _;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use std::str::FromStr;
-use train::augment::{self, TestTime};
+use train::augment::TestTime;
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
 #[derive(Debug, Parser)]
@@ -50,100 +47,45 @@ pub enum Command {
     Launch(LaunchArgs),
 }
 
-/// Headings in the help of `towers train`.
-const LEARNING: &str = "Optimizer";
-const TOWERS: &str = "Several towers";
+/// The heading of the optimizer's flags.
+const OPTIMIZER: &str = "Optimizer";
 
 /// `towers train`.
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
-    /// What to train and how: minigooglenet (default), another name of `towers recipes`, or a file; what no flag says is as the recipe says
-    #[arg(long, value_name = "NAME|FILE.toml")]
+    /// A name of `towers recipes` (minigooglenet by default), a file, or a run's folder, which repeats that run; flags override it
+    #[arg(long, value_name = "NAME|FILE.toml|RUN")]
     pub recipe: Option<String>,
     /// The two-minute trial: the recipe `quick`, unless --recipe names another, and synthetic images where CIFAR can't be had
     #[arg(long)]
     pub quick: bool,
-    /// Passes over the training data; by default as many as the recipe has
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub epochs: Option<u64>,
-    /// Samples of a batch for each tower, or each virtual replica
-    #[arg(long, alias = "batch", value_name = "N", allow_hyphen_values = true)]
-    pub batch_size: Option<usize>,
-    /// Samples of a batch over all towers
-    #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "batch_size")]
-    pub global_batch_size: Option<usize>,
-    /// Validate on this share of the training images, which is held back, instead of the test images
-    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
-    pub validation_split: Option<f64>,
-    /// Everything random is a function of this; 1 in the built-in recipes
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub seed: Option<u64>,
-    /// sgd, rmsprop, adam or adamw, with options: sgd:momentum=0.9,nesterov or adamw:weight-decay=0.01
-    #[arg(long, help_heading = LEARNING, value_name = "SPEC")]
-    pub optimizer: Option<String>,
-    /// The base learning rate, which the schedule changes
-    #[arg(long, alias = "learning-rate", help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
-    pub lr: Option<f64>,
+    /// The options of a run.
+    #[command(flatten)]
+    pub options: Flags<All>,
     /// The momentum of SGD
-    #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
+    #[arg(long, help_heading = OPTIMIZER, value_name = "X", allow_hyphen_values = true)]
     pub momentum: Option<f32>,
-    /// constant, poly, time, step, milestones, cosine or triangle, with options: cosine+warmup:epochs=5
-    #[arg(long, alias = "lr-schedule", help_heading = LEARNING, value_name = "SPEC")]
-    pub schedule: Option<String>,
     /// The power of the poly schedule
-    #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true, conflicts_with = "schedule")]
+    #[arg(long, help_heading = OPTIMIZER, value_name = "X", allow_hyphen_values = true, conflicts_with = "schedule")]
     pub power: Option<f64>,
     /// Keras' time decay: lr / (1 + decay * step)
-    #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true, conflicts_with_all = ["schedule", "power"])]
+    #[arg(long, help_heading = OPTIMIZER, value_name = "X", allow_hyphen_values = true, conflicts_with_all = ["schedule", "power"])]
     pub decay: Option<f64>,
-    /// Scale the rate with the batch: linear for K times the rate for a batch K times as large as one tower's, or as in linear:base=256
-    #[arg(long, help_heading = LEARNING, value_name = "RULE")]
+    /// Scale the rate with the batch: linear for K times the rate for a batch K times as large as a replica's, or as in linear:base=256
+    #[arg(long, help_heading = OPTIMIZER, value_name = "RULE")]
     pub lr_scaling: Option<String>,
-    /// With --lr-scaling, how long the rate rises to that; by default 5 epochs, or 0 with a schedule that warms up by itself
-    #[arg(long, help_heading = LEARNING, value_name = "E", allow_hyphen_values = true)]
+    /// With --lr-scaling, the epochs in which the rate rises; 5 by default, or 0 with a schedule that has a warm-up of its own
+    #[arg(long, help_heading = OPTIMIZER, value_name = "E", allow_hyphen_values = true)]
     pub warmup_epochs: Option<u64>,
-    /// Share of the targets that is spread over all classes, from 0 to below 1
-    #[arg(long, help_heading = LEARNING, value_name = "X", allow_hyphen_values = true)]
-    pub label_smoothing: Option<f32>,
-    /// Parameters with rules of their own, by their names: '*/beta:lr-multiplier=64,l2=2e-5', 'conv2d/bias:epochs=3'; may be repeated
-    #[arg(long, help_heading = LEARNING, value_name = "PATTERN:OPTIONS")]
-    pub param_group: Vec<String>,
-    /// A moving average of the weights that takes their place: momentum=0.99; every=5,overwrite-frequency=5 for Lookahead
-    #[arg(long, help_heading = LEARNING, value_name = "OPTIONS")]
-    pub ema: Option<String>,
-    /// Data.
-    #[command(flatten)]
-    pub data: DataArgs,
-    /// Augmentation.
-    #[command(flatten)]
-    pub augmentation: AugmentationArgs,
-    /// Cut every batch into V fixed shards, so that results don't depend on the number of devices
-    #[arg(long, help_heading = TOWERS, value_name = "V", allow_hyphen_values = true)]
-    pub virtual_replicas: Option<usize>,
-    /// How much of every batch each tower computes: a number for each, as in 2,1,1; auto to measure their speed; or even
-    #[arg(long, help_heading = TOWERS, value_name = "W,...", allow_hyphen_values = true)]
-    pub device_weights: Option<String>,
-    /// Normalize batches with the statistics of all towers' samples, so that N towers compute what one would
-    #[arg(long, help_heading = TOWERS)]
-    pub sync_batch_norm: bool,
-    /// Cut the network of every tower into S stages of consecutive layers, each on a device of its own
-    #[arg(long, help_heading = TOWERS, value_name = "S", allow_hyphen_values = true)]
-    pub pipeline_stages: Option<usize>,
-    /// The last layer of each stage but the last; by default every piece is timed, so that all stages take about as long
-    #[arg(long, help_heading = TOWERS, value_name = "LAYER,...", value_delimiter = ',', requires = "pipeline_stages")]
-    pub split_at: Vec<String>,
-    /// Cut the batch of every tower into M micro-batches; by default two for each stage
-    #[arg(long, help_heading = TOWERS, value_name = "M", allow_hyphen_values = true, conflicts_with = "virtual_replicas")]
-    pub micro_batches: Option<usize>,
-    /// Devices.
-    #[command(flatten)]
-    pub devices: DeviceArgs,
+    /// Begin without the random steps of the recipe's augmentation
+    #[arg(long, help_heading = "Augmentation")]
+    pub no_augmentation: bool,
+    /// With --resume, forget the CSV file, TensorBoard files and picture of the run so far; flags of this line name new ones
+    #[arg(long, help_heading = "Callbacks")]
+    pub forget_outputs: bool,
     /// What is kept.
     #[command(flatten)]
     pub keep: KeepArgs,
-    /// Callbacks.
-    #[command(flatten)]
-    pub callbacks: CallbackArgs,
 }
 
 /// What is kept of a run.
@@ -162,15 +104,6 @@ pub struct KeepArgs {
     /// Go on with the run in --output where there is one, else begin it; with =N a checkpoint after every N batches too
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, conflicts_with = "resume", requires = "output", value_parser = clap::value_parser!(u64).range(1..))]
     pub backup_and_restore: Option<Option<u64>>,
-    /// Keep the best checkpoint by loss, acc, val_loss or val_acc
-    #[arg(long, value_name = "METRIC")]
-    pub save_best: Option<String>,
-    /// A checkpoint after every N epochs, by default 1; 0 for the best and the last only
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub save_every: Option<u64>,
-    /// Keep the last K checkpoints, by default 3; 0 for all
-    #[arg(long, value_name = "K", allow_hyphen_values = true)]
-    pub keep_last: Option<usize>,
     /// No progress bars
     #[arg(long)]
     pub no_progress: bool,
@@ -201,7 +134,7 @@ pub struct EvaluateArgs {
     pub network: ClassifierArgs,
     /// How many test images.
     #[command(flatten)]
-    pub limit: LimitTestArgs,
+    pub limit: Flags<Limit>,
 }
 
 /// `towers predict`.
@@ -238,10 +171,7 @@ pub struct ReportArgs {
     pub batch_size: usize,
     /// Data.
     #[command(flatten)]
-    pub data: SourceArgs,
-    /// How many test images.
-    #[command(flatten)]
-    pub limit: LimitTestArgs,
+    pub data: Flags<TestData>,
     /// Devices.
     #[command(flatten)]
     pub devices: SingleArgs,
@@ -252,7 +182,7 @@ pub struct ReportArgs {
 pub struct FetchArgs {
     /// Data.
     #[command(flatten)]
-    pub data: SourceArgs,
+    pub data: Flags<Source>,
 }
 
 /// `towers preview`.
@@ -282,18 +212,12 @@ pub struct PreviewArgs {
     /// The beginning of those pictures' names
     #[arg(long, value_name = "TEXT", default_value = "aug", requires = "save_to_dir")]
     pub save_prefix: String,
-    /// Augmentation.
+    /// Begin without the random steps of the recipe's augmentation
+    #[arg(long, help_heading = "Augmentation")]
+    pub no_augmentation: bool,
+    /// Augmentation and data.
     #[command(flatten)]
-    pub augmentation: AugmentationArgs,
-    /// Data.
-    #[command(flatten)]
-    pub data: SourceArgs,
-    /// The size of pictures.
-    #[command(flatten)]
-    pub size: ImageSizeArgs,
-    /// How many training images.
-    #[command(flatten)]
-    pub limit: LimitTrainArgs,
+    pub options: Flags<Pictures>,
 }
 
 /// `towers recipes`.
@@ -327,7 +251,7 @@ pub struct ProgramArgs {
     pub timeline: Option<PathBuf>,
     /// Devices.
     #[command(flatten)]
-    pub devices: DeviceArgs,
+    pub devices: Flags<Several>,
 }
 
 /// `towers bench`.
@@ -362,7 +286,7 @@ pub struct BenchArgs {
     pub json: bool,
     /// Devices.
     #[command(flatten)]
-    pub devices: DeviceArgs,
+    pub devices: Flags<Several>,
 }
 
 /// `towers launch`.
@@ -372,7 +296,7 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "gpus")]
     pub processes: Option<usize>,
     /// One process on each of that many GPUs, or of those ids
-    #[arg(long, value_name = "N|IDS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N|IDS", allow_negative_numbers = true, value_parser = gpus)]
     pub gpus: Option<Gpus>,
     /// When one fails, start all anew, so many times
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 0)]
@@ -391,14 +315,54 @@ pub struct LaunchArgs {
     pub command: Vec<std::ffi::OsString>,
 }
 
-/// Reads one of `names`; where it is none of them, says which was probably meant.
-pub fn one_of<T: FromStr<Err = augment::Error>>(text: &str, names: &[&str]) -> Result<T, String> {
-    let near = || train::did_you_mean(text, names.iter().copied());
+/// Reads the value of `--tta`.
+pub fn test_time(text: &str) -> Result<TestTime, String> {
+    let near = || train::did_you_mean(text, ["none", "flip", "flip-translate"]);
     text.parse().map_err(|error| format!("{}{}", must_be(&error), near()))
 }
 
-pub fn test_time(text: &str) -> Result<TestTime, String> {
-    one_of(text, &["none", "flip", "flip-translate"])
+/// GPUs by their ids.
+#[derive(Clone, Debug)]
+pub struct Gpus(pub Vec<usize>);
+
+/// Reads a number of GPUs, or their ids.
+fn gpus(text: &str) -> Result<Gpus, String> {
+    train::parse_gpus(text).map(Gpus).map_err(|accepted| format!("it must be {accepted}"))
+}
+
+/// One device.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Devices")]
+pub struct SingleArgs {
+    /// The GPU: 1 for the first one, or an id followed by a comma, as in 2,; implies --device cuda
+    #[arg(long, value_name = "1|ID,", allow_negative_numbers = true, value_parser = gpus)]
+    pub gpus: Option<Gpus>,
+    /// How it computes.
+    #[command(flatten)]
+    pub compute: Flags<Compute>,
+}
+
+impl SingleArgs {
+    /// Opens the device of a command that needs no replicas.
+    pub fn open(&self) -> anyhow::Result<train::Device> {
+        let mut config = self.compute.config()?;
+        let devices = &mut config.placement.devices;
+        devices.replicas = 1;
+        if let Some(Gpus(gpus)) = &self.gpus {
+            if let [_, second, ..] = gpus[..] {
+                let count = gpus.len();
+                return Err(usage(format!(
+                    "--gpus names {count} GPUs, but must name one: 1 for the first, or an id with a comma, as in {second},"
+                )));
+            }
+            if devices.device == train::DeviceKind::Cpu {
+                return Err(usage("--gpus and --device cpu contradict each other; leave one of them out"));
+            }
+            (devices.device, devices.gpus) = (train::DeviceKind::Cuda, Some(gpus.clone()));
+        }
+        let devices = train::open_devices(devices, &config.training.arithmetic)?;
+        devices.into_iter().next().context("there is no device")
+    }
 }
 
 /// `--mode`.

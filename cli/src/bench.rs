@@ -22,9 +22,9 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         )));
     }
     let mut config = train::find_recipe(&args.recipe)?;
-    args.devices.apply(&mut config.placement.devices)?;
+    args.devices.apply(&mut config)?;
     if args.roofline {
-        return roofline::run(&config.placement.devices, args.json);
+        return roofline::run(&config, args.json);
     }
     let options = BenchOptions {
         mode: args.mode.into(),

@@ -3,87 +3,57 @@
 use crate::args::TrainArgs;
 use crate::error::usage;
 use crate::output::is_picture;
-use std::str::FromStr;
-use train::{Config, find_recipe, spelled};
+use train::augment::ImageDataGenerator;
+use train::{Config, differences, find_recipe};
 
 impl TrainArgs {
     /// The configuration of a new run.
     pub fn config(&self) -> anyhow::Result<Config> {
-        let name = self.recipe.as_deref().unwrap_or(if self.quick { "quick" } else { "minigooglenet" });
-        let mut config = find_recipe(name)?;
+        let recipe = find_recipe(self.recipe_name())?;
+        let mut config = recipe.clone();
         self.apply(&mut config)?;
+        let changed = differences(&recipe, &config).into_iter().map(|differs| differs.key);
+        // Each machine has its own folder for data.
+        config.changed = changed.filter(|key| key != "data.data_dir").collect();
         Ok(config)
+    }
+
+    /// The recipe of a new run.
+    pub fn recipe_name(&self) -> &str {
+        self.recipe.as_deref().unwrap_or(if self.quick { "quick" } else { "minigooglenet" })
     }
 
     /// Overrides whatever the flags name.
     pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
-        set(&mut config.training.epochs, self.epochs);
-        set(&mut config.training.lr, self.lr);
-        set(&mut config.training.label_smoothing, self.label_smoothing);
-        set(&mut config.training.seed, self.seed);
-        if let Some(size) = self.batch_size {
-            (config.training.batch_size, config.training.global_batch_size) = (size, None);
+        if self.forget_outputs {
+            config.outputs.forget_outside();
         }
-        config.training.global_batch_size = self.global_batch_size.or(config.training.global_batch_size);
-        config.training.virtual_replicas = self.virtual_replicas.or(config.training.virtual_replicas);
-        if let Some(weights) = &self.device_weights {
-            config.placement.device_weights = weights.parse()?;
+        if self.no_augmentation {
+            config.training.augmentation = without_random_steps(&config.training.augmentation);
         }
-        config.training.sync_batch_norm |= self.sync_batch_norm;
-        self.apply_optimizer(config)?;
-        // After the batch size and the schedule, which decide what it is by default.
-        if let Some(rule) = &self.lr_scaling {
-            config.set_lr_scaling(rule)?;
+        self.options.apply(config)?;
+        self.apply_short_forms(config)?;
+        if self.options.has("devices.pipeline_stages") && !self.options.has("devices.split_at") {
+            config.placement.devices.split_at.clear();
         }
-        if let Some(epochs) = self.warmup_epochs {
-            config.set_warmup_epochs(epochs)?;
-        }
-        self.augmentation.apply(&mut config.training.augmentation);
-        set(&mut config.training.augmentation.validation_split, self.validation_split);
-        self.data.apply(&mut config.data);
-        self.devices.apply(&mut config.placement.devices)?;
-        self.apply_stages(config);
-        let keep = &self.keep;
-        set(&mut config.outputs.checkpoints.every_epochs, keep.save_every);
-        if let Some(last) = keep.keep_last {
-            config.outputs.checkpoints.keep_last = (last > 0).then_some(last);
-        }
-        config.outputs.checkpoints.save_best = keep.save_best.clone().or(config.outputs.checkpoints.save_best.take());
-        set(&mut config.outputs.checkpoints.every_steps, keep.backup_and_restore.flatten());
-        self.callbacks.apply(config)?;
-        config.outputs.plot = keep.output.clone().filter(|output| is_picture(output)).or(config.outputs.plot.take());
-        config.settle_outputs()?;
-        Ok(config.check()?)
-    }
-
-    fn apply_stages(&self, config: &mut Config) {
-        if let Some(stages) = self.pipeline_stages {
-            config.placement.devices.pipeline_stages = stages;
-            config.placement.devices.split_at = self.split_at.clone();
-        }
-        config.training.micro_batches = self.micro_batches.or(config.training.micro_batches);
         if config.stages() > 1 && config.training.virtual_replicas.is_none() {
             // Written down, so that the run can go on with another number of stages.
             config.training.micro_batches = Some(config.micro_batches());
         }
+        if let Some(steps) = self.keep.backup_and_restore.flatten() {
+            config.outputs.checkpoints.every_steps = steps;
+        }
+        if let Some(picture) = self.keep.output.as_ref().filter(|output| is_picture(output)) {
+            config.outputs.plot = Some(picture.clone());
+        }
+        config.outputs.make_absolute().map_err(train::Error::from)?;
+        Ok(config.check()?)
     }
 
-    fn apply_optimizer(&self, config: &mut Config) -> anyhow::Result<()> {
-        if let Some(optimizer) = &self.optimizer {
-            config.training.optimizer = spec("--optimizer", optimizer)?;
-        }
+    /// Flags that set a part of an option, or several.
+    fn apply_short_forms(&self, config: &mut Config) -> anyhow::Result<()> {
         if let Some(momentum) = self.momentum {
             config.set_momentum(momentum)?;
-        }
-        if !self.param_group.is_empty() {
-            let groups = self.param_group.iter().map(|group| spec("--param-group", group));
-            config.training.param_groups = groups.collect::<anyhow::Result<_>>()?;
-        }
-        if let Some(ema) = &self.ema {
-            config.training.ema = Some(spec("--ema", ema)?);
-        }
-        if let Some(schedule) = &self.schedule {
-            config.training.schedule = spec("--schedule", schedule)?;
         }
         let curve = match (self.power, self.decay) {
             (Some(power), _) => Some(format!("poly:power={power}")),
@@ -91,26 +61,30 @@ impl TrainArgs {
             _ => None,
         };
         if let Some(curve) = curve {
-            config.training.schedule = curve.parse().map_err(|error| usage(format!("--power or --decay: {error}")))?;
+            let schedule = curve.parse().map_err(|error| usage(format!("--power or --decay: {error}")))?;
+            config.training.schedule = schedule;
+        }
+        // After the batch size and the schedule, which decide what it is by default.
+        if let Some(rule) = &self.lr_scaling {
+            config.set_lr_scaling(rule)?;
+        }
+        if let Some(epochs) = self.warmup_epochs {
+            config.set_warmup_epochs(epochs)?;
         }
         Ok(())
     }
 }
 
-fn set<T>(field: &mut T, flag: Option<T>) {
-    if let Some(value) = flag {
-        *field = value;
-    }
-}
-
-/// What a flag says in one of the compact forms of `optim`.
-fn spec<T: FromStr<Err = train::optim::Error>>(flag: &str, text: &str) -> anyhow::Result<T> {
-    text.parse().map_err(|error| usage(format!("{flag}: {}", spelled(&error))))
+/// The augmentation without its random steps. What is done to every image, in evaluation too, is no augmentation; nor is what is held back.
+pub fn without_random_steps(options: &ImageDataGenerator) -> ImageDataGenerator {
+    options.evaluation().validation_split(options.validation_split)
 }
 
 #[cfg(test)]
 mod tests {
     use crate::args::{Args, Command};
+    use crate::error::sentence;
+    use crate::flags::in_flags;
     use clap::Parser;
     use train::{Config, DeviceWeights};
 
@@ -125,11 +99,17 @@ mod tests {
     #[test]
     fn flags_override_the_recipe() {
         let base = config("").unwrap();
-        assert_eq!((base.recipe.as_str(), base.training.epochs, base.training.batch_size), ("minigooglenet", 70, 64));
+        assert_eq!(
+            (base.recipe.as_str(), base.training.epochs, base.training.batch_size),
+            ("minigooglenet", 70, 64)
+        );
         assert_eq!(base.training.schedule.to_string(), "poly");
         let flags = "--recipe keras-cnn --epochs 3 --batch-size 8 --lr 0.1 --seed 9 --decay 0.5 --optimizer sgd --momentum 0.5";
         let config = config(flags).unwrap();
-        assert_eq!((config.training.model.as_str(), config.training.epochs, config.training.batch_size), ("keras_cnn", 3, 8));
+        assert_eq!(
+            (config.training.model.as_str(), config.training.epochs, config.training.batch_size),
+            ("keras_cnn", 3, 8)
+        );
         assert_eq!((config.training.lr, config.training.seed), (0.1, 9));
         assert_eq!(config.training.schedule.to_string(), "time:decay=0.5");
         assert_eq!(config.training.optimizer.to_string(), "sgd:momentum=0.5");
@@ -150,13 +130,10 @@ mod tests {
         );
         assert_eq!(config.training.reduce_lr_on_plateau.unwrap().factor, 0.5);
         let files = config.outputs.model_checkpoint.unwrap();
-        assert_eq!(
-            (files.monitor.as_str(), files.mode),
-            ("val_accuracy", train::mode("--mode", "max").unwrap())
-        );
+        assert_eq!((files.monitor.as_str(), serde_json::json!(files.mode)), ("val_accuracy", "max".into()));
         assert!(files.save_best_only && !files.save_weights_only && config.outputs.terminate_on_nan);
         assert_eq!(config.outputs.checkpoints.every_steps, 50);
-        let patience = |flags| self::config(flags).unwrap().early_stop.unwrap().patience;
+        let patience = |flags| self::config(flags).unwrap().outputs.early_stop.unwrap().patience;
         assert_eq!((patience("--early-stop loss"), patience("--early-stop loss --patience 9")), (5, 9));
     }
 
@@ -180,7 +157,8 @@ mod tests {
 
     #[test]
     fn rates_are_scaled_for_the_batch_of_one_tower_or_another() {
-        let scaling = |flags| config(flags).unwrap().lr_scaling.map(|s| (s.base_batch, s.warmup_epochs));
+        let scaling =
+            |flags| config(flags).unwrap().training.lr_scaling.map(|s| (s.base_batch, s.warmup_epochs));
         assert_eq!(scaling(""), None);
         assert_eq!(scaling("--lr-scaling linear"), Some((64, 5)));
         assert_eq!(scaling("--lr-scaling linear --batch-size 32 --warmup-epochs 2"), Some((32, 2)));
@@ -191,8 +169,8 @@ mod tests {
 
     #[test]
     fn weights_are_given_or_measured() {
-        assert_eq!(config("").unwrap().device_weights, DeviceWeights::Even);
-        assert_eq!(config("--device-weights auto").unwrap().device_weights, DeviceWeights::Auto);
+        assert_eq!(config("").unwrap().placement.device_weights, DeviceWeights::Even);
+        assert_eq!(config("--device-weights auto").unwrap().placement.device_weights, DeviceWeights::Auto);
         let config = config("--device-weights 2,1,1").unwrap();
         assert_eq!(config.placement.device_weights.to_string(), "2,1,1");
         assert!(config.check_replicas(3).is_ok() && config.check_replicas(2).is_err());
@@ -202,7 +180,7 @@ mod tests {
     fn a_resumed_run_keeps_its_batch_normalization() {
         let plain = config("").unwrap();
         let synchronized = config("--sync-batch-norm").unwrap();
-        assert!(synchronized.sync_batch_norm && !plain.training.sync_batch_norm);
+        assert!(synchronized.training.sync_batch_norm && !plain.training.sync_batch_norm);
         let resumed = |flags: &[&str], saved: &Config| {
             let line = ["towers", "train"].iter().chain(flags);
             let Command::Train(args) = Args::try_parse_from(line).unwrap().command else { panic!("train") };
@@ -242,7 +220,7 @@ mod tests {
         assert!(resumed(&free, &plain).is_ok());
         let shards = config("--sync-batch-norm --virtual-replicas 4").unwrap();
         assert!(shards.check_replicas(4).is_ok());
-        let error = shards.check_replicas(2).unwrap_err().to_string();
+        let error = in_flags(&shards.check_replicas(2).unwrap_err().to_string());
         assert!(
             error.starts_with("--virtual-replicas is 4, but must be left out with --sync-batch-norm, or 2")
         );
@@ -264,9 +242,10 @@ mod tests {
         assert_eq!(config("--pipeline-stages 2 --virtual-replicas 4").unwrap().shards(1), 4);
         assert!(config("--micro-batches 64").unwrap().check_replicas(2).is_ok());
         let error = config("--micro-batches 65").unwrap().check_replicas(1).unwrap_err().to_string();
+        let error = in_flags(&error);
         assert_eq!(
             error,
-            "--micro-batches is 65, but must be at most 64, the number of samples in a tower's batch"
+            "--micro-batches is 65, but must be at most 64, the number of samples in a replica's batch"
         );
     }
 
@@ -277,11 +256,7 @@ mod tests {
             ("--batch-size 0", "--batch-size is 0"),
             ("--replicas 0", "--replicas is 0, but must be at least 1"),
             ("--threads 0", "--threads is 0, but must be at least 1"),
-            (
-                "--early-stop val_loss:patience=3 --patience 4",
-                "--early-stop is `val_loss:patience=3,patience=4`, but must be given with patience once",
-            ),
-            ("--lr nan", "--lr is NaN"),
+            ("--lr nan", "--lr is nan, but must be a number from 0"),
             ("--optimizer nadam", "--optimizer: the optimizer `nadam` is unknown"),
             ("--schedule cosin", "--schedule: the schedule `cosin` is unknown"),
             ("--schedule cosin", "did you mean `cosine`?"),
@@ -295,7 +270,7 @@ mod tests {
             ("--ema momentum=1", "--ema: ema: momentum is 1, but must be a number from 0 to below 1"),
             ("--fill-mode nearst", "did you mean `nearest`?"),
             ("--precision bf61", "did you mean `bf16`?"),
-            ("--device cdua", "'cuda'"),
+            ("--device cdua", "--device is `cdua`, but must be one of auto, cpu, cuda; did you mean `cuda`?"),
             ("--lr-scaling lineer", "did you mean `linear`?"),
             ("--device-weights atuo", "did you mean `auto`?"),
             ("--recipe minigoglenet", "did you mean `minigooglenet`?"),
@@ -303,24 +278,24 @@ mod tests {
             ("--early-stop val_acc:patient=3", "did you mean `patience`?"),
             (
                 "--early-stop val_acc:mode=mx",
-                "--early-stop: mode is `mx`, but must be auto, min or max; did you mean `max`?",
+                "--early-stop: mode is `mx`, but must be one of auto, min, max; did you mean `max`?",
             ),
-            ("--early-stop val_acc:patience=x", "--early-stop: patience is `x`, but must be a whole number"),
-            ("--limit-train 0", "--limit-train is 0, but must be at least 1"),
-            ("--lr 1e40", "--lr is 1e40, but must be from 0 to 3.4e38"),
+            ("--early-stop val_acc:patience=x", "--early-stop: patience is x, but must be a whole number"),
+            ("--limit-train 0", "--limit-train is 0, but must be a whole number, 1 or more"),
+            ("--lr 1e40", "--lr is 1e40, but must be a number from 0 to 3.4e38"),
             (
                 "--optimizer sgd:lr=0.1",
                 "there are momentum, nesterov, velocity, weight-decay, l2; give the learning rate by --lr",
             ),
             ("--param-group */bias:lr=2", "did you mean `lr-multiplier`?"),
-            ("--gpus -1", "give a number of GPUs, as in --gpus 3"),
+            ("--gpus -1", "--gpus is `-1`, but must be a number of GPUs, as in 3, or their ids"),
             (
                 "--reduce-lr-on-plateau los",
-                "--reduce-lr-on-plateau is `los`, but must be one of loss, acc, val_loss, val_acc; did you",
+                "--reduce-lr-on-plateau: monitor is `los`, but must be one of loss, acc",
             ),
             (
                 "--reduce-lr-on-plateau loss:factor=2",
-                "--reduce-lr-on-plateau: factor is 2, but must be from 0 to below 1: the learning rate",
+                "--reduce-lr-on-plateau: factor is 2, but must be a number from 0 to below 1: the learning rate",
             ),
             (
                 "--checkpoint-path ../w.safetensors",
@@ -330,7 +305,7 @@ mod tests {
             ("--checkpoint-path w.safetensors --monitor val_los", "--monitor is `val_los`"),
             (
                 "--checkpoint-path w.safetensors --mode mim",
-                "--mode is `mim`, but must be auto, min or max; did you mean `min`?",
+                "--mode is `mim`, but must be one of auto, min, max; did you mean `min`?",
             ),
             (
                 "--checkpoint-path w.safetensors --save-freq epcoh",
@@ -343,7 +318,7 @@ mod tests {
             ),
             (
                 "--checkpoint-path w.safetensors --initial-value-threshold nan",
-                "--initial-value-threshold is NaN",
+                "--initial-value-threshold is nan, but must be a number",
             ),
             ("--save-best-only", "--save-best-only is given, but must be left out without --checkpoint-path"),
             ("--csv-log a.csv --csv-separator ab", "--csv-separator is `ab`, but must be one character"),
@@ -352,7 +327,7 @@ mod tests {
             ("--histogram-freq 2", "--tensorboard"),
             (
                 "--tensorboard t --tensorboard-images 5000",
-                "--tensorboard-images is 5000, but must be at most",
+                "--tensorboard-images is 5000, but must be a whole number from 0 to 1024",
             ),
             ("--backup-and-restore", "--output"),
             ("--backup-and-restore=0 --output a", "--backup-and-restore"),
@@ -363,16 +338,16 @@ mod tests {
             ("--epochs 0", "--epochs is 0"),
             ("--lr -1", "--lr is -1"),
             ("--label-smoothing 2", "--label-smoothing is 2"),
-            ("--rotation-range -1", "`rotation_range` is -1"),
-            ("--random-crop 32", "`random_crop` is 32"),
+            ("--rotation-range -1", "--rotation-range is -1"),
+            ("--random-crop 32", "--random-crop is 32"),
             ("--recipe resnet18 --rescale 50", "--rescale is 50, but must be left out with this recipe"),
-            ("--validation-split 1", "`validation_split` is 1"),
+            ("--validation-split 1", "--validation-split is 1"),
             ("--gpus 2 --device cpu", "--gpus and --device cpu contradict"),
             ("--save-best accurracy", "--save-best is `accurracy`"),
             ("--precision fp8", "--precision is `fp8`"),
-            ("--virtual-replicas 0", "--virtual-replicas is 0, but must be from 1"),
-            ("--pipeline-stages 5000", "--pipeline-stages is 5000, but must be at most"),
-            ("--micro-batches 0", "--micro-batches is 0, but must be from 1"),
+            ("--virtual-replicas 0", "--virtual-replicas is 0, but must be a whole number from 1"),
+            ("--pipeline-stages 5000", "--pipeline-stages is 5000, but must be a whole number from 0 to"),
+            ("--micro-batches 0", "--micro-batches is 0, but must be a whole number from 1"),
             ("--pipeline-stages 1 --split-at dense", "--split-at is dense, but must be left out"),
             ("--split-at dense", "--pipeline-stages"),
             ("--micro-batches 2 --virtual-replicas 2", "cannot be used with"),
@@ -399,7 +374,7 @@ mod tests {
             ),
             ("--sync-batch-norm --gpus 2 --pipeline-stages 2", "but must be left out with --pipeline-stages"),
         ] {
-            let error = format!("{:#}", config(flags).unwrap_err());
+            let error = sentence(&config(flags).unwrap_err());
             assert!(error.contains(names), "{flags}: {error}");
         }
     }

@@ -1,9 +1,8 @@
 //! How a failure is told: one sentence, a hint where there is one, and the exit status.
 
-use crate::args::Args;
+use crate::flags::in_flags;
 use crate::print::note;
 use anyhow::Context;
-use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
 use std::error::Error as _;
 use std::fmt;
@@ -48,18 +47,7 @@ pub fn at_least_one(option: &str, value: usize) -> anyhow::Result<()> {
 }
 
 /// Flags of whole numbers for which 0 means something.
-const FROM_ZERO: [&str; 10] = [
-    "--cutout",
-    "--grace",
-    "--histogram-freq",
-    "--keep-last",
-    "--patience",
-    "--random-crop",
-    "--save-every",
-    "--seed",
-    "--tensorboard-images",
-    "--warmup-epochs",
-];
+const FROM_ZERO: [&str; 3] = ["--grace", "--seed", "--warmup-epochs"];
 
 /// Ends the program as clap does, but says what a flag takes where clap has only the words of whoever read its value.
 pub fn refuse(error: &clap::Error) -> ! {
@@ -102,21 +90,6 @@ pub fn must_be(error: &augment::Error) -> String {
     }
 }
 
-/// What the augmentation says of its options, with the flags that they have here in place of their names.
-fn in_flags(text: &str) -> String {
-    let command = Args::command();
-    let is_flag = |name: &str| {
-        let mut args = command.get_subcommands().flat_map(clap::Command::get_arguments);
-        args.any(|arg| arg.get_long() == Some(name))
-    };
-    let told = text.split('`').enumerate().map(|(k, part)| match part.replace('_', "-") {
-        _ if k % 2 == 0 => part.to_owned(),
-        flag if is_flag(&flag) => format!("--{flag}"),
-        _ => format!("`{part}`"),
-    });
-    told.collect()
-}
-
 /// Tells the error on stderr and turns it into the exit status.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     note(format_args!("error: {}", sentence(error)));
@@ -130,7 +103,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
             ours,
             Some(
                 train::Error::Option { .. }
-                    | train::Error::Suboption { .. }
+                    | train::Error::Key(_)
                     | train::Error::Recipe { .. }
                     | train::Error::OtherData(_)
                     | train::Error::Moved { .. }
@@ -155,10 +128,9 @@ fn of_augmentation(error: &anyhow::Error) -> Option<&augment::Error> {
 
 /// The error and its causes, without what one already said of the next.
 pub fn sentence(error: &anyhow::Error) -> String {
-    let mut text = match of_augmentation(error) {
-        Some(error) => in_flags(&error.to_string()),
-        None => error.to_string(),
-    };
+    // A recipe's file has keys, not flags.
+    let is_recipe = matches!(error.downcast_ref(), Some(train::Error::Recipe { .. }));
+    let mut text = if is_recipe { error.to_string() } else { in_flags(&error.to_string()) };
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");
@@ -187,23 +159,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_of_the_augmentation_are_told_as_flags() {
-        let told = |error: augment::Error| sentence(&train::Error::from(error).into());
-        let option = |option, value: &str, accepted: &str| augment::Error::Option {
-            option,
-            value: value.to_owned(),
-            accepted: accepted.to_owned(),
-        };
-        assert_eq!(
-            told(option("random_crop", "4", "0 with `random_resized_crop`, which crops by itself")),
-            "--random-crop is 4, but it must be 0 with --random-resized-crop, which crops by itself"
-        );
-        assert_eq!(told(option("std", "`-1`", "positive")), "`std` is `-1`, but it must be positive");
-    }
-
-    #[test]
     fn flags_for_which_nothing_is_something_are_there() {
-        let command = Args::command();
+        let command = <crate::args::Args as clap::CommandFactory>::command();
         let args: Vec<&clap::Arg> =
             command.get_subcommands().flat_map(clap::Command::get_arguments).collect();
         for flag in FROM_ZERO {

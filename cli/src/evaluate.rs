@@ -1,27 +1,27 @@
 //! `towers evaluate`.
 
 use crate::args::EvaluateArgs;
-use crate::data::SourceArgs;
 use crate::error::at_least_one;
+use crate::flags::{Flags, Keys};
 use crate::output::newest_run;
 use crate::{data, print};
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use train::Config;
 use train::cifar::Dataset;
-use train::{Config, DataOptions};
 use trained::{Classifier, Evaluation, ImageSize, MODEL_FILE};
 
 pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch-size", args.batch_size)?;
     let run = args.run.clone().or(args.model.clone()).map_or_else(|| newest_run(&[MODEL_FILE]), Ok)?;
     let mut classifier = args.network.open(&run, args.batch_size)?;
-    let mut options = data_of(&run, &classifier, &args.network.data)?;
-    options.limit_test = args.limit.limit_test.or(options.limit_test);
-    let (data, all) = data::load_test(options)?;
+    let mut config = data_of(&run, &classifier, &args.network.data)?;
+    args.limit.apply(&mut config)?;
+    let (data, all) = data::load_test(&config.training.data, config.placement.files)?;
     let evaluation = trained::evaluate(&mut classifier, &data, |_, _| {})?;
-    let measured = Measured { run, data, all, as_trained: args.limit.limit_test.is_none() };
+    let measured = Measured { run, data, all, as_trained: !args.limit.has("data.limit_test") };
     print::text(&match args.json {
         true => format!("{}\n", object(&measured, &classifier, &evaluation)),
         false => table(&measured, &classifier, &evaluation),
@@ -40,28 +40,30 @@ struct Measured {
 
 /// The data to measure on: those that the flags name, or that the run was trained on, from its configuration or, where that is gone,
 /// from the model's metadata.
-pub fn data_of(run: &Path, classifier: &Classifier, args: &SourceArgs) -> train::Result<DataOptions> {
+pub fn data_of<K: Keys>(run: &Path, classifier: &Classifier, flags: &Flags<K>) -> anyhow::Result<Config> {
     let config = |folder: &Path| -> Option<Config> {
         let text = train::read_text(&folder.join("config.json")).ok()?;
         serde_json::from_str(&text).ok()
     };
     // A checkpoint lies up to two folders deeper, and a file of `--checkpoint-path` in folders of its own.
     let config = run.ancestors().take(4).find_map(config);
-    let (mut options, named_by) = match config {
-        Some(config) => (config.data, "the run's config.json"),
+    let (mut config, named_by) = match config {
+        Some(config) => (config, "the run's config.json"),
         None => {
             let dataset = classifier.dataset.clone();
-            (DataOptions { dataset, ..DataOptions::default() }, "the model's file")
+            let of_file = Config::default().with(|config| config.training.data.dataset = dataset);
+            (of_file, "the model's file")
         }
     };
-    args.apply(&mut options);
-    if args.dataset.is_none() {
-        options.check_folder(named_by)?;
+    flags.apply(&mut config)?;
+    let data = &mut config.training.data;
+    if !flags.has("data.dataset") {
+        data.check_folder(named_by)?;
     }
     // Pictures are scaled to what the network takes, whatever it was that the run's configuration says.
-    let is_folder = Path::new(&options.dataset).is_dir();
-    options.image_size = if is_folder { classifier.image_size() } else { ImageSize::default() };
-    Ok(options)
+    let is_folder = Path::new(&data.dataset).is_dir();
+    data.image_size = if is_folder { classifier.image_size() } else { ImageSize::default() };
+    Ok(config)
 }
 
 fn object(measured: &Measured, classifier: &Classifier, e: &Evaluation) -> serde_json::Value {

@@ -1,6 +1,6 @@
 //! `towers export`.
 
-use crate::data::SourceArgs;
+use crate::flags::{Flags, Source};
 use crate::model::WeightsArgs;
 use crate::output::{folder_must_exist, newest_network};
 use crate::{model, print};
@@ -22,7 +22,7 @@ pub struct ExportArgs {
     pub weights: WeightsArgs,
     /// Data.
     #[command(flatten)]
-    pub data: SourceArgs,
+    pub data: Flags<Source>,
 }
 
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {

@@ -52,7 +52,7 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
 fn processes(args: &LaunchArgs) -> anyhow::Result<usize> {
     let count = match (&args.processes, &args.gpus) {
         (Some(count), _) => *count,
-        (None, Some(gpus)) => gpus.ids().len(),
+        (None, Some(gpus)) => gpus.0.len(),
         (None, None) => match train::count_gpus() {
             0 => {
                 return Err(usage(

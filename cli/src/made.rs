@@ -70,7 +70,7 @@ impl Made {
 pub struct Begun(pub Arc<AtomicBool>);
 
 impl Observer for Begun {
-    fn on_step(&mut self, _: &StepInfo) -> train::Result<()> {
+    fn on_step(&mut self, _: &StepInfo) -> callbacks::Result<()> {
         self.0.store(true, Ordering::Relaxed);
         Ok(())
     }

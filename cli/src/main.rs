@@ -4,9 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod augmentation;
 mod bench;
-mod callbacks;
 mod configure;
 mod data;
 mod error;
@@ -14,7 +12,7 @@ mod evaluate;
 mod export;
 mod fetch;
 mod first_step;
-mod gpus;
+mod flags;
 mod launch;
 mod libraries;
 mod made;

@@ -1,14 +1,14 @@
 //! The trained network that a command line names.
 
+use crate::args::SingleArgs;
 use crate::args::test_time;
-use crate::data::{self, SourceArgs, image_size};
+use crate::data::{self, image_size};
 use crate::error::usage;
-use crate::gpus::SingleArgs;
-use anyhow::Context;
+use crate::flags::{Flags, Source};
 use clap::ValueEnum;
 use std::path::Path;
 use train::augment::TestTime;
-use train::{ModelKind, open_model};
+use train::{Config, ModelKind, open_model};
 use trained::{Assumed, Classifier, ImageSize, Preprocessing, Trained, names_classes};
 
 /// What a file that holds weights alone doesn't say.
@@ -59,7 +59,7 @@ pub struct ClassifierArgs {
     pub weights: WeightsArgs,
     /// Data.
     #[command(flatten)]
-    pub data: SourceArgs,
+    pub data: Flags<Source>,
     /// Devices.
     #[command(flatten)]
     pub devices: SingleArgs,
@@ -68,38 +68,38 @@ pub struct ClassifierArgs {
 impl ClassifierArgs {
     /// Brings the network at `path` onto the device, for batches of up to `batch` pictures.
     pub fn open(&self, path: &Path, batch: usize) -> anyhow::Result<Classifier> {
-        let devices = train::open_devices(&self.devices.options()?)?;
-        let device = devices.first().context("there is no device")?;
-        let mut classifier = Classifier::new(&open(path, &self.weights, &self.data)?, device, batch)?;
+        let device = self.devices.open()?;
+        let mut classifier = Classifier::new(&open(path, &self.weights, &self.data)?, &device, batch)?;
         classifier.set_test_time(self.tta);
         Ok(classifier)
     }
 }
 
 /// Reads the network at `path`, and data where its file doesn't say enough.
-pub fn open(path: &Path, weights: &WeightsArgs, data: &SourceArgs) -> train::Result<Trained> {
+pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow::Result<Trained> {
     let assumed = Assumed {
         network: weights.network.clone(),
         image_size: weights.image_size,
         preprocessing: weights.preprocessing.map(Into::into),
-        dataset: data.dataset.clone(),
+        dataset: data.get("data.dataset").map(str::to_owned),
     };
     // Where files are to be found. What is measured on may be other data than those it was trained on.
-    let places = SourceArgs { dataset: None, ..data.clone() };
-    open_model(path, &assumed, |mut options| {
-        places.apply(&mut options);
-        data::load(&options, true)
-    })
+    let places = data.without("data.dataset");
+    places.config()?;
+    Ok(open_model(path, &assumed, |set, files| {
+        let mut config = Config::default();
+        (config.training.data, config.placement.files) = (set, files);
+        places.apply(&mut config).map_err(|error| train::Error::Device(error.to_string()))?;
+        data::load(&config.training.data, &config.placement.files, true)
+    })?)
 }
 
 /// Refuses flags about data where none are needed: what was trained or exported here says what its classes are.
-pub fn refuse_data(path: &Path, data: &SourceArgs) -> anyhow::Result<()> {
-    let given = match data {
-        SourceArgs { dataset: Some(dataset), .. } => ("--dataset", dataset),
-        SourceArgs { data_url, .. } => match data_url.first() {
-            Some(url) => ("--data-url", url),
-            None => return Ok(()),
-        },
+pub fn refuse_data(path: &Path, data: &Flags<Source>) -> anyhow::Result<()> {
+    let given = match (data.get("data.dataset"), data.get("data.data_url")) {
+        (Some(dataset), _) => ("--dataset", dataset),
+        (None, Some(url)) => ("--data-url", url),
+        (None, None) => return Ok(()),
     };
     let refuse = |why: &str| {
         let (flag, value) = given;

@@ -1,9 +1,11 @@
 //! Where a run's files go.
 
 use crate::error::usage;
+use crate::flags::flag_of;
 use crate::made::Made;
 use crate::print::note;
 use anyhow::{Context, bail};
+use callbacks::Outside;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -119,24 +121,17 @@ impl Output {
 
 /// Makes sure of a place outside of a run's folder before there is a run, which would otherwise be left behind. Inside of that folder
 /// all folders are made.
-pub fn make_other(place: &Other<'_>, run: &Path, made: &mut Made) -> anyhow::Result<()> {
+pub fn make_other(place: &Outside<'_>, run: &Path, made: &mut Made) -> anyhow::Result<()> {
     let is_inside = std::path::absolute(run).is_ok_and(|run| {
         let below = place.path.strip_prefix(run);
         below.is_ok_and(|below| below.components().all(|part| matches!(part, Component::Normal(_))))
     });
     if !is_inside {
-        folder_must_exist(place.option, place.path)?;
+        folder_must_exist(flag_of(place.key).unwrap_or(place.key), place.path)?;
     }
     let folder = if place.is_folder { Some(place.path) } else { place.path.parent() };
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
     folder.map_or(Ok(()), |folder| made.folder(folder).with_context(|| cannot_make(folder)))
-}
-
-/// A file or a folder that an option names, outside of a run's folder.
-pub struct Other<'a> {
-    pub option: &'static str,
-    pub path: &'a Path,
-    pub is_folder: bool,
 }
 
 /// Refuses a place in a folder that is not there: to make it would hide a misspelt path.

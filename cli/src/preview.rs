@@ -1,25 +1,28 @@
 //! `towers preview`.
 
 use crate::args::PreviewArgs;
+use crate::configure::without_random_steps;
 use crate::output::folder_must_exist;
 use crate::{data, print};
 use std::process::ExitCode;
-use train::{DataOptions, Preview};
+use train::{Config, Preview};
 
 pub fn run(args: PreviewArgs) -> anyhow::Result<ExitCode> {
-    let train::Config { mut augmentation, data: of_recipe, .. } = train::find_recipe(&args.recipe)?;
-    args.augmentation.apply(&mut augmentation);
+    let of_recipe = train::find_recipe(&args.recipe)?.training;
+    let mut config = Config::default().with(|config| config.training.augmentation = of_recipe.augmentation);
+    if args.no_augmentation {
+        config.training.augmentation = without_random_steps(&config.training.augmentation);
+    }
+    args.options.apply(&mut config)?;
+    let (augmentation, mut set) = (config.training.augmentation, config.training.data);
+    if !args.options.has("data.image_size") && std::path::Path::new(&set.dataset).is_dir() {
+        set.image_size = of_recipe.data.image_size;
+    }
     let preview = Preview { samples: args.samples, columns: args.columns, seed: args.seed, zoom: args.zoom };
     preview.check()?;
     folder_must_exist("--output", &args.output)?;
     args.save_to_dir.as_deref().map_or(Ok(()), |folder| folder_must_exist("--save-to-dir", folder))?;
-    let mut options = DataOptions { limit_train: args.limit.limit_train, ..args.data.options() };
-    if let Some(size) = args.size.image_size {
-        options.image_size = size;
-    } else if std::path::Path::new(&options.dataset).is_dir() {
-        options.image_size = of_recipe.image_size;
-    }
-    let data = data::load(&options, false)?;
+    let data = data::load(&set, &config.placement.files, false)?;
     train::preview(&augmentation, &data.train, &preview, &args.output)?;
     let Some(folder) = args.save_to_dir else {
         return print::text(&format!("wrote {}\n", args.output.display()));

@@ -14,8 +14,9 @@ use train::Config;
 pub fn run(args: ProgramArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--batch", args.batch.unwrap_or(1))?;
     let mut config = train::find_recipe(&args.recipe)?;
-    args.devices.apply(&mut config.placement.devices)?;
-    config.placement.devices.pipeline_stages = args.pipeline_stages.unwrap_or(config.placement.devices.pipeline_stages);
+    args.devices.apply(&mut config)?;
+    config.placement.devices.pipeline_stages =
+        args.pipeline_stages.unwrap_or(config.placement.devices.pipeline_stages);
     config.training.sync_batch_norm |= args.sync_batch_norm;
     let options = BenchOptions { mode: args.mode.into(), batch: args.batch, ..BenchOptions::default() };
     if let Some(file) = &args.timeline {

@@ -3,15 +3,16 @@
 use crate::args::RecipesArgs;
 use crate::print;
 use std::process::ExitCode;
-use train::RECIPES;
+use train::recipes;
 
 pub fn run(args: RecipesArgs) -> anyhow::Result<ExitCode> {
+    let all = recipes();
     let Some(name) = args.name else {
-        let width = RECIPES.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        return print::lines(RECIPES.iter().map(|(name, what)| format!("{name:width$}  {what}")).collect());
+        let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        return print::lines(all.iter().map(|(name, about)| format!("{name:width$}  {about}")).collect());
     };
     let text = train::write_recipe(&train::find_recipe(&name)?)?;
-    let source = RECIPES.iter().find(|(known, _)| *known == name);
-    let head = source.map_or(String::new(), |(_, what)| format!("# {what}\n"));
+    let about = all.iter().find(|(known, _)| *known == name);
+    let head = about.map_or(String::new(), |(_, about)| format!("# {about}\n"));
     print::text(&format!("{head}{text}"))
 }

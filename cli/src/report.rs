@@ -4,7 +4,6 @@ use crate::args::ReportArgs;
 use crate::error::{at_least_one, sentence};
 use crate::output::{HISTORY_FILE, folder_must_exist, newest_run};
 use crate::{data, evaluate, print};
-use anyhow::Context;
 use report::{RunReport, page_file, save_report};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,11 +42,9 @@ fn name(run: &Path) -> String {
 }
 
 fn test(about: &mut RunReport, run: &Path, args: &ReportArgs) -> anyhow::Result<()> {
-    let devices = train::open_devices(&args.devices.options()?)?;
-    let device = devices.first().context("there is no device")?;
-    let mut classifier = Classifier::load(&run.join(MODEL_FILE), device, args.batch_size)?;
-    let mut options = evaluate::data_of(run, &classifier, &args.data)?;
-    options.limit_test = args.limit.limit_test.or(options.limit_test);
-    let (data, all) = data::load_test(options)?;
+    let device = args.devices.open()?;
+    let mut classifier = Classifier::load(&run.join(MODEL_FILE), &device, args.batch_size)?;
+    let config = evaluate::data_of(run, &classifier, &args.data)?;
+    let (data, all) = data::load_test(&config.training.data, config.placement.files)?;
     Ok(about.test(&mut classifier, &data, all)?)
 }

@@ -2,111 +2,14 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
+use crate::flags::flag_of;
 use crate::output::{Output, is_held, is_picture, newest_run};
 use anyhow::Context;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
-use train::{Config, DeviceOptions, Process, Resume, find_recipe};
+use train::{Config, Devices, Difference, Process, Resume, differences, find_recipe};
 
-/// The settings that a resumed run may have otherwise, as keys of `config.json`. All others stay what they were.
-const MAY_CHANGE: [&str; 22] = [
-    "checkpoints.every_epochs",
-    "checkpoints.every_steps",
-    "checkpoints.keep_last",
-    "checkpoints.save_best",
-    "csv_log",
-    "data.data_dir",
-    "data.data_url",
-    "data.limit_test",
-    "data.offline",
-    "device_weights",
-    "devices.device",
-    "devices.gpus",
-    "devices.pipeline_stages",
-    "devices.replicas",
-    "devices.split_at",
-    "devices.threads",
-    "early_stop",
-    "epochs",
-    "model_checkpoint",
-    "plot",
-    "tensorboard",
-    "terminate_on_nan",
-];
-
-/// The tables of `config.json` whose options are settings of their own.
-const TABLES: [&str; 4] = ["augmentation", "checkpoints", "data", "devices"];
-
-/// The value of a setting that is left out.
+/// A value that is left out.
 const NONE: &str = "none";
-
-/// A setting in which two configurations differ.
-struct Difference {
-    /// Its key in `config.json`.
-    key: String,
-    old: String,
-    new: String,
-}
-
-impl Difference {
-    fn may_change(&self) -> bool {
-        MAY_CHANGE.contains(&self.key.as_str())
-    }
-
-    /// The flag that sets it.
-    fn option(&self, args: &TrainArgs) -> String {
-        match self.key.as_str() {
-            "lr_scaling" => "--lr-scaling or --warmup-epochs".to_owned(),
-            "optimizer" => "--optimizer or --momentum".to_owned(),
-            "param_groups" => "--param-group".to_owned(),
-            "schedule" => "--schedule, --power or --decay".to_owned(),
-            key if key.starts_with("augmentation.") && args.augmentation.no_augmentation => {
-                "--no-augmentation".to_owned()
-            }
-            key => format!("--{}", key.rsplit('.').next().unwrap_or(key).replace('_', "-")),
-        }
-    }
-
-    /// Refuses it; `source` is what asks for the new value.
-    fn refuse(&self, name: &str, source: &str, left_out: &str) -> anyhow::Error {
-        let Difference { old, new, .. } = self;
-        usage(format!(
-            "{name} can't change when a run is resumed: the run has {old}, {source} {new}; leave {left_out} out, or start a new run"
-        ))
-    }
-}
-
-fn differences(old: &Config, new: &Config) -> anyhow::Result<Vec<Difference>> {
-    let pairs = settings(old)?.into_iter().zip(settings(new)?);
-    let differs = pairs.filter(|((_, old), (_, new))| old != new);
-    Ok(differs.map(|((key, old), (_, new))| Difference { key, old, new }).collect())
-}
-
-/// The keys of a configuration, which all have, and their values as text.
-fn settings(config: &Config) -> anyhow::Result<Vec<(String, String)>> {
-    let mut all = serde_json::to_value(config)?;
-    all["micro_batches"] = config.micro_batches().into();
-    all["optimizer"] = config.training.optimizer.to_string().into();
-    all["schedule"] = config.training.schedule.to_string().into();
-    let text = |value: Value| match value {
-        Value::Null => NONE.to_owned(),
-        Value::String(text) => text,
-        other => other.to_string().replace('"', ""),
-    };
-    let mut settings = Vec::new();
-    let Value::Object(all) = all else { return Ok(settings) };
-    for (key, value) in all {
-        match value {
-            Value::Object(options) if TABLES.contains(&key.as_str()) => {
-                settings.extend(
-                    options.into_iter().map(|(option, value)| (format!("{key}.{option}"), text(value))),
-                );
-            }
-            value => settings.push((key, text(value))),
-        }
-    }
-    Ok(settings)
-}
 
 /// Whether a launcher or the cluster has started this job before.
 fn is_restarted() -> anyhow::Result<bool> {
@@ -173,7 +76,7 @@ impl TrainArgs {
     fn beginning(&self, again: bool) -> anyhow::Result<Start> {
         let mut resume = self.keep.resume_from.as_deref().map(Resume::read).transpose()?;
         // Those of the run that the file is of.
-        resume.iter_mut().for_each(|resume| resume.config.forget_outputs());
+        resume.iter_mut().for_each(|resume| resume.config.outputs.forget_outside());
         let config = resume.as_ref().map_or_else(|| self.config(), |resume| self.resumed_config(resume))?;
         let new = Output::new(self.keep.output.as_deref(), &config.recipe);
         Ok(Start { config, output: Output { restarted: again, ..new }, resume })
@@ -236,15 +139,10 @@ impl TrainArgs {
         Ok(newest.map(|resume| (run.clone(), resume)))
     }
 
-    /// The recipe's file, if `--recipe` names one.
-    fn recipe_file(&self) -> Option<&str> {
-        self.recipe
-            .as_deref()
-            .filter(|recipe| Path::new(recipe).extension().is_some_and(|ending| ending == "toml"))
-    }
-
-    /// Refuses flags, and a recipe's file, that would make a resumed run another one than it was. Its data may come from elsewhere, if
-    /// they are going to be compared with a `fingerprint`.
+    /// Refuses flags, and a recipe, that would make a resumed run another one than it was. Its data may come from elsewhere, if they are
+    /// going to be compared with a `fingerprint`.
+    ///
+    /// Options that differ from the run's own recipe were given by flags. A resume may leave these flags out.
     pub fn check_resumed(&self, saved: &Config, fingerprint: bool) -> anyhow::Result<()> {
         if self.quick && self.recipe.is_none() && saved.recipe != "quick" {
             return Err(usage(format!(
@@ -252,42 +150,64 @@ impl TrainArgs {
                 saved.recipe
             )));
         }
-        let fixed = |wanted: &Config| {
-            let may_change =
-                |differs: &Difference| differs.may_change() || (fingerprint && differs.key == "data.dataset");
-            anyhow::Ok(differences(saved, wanted)?.into_iter().filter(move |differs| !may_change(differs)))
-        };
         let mut wanted = saved.clone();
         if let Some(recipe) = &self.recipe {
-            wanted.recipe = find_recipe(recipe)?.recipe;
-        }
-        self.apply(&mut wanted)?;
-        if let Some(differs) = fixed(&wanted)?.next() {
-            return Err(differs.refuse(&differs.option(self), "this command line", "it"));
-        }
-        if let Some(file) = self.recipe_file() {
-            let mut wanted = self.config()?;
-            // By default they depend on the stages, which may change.
-            wanted.training.micro_batches = wanted.training.micro_batches.or(saved.training.micro_batches);
-            // What the file leaves out may have been a flag's.
-            if let Some(differs) = fixed(&wanted)?.find(|differs| differs.new != NONE) {
-                return Err(differs.refuse(&format!("`{}`", differs.key), file, "--recipe"));
+            let named = find_recipe(recipe)?;
+            if named.recipe != saved.recipe {
+                let values = [saved.recipe.clone(), named.recipe];
+                return Err(refuse("--recipe", &values, "this command line", "it"));
+            }
+            wanted.training = named.training;
+            let all = serde_json::to_value(saved)?;
+            for key in &saved.changed {
+                let value = key.split('.').fold(&all, |value, part| &value[part]);
+                wanted.set(key, value)?;
             }
         }
-        Ok(())
+        self.apply(&mut wanted)?;
+        let fixed =
+            |differs: &Difference| differs.is_training() && !(fingerprint && differs.key == "data.dataset");
+        let Some(differs) = differences(saved, &wanted).into_iter().find(fixed) else { return Ok(()) };
+        let by_flags = {
+            let mut flagged = saved.clone();
+            self.apply(&mut flagged)?;
+            differences(saved, &flagged).iter().any(|other| other.key == differs.key)
+        };
+        Err(match &self.recipe {
+            Some(file) if !by_flags => {
+                refuse(&format!("`{}`", differs.key), &differs.told(), file, "--recipe")
+            }
+            _ => refuse(&self.option(&differs.key), &differs.told(), "this command line", "it"),
+        })
+    }
+
+    /// The flags that set an option.
+    fn option(&self, key: &str) -> String {
+        match key {
+            "lr_scaling" => "--lr-scaling or --warmup-epochs".to_owned(),
+            "optimizer" => "--optimizer or --momentum".to_owned(),
+            "schedule" => "--schedule, --power or --decay".to_owned(),
+            key if key.starts_with("augmentation.") && self.no_augmentation => "--no-augmentation".to_owned(),
+            key => flag_of(key).map_or_else(|| format!("`{key}`"), str::to_owned),
+        }
     }
 
     /// What the recipe's file says otherwise than the resumed run does it, for people: of what may change, only flags change it.
     pub fn unheeded(&self, config: &Config) -> anyhow::Result<Vec<String>> {
-        let Some(file) = self.recipe_file() else { return Ok(Vec::new()) };
-        let differences = differences(config, &self.config()?)?.into_iter();
-        let unheeded = differences.filter(|differs| differs.may_change() && differs.new != NONE);
-        let told = |Difference { key, old, new }| {
-            format!(
-                "{file} says {key} = {new}, but the run goes on with {old}: only flags change a resumed run"
-            )
+        let Some(file) = self.recipe.as_deref().filter(|recipe| Path::new(recipe).is_file()) else {
+            return Ok(Vec::new());
         };
-        Ok(unheeded.map(told).collect())
+        let unheeded =
+            |differs: &Difference| !differs.is_training() && !config.changed.contains(&differs.key);
+        let told = |differs: Difference| {
+            let [old, new] = differs.told();
+            let key = differs.key;
+            (new != NONE).then(|| {
+                format!("{file} says {key} = {new}, but the run goes on with {old}: only flags change a resumed run")
+            })
+        };
+        let differences = differences(config, &self.config()?).into_iter();
+        Ok(differences.filter(unheeded).filter_map(told).collect())
     }
 
     /// The configuration of a resumed run: as it was saved, with what may change taken from the flags. The devices are
@@ -295,18 +215,29 @@ impl TrainArgs {
     pub fn resumed_config(&self, resume: &Resume) -> anyhow::Result<Config> {
         self.check_resumed(&resume.config, resume.state.data.is_some())?;
         let mut config = resume.config.clone();
-        let DeviceOptions { replicas, precision, deterministic, no_winograd, .. } = config.placement.devices;
-        config.placement.devices =
-            DeviceOptions { replicas, precision, deterministic, no_winograd, ..DeviceOptions::default() };
+        let replicas = config.placement.devices.replicas;
+        config.placement.devices = Devices { replicas, ..Devices::default() };
+        let before = config.clone();
         self.apply(&mut config)?;
+        let given = differences(&before, &config).into_iter().map(|differs| differs.key);
+        let new: Vec<String> =
+            given.filter(|key| key != "data.data_dir" && !before.changed.contains(key)).collect();
+        config.changed.extend(new);
         let done = resume.state.epoch;
-        if self.epochs.is_some_and(|epochs| epochs < done) {
+        if self.options.has("epochs") && config.training.epochs < done {
             return Err(usage(format!(
                 "--epochs is {}, but epoch {done} of this run is done already",
                 config.training.epochs
             )));
         }
-        // The whole batch stays what it was, on however many towers: that is in the state, not among what was asked for.
+        // The whole batch stays what it was, on however many replicas: that is in the state, not among what was asked for.
         Ok(config)
     }
+}
+
+/// Refuses to change an option of a resumed run; `source` is what asks for the new value.
+fn refuse(name: &str, [old, new]: &[String; 2], source: &str, left_out: &str) -> anyhow::Error {
+    usage(format!(
+        "{name} can't change when a run is resumed: the run has {old}, {source} {new}; leave {left_out} out, or start a new run"
+    ))
 }

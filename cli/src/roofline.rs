@@ -2,10 +2,10 @@
 
 use crate::print;
 use std::process::ExitCode;
-use train::DeviceOptions;
+use train::Config;
 
-pub fn run(options: &DeviceOptions, json: bool) -> anyhow::Result<ExitCode> {
-    let roofline = bench::roofline(options)?;
+pub fn run(config: &Config, json: bool) -> anyhow::Result<ExitCode> {
+    let roofline = bench::roofline(&config.placement.devices, &config.training.arithmetic)?;
     if json {
         return print::json(&roofline);
     }

@@ -2,25 +2,27 @@
 
 use crate::args::TrainArgs;
 use crate::error::{INTERRUPTED, usage};
+use crate::flags::{default_dir, flag_of, in_flags};
 use crate::made::{Begun, Made};
-use crate::output::{Output, make_other};
+use crate::output::{Output, make_other, shown};
 use crate::print::note;
 use crate::resume::Start;
 use crate::tui::{self, Tui};
-use crate::{callbacks, data, error, print};
+use crate::{data, error, print};
 use anyhow::Context;
+use callbacks::{Outputs, Outside, Progress, Run, from_config};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use train::cifar::Dataset;
-use train::observers::{Progress, from_config};
 use train::{Config, End, Observer, Process, Resume, StopFlag, TrainState};
 use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let start = args.start(args.goes_on()?)?;
-    let process = Process::join(&start.config.placement.devices, Duration::from_secs(args.keep.collective_timeout))?;
+    let process =
+        Process::join(&start.config.placement.devices, Duration::from_secs(args.keep.collective_timeout))?;
     // A device that is not there is told before the data are read.
     start.config.check_replicas(match &process {
         Some(process) => process.world(),
@@ -47,14 +49,15 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
     let (mut made, mut held) = (Made::default(), None);
     let begun = Arc::new(AtomicBool::new(false));
     let begin = || {
-        let before =
-            resume.map_or_else(Vec::new, |resume| callbacks::others(&resume.config).unwrap_or_default());
-        for other in callbacks::others(&config)? {
-            let is_remembered = before.iter().any(|before| before.path == other.path);
-            make_other(&other, &output.run, &mut made)
+        let before = resume.map_or_else(Vec::new, |resume| resume.config.outputs.outside());
+        for outside in checked_outside(&config.outputs)? {
+            let is_remembered = before.iter().any(|before| before.path == outside.path);
+            make_other(&outside, &output.run, &mut made)
                 .map_err(|error| if is_remembered { remembered(error) } else { error })?;
+            if !outside.is_folder {
+                made.file(outside.path.to_owned());
+            }
         }
-        callbacks::files(&config).for_each(|file| made.file(file.to_owned()));
         held = output.create(&mut made)?;
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
@@ -62,7 +65,7 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
         if resume.is_some() {
             args.unheeded(&config)?.iter().for_each(|line| note(format_args!("warning: {line}")));
         }
-        if args.quick && args.epochs.is_none() && config.recipe != "quick" && resume.is_none() {
+        if args.quick && !args.options.has("epochs") && config.recipe != "quick" && resume.is_none() {
             tell_of_trial(&config);
         }
         let mut observers = observers(&config, &data, output, args)?;
@@ -88,6 +91,7 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
         // The run is done and saved, whether or not anybody can read so.
         End::Done => print::text(&format!("done: {run}\n")).or(Ok(ExitCode::SUCCESS)),
         End::Stopped(reason) => {
+            let reason = in_flags(&reason);
             print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
         }
         End::Interrupted => {
@@ -108,6 +112,19 @@ fn follow(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Resul
     let outcome = process.train(&config, data, resume.as_ref(), &mut [], &stop)?;
     let going_on = alone && matches!(outcome.end, End::Interrupted);
     Ok(if going_on { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// What is written outside of the run's folder; a folder where a file is to be is refused.
+fn checked_outside(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
+    let all = outputs.outside();
+    if let Some(Outside { key, path, .. }) =
+        all.iter().find(|outside| !outside.is_folder && outside.path.is_dir())
+    {
+        let flag = flag_of(key).unwrap_or(key);
+        let picture = if *key == "plot" { " to be a picture" } else { "" };
+        return Err(usage(format!("{flag} is {}, but must be no folder{picture}", shown(path).display())));
+    }
+    Ok(all)
 }
 
 /// What a resumed run can't write, it may be told not to.
@@ -147,21 +164,21 @@ fn load(
     resume: Option<&Resume>,
     tell: fn(&str),
 ) -> anyhow::Result<Dataset> {
-    if resume.is_some() && args.data.source.dataset.is_none() {
+    if resume.is_some() && !args.options.has("data.dataset") {
         config.training.data.check_folder("the run's config.json")?;
     }
     let trial = args.quick && resume.is_none();
-    let data = match data::load(&config.data, args.keep.no_progress) {
+    let data = match data::load(&config.training.data, &config.placement.files, args.keep.no_progress) {
         Ok(data) => data,
         Err(error @ train::Error::Data(_))
             if trial
-                && config.placement.files.data_dir == Some(data::default_dir())
+                && config.placement.files.data_dir == Some(default_dir())
                 && ["auto", "cifar10", "cifar100"].contains(&config.training.data.dataset.as_str()) =>
         {
             tell(&format!("warning: {error}"));
             tell("warning: going on with SYNTHETIC images: drawn figures, not CIFAR");
             config.training.data.dataset = "synthetic".to_owned();
-            data::load(&config.data, args.keep.no_progress)?
+            data::load(&config.training.data, &config.placement.files, args.keep.no_progress)?
         }
         Err(error) => return Err(error.into()),
     };
@@ -188,7 +205,7 @@ fn images(config: &Config, data: &Dataset) -> String {
 
 /// Who gives `--quick` may expect little work.
 fn tell_of_trial(config: &Config) {
-    let Config { recipe, model, epochs, .. } = config;
+    let (recipe, train::Training { model, epochs, .. }) = (&config.recipe, &config.training);
     note(format_args!(
         "--quick leaves network and epochs to --recipe {recipe}: {model}, {epochs} epochs; for a short trial give --epochs N and \
          --limit-train N, or leave --recipe out"
@@ -200,7 +217,10 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
     let images = images(config, data);
     let size = ImageSize::of(data.train.shape());
     let at = if size == ImageSize::default() { String::new() } else { format!(" at {size}") };
-    note(format_args!("{}: {} on {}{at} ({images}), into {run}", config.recipe, config.training.model, data.name));
+    note(format_args!(
+        "{}: {} on {}{at} ({images}), into {run}",
+        config.recipe, config.training.model, data.name
+    ));
     if let Some(why) = train::unused_gpu(&config.placement.devices) {
         note(format_args!("warning: {why}; training on the CPU"));
     }
@@ -232,6 +252,8 @@ fn observers(
     // The progress comes first, so that its bar is gone before anybody else writes.
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
     let goes_on = output.goes_on || output.restarted;
-    observers.extend(from_config(config, &output.run, &data.name, goes_on)?);
+    let title = format!("{} on {}", config.training.model, data.name);
+    let run = Run { folder: &output.run, title: &title, goes_on };
+    observers.extend(from_config(&config.outputs, &run).map_err(train::Error::from)?);
     Ok(observers)
 }

@@ -20,7 +20,8 @@ fn devices(world: usize, threads: usize) -> Option<Vec<Device>> {
 /// Batches of 14 of 45 images, by four virtual replicas.
 fn config() -> Config {
     let mut config = recipe("quick").unwrap();
-    (config.training.epochs, config.training.global_batch_size, config.training.virtual_replicas) = (2, Some(14), Some(4));
+    (config.training.epochs, config.training.global_batch_size, config.training.virtual_replicas) =
+        (2, Some(14), Some(4));
     config.training.schedule = "constant".parse().unwrap();
     config
 }

@@ -73,7 +73,8 @@ fn a_resumed_plateau_has_the_same_bits() {
         let resumed = ends(&config, Some(&resume), Vec::new());
         assert_eq!(straight.figures(), resumed.figures(), "{replicas} towers");
         assert!(straight.tensors == resumed.tensors, "{replicas} towers: not the same bits");
-        let unreduced = ends(&config.with(|config| config.training.reduce_lr_on_plateau = None), None, Vec::new());
+        let unreduced =
+            ends(&config.with(|config| config.training.reduce_lr_on_plateau = None), None, Vec::new());
         assert!(straight.tensors != unreduced.tensors);
     }
 }
@@ -132,7 +133,8 @@ fn a_backup_every_few_batches_is_a_checkpoint() {
     config.outputs.checkpoints.every_steps = 3;
     config.outputs.checkpoints.keep_last = None;
     let folder = tempfile::tempdir().unwrap();
-    let whole = ends(&config, None, vec![Box::new(Checkpoints::new(folder.path(), &config.outputs).unwrap())]);
+    let whole =
+        ends(&config, None, vec![Box::new(Checkpoints::new(folder.path(), &config.outputs).unwrap())]);
     assert!(straight.tensors == whole.tensors, "looking changes nothing");
     let saved = folder.path().join("checkpoints");
     for later in ["epoch-0001", "epoch-0002", "step-00000006"] {
@@ -180,7 +182,10 @@ fn a_run_that_stops_early_ends_with_the_average() {
         let stop = EarlyStop::parse("val_loss:patience=2,min_delta=100").unwrap();
         let stop = EarlyStop { restore_best_weights: restores, ..stop };
         let ema = Some("momentum=0.9".parse().unwrap());
-        let mut config = quick(6).with(|config| { config.outputs.early_stop = Some(stop); config.training.ema = ema; });
+        let mut config = quick(6).with(|config| {
+            config.outputs.early_stop = Some(stop);
+            config.training.ema = ema;
+        });
         (config.placement.devices.replicas, config.placement.devices.pipeline_stages) = (replicas, stages);
         let observers = || -> Vec<Box<dyn Observer>> {
             let checkpoints = Checkpoints::new(folder.path(), &config.outputs).unwrap();

@@ -44,7 +44,8 @@ fn config(epochs: u64) -> Config {
     config.training.lr = 1e-3;
     let groups = ["dense*/bias:lr-multiplier=2,epochs=1", "*/kernel:l2=1e-3"];
     config.training.param_groups = groups.map(|group| group.parse().expect("it is well-formed")).into();
-    config.training.ema = Some("momentum=0.5,every=2,overwrite-frequency=2".parse().expect("it is well-formed"));
+    config.training.ema =
+        Some("momentum=0.5,every=2,overwrite-frequency=2".parse().expect("it is well-formed"));
     config
 }
 
@@ -78,7 +79,8 @@ fn towers_on_one_gpu_equal_one_tower() {
     on_gpus(Precision::Fp32, |open| {
         // Without normalization, whose statistics are a tower's own.
         let mut config = config(1);
-        (config.training.model, config.training.optimizer) = ("keras_cnn".into(), "sgd".parse().expect("it is well-formed"));
+        (config.training.model, config.training.optimizer) =
+            ("keras_cnn".into(), "sgd".parse().expect("it is well-formed"));
         let one = run(&[open()], &config);
         config.training.global_batch_size = Some(4);
         let three = run(&[open(), open(), open()], &config);
@@ -116,7 +118,8 @@ fn in_folder(
 fn a_run_that_stops_goes_on_bit_for_bit() {
     goes_on_bit_for_bit(Precision::Fp32, &config(2), &[2, 5, 6]);
     // With a loss scale and a count of steps, which are part of the state.
-    let adam = config(2).with(|config| config.training.optimizer = "adamw".parse().expect("it is well-formed"));
+    let adam =
+        config(2).with(|config| config.training.optimizer = "adamw".parse().expect("it is well-formed"));
     goes_on_bit_for_bit(Precision::Fp16, &adam, &[3]);
 }
 
@@ -158,7 +161,10 @@ fn a_loss_that_is_no_number_ends_the_run_and_names_the_step() {
 #[test]
 fn gpus_end_together_at_a_loss_that_is_no_number() {
     on_gpus(Precision::Fp32, |open| {
-        let config = config(2).with(|config| { config.training.lr = 1e30; config.outputs.terminate_on_nan = true; });
+        let config = config(2).with(|config| {
+            config.training.lr = 1e30;
+            config.outputs.terminate_on_nan = true;
+        });
         let stop = train::StopFlag::default();
         let outcome = train::train_on(&[open(), open()], &config, data(), None, &mut [], &stop)
             .expect("it ends in order");

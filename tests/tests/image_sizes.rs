@@ -171,7 +171,8 @@ fn what_does_not_fit_is_told() {
     let told = refused(&|config| config.training.data.image_size = size(7, 64));
     assert!(told.starts_with("--image-size is 7x64, but must be N or HxW"), "{told}");
     let told = refused(&|config| {
-        (config.training.augmentation.zca_whitening, config.training.data.image_size) = (true, size(224, 224));
+        (config.training.augmentation.zca_whitening, config.training.data.image_size) =
+            (true, size(224, 224));
     });
     assert!(told.contains("zca") && told.contains("224x224"), "{told}");
 

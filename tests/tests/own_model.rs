@@ -12,7 +12,8 @@ use trained::{Classifier, Preprocessing, Trained};
 fn config() -> Config {
     let mut config = recipe("quick").expect("the recipe");
     (config.training.epochs, config.training.batch_size) = (1, 20);
-    (config.placement.devices.device, config.placement.devices.replicas, config.placement.devices.threads) = (DeviceKind::Cpu, 2, 2);
+    (config.placement.devices.device, config.placement.devices.replicas, config.placement.devices.threads) =
+        (DeviceKind::Cpu, 2, 2);
     config
 }
 
@@ -66,7 +67,10 @@ fn cropped() -> cifar::Dataset {
 
 /// Trains `mine` into a folder.
 fn trained_in(run: &std::path::Path) -> (Outcome, cifar::Dataset) {
-    let config = config().with(|config| { config.training.model = "mine".into(); config.training.preprocessing = Preprocessing::SubtractPixelMean; });
+    let config = config().with(|config| {
+        config.training.model = "mine".into();
+        config.training.preprocessing = Preprocessing::SubtractPixelMean;
+    });
     let data = cropped();
     let mut observers: Vec<Box<dyn Observer>> =
         vec![Box::new(Checkpoints::new(run, &config.outputs).expect("the folder can be made"))];

@@ -58,7 +58,11 @@ fn stages_train_the_bits_of_the_whole_network() {
 #[test]
 fn other_micro_batches_are_another_run() {
     let three = run(2, &config(2).with(|config| config.training.micro_batches = Some(3)));
-    assert_same(&three, &run(1, &config(1).with(|config| config.training.micro_batches = Some(3))), "one stage");
+    assert_same(
+        &three,
+        &run(1, &config(1).with(|config| config.training.micro_batches = Some(3))),
+        "one stage",
+    );
     let four = run(2, &config(2).with(|config| config.training.micro_batches = None));
     assert_same(&four, &run(1, &whole(4)), "two micro-batches a stage by default");
     assert!(three.tensors != four.tensors);
@@ -163,7 +167,10 @@ fn what_cannot_be_split_is_an_error() {
     assert!(says(99, &config(99)).contains("--pipeline-stages is 99, but must be at most"));
     let both = whole(2).with(|config| config.training.micro_batches = Some(2));
     assert!(says(1, &both).contains("--micro-batches is 2, but must be left out with --virtual-replicas"));
-    assert!(says(1, &config(1).with(|config| config.training.micro_batches = Some(0))).contains("--micro-batches is 0"));
+    assert!(
+        says(1, &config(1).with(|config| config.training.micro_batches = Some(0)))
+            .contains("--micro-batches is 0")
+    );
     let mut alone = config(1);
     alone.devices.split_at = vec!["flatten".to_owned()];
     assert!(says(1, &alone).contains("--split-at is flatten, but must be left out, or given with"));

@@ -34,7 +34,11 @@ fn towers_normalize_together() {
     let config = config().with(|config| config.training.global_batch_size = Some(8));
     let one = run(&cpus(1, 2), &config);
     let [together, apart] = [true, false].map(|sync_batch_norm| {
-        distance(&one.tensors, &run(&cpus(2, 1), &config.with(|config| config.training.sync_batch_norm = sync_batch_norm)).tensors)
+        distance(
+            &one.tensors,
+            &run(&cpus(2, 1), &config.with(|config| config.training.sync_batch_norm = sync_batch_norm))
+                .tensors,
+        )
     });
     // On so few images every step enlarges what rounding makes different.
     assert!(together < 0.2 && together * 10.0 < apart, "{together:e}, apart {apart:e}");

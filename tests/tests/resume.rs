@@ -82,7 +82,8 @@ fn an_interrupted_epoch_goes_on_at_the_next_step() {
         let mut config = quick(2);
         if optimizer.contains("nesterov") {
             let groups = ["*/beta:lr-multiplier=8,l2=1e-3", "dense/bias:epochs=1"];
-            config.training.param_groups = groups.map(|group| group.parse().expect("it is well-formed")).into();
+            config.training.param_groups =
+                groups.map(|group| group.parse().expect("it is well-formed")).into();
             config.training.ema =
                 Some("every=2,momentum=0.9,power=1,overwrite-frequency=4".parse().expect("so is this"));
         }

@@ -60,7 +60,11 @@ fn towers_that_do_not_meet_train_something_else() {
 /// How far a single step of several towers is from that of one: when they normalize together, and apart.
 fn after_a_step(config: &Config, devices: impl Fn(usize) -> Vec<Device>, world: usize) -> [f64; 2] {
     let step = |world: usize, sync_batch_norm| {
-        let config = config.with(|config| { config.training.epochs = 1; config.training.sync_batch_norm = sync_batch_norm; config.training.global_batch_size = Some(5); });
+        let config = config.with(|config| {
+            config.training.epochs = 1;
+            config.training.sync_batch_norm = sync_batch_norm;
+            config.training.global_batch_size = Some(5);
+        });
         let data = cifar::synthetic(3, 5, 3);
         let finished = run_on(&devices(world), &config, &data, None, None, Vec::new()).unwrap();
         assert_eq!(finished.outcome.state.step, 1);
@@ -120,8 +124,16 @@ fn shards_and_micro_batches_are_refused() {
         let error = run_on(&cpus(world, 1), &config, &data(), None, None, Vec::new()).err().unwrap();
         assert!(matches!(error, Error::Option { .. }) && error.to_string().contains(says), "{error}");
     };
-    refused(config(true).with(|config| config.training.virtual_replicas = Some(4)), 2, "--virtual-replicas is 4");
-    refused(config(true).with(|config| config.training.micro_batches = Some(2)), 2, "left out with --micro-batches");
+    refused(
+        config(true).with(|config| config.training.virtual_replicas = Some(4)),
+        2,
+        "--virtual-replicas is 4",
+    );
+    refused(
+        config(true).with(|config| config.training.micro_batches = Some(2)),
+        2,
+        "left out with --micro-batches",
+    );
     let mut stages = config(true);
     stages.devices.pipeline_stages = 2;
     refused(stages, 2, "left out with --pipeline-stages");

@@ -34,8 +34,7 @@ pub struct Launch {
 
 impl Launch {
     pub fn new(processes: usize, args: &LaunchArgs) -> anyhow::Result<Launch> {
-        let visible =
-            args.gpus.as_ref().map(|gpus| visible(&gpus.ids(), env::var(VISIBLE).ok())).transpose()?;
+        let visible = args.gpus.as_ref().map(|gpus| visible(&gpus.0, env::var(VISIBLE).ok())).transpose()?;
         let draw = || Secret::draw().map_err(train::Error::from);
         let id = draw()?.chars().take(16).collect();
         let (command, port) = (args.command.clone(), args.master_port);

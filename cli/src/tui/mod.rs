@@ -5,15 +5,15 @@ mod view;
 
 use crate::print;
 use crate::train::end_at_once;
+use callbacks::{Progress, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use train::observers::Progress;
 use train::printable;
-use train::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, StepInfo, StopFlag, TrainState};
+use train::{EpochRecord, Flow, Observer, RunInfo, Snapshot, StepInfo, StopFlag, TrainState};
 use view::View;
 
 /// The view is drawn no more often; keys are looked for as often as there are steps.

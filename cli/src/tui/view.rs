@@ -1,5 +1,6 @@
 //! What the view shows: numbers alone, no terminal.
 
+use callbacks::Monitor;
 use train::{EpochRecord, RunInfo, StepInfo, printable};
 
 /// The throughput is told as often, in seconds.
@@ -49,10 +50,10 @@ impl View {
     }
 
     pub fn begin(&mut self, run: &RunInfo<'_>) {
-        self.model = printable(&run.config.training.model);
+        self.model = printable(run.model);
         self.devices = printable(&run.devices);
         self.replicas = run.replicas;
-        self.epochs = run.config.training.epochs;
+        self.epochs = run.epochs;
         self.history = run.state.history.clone();
         self.resumed = (run.state.epoch, run.state.partial.steps);
     }
@@ -105,8 +106,7 @@ impl View {
 
     /// The epoch, from 1, with the highest validation accuracy, and that.
     pub fn best(&self) -> Option<(u64, f64)> {
-        let best = self.history.iter().filter(|record| record.val_acc.is_finite());
-        let best = best.max_by(|a, b| a.val_acc.total_cmp(&b.val_acc).then(b.epoch.cmp(&a.epoch)))?;
+        let best = Monitor::default().best_of(&self.history)?;
         Some((best.epoch, best.val_acc))
     }
 
@@ -182,19 +182,9 @@ mod tests {
 
     #[test]
     fn what_a_run_says_at_its_beginning_is_kept() {
-        let mut config = train::recipe("quick").expect("a recipe");
-        config.training.epochs = 7;
         let (state, devices) = (TrainState::default(), "3 replicas, each on the CPU (1 thread)".to_owned());
         let mut view = View::new("run");
-        view.begin(&RunInfo {
-            config: &config,
-            state: &state,
-            train_samples: 100,
-            val_samples: 10,
-            steps_per_epoch: 4,
-            replicas: 3,
-            devices: devices.clone(),
-        });
+        view.begin(&RunInfo { replicas: 3, devices: devices.clone(), ..callbacks::testing::run(7, &state) });
         assert_eq!((view.replicas, view.epochs, view.devices), (3, 7, devices));
     }
 }

@@ -63,7 +63,7 @@ pub struct ReplicaBench {
 /// What the devices say, and [`Error::Option`] for inference, which replicas do each on its own.
 pub fn bench_replicas(config: &Config, options: &BenchOptions) -> Result<ReplicaBench> {
     check_training(options)?;
-    let devices = open_devices(&config.placement.devices)?;
+    let devices = open_devices(&config.placement.devices, &config.training.arithmetic)?;
     let results = run_replicas(&devices, |replica| bench_replica(config, options, replica))?;
     results.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))
 }
@@ -79,7 +79,9 @@ pub fn bench_process(process: Process, config: &Config, options: &BenchOptions) 
 
 /// What must be the same in all processes that measure together.
 fn facts(config: &Config, options: &BenchOptions) -> Facts {
-    let facts = Facts::new().with("the network", &config.training.model).with("the optimizer", config.training.optimizer);
+    let facts = Facts::new()
+        .with("the network", &config.training.model)
+        .with("the optimizer", config.training.optimizer);
     with_device_facts(facts, config)
         .with("images of", config.training.data.image_size)
         .with("a batch of", batch_size(config, options))
@@ -277,7 +279,11 @@ mod tests {
     #[test]
     fn replicas_are_measured_together() {
         let mut config = recipe("quick").unwrap();
-        (config.placement.devices.device, config.placement.devices.replicas, config.placement.devices.threads) = (DeviceKind::Cpu, 3, 3);
+        (
+            config.placement.devices.device,
+            config.placement.devices.replicas,
+            config.placement.devices.threads,
+        ) = (DeviceKind::Cpu, 3, 3);
         let options =
             BenchOptions { batch: Some(2), seconds: 0.0, repeats: 2, warmup: 0, ..BenchOptions::default() };
         let result = bench_replicas(&config, &options).unwrap();

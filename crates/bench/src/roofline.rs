@@ -2,7 +2,7 @@ use crate::Result;
 use program::{Device, Precision};
 use serde::Serialize;
 use tensor_cpu::{bf16_level, simd_level};
-use train::{DeviceKind, DeviceOptions, open_devices};
+use train::{Arithmetic, DeviceKind, Devices, open_devices};
 
 /// What the processor can do at most, as `towers bench --roofline --json` prints it.
 #[derive(Clone, Debug, Serialize)]
@@ -28,15 +28,15 @@ pub struct Roof {
 ///
 /// # Errors
 /// What [`open_devices`] says of the options.
-pub fn roofline(options: &DeviceOptions) -> Result<Roofline> {
-    let with = |threads| DeviceOptions { device: DeviceKind::Cpu, replicas: 1, threads, ..options.clone() };
+pub fn roofline(devices: &Devices, arithmetic: &Arithmetic) -> Result<Roofline> {
+    let with = |threads| Devices { device: DeviceKind::Cpu, replicas: 1, threads, ..devices.clone() };
     let mut roofs: Vec<Roof> = Vec::new();
-    for threads in [1, options.threads] {
-        for device in open_devices(&with(threads))? {
+    for threads in [1, devices.threads] {
+        for device in open_devices(&with(threads), arithmetic)? {
             roofs.extend(roof(&device)?.filter(|roof| roofs.iter().all(|r| r.threads != roof.threads)));
         }
     }
-    let narrow = bf16_level().filter(|_| options.precision == Precision::Bf16);
+    let narrow = bf16_level().filter(|_| arithmetic.precision == Precision::Bf16);
     Ok(Roofline { simd: narrow.unwrap_or_else(simd_level), roofs })
 }
 

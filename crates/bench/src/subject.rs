@@ -4,7 +4,7 @@ use layers::{Draws, Initializer, Mode, Network, Work};
 use models::Model;
 use optim::OptimizerState;
 use program::Device;
-use train::{Config, DeviceOptions, Meter, StepOptions, open_devices};
+use train::{Config, Devices, Meter, StepOptions, open_devices};
 
 /// What a benchmark measures: a network with a batch of random data in place.
 pub(crate) struct Subject {
@@ -42,7 +42,10 @@ impl Subject {
 
 /// The first of the devices that the configuration asks for.
 pub(crate) fn device(config: &Config) -> Result<Device> {
-    let devices = open_devices(&DeviceOptions { replicas: 1, ..config.placement.devices.clone() })?;
+    let devices = open_devices(
+        &Devices { replicas: 1, ..config.placement.devices.clone() },
+        &config.training.arithmetic,
+    )?;
     devices.into_iter().next().ok_or_else(|| Error::Device("there is no device".into()))
 }
 

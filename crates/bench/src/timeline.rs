@@ -35,7 +35,7 @@ pub struct Timeline {
 pub fn timeline(config: &Config, options: &BenchOptions) -> Result<Timeline> {
     config.check()?;
     check_training(options)?;
-    let devices = open_devices(&config.placement.devices)?;
+    let devices = open_devices(&config.placement.devices, &config.training.arithmetic)?;
     let zero = Instant::now();
     let traces = run_replicas(&devices, |replica| trace(config, options, replica, zero))?;
     Ok(Timeline { events: traces.into_iter().flatten().collect(), unit: "ms" })
@@ -124,7 +124,11 @@ mod tests {
     #[test]
     fn every_replica_has_a_row_of_ops_and_one_of_sums() {
         let mut config = recipe("quick").unwrap();
-        (config.placement.devices.device, config.placement.devices.replicas, config.placement.devices.threads) = (DeviceKind::Cpu, 2, 2);
+        (
+            config.placement.devices.device,
+            config.placement.devices.replicas,
+            config.placement.devices.threads,
+        ) = (DeviceKind::Cpu, 2, 2);
         let options = BenchOptions { batch: Some(2), ..BenchOptions::default() };
         let Timeline { events, .. } = timeline(&config, &options).unwrap();
         let names: Vec<&str> = events.iter().filter_map(|event| event["args"]["name"].as_str()).collect();

@@ -73,6 +73,11 @@ impl Kind {
         }
     }
 
+    /// Whether it takes a number.
+    pub fn is_number(&self) -> bool {
+        matches!(self, Kind::Whole(_) | Kind::Between(..) | Kind::Number | Kind::Such(..))
+    }
+
     /// Reads a text of the command line.
     ///
     /// # Errors

@@ -178,7 +178,10 @@ pub fn set_text<C: Serialize + DeserializeOwned>(
     texts: &[&str],
 ) -> Result<C, Error> {
     let (table, option) = find(tables, key).ok_or_else(|| unknown(tables, key))?;
-    let refuse = |text: &str, refused| Error::of(key.to_owned(), format!("`{text}`"), refused);
+    let refuse = |text: &str, refused| {
+        let told = if option.kind.is_number() { text.to_owned() } else { format!("`{text}`") };
+        Error::of(key.to_owned(), told, refused)
+    };
     let read = |text: &&str| option.kind.parse(text).map_err(|refused| refuse(text, refused));
     let value = match option.kind {
         Kind::List(..) => {
@@ -346,6 +349,6 @@ mod tests {
         let Refused::Because(reason) = refused("loss:patient=1") else { panic!("a sentence") };
         assert!(reason.ends_with("did you mean `patience`?"), "{reason}");
         let Refused::Because(reason) = refused("loss:patience=x") else { panic!("a sentence") };
-        assert_eq!(reason, "patience is `x`, but must be a whole number, 0 or more");
+        assert_eq!(reason, "patience is x, but must be a whole number, 0 or more");
     }
 }

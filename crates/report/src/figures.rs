@@ -4,6 +4,7 @@ use crate::RunReport;
 use crate::chart::{Chart, Curve};
 use crate::escape::Escaped;
 use crate::numbers::{short, time};
+use callbacks::Monitor;
 use plot::Axis;
 use std::fmt::Write;
 use train::EpochRecord;
@@ -15,7 +16,8 @@ pub(crate) fn summary(runs: &[RunReport], out: &mut String) {
     for (k, run) in runs.iter().enumerate() {
         let last = run.history.last();
         let figure = |figure: Option<f64>| figure.map_or("–".to_owned(), short);
-        let best = EpochRecord::best(&run.history)
+        let best = Monitor::default()
+            .best_of(&run.history)
             .map_or("–".to_owned(), |best| format!("{} (epoch {})", short(best.val_acc), best.epoch));
         let cells = [
             Escaped(run.setting("recipe")).to_string(),

@@ -46,7 +46,7 @@ pub(crate) fn page(runs: &[RunReport]) -> String {
     out
 }
 
-/// A row a setting, a column a run; rows in which runs differ are marked.
+/// A row a setting, a column a run. Rows in which runs differ are marked, and so are values that differ from the recipe.
 fn table(title: &str, runs: &[RunReport], of: fn(&RunReport) -> &Vec<(String, String)>, out: &mut String) {
     let keys = settings::keys(runs.iter().map(|run| of(run).as_slice()));
     if keys.is_empty() {
@@ -60,15 +60,19 @@ fn table(title: &str, runs: &[RunReport], of: fn(&RunReport) -> &Vec<(String, St
         }
         out.push_str("</tr>\n");
     }
-    for key in keys {
+    for key in keys.iter().copied().filter(|key| *key != "changed") {
         let value = |run| of(run).iter().find(|(name, _)| name == key).map_or("–", |(_, value)| value);
         let values: Vec<&str> = runs.iter().map(value).collect();
         let differ = values.iter().any(|value| *value != values[0]);
         let _ = write!(out, "<tr{}><th>{}", if differ { " class=\"differ\"" } else { "" }, Escaped(key));
-        for value in values {
-            let _ = write!(out, "<td>{}", Escaped(value));
+        for (run, value) in runs.iter().zip(values) {
+            let class = if run.is_changed(key) { " class=\"changed\"" } else { "" };
+            let _ = write!(out, "<td{class}>{}", Escaped(value));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</table></div>\n");
+    if keys.iter().any(|key| runs.iter().any(|run| run.is_changed(key))) {
+        out.push_str("<p class=\"note\">Values in bold differ from the recipe.</p>\n");
+    }
 }

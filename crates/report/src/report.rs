@@ -1,6 +1,6 @@
 use crate::{Error, Result, RunReport, page};
-use std::path::{Path, PathBuf};
 use checkpoint::write_file;
+use std::path::{Path, PathBuf};
 
 /// The page about some runs, as HTML.
 ///

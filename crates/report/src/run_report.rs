@@ -1,9 +1,9 @@
 use crate::{Error, Result, pictures, settings};
+use callbacks::read_history;
 use cifar::Dataset;
 use image::RgbImage;
 use std::path::Path;
 use train::EpochRecord;
-use train::observers::read_history;
 use trained::{Classifier, Evaluation, evaluate, measured_on, split_name};
 
 /// More mistakes than these tell little more.
@@ -63,6 +63,11 @@ impl RunReport {
         let (images, split, classes) = (measured_on(data, all), split_name(data), classifier.classes.clone());
         self.test = Ok(Tested { images, split, classes, evaluation, mistakes, filters });
         Ok(())
+    }
+
+    /// Whether an option differs from the run's recipe.
+    pub(crate) fn is_changed(&self, key: &str) -> bool {
+        self.setting("changed").contains(&format!("\"{key}\""))
     }
 
     /// Has the page say why there are no results on test images.

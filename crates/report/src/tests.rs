@@ -1,48 +1,24 @@
 use crate::run_report::Tested;
 use crate::{Error, RunReport, page, report, save_report};
+use callbacks::testing::{record, run, state};
+use callbacks::{Environment, History};
 use image::RgbImage;
-use train::observers::{Environment, History};
-use train::{Config, EpochRecord, Observer, RunInfo, TrainState, recipe, save_config};
+use train::{Observer, recipe, save_config};
 use trained::{Evaluation, Mistake};
-
-/// `figures`: loss, accuracy, validation loss, validation accuracy.
-fn record(epoch: u64, [loss, acc, val_loss, val_acc]: [f64; 4]) -> EpochRecord {
-    EpochRecord { epoch, loss, acc, val_loss, val_acc, lr: 0.005, seconds: 63.2, images_per_second: 791.5 }
-}
-
-/// The state after the epochs of `history`.
-fn state(history: Vec<EpochRecord>) -> TrainState {
-    TrainState { epoch: history.len() as u64, history, ..TrainState::default() }
-}
-
-fn config(epochs: u64) -> Config {
-    recipe("quick").unwrap().with(|config| config.training.epochs = epochs)
-}
-
-fn run<'a>(config: &'a Config, state: &'a TrainState) -> RunInfo<'a> {
-    RunInfo {
-        config,
-        state,
-        train_samples: 50_000,
-        val_samples: 10_000,
-        steps_per_epoch: 1563,
-        replicas: 1,
-        devices: "the CPU (2 threads)".to_owned(),
-    }
-}
 
 /// A run of three epochs in a folder of its own.
 fn about(name: &str, seed: u64) -> RunReport {
     let folder = tempfile::tempdir().unwrap();
-    let mut config = config(3);
-    config.training.seed = seed;
+    let config = recipe("quick").unwrap().with(|config| {
+        (config.training.epochs, config.training.seed) = (3, seed);
+    });
     save_config(&config, folder.path()).unwrap();
     let accuracies = [0.2, 0.5, 0.4];
     let history =
         accuracies.iter().zip(1..).map(|(&acc, epoch)| record(epoch, [1.0 / epoch as f64, acc, 0.9, acc]));
     let state = state(history.collect());
-    History::new(folder.path()).on_begin(&run(&config, &state)).unwrap();
-    Environment::new(folder.path()).on_begin(&run(&config, &state)).unwrap();
+    History::new(folder.path()).on_begin(&run(3, &state)).unwrap();
+    Environment::new(folder.path()).on_begin(&run(3, &state)).unwrap();
     RunReport::read(folder.path(), name).unwrap()
 }
 
@@ -188,6 +164,15 @@ fn runs_stand_side_by_side() {
     assert_self_contained(&page);
     assert!(page.contains("<tr class=\"differ\"><th>seed<td>1<td>2"), "what differs is marked");
     assert_eq!(page.matches("class=\"differ\"").count(), 1);
+    assert_eq!(page.matches("class=\"changed\"").count(), 0);
+    let mut one = about("a", 1);
+    let changed = one.config.iter_mut().find(|(key, _)| key == "changed").unwrap();
+    changed.1 = "[\"seed\"]".into();
+    let page = page::page(&[one]);
+    assert!(
+        page.contains("<th>seed<td class=\"changed\">1") && page.contains("Values in bold differ"),
+        "{page}"
+    );
     assert!(page.contains("There is no &lt;model&gt;.") && page.contains("The network was not tested."));
 }
 
@@ -195,11 +180,11 @@ fn runs_stand_side_by_side() {
 fn a_folder_without_a_run_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(RunReport::read(folder.path(), "a"), Err(Error::Run { .. })));
-    let (config, state) = (config(1), state(vec![record(1, [0.0; 4])]));
+    let (config, state) = (recipe("quick").unwrap(), state(vec![record(1, [0.0; 4])]));
     save_config(&config, folder.path()).unwrap();
-    assert!(report(&[RunReport::read(folder.path(), "not begun").unwrap()]).contains("0 of 1"));
+    assert!(report(&[RunReport::read(folder.path(), "not begun").unwrap()]).contains("0 of 4"));
     std::fs::write(folder.path().join("history.csv"), "epoch\n1\n").unwrap();
     assert!(matches!(RunReport::read(folder.path(), "a"), Err(Error::Run { .. })));
-    History::new(folder.path()).on_begin(&run(&config, &state)).unwrap();
+    History::new(folder.path()).on_begin(&run(3, &state)).unwrap();
     assert!(RunReport::read(folder.path(), "a").is_ok());
 }

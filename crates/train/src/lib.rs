@@ -56,8 +56,8 @@ pub use callbacks::{
 };
 pub use config::{
     Arithmetic, Config, DataFiles, DataSet, DeviceKind, Devices, Difference, Placement, RECIPES, Training,
-    differences, find_recipe, is_training, key_of_flag, read_recipe, recipe, recipes, save_config, tables,
-    write_recipe,
+    differences, find_recipe, is_training, key_of_flag, parse_gpus, read_recipe, recipe, recipes,
+    save_config, tables, write_recipe,
 };
 pub use data::{load_data, load_test_data};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
@@ -71,6 +71,7 @@ pub use options::{hint as did_you_mean, nearest};
 pub use pipeline::pipeline_cuts;
 pub use preview::{Preview, preview, save_pictures};
 pub use process::{Process, with_device_facts};
+pub use program::Device;
 pub use resume::{Resume, Saved};
 pub use speed::median;
 pub use step::{StepOptions, gradients, train_step, update};
@@ -86,6 +87,8 @@ pub use callbacks;
 pub use checkpoint::read_text;
 pub use cifar;
 pub use optim;
+/// The table of options.
+pub use options;
 /// Where this process stands among others, and how they find each other.
 pub use parallel::{cluster, rendezvous};
 

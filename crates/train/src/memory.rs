@@ -34,8 +34,8 @@ fn free_memory(device: &Device) -> Option<u64> {
 fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Option<String> {
     let needed = bytes(model, precision, batch).ok()?;
     let advice = match largest_batch(model, precision, batch, free) {
-        0 => "not even a batch of 1 would fit; use a smaller network, or --device cpu".to_owned(),
-        fits => format!("--batch-size {fits} would fit"),
+        0 => "not even a batch of 1 would fit; use a smaller network, or `devices.device` cpu".to_owned(),
+        fits => format!("`batch_size` {fits} would fit"),
     };
     Some(format!(
         "a batch of {batch} needs about {:.1} GiB of the GPU's memory, of which {:.1} GiB are free; {advice}",
@@ -70,9 +70,9 @@ fn check_within(total: u64, whole: &Whole<'_>, device: &Device, towers: usize, w
     let room = (total / 8 * 7).saturating_sub(parameters as u64 * 16 * towers as u64);
     let fits = largest(each, |&batch| host.activations(batch).is_ok_and(|bytes| bytes <= room));
     let flag = match whole.config.training.global_batch_size {
-        Some(_) => format!("--global-batch-size {}", fits * shards),
+        Some(_) => format!("`global_batch_size` {}", fits * shards),
         None => format!(
-            "--batch-size {}",
+            "`batch_size` {}",
             fits * shards / whole.config.training.virtual_replicas.unwrap_or(world)
         ),
     };
@@ -206,7 +206,7 @@ mod tests {
         let half = largest_batch(&model, Precision::Bf16, 100_000, free);
         assert!((2 * fits..=2 * fits + 1).contains(&half), "{fits} {half}");
         let said = sentence(&model, Precision::Fp32, 100_000, free).unwrap();
-        assert!(said.contains(&format!("--batch-size {fits} would fit")), "{said}");
+        assert!(said.contains(&format!("`batch_size` {fits} would fit")), "{said}");
         let said = sentence(&model, Precision::Fp32, 64, 1 << 20).unwrap();
         assert!(said.contains("not even a batch of 1"), "{said}");
     }

@@ -75,10 +75,10 @@ const WISHES_EVERY: u64 = 16;
 fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Error {
     let remedy = match samples / config.training.virtual_replicas.unwrap_or(world) {
         _ if config.training.global_batch_size.is_some() => {
-            format!("--global-batch-size {samples} or less, or ")
+            format!("`global_batch_size` {samples} or less, or ")
         }
         0 => String::new(),
-        each => format!("--batch-size {each} or less, or "),
+        each => format!("`batch_size` {each} or less, or "),
     };
     let accepted = format!(
         "at most the {samples} training samples: this recipe leaves out short batches; give {remedy}a recipe with drop_last = false"

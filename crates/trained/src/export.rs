@@ -2,8 +2,8 @@
 
 use crate::pixels::EPSILON;
 use crate::{Error, Result, Trained};
-use checkpoint::write_file;
 use augment::{ImageDataGenerator, Mean, Preprocess};
+use checkpoint::write_file;
 use checkpoint::{Tensors, load_tensors, save_tensors};
 use interchange::{Pixels, Source, onnx, pytorch};
 use std::path::{Path, PathBuf};

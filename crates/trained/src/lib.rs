@@ -44,6 +44,7 @@ pub mod standardization;
 mod task;
 mod tensors;
 
+pub use checkpoint::MODEL_FILE;
 pub use classifier::{Classifier, Prediction};
 pub use error::{Error, Result};
 pub use evaluate::{Evaluation, Mistake, evaluate, listed, measured_on, split_name};
@@ -52,7 +53,6 @@ pub use foreign_weights::{Assumed, ForeignWeights};
 pub use image_size::ImageSize;
 pub use input::{Input, Preprocessing};
 pub use interchange::pytorch::names_classes;
-pub use checkpoint::MODEL_FILE;
 pub use model_file::{Description, Trained};
 pub use task::{Task, check_labels};
 pub use tensors::{AVERAGE, LOSS_SCALE, OPTIMIZER_STEPS, values};

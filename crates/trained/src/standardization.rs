@@ -39,7 +39,8 @@ pub fn check(options: &ImageDataGenerator, image: [usize; 3]) -> Result<()> {
     if !options.zca_whitening || len <= MOST_WHITENED {
         return Ok(());
     }
-    let (option, value) = ("`augmentation.zca_whitening`", format!("given for images of {}", ImageSize::of(image)));
+    let (option, value) =
+        ("`augmentation.zca_whitening`", format!("given for images of {}", ImageSize::of(image)));
     let accepted =
         format!("left out for more than 64x64 pixels: its matrix would have {len} x {len} numbers");
     Err(Error::Option { option, value, accepted })

@@ -1,5 +1,6 @@
 //! How texts become values: the compact forms of the command line and of recipes.
 
+use crate::devices::MOST;
 use crate::{DeviceWeights, Error, ImageSize};
 use callbacks::ReduceLrOnPlateau;
 use core::str::FromStr;
@@ -50,19 +51,31 @@ pub(super) fn path(text: &str) -> Result<Value, Refused> {
     }
 }
 
-/// A number of GPUs, or their ids. An id that comes several times makes several replicas on one GPU.
 pub(super) fn gpus(text: &str) -> Result<Value, Refused> {
+    parse_gpus(text).map(|ids| json!(ids)).map_err(Refused::MustBe)
+}
+
+/// Reads a number of GPUs, or their ids. An id that comes several times makes several replicas on one GPU.
+///
+/// ```
+/// assert_eq!(train::parse_gpus("3"), Ok(vec![0, 1, 2]));
+/// assert_eq!(train::parse_gpus("2,"), Ok(vec![2]));
+/// assert!(train::parse_gpus("0").is_err() && train::parse_gpus("1,b").is_err());
+/// ```
+///
+/// # Errors
+/// What would be accepted.
+pub fn parse_gpus(text: &str) -> Result<Vec<usize>, String> {
     let number = |part: &str| part.trim().parse::<usize>();
-    let refuse = |accepted: &str| Refused::MustBe(accepted.to_owned());
-    let wrong = |_| refuse("a number of GPUs, as in 3, or their ids, as in 0,2,3");
+    let wrong = |_| "a number of GPUs, as in 3, or their ids, as in 0,2,3".to_owned();
     if text.contains(',') {
         let ids = text.split(',').filter(|part| !part.trim().is_empty()).map(number);
-        return ids.collect::<Result<Vec<_>, _>>().map(|ids| json!(ids)).map_err(wrong);
+        return ids.collect::<Result<_, _>>().map_err(wrong);
     }
     match number(text).map_err(wrong)? {
-        0 => Err(refuse("at least 1; for none use `devices.device` cpu")),
-        count if count < crate::devices::MOST => Ok(json!((0..count).collect::<Vec<_>>())),
-        _ => Err(refuse("below 1024")),
+        0 => Err("at least 1; for none use `devices.device` cpu".to_owned()),
+        count if count < MOST => Ok((0..count).collect()),
+        _ => Err(format!("below {MOST}")),
     }
 }
 

@@ -16,6 +16,7 @@ mod training;
 pub(crate) use differences::agreed;
 pub use differences::{Difference, differences};
 pub use file::{find_recipe, read_recipe, write_recipe};
+pub use forms::parse_gpus;
 pub use placement::{DataFiles, DeviceKind, Devices, Placement};
 pub use recipe::{RECIPES, recipe, recipes};
 pub use table::{is_training, key_of_flag, tables};

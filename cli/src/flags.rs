@@ -1,0 +1,314 @@
+//! Flags of the table of options: one a key, with its help, and the same for every command that has it.
+
+use crate::error::usage;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use train::options::{Kind, Opt, Table};
+use train::{Config, DeviceKind, tables};
+
+/// Other names of flags.
+const ALIASES: [(&str, &str); 5] = [
+    ("--batch-size", "batch"),
+    ("--lr", "learning-rate"),
+    ("--schedule", "lr-schedule"),
+    ("--early-stop", "early-stopping"),
+    ("--pipeline-stages", "stages"),
+];
+
+/// Flags that exclude each other.
+const CONFLICTS: [(&str, &str); 2] =
+    [("--batch-size", "--global-batch-size"), ("--micro-batches", "--virtual-replicas")];
+
+/// Numbers that are 0 where nobody gives them.
+const FROM_ONE: [&str; 2] = ["devices.replicas", "devices.threads"];
+
+/// Which keys a command has flags for.
+pub trait Keys: Clone + std::fmt::Debug + Default + Send + Sync + 'static {
+    /// Whether a key is among them.
+    fn has(key: &str) -> bool;
+}
+
+macro_rules! keys {
+    ($($(#[$doc:meta])* $name:ident: [$($key:literal),+];)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default)]
+        pub struct $name;
+
+        impl Keys for $name {
+            fn has(key: &str) -> bool {
+                [$($key),+].contains(&key)
+            }
+        }
+    )*};
+}
+
+keys! {
+    /// The data.
+    Source: ["data.dataset", "data.data_dir", "data.data_url", "data.offline"];
+    /// The data to test on.
+    TestData: ["data.dataset", "data.data_dir", "data.data_url", "data.offline", "data.limit_test"];
+    /// One device.
+    Compute: ["devices.device", "devices.threads", "devices.precision", "devices.deterministic", "devices.no_winograd"];
+    /// Several devices.
+    Several: ["devices.device", "devices.threads", "devices.precision", "devices.deterministic", "devices.no_winograd"
+       , "devices.gpus", "devices.replicas"];
+    /// How many test images.
+    Limit: ["data.limit_test"];
+}
+
+/// All options.
+#[derive(Clone, Debug, Default)]
+pub struct All;
+
+impl Keys for All {
+    fn has(_: &str) -> bool {
+        true
+    }
+}
+
+/// What `towers preview` draws.
+#[derive(Clone, Debug, Default)]
+pub struct Pictures;
+
+impl Keys for Pictures {
+    fn has(key: &str) -> bool {
+        let of_data = Source::has(key) || matches!(key, "data.image_size" | "data.limit_train");
+        of_data || (key.starts_with("augmentation.") && key != "augmentation.validation_split")
+    }
+}
+
+/// The flags of a command for the options `K`, as they were given.
+#[derive(Clone, Debug, Default)]
+pub struct Flags<K> {
+    /// Keys and texts, in the order of the table.
+    given: Vec<(String, Vec<String>)>,
+    keys: PhantomData<K>,
+}
+
+/// The options that have a flag and are among `K`, but for those that the command declares by itself.
+fn options<K: Keys>() -> impl Iterator<Item = (&'static Table, &'static Opt, &'static str)> {
+    let of = |table: &'static Table| table.options.iter().map(move |option| (table, option));
+    let flagged =
+        tables().iter().flat_map(of).filter_map(|(table, option)| Some((table, option, option.flag()?)));
+    flagged.filter(|(table, option, flag)| K::has(&table.key_of(option)) && *flag != "--lr-scaling")
+}
+
+/// The name of an argument for clap.
+fn id(flag: &'static str) -> &'static str {
+    flag.trim_start_matches("--")
+}
+
+fn arg<K: Keys>(option: &'static Opt, flag: &'static str) -> Arg {
+    let mut arg = Arg::new(id(flag)).long(id(flag)).help(option.help()).action(ArgAction::Append);
+    if !option.heading.is_empty() {
+        arg = arg.help_heading(option.heading);
+    }
+    arg = arg.value_name(option.value_name().unwrap_or("BOOL"));
+    arg = match option.kind.bare() {
+        Some(bare) => {
+            // A switch in a sentence of flags: what follows is another one.
+            let joined = option.value_name().is_none();
+            arg.num_args(0..=1).default_missing_value(bare).require_equals(joined)
+        }
+        None => arg.allow_hyphen_values(!matches!(option.kind, Kind::Text | Kind::OneOf(_))),
+    };
+    if flag == "--data-dir" {
+        arg = arg.env("TOWERS_DATA_DIR");
+    }
+    for (_, alias) in ALIASES.iter().filter(|(of, _)| *of == flag) {
+        arg = arg.alias(*alias);
+    }
+    for (_, other) in CONFLICTS.iter().filter(|(of, _)| *of == flag) {
+        if options::<K>().any(|(_, _, flag)| flag == *other) {
+            arg = arg.conflicts_with(id(other));
+        }
+    }
+    arg
+}
+
+impl<K: Keys> clap::Args for Flags<K> {
+    fn augment_args(command: Command) -> Command {
+        options::<K>().fold(command, |command, (_, option, flag)| command.arg(arg::<K>(option, flag)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<K: Keys> clap::FromArgMatches for Flags<K> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = options::<K>().filter_map(|(table, option, flag)| {
+            let texts: Vec<String> = matches.get_many::<String>(id(flag))?.cloned().collect();
+            Some((table.key_of(option), texts))
+        });
+        Ok(Flags { given: given.collect(), keys: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<K: Keys> Flags<K> {
+    /// What the flag of a key says, if it is given.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let (_, texts) = self.given.iter().find(|(given, _)| given == key)?;
+        texts.last().map(String::as_str)
+    }
+
+    /// Whether the flag of a key is given.
+    pub fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// The same flags without that of a key.
+    #[must_use]
+    pub fn without(&self, key: &str) -> Self {
+        let mut flags = self.clone();
+        flags.given.retain(|(given, _)| given != key);
+        flags
+    }
+
+    /// The configuration of a command that has no recipe.
+    pub fn config(&self) -> anyhow::Result<Config> {
+        let mut config = Config::default();
+        self.apply(&mut config)?;
+        Ok(config)
+    }
+
+    /// Overrides the options whose flags are given.
+    pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
+        for (key, texts) in &self.given {
+            if let Some(head) = absent_table(config, key) {
+                let flag = flag_of(key).unwrap_or_default();
+                return Err(usage(format!("{flag} is given, but must be left out without {head}")));
+            }
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            if FROM_ONE.contains(&key.as_str()) && texts.last() == Some(&"0") {
+                let flag = flag_of(key).unwrap_or_default();
+                return Err(usage(format!("{flag} is 0, but must be at least 1")));
+            }
+            config.set_text(key, &texts)?;
+        }
+        if self.has("batch_size") {
+            config.training.global_batch_size = None;
+        }
+        if self.has("devices.gpus") {
+            if self.get("devices.device") == Some("cpu") {
+                return Err(usage(
+                    "--gpus and --device cpu contradict each other; for replicas on the CPU use --replicas",
+                ));
+            }
+            config.placement.devices.device = DeviceKind::Cuda;
+        }
+        self.find_data(config);
+        Ok(())
+    }
+
+    /// Makes the places of the data absolute: a run may be resumed from another folder.
+    fn find_data(&self, config: &mut Config) {
+        let data = &mut config.training.data;
+        if self.has("data.dataset")
+            && Path::new(&data.dataset).is_dir()
+            && let Ok(folder) = std::path::absolute(&data.dataset)
+        {
+            data.dataset = folder.to_string_lossy().into_owned();
+        }
+        if K::has("data.data_dir") {
+            let folder = config.placement.files.data_dir.get_or_insert_with(default_dir);
+            *folder = std::path::absolute(&*folder).unwrap_or_else(|_| folder.clone());
+        }
+    }
+}
+
+/// The folder of the data by default: `data/` in the workspace, the user's cache elsewhere.
+pub fn default_dir() -> PathBuf {
+    let workspace = |dir: &Path| dir.join("data").is_dir() && dir.join("crates/cifar").is_dir();
+    if let Some(dir) = std::env::current_dir()
+        .ok()
+        .and_then(|cwd| cwd.ancestors().find(|dir| workspace(dir)).map(Path::to_owned))
+    {
+        return dir.join("data");
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE")).map(PathBuf::from);
+    let cache = cache.or_else(|| Some(home()?.join(".cache")));
+    cache.map_or_else(|| PathBuf::from("data"), |cache| cache.join("towers"))
+}
+
+/// The flag with its value that begins the table of a key, if the configuration lacks that table and the key does not begin it.
+fn absent_table(config: &Config, key: &str) -> Option<String> {
+    let (name, option) = key.split_once('.')?;
+    let table = tables().iter().find(|table| table.key == name && table.begins.is_some())?;
+    let all = serde_json::to_value(config).ok()?;
+    if !all[table.key].is_null() || option == "path" {
+        return None;
+    }
+    let top = tables().iter().filter(|table| table.key.is_empty()).flat_map(|table| table.options);
+    let head = top.chain(table.options.iter().filter(|option| option.name == "path"));
+    let head = head.into_iter().find(|option| option.name == name || option.name == "path")?;
+    Some(format!("{} {}", head.flag()?, head.value_name().unwrap_or_default()))
+}
+
+/// The flag of a key.
+pub fn flag_of(key: &str) -> Option<&'static str> {
+    let of = |table: &'static Table| {
+        table.options.iter().find(|option| table.key_of(option) == key).and_then(Opt::flag)
+    };
+    match key {
+        "lr_scaling.warmup_epochs" => Some("--warmup-epochs"),
+        "recipe" => Some("--recipe"),
+        "plot" => Some("--output"),
+        _ => tables().iter().find_map(of),
+    }
+}
+
+/// The text with the flags of this command line in the place of keys in backticks: `checkpoints.save_best` as `--save-best`. Values in
+/// backticks stay.
+pub fn in_flags(text: &str) -> String {
+    let mut told = String::new();
+    for (k, part) in text.split('`').enumerate() {
+        let is_value = [" is ", "mean ", "there are ", "option "].iter().any(|before| told.ends_with(before));
+        told += &match told_as(part).filter(|_| k % 2 == 1 && !is_value) {
+            Some(flag) => flag,
+            None if k % 2 == 1 => format!("`{part}`"),
+            None => part.to_owned(),
+        };
+    }
+    told
+}
+
+/// How a key is told: its flag, or that of its table.
+fn told_as(key: &str) -> Option<String> {
+    let own = || flag_of(key).or_else(|| flag_of(&format!("augmentation.{key}")));
+    let of_table = || {
+        let (table, option) = key.split_once('.')?;
+        Some(format!("{}: {option}", flag_of(table)?))
+    };
+    own().map(str::to_owned).or_else(of_table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_as_flags_and_values_are_not() {
+        for (text, told) in [
+            ("`batch_size` is 0, but must be at least 1", "--batch-size is 0, but must be at least 1"),
+            (
+                "`checkpoints.save_best` is `lr`; did you mean `lr`?",
+                "--save-best is `lr`; did you mean `lr`?",
+            ),
+            ("left out with `devices.precision` fp16", "left out with --precision fp16"),
+            ("`early_stop.min_delta` is x", "--early-stop: min_delta is x"),
+            ("`random_crop` is 4, `std` is 2", "--random-crop is 4, `std` is 2"),
+            ("`lr_scaling.warmup_epochs` is 3", "--warmup-epochs is 3"),
+        ] {
+            assert_eq!(in_flags(text), told);
+        }
+    }
+}
