@@ -5,7 +5,7 @@ use checkpoint::Tensors;
 use program::Device;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use train::observers::Checkpoints;
+use train::callbacks::{self, Checkpoints};
 use train::{
     Config, EpochRecord, Flow, Observer, Outcome, Result, Resume, Snapshot, StepInfo, StopFlag, TrainState,
     cifar,
@@ -38,7 +38,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn keep(&self, snapshot: &dyn Snapshot) -> Result<()> {
+    fn keep(&self, snapshot: &dyn Snapshot) -> callbacks::Result<()> {
         let tensors = snapshot.all_tensors()?;
         self.kept.lock().expect("no observer panics").0 = Some(tensors);
         Ok(())
@@ -46,7 +46,7 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn on_step(&mut self, step: &StepInfo) -> Result<()> {
+    fn on_step(&mut self, step: &StepInfo) -> callbacks::Result<()> {
         self.steps += 1;
         if self.stop_after == Some(self.steps) {
             self.stop.raise();
@@ -55,15 +55,15 @@ impl Observer for Recorder {
         Ok(())
     }
 
-    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> callbacks::Result<Flow> {
         Ok(Flow::Continue)
     }
 
-    fn on_interrupt(&mut self, _: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+    fn on_interrupt(&mut self, _: &TrainState, snapshot: &dyn Snapshot) -> callbacks::Result<()> {
         self.keep(snapshot)
     }
 
-    fn on_end(&mut self, _: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
+    fn on_end(&mut self, _: &TrainState, snapshot: &dyn Snapshot) -> callbacks::Result<()> {
         self.keep(snapshot)
     }
 }
@@ -79,7 +79,7 @@ pub fn run(
     stop_after: Option<u64>,
     others: Vec<Box<dyn Observer>>,
 ) -> Result<Finished> {
-    run_on(&train::open_devices(&config.placement.devices)?, config, data, resume, stop_after, others)
+    run_on(&train::open_devices(&config.placement.devices, &config.training.arithmetic)?, config, data, resume, stop_after, others)
 }
 
 /// As [`run`], on devices that the caller opened.

@@ -3,7 +3,7 @@
 use augment::{ImageDataGenerator, RandAugment};
 use program::Precision;
 use towers_tests::{distance, run, run_on};
-use train::observers::Checkpoints;
+use train::callbacks::Checkpoints;
 use train::{Config, Observer, Resume, cifar, recipe};
 
 fn config(augmentation: ImageDataGenerator) -> Config {
@@ -45,7 +45,7 @@ fn a_run_goes_on_bit_for_bit_with_every_option() {
     assert!(straight.tensors == resumed.tensors, "not the same bits");
     // The number of towers changes no draw either.
     let mut halves = config;
-    (halves.virtual_replicas, halves.global_batch_size) = (Some(2), Some(8));
+    (halves.training.virtual_replicas, halves.training.global_batch_size) = (Some(2), Some(8));
     let devices = |n| vec![tensor_cpu::device(1); n];
     let [one, two] = [1, 2].map(|n| {
         run_on(&devices(n), &halves, &data, None, None, Vec::new()).expect("the run goes well").tensors

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use towers_tests::{Finished, run};
-use train::observers::{Checkpoints, ModelCheckpoint, TensorBoard};
+use train::callbacks::{Checkpoints, ModelCheckpoint, TensorBoard};
 use train::{
     Config, EarlyStop, End, ModelCheckpointOptions, Observer, ReduceLrOnPlateau, Resume, SaveFreq, cifar,
     recipe,
@@ -106,7 +106,7 @@ fn named_checkpoints_are_models() {
                 Box::new(ModelCheckpoint::new(folder.path(), whole.clone()).unwrap()),
             ],
         );
-        let device = train::open_devices(&config.placement.devices).unwrap().remove(0);
+        let device = train::open_devices(&config.placement.devices, &config.training.arithmetic).unwrap().remove(0);
         for record in &finished.outcome.state.history {
             let name = format!("best/w-{:02}-{:.2}.safetensors", record.epoch, record.val_acc);
             let mut model = Classifier::load(&folder.path().join(name), &device, 16).unwrap();
@@ -131,7 +131,7 @@ fn a_backup_every_few_batches_is_a_checkpoint() {
     let mut config = quick(2);
     let straight = ends(&config, None, Vec::new());
     config.outputs.checkpoints.every_steps = 3;
-    config.outputs.checkpoints.keep_last = None;
+    config.outputs.checkpoints.keep_last = 0;
     let folder = tempfile::tempdir().unwrap();
     let whole =
         ends(&config, None, vec![Box::new(Checkpoints::new(folder.path(), &config.outputs).unwrap())]);

@@ -10,7 +10,7 @@ use program::{Device, Precision, Prepared, Recorder, Span, Turn};
 use std::path::Path;
 use tensor_cuda::Options as CudaOptions;
 use towers_tests::{Finished, distance, run_on};
-use train::observers::Checkpoints;
+use train::callbacks::Checkpoints;
 use train::{Config, End, Error, Observer, Resume, cifar, recipe};
 
 /// Opens a device of each kind that is there, and says which are not.

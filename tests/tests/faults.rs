@@ -1,9 +1,9 @@
 //! Runs that go wrong end with a clear error and lose nothing.
 
 use towers_tests::run;
-use train::observers::Checkpoints;
+use train::callbacks::Checkpoints;
 use train::{
-    Config, EpochRecord, Error, Flow, Observer, Result, Resume, Snapshot, TrainState, cifar, recipe,
+    Config, EpochRecord, Error, Flow, Observer, Resume, Snapshot, TrainState, cifar, recipe,
 };
 
 fn quick() -> Config {
@@ -35,8 +35,8 @@ fn a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint() {
 struct Failing;
 
 impl Observer for Failing {
-    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
-        Err(Error::Device("the disk is gone".into()))
+    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> train::callbacks::Result<Flow> {
+        Err(train::callbacks::Error::other("the disk is gone"))
     }
 }
 
@@ -53,7 +53,7 @@ fn an_observers_error_ends_all_towers() {
 struct Enough;
 
 impl Observer for Enough {
-    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> train::callbacks::Result<Flow> {
         Ok(Flow::Stop("enough".into()))
     }
 }

@@ -38,7 +38,7 @@ fn short(name: &str, folder: &Path) -> Config {
 }
 
 fn data(config: &Config) -> Dataset {
-    let data = load_data(&config.data, |_| ()).unwrap();
+    let data = load_data(&config.training.data, &config.placement.files, |_| ()).unwrap();
     assert_eq!((data.train.shape(), data.test.shape()), ([30, 25, 3], [30, 25, 3]));
     data
 }
@@ -101,7 +101,7 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
     // What is divided by a deviation of each channel is no preprocessing that a state dict could stand for.
     let by_channel = name == "airbench94";
     let assumed = Assumed { dataset, ..Assumed::default() };
-    let load = |options: train::DataOptions| load_data(&options, |_| ());
+    let load = |set: train::DataSet, files: train::DataFiles| load_data(&set, &files, |_| ());
     if !by_channel {
         let back = open_model(&to("net.safetensors"), &assumed, load).unwrap();
         assert_eq!((&back.network, back.classes.len()), (&trained.network, 3), "{name}");
@@ -159,17 +159,17 @@ fn what_does_not_fit_is_told() {
     });
     assert_eq!(
         told,
-        "--image-size is 24x64, but must be at least 25x25 (height x width) with the network airbench94"
+        "`data.image_size` is 24x64, but must be at least 25x25 (height x width) with the network airbench94"
     );
-    let mut named = short("quick", place.path()).data;
+    let mut named = short("quick", place.path()).training.data;
     named.dataset = "cifar10".into();
-    let told = load_data(&named, |_| ()).unwrap_err().to_string();
+    let told = load_data(&named, &train::DataFiles::default(), |_| ()).unwrap_err().to_string();
     assert!(
-        told.starts_with("--image-size is 30x25, but must be left out with the data set `cifar10`"),
+        told.starts_with("`data.image_size` is 30x25, but must be left out with the data set `cifar10`"),
         "{told}"
     );
     let told = refused(&|config| config.training.data.image_size = size(7, 64));
-    assert!(told.starts_with("--image-size is 7x64, but must be N or HxW"), "{told}");
+    assert!(told.starts_with("`data.image_size` is 7x64, but must be N or HxW"), "{told}");
     let told = refused(&|config| {
         (config.training.augmentation.zca_whitening, config.training.data.image_size) =
             (true, size(224, 224));
@@ -196,7 +196,7 @@ fn configurations_without_a_size_are_of_32x32() {
     assert_eq!(old, recipe("keras-cnn").unwrap());
     let file =
         train::read_recipe("like = 'quick'\n[data]\ndataset = 'pets'\nimage_size = '30x25'", "mine").unwrap();
-    assert_eq!(file.data.image_size, SIZE);
+    assert_eq!(file.training.data.image_size, SIZE);
     let written = train::write_recipe(&file).unwrap();
     assert!(written.contains("image_size = \"30x25\""), "{written}");
     assert_eq!(train::read_recipe(&written, "mine").unwrap(), file);

@@ -30,7 +30,7 @@ mod training {
     use std::io::Write as _;
     use std::path::{Path, PathBuf};
     use std::time::Duration;
-    use train::observers::Checkpoints;
+    use train::callbacks::Checkpoints;
     use train::{
         Config, EpochRecord, Flow, Observer, Outcome, Process, Result, Resume, Snapshot, StepInfo, StopFlag,
         TrainState, cifar, recipe,
@@ -64,12 +64,12 @@ mod training {
     struct Slow(Duration, PathBuf);
 
     impl Observer for Slow {
-        fn on_step(&mut self, _: &StepInfo) -> Result<()> {
+        fn on_step(&mut self, _: &StepInfo) -> train::callbacks::Result<()> {
             std::thread::sleep(self.0);
             Ok(())
         }
 
-        fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
+        fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> train::callbacks::Result<Flow> {
             mark(&self.1, "epoch", 0);
             Ok(Flow::Continue)
         }

@@ -3,7 +3,7 @@
 use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph};
 use models::Model;
 use program::Activation;
-use train::observers::Checkpoints;
+use train::callbacks::Checkpoints;
 use train::{Config, DeviceKind, Error, Observer, Outcome, StopFlag};
 use train::{cifar, recipe, train_model};
 use trained::evaluate;
@@ -109,7 +109,7 @@ fn a_network_of_ones_own_is_opened_again() {
     assert_eq!(logits(&mut classifier), logits(&mut second));
 
     // A checkpoint, with the optimizer's memory in it, is the same network.
-    let load = |_| Ok(data.clone());
+    let load = |_, _| Ok(data.clone());
     let checkpoint = train::open_model(&at(train::CHECKPOINTS), &trained::Assumed::default(), load);
     let checkpoint =
         checkpoint.expect("a checkpoint").with_model(mine([24, 28, 3], 8, 10)).expect("the same");

@@ -5,7 +5,7 @@
 use program::Precision;
 use std::path::Path;
 use towers_tests::{Finished, cpus, run_in, run_on};
-use train::{Config, End, Error, Observer, Result, Resume, cifar, recipe};
+use train::{Config, End, Error, Observer, Resume, cifar, recipe};
 use trained::{Classifier, MODEL_FILE};
 
 /// Batch normalization, dropout and augmentation. Batches of 14 of 45 images: three whole ones, and one of three images, which
@@ -146,8 +146,8 @@ fn a_loss_that_is_not_a_number_ends_all_stages() {
 struct Broken;
 
 impl Observer for Broken {
-    fn on_step(&mut self, _: &train::StepInfo) -> Result<()> {
-        Err(Error::Device("the observer broke".into()))
+    fn on_step(&mut self, _: &train::StepInfo) -> train::callbacks::Result<()> {
+        Err(train::callbacks::Error::other("the observer broke"))
     }
 }
 
@@ -164,16 +164,16 @@ fn what_cannot_be_split_is_an_error() {
         run.err().unwrap().to_string()
     };
     assert!(says(3, &config(2)).contains("3 devices can't be shared out among pipelines of 2 stages"));
-    assert!(says(99, &config(99)).contains("--pipeline-stages is 99, but must be at most"));
+    assert!(says(99, &config(99)).contains("`devices.pipeline_stages` is 99, but must be"));
     let both = whole(2).with(|config| config.training.micro_batches = Some(2));
-    assert!(says(1, &both).contains("--micro-batches is 2, but must be left out with --virtual-replicas"));
+    assert!(says(1, &both).contains("`micro_batches` is 2, but must be left out with `virtual_replicas`"));
     assert!(
         says(1, &config(1).with(|config| config.training.micro_batches = Some(0)))
-            .contains("--micro-batches is 0")
+            .contains("`micro_batches` is 0")
     );
     let mut alone = config(1);
-    alone.devices.split_at = vec!["flatten".to_owned()];
-    assert!(says(1, &alone).contains("--split-at is flatten, but must be left out, or given with"));
+    alone.placement.devices.split_at = vec!["flatten".to_owned()];
+    assert!(says(1, &alone).contains("`devices.split_at` is flatten, but must be left out, or given with"));
 }
 
 /// Few images: the emulated GPUs compute on one core.

@@ -3,8 +3,8 @@
 use checkpoint::{Store, Tensors};
 use std::path::Path;
 use towers_tests::{Finished, run};
-use train::observers::Checkpoints;
-use train::{Config, End, Error, Observer, Result, Resume, Saved, StopFlag, cifar, recipe};
+use train::callbacks::Checkpoints;
+use train::{Config, End, Error, Observer, Resume, Saved, StopFlag, cifar, recipe};
 
 fn quick(epochs: u64) -> Config {
     let mut config = recipe("quick").expect("it is built in");
@@ -43,7 +43,7 @@ fn two_and_two_epochs_are_four() {
 struct StopInEvaluation(StopFlag);
 
 impl Observer for StopInEvaluation {
-    fn on_evaluate(&mut self, done: usize, all: usize) -> Result<()> {
+    fn on_evaluate(&mut self, done: usize, all: usize) -> train::callbacks::Result<()> {
         if done < all {
             self.0.raise();
         }
@@ -129,10 +129,10 @@ fn other_data_are_refused_where_the_checkpoint_knows_its_own() {
     let other = cifar::synthetic(6, 90, 30);
     let refused = run(&quick(2), &other, Some(&resume), None, Vec::new()).err();
     assert!(matches!(refused, Some(Error::OtherData(_))), "{refused:?}");
-    // As of before there were fingerprints; from here on there is one.
+    // A state without a fingerprint gets one.
     resume.state.data = None;
     let resumed = run(&quick(2), &other, Some(&resume), None, Vec::new()).unwrap();
-    assert_eq!(resumed.outcome.state.data, Some(train::Fingerprint::of(&other)));
+    assert_eq!(resumed.outcome.state.data, Some(train::fingerprint(&other)));
 }
 
 #[test]

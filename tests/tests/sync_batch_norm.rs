@@ -127,16 +127,16 @@ fn shards_and_micro_batches_are_refused() {
     refused(
         config(true).with(|config| config.training.virtual_replicas = Some(4)),
         2,
-        "--virtual-replicas is 4",
+        "`virtual_replicas` is 4",
     );
     refused(
         config(true).with(|config| config.training.micro_batches = Some(2)),
         2,
-        "left out with --micro-batches",
+        "left out with `micro_batches`",
     );
     let mut stages = config(true);
-    stages.devices.pipeline_stages = 2;
-    refused(stages, 2, "left out with --pipeline-stages");
+    stages.placement.devices.pipeline_stages = 2;
+    refused(stages, 2, "left out with `devices.pipeline_stages`");
 }
 
 /// On GPUs such a pass is never recorded. Few images: the emulated ones compute on one core.

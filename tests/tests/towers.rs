@@ -40,7 +40,7 @@ fn n_towers_equal_one_on_the_whole_batch() {
 fn training_moves_the_weights() {
     let data = cifar::synthetic(3, 45, 23);
     let mut still = config(1);
-    still.lr = 0.0;
+    still.training.lr = 0.0;
     let still = run(&still, &data, None, None, Vec::new()).unwrap();
     let moved = run(&config(1), &data, None, None, Vec::new()).unwrap();
     assert!(distance(&still.tensors, &moved.tensors) > 1e-2);

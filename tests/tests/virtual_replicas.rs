@@ -122,9 +122,9 @@ fn a_run_goes_on_on_another_number_of_devices() {
 #[test]
 fn fewer_shards_than_devices_are_an_error() {
     for (shards, world, says) in [
-        (2, 3, "--virtual-replicas is 2, but must be at least 3"),
-        (0, 1, "--virtual-replicas is 0, but must be from 1"),
-        (1 << 20, 1, "--virtual-replicas is 1048576"),
+        (2, 3, "`virtual_replicas` is 2, but must be at least 3"),
+        (0, 1, "`virtual_replicas` is 0, but must be a whole number from 1"),
+        (1 << 20, 1, "`virtual_replicas` is 1048576"),
     ] {
         let error = run_on(&cpus(world, 1), &config(Some(shards)), &data(), None, None, Vec::new());
         let error = error.err().unwrap();
