@@ -40,7 +40,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         return profile::run(&config, &options, args.json);
     }
     let process = Process::join(&config.placement.devices, MEETING)?;
-    if process.is_some() || train::check_devices(&config.placement.devices)? > 1 {
+    if process.is_some() || train::check_devices(&config.placement.devices, &config.training.arithmetic)? > 1
+    {
         return together(process, &config, &options, args.json);
     }
     let result = bench::bench(&config, &options)?;

@@ -26,7 +26,7 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     // A device that is not there is told before the data are read.
     start.config.check_replicas(match &process {
         Some(process) => process.world(),
-        None => train::check_devices(&start.config.placement.devices)?,
+        None => train::check_devices(&start.config.placement.devices, &start.config.training.arithmetic)?,
     })?;
     match process {
         Some(process) if !process.is_first() => follow(process, start, &args),

@@ -79,7 +79,14 @@ pub fn run(
     stop_after: Option<u64>,
     others: Vec<Box<dyn Observer>>,
 ) -> Result<Finished> {
-    run_on(&train::open_devices(&config.placement.devices, &config.training.arithmetic)?, config, data, resume, stop_after, others)
+    run_on(
+        &train::open_devices(&config.placement.devices, &config.training.arithmetic)?,
+        config,
+        data,
+        resume,
+        stop_after,
+        others,
+    )
 }
 
 /// As [`run`], on devices that the caller opened.

@@ -106,7 +106,8 @@ fn named_checkpoints_are_models() {
                 Box::new(ModelCheckpoint::new(folder.path(), whole.clone()).unwrap()),
             ],
         );
-        let device = train::open_devices(&config.placement.devices, &config.training.arithmetic).unwrap().remove(0);
+        let device =
+            train::open_devices(&config.placement.devices, &config.training.arithmetic).unwrap().remove(0);
         for record in &finished.outcome.state.history {
             let name = format!("best/w-{:02}-{:.2}.safetensors", record.epoch, record.val_acc);
             let mut model = Classifier::load(&folder.path().join(name), &device, 16).unwrap();

@@ -97,9 +97,7 @@ fn pipelines_have_weights_by_towers() {
     }
     let measured = run(&cpus(4, 1), &weighted(&config, "auto"));
     assert_near(&one, &measured, "measured weights");
-    assert!(
-        measured.outcome.state.device_weights.split(',').count() == 2
-    );
+    assert!(measured.outcome.state.device_weights.split(',').count() == 2);
 }
 
 /// Measuring leaves nothing behind: the run is that of somebody who knew the weights.

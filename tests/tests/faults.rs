@@ -2,9 +2,7 @@
 
 use towers_tests::run;
 use train::callbacks::Checkpoints;
-use train::{
-    Config, EpochRecord, Error, Flow, Observer, Resume, Snapshot, TrainState, cifar, recipe,
-};
+use train::{Config, EpochRecord, Error, Flow, Observer, Resume, Snapshot, TrainState, cifar, recipe};
 
 fn quick() -> Config {
     let mut config = recipe("quick").expect("it is built in");
@@ -35,7 +33,12 @@ fn a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint() {
 struct Failing;
 
 impl Observer for Failing {
-    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> train::callbacks::Result<Flow> {
+    fn on_epoch_end(
+        &mut self,
+        _: &EpochRecord,
+        _: &TrainState,
+        _: &dyn Snapshot,
+    ) -> train::callbacks::Result<Flow> {
         Err(train::callbacks::Error::other("the disk is gone"))
     }
 }
@@ -53,7 +56,12 @@ fn an_observers_error_ends_all_towers() {
 struct Enough;
 
 impl Observer for Enough {
-    fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> train::callbacks::Result<Flow> {
+    fn on_epoch_end(
+        &mut self,
+        _: &EpochRecord,
+        _: &TrainState,
+        _: &dyn Snapshot,
+    ) -> train::callbacks::Result<Flow> {
         Ok(Flow::Stop("enough".into()))
     }
 }

@@ -69,7 +69,12 @@ mod training {
             Ok(())
         }
 
-        fn on_epoch_end(&mut self, _: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> train::callbacks::Result<Flow> {
+        fn on_epoch_end(
+            &mut self,
+            _: &EpochRecord,
+            _: &TrainState,
+            _: &dyn Snapshot,
+        ) -> train::callbacks::Result<Flow> {
             mark(&self.1, "epoch", 0);
             Ok(Flow::Continue)
         }

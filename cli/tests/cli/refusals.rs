@@ -23,7 +23,7 @@ fn bad_values_name_the_option() {
         ("train --device-weights 1,-2", "--device-weights is `1,-2`, but must be auto, even, or a positive"),
         (
             "train --quick --dataset synthetic --device cpu --replicas 3 --device-weights 2,1",
-            "--device-weights is 2,1, but must be auto, even, or one number for each of the 3 towers",
+            "--device-weights is 2,1, but must be auto, even, or one number for each of the 3 replicas",
         ),
         ("train --lr-scaling linear:base=0", "--lr-scaling is `linear:base=0`"),
         ("train --warmup-epochs 3", "--warmup-epochs is 3, but must be left out without --lr-scaling"),

@@ -163,7 +163,7 @@ fn towers_may_take_unlike_slices() {
         .ends(0)
         .says("device weights 2,1,1");
     assert!(place.read("given/config.json").contains("\"device_weights\": \"2,1,1\""));
-    let other = "--device-weights is 2,1,1, but must be auto, even, or one number for each of the 2 towers";
+    let other = "--device-weights is 2,1,1, but must be auto, even, or one number for each of the 2 replicas";
     place.run("train --resume given --epochs 2 --replicas 2").ends(2).complains(other);
     let even = "train --resume given --epochs 2 --replicas 2 --device-weights even";
     assert!(!place.run(even).ends(0).out().contains("device weights"));

@@ -15,7 +15,8 @@ use train::{Config, pipeline_cuts};
 pub fn programs(config: &Config, options: &BenchOptions) -> Result<Vec<String>> {
     config.check()?;
     let (model, batch) = (model(config)?, batch_size(config, options));
-    let cuts = pipeline_cuts(config, &model, |piece| Ok(cost(piece)))?;
+    let cuts =
+        pipeline_cuts(config.stages(), &config.placement.devices.split_at, &model, |piece| Ok(cost(piece)))?;
     let stages = model.split(&cuts).map_err(Error::Cut)?;
     let replicas = config.placement.devices.replicas;
     let across = (config.training.sync_batch_norm && replicas > 1).then_some([0, replicas]);

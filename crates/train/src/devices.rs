@@ -5,26 +5,29 @@ use std::fmt::Write;
 use tensor_cpu::{Cpu, SIMD_LEVELS};
 use tensor_cuda::{self as cuda, Cuda, Gpu, Library, Options as CudaOptions};
 
-/// More towers, or threads, than any machine has use for.
+/// More replicas, or threads, than any machine has use for.
 pub(crate) const MOST: usize = 1024;
 
-/// Where the stages of towers go, those of the first tower first. Most towers have one stage.
+/// Where the stages of replicas go, those of the first replica first. Most replicas have one stage.
 #[derive(Clone, Debug, PartialEq)]
-enum Towers {
-    /// So many stages of towers on the CPU, with so many threads each.
+enum StageDevices {
+    /// So many stages of replicas on the CPU, with so many threads each.
     Cpu { stages: usize, threads: usize },
     /// A stage on each of these GPUs; a number that comes several times makes stages that share it.
     Gpus(Vec<usize>),
 }
 
-/// Checks, without opening any, that [`open_devices`] will find the devices; says how many towers they are for.
+/// Checks, without opening any, that [`open_devices`] will find the devices; says how many replicas they are for.
 ///
 /// # Errors
 /// [`Error::Device`] if a device is asked for that is not there; [`Error::Option`] for absurd numbers.
-pub fn check_devices(options: &Devices) -> Result<usize> {
-    let devices = match towers(options, usable_gpus)? {
-        Towers::Cpu { stages, .. } => stages,
-        Towers::Gpus(gpus) => gpus.len(),
+pub fn check_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<usize> {
+    let devices = match stage_devices(options, usable_gpus)? {
+        StageDevices::Cpu { stages, .. } => {
+            check_cpu(arithmetic.precision)?;
+            stages
+        }
+        StageDevices::Gpus(gpus) => gpus.len(),
     };
     Ok(devices / options.stages())
 }
@@ -34,8 +37,8 @@ pub fn check_devices(options: &Devices) -> Result<usize> {
 /// # Errors
 /// As [`check_devices`], and what a GPU's libraries say when it is opened.
 pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<Device>> {
-    match towers(options, usable_gpus)? {
-        Towers::Cpu { stages, threads } => {
+    match stage_devices(options, usable_gpus)? {
+        StageDevices::Cpu { stages, threads } => {
             check_cpu(arithmetic.precision)?;
             let open = |_| match arithmetic.precision {
                 Precision::Bf16 => {
@@ -46,7 +49,7 @@ pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<De
             };
             (0..stages).map(|stage| open(stage).map(Device::from)).collect()
         }
-        Towers::Gpus(gpus) => {
+        StageDevices::Gpus(gpus) => {
             let Arithmetic { precision, deterministic, .. } = *arithmetic;
             let open = |gpu| open_gpu(CudaOptions { gpu, precision, deterministic });
             gpus.into_iter().map(open).collect()
@@ -107,7 +110,7 @@ pub fn check_simd() -> Result<()> {
     Err(Error::Option { option: "TOWERS_SIMD", value: format!("`{name}`"), accepted })
 }
 
-fn towers(options: &Devices, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>) -> Result<Towers> {
+fn stage_devices(options: &Devices, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>) -> Result<StageDevices> {
     check_simd()?;
     let present = match options.device {
         DeviceKind::Cpu => None,
@@ -115,12 +118,12 @@ fn towers(options: &Devices, list: impl FnOnce() -> cuda::Result<Vec<Gpu>>) -> R
         DeviceKind::Auto => list().ok(),
     };
     match present {
-        Some(present) => Ok(Towers::Gpus(spread(options, &present)?)),
+        Some(present) => Ok(StageDevices::Gpus(spread(options, &present)?)),
         None => on_cpu(options),
     }
 }
 
-/// The GPU of each tower.
+/// The GPU of each replica.
 fn spread(options: &Devices, present: &[Gpu]) -> Result<Vec<usize>> {
     let wanted = options.gpus.clone().filter(|gpus| !gpus.is_empty()).unwrap_or_else(|| vec![0]);
     if let Some(&gpu) = wanted.iter().find(|number| **number >= present.len()) {
@@ -128,7 +131,7 @@ fn spread(options: &Devices, present: &[Gpu]) -> Result<Vec<usize>> {
         return Err(cuda::Error::NoSuchGpu { gpu, gpus }.into());
     }
     let stages = options.stages();
-    let towers = match options.replicas {
+    let replicas = match options.replicas {
         0 if wanted.len() > stages && !wanted.len().is_multiple_of(stages) => {
             let accepted = format!("a number of GPUs that pipelines of {stages} stages can share out");
             return Err(Error::Option {
@@ -138,16 +141,16 @@ fn spread(options: &Devices, present: &[Gpu]) -> Result<Vec<usize>> {
             });
         }
         0 => (wanted.len() / stages).max(1),
-        towers => towers,
+        replicas => replicas,
     };
-    Ok((0..towers * stages).map(|tower| wanted[tower % wanted.len()]).collect())
+    Ok((0..replicas * stages).map(|replica| wanted[replica % wanted.len()]).collect())
 }
 
-fn on_cpu(options: &Devices) -> Result<Towers> {
+fn on_cpu(options: &Devices) -> Result<StageDevices> {
     let stages = options.replicas.max(1) * options.stages();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if options.threads == 0 { cores } else { options.threads };
-    Ok(Towers::Cpu { stages, threads: (threads / stages).max(1) })
+    Ok(StageDevices::Cpu { stages, threads: (threads / stages).max(1) })
 }
 
 /// Refuses a precision that the CPU does not have.
@@ -223,8 +226,8 @@ mod tests {
         Gpu { number, name: "a GPU".into(), capability: (9, 0), memory: 80 << 30 }
     }
 
-    fn plan(options: Devices, gpus: usize) -> Result<Towers> {
-        towers(&options, || Ok((0..gpus).map(gpu).collect()))
+    fn plan(options: Devices, gpus: usize) -> Result<StageDevices> {
+        stage_devices(&options, || Ok((0..gpus).map(gpu).collect()))
     }
 
     fn options(gpus: &[usize], replicas: usize) -> Devices {
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn towers_go_where_they_are_asked_to() {
+    fn replicas_go_where_they_are_asked_to() {
         for (gpus, replicas, expected) in [
             (&[][..], 0, &[0][..]),
             (&[2, 0], 0, &[2, 0]),
@@ -241,12 +244,12 @@ mod tests {
             (&[0, 1], 5, &[0, 1, 0, 1, 0]),
             (&[0, 1, 2], 1, &[0]),
         ] {
-            assert_eq!(plan(options(gpus, replicas), 3).unwrap(), Towers::Gpus(expected.to_vec()));
+            assert_eq!(plan(options(gpus, replicas), 3).unwrap(), StageDevices::Gpus(expected.to_vec()));
         }
     }
 
     #[test]
-    fn stages_take_gpus_tower_by_tower() {
+    fn stages_take_gpus_replica_by_replica() {
         for (gpus, replicas, stages, expected) in [
             (&[0, 1][..], 0, 2, &[0, 1][..]),
             (&[0, 1, 2, 3], 0, 2, &[0, 1, 2, 3]),
@@ -255,12 +258,12 @@ mod tests {
             (&[0, 1], 0, 3, &[0, 1, 0]),
         ] {
             let options = Devices { pipeline_stages: stages, ..options(gpus, replicas) };
-            assert_eq!(plan(options, 4).unwrap(), Towers::Gpus(expected.to_vec()));
+            assert_eq!(plan(options, 4).unwrap(), StageDevices::Gpus(expected.to_vec()));
         }
         let uneven = Devices { pipeline_stages: 2, ..options(&[0, 1, 2], 0) };
         assert!(plan(uneven, 4).unwrap_err().to_string().contains("`devices.gpus` is 3"));
         let cpu = Devices { pipeline_stages: 2, replicas: 2, threads: 8, ..Devices::default() };
-        assert_eq!(on_cpu(&cpu).unwrap(), Towers::Cpu { stages: 4, threads: 2 });
+        assert_eq!(on_cpu(&cpu).unwrap(), StageDevices::Cpu { stages: 4, threads: 2 });
     }
 
     #[test]
@@ -272,10 +275,12 @@ mod tests {
     #[test]
     fn auto_takes_a_gpu_where_there_is_one() {
         let auto = Devices { threads: 4, replicas: 2, ..Devices::default() };
-        assert_eq!(plan(auto.clone(), 1).unwrap(), Towers::Gpus(vec![0, 0]));
+        assert_eq!(plan(auto.clone(), 1).unwrap(), StageDevices::Gpus(vec![0, 0]));
         let none = || Err(cuda::Error::NoSuchGpu { gpu: 0, gpus: vec![] });
-        assert_eq!(towers(&auto, none).unwrap(), Towers::Cpu { stages: 2, threads: 2 });
-        assert!(towers(&options(&[], 0), none).unwrap_err().to_string().contains("the driver sees none"));
+        assert_eq!(stage_devices(&auto, none).unwrap(), StageDevices::Cpu { stages: 2, threads: 2 });
+        assert!(
+            stage_devices(&options(&[], 0), none).unwrap_err().to_string().contains("the driver sees none")
+        );
     }
 
     #[test]
@@ -284,7 +289,7 @@ mod tests {
         for precision in Precision::ALL {
             let (devices, arithmetic) =
                 (Devices::default(), Arithmetic { precision, ..Arithmetic::default() });
-            let on_cpu = towers(&devices, none).and_then(|_| open_devices(&devices, &arithmetic));
+            let on_cpu = stage_devices(&devices, none).and_then(|_| open_devices(&devices, &arithmetic));
             let expected = match precision {
                 Precision::Fp32 => None,
                 Precision::Bf16 if tensor_cpu::bf16_level().is_some() => None,

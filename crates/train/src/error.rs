@@ -1,4 +1,3 @@
-use crate::config::unknown_network;
 use std::path::PathBuf;
 
 /// The result of this crate's functions.
@@ -119,23 +118,6 @@ pub enum Error {
     /// A device failed.
     #[error(transparent)]
     Tensor(#[from] program::Error),
-}
-
-impl From<trained::Error> for Error {
-    fn from(error: trained::Error) -> Self {
-        use trained::Error as Lower;
-        match error {
-            Lower::Option { option, value, accepted } => Error::Option { option, value, accepted },
-            Lower::UnknownNetwork { name } => unknown_network("--network", &name),
-            Lower::Run { path, reason } => Error::Run { path, reason },
-            Lower::Io { action, path, source } => Error::Io { action, path, source },
-            Lower::Augment(error) => error.into(),
-            Lower::Network(error) => error.into(),
-            Lower::Checkpoint(error) => error.into(),
-            Lower::Interchange(error) => error.into(),
-            Lower::Tensor(error) => error.into(),
-        }
-    }
 }
 
 impl Error {

@@ -19,35 +19,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod average;
-mod batch_picture;
 mod config;
 mod data;
 mod devices;
 #[cfg(feature = "emulation")]
 mod emulated;
 mod error;
-mod fingerprint;
-mod fit;
-mod graph_capture;
-mod image_set;
-mod memory;
-mod meter;
 mod open_model;
-mod optimizer;
-mod pace;
-mod passes;
-mod pipeline;
-mod pipelined;
-mod preview;
 mod process;
 mod resume;
-mod share;
-mod speed;
-mod step;
+mod run;
+mod trained_error;
 mod weights;
-mod whitening;
-mod worker;
 
 pub use callbacks::{
     CHECKPOINTS, CheckpointOptions, CsvLogOptions, EarlyStop, EpochRecord, Fingerprint, Flow,
@@ -59,22 +42,18 @@ pub use config::{
     differences, find_recipe, is_training, key_of_flag, parse_gpus, read_recipe, recipe, recipes,
     save_config, tables, write_recipe,
 };
-pub use data::{load_data, load_test_data};
+pub use data::{Preview, check_data, fingerprint, load_data, load_test_data, preview, save_pictures};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
 pub use error::{Error, Result};
-pub use fingerprint::{check_data, fingerprint};
-pub use fit::{End, Outcome, StopFlag, train, train_model, train_on};
-pub use graph_capture::GraphCapture;
-pub use meter::{Meter, Totals};
 pub use open_model::{ModelKind, open_model};
 pub use options::{hint as did_you_mean, nearest};
-pub use pipeline::pipeline_cuts;
-pub use preview::{Preview, preview, save_pictures};
 pub use process::{Process, with_device_facts};
 pub use program::Device;
 pub use resume::{Resume, Saved};
-pub use speed::median;
-pub use step::{StepOptions, gradients, train_step, update};
+pub use run::{
+    End, GraphCapture, Meter, Outcome, StepOptions, StopFlag, Totals, gradients, median, pipeline_cuts,
+    train, train_model, train_on, train_step, update,
+};
 pub use tensor_cuda::library_path;
 pub use trained::{ImageSize, Preprocessing};
 pub use weights::DeviceWeights;

@@ -1,10 +1,10 @@
-use crate::{Config, Error, Result, Resume};
+use crate::{Config, Error, Result};
 use core::fmt;
 use core::str::FromStr;
 use parallel::{Shards, Weights};
 use serde::{Deserialize, Serialize};
 
-/// What decides how much of every batch each tower computes.
+/// What decides how much of every batch each replica computes.
 ///
 /// ```
 /// use train::DeviceWeights;
@@ -19,7 +19,7 @@ pub enum DeviceWeights {
     /// The same for all, and the last takes the remainder too: the tutorials' rule.
     #[default]
     Even,
-    /// In proportion to the speeds that the towers measure before the first epoch.
+    /// In proportion to the speeds that the replicas measure before the first epoch.
     Auto,
     /// In proportion to these.
     Given(Weights),
@@ -70,22 +70,24 @@ impl DeviceWeights {
     pub(crate) const ACCEPTED: &'static str =
         "auto, even, or a positive finite number for each replica, as in 2,1,1";
 
-    /// Checks that they are for as many towers, and that each of them gets something of a whole batch.
-    pub(crate) fn check(&self, config: &Config, towers: usize) -> Result<()> {
+    /// Checks that they are for as many replicas, and that each of them gets something of a whole batch.
+    pub(crate) fn check(&self, config: &Config, replicas: usize) -> Result<()> {
         let DeviceWeights::Given(weights) = self else { return Ok(()) };
         let refuse = |accepted| {
             Err(Error::Option { option: "`device_weights`", value: weights.to_string(), accepted })
         };
-        if weights.len() != towers {
-            return refuse(match towers {
-                1 => "auto, even, or one number for the one tower".to_owned(),
-                _ => format!("auto, even, or one number for each of the {towers} towers"),
+        if weights.len() != replicas {
+            return refuse(match replicas {
+                1 => "auto, even, or one number for the one replica".to_owned(),
+                _ => format!("auto, even, or one number for each of the {replicas} replicas"),
             });
         }
-        let batch = config.global_batch(towers);
+        let batch = config.global_batch(replicas);
         let idle = weights.share_out(batch).iter().position(|share| *share == 0);
-        match idle.filter(|_| config.training.virtual_replicas.is_none() && batch >= towers) {
-            Some(tower) => refuse(format!("less uneven: tower {tower} would get none of a batch of {batch}")),
+        match idle.filter(|_| config.training.virtual_replicas.is_none() && batch >= replicas) {
+            Some(replica) => {
+                refuse(format!("less uneven: replica {replica} would get none of a batch of {batch}"))
+            }
             None => Ok(()),
         }
     }
@@ -94,7 +96,7 @@ impl DeviceWeights {
     /// in a run: one that goes on has those of its checkpoint, unless they were of another number of replicas.
     pub(crate) fn settle(
         &self,
-        resume: Option<&Resume>,
+        measured_before: Option<&DeviceWeights>,
         world: usize,
         measure: impl FnOnce() -> Result<Weights>,
     ) -> Result<DeviceWeights> {
@@ -104,12 +106,8 @@ impl DeviceWeights {
         if world == 1 {
             return Ok(DeviceWeights::Even);
         }
-        let measured_before =
-            resume.filter(|resume| resume.config.placement.device_weights == DeviceWeights::Auto);
-        match measured_before.and_then(|resume| resume.state.device_weights.parse().ok()) {
-            Some(DeviceWeights::Given(weights)) if weights.len() == world => {
-                Ok(DeviceWeights::Given(weights))
-            }
+        match measured_before {
+            Some(before @ DeviceWeights::Given(weights)) if weights.len() == world => Ok(before.clone()),
             _ => measure().map(DeviceWeights::Given),
         }
     }
@@ -141,21 +139,21 @@ mod tests {
     }
 
     #[test]
-    fn they_must_suit_the_towers() {
+    fn they_must_suit_the_replicas() {
         let mut config = crate::recipe("quick").unwrap();
         config.training.batch_size = 4;
-        let says = |config: &Config, weights: &str, towers| {
+        let says = |config: &Config, weights: &str, replicas| {
             let weights: DeviceWeights = weights.parse().unwrap();
-            weights.check(config, towers).err().map_or(String::new(), |error| error.to_string())
+            weights.check(config, replicas).err().map_or(String::new(), |error| error.to_string())
         };
-        assert!(says(&config, "2,1", 3).ends_with("auto, even, or one number for each of the 3 towers"));
-        assert!(says(&config, "2,1", 1).ends_with("auto, even, or one number for the one tower"));
-        assert!(says(&config, "100,1", 2).contains("tower 1 would get none of a batch of 8"));
+        assert!(says(&config, "2,1", 3).ends_with("auto, even, or one number for each of the 3 replicas"));
+        assert!(says(&config, "2,1", 1).ends_with("auto, even, or one number for the one replica"));
+        assert!(says(&config, "100,1", 2).contains("replica 1 would get none of a batch of 8"));
         assert_eq!(
             [says(&config, "2,1", 2), says(&config, "auto", 7), says(&config, "even", 7)],
             ["", "", ""]
         );
-        // Each tower has a shard of its own then.
+        // Each replica has a shard of its own then.
         config.training.virtual_replicas = Some(2);
         assert_eq!(says(&config, "100,1", 2), "");
     }

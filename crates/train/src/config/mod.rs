@@ -245,7 +245,7 @@ impl Config {
         let Some(model) = models::by_name_for(&self.training.model, image, 10) else { return Ok(()) };
         let model = model?;
         if self.stages() > 1 {
-            crate::pipeline::check(self, &model)?;
+            crate::run::pipeline::check_cuts(self.stages(), &self.placement.devices.split_at, &model)?;
         }
         self.check_groups(model.graph())
     }

@@ -1,7 +1,7 @@
 //! That the steps of a recipe are those of its source: loss, rates, momentum, groups, average.
 
-use crate::average::Average;
 use crate::recipe;
+use crate::run::average::Average;
 use layers::{
     AveragePooling2D, BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, Mode, Network, Rescaling,
 };

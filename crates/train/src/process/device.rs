@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_one_tower() {
+    fn a_process_has_one_replica() {
         let mut config = crate::recipe("quick").unwrap();
         config.placement.devices.replicas = 2;
         let error = share(&config, &place(0, 2), 0).unwrap_err().to_string();

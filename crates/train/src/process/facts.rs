@@ -1,12 +1,12 @@
 use crate::Config;
 use crate::config::agreed;
-use crate::fingerprint::digest as sha256;
-use crate::fit::Whole;
+use crate::data::digest as sha256;
+use crate::run::PreparedRun;
 use parallel::Facts;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What must be the same in all processes: every option that decides bits, the network, the data, and where the run goes on.
-pub(super) fn facts(run: &Whole<'_>) -> Facts {
+pub(super) fn facts(run: &PreparedRun<'_>) -> Facts {
     let mut facts = Facts::new();
     for (key, value) in agreed(run.config) {
         facts = facts.with(format_args!("the setting {key}"), value);
@@ -17,12 +17,12 @@ pub(super) fn facts(run: &Whole<'_>) -> Facts {
         .with("a number of running averages of", summary.non_trainable);
     let layers = summary.rows.iter().map(|row| (&row.name, &row.kind, &row.shape, row.params));
     facts = facts.with("layers of the digest", digest(layers.collect::<Vec<_>>()));
-    for (what, samples) in [("training", &run.prepared.train), ("validation", &run.prepared.val)] {
+    for (what, samples) in [("training", &run.data.train), ("validation", &run.data.val)] {
         let value = format!("{}, labels {}", samples.len(), digest(samples.labels()));
         facts = facts.with(format_args!("a number of {what} images of"), value);
     }
-    facts = facts.with("training images of the digest", &run.prepared.fingerprint.sha256);
-    let val = &run.prepared.val;
+    facts = facts.with("training images of the digest", &run.data.fingerprint.sha256);
+    let val = &run.data.val;
     facts = facts.with("validation images of the digest", sha256(val.labels(), val.images()));
     facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step))
 }
@@ -65,7 +65,7 @@ mod tests {
             let mut data = cifar::synthetic(1, 40, 20);
             change(&mut data);
             let (model, device) = (models::small_cnn(10).unwrap(), tensor_cpu::device(1));
-            facts(&Whole::prepare(&config, model, data, None, 1, &device).unwrap())
+            facts(&PreparedRun::prepare(&config, model, data, None, 1, &device).unwrap())
         };
         let own = of(|_| ());
         assert_eq!(own, of(|_| ()));

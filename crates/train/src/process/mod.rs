@@ -3,8 +3,7 @@ mod device;
 mod facts;
 mod transport;
 
-use crate::fit::{Observers, Whole, named};
-use crate::memory;
+use crate::run::{Observers, PreparedRun, named};
 use crate::{Config, Devices, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
 use parallel::cluster::{Place, Source, discover_here};
@@ -109,8 +108,8 @@ impl Process {
     ) -> Result<Outcome> {
         config.check()?;
         let device = device::open(config, &self.place)?;
-        let run = Whole::prepare(config, named(config, &data)?, data, resume, self.world(), &device)?;
-        memory::check_host(&run, &device, 1, self.world())?;
+        let run = PreparedRun::prepare(config, named(config, &data)?, data, resume, self.world(), &device)?;
+        run.check_memory(&device, 1, self.world())?;
         let observers = if self.is_first() { observers } else { Default::default() };
         let run = run.watched_by(observers);
         let body = |replica| run.stage(replica, Stage::whole(), observers, stop);

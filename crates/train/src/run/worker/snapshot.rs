@@ -1,6 +1,8 @@
 //! Copies of a replica's tensors, for whoever wants to save them, and the way back.
 
-use super::{Prepared, Worker};
+use super::Worker;
+use crate::data::draw_batch as draw;
+use crate::run::run_data::RunData;
 use crate::{Picture, Plateau, Result, Resume, Saved, Snapshot};
 use checkpoint::Tensors;
 use layers::Role;
@@ -102,7 +104,7 @@ impl Worker<'_> {
     /// The content of `model.safetensors`.
     fn model(&self) -> Result<Tensors> {
         let mut tensors = self.parameters()?;
-        let Prepared { classes, dataset, input, augmentation, train, .. } = self.prepared;
+        let RunData { classes, dataset, input, augmentation, train, .. } = self.data;
         let (network, image) = (&self.config.training.model, train.shape());
         let about = Description { network, classes, dataset, image, input, options: augmentation };
         about.add_to(&mut tensors)?;
@@ -131,8 +133,8 @@ impl Snapshot for Worker<'_> {
     }
 
     fn batch_picture(&self, count: usize) -> callbacks::Result<Option<Picture>> {
-        let Prepared { train, augmentation, .. } = self.prepared;
+        let RunData { train, augmentation, .. } = self.data;
         let epoch = self.state.epoch.saturating_sub(1);
-        Ok(Some(crate::batch_picture::draw(train, augmentation, self.config.training.seed, epoch, count)?))
+        Ok(Some(draw(train, augmentation, self.config.training.seed, epoch, count)?))
     }
 }

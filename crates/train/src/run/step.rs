@@ -1,7 +1,7 @@
 //! A training step: the gradients of a batch, and the update that follows from them. A run takes its steps by these functions, and so
 //! does every benchmark.
 
-use crate::meter::{Meter, Totals};
+use crate::run::meter::{Meter, Totals};
 use crate::{Error, Result};
 use core::time::Duration;
 use layers::{Draws, Network};

@@ -2,19 +2,20 @@ mod describe;
 mod finish;
 mod snapshot;
 
-use crate::average::Average;
-use crate::memory;
-use crate::meter::{Meter, Totals};
-use crate::pace::Pace;
-use crate::passes::{Kind, Passes};
-use crate::pipeline;
-use crate::pipelined::Pipelined;
-use crate::share::{Share, Source};
-use crate::speed;
-use crate::step::{StepOptions, gradients, train_step, update};
-use crate::whitening;
+use crate::data::{Share, Source};
+use crate::run::average::Average;
+use crate::run::memory;
+use crate::run::meter::{Meter, Totals};
+use crate::run::passes::{Kind, Passes};
+use crate::run::pipeline::{self, PipelineStage};
+use crate::run::run_data::RunData;
+use crate::run::speed;
+use crate::run::step::{StepOptions, gradients, train_step, update};
+use crate::run::stop_flag::StopFlag;
+use crate::run::throughput::Throughput;
+use crate::run::whitening;
 use crate::{
-    Config, EpochRecord, Error, Fingerprint, Partial, Plateau, Result, Resume, StepInfo, StopFlag, TrainState,
+    Config, DeviceWeights, EpochRecord, Error, Partial, Plateau, Result, Resume, StepInfo, TrainState,
 };
 use augment::{ImageDataGenerator, LoaderOptions, Samples};
 use layers::{Arena, Draws, Mode, Network};
@@ -23,24 +24,11 @@ use optim::{OptimizerState, Progress};
 use parallel::{Collective, Replica};
 use program::{Device, Span, Turn};
 use std::time::{Duration, Instant};
-use trained::Input;
-
-/// The data of a run, shared by its replicas.
-pub(crate) struct Prepared {
-    pub(crate) train: Samples,
-    pub(crate) val: Samples,
-    pub(crate) input: Input,
-    /// With the steps of `input`, and with what was measured for the others.
-    pub(crate) augmentation: ImageDataGenerator,
-    pub(crate) classes: Vec<String>,
-    pub(crate) dataset: String,
-    pub(crate) fingerprint: Fingerprint,
-}
 
 /// One replica of a run: a network, its optimizer, and its share of the validation data.
 pub(crate) struct Worker<'a> {
     pub(crate) config: &'a Config,
-    pub(crate) prepared: &'a Prepared,
+    pub(crate) data: &'a RunData,
     pub(crate) state: TrainState,
     /// What reduces the schedule's rate, after the epochs of `state`.
     plateau: Option<Plateau>,
@@ -57,12 +45,12 @@ pub(crate) struct Worker<'a> {
     val: Source,
     /// Whether layers compute with the whole batch, and so meet those of the other replicas.
     meets: bool,
-    stage: Pipelined<'a>,
+    stage: PipelineStage<'a>,
     /// Losses and correct answers of the epoch so far.
     meter: Meter,
     /// When the meter was read last.
     read: Instant,
-    pace: Pace,
+    throughput: Throughput,
 }
 
 /// Devices that run ahead are asked for their losses no more often: every time means to wait for them.
@@ -89,17 +77,21 @@ fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Er
 impl<'a> Worker<'a> {
     pub(crate) fn new(
         config: &'a Config,
-        prepared: &'a Prepared,
+        data: &'a RunData,
         model: &Model,
         resume: Option<&Resume>,
         replica: Replica,
-        mut stage: Pipelined<'a>,
+        mut stage: PipelineStage<'a>,
     ) -> Result<(Self, Source)> {
         let (rank, world) = (replica.rank(), replica.world());
         let Replica { device, mut collective } = replica;
+        // Weights that were measured in the run to go on with.
+        let measured = |resume: &&Resume| resume.config.placement.device_weights == DeviceWeights::Auto;
+        let measured_before =
+            resume.filter(measured).and_then(|resume| resume.state.device_weights.parse().ok());
         let global = resume.map_or(config.global_batch(world), |resume| resume.state.global_batch);
-        let weights = config.placement.device_weights.settle(resume, world, || {
-            let each = global.min(prepared.train.len()).div_ceil(config.shards(world));
+        let weights = config.placement.device_weights.settle(measured_before.as_ref(), world, || {
+            let each = global.min(data.train.len()).div_ceil(config.shards(world));
             speed::measure(model, &device, collective.as_mut(), &mut stage, each)
         })?;
         let own = weights.shards(config, world, rank);
@@ -108,9 +100,8 @@ impl<'a> Worker<'a> {
             let rest = if drop_last { 0 } else { samples % global };
             own.largest(global.min(samples)).max(own.largest(rest))
         };
-        let batch = largest(prepared.train.len(), config.training.drop_last)
-            .max(largest(prepared.val.len(), false))
-            .max(1);
+        let batch =
+            largest(data.train.len(), config.training.drop_last).max(largest(data.val.len(), false)).max(1);
         let lanes = pipeline::lanes(&stage.stage, own.own().len());
         let (first, mode) = (stage.stage.is_first(), Mode::Training);
         let built = if stage.stage.is_last() {
@@ -121,14 +112,14 @@ impl<'a> Worker<'a> {
         let mut network = built.map_err(|error| memory::explain(error, model, &device, batch * lanes))?;
         network.init(config.training.seed)?;
         if resume.is_none() {
-            whitening::whiten(&mut network, prepared, collective.as_mut())?;
+            whitening::whiten(&mut network, data, collective.as_mut())?;
         }
         let meets =
             config.training.sync_batch_norm && world > 1 && network.synchronize(collective.rank(), world)?;
         let optimizer = config.optimizer_on(&network)?;
         let average = config.training.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
         let meter = Meter::new(&device)?;
-        let pace = Pace::agree(&device, collective.as_mut())?;
+        let throughput = Throughput::agree(&device, collective.as_mut())?;
         let source = |samples: &Samples, augmentation: &ImageDataGenerator, options| {
             let pipeline = augmentation.build(samples.shape())?;
             match first {
@@ -140,20 +131,20 @@ impl<'a> Worker<'a> {
             .batch_size(global)
             .seed(config.training.seed)
             .drop_last(config.training.drop_last);
-        let train = source(&prepared.train, &prepared.augmentation, options)?;
+        let train = source(&data.train, &data.augmentation, options)?;
         let options = LoaderOptions::new().batch_size(global).evaluation();
-        let val = source(&prepared.val, &prepared.augmentation.evaluation(), options)?;
+        let val = source(&data.val, &data.augmentation.evaluation(), options)?;
         let in_order = config.training.virtual_replicas.is_some() || own.total() > world;
         let passes = Passes::new(&network, own, in_order)?;
         let (global_batch, device_weights) = (global, weights.to_string());
         let state = TrainState { global_batch, device_weights, ..TrainState::default() };
         let steps_per_epoch = train.steps() as u64;
         if steps_per_epoch == 0 {
-            return Err(too_large(config, global, world, prepared.train.len()));
+            return Err(too_large(config, global, world, data.train.len()));
         }
         let mut worker = Worker {
             config,
-            prepared,
+            data,
             state,
             plateau: config.training.reduce_lr_on_plateau.clone().map(Plateau::new),
             diverged: false,
@@ -169,13 +160,13 @@ impl<'a> Worker<'a> {
             stage,
             meter,
             read: Instant::now(),
-            pace,
+            throughput,
         };
         if let Some(resume) = resume {
             worker.restore(resume)?;
             worker.state.device_weights = weights.to_string();
         }
-        worker.state.data = Some(prepared.fingerprint.clone());
+        worker.state.data = Some(data.fingerprint.clone());
         // Before anybody writes a file for the run.
         let lr = worker.lr();
         if !(lr as f32).is_finite() {
@@ -261,7 +252,7 @@ impl<'a> Worker<'a> {
             })?;
         }
         let own = self.passes.shards().own_rows(global).len();
-        self.pace.add(own, began.elapsed().saturating_sub(waited));
+        self.throughput.add(own, began.elapsed().saturating_sub(waited));
         // Whoever alone found the losses to be no numbers brings all to an end together.
         let mut stop = stop || self.diverged;
         if !alone {
@@ -271,7 +262,7 @@ impl<'a> Worker<'a> {
             passes.update(device, collective.as_mut(), global, runs, &turn, || {
                 update(network, optimizer, meter, &options)
             })?;
-            self.pace.add(0, began.elapsed());
+            self.throughput.add(0, began.elapsed());
             // Whoever wishes to stop still does so when all look.
             let ahead = self.runs_ahead_of_others();
             let last = self.state.partial.steps + 1 == self.steps_per_epoch;
@@ -307,8 +298,8 @@ impl<'a> Worker<'a> {
 
     /// How fast every replica computes, by rank, at the steps after which they tell each other; all come here after every step.
     pub(crate) fn replica_rates(&mut self) -> Result<Option<Vec<f64>>> {
-        match Pace::is_due(self.state.partial.steps, self.steps_per_epoch) {
-            true => self.pace.tell(&self.device, self.collective.as_mut()),
+        match Throughput::is_due(self.state.partial.steps, self.steps_per_epoch) {
+            true => self.throughput.tell(&self.device, self.collective.as_mut()),
             false => Ok(None),
         }
     }
@@ -381,7 +372,7 @@ impl<'a> Worker<'a> {
         stop: &StopFlag,
         mut progress: impl FnMut(usize, usize) -> Result<()>,
     ) -> Result<Option<(f64, f64)>> {
-        let all = self.prepared.val.len();
+        let all = self.data.val.len();
         let mut done = 0;
         let ahead = self.runs_ahead_of_others();
         let Worker { device, network, collective, passes, meter, val, stage, .. } = self;

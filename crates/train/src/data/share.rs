@@ -1,5 +1,5 @@
 use crate::Result;
-use crate::image_set::{ImageSet, Rows};
+use crate::data::image_set::{ImageSet, Rows};
 use augment::{Batch, Loader, LoaderOptions, Pipeline, Samples};
 use core::ops::Range;
 use layers::Network;
@@ -8,7 +8,7 @@ use program::{Device, Target};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Threads that make batches for a device. Several towers on a machine share its cores.
+/// Threads that make batches for a device. Several replicas on a machine share its cores.
 const MOST_WORKERS: usize = 8;
 
 /// Where batches come from.

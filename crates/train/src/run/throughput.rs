@@ -10,22 +10,22 @@ use std::time::Duration;
 const FIRST_TOLD: u64 = 4;
 
 /// What one replica has computed since the replicas told each other last.
-pub(crate) struct Pace {
+pub(crate) struct Throughput {
     /// Whether all have something to tell, which all know of each other.
     known: bool,
     samples: usize,
     computing: Duration,
 }
 
-impl Pace {
-    /// Agrees whether paces will be told. The clock of the host says nothing of a device that runs ahead of it, and the paces of
+impl Throughput {
+    /// Agrees whether throughputs will be told. The clock of the host says nothing of a device that runs ahead of it, and the throughputs of
     /// some replicas don't say for whom all wait.
-    pub(crate) fn agree(device: &Device, collective: &mut dyn Collective) -> Result<Pace> {
+    pub(crate) fn agree(device: &Device, collective: &mut dyn Collective) -> Result<Throughput> {
         let (samples, computing) = (0, Duration::ZERO);
         let alone = collective.world() == 1;
         let ahead = f64::from(u8::from(device.runs_ahead()));
         let known = !alone && gather_numbers(collective, device, &[ahead])?.iter().all(|&ahead| ahead == 0.0);
-        Ok(Pace { known, samples, computing })
+        Ok(Throughput { known, samples, computing })
     }
 
     /// Whether all tell each other after so many steps of an epoch. No clock decides: all must come together.
@@ -68,11 +68,11 @@ mod tests {
     fn all_replicas_know_every_speed() {
         let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
             let rank = replica.rank();
-            let mut pace = Pace::agree(&replica.device, replica.collective.as_mut())?;
-            pace.add(10, Duration::from_millis(50));
-            pace.add(30 * rank, Duration::from_millis(50));
-            let told = pace.tell(&replica.device, replica.collective.as_mut())?;
-            let again = pace.tell(&replica.device, replica.collective.as_mut())?;
+            let mut throughput = Throughput::agree(&replica.device, replica.collective.as_mut())?;
+            throughput.add(10, Duration::from_millis(50));
+            throughput.add(30 * rank, Duration::from_millis(50));
+            let told = throughput.tell(&replica.device, replica.collective.as_mut())?;
+            let again = throughput.tell(&replica.device, replica.collective.as_mut())?;
             Ok::<_, Error>((told, again))
         });
         assert_eq!(told.unwrap(), vec![(Some(vec![100.0, 400.0]), None); 2]);
@@ -82,9 +82,9 @@ mod tests {
     #[test]
     fn nobody_gathers_what_is_not_known() {
         let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
-            let mut pace = Pace { known: false, samples: 1, computing: Duration::from_secs(1) };
+            let mut throughput = Throughput { known: false, samples: 1, computing: Duration::from_secs(1) };
             match replica.rank() {
-                0 => Ok::<_, Error>(pace.tell(&replica.device, replica.collective.as_mut())?),
+                0 => Ok::<_, Error>(throughput.tell(&replica.device, replica.collective.as_mut())?),
                 _ => Ok(None),
             }
         });
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn speeds_are_told_soon_and_then_seldom() {
-        let told: Vec<u64> = (1..=20).filter(|&done| Pace::is_due(done, 20)).collect();
+        let told: Vec<u64> = (1..=20).filter(|&done| Throughput::is_due(done, 20)).collect();
         assert_eq!(told, [4, 8, 16, 20]);
     }
 }

@@ -3,8 +3,9 @@
 //! A network of its own makes the passes and is given back afterwards. The run's network, optimizer and random numbers don't
 //! exist yet, so nothing of them can change.
 
-use crate::pipelined::Pipelined;
-use crate::{Result, memory};
+use crate::Result;
+use crate::run::memory;
+use crate::run::pipeline::PipelineStage;
 use layers::{Draws, Exchange, Mode, Network};
 use models::Model;
 use parallel::{Collective, Weights, gather_numbers};
@@ -25,7 +26,7 @@ pub(crate) fn measure(
     model: &Model,
     device: &Device,
     collective: &mut dyn Collective,
-    stage: &mut Pipelined<'_>,
+    stage: &mut PipelineStage<'_>,
     batch: usize,
 ) -> Result<Weights> {
     let mut trial = Trial::new(model, device, batch)?;
@@ -39,8 +40,8 @@ pub(crate) fn measure(
     }
     let own = batch as f64 / median(&seconds).max(1e-9);
     let stages = gather_numbers(stage.stage.replica.as_mut(), device, &[own])?;
-    let towers = gather_numbers(collective, device, &[stages.into_iter().fold(f64::INFINITY, f64::min)])?;
-    Ok(Weights::of_speeds(&towers)?)
+    let replicas = gather_numbers(collective, device, &[stages.into_iter().fold(f64::INFINITY, f64::min)])?;
+    Ok(Weights::of_speeds(&replicas)?)
 }
 
 /// The median of some measurements.

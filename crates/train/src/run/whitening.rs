@@ -1,7 +1,7 @@
 //! First layers that whiten the patches of the training images.
 
 use crate::Result;
-use crate::worker::Prepared;
+use crate::run::run_data::RunData;
 use augment::{Draws, Patches, Scratch};
 use layers::{Initializer, Network};
 use parallel::Collective;
@@ -12,11 +12,7 @@ const IMAGES: usize = 5000;
 
 /// Gives the layers that begin with [`Initializer::Whitening`] their filters, from the first training images as evaluation would
 /// show them. The first replica computes them for all.
-pub(crate) fn whiten(
-    network: &mut Network,
-    prepared: &Prepared,
-    collective: &mut dyn Collective,
-) -> Result<()> {
+pub(crate) fn whiten(network: &mut Network, data: &RunData, collective: &mut dyn Collective) -> Result<()> {
     let device = network.device().clone();
     for slot in network.arena().slots().to_vec() {
         let (Initializer::Whitening { epsilon }, &[rows, columns, ..]) = (slot.init, &slot.shape[..]) else {
@@ -25,7 +21,7 @@ pub(crate) fn whiten(
         let all = Span::new(0, slot.span.len);
         let mut handed = device.alloc(all.len)?;
         if collective.rank() == 0 {
-            device.upload(&filters(prepared, [rows, columns], epsilon)?, &mut handed, 0)?;
+            device.upload(&filters(data, [rows, columns], epsilon)?, &mut handed, 0)?;
         }
         collective.broadcast(&device, &mut handed, all, 0)?;
         network.arena_mut().load(&device, &slot, &handed.to_vec(&device, 0, all.len)?)?;
@@ -34,8 +30,8 @@ pub(crate) fn whiten(
 }
 
 /// The filters for patches of this many rows and columns.
-fn filters(prepared: &Prepared, patch: [usize; 2], epsilon: f32) -> Result<Vec<f32>> {
-    let Prepared { train, augmentation, .. } = prepared;
+fn filters(data: &RunData, patch: [usize; 2], epsilon: f32) -> Result<Vec<f32>> {
+    let RunData { train, augmentation, .. } = data;
     let pipeline = augmentation.evaluation().build(train.shape())?;
     let mut patches = Patches::new(train.shape(), patch);
     let (mut image, mut scratch) = (vec![0.0; pipeline.image_len()], Scratch::default());
@@ -55,7 +51,7 @@ mod tests {
     use parallel::run_replicas;
     use trained::{Input, Preprocessing};
 
-    fn prepared(seed: u64) -> Prepared {
+    fn prepared(seed: u64) -> RunData {
         let data = cifar::synthetic(seed, 20, 5);
         let input = Input::fit(Preprocessing::Standardize, &data.train).unwrap();
         let samples =
@@ -64,7 +60,7 @@ mod tests {
         let (train, val) = (samples(&data.train), samples(&data.test));
         let fingerprint = crate::fingerprint(&data);
         let (classes, dataset) = (data.classes, data.name);
-        Prepared { train, val, input, augmentation, classes, dataset, fingerprint }
+        RunData { train, val, input, augmentation, classes, dataset, fingerprint }
     }
 
     fn read(network: &Network) -> Vec<Vec<f32>> {

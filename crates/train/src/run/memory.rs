@@ -1,7 +1,6 @@
 //! What to say when a device's memory does not suffice: the batch that would fit.
 
-use crate::fit::Whole;
-use crate::{Error, Result};
+use crate::{Config, Error, Result};
 use layers::Mode;
 use models::Model;
 use parallel::in_flight;
@@ -44,68 +43,75 @@ fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Opt
     ))
 }
 
-/// Refuses a run whose activations alone are more than all memory of the machine, for `towers` towers of this process on the CPU:
-/// the system would end it in the midst of its first steps. GPUs say by themselves that their memory does not suffice.
+/// A run on the CPU, as far as its memory goes.
+pub(crate) struct HostRun<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) stages: &'a [Model],
+    pub(crate) device: &'a Device,
+    /// Replicas of this process, which share its memory.
+    pub(crate) replicas: usize,
+    /// Replicas of all processes.
+    pub(crate) world: usize,
+    /// Samples of a whole batch: at most those of the data.
+    pub(crate) batch: usize,
+    /// Whether it goes on from a checkpoint.
+    pub(crate) resumes: bool,
+}
+
+/// Refuses a run whose activations alone are more than all memory of the machine: the system would end it in the midst of its first
+/// steps. GPUs say by themselves that their memory does not suffice.
 ///
 /// # Errors
 /// [`Error::Device`].
-pub(crate) fn check_host(whole: &Whole<'_>, device: &Device, towers: usize, world: usize) -> Result<()> {
-    match (device.get::<Cpu>(), cifar::memory::total()) {
-        (Some(_), Some(total)) => check_within(total, whole, device, towers, world),
+pub(crate) fn check_host(run: &HostRun<'_>) -> Result<()> {
+    match (run.device.get::<Cpu>(), cifar::memory::total()) {
+        (Some(_), Some(total)) => run.check_within(total),
         _ => Ok(()),
     }
 }
 
-fn check_within(total: u64, whole: &Whole<'_>, device: &Device, towers: usize, world: usize) -> Result<()> {
-    let shards = whole.config.shards(world);
-    let host = Host { stages: &whole.stages, device, towers, micro_batches: shards / world };
-    // The least that a tower computes at a time.
-    let each = whole.global_batch(world).min(whole.prepared.train.len()) / shards;
-    let needed = host.activations(each)?;
-    if needed <= total {
-        return Ok(());
+impl HostRun<'_> {
+    fn check_within(&self, total: u64) -> Result<()> {
+        let HostRun { config, stages, replicas, world, .. } = *self;
+        let shards = config.shards(world);
+        // The least that a replica computes at a time.
+        let each = self.batch / shards;
+        let needed = self.activations(each)?;
+        if needed <= total {
+            return Ok(());
+        }
+        // Parameters, gradients and the optimizer's memory; the rest is for the data and the program.
+        let parameters: usize = stages.iter().map(|stage| stage.summary().trainable).sum();
+        let room = (total / 8 * 7).saturating_sub(parameters as u64 * 16 * replicas as u64);
+        let fits = largest(each, |&batch| self.activations(batch).is_ok_and(|bytes| bytes <= room));
+        let flag = match config.training.global_batch_size {
+            Some(_) => format!("`global_batch_size` {}", fits * shards),
+            None => {
+                format!("`batch_size` {}", fits * shards / config.training.virtual_replicas.unwrap_or(world))
+            }
+        };
+        let advice = match fits {
+            _ if self.resumes => "go on with the run on a machine with more".to_owned(),
+            0 => "not even a batch of 1 would fit; use smaller images, or a smaller network".to_owned(),
+            _ => format!("{flag} would fit"),
+        };
+        let on = if replicas > 1 { format!(" on each of {replicas} replicas") } else { String::new() };
+        Err(Error::Device(format!(
+            "a batch of {each}{on} needs about {:.1} GiB of memory, but there are {:.1} GiB; {advice}",
+            gib(needed),
+            gib(total)
+        )))
     }
-    // Parameters, gradients and the optimizer's memory; the rest is for the data and the program.
-    let parameters: usize = whole.stages.iter().map(|stage| stage.summary().trainable).sum();
-    let room = (total / 8 * 7).saturating_sub(parameters as u64 * 16 * towers as u64);
-    let fits = largest(each, |&batch| host.activations(batch).is_ok_and(|bytes| bytes <= room));
-    let flag = match whole.config.training.global_batch_size {
-        Some(_) => format!("`global_batch_size` {}", fits * shards),
-        None => format!(
-            "`batch_size` {}",
-            fits * shards / whole.config.training.virtual_replicas.unwrap_or(world)
-        ),
-    };
-    let advice = match fits {
-        _ if whole.resume.is_some() => "go on with the run on a machine with more".to_owned(),
-        0 => "not even a batch of 1 would fit; use smaller images, or a smaller network".to_owned(),
-        _ => format!("{flag} would fit"),
-    };
-    let on = if towers > 1 { format!(" on each of {towers} towers") } else { String::new() };
-    Err(Error::Device(format!(
-        "a batch of {each}{on} needs about {:.1} GiB of memory, but there are {:.1} GiB; {advice}",
-        gib(needed),
-        gib(total)
-    )))
-}
 
-/// Towers on the CPU, which share its memory.
-struct Host<'a> {
-    stages: &'a [Model],
-    device: &'a Device,
-    towers: usize,
-    micro_batches: usize,
-}
-
-impl Host<'_> {
     /// Bytes of all activations and their gradients with batches of so many samples.
     fn activations(&self, batch: usize) -> Result<u64> {
-        let Host { stages, device, towers, micro_batches } = *self;
+        let HostRun { stages, device, replicas, .. } = *self;
+        let micro_batches = self.config.shards(self.world) / self.world;
         let mut numbers = 0_u64;
         for (number, stage) in stages.iter().enumerate() {
             let len = stage.activation_len(batch, Mode::Training, device.recomputes())? as u64;
             let lanes = in_flight(stages.len(), number, micro_batches).max(1);
-            numbers = numbers.saturating_add(len.saturating_mul((lanes * towers) as u64));
+            numbers = numbers.saturating_add(len.saturating_mul((lanes * replicas) as u64));
         }
         Ok(numbers.saturating_mul(size_of(device.precision())))
     }
@@ -147,14 +153,15 @@ fn largest(too_large: usize, fits: impl Fn(&usize) -> bool) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, recipe};
+    use crate::recipe;
+    use crate::run::prepared_run::PreparedRun;
 
     /// A run whose whole batch is of 64 images; what becomes of it with so much memory.
-    fn checked(config: &Config, towers: usize, total: u64) -> Result<()> {
+    fn checked(config: &Config, replicas: usize, total: u64) -> Result<()> {
         let (data, device) = (cifar::synthetic(1, 90, 10), tensor_cpu::device(1));
         let model = models::small_cnn(10).unwrap();
-        let whole = Whole::prepare(config, model, data, None, towers, &device)?;
-        check_within(total, &whole, &device, towers, towers)
+        let run = PreparedRun::prepare(config, model, data, None, replicas, &device)?;
+        run.on_host(&device, replicas, replicas).check_within(total)
     }
 
     #[test]
@@ -177,9 +184,9 @@ mod tests {
         checked(&config.with(|config| config.training.batch_size = fits), 1, whole - 1)
             .expect("what is told fits");
 
-        // All towers of the machine count. A batch can't be larger than the data.
+        // All replicas of the machine count. A batch can't be larger than the data.
         let told = checked(&config, 2, whole).unwrap_err().to_string();
-        assert!(told.starts_with("a batch of 45 on each of 2 towers needs"), "{told}");
+        assert!(told.starts_with("a batch of 45 on each of 2 replicas needs"), "{told}");
         let global = config.with(|config| config.training.global_batch_size = Some(64));
         checked(&global, 2, 2 * half).expect("it may be just enough");
         let told = checked(&global, 2, 2 * half - 1).unwrap_err().to_string();

@@ -1,3 +1,5 @@
+//! A stage of a pipeline, and the tensors that it hands to the first one.
+
 use crate::Result;
 use checkpoint::Tensors;
 use layers::Network;
@@ -10,23 +12,23 @@ type OfStage = (Tensors, Tensors);
 
 /// Where the stages of the first replica leave copies of their tensors for whoever saves them.
 #[derive(Default)]
-pub(crate) struct Shelf(Mutex<Vec<(usize, OfStage)>>);
+pub(crate) struct StageTensors(Mutex<Vec<(usize, OfStage)>>);
 
-impl Shelf {
+impl StageTensors {
     fn lock(&self) -> MutexGuard<'_, Vec<(usize, OfStage)>> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 /// A worker's place in its replica's pipeline.
-pub(crate) struct Pipelined<'a> {
+pub(crate) struct PipelineStage<'a> {
     pub(crate) stage: Stage,
-    pub(crate) shelf: &'a Shelf,
+    pub(crate) tensors: &'a StageTensors,
     /// The last layers of the stages but the last, for people.
     pub(crate) cuts: &'a str,
 }
 
-impl Pipelined<'_> {
+impl PipelineStage<'_> {
     pub(crate) fn stages(&self) -> usize {
         self.stage.stages()
     }
@@ -41,20 +43,20 @@ impl Pipelined<'_> {
         Ok(self.stage.replica.all_reduce_sum(&device, &mut network.arena_mut().grads, numbers)?)
     }
 
-    /// Leaves a stage's tensors on the shelf, and waits until all stages have.
+    /// Leaves a copy of a stage's tensors for the first stage, and waits until all stages have.
     pub(crate) fn hand_over(&mut self, own: Option<OfStage>) -> Result<()> {
         if let Some(own) = own {
             let number = self.stage.number();
-            let mut shelf = self.shelf.lock();
-            shelf.retain(|(other, _)| *other != number);
-            shelf.push((number, own));
-            shelf.sort_by_key(|(number, _)| *number);
+            let mut tensors = self.tensors.lock();
+            tensors.retain(|(other, _)| *other != number);
+            tensors.push((number, own));
+            tensors.sort_by_key(|(number, _)| *number);
         }
         Ok(self.stage.replica.barrier()?)
     }
 
     /// Calls `see` with the tensors that the other stages left, in order.
     pub(crate) fn each_other(&self, mut see: impl FnMut(&Tensors, &Tensors) -> Result<()>) -> Result<()> {
-        self.shelf.lock().iter().try_for_each(|(_, (parameters, optimizer))| see(parameters, optimizer))
+        self.tensors.lock().iter().try_for_each(|(_, (parameters, optimizer))| see(parameters, optimizer))
     }
 }

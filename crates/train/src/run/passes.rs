@@ -1,6 +1,6 @@
 use crate::Result;
-use crate::graph_capture::{GraphCapture, Phase};
-use crate::share::Share;
+use crate::data::Share;
+use crate::run::graph_capture::{GraphCapture, Phase};
 use core::mem::swap;
 use layers::Network;
 use parallel::{Collective, Exchanges, Shards};

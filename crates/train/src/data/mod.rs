@@ -1,0 +1,16 @@
+//! The data of a run: loaded, told apart from others, cut into shares, and shown.
+
+mod batch_picture;
+mod fingerprint;
+mod image_set;
+mod load;
+mod preview;
+mod share;
+
+pub(crate) use batch_picture::draw as draw_batch;
+pub use fingerprint::{check_data, fingerprint};
+pub(crate) use fingerprint::{compare, digest};
+pub(crate) use load::split;
+pub use load::{load_data, load_test_data};
+pub use preview::{Preview, preview, save_pictures};
+pub(crate) use share::{Share, Source};

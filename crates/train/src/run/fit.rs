@@ -1,0 +1,238 @@
+//! The loop of one replica: its epochs, and the observers of the first replica.
+
+use crate::data::Source;
+use crate::run::pipeline::PipelineStage;
+use crate::run::prepared_run::PreparedRun;
+use crate::run::stop_flag::StopFlag;
+use crate::run::worker::Worker;
+use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, TrainState};
+use callbacks::EarlyStopping;
+use parallel::{Replica, Stage};
+use std::time::Instant;
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All epochs are done.
+    Done,
+    /// An observer stopped it after an epoch, for this reason.
+    Stopped(String),
+    /// It was asked to stop, and can go on from its last checkpoint.
+    Interrupted,
+}
+
+/// What a run leaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// Where it stands.
+    pub state: TrainState,
+}
+
+pub(crate) type Observers<'o> = &'o mut [Box<dyn Observer>];
+
+impl PreparedRun<'_> {
+    /// Runs one replica, or a stage of one; the observers see it.
+    pub(crate) fn stage(
+        &self,
+        replica: Replica,
+        stage: Stage,
+        observers: Observers<'_>,
+        stop: &StopFlag,
+    ) -> Result<Outcome> {
+        let model = &self.stages[stage.number()];
+        let first = replica.rank() == 0 && stage.is_first();
+        let early_stop = self.config.outputs.early_stop.clone().filter(|_| first);
+        let stopping = early_stop.map(EarlyStopping::with).transpose()?;
+        let stage = PipelineStage { stage, tensors: &self.stage_tensors, cuts: &self.cuts };
+        stop.heed();
+        let (worker, train) = Worker::new(self.config, &self.data, model, self.resume, replica, stage)?;
+        let ended = self.resume.is_some_and(|resume| resume.may_have_ended(self.config));
+        let snapshots = &self.snapshots;
+        Run { worker, train, observers, stopping, snapshots, stop, ended, told: false }.fit()
+    }
+}
+
+/// Those who say whether the run goes on: the observers, and then early stopping.
+fn deciding<'d>(
+    observers: &'d mut [Box<dyn Observer>],
+    stopping: &'d mut Option<EarlyStopping>,
+) -> impl Iterator<Item = &'d mut dyn Observer> {
+    let stopping = stopping.iter_mut().map(|stopping| stopping as &mut dyn Observer);
+    observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer).chain(stopping)
+}
+
+/// One replica's run and, on the first, those who watch it.
+struct Run<'a, 'o> {
+    worker: Worker<'a>,
+    train: Source,
+    observers: Observers<'o>,
+    /// Whoever decides, on the first replica, whether the run stops before its last epoch.
+    stopping: Option<EarlyStopping>,
+    /// After how many steps each observer wants to see the network.
+    snapshots: &'a [Option<u64>],
+    stop: &'a StopFlag,
+    /// Whether it may be that observers ended the run where it goes on.
+    ended: bool,
+    /// Whether the observers have heard why steps can't be recorded.
+    told: bool,
+}
+
+impl Run<'_, '_> {
+    fn fit(mut self) -> Result<Outcome> {
+        self.begin()?;
+        let (mut end, diverged) = match self.epochs() {
+            // All replicas have come here after the same step. What was saved before stays the run's last state.
+            Err(error @ Error::NotFinite { .. }) if self.worker.config.outputs.terminate_on_nan => {
+                (End::Stopped(error.to_string()), true)
+            }
+            end => (end?, false),
+        };
+        let Run { worker, observers, stop, .. } = &mut self;
+        if let End::Stopped(reason) = &mut end
+            && !diverged
+            && worker.take_average()?
+            && let Some((val_loss, val_acc)) = worker.evaluate(stop, |_, _| Ok(()))?
+        {
+            *reason +=
+                &format!("; the average of the weights has val_loss {val_loss:.4}, val_acc {val_acc:.4}");
+        }
+        worker.meet_for_snapshot()?;
+        for observer in observers.iter_mut() {
+            match end {
+                End::Interrupted => observer.on_interrupt(&worker.state, worker)?,
+                _ => observer.on_end(&worker.state, worker)?,
+            }
+        }
+        Ok(Outcome { end, state: self.worker.state })
+    }
+
+    /// The epochs that are left, until all are done or the run is to end.
+    fn epochs(&mut self) -> Result<End> {
+        if self.ended {
+            let Run { worker, observers, stopping, .. } = self;
+            let wishes = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
+            let wishes = wishes.collect::<callbacks::Result<Vec<_>>>()?;
+            if let Flow::Stop(reason) = self.settle(wishes)? {
+                let more = "it had stopped before; to go on, give a larger `epochs` or another `early_stop`";
+                return Ok(End::Stopped(format!("{reason}; {more}")));
+            }
+        }
+        while self.worker.state.epoch < self.worker.config.training.epochs {
+            if self.epoch()? {
+                return Ok(End::Interrupted);
+            }
+            match self.end_epoch()? {
+                Some(Flow::Continue) => {}
+                Some(Flow::Stop(reason)) => return Ok(End::Stopped(reason)),
+                None => return Ok(End::Interrupted),
+            }
+        }
+        Ok(End::Done)
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let Run { worker, train, observers, stopping, .. } = self;
+        let run = RunInfo {
+            recipe: &worker.config.recipe,
+            model: &worker.config.training.model,
+            epochs: worker.config.training.epochs,
+            state: &worker.state,
+            train_samples: worker.data.train.len(),
+            val_samples: worker.data.val.len(),
+            steps_per_epoch: train.steps() as u64,
+            replicas: worker.replicas(),
+            devices: worker.describe(),
+            simd: tensor_cpu::simd_level(),
+            bf16: tensor_cpu::bf16_level(),
+            notes: worker.config.describe_lr_scaling(worker.state.global_batch).into_iter().collect(),
+        };
+        deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;
+        for oddity in worker.config.oddities() {
+            observers.iter_mut().try_for_each(|observer| observer.on_warning(&oddity))?;
+        }
+        Ok(())
+    }
+
+    /// The steps of one epoch, or of what is left of it; true if the run was asked to stop.
+    fn epoch(&mut self) -> Result<bool> {
+        let Run { worker, train, observers, snapshots, stop, told, .. } = self;
+        let (epoch, done) = (worker.state.epoch, worker.state.partial);
+        let began = Instant::now();
+        worker.begin_epoch()?;
+        observers.iter_mut().try_for_each(|observer| observer.on_epoch_begin(epoch))?;
+        let device = worker.device().clone();
+        for batch in train.epoch(&device, epoch, done.steps as usize)? {
+            let stopping = worker.step(&batch?, stop.is_raised())?;
+            worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
+            let step = worker.step_info(began.elapsed().as_secs_f64());
+            observers.iter_mut().try_for_each(|observer| observer.on_step(&step))?;
+            if let Some(rates) = worker.replica_rates()? {
+                observers.iter_mut().try_for_each(|observer| observer.on_replica_rates(&rates))?;
+            }
+            let steps = worker.state.step;
+            let is_due = |every: &Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
+            if snapshots.iter().any(is_due) && worker.read_losses_in_order()? {
+                worker.meet_for_snapshot()?;
+                let step = worker.step_info(step.seconds);
+                for (observer, _) in observers.iter_mut().zip(*snapshots).filter(|(_, every)| is_due(every)) {
+                    observer.on_snapshot(&step, &worker.state, worker)?;
+                }
+            }
+            if stopping {
+                worker.read_losses()?;
+                return Ok(true);
+            }
+        }
+        worker.read_losses()?;
+        worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
+        if let Some(why) = worker.not_recorded().filter(|_| !core::mem::replace(told, true)) {
+            let warning = format!("steps run op by op, which takes longer: {why}");
+            observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
+        }
+        Ok(false)
+    }
+
+    /// Evaluates, records, and lets the observers decide whether to go on. `None` if the run was asked to stop in between: all
+    /// steps of the epoch are done then, and a resume begins with the evaluation.
+    fn end_epoch(&mut self) -> Result<Option<Flow>> {
+        let Run { worker, observers, stopping, stop, .. } = self;
+        let began = Instant::now();
+        let evaluated = worker.evaluate(stop, |done, all| {
+            Ok(observers.iter_mut().try_for_each(|observer| observer.on_evaluate(done, all))?)
+        })?;
+        let Some((val_loss, val_acc)) = evaluated else { return Ok(None) };
+        if !val_loss.is_finite() {
+            let (epoch, step) = (worker.state.epoch + 1, worker.state.partial.steps);
+            return Err(Error::NotFinite { loss: val_loss, epoch, step });
+        }
+        let partial = worker.end_epoch();
+        let (loss, acc) = partial.means();
+        let record = EpochRecord {
+            epoch: worker.state.epoch,
+            loss,
+            acc,
+            val_loss,
+            val_acc,
+            lr: partial.lr,
+            seconds: partial.seconds + began.elapsed().as_secs_f64(),
+            images_per_second: partial.samples as f64 / partial.seconds,
+        };
+        worker.record(record.clone());
+        worker.meet_for_snapshot()?;
+        let wishes = deciding(observers, stopping).map(|o| o.on_epoch_end(&record, &worker.state, worker));
+        let wishes = wishes.collect::<callbacks::Result<Vec<_>>>()?;
+        self.settle(wishes).map(Some)
+    }
+
+    /// What all replicas do, of which the first one's observers wish this: the first who wishes to stop says why.
+    fn settle(&mut self, wishes: Vec<Flow>) -> Result<Flow> {
+        let flow = wishes.into_iter().find(|wish| *wish != Flow::Continue).unwrap_or(Flow::Continue);
+        let stop = self.worker.agree(flow != Flow::Continue)?;
+        Ok(match flow {
+            Flow::Continue if stop => Flow::Stop("the first replica stopped".into()),
+            flow => flow,
+        })
+    }
+}

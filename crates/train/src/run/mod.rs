@@ -1,0 +1,30 @@
+//! A run: its preparation, the loop of each replica, and a training step.
+
+pub(crate) mod average;
+mod fit;
+mod graph_capture;
+mod memory;
+mod meter;
+mod optimizer;
+mod passes;
+pub(crate) mod pipeline;
+mod prepared_run;
+mod run_data;
+mod speed;
+mod step;
+mod stop_flag;
+mod throughput;
+mod train;
+mod whitening;
+mod worker;
+
+pub(crate) use fit::Observers;
+pub use fit::{End, Outcome};
+pub use graph_capture::GraphCapture;
+pub use meter::{Meter, Totals};
+pub use pipeline::pipeline_cuts;
+pub(crate) use prepared_run::{PreparedRun, named};
+pub use speed::median;
+pub use step::{StepOptions, gradients, train_step, update};
+pub use stop_flag::StopFlag;
+pub use train::{train, train_model, train_on};

@@ -1,0 +1,12 @@
+//! A replica as a pipeline: where its network is cut, the stages, and the passes of a stage.
+
+mod cuts;
+mod schedule;
+mod split;
+mod stage;
+
+pub use cuts::pipeline_cuts;
+pub(crate) use cuts::{check_cuts, cut_names};
+pub(crate) use schedule::{evaluate, lanes, train};
+pub(crate) use split::split;
+pub(crate) use stage::{PipelineStage, StageTensors};

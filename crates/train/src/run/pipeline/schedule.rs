@@ -1,0 +1,71 @@
+//! The passes of a stage over the micro-batches of a step.
+
+use crate::data::Share;
+use crate::run::passes::Passes;
+use crate::{Error, Result};
+use layers::{Draws, Network};
+use parallel::{Exchanges, Pass, Shards, Stage, in_flight, one_forward_one_backward};
+
+/// How many batches a stage holds at a time.
+pub(crate) fn lanes(stage: &Stage, micro_batches: usize) -> usize {
+    in_flight(stage.stages(), stage.number(), micro_batches).max(1)
+}
+
+/// The training passes of a step: one forward, one backward. Each micro-batch leaves the gradients of this stage in its part.
+pub(crate) fn train(
+    passes: &mut Passes,
+    stage: &Stage,
+    network: &mut Network,
+    batch: &Share,
+    draws: Draws,
+    label_smoothing: f32,
+) -> Result<()> {
+    let micro_batches = passes.shards().own().len();
+    let lanes = lanes(stage, micro_batches);
+    let global = batch.global();
+    for pass in one_forward_one_backward(stage.stages(), stage.number(), micro_batches) {
+        let (Pass::Forward(own) | Pass::Backward(own)) = pass;
+        network.choose_lane(own % lanes)?;
+        let first_sample = passes.first_row(global, own) as u32;
+        let draws = Draws { first_sample, ..draws };
+        passes.with_part(network, own, |network, shards| {
+            if pass == Pass::Forward(own) {
+                put_in_place(network, batch, shards, own)?;
+            }
+            let exchanges = Exchanges::of_stage(stage);
+            exchanges.run(|exchange| match pass {
+                Pass::Forward(_) => Ok::<_, Error>(network.forward_pass(draws, exchange)?),
+                Pass::Backward(_) => Ok(network.backward_pass(draws, label_smoothing, global, exchange)?),
+            })?;
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// The passes over a batch of the validation data. The last stage leaves metrics in its parts, the others zeros.
+pub(crate) fn evaluate(
+    passes: &mut Passes,
+    stage: &Stage,
+    network: &mut Network,
+    batch: &Share,
+) -> Result<()> {
+    network.choose_lane(0)?;
+    for own in 0..passes.shards().own().len() {
+        passes.with_part(network, own, |network, shards| {
+            put_in_place(network, batch, shards, own)?;
+            let exchanges = Exchanges::of_stage(stage);
+            exchanges.run(|exchange| Ok::<_, Error>(network.evaluate_pass_with(exchange)?))?;
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Puts a micro-batch in place: images and labels, or the labels alone of images that other stages have.
+fn put_in_place(network: &mut Network, batch: &Share, shards: &Shards, own: usize) -> Result<()> {
+    let piece = batch.piece_of(shards, own);
+    piece.send(network)?;
+    let device = network.device().clone();
+    piece.load(&device, network)
+}

@@ -1,0 +1,50 @@
+//! The stages of a network that take about as long.
+
+use crate::run::pipeline::pipeline_cuts;
+use crate::run::speed::Trial;
+use crate::{Config, Result};
+use models::Model;
+use program::Device;
+
+/// Passes over a piece of a network that are timed, after one that is not.
+const PASSES: usize = 3;
+
+/// The stages of a network: cut where the configuration says, or so that all take about as long on `device` for a micro-batch of
+/// up to `batch` samples. Where it is cut changes no result, so no result depends on what a clock says.
+pub(crate) fn split(config: &Config, model: Model, device: &Device, batch: usize) -> Result<Vec<Model>> {
+    let stages = config.stages();
+    if stages == 1 {
+        return Ok(vec![model]);
+    }
+    let cuts = pipeline_cuts(stages, &config.placement.devices.split_at, &model, |piece| {
+        measure(piece, device, batch)
+    })?;
+    Ok(model.split(&cuts)?)
+}
+
+/// The nanoseconds that a piece of a network takes for a training pass over `batch` samples: the fastest of some.
+fn measure(piece: &Model, device: &Device, batch: usize) -> Result<u64> {
+    let mut trial = Trial::new(piece, device, batch)?;
+    trial.pass()?;
+    let passes = (0..PASSES).map(|_| trial.pass()).collect::<Result<Vec<_>>>()?;
+    Ok(passes.into_iter().min().unwrap_or_default().as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each piece is measured by itself, wherever it lies, and leaves nothing behind: the stages are whole again.
+    #[test]
+    fn measured_stages_are_the_network() {
+        let model = models::small_cnn(10).unwrap();
+        let layers = model.summary().rows.len();
+        let device = tensor_cpu::device(1);
+        let mut config = crate::recipe("quick").unwrap();
+        config.placement.devices.pipeline_stages = 2;
+        assert!(model.split(&model.cuts()).unwrap().iter().all(|p| measure(p, &device, 2).unwrap() > 0));
+        let stages = split(&config, model, &device, 2).unwrap();
+        assert_eq!(stages.len(), 2);
+        assert_eq!(stages.iter().map(|stage| stage.summary().rows.len()).sum::<usize>(), layers + 1);
+    }
+}

@@ -1,0 +1,123 @@
+//! A run that is checked and prepared: its data, its network or stages, and what all replicas share.
+
+use crate::data::split as validation_split;
+use crate::data::{compare, fingerprint};
+use crate::run::memory::{self, HostRun};
+use crate::run::pipeline::{StageTensors, cut_names, split as split_stages};
+use crate::run::run_data::RunData;
+use crate::{Config, Error, Observer, Result, Resume};
+use augment::Samples;
+use cifar::{Dataset, Split};
+use models::Model;
+use program::Device;
+use trained::standardization::measure;
+use trained::{Task, check_labels};
+
+/// The network that the configuration names.
+pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
+    let unknown = || Error::Device(format!("there is no network {}", config.training.model));
+    let model = models::by_name_for(&config.training.model, data.train.shape(), data.classes.len());
+    Ok(model.ok_or_else(unknown)??)
+}
+
+/// Refuses a network for other images, or with a number for other than each class.
+fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
+    let own = Task::of(model);
+    let wanted = Task { image: data.train.shape(), classes: data.classes.len() };
+    if own == wanted {
+        return Ok(());
+    }
+    Err(Error::Option {
+        option: "the network",
+        value: own.to_string(),
+        accepted: format!("{wanted}: those of the data"),
+    })
+}
+
+/// What all replicas of a run share.
+pub(crate) struct PreparedRun<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) resume: Option<&'a Resume>,
+    /// The network, or the stages that it is cut into.
+    pub(crate) stages: Vec<Model>,
+    /// Where it is cut: the last layer of each stage but the last.
+    pub(super) cuts: String,
+    pub(super) stage_tensors: StageTensors,
+    pub(crate) data: RunData,
+    /// After how many steps each observer wants to see the network in the middle of an epoch. All stages of a pipeline must know: they
+    /// hand their tensors over.
+    pub(super) snapshots: Vec<Option<u64>>,
+}
+
+impl<'a> PreparedRun<'a> {
+    /// Prepares a run of so many `replicas` on devices like this one. The configuration has been checked but for their number.
+    pub(crate) fn prepare(
+        config: &'a Config,
+        model: Model,
+        data: Dataset,
+        resume: Option<&'a Resume>,
+        replicas: usize,
+        device: &Device,
+    ) -> Result<Self> {
+        config.check_replicas(replicas)?;
+        let fingerprint = fingerprint(&data);
+        let trained_on = resume.and_then(|resume| resume.state.data.as_ref());
+        trained_on.map_or(Ok(()), |trained_on| compare(trained_on, &fingerprint))?;
+        if data.train.is_empty() || data.validation.as_ref().unwrap_or(&data.test).is_empty() {
+            let (value, accepted) =
+                ("0".to_owned(), "at least 1, for training and for validation".to_owned());
+            return Err(Error::Option { option: "the number of samples", value, accepted });
+        }
+        let parts = [Some(&data.train), Some(&data.test), data.validation.as_ref()];
+        parts.into_iter().flatten().try_for_each(check_labels)?;
+        check_fit(&model, &data)?;
+        config.check_groups(model.graph())?;
+        let data = validation_split(config, data)?;
+        let samples = |split: Split| Samples::new(split.images, split.labels.to_vec());
+        let (input, augmentation) =
+            measure(config.training.preprocessing, &config.training.augmentation, &data.train)?;
+        let run_data = RunData {
+            input,
+            augmentation,
+            train: samples(data.train)?,
+            val: samples(data.test)?,
+            classes: data.classes,
+            dataset: data.name,
+            fingerprint,
+        };
+        let batch = global_batch(config, resume, replicas).min(run_data.train.len());
+        let micro_batch = batch.div_ceil(config.shards(replicas)).max(1);
+        let stages = split_stages(config, model, device, micro_batch)?;
+        let cuts = cut_names(&stages);
+        let (stage_tensors, snapshots) = (StageTensors::default(), Vec::new());
+        Ok(PreparedRun { config, resume, stages, cuts, stage_tensors, data: run_data, snapshots })
+    }
+
+    /// The run with those who are going to watch it.
+    pub(crate) fn watched_by(self, observers: &[Box<dyn Observer>]) -> Self {
+        PreparedRun {
+            snapshots: observers.iter().map(|observer| observer.snapshot_every()).collect(),
+            ..self
+        }
+    }
+
+    /// Refuses a run on the CPU that needs more memory than there is, for so many `replicas` of this process of `world` in all.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub(crate) fn check_memory(&self, device: &Device, replicas: usize, world: usize) -> Result<()> {
+        memory::check_host(&self.on_host(device, replicas, world))
+    }
+
+    /// The run, as far as its memory goes.
+    pub(super) fn on_host<'r>(&'r self, device: &'r Device, replicas: usize, world: usize) -> HostRun<'r> {
+        let batch = global_batch(self.config, self.resume, world).min(self.data.train.len());
+        let (config, stages, resumes) = (self.config, &self.stages[..], self.resume.is_some());
+        HostRun { config, stages, device, replicas, world, batch, resumes }
+    }
+}
+
+/// Samples of a whole batch; a run that goes on keeps its own.
+fn global_batch(config: &Config, resume: Option<&Resume>, replicas: usize) -> usize {
+    resume.map_or(config.global_batch(replicas), |resume| resume.state.global_batch)
+}

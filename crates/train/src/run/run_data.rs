@@ -1,0 +1,15 @@
+use crate::Fingerprint;
+use augment::{ImageDataGenerator, Samples};
+use trained::Input;
+
+/// The data of a run, shared by its replicas.
+pub(crate) struct RunData {
+    pub(crate) train: Samples,
+    pub(crate) val: Samples,
+    pub(crate) input: Input,
+    /// With the steps of `input`, and with what was measured for the others.
+    pub(crate) augmentation: ImageDataGenerator,
+    pub(crate) classes: Vec<String>,
+    pub(crate) dataset: String,
+    pub(crate) fingerprint: Fingerprint,
+}

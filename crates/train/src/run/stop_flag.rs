@@ -1,0 +1,35 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A request to stop after the current step. Clones share it; a signal handler may raise it.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<Flags>);
+
+#[derive(Debug, Default)]
+struct Flags {
+    raised: AtomicBool,
+    heeded: AtomicBool,
+}
+
+impl StopFlag {
+    /// Asks the run to stop.
+    pub fn raise(&self) {
+        self.0.raised.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the run was asked to stop.
+    pub fn is_raised(&self) -> bool {
+        self.0.raised.load(Ordering::Relaxed)
+    }
+
+    /// Whether a run has begun, which looks at the flag. Before that there is nothing to save, and who waits for another
+    /// process may wait long.
+    pub fn is_heeded(&self) -> bool {
+        self.0.heeded.load(Ordering::Relaxed)
+    }
+
+    /// Says that a run looks at the flag from now on.
+    pub(crate) fn heed(&self) {
+        self.0.heeded.store(true, Ordering::Relaxed);
+    }
+}

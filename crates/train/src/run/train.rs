@@ -1,0 +1,117 @@
+//! The ways to train: a named network or one of your own, on devices that are opened here or by the caller.
+
+use crate::run::fit::{Observers, Outcome};
+use crate::run::prepared_run::{PreparedRun, named};
+use crate::run::stop_flag::StopFlag;
+use crate::{Arithmetic, Config, Error, Result, Resume, open_devices};
+use cifar::Dataset;
+use models::Model;
+use parallel::{Replica, Stage, run_stages};
+use program::Device;
+use std::sync::Mutex;
+
+/// Trains a network on `data` as `config` says, one replica a device, from the start or from a checkpoint.
+///
+/// The observers see the first replica. Every replica reads its own share of every batch; gradients are added in
+/// the order of the ranks, so a run repeats bit for bit, whatever the number of threads. With
+/// [`virtual_replicas`](crate::Training::virtual_replicas) the number of devices changes no bit either; on GPUs that asks for
+/// algorithms that repeat, so they are chosen.
+///
+/// # Errors
+/// Whatever keeps the run from going on; see [`Error`]. Data that the run to go on with was not trained on are
+/// [`Error::OtherData`]. A loss that is not a number is [`Error::NotFinite`].
+pub fn train(
+    config: &Config,
+    data: Dataset,
+    resume: Option<&Resume>,
+    observers: Observers<'_>,
+    stop: &StopFlag,
+) -> Result<Outcome> {
+    config.check_for(data.train.shape())?;
+    run(named(config, &data)?, &devices_of(config)?, config, data, resume, observers, stop)
+}
+
+/// As [`train`], but a network of your own, whatever name the configuration gives it: replicas, checkpoints, resume and observers all
+/// the same. [`Trained::with_model`](trained::Trained::with_model) opens it again; the command line knows the networks of [`models`] alone.
+///
+/// ```
+/// use layers::{Conv2D, Dense, Flatten, Graph, MaxPooling2D};
+/// use models::Model;
+/// use train::{StopFlag, recipe, train_model};
+///
+/// let mut graph = Graph::new("mine", [32, 32, 3]);
+/// let x = graph.add(Conv2D::new(8, 3).strides(2), graph.input())?;
+/// let x = graph.add(MaxPooling2D::new(2), x)?;
+/// let x = graph.add(Flatten, x)?;
+/// let logits = graph.add(Dense::new(10), x)?;
+///
+/// let mut config = recipe("quick")?;
+/// (config.training.model, config.training.epochs, config.placement.devices.replicas) = ("mine".into(), 1, 2);
+/// let data = cifar::synthetic(1, 200, 50);
+/// let outcome = train_model(Model::new(graph, logits), &config, data, None, &mut [], &StopFlag::default())?;
+/// assert_eq!(outcome.state.step, 2);
+/// # Ok::<(), train::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`train`]; and if the network takes other images than those of the data, or tells other classes apart. Images must have 3
+/// channels: files of models say nothing of them.
+pub fn train_model(
+    model: Model,
+    config: &Config,
+    data: Dataset,
+    resume: Option<&Resume>,
+    observers: Observers<'_>,
+    stop: &StopFlag,
+) -> Result<Outcome> {
+    config.check_options(data.train.shape())?;
+    run(model, &devices_of(config)?, config, data, resume, observers, stop)
+}
+
+fn devices_of(config: &Config) -> Result<Vec<Device>> {
+    // Two kinds of algorithms would not add up to the same bits.
+    let deterministic = config.training.arithmetic.deterministic || config.repeats();
+    open_devices(&config.placement.devices, &Arithmetic { deterministic, ..config.training.arithmetic })
+}
+
+/// As [`train`], on devices that the caller opened: one replica on each, or on as many as it has pipeline stages, whatever
+/// else the configuration says of devices.
+///
+/// # Errors
+/// As [`train`].
+pub fn train_on(
+    devices: &[Device],
+    config: &Config,
+    data: Dataset,
+    resume: Option<&Resume>,
+    observers: Observers<'_>,
+    stop: &StopFlag,
+) -> Result<Outcome> {
+    config.check_for(data.train.shape())?;
+    run(named(config, &data)?, devices, config, data, resume, observers, stop)
+}
+
+/// What all ways to train come to, once the configuration has been checked.
+fn run(
+    model: Model,
+    devices: &[Device],
+    config: &Config,
+    data: Dataset,
+    resume: Option<&Resume>,
+    observers: Observers<'_>,
+    stop: &StopFlag,
+) -> Result<Outcome> {
+    let stages = config.stages();
+    let none = || Error::Device("there is no device to train on".into());
+    let device = devices.first().ok_or_else(none)?;
+    let replicas = devices.len() / stages;
+    let run = PreparedRun::prepare(config, model, data, resume, replicas, device)?.watched_by(observers);
+    run.check_memory(device, replicas, replicas)?;
+    let observers = Mutex::new(Some(observers));
+    let outcomes = run_stages(devices, stages, |replica: Replica, stage: Stage| {
+        let first = replica.rank() == 0 && stage.is_first();
+        let own = if first { observers.lock().ok().and_then(|mut o| o.take()) } else { None };
+        run.stage(replica, stage, own.unwrap_or_default(), stop)
+    })?;
+    outcomes.into_iter().next().ok_or_else(none)
+}

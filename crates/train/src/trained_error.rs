@@ -1,0 +1,21 @@
+//! Errors of the crate `trained` as errors of this one: each variant has its like here.
+
+use crate::Error;
+use crate::config::unknown_network;
+
+impl From<trained::Error> for Error {
+    fn from(error: trained::Error) -> Self {
+        use trained::Error as Lower;
+        match error {
+            Lower::Option { option, value, accepted } => Error::Option { option, value, accepted },
+            Lower::UnknownNetwork { name } => unknown_network("--network", &name),
+            Lower::Run { path, reason } => Error::Run { path, reason },
+            Lower::Io { action, path, source } => Error::Io { action, path, source },
+            Lower::Augment(error) => error.into(),
+            Lower::Network(error) => error.into(),
+            Lower::Checkpoint(error) => error.into(),
+            Lower::Interchange(error) => error.into(),
+            Lower::Tensor(error) => error.into(),
+        }
+    }
+}
