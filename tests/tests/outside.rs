@@ -28,13 +28,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 const FEATURES: &str = "[features]\ndownload = [\"cifar/download\"]\n";
 
 /// Packages in all, `cifar` and `augment` and theirs among them. More is a decision.
-const MOST: usize = 70;
+const MOST: usize = 130;
 
 /// The same without `cifar`'s HTTP client.
 const MOST_WITHOUT_DOWNLOAD: usize = 50;
 
 /// Of `augment` alone.
-const MOST_OF_AUGMENT: usize = 16;
+const MOST_OF_AUGMENT: usize = 25;
 
 #[test]
 fn a_project_that_is_not_ours_stands_on_few_crates() {

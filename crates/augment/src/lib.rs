@@ -59,7 +59,6 @@ mod patches;
 mod photometric;
 mod pipeline;
 mod place;
-mod png;
 mod prefetch;
 mod preprocess;
 mod preview;

@@ -1,6 +1,9 @@
 //! Pictures of what a loader makes: Keras' `save_to_dir`.
 
-use crate::{Error, png};
+use crate::Error;
+use png::{BitDepth, ColorType};
+use std::fs::File;
+use std::io::BufWriter;
 use std::path::Path;
 
 /// Makes the folder where it is missing.
@@ -25,7 +28,7 @@ pub(crate) fn stretch(image: &[f32]) -> Vec<u8> {
     image.iter().map(|value| ((value - low) / range * 255.0) as u8).collect()
 }
 
-/// Writes bytes (HWC of `shape`, 1 to 4 channels) as a PNG without compression.
+/// Writes bytes (HWC of `shape`) as a PNG. Its channels are grey, grey with opacity, RGB, or RGB with opacity.
 ///
 /// # Errors
 /// [`Error::Write`] if the file can't be written; [`Error::Shape`] for another number of bytes; [`Error::Option`] for more channels,
@@ -36,11 +39,26 @@ pub fn save_picture(path: &Path, shape: [usize; 3], pixels: &[u8]) -> Result<(),
             return Err(Error::option(side, pixels, "from 1 to 2147483647 for a picture"));
         }
     }
-    if !(1..=4).contains(&shape[2]) {
-        return Err(Error::option("channels", shape[2], "from 1 to 4 for a picture"));
-    }
+    let color = match shape[2] {
+        1 => ColorType::Grayscale,
+        2 => ColorType::GrayscaleAlpha,
+        3 => ColorType::Rgb,
+        4 => ColorType::Rgba,
+        channels => return Err(Error::option("channels", channels, "from 1 to 4 for a picture")),
+    };
     Error::check_len("the picture", pixels.len(), shape.iter().fold(1, |len, &n| len.saturating_mul(n)))?;
-    std::fs::write(path, png::encode(shape, pixels)).map_err(|error| refuse(path, &error))
+    write(path, shape, color, pixels).map_err(|error| refuse(path, &error))
+}
+
+/// Writes a PNG of 8 bits a channel.
+fn write(path: &Path, [h, w, _]: [usize; 3], color: ColorType, pixels: &[u8]) -> std::io::Result<()> {
+    let file = BufWriter::new(File::create(path)?);
+    let mut encoder = png::Encoder::new(file, w as u32, h as u32);
+    encoder.set_color(color);
+    encoder.set_depth(BitDepth::Eight);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(pixels)?;
+    Ok(writer.finish()?)
 }
 
 fn refuse(path: &Path, error: &std::io::Error) -> Error {
@@ -64,5 +82,28 @@ mod tests {
             let error = save_picture(path, shape, &[]).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn readers_find_the_pixels_again() {
+        let folder = std::env::temp_dir();
+        let path = folder.join(format!("augment-{}.png", std::process::id()));
+        for (shape, color) in [
+            ([2, 3, 1], image::ColorType::L8),
+            ([3, 2, 2], image::ColorType::La8),
+            ([5, 4, 3], image::ColorType::Rgb8),
+            ([200, 150, 4], image::ColorType::Rgba8),
+        ] {
+            let pixels: Vec<u8> =
+                (0..shape.iter().product::<usize>()).map(|k| (k * 37 % 251) as u8).collect();
+            save_picture(&path, shape, &pixels).unwrap();
+            let read = image::open(&path).unwrap();
+            assert_eq!(
+                (read.height() as usize, read.width() as usize, read.color()),
+                (shape[0], shape[1], color)
+            );
+            assert_eq!(read.into_bytes(), pixels);
+        }
+        std::fs::remove_file(path).unwrap();
     }
 }

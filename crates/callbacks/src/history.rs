@@ -22,7 +22,8 @@ pub struct History {
     jsonl: PathBuf,
 }
 
-const HEADER: &str = "epoch,loss,acc,val_loss,val_acc,lr,seconds,images_per_second\n";
+const COLUMNS: [&str; 8] =
+    ["epoch", "loss", "acc", "val_loss", "val_acc", "lr", "seconds", "images_per_second"];
 
 impl History {
     /// For a run directory.
@@ -32,8 +33,8 @@ impl History {
     }
 
     fn write(&self, history: &[EpochRecord]) -> Result<()> {
-        let rows: String = history.iter().map(row).collect();
-        write_file(&self.csv, format!("{HEADER}{rows}").as_bytes()).map_err(Error::io("write", &self.csv))?;
+        let table = table(history).map_err(|error| Error::io("write", &self.csv)(error.into()))?;
+        write_file(&self.csv, &table).map_err(Error::io("write", &self.csv))?;
         let mut lines = Vec::new();
         for record in history {
             let unfit = |error: serde_json::Error| Error::io("write", &self.jsonl)(error.into());
@@ -44,10 +45,20 @@ impl History {
     }
 }
 
-/// A line of the CSV file. `{:?}` is the shortest decimal that reads back as the same f64.
-fn row(record: &EpochRecord) -> String {
-    let EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second } = record;
-    format!("{epoch},{loss:?},{acc:?},{val_loss:?},{val_acc:?},{lr:?},{seconds:?},{images_per_second:?}\n")
+/// The CSV file. `{:?}` is the shortest decimal that reads back as the same f64.
+fn table(history: &[EpochRecord]) -> csv::Result<Vec<u8>> {
+    let mut table = Vec::new();
+    let mut writer = csv::Writer::from_writer(&mut table);
+    writer.write_record(COLUMNS)?;
+    for record in history {
+        let EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second } = record;
+        let figures = [loss, acc, val_loss, val_acc, lr, seconds, images_per_second];
+        let figures = figures.map(|figure| format!("{figure:?}"));
+        writer.write_record(std::iter::once(epoch.to_string()).chain(figures))?;
+    }
+    writer.flush()?;
+    drop(writer);
+    Ok(table)
 }
 
 /// The figures of the epochs of a run, from its `history.csv`; none, where it has not begun.
@@ -61,17 +72,11 @@ pub fn read_history(run: &Path) -> Result<Vec<EpochRecord>> {
         text => text.map_err(Error::io("read", &path))?,
     };
     let refuse = || Error::NoHistory(path.clone());
-    let rows = text.strip_prefix(HEADER).ok_or_else(refuse)?.lines();
-    rows.map(|row| parsed(row).ok_or_else(refuse)).collect()
-}
-
-/// What [`row`] wrote.
-fn parsed(row: &str) -> Option<EpochRecord> {
-    let (epoch, figures) = row.split_once(',')?;
-    let figures: Vec<f64> = figures.split(',').map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
-    let [loss, acc, val_loss, val_acc, lr, seconds, images_per_second] = figures[..] else { return None };
-    let epoch = epoch.parse().ok()?;
-    Some(EpochRecord { epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second })
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    if reader.headers().map_err(|_| refuse())? != COLUMNS[..] {
+        return Err(refuse());
+    }
+    reader.deserialize().map(|record| record.map_err(|_| refuse())).collect()
 }
 
 impl Observer for History {
@@ -91,6 +96,8 @@ mod tests {
     use super::*;
     use crate::testing::{Fake, record, run, state};
     use std::fs;
+
+    const HEADER: &str = "epoch,loss,acc,val_loss,val_acc,lr,seconds,images_per_second\n";
 
     fn read(folder: &Path) -> (String, String) {
         let read = |name| fs::read_to_string(folder.join(name)).unwrap();

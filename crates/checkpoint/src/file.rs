@@ -1,10 +1,10 @@
 //! Single safetensors files.
 
 use crate::durable;
-use crate::{Error, Result, TensorRef, Tensors, format, replace_file};
+use crate::{Error, Header, Result, TensorRef, Tensors, format, replace_file};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
@@ -61,10 +61,8 @@ pub fn save_tensors<'a>(
 /// tensors are not those that were written.
 pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
     let path = path.as_ref();
-    // Here, unlike inside a checkpoint, a link is the user's own choice.
-    let target = fs::canonicalize(path).map_err(Error::io("read", path))?;
-    let (mut file, len) = durable::open(&target)?;
-    let mut tensors = format::read(path, &mut file, len)?;
+    let (mut file, len) = open(path)?;
+    let mut tensors = format::read(path, &mut file, len, |_| true)?;
     match take_digest(tensors.metadata_mut()) {
         Some(written) if written != digest(tensors.iter()) => {
             let why = format!(
@@ -74,6 +72,52 @@ pub fn load_tensors(path: impl AsRef<Path>) -> Result<Tensors> {
         }
         _ => Ok(tensors),
     }
+}
+
+/// Reads the tensors whose names `keep` accepts from a safetensors file of another program. The others may have any
+/// type. No digest is verified: the program may have copied the metadata of other tensors.
+///
+/// # Errors
+/// As [`load_tensors`], but for the digest.
+pub fn load_tensors_named(path: impl AsRef<Path>, keep: impl Fn(&str) -> bool) -> Result<Tensors> {
+    let path = path.as_ref();
+    let (mut file, len) = open(path)?;
+    format::read(path, &mut file, len, keep)
+}
+
+/// Reads the header of a safetensors file, but no tensor.
+///
+/// # Errors
+/// When `path` is not a regular file, or begins with no header of a safetensors file.
+///
+/// ```
+/// use checkpoint::{Tensors, load_tensors_named, read_header, save_tensors};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("model.safetensors");
+/// let mut tensors = Tensors::new();
+/// tensors.insert("dense.weight", [2], vec![1.0, 2.0])?;
+/// tensors.insert("dense.bias", [1], vec![3.0])?;
+/// save_tensors(&path, &tensors, &[("format".into(), "pt".into())].into())?;
+///
+/// let header = read_header(&path)?;
+/// assert_eq!(header.metadata()["format"], "pt");
+/// let names: Vec<_> = header.tensors().collect();
+/// assert_eq!(names, [("dense.weight", "F32".into()), ("dense.bias", "F32".into())]);
+/// let biases = load_tensors_named(&path, |name| name.ends_with("bias"))?;
+/// assert_eq!(biases.get("dense.bias").map(|bias| bias.data()), Some(&[3.0][..]));
+/// assert_eq!(biases.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn read_header(path: impl AsRef<Path>) -> Result<Header> {
+    let path = path.as_ref();
+    let (mut file, len) = open(path)?;
+    Ok(format::read_header(path, &mut file, len)?.0)
+}
+
+/// Opens a file, with its length. Here, unlike inside a checkpoint, a link is the user's own choice.
+fn open(path: &Path) -> Result<(File, u64)> {
+    durable::open(&fs::canonicalize(path).map_err(Error::io("read", path))?)
 }
 
 /// What the keys of towers' own metadata begin with.

@@ -20,10 +20,23 @@ const METADATA: &str = "__metadata__";
 /// Values converted at a time: 64 KiB of bytes.
 const CHUNK: usize = 16 << 10;
 
-/// The header in the order in which it stands in the file.
-struct Header {
+/// The header of a safetensors file, in the order in which it stands there.
+#[derive(Debug)]
+pub struct Header {
     metadata: BTreeMap<String, String>,
     tensors: Vec<(String, TensorInfo)>,
+}
+
+impl Header {
+    /// The free text.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// The names of the tensors with their types, such as `F32`.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, String)> {
+        self.tensors.iter().map(|(name, info)| (&**name, info.dtype.to_string()))
+    }
 }
 
 impl Serialize for Header {
@@ -112,23 +125,31 @@ pub(crate) fn write_data(out: &mut impl Write, tensors: &[TensorRef<'_>]) -> io:
     Ok(())
 }
 
-/// Reads a whole safetensors file of `len` bytes from `input`; `path` is only for errors.
-pub(crate) fn read(path: &Path, input: &mut impl Read, len: u64) -> Result<Tensors> {
+/// Reads the header of a safetensors file of `len` bytes from `input`, and its length; `path` is only for errors.
+pub(crate) fn read_header(path: &Path, input: &mut impl Read, len: u64) -> Result<(Header, u64)> {
     let mut word = [0; 8];
-    let short = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => Error::format(path, "it ends early"),
-        _ => Error::io("read", path)(error),
-    };
-    input.read_exact(&mut word).map_err(short)?;
+    input.read_exact(&mut word).map_err(short(path))?;
     let header_len = u64::from_le_bytes(word);
     if header_len > MAX_HEADER as u64 || header_len > len.saturating_sub(8) {
         let reason = format!("its {len} bytes can't begin with a header of {header_len}, as they say");
         return Err(Error::format(path, reason));
     }
     let mut json = vec![0; header_len as usize];
-    input.read_exact(&mut json).map_err(short)?;
+    input.read_exact(&mut json).map_err(short(path))?;
+    let header = serde_json::from_slice(&json).map_err(|error| Error::format(path, error.to_string()))?;
+    Ok((header, header_len))
+}
+
+/// Reads the tensors whose names `keep` accepts, and the metadata, from a safetensors file of `len` bytes; `path` is
+/// only for errors.
+pub(crate) fn read(
+    path: &Path,
+    input: &mut impl Read,
+    len: u64,
+    keep: impl Fn(&str) -> bool,
+) -> Result<Tensors> {
+    let (mut header, header_len) = read_header(path, input, len)?;
     let why = |error: &dyn fmt::Display| Error::format(path, error.to_string());
-    let mut header: Header = serde_json::from_slice(&json).map_err(|error| why(&error))?;
     // Stable, so that tensors without values keep the header's order.
     header.tensors.sort_by_key(|(_, info)| info.data_offsets);
     // The library refuses gaps, overlaps, overflows, and offsets that don't fit shape and type.
@@ -138,15 +159,27 @@ pub(crate) fn read(path: &Path, input: &mut impl Read, len: u64) -> Result<Tenso
     }
     let mut tensors = Tensors::new();
     for (name, info) in header.tensors {
+        let bytes = info.data_offsets.1 - info.data_offsets.0;
+        if !keep(&name) {
+            io::copy(&mut input.by_ref().take(bytes as u64), &mut io::sink()).map_err(short(path))?;
+            continue;
+        }
         if info.dtype != Dtype::F32 {
             return Err(Error::format(path, format!("tensor {name:?} is {} and not F32", info.dtype)));
         }
-        let count = (info.data_offsets.1 - info.data_offsets.0) / 4;
-        let data = read_values(input, count).map_err(short)?;
+        let data = read_values(input, bytes / 4).map_err(short(path))?;
         tensors.insert(name, info.shape, data).map_err(|error| why(&error))?;
     }
     *tensors.metadata_mut() = header.metadata;
     Ok(tensors)
+}
+
+/// An error of reading `path`, whose length was known.
+fn short(path: &Path) -> impl Fn(io::Error) -> Error {
+    move |error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => Error::format(path, "it ends early"),
+        _ => Error::io("read", path)(error),
+    }
 }
 
 fn read_values(input: &mut impl Read, count: usize) -> io::Result<Vec<f32>> {
@@ -173,7 +206,9 @@ mod tests {
 
     fn refusal(bytes: &[u8]) -> String {
         let path = Path::new("it");
-        read(path, &mut &bytes[..], bytes.len() as u64).expect_err("hostile bytes were accepted").to_string()
+        read(path, &mut &bytes[..], bytes.len() as u64, |_| true)
+            .expect_err("hostile bytes were accepted")
+            .to_string()
     }
 
     #[test]

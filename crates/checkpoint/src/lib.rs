@@ -68,8 +68,8 @@ mod tensors;
 mod whole;
 
 pub use error::{Error, Result};
-pub use file::{load_tensors, save_tensors};
-pub use format::MAX_HEADER;
+pub use file::{load_tensors, load_tensors_named, read_header, save_tensors};
+pub use format::{Header, MAX_HEADER};
 pub use name::{MAX_NAME, epoch_name, step_name};
 pub use policy::{Best, BestSoFar, Decision, Mode, Policy};
 pub use store::{Checkpoint, Entry, Listing, MAX_STATE, Search, Skipped, Store};

@@ -256,6 +256,6 @@ fn load<S: DeserializeOwned>(name: &str, folder: &Path, mark: &Mark) -> Result<C
     state.take(state_len).read_to_end(&mut json).map_err(Error::io("read", &path))?;
     let state =
         serde_json::from_slice(&json).map_err(|error| Error::State { path, why: error.to_string() })?;
-    let tensors = format::read(&folder.join(mark::TENSORS), &mut tensors, tensors_len)?;
+    let tensors = format::read(&folder.join(mark::TENSORS), &mut tensors, tensors_len, |_| true)?;
     Ok(Checkpoint { name: name.to_owned(), path: folder.to_path_buf(), tensors, state })
 }

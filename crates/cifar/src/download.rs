@@ -7,10 +7,12 @@ mod source;
 pub use source::Source;
 
 use std::io::Read;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use ureq::http::{HeaderMap, Response, StatusCode, header};
-use ureq::{Agent, Body};
+use reqwest::blocking::{Client, Response};
+use reqwest::header::{self, HeaderMap};
+use reqwest::{StatusCode, redirect};
 
 use crate::Kind;
 use crate::error::{Error, Result};
@@ -38,10 +40,10 @@ impl Network {
     }
 }
 
-/// What a network may be asked for.
+/// The limits of a download.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// How long to wait for a server: to be reached, to answer, and to send the next bytes.
+    /// How long a server may take to be reached and to answer, and how long to send the next bytes.
     pub timeout: Duration,
     /// A source that sends less than this many bytes a second ...
     pub slow: u64,
@@ -50,17 +52,51 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    pub fn agent(&self) -> Agent {
-        // A name lookup and a connection share the time, so that both together keep within it.
-        let config = Agent::config_builder()
-            .timeout_resolve(Some(self.timeout * 2 / 5))
-            .timeout_connect(Some(self.timeout * 3 / 5))
-            .timeout_recv_response(Some(self.timeout))
-            .timeout_per_read(Some(self.timeout))
-            .http_status_as_error(false)
-            .user_agent(concat!("towers-cifar/", env!("CARGO_PKG_VERSION")));
-        config.build().new_agent()
+    /// An HTTP client within these limits.
+    pub fn client(&self) -> std::result::Result<HttpClient, String> {
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls()?)
+            // Several addresses of one host share this time, so that a dead one leaves time for the next.
+            .connect_timeout(self.timeout * 3 / 5)
+            .timeout(self.timeout)
+            .redirect(redirect::Policy::limited(10))
+            .referer(false)
+            .user_agent(concat!("towers-cifar/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| cause(&error))?;
+        Ok(HttpClient(Some(client)))
     }
+}
+
+/// TLS by `ring`, with the root certificates of Mozilla: a fresh machine may have none of its own.
+fn tls() -> std::result::Result<rustls::ClientConfig, String> {
+    let roots: rustls::RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
+    let provider = rustls::crypto::ring::default_provider();
+    let config = rustls::ClientConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// A client that does not wait for its name lookups when it is dropped.
+pub(crate) struct HttpClient(Option<Client>);
+
+impl Drop for HttpClient {
+    fn drop(&mut self) {
+        // A dropped `Client` joins its thread, which waits for lookups that have timed out already.
+        let client = self.0.take();
+        // Where no thread starts, the client is dropped here.
+        let _ = thread::Builder::new().spawn(move || drop(client));
+    }
+}
+
+/// The innermost cause of an error: the outer ones of `reqwest` repeat the address.
+fn cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 /// How a download ended that didn't fail.
@@ -73,7 +109,7 @@ pub(crate) enum Ended {
 }
 
 pub(crate) struct Download<'a> {
-    pub agent: &'a Agent,
+    pub client: &'a HttpClient,
     pub source: &'a Source,
     pub patience: Patience,
     /// Whether to give up when it crawls.
@@ -102,9 +138,8 @@ impl Download<'_> {
     /// Sends the request; nothing if `part` is complete already.
     fn request(&self, part: &mut Part) -> Result<Option<Answer>> {
         let response = self.get(part.bytes())?;
-        let (head, body) = response.into_parts();
-        let range = content_range(&head.headers);
-        let (total, whole) = match (head.status, range) {
+        let range = content_range(response.headers());
+        let (total, whole) = match (response.status(), range) {
             (StatusCode::PARTIAL_CONTENT, Some((Some(start), total))) if start == part.bytes() => {
                 (total, false)
             }
@@ -116,22 +151,23 @@ impl Download<'_> {
                 part.restart()?;
                 return self.request(part);
             }
-            (StatusCode::OK, _) => (body.content_length(), true),
+            (StatusCode::OK, _) => (response.content_length(), true),
             (status, _) => return Err(Error::Status { url: self.url(), status: status.as_u16() }),
         };
         self.check_size(total)?;
-        Ok(Some(Answer { body, total: total.or(self.source.size), whole }))
+        Ok(Some(Answer { response, total: total.or(self.source.size), whole }))
     }
 
-    fn get(&self, from: u64) -> Result<Response<Body>> {
-        let mut request = self.agent.get(&self.source.url).header(header::ACCEPT_ENCODING, "identity");
+    fn get(&self, from: u64) -> Result<Response> {
+        let unreachable = |reason| Error::Unreachable { url: self.url(), reason };
+        let client = self.client.0.as_ref().ok_or_else(|| unreachable("the client is closed".into()))?;
+        let mut request = client.get(&self.source.url).header(header::ACCEPT_ENCODING, "identity");
         if from > 0 {
             request = request.header(header::RANGE, format!("bytes={from}-"));
         }
-        let unreachable = |reason| Error::Unreachable { url: self.url(), reason };
-        // The name is looked up on a thread of its own. Where none can be started, that panics.
-        let answer = caught(|| request.call()).map_err(unreachable)?;
-        answer.map_err(|reason| unreachable(reason.to_string()))
+        // The client's thread may have panicked, for example where no thread could be started for a name lookup.
+        let answer = caught(|| request.send()).map_err(unreachable)?;
+        answer.map_err(|error| unreachable(cause(&error)))
     }
 
     fn check_size(&self, total: Option<u64>) -> Result<()> {
@@ -148,15 +184,14 @@ impl Download<'_> {
 
     /// Appends the body to `part`; the speed if it was too slow.
     fn receive(&self, answer: Answer, part: &mut Part, progress: &mut Listener<'_>) -> Result<Option<u64>> {
-        let Answer { body, total, whole } = answer;
+        let Answer { mut response, total, whole } = answer;
         let most = total.unwrap_or(MAX_ARCHIVE);
         // What is on disk gives way to an archive, but not to the web page of some gateway.
         let mut must_restart = whole;
-        let mut reader = body.into_with_config().limit(u64::MAX).reader();
         let mut buffer = vec![0; 1 << 16];
         let (mut since, mut bytes_then) = (Instant::now(), part.bytes());
         loop {
-            let n = match reader.read(&mut buffer) {
+            let n = match response.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(n) => n,
                 Err(_) => return Err(Error::Cut { url: self.url(), found: part.bytes() }),
@@ -219,7 +254,7 @@ impl Download<'_> {
 
 /// What a server sends.
 struct Answer {
-    body: Body,
+    response: Response,
     /// The size of the whole archive.
     total: Option<u64>,
     /// Whether this is the archive from its first byte on, whatever was asked for.

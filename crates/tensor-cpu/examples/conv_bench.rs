@@ -90,13 +90,13 @@ impl Clock {
     }
 }
 
-/// The processor's time, where the C library counts it in microseconds.
+/// The processor's time of this program.
 #[cfg(target_os = "linux")]
 const PROCESSOR: Option<fn() -> f64> = Some(|| {
-    unsafe extern "C" {
-        safe fn clock() -> core::ffi::c_long;
-    }
-    clock() as f64 / 1e6
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to `time` alone.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 });
 #[cfg(not(target_os = "linux"))]
 const PROCESSOR: Option<fn() -> f64> = None;

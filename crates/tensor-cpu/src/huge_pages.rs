@@ -16,15 +16,9 @@ pub(crate) fn prefer<T>(memory: &mut [T]) {
 
 #[cfg(target_os = "linux")]
 fn advise(start: usize, len: usize) {
-    /// From the kernel's headers, the same on all processors that Rust runs on.
-    const MADV_HUGEPAGE: core::ffi::c_int = 14;
-    unsafe extern "C" {
-        fn madvise(address: *mut core::ffi::c_void, len: usize, advice: core::ffi::c_int)
-        -> core::ffi::c_int;
-    }
     // SAFETY: whole pages of memory that the caller has borrowed; the advice changes nothing in it. A refusal is fine.
     unsafe {
-        madvise(core::ptr::with_exposed_provenance_mut(start), len, MADV_HUGEPAGE);
+        libc::madvise(core::ptr::with_exposed_provenance_mut(start), len, libc::MADV_HUGEPAGE);
     }
 }
 

@@ -1,18 +1,19 @@
 //! A Python package index: pages of links to files, as PEP 503 describes them.
 
 use anyhow::{Context as _, Result};
+use reqwest::Certificate;
+use reqwest::blocking::Client;
+use std::io::Read as _;
 use std::time::Duration;
-use ureq::Agent;
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// The public index; the variable `PIP_INDEX_URL` names another one, as for pip.
 const PUBLIC: &str = "https://pypi.org/simple";
 
-/// How long a server may take to be reached, to answer, and to send the next bytes.
+/// How long a server may take to be reached and to answer, and how long to send the next bytes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Index {
-    agent: Agent,
+    client: Client,
     url: String,
 }
 
@@ -20,15 +21,9 @@ impl Index {
     /// The index that the environment names.
     pub fn of_environment() -> Result<Index> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let mut config = Agent::config_builder()
-            .timeout_connect(Some(PATIENCE))
-            .timeout_recv_response(Some(PATIENCE))
-            .timeout_per_read(Some(PATIENCE));
-        if let Some(file) = variable("PIP_CERT").or_else(|| variable("SSL_CERT_FILE")) {
-            config = config.tls_config(TlsConfig::builder().root_certs(certificates(&file)?).build());
-        }
+        let certificates = variable("PIP_CERT").or_else(|| variable("SSL_CERT_FILE"));
         let url = variable("PIP_INDEX_URL").unwrap_or_else(|| PUBLIC.to_owned());
-        Ok(Index { agent: config.build().new_agent(), url: url.trim_end_matches('/').to_owned() })
+        Ok(Index { client: client(certificates.as_deref())?, url: url.trim_end_matches('/').to_owned() })
     }
 
     /// The server's name, without what a URL may hold of secrets.
@@ -41,21 +36,24 @@ impl Index {
     /// Opens a file of a package; at most `limit` bytes of it are read.
     pub fn open(&self, package: &str, file: &str, limit: u64) -> Result<impl std::io::Read + use<>> {
         let page = format!("{}/{package}/", self.url);
-        let mut response = self.agent.get(&page).header("accept", "text/html").call()?;
-        let html = response.body_mut().with_config().limit(16 << 20).read_to_string()?;
+        let mut html = String::new();
+        let response = self.client.get(&page).header("accept", "text/html").send()?.error_for_status()?;
+        response.take(16 << 20).read_to_string(&mut html)?;
         let url = link(&page, &html, file).with_context(|| format!("the index has no {file}"))?;
-        Ok(self.agent.get(&url).call()?.into_body().into_with_config().limit(limit).reader())
+        Ok(self.client.get(&url).send()?.error_for_status()?.take(limit))
     }
 }
 
-/// All certificates of a PEM file.
-fn certificates(file: &str) -> Result<RootCerts> {
-    let pem = std::fs::read(file).with_context(|| format!("the certificates in {file} can't be read"))?;
-    let all = parse_pem(&pem).filter_map(|item| match item {
-        Ok(PemItem::Certificate(certificate)) => Some(certificate),
-        _ => None,
-    });
-    Ok(RootCerts::from(all))
+/// A client that trusts the certificates in a PEM file, or those of the system.
+fn client(certificates: Option<&str>) -> Result<Client> {
+    // Another thread may have chosen the same provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder().timeout(PATIENCE);
+    if let Some(file) = certificates {
+        let pem = std::fs::read(file).with_context(|| format!("the certificates in {file} can't be read"))?;
+        builder = builder.tls_certs_only(Certificate::from_pem_bundle(&pem)?);
+    }
+    Ok(builder.build()?)
 }
 
 /// The address of a file on a page of links.
@@ -116,8 +114,7 @@ mod tests {
 
     #[test]
     fn a_host_is_named_without_secrets() {
-        let host =
-            |url: &str| Index { agent: Agent::new_with_defaults(), url: url.to_owned() }.host().to_owned();
+        let host = |url: &str| Index { client: client(None).unwrap(), url: url.to_owned() }.host().to_owned();
         assert_eq!(host(PUBLIC), "pypi.org");
         assert_eq!(host("https://user:secret@example.org:8443/simple"), "example.org:8443");
     }

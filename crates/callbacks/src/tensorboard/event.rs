@@ -1,12 +1,13 @@
-//! TensorBoard's event files: protocol buffers in the frames of a TFRecord file, as far as scalars, histograms and pictures
-//! need them.
+//! TensorBoard's event files: protocol buffers in the frames of a TFRecord file.
 //!
 //! A frame is the length (u64), the masked CRC-32C of its eight bytes, the record, and the masked CRC-32C of
-//! the record, all little-endian. The messages are `Event`, `Summary` and `SessionLog` of TensorFlow's
-//! `event.proto` and `summary.proto`.
+//! the record, all little-endian. The messages are those of TensorFlow's `event.proto` and `summary.proto`, with
+//! the fields that scalars, histograms and pictures need.
 
 use super::histogram::Histogram;
 use crate::{Error, Picture, Result};
+use crc::{CRC_32_ISCSI, Crc};
+use prost::{Message, Oneof};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ impl EventFile {
 
     /// Appends an event, in one write.
     pub fn write(&mut self, event: &Event) -> Result<()> {
-        self.file.write_all(&frame(&event.encode(now()))).map_err(Error::io("write", &self.path))
+        self.file.write_all(&frame(&event.encode_to_vec())).map_err(Error::io("write", &self.path))
     }
 }
 
@@ -46,149 +47,176 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// An event: its step, and the field that says what happened.
+#[derive(Clone, PartialEq, Message)]
 pub(super) struct Event {
-    step: i64,
-    what: Vec<u8>,
+    /// Seconds since 1970.
+    #[prost(double, tag = "1")]
+    wall_time: f64,
+    #[prost(int64, tag = "2")]
+    pub step: i64,
+    #[prost(oneof = "What", tags = "3, 5, 7")]
+    pub what: Option<What>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(super) enum What {
+    #[prost(string, tag = "3")]
+    FileVersion(String),
+    #[prost(message, tag = "5")]
+    Summary(Summary),
+    #[prost(message, tag = "7")]
+    SessionLog(SessionLog),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct SessionLog {
+    #[prost(enumeration = "SessionStatus", tag = "1")]
+    pub status: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum SessionStatus {
+    Unspecified = 0,
+    Start = 1,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Summary {
+    #[prost(message, repeated, tag = "1")]
+    pub value: Vec<Value>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Value {
+    #[prost(string, tag = "1")]
+    pub tag: String,
+    #[prost(oneof = "Content", tags = "2, 4, 5")]
+    pub content: Option<Content>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(super) enum Content {
+    #[prost(float, tag = "2")]
+    SimpleValue(f32),
+    #[prost(message, tag = "4")]
+    Image(Image),
+    #[prost(message, tag = "5")]
+    Histogram(HistogramProto),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Image {
+    #[prost(int32, tag = "1")]
+    height: i32,
+    #[prost(int32, tag = "2")]
+    width: i32,
+    /// The number of channels.
+    #[prost(int32, tag = "3")]
+    colorspace: i32,
+    /// A file, for example a PNG.
+    #[prost(bytes = "vec", tag = "4")]
+    encoded_image_string: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct HistogramProto {
+    #[prost(double, tag = "1")]
+    min: f64,
+    #[prost(double, tag = "2")]
+    max: f64,
+    #[prost(double, tag = "3")]
+    num: f64,
+    #[prost(double, tag = "4")]
+    sum: f64,
+    #[prost(double, tag = "5")]
+    sum_squares: f64,
+    #[prost(double, repeated, tag = "6")]
+    bucket_limit: Vec<f64>,
+    #[prost(double, repeated, tag = "7")]
+    bucket: Vec<f64>,
 }
 
 impl Event {
-    /// What a file begins with.
+    /// The first event of a file.
     fn version() -> Event {
-        Event { step: 0, what: field(3, b"brain.Event:2") }
+        Event::new(0, What::FileVersion("brain.Event:2".to_owned()))
     }
 
     /// A run goes on at `step`: what was written before of this and later steps is void.
     pub fn start(step: i64) -> Event {
-        // Field 7 of Event is SessionLog, whose field 1 is the status; 1 means START.
-        Event { step, what: field(7, &[1 << 3, 1]) }
+        Event::new(step, What::SessionLog(SessionLog { status: SessionStatus::Start.into() }))
     }
 
     /// A point of the curve `tag`.
     pub fn scalar(step: i64, tag: &str, value: f32) -> Event {
-        // Field 2 of Summary.Value is a fixed 32-bit number.
-        let mut point = vec![(2 << 3) | 5];
-        point.extend(value.to_le_bytes());
-        Event::value(step, tag, point)
+        Event::value(step, tag, Content::SimpleValue(value))
     }
 
     /// A histogram for `tag`.
     pub fn histogram(step: i64, tag: &str, histogram: &Histogram) -> Event {
         let Histogram { min, max, sum, sum_squares, limits, counts } = histogram;
-        // HistogramProto: 1 to 5 are doubles, 6 and 7 packed doubles. Field 5 of Summary.Value is one.
-        let mut content = Vec::new();
-        for (number, value) in (1..).zip([*min, *max, counts.iter().sum(), *sum, *sum_squares]) {
-            content.push((number << 3) | 1);
-            content.extend(value.to_le_bytes());
-        }
-        for (number, values) in [(6, limits), (7, counts)] {
-            let packed: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-            content.extend(field(number, &packed));
-        }
-        Event::value(step, tag, field(5, &content))
+        let histogram = HistogramProto {
+            min: *min,
+            max: *max,
+            num: counts.iter().sum(),
+            sum: *sum,
+            sum_squares: *sum_squares,
+            bucket_limit: limits.to_vec(),
+            bucket: counts.to_vec(),
+        };
+        Event::value(step, tag, Content::Histogram(histogram))
     }
 
     /// A picture for `tag`.
     pub fn image(step: i64, tag: &str, picture: &Picture) -> Event {
-        // Summary.Image: height, width, 3 for RGB, the file. Field 4 of Summary.Value is one.
-        let mut content = Vec::new();
-        for (number, value) in [(1, picture.height), (2, picture.width), (3, 3)] {
-            content.push(number << 3);
-            varint(&mut content, value.into());
-        }
-        content.extend(field(4, &picture.png));
-        Event::value(step, tag, field(4, &content))
+        let image = Image {
+            height: picture.height as i32,
+            width: picture.width as i32,
+            colorspace: 3,
+            encoded_image_string: picture.png.clone(),
+        };
+        Event::value(step, tag, Content::Image(image))
     }
 
-    /// Field 5 of Event is Summary, whose field 1 is a value: 1 is its tag.
-    fn value(step: i64, tag: &str, content: Vec<u8>) -> Event {
-        let mut value = field(1, tag.as_bytes());
-        value.extend(content);
-        Event { step, what: field(5, &field(1, &value)) }
+    fn value(step: i64, tag: &str, content: Content) -> Event {
+        let value = Value { tag: tag.to_owned(), content: Some(content) };
+        Event::new(step, What::Summary(Summary { value: vec![value] }))
     }
 
-    fn encode(&self, time: f64) -> Vec<u8> {
-        // Event: 1 is the time as a fixed 64-bit number, 2 the step as a varint.
-        let mut bytes = vec![(1 << 3) | 1];
-        bytes.extend(time.to_le_bytes());
-        bytes.push(2 << 3);
-        varint(&mut bytes, self.step as u64);
-        bytes.extend(&self.what);
-        bytes
+    fn new(step: i64, what: What) -> Event {
+        Event { wall_time: now(), step, what: Some(what) }
     }
-}
-
-/// A field of bytes: its number with wire type 2, its length, the bytes.
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![(number << 3) | 2];
-    varint(&mut bytes, content.len() as u64);
-    bytes.extend(content);
-    bytes
-}
-
-/// Seven bits a byte, the lowest first, the top bit set in all but the last.
-fn varint(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
 }
 
 fn frame(record: &[u8]) -> Vec<u8> {
     let len = (record.len() as u64).to_le_bytes();
     let mut bytes = Vec::with_capacity(record.len() + 16);
     bytes.extend(len);
-    bytes.extend(masked(crc32c(&len)).to_le_bytes());
+    bytes.extend(masked_crc(&len).to_le_bytes());
     bytes.extend(record);
-    bytes.extend(masked(crc32c(record)).to_le_bytes());
+    bytes.extend(masked_crc(record).to_le_bytes());
     bytes
 }
 
-/// TFRecord's mask: it keeps a checksum of data that hold checksums from degenerating.
-fn masked(crc: u32) -> u32 {
-    crc.rotate_right(15).wrapping_add(0xa282_ead8)
-}
-
-/// The CRC-32C (Castagnoli) of some bytes, bit by bit: a few tens of kilobytes an epoch at most.
-fn crc32c(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
-    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step))
+/// The CRC-32C of some bytes with TFRecord's mask: it keeps a checksum of data that hold checksums from degenerating.
+fn masked_crc(bytes: &[u8]) -> u32 {
+    static CRC_32C: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+    CRC_32C.checksum(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn checksums_of_rfc_3720() {
-        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
-        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
-        assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
-        let rising: Vec<u8> = (0..32).collect();
-        assert_eq!(crc32c(&rising), 0x46dd_794e);
-    }
-
     /// The bytes are those of TensorBoard's own `RecordWriter` for this event.
     #[test]
     fn a_scalar_is_framed_as_tensorboard_frames_it() {
-        let framed = frame(&Event::scalar(300, "epoch_loss", 0.25).encode(1.5));
+        let framed =
+            frame(&Event { wall_time: 1.5, ..Event::scalar(300, "epoch_loss", 0.25) }.encode_to_vec());
         let hex: String = framed.iter().map(|byte| format!("{byte:02x}")).collect();
         let expected = "2100000000000000017becf609000000000000f83f10ac02\
                         2a130a110a0a65706f63685f6c6f7373150000803ed2f16c2f";
         assert_eq!(hex, expected);
-    }
-
-    #[test]
-    fn varints_of_every_length() {
-        let encode = |value| {
-            let mut bytes = Vec::new();
-            varint(&mut bytes, value);
-            bytes
-        };
-        assert_eq!(encode(0), [0]);
-        assert_eq!(encode(127), [127]);
-        assert_eq!(encode(300), [0xac, 0x02]);
-        assert_eq!(encode(u64::MAX).len(), 10);
     }
 }

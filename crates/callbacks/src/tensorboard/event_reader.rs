@@ -1,5 +1,7 @@
 //! What TensorBoard's event files of a folder say of one scalar: enough to know whether a run's epochs are in them.
 
+use super::event::{Content, Event, SessionStatus, What};
+use prost::Message;
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -19,7 +21,8 @@ pub(super) fn points(folder: &Path, tag: &str) -> Vec<(i64, f32)> {
         let Ok(file) = File::open(file) else { continue };
         let mut file = BufReader::new(file);
         while let Some(record) = record(&mut file) {
-            take(&record, tag, &mut points);
+            let Ok(event) = Event::decode(&record[..]) else { continue };
+            take(event, tag, &mut points);
         }
     }
     points
@@ -37,85 +40,25 @@ fn record(file: &mut impl Read) -> Option<Vec<u8>> {
 }
 
 /// Takes the points of an event, or takes back those that it makes void.
-fn take(event: &[u8], tag: &str, points: &mut Vec<(i64, f32)>) {
-    let step = Fields(event).find_map(|(number, field)| match field {
-        Field::Number(step) if number == 2 => Some(step as i64),
-        _ => None,
-    });
-    let step = step.unwrap_or(0);
-    for (number, field) in Fields(event) {
-        match (number, field) {
-            // A summary, whose field 1 is a value.
-            (5, Field::Bytes(summary)) => {
-                let values = Fields(summary).filter(|(number, _)| *number == 1);
-                points.extend(values.filter_map(|(_, value)| Some((step, scalar(value, tag)?))));
-            }
-            // A session that starts.
-            (7, Field::Bytes(session)) if Fields(session).any(|field| field == (1, Field::Number(1))) => {
-                points.retain(|(other, _)| *other < step);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The number of a value with this tag, if it is one.
-fn scalar(value: Field<'_>, tag: &str) -> Option<f32> {
-    let Field::Bytes(value) = value else { return None };
-    let own = Fields(value).any(|field| field == (1, Field::Bytes(tag.as_bytes())));
-    let point = Fields(value).find_map(|(number, field)| match field {
-        Field::Bytes(bytes) if number == 2 => Some(f32::from_le_bytes(*bytes.first_chunk()?)),
-        _ => None,
-    });
-    point.filter(|_| own)
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Field<'a> {
-    Number(u64),
-    /// Of a length that is told, or of 4 or 8 bytes.
-    Bytes(&'a [u8]),
-}
-
-/// The fields of a message of Protocol Buffers with their numbers, up to what is none.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.0.split_first()?;
-            self.0 = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            if *byte < 0x80 {
-                return Some(value);
+fn take(event: Event, tag: &str, points: &mut Vec<(i64, f32)>) {
+    match event.what {
+        Some(What::Summary(summary)) => {
+            for value in summary.value.iter().filter(|value| value.tag == tag) {
+                if let Some(Content::SimpleValue(point)) = value.content {
+                    points.push((event.step, point));
+                }
             }
         }
-        None
-    }
-}
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = (u64, Field<'a>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let key = self.varint()?;
-        let len = match key & 7 {
-            0 => return Some((key >> 3, Field::Number(self.varint()?))),
-            1 => 8,
-            2 => usize::try_from(self.varint()?).ok()?,
-            5 => 4,
-            _ => return None,
-        };
-        let (bytes, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some((key >> 3, Field::Bytes(bytes)))
+        Some(What::SessionLog(session)) if session.status() == SessionStatus::Start => {
+            points.retain(|(other, _)| *other < event.step);
+        }
+        _ => {}
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::{Event, EventFile};
+    use super::super::event::EventFile;
     use super::*;
 
     #[test]

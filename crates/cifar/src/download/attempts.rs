@@ -30,7 +30,10 @@ impl Fetch<'_> {
 
     fn try_sources(&mut self, network: &Network) -> Result<Fetched> {
         let Network { sources, patience } = network;
-        let agent = patience.agent();
+        let client = match patience.client() {
+            Ok(client) => client,
+            Err(reason) => return Err(Error::NoSource { kind: self.kind, failures: vec![reason] }),
+        };
         let mut failures: Vec<String> = Vec::new();
         let mut crawling: Vec<(u64, &Source)> = Vec::new();
         let mut dead_hosts = HashSet::new();
@@ -39,7 +42,7 @@ impl Fetch<'_> {
                 continue;
             }
             let may_leave = sources[k + 1..].iter().any(|other| !dead_hosts.contains(host(other)));
-            match self.try_source(&Download { agent: &agent, source, patience: *patience, may_leave })? {
+            match self.try_source(&Download { client: &client, source, patience: *patience, may_leave })? {
                 Outcome::Fetched(found) => return Ok(*found),
                 Outcome::Slow(rate) => crawling.push((rate, source)),
                 Outcome::Failed(reason) => {
@@ -53,7 +56,7 @@ impl Fetch<'_> {
         // All that are left crawl: then the fastest, for as long as it takes.
         crawling.sort_by_key(|&(rate, _)| std::cmp::Reverse(rate));
         for (_, source) in crawling {
-            let download = Download { agent: &agent, source, patience: *patience, may_leave: false };
+            let download = Download { client: &client, source, patience: *patience, may_leave: false };
             match self.try_source(&download)? {
                 Outcome::Fetched(found) => return Ok(*found),
                 Outcome::Slow(_) => {}

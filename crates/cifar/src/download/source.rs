@@ -47,10 +47,8 @@ impl Source {
     /// assert!(!Source::new("cifar-10-python.tar.gz").is_address());
     /// ```
     pub fn is_address(&self) -> bool {
-        self.url.parse::<ureq::http::Uri>().is_ok_and(|uri| {
-            matches!(uri.scheme_str(), Some("http" | "https"))
-                && uri.host().is_some_and(|host| !host.is_empty())
-        })
+        reqwest::Url::parse(&self.url)
+            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
     }
 
     /// The public sources of a data set, in the order they are tried.

@@ -4,13 +4,15 @@
 //! may have any length. What the network needs of preprocessing is in the graph. Initializers have the names and the
 //! layout of [`pytorch`](crate::pytorch).
 
-mod message;
 mod nodes;
+mod proto;
 
 use crate::source::Weights;
 use crate::{Result, Source};
-use message::Message;
 use nodes::Nodes;
+use prost::Message;
+use proto::{Dimension, DimensionProto, FLOAT, ModelProto, OperatorSetIdProto, StringStringEntryProto};
+use proto::{TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
 
 /// The name of the graph's input.
 pub const INPUT: &str = "images";
@@ -19,8 +21,8 @@ pub const OUTPUT: &str = "logits";
 /// A set of operators, by its number, and the version of the format that came with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Opset {
-    number: u64,
-    ir_version: u64,
+    number: i64,
+    ir_version: i64,
 }
 
 impl Opset {
@@ -29,9 +31,6 @@ impl Opset {
     /// Of March 2024: the first one whose `GroupNormalization` has a scale for each channel.
     const WITH_GROUP_NORM: Opset = Opset { number: 21, ir_version: 10 };
 }
-
-/// `TensorProto.FLOAT`.
-const FLOAT: u64 = 1;
 
 /// The bytes of a `.onnx` file.
 ///
@@ -44,39 +43,44 @@ pub fn write(source: &Source<'_>) -> Result<Vec<u8>> {
     for step in &source.steps {
         graph.step(step)?;
     }
-    let (graph, opset) = graph.finish();
-    let graph = graph
-        .text(2, source.name)
-        .message(11, value(INPUT, &[c, h, w]))
-        .message(12, value(OUTPUT, &[source.classes.len()]));
+    let (mut graph, opset) = graph.finish();
+    graph.name = source.name.to_owned();
+    graph.input = vec![value(INPUT, &[c, h, w])];
+    graph.output = vec![value(OUTPUT, &[source.classes.len()])];
     let classes = serde_json::Value::from(source.classes.to_vec()).to_string();
-    let entry = |key: &str, value: &str| Message::default().text(1, key).text(2, value);
-    let model = Message::default()
-        .number(1, opset.ir_version)
-        .text(2, "towers")
-        .text(3, env!("CARGO_PKG_VERSION"))
-        .message(7, graph)
-        .message(8, Message::default().text(1, "").number(2, opset.number))
-        .message(14, entry("towers.model", source.name))
-        .message(14, entry("towers.classes", &classes));
-    let model = source
-        .dataset
-        .into_iter()
-        .fold(model, |model, dataset| model.message(14, entry("towers.dataset", dataset)));
-    Ok(model.into_bytes())
+    let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
+    let mut metadata_props = vec![entry("towers.model", source.name), entry("towers.classes", &classes)];
+    metadata_props.extend(source.dataset.map(|dataset| entry("towers.dataset", dataset)));
+    let model = ModelProto {
+        ir_version: opset.ir_version,
+        producer_name: "towers".to_owned(),
+        producer_version: env!("CARGO_PKG_VERSION").to_owned(),
+        graph: Some(graph),
+        opset_import: vec![OperatorSetIdProto { domain: Some(String::new()), version: opset.number }],
+        metadata_props,
+    };
+    Ok(model.encode_to_vec())
 }
 
-/// A `ValueInfoProto`: floats of this shape behind a batch of any length.
-fn value(name: &str, shape: &[usize]) -> Message {
-    let batch = Message::default().message(1, Message::default().text(2, "batch"));
-    let dimension = |n: &usize| Message::default().number(1, *n as u64);
-    let shape = shape.iter().map(dimension).fold(batch, |shape, dimension| shape.message(1, dimension));
-    let tensor = Message::default().number(1, FLOAT).message(2, shape);
-    Message::default().text(1, name).message(2, Message::default().message(1, tensor))
+/// Floats of this shape behind a batch of any length.
+fn value(name: &str, shape: &[usize]) -> ValueInfoProto {
+    let batch = Dimension::Name("batch".to_owned());
+    let dim = std::iter::once(batch).chain(shape.iter().map(|&n| Dimension::Length(n as i64)));
+    let dim = dim.map(|value| DimensionProto { value: Some(value) }).collect();
+    let tensor_type = Some(TensorTypeProto { elem_type: FLOAT, shape: Some(TensorShapeProto { dim }) });
+    ValueInfoProto { name: name.to_owned(), r#type: Some(TypeProto { tensor_type }) }
 }
 
-/// A `TensorProto`.
-fn tensor(weights: &Weights) -> Message {
-    let bytes: Vec<u8> = weights.data.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Message::default().numbers(1, &weights.shape).number(2, FLOAT).text(8, &weights.name).bytes(9, &bytes)
+fn tensor(weights: &Weights) -> TensorProto {
+    TensorProto {
+        dims: integers(&weights.shape),
+        data_type: FLOAT,
+        name: weights.name.clone(),
+        raw_data: weights.data.iter().flat_map(|value| value.to_le_bytes()).collect(),
+    }
+}
+
+/// Numbers in the type that ONNX has for them.
+fn integers(values: &[usize]) -> Vec<i64> {
+    values.iter().map(|&value| value as i64).collect()
 }

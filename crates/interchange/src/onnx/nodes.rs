@@ -1,7 +1,7 @@
 //! From layers to the nodes of a graph.
 
-use super::message::Message;
-use super::{INPUT, OUTPUT, Opset, tensor};
+use super::proto::{AttributeProto, AttributeType, GraphProto, NodeProto};
+use super::{INPUT, OUTPUT, Opset, integers, tensor};
 use crate::source::Weights;
 use crate::{Error, Result, Source};
 use layers::{Step, Value};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// A graph in the making.
 pub(super) struct Nodes<'s> {
     source: &'s Source<'s>,
-    graph: Message,
+    graph: GraphProto,
     /// What the graph needs so far.
     opset: Opset,
     /// What the values are called so far.
@@ -28,12 +28,20 @@ use Attribute::{Float, Number, Numbers};
 
 impl Attribute<'_> {
     /// As an `AttributeProto`, with its type.
-    fn message(&self) -> Message {
-        let named = |name: &str, kind| Message::default().text(1, name).number(20, kind);
+    fn message(&self) -> AttributeProto {
+        let named = |name: &str, kind: AttributeType| AttributeProto {
+            name: name.to_owned(),
+            r#type: kind.into(),
+            ..AttributeProto::default()
+        };
         match *self {
-            Float(name, value) => named(name, 1).float(2, value),
-            Number(name, value) => named(name, 2).number(3, value as u64),
-            Numbers(name, values) => named(name, 7).numbers(8, values),
+            Float(name, value) => AttributeProto { f: Some(value), ..named(name, AttributeType::Float) },
+            Number(name, value) => {
+                AttributeProto { i: Some(value as i64), ..named(name, AttributeType::Int) }
+            }
+            Numbers(name, values) => {
+                AttributeProto { ints: integers(values), ..named(name, AttributeType::Ints) }
+            }
         }
     }
 }
@@ -42,7 +50,7 @@ impl<'s> Nodes<'s> {
     /// A graph that has read the pixels.
     pub(super) fn new(source: &'s Source<'s>) -> Self {
         let mut nodes =
-            Nodes { source, graph: Message::default(), opset: Opset::FIRST, names: HashMap::new() };
+            Nodes { source, graph: GraphProto::default(), opset: Opset::FIRST, names: HashMap::new() };
         let mut x = INPUT.to_owned();
         for (op, weights) in [("Mul", source.scale()), ("Add", source.shift())] {
             let neutral = if op == "Mul" { 1.0 } else { 0.0 };
@@ -128,7 +136,7 @@ impl<'s> Nodes<'s> {
     }
 
     /// The `GraphProto` so far, and the operators that it needs.
-    pub(super) fn finish(self) -> (Message, Opset) {
+    pub(super) fn finish(self) -> (GraphProto, Opset) {
         (self.graph, self.opset)
     }
 
@@ -186,10 +194,13 @@ impl<'s> Nodes<'s> {
 
     /// Adds a `NodeProto`; returns what it computes.
     fn node(&mut self, op: &str, operands: &[&str], attributes: &[Attribute<'_>], output: String) -> String {
-        let node = operands.iter().fold(Message::default(), |node, operand| node.text(1, operand));
-        let node = node.text(2, &output).text(3, &format!("{output}/{op}")).text(4, op);
-        let node = attributes.iter().fold(node, |node, attribute| node.message(5, attribute.message()));
-        self.add(1, node);
+        self.graph.node.push(NodeProto {
+            input: operands.iter().map(|&operand| operand.to_owned()).collect(),
+            output: vec![output.clone()],
+            name: format!("{output}/{op}"),
+            op_type: op.to_owned(),
+            attribute: attributes.iter().map(Attribute::message).collect(),
+        });
         output
     }
 
@@ -200,11 +211,7 @@ impl<'s> Nodes<'s> {
     }
 
     fn initializer(&mut self, weights: &Weights) {
-        self.add(5, tensor(weights));
-    }
-
-    fn add(&mut self, field: u32, message: Message) {
-        self.graph = std::mem::take(&mut self.graph).message(field, message);
+        self.graph.initializer.push(tensor(weights));
     }
 }
 

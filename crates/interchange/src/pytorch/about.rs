@@ -3,7 +3,7 @@
 use super::IMAGE_SIZE;
 use crate::{Error, Result, Source};
 use checkpoint::Tensors;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const CLASSES: &str = "towers.classes";
@@ -25,7 +25,7 @@ pub struct Named {
 }
 
 /// Whether the metadata name the classes.
-pub(super) fn names_classes<V>(metadata: &HashMap<String, V>) -> bool {
+pub(super) fn names_classes(metadata: &BTreeMap<String, String>) -> bool {
     metadata.contains_key(CLASSES)
 }
 
@@ -56,7 +56,11 @@ pub(super) fn lines(source: &Source<'_>) -> String {
 }
 
 /// What the `metadata` of the file at `path` say about the classes of a network with `outputs` of them.
-pub(super) fn read(path: &Path, metadata: &HashMap<String, String>, outputs: usize) -> Result<Option<Named>> {
+pub(super) fn read(
+    path: &Path,
+    metadata: &BTreeMap<String, String>,
+    outputs: usize,
+) -> Result<Option<Named>> {
     let Some(text) = metadata.get(CLASSES) else { return Ok(None) };
     let refuse = |reason: String| Err(Error::file(path, reason));
     let sound = |name: &str| !name.is_empty() && name.len() <= LONGEST && !name.contains(char::is_control);

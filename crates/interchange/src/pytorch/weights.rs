@@ -2,18 +2,10 @@
 
 use super::IMAGE_SIZE;
 use super::about::{self, Named};
-use crate::{Error, Pixels, Result, file, layout};
-use checkpoint::{MAX_RANK, Tensors};
+use crate::{Error, Pixels, Result, layout};
+use checkpoint::{Tensor, TensorRef, Tensors, load_tensors_named, read_header};
 use layers::Step;
-use safetensors::tensor::{Dtype, TensorView};
-use safetensors::{SafeTensorError, SafeTensors};
-use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
-
-/// The longest header of a safetensors file that is looked at.
-const MAX_HEADER: u64 = 16 << 20;
 
 /// What a normalization counts and nobody needs.
 const COUNTER: &str = "num_batches_tracked";
@@ -25,84 +17,70 @@ const WRAPPERS: [&str; 2] = ["module.", "_orig_mod."];
 #[derive(Debug)]
 pub struct TorchWeights {
     path: PathBuf,
-    metadata: HashMap<String, String>,
-    tensors: BTreeMap<String, Stored>,
-}
-
-#[derive(Debug)]
-struct Stored {
-    shape: Vec<usize>,
-    data: Vec<f32>,
-}
-
-/// The header of a safetensors file, if it is one.
-fn header(path: &Path) -> Option<HashMap<String, serde_json::Value>> {
-    // Opening a pipe would wait for its writer.
-    let mut file = path.is_file().then(|| File::open(path).ok())??;
-    let mut len = [0; 8];
-    file.read_exact(&mut len).ok()?;
-    let len = Some(u64::from_le_bytes(len)).filter(|&len| len <= MAX_HEADER)?;
-    serde_json::from_reader(BufReader::new(file.take(len))).ok()
+    tensors: Tensors,
+    /// What wrappers put before every name.
+    prefix: String,
 }
 
 /// Whether a file looks like a state dict of PyTorch in the safetensors format: by the names in its header, not its ending.
 pub fn is_state_dict(path: &Path) -> bool {
-    let header = header(path).unwrap_or_default();
+    let Ok(header) = read_header(path) else { return false };
     // Names of towers, and of Keras, have a slash.
-    header.keys().any(|name| name.ends_with(".weight")) && !header.keys().any(|name| name.contains('/'))
+    header.tensors().any(|(name, _)| name.ends_with(".weight"))
+        && !header.tensors().any(|(name, _)| name.contains('/'))
 }
 
 /// Whether the header of a state dict names the classes of its network.
 pub fn names_classes(path: &Path) -> bool {
-    let metadata = header(path).and_then(|mut header| header.remove("__metadata__"));
-    metadata
-        .and_then(|metadata| serde_json::from_value(metadata).ok())
-        .is_some_and(|m| about::names_classes::<String>(&m))
+    read_header(path).is_ok_and(|header| about::names_classes(header.metadata()))
 }
 
 impl TorchWeights {
     /// Reads what `safetensors.torch.save_file(network.state_dict(), path)` wrote, in a wrapper such as `DataParallel` or not.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::File`] if it is no safetensors file, is too large or damaged, or has weights of another type than
-    /// float32.
+    /// [`Error::Tensors`] if it can't be read or is not a sound safetensors file; [`Error::File`] if it has weights of
+    /// another type than float32.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = file::read(path)?;
-        let damaged =
-            |error: SafeTensorError| Error::file(path, format!("it is no safetensors file: {error}"));
-        let stored = SafeTensors::deserialize(&bytes).map_err(damaged)?;
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(damaged)?;
+        let is_weight = |name: &str| !name.ends_with(COUNTER);
+        let header = read_header(path)?;
+        if let Some((name, kind)) = header.tensors().find(|(name, kind)| is_weight(name) && kind != "F32") {
+            let reason =
+                format!("its `{name}` is {kind}, but must be F32; save network.float().state_dict()");
+            return Err(Error::file(path, reason));
+        }
+        let tensors = load_tensors_named(path, is_weight)?;
         // One may stand around another.
-        let mut wrapped = 0;
+        let mut prefix = String::new();
         while let Some(wrapper) = WRAPPERS.into_iter().find(|wrapper| {
-            let starts = |name: &&str| name.get(wrapped..).is_some_and(|name| name.starts_with(wrapper));
-            !stored.is_empty() && stored.names().iter().all(starts)
+            let outer = format!("{prefix}{wrapper}");
+            !tensors.is_empty() && tensors.iter().all(|tensor| tensor.name.starts_with(&outer))
         }) {
-            wrapped += wrapper.len();
+            prefix += wrapper;
         }
-        let mut tensors = BTreeMap::new();
-        for (name, view) in stored.iter().filter(|(name, _)| !name.ends_with(COUNTER)) {
-            let name = name.get(wrapped..).unwrap_or(name);
-            tensors.insert(name.to_owned(), read(path, name, &view)?);
-        }
-        let metadata = header.metadata().clone().unwrap_or_default();
-        Ok(TorchWeights { path: path.to_owned(), metadata, tensors })
+        Ok(TorchWeights { path: path.to_owned(), tensors, prefix })
+    }
+
+    /// A tensor by its name without wrappers.
+    fn get(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.get(&format!("{}{name}", self.prefix))
     }
 
     /// The outputs of the last dense layer, by the names: the number of classes.
     pub fn classes(&self) -> Option<usize> {
-        let dense = self.tensors.iter().filter(|(name, w)| w.shape.len() == 2 && name.ends_with(".weight"));
+        let is_dense = |weight: &TensorRef<'_>| weight.shape.len() == 2 && weight.name.ends_with(".weight");
+        let dense = self.tensors.iter().filter(is_dense);
         // `dense_10` is behind `dense_9`.
-        dense.max_by_key(|(name, _)| (name.len(), *name)).map(|(_, weight)| weight.shape[0])
+        dense.max_by_key(|weight| (weight.name.len(), weight.name)).map(|weight| weight.shape[0])
     }
 
     /// Height and width of the images, where the file says it: by its metadata, or by a mean of each pixel.
     pub fn image_size(&self) -> Option<[usize; 2]> {
         let told = || {
-            let (h, w) = self.metadata.get(IMAGE_SIZE)?.split_once('x')?;
+            let (h, w) = self.tensors.metadata().get(IMAGE_SIZE)?.split_once('x')?;
             Some([h.parse().ok()?, w.parse().ok()?])
         };
-        let shift = || match self.tensors.get(layout::SHIFT)?.shape[..] {
+        let shift = || match self.get(layout::SHIFT)?.shape()[..] {
             [_, h, w] if h.saturating_mul(w) > 1 => Some([h, w]),
             _ => None,
         };
@@ -114,18 +92,18 @@ impl TorchWeights {
     /// # Errors
     /// [`Error::File`] if their names can't be read, or are more or fewer than the [`classes`](TorchWeights::classes).
     pub fn named(&self) -> Result<Option<Named>> {
-        about::read(&self.path, &self.metadata, self.classes().unwrap_or_default())
+        about::read(&self.path, self.tensors.metadata(), self.classes().unwrap_or_default())
     }
 
     /// What happens to pixels first, if the module has it in it.
     pub fn pixels(&self) -> Option<Pixels> {
-        let (scale, shift) = (self.tensors.get(layout::SCALE)?, self.tensors.get(layout::SHIFT)?);
+        let (scale, shift) = (self.get(layout::SCALE)?.data(), self.get(layout::SHIFT)?.data());
         // From (channels, rows, columns) to (rows, columns, channels).
-        let channels = scale.data.len();
-        let rows = shift.data.len().checked_div(channels)?;
-        let fits = rows * channels == shift.data.len();
-        let shift = || layout::channels_first(&shift.data, channels, rows);
-        fits.then(|| Pixels { scale: scale.data.clone(), shift: shift() })
+        let channels = scale.len();
+        let rows = shift.len().checked_div(channels)?;
+        let fits = rows * channels == shift.len();
+        let shift = || layout::channels_first(shift, channels, rows);
+        fits.then(|| Pixels { scale: scale.to_vec(), shift: shift() })
     }
 
     /// The tensors of a network with these layers, under the names of its slots. Layers are matched by their names.
@@ -138,41 +116,30 @@ impl TorchWeights {
             (Tensors::new(), vec![layout::SCALE.to_owned(), layout::SHIFT.to_owned()]);
         for (step, spec) in steps.iter().flat_map(|step| step.params.iter().map(move |spec| (step, spec))) {
             let (name, shape) = (layout::name(&step.name, spec.name), layout::shape(&spec.shape));
-            let found = self.tensors.get(&name).ok_or_else(|| refuse(format!("it has no `{name}`")))?;
-            if found.shape != shape {
-                let (is, needs) = (&found.shape, &shape);
+            let found = self.get(&name).ok_or_else(|| refuse(format!("it has no `{name}`")))?;
+            if found.shape() != shape {
+                let (is, needs) = (found.shape(), &shape);
                 return Err(refuse(format!(
                     "its `{name}` has the shape {is:?}, but the network's has {needs:?}"
                 )));
             }
-            let data = layout::from_torch(&spec.shape, &found.data);
+            let data = layout::from_torch(&spec.shape, found.data());
             tensors.insert(format!("{}/{}", step.name, spec.name), spec.shape.clone(), data)?;
             taken.push(name);
         }
-        match self.tensors.keys().find(|name| !taken.contains(name)) {
+        let mut names = self.tensors.iter().map(|tensor| &tensor.name[self.prefix.len()..]);
+        match names.find(|name| !taken.iter().any(|taken| taken == name)) {
             Some(more) => Err(refuse(format!("it has `{more}`, which the network has not"))),
             None => Ok(tensors),
         }
     }
 }
 
-fn read(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Stored> {
-    if view.dtype() != Dtype::F32 {
-        let kind = view.dtype();
-        let reason = format!("its `{name}` is {kind}, but must be F32; save network.float().state_dict()");
-        return Err(Error::file(path, reason));
-    }
-    if view.shape().len() > MAX_RANK {
-        return Err(Error::file(path, format!("its `{name}` has more than {MAX_RANK} dimensions")));
-    }
-    let data = view.data().as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word)).collect();
-    Ok(Stored { shape: view.shape().to_vec(), data })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use checkpoint::save_tensors;
+    use std::collections::BTreeMap;
 
     /// The state dict of `small_cnn`, as it would be in a file, under names that `rename` makes.
     fn saved(folder: &Path, rename: impl Fn(&str) -> String) -> PathBuf {
@@ -256,6 +223,29 @@ mod tests {
         let path = folder.path().join("net.safetensors");
         std::fs::write(&path, b"not at all").unwrap();
         assert!(!is_state_dict(&path) && !is_state_dict(folder.path()));
-        assert!(TorchWeights::read(&path).unwrap_err().to_string().contains("no safetensors file"));
+        assert!(
+            TorchWeights::read(&path).unwrap_err().to_string().contains("not a readable safetensors file")
+        );
+    }
+
+    #[test]
+    fn counters_are_passed_over_and_halves_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("net.safetensors");
+        let write = |kind: &str, len: usize| {
+            let header = format!(
+                r#"{{"bn.num_batches_tracked":{{"dtype":"I64","shape":[],"data_offsets":[0,8]}},"bn.weight":{{"dtype":"{kind}","shape":[2],"data_offsets":[8,{}]}}}}"#,
+                8 + len
+            );
+            let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &vec![0; 8 + len]].concat();
+            std::fs::write(&path, bytes).unwrap();
+            TorchWeights::read(&path)
+        };
+        let weights = write("F32", 8).unwrap();
+        assert_eq!((weights.tensors.len(), weights.get("bn.weight").unwrap().data()), (1, &[0.0; 2][..]));
+        let told = write("BF16", 4).unwrap_err().to_string();
+        assert!(
+            told.ends_with("its `bn.weight` is BF16, but must be F32; save network.float().state_dict()")
+        );
     }
 }

@@ -43,16 +43,11 @@ fn has_tiles() -> bool {
 /// Asks Linux for the 8 KiB of state that a thread with tiles has. It counts for all threads of the process.
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
-    use core::ffi::c_long;
-    /// From the kernel's headers for this processor.
-    const SYS_ARCH_PRCTL: c_long = 158;
-    const ARCH_REQ_XCOMP_PERM: c_long = 0x1023;
-    const XFEATURE_XTILEDATA: c_long = 18;
-    unsafe extern "C" {
-        fn syscall(number: c_long, ...) -> c_long;
-    }
+    // From the kernel's headers for this processor; `libc` has not got them.
+    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_long = 18;
     // SAFETY: the call takes two numbers and touches no memory of ours.
-    unsafe { syscall(SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
 }
 
 #[cfg(not(target_os = "linux"))]
