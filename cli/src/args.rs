@@ -1,13 +1,11 @@
 //! The command line, as declared to clap.
 
-use crate::error::{must_be, usage};
+use crate::device::{Gpus, SingleArgs, gpus};
 use crate::export::ExportArgs;
-use crate::flags::{All, Compute, Flags, Limit, Pictures, Several, Source, TestData};
+use crate::flags::{All, Flags, Limit, Pictures, Several, Source, TestData};
 use crate::model::ClassifierArgs;
-use anyhow::Context as _;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use train::augment::TestTime;
 
 /// Train convolutional image classifiers on one or many GPUs, or on the CPU alone.
 #[derive(Debug, Parser)]
@@ -313,56 +311,6 @@ pub struct LaunchArgs {
     /// The command and its flags, after --
     #[arg(required = true, last = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
-}
-
-/// Reads the value of `--tta`.
-pub fn test_time(text: &str) -> Result<TestTime, String> {
-    let near = || train::did_you_mean(text, ["none", "flip", "flip-translate"]);
-    text.parse().map_err(|error| format!("{}{}", must_be(&error), near()))
-}
-
-/// GPUs by their ids.
-#[derive(Clone, Debug)]
-pub struct Gpus(pub Vec<usize>);
-
-/// Reads a number of GPUs, or their ids.
-fn gpus(text: &str) -> Result<Gpus, String> {
-    train::parse_gpus(text).map(Gpus).map_err(|accepted| format!("it must be {accepted}"))
-}
-
-/// One device.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Devices")]
-pub struct SingleArgs {
-    /// The GPU: 1 for the first one, or an id followed by a comma, as in 2,; implies --device cuda
-    #[arg(long, value_name = "1|ID,", allow_negative_numbers = true, value_parser = gpus)]
-    pub gpus: Option<Gpus>,
-    /// How it computes.
-    #[command(flatten)]
-    pub compute: Flags<Compute>,
-}
-
-impl SingleArgs {
-    /// Opens the device of a command that needs no replicas.
-    pub fn open(&self) -> anyhow::Result<train::Device> {
-        let mut config = self.compute.config()?;
-        let devices = &mut config.placement.devices;
-        devices.replicas = 1;
-        if let Some(Gpus(gpus)) = &self.gpus {
-            if let [_, second, ..] = gpus[..] {
-                let count = gpus.len();
-                return Err(usage(format!(
-                    "--gpus names {count} GPUs, but must name one: 1 for the first, or an id with a comma, as in {second},"
-                )));
-            }
-            if devices.device == train::DeviceKind::Cpu {
-                return Err(usage("--gpus and --device cpu contradict each other; leave one of them out"));
-            }
-            (devices.device, devices.gpus) = (train::DeviceKind::Cuda, Some(gpus.clone()));
-        }
-        let devices = train::open_devices(devices, &config.training.arithmetic)?;
-        devices.into_iter().next().context("there is no device")
-    }
 }
 
 /// `--mode`.

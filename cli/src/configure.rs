@@ -84,7 +84,7 @@ pub fn without_random_steps(options: &ImageDataGenerator) -> ImageDataGenerator 
 mod tests {
     use crate::args::{Args, Command};
     use crate::error::sentence;
-    use crate::flags::in_flags;
+    use crate::keys::in_flags;
     use clap::Parser;
     use train::{Config, DeviceWeights};
 

@@ -1,6 +1,6 @@
 //! How a failure is told: one sentence, a hint where there is one, and the exit status.
 
-use crate::flags::in_flags;
+use crate::keys::in_flags;
 use crate::print::note;
 use anyhow::Context;
 use clap::error::{ContextKind, ContextValue};

@@ -1,6 +1,7 @@
 //! Flags of the table of options: one a key, with its help, and the same for every command that has it.
 
 use crate::error::usage;
+use crate::keys::flag_of;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -251,64 +252,4 @@ fn absent_table(config: &Config, key: &str) -> Option<String> {
     let head = top.chain(table.options.iter().filter(|option| option.name == "path"));
     let head = head.into_iter().find(|option| option.name == name || option.name == "path")?;
     Some(format!("{} {}", head.flag()?, head.value_name().unwrap_or_default()))
-}
-
-/// The flag of a key.
-pub fn flag_of(key: &str) -> Option<&'static str> {
-    let of = |table: &'static Table| {
-        table.options.iter().find(|option| table.key_of(option) == key).and_then(Opt::flag)
-    };
-    match key {
-        "lr_scaling.warmup_epochs" => Some("--warmup-epochs"),
-        "recipe" => Some("--recipe"),
-        "plot" => Some("--output"),
-        _ => tables().iter().find_map(of),
-    }
-}
-
-/// The text with the flags of this command line in the place of keys in backticks: `checkpoints.save_best` as `--save-best`. Values in
-/// backticks stay.
-pub fn in_flags(text: &str) -> String {
-    let mut told = String::new();
-    for (k, part) in text.split('`').enumerate() {
-        let is_value = [" is ", "mean ", "there are ", "option "].iter().any(|before| told.ends_with(before));
-        told += &match told_as(part).filter(|_| k % 2 == 1 && !is_value) {
-            Some(flag) => flag,
-            None if k % 2 == 1 => format!("`{part}`"),
-            None => part.to_owned(),
-        };
-    }
-    told
-}
-
-/// How a key is told: its flag, or that of its table.
-fn told_as(key: &str) -> Option<String> {
-    let own = || flag_of(key).or_else(|| flag_of(&format!("augmentation.{key}")));
-    let of_table = || {
-        let (table, option) = key.split_once('.')?;
-        Some(format!("{}: {option}", flag_of(table)?))
-    };
-    own().map(str::to_owned).or_else(of_table)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_told_as_flags_and_values_are_not() {
-        for (text, told) in [
-            ("`batch_size` is 0, but must be at least 1", "--batch-size is 0, but must be at least 1"),
-            (
-                "`checkpoints.save_best` is `lr`; did you mean `lr`?",
-                "--save-best is `lr`; did you mean `lr`?",
-            ),
-            ("left out with `devices.precision` fp16", "left out with --precision fp16"),
-            ("`early_stop.min_delta` is x", "--early-stop: min_delta is x"),
-            ("`random_crop` is 4, `std` is 2", "--random-crop is 4, `std` is 2"),
-            ("`lr_scaling.warmup_epochs` is 3", "--warmup-epochs is 3"),
-        ] {
-            assert_eq!(in_flags(text), told);
-        }
-    }
 }

@@ -1,9 +1,8 @@
 //! The trained network that a command line names.
 
-use crate::args::SingleArgs;
-use crate::args::test_time;
 use crate::data::{self, image_size};
-use crate::error::usage;
+use crate::device::SingleArgs;
+use crate::error::{must_be, usage};
 use crate::flags::{Flags, Source};
 use clap::ValueEnum;
 use std::path::Path;
@@ -73,6 +72,12 @@ impl ClassifierArgs {
         classifier.set_test_time(self.tta);
         Ok(classifier)
     }
+}
+
+/// Reads the value of `--tta`.
+fn test_time(text: &str) -> Result<TestTime, String> {
+    let near = || train::did_you_mean(text, ["none", "flip", "flip-translate"]);
+    text.parse().map_err(|error| format!("{}{}", must_be(&error), near()))
 }
 
 /// Reads the network at `path`, and data where its file doesn't say enough.

@@ -1,7 +1,7 @@
 //! Where a run's files go.
 
 use crate::error::usage;
-use crate::flags::flag_of;
+use crate::keys::flag_of;
 use crate::made::Made;
 use crate::print::note;
 use anyhow::{Context, bail};

@@ -2,7 +2,7 @@
 
 use crate::args::TrainArgs;
 use crate::error::usage;
-use crate::flags::flag_of;
+use crate::keys::flag_of;
 use crate::output::{Output, is_held, is_picture, newest_run};
 use anyhow::Context;
 use std::path::{Path, PathBuf};

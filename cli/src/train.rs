@@ -2,7 +2,9 @@
 
 use crate::args::TrainArgs;
 use crate::error::{INTERRUPTED, usage};
-use crate::flags::{default_dir, flag_of, in_flags};
+use crate::flags::default_dir;
+use crate::interrupt::{end_at_once, interrupt, stop_flag};
+use crate::keys::{flag_of, in_flags};
 use crate::made::{Begun, Made};
 use crate::output::{Output, make_other, shown};
 use crate::print::note;
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use train::cifar::Dataset;
-use train::{Config, End, Observer, Process, Resume, StopFlag, TrainState};
+use train::{Config, End, Observer, Process, Resume, TrainState};
 use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
@@ -131,29 +133,6 @@ fn checked_outside(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
 fn remembered(error: anyhow::Error) -> anyhow::Error {
     let what = "; the run wrote there before: name another place, or leave it out by --forget-outputs";
     anyhow::anyhow!("{}{what}", error::sentence(&error))
-}
-
-/// A wish to stop that Ctrl-C and SIGTERM raise.
-fn stop_flag(raise: fn(&StopFlag)) -> anyhow::Result<StopFlag> {
-    let stop = StopFlag::default();
-    let raised = stop.clone();
-    error::on_interrupt(move || raise(&raised))?;
-    Ok(stop)
-}
-
-/// The first Ctrl-C asks the run to stop after the current step; a second one ends the process, as does one before the run.
-fn interrupt(stop: &StopFlag) {
-    if stop.is_raised() || !stop.is_heeded() {
-        end_at_once();
-    }
-    stop.raise();
-    note("stopping after this step, then saving; press Ctrl-C again to stop at once");
-}
-
-/// Ends the process in the middle of a step.
-pub fn end_at_once() -> ! {
-    note("stopped at once; the checkpoints saved before are kept");
-    std::process::exit(i32::from(INTERRUPTED))
 }
 
 /// The data, with samples to train on and to test: those of the run to go on with. With `--quick` a new one takes synthetic images where

@@ -122,7 +122,14 @@ pub fn run_in(
     resume: Option<&Resume>,
     stop_after: Option<u64>,
 ) -> Result<Finished> {
-    run_on(devices, config, data, resume, stop_after, vec![Box::new(Checkpoints::new(dir, &config.outputs)?)])
+    run_on(
+        devices,
+        config,
+        data,
+        resume,
+        stop_after,
+        vec![Box::new(Checkpoints::new(dir, &config.outputs.checkpoints)?)],
+    )
 }
 
 /// `world` devices of the CPU with `threads` threads each.

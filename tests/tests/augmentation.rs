@@ -36,8 +36,9 @@ fn a_run_goes_on_bit_for_bit_with_every_option() {
     let config = config(everything());
     let straight = run(&config, &data, None, None, Vec::new()).expect("the run goes well");
     let parts = tempfile::tempdir().expect("there is room");
-    let checkpoints: Vec<Box<dyn Observer>> =
-        vec![Box::new(Checkpoints::new(parts.path(), &config.outputs).expect("the folder can be made"))];
+    let checkpoints: Vec<Box<dyn Observer>> = vec![Box::new(
+        Checkpoints::new(parts.path(), &config.outputs.checkpoints).expect("the folder can be made"),
+    )];
     run(&config, &data, None, Some(6), checkpoints).expect("the run goes well");
     let resume = Resume::newest(parts.path()).expect("the run was saved");
     assert_eq!(resume.config.training.augmentation, config.training.augmentation);

@@ -65,7 +65,7 @@ fn a_resumed_plateau_has_the_same_bits() {
         config.training.batch_size = 6;
         let straight = ends(&config, None, Vec::new());
         let folder = tempfile::tempdir().unwrap();
-        let checkpoints = Box::new(Checkpoints::new(folder.path(), &config.outputs).unwrap());
+        let checkpoints = Box::new(Checkpoints::new(folder.path(), &config.outputs.checkpoints).unwrap());
         // 4 steps an epoch: the wish is heard at the 19th, in the middle of the fifth.
         run(&config, &data(), None, Some(18), vec![checkpoints]).unwrap();
         let resume = Resume::newest(folder.path()).unwrap();
@@ -134,8 +134,11 @@ fn a_backup_every_few_batches_is_a_checkpoint() {
     config.outputs.checkpoints.every_steps = 3;
     config.outputs.checkpoints.keep_last = 0;
     let folder = tempfile::tempdir().unwrap();
-    let whole =
-        ends(&config, None, vec![Box::new(Checkpoints::new(folder.path(), &config.outputs).unwrap())]);
+    let whole = ends(
+        &config,
+        None,
+        vec![Box::new(Checkpoints::new(folder.path(), &config.outputs.checkpoints).unwrap())],
+    );
     assert!(straight.tensors == whole.tensors, "looking changes nothing");
     let saved = folder.path().join("checkpoints");
     for later in ["epoch-0001", "epoch-0002", "step-00000006"] {
@@ -153,14 +156,15 @@ fn a_backup_every_few_batches_is_a_checkpoint() {
 fn the_best_weights_are_restored() {
     let folder = tempfile::tempdir().unwrap();
     let stop = EarlyStop::parse("val_loss:patience=2,min_delta=100,restore_best_weights").unwrap();
-    let config = quick(6).with(|config| config.outputs.early_stop = Some(stop));
+    let config = quick(6).with(|config| config.outputs.early_stop = Some(stop.clone()));
+    let checkpoints = Checkpoints::new(folder.path(), &config.outputs.checkpoints).unwrap();
     let files =
         ModelCheckpointOptions { path: "{epoch}.safetensors".into(), ..ModelCheckpointOptions::default() };
     let finished = ends(
         &config,
         None,
         vec![
-            Box::new(Checkpoints::new(folder.path(), &config.outputs).unwrap()),
+            Box::new(checkpoints.best_weights(&stop).unwrap()),
             Box::new(ModelCheckpoint::new(folder.path(), files).unwrap()),
         ],
     );
@@ -184,12 +188,15 @@ fn a_run_that_stops_early_ends_with_the_average() {
         let stop = EarlyStop { restore_best_weights: restores, ..stop };
         let ema = Some("momentum=0.9".parse().unwrap());
         let mut config = quick(6).with(|config| {
-            config.outputs.early_stop = Some(stop);
+            config.outputs.early_stop = Some(stop.clone());
             config.training.ema = ema;
         });
         (config.placement.devices.replicas, config.placement.devices.pipeline_stages) = (replicas, stages);
         let observers = || -> Vec<Box<dyn Observer>> {
-            let checkpoints = Checkpoints::new(folder.path(), &config.outputs).unwrap();
+            let mut checkpoints = Checkpoints::new(folder.path(), &config.outputs.checkpoints).unwrap();
+            if restores {
+                checkpoints = checkpoints.best_weights(&stop).unwrap();
+            }
             vec![Box::new(checkpoints)]
         };
         let finished = ends(&config, None, observers());
@@ -252,7 +259,7 @@ fn a_run_may_end_when_its_loss_is_no_number() {
         config.placement.devices.replicas = replicas;
         config.placement.devices.pipeline_stages = stages;
         let observers: Vec<Box<dyn Observer>> =
-            vec![Box::new(Checkpoints::new(folder.path(), &config.outputs).unwrap())];
+            vec![Box::new(Checkpoints::new(folder.path(), &config.outputs.checkpoints).unwrap())];
         let Finished { outcome, .. } = ends(&config, None, observers);
         let End::Stopped(reason) = outcome.end else { panic!("{:?}", outcome.end) };
         assert!(reason.starts_with("the loss became ") && reason.contains("in epoch 2, step "), "{reason}");

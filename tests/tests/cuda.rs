@@ -110,7 +110,7 @@ fn in_folder(
     stop_after: Option<u64>,
 ) -> Finished {
     let checkpoints: Vec<Box<dyn Observer>> =
-        vec![Box::new(Checkpoints::new(dir, &config.outputs).expect("the folder can be made"))];
+        vec![Box::new(Checkpoints::new(dir, &config.outputs.checkpoints).expect("the folder can be made"))];
     run_on(&[device], config, &data(), resume, stop_after, checkpoints).expect("the run goes well")
 }
 

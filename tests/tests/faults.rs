@@ -21,7 +21,7 @@ fn a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint() {
     for replicas in [1, 2] {
         config.placement.devices.replicas = replicas;
         let checkpoints: Vec<Box<dyn Observer>> =
-            vec![Box::new(Checkpoints::new(dir.path(), &config.outputs).unwrap())];
+            vec![Box::new(Checkpoints::new(dir.path(), &config.outputs.checkpoints).unwrap())];
         let error = run(&config, &cifar::synthetic(5, 64, 16), None, None, checkpoints).err().unwrap();
         assert!(matches!(&error, Error::NotFinite { epoch: 2, .. }), "{error}");
         let kept = Resume::newest(dir.path()).unwrap();

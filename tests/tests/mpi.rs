@@ -95,7 +95,7 @@ mod training {
         config.placement.devices.replicas = replicas;
         let resume = Resume::newest(folder).ok();
         let mut observers: Vec<Box<dyn Observer>> =
-            vec![Box::new(Checkpoints::new(folder, &config.outputs).unwrap())];
+            vec![Box::new(Checkpoints::new(folder, &config.outputs.checkpoints).unwrap())];
         train::train(&config, data(), resume.as_ref(), &mut observers, &StopFlag::default()).unwrap()
     }
 
@@ -141,7 +141,7 @@ mod training {
         mark(&folder, "started", rank);
         let mut observers: Vec<Box<dyn Observer>> = Vec::new();
         if rank == 0 {
-            observers.push(Box::new(Checkpoints::new(&folder, &config.outputs)?));
+            observers.push(Box::new(Checkpoints::new(&folder, &config.outputs.checkpoints)?));
             let delay = Duration::from_millis(number(DELAY).unwrap_or(0));
             observers.push(Box::new(Slow(delay, folder.clone())));
         }

@@ -73,7 +73,7 @@ fn trained_in(run: &std::path::Path) -> (Outcome, cifar::Dataset) {
     });
     let data = cropped();
     let mut observers: Vec<Box<dyn Observer>> =
-        vec![Box::new(Checkpoints::new(run, &config.outputs).expect("the folder can be made"))];
+        vec![Box::new(Checkpoints::new(run, &config.outputs.checkpoints).expect("the folder can be made"))];
     let model = mine(data.train.shape(), 8, 10);
     let outcome = train_model(model, &config, data.clone(), None, &mut observers, &StopFlag::default());
     (outcome.expect("a run"), data)

@@ -18,7 +18,7 @@ fn quick(epochs: u64) -> Config {
 
 fn in_folder(config: &Config, dir: &Path, resume: Option<&Resume>, stop_after: Option<u64>) -> Finished {
     let checkpoints: Vec<Box<dyn Observer>> =
-        vec![Box::new(Checkpoints::new(dir, &config.outputs).expect("the folder can be made"))];
+        vec![Box::new(Checkpoints::new(dir, &config.outputs.checkpoints).expect("the folder can be made"))];
     run(config, &cifar::synthetic(5, 90, 30), resume, stop_after, checkpoints).expect("the run goes well")
 }
 
@@ -61,7 +61,7 @@ fn an_interrupted_evaluation_begins_again() {
         let straight = run(&config, &data, None, None, Vec::new()).unwrap();
         let (parts, stop) = (tempfile::tempdir().unwrap(), StopFlag::default());
         let mut observers: Vec<Box<dyn Observer>> = vec![
-            Box::new(Checkpoints::new(parts.path(), &config.outputs).unwrap()),
+            Box::new(Checkpoints::new(parts.path(), &config.outputs.checkpoints).unwrap()),
             Box::new(StopInEvaluation(stop.clone())),
         ];
         let outcome = train::train(&config, data.clone(), None, &mut observers, &stop).unwrap();

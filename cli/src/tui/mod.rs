@@ -3,8 +3,8 @@
 mod screen;
 mod view;
 
+use crate::interrupt::end_at_once;
 use crate::print;
-use crate::train::end_at_once;
 use callbacks::{Progress, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};

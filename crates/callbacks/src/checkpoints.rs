@@ -1,6 +1,6 @@
 use crate::monitor::METRIC;
 use crate::{
-    EarlyStopping, EpochRecord, Error, Flow, Observer, Outputs, Result, RunInfo, Snapshot, StepInfo,
+    EarlyStop, EarlyStopping, EpochRecord, Error, Flow, Observer, Result, RunInfo, Snapshot, StepInfo,
     TrainState,
 };
 use checkpoint::{
@@ -64,12 +64,11 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// For a run directory, as `outputs.checkpoints` and the best weights of early stopping say.
+    /// For a run directory.
     ///
     /// # Errors
     /// [`Error::Option`] when there is no metric of that name, [`Error::Checkpoint`] when the folder can't be used.
-    pub fn new(run_dir: impl AsRef<Path>, outputs: &Outputs) -> Result<Self> {
-        let options = &outputs.checkpoints;
+    pub fn new(run_dir: impl AsRef<Path>, options: &CheckpointOptions) -> Result<Self> {
         options::check(options, &TABLE)?;
         let best = options.save_best.clone().map(|metric| Best { metric, mode: Mode::Auto });
         let policy = Policy {
@@ -79,18 +78,24 @@ impl Checkpoints {
         };
         let store = Store::open(run_dir.as_ref().join(CHECKPOINTS))?;
         let model = run_dir.as_ref().join(MODEL_FILE);
-        let restore = outputs.early_stop.clone().filter(|stop| stop.restore_best_weights);
-        let stopping = restore.map(EarlyStopping::with).transpose()?;
         Ok(Checkpoints {
             store,
             model,
             policy,
             every_steps: options.every_steps,
             best: None,
-            stopping,
+            stopping: None,
             saved: None,
             restore: None,
         })
+    }
+
+    /// Has the network of the best epoch be the model, by the rule of early stopping.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for options that make no sense.
+    pub fn best_weights(self, stop: &EarlyStop) -> Result<Self> {
+        Ok(Checkpoints { stopping: Some(EarlyStopping::with(stop.clone())?), ..self })
     }
 
     /// The best epoch so far, as the name of its checkpoint and the metric's value, where a metric is
@@ -237,13 +242,11 @@ impl Observer for Checkpoints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::EarlyStop;
     use crate::testing::{Fake, record, run, state};
 
-    fn options(every_epochs: u64, keep_last: usize, save_best: Option<&str>) -> Outputs {
+    fn options(every_epochs: u64, keep_last: usize, save_best: Option<&str>) -> CheckpointOptions {
         let save_best = save_best.map(str::to_owned);
-        let checkpoints = CheckpointOptions { every_epochs, keep_last, save_best, ..Default::default() };
-        Outputs { checkpoints, ..Outputs::default() }
+        CheckpointOptions { every_epochs, keep_last, save_best, ..CheckpointOptions::default() }
     }
 
     /// Runs epochs with these validation accuracies, from where `state` is.
@@ -331,16 +334,16 @@ mod tests {
     /// A folder in which the best epoch never was: the first one of its own is the best so far.
     #[test]
     fn the_best_of_another_folder_is_forgotten() {
-        let restore = Outputs {
-            early_stop: Some(EarlyStop { restore_best_weights: true, ..EarlyStop::default() }),
-            ..options(1, 2, None)
-        };
-        for config in [options(1, 2, Some("val_acc")), restore] {
+        for restores in [false, true] {
+            let new = |folder: &Path| match restores {
+                true => Checkpoints::new(folder, &options(1, 2, None))?.best_weights(&EarlyStop::default()),
+                false => Checkpoints::new(folder, &options(1, 2, Some("val_acc"))),
+            };
             let [first, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
             let mut state = state(vec![]);
-            let mut before = Checkpoints::new(first.path(), &config).unwrap();
+            let mut before = new(first.path()).unwrap();
             epochs(&mut before, &mut state, &[0.6, 0.6]);
-            let mut after = Checkpoints::new(other.path(), &config).unwrap();
+            let mut after = new(other.path()).unwrap();
             epochs(&mut after, &mut state, &[0.4]);
             assert_eq!(model(other.path()), Some(30.0));
             epochs(&mut after, &mut state, &[0.3]);
@@ -400,7 +403,7 @@ mod tests {
     fn a_backup_at_the_last_step_is_not_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let mut config = options(0, 0, None);
-        config.checkpoints.every_steps = 5;
+        config.every_steps = 5;
         let mut observer = Checkpoints::new(folder.path(), &config).unwrap();
         let mut state = state(vec![]);
         observer.on_begin(&run(20, &state)).unwrap();

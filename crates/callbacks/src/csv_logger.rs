@@ -12,7 +12,7 @@ options! {
     pub struct CsvLogOptions {
         ["Callbacks"]
         /// Write the epochs' figures to FILE as Keras' CSVLogger does
-        path: PathBuf = PathBuf::new(), Kind::form(crate::path, "a path in quotes"), "--csv-log FILE";
+        path: PathBuf = PathBuf::new(), Kind::form(options::path, "a path in quotes"), "--csv-log FILE";
         /// The character between the figures of a line of --csv-log; by default a comma
         separator: char = ',', SEPARATOR, "--csv-separator CHAR";
         /// Add to the file of --csv-log instead of beginning it anew; a resumed run always adds

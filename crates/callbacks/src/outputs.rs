@@ -1,7 +1,7 @@
 use crate::{
-    CheckpointOptions, Checkpoints, CsvLogOptions, CsvLogger, Curves, EarlyStop, Environment, Error, History,
-    ModelCheckpoint, ModelCheckpointOptions, Observer, Result, TensorBoard, TensorBoardOptions, checkpoints,
-    csv_logger, early_stopping, model_checkpoint, read_history, tensorboard,
+    CheckpointOptions, Checkpoints, CsvLogOptions, CsvLogger, Curves, EarlyStop, EarlyStopping, Environment,
+    Error, History, ModelCheckpoint, ModelCheckpointOptions, Observer, Result, TensorBoard,
+    TensorBoardOptions, checkpoints, csv_logger, early_stopping, model_checkpoint, read_history, tensorboard,
 };
 use options::{Kind, Refused, Table, options};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ options! {
         /// Stop, with what was saved before, when the loss is not a number any more; without, that is an error
         terminate_on_nan: bool = false, Kind::Switch, "--terminate-on-nan";
         /// One more file for the curves, a .png or a .svg, besides those in the run's folder
-        plot: Option<PathBuf> = None, Kind::form(path, "a path in quotes");
+        plot: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes");
         +
         /// Which checkpoints are kept.
         checkpoints: CheckpointOptions;
@@ -42,15 +42,6 @@ pub const TABLES: [Table; 6] = [
 
 fn read_early_stop(text: &str) -> Result<Value, Refused> {
     EarlyStop::parse(text).map(|stop| json!(stop))
-}
-
-/// Reads a path.
-pub(crate) fn path(text: &str) -> Result<Value, Refused> {
-    if text.is_empty() {
-        Err(Refused::MustBe("the path of a file or folder".to_owned()))
-    } else {
-        Ok(text.into())
-    }
 }
 
 /// A file or folder that a run writes outside of its own folder.
@@ -137,8 +128,21 @@ pub struct Run<'a> {
     pub goes_on: bool,
 }
 
-/// The callbacks that a configuration asks for: history, environment, checkpoints, curves, and whatever else `outputs` names. Early
-/// stopping is not among them: `train::train` stops early by itself.
+/// The callbacks that may stop a run before its last epoch. `train::train` runs them by itself, so that a configuration means the same
+/// for every caller.
+///
+/// # Errors
+/// [`Error::Option`] for options that make no sense.
+pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
+    let mut callbacks: Vec<Box<dyn Observer>> = Vec::new();
+    if let Some(options) = &outputs.early_stop {
+        callbacks.push(Box::new(EarlyStopping::with(options.clone())?));
+    }
+    Ok(callbacks)
+}
+
+/// The callbacks that write files of a run: history, environment, checkpoints, curves, and whatever else `outputs` names. Those of
+/// [`stopping`] are not among them.
 ///
 /// Files that a resume does not write again come before the checkpoints: if one can't be written, a resume does the epoch again.
 ///
@@ -169,7 +173,11 @@ pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Obser
     if let Some(TensorBoardOptions { path, histogram_freq, images }) = &outputs.tensorboard {
         callbacks.push(Box::new(TensorBoard::new(path).histograms(*histogram_freq).images(*images)));
     }
-    callbacks.push(Box::new(Checkpoints::new(folder, outputs)?));
+    let mut checkpoints = Checkpoints::new(folder, &outputs.checkpoints)?;
+    if let Some(stop) = outputs.early_stop.as_ref().filter(|stop| stop.restore_best_weights) {
+        checkpoints = checkpoints.best_weights(stop)?;
+    }
+    callbacks.push(Box::new(checkpoints));
     let curves = Curves::new(folder, run.title);
     callbacks.push(Box::new(match &outputs.plot {
         Some(picture) => curves.also(picture)?,

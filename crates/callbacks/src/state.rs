@@ -1,4 +1,3 @@
-use crate::Monitor;
 use serde::{Deserialize, Serialize};
 
 /// The figures of one epoch: a row of `history.csv`, an object of `history.jsonl`.
@@ -80,13 +79,6 @@ pub struct TrainState {
     pub data: Option<Fingerprint>,
     /// A figure for each epoch done.
     pub history: Vec<EpochRecord>,
-}
-
-impl TrainState {
-    /// The best epoch so far by validation accuracy.
-    pub fn best(&self) -> Option<&EpochRecord> {
-        Monitor::default().best_of(&self.history)
-    }
 }
 
 /// What a run is trained on: enough to tell other data apart.

@@ -19,7 +19,7 @@ const DIRECTION: [RangeInclusive<char>; 4] =
 /// of direction.
 ///
 /// ```
-/// assert!(train::is_control('\u{1b}') && train::is_control('\u{202e}') && !train::is_control('a'));
+/// assert!(callbacks::is_control('\u{1b}') && callbacks::is_control('\u{202e}') && !callbacks::is_control('a'));
 /// ```
 pub fn is_control(c: char) -> bool {
     c.is_control() || DIRECTION.iter().any(|some| some.contains(&c))

@@ -33,6 +33,18 @@ pub enum Kind {
     List(&'static Kind, Option<char>),
 }
 
+/// Reads a path: the form of options that name a file or a folder.
+///
+/// # Errors
+/// That it is empty.
+pub fn path(text: &str) -> Result<Value, Refused> {
+    if text.is_empty() {
+        Err(Refused::MustBe("the path of a file or folder".to_owned()))
+    } else {
+        Ok(text.into())
+    }
+}
+
 /// Why a value is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {

@@ -13,7 +13,7 @@ mod kind;
 mod spelling;
 mod table;
 
-pub use kind::{Kind, Refused};
+pub use kind::{Kind, Refused, path};
 pub use spelling::{hint, nearest};
 pub use table::{Error, Opt, Table, check, parse_table, set, set_text, unknown};
 

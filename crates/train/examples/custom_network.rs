@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Box::new(Progress::new(true)),
         Box::new(History::new(&run)),
         Box::new(Curves::new(&run, "a network of my own")),
-        Box::new(Checkpoints::new(&run, &config.outputs)?),
+        Box::new(Checkpoints::new(&run, &config.outputs.checkpoints)?),
     ];
     train_model(model, &config, data.clone(), None, &mut observers, &StopFlag::default())?;
 

@@ -5,9 +5,6 @@ use std::fmt::Write;
 use tensor_cpu::{Cpu, SIMD_LEVELS};
 use tensor_cuda::{self as cuda, Cuda, Gpu, Library, Options as CudaOptions};
 
-/// More replicas, or threads, than any machine has use for.
-pub(crate) const MOST: usize = 1024;
-
 /// Where the stages of replicas go, those of the first replica first. Most replicas have one stage.
 #[derive(Clone, Debug, PartialEq)]
 enum StageDevices {

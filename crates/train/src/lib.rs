@@ -30,7 +30,6 @@ mod process;
 mod resume;
 mod run;
 mod trained_error;
-mod weights;
 
 pub use callbacks::{
     CHECKPOINTS, CheckpointOptions, CsvLogOptions, EarlyStop, EpochRecord, Fingerprint, Flow,
@@ -38,9 +37,9 @@ pub use callbacks::{
     SaveFreq, Snapshot, StepInfo, TensorBoardOptions, TrainState, is_control, printable, shortened,
 };
 pub use config::{
-    Arithmetic, Config, DataFiles, DataSet, DeviceKind, Devices, Difference, Placement, RECIPES, Training,
-    differences, find_recipe, is_training, key_of_flag, parse_gpus, read_recipe, recipe, recipes,
-    save_config, tables, write_recipe,
+    Arithmetic, Config, DataFiles, DataSet, DeviceKind, DeviceWeights, Devices, Difference, Placement,
+    RECIPES, Training, differences, find_recipe, is_training, key_of_flag, parse_gpus, read_recipe, recipe,
+    recipes, save_config, tables, write_recipe,
 };
 pub use data::{Preview, check_data, fingerprint, load_data, load_test_data, preview, save_pictures};
 pub use devices::{check_devices, check_simd, count_gpus, describe_devices, open_devices, unused_gpu};
@@ -56,7 +55,6 @@ pub use run::{
 };
 pub use tensor_cuda::library_path;
 pub use trained::{ImageSize, Preprocessing};
-pub use weights::DeviceWeights;
 
 /// The data sets' crate, for callers that hand in data of their own.
 pub use augment;

@@ -17,7 +17,7 @@ options! {
     pub struct TensorBoardOptions {
         ["Callbacks"]
         /// Write TensorBoard event files into DIR
-        path: PathBuf = PathBuf::new(), Kind::form(crate::path, "a path in quotes"), "--tensorboard DIR";
+        path: PathBuf = PathBuf::new(), Kind::form(options::path, "a path in quotes"), "--tensorboard DIR";
         /// With --tensorboard, histograms of the weights after every N epochs
         histogram_freq: u64 = 0, Kind::Whole(0), "--histogram-freq N";
         /// With --tensorboard, the first N augmented images of every epoch

@@ -2,7 +2,7 @@
 //!
 //! A file has the keys of the table of options. It is read key by key, so that an error names the line, the key and what would be accepted.
 
-use super::recipe::{RECIPES, names, recipe};
+use super::recipe::{RECIPES, names};
 use super::{Config, Placement, tables};
 use crate::{Devices, Error, Result};
 use options::{Table, hint};
@@ -13,6 +13,30 @@ use toml::de::{DeTable, DeValue};
 /// The keys that a recipe must have if it is not `like` another one. They are written first, and always.
 const NEEDED: [&str; 8] =
     ["model", "epochs", "batch_size", "lr", "schedule", "optimizer", "preprocessing", "drop_last"];
+
+/// The built-in recipes, each with a sentence about it.
+pub fn recipes() -> Vec<(&'static str, String)> {
+    RECIPES.into_iter().map(|(name, text)| (name, about(text).unwrap_or_default())).collect()
+}
+
+/// The built-in recipe called `name`.
+///
+/// # Errors
+/// [`Error::Option`] for a name that is not among [`RECIPES`].
+pub fn recipe(name: &str) -> Result<Config> {
+    let found = RECIPES.into_iter().find(|(known, _)| *known == name);
+    let unknown = || Error::Option {
+        option: "`recipe`",
+        value: format!("`{name}`"),
+        accepted: format!(
+            "one of {}, a file FILE.toml, or the folder of a run{}",
+            names().join(", "),
+            hint(name, names())
+        ),
+    };
+    let (name, text) = found.ok_or_else(unknown)?;
+    read(text, name)
+}
 
 /// The recipe of this name; of the file, if it ends with `.toml`; or that of a run, if it is its folder or its `config.json`.
 ///
@@ -103,7 +127,7 @@ pub fn read_recipe(text: &str, name: &str) -> Result<Config> {
 }
 
 /// The same without checking what options mean together.
-pub(super) fn read(text: &str, name: &str) -> Result<Config> {
+fn read(text: &str, name: &str) -> Result<Config> {
     let refuse = |reason: String| Error::Recipe { name: name.to_owned(), reason };
     let mut file = parse(text).map_err(refuse)?;
     file.remove("about");
@@ -152,7 +176,7 @@ pub(super) fn read(text: &str, name: &str) -> Result<Config> {
 }
 
 /// The sentence that a recipe says about itself.
-pub(super) fn about(text: &str) -> Option<String> {
+fn about(text: &str) -> Option<String> {
     parse(text).ok()?.get("about")?.as_str().map(str::to_owned)
 }
 

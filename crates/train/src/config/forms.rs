@@ -1,12 +1,15 @@
 //! How texts become values: the compact forms of the command line and of recipes.
 
-use crate::devices::MOST;
-use crate::{DeviceWeights, Error, ImageSize};
+use super::device_weights::DeviceWeights;
+use crate::{Error, ImageSize};
 use callbacks::ReduceLrOnPlateau;
 use core::str::FromStr;
 use options::{Refused, hint};
 use serde::Serialize;
 use serde_json::{Value, json};
+
+/// More replicas, or threads, than any machine has use for.
+pub(crate) const MOST: usize = 1024;
 
 /// A form of the crate `optim`, such as `sgd:momentum=0.9`.
 pub(super) fn of_optim<T: FromStr<Err = optim::Error> + Serialize>(text: &str) -> Result<Value, Refused> {
@@ -40,15 +43,6 @@ pub(super) fn plateau(text: &str) -> Result<Value, Refused> {
 /// A rule of scaling depends on the batch size and the schedule: [`Config::set_lr_scaling`](crate::Config::set_lr_scaling) reads it.
 pub(super) fn scaling(_: &str) -> Result<Value, Refused> {
     Err(Refused::MustBe("a table of base_batch and warmup_epochs".to_owned()))
-}
-
-/// Reads a path.
-pub(super) fn path(text: &str) -> Result<Value, Refused> {
-    if text.is_empty() {
-        Err(Refused::MustBe("the path of a file or folder".to_owned()))
-    } else {
-        Ok(text.into())
-    }
 }
 
 pub(super) fn gpus(text: &str) -> Result<Value, Refused> {

@@ -1,6 +1,7 @@
 //! The configuration of a run, in three parts by meaning, and the table of its options.
 
 mod augmentation;
+mod device_weights;
 mod differences;
 mod file;
 mod forms;
@@ -13,12 +14,13 @@ mod recipe_steps;
 mod table;
 mod training;
 
+pub use device_weights::DeviceWeights;
 pub(crate) use differences::agreed;
 pub use differences::{Difference, differences};
-pub use file::{find_recipe, read_recipe, write_recipe};
+pub use file::{find_recipe, read_recipe, recipe, recipes, write_recipe};
 pub use forms::parse_gpus;
 pub use placement::{DataFiles, DeviceKind, Devices, Placement};
-pub use recipe::{RECIPES, recipe, recipes};
+pub use recipe::RECIPES;
 pub use table::{is_training, key_of_flag, tables};
 pub use training::{Arithmetic, DataSet, Training};
 
@@ -27,6 +29,7 @@ use crate::{Error, ImageSize, Preprocessing, Result};
 use callbacks::Outputs;
 use optim::{ParamGroup, Per};
 use options::hint;
+use parallel::Shards;
 use program::Precision;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -185,7 +188,7 @@ impl Config {
     /// [`Error::Option`] if a batch has fewer samples, or there are fewer virtual replicas, or with
     /// [`sync_batch_norm`](Training::sync_batch_norm) more, or weights for another number, or more micro-batches than a replica has samples.
     pub fn check_replicas(&self, replicas: usize) -> Result<()> {
-        self.placement.device_weights.check(self, replicas)?;
+        self.check_weights(replicas)?;
         let Training { global_batch_size, virtual_replicas, sync_batch_norm, .. } = self.training;
         if let Some(batch) = global_batch_size.filter(|batch| *batch < replicas) {
             let accepted = format!("at least {replicas}: a sample for each of the {replicas} replicas");
@@ -211,6 +214,37 @@ impl Config {
                 format!("at least {replicas}, or some of the {replicas} replicas would have nothing to do"),
             ),
             _ => Ok(()),
+        }
+    }
+
+    /// Checks that weights are for as many replicas, and that each of them gets something of a whole batch.
+    fn check_weights(&self, replicas: usize) -> Result<()> {
+        let DeviceWeights::Given(weights) = &self.placement.device_weights else { return Ok(()) };
+        if weights.len() != replicas {
+            let accepted = match replicas {
+                1 => "auto, even, or one number for the one replica".to_owned(),
+                _ => format!("auto, even, or one number for each of the {replicas} replicas"),
+            };
+            return refuse("`device_weights`", weights, accepted);
+        }
+        let batch = self.global_batch(replicas);
+        let idle = weights.share_out(batch).iter().position(|share| *share == 0);
+        match idle.filter(|_| self.training.virtual_replicas.is_none() && batch >= replicas) {
+            Some(replica) => {
+                let accepted = format!("less uneven: replica {replica} would get none of a batch of {batch}");
+                refuse("`device_weights`", weights, accepted)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The part of every batch that replica `rank` of `world` computes.
+    pub(crate) fn shards_of(&self, weights: &DeviceWeights, world: usize, rank: usize) -> Shards {
+        let total = self.shards(world);
+        match (weights, self.training.virtual_replicas) {
+            (DeviceWeights::Given(weights), Some(_)) => Shards::shared_out(total, weights, rank),
+            (DeviceWeights::Given(weights), None) => Shards::weighted(self.micro_batches(), weights, rank),
+            _ => Shards::new(total, world, rank),
         }
     }
 
@@ -368,4 +402,29 @@ pub fn save_config(config: &Config, run: &Path) -> Result<()> {
         return Err(Error::Io { action: "write", path, source });
     }
     checkpoint::write_file(&path, (text + "\n").as_bytes()).map_err(Error::io("write", &path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_must_suit_the_replicas() {
+        let mut config = recipe("quick").unwrap();
+        config.training.batch_size = 4;
+        let says = |config: &Config, weights: &str, replicas| {
+            let config = config.with(|config| config.placement.device_weights = weights.parse().unwrap());
+            config.check_weights(replicas).err().map_or(String::new(), |error| error.to_string())
+        };
+        assert!(says(&config, "2,1", 3).ends_with("auto, even, or one number for each of the 3 replicas"));
+        assert!(says(&config, "2,1", 1).ends_with("auto, even, or one number for the one replica"));
+        assert!(says(&config, "100,1", 2).contains("replica 1 would get none of a batch of 8"));
+        assert_eq!(
+            [says(&config, "2,1", 2), says(&config, "auto", 7), says(&config, "even", 7)],
+            ["", "", ""]
+        );
+        // Each replica has a shard of its own then.
+        config.training.virtual_replicas = Some(2);
+        assert_eq!(says(&config, "100,1", 2), "");
+    }
 }

@@ -1,6 +1,6 @@
+use super::device_weights::DeviceWeights;
 use super::forms;
-use crate::DeviceWeights;
-use crate::devices::MOST;
+use super::forms::MOST;
 use options::{Kind, Table, options};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ options! {
     pub struct DataFiles {
         ["Data"]
         /// The folder of the data; by default data/ in the workspace of towers, elsewhere the user's cache
-        data_dir: Option<PathBuf> = None, Kind::form(forms::path, "a path in quotes"), "--data-dir DIR";
+        data_dir: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--data-dir DIR";
         /// An archive to fetch instead of the official one; may be given several times
         data_url: Vec<String> = Vec::new(), Kind::List(&Kind::Text, None), "--data-url URL";
         /// Never fetch anything

@@ -1,6 +1,4 @@
-use super::file::{about, read};
-use crate::{Config, Error, Result};
-use options::hint;
+//! The built-in recipes.
 
 /// The built-in recipes: their names and their texts.
 pub const RECIPES: [(&str, &str); 8] = [
@@ -17,28 +15,4 @@ pub const RECIPES: [(&str, &str); 8] = [
 /// The names of the built-in recipes.
 pub(super) fn names() -> [&'static str; RECIPES.len()] {
     RECIPES.map(|(name, _)| name)
-}
-
-/// The built-in recipes, each with a sentence about it.
-pub fn recipes() -> Vec<(&'static str, String)> {
-    RECIPES.into_iter().map(|(name, text)| (name, about(text).unwrap_or_default())).collect()
-}
-
-/// The built-in recipe called `name`.
-///
-/// # Errors
-/// [`Error::Option`] for a name that is not among [`RECIPES`].
-pub fn recipe(name: &str) -> Result<Config> {
-    let found = RECIPES.into_iter().find(|(known, _)| *known == name);
-    let unknown = || Error::Option {
-        option: "`recipe`",
-        value: format!("`{name}`"),
-        accepted: format!(
-            "one of {}, a file FILE.toml, or the folder of a run{}",
-            names().join(", "),
-            hint(name, names())
-        ),
-    };
-    let (name, text) = found.ok_or_else(unknown)?;
-    read(text, name)
 }

@@ -1,7 +1,7 @@
 use super::augmentation;
+use super::forms::MOST;
 use super::forms::{self, of_optim};
 use super::precision;
-use crate::devices::MOST;
 use crate::{ImageSize, Preprocessing};
 use augment::ImageDataGenerator;
 use callbacks::ReduceLrOnPlateau;

@@ -6,7 +6,6 @@ use crate::run::prepared_run::PreparedRun;
 use crate::run::stop_flag::StopFlag;
 use crate::run::worker::Worker;
 use crate::{EpochRecord, Error, Flow, Observer, Result, RunInfo, TrainState};
-use callbacks::EarlyStopping;
 use parallel::{Replica, Stage};
 use std::time::Instant;
 
@@ -43,8 +42,7 @@ impl PreparedRun<'_> {
     ) -> Result<Outcome> {
         let model = &self.stages[stage.number()];
         let first = replica.rank() == 0 && stage.is_first();
-        let early_stop = self.config.outputs.early_stop.clone().filter(|_| first);
-        let stopping = early_stop.map(EarlyStopping::with).transpose()?;
+        let stopping = if first { callbacks::stopping(&self.config.outputs)? } else { Vec::new() };
         let stage = PipelineStage { stage, tensors: &self.stage_tensors, cuts: &self.cuts };
         stop.heed();
         let (worker, train) = Worker::new(self.config, &self.data, model, self.resume, replica, stage)?;
@@ -54,22 +52,21 @@ impl PreparedRun<'_> {
     }
 }
 
-/// Those who say whether the run goes on: the observers, and then early stopping.
+/// The observers that say whether the run goes on: those of the caller, then those of the configuration.
 fn deciding<'d>(
     observers: &'d mut [Box<dyn Observer>],
-    stopping: &'d mut Option<EarlyStopping>,
-) -> impl Iterator<Item = &'d mut dyn Observer> {
-    let stopping = stopping.iter_mut().map(|stopping| stopping as &mut dyn Observer);
-    observers.iter_mut().map(|observer| &mut **observer as &mut dyn Observer).chain(stopping)
+    stopping: &'d mut [Box<dyn Observer>],
+) -> impl Iterator<Item = &'d mut Box<dyn Observer>> {
+    observers.iter_mut().chain(stopping)
 }
 
-/// One replica's run and, on the first, those who watch it.
+/// One replica's run and, on the first replica, its observers.
 struct Run<'a, 'o> {
     worker: Worker<'a>,
     train: Source,
     observers: Observers<'o>,
-    /// Whoever decides, on the first replica, whether the run stops before its last epoch.
-    stopping: Option<EarlyStopping>,
+    /// The callbacks of the configuration that may stop the run, on the first replica.
+    stopping: Vec<Box<dyn Observer>>,
     /// After how many steps each observer wants to see the network.
     snapshots: &'a [Option<u64>],
     stop: &'a StopFlag,

@@ -94,7 +94,7 @@ impl<'a> Worker<'a> {
             let each = global.min(data.train.len()).div_ceil(config.shards(world));
             speed::measure(model, &device, collective.as_mut(), &mut stage, each)
         })?;
-        let own = weights.shards(config, world, rank);
+        let own = config.shards_of(&weights, world, rank);
         // Of all batches that will come this replica needs room for the largest of its own shards.
         let largest = |samples: usize, drop_last: bool| {
             let rest = if drop_last { 0 } else { samples % global };

@@ -1,0 +1,49 @@
+//! The device of a command that needs no replicas, and `--gpus`.
+
+use crate::error::usage;
+use crate::flags::{Compute, Flags};
+use anyhow::Context as _;
+
+/// GPUs by their ids.
+#[derive(Clone, Debug)]
+pub struct Gpus(pub Vec<usize>);
+
+/// Reads a number of GPUs, or their ids.
+pub fn gpus(text: &str) -> Result<Gpus, String> {
+    train::parse_gpus(text).map(Gpus).map_err(|accepted| format!("it must be {accepted}"))
+}
+
+/// One device.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Devices")]
+pub struct SingleArgs {
+    /// The GPU: 1 for the first one, or an id followed by a comma, as in 2,; implies --device cuda
+    #[arg(long, value_name = "1|ID,", allow_negative_numbers = true, value_parser = gpus)]
+    pub gpus: Option<Gpus>,
+    /// How it computes.
+    #[command(flatten)]
+    pub compute: Flags<Compute>,
+}
+
+impl SingleArgs {
+    /// Opens the device of a command that needs no replicas.
+    pub fn open(&self) -> anyhow::Result<train::Device> {
+        let mut config = self.compute.config()?;
+        let devices = &mut config.placement.devices;
+        devices.replicas = 1;
+        if let Some(Gpus(gpus)) = &self.gpus {
+            if let [_, second, ..] = gpus[..] {
+                let count = gpus.len();
+                return Err(usage(format!(
+                    "--gpus names {count} GPUs, but must name one: 1 for the first, or an id with a comma, as in {second},"
+                )));
+            }
+            if devices.device == train::DeviceKind::Cpu {
+                return Err(usage("--gpus and --device cpu contradict each other; leave one of them out"));
+            }
+            (devices.device, devices.gpus) = (train::DeviceKind::Cuda, Some(gpus.clone()));
+        }
+        let devices = train::open_devices(devices, &config.training.arithmetic)?;
+        devices.into_iter().next().context("there is no device")
+    }
+}
