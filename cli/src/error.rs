@@ -148,7 +148,7 @@ fn hint(error: &train::Error) -> Option<&'static str> {
         ),
         // What is missing says how to do without.
         train::Error::Cuda(missing) if missing.to_string().contains("--device cpu") => Some(
-            "without GPUs, leave --gpus out; for several towers on the CPU, `towers train` has --replicas N",
+            "without GPUs, leave --gpus out; for several replicas on the CPU, `towers train` has --replicas N",
         ),
         _ => None,
     }

@@ -1,7 +1,7 @@
 # golden: by name only (it measures and makes nothing, and needs a folder as its argument)
 """Measures with PyTorch how hard crate `cifar`'s synthetic set is: for a linear model, and for a small CNN.
 
-usage: cargo run -p cifar --example synthetic_records -- 0 DIR
+usage: cargo run -p towers-cifar --example synthetic_records -- 0 DIR
        python tests/golden/cifar_synthetic.py DIR          (needs: pip install torch numpy)
 
 The CNN is `keras_cnn`, 1,250,858 parameters, trained for two epochs of the default size (10,000 images).

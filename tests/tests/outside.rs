@@ -45,7 +45,7 @@ fn a_project_that_is_not_ours_stands_on_few_crates() {
     };
     let dependency = |name: &str| {
         let path = root.join("crates").join(name);
-        format!("{name} = {{ path = {path:?}, default-features = false }}\n")
+        format!("{name} = {{ package = \"towers-{name}\", path = {path:?}, default-features = false }}\n")
     };
     std::fs::create_dir(place.path().join("src")).expect("a folder can be made");
     write("src/main.rs", MAIN);
@@ -69,7 +69,7 @@ fn a_project_that_is_not_ours_stands_on_few_crates() {
     assert!(all <= MOST + 1, "the project brings {all} packages with it, itself counted");
     let without = packages(place.path(), "outside", &[]);
     assert!(without <= MOST_WITHOUT_DOWNLOAD + 1, "without a client it brings {without} packages with it");
-    let of_augment = packages(place.path(), "augment", &[]);
+    let of_augment = packages(place.path(), "towers-augment", &[]);
     assert!(of_augment <= MOST_OF_AUGMENT, "augment brings {of_augment} packages with it, itself counted");
 }
 

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The crates whose tests run on a GPU where there is one.
-const TESTED: [&str; 4] = ["tensor-cuda", "layers", "models", "train"];
+const TESTED: [&str; 4] = ["towers-tensor-cuda", "towers-layers", "towers-models", "towers-train"];
 /// Single test programs of others, of which `run.sh` runs a part: their names, and how Cargo is asked for
 /// them.
 const TESTED_IN_PART: [(&str, &[&str]); 2] = [
     ("tests-end_to_end", &["--package", "towers-tests", "--test", "end_to_end"]),
-    ("parallel-parallel", &["--package", "parallel", "--lib"]),
+    ("parallel-parallel", &["--package", "towers-parallel", "--lib"]),
 ];
 
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Failure> {

@@ -102,7 +102,7 @@ fn tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         tally.skip(&format!(
             "the crate tensor-cuda: its tests want a C++ compiler, and `{compiler}` does not run"
         ));
-        arguments.extend(["--exclude", "tensor-cuda"]);
+        arguments.extend(["--exclude", "towers-tensor-cuda"]);
     }
     arguments.extend(["--", "--show-output", &threads]);
     tally.run(&mut cargo::command(&workspace.root, &arguments))
@@ -122,7 +122,7 @@ fn mpi(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     }
     // With the whole workspace selected its dependencies have the features of the other steps, and are not
     // built again.
-    let packages = ["--workspace", "--features", "parallel/mpi,towers-tests/mpi"];
+    let packages = ["--workspace", "--features", "towers-parallel/mpi,towers-tests/mpi"];
     let clippy = [&["clippy"][..], &packages, &["--all-targets", "--", "--deny", "warnings"]].concat();
     cargo(workspace, &clippy)?;
     // Jobs take turns: each has several processes.
@@ -172,7 +172,7 @@ fn arm(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         runner: "qemu-aarch64-static -L /usr/aarch64-linux-gnu",
         packages: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static",
     };
-    arm.test(workspace, &["--package", "tensor-cpu", "--tests", "--", "--show-output"], tally)
+    arm.test(workspace, &["--package", "towers-tensor-cpu", "--tests", "--", "--show-output"], tally)
 }
 
 /// All tests on Windows, as Wine has it (8.13 or newer: older ones lack a library of every Rust program), but

@@ -1,126 +1,51 @@
 use super::{Place, Ran};
 
-/// Bad usage: status 2, one sentence that names the option, nothing left behind.
+/// Bad usage: status 2, one sentence that names the flag, nothing left behind. The crates test their own refusals; here is one of each
+/// crate, and what the command line itself refuses.
 #[test]
 fn bad_values_name_the_option() {
     let place = Place::new();
     for (args, says) in [
-        ("train --recipe vgg", "--recipe is `vgg`"),
         (
             "train --quick --dataset no/such/folder",
             "--dataset is `no/such/folder`, which does not exist, but must be auto, cifar10, cifar100, synthetic, or a folder",
         ),
-        ("train --gpus zero", "--gpus"),
-        ("train --batch-size 0", "--batch-size is 0"),
-        ("train --epochs 0", "--epochs is 0"),
-        ("train --momentum 2", "--momentum is 2"),
         ("train --device cpu --precision fp16", "--precision is fp16, but must be fp32"),
-        ("train --virtual-replicas 0", "--virtual-replicas is 0"),
-        (
-            "train --quick --dataset synthetic --virtual-replicas 2 --replicas 3",
-            "--virtual-replicas is 2, but must be at least 3",
-        ),
-        ("train --device-weights 1,-2", "--device-weights is `1,-2`, but must be auto, even, or a positive"),
         (
             "train --quick --dataset synthetic --device cpu --replicas 3 --device-weights 2,1",
             "--device-weights is 2,1, but must be auto, even, or one number for each of the 3 replicas",
         ),
-        ("train --lr-scaling linear:base=0", "--lr-scaling is `linear:base=0`"),
-        ("train --warmup-epochs 3", "--warmup-epochs is 3, but must be left out without --lr-scaling"),
-        (
-            "fetch --data-url cifar.tar.gz",
-            "--data-url is `cifar.tar.gz`, but must be the http:// or https:// address",
-        ),
-        ("train --quick --data-url http://", "--data-url is `http://`"),
-        (
-            "train --quick --dataset synthetic --device cpu --global-batch-size 2 --replicas 3",
-            "--global-batch-size is 2, but must be at least 3: a sample for each of the 3 towers",
-        ),
-        ("train --optimizer rmsprop --momentum 0.9", "--momentum is 0.9"),
+        ("fetch --data-url cifar.tar.gz", "--data-url is `cifar.tar.gz`, but must be the http:// or https:// address"),
         ("train --power 2 --schedule cosine", "--power"),
-        ("train --patience 3", "--early-stop"),
-        ("train --quick --dataset synthetic --limit-train 0", "--limit-train is 0, but must be at least 1"),
-        ("train --quick --dataset synthetic --limit-test 0", "--limit-test is 0, but must be at least 1"),
+        ("train --patience 3", "--patience is given, but must be left out without --early-stop METRIC[:OPTIONS]"),
         ("train --recipe minigooglenet --dataset synthetic --limit-train 32", "the batch size is 64"),
-        ("train --replicas 100000 --dataset synthetic", "--replicas is 100000"),
-        (
-            "train --batch-size -5",
-            "invalid value '-5' for '--batch-size <N>': it takes a whole number, 1 or more",
-        ),
-        ("train --seed -1", "invalid value '-1' for '--seed <N>': it takes a whole number, 0 or more"),
-        (
-            "train --seed 18446744073709551616",
-            "for '--seed <N>': it takes a whole number from 0 to 18446744073709551615",
-        ),
-        (
-            "train --gpus -1",
-            "invalid value '-1' for '--gpus <N|IDS>': give a number of GPUs, as in --gpus 3, or their ids",
-        ),
-        (
-            "train --rand-augment 2,40",
-            "--rand-augment is `2,40`, but it must be operations and a magnitude from 0 to 30, as in 2,9",
-        ),
-        (
-            "train --rand-augment 2",
-            "for '--rand-augment [<OPS,MAGNITUDE>]': it must be operations and magnitude, as in 2,9",
-        ),
-        (
-            "train --fill-mode edge",
-            "invalid value 'edge' for '--fill-mode <MODE>': it must be `constant`, `nearest`, `reflect`, `wrap` or \
-             `mirror`; did you mean `nearest`?",
-        ),
-        ("train --device gpu", "a similar value exists: 'cuda'"),
-        ("train --quick --dataset CIFAR10", "did you mean `cifar10`?"),
-        ("train --tta=flip", "tip: it belongs to towers evaluate and towers predict"),
-        ("train --lr 0.1 --lr nan --epochs 1 --epochs 2", "--lr is NaN"),
+        ("train --batch-size -5", "--batch-size is -5, but must be a whole number, 1 or more"),
+        ("train --lr 0.1 --lr nan --epochs 1 --epochs 2", "--lr is nan, but must be a number"),
+        ("train --learning-rate fast", "--lr is fast, but must be a number"),
         (
             "launch --processes 1 -- towers train --quick",
             "launch starts towers by itself; leave the name out: towers launch --processes 2 -- train --quick",
         ),
-        ("train --lr fast", "invalid value 'fast' for '--lr <X>': it takes a number, such as 0.01"),
-        ("train --lr -1e-3", "--lr is -0.001"),
-        ("train --threads 100000 --dataset synthetic", "--threads is 100000"),
         ("preview --dataset synthetic --columns 0", "--columns is 0"),
         ("preview --dataset synthetic --samples 1000 --columns 1000 --zoom 64", "pixels"),
+        ("preview --seed -1", "invalid value '-1' for '--seed <N>': it takes a whole number, 0 or more"),
         ("evaluate --batch-size 0", "--batch-size is 0"),
         ("predict a.png --top 0", "--top is 0"),
-        ("bench --batch 0", "--batch is 0"),
         ("bench --repeats 0", "--repeats is 0"),
         ("bench --seconds nan", "--seconds is NaN"),
-        ("train --device cdua", "'cuda'"),
-        ("train --fill-mode nearst", "did you mean `nearest`?"),
-        ("train --schedule cosin", "did you mean `cosine`?"),
-        ("train --optimizer sdg", "did you mean `sgd`?"),
-        ("train --quick --dataset cifra10", "did you mean `cifar10`?"),
-        ("train --precision bf61", "did you mean `bf16`?"),
         ("evaluate --tta=flpi", "did you mean `flip`?"),
         ("bench --mode trian", "'train'"),
-        ("bench --recipe resnt18", "did you mean `resnet18`?"),
-        ("preview --recipe mini", "--recipe is `mini`"),
-        (
-            "train --checkpoint-path /etc/w.safetensors",
-            "--checkpoint-path is `/etc/w.safetensors`, but must be a path inside",
-        ),
         ("nonsense", "nonsense"),
-        ("train --learning-rate nan", "--lr is NaN"),
-        ("train --batch 0", "--batch-size is 0"),
+        ("train --tta=flip", "tip: it belongs to towers evaluate and towers predict"),
         ("train --model resnet18", "tip: a network comes with its recipe: give --recipe NAME"),
         ("train --dropout 0.5", "unexpected argument '--dropout' found\n\nUsage: towers train [OPTIONS]\n"),
         ("train --output-dir a", "a similar argument exists: '--output'"),
         ("train --weight-decay 1e-4", "tip: it is an option of the optimizer"),
-        ("train --schedule milestones:at=1,2", "`/` between the values of a list, as in at=30/60/80"),
-        // What would change nothing is no flag.
+        // A flag that would change nothing is not there.
         ("predict a.png --replicas 5", "unexpected argument '--replicas'"),
-        ("predict a.png --limit-train 3", "unexpected argument '--limit-train'"),
-        ("predict a.png --limit-test 3", "unexpected argument '--limit-test'"),
         ("export --output a.onnx --limit-test 3", "unexpected argument '--limit-test'"),
-        ("evaluate --replicas 2", "unexpected argument '--replicas'"),
         ("evaluate --limit-train 3", "unexpected argument '--limit-train'"),
-        ("report --replicas 2", "unexpected argument '--replicas'"),
-        ("fetch --limit-test 3", "unexpected argument '--limit-test'"),
-        ("preview --limit-test 3", "unexpected argument '--limit-test'"),
         ("bench --roofline --batch 3", "'--roofline' cannot be used with '--batch <N>'"),
-        ("bench --first-step --repeats 3", "'--first-step' cannot be used with '--repeats <N>'"),
     ] {
         let ran = place.run(args).ends(2).complains(says);
         assert!(!ran.err().contains("panicked"), "{args}: {}", ran.err());
@@ -258,7 +183,7 @@ fn failures_say_what_to_do() {
     }
     if !gpu_is_here(&place) {
         let ran = place.run("train --gpus 3 --quick").ends(1).complains("--device cpu");
-        ran.complains("hint: without GPUs, leave --gpus out; for several towers on the CPU");
+        ran.complains("hint: without GPUs, leave --gpus out; for several replicas on the CPU");
     }
     place.run("train --resume").ends(1).complains("no run");
     place.run("train --resume nowhere").ends(1).complains("no run to resume");

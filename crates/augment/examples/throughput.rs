@@ -1,4 +1,4 @@
-//! Images a second on one core, 32x32 RGB: `cargo run --release -p augment --example throughput`. Prints a JSON object a line.
+//! Images a second on one core, 32x32 RGB: `cargo run --release -p towers-augment --example throughput`. Prints a JSON object a line.
 //!
 //! `docs/benchmarks/augment_throughput.py` measures Keras' ImageDataGenerator and torchvision on the same operations.
 

@@ -1,6 +1,6 @@
 //! Finds or fetches CIFAR-10 and tells how it goes, and what it found.
 //!
-//! `cargo run --release -p cifar --example fetch -- [DIR [URL...]]`
+//! `cargo run --release -p towers-cifar --example fetch -- [DIR [URL...]]`
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! Writes the default synthetic set as CIFAR-10 records (`train.bin`, `test.bin`) for other programs to read.
 //!
-//! `cargo run -p cifar --example synthetic_records -- SEED DIR`
+//! `cargo run -p towers-cifar --example synthetic_records -- SEED DIR`
 
 use std::path::Path;
 

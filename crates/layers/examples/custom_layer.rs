@@ -1,4 +1,4 @@
-//! A layer of one's own, outside of the crate `layers`: `cargo run --release -p layers --example custom_layer`.
+//! A layer of one's own, outside of the crate `layers`: `cargo run --release -p towers-layers --example custom_layer`.
 //!
 //! `Residual` is `y = x + max(x, 0)`, from two ops. The backward pass follows from them. docs/adding-an-op.md tells how to add an op.
 

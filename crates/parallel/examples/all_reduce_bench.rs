@@ -1,8 +1,8 @@
 //! How fast replicas add up what they have, as one JSON object a line:
 //!
 //! ```text
-//! cargo run --release -p parallel --example all_reduce_bench                    # threads, and memory to compare with
-//! cargo build --release -p parallel --example all_reduce_bench --features mpi
+//! cargo run --release -p towers-parallel --example all_reduce_bench                    # threads, and memory to compare with
+//! cargo build --release -p towers-parallel --example all_reduce_bench --features mpi
 //! mpirun -n 2 target/release/examples/all_reduce_bench mpi                      # processes, in the order of the ranks
 //! mpirun -n 2 target/release/examples/all_reduce_bench mpi-allreduce            # MPI_Allreduce, in an order of its own
 //! ```

@@ -1,6 +1,6 @@
 //! The speed of every convolution and dense layer of the recipes' networks, beside what the processor can do.
 //!
-//! `cargo run --release -p tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet] [LAYER] [--bf16]`
+//! `cargo run --release -p towers-tensor-cpu --example conv_bench -- [THREADS] [keras_cnn|minigooglenet] [LAYER] [--bf16]`
 //!
 //! With one thread, time is the processor's, so that other programs on the machine hardly show; with more it is the
 //! wall clock's. For each layer and pass: milliseconds, GFLOP/s, and the share of the fused multiply-add peak of that many threads.

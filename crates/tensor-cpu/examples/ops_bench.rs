@@ -1,7 +1,7 @@
 //! How near the memory-bound ops come to the speed of memory, at MiniGoogLeNet's shapes (batch 64), with tensors of f32 or of bf16.
 //!
 //! ```text
-//! cargo run --release -p tensor-cpu --example ops_bench [THREADS] [--bf16]
+//! cargo run --release -p towers-tensor-cpu --example ops_bench [THREADS] [--bf16]
 //! ```
 //!
 //! Each line counts the bytes that an op must read and write at least once (twice for the input of a batch

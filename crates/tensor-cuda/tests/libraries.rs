@@ -1,6 +1,6 @@
 //! cuDNN and cuBLASLt beside our own kernels, on a GPU: the layers of our models, in every number format.
 //!
-//! It prints what was chosen and how long that takes: `cargo test -p tensor-cuda --test libraries -- --nocapture`. Without
+//! It prints what was chosen and how long that takes: `cargo test -p towers-tensor-cuda --test libraries -- --nocapture`. Without
 //! a GPU it prints a line that begins with `SKIPPED`; `TOWERS_REQUIRE_CUDA=1` turns that into a failure.
 //!
 //! One test starts the others on stand-ins for the driver and the libraries, with smaller layers: that shows that the calls are those

@@ -1,5 +1,5 @@
 //! A network of one's own from its layers to a prediction: trained with validation and a learning-rate schedule, saved, opened again,
-//! exported. `cargo run --release -p train --example custom_network`, with the name of a folder of class folders for its own pictures.
+//! exported. `cargo run --release -p towers-train --example custom_network`, with the name of a folder of class folders for its own pictures.
 
 use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, MaxPooling2D};
 use models::Model;

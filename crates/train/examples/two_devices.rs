@@ -2,7 +2,7 @@
 //! device and the others on a second one, learn to tell the synthetic classes apart. Here both devices are the CPU's; with two
 //! GPUs, `tensor_cuda::device` opens them.
 //!
-//! `cargo run --release -p train --example two_devices`; `towers train --pipeline-stages 2` does the same with any recipe.
+//! `cargo run --release -p towers-train --example two_devices`; `towers train --pipeline-stages 2` does the same with any recipe.
 
 use layers::{Conv2D, Dense, Draws, Dropout, Flatten, Graph, MaxPooling2D, Mode, Value};
 use optim::{Optimizer, OptimizerState, Sgd};
