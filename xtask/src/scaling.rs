@@ -1,6 +1,6 @@
 //! `cargo xtask scaling`: predicts training on many GPUs, by the program in `xtask/scaling`.
 //!
-//! It is a program of its own because it needs more dependencies, and this one is to stay small.
+//! It is a separate program because it needs more dependencies, and `xtask` must stay small.
 
 use crate::cargo;
 use crate::failure::Failure;

@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Most eigenvalues vanish: what stands beside them on the diagonal is rounding too.
+    /// Most eigenvalues vanish: the numbers beside them on the diagonal are rounding errors too.
     #[test]
     fn fewer_images_than_values_settle() {
         for (n, images) in [(48, 10), (192, 20), (192, 50)] {

@@ -46,7 +46,7 @@ struct Span {
 }
 
 impl Span {
-    /// Takes in the next pixel's tap if it goes on as this span does.
+    /// Adds the next pixel's tap if it continues this span.
     fn take(&mut self, tap: Option<Tap>) -> bool {
         let goes_on = match (self.tap, tap) {
             (None, None) => true,

@@ -86,7 +86,7 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
     }
     let last = network.metrics()?.loss_sum / batch as f64;
     if !last.is_finite() {
-        // A device that runs ahead leaves updates out from here on: what was measured were not whole steps.
+        // A device that runs ahead skips the updates from here on, so the measured steps were not whole.
         return Err(Error::NotFinite { loss: last, epoch: 1, step: number });
     }
     let engine = device.get().map(Cuda::describe_engine).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The completion mark: the last file written into a checkpoint's folder, which says what the others are.
+//! The completion mark: the last file written into a checkpoint's folder, with lengths and digests of the
+//! others.
 
 use crate::durable::{self, Fingerprint};
 use crate::{Error, Result};

@@ -126,7 +126,7 @@ pub struct Dataset {
     pub name: String,
     /// What to train on.
     pub train: Split,
-    /// What to choose epochs and the like by, if not `test`: of a folder of class folders that has pictures for both.
+    /// The data that choose epochs, if not `test`. Only a folder of class folders can have pictures for both.
     pub validation: Option<Split>,
     /// What to test on.
     pub test: Split,

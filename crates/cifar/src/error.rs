@@ -145,7 +145,8 @@ pub enum Error {
         start: String,
     },
 
-    /// A connection that ended early. What arrived is kept, and the next attempt goes on from there.
+    /// A connection that ended early. The bytes that arrived are kept, and the next attempt continues after
+    /// them.
     #[error("{url}: the connection was cut after {found} bytes; run again to go on from there")]
     Cut {
         /// What was asked for.
@@ -248,14 +249,14 @@ fn gigabytes(bytes: u64) -> String {
 }
 
 impl Error {
-    /// For `map_err`: what was tried with which file.
+    /// For `map_err`: the action and the file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::Io { action, path, source }
     }
 }
 
-/// The part of [`Error::NotFound`]'s sentence that says what was looked at.
+/// The part of [`Error::NotFound`]'s sentence that names the searched places.
 struct Looked<'a> {
     places: &'a [PathBuf],
     rejected: &'a [String],

@@ -1,8 +1,8 @@
 //! Bringing the data into the data folder: one process at a time, all or nothing.
 //!
-//! The archive arrives in a `.part` file, is unpacked into a temporary folder beside the place where the data
-//! belongs, is read and checked there like any data, and is then renamed into place. So the folder of the
-//! batch files is never seen half-written, and a lock file keeps a second process waiting until it is there.
+//! The archive is downloaded to a `.part` file and unpacked into a temporary folder beside the final one. It
+//! is read and checked there like any data, then renamed into place. So the folder of the batch files is
+//! never seen half-written. A lock file makes a second process wait.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -33,7 +33,7 @@ pub(crate) struct Fetch<'a> {
     pub rejected: &'a mut Vec<Error>,
 }
 
-/// The folder of the batch files, and what is in them.
+/// The folder of the batch files, and their content.
 pub(crate) type Fetched = (PathBuf, Dataset);
 
 impl Fetch<'_> {

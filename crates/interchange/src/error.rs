@@ -15,7 +15,7 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// A file that is not what it should be.
+    /// A file of another format or content.
     #[error("{}: {reason}", path.display())]
     File {
         /// The file.

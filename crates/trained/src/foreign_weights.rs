@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct Assumed {
     /// The network, one of [`models::NAMES`]; by default the one that the weights fit.
     pub network: Option<String>,
-    /// Height and width of its images; by default what the file says, or 32x32.
+    /// Height and width of its images; by default those in the file, or 32x32.
     pub image_size: Option<ImageSize>,
     /// What happens to pixels first; by default as in the network's recipe.
     pub preprocessing: Option<Preprocessing>,
@@ -25,7 +25,7 @@ pub struct Assumed {
 }
 
 impl Assumed {
-    /// Refuses to assume what the file at `path` says by itself.
+    /// Refuses an assumption that the file at `path` answers by itself.
     ///
     /// # Errors
     /// [`Error::Option`] for a network, a preprocessing or an image size.
@@ -80,7 +80,7 @@ impl ForeignWeights {
         })
     }
 
-    /// Height, width and channels of the images: what the file says, or what is assumed of one that doesn't.
+    /// Height, width and channels of the images: those in the file, or else the assumed ones.
     fn image(&self, path: &Path, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
         let told = match self {
             ForeignWeights::Keras(weights) => weights.image_size(),

@@ -10,7 +10,7 @@ use std::path::Path;
 /// The entry of a model file with the options of the standardization, where there is one.
 const OPTIONS: &str = "towers.standardization";
 
-// The tensors with what was measured for them.
+// The tensors with the measurements.
 const MEAN: &str = "input/channel_mean";
 const STD: &str = "input/channel_std";
 const WHITENING: &str = "input/whitening";

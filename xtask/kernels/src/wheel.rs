@@ -59,8 +59,7 @@ pub enum Fetched {
 
 /// The folder with NVRTC under `target`, filled if this is the first time.
 ///
-/// # Errors
-/// If what was fetched is not what it should be, or can't be written.
+/// # Errors If the fetched file has another digest, or can't be written.
 pub fn fetch(target: &Path) -> Result<Fetched> {
     let folder = target.join(format!("nvrtc-{VERSION}"));
     if folder.is_dir() {

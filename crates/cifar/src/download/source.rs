@@ -8,7 +8,7 @@ use crate::Kind;
 use crate::checksum::hex;
 use crate::layout::{Format, Layout};
 
-/// An address of a CIFAR archive (`.tar.gz`, binary or python layout), with what is known of its contents.
+/// An address of a CIFAR archive (`.tar.gz`, binary or python layout), with its known size and checksums.
 ///
 /// ```
 /// let mirror = cifar::Source::new("https://mirror.example/cifar-10-python.tar.gz")

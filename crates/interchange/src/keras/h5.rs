@@ -19,7 +19,7 @@ const MAX_NAMES: usize = 100_000;
 /// The most values of a chunk that is larger than its tensor, which no program but a hostile one writes much larger.
 const MAX_CHUNK: u64 = 1 << 20;
 
-/// Parts of a model that have weights of their own, but none of a layer.
+/// Parts of a model that have weights, but are no layers.
 const NOT_LAYERS: [&str; 4] = ["optimizer", "seed_generator", "metrics", "loss_tracker"];
 
 /// A tensor and its name within the layer.

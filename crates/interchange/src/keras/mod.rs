@@ -44,7 +44,7 @@ pub struct KerasWeights {
 }
 
 impl KerasWeights {
-    /// Reads a file, whatever its name: its first bytes say what it is.
+    /// Reads a file of any name: its first bytes tell the format.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::File`] if it is none of Keras', is too large or damaged, or of images with
