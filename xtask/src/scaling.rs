@@ -8,8 +8,8 @@ use crate::workspace::Workspace;
 use anyhow::Context as _;
 use std::process::ExitCode;
 
-/// Runs it in the caller's own folder, so that relative paths in the flags mean what they say; its exit
-/// status is ours.
+/// Runs it in the caller's own folder, so that relative paths in the flags are right; its exit status is
+/// ours.
 pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure> {
     let mut command = cargo::again();
     command.args(["run", "--quiet", "--package", "towers-scaling", "--manifest-path"]);

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// The random decisions about one sample in one epoch. They can be printed, kept and applied again.
 ///
-/// The default is no change at all: what evaluation uses.
+/// The default changes nothing, as in evaluation.
 ///
 /// ```
 /// use augment::Draws;

@@ -48,7 +48,8 @@ fn tridiagonal(a: &mut Array2<f64>) -> (Vec<f64>, Vec<f64>) {
     (a.diag().to_vec(), beside)
 }
 
-/// The product of the reflections, transposed: what turns the tridiagonal form's eigenvectors into the matrix' own, as rows.
+/// The product of the reflections, transposed. It turns the tridiagonal form's eigenvectors into those of the
+/// matrix, as rows.
 fn accumulate(a: &Array2<f64>) -> Array2<f64> {
     let n = a.nrows();
     let mut vectors = Array2::eye(n);

@@ -11,7 +11,8 @@ use train::{
     Config, GraphCapture, Meter, Process, gradients, median, open_devices, update, with_device_facts,
 };
 
-/// Replicas that train together, and where the time of their steps goes: what `towers bench --replicas N --json` prints.
+/// Replicas that train together, and the parts of their steps' time: the output of `towers bench --replicas N
+/// --json`.
 ///
 /// A step takes as long as the slowest replica computes, and as the sum of the gradients takes that no computing hides:
 /// `step_s = slowest_s + exchange_s`. Replicas with equal shares of the work that compute unequally long sit on devices of

@@ -69,7 +69,7 @@ pub(crate) fn put(root: &Path, new: &Path, name: &str) -> Result<()> {
         return Err(error);
     }
     durable::sync_folder(root)?;
-    // The new one is safe; what can't be deleted now is for the next sweep.
+    // The new one is safe. The next sweep deletes files that can't be deleted now.
     let _ = delete(&old);
     Ok(())
 }
@@ -81,7 +81,7 @@ pub(crate) fn remove(root: &Path, name: &str, folder: &Path) -> Result<()> {
     delete(&hidden)
 }
 
-/// Finishes what dead writers left. To be called under the lock, or it would disturb the living.
+/// Finishes the work of dead writers. Call it under the lock, or it would disturb living ones.
 ///
 /// Housekeeping only: files that can't be removed stay, and prevent neither saves nor loads.
 pub(crate) fn sweep(root: &Path) {

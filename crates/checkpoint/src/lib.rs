@@ -50,7 +50,7 @@
 //!
 //! Every bit of a tensor comes back, NaN payloads and -0.0 included, and so does every finite number in the
 //! state. [`save_tensors`] and [`load_tensors`] read and write single safetensors files, which Python's
-//! `safetensors` reads and writes too. [`Policy`] decides when to save and what to keep.
+//! `safetensors` reads and writes too. [`Policy`] decides which checkpoints to save and keep.
 
 #![forbid(unsafe_code)]
 

@@ -63,7 +63,7 @@ pub struct Listing {
 pub struct Search<S> {
     /// The newest valid one.
     pub found: Option<Checkpoint<S>>,
-    /// What was passed over: every incomplete folder, and every newer checkpoint that failed. Tell the user:
+    /// The skipped ones: every incomplete folder, and every newer checkpoint that failed. Tell the user:
     /// nothing found but something skipped is not a fresh start.
     pub skipped: Vec<Skipped>,
 }

@@ -178,7 +178,7 @@ fn comes_to_its_end(jpeg: &[u8]) -> bool {
             // A marker by itself, or a byte of compressed data that looks like one.
             [0xff, 0x00 | 0x01 | 0xd0..=0xd8, ..] => 2,
             [0xff, 0x02..=0xfe, high, low, ..] => 2 + usize::from(u16::from_be_bytes([*high, *low])),
-            // Compressed data, or what fills up.
+            // Compressed data, or padding.
             [_, _, ..] => 1,
             _ => return false,
         };

@@ -257,7 +257,7 @@ struct Answer {
     response: Response,
     /// The size of the whole archive.
     total: Option<u64>,
-    /// Whether this is the archive from its first byte on, whatever was asked for.
+    /// Whether this is the archive from its first byte on, also where a range was asked for.
     whole: bool,
 }
 

@@ -162,7 +162,7 @@ pub enum Error {
         url: String,
         /// The official checksum, in hexadecimal.
         expected: String,
-        /// The checksum of what arrived, in hexadecimal.
+        /// The checksum of the bytes that arrived, in hexadecimal.
         found: String,
     },
 
@@ -272,7 +272,7 @@ impl fmt::Display for Looked<'_> {
     }
 }
 
-/// Why a picture can't be decoded, and what to do about it.
+/// Why a picture can't be decoded, and the remedy.
 fn why(source: &ImageError) -> String {
     const MEND: &str = "get it again, or leave it out";
     match source {

@@ -73,8 +73,8 @@ impl Fetch<'_> {
         Ok(file)
     }
 
-    /// Deletes what processes that were killed or sources that were left have left behind, by the ends of
-    /// their names. Whoever holds the lock owns it all.
+    /// Deletes the leftovers of killed processes and abandoned sources, by the ends of their names. Whoever
+    /// holds the lock owns it all.
     pub(crate) fn remove_leftovers(&self, ends: &str) -> Result<()> {
         for entry in fs::read_dir(self.root).map_err(Error::io("list", self.root))? {
             let path = entry.map_err(Error::io("list", self.root))?.path();
@@ -123,7 +123,7 @@ impl Fetch<'_> {
     /// Unpacks an archive beside the place where the data belongs, checks it and puts it there.
     pub(crate) fn install(&mut self, archive: &Path, name: &str) -> Result<Fetched> {
         (self.listener)(Progress::Unpacking { archive: name });
-        // Deleted with all that is in it when it is dropped, whatever happens before.
+        // Deleted with its content when it is dropped, in every case.
         let folder = tempfile::Builder::new().prefix(&self.prefix()).suffix(TEMPORARY).tempdir_in(self.root);
         let folder = folder.map_err(Error::io("create a folder in", self.root))?;
         let fresh = folder.path().join("unpacked");

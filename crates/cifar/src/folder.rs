@@ -25,7 +25,7 @@ use crate::progress::{Listener, Progress};
 /// Pictures are turned by their EXIF orientation and stretched to that size with a triangle filter: bilinear,
 /// or an average where a picture becomes smaller. Colours are converted to RGB, and transparency is dropped.
 /// Files with another extension than `.png`, `.jpg` and `.jpeg`, folders inside of class folders, and names
-/// that begin with a dot are skipped. [`ClassFolders::progress`] hears of all but the last.
+/// that begin with a dot are skipped. [`ClassFolders::progress`] reports all but the last.
 ///
 /// # Errors [`Error::ClassFolders`] if the folder has another structure. [`Error::Image`] with the name of
 /// the first picture that can't be decoded, or that would take absurdly much memory. [`Error::Size`] for a
@@ -79,7 +79,8 @@ impl<'a> ClassFolders<'a> {
         ClassFolders { limit_test: limit, ..self }
     }
 
-    /// A function that hears of files that are [passed over](Progress::PassedOver), and how far [decoding](Progress::Decoding) is.
+    /// A function that is called for [skipped files](Progress::PassedOver) and for the progress of
+    /// [decoding](Progress::Decoding).
     pub fn progress(self, listener: impl FnMut(Progress<'_>) + 'a) -> Self {
         ClassFolders { listener: Box::new(listener), ..self }
     }

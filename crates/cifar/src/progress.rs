@@ -73,7 +73,7 @@ pub enum Progress<'a> {
         /// The first one, within the folder.
         first: &'a Path,
     },
-    /// Folders inside of class folders: whatever is in them belongs to no class.
+    /// Folders inside of class folders: their files belong to no class.
     FoldersPassedOver {
         /// How many.
         folders: usize,
@@ -137,5 +137,5 @@ impl fmt::Display for Progress<'_> {
     }
 }
 
-/// The function that hears of the progress.
+/// The function that receives the progress.
 pub(crate) type Listener<'a> = dyn FnMut(Progress<'_>) + 'a;

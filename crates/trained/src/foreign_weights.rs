@@ -10,7 +10,7 @@ use interchange::pytorch::{Named, TorchWeights};
 use layers::Step;
 use std::path::Path;
 
-/// What a file that holds weights alone doesn't say. Of a network that towers trained nothing is to be assumed but its data.
+/// Assumptions about a file that holds weights alone. A file of towers needs none but its data.
 #[derive(Clone, Debug, Default)]
 pub struct Assumed {
     /// The network, one of [`models::NAMES`]; by default the one that the weights fit.
@@ -127,8 +127,9 @@ impl ForeignWeights {
         measured.map(Some).ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })
     }
 
-    /// The network of these weights, which were read from `path`. `usual` says what happens to pixels first in training the named network.
-    /// `load` loads the named data set with images of this size, if something has to be measured on it.
+    /// The network of these weights, which were read from `path`. `usual` is the preprocessing in training
+    /// the named network. `load` loads the named data set with images of this size, if something has to be
+    /// measured on it.
     ///
     /// # Errors
     /// [`Error::Interchange`] if the weights don't fit the network; [`Error::Option`] and [`Error::UnknownNetwork`] for what can't be

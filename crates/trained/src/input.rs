@@ -38,7 +38,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// Measures what `preprocessing` needs on the training data.
+    /// Measures `preprocessing` on the training data.
     ///
     /// # Errors
     /// If there are no images.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The tensor of a model file with the mean that is subtracted from every picture.
 const MEAN: &str = "input/mean";
 
-/// The tensor with what every value is divided by afterwards.
+/// The tensor with the divisor of every value afterwards.
 const STD: &str = "input/std";
 
 /// The key of the metadata that says that the names of the classes are assumed.
@@ -26,7 +26,8 @@ const NO_MODEL: &str = "this is no model; name a run's folder, its model.safeten
 /// The most classes that a model may have.
 const MOST_CLASSES: usize = 65_536;
 
-/// A trained network as files hold it: an architecture's name, its parameters, and what inference needs beside them.
+/// A trained network as in files: an architecture's name, its parameters, and the description that inference
+/// needs.
 #[derive(Clone, Debug)]
 pub struct Trained {
     /// Where it came from.
@@ -268,8 +269,7 @@ impl Trained {
 
     /// The content of a model file: the parameters in the order of the layers, and all that is known about the network.
     ///
-    /// # Errors
-    /// [`Error::Run`] for what [`model`](Self::model) refuses.
+    /// # Errors [`Error::Run`] as [`model`](Self::model).
     pub fn to_tensors(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
         for step in self.model()?.steps() {
@@ -283,7 +283,7 @@ impl Trained {
         Ok(tensors)
     }
 
-    /// Adds what inference needs beside the parameters.
+    /// Adds the description that inference needs.
     fn describe(&self, tensors: &mut Tensors) -> Result<()> {
         let Trained { network, classes, dataset, image, input, options, .. } = self;
         if !self.named {

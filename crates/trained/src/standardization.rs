@@ -82,7 +82,7 @@ pub(crate) fn write(input: &Input, augmentation: &ImageDataGenerator, tensors: &
     if evaluation == input.options(ImageDataGenerator::new()) {
         return Ok(());
     }
-    // What the preprocessing decides is written as such.
+    // Values of the preprocessing are written as its own.
     let mut options = evaluation.preprocess(Preprocess::None);
     let (mean, std, whitening) = (options.mean.take(), options.std.take(), options.whitening.take());
     let channels = cifar::CHANNELS;

@@ -1,4 +1,4 @@
-//! Compiling all kernels, and what came of it.
+//! Compiles all kernels, and checks the result.
 
 use crate::ptxas::{self, Usage};
 use anyhow::{Result, bail};
@@ -11,7 +11,7 @@ use tensor_cuda::kernels::{FORMATS, SOURCES, Source};
 /// other: the oldest that NVRTC knows.
 const TARGETS: [Target; 3] = [Target::Cubin(80), Target::Cubin(90), Target::Ptx(75)];
 
-/// Kernels that may spill registers, with the format and what makes up for it.
+/// Kernels that may spill registers, with the format and the reason.
 const ACCEPTED: &[(&str, &str, &str)] = &[];
 
 /// What the command line asks for.

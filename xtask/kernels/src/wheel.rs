@@ -118,7 +118,7 @@ fn fill<R: Read>(
     Ok(None)
 }
 
-/// Copies to a file and returns the SHA-256 of what went by.
+/// Copies to a file and returns the SHA-256 of the bytes.
 fn copy(mut from: impl Read, to: &Path) -> Result<String> {
     let (mut file, mut hash, mut buffer) = (File::create(to)?, Sha256::new(), vec![0; 1 << 16]);
     loop {

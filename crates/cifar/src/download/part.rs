@@ -1,4 +1,4 @@
-//! The file in which an archive arrives, and the checksum of what has arrived so far.
+//! The file of an unfinished download, and the checksum of its bytes so far.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};

@@ -53,8 +53,8 @@ impl Source {
 
     /// The public sources of a data set, in the order they are tried.
     ///
-    /// CIFAR-10's python archive comes first since it has byte-identical mirrors: what one of them sent
-    /// before it stalled, the next one completes.
+    /// CIFAR-10's python archive comes first since it has byte-identical mirrors: the bytes that one of them
+    /// sent before it stalled, the next one completes.
     pub fn official(kind: Kind) -> Vec<Source> {
         let [binary, python] = Layout::both(kind);
         let host = "https://www.cs.toronto.edu/~kriz/";

@@ -194,7 +194,7 @@ fn before(step: &Step, steps: &[Step]) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// Refuses what happens to pixels inside of the model: here it happens before the network, as `--preprocessing` says.
+/// Refuses preprocessing inside of the model: here it comes before the network, by `--preprocessing`.
 fn compare_preprocessing(all: &[&Value], steps: &[Step]) -> Result<(), String> {
     let scales = |layer: &Value| {
         let scale = layer["config"]["scale"].as_f64();

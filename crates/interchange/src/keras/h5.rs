@@ -11,9 +11,9 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// No model has groups inside of so many others.
+/// No model has more groups inside of each other.
 const MAX_DEPTH: usize = 16;
-/// Nor so many layers, or tensors in one.
+/// Nor more layers, or tensors in one.
 const MAX_NAMES: usize = 100_000;
 
 /// The most values of a chunk that is larger than its tensor, which no program but a hostile one writes much larger.

@@ -36,7 +36,8 @@ pub fn names_classes(path: &Path) -> bool {
 }
 
 impl TorchWeights {
-    /// Reads what `safetensors.torch.save_file(network.state_dict(), path)` wrote, in a wrapper such as `DataParallel` or not.
+    /// Reads a file of `safetensors.torch.save_file(network.state_dict(), path)`, in a wrapper such as
+    /// `DataParallel` or not.
     ///
     /// # Errors
     /// [`Error::Tensors`] if it can't be read or is not a sound safetensors file; [`Error::File`] if it has weights of
