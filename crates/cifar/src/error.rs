@@ -147,7 +147,7 @@ pub enum Error {
 
     /// A connection that ended early. The bytes that arrived are kept, and the next attempt continues after
     /// them.
-    #[error("{url}: the connection was cut after {found} bytes; run again to go on from there")]
+    #[error("{url}: the connection was cut after {found} bytes; run again to continue from there")]
     Cut {
         /// What was asked for.
         url: String,
@@ -183,7 +183,7 @@ pub enum Error {
 
     /// No data on this machine, and every source failed.
     #[error(
-        "{kind} can't be downloaded: {}; check the network and run again (a download goes on where it \
+        "{kind} can't be downloaded: {}; check the network and run again (a download continues where it \
          stopped), name another address, or put the official .tar.gz archive into the data folder",
         by_reason(failures)
     )]

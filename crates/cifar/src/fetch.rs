@@ -73,8 +73,8 @@ impl Fetch<'_> {
         Ok(file)
     }
 
-    /// Deletes the leftovers of killed processes and abandoned sources, by the ends of their names. Whoever
-    /// holds the lock owns it all.
+    /// Deletes the leftovers of killed processes and abandoned sources, by the ends of their names. The
+    /// holder of the lock owns them all.
     pub(crate) fn remove_leftovers(&self, ends: &str) -> Result<()> {
         for entry in fs::read_dir(self.root).map_err(Error::io("list", self.root))? {
             let path = entry.map_err(Error::io("list", self.root))?.path();

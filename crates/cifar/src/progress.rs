@@ -104,7 +104,7 @@ impl fmt::Display for Progress<'_> {
             }
             Progress::Connecting { url, resume_at: 0 } => write!(f, "connecting to {url}"),
             Progress::Connecting { url, resume_at } => {
-                write!(f, "connecting to {url}, to go on after {:.1} MB", mb(resume_at))
+                write!(f, "connecting to {url}, to continue after {:.1} MB", mb(resume_at))
             }
             Progress::NoChecksum { url } => {
                 write!(f, "no checksum is known for {url}; the contents are checked all the same")

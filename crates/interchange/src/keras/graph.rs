@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The most layers between two with weights: a damaged file may lead in circles.
 const MAX_WALK: usize = 64;
 
-/// Layers that keep zero at zero, element by element or as a whole.
+/// Layers that keep zeros, because they change each element by itself or none.
 const KEEP_ZERO: [&str; 4] = ["Dropout", "SpatialDropout2D", "InputLayer", "ReLU"];
 
 /// A layer, or one use of it.

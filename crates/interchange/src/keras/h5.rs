@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 16;
 /// Nor more layers, or tensors in one.
 const MAX_NAMES: usize = 100_000;
 
-/// The most values of a chunk that is larger than its tensor, which no program but a hostile one writes much larger.
+/// The most values of a chunk that is larger than its tensor. Only hostile programs write much larger ones.
 const MAX_CHUNK: u64 = 1 << 20;
 
 /// Parts of a model that have weights, but are no layers.
