@@ -61,7 +61,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "golden",
         arguments: "[--python PATH] [NAME...]",
-        summary: "make the golden values of tests/golden anew, then show what changed",
+        summary: "make the golden values of tests/golden again, then show the changes",
         run: golden::run,
     },
     Command {
