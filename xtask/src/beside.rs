@@ -1,4 +1,4 @@
-//! `cargo xtask beside NAME=COMMAND...`: measures several programs in turns.
+//! `cargo xtask beside NAME=COMMAND...`: measures several programs alternately.
 //!
 //! A machine's speed drifts, so two speeds are worth comparing only when they were taken one right after the
 //! other: every round runs each command once. A command prints a JSON object with `images_per_s` and

@@ -7,7 +7,7 @@ use std::process::Command;
 /// A call, without arguments yet, of the Cargo that started us, or else of the one on the path.
 ///
 /// The variables that `cargo run` sets for the package that it runs are removed. Build scripts that read
-/// them, as that of `ring` does, would otherwise run again whenever a user calls Cargo and xtask in turn.
+/// them, as that of `ring` does, would otherwise run again whenever a user alternates Cargo and xtask.
 pub fn again() -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);

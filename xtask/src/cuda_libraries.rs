@@ -13,8 +13,8 @@ pub const VARIABLE: &str = if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" 
 const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
 const INSIDE: &[&str] = if cfg!(windows) { &["bin", "bin/x86_64"] } else { &["lib"] };
 
-/// The value of [`VARIABLE`] with which a program finds the CUDA libraries that this machine's Python has as
-/// wheels, in front of what it was before; `None` where there are none.
+/// The value of [`VARIABLE`] with which a program finds the CUDA libraries among the wheels of this machine's
+/// Python. They stand in front of the variable's old value. `None` where there are none.
 ///
 /// The program itself sees to the names that libraries are looked for under.
 pub fn search_path() -> Option<OsString> {

@@ -1,4 +1,4 @@
-//! `cargo xtask golden`: runs the scripts that make the golden values, then shows what changed.
+//! `cargo xtask golden`: runs the scripts that make the golden values, then shows the changes.
 //!
 //! The tests only read the values, which are committed beside their scripts. A script says in its head which
 //! Python packages it needs; together they are numpy, scipy, torch, keras, keras_preprocessing, h5py,
@@ -61,7 +61,7 @@ fn parse(arguments: &[String]) -> Result<(String, Vec<String>), String> {
     Ok((python, names))
 }
 
-/// Whether a script is to run only when named, and what its line says after that: ` (why)`.
+/// Whether a script runs only when named, and the rest of its line: ` (why)`.
 fn by_name_only(source: &str) -> Option<&str> {
     source.lines().take(HEAD).find_map(|line| line.strip_prefix(BY_NAME_ONLY)).map(str::trim_end)
 }

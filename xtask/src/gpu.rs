@@ -1,8 +1,8 @@
 //! `cargo xtask gpu [FOLDER]`: a bundle for a machine that has a GPU and no Rust.
 //!
 //! The folder (by default `target/gpu`) receives the release binary, the test programs that use a GPU with
-//! their golden files, `profile.so`, which takes the time of every kernel, and from `xtask/gpu` the script
-//! `run.sh`, which runs and measures all of it there in one call.
+//! their golden files, and `profile.so`, which times every kernel. The script `run.sh` of `xtask/gpu` runs
+//! and measures everything there in one call.
 
 use crate::failure::Failure;
 use crate::workspace::Workspace;

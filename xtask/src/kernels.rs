@@ -1,7 +1,7 @@
 //! `cargo xtask kernels`: compiles every CUDA kernel without a GPU, by the program in `xtask/kernels`.
 //!
-//! It is a program of its own because it depends on the CUDA backend and on a download, and this one is to
-//! stay small.
+//! It is a separate program because it depends on the CUDA backend and on a download, and `xtask` must stay
+//! small.
 
 use crate::cargo;
 use crate::failure::Failure;
@@ -21,8 +21,8 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// The step of `cargo xtask test`: only the sums, and what is wrong. Where the compiler can't be had it is
-/// skipped.
+/// The step of `cargo xtask test`: only the sums, and the errors. It is skipped where the compiler can't be
+/// fetched.
 ///
 /// It is built with the whole workspace selected: so its dependencies have the features of the other steps,
 /// and are not compiled once more without them.

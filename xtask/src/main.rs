@@ -1,8 +1,8 @@
 //! Developer commands of the towers workspace: `cargo xtask COMMAND`.
 //!
-//! This is the first program that a newcomer compiles, so it has two small dependencies, reads its
-//! arguments by hand and depends on no other crate of the workspace. It needs Cargo, Git, and for `golden`
-//! Python; it needs no network but for the compiler that `kernels` fetches once, no data and no GPU.
+//! This is the first program that a newcomer compiles. So it has two small dependencies, reads its arguments
+//! by hand, and depends on no other crate of the workspace. It needs Cargo, Git, and for `golden` Python. It
+//! needs no data and no GPU, and a network only for the compiler that `kernels` fetches once.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ use failure::Failure;
 use std::process::ExitCode;
 use workspace::Workspace;
 
-/// A command: its name, its arguments for the help page, what it does in one line, and its body.
+/// A command: its name, its arguments for the help page, its purpose in one line, and its function.
 struct Command {
     name: &'static str,
     arguments: &'static str,
@@ -61,7 +61,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "golden",
         arguments: "[--python PATH] [NAME...]",
-        summary: "make the golden values of tests/golden anew, then show what changed",
+        summary: "make the golden values of tests/golden again, then show the changes",
         run: golden::run,
     },
     Command {
@@ -73,13 +73,13 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "beside",
         arguments: "[FLAGS] NAME=COMMAND...",
-        summary: "measure programs in turns: `towers bench --json` and others",
+        summary: "measure programs alternately: `towers bench --json` and others",
         run: beside::run,
     },
     Command {
         name: "book-links",
         arguments: "",
-        summary: "what mdBook runs for links out of `docs`",
+        summary: "the preprocessor of mdBook for links out of `docs`",
         run: book_links::run,
     },
     Command {
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
         return usage(&format!("there is no command `{name}`{}", meant(name)));
     };
-    // That one has a page of its own.
+    // `train-cifar` passes it on to `towers train`.
     if command.name != "train-cifar" && rest.iter().any(|word| word == "--help" || word == "-h") {
         print!("{}", help());
         return ExitCode::SUCCESS;
@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A hint at what was meant by an unknown command: a step of `test`, or a command that begins so.
+/// The hint after an unknown command: a step of `test`, or a command that begins so.
 fn meant(name: &str) -> String {
     if test::step_names().contains(&name) {
         return format!("; it is a step of `test`: `cargo xtask test {name}`");
@@ -132,7 +132,7 @@ fn meant(name: &str) -> String {
     known.map_or_else(String::new, |command| format!("; did you mean `{}`?", command.name))
 }
 
-/// Says what is wrong with the command line and how to learn more.
+/// Prints the error of the command line and the way to the help page.
 fn usage(what: &str) -> ExitCode {
     eprintln!("error: {what}\nhint: `cargo xtask --help` lists the commands");
     ExitCode::from(2)

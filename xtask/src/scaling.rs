@@ -1,6 +1,6 @@
 //! `cargo xtask scaling`: predicts training on many GPUs, by the program in `xtask/scaling`.
 //!
-//! It is a program of its own because it needs more dependencies, and this one is to stay small.
+//! It is a separate program because it needs more dependencies, and `xtask` must stay small.
 
 use crate::cargo;
 use crate::failure::Failure;
@@ -8,8 +8,8 @@ use crate::workspace::Workspace;
 use anyhow::Context as _;
 use std::process::ExitCode;
 
-/// Runs it in the caller's own folder, so that relative paths in the flags mean what they say; its exit
-/// status is ours.
+/// Runs it in the caller's own folder, so that relative paths in the flags are right; its exit status is
+/// ours.
 pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure> {
     let mut command = cargo::again();
     command.args(["run", "--quiet", "--package", "towers-scaling", "--manifest-path"]);

@@ -1,4 +1,4 @@
-//! Counting tests in what the test harness prints, while it is passed on to the reader.
+//! Counts tests in the output of the test harness, and passes the output on to the reader.
 
 use crate::cargo;
 use anyhow::{Context as _, Result, bail};

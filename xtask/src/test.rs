@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every check and every test, the cheapest first, up to the first failure.
 //!
-//! All steps share one target folder and the `dev` profile, so from a cold start the dependencies are
-//! checked once (clippy, each crate alone, docs) and compiled once (tests, documentation tests).
+//! All steps share one target folder and the `dev` profile. So from a cold start the dependencies are checked
+//! once (clippy, each crate alone, docs) and compiled once (tests, documentation tests).
 
 use crate::failure::Failure;
 use crate::tally::Tally;
@@ -189,10 +189,9 @@ fn windows(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     windows.test(workspace, &[&selected[..], &of_programs].concat(), tally)
 }
 
-/// Every published crate is packed, and built from its package with the others' packages. Asks the registry,
-/// since what lies there under the name of one of ours must not be taken for it. Cargo keeps the sources of
-/// packages by the folder that they were packed in, and would build with those of an earlier time: so each
-/// run has a folder of its own.
+/// Every published crate is packed, and built from its package with the others' packages. It asks the
+/// registry: a package of the same name there must not be taken for ours. Cargo keeps the sources of packages
+/// by their folder and would build with older ones, so each run has a new folder.
 fn package(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let kept = workspace.crates.iter().filter(|krate| !krate.published);
     let folder = workspace.root.join(format!("target/package-{}", std::process::id()));

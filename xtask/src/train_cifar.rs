@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Builds, then runs in the caller's own folder, so that relative paths in the flags mean what they say.
+/// Builds, then runs in the caller's own folder, so that relative paths in the flags are right.
 pub fn run(workspace: &Workspace, flags: &[String]) -> Result<ExitCode, Failure> {
     let program = build(workspace)?;
     let mut command = Command::new(program);

@@ -1,7 +1,8 @@
 //! Augments a folder of photographs: `cargo run --release -p towers-augment --example photographs -- DIR OUT`.
 //!
-//! Reads every PNG and JPEG in DIR, brings them to one size, and writes OUT/grid.png (each picture beside six augmentations of it) and
-//! eight single pictures of two batches. Without arguments it makes pictures of its own in the system's folder for temporary files.
+//! Reads every PNG and JPEG in DIR and brings them to one size. Writes OUT/grid.png, each picture beside six
+//! augmentations of it, and eight single pictures of two batches. Without arguments it draws pictures into
+//! the system's folder for temporary files.
 
 use augment::{
     FillMode, ImageDataGenerator, LoaderOptions, RandAugment, RandomResizedCrop, Samples, preview,

@@ -79,7 +79,7 @@ impl Batch {
             .expect("as many values as the shape has")
     }
 
-    /// The images as an array of its own. The loader makes new memory for a later batch.
+    /// The images as an owned array. The loader allocates new memory for a later batch.
     pub fn into_images(mut self) -> Array4<f32> {
         let [h, w, c] = self.shape;
         let n = self.x.len() / (h * w * c);

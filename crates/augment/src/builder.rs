@@ -86,7 +86,8 @@ impl ImageDataGenerator {
         Self { shear_range, ..self }
     }
 
-    /// Zooms of rows and columns by factors of their own (default 0.0): a number or two bounds, see [`ZoomRange`].
+    /// Zooms rows and columns by independent factors (default 0.0): a number or two bounds, see
+    /// [`ZoomRange`].
     pub fn zoom_range(self, range: impl Into<ZoomRange>) -> Self {
         Self { zoom_range: range.into(), ..self }
     }
@@ -164,7 +165,7 @@ impl ImageDataGenerator {
         Self { random_resized_crop: Some(crop), ..self }
     }
 
-    /// Sets a square of `side` pixels to 0 in what the network sees, centred on a random pixel and clipped at
+    /// Sets a square of `side` pixels of the network's input to 0, centred on a random pixel and clipped at
     /// the edges (default 0: off). T. DeVries and G. W. Taylor, "Improved Regularization of Convolutional
     /// Neural Networks with Cutout" (2017): after the standardization, so that 0 is the mean where one is
     /// subtracted.

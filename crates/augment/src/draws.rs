@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// The random decisions about one sample in one epoch. They can be printed, kept and applied again.
 ///
-/// The default is no change at all: what evaluation uses.
+/// The default changes nothing, as in evaluation.
 ///
 /// ```
 /// use augment::Draws;
@@ -96,8 +96,8 @@ impl Draws {
 
     /// The draws of `sample` in `epoch` for images of `h` by `w` pixels.
     ///
-    /// Every option draws from a stream of its own, so that switching one on leaves the others' draws as
-    /// they were. The numbers are not NumPy's.
+    /// Every option has its own stream of random numbers, so switching one on leaves the draws of the others
+    /// unchanged. The numbers are not NumPy's.
     pub(crate) fn new(
         options: &ImageDataGenerator,
         [h, w]: [usize; 2],
@@ -157,7 +157,8 @@ impl Draws {
         }
     }
 
-    /// Refuses what is not finite or outside of an image of `h` by `w` pixels: only a caller's own draws can be.
+    /// Refuses numbers that are not finite, and places outside of an image of `h` by `w` pixels. Only draws
+    /// that a caller made can have them.
     pub(crate) fn check(&self, [h, w]: [usize; 2]) -> Result<(), Error> {
         let numbers = [self.rotation, self.height_shift, self.width_shift, self.shear, self.channel_shift];
         let more = [self.zoom[0], self.zoom[1], self.brightness.unwrap_or(0.0)];

@@ -48,7 +48,8 @@ fn tridiagonal(a: &mut Array2<f64>) -> (Vec<f64>, Vec<f64>) {
     (a.diag().to_vec(), beside)
 }
 
-/// The product of the reflections, transposed: what turns the tridiagonal form's eigenvectors into the matrix' own, as rows.
+/// The product of the reflections, transposed. It turns the tridiagonal form's eigenvectors into those of the
+/// matrix, as rows.
 fn accumulate(a: &Array2<f64>) -> Array2<f64> {
     let n = a.nrows();
     let mut vectors = Array2::eye(n);
@@ -138,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Most eigenvalues vanish: what stands beside them on the diagonal is rounding too.
+    /// Most eigenvalues vanish: the numbers beside them on the diagonal are rounding errors too.
     #[test]
     fn fewer_images_than_values_settle() {
         for (n, images) in [(48, 10), (192, 20), (192, 50)] {

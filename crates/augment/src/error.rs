@@ -38,7 +38,7 @@ pub enum Error {
         /// The operation.
         op: &'static str,
     },
-    /// An option needs what `fit` measures.
+    /// An option needs the measurements of `fit`.
     #[error(
         "`{option}` is on, but what it needs was not measured yet: call `fit` with the training images, or give it"
     )]
@@ -96,7 +96,7 @@ impl Error {
         Error::Option { option, value: value.to_string(), accepted: accepted.into() }
     }
 
-    /// The numbers of `text`, which commas part; what an option of several numbers is spelled as.
+    /// The numbers of `text`, separated by commas: the form of an option of several numbers.
     pub(crate) fn numbers(option: &'static str, text: &str, accepted: &str) -> Result<Vec<f64>, Self> {
         let numbers: Result<Vec<f64>, _> = text.split(',').map(|part| part.trim().parse()).collect();
         numbers.map_err(|_| Error::option(option, format!("`{text}`"), accepted))

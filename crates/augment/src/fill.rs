@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 /// How points outside the image get their value; Keras' `fill_mode`, and one more.
 ///
-/// The pictures show a row `abcd` and what a *whole-pixel* shift brings in. For fractional positions the
-/// modes are those of SciPy's `affine_transform`, which Keras calls, edge behaviour included:
+/// The pictures show a row `abcd` and the pixels that a *whole-pixel* shift brings in. For fractional
+/// positions the modes are those of SciPy's `affine_transform`, which Keras calls, edge behaviour included:
 ///
 /// - `Constant` does not interpolate towards `cval`: every point beyond the outermost pixel centres is `cval`.
 /// - `Wrap` there has the period n - 1, not n: the first and the last pixel lie on the same point, so a

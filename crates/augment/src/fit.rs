@@ -1,4 +1,4 @@
-//! Keras' `fit`: what standardization needs to know of the training images.
+//! Keras' `fit`: the measurements of the training images for standardization.
 
 use crate::{Error, ImageDataGenerator, Mean, Pipeline, Scratch, Whitening};
 use ndarray::linalg::general_mat_mul;
@@ -8,9 +8,9 @@ use ndarray::{Array2, ArrayView4, Axis, Slice};
 const BLOCK: usize = 64;
 
 impl ImageDataGenerator {
-    /// Measures on `images` (N, H, W, C) what `featurewise_center`, `featurewise_std_normalization` and `zca_whitening` need, as
-    /// Keras' `fit` does: after [`Preprocess`](crate::Preprocess) and `rescale`, without augmentation and without the
-    /// preprocessing function. Does nothing where none of them is on.
+    /// Measures `images` (N, H, W, C) for `featurewise_center`, `featurewise_std_normalization` and
+    /// `zca_whitening`, as Keras' `fit` does: after [`Preprocess`](crate::Preprocess) and `rescale`, without
+    /// augmentation and without the preprocessing function. Does nothing where none of them is on.
     ///
     /// ```
     /// use augment::{ImageDataGenerator, Mean};
@@ -92,7 +92,7 @@ struct Set<'a> {
     pipeline: Pipeline,
     images: ArrayView4<'a, u8>,
     rounds: u64,
-    /// Of the augmentation, if there is to be one.
+    /// Of the augmentation, if there is one.
     seed: Option<u64>,
 }
 

@@ -155,7 +155,7 @@ impl ImageDataGenerator {
         Pipeline::new(self.clone(), shape)
     }
 
-    /// What is left for evaluation: the steps that are not random, with what was fitted for them.
+    /// The steps of evaluation: those that are not random, with their fitted values.
     pub fn evaluation(&self) -> Self {
         let Self { preprocess, mean, std, whitening, preprocessing_function, .. } = self.clone();
         let (preprocessing_function, rescale) = (preprocessing_function, self.rescale);
@@ -205,8 +205,7 @@ impl ImageDataGenerator {
 
     /// Refuses values that make no sense for images of a shape (height, width, channels); [`build`](Self::build) does so too.
     ///
-    /// # Errors
-    /// [`Error::Option`] with the option, the value, and what is accepted.
+    /// # Errors [`Error::Option`] with the option, the value, and the accepted values.
     pub fn validate(&self, [h, w, c]: [usize; 3]) -> Result<(), Error> {
         self.width_shift_range.check("width_shift_range")?;
         self.height_shift_range.check("height_shift_range")?;

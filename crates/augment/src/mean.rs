@@ -7,9 +7,9 @@ use ndarray::{ArrayView4, Axis};
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Mean {
-    /// One value a channel, over all images, rows and columns: what Keras' `featurewise_center` subtracts.
+    /// One value a channel, over all images, rows and columns, as Keras' `featurewise_center` subtracts it.
     PerChannel(Vec<f32>),
-    /// One value for each row, column and channel, over all images: what `np.mean(x, axis=0)` gives.
+    /// One value for each row, column and channel, over all images: `np.mean(x, axis=0)`.
     PerPixel {
         /// Height, width, channels.
         shape: [usize; 3],

@@ -1,7 +1,7 @@
 //! Threads that make the steps of a job ahead of time and hand them out in order.
 //!
-//! Which thread makes a step is left to chance; what it makes depends on the job and the step alone. With no
-//! threads at all, `next` makes each step when it is asked for.
+//! Chance decides which thread makes a step. The result depends on the job and the step alone. Without
+//! threads, `next` makes each step when it is called.
 
 use crate::Error;
 use std::any::Any;
@@ -97,7 +97,7 @@ impl<J: Clone + Send + 'static, T: Send + 'static> Prefetcher<J, T> {
         Ok(prefetcher)
     }
 
-    /// Drops what is left of the job before and begins with step `start` of a new one.
+    /// Drops the rest of the previous job and begins with step `start` of a new one.
     pub(crate) fn start(&self, job: J, start: usize, end: usize) {
         let mut state = self.clear();
         (state.job, state.next, state.taken, state.end) = (Some(job), start, start, end);
@@ -105,7 +105,7 @@ impl<J: Clone + Send + 'static, T: Send + 'static> Prefetcher<J, T> {
         self.shared.work.notify_all();
     }
 
-    /// Drops what is left of the job.
+    /// Drops the rest of the job.
     pub(crate) fn cancel(&self) {
         drop(self.clear());
     }

@@ -8,11 +8,11 @@ const GAP: usize = 2;
 
 /// A grid of augmented images as one RGB image (height, width, 3).
 ///
-/// `images` is the whole set, and row i belongs to its sample `samples[i]`. The first column shows
-/// it as it is, the column after that as the pipeline makes it in epoch 0 under `seed`, then epoch 1, and so
-/// on: `columns` in all. Only what changes the picture is done; rescaling and mean subtraction are left out,
-/// `cval` counts on the scale of 0..=255, and cutout leaves a black square. Where deviations are normalized, ZCA is on, or there is a
-/// preprocessing function, every image is shown as a network sees it, its values stretched to 0..=255.
+/// `images` is the whole set, and row i belongs to its sample `samples[i]`. The first of the `columns`
+/// columns shows the sample unchanged. The next ones show it after the pipeline, in epoch 0 under `seed`,
+/// epoch 1, and so on. Rescaling and mean subtraction are left out, `cval` is on the scale of 0..=255, and
+/// cutout leaves a black square. With normalized deviations, ZCA or a preprocessing function, every image is
+/// shown as the network reads it, with its values stretched to 0..=255.
 ///
 /// ```
 /// use augment::{ImageDataGenerator, preview};

@@ -1,4 +1,4 @@
-//! The fast resampler for shifts, flips and crops: what they do is separable.
+//! The fast resampler for shifts, flips and crops, which are separable.
 //!
 //! Each axis gets a table of taps. Rows are mixed two by two into one row buffer; along a row the taps
 //! fall into a few spans with one weight each, so that all of the work is loops over contiguous floats.
@@ -46,7 +46,7 @@ struct Span {
 }
 
 impl Span {
-    /// Takes in the next pixel's tap if it goes on as this span does.
+    /// Adds the next pixel's tap if it continues this span.
     fn take(&mut self, tap: Option<Tap>) -> bool {
         let goes_on = match (self.tap, tap) {
             (None, None) => true,

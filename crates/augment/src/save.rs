@@ -1,4 +1,4 @@
-//! Pictures of what a loader makes: Keras' `save_to_dir`.
+//! Saves the images of a loader as pictures: Keras' `save_to_dir`.
 
 use crate::Error;
 use png::{BitDepth, ColorType};

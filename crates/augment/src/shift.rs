@@ -35,7 +35,7 @@ impl Default for ShiftRange {
 }
 
 impl ShiftRange {
-    /// Refuses what is not finite, and negative ranges. `option` names the range in the error.
+    /// Refuses numbers that are not finite, and negative ranges. `option` names the range in the error.
     pub(crate) fn check(&self, option: &'static str) -> Result<(), Error> {
         match self {
             ShiftRange::Int(n) if !(0..=i64::from(u32::MAX)).contains(n) => {

@@ -1,4 +1,4 @@
-//! Keras' `standardize`: what happens to the values of every image, in training and in evaluation.
+//! Keras' `standardize`: the standardization of every image, in training and in evaluation.
 
 use crate::{Error, ImageDataGenerator, PreprocessingFunction, Whitening};
 use ndarray::ArrayViewMut3;

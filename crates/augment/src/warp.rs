@@ -64,7 +64,7 @@ pub fn warp(
     Ok(())
 }
 
-/// Channels of a pixel that are mixed at once; there may be fewer, and what lies behind them counts for nothing.
+/// Channels of a pixel that are mixed at once; there may be fewer, and the values after them are ignored.
 type Group = [f32; 4];
 
 /// Reusable memory for warps.

@@ -61,7 +61,7 @@ fn the_steady_state_allocates_nothing() {
     }
 }
 
-/// Allocations between the first and the last batch of an epoch, two batches being held at a time, as by a
+/// Allocations between the first and the last batch of an epoch. Two batches are held at a time, as by a
 /// caller that copies one while it computes on another.
 fn allocations_in(loader: &mut Loader, epoch: u64) -> usize {
     let mut batches = loader.epoch(epoch, 0).unwrap();

@@ -62,7 +62,7 @@ fn run(options: &ImageDataGenerator, golden: &Golden, case: &Value) -> Vec<f32> 
     out
 }
 
-/// `range` is what the values span: the tolerance is 1e-4 of it at most, here far less.
+/// `range` is the span of the values: the tolerance is 1e-4 of it at most, here far less.
 fn assert_close(got: &[f32], case: &Value, range: f32) {
     let expected = Golden::floats(&case["out"]);
     assert_eq!(got.len(), expected.len());

@@ -6,7 +6,8 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use train::{Config, Meter, train_step};
 
-/// When a process came to its first training step, in seconds since it began: what `towers bench --first-step --json` prints.
+/// When a process came to its first training step, in seconds since it began: the output of `towers bench
+/// --first-step --json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct FirstStep {
     /// The network.
@@ -17,7 +18,7 @@ pub struct FirstStep {
     pub device: String,
     /// Host threads.
     pub threads: usize,
-    /// The program ran, and knew what to do.
+    /// The program ran, and had read its command line.
     pub started_s: f64,
     /// The device was open.
     pub opened_s: f64,
@@ -86,7 +87,8 @@ fn age() -> Option<Duration> {
     let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
     let now: f64 = uptime.split_whitespace().next()?.parse().ok()?;
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field is the program's name in parentheses, which may hold anything; what began is the 22nd.
+    // The second field is the program's name in parentheses, which may hold anything; the start time is the
+    // 22nd.
     let (_, fields) = stat.rsplit_once(')')?;
     let began: f64 = fields.split_whitespace().nth(19)?.parse().ok()?;
     Duration::try_from_secs_f64(now - began / TICKS_PER_SECOND).ok()

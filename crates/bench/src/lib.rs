@@ -1,7 +1,7 @@
 //! How fast networks train and classify, and where the time goes.
 //!
 //! - [`bench`] measures the throughput of one replica, [`bench_replicas`] that of several, [`bench_process`] that of several processes;
-//! - [`profile`] measures each layer, [`roofline`] what the processor can do at most;
+//! - [`profile`] measures each layer, [`roofline`] the peak of the processor;
 //! - [`first_step`] measures how soon a process trains;
 //! - [`timeline`] shows when each op of each replica ran, and [`programs`] prints the ops.
 //!

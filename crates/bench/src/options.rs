@@ -32,10 +32,10 @@ impl Default for BenchOptions {
     }
 }
 
-/// A step that runs op by op, one that is recorded, and one that is played.
+/// A step that runs op by op, one that is recorded, and one that is replayed.
 pub(crate) const LEAST_WARMUP: usize = 3;
 
-/// Refuses what replicas don't do together.
+/// Refuses inference, in which replicas share no work.
 pub(crate) fn check_training(options: &BenchOptions) -> Result<()> {
     if options.mode == BenchMode::Train {
         return Ok(());

@@ -50,7 +50,7 @@ pub struct Profile {
     pub layers: Vec<LayerProfile>,
     /// The loss and its gradient.
     pub loss_ms: f64,
-    /// What is done to all gradients when the last layer is through; training alone.
+    /// Work on all gradients after the last layer's backward pass; training alone.
     pub gradients_ms: f64,
     /// Running averages and optimizer; training alone.
     pub update_ms: f64,

@@ -11,7 +11,8 @@ use train::{
     Config, GraphCapture, Meter, Process, gradients, median, open_devices, update, with_device_facts,
 };
 
-/// Replicas that train together, and where the time of their steps goes: what `towers bench --replicas N --json` prints.
+/// Replicas that train together, and the parts of their steps' time: the output of `towers bench --replicas N
+/// --json`.
 ///
 /// A step takes as long as the slowest replica computes, and as the sum of the gradients takes that no computing hides:
 /// `step_s = slowest_s + exchange_s`. Replicas with equal shares of the work that compute unequally long sit on devices of
@@ -43,7 +44,8 @@ pub struct ReplicaBench {
     pub computing_s: Vec<f64>,
     /// Seconds in which the replica computes that is the slowest of its step, the mean over the steps.
     pub slowest_s: Option<f64>,
-    /// Seconds of a step in which nobody computes: the sum over all replicas, as far as no computing hides it.
+    /// Seconds of a step in which no replica computes: the part of the sum over all replicas that no
+    /// computation hides.
     pub exchange_s: Option<f64>,
     /// The kind of device.
     pub device: String,
@@ -182,7 +184,7 @@ struct Subject<'a> {
     number: u64,
 }
 
-/// What of a step is recorded: what comes before the sum over all replicas, and what comes after it.
+/// The recorded halves of a step: before the sum over all replicas, and after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Half {
     Gradients,

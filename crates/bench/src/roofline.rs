@@ -7,13 +7,13 @@ use train::{Arithmetic, DeviceKind, Devices, open_devices};
 /// What the processor can do at most, as `towers bench --roofline --json` prints it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Roofline {
-    /// The instruction set of the kernels, or with operands in bf16 what multiplies them.
+    /// The instruction set of the kernels, or of the products of operands in bf16.
     pub simd: &'static str,
     /// On one thread, and on all.
     pub roofs: Vec<Roof>,
 }
 
-/// What so many threads can do at most.
+/// The peak of so many threads.
 #[derive(Clone, Debug, Serialize)]
 pub struct Roof {
     /// The threads.

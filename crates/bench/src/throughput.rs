@@ -7,7 +7,7 @@ use std::time::Instant;
 use tensor_cuda::Cuda;
 use train::{Config, median, train_step};
 
-/// The throughput of a network on random data in memory: what `towers bench --json` prints.
+/// The throughput of a network on random data in memory: the output of `towers bench --json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchResult {
     /// `towers`.
@@ -65,7 +65,7 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
             train_step(&mut network, &mut optimizer, &mut meter, &step_options(config, turn.step, batch))
         })
     };
-    // A device that runs ahead is waited for after so many steps: seldom enough to cost nothing.
+    // The wait for a device that runs ahead comes after so many steps: seldom enough to cost nothing.
     let stride = if device.runs_ahead() { 32 } else { 1 };
     let mut run = |steps: usize| -> Result<()> {
         (0..steps).try_for_each(|_| step())?;
@@ -86,7 +86,7 @@ pub fn bench(config: &Config, options: &BenchOptions) -> Result<BenchResult> {
     }
     let last = network.metrics()?.loss_sum / batch as f64;
     if !last.is_finite() {
-        // A device that runs ahead leaves updates out from here on: what was measured were not whole steps.
+        // A device that runs ahead skips the updates from here on, so the measured steps were not whole.
         return Err(Error::NotFinite { loss: last, epoch: 1, step: number });
     }
     let engine = device.get().map(Cuda::describe_engine).unwrap_or_default();

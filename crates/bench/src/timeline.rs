@@ -101,12 +101,13 @@ impl Rows {
         ];
     }
 
-    /// What has gone on since the last event.
+    /// The work since the last event.
     fn add(&mut self, row: usize, name: &str, category: &str, args: Value) {
         self.add_until(Instant::now(), row, name, category, args);
     }
 
-    /// What went on from the last event until `ended`. The next one begins now: what is written down here takes time too.
+    /// The work from the last event until `ended`. The next one begins now, because adding an event takes
+    /// time too.
     fn add_until(&mut self, ended: Instant, row: usize, name: &str, category: &str, args: Value) {
         let [from, to] = [self.last, ended].map(|time| (time - self.zero).as_secs_f64() * 1e6);
         self.events.push(json!({

@@ -89,7 +89,7 @@ pub(crate) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }
 
-/// The fingerprint of what `file` holds; it is read from its beginning, and left there.
+/// The fingerprint of `file`. It is read from its beginning, and left there.
 pub(crate) fn fingerprint(path: &Path, file: &mut File) -> Result<Fingerprint> {
     let mut hashed = Hashed::new(io::sink());
     let mut buffer = vec![0; 256 << 10];

@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 
 /// What can go wrong with files of tensors and with checkpoints.
 ///
-/// Every message names the path or the name it is about; an operation that fails leaves the files that
-/// were there before as they were, and none of its own.
+/// Every message names the path or the checkpoint. An operation that fails changes no existing file, and
+/// leaves no new one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

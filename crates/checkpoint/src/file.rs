@@ -8,8 +8,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-/// Writes `tensors` to `path` as a safetensors file: whoever opens `path` finds the whole old file or the
-/// whole new one, even after a power failure.
+/// Writes `tensors` to `path` as a safetensors file. A reader of `path` finds the whole old file or the whole
+/// new one, even after a power failure.
 ///
 /// The tensors keep their order, and the same input gives the same bytes. `metadata` is free text; readers
 /// written for PyTorch like to find `format` = `pt` there. A digest of the tensors is added as `towers.sha256`, which
@@ -54,7 +54,8 @@ pub fn save_tensors<'a>(
     durable::sync_folder(durable::parent(path))
 }
 
-/// Reads a safetensors file of f32 tensors, whoever wrote it. A file of [`save_tensors`] is verified by its digest.
+/// Reads a safetensors file of f32 tensors, from any program. A file of [`save_tensors`] is verified by its
+/// digest.
 ///
 /// # Errors
 /// When `path` is not a regular file, or not a sound safetensors file, or has a tensor of another type; when the

@@ -1,8 +1,8 @@
 //! The folders of a store: which of them are checkpoints, how one takes its place and how one goes.
 //!
-//! No system call replaces a folder with things in it everywhere, so a replacement takes two renames: the
-//! old folder is set aside under a hidden name, the new one takes its place. Between the two the folder set
-//! aside still counts as the checkpoint of its name, for readers and for whoever cleans up after a crash.
+//! No portable system call replaces a folder that is not empty, so a replacement takes two renames. The old
+//! folder gets a hidden name, then the new one takes its place. Between the two the hidden folder still
+//! counts as the checkpoint of its name, for readers and for the clean-up after a crash.
 
 use crate::durable;
 use crate::name::{self, Hidden};
@@ -69,7 +69,7 @@ pub(crate) fn put(root: &Path, new: &Path, name: &str) -> Result<()> {
         return Err(error);
     }
     durable::sync_folder(root)?;
-    // The new one is safe; what can't be deleted now is for the next sweep.
+    // The new one is safe. The next sweep deletes files that can't be deleted now.
     let _ = delete(&old);
     Ok(())
 }
@@ -81,9 +81,9 @@ pub(crate) fn remove(root: &Path, name: &str, folder: &Path) -> Result<()> {
     delete(&hidden)
 }
 
-/// Finishes what dead writers left. To be called under the lock, or it would disturb the living.
+/// Finishes the work of dead writers. Call it under the lock, or it would disturb living ones.
 ///
-/// Housekeeping only: what can't be cleaned up stays, and keeps nobody from saving or loading.
+/// Housekeeping only: files that can't be removed stay, and prevent neither saves nor loads.
 pub(crate) fn sweep(root: &Path) {
     for path in children(root).unwrap_or_default() {
         let hidden = path.file_name().and_then(|name| name.to_str()).and_then(Hidden::parse);

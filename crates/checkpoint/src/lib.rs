@@ -1,8 +1,8 @@
 //! Named tensors and JSON state on disk: atomic, verified, resumable.
 //!
 //! A [`Store`] is a folder of checkpoints. Each is a folder with the tensors of a training run
-//! (`tensors.safetensors`), whatever else the run must remember (`state.json`), and a completion mark
-//! (`complete.json`) with the length and the SHA-256 of both:
+//! (`tensors.safetensors`), its other state (`state.json`), and a completion mark (`complete.json`) with the
+//! length and the SHA-256 of both:
 //!
 //! ```text
 //! checkpoints/
@@ -10,9 +10,9 @@
 //!   epoch-0003/   tensors.safetensors  state.json  complete.json
 //! ```
 //!
-//! A checkpoint is written beside its place, synced, and renamed into it, so a run that is killed at any
-//! moment, or that meets a full disk, leaves the checkpoints before intact. Loading verifies every byte, and
-//! [`Store::newest_valid`] passes over what is damaged and says why.
+//! A checkpoint is written beside its place, synced, and renamed into it. So a kill at any moment, or a full
+//! disk, leaves the earlier checkpoints intact. Loading verifies every byte. [`Store::newest_valid`] skips
+//! damaged checkpoints and says why.
 //!
 //! ```
 //! use checkpoint::{Policy, Store, Tensors, epoch_name};
@@ -50,7 +50,7 @@
 //!
 //! Every bit of a tensor comes back, NaN payloads and -0.0 included, and so does every finite number in the
 //! state. [`save_tensors`] and [`load_tensors`] read and write single safetensors files, which Python's
-//! `safetensors` reads and writes too. [`Policy`] decides when to save and what to keep.
+//! `safetensors` reads and writes too. [`Policy`] decides which checkpoints to save and keep.
 
 #![forbid(unsafe_code)]
 

@@ -33,8 +33,8 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock for a reader, who may share it with others. Without it, reading is still safe, but
-    /// a checkpoint that is just being replaced looks damaged; so whoever can't have it reads all the same.
+    /// Waits for the lock of a reader, which readers share. Without the lock a read is still safe, but a
+    /// checkpoint during its replacement looks damaged. So a reader without it reads all the same.
     pub(crate) fn share(folder: &Path) -> Lock {
         let file = open(&folder.join(LOCK)).ok();
         Lock { file: file.filter(|file| wait(|| file.try_lock_shared()).is_ok()) }
@@ -47,7 +47,7 @@ impl Lock {
         Some(Lock { file: Some(file) })
     }
 
-    /// Whether nobody else can be writing: not known where there are no locks.
+    /// Whether no other process can be writing: not known where there are no locks.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.file.is_some()
     }

@@ -1,4 +1,5 @@
-//! The completion mark: the last file written into a checkpoint's folder, which says what the others are.
+//! The completion mark: the last file written into a checkpoint's folder, with lengths and digests of the
+//! others.
 
 use crate::durable::{self, Fingerprint};
 use crate::{Error, Result};
@@ -20,7 +21,7 @@ const MAX_MARK: u64 = 64 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Mark {
     layout: u32,
-    /// Counts the checkpoints of a store in the order of saving, whatever their names and clocks say.
+    /// Counts the checkpoints of a store in the order of saving, independent of names and clocks.
     pub sequence: u64,
     files: BTreeMap<String, Fingerprint>,
 }

@@ -15,7 +15,7 @@ pub fn step_name(steps: u64) -> String {
     format!("step-{steps:08}")
 }
 
-/// Refuses every name that is not a plain, visible folder of its own on any system.
+/// Refuses every name that is not a plain, visible folder on every system.
 pub(crate) fn check(name: &str) -> Result<()> {
     let why = if name.is_empty() {
         "it is empty"

@@ -60,7 +60,7 @@ pub enum Mode {
     Auto,
 }
 
-/// The best checkpoint of a run until now. Keep it in the state, and a resumed run goes on from it.
+/// The best checkpoint of a run until now. Keep it in the state, so that a resumed run compares with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BestSoFar {
     /// The checkpoint's name.

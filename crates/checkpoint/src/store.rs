@@ -63,15 +63,16 @@ pub struct Listing {
 pub struct Search<S> {
     /// The newest valid one.
     pub found: Option<Checkpoint<S>>,
-    /// What was passed over: every incomplete folder, and every newer checkpoint that failed. Tell the user:
+    /// The skipped ones: every incomplete folder, and every newer checkpoint that failed. Tell the user:
     /// nothing found but something skipped is not a fresh start.
     pub skipped: Vec<Skipped>,
 }
 
-/// A folder of checkpoints, each a folder of its own.
+/// A folder of checkpoints, each a folder.
 ///
-/// Several threads and processes may use one store: a save excludes other saves and loads while it lasts,
-/// by a lock on a hidden file, wherever the file system has locks and lets us create the file. See the [crate's page](crate) for an example.
+/// Several threads and processes may use one store. A save excludes other saves and loads by a lock on a
+/// hidden file, where the file system has locks and the file can be made. See the [crate's page](crate) for
+/// an example.
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
@@ -92,7 +93,7 @@ impl Store {
                 return Err(Error::Io { action: "open the store", path: root, source });
             }
             Ok(_) => {
-                // A store that may only be read, or that is busy, is good as it is.
+                // A store that is read-only, or busy, is not cleaned up.
                 if let Some(_lock) = Lock::at_once(&root) {
                     folders::sweep(&root);
                 }
@@ -113,8 +114,7 @@ impl Store {
     /// A checkpoint of the same name is replaced: at every moment, even if the machine stops, the old one or
     /// the new one is there, whole. JSON has no numbers that aren't finite: a NaN in `state` is stored as
     /// `null`, which reads back into an `Option` as `None` and into an `f64` not at all. Such values belong
-    /// into the tensors, which keep every bit. The metadata of [`Tensors`] is not stored: that is what the
-    /// state is for.
+    /// into the tensors, which keep every bit. The metadata of [`Tensors`] is not stored: use the state.
     ///
     /// # Errors
     /// When the name, a tensor or the state can't be stored, or when the disk refuses: then nothing of it is
@@ -221,7 +221,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes the lock and finishes what a dead writer left, so that the change to come starts clean.
+    /// Takes the lock and removes the leftovers of a dead writer.
     fn lock(&self) -> Result<Lock> {
         let lock = Lock::acquire(&self.root)?;
         if lock.is_exclusive() {

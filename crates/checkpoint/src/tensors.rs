@@ -8,7 +8,7 @@ pub const MAX_TENSOR_NAME: usize = 1024;
 /// The most dimensions of a tensor: the limit of NumPy 1.
 pub const MAX_RANK: usize = 32;
 
-/// A borrowed f32 tensor: what a file is written from, so that a slot of a big arena needs no copy.
+/// A borrowed f32 tensor. Files are written from it, so a slot of a big arena needs no copy.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorRef<'a> {
     /// Its name, unique in its file, e.g. `conv1/kernel`.
@@ -20,7 +20,8 @@ pub struct TensorRef<'a> {
 }
 
 impl TensorRef<'_> {
-    /// Checks what the format asks for: a sound name, not too many dimensions, and data as long as the shape says.
+    /// Checks the rules of the format: a sound name, not too many dimensions, and data as long as the shape
+    /// says.
     pub(crate) fn check(&self) -> Result<()> {
         let broken_rule = match self.name {
             "" => Some("its name is empty"),
@@ -42,7 +43,7 @@ impl TensorRef<'_> {
     }
 }
 
-/// A named f32 tensor of its own.
+/// A named, owned f32 tensor.
 ///
 /// Two of them are equal when name, shape and every bit of the data are: NaN equals itself here, and -0.0
 /// is not 0.0.

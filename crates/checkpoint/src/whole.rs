@@ -6,8 +6,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Replaces the file `path` by what `fill` writes: whoever opens it finds the whole old or the whole new content, also when the
-/// process is killed in between.
+/// Replaces the file `path` by the output of `fill`. A reader finds the whole old or the whole new content,
+/// also when the process is killed in between.
 ///
 /// A process that is killed leaves a hidden `.NAME.tmp-PID-N` beside `path`. The next replacement of the same file removes it. The file
 /// of a process that lives is locked, and stays.
@@ -54,7 +54,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     replace_file(path, |file| file.write_all(content))
 }
 
-/// A new file whose name begins with `prefix`, locked as long as it is open.
+/// A new file whose name begins with `prefix`, locked while it is open.
 fn create(folder: &Path, prefix: &OsStr) -> io::Result<(File, Temporary)> {
     loop {
         let mut name = prefix.to_owned();
@@ -100,7 +100,7 @@ fn remove_leftovers(folder: &Path, prefix: &OsStr) {
 /// When `path` is no regular file, can't be read, or is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let about = fs::metadata(path)?;
-    // Reading a folder fails by itself, and says what it is.
+    // Reading a folder fails by itself, with a message that says so.
     if !about.is_file() && !about.is_dir() {
         return Err(durable::not_regular());
     }

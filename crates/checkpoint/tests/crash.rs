@@ -1,4 +1,4 @@
-//! Writers that die, disks that are full, folders that may not be written: what was saved stays.
+//! Writers that die, disks that are full, folders that may not be written: saved checkpoints stay.
 //!
 //! The tests run this program again as a child, which then is one of the writers below.
 #![allow(clippy::unwrap_used)]
@@ -41,7 +41,7 @@ fn child() {
     let Ok(role) = env::var(ROLE) else { return };
     let store = Store::open(env::var_os(FOLDER).unwrap()).unwrap();
     match role.as_str() {
-        // Saves without end, under three names in turn, so that most saves replace.
+        // Saves without end under three alternating names, so that most saves replace.
         "endless" => {
             for k in newest(&store) + 1.. {
                 store.save(&format!("epoch-{}", k % 3), &filled(k), &k).unwrap();

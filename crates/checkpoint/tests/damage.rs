@@ -212,7 +212,7 @@ fn a_flipped_bit_in_a_single_file_is_noticed() {
     assert!(matches!(&error, Error::Format { .. }) && error.to_string().contains("damaged"), "{error}");
 }
 
-/// Another program may keep a digest of its own under a key that towers used once.
+/// Another program may keep its digest under a key that towers used once.
 #[test]
 fn digests_of_others_are_left_alone() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Saving, listing, replacing, pruning, and what is refused.
+//! Saving, listing, replacing, pruning, refusing.
 #![allow(clippy::unwrap_used)]
 
 use checkpoint::{Error, Policy, Store, TensorRef, Tensors, epoch_name};

@@ -1,4 +1,4 @@
-//! Finds or fetches CIFAR-10 and tells how it goes, and what it found.
+//! Finds or fetches CIFAR-10, and prints the progress and the result.
 //!
 //! `cargo run --release -p towers-cifar --example fetch -- [DIR [URL...]]`
 

@@ -46,7 +46,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Labelled images: what one trains on, or what one tests on.
+/// Labelled images, for training or for testing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// `[n, 32, 32, 3]`, or of class folders `[n, height, width, 3]`: image, row, column, channel (red, green, blue), 0..=255, in
@@ -124,11 +124,11 @@ impl Split {
 pub struct Dataset {
     /// `cifar10`, `cifar100`, `synthetic`, or the name of a folder of class folders.
     pub name: String,
-    /// What to train on.
+    /// The data for training.
     pub train: Split,
-    /// What to choose epochs and the like by, if not `test`: of a folder of class folders that has pictures for both.
+    /// The data that choose epochs, if not `test`. Only a folder of class folders can have pictures for both.
     pub validation: Option<Split>,
-    /// What to test on.
+    /// The data for testing.
     pub test: Split,
     /// The name of each class, in the order of the labels.
     pub classes: Vec<String>,
@@ -139,7 +139,8 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Whether the test split is what one validates on too: that of a folder of class folders without a folder `test`.
+    /// Whether the test split is the validation split too, as in a folder of class folders without a folder
+    /// `test`.
     ///
     /// ```
     /// assert!(!cifar::synthetic(1, 20, 10).tests_on_validation());

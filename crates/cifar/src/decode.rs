@@ -48,7 +48,8 @@ impl Decoder<'_, '_> {
         let mut images = vec![0; pictures.len() * bytes];
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let share = pictures.len().div_ceil(threads).max(1);
-        // The first failure in the order of the pictures, not in time; what comes after it needs no decoding.
+        // The first failure in the order of the pictures, not in time. The pictures after it need no
+        // decoding.
         let (first_bad, done) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
         let failures = thread::scope(|scope| {
             let (ends, all_ended) = channel::<()>();
@@ -136,7 +137,7 @@ fn read(path: &Path) -> Result<RgbImage> {
     let decoded = if format == Some(ImageFormat::Jpeg) {
         let mut jpeg = Vec::new();
         reader.into_inner().take(MAX_DECODED).read_to_end(&mut jpeg).map_err(Error::io("read", path))?;
-        // The decoder paints what is missing gray.
+        // The decoder paints missing parts gray.
         if !comes_to_its_end(&jpeg) {
             return Err(bad(ImageError::IoError(io::ErrorKind::UnexpectedEof.into())));
         }
@@ -159,7 +160,7 @@ fn upright<R: BufRead + Seek>(mut reader: ImageReader<R>) -> ImageResult<RgbImag
     limits.max_alloc = Some(MAX_DECODED);
     reader.limits(limits.clone());
     let mut decoder = reader.into_decoder()?;
-    // As `ImageReader::decode` does: the decoder may take what the pixels leave.
+    // As `ImageReader::decode` does: the decoder may take the memory that the pixels leave.
     limits.reserve(decoder.total_bytes())?;
     decoder.set_limits(limits)?;
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
@@ -177,7 +178,7 @@ fn comes_to_its_end(jpeg: &[u8]) -> bool {
             // A marker by itself, or a byte of compressed data that looks like one.
             [0xff, 0x00 | 0x01 | 0xd0..=0xd8, ..] => 2,
             [0xff, 0x02..=0xfe, high, low, ..] => 2 + usize::from(u16::from_be_bytes([*high, *low])),
-            // Compressed data, or what fills up.
+            // Compressed data, or padding.
             [_, _, ..] => 1,
             _ => return false,
         };

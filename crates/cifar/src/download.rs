@@ -68,7 +68,7 @@ impl Patience {
     }
 }
 
-/// TLS by `ring`, with the root certificates of Mozilla: a fresh machine may have none of its own.
+/// TLS by `ring`, with the root certificates of Mozilla: a fresh machine may have none.
 fn tls() -> std::result::Result<rustls::ClientConfig, String> {
     let roots: rustls::RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
     let provider = rustls::crypto::ring::default_provider();
@@ -146,7 +146,7 @@ impl Download<'_> {
             (StatusCode::RANGE_NOT_SATISFIABLE, Some((None, Some(total)))) if total == part.bytes() => {
                 return Ok(None);
             }
-            // The file there is shorter than what is here, or the answer is to another question.
+            // The server's file is shorter than the part that is here, or the answer is for another range.
             (StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PARTIAL_CONTENT, _) if part.bytes() > 0 => {
                 part.restart()?;
                 return self.request(part);
@@ -257,7 +257,7 @@ struct Answer {
     response: Response,
     /// The size of the whole archive.
     total: Option<u64>,
-    /// Whether this is the archive from its first byte on, whatever was asked for.
+    /// Whether this is the archive from its first byte on, also where a range was asked for.
     whole: bool,
 }
 

@@ -145,8 +145,9 @@ pub enum Error {
         start: String,
     },
 
-    /// A connection that ended early. What arrived is kept, and the next attempt goes on from there.
-    #[error("{url}: the connection was cut after {found} bytes; run again to go on from there")]
+    /// A connection that ended early. The bytes that arrived are kept, and the next attempt continues after
+    /// them.
+    #[error("{url}: the connection was cut after {found} bytes; run again to continue from there")]
     Cut {
         /// What was asked for.
         url: String,
@@ -161,7 +162,7 @@ pub enum Error {
         url: String,
         /// The official checksum, in hexadecimal.
         expected: String,
-        /// The checksum of what arrived, in hexadecimal.
+        /// The checksum of the bytes that arrived, in hexadecimal.
         found: String,
     },
 
@@ -182,7 +183,7 @@ pub enum Error {
 
     /// No data on this machine, and every source failed.
     #[error(
-        "{kind} can't be downloaded: {}; check the network and run again (a download goes on where it \
+        "{kind} can't be downloaded: {}; check the network and run again (a download continues where it \
          stopped), name another address, or put the official .tar.gz archive into the data folder",
         by_reason(failures)
     )]
@@ -248,14 +249,14 @@ fn gigabytes(bytes: u64) -> String {
 }
 
 impl Error {
-    /// For `map_err`: what was tried with which file.
+    /// For `map_err`: the action and the file.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::Io { action, path, source }
     }
 }
 
-/// The part of [`Error::NotFound`]'s sentence that says what was looked at.
+/// The part of [`Error::NotFound`]'s sentence that names the searched places.
 struct Looked<'a> {
     places: &'a [PathBuf],
     rejected: &'a [String],
@@ -271,7 +272,7 @@ impl fmt::Display for Looked<'_> {
     }
 }
 
-/// Why a picture can't be decoded, and what to do about it.
+/// Why a picture can't be decoded, and the remedy.
 fn why(source: &ImageError) -> String {
     const MEND: &str = "get it again, or leave it out";
     match source {

@@ -1,8 +1,8 @@
 //! Bringing the data into the data folder: one process at a time, all or nothing.
 //!
-//! The archive arrives in a `.part` file, is unpacked into a temporary folder beside the place where the data
-//! belongs, is read and checked there like any data, and is then renamed into place. So the folder of the
-//! batch files is never seen half-written, and a lock file keeps a second process waiting until it is there.
+//! The archive is downloaded to a `.part` file and unpacked into a temporary folder beside the final one. It
+//! is read and checked there like any data, then renamed into place. So the folder of the batch files is
+//! never seen half-written. A lock file makes a second process wait.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -33,7 +33,7 @@ pub(crate) struct Fetch<'a> {
     pub rejected: &'a mut Vec<Error>,
 }
 
-/// The folder of the batch files, and what is in them.
+/// The folder of the batch files, and their content.
 pub(crate) type Fetched = (PathBuf, Dataset);
 
 impl Fetch<'_> {
@@ -73,8 +73,8 @@ impl Fetch<'_> {
         Ok(file)
     }
 
-    /// Deletes what processes that were killed or sources that were left have left behind, by the ends of
-    /// their names. Whoever holds the lock owns it all.
+    /// Deletes the leftovers of killed processes and abandoned sources, by the ends of their names. The
+    /// holder of the lock owns them all.
     pub(crate) fn remove_leftovers(&self, ends: &str) -> Result<()> {
         for entry in fs::read_dir(self.root).map_err(Error::io("list", self.root))? {
             let path = entry.map_err(Error::io("list", self.root))?.path();
@@ -123,7 +123,7 @@ impl Fetch<'_> {
     /// Unpacks an archive beside the place where the data belongs, checks it and puts it there.
     pub(crate) fn install(&mut self, archive: &Path, name: &str) -> Result<Fetched> {
         (self.listener)(Progress::Unpacking { archive: name });
-        // Deleted with all that is in it when it is dropped, whatever happens before.
+        // Deleted with its content when it is dropped, in every case.
         let folder = tempfile::Builder::new().prefix(&self.prefix()).suffix(TEMPORARY).tempdir_in(self.root);
         let folder = folder.map_err(Error::io("create a folder in", self.root))?;
         let fresh = folder.path().join("unpacked");

@@ -12,8 +12,7 @@ use crate::layout::Layout;
 ///
 /// Nothing is taken on trust: file sizes, the number of records, every label, and that each class occurs.
 ///
-/// # Errors
-/// [`Error::NotFound`] if there is no batch file, otherwise what is wrong with the first that fails.
+/// # Errors [`Error::NotFound`] if there is no batch file, otherwise the error of the first that fails.
 ///
 /// ```no_run
 /// let data = cifar::read_dir(cifar::Kind::Cifar10, "data/cifar-10-batches-py")?;
@@ -37,7 +36,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// The first of `folders` that holds complete and sound batch files, and what is in them.
+    /// The first of `folders` that holds complete and sound batch files, and their content.
     pub fn first(
         &mut self,
         kind: Kind,
@@ -59,8 +58,8 @@ impl Search {
     }
 }
 
-/// Where batch files may lie, given a folder that is theirs or holds theirs. Keras 3 unpacks into a folder of
-/// its own, named `...-target`.
+/// Where batch files may lie, given a folder that is theirs or holds theirs. Keras 3 unpacks into another
+/// folder, named `...-target`.
 pub(crate) fn folders_in(kind: Kind, dir: &Path) -> Vec<PathBuf> {
     let mut folders = vec![dir.to_path_buf()];
     for name in Layout::both(kind).map(Layout::folder) {

@@ -18,19 +18,19 @@ use crate::progress::{Listener, Progress};
 /// ```
 ///
 /// A folder `val` (or `valid`, `validation`) is the test split as well as `test` is; beside `test` it is
-/// [`Dataset::validation`]. Without either, every sixth picture of a class in the order of the file names goes to the test split (a
-/// class of two to five pictures gives its last one). Classes are the folders' names, sorted; pictures keep the order of class and
-/// file name.
+/// [`Dataset::validation`]. Without either, every sixth picture of a class, by file name, goes to the test
+/// split. A class of two to five pictures gives its last one. Classes are the folders' names, sorted.
+/// Pictures have the order of class and file name.
 ///
-/// Pictures are turned as their EXIF orientation says, and stretched to that size with a triangle filter (bilinear, an average over
-/// what is made smaller), colours converted to RGB, transparency dropped. Files with another extension than `.png`, `.jpg` and
-/// `.jpeg`, folders inside of class folders, and names that begin with a dot are passed over; [`ClassFolders::progress`] hears of
-/// all but the last.
+/// Pictures are turned by their EXIF orientation and stretched to that size with a triangle filter: bilinear,
+/// or an average where a picture becomes smaller. Colours are converted to RGB, and transparency is dropped.
+/// Files with another extension than `.png`, `.jpg` and `.jpeg`, folders inside of class folders, and names
+/// that begin with a dot are skipped. [`ClassFolders::progress`] reports all but the last.
 ///
-/// # Errors
-/// [`Error::ClassFolders`] if the folder looks different, [`Error::Image`] with the name of the first picture
-/// that can't be decoded (or that would take absurdly much memory), [`Error::Size`] for a size that no picture can be scaled to,
-/// [`Error::Memory`] if all of them would take more than there is, [`Error::Io`].
+/// # Errors [`Error::ClassFolders`] if the folder has another structure. [`Error::Image`] with the name of
+/// the first picture that can't be decoded, or that would take absurdly much memory. [`Error::Size`] for a
+/// size that no picture can be scaled to. [`Error::Memory`] if the pictures need more than there is.
+/// [`Error::Io`].
 ///
 /// ```no_run
 /// let pets = cifar::folder::read("pets")?;
@@ -74,12 +74,13 @@ impl<'a> ClassFolders<'a> {
         ClassFolders { limit_train: limit, ..self }
     }
 
-    /// At most so many of the test split, likewise, and of the validation split where there is one.
+    /// At most so many pictures of the test split, and of the validation split where there is one.
     pub fn limit_test(self, limit: usize) -> Self {
         ClassFolders { limit_test: limit, ..self }
     }
 
-    /// A function that hears of files that are [passed over](Progress::PassedOver), and how far [decoding](Progress::Decoding) is.
+    /// A function that is called for [skipped files](Progress::PassedOver) and for the progress of
+    /// [decoding](Progress::Decoding).
     pub fn progress(self, listener: impl FnMut(Progress<'_>) + 'a) -> Self {
         ClassFolders { listener: Box::new(listener), ..self }
     }
@@ -135,7 +136,7 @@ impl<'a> ClassFolders<'a> {
     }
 }
 
-/// The places of `n` samples, from the classes in turn: the first of each, then the second of each, and so on. They are in the
+/// The places of `n` samples: the first of each class, then the second of each, and so on. They are in the
 /// order of the set.
 ///
 /// ```

@@ -102,7 +102,7 @@ impl Layout {
         (images * record) as u64
     }
 
-    /// Whether a batch file of this layout lies in `dir`; says nothing on what is in it.
+    /// Whether a batch file of this layout lies in `dir`. Its content is not checked.
     pub fn is_in(self, dir: &Path) -> bool {
         self.batches().iter().any(|(name, _)| dir.join(name).is_file())
     }

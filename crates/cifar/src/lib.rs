@@ -32,9 +32,9 @@
 //! `download` (on by default) brings an HTTP client along: some twenty packages, TLS among them. With `default-features = false`
 //! everything is as with [`Cifar::offline`]: the data come from folders and archives on this machine.
 //!
-//! Files, archives and servers are taken as hostile: sizes, counts, labels and checksums are verified,
-//! memory and time are bounded, pickles are read without executing anything, and whatever is wrong ends in an
-//! [`Error`] that says where, with nothing half-written left behind.
+//! Files, archives and servers are taken as hostile. Sizes, counts, labels and checksums are verified, memory
+//! and time are bounded, and pickles are read without executing anything. Anything wrong is an [`Error`] that
+//! names the place, and no half-written file stays.
 
 #![forbid(unsafe_code)]
 

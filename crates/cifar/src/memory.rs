@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn the_least_limit_counts() {
         let none = "9223372036854771712";
-        // With what is in the files, all memory with swap and what is available, in KiB.
+        // The content of the files, all memory with swap, and the available memory, in KiB.
         for (groups, files, total, available) in [
             ("", &[][..], 10_000, 7000),
             ("0::/\n", &[("memory.max", "max")], 10_000, 7000),

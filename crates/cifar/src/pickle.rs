@@ -1,9 +1,9 @@
 //! Just enough of Python's pickle format to read a batch, without ever executing anything.
 //!
-//! A pickle is a program for a small stack machine, and Python runs whatever functions it names. This reader
-//! runs none: it builds the tree of what the program describes, calls included, and leaves it to
-//! [`crate::python`] to recognize the few shapes that a batch may have. It knows the opcodes of protocols 2
-//! to 5 that plain data and NumPy arrays need; any other ends the reading.
+//! A pickle is a program for a small stack machine, and Python runs any function that it names. This reader
+//! runs none. It builds the tree that the program describes, calls included, and [`crate::python`] recognizes
+//! the few shapes that a batch may have. It knows the opcodes of protocols 2 to 5 that plain data and NumPy
+//! arrays need. Any other is an error.
 //!
 //! Strings are slices of the input and every opcode adds at most one node, so [`MAX_OPCODES`] bounds memory;
 //! nothing recurses.
@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-/// The most opcodes that are read: about five times what the longest official batch has.
+/// The most opcodes that are read: about five times as many as the longest official batch has.
 const MAX_OPCODES: usize = 1 << 20;
 
 /// The index of a node in its [`Tree`].

@@ -73,7 +73,7 @@ pub enum Progress<'a> {
         /// The first one, within the folder.
         first: &'a Path,
     },
-    /// Folders inside of class folders: whatever is in them belongs to no class.
+    /// Folders inside of class folders: their files belong to no class.
     FoldersPassedOver {
         /// How many.
         folders: usize,
@@ -104,7 +104,7 @@ impl fmt::Display for Progress<'_> {
             }
             Progress::Connecting { url, resume_at: 0 } => write!(f, "connecting to {url}"),
             Progress::Connecting { url, resume_at } => {
-                write!(f, "connecting to {url}, to go on after {:.1} MB", mb(resume_at))
+                write!(f, "connecting to {url}, to continue after {:.1} MB", mb(resume_at))
             }
             Progress::NoChecksum { url } => {
                 write!(f, "no checksum is known for {url}; the contents are checked all the same")
@@ -137,5 +137,5 @@ impl fmt::Display for Progress<'_> {
     }
 }
 
-/// The function that hears of the progress.
+/// The function that receives the progress.
 pub(crate) type Listener<'a> = dyn FnMut(Progress<'_>) + 'a;

@@ -1,10 +1,9 @@
 //! The embedded data set: ten drawn figures, for trials and tests without any file.
 //!
-//! Every image shows one figure of random place, size, colour and polarity (brighter or darker than what is
-//! behind it) on a random background, under noise. Since a figure is as often brighter as it is darker, the
-//! ten classes have the same mean image, and a linear model of the pixels has nothing to go by: it stays below
-//! 17%, whereas the CNN of Keras' CIFAR-10 example reaches 96 to 99% in two epochs at a learning rate of 1e-3
-//! (`tests/golden/cifar_synthetic.py` measures both).
+//! Every image shows one figure of random place, size, colour and polarity on a random background, under
+//! noise. A figure is brighter than its background as often as darker, so the ten classes have the same mean
+//! image. A linear model of the pixels therefore stays below 17%. The CNN of Keras' CIFAR-10 example reaches
+//! 96 to 99% in two epochs at a learning rate of 1e-3 (`tests/golden/cifar_synthetic.py` measures both).
 //!
 //! Only `+ - * /`, square roots and comparisons touch the pixels; IEEE 754 defines them to the last bit, so
 //! the images are the same on every machine.
@@ -73,7 +72,7 @@ fn draw(rng: &mut Philox, label: u16, images: &mut Vec<u8>) {
             let coverage = figure.coverage(x as f32, y as f32);
             for (channel, contrast) in contrast.iter().enumerate() {
                 let noise = between(rng, -10.0, 10.0);
-                // `as u8` saturates, and truncates what is left of the half that was added to round.
+                // `as u8` saturates and truncates; the added half makes it round.
                 images.push((background.at(x, y, channel) + coverage * contrast + noise + 0.5) as u8);
             }
         }

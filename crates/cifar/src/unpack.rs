@@ -1,8 +1,7 @@
-//! Unpacking an archive that nobody vouches for.
+//! Unpacks an archive that may be hostile.
 //!
-//! Only the batch files that a layout lists are written, under names of our own, so no name in an archive can
-//! lead anywhere; and an archive with a name that tries, a link, a device or more data than CIFAR has is
-//! refused altogether.
+//! Only the batch files that a layout lists are written, under fixed names, so no name in an archive leads
+//! out of the folder. An archive with such a name, a link, a device or more data than CIFAR has is refused.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -23,7 +22,7 @@ const MAX_ENTRIES: usize = 100;
 /// The most bytes of a file that we keep but don't read.
 const MAX_EXTRA: u64 = 1 << 20;
 
-/// Unpacks the archive at `path` into the empty folder `into` and tells what is in it. In errors the archive
+/// Unpacks the archive at `path` into the empty folder `into` and returns its content. In errors the archive
 /// is called `name`.
 pub(crate) fn unpack(path: &Path, name: &str, kind: Kind, into: &Path) -> Result<Layout> {
     let (file, _) = open(path)?;
@@ -104,7 +103,7 @@ fn write(entry: &mut impl Read, to: &Path, refused: &impl Fn(String) -> Error) -
     file.sync_all().map_err(Error::io("write", to))
 }
 
-/// Refuses to go on after so many bytes, whatever they are: data, padding or tar's own records.
+/// Refuses to continue after so many bytes of any kind: data, padding or tar's records.
 struct Capped<R> {
     inner: R,
     left: u64,

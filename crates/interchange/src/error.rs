@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// What can be wrong with a file of weights, or with a network that is to be written.
+/// The errors of a file of weights, or of a network to export.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +15,7 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// A file that is not what it should be.
+    /// A file of another format or content.
     #[error("{}: {reason}", path.display())]
     File {
         /// The file.
@@ -38,7 +38,7 @@ pub enum Error {
         layer: String,
         /// The other program.
         target: &'static str,
-        /// What stands in the way.
+        /// The obstacle.
         reason: String,
     },
     /// A network without one of its tensors.

@@ -1,6 +1,6 @@
 //! PyTorch's names and layouts of parameters, which our ONNX graphs have too.
 
-/// The buffers of an exported module with what happens to pixels first.
+/// The buffers of an exported module with the preprocessing.
 pub(crate) const SCALE: &str = "pixel_scale";
 pub(crate) const SHIFT: &str = "pixel_shift";
 

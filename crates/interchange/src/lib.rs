@@ -4,9 +4,9 @@
 //! - [`pytorch`] writes a network as a PyTorch module with its state dict, and reads such state dicts;
 //! - [`onnx`] writes it as an ONNX graph.
 //!
-//! What is written is a [`Source`]: the steps of a graph, its tensors, and what happens to pixels first. It takes pictures as
-//! PyTorch lays them out, `(N, 3, height, width)`, of values from 0 to 255, and gives logits: nothing of what a trained
-//! network needs is left to be remembered.
+//! An export writes a [`Source`]: the steps of a graph, its tensors, and its preprocessing. The exported
+//! network takes pictures in PyTorch's layout, `(N, 3, height, width)`, with values from 0 to 255, and gives
+//! logits. It needs nothing besides.
 //!
 //! ```
 //! use checkpoint::Tensors;

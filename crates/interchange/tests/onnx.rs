@@ -53,7 +53,7 @@ fn text(message: &[u8], field: u64) -> String {
     String::from_utf8(all(message, field)[0].to_vec()).unwrap()
 }
 
-/// Parameters that count up, so that every one has a value of its own.
+/// Parameters that count up, so that each has another value.
 fn tensors(model: &Model) -> Tensors {
     let mut tensors = Tensors::new();
     for step in model.steps() {
@@ -123,7 +123,7 @@ fn graphs_have_the_right_nodes() {
         let graph = all(&bytes, 7)[0];
         assert_eq!((text(graph, 2), text(all(graph, 11)[0], 1)), (name.to_owned(), "images".to_owned()));
         assert_eq!(text(all(graph, 12)[0], 1), "logits");
-        // Everything is computed or given before it is read, under a name of its own.
+        // Every value is computed or given before it is read, under a unique name.
         let mut known = HashSet::from(["images".to_owned()]);
         assert!(all(graph, 5).iter().all(|tensor| known.insert(text(tensor, 8))), "{name}");
         let mut ops: Vec<(String, usize)> = Vec::new();

@@ -6,7 +6,7 @@ use std::ops::{Range, RangeInclusive};
 /// Losses, of training and validation together, of a run of less than eight epochs: fewer than this.
 const SHORT: usize = 16;
 
-/// An axis: what it spans, and where its ticks are.
+/// An axis: its range and its ticks.
 ///
 /// With `plotters` it is a coordinate of a chart.
 ///
@@ -115,12 +115,11 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// The greatest value that an axis should show: the greatest of all, unless it and at most a quarter of the
-/// values stand apart, each step down to the rest by more than a factor of ten. A run that explodes for an
-/// epoch then still shows what it learnt.
+/// The greatest value that an axis should show. At most a quarter of the values may lie above it, if the
+/// least of these is more than ten times the next value. So a run that explodes for an epoch still shows its
+/// progress.
 ///
-/// A short run falls from its first loss to its last within a few epochs, and a reader wants to see the whole
-/// fall: there only what no fall explains is cut, a factor of a thousand.
+/// In a short run the factor is a thousand: its losses fall fast, and a reader wants to see the whole fall.
 fn ceiling(values: &[f64]) -> Option<f64> {
     let mut falling = values.to_vec();
     falling.sort_by(|a, b| b.total_cmp(a));

@@ -11,7 +11,7 @@ const COLOURS: usize = 6;
 /// With more points than this, a curve has no marks.
 const MARKED: usize = 60;
 
-/// The drawing, in units of its own: the page stretches it.
+/// The size of the drawing, in its own units: the page stretches it.
 const SIZE: [f64; 2] = [520.0, 300.0];
 /// Where the plot's corners are: left, top, right, bottom.
 const PLOT: [f64; 4] = [58.0, 10.0, 512.0, 268.0];

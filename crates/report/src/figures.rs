@@ -9,7 +9,7 @@ use plot::Axis;
 use std::fmt::Write;
 use train::EpochRecord;
 
-/// A row a run: what it is, how far it got, how fast it was.
+/// A row a run: its recipe, its epochs, its figures, its speed.
 pub(crate) fn summary(runs: &[RunReport], out: &mut String) {
     out.push_str("<div class=\"scroll\"><table class=\"summary\"><thead><tr><th>run<th>recipe<th>epochs<th>best val. accuracy\
                   <th>last val. accuracy<th>last val. loss<th>test accuracy<th>images/s<th>time</tr></thead><tbody>\n");

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 static STYLE: &str = include_str!("style.css");
 
-/// What a browser may do with the page: show what is in it, and nothing else.
+/// A browser may show the page's content, and load or run nothing.
 pub(crate) const POLICY: &str =
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 

@@ -19,7 +19,7 @@ pub fn report(runs: &[RunReport]) -> String {
     page::page(runs)
 }
 
-/// The file of a page that is to be written to `output`: that itself, or `report.html` in it if it is a folder.
+/// The file of a page for `output`: `output` itself, or `report.html` in it if it is a folder.
 ///
 /// ```
 /// use report::page_file;

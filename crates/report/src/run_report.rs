@@ -15,7 +15,7 @@ pub struct RunReport {
     pub(crate) history: Vec<EpochRecord>,
     /// `config.json`, key by key.
     pub(crate) config: Vec<(String, String)>,
-    /// `environment.json`, likewise.
+    /// `environment.json`, key by key.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) test: std::result::Result<Tested, String>,
 }
@@ -28,14 +28,14 @@ pub(crate) struct Tested {
     pub(crate) split: &'static str,
     pub(crate) classes: Vec<String>,
     pub(crate) evaluation: Evaluation,
-    /// The pictures of its surest mistakes.
+    /// The pictures of the mistakes with the highest probability.
     pub(crate) mistakes: Vec<RgbImage>,
-    /// What its first layer looks for.
+    /// The filters of its first layer.
     pub(crate) filters: Vec<RgbImage>,
 }
 
 impl RunReport {
-    /// Reads what the run directory `run` says of itself. The page shows it under `name`.
+    /// Reads the files of the run directory `run`. The page shows it under `name`.
     ///
     /// # Errors
     /// [`Error::Run`] if it is no run directory, [`Error::Io`] if one of its files can't be read.

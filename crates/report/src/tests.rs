@@ -6,7 +6,7 @@ use image::RgbImage;
 use train::{Observer, recipe, save_config};
 use trained::{Evaluation, Mistake};
 
-/// A run of three epochs in a folder of its own.
+/// A run of three epochs in a new folder.
 fn about(name: &str, seed: u64) -> RunReport {
     let folder = tempfile::tempdir().unwrap();
     let config = recipe("quick").unwrap().with(|config| {

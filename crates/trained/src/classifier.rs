@@ -51,8 +51,8 @@ impl Classifier {
 
     /// Brings a trained network onto a device, for batches of up to `batch` pictures.
     ///
-    /// # Errors
-    /// [`Error::Run`] for what [`Trained::model`] refuses; [`Error::Option`] for batches of 0; what the device says.
+    /// # Errors [`Error::Run`] as [`Trained::model`]; [`Error::Option`] for batches of 0; errors of the
+    /// device.
     pub fn new(trained: &Trained, device: &Device, batch: usize) -> Result<Self> {
         if batch == 0 {
             let (value, accepted) = ("0".to_owned(), "at least 1".to_owned());

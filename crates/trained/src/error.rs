@@ -5,7 +5,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Why a trained network can't be read, written or used.
 ///
-/// The list is closed, so that other crates can turn each variant into one of their own.
+/// The list is closed, so that other crates can convert each variant into one of theirs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An option with a value that makes no sense.

@@ -67,8 +67,8 @@ pub fn split_name(data: &Dataset) -> &'static str {
 
 /// Evaluates a classifier on all test pictures of `data`; `progress` hears how many are done.
 ///
-/// Classes are the same if their names are, in whatever order the data have them; they may be some of the classifier's alone. Where
-/// the names of its classes are not [known](Classifier::named), labels are taken as they are.
+/// Classes are the same if their names are, in any order; the data may have only some of the classifier's.
+/// Where the names of its classes are not [known](Classifier::named), labels are taken as they are.
 ///
 /// # Errors
 /// [`Error::Option`] if the data have a class that the classifier doesn't know or pictures of another size, or there are none.

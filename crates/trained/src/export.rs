@@ -85,7 +85,7 @@ pub fn export(trained: &Trained, output: &Path) -> Result<Vec<PathBuf>> {
         return Ok(vec![output.to_owned()]);
     }
     let weights = output.with_extension("safetensors");
-    // That of this run or of any other: nobody has named the file.
+    // A model of this run or of another: the command line did not name this file.
     if weights.is_file()
         && load_tensors(&weights).is_ok_and(|there| there.metadata().contains_key("towers.model"))
     {
@@ -158,7 +158,7 @@ mod tests {
     use crate::Input;
     use augment::{Draws, Scratch};
 
-    /// One factor and one summand do what the pipeline does, for every standardization that they can say.
+    /// One factor and one summand equal the pipeline, for every standardization that they can express.
     #[test]
     fn pixels_are_the_pipeline() {
         let data = cifar::synthetic(3, 20, 2);

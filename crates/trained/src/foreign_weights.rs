@@ -10,12 +10,12 @@ use interchange::pytorch::{Named, TorchWeights};
 use layers::Step;
 use std::path::Path;
 
-/// What a file that holds weights alone doesn't say. Of a network that towers trained nothing is to be assumed but its data.
+/// Assumptions about a file that holds weights alone. A file of towers needs none but its data.
 #[derive(Clone, Debug, Default)]
 pub struct Assumed {
     /// The network, one of [`models::NAMES`]; by default the one that the weights fit.
     pub network: Option<String>,
-    /// Height and width of its images; by default what the file says, or 32x32.
+    /// Height and width of its images; by default those in the file, or 32x32.
     pub image_size: Option<ImageSize>,
     /// What happens to pixels first; by default as in the network's recipe.
     pub preprocessing: Option<Preprocessing>,
@@ -25,7 +25,7 @@ pub struct Assumed {
 }
 
 impl Assumed {
-    /// Refuses to assume what the file at `path` says by itself.
+    /// Refuses an assumption that the file at `path` answers by itself.
     ///
     /// # Errors
     /// [`Error::Option`] for a network, a preprocessing or an image size.
@@ -80,7 +80,7 @@ impl ForeignWeights {
         })
     }
 
-    /// Height, width and channels of the images: what the file says, or what is assumed of one that doesn't.
+    /// Height, width and channels of the images: those in the file, or else the assumed ones.
     fn image(&self, path: &Path, assumed: Option<ImageSize>) -> Result<[usize; 3]> {
         let told = match self {
             ForeignWeights::Keras(weights) => weights.image_size(),
@@ -127,8 +127,9 @@ impl ForeignWeights {
         measured.map(Some).ok_or_else(|| Error::Run { path: path.to_owned(), reason: reason() })
     }
 
-    /// The network of these weights, which were read from `path`. `usual` says what happens to pixels first in training the named network.
-    /// `load` loads the named data set with images of this size, if something has to be measured on it.
+    /// The network of these weights, which were read from `path`. `usual` is the preprocessing in training
+    /// the named network. `load` loads the named data set with images of this size, if something has to be
+    /// measured on it.
     ///
     /// # Errors
     /// [`Error::Interchange`] if the weights don't fit the network; [`Error::Option`] and [`Error::UnknownNetwork`] for what can't be

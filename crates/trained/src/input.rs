@@ -16,7 +16,7 @@ pub enum Preprocessing {
     Standardize,
 }
 
-/// A [`Preprocessing`] with what it measured on the training data: what turns a picture into a network's input.
+/// A [`Preprocessing`] with its measurements of the training data. It turns a picture into a network's input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// `x / 255`.
@@ -38,7 +38,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// Measures what `preprocessing` needs on the training data.
+    /// Measures `preprocessing` on the training data.
     ///
     /// # Errors
     /// If there are no images.

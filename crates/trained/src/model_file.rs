@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The tensor of a model file with the mean that is subtracted from every picture.
 const MEAN: &str = "input/mean";
 
-/// The tensor with what every value is divided by afterwards.
+/// The tensor with the divisor of every value afterwards.
 const STD: &str = "input/std";
 
 /// The key of the metadata that says that the names of the classes are assumed.
@@ -26,12 +26,13 @@ const NO_MODEL: &str = "this is no model; name a run's folder, its model.safeten
 /// The most classes that a model may have.
 const MOST_CLASSES: usize = 65_536;
 
-/// A trained network as files hold it: an architecture's name, its parameters, and what inference needs beside them.
+/// A trained network as in files: an architecture's name, its parameters, and the description that inference
+/// needs.
 #[derive(Clone, Debug)]
 pub struct Trained {
     /// Where it came from.
     pub path: PathBuf,
-    /// The network's name: one of [`models::NAMES`], or whatever a network of one's own was called.
+    /// The network's name: one of [`models::NAMES`], or the name of a custom network.
     pub network: String,
     /// The class names, by label.
     pub classes: Vec<String>,
@@ -43,9 +44,9 @@ pub struct Trained {
     pub(crate) image: [usize; 3],
     /// What turns a picture into the network's input.
     pub(crate) input: Input,
-    /// The steps of `input`, and what the augmentation standardizes beyond them.
+    /// The steps of `input`, and the standardization of the augmentation after them.
     pub(crate) options: ImageDataGenerator,
-    /// A network of one's own, which no name stands for.
+    /// A custom network, which has no built-in name.
     pub(crate) own: Option<Model>,
     /// The parameters under the names of their slots, and maybe others.
     pub(crate) tensors: Tensors,
@@ -149,8 +150,8 @@ impl Trained {
         self.image
     }
 
-    /// The same with the architecture of a network of one's own: a file has the parameters alone. Then it can be
-    /// [brought onto a device](crate::Classifier::new) and [exported](crate::export()) as any other.
+    /// The same with the architecture of a custom network, because a file has the parameters alone. Then it
+    /// can be [brought onto a device](crate::Classifier::new) and [exported](crate::export()) as any other.
     ///
     /// ```
     /// # use augment::ImageDataGenerator;
@@ -227,10 +228,9 @@ impl Trained {
 
     /// The architecture, if the parameters are sound ones of it.
     ///
-    /// # Errors
-    /// [`Error::Run`] for a network or a number of classes that there can't be, and for a network of one's own that
-    /// [`with_model`](Self::with_model) was not given; for a parameter that is missing or of another shape, is NaN or infinite, or
-    /// is a negative variance.
+    /// # Errors [`Error::Run`] for an impossible network or number of classes, and for a custom network
+    /// without [`with_model`](Self::with_model). Also for a parameter that is missing or of another shape, is
+    /// NaN or infinite, or is a negative variance.
     pub fn model(&self) -> Result<Model> {
         let model = match &self.own {
             Some(own) => own.clone(),
@@ -269,8 +269,7 @@ impl Trained {
 
     /// The content of a model file: the parameters in the order of the layers, and all that is known about the network.
     ///
-    /// # Errors
-    /// [`Error::Run`] for what [`model`](Self::model) refuses.
+    /// # Errors [`Error::Run`] as [`model`](Self::model).
     pub fn to_tensors(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
         for step in self.model()?.steps() {
@@ -284,7 +283,7 @@ impl Trained {
         Ok(tensors)
     }
 
-    /// Adds what inference needs beside the parameters.
+    /// Adds the description that inference needs.
     fn describe(&self, tensors: &mut Tensors) -> Result<()> {
         let Trained { network, classes, dataset, image, input, options, .. } = self;
         if !self.named {
@@ -311,7 +310,7 @@ impl Trained {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
-    /// The network's name: one of [`models::NAMES`], or any other for a network of one's own.
+    /// The network's name: one of [`models::NAMES`], or any other for a custom network.
     pub network: &'a str,
     /// The class names, by label.
     pub classes: &'a [String],
@@ -321,7 +320,7 @@ pub struct Description<'a> {
     pub image: [usize; 3],
     /// What turns a picture into the network's input.
     pub input: &'a Input,
-    /// The augmentation, with the steps of `input` and with what was measured for its standardization.
+    /// The augmentation, with the steps of `input` and the measurements of its standardization.
     pub options: &'a ImageDataGenerator,
 }
 

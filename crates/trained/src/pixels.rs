@@ -1,10 +1,10 @@
-//! What turned pixels into a network's input in another program, as preprocessing and standardization here.
+//! Converts another program's preprocessing of pixels to preprocessing and standardization here.
 
 use crate::Input;
 use augment::{ImageDataGenerator, Mean};
 use interchange::Pixels;
 
-/// What turns a picture into the network's input, and the options of that and of what is standardized beyond it.
+/// The preprocessing, and the options of it and of the standardization after it.
 pub(crate) type Measured = (Input, ImageDataGenerator);
 
 /// What Keras adds to a standard deviation before it divides by it.

@@ -10,7 +10,7 @@ use std::path::Path;
 /// The entry of a model file with the options of the standardization, where there is one.
 const OPTIONS: &str = "towers.standardization";
 
-// The tensors with what was measured for them.
+// The tensors with the measurements.
 const MEAN: &str = "input/channel_mean";
 const STD: &str = "input/channel_std";
 const WHITENING: &str = "input/whitening";
@@ -82,7 +82,7 @@ pub(crate) fn write(input: &Input, augmentation: &ImageDataGenerator, tensors: &
     if evaluation == input.options(ImageDataGenerator::new()) {
         return Ok(());
     }
-    // What the preprocessing decides is written as such.
+    // Values of the preprocessing are written as its own.
     let mut options = evaluation.preprocess(Preprocess::None);
     let (mean, std, whitening) = (options.mean.take(), options.std.take(), options.whitening.take());
     let channels = cifar::CHANNELS;

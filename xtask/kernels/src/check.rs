@@ -1,4 +1,4 @@
-//! Compiling all kernels, and what came of it.
+//! Compiles all kernels, and checks the result.
 
 use crate::ptxas::{self, Usage};
 use anyhow::{Result, bail};
@@ -7,16 +7,16 @@ use std::time::Instant;
 use tensor_cuda::compile::{Compiled, Job, Nvrtc, Target};
 use tensor_cuda::kernels::{FORMATS, SOURCES, Source};
 
-/// The machine code of the two architectures that matter most, and what is translated for any other: the
-/// oldest that NVRTC knows.
+/// The machine code of the two most important architectures, and the code that drivers translate for any
+/// other: the oldest that NVRTC knows.
 const TARGETS: [Target; 3] = [Target::Cubin(80), Target::Cubin(90), Target::Ptx(75)];
 
-/// Kernels that may spill registers, with the format and what makes up for it.
+/// Kernels that may spill registers, with the format and the reason.
 const ACCEPTED: &[(&str, &str, &str)] = &[];
 
 /// What the command line asks for.
 struct Options {
-    /// Only the sums, and what is wrong.
+    /// Only the sums, and the errors.
     summary: bool,
     /// The files to compile, or all.
     files: Vec<&'static Source>,

@@ -26,7 +26,7 @@ impl Index {
         Ok(Index { client: client(certificates.as_deref())?, url: url.trim_end_matches('/').to_owned() })
     }
 
-    /// The server's name, without what a URL may hold of secrets.
+    /// The server's name, without the secrets that a URL may hold.
     pub fn host(&self) -> &str {
         let (_, rest) = self.url.split_once("://").unwrap_or_default();
         let authority = rest.split('/').next().unwrap_or_default();

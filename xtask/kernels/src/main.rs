@@ -3,7 +3,7 @@
 //!
 //! The compiler is NVRTC, fetched once from the Python package index into `target/`. It finds its second
 //! library through LD_LIBRARY_PATH, which counts only for a process that starts with it: so this program
-//! fetches, and starts itself anew.
+//! fetches, and starts itself again.
 
 #![forbid(unsafe_code)]
 

@@ -9,7 +9,7 @@ pub struct Usage {
     pub kernel: String,
     /// Of a thread.
     pub registers: u32,
-    /// Bytes of a block, beside what a launch adds.
+    /// Bytes of a block, without those that a launch adds.
     pub shared: u32,
     /// Bytes of local memory of a thread, spills included.
     pub stack: u32,
@@ -17,14 +17,14 @@ pub struct Usage {
     pub spilled: u32,
 }
 
-/// Reads the log into one entry a kernel, in the assembler's order, and what is left of it: warnings.
+/// Reads the log into one entry a kernel, in the assembler's order, and the rest of it: warnings.
 pub fn read(log: &str) -> (Vec<Usage>, String) {
     let (mut all, mut rest): (Vec<Usage>, String) = Default::default();
     for line in log.lines() {
         if let Some(kernel) = between(line, "Compiling entry function '", "'") {
             all.push(Usage { kernel: kernel.to_owned(), ..Usage::default() });
         } else if let (true, Some(last)) = (line.contains(" bytes stack frame"), all.last_mut()) {
-            // A function that was not inlined has a line of its own, among those of the kernel that calls it.
+            // A function that was not inlined has another line, among those of the kernel that calls it.
             last.stack += number_before(line, " bytes stack frame");
             last.spilled +=
                 number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");

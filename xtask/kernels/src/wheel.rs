@@ -59,8 +59,7 @@ pub enum Fetched {
 
 /// The folder with NVRTC under `target`, filled if this is the first time.
 ///
-/// # Errors
-/// If what was fetched is not what it should be, or can't be written.
+/// # Errors If the fetched file has another digest, or can't be written.
 pub fn fetch(target: &Path) -> Result<Fetched> {
     let folder = target.join(format!("nvrtc-{VERSION}"));
     if folder.is_dir() {
@@ -119,7 +118,7 @@ fn fill<R: Read>(
     Ok(None)
 }
 
-/// Copies to a file and returns the SHA-256 of what went by.
+/// Copies to a file and returns the SHA-256 of the bytes.
 fn copy(mut from: impl Read, to: &Path) -> Result<String> {
     let (mut file, mut hash, mut buffer) = (File::create(to)?, Sha256::new(), vec![0; 1 << 16]);
     loop {

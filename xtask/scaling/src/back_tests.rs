@@ -113,8 +113,8 @@ fn networks_have_their_parameters() {
     assert_eq!((resnets, params(vgg16())), ([25_557_032, 44_549_160], 138_357_544));
 }
 
-/// Every prediction is within 0.07 of what was measured, and a step of 0.005 up or down makes the fit of the
-/// jitter worse.
+/// Every prediction is within 0.07 of the measurement. A step of 0.005 up or down makes the fit of the jitter
+/// worse.
 #[test]
 fn predictions_are_near_the_published_efficiencies() {
     let all = measured();

@@ -77,8 +77,8 @@ pub struct Cluster {
 impl Cluster {
     /// Seconds in which `n` GPUs add up `bytes` bytes each.
     ///
-    /// Within a machine it is one ring. Beyond it the GPUs of each machine first add up a slice each, the
-    /// machines add up the slices in a ring of their own, and the GPUs of each machine hand the sums round.
+    /// Within a machine it is one ring. Between machines there are three stages: the GPUs of each machine add
+    /// a slice each, a ring of machines adds the slices, and the GPUs of each machine pass the sums on.
     pub fn all_reduce(&self, n: usize, bytes: usize) -> f64 {
         let bytes = bytes as f64;
         if n <= 1 || bytes == 0.0 {

@@ -1,8 +1,7 @@
 //! `cargo xtask scaling`: predicts the step time of data-parallel training on many GPUs.
 //!
 //! It reads the layer times of one device, as `towers bench --profile --json` measures them. The links
-//! between the GPUs are assumptions. `docs/scaling.md` describes the model, its back-tests and what it leaves
-//! out.
+//! between the GPUs are assumptions. `docs/scaling.md` describes the model, its back-tests and its limits.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! One step of one device: the gradients of finished layers are exchanged while the backward pass goes on.
+//! One step of one device: the gradients of finished layers are exchanged during the backward pass.
 
 /// The work of one device in one step.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,9 +61,9 @@ pub struct Step {
 /// A step in which an all-reduce of so many bytes takes `all_reduce` seconds.
 ///
 /// A bucket is complete when it holds at least `bucket` bytes; the gradients of one layer stay together. The
-/// link reduces one bucket after the other, each as soon as it is complete and the link is free. The tail
-/// comes last. A bucket of `usize::MAX` bytes is never full: all gradients and the tail are one all-reduce
-/// after the backward pass.
+/// link reduces one bucket after the other, when the bucket is complete and the link is free. The tail comes
+/// last. A bucket of `usize::MAX` bytes is never full: all gradients and the tail are one all-reduce after
+/// the backward pass.
 pub fn simulate(work: &Work, bucket: usize, all_reduce: impl Fn(usize) -> f64) -> Step {
     let mut complete: Vec<(usize, f64)> = Vec::new();
     let mut now = work.forward;

@@ -1,6 +1,6 @@
 //! Every crate builds by itself, with the features that it alone asks for.
 //!
-//! In a build of the whole workspace Cargo unites the features that all crates ask of a dependency, so a
+//! In a build of the whole workspace Cargo unites the features that all crates ask of a dependency. So a
 //! crate may use a feature that only its neighbour turned on. Building it alone shows that.
 
 use crate::cargo;

@@ -1,7 +1,7 @@
 //! Which crate may depend on which: the arrows of `docs/architecture.md`.
 //!
-//! The table lists the allowed arrows, so a new one is a decision made here and explained there. It speaks
-//! of normal and build dependencies: a test may use what it likes.
+//! The table lists the allowed arrows, so a new one is a decision made here and explained there. It is about
+//! normal and build dependencies: tests may use any crate.
 
 use super::violation::Violation;
 use crate::workspace::Workspace;
@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 enum Allowed {
     /// These crates.
     Only(&'static [&'static str]),
-    /// Every crate: a test crate, on which in turn no crate may depend.
+    /// Every crate: a test crate, on which no crate may depend.
     All,
 }
 use Allowed::{All, Only};

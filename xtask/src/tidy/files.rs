@@ -9,7 +9,7 @@ use std::process::Command;
 pub struct Files(BTreeMap<String, String>);
 
 impl Files {
-    /// Reads what Git tracks and what it would track: new files count before they are added.
+    /// Reads the files that Git tracks or would track: new files count before they are added.
     pub fn load(root: &Path) -> Result<Files> {
         // Git refuses to read a checkout that another user owns, as in many containers, unless it is called
         // safe.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where a rule is broken, and what is wrong and how to mend it.
+/// Where a rule is broken, the error, and how to mend it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
     pub path: String,

@@ -66,10 +66,9 @@ impl Fetch<'_> {
         Err(Error::NoSource { kind: self.kind, failures })
     }
 
-    /// Downloads from one source, as often as its connection breaks, and installs what came.
+    /// Downloads from one source, as often as its connection breaks, and installs the archive.
     ///
-    /// # Errors
-    /// [`Error::Io`] alone: what this machine can't do, no other source mends.
+    /// # Errors [`Error::Io`] alone: no other source mends an error of this machine.
     fn try_source(&mut self, download: &Download<'_>) -> Result<Outcome> {
         let source = download.source;
         if source.md5.is_none() {

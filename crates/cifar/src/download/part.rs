@@ -1,4 +1,4 @@
-//! The file in which an archive arrives, and the checksum of what has arrived so far.
+//! The file of an unfinished download, and the checksum of its bytes so far.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -9,7 +9,7 @@ use md5::{Digest, Md5};
 use crate::checksum::{digest, hex};
 use crate::error::{Error, Result};
 
-/// An unfinished download. It survives the process, so that the next one goes on where this one stopped.
+/// An unfinished download. It survives the process, so that the next one continues where this one stopped.
 pub(crate) struct Part {
     path: PathBuf,
     file: File,
@@ -18,7 +18,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Opens or creates the file at `path` and takes up the checksum of what is in it.
+    /// Opens or creates the file at `path` and begins the checksum with its content.
     pub fn open(path: PathBuf) -> Result<Part> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path);
@@ -49,7 +49,7 @@ impl Part {
         Ok(())
     }
 
-    /// Forgets what is there.
+    /// Empties the file.
     pub fn restart(&mut self) -> Result<()> {
         self.file.set_len(0).map_err(Error::io("truncate", &self.path))?;
         self.file.seek(SeekFrom::Start(0)).map_err(Error::io("truncate", &self.path))?;

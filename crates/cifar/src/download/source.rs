@@ -8,7 +8,7 @@ use crate::Kind;
 use crate::checksum::hex;
 use crate::layout::{Format, Layout};
 
-/// An address of a CIFAR archive (`.tar.gz`, binary or python layout), with what is known of its contents.
+/// An address of a CIFAR archive (`.tar.gz`, binary or python layout), with its known size and checksums.
 ///
 /// ```
 /// let mirror = cifar::Source::new("https://mirror.example/cifar-10-python.tar.gz")
@@ -53,8 +53,8 @@ impl Source {
 
     /// The public sources of a data set, in the order they are tried.
     ///
-    /// CIFAR-10's python archive comes first since it has byte-identical mirrors: what one of them sent
-    /// before it stalled, the next one completes.
+    /// CIFAR-10's python archive comes first since it has byte-identical mirrors: the bytes that one of them
+    /// sent before it stalled, the next one completes.
     pub fn official(kind: Kind) -> Vec<Source> {
         let [binary, python] = Layout::both(kind);
         let host = "https://www.cs.toronto.edu/~kriz/";

@@ -197,7 +197,7 @@ fn a_wrong_checksum_leaves_nothing() {
 #[test]
 fn servers_that_are_not_there_or_say_nothing_are_given_up() {
     let dir = tempfile::tempdir().unwrap();
-    // Accepts no connection by itself, but the operating system does, and nobody ever answers.
+    // The operating system accepts the connection, and no answer ever comes.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let urls = [

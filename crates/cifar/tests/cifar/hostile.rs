@@ -46,7 +46,7 @@ fn names_that_lead_elsewhere() {
     for name in ["../data_batch_1.bin", "/data_batch_1.bin", "a/../../data_batch_1.bin", "../../x"] {
         assert_refused(one(name, EntryType::Regular, None, b"x"), "leads out of the folder");
     }
-    // A name too long for the header comes in a record of its own.
+    // A name too long for the header comes in a separate record.
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let long = format!("../{}", "x".repeat(200));
     tar.append(&entry("././@LongLink", EntryType::GNULongName, long.len()), long.as_bytes()).unwrap();

@@ -103,7 +103,7 @@ pub fn entry(name: &str, kind: tar::EntryType, size: usize) -> tar::Header {
     header
 }
 
-/// CIFAR-10's binary archive, with a readme that nobody asked for.
+/// CIFAR-10's binary archive, with an unexpected readme.
 pub fn binary_archive() -> &'static [u8] {
     static ARCHIVE: OnceLock<Vec<u8>> = OnceLock::new();
     ARCHIVE.get_or_init(|| {

@@ -194,7 +194,7 @@ fn before(step: &Step, steps: &[Step]) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// Refuses what happens to pixels inside of the model: here it happens before the network, as `--preprocessing` says.
+/// Refuses preprocessing inside of the model: here it comes before the network, by `--preprocessing`.
 fn compare_preprocessing(all: &[&Value], steps: &[Step]) -> Result<(), String> {
     let scales = |layer: &Value| {
         let scale = layer["config"]["scale"].as_f64();
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The configuration of `small_cnn` as Keras writes it, but for what nobody reads.
+    /// The configuration of `small_cnn` as Keras writes it, without the entries that are never read.
     fn small_cnn() -> Vec<Value> {
         let block = json!([
             {"class_name": "Conv2D", "config": {"name": "c", "activation": "linear", "strides": [1, 1]}},
@@ -329,7 +329,8 @@ mod tests {
         }
     }
 
-    /// One layer of Keras at several places; a pooling of the whole image by either name; what a network does scale itself.
+    /// One layer of Keras at several places; a pooling of the whole image by either name; a scaling that the
+    /// network has too.
     #[test]
     fn the_same_in_other_words_fits() {
         let shared = json!({"class_name": "ReLU", "config": {"name": "r"}, "inbound_nodes": [0, 1, 2]});

@@ -43,7 +43,8 @@ pub(super) fn told(pad: Pad) -> String {
     format!("(({}, {}), ({}, {}))", pad.top, pad.bottom, pad.left, pad.right)
 }
 
-/// Refuses what no convolution here does: kernels with gaps, channels in groups, other kinds of convolution.
+/// Refuses convolutions that do not exist here: kernels with gaps, channels in groups, other kinds of
+/// convolution.
 pub(super) fn check(all: &[Place]) -> Result<(), String> {
     for place in all {
         let (own, options) = (name(place.layer), &place.layer["config"]);

@@ -1,4 +1,4 @@
-//! The layers of a model's configuration, and what each of them reads.
+//! The layers of a model's configuration, and the inputs of each.
 
 use super::config::{activation, name};
 use super::convolution::two;
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The most layers between two with weights: a damaged file may lead in circles.
 const MAX_WALK: usize = 64;
 
-/// Layers that hold a zero at zero, each element by itself or not at all.
+/// Layers that keep zeros, because they change each element by itself or none.
 const KEEP_ZERO: [&str; 4] = ["Dropout", "SpatialDropout2D", "InputLayer", "ReLU"];
 
 /// A layer, or one use of it.

@@ -11,15 +11,15 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// No model has groups inside of so many others.
+/// No model has more groups inside of each other.
 const MAX_DEPTH: usize = 16;
-/// Nor so many layers, or tensors in one.
+/// Nor more layers, or tensors in one.
 const MAX_NAMES: usize = 100_000;
 
-/// The most values of a chunk that is larger than its tensor, which no program but a hostile one writes much larger.
+/// The most values of a chunk that is larger than its tensor. Only hostile programs write much larger ones.
 const MAX_CHUNK: u64 = 1 << 20;
 
-/// Parts of a model that have weights of their own, but none of a layer.
+/// Parts of a model that have weights, but are no layers.
 const NOT_LAYERS: [&str; 4] = ["optimizer", "seed_generator", "metrics", "loss_tracker"];
 
 /// A tensor and its name within the layer.

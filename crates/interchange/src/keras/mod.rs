@@ -11,7 +11,7 @@
 //! Names are of no use beyond that: a second model of a session has a `conv2d_19` where the first has a `conv2d`. So layers are
 //! matched by their kind, shapes and order, see [`KerasWeights::assign`].
 //!
-//! Files are hostile: sizes are bounded, and what doesn't fit is an error of one sentence.
+//! Files are hostile: sizes are bounded, and a mismatch is an error of one sentence.
 
 mod archive;
 mod assign;
@@ -44,7 +44,7 @@ pub struct KerasWeights {
 }
 
 impl KerasWeights {
-    /// Reads a file, whatever its name: its first bytes say what it is.
+    /// Reads a file of any name: its first bytes tell the format.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::File`] if it is none of Keras', is too large or damaged, or of images with

@@ -52,7 +52,7 @@ impl Pooling {
         Some(Pooling { told, average, window, padding, zeros })
     }
 
-    /// Whether this one computes what one of a network does, of an image as that one's.
+    /// Whether this pooling equals one of a network, on an image of the same size.
     fn is(&self, own: &Own) -> bool {
         let Own { average, pool, x, .. } = *own;
         if self.average != average {
@@ -75,7 +75,7 @@ impl Pooling {
                 }
             }
         };
-        // Where the file doesn't say what zeros are around, it may be the same.
+        // Where the file doesn't describe the zeros around it, it may be the same.
         let theirs = if self.zeros.is_none() && self.padding == "valid" {
             Pool2d { pad: pool.pad, ..theirs }
         } else {

@@ -9,7 +9,7 @@ use program::{Activation, Op, Pad, ops};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// The layers of a functional model of Keras 3, each with what it reads.
+/// The layers of a functional model of Keras 3, each with its inputs.
 #[derive(Default)]
 struct Functional(Vec<Value>);
 
@@ -35,7 +35,7 @@ impl Functional {
     }
 }
 
-/// What Keras would write for a network, with a `ZeroPadding2D` before what is padded otherwise.
+/// Keras' configuration of a network, with a `ZeroPadding2D` before layers that are padded otherwise.
 fn written(model: &Model) -> Vec<Value> {
     let mut all = Functional::default();
     let input = all.add("InputLayer", "input", json!({}), &[]);
@@ -73,7 +73,7 @@ fn written(model: &Model) -> Vec<Value> {
         };
         let named = match op {
             Op::Activate(_) => reads[0].clone(),
-            // Without `+ReLU`, which is a layer of its own.
+            // Without `+ReLU`, which is another layer there.
             _ => all.add(step.kind.split('+').next().unwrap(), &step.name, options, &reads),
         };
         names.insert(step.output, all.act(&step, act_of(op), named));
@@ -145,7 +145,7 @@ fn other_paddings_are_refused() {
         "its layer `conv2d_1` has padding=\"valid\", which pads by ((0, 0), (0, 0)), but the network's `conv2d_1` by ((1, 1), \
          (1, 1))"
     );
-    // A model that doesn't say what a layer reads is not refused for it.
+    // A model that doesn't name a layer's inputs is not refused.
     let mut layers = written(&small);
     layers.iter_mut().for_each(|layer| layer["inbound_nodes"] = Value::Null);
     assert_eq!(told(&layers, &small), "");

@@ -1,4 +1,4 @@
-//! A layer's weights, and what they say about the layer.
+//! A layer's weights, and their facts about the layer.
 
 use hdf5_reader::Dataset;
 use std::collections::HashMap;

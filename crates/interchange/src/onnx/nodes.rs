@@ -146,7 +146,7 @@ impl<'s> Nodes<'s> {
         self.activated(step, op, operands, &about, Activation::None)
     }
 
-    /// A node with what follows it; returns what the result is called.
+    /// A node with its activation; returns the name of the result.
     fn activated(
         &mut self,
         step: &Step,
@@ -176,7 +176,8 @@ impl<'s> Nodes<'s> {
         }
     }
 
-    /// `x (1 + erf(x / sqrt(2))) / 2`, in the steps that onnxruntime knows to join: an operator of its own came with set 20.
+    /// `x (1 + erf(x / sqrt(2))) / 2`, in the steps that onnxruntime fuses: operator sets before 20 have no
+    /// `Gelu`.
     fn gelu(&mut self, x: &str, output: String) -> String {
         let [root, one, half] = [("sqrt2", core::f32::consts::SQRT_2), ("one", 1.0), ("half", 0.5)]
             .map(|(what, value)| self.constant(format!("{output}_{what}"), value));
@@ -192,7 +193,7 @@ impl<'s> Nodes<'s> {
         if step.output == self.source.logits { OUTPUT.to_owned() } else { step.name.clone() }
     }
 
-    /// Adds a `NodeProto`; returns what it computes.
+    /// Adds a `NodeProto`; returns the name of its result.
     fn node(&mut self, op: &str, operands: &[&str], attributes: &[Attribute<'_>], output: String) -> String {
         self.graph.node.push(NodeProto {
             input: operands.iter().map(|&operand| operand.to_owned()).collect(),
@@ -204,7 +205,7 @@ impl<'s> Nodes<'s> {
         output
     }
 
-    /// A number, and what it is called.
+    /// A number; returns its name.
     fn constant(&mut self, name: String, value: f32) -> String {
         self.initializer(&Weights { name: name.clone(), shape: Vec::new(), data: vec![value] });
         name

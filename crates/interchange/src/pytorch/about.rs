@@ -35,7 +35,7 @@ fn size(source: &Source<'_>) -> String {
     format!("{h}x{w}")
 }
 
-/// Says whose layout this is, how large the images are, and what is known about the classes.
+/// Writes the format, the size of the images, and the classes where they are known.
 pub(super) fn write(source: &Source<'_>, tensors: &mut Tensors) {
     let metadata = tensors.metadata_mut();
     metadata.insert("format".to_owned(), "pt".to_owned());

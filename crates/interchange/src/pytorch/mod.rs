@@ -17,8 +17,8 @@ use checkpoint::Tensors;
 /// The key of the metadata with the height and width of the images.
 const IMAGE_SIZE: &str = "towers.image_size";
 
-/// The tensors of the module that [`module`] writes: what its `load_state_dict` takes. Their metadata name the classes, and say how
-/// large the images are.
+/// The tensors of the module that [`module`] writes, for its `load_state_dict`. Their metadata name the
+/// classes, and say how large the images are.
 ///
 /// # Errors
 /// [`Error::Tensor`](crate::Error::Tensor) for a missing tensor.

@@ -206,7 +206,8 @@ fn symmetric(pad: Pad) -> Option<String> {
     same.then_some(padding)
 }
 
-/// The input and the argument for a padding: PyTorch's layers pad opposite sides alike, what differs is done before them.
+/// The input and the argument for a padding: PyTorch's layers pad opposite sides alike, so other paddings
+/// come before them.
 fn padded(x: &str, pad: Pad, value: &str) -> (String, String) {
     match symmetric(pad) {
         Some(padding) => (x.to_owned(), padding),

@@ -7,7 +7,7 @@ use checkpoint::{Tensor, TensorRef, Tensors, load_tensors_named, read_header};
 use layers::Step;
 use std::path::{Path, PathBuf};
 
-/// What a normalization counts and nobody needs.
+/// The batch counter of a normalization, which inference does not need.
 const COUNTER: &str = "num_batches_tracked";
 
 /// What wrappers of PyTorch put before every name.
@@ -36,7 +36,8 @@ pub fn names_classes(path: &Path) -> bool {
 }
 
 impl TorchWeights {
-    /// Reads what `safetensors.torch.save_file(network.state_dict(), path)` wrote, in a wrapper such as `DataParallel` or not.
+    /// Reads a file of `safetensors.torch.save_file(network.state_dict(), path)`, in a wrapper such as
+    /// `DataParallel` or not.
     ///
     /// # Errors
     /// [`Error::Tensors`] if it can't be read or is not a sound safetensors file; [`Error::File`] if it has weights of
@@ -87,7 +88,7 @@ impl TorchWeights {
         told().or_else(shift)
     }
 
-    /// What the file says about the classes: what an export wrote, or whoever gave the module's `METADATA` to `save_file`.
+    /// The classes in the file, from an export or from the module's `METADATA` given to `save_file`.
     ///
     /// # Errors
     /// [`Error::File`] if their names can't be read, or are more or fewer than the [`classes`](TorchWeights::classes).

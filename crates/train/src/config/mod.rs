@@ -11,6 +11,8 @@ mod precision;
 mod recipe;
 #[cfg(test)]
 mod recipe_steps;
+#[cfg(test)]
+mod reference_page;
 mod table;
 mod training;
 
