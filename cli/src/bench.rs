@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use train::{Config, Process};
 
-/// How long processes wait for each other.
+/// The longest that processes wait for each other.
 const MEETING: Duration = Duration::from_secs(600);
 
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
@@ -67,7 +67,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     ))
 }
 
-/// Several replicas that train together: threads of this process, or one in each of several.
+/// Several replicas that train together: threads of this process, or one per process.
 fn together(
     process: Option<Process>,
     config: &Config,
@@ -86,7 +86,7 @@ fn together(
     }
 }
 
-/// The throughput, and where the time of a step goes.
+/// The throughput, and the parts of a step's time.
 fn lines(result: &ReplicaBench) -> Vec<String> {
     let ReplicaBench { model, replicas, batch, images_per_s, device, threads, precision, .. } = result;
     let threads = print::threads(*threads);

@@ -1,4 +1,4 @@
-//! Keys of options as this command line tells them: by their flags.
+//! Option keys as the command line shows them: as flags.
 
 use train::options::{Opt, Table};
 use train::tables;
@@ -16,7 +16,7 @@ pub fn flag_of(key: &str) -> Option<&'static str> {
     }
 }
 
-/// The text with the flags of this command line in the place of keys in backticks: `checkpoints.save_best` as `--save-best`. Values in
+/// Replaces the keys in backticks by their flags: `checkpoints.save_best` by `--save-best`. Values in
 /// backticks stay.
 pub fn in_flags(text: &str) -> String {
     let mut told = String::new();
@@ -31,7 +31,7 @@ pub fn in_flags(text: &str) -> String {
     told
 }
 
-/// How a key is told: its flag, or that of its table.
+/// The flag of a key, or of its table.
 fn told_as(key: &str) -> Option<String> {
     let own = || flag_of(key).or_else(|| flag_of(&format!("augmentation.{key}")));
     let of_table = || {

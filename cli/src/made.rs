@@ -1,4 +1,4 @@
-//! What a run makes before its first step, to be taken back where it is refused.
+//! The files and folders that a run creates before its first step, to be removed if the run is refused.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use train::{Observer, StepInfo};
 
-/// Folders and files that were not there before.
+/// Paths that did not exist before the run.
 #[derive(Debug, Default)]
 pub struct Made {
     /// Absolute: some of a run's paths are relative.
@@ -16,7 +16,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// Makes a folder, and those above it.
+    /// Creates a folder and its parents.
     pub fn folder(&mut self, folder: &Path) -> io::Result<()> {
         let folder = std::path::absolute(folder)?;
         let above = folder.ancestors().filter(|folder| !folder.as_os_str().is_empty());
@@ -26,33 +26,33 @@ impl Made {
         Ok(())
     }
 
-    /// Makes a folder where there is nothing.
+    /// Creates a folder; an existing one is an error.
     pub fn new_folder(&mut self, folder: &Path) -> io::Result<()> {
         fs::create_dir(folder)?;
         self.folders.push(std::path::absolute(folder)?);
         Ok(())
     }
 
-    /// A file that is about to be written.
+    /// Registers a file that is about to be written.
     pub fn file(&mut self, file: PathBuf) {
         if !file.exists() {
             self.files.push(file);
         }
     }
 
-    /// Whether the folder was not there before.
+    /// Whether the folder did not exist before.
     pub fn has(&self, folder: &Path) -> bool {
         std::path::absolute(folder).is_ok_and(|folder| self.folders.contains(&folder))
     }
 
-    /// Forgets all: it is somebody else's.
+    /// Forgets all paths: they belong to another run.
     pub fn forget(&mut self) {
         *self = Made::default();
     }
 
-    /// Takes all of it back, but for folders in which there is anything else; `held` is the run's lock.
+    /// Removes all paths, except for folders with other contents.
     pub fn take_back(&mut self, held: Option<File>, lock: &Path) {
-        // The run has failed already; what can't be removed does no harm.
+        // The run has failed already; a path that can't be removed does no harm.
         for file in self.files.drain(..) {
             let _ = fs::remove_file(file);
         }
@@ -66,7 +66,7 @@ impl Made {
     }
 }
 
-/// Notices that a run has done its first step: until then its values may be refused.
+/// Sets a flag at a run's first step. Until then an error may be a refusal.
 pub struct Begun(pub Arc<AtomicBool>);
 
 impl Observer for Begun {
@@ -96,7 +96,7 @@ mod tests {
             made.file(at(file));
             fs::write(at(file), "now").unwrap();
         }
-        // Somebody else writes there as well.
+        // A file of another program.
         fs::write(at("logs/notes"), "now").unwrap();
         let lock = at("runs/a/b/.lock");
         let held = File::create(&lock).unwrap();

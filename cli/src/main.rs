@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = usage::parse().unwrap_or_else(|error| error::refuse(&usage::advised(error)));
-    // Others open no device.
+    // The other commands open no device.
     if !matches!(
         args.command,
         Command::Export(_)

@@ -25,7 +25,7 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     let start = args.start(args.goes_on()?)?;
     let process =
         Process::join(&start.config.placement.devices, Duration::from_secs(args.keep.collective_timeout))?;
-    // A device that is not there is told before the data are read.
+    // A missing device is reported before the data are read.
     start.config.check_replicas(match &process {
         Some(process) => process.world(),
         None => train::check_devices(&start.config.placement.devices, &start.config.training.arithmetic)?,
@@ -36,9 +36,9 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Trains, writes the run's files, and tells people.
+/// Trains, writes the run's files, and prints messages.
 fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
-    // From here on: the first process of a container gets no signal that it has no handler for.
+    // Early: the first process of a container ignores signals without a handler.
     let live = args.keep.tui && tui::is_possible();
     let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
     if let Some(process) = &mut process {
@@ -76,36 +76,37 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
                 Box::new(Tui::new(&output.run, stop.clone()).context("the terminal can't be drawn on")?);
         }
         observers.push(Box::new(Begun(Arc::clone(&begun))));
-        // A view gives the terminal back before anything is said: it goes with the observers.
+        // The view restores the terminal when the observers are dropped, before any message.
         Ok::<_, anyhow::Error>(match process {
             Some(process) => process.train(&config, data, resume, &mut observers, &stop)?,
             None => train::train(&config, data, resume, &mut observers, &stop)?,
         })
     };
     let outcome = begin();
-    // Refused before its first step, it leaves nothing behind.
+    // A run that is refused before its first step leaves no files.
     if outcome.is_err() && !begun.load(Ordering::Relaxed) {
         made.take_back(held.take(), &output.lock());
     }
     let outcome = outcome?;
     let run = output.run.display();
     match outcome.end {
-        // The run is done and saved, whether or not anybody can read so.
+        // The run is done and saved even if the message can't be printed.
         End::Done => print::text(&format!("done: {run}\n")).or(Ok(ExitCode::SUCCESS)),
         End::Stopped(reason) => {
             let reason = in_flags(&reason);
             print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
         }
         End::Interrupted => {
-            note(format_args!("interrupted; everything is saved. Go on with: towers train --resume {run}"));
+            note(format_args!("interrupted; everything is saved. Resume with: towers train --resume {run}"));
             Ok(ExitCode::from(INTERRUPTED))
         }
     }
 }
 
-/// Trains with the first process of a job, which writes and talks for all. An interrupted run is no failure here if a launcher
-/// looks after all processes: it would end the first one too, which reports it. Where none does, a process that says that it is
-/// done is not started again to go on.
+/// Trains with the first process of a job, which writes all files and messages. An interrupted run is no
+/// failure here if a launcher watches all processes: a failure would end the first process too, which reports
+/// the interrupt. Without such a launcher, the exit status must say that the process is not done, or it would
+/// not be restarted.
 fn follow(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let stop = stop_flag(|stop| if stop.is_heeded() { stop.raise() } else { end_at_once() })?;
     let Start { mut config, resume, .. } = args.agree(&mut process, start)?;
@@ -116,7 +117,7 @@ fn follow(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Resul
     Ok(if going_on { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// What is written outside of the run's folder; a folder where a file is to be is refused.
+/// The outputs outside of the run's folder; a folder in the place of a file is refused.
 fn checked_outside(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
     let all = outputs.outside();
     if let Some(Outside { key, path, .. }) =
@@ -129,14 +130,14 @@ fn checked_outside(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
     Ok(all)
 }
 
-/// What a resumed run can't write, it may be told not to.
+/// Adds a remedy to an error about an output that the run wrote before.
 fn remembered(error: anyhow::Error) -> anyhow::Error {
-    let what = "; the run wrote there before: name another place, or leave it out by --forget-outputs";
+    let what = "; the run wrote there before: name another path, or drop it with --forget-outputs";
     anyhow::anyhow!("{}{what}", error::sentence(&error))
 }
 
-/// The data, with samples to train on and to test: those of the run to go on with. With `--quick` a new one takes synthetic images where
-/// CIFAR can't be had, for whatever reason, unless a folder was named for it.
+/// The data, with training and test samples; for a resumed run, those of the run. A new run with `--quick`
+/// takes synthetic images if CIFAR is not available, unless a data folder is given.
 fn load(
     config: &mut Config,
     args: &TrainArgs,
@@ -155,13 +156,13 @@ fn load(
                 && ["auto", "cifar10", "cifar100"].contains(&config.training.data.dataset.as_str()) =>
         {
             tell(&format!("warning: {error}"));
-            tell("warning: going on with SYNTHETIC images: drawn figures, not CIFAR");
+            tell("warning: continuing with SYNTHETIC images: drawn figures, not CIFAR");
             config.training.data.dataset = "synthetic".to_owned();
             data::load(&config.training.data, &config.placement.files, args.keep.no_progress)?
         }
         Err(error) => return Err(error.into()),
     };
-    // Before anything of the run is written.
+    // Before any file of the run is written.
     resume.map_or(Ok(()), |resume| resume.check_data(&data))?;
     if data.test.is_empty() {
         return Err(usage("the number of test samples is 0, but must be at least 1; see --limit-test"));
@@ -169,7 +170,7 @@ fn load(
     Ok(data)
 }
 
-/// How many images there are and, of a folder, where those to validate on come from.
+/// The number of images and, for a folder, the source of the validation images.
 fn images(config: &Config, data: &Dataset) -> String {
     let (train, test) = (data.train.len(), data.test.len());
     match (&data.validation_from, config.training.augmentation.validation_split) {
@@ -182,7 +183,7 @@ fn images(config: &Config, data: &Dataset) -> String {
     }
 }
 
-/// Who gives `--quick` may expect little work.
+/// With `--quick`, little work is expected.
 fn tell_of_trial(config: &Config) {
     let (recipe, train::Training { model, epochs, .. }) = (&config.recipe, &config.training);
     note(format_args!(
@@ -215,7 +216,7 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
         note(format_args!("resuming from {} {at}", resume.path.display()));
         if *epoch >= config.training.epochs {
             note(format_args!(
-                "epoch {epoch} of {} is done; to go on, give a larger --epochs",
+                "epoch {epoch} of {} is done; to continue, give a larger --epochs",
                 config.training.epochs
             ));
         }
@@ -228,7 +229,7 @@ fn observers(
     output: &Output,
     args: &TrainArgs,
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
-    // The progress comes first, so that its bar is gone before anybody else writes.
+    // The progress comes first, so that its bar is cleared before other output.
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
     let goes_on = output.goes_on || output.restarted;
     let title = format!("{} on {}", config.training.model, data.name);

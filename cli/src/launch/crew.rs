@@ -1,4 +1,4 @@
-//! All processes of a launch, from their start to their end.
+//! All processes of a launch, from start to end.
 
 use super::environment::Launch;
 use super::worker::{Order, Worker};
@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two looks at the processes.
+/// The time between two checks of the processes.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub struct Crew(Vec<Worker>);
@@ -25,7 +25,7 @@ pub enum Ending {
 pub struct Failure {
     rank: usize,
     how: String,
-    /// Its exit status, as shells count it.
+    /// The exit status, as shells count it.
     pub status: u8,
     last_words: Vec<String>,
 }
@@ -34,13 +34,13 @@ impl Crew {
     pub fn start(launch: &Launch, restart: u32, verbose: bool) -> anyhow::Result<Crew> {
         let port = launch.port()?;
         let start = |rank| Worker::start(rank, launch.command(rank, port, restart)?, verbose);
-        // Where one can't be started, those that were are dropped, and so end.
+        // If one process can't be started, the others are dropped, which ends them.
         Ok(Crew((0..launch.processes).map(start).collect::<anyhow::Result<_>>()?))
     }
 
-    /// Waits for all processes. When one fails, the others are asked to end, and killed after `grace`. Ctrl-C is passed on; after
-    /// the second one the processes have `grace`, too. `interrupts` are those of the whole launch: one that came between two
-    /// starts is for these processes too.
+    /// Waits for all processes. When one fails, the others are asked to end, and killed after `grace`. Ctrl-C
+    /// is passed on; after the second one the processes also have `grace`. `interrupts` counts those of the
+    /// whole launch, so that one between two starts is not lost.
     pub fn supervise(&mut self, interrupts: &AtomicUsize, grace: Duration) -> anyhow::Result<Ending> {
         let (mut passed, mut failure, mut kill_at) = (0, None, None);
         let mut killed = false;
@@ -71,7 +71,7 @@ impl Crew {
             None if passed == 0 => {
                 self.failure(|status| !status.success())?.map_or(Ending::Done, Ending::Failed)
             }
-            // Who can't save, or dies of something else, is told all the same.
+            // A process that can't save, or fails for another reason, is reported.
             None => {
                 let failure = self.failure(|status| !is_interrupted(status, killed))?;
                 failure.map_or(Ending::Interrupted, Ending::Failed)
@@ -92,7 +92,7 @@ impl Crew {
         Ok(running)
     }
 
-    /// The first by rank that has ended in a way that is a failure.
+    /// The first failed process, by rank.
     fn failure(&mut self, failed: impl Fn(&ExitStatus) -> bool) -> anyhow::Result<Option<Failure>> {
         for worker in &mut self.0 {
             if let Some(status) = worker.ended()?.filter(&failed) {
@@ -114,7 +114,7 @@ impl Failure {
     }
 }
 
-/// Whether a process ended as those do that were interrupted; `killed` are also those that took too long.
+/// Whether a process ended because of the interrupt; `killed` says that some were killed after the timeout.
 fn is_interrupted(status: &ExitStatus, killed: bool) -> bool {
     let own = [0, i32::from(INTERRUPTED)].into_iter().any(|code| status.code() == Some(code));
     #[cfg(unix)]
@@ -125,12 +125,12 @@ fn is_interrupted(status: &ExitStatus, killed: bool) -> bool {
     }
     #[cfg(not(unix))]
     {
-        // There an interrupt ends a process, with whatever status.
+        // On other systems an interrupt may end a process with any status.
         own || killed || !status.success()
     }
 }
 
-/// The end of a process in words, and as an exit status.
+/// The end of a process as a message, and as an exit status.
 #[cfg(unix)]
 fn describe(status: ExitStatus) -> (String, u8) {
     use std::os::unix::process::ExitStatusExt;

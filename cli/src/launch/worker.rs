@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// So many lines of a process are kept, to be shown if it fails.
+/// The number of lines that are kept of each process, to show if it fails.
 const KEPT: usize = 50;
-/// Longer lines are cut into several.
+/// The longest line; longer ones are split.
 const LONGEST: usize = 4096;
-/// A process has ended, but one that it started may still hold its pipe: that is not waited for.
+/// The longest wait for the output of an ended process: one of its children may still hold the pipe.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A started process. Dropped while it runs, it is killed.
+/// A running process. Dropping it kills the process.
 pub struct Worker {
     pub rank: usize,
     child: Child,
@@ -25,25 +25,26 @@ pub struct Worker {
     kept: Arc<Mutex<VecDeque<String>>>,
 }
 
-/// What a running process is told.
+/// A request to a running process.
 #[derive(Clone, Copy)]
 pub enum Order {
-    /// Ctrl-C: finish the step, save, end.
+    /// As by Ctrl-C: finish the step, save, end.
     Interrupt,
     /// End.
     End,
-    /// End at once.
+    /// End immediately.
     Kill,
 }
 
 impl Worker {
-    /// Starts a process. The first speaks for all; of the others nothing is heard but on `verbose`.
+    /// Starts a process. The first one prints its output; the output of the others is shown only with
+    /// `verbose`.
     pub fn start(rank: usize, mut command: Command, verbose: bool) -> anyhow::Result<Worker> {
         command.stdin(Stdio::null());
         if rank > 0 {
             command.stdout(if verbose { Stdio::piped() } else { Stdio::null() }).stderr(Stdio::piped());
         }
-        // A group of its own: Ctrl-C in a terminal reaches the launcher alone, which passes it on once.
+        // A new process group: Ctrl-C in a terminal reaches only the launcher, which forwards it once.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child =
@@ -73,10 +74,10 @@ impl Worker {
             });
         };
         let started = std::thread::Builder::new().name(format!("rank-{rank}")).spawn(hear);
-        started.context("can't start a thread to hear a process")
+        started.context("can't start a thread to read a process's output")
     }
 
-    /// How the process ended, if it has.
+    /// The exit status, if the process has ended.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() {
             self.status = self.child.try_wait()?;
@@ -84,7 +85,7 @@ impl Worker {
         Ok(self.status)
     }
 
-    /// The last lines of a process that has ended and was not shown.
+    /// The last lines of an ended process that were not shown.
     pub fn last_words(&self) -> Vec<String> {
         let until = Instant::now() + LAST_WORDS;
         let hearing = || self.listener.as_ref().is_some_and(|listener| !listener.is_finished());
@@ -94,10 +95,10 @@ impl Worker {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 
-    /// Tells the process something, if it has not ended. Until it is known to have ended its number is nobody else's.
+    /// Sends a request to the process, if it has not ended. Until its end is known, its id can't be reused.
     pub fn order(&mut self, order: Order) {
         if matches!(self.ended(), Ok(None)) {
-            // That it ends at this moment is fine.
+            // The process may end at this moment, which is fine.
             let _ = send(&mut self.child, order);
         }
     }
@@ -107,7 +108,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.order(Order::Kill);
         if self.status.is_none() {
-            // Killed processes end soon; what is left of them is cleared away.
+            // A killed process ends soon; `wait` frees its id.
             let _ = self.child.wait();
         }
     }
@@ -130,7 +131,7 @@ fn send(child: &mut Child, _: Order) -> io::Result<()> {
     child.kill()
 }
 
-/// Hands over each line, until nothing more comes.
+/// Calls `tell` with each line, until the end of the pipe.
 fn read_lines(mut pipe: impl Read, mut tell: impl FnMut(String)) {
     let (mut line, mut buffer) = (Vec::new(), [0; LONGEST]);
     let mut end_line = |line: &mut Vec<u8>| {

@@ -109,7 +109,7 @@ fn bad_values_name_the_option() {
         ("train --output-dir a", "a similar argument exists: '--output'"),
         ("train --weight-decay 1e-4", "tip: it is an option of the optimizer"),
         ("train --schedule milestones:at=1,2", "`/` between the values of a list, as in at=30/60/80"),
-        // What would change nothing is no flag.
+        // A flag without an effect does not exist.
         ("predict a.png --replicas 5", "unexpected argument '--replicas'"),
         ("predict a.png --limit-train 3", "unexpected argument '--limit-train'"),
         ("predict a.png --limit-test 3", "unexpected argument '--limit-test'"),
@@ -153,7 +153,7 @@ fn usage_fits_a_line() {
     }
 }
 
-/// A run that is refused before its first step leaves nothing that it made, and takes nothing that it found.
+/// A run that is refused before its first step leaves none of its files, and keeps all others.
 #[test]
 fn a_refused_run_leaves_nothing_behind() {
     let place = Place::new();
@@ -184,7 +184,7 @@ fn gpu_is_here(place: &Place) -> bool {
     !place.run("devices").ends(0).out().contains("cuda: none")
 }
 
-/// What can't be written in the end is told at the start, before there is a run.
+/// An output that can't be written is refused at the start, before there is a run.
 #[test]
 fn a_place_that_can_not_be_written_leaves_no_run() {
     let place = Place::new();
@@ -202,7 +202,7 @@ fn a_place_that_can_not_be_written_leaves_no_run() {
     assert!(!place.exists("runs") && !place.exists("plot.JPG"));
 }
 
-/// No folder is made for a path that may be misspelt, but those of a run.
+/// Only folders of runs are created: another path may be misspelt.
 #[test]
 fn a_folder_that_is_not_there_is_not_made() {
     let place = Place::new();
@@ -225,7 +225,7 @@ fn a_folder_that_is_not_there_is_not_made() {
     assert!(place.exists("run/logs/log.csv") && place.exists("board/train"));
 }
 
-/// What a terminal would act on, and what would fill it.
+/// Text that would control or flood a terminal.
 #[test]
 fn errors_are_fit_for_a_terminal() {
     let place = Place::new();
@@ -258,7 +258,7 @@ fn failures_say_what_to_do() {
     }
     if !gpu_is_here(&place) {
         let ran = place.run("train --gpus 3 --quick").ends(1).complains("--device cpu");
-        ran.complains("hint: without GPUs, leave --gpus out; for several towers on the CPU");
+        ran.complains("hint: without GPUs, leave --gpus out; for several replicas on the CPU");
     }
     place.run("train --resume").ends(1).complains("no run");
     place.run("train --resume nowhere").ends(1).complains("no run to resume");
@@ -269,7 +269,7 @@ fn failures_say_what_to_do() {
     place.run("evaluate nowhere").ends(1).complains("there is no model here");
 }
 
-/// Words that a stranger may try, and what is told instead of clap's own guesses.
+/// Words that a newcomer may try, and the advice that replaces clap's guesses.
 #[test]
 fn what_was_meant_is_told() {
     let place = Place::new();
@@ -311,7 +311,7 @@ fn what_was_meant_is_told() {
     for inside in ["run/checkpoints", "run/checkpoints/epoch-0001", "run/model.safetensors"] {
         place.run(&format!("train --resume {inside}")).ends(1).complains("name that: --resume run\n");
     }
-    // A run that wrote where nothing can be written now.
+    // The run wrote to a path that can't be written now.
     std::fs::create_dir(place.path().join("logs")).expect("the folder can be made");
     place.run(&format!("{small} logged --csv-log logs/a.csv")).ends(0);
     std::fs::remove_dir_all(place.path().join("logs")).expect("it was made");
@@ -329,7 +329,7 @@ fn what_was_meant_is_told() {
     place.run("train --resume logged --epochs 2 --no-progress --forget-outputs").ends(0);
 }
 
-/// On Linux a device that is always full stands for a disk.
+/// On Linux, `/dev/full` stands for a full disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_a_failure_and_no_bad_usage() {
@@ -367,7 +367,7 @@ fn a_resumed_run_stays_what_it_was() {
         let option = flag.split(' ').next().expect("a flag");
         place.run(&format!("train --resume run --epochs 2 {flag}")).ends(2).complains(option);
     }
-    // A recipe's file that was edited since is neither passed over nor taken.
+    // A recipe's file that was edited since is neither ignored silently nor applied.
     let recipe = |text: &str| {
         std::fs::write(place.path().join("quick.toml"), format!("like = 'quick'\n{text}"))
             .expect("it can be written");
@@ -381,14 +381,14 @@ fn a_resumed_run_stays_what_it_was() {
     place.run(resume).ends(2).complains("`devices.no_winograd` can't change");
     recipe("terminate_on_nan = true");
     let says =
-        "warning: quick.toml says terminate_on_nan = true, but the run goes on with false: only flags change";
+        "warning: quick.toml says terminate_on_nan = true, but the run continues with false: only flags change";
     place.run(&format!("{resume} --threads 1")).ends(0).complains(says);
     place
         .run("train --resume run --epochs 1")
         .ends(2)
         .complains("--epochs is 1, but epoch 2 of this run is done");
     place.run("train --resume run --output other").ends(2).complains("--output");
-    // One that another process is writing into, and that has come to no checkpoint yet.
+    // A run of another process that has no checkpoint yet.
     let lock = std::fs::File::create(place.path().join("run/.lock")).expect("it can be made");
     std::fs::remove_dir_all(place.path().join("run/checkpoints")).expect("there are some");
     place
@@ -404,7 +404,7 @@ fn a_resumed_run_stays_what_it_was() {
     place.run("predict p.jpg --model run").ends(1).complains("p.jpg");
 }
 
-/// A value that nobody gave on the command line is told by where it comes from.
+/// A refused value from elsewhere than the command line is named by its source.
 #[test]
 fn bad_values_of_the_environment_name_the_variable() {
     let place = Place::new();
@@ -424,7 +424,7 @@ fn bad_values_of_the_environment_name_the_variable() {
     place.run("train --collective-timeout=0").ends(2).complains("'0' for '--collective-timeout <SECONDS>'");
 }
 
-/// Whoever opened a pipe would wait for its writer without end.
+/// Opening a pipe would wait for its writer forever.
 #[cfg(unix)]
 #[test]
 fn only_regular_files_are_read() {
@@ -454,7 +454,7 @@ fn only_regular_files_are_read() {
     place.run("train --resume it --epochs 2").ends(1).complains("it/config.json: it is not a regular file");
 }
 
-/// No thread has so large a stack, so that none can be started.
+/// No thread can have so large a stack, so none can be started.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_threads_an_error_says_so_or_the_work_is_done_on_one() {
