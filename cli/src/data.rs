@@ -9,7 +9,7 @@ use train::cifar::{Dataset, Progress};
 use train::{DataFiles, DataSet, ImageSize};
 
 /// The seconds between two lines about a download, without a terminal.
-const REPORT: Duration = Duration::from_secs(10);
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Reads the value of `--image-size`.
 pub fn image_size(text: &str) -> Result<ImageSize, String> {
@@ -21,9 +21,9 @@ pub fn image_size(text: &str) -> Result<ImageSize, String> {
 
 /// Loads the data, and shows downloads.
 pub fn load(set: &DataSet, files: &DataFiles, no_progress: bool) -> train::Result<Dataset> {
-    let mut shown = Shown::new(no_progress);
-    let data = train::load_data(set, files, |progress| shown.report(&progress));
-    shown.finish();
+    let mut progress_view = LoadProgress::new(no_progress);
+    let data = train::load_data(set, files, |progress| progress_view.report(&progress));
+    progress_view.finish();
     data
 }
 
@@ -32,8 +32,8 @@ pub fn load(set: &DataSet, files: &DataFiles, no_progress: bool) -> train::Resul
 pub fn load_test(set: &DataSet, mut files: DataFiles) -> train::Result<(Dataset, Option<usize>)> {
     let is_folder = Path::new(&set.dataset).is_dir();
     let limit = if is_folder { None } else { files.limit_test.take() };
-    let mut shown = Shown::new(true);
-    let mut data = train::load_test_data(set, &files, |progress| shown.report(&progress))?;
+    let mut progress_view = LoadProgress::new(true);
+    let mut data = train::load_test_data(set, &files, |progress| progress_view.report(&progress))?;
     let all = data.test.len();
     if let Some(limit) = limit.filter(|&limit| limit < all) {
         data.test = data.test.take(limit);
@@ -42,15 +42,15 @@ pub fn load_test(set: &DataSet, mut files: DataFiles) -> train::Result<(Dataset,
 }
 
 /// The progress of a download, or of decoding a folder, on stderr: a bar on a terminal, lines otherwise.
-pub struct Shown {
+pub struct LoadProgress {
     bar: Option<ProgressBar>,
     terminal: bool,
     last: Option<Instant>,
 }
 
-impl Shown {
+impl LoadProgress {
     pub fn new(no_progress: bool) -> Self {
-        Shown { bar: None, terminal: !no_progress && stderr().is_terminal(), last: None }
+        LoadProgress { bar: None, terminal: !no_progress && stderr().is_terminal(), last: None }
     }
 
     pub fn report(&mut self, progress: &Progress<'_>) {
@@ -66,8 +66,9 @@ impl Shown {
                 bar.set_position(*done as u64);
             }
             // Most folders are decoded before this.
-            Progress::Decoding { .. } if self.last.get_or_insert_with(Instant::now).elapsed() < REPORT => {}
-            Progress::Downloading { .. } if self.last.is_some_and(|last| last.elapsed() < REPORT) => {}
+            Progress::Decoding { .. }
+                if self.last.get_or_insert_with(Instant::now).elapsed() < REPORT_EVERY => {}
+            Progress::Downloading { .. } if self.last.is_some_and(|last| last.elapsed() < REPORT_EVERY) => {}
             // Data that were there already need no line.
             Progress::Ready { .. } if self.last.is_none() && self.bar.is_none() => {}
             other => {

@@ -172,8 +172,8 @@ mod tests {
     #[test]
     fn no_cause_is_told_twice() {
         let io = || std::io::Error::other("the disk is full");
-        let told = train::Error::io("write", "a.csv")(io());
-        assert_eq!(sentence(&told.into()), "can't write a.csv: the disk is full");
+        let error = train::Error::io("write", "a.csv")(io());
+        assert_eq!(sentence(&error.into()), "can't write a.csv: the disk is full");
         let context = Err::<(), _>(io()).context("can't listen").unwrap_err();
         assert_eq!(sentence(&context), "can't listen: the disk is full");
     }

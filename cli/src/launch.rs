@@ -1,14 +1,14 @@
 //! `towers launch`: several processes of this program on this machine.
 
-mod crew;
 mod environment;
+mod process_group;
 mod worker;
 
 use crate::args::LaunchArgs;
 use crate::error::{BAD_USAGE, INTERRUPTED, at_least_one, on_interrupt, usage};
 use crate::print::note;
-use crew::{Crew, Ending};
 use environment::Launch;
+use process_group::{Outcome, ProcessGroup};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
     on_interrupt(count)?;
     let grace = Duration::from_secs(args.grace);
     for restart in 0.. {
-        let mut crew = Crew::start(&launch, restart, args.verbose)?;
-        let failure = match crew.supervise(&interrupts, grace)? {
-            Ending::Done => break,
-            Ending::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
-            Ending::Failed(failure) => failure,
+        let mut group = ProcessGroup::start(&launch, restart, args.verbose)?;
+        let failure = match group.supervise(&interrupts, grace)? {
+            Outcome::Done => break,
+            Outcome::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+            Outcome::Failed(failure) => failure,
         };
-        failure.tell(launch.processes);
+        failure.report(launch.processes);
         // Another start would not help after bad usage, and is not wanted after Ctrl-C.
         let unwanted = failure.status == BAD_USAGE || interrupts.load(Ordering::Relaxed) > 0;
         if unwanted || restart >= args.max_restarts {

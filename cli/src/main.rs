@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod configure;
+mod created_paths;
 mod data;
 mod device;
 mod error;
@@ -18,7 +19,6 @@ mod interrupt;
 mod keys;
 mod launch;
 mod libraries;
-mod made;
 mod model;
 mod output;
 mod pictures;

@@ -1,8 +1,8 @@
 //! The location of a run's files.
 
+use crate::created_paths::CreatedPaths;
 use crate::error::usage;
 use crate::keys::flag_of;
-use crate::made::Made;
 use crate::print::note;
 use anyhow::{Context, bail};
 use callbacks::Outside;
@@ -32,7 +32,7 @@ pub struct Output {
     /// Whether the folder's name is generated, so that any number will do.
     pub numbered: bool,
     /// Whether the run in the folder is resumed.
-    pub goes_on: bool,
+    pub resumed: bool,
     /// Whether a launcher has started this job before: files without a checkpoint are then the job's.
     pub restarted: bool,
 }
@@ -42,12 +42,12 @@ impl Output {
     pub fn new(output: Option<&Path>, recipe: &str) -> Self {
         match output {
             Some(path) if !is_picture(path) => {
-                Output { run: path.to_owned(), numbered: false, goes_on: false, restarted: false }
+                Output { run: path.to_owned(), numbered: false, resumed: false, restarted: false }
             }
             _ => Output {
                 run: Path::new(RUNS).join(format!("{recipe}-1")),
                 numbered: true,
-                goes_on: false,
+                resumed: false,
                 restarted: false,
             },
         }
@@ -56,7 +56,7 @@ impl Output {
     /// Refuses a picture format that is not supported, and a folder that holds a trained run. Files of a run
     /// that ended before its first checkpoint can't be resumed, and may be replaced.
     pub fn check_unused(&self) -> anyhow::Result<()> {
-        if self.goes_on {
+        if self.resumed {
             return Ok(());
         }
         if let Some(ending) = ending(&self.run).filter(|ending| OTHER_PICTURES.contains(&ending.as_str())) {
@@ -71,8 +71,8 @@ impl Output {
         let epochs = train::read_text(&at(HISTORY_FILE)).is_ok_and(|text| text.lines().count() > 1);
         // Figures alone can't be resumed. A killed job may leave a model without a checkpoint, since the
         // model is written first.
-        let begun = checkpoints || (epochs && holds_network(&self.run)) || at(MODEL_FILE).exists();
-        if !self.numbered && !self.restarted && begun {
+        let has_run = checkpoints || (epochs && holds_network(&self.run)) || at(MODEL_FILE).exists();
+        if !self.numbered && !self.restarted && has_run {
             let run = self.run.display();
             let resume =
                 if checkpoints { format!("resume it by --resume {run}, or ") } else { String::new() };
@@ -84,33 +84,33 @@ impl Output {
 
     /// Creates the folder, and locks it for as long as the returned file is open: two runs in one folder
     /// would overwrite each other. A generated name gets the first unused number.
-    pub fn create(&mut self, made: &mut Made) -> anyhow::Result<Option<File>> {
+    pub fn create(&mut self, created: &mut CreatedPaths) -> anyhow::Result<Option<File>> {
         if self.numbered {
-            self.run = self.first_unused(made)?;
+            self.run = self.first_unused(created)?;
         } else {
-            made.folder(&self.run).with_context(|| cannot_make(&self.run))?;
+            created.create_folder(&self.run).with_context(|| cannot_make(&self.run))?;
         }
-        let held = hold(&self.run).inspect_err(|_| made.forget())?;
+        let lock = lock_folder(&self.run).inspect_err(|_| created.forget())?;
         // The files that are written before the first step.
         for file in BEFORE {
-            made.file(self.run.join(file));
+            created.add_file(self.run.join(file));
         }
-        Ok(held)
+        Ok(lock)
     }
 
     /// The lock file of the folder.
-    pub fn lock(&self) -> PathBuf {
+    pub fn lock_path(&self) -> PathBuf {
         self.run.join(LOCK)
     }
 
     /// Creates `RECIPE-N` with the first unused N.
-    fn first_unused(&self, made: &mut Made) -> anyhow::Result<PathBuf> {
-        made.folder(Path::new(RUNS)).with_context(|| cannot_make(Path::new(RUNS)))?;
+    fn first_unused(&self, created: &mut CreatedPaths) -> anyhow::Result<PathBuf> {
+        created.create_folder(Path::new(RUNS)).with_context(|| cannot_make(Path::new(RUNS)))?;
         let name = self.run.to_string_lossy();
         let stem = name.strip_suffix('1').unwrap_or(&name);
         for number in 1_u64.. {
             let run = PathBuf::from(format!("{stem}{number}"));
-            match made.new_folder(&run) {
+            match created.create_new_folder(&run) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 new => return new.with_context(|| cannot_make(&run)).map(|()| run),
             }
@@ -121,7 +121,7 @@ impl Output {
 
 /// Checks the parent folder of an output outside of the run's folder before the run's folder is created.
 /// Inside of the run's folder, creates all folders.
-pub fn make_other(place: &Outside<'_>, run: &Path, made: &mut Made) -> anyhow::Result<()> {
+pub fn prepare_outside(place: &Outside<'_>, run: &Path, created: &mut CreatedPaths) -> anyhow::Result<()> {
     let is_inside = std::path::absolute(run).is_ok_and(|run| {
         let below = place.path.strip_prefix(run);
         below.is_ok_and(|below| below.components().all(|part| matches!(part, Component::Normal(_))))
@@ -131,7 +131,7 @@ pub fn make_other(place: &Outside<'_>, run: &Path, made: &mut Made) -> anyhow::R
     }
     let folder = if place.is_folder { Some(place.path) } else { place.path.parent() };
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
-    folder.map_or(Ok(()), |folder| made.folder(folder).with_context(|| cannot_make(folder)))
+    folder.map_or(Ok(()), |folder| created.create_folder(folder).with_context(|| cannot_make(folder)))
 }
 
 /// Refuses a path in a folder that does not exist: creating it would hide a misspelt path.
@@ -175,7 +175,7 @@ fn cannot_make(folder: &Path) -> String {
 
 /// Locks a run's folder until the file is closed, however the process ends. Some network file systems have no
 /// locks; then nothing is locked. Not every system can lock a folder, so there is a hidden lock file.
-fn hold(run: &Path) -> anyhow::Result<Option<File>> {
+fn lock_folder(run: &Path) -> anyhow::Result<Option<File>> {
     let lock = File::options().create(true).append(true).open(run.join(LOCK));
     let Ok(lock) = lock else { return Ok(None) };
     match lock.try_lock() {
@@ -188,7 +188,7 @@ fn hold(run: &Path) -> anyhow::Result<Option<File>> {
 }
 
 /// Whether another process is writing into a run's folder.
-pub fn is_held(run: &Path) -> bool {
+pub fn is_locked(run: &Path) -> bool {
     File::open(run.join(LOCK))
         .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
@@ -250,7 +250,7 @@ mod tests {
         let folder = Output::new(Some(Path::new("runs/a")), "minigooglenet");
         assert_eq!(
             folder,
-            Output { run: "runs/a".into(), numbered: false, goes_on: false, restarted: false }
+            Output { run: "runs/a".into(), numbered: false, resumed: false, restarted: false }
         );
     }
 }

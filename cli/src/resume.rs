@@ -3,7 +3,7 @@
 use crate::args::TrainArgs;
 use crate::error::usage;
 use crate::keys::flag_of;
-use crate::output::{Output, is_held, is_picture, newest_run};
+use crate::output::{Output, is_locked, is_picture, newest_run};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use train::{Config, Devices, Difference, Process, Resume, differences, find_recipe};
@@ -26,17 +26,17 @@ pub struct Start {
 impl Start {
     /// The name of the checkpoint in the run's folder that the run resumes from.
     fn checkpoint(&self) -> Option<String> {
-        let resume = self.resume.as_ref().filter(|_| self.output.goes_on)?;
+        let resume = self.resume.as_ref().filter(|_| self.output.resumed)?;
         Some(resume.path.file_name()?.to_string_lossy().into_owned())
     }
 }
 
 impl TrainArgs {
-    /// The start of the run. `again` is true if the contents of `--output` belong to this run.
-    pub fn start(&self, again: bool) -> anyhow::Result<Start> {
-        match self.resumed_run(again)? {
-            Some((run, resume)) => self.going_on(run, resume),
-            None => self.beginning(again),
+    /// The start of the run. `restarted` is true if the contents of `--output` belong to this run.
+    pub fn start(&self, restarted: bool) -> anyhow::Result<Start> {
+        match self.resumed_run(restarted)? {
+            Some((run, resume)) => self.resumed_start(run, resume),
+            None => self.new_start(restarted),
         }
     }
 
@@ -45,22 +45,25 @@ impl TrainArgs {
     /// checkpoint.
     pub fn agree(&self, process: &mut Process, mut start: Start) -> anyhow::Result<Start> {
         let Some(output) = self.folder().filter(|_| self.keep.resume.is_none()) else { return Ok(start) };
-        let own = self.goes_on()?;
-        let again = process.any_restarted(own)?;
-        if process.is_first() && again != own {
-            start = self.start(again)?;
+        let own = self.owns_output()?;
+        let restarted = process.any_restarted(own)?;
+        if process.is_first() && restarted != own {
+            start = self.start(restarted)?;
         }
         let own = start.checkpoint();
-        let told = process.common_checkpoint(own.clone())?;
-        if told != own {
-            start = match told {
-                None => self.beginning(again)?,
+        let agreed = process.common_checkpoint(own.clone())?;
+        if agreed != own {
+            start = match agreed {
+                None => self.new_start(restarted)?,
                 Some(name) => {
-                    let unseen = || {
+                    let not_visible = || {
                         let output = output.display();
                         format!("rank 0 resumes from {name}; all processes must see {output}")
                     };
-                    self.going_on(output.clone(), Resume::checkpoint(output, &name).with_context(unseen)?)?
+                    self.resumed_start(
+                        output.clone(),
+                        Resume::checkpoint(output, &name).with_context(not_visible)?,
+                    )?
                 }
             };
         }
@@ -68,19 +71,19 @@ impl TrainArgs {
         Ok(start)
     }
 
-    fn going_on(&self, run: PathBuf, resume: Resume) -> anyhow::Result<Start> {
+    fn resumed_start(&self, run: PathBuf, resume: Resume) -> anyhow::Result<Start> {
         let config = self.resumed_config(&resume)?;
-        let output = Output { run, numbered: false, goes_on: true, restarted: false };
+        let output = Output { run, numbered: false, resumed: true, restarted: false };
         Ok(Start { config, output, resume: Some(resume) })
     }
 
-    fn beginning(&self, again: bool) -> anyhow::Result<Start> {
+    fn new_start(&self, restarted: bool) -> anyhow::Result<Start> {
         let mut resume = self.keep.resume_from.as_deref().map(Resume::read).transpose()?;
         // The outputs of the run that wrote the file.
         resume.iter_mut().for_each(|resume| resume.config.outputs.forget_outside());
         let config = resume.as_ref().map_or_else(|| self.config(), |resume| self.resumed_config(resume))?;
         let new = Output::new(self.keep.output.as_deref(), &config.recipe);
-        Ok(Start { config, output: Output { restarted: again, ..new }, resume })
+        Ok(Start { config, output: Output { restarted, ..new }, resume })
     }
 
     /// The run's folder, if one is named.
@@ -89,9 +92,9 @@ impl TrainArgs {
     }
 
     /// The run to resume: the one of `--resume` or `--output`, or the newest.
-    fn resumed_run(&self, again: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
+    fn resumed_run(&self, restarted: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
         let run = match &self.keep.resume {
-            None => return self.restarted_run(again),
+            None => return self.restarted_run(restarted),
             Some(Some(run)) => match self.folder().filter(|output| *output != run) {
                 Some(_) => {
                     return Err(usage(
@@ -105,7 +108,7 @@ impl TrainArgs {
                 None => newest_run(&[train::CHECKPOINTS])?,
             },
         };
-        let resume = Resume::newest(&run).map_err(|error| match is_held(&run) {
+        let resume = Resume::newest(&run).map_err(|error| match is_locked(&run) {
             true => anyhow::anyhow!(
                 "a run is writing into {}, and has no checkpoint yet; wait until it has ended",
                 run.display()
@@ -117,20 +120,18 @@ impl TrainArgs {
 
     /// Whether the contents of `--output` belong to this run: a launcher has started it before, or
     /// `--backup-and-restore` is given.
-    pub fn goes_on(&self) -> anyhow::Result<bool> {
+    pub fn owns_output(&self) -> anyhow::Result<bool> {
         Ok(self.keep.backup_and_restore.is_some() || is_restarted()?)
     }
 
     /// The run to resume after a failure: the one in `--output`, if it has a checkpoint. So a job can restart
     /// with the command line of its first start. Unreadable checkpoints are an error: a new start would
     /// replace them.
-    fn restarted_run(&self, again: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
+    fn restarted_run(&self, restarted: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
         if let (Some(_), None) = (self.keep.backup_and_restore, self.folder()) {
-            return Err(usage(
-                "--backup-and-restore needs the run's folder as --output, not a picture",
-            ));
+            return Err(usage("--backup-and-restore needs the run's folder as --output, not a picture"));
         }
-        let Some(run) = self.folder().filter(|_| again) else { return Ok(None) };
+        let Some(run) = self.folder().filter(|_| restarted) else { return Ok(None) };
         let newest = Resume::newest_if_any(run).map_err(|error| match error {
             train::Error::Run { path, reason } => {
                 let reason = format!("{reason}; mend them, or move them away to begin anew");
@@ -195,13 +196,12 @@ impl TrainArgs {
     }
 
     /// Options of the recipe's file that a resumed run ignores, as messages: only flags change a resumed run.
-    pub fn unheeded(&self, config: &Config) -> anyhow::Result<Vec<String>> {
+    pub fn ignored_recipe_options(&self, config: &Config) -> anyhow::Result<Vec<String>> {
         let Some(file) = self.recipe.as_deref().filter(|recipe| Path::new(recipe).is_file()) else {
             return Ok(Vec::new());
         };
-        let unheeded =
-            |differs: &Difference| !differs.is_training() && !config.changed.contains(&differs.key);
-        let told = |differs: Difference| {
+        let ignored = |differs: &Difference| !differs.is_training() && !config.changed.contains(&differs.key);
+        let message = |differs: Difference| {
             let [old, new] = differs.told();
             let key = differs.key;
             (new != NONE).then(|| {
@@ -209,7 +209,7 @@ impl TrainArgs {
             })
         };
         let differences = differences(config, &self.config()?).into_iter();
-        Ok(differences.filter(unheeded).filter_map(told).collect())
+        Ok(differences.filter(ignored).filter_map(message).collect())
     }
 
     /// The configuration of a resumed run: the saved one, with the changes that flags may make. The devices

@@ -1,12 +1,12 @@
 //! `towers train`.
 
 use crate::args::TrainArgs;
+use crate::created_paths::{CreatedPaths, FirstStepFlag};
 use crate::error::{INTERRUPTED, usage};
 use crate::flags::default_dir;
 use crate::interrupt::{end_at_once, interrupt, stop_flag};
 use crate::keys::{flag_of, in_flags};
-use crate::made::{Begun, Made};
-use crate::output::{Output, make_other, shown};
+use crate::output::{Output, prepare_outside, shown};
 use crate::print::note;
 use crate::resume::Start;
 use crate::tui::{self, Tui};
@@ -22,7 +22,7 @@ use train::{Config, End, Observer, Process, Resume, TrainState};
 use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
-    let start = args.start(args.goes_on()?)?;
+    let start = args.start(args.owns_output()?)?;
     let process =
         Process::join(&start.config.placement.devices, Duration::from_secs(args.keep.collective_timeout))?;
     // A missing device is reported before the data are read.
@@ -31,13 +31,13 @@ pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
         None => train::check_devices(&start.config.placement.devices, &start.config.training.arithmetic)?,
     })?;
     match process {
-        Some(process) if !process.is_first() => follow(process, start, &args),
-        process => lead(process, start, &args),
+        Some(process) if !process.is_first() => run_other(process, start, &args),
+        process => run_first(process, start, &args),
     }
 }
 
 /// Trains, writes the run's files, and prints messages.
-fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
+fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
     // Early: the first process of a container ignores signals without a handler.
     let live = args.keep.tui && tui::is_possible();
     let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
@@ -48,34 +48,36 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
     let (output, resume) = (&mut output, resume.as_ref());
     output.check_unused()?;
     let data = load(&mut config, args, resume, |line| note(line))?;
-    let (mut made, mut held) = (Made::default(), None);
-    let begun = Arc::new(AtomicBool::new(false));
+    let (mut created, mut lock) = (CreatedPaths::default(), None);
+    let first_step_done = Arc::new(AtomicBool::new(false));
     let begin = || {
         let before = resume.map_or_else(Vec::new, |resume| resume.config.outputs.outside());
-        for outside in checked_outside(&config.outputs)? {
-            let is_remembered = before.iter().any(|before| before.path == outside.path);
-            make_other(&outside, &output.run, &mut made)
-                .map_err(|error| if is_remembered { remembered(error) } else { error })?;
+        for outside in outside_outputs(&config.outputs)? {
+            let was_written = before.iter().any(|before| before.path == outside.path);
+            prepare_outside(&outside, &output.run, &mut created)
+                .map_err(|error| if was_written { with_remedy(error) } else { error })?;
             if !outside.is_folder {
-                made.file(outside.path.to_owned());
+                created.add_file(outside.path.to_owned());
             }
         }
-        held = output.create(&mut made)?;
+        lock = output.create(&mut created)?;
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
         announce(&config, &data, output, resume);
         if resume.is_some() {
-            args.unheeded(&config)?.iter().for_each(|line| note(format_args!("warning: {line}")));
+            args.ignored_recipe_options(&config)?
+                .iter()
+                .for_each(|line| note(format_args!("warning: {line}")));
         }
         if args.quick && !args.options.has("epochs") && config.recipe != "quick" && resume.is_none() {
-            tell_of_trial(&config);
+            note_quick_recipe(&config);
         }
         let mut observers = observers(&config, &data, output, args)?;
         if live {
             observers[0] =
                 Box::new(Tui::new(&output.run, stop.clone()).context("the terminal can't be drawn on")?);
         }
-        observers.push(Box::new(Begun(Arc::clone(&begun))));
+        observers.push(Box::new(FirstStepFlag(Arc::clone(&first_step_done))));
         // The view restores the terminal when the observers are dropped, before any message.
         Ok::<_, anyhow::Error>(match process {
             Some(process) => process.train(&config, data, resume, &mut observers, &stop)?,
@@ -84,8 +86,8 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
     };
     let outcome = begin();
     // A run that is refused before its first step leaves no files.
-    if outcome.is_err() && !begun.load(Ordering::Relaxed) {
-        made.take_back(held.take(), &output.lock());
+    if outcome.is_err() && !first_step_done.load(Ordering::Relaxed) {
+        created.remove(lock.take(), &output.lock_path());
     }
     let outcome = outcome?;
     let run = output.run.display();
@@ -107,18 +109,18 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
 /// failure here if a launcher watches all processes: a failure would end the first process too, which reports
 /// the interrupt. Without such a launcher, the exit status must say that the process is not done, or it would
 /// not be restarted.
-fn follow(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
+fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let stop = stop_flag(|stop| if stop.is_heeded() { stop.raise() } else { end_at_once() })?;
     let Start { mut config, resume, .. } = args.agree(&mut process, start)?;
     let data = load(&mut config, args, resume.as_ref(), |_| ())?;
     let alone = process.is_on_its_own();
     let outcome = process.train(&config, data, resume.as_ref(), &mut [], &stop)?;
-    let going_on = alone && matches!(outcome.end, End::Interrupted);
-    Ok(if going_on { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    let unfinished = alone && matches!(outcome.end, End::Interrupted);
+    Ok(if unfinished { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
 /// The outputs outside of the run's folder; a folder in the place of a file is refused.
-fn checked_outside(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
+fn outside_outputs(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
     let all = outputs.outside();
     if let Some(Outside { key, path, .. }) =
         all.iter().find(|outside| !outside.is_folder && outside.path.is_dir())
@@ -131,7 +133,7 @@ fn checked_outside(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
 }
 
 /// Adds a remedy to an error about an output that the run wrote before.
-fn remembered(error: anyhow::Error) -> anyhow::Error {
+fn with_remedy(error: anyhow::Error) -> anyhow::Error {
     let what = "; the run wrote there before: name another path, or drop it with --forget-outputs";
     anyhow::anyhow!("{}{what}", error::sentence(&error))
 }
@@ -142,7 +144,7 @@ fn load(
     config: &mut Config,
     args: &TrainArgs,
     resume: Option<&Resume>,
-    tell: fn(&str),
+    warn: fn(&str),
 ) -> anyhow::Result<Dataset> {
     if resume.is_some() && !args.options.has("data.dataset") {
         config.training.data.check_folder("the run's config.json")?;
@@ -155,8 +157,8 @@ fn load(
                 && config.placement.files.data_dir == Some(default_dir())
                 && ["auto", "cifar10", "cifar100"].contains(&config.training.data.dataset.as_str()) =>
         {
-            tell(&format!("warning: {error}"));
-            tell("warning: continuing with SYNTHETIC images: drawn figures, not CIFAR");
+            warn(&format!("warning: {error}"));
+            warn("warning: continuing with SYNTHETIC images: drawn figures, not CIFAR");
             config.training.data.dataset = "synthetic".to_owned();
             data::load(&config.training.data, &config.placement.files, args.keep.no_progress)?
         }
@@ -184,7 +186,7 @@ fn images(config: &Config, data: &Dataset) -> String {
 }
 
 /// With `--quick`, little work is expected.
-fn tell_of_trial(config: &Config) {
+fn note_quick_recipe(config: &Config) {
     let (recipe, train::Training { model, epochs, .. }) = (&config.recipe, &config.training);
     note(format_args!(
         "--quick leaves network and epochs to --recipe {recipe}: {model}, {epochs} epochs; for a short trial give --epochs N and \
@@ -231,7 +233,7 @@ fn observers(
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
     // The progress comes first, so that its bar is cleared before other output.
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
-    let goes_on = output.goes_on || output.restarted;
+    let goes_on = output.resumed || output.restarted;
     let title = format!("{} on {}", config.training.model, data.name);
     let run = Run { folder: &output.run, title: &title, goes_on };
     observers.extend(from_config(&config.outputs, &run).map_err(train::Error::from)?);

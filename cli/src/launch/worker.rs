@@ -14,24 +14,24 @@ const KEPT: usize = 50;
 /// The longest line; longer ones are split.
 const LONGEST: usize = 4096;
 /// The longest wait for the output of an ended process: one of its children may still hold the pipe.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_LINES_WAIT: Duration = Duration::from_secs(1);
 
 /// A running process. Dropping it kills the process.
 pub struct Worker {
     pub rank: usize,
     child: Child,
     status: Option<ExitStatus>,
-    listener: Option<JoinHandle<()>>,
+    reader: Option<JoinHandle<()>>,
     kept: Arc<Mutex<VecDeque<String>>>,
 }
 
 /// A request to a running process.
 #[derive(Clone, Copy)]
-pub enum Order {
+pub enum Request {
     /// As by Ctrl-C: finish the step, save, end.
     Interrupt,
     /// End.
-    End,
+    Terminate,
     /// End immediately.
     Kill,
 }
@@ -49,19 +49,19 @@ impl Worker {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child =
             command.spawn().with_context(|| format!("the process of rank {rank} can't be started"))?;
-        let mut worker = Worker { rank, child, status: None, listener: None, kept: Arc::default() };
+        let mut worker = Worker { rank, child, status: None, reader: None, kept: Arc::default() };
         if let Some(out) = worker.child.stdout.take() {
-            worker.hear(out, verbose)?;
+            worker.read_output(out, verbose)?;
         }
         if let Some(err) = worker.child.stderr.take() {
-            worker.listener = Some(worker.hear(err, verbose)?);
+            worker.reader = Some(worker.read_output(err, verbose)?);
         }
         Ok(worker)
     }
 
-    fn hear(&self, pipe: impl Read + Send + 'static, verbose: bool) -> anyhow::Result<JoinHandle<()>> {
+    fn read_output(&self, pipe: impl Read + Send + 'static, verbose: bool) -> anyhow::Result<JoinHandle<()>> {
         let (rank, kept) = (self.rank, Arc::clone(&self.kept));
-        let hear = move || {
+        let read_output = move || {
             read_lines(pipe, |line| {
                 if verbose {
                     return note(format_args!("[rank {rank}] {line}"));
@@ -73,7 +73,7 @@ impl Worker {
                 }
             });
         };
-        let started = std::thread::Builder::new().name(format!("rank-{rank}")).spawn(hear);
+        let started = std::thread::Builder::new().name(format!("rank-{rank}")).spawn(read_output);
         started.context("can't start a thread to read a process's output")
     }
 
@@ -86,27 +86,27 @@ impl Worker {
     }
 
     /// The last lines of an ended process that were not shown.
-    pub fn last_words(&self) -> Vec<String> {
-        let until = Instant::now() + LAST_WORDS;
-        let hearing = || self.listener.as_ref().is_some_and(|listener| !listener.is_finished());
-        while hearing() && Instant::now() < until {
+    pub fn last_lines(&self) -> Vec<String> {
+        let until = Instant::now() + LAST_LINES_WAIT;
+        let reading = || self.reader.as_ref().is_some_and(|reader| !reader.is_finished());
+        while reading() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 
     /// Sends a request to the process, if it has not ended. Until its end is known, its id can't be reused.
-    pub fn order(&mut self, order: Order) {
+    pub fn request(&mut self, request: Request) {
         if matches!(self.ended(), Ok(None)) {
             // The process may end at this moment, which is fine.
-            let _ = send(&mut self.child, order);
+            let _ = send(&mut self.child, request);
         }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.order(Order::Kill);
+        self.request(Request::Kill);
         if self.status.is_none() {
             // A killed process ends soon; `wait` frees its id.
             let _ = self.child.wait();
@@ -115,19 +115,19 @@ impl Drop for Worker {
 }
 
 #[cfg(unix)]
-fn send(child: &mut Child, order: Order) -> io::Result<()> {
+fn send(child: &mut Child, request: Request) -> io::Result<()> {
     use nix::sys::signal::{Signal, kill};
-    let signal = match order {
-        Order::Interrupt => Signal::SIGINT,
-        Order::End => Signal::SIGTERM,
-        Order::Kill => return child.kill(),
+    let signal = match request {
+        Request::Interrupt => Signal::SIGINT,
+        Request::Terminate => Signal::SIGTERM,
+        Request::Kill => return child.kill(),
     };
     let id = i32::try_from(child.id()).map_err(io::Error::other)?;
     Ok(kill(nix::unistd::Pid::from_raw(id), signal)?)
 }
 
 #[cfg(not(unix))]
-fn send(child: &mut Child, _: Order) -> io::Result<()> {
+fn send(child: &mut Child, _: Request) -> io::Result<()> {
     child.kill()
 }
 

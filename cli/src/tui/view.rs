@@ -39,7 +39,7 @@ pub struct View {
     /// Whether the run was asked to stop.
     pub stopping: bool,
     /// The seconds and samples of the epoch at the last throughput value.
-    told: Option<(f64, u64)>,
+    last_rate_at: Option<(f64, u64)>,
     /// The epoch at which the run resumed, and its steps done before.
     resumed: (u64, u64),
 }
@@ -59,20 +59,20 @@ impl View {
     }
 
     pub fn begin_epoch(&mut self, epoch: u64) {
-        (self.epoch, self.step, self.evaluating, self.told) = (epoch, None, None, None);
+        (self.epoch, self.step, self.evaluating, self.last_rate_at) = (epoch, None, None, None);
     }
 
     pub fn step(&mut self, step: &StepInfo) {
         self.step = Some(*step);
-        let Some((seconds, samples)) = self.told else {
+        let Some((seconds, samples)) = self.last_rate_at else {
             // The first step of an epoch includes the start of loading.
-            self.told = Some((step.seconds, step.samples));
+            self.last_rate_at = Some((step.seconds, step.samples));
             return;
         };
         if step.seconds - seconds >= RATE_EVERY {
             self.rates.push((step.samples - samples) as f64 / (step.seconds - seconds));
             self.rates.drain(..self.rates.len().saturating_sub(RATES));
-            self.told = Some((step.seconds, step.samples));
+            self.last_rate_at = Some((step.seconds, step.samples));
         }
     }
 
