@@ -92,10 +92,10 @@ fn other_pictures_are_another_run() {
     fs::remove_file(at("red/050.png")).expect("the picture can be removed");
     fs::remove_file(at("red/051.png")).expect("the picture can be removed");
     draw(&place, "pictures/train/red", BLUE, 7..8);
-    resumed(2).ends(2).complains("the pixels or the labels of their training samples are others");
+    resumed(2).ends(2).complains("the pixels or the labels of their training samples differ");
     draw(&place, "pictures/train/red", RED, 7..8);
     draw(&place, "pictures/train/white", [230; 3], 0..24);
-    resumed(2).ends(2).complains("they have a class more, white");
+    resumed(2).ends(2).complains("they have one more class, white");
     fs::remove_dir_all(at("white")).expect("the folder can be removed");
     for part in ["train", "test"].map(|part| place.path().join("pictures").join(part)) {
         fs::rename(part.join("blue"), part.join("violet")).expect("the folder can be renamed");

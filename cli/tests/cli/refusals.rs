@@ -380,8 +380,7 @@ fn a_resumed_run_stays_what_it_was() {
     recipe("[devices]\nno_winograd = true");
     place.run(resume).ends(2).complains("`devices.no_winograd` can't change");
     recipe("terminate_on_nan = true");
-    let says =
-        "warning: quick.toml says terminate_on_nan = true, but the run continues with false: only flags change";
+    let says = "warning: quick.toml says terminate_on_nan = true, but the run continues with false: only flags change";
     place.run(&format!("{resume} --threads 1")).ends(0).complains(says);
     place
         .run("train --resume run --epochs 1")

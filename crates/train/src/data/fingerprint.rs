@@ -5,16 +5,16 @@ use ndarray::ArrayView4;
 use sha2::{Digest, Sha256};
 use trained::listed;
 
-/// The fingerprint of these data.
+/// The fingerprint of a data set.
 pub fn fingerprint(data: &Dataset) -> Fingerprint {
     let sha256 = digest(&data.train.labels, data.train.images.view());
     Fingerprint { classes: data.classes.clone(), samples: data.train.len(), sha256 }
 }
 
-/// Refuses other data than those that a run was trained on.
+/// Refuses data other than the training data of a run.
 ///
 /// # Errors
-/// [`Error::OtherData`] with what differs.
+/// [`Error::OtherData`] with the difference.
 pub fn check_data(trained_on: &Fingerprint, data: &Dataset) -> Result<()> {
     compare(trained_on, &fingerprint(data))
 }
@@ -32,10 +32,10 @@ pub(crate) fn compare(trained_on: &Fingerprint, found: &Fingerprint) -> Result<(
             format!("they have {samples} training samples, not {}", trained_on.samples)
         }
         ([], []) if *sha256 != trained_on.sha256 => {
-            "the pixels or the labels of their training samples are others".to_owned()
+            "the pixels or the labels of their training samples differ".to_owned()
         }
         ([], []) => return Ok(()),
-        (new, []) => format!("they have a class more, {}", listed(new)),
+        (new, []) => format!("they have one more class, {}", listed(new)),
         ([], gone) => format!("they lack the class {}", listed(gone)),
         (new, gone) => format!("they have the class {} instead of {}", listed(new), listed(gone)),
     };
@@ -72,7 +72,7 @@ mod tests {
             (&|data| data.train.labels.swap(0, 1), "the pixels or the labels"),
             (&|data| data.train = data.train.take(39), "they have 39 training samples, not 40"),
             (&|data| data.classes.swap(0, 1), "another order"),
-            (&|data| data.classes.push("fox".into()), "a class more, fox"),
+            (&|data| data.classes.push("fox".into()), "one more class, fox"),
             (&|data| data.classes.truncate(9), "they lack the class checkerboard"),
             (&|data| data.classes[9] = "fox".into(), "the class fox instead of checkerboard"),
         ];

@@ -22,13 +22,13 @@ impl StopFlag {
         self.0.raised.load(Ordering::Relaxed)
     }
 
-    /// Whether a run has begun, which looks at the flag. Before that there is nothing to save, and who waits for another
-    /// process may wait long.
+    /// Whether a run has begun to check the flag. Before that there is nothing to save, and a process may
+    /// wait long for another one.
     pub fn is_heeded(&self) -> bool {
         self.0.heeded.load(Ordering::Relaxed)
     }
 
-    /// Says that a run looks at the flag from now on.
+    /// Marks that a run checks the flag from now on.
     pub(crate) fn heed(&self) {
         self.0.heeded.store(true, Ordering::Relaxed);
     }

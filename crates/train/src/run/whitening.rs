@@ -1,4 +1,4 @@
-//! First layers that whiten the patches of the training images.
+//! First layers that whiten the patches of training images.
 
 use crate::Result;
 use crate::run::run_data::RunData;
@@ -7,11 +7,11 @@ use layers::{Initializer, Network};
 use parallel::Collective;
 use program::Span;
 
-/// Whitening filters follow from the first so many images: millions of patches.
+/// The images for whitening filters, which have millions of patches.
 const IMAGES: usize = 5000;
 
-/// Gives the layers that begin with [`Initializer::Whitening`] their filters, from the first training images as evaluation would
-/// show them. The first replica computes them for all.
+/// Computes the filters of layers that begin with [`Initializer::Whitening`], from the first training images,
+/// preprocessed as in evaluation. The first replica computes them for all.
 pub(crate) fn whiten(network: &mut Network, data: &RunData, collective: &mut dyn Collective) -> Result<()> {
     let device = network.device().clone();
     for slot in network.arena().slots().to_vec() {
@@ -71,7 +71,7 @@ mod tests {
         arena.slots().iter().map(|slot| values(slot).unwrap()).collect()
     }
 
-    /// Each replica has other images here, so the filters show whose they follow from.
+    /// Each replica has other images here, so the filters show which ones were used.
     #[test]
     fn the_first_layer_gets_the_filters_of_the_first_replica_and_no_other() {
         let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {

@@ -1,4 +1,4 @@
-//! A replica as a pipeline: where its network is cut, the stages, and the passes of a stage.
+//! A replica as a pipeline: the cuts of its network, the stages, and the passes of a stage.
 
 mod cuts;
 mod schedule;

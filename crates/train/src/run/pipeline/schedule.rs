@@ -6,12 +6,13 @@ use crate::{Error, Result};
 use layers::{Draws, Network};
 use parallel::{Exchanges, Pass, Shards, Stage, in_flight, one_forward_one_backward};
 
-/// How many batches a stage holds at a time.
+/// The number of micro-batches that a stage holds at a time.
 pub(crate) fn lanes(stage: &Stage, micro_batches: usize) -> usize {
     in_flight(stage.stages(), stage.number(), micro_batches).max(1)
 }
 
-/// The training passes of a step: one forward, one backward. Each micro-batch leaves the gradients of this stage in its part.
+/// The training passes of a step: one forward, one backward. Each micro-batch leaves this stage's gradients
+/// in its part.
 pub(crate) fn train(
     passes: &mut Passes,
     stage: &Stage,
@@ -62,7 +63,7 @@ pub(crate) fn evaluate(
     Ok(())
 }
 
-/// Puts a micro-batch in place: images and labels, or the labels alone of images that other stages have.
+/// Loads a micro-batch: images and labels, or only the labels if another stage has the images.
 fn put_in_place(network: &mut Network, batch: &Share, shards: &Shards, own: usize) -> Result<()> {
     let piece = batch.piece_of(shards, own);
     piece.send(network)?;
