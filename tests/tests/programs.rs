@@ -1,4 +1,4 @@
-//! Programs in the documents are those that networks have.
+//! Programs in the documents equal those of the networks.
 #![allow(clippy::unwrap_used)]
 
 use layers::{BatchNormalization, Conv2D, Dense, Flatten, Graph, MaxPooling2D, Mode};
@@ -6,7 +6,7 @@ use program::Activation;
 use std::fs;
 use std::path::Path;
 
-/// Behind a change of it, the text that this prints belongs into the page.
+/// After a change, copy the printed text into the page.
 #[test]
 fn the_example_of_the_architecture_is_true() {
     let mut graph = Graph::new("example", [4, 4, 3]);

@@ -305,8 +305,16 @@ fn help_is_short_and_in_groups() {
     let help = place.run("train --help").ends(0).out();
     let headings: Vec<&str> =
         help.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
-    let expected =
-        ["Options", "Optimizer", "Data", "Augmentation", "Several towers", "Devices", "Output", "Callbacks"];
+    let expected = [
+        "Options",
+        "Optimizer",
+        "Data",
+        "Augmentation",
+        "Several replicas",
+        "Devices",
+        "Output",
+        "Callbacks",
+    ];
     assert_eq!(headings, expected.map(|heading| format!("{heading}:")), "{help}");
 }
 

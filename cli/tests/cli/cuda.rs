@@ -1,4 +1,4 @@
-//! The program as it is released, on stand-ins for CUDA: from the command line to calls into the driver,
+//! The released program on stand-ins for CUDA: from the command line to calls into the driver,
 //! cuDNN, cuBLASLt and NCCL. (The program under test could emulate GPUs too, and does not here.)
 
 use crate::Place;

@@ -34,7 +34,7 @@ fn bad_values_name_the_option() {
         ("train --quick --data-url http://", "--data-url is `http://`"),
         (
             "train --quick --dataset synthetic --device cpu --global-batch-size 2 --replicas 3",
-            "--global-batch-size is 2, but must be at least 3: a sample for each of the 3 towers",
+            "--global-batch-size is 2, but must be at least 3: a sample for each of the 3 replicas",
         ),
         ("train --optimizer rmsprop --momentum 0.9", "--momentum is 0.9"),
         ("train --power 2 --schedule cosine", "--power"),

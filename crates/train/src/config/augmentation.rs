@@ -32,12 +32,7 @@ const OPTIONS: &[Opt] = &[
         SHIFT,
         "Shift horizontally: 0.1 for up to a tenth of the width, 4 for whole pixels below 4, 4.0 for up to 4 pixels, 0,2 for one of these",
     ),
-    option(
-        "height_shift_range",
-        "--height-shift-range R",
-        SHIFT,
-        "Shift vertically, as --width-shift-range",
-    ),
+    option("height_shift_range", "--height-shift-range R", SHIFT, "Shift vertically, as --width-shift-range"),
     option("shear_range", "--shear-range DEGREES", Kind::Number, "Shear by up to DEGREES degrees"),
     option(
         "zoom_range",

@@ -112,7 +112,8 @@ impl Run<'_, '_> {
             let wishes = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
             let wishes = wishes.collect::<callbacks::Result<Vec<_>>>()?;
             if let Flow::Stop(reason) = self.settle(wishes)? {
-                let more = "it had stopped before; to continue, give a larger `epochs` or another `early_stop`";
+                let more =
+                    "it had stopped before; to continue, give a larger `epochs` or another `early_stop`";
                 return Ok(End::Stopped(format!("{reason}; {more}")));
             }
         }

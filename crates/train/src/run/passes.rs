@@ -186,7 +186,7 @@ impl Passes {
         self.parts.first_mut().unwrap_or(&mut network.arena_mut().grads)
     }
 
-    /// Replaces `grads` by the sum over all shards of all replicas, as far as it is not summed yet.
+    /// Replaces `grads` by the sum over all shards of all replicas, except for parts that are summed yet.
     pub(crate) fn finish(&mut self, collective: &mut dyn Collective, network: &mut Network) -> Result<()> {
         if self.kind.take() != Some(Kind::Gradients) {
             return self.add_up(collective, network, Span::new(0, network.arena().grads.len()));
