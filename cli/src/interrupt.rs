@@ -15,7 +15,7 @@ pub fn stop_flag(raise: fn(&StopFlag)) -> anyhow::Result<StopFlag> {
 /// The first Ctrl-C asks the run to stop after the current step. A second one ends the process, and so does
 /// one before the run.
 pub fn interrupt(stop: &StopFlag) {
-    if stop.is_raised() || !stop.is_heeded() {
+    if stop.is_raised() || !stop.is_watched() {
         end_at_once();
     }
     stop.raise();

@@ -178,9 +178,9 @@ impl TrainArgs {
         };
         Err(match &self.recipe {
             Some(file) if !by_flags => {
-                refuse(&format!("`{}`", differs.key), &differs.told(), file, "--recipe")
+                refuse(&format!("`{}`", differs.key), &differs.texts(), file, "--recipe")
             }
-            _ => refuse(&self.option(&differs.key), &differs.told(), "this command line", "it"),
+            _ => refuse(&self.option(&differs.key), &differs.texts(), "this command line", "it"),
         })
     }
 
@@ -202,7 +202,7 @@ impl TrainArgs {
         };
         let ignored = |differs: &Difference| !differs.is_training() && !config.changed.contains(&differs.key);
         let message = |differs: Difference| {
-            let [old, new] = differs.told();
+            let [old, new] = differs.texts();
             let key = differs.key;
             (new != NONE).then(|| {
                 format!("{file} says {key} = {new}, but the run continues with {old}: only flags change a resumed run")

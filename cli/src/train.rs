@@ -110,7 +110,7 @@ fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -
 /// the interrupt. Without such a launcher, the exit status must say that the process is not done, or it would
 /// not be restarted.
 fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
-    let stop = stop_flag(|stop| if stop.is_heeded() { stop.raise() } else { end_at_once() })?;
+    let stop = stop_flag(|stop| if stop.is_watched() { stop.raise() } else { end_at_once() })?;
     let Start { mut config, resume, .. } = args.agree(&mut process, start)?;
     let data = load(&mut config, args, resume.as_ref(), |_| ())?;
     let alone = process.is_on_its_own();

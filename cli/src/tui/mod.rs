@@ -42,7 +42,7 @@ fn is_in_foreground() -> bool {
 /// Handles Ctrl-C, SIGTERM and `q` while there is a view. The first one stops the run after the step; the
 /// second, or one before the run, ends it immediately.
 pub fn interrupt(stop: &StopFlag) {
-    if stop.is_raised() || !stop.is_heeded() {
+    if stop.is_raised() || !stop.is_watched() {
         ratatui::restore();
         end_at_once();
     }

@@ -106,21 +106,21 @@ impl CsvLogger {
     }
 
     /// Opens the file, and empties it.
-    fn begin_anew(&mut self) -> Result<()> {
+    fn start_new_file(&mut self) -> Result<()> {
         let file = File::create(&self.path).map_err(Error::io("write", &self.path))?;
         self.file = Some(file);
         self.write(&[self.header()])
     }
 
     /// Opens the file, to append rows after the epochs that are `done`.
-    fn go_on(&mut self, done: &[EpochRecord]) -> Result<()> {
+    fn append_after(&mut self, done: &[EpochRecord]) -> Result<()> {
         let behind = done.last().map_or(0, |last| last.epoch);
         let (done, undone) =
             (self.rows(done), self.rows(self.written.iter().filter(|record| record.epoch > behind)));
         // A pipe is not read. A file that is not text has no rows.
         let is_file = fs::metadata(&self.path).is_ok_and(|about| about.is_file());
         let text = if is_file { fs::read_to_string(&self.path).unwrap_or_default() } else { String::new() };
-        let Left { text: left, has_done } = take_back(&text, &done, &undone);
+        let Remaining { text: left, has_done } = remove_rows(&text, &done, &undone);
         let io = |error| Error::io("write", &self.path)(error);
         if left != text {
             replace_end(&self.path, &text, &left).map_err(io)?;
@@ -143,7 +143,7 @@ impl CsvLogger {
 }
 
 /// The remaining rows of a file.
-struct Left {
+struct Remaining {
     text: String,
     /// Whether the rows of the finished epochs are in it.
     has_done: bool,
@@ -151,7 +151,7 @@ struct Left {
 
 /// Removes the `undone` rows of a run from a file. They are in this order after the last row of `done`, with
 /// rows of other runs in between. The last row may be incomplete.
-fn take_back(text: &str, done: &[String], undone: &[String]) -> Left {
+fn remove_rows(text: &str, done: &[String], undone: &[String]) -> Remaining {
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     let is = |line: &&str, row: &str| line.trim_end_matches(['\r', '\n']) == row;
     let last = |lines: &[&str], row: &str| lines.iter().rposition(|line| is(line, row));
@@ -165,7 +165,7 @@ fn take_back(text: &str, done: &[String], undone: &[String]) -> Left {
         }
     }
     lines.pop_if(|line| !line.ends_with('\n') && undone.iter().any(|row| row.starts_with(*line)));
-    Left { text: lines.concat(), has_done: done.is_empty() || last_done.is_some() }
+    Remaining { text: lines.concat(), has_done: done.is_empty() || last_done.is_some() }
 }
 
 /// Replaces the end of a file in place: another run may be appending to it.
@@ -189,7 +189,7 @@ impl Observer for CsvLogger {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         folder.map(fs::create_dir_all).transpose().map_err(Error::io("create the folder of", &self.path))?;
         let is_new = run.state.step == 0 && self.written.is_empty();
-        if is_new && !self.append { self.begin_anew() } else { self.go_on(&run.state.history) }
+        if is_new && !self.append { self.start_new_file() } else { self.append_after(&run.state.history) }
     }
 
     fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {

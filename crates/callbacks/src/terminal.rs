@@ -109,19 +109,19 @@ mod tests {
         assert_eq!(shortened(&plain), plain);
         for (long, between) in [("x", ["", ""]), ("a b ", ["`", "`"]), ("é ", ["\"", "\""])] {
             let [open, close] = between;
-            let told =
+            let shown =
                 shortened(&format!("lr is {open}{}{close}, but must be less\nhint", long.repeat(5_000_000)));
-            assert!(told.chars().count() < 150 && told.contains("[...]"), "{told}");
+            assert!(shown.chars().count() < 150 && shown.contains("[...]"), "{shown}");
             assert!(
-                told.starts_with(&format!("lr is {open}{long}"))
-                    && told.ends_with(", but must be less\nhint"),
-                "{told}"
+                shown.starts_with(&format!("lr is {open}{long}"))
+                    && shown.ends_with(", but must be less\nhint"),
+                "{shown}"
             );
         }
         for odd in ["a ", "\"x` ", "//"] {
-            let told = shortened(&odd.repeat(1_000_000));
-            assert!(told.chars().count() <= LONGEST_PATH, "{}", told.len());
-            assert_eq!(shortened(&told), told);
+            let shown = shortened(&odd.repeat(1_000_000));
+            assert!(shown.chars().count() <= LONGEST_PATH, "{}", shown.len());
+            assert_eq!(shortened(&shown), shown);
         }
     }
 }

@@ -144,8 +144,8 @@ pub fn check<T: Serialize + Default>(options: &T, table: &Table) -> Result<(), E
             true => Err(Refused::MustBe(option.kind.accepted())),
             false => option.kind.read(value).map(|_| ()),
         };
-        let told = if value.is_null() { "no finite number".to_owned() } else { value.to_string() };
-        refused.map_err(|refused| Error::of(table.key_of(option), told, refused))?;
+        let shown = if value.is_null() { "no finite number".to_owned() } else { value.to_string() };
+        refused.map_err(|refused| Error::of(table.key_of(option), shown, refused))?;
     }
     Ok(())
 }
@@ -161,10 +161,10 @@ pub fn set<C: Serialize + DeserializeOwned>(
     value: &Value,
 ) -> Result<C, Error> {
     let (table, option) = find(tables, key).ok_or_else(|| unknown(tables, key))?;
-    let told = || Error::of(key.to_owned(), value.to_string(), Refused::MustBe(option.kind.accepted()));
+    let error = || Error::of(key.to_owned(), value.to_string(), Refused::MustBe(option.kind.accepted()));
     let read =
         option.kind.read(value).map_err(|refused| Error::of(key.to_owned(), value.to_string(), refused))?;
-    insert(config, table, option, read).ok_or_else(told)
+    insert(config, table, option, read).ok_or_else(error)
 }
 
 /// The configuration with one option set from the command line. A repeated flag has several texts.
@@ -179,8 +179,8 @@ pub fn set_text<C: Serialize + DeserializeOwned>(
 ) -> Result<C, Error> {
     let (table, option) = find(tables, key).ok_or_else(|| unknown(tables, key))?;
     let refuse = |text: &str, refused| {
-        let told = if option.kind.is_number() { text.to_owned() } else { format!("`{text}`") };
-        Error::of(key.to_owned(), told, refused)
+        let shown = if option.kind.is_number() { text.to_owned() } else { format!("`{text}`") };
+        Error::of(key.to_owned(), shown, refused)
     };
     let read = |text: &&str| option.kind.parse(text).map_err(|refused| refuse(text, refused));
     let value = match option.kind {
@@ -231,7 +231,7 @@ pub fn parse_table<T: Serialize + DeserializeOwned + Default>(
 ) -> Result<T, Refused> {
     let table = [Table { key: "", options, begins: None }];
     let (first, rest) = text.split_once(':').unwrap_or((text, ""));
-    let told = |error| match error {
+    let error = |error| match error {
         Error::Value { key, value, accepted } => {
             Refused::Because(format!("{key} is {value}, but must be {accepted}"))
         }
@@ -241,14 +241,14 @@ pub fn parse_table<T: Serialize + DeserializeOwned + Default>(
         }
     };
     let mut given = vec![head.to_owned()];
-    let mut read = set_text(&T::default(), &table, head, &[first.trim()]).map_err(told)?;
+    let mut read = set_text(&T::default(), &table, head, &[first.trim()]).map_err(error)?;
     for pair in rest.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, "true"));
         let name = name.trim().replace('-', "_");
         if given.contains(&name) {
             return Err(Refused::MustBe(format!("given with {name} once")));
         }
-        read = set_text(&read, &table, &name, &[value.trim()]).map_err(told)?;
+        read = set_text(&read, &table, &name, &[value.trim()]).map_err(error)?;
         given.push(name);
     }
     Ok(read)

@@ -19,7 +19,7 @@ impl Difference {
     }
 
     /// Both values as text.
-    pub fn told(&self) -> [String; 2] {
+    pub fn texts(&self) -> [String; 2] {
         [&self.old, &self.new].map(|value| match value {
             Value::Null => "none".to_owned(),
             Value::String(text) => text.clone(),
@@ -86,8 +86,8 @@ mod tests {
             found.iter().map(|found| (found.key.as_str(), found.is_training())).collect();
         let expected = [("epochs", false), ("seed", true), ("devices.threads", false), ("early_stop", false)];
         assert_eq!(keys, expected);
-        assert_eq!(found[1].told(), ["1", "4"]);
-        assert!(found[3].told()[1].contains("patience:5"), "{:?}", found[3].told());
+        assert_eq!(found[1].texts(), ["1", "4"]);
+        assert!(found[3].texts()[1].contains("patience:5"), "{:?}", found[3].texts());
     }
 
     /// `PartialEq` and the differences of the table agree.

@@ -159,8 +159,8 @@ fn read(text: &str, name: &str) -> Result<Config> {
     config.recipe = name.to_owned();
     for (key, value) in file {
         let set = |config: &mut Config, path: &[&str], value: &Value| {
-            let told = |error: Error| refuse(format!("{}{error}", line(text, path)));
-            config.set(&path.join("."), value).map_err(told)
+            let with_line = |error: Error| refuse(format!("{}{error}", line(text, path)));
+            config.set(&path.join("."), value).map_err(with_line)
         };
         match table(&key).zip(value.as_object()) {
             Some((table, own)) => {
@@ -168,9 +168,9 @@ fn read(text: &str, name: &str) -> Result<Config> {
                 own.iter().try_for_each(|(option, value)| set(&mut config, &[&key, option], value))?;
             }
             None if table(&key).is_some() && !is_option(&key) => {
-                let told =
+                let message =
                     format!("{}`{key}` is {value}, but must be a table of options", line(text, &[&key]));
-                return Err(refuse(told));
+                return Err(refuse(message));
             }
             None => set(&mut config, &[&key], &value)?,
         }
@@ -230,8 +230,8 @@ fn begin(config: &mut Config, table: &Table) {
     let all = serde_json::to_value(&*config).unwrap_or_default();
     if let (true, Some(begins), Value::Object(mut all)) = (all[table.key].is_null(), table.begins, all) {
         all.insert(table.key.to_owned(), begins());
-        if let Ok(begun) = Config::try_from(all) {
-            *config = begun;
+        if let Ok(with_table) = Config::try_from(all) {
+            *config = with_table;
         }
     }
 }
@@ -285,12 +285,12 @@ pub fn write_recipe(config: &Config) -> Result<String> {
     for Table { key, begins, .. } in tables().iter().filter(|table| !table.key.is_empty()) {
         let Some(own) = own[key].as_object().filter(|_| !written.contains(key)) else { continue };
         written.push(*key);
-        let begun = begins.filter(|_| blank[key].is_null()).map(|begins| begins());
-        let blank = begun.as_ref().unwrap_or(&blank[key]);
+        let defaults = begins.filter(|_| blank[key].is_null()).map(|begins| begins());
+        let blank = defaults.as_ref().unwrap_or(&blank[key]);
         let differs: Vec<_> =
             own.iter().filter(|(name, value)| !value.is_null() && blank[name.as_str()] != **value).collect();
         // A callback with default options is written too.
-        if begun.is_some() || !differs.is_empty() {
+        if defaults.is_some() || !differs.is_empty() {
             text += &format!("\n[{key}]\n");
         }
         for (name, value) in differs {
@@ -365,8 +365,8 @@ mod tests {
     fn a_path_that_is_no_text_is_not_garbled() {
         use std::os::unix::ffi::OsStringExt as _;
         let path = PathBuf::from(std::ffi::OsString::from_vec(b"/data/caf\xe9".to_vec()));
-        let told = text_of(path).unwrap_err();
-        assert!(told.ends_with("a path that is not UTF-8; rename the folder"), "{told}");
+        let error = text_of(path).unwrap_err();
+        assert!(error.ends_with("a path that is not UTF-8; rename the folder"), "{error}");
         assert_eq!(text_of("/data/café".into()).as_deref(), Ok("/data/café"));
     }
 

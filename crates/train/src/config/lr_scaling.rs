@@ -168,12 +168,12 @@ mod tests {
         let mut config = recipe("quick").unwrap();
         config.training.epochs = 5;
         config.set_lr_scaling("linear").unwrap();
-        assert!(config.oddities().is_empty());
+        assert!(config.warnings().is_empty());
         config.set_warmup_epochs(6).unwrap();
         let says = "the warm-up takes 6 epochs of 5: the learning rate never reaches its full value";
-        assert_eq!(config.oddities(), [says]);
+        assert_eq!(config.warnings(), [says]);
         config.training.schedule = "cosine+warmup:epochs=9".parse().unwrap();
-        assert!(config.oddities()[0].contains("takes 9 epochs of 5"));
+        assert!(config.warnings()[0].contains("takes 9 epochs of 5"));
     }
 
     #[test]

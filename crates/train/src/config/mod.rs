@@ -101,14 +101,14 @@ impl TryFrom<Map<String, Value>> for Config {
     fn try_from(all: Map<String, Value>) -> Result<Self, String> {
         table::check_keys(&all).map_err(|error| error.to_string())?;
         let all = Value::Object(all);
-        let told = |error: serde_json::Error| error.to_string();
+        let message = |error: serde_json::Error| error.to_string();
         Ok(Config {
             recipe: all["recipe"].as_str().unwrap_or_default().to_owned(),
             changed: serde_json::from_value(all.get("changed").cloned().unwrap_or_default())
                 .unwrap_or_default(),
-            training: Training::deserialize(&all).map_err(told)?,
-            placement: Placement::deserialize(&all).map_err(told)?,
-            outputs: Outputs::deserialize(&all).map_err(told)?,
+            training: Training::deserialize(&all).map_err(message)?,
+            placement: Placement::deserialize(&all).map_err(message)?,
+            outputs: Outputs::deserialize(&all).map_err(message)?,
         })
     }
 }
@@ -370,18 +370,18 @@ impl Config {
     }
 
     /// Warnings about options that are allowed, but hardly meant.
-    pub(crate) fn oddities(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let Training { schedule, lr_scaling, epochs, .. } = &self.training;
         let of_schedule =
             schedule.warmup.filter(|warmup| warmup.per == Per::Epoch).map(|warmup| warmup.length);
         let of_scaling = lr_scaling.map(|scaling| scaling.warmup_epochs);
         let longest = of_schedule.max(of_scaling).filter(|length| length > epochs);
-        let told = |length| {
+        let message = |length| {
             format!(
                 "the warm-up takes {length} epochs of {epochs}: the learning rate never reaches its full value"
             )
         };
-        longest.map(told).into_iter().collect()
+        longest.map(message).into_iter().collect()
     }
 }
 

@@ -60,13 +60,13 @@ mod tests {
         type Change<'a> = &'a dyn Fn(&mut Dataset);
         let data = cifar::synthetic(1, 40, 10);
         let own = fingerprint(&data);
-        let told = |change: Change<'_>| {
+        let refused = |change: Change<'_>| {
             let mut other = data.clone();
             change(&mut other);
             check_data(&own, &other).map_err(|error| error.to_string())
         };
-        assert_eq!(told(&|data| data.test = data.test.take(2)), Ok(()));
-        assert_eq!(told(&|data| data.name = "a folder".into()), Ok(()));
+        assert_eq!(refused(&|data| data.test = data.test.take(2)), Ok(()));
+        assert_eq!(refused(&|data| data.name = "a folder".into()), Ok(()));
         let changes: [(Change<'_>, &str); 7] = [
             (&|data| data.train.images[[39, 31, 31, 2]] ^= 1, "the pixels or the labels"),
             (&|data| data.train.labels.swap(0, 1), "the pixels or the labels"),
@@ -77,7 +77,7 @@ mod tests {
             (&|data| data.classes[9] = "fox".into(), "the class fox instead of checkerboard"),
         ];
         for (change, says) in changes {
-            let error = told(change).unwrap_err();
+            let error = refused(change).unwrap_err();
             assert!(error.starts_with("these are not the data that the run was trained on: "), "{error}");
             assert!(error.contains(says), "{error}");
         }

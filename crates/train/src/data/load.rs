@@ -161,9 +161,9 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     order[..cut].sort_unstable();
     order[cut..].sort_unstable();
     let Split { images, labels, coarse } = data.train;
-    let [images, held_images] = parted(images, &order, cut);
-    let [labels, held_labels] = parted(labels, &order, cut);
-    let (coarse, held_coarse) = coarse.map(|coarse| parted(coarse, &order, cut).into()).unzip();
+    let [images, held_images] = partition(images, &order, cut);
+    let [labels, held_labels] = partition(labels, &order, cut);
+    let (coarse, held_coarse) = coarse.map(|coarse| partition(coarse, &order, cut).into()).unzip();
     let train = Split { images, labels, coarse };
     let test = Split { images: held_images, labels: held_labels, coarse: held_coarse };
     Ok(Dataset { train, test, ..data })
@@ -171,8 +171,8 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
 
 /// The rows of `order` from position `cut` on, and those before. The former stay in the array: there may be
 /// no memory for a copy.
-fn parted<T: Copy, D: RemoveAxis>(rows: Array<T, D>, order: &[usize], cut: usize) -> [Array<T, D>; 2] {
-    let held = rows.select(Axis(0), &order[..cut]);
+fn partition<T: Copy, D: RemoveAxis>(rows: Array<T, D>, order: &[usize], cut: usize) -> [Array<T, D>; 2] {
+    let taken = rows.select(Axis(0), &order[..cut]);
     let mut rows = if rows.is_standard_layout() { rows } else { rows.as_standard_layout().into_owned() };
     let len = rows.len() / order.len();
     // The order is ascending, so each row moves to the front.
@@ -182,7 +182,7 @@ fn parted<T: Copy, D: RemoveAxis>(rows: Array<T, D>, order: &[usize], cut: usize
         }
     }
     rows.slice_axis_inplace(Axis(0), Slice::from(..order.len() - cut));
-    [rows, held]
+    [rows, taken]
 }
 
 #[cfg(test)]

@@ -96,28 +96,28 @@ impl Labels {
             let batch = options.batch(step, samples.len());
             let own = shards.own_rows(batch.len());
             let places = &order[batch.start + own.start..batch.start + own.end];
-            Ok(Share::Labels { answers: self.answers(epoch, places), global: batch.len() })
+            Ok(Share::Labels { targets: self.targets(epoch, places), global: batch.len() })
         })
     }
 
     /// The targets of these samples. Mixing depends only on (seed, epoch, sample), so the stage with the
     /// images and this one agree without communication.
-    fn answers(&self, epoch: u64, places: &[u32]) -> Answers {
+    fn targets(&self, epoch: u64, places: &[u32]) -> Targets {
         let Labels { samples, pipeline, options, .. } = self;
         let label = |place: u32| u32::from(samples.labels()[place as usize]);
         if !(options.augment && pipeline.options().mixes()) {
-            return Answers::One(places.iter().map(|&place| label(place)).collect());
+            return Targets::One(places.iter().map(|&place| label(place)).collect());
         }
         let mixed = places.iter().filter_map(|&place| {
             let mix = pipeline.mix(options.seed, epoch, place, samples.len() as u32)?;
             Some(Target { label: label(place), other: label(mix.partner), weight: mix.weight })
         });
-        Answers::Two(mixed.collect())
+        Targets::Two(mixed.collect())
     }
 }
 
 /// One label for each sample, or two with mixup and cutmix.
-pub(crate) enum Answers {
+pub(crate) enum Targets {
     One(Vec<u32>),
     Two(Vec<Target>),
 }
@@ -129,7 +129,7 @@ pub(crate) enum Share {
     /// Positions of a set on the device.
     Rows(Rows, Rc<RefCell<ImageSet>>),
     /// Only the labels, and the samples of the whole batch.
-    Labels { answers: Answers, global: usize },
+    Labels { targets: Targets, global: usize },
 }
 
 impl Share {
@@ -184,10 +184,10 @@ impl Piece<'_> {
                 Ok(network.set_mixed_input(images, &targets)?)
             }
             Share::Rows(..) => Ok(network.set_batch(self.rows.len())?),
-            Share::Labels { answers: Answers::One(labels), .. } => {
+            Share::Labels { targets: Targets::One(labels), .. } => {
                 Ok(network.set_labels(&labels[self.rows.clone()])?)
             }
-            Share::Labels { answers: Answers::Two(targets), .. } => {
+            Share::Labels { targets: Targets::Two(targets), .. } => {
                 Ok(network.set_mixed_labels(&targets[self.rows.clone()])?)
             }
         }

@@ -22,7 +22,7 @@ pub struct Process {
     place: Place,
     transport: Transport,
     /// The rendezvous of the processes, if they have met to agree on a checkpoint.
-    met: Option<Meeting>,
+    meeting: Option<Meeting>,
 }
 
 impl Process {
@@ -38,7 +38,7 @@ impl Process {
         match discover_here()? {
             Some(place) if place.world > 1 => {
                 let transport = Transport::choose(&place, devices, timeout)?;
-                Ok(Some(Process { place, transport, met: None }))
+                Ok(Some(Process { place, transport, meeting: None }))
             }
             _ => Ok(None),
         }
@@ -73,7 +73,7 @@ impl Process {
         let own = Hello { rank, world, facts: Facts::new() };
         let mut meeting = meet(&self.place, settings, &own, (rank == 0).then_some(&[]))?;
         let said = meeting.collect(&[u8::from(restarted)])?;
-        self.met = Some(meeting);
+        self.meeting = Some(meeting);
         Ok(restarted || said.contains(&vec![u8::from(true)]))
     }
 
@@ -85,11 +85,11 @@ impl Process {
     /// [`Error::Parallel`](crate::Error::Parallel) if the first process has ended.
     pub fn common_checkpoint(&mut self, own: Option<String>) -> Result<Option<String>> {
         let first = self.is_first();
-        let Some(meeting) = &mut self.met else { return Ok(own) };
+        let Some(meeting) = &mut self.meeting else { return Ok(own) };
         let name = own.unwrap_or_default();
-        let told = meeting.hand_out(first.then_some(name.as_bytes()))?;
-        let told = String::from_utf8_lossy(&told).into_owned();
-        Ok(Some(told).filter(|name| !name.is_empty()))
+        let name = meeting.hand_out(first.then_some(name.as_bytes()))?;
+        let name = String::from_utf8_lossy(&name).into_owned();
+        Ok(Some(name).filter(|name| !name.is_empty()))
     }
 
     /// As [`train`](crate::train()), with this process's replica.
@@ -114,7 +114,7 @@ impl Process {
         let observers = if self.is_first() { observers } else { Default::default() };
         let run = run.watched_by(observers);
         let body = |replica| run.stage(replica, Stage::whole(), observers, stop);
-        self.transport.run(&self.place, self.met, device, &facts::facts(&run), body)
+        self.transport.run(&self.place, self.meeting, device, &facts::facts(&run), body)
     }
 
     /// Runs `body` as this process's replica, on its device, together with the others. `facts` must agree
@@ -129,7 +129,7 @@ impl Process {
         body: impl FnOnce(Replica) -> Result<T>,
     ) -> Result<T> {
         let device = device::open(config, &self.place)?;
-        self.transport.run(&self.place, self.met, device, facts, body)
+        self.transport.run(&self.place, self.meeting, device, facts, body)
     }
 }
 

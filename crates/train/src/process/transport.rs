@@ -64,12 +64,12 @@ impl Transport {
         }
     }
 
-    /// Runs `body` as this process's replica, together with the others, whose facts must agree. They may have
-    /// `met`.
+    /// Runs `body` as this process's replica, together with the others, whose facts must agree. They may have a
+    /// `meeting` already.
     pub(super) fn run<T, F>(
         self,
         place: &Place,
-        met: Option<Meeting>,
+        meeting: Option<Meeting>,
         device: Device,
         facts: &Facts,
         body: F,
@@ -79,7 +79,7 @@ impl Transport {
     {
         match self {
             Transport::Nccl { settings, timeout } => {
-                NcclProcess { place, settings: &settings, facts, timeout, met }.run(device, body)
+                NcclProcess { place, settings: &settings, facts, timeout, met: meeting }.run(device, body)
             }
             #[cfg(feature = "mpi")]
             Transport::Mpi { mpi, nccl, timeout } => {

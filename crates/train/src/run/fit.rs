@@ -44,11 +44,11 @@ impl PreparedRun<'_> {
         let first = replica.rank() == 0 && stage.is_first();
         let stopping = if first { callbacks::stopping(&self.config.outputs)? } else { Vec::new() };
         let stage = PipelineStage { stage, tensors: &self.stage_tensors, cuts: &self.cuts };
-        stop.heed();
+        stop.mark_watched();
         let (worker, train) = Worker::new(self.config, &self.data, model, self.resume, replica, stage)?;
         let ended = self.resume.is_some_and(|resume| resume.may_have_ended(self.config));
         let snapshots = &self.snapshots;
-        Run { worker, train, observers, stopping, snapshots, stop, ended, told: false }.fit()
+        Run { worker, train, observers, stopping, snapshots, stop, ended, warned: false }.fit()
     }
 }
 
@@ -72,8 +72,8 @@ struct Run<'a, 'o> {
     stop: &'a StopFlag,
     /// Whether observers may have ended the run at the point of the resume.
     ended: bool,
-    /// Whether the observers have been told why steps can't be captured.
-    told: bool,
+    /// Whether the observers have been warned why steps can't be captured.
+    warned: bool,
 }
 
 impl Run<'_, '_> {
@@ -109,9 +109,9 @@ impl Run<'_, '_> {
     fn epochs(&mut self) -> Result<End> {
         if self.ended {
             let Run { worker, observers, stopping, .. } = self;
-            let wishes = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
-            let wishes = wishes.collect::<callbacks::Result<Vec<_>>>()?;
-            if let Flow::Stop(reason) = self.settle(wishes)? {
+            let decisions = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
+            let decisions = decisions.collect::<callbacks::Result<Vec<_>>>()?;
+            if let Flow::Stop(reason) = self.agree_on(decisions)? {
                 let more =
                     "it had stopped before; to continue, give a larger `epochs` or another `early_stop`";
                 return Ok(End::Stopped(format!("{reason}; {more}")));
@@ -147,15 +147,15 @@ impl Run<'_, '_> {
             notes: worker.config.describe_lr_scaling(worker.state.global_batch).into_iter().collect(),
         };
         deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;
-        for oddity in worker.config.oddities() {
-            observers.iter_mut().try_for_each(|observer| observer.on_warning(&oddity))?;
+        for warning in worker.config.warnings() {
+            observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
         }
         Ok(())
     }
 
     /// Runs the remaining steps of one epoch; returns true if the run was asked to stop.
     fn epoch(&mut self) -> Result<bool> {
-        let Run { worker, train, observers, snapshots, stop, told, .. } = self;
+        let Run { worker, train, observers, snapshots, stop, warned, .. } = self;
         let (epoch, done) = (worker.state.epoch, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
@@ -185,7 +185,7 @@ impl Run<'_, '_> {
         }
         worker.read_losses()?;
         worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
-        if let Some(why) = worker.not_recorded().filter(|_| !core::mem::replace(told, true)) {
+        if let Some(why) = worker.capture_refusal().filter(|_| !core::mem::replace(warned, true)) {
             let warning = format!("steps run op by op, which takes longer: {why}");
             observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
         }
@@ -219,14 +219,14 @@ impl Run<'_, '_> {
         };
         worker.record(record.clone());
         worker.meet_for_snapshot()?;
-        let wishes = deciding(observers, stopping).map(|o| o.on_epoch_end(&record, &worker.state, worker));
-        let wishes = wishes.collect::<callbacks::Result<Vec<_>>>()?;
-        self.settle(wishes).map(Some)
+        let decisions = deciding(observers, stopping).map(|o| o.on_epoch_end(&record, &worker.state, worker));
+        let decisions = decisions.collect::<callbacks::Result<Vec<_>>>()?;
+        self.agree_on(decisions).map(Some)
     }
 
     /// The common decision of all replicas. The first observer that stops the run gives the reason.
-    fn settle(&mut self, wishes: Vec<Flow>) -> Result<Flow> {
-        let flow = wishes.into_iter().find(|wish| *wish != Flow::Continue).unwrap_or(Flow::Continue);
+    fn agree_on(&mut self, decisions: Vec<Flow>) -> Result<Flow> {
+        let flow = decisions.into_iter().find(|flow| *flow != Flow::Continue).unwrap_or(Flow::Continue);
         let stop = self.worker.agree(flow != Flow::Continue)?;
         Ok(match flow {
             Flow::Continue if stop => Flow::Stop("the first replica stopped".into()),

@@ -171,36 +171,36 @@ mod tests {
         let len = |batch| models::small_cnn(10).unwrap().activation_len(batch, Mode::Training, true).unwrap();
         let (whole, half) = (4 * len(64) as u64, 4 * len(32) as u64);
         checked(&config, 1, whole).expect("it may be just enough");
-        let told = checked(&config, 1, whole - 1).unwrap_err().to_string();
+        let error = checked(&config, 1, whole - 1).unwrap_err().to_string();
         assert!(
-            told.starts_with("a batch of 64 needs about 0.0 GiB of memory, but there are 0.0 GiB"),
-            "{told}"
+            error.starts_with("a batch of 64 needs about 0.0 GiB of memory, but there are 0.0 GiB"),
+            "{error}"
         );
-        let named = |told: &str, flag: &str| -> usize {
-            let (_, rest) = told.split_once(flag).unwrap_or_else(|| panic!("{told}"));
+        let named = |error: &str, flag: &str| -> usize {
+            let (_, rest) = error.split_once(flag).unwrap_or_else(|| panic!("{error}"));
             rest.strip_suffix(" would fit").unwrap().parse().unwrap()
         };
-        let fits = named(&told, "; --batch-size ");
-        assert!((30..64).contains(&fits), "{told}");
+        let fits = named(&error, "; --batch-size ");
+        assert!((30..64).contains(&fits), "{error}");
         checked(&config.with(|config| config.training.batch_size = fits), 1, whole - 1)
-            .expect("what is told fits");
+            .expect("the suggested batch fits");
 
         // All replicas of the machine count. A batch is at most as large as the data.
-        let told = checked(&config, 2, whole).unwrap_err().to_string();
-        assert!(told.starts_with("a batch of 45 on each of 2 replicas needs"), "{told}");
+        let error = checked(&config, 2, whole).unwrap_err().to_string();
+        assert!(error.starts_with("a batch of 45 on each of 2 replicas needs"), "{error}");
         let global = config.with(|config| config.training.global_batch_size = Some(64));
         checked(&global, 2, 2 * half).expect("it may be just enough");
-        let told = checked(&global, 2, 2 * half - 1).unwrap_err().to_string();
-        let fits = named(&told, "; --global-batch-size ");
+        let error = checked(&global, 2, 2 * half - 1).unwrap_err().to_string();
+        let fits = named(&error, "; --global-batch-size ");
         checked(&config.with(|config| config.training.global_batch_size = Some(fits)), 2, 2 * half - 1)
             .unwrap();
         // Virtual replicas are computed one after the other.
         let virtual_replicas = config.with(|config| config.training.virtual_replicas = Some(2));
         checked(&virtual_replicas, 1, 4 * len(45) as u64).expect("it may be just enough");
-        let told = checked(&config, 1, 9).unwrap_err().to_string();
+        let error = checked(&config, 1, 9).unwrap_err().to_string();
         assert!(
-            told.ends_with("not even a batch of 1 would fit; use smaller images, or a smaller network"),
-            "{told}"
+            error.ends_with("not even a batch of 1 would fit; use smaller images, or a smaller network"),
+            "{error}"
         );
     }
 

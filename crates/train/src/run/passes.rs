@@ -50,7 +50,7 @@ pub(crate) enum Kind {
     },
     /// As [`Kind::Gradients`], with layers that synchronize with those of other replicas. Threads of the host
     /// meet as well, which can't be captured.
-    Meeting,
+    Synchronized,
     /// A batch of the validation data.
     Evaluation,
 }
@@ -66,12 +66,12 @@ impl Passes {
     }
 
     /// Whether every batch is one shard, so that there is nothing to add up.
-    pub(crate) fn alone(&self) -> bool {
+    pub(crate) fn is_single(&self) -> bool {
         self.shards.total() == 1
     }
 
     /// The reason if some work is never captured.
-    pub(crate) fn not_recorded(&self) -> Option<&str> {
+    pub(crate) fn capture_refusal(&self) -> Option<&str> {
         self.capture.refusal()
     }
 
@@ -112,7 +112,7 @@ impl Passes {
         self.kind = Some(kind);
         let (device, shards) = (network.device().clone(), self.shards.own());
         let work = Work { kind, global: batch.global() };
-        if self.capture.begin(collective, &work)? == Phase::Capture && kind != Kind::Meeting {
+        if self.capture.begin(collective, &work)? == Phase::Capture && kind != Kind::Synchronized {
             let mut prepared = Prepared::Yes;
             for own in 0..shards.len() {
                 let shard = self.shard(network, collective, batch, own, &mut pass, |capture, shard, run| {
@@ -127,7 +127,7 @@ impl Passes {
             piece.send(network)?;
             let turn = Turn { first: piece.first(), ..*turn };
             self.shard(network, collective, batch, own, &mut pass, |capture, shard, run| match kind {
-                Kind::Meeting => run(),
+                Kind::Synchronized => run(),
                 _ => capture.play(&device, &work, shard, &turn, run),
             })?;
         }
@@ -158,7 +158,7 @@ impl Passes {
             piece.load(&device, network)?;
             let with_others = Exchanges::of_replicas(collective);
             let exchanges = match kind {
-                Some(Kind::Meeting) => Some(with_others),
+                Some(Kind::Synchronized) => Some(with_others),
                 _ => sums.then(|| with_others.with_sums(earlier)),
             };
             pass(network, Pass { first, exchanges })

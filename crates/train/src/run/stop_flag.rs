@@ -8,7 +8,7 @@ pub struct StopFlag(Arc<Flags>);
 #[derive(Debug, Default)]
 struct Flags {
     raised: AtomicBool,
-    heeded: AtomicBool,
+    watched: AtomicBool,
 }
 
 impl StopFlag {
@@ -24,12 +24,12 @@ impl StopFlag {
 
     /// Whether a run has begun to check the flag. Before that there is nothing to save, and a process may
     /// wait long for another one.
-    pub fn is_heeded(&self) -> bool {
-        self.0.heeded.load(Ordering::Relaxed)
+    pub fn is_watched(&self) -> bool {
+        self.0.watched.load(Ordering::Relaxed)
     }
 
     /// Marks that a run checks the flag from now on.
-    pub(crate) fn heed(&self) {
-        self.0.heeded.store(true, Ordering::Relaxed);
+    pub(crate) fn mark_watched(&self) {
+        self.0.watched.store(true, Ordering::Relaxed);
     }
 }

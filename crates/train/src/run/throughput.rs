@@ -6,7 +6,7 @@ use program::Device;
 use std::time::Duration;
 
 /// Replicas exchange their throughput after 4, 8, 16 steps of an epoch and so on, and after the last step.
-const FIRST_TOLD: u64 = 4;
+const FIRST_EXCHANGE: u64 = 4;
 
 /// One replica's work since the last exchange.
 pub(crate) struct Throughput {
@@ -30,7 +30,7 @@ impl Throughput {
     /// Whether replicas exchange after this many steps of an epoch. No clock decides, since all must take
     /// part.
     pub(crate) fn is_due(steps_done: u64, steps_per_epoch: u64) -> bool {
-        steps_done == steps_per_epoch || (steps_done >= FIRST_TOLD && steps_done.is_power_of_two())
+        steps_done == steps_per_epoch || (steps_done >= FIRST_EXCHANGE && steps_done.is_power_of_two())
     }
 
     /// Counts a step: this replica's samples, and its computing time without waiting.
@@ -42,7 +42,7 @@ impl Throughput {
     /// Returns the images per second of every replica while it computes, by rank, and resets the counts.
     ///
     /// `None` if they are not known; then there is no exchange.
-    pub(crate) fn tell(
+    pub(crate) fn exchange(
         &mut self,
         device: &Device,
         collective: &mut dyn Collective,
@@ -66,34 +66,34 @@ mod tests {
 
     #[test]
     fn all_replicas_know_every_speed() {
-        let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
+        let rates = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
             let rank = replica.rank();
             let mut throughput = Throughput::agree(&replica.device, replica.collective.as_mut())?;
             throughput.add(10, Duration::from_millis(50));
             throughput.add(30 * rank, Duration::from_millis(50));
-            let told = throughput.tell(&replica.device, replica.collective.as_mut())?;
-            let again = throughput.tell(&replica.device, replica.collective.as_mut())?;
-            Ok::<_, Error>((told, again))
+            let rates = throughput.exchange(&replica.device, replica.collective.as_mut())?;
+            let again = throughput.exchange(&replica.device, replica.collective.as_mut())?;
+            Ok::<_, Error>((rates, again))
         });
-        assert_eq!(told.unwrap(), vec![(Some(vec![100.0, 400.0]), None); 2]);
+        assert_eq!(rates.unwrap(), vec![(Some(vec![100.0, 400.0]), None); 2]);
     }
 
     /// With one of two replicas measuring, it would wait for the other.
     #[test]
     fn nobody_gathers_what_is_not_known() {
-        let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
+        let rates = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
             let mut throughput = Throughput { known: false, samples: 1, computing: Duration::from_secs(1) };
             match replica.rank() {
-                0 => Ok::<_, Error>(throughput.tell(&replica.device, replica.collective.as_mut())?),
+                0 => Ok::<_, Error>(throughput.exchange(&replica.device, replica.collective.as_mut())?),
                 _ => Ok(None),
             }
         });
-        assert_eq!(told.unwrap(), [None, None]);
+        assert_eq!(rates.unwrap(), [None, None]);
     }
 
     #[test]
     fn speeds_are_told_soon_and_then_seldom() {
-        let told: Vec<u64> = (1..=20).filter(|&done| Throughput::is_due(done, 20)).collect();
-        assert_eq!(told, [4, 8, 16, 20]);
+        let due: Vec<u64> = (1..=20).filter(|&done| Throughput::is_due(done, 20)).collect();
+        assert_eq!(due, [4, 8, 16, 20]);
     }
 }

@@ -74,7 +74,7 @@ mod tests {
     /// Each replica has other images here, so the filters show which ones were used.
     #[test]
     fn the_first_layer_gets_the_filters_of_the_first_replica_and_no_other() {
-        let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
+        let results = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
             let mut network = models::airbench94(10)?.build(&replica.device, 1, Mode::Inference)?;
             network.init(1)?;
             let before = read(&network);
@@ -83,10 +83,10 @@ mod tests {
             let own = filters(&prepared, [2, 2], 5e-4)?;
             Ok::<_, Error>((before, read(&network), own))
         });
-        let told = told.unwrap();
-        let first = &told[0].2;
-        assert!(*first != told[1].2, "the images are the same");
-        for (before, after, _) in &told {
+        let results = results.unwrap();
+        let first = &results[0].2;
+        assert!(*first != results[1].2, "the images are the same");
+        for (before, after, _) in &results {
             assert!(after[0] == *first && after[0] != before[0] && after[1..] == before[1..]);
         }
         let opposite = |row: &[f32]| (0..12).all(|k| row[k] == -row[12 + k]);

@@ -46,7 +46,7 @@ pub(crate) struct Worker<'a> {
     val: Source,
     /// Whether layers compute statistics over the whole batch, and so synchronize with those of other
     /// replicas.
-    meets: bool,
+    syncs_batch_norm: bool,
     stage: PipelineStage<'a>,
     /// Losses and correct answers of the epoch so far.
     meter: Meter,
@@ -60,7 +60,7 @@ const READ_EVERY: Duration = Duration::from_millis(100);
 
 /// The least number of steps between two checks for requests to stop. All ranks must check after the same
 /// step, so no clock decides.
-const WISHES_EVERY: u64 = 16;
+const STOP_CHECK_EVERY: u64 = 16;
 
 /// The error for a batch larger than the data, if short batches are left out.
 fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Error {
@@ -105,7 +105,7 @@ impl<'a> Worker<'a> {
         };
         let batch =
             largest(data.train.len(), config.training.drop_last).max(largest(data.val.len(), false)).max(1);
-        let lanes = pipeline::lanes(&stage.stage, own.own().len());
+        let lanes = pipeline::max_in_flight(&stage.stage, own.own().len());
         let (first, mode) = (stage.stage.is_first(), Mode::Training);
         let built = if stage.stage.is_last() {
             model.build(&device, batch, mode)
@@ -117,7 +117,7 @@ impl<'a> Worker<'a> {
         if resume.is_none() {
             whitening::whiten(&mut network, data, collective.as_mut())?;
         }
-        let meets =
+        let syncs_batch_norm =
             config.training.sync_batch_norm && world > 1 && network.synchronize(collective.rank(), world)?;
         let optimizer = config.optimizer_on(&network)?;
         let average = config.training.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
@@ -159,7 +159,7 @@ impl<'a> Worker<'a> {
             average,
             val,
             passes,
-            meets,
+            syncs_batch_norm,
             stage,
             meter,
             read: Instant::now(),
@@ -226,18 +226,18 @@ impl<'a> Worker<'a> {
     pub(crate) fn step(&mut self, batch: &Share, stop: bool) -> Result<bool> {
         self.collective.at_step(self.state.step);
         let (lr, global, split) = (self.lr(), batch.global(), self.stage.stages() > 1);
-        let alone = self.passes.alone() && !split;
+        let alone = self.passes.is_single() && !split;
         let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
         let (seed, step, smoothing) =
             (self.config.training.seed, self.state.step, self.config.training.label_smoothing as f32);
         let draws = Draws { seed, step, first_sample: 0 };
         let epoch = self.state.epoch;
         let options = StepOptions { draws, label_smoothing: smoothing, lr, global_batch: global, epoch };
-        let Worker { passes, network, optimizer, meter, stage, collective, meets, .. } = self;
+        let Worker { passes, network, optimizer, meter, stage, collective, syncs_batch_norm, .. } = self;
         let runs = optimizer.runs();
-        let kind = match (alone, *meets) {
+        let kind = match (alone, *syncs_batch_norm) {
             (true, _) => Kind::Step { runs },
-            (_, true) => Kind::Meeting,
+            (_, true) => Kind::Synchronized,
             _ => Kind::Gradients,
         };
         let (began, mut waited) = (Instant::now(), Duration::ZERO);
@@ -269,8 +269,8 @@ impl<'a> Worker<'a> {
             // The request remains until all check.
             let ahead = self.runs_ahead_of_others();
             let last = self.state.partial.steps + 1 == self.steps_per_epoch;
-            let look = !ahead || last || step % WISHES_EVERY == 0;
-            stop = look && self.read_wishes(stop)?;
+            let check = !ahead || last || step % STOP_CHECK_EVERY == 0;
+            stop = check && self.read_stop_requests(stop)?;
         }
         self.state.step += 1;
         let done = self.progress();
@@ -303,7 +303,7 @@ impl<'a> Worker<'a> {
     /// step.
     pub(crate) fn replica_rates(&mut self) -> Result<Option<Vec<f64>>> {
         match Throughput::is_due(self.state.partial.steps, self.steps_per_epoch) {
-            true => self.throughput.tell(&self.device, self.collective.as_mut()),
+            true => self.throughput.exchange(&self.device, self.collective.as_mut()),
             false => Ok(None),
         }
     }
@@ -325,16 +325,16 @@ impl<'a> Worker<'a> {
 
     /// Whether any replica wants the run to stop.
     pub(crate) fn agree(&mut self, stop: bool) -> Result<bool> {
-        self.wish(stop)?;
+        self.request_stop(stop)?;
         let Worker { network, collective, passes, stage, .. } = self;
         let signal = network.arena().signal;
         passes.add_up(collective.as_mut(), network, signal)?;
-        stage.tell(network, signal)?;
-        self.read_wishes(stop)
+        stage.sum_over_stages(network, signal)?;
+        self.read_stop_requests(stop)
     }
 
     /// Leaves this replica's request to stop for the next sum.
-    fn wish(&mut self, stop: bool) -> Result<()> {
+    fn request_stop(&mut self, stop: bool) -> Result<()> {
         let signal = self.network.arena().signal;
         Ok(self.device.fill(f32::from(u8::from(stop)), self.passes.own(&mut self.network), signal)?)
     }
@@ -342,16 +342,16 @@ impl<'a> Worker<'a> {
     /// Adds up `grads` over the shards of all replicas: gradients, sums, metrics and, at the end, the
     /// replicas' requests to stop. `stop` is this one's request.
     fn add_up(&mut self, stop: bool) -> Result<()> {
-        self.wish(stop)?;
+        self.request_stop(stop)?;
         let Worker { network, collective, passes, stage, .. } = self;
         passes.finish(collective.as_mut(), network)?;
         let (metrics, signal) = (network.arena().metrics, network.arena().signal);
-        stage.tell(network, Span::new(metrics.offset, signal.end() - metrics.offset))
+        stage.sum_over_stages(network, Span::new(metrics.offset, signal.end() - metrics.offset))
     }
 
     /// Whether any replica requested to stop at the last sum; waits for an asynchronous device.
-    fn read_wishes(&self, stop: bool) -> Result<bool> {
-        if self.has_others() { wishes(&self.device, &self.network) } else { Ok(stop) }
+    fn read_stop_requests(&self, stop: bool) -> Result<bool> {
+        if self.has_others() { any_stop_request(&self.device, &self.network) } else { Ok(stop) }
     }
 
     /// Whether other replicas or stages compute parts of the same steps.
@@ -365,8 +365,8 @@ impl<'a> Worker<'a> {
     }
 
     /// The reason if a device that can capture steps runs them op by op; `None` otherwise.
-    pub(crate) fn not_recorded(&self) -> Option<&str> {
-        self.passes.not_recorded()
+    pub(crate) fn capture_refusal(&self) -> Option<&str> {
+        self.passes.capture_refusal()
     }
 
     /// The mean loss and accuracy on the validation data, over all replicas; NaN without data. `None` if a replica was asked to
@@ -398,16 +398,16 @@ impl<'a> Worker<'a> {
                     |network, _| Ok(network.evaluate_pass()?),
                 )?;
             }
-            let wish = stop.is_raised();
-            device.fill(f32::from(u8::from(wish)), passes.own(network), signal)?;
+            let requested = stop.is_raised();
+            device.fill(f32::from(u8::from(requested)), passes.own(network), signal)?;
             passes.add_up(collective.as_mut(), network, sums)?;
-            stage.tell(network, sums)?;
+            stage.sum_over_stages(network, sums)?;
             meter.add(network)?;
             done += batch.global();
             progress(done, all)?;
             let alone = collective.world() == 1 && stage.stages() == 1;
-            let look = done < all && (!ahead || number % WISHES_EVERY == 0);
-            if look && (if alone { wish } else { wishes(device, network)? }) {
+            let check = done < all && (!ahead || number % STOP_CHECK_EVERY == 0);
+            if check && (if alone { requested } else { any_stop_request(device, network)? }) {
                 return Ok(None);
             }
         }
@@ -431,9 +431,9 @@ impl<'a> Worker<'a> {
 }
 
 /// Whether any replica requested to stop at the last sum; waits for an asynchronous device.
-fn wishes(device: &Device, network: &Network) -> Result<bool> {
+fn any_stop_request(device: &Device, network: &Network) -> Result<bool> {
     let Arena { grads, signal, .. } = network.arena();
-    let mut wishes = [0.0];
-    device.download(grads, signal.offset, &mut wishes)?;
-    Ok(wishes[0] > 0.0)
+    let mut requests = [0.0];
+    device.download(grads, signal.offset, &mut requests)?;
+    Ok(requests[0] > 0.0)
 }

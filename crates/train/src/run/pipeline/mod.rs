@@ -7,6 +7,6 @@ mod stage;
 
 pub use cuts::pipeline_cuts;
 pub(crate) use cuts::{check_cuts, cut_names};
-pub(crate) use schedule::{evaluate, lanes, train};
+pub(crate) use schedule::{evaluate, max_in_flight, train};
 pub(crate) use split::split;
 pub(crate) use stage::{PipelineStage, StageTensors};

@@ -7,7 +7,7 @@ use layers::{Draws, Network};
 use parallel::{Exchanges, Pass, Shards, Stage, in_flight, one_forward_one_backward};
 
 /// The number of micro-batches that a stage holds at a time.
-pub(crate) fn lanes(stage: &Stage, micro_batches: usize) -> usize {
+pub(crate) fn max_in_flight(stage: &Stage, micro_batches: usize) -> usize {
     in_flight(stage.stages(), stage.number(), micro_batches).max(1)
 }
 
@@ -22,11 +22,11 @@ pub(crate) fn train(
     label_smoothing: f32,
 ) -> Result<()> {
     let micro_batches = passes.shards().own().len();
-    let lanes = lanes(stage, micro_batches);
+    let max_in_flight = max_in_flight(stage, micro_batches);
     let global = batch.global();
     for pass in one_forward_one_backward(stage.stages(), stage.number(), micro_batches) {
         let (Pass::Forward(own) | Pass::Backward(own)) = pass;
-        network.choose_lane(own % lanes)?;
+        network.choose_lane(own % max_in_flight)?;
         let first_sample = passes.first_row(global, own) as u32;
         let draws = Draws { first_sample, ..draws };
         passes.with_part(network, own, |network, shards| {

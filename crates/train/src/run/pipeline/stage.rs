@@ -35,7 +35,7 @@ impl PipelineStage<'_> {
 
     /// Adds up some numbers of `grads` over the stages of this replica: the metrics, which only the last one
     /// has, and requests to stop. With the sum over the replicas, all stages get the same numbers.
-    pub(crate) fn tell(&mut self, network: &mut Network, numbers: Span) -> Result<()> {
+    pub(crate) fn sum_over_stages(&mut self, network: &mut Network, numbers: Span) -> Result<()> {
         if self.stages() == 1 {
             return Ok(());
         }
