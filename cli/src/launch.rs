@@ -43,7 +43,7 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(failure.status));
         }
         let (next, most) = (restart + 1, args.max_restarts);
-        note(format_args!("starting anew (restart {next} of {most})"));
+        note(format_args!("restarting all processes (restart {next} of {most})"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -134,7 +134,7 @@ impl TrainArgs {
         let Some(run) = self.folder().filter(|_| restarted) else { return Ok(None) };
         let newest = Resume::newest_if_any(run).map_err(|error| match error {
             train::Error::Run { path, reason } => {
-                let reason = format!("{reason}; mend them, or move them away to begin anew");
+                let reason = format!("{reason}; repair them, or move them away to start again");
                 train::Error::Run { path, reason }
             }
             other => other,

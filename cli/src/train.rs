@@ -126,8 +126,11 @@ fn outside_outputs(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
         all.iter().find(|outside| !outside.is_folder && outside.path.is_dir())
     {
         let flag = flag_of(key).unwrap_or(key);
-        let picture = if *key == "plot" { " to be a picture" } else { "" };
-        return Err(usage(format!("{flag} is {}, but must be no folder{picture}", shown(path).display())));
+        let kind = if *key == "plot" { "picture" } else { "file" };
+        return Err(usage(format!(
+            "{flag} is {}, but must be a {kind}, not a folder",
+            shown(path).display()
+        )));
     }
     Ok(all)
 }
@@ -208,7 +211,7 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
     }
     if let Some(resume) = resume {
         for skipped in &resume.skipped {
-            note(format_args!("warning: a checkpoint was passed over: {skipped}"));
+            note(format_args!("warning: a checkpoint was skipped: {skipped}"));
         }
         let TrainState { epoch, partial, .. } = &resume.state;
         let at = match partial.steps {

@@ -160,7 +160,7 @@ fn a_run_goes_on_from_a_file_of_its_network() {
     place.run(&format!("{on} run")).ends(2).complains("run already holds a run");
     place.run(&format!("{on} other --lr 0.5")).ends(2).complains("--lr can't change");
     let weights = "train --resume-from run/model.safetensors --output other";
-    place.run(weights).ends(1).complains("it holds weights alone");
+    place.run(weights).ends(1).complains("it holds only weights");
 }
 
 /// A file that can't be written ends the run before the epoch counts as done, so that a resume writes it.

@@ -118,7 +118,8 @@ fn a_run_goes_on_with_a_folder_that_has_moved() {
     let before = object(&place, "evaluate run --json");
     let at = |name: &str| place.path().join(name);
     fs::rename(at("pictures"), at("moved")).expect("the folder can be renamed");
-    let gone = "/pictures, where the run's config.json says that its pictures are; give --dataset DIR if they have moved";
+    let gone =
+        "/pictures, where the run's config.json expects its pictures; give --dataset DIR if they have moved";
     for args in ["train --resume run --epochs 2", "evaluate run", "evaluate run/checkpoints"] {
         let ran = place.run(args).ends(2).complains("error: there is no folder ").complains(gone);
         assert_eq!(ran.err().lines().count(), 1, "{}", ran.err());
@@ -145,7 +146,7 @@ fn a_run_goes_on_with_a_folder_that_has_moved() {
     place.run("evaluate run").ends(0);
     fs::remove_file(at("run/config.json")).expect("the file can be removed");
     fs::rename(at("moved"), at("again")).expect("the folder can be renamed");
-    let gone = "there is no folder moved, where the model's file says that its pictures are";
+    let gone = "there is no folder moved, where the model's file expects its pictures";
     place.run("evaluate run").ends(2).complains(gone);
 }
 

@@ -25,7 +25,7 @@ fn bad_usage_is_told_and_not_tried_again() {
     let place = Place::new();
     let failed = place.run("launch --processes 2 --max-restarts 3 -- train --recipe nonsense").ends(2);
     let failed = failed.complains("--recipe is `nonsense`").complains("of 2 ended with exit status 2");
-    assert!(!failed.err().contains("anew"), "{}", failed.err());
+    assert!(!failed.err().contains("restarting"), "{}", failed.err());
     place.run("launch --processes 0 -- devices").ends(2).complains("--processes is 0");
     place.run("launch --processes 5000 -- devices").ends(2).complains("at most 1024");
     place.run("launch --processes 2").ends(2).complains("COMMAND");
@@ -128,7 +128,7 @@ fn a_restart_tells_of_checkpoints_that_cannot_be_read() {
     let state = place.path().join("run/checkpoints/epoch-0001/state.json");
     std::fs::write(&state, "{}").unwrap();
     let told = place.run(&line).ends(1).complains("no valid checkpoint to resume from");
-    told.complains("state.json").complains("move them away to begin anew");
+    told.complains("state.json").complains("move them away to start again");
     assert_eq!(std::fs::read_to_string(state).unwrap(), "{}");
 }
 
@@ -235,7 +235,7 @@ mod faults {
         wait_for(|| launcher.try_wait().expect("it is ours"));
         let (output, err) = end(launcher);
         assert_eq!(output.status.code(), Some(134), "{err}");
-        assert!(err.contains("rank 1 of 2 was ended by signal 6") && !err.contains("anew"), "{err}");
+        assert!(err.contains("rank 1 of 2 was ended by signal 6") && !err.contains("restarting"), "{err}");
         all_gone(&ranks);
     }
 
@@ -251,7 +251,7 @@ mod faults {
         signal("-KILL", &ranks[&1]);
         let (output, err) = end(launcher);
         assert_eq!(output.status.code(), Some(137), "{err}");
-        assert!(err.contains("rank 1 of 2 was ended by signal 9") && !err.contains("anew"), "{err}");
+        assert!(err.contains("rank 1 of 2 was ended by signal 9") && !err.contains("restarting"), "{err}");
         all_gone(&ranks);
     }
 

@@ -80,7 +80,7 @@ fn launched_processes_train_as_towers_of_one() {
     // Only the error of rank 0 counts; the other rank may report the failure differently.
     let (status, err) = run(&place, &format!("launch --max-restarts 1 -- {TRAIN} --epochs 2 --output run"));
     assert_eq!(status, Some(2), "{err}");
-    assert!(err.contains("run already holds a run") && !err.contains("anew"), "{err}");
+    assert!(err.contains("run already holds a run") && !err.contains("restarting"), "{err}");
 }
 
 /// Starts one process of a job with these variables; `#` stands for the rank.

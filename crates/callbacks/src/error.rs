@@ -31,7 +31,7 @@ pub enum Error {
         reason: String,
     },
     /// A file that is no history of epochs.
-    #[error("{}: this is no history of `towers train`", .0.display())]
+    #[error("{}: this is not a history of `towers train`", .0.display())]
     NoHistory(PathBuf),
     /// A checkpoint can't be written or read.
     #[error(transparent)]

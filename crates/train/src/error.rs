@@ -53,7 +53,7 @@ pub enum Error {
     },
     /// A folder of pictures that no longer exists.
     #[error(
-        "there is no folder {}, where {named_by} says that its pictures are; give `data.dataset` if they have moved",
+        "there is no folder {}, where {named_by} expects its pictures; give `data.dataset` if they have moved",
         folder.display()
     )]
     Moved {

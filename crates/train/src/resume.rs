@@ -37,7 +37,7 @@ impl Resume {
         let folder = run.join(CHECKPOINTS);
         if !folder.is_dir() {
             let reason = if run.join("config.json").is_file() {
-                "the run has no checkpoint: it ended before its first one, or they are gone; start it again"
+                "the run has no checkpoint: it ended before its first one, or they were deleted; start it again"
             } else {
                 "no run to resume here; name the run's folder, as in --resume runs/a"
             };
@@ -94,7 +94,7 @@ impl Resume {
         let mut tensors = load_tensors(file)?;
         let refuse = |reason: &str| Error::Run { path: file.to_owned(), reason: reason.to_owned() };
         let text = tensors.metadata_mut().remove(SAVED).ok_or_else(|| {
-            refuse("it holds weights alone, and nothing of the run; files of `model_checkpoint.path` without `model_checkpoint.save_weights_only` do")
+            refuse("it holds only weights, not the state of the run; files of `model_checkpoint.path` without `model_checkpoint.save_weights_only` do")
         })?;
         let saved = serde_json::from_str(&text);
         let Saved { config, state } =

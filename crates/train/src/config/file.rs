@@ -190,7 +190,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, String> {
     })?;
     match serde_json::to_value(table) {
         Ok(Value::Object(file)) => Ok(file),
-        _ => Err("it is no table of keys and values".to_owned()),
+        _ => Err("it is not a table of keys and values".to_owned()),
     }
 }
 

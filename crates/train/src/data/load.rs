@@ -94,7 +94,7 @@ fn load(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) ->
             folders.limit_train(train).limit_test(test).progress(listener).read()?
         }
         name => {
-            let found = if Path::new(name).exists() { "is no folder" } else { "does not exist" };
+            let found = if Path::new(name).exists() { "is not a folder" } else { "does not exist" };
             return Err(Error::Option {
                 option: "`data.dataset`",
                 value: format!("`{name}`, which {found}"),

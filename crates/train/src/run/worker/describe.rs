@@ -17,7 +17,7 @@ impl Worker<'_> {
         };
         let devices = match self.stage.stages() {
             1 => devices,
-            stages => format!("{devices}, a pipeline of {stages} stages cut behind {}", self.stage.cuts),
+            stages => format!("{devices}, a pipeline of {stages} stages cut after {}", self.stage.cuts),
         };
         let devices = match (self.state.device_weights.as_str(), &self.config.placement.device_weights) {
             ("even", _) => devices,
