@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use train::{Config, Process};
 
-/// How long processes wait for each other.
-const MEETING: Duration = Duration::from_secs(600);
+/// The longest that processes wait for each other.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
@@ -39,10 +39,10 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     if args.profile {
         return profile::run(&config, &options, args.json);
     }
-    let process = Process::join(&config.placement.devices, MEETING)?;
+    let process = Process::join(&config.placement.devices, TIMEOUT)?;
     if process.is_some() || train::check_devices(&config.placement.devices, &config.training.arithmetic)? > 1
     {
-        return together(process, &config, &options, args.json);
+        return bench_replicas(process, &config, &options, args.json);
     }
     let result = bench::bench(&config, &options)?;
     if args.json {
@@ -67,8 +67,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     ))
 }
 
-/// Several replicas that train together: threads of this process, or one in each of several.
-fn together(
+/// Several replicas that train together: threads of this process, or one per process.
+fn bench_replicas(
     process: Option<Process>,
     config: &Config,
     options: &BenchOptions,
@@ -86,7 +86,7 @@ fn together(
     }
 }
 
-/// The throughput, and where the time of a step goes.
+/// The throughput, and the parts of a step's time.
 fn lines(result: &ReplicaBench) -> Vec<String> {
     let ReplicaBench { model, replicas, batch, images_per_s, device, threads, precision, .. } = result;
     let threads = print::threads(*threads);

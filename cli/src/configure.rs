@@ -23,7 +23,7 @@ impl TrainArgs {
         self.recipe.as_deref().unwrap_or(if self.quick { "quick" } else { "minigooglenet" })
     }
 
-    /// Overrides whatever the flags name.
+    /// Overrides the options whose flags are given.
     pub fn apply(&self, config: &mut Config) -> anyhow::Result<()> {
         if self.forget_outputs {
             config.outputs.forget_outside();
@@ -37,7 +37,7 @@ impl TrainArgs {
             config.placement.devices.split_at.clear();
         }
         if config.stages() > 1 && config.training.virtual_replicas.is_none() {
-            // Written down, so that the run can go on with another number of stages.
+            // Stored, so that the run can resume with another number of stages.
             config.training.micro_batches = Some(config.micro_batches());
         }
         if let Some(steps) = self.keep.backup_and_restore.flatten() {
@@ -50,7 +50,7 @@ impl TrainArgs {
         Ok(config.check()?)
     }
 
-    /// Flags that set a part of an option, or several.
+    /// Applies flags that set a part of an option, or several options.
     fn apply_short_forms(&self, config: &mut Config) -> anyhow::Result<()> {
         if let Some(momentum) = self.momentum {
             config.set_momentum(momentum)?;
@@ -64,7 +64,7 @@ impl TrainArgs {
             let schedule = curve.parse().map_err(|error| usage(format!("--power or --decay: {error}")))?;
             config.training.schedule = schedule;
         }
-        // After the batch size and the schedule, which decide what it is by default.
+        // After the batch size and the schedule, which decide its default.
         if let Some(rule) = &self.lr_scaling {
             config.set_lr_scaling(rule)?;
         }
@@ -75,7 +75,8 @@ impl TrainArgs {
     }
 }
 
-/// The augmentation without its random steps. What is done to every image, in evaluation too, is no augmentation; nor is what is held back.
+/// The augmentation without its random steps. Steps that evaluation also applies stay, and so does the
+/// validation split.
 pub fn without_random_steps(options: &ImageDataGenerator) -> ImageDataGenerator {
     options.evaluation().validation_split(options.validation_split)
 }
@@ -192,7 +193,7 @@ mod tests {
         assert!(resumed(&["--sync-batch-norm"], &synchronized).unwrap());
         let error = resumed(&["--sync-batch-norm"], &plain).unwrap_err().to_string();
         assert!(error.starts_with("--sync-batch-norm can't change when a run is resumed"), "{error}");
-        // The arithmetic stays what it was, too.
+        // Neither can the arithmetic.
         for (flag, option) in [
             ("--no-winograd", "--no-winograd"),
             ("--deterministic", "--deterministic"),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use train::cifar::{Dataset, Progress};
 use train::{DataFiles, DataSet, ImageSize};
 
-/// Without a terminal, a download tells how far it is this often.
-const REPORT: Duration = Duration::from_secs(10);
+/// The seconds between two lines about a download, without a terminal.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Reads the value of `--image-size`.
 pub fn image_size(text: &str) -> Result<ImageSize, String> {
@@ -19,21 +19,21 @@ pub fn image_size(text: &str) -> Result<ImageSize, String> {
     })
 }
 
-/// Loads the data, showing what a download does.
+/// Loads the data, and shows downloads.
 pub fn load(set: &DataSet, files: &DataFiles, no_progress: bool) -> train::Result<Dataset> {
-    let mut shown = Shown::new(no_progress);
-    let data = train::load_data(set, files, |progress| shown.report(&progress));
-    shown.finish();
+    let mut progress_view = LoadProgress::new(no_progress);
+    let data = train::load_data(set, files, |progress| progress_view.report(&progress));
+    progress_view.finish();
     data
 }
 
-/// The same for what is measured on test images: those to train on are not decoded. With them comes how many the data set has,
-/// where that is known: a limit spares decoding pictures of folders.
+/// Loads test images only; training images are not decoded. Also returns the number of test images of the
+/// data set, if it is known: with a limit, not all pictures of a folder are decoded.
 pub fn load_test(set: &DataSet, mut files: DataFiles) -> train::Result<(Dataset, Option<usize>)> {
     let is_folder = Path::new(&set.dataset).is_dir();
     let limit = if is_folder { None } else { files.limit_test.take() };
-    let mut shown = Shown::new(true);
-    let mut data = train::load_test_data(set, &files, |progress| shown.report(&progress))?;
+    let mut progress_view = LoadProgress::new(true);
+    let mut data = train::load_test_data(set, &files, |progress| progress_view.report(&progress))?;
     let all = data.test.len();
     if let Some(limit) = limit.filter(|&limit| limit < all) {
         data.test = data.test.take(limit);
@@ -41,16 +41,16 @@ pub fn load_test(set: &DataSet, mut files: DataFiles) -> train::Result<(Dataset,
     Ok((data, files.limit_test.is_none().then_some(all)))
 }
 
-/// A download, or the decoding of a folder, on stderr: a bar on a terminal, lines otherwise.
-pub struct Shown {
+/// The progress of a download, or of decoding a folder, on stderr: a bar on a terminal, lines otherwise.
+pub struct LoadProgress {
     bar: Option<ProgressBar>,
     terminal: bool,
     last: Option<Instant>,
 }
 
-impl Shown {
+impl LoadProgress {
     pub fn new(no_progress: bool) -> Self {
-        Shown { bar: None, terminal: !no_progress && stderr().is_terminal(), last: None }
+        LoadProgress { bar: None, terminal: !no_progress && stderr().is_terminal(), last: None }
     }
 
     pub fn report(&mut self, progress: &Progress<'_>) {
@@ -65,10 +65,11 @@ impl Shown {
                 bar.set_length(*total as u64);
                 bar.set_position(*done as u64);
             }
-            // Most folders are decoded before that is worth a line.
-            Progress::Decoding { .. } if self.last.get_or_insert_with(Instant::now).elapsed() < REPORT => {}
-            Progress::Downloading { .. } if self.last.is_some_and(|last| last.elapsed() < REPORT) => {}
-            // Where the data are is no news when they were there all along.
+            // Most folders are decoded before this.
+            Progress::Decoding { .. }
+                if self.last.get_or_insert_with(Instant::now).elapsed() < REPORT_EVERY => {}
+            Progress::Downloading { .. } if self.last.is_some_and(|last| last.elapsed() < REPORT_EVERY) => {}
+            // Data that were there already need no line.
             Progress::Ready { .. } if self.last.is_none() && self.bar.is_none() => {}
             other => {
                 self.finish();

@@ -20,7 +20,7 @@ pub struct SingleArgs {
     /// The GPU: 1 for the first one, or an id followed by a comma, as in 2,; implies --device cuda
     #[arg(long, value_name = "1|ID,", allow_negative_numbers = true, value_parser = gpus)]
     pub gpus: Option<Gpus>,
-    /// How it computes.
+    /// The arithmetic.
     #[command(flatten)]
     pub compute: Flags<Compute>,
 }

@@ -1,4 +1,4 @@
-//! How a failure is told: one sentence, a hint where there is one, and the exit status.
+//! Error messages: one sentence, a hint if there is one, and the exit status.
 
 use crate::keys::in_flags;
 use crate::print::note;
@@ -32,7 +32,7 @@ pub fn usage(message: impl fmt::Display) -> anyhow::Error {
     Usage(message.to_string()).into()
 }
 
-/// Has Ctrl-C and SIGTERM call `handler`, on a thread of its own.
+/// Calls `handler` on Ctrl-C and SIGTERM, on a separate thread.
 pub fn on_interrupt(handler: impl FnMut() + Send + 'static) -> anyhow::Result<()> {
     let failed = |error| match error {
         ctrlc::Error::System(source) => anyhow::Error::from(source),
@@ -49,9 +49,10 @@ pub fn at_least_one(option: &str, value: usize) -> anyhow::Result<()> {
 /// Flags of whole numbers for which 0 means something.
 const FROM_ZERO: [&str; 3] = ["--grace", "--seed", "--warmup-epochs"];
 
-/// Ends the program as clap does, but says what a flag takes where clap has only the words of whoever read its value.
+/// Ends the program as clap does. Where clap shows only a parser's error, the message names the values that
+/// the flag takes.
 pub fn refuse(error: &clap::Error) -> ! {
-    // Help and the version are asked for.
+    // Help and the version are no errors.
     if !error.use_stderr() {
         error.exit();
     }
@@ -67,7 +68,7 @@ pub fn refuse(error: &clap::Error) -> ! {
     std::process::exit(BAD_USAGE.into())
 }
 
-/// What a flag takes whose value was refused for this `cause`.
+/// The values that a flag takes, if a value was refused for this `cause`.
 fn takes(flag: &str, cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     let least = if FROM_ZERO.contains(&flag) { 0 } else { 1 };
     match cause.downcast_ref::<ParseIntError>().map(ParseIntError::kind) {
@@ -82,7 +83,7 @@ fn takes(flag: &str, cause: &(dyn std::error::Error + 'static)) -> Option<String
     }
 }
 
-/// What the augmentation says of a value whose flag is known.
+/// The accepted values of an augmentation error whose flag is known.
 pub fn must_be(error: &augment::Error) -> String {
     match error {
         augment::Error::Option { accepted, .. } => format!("it must be {accepted}"),
@@ -90,7 +91,7 @@ pub fn must_be(error: &augment::Error) -> String {
     }
 }
 
-/// Tells the error on stderr and turns it into the exit status.
+/// Prints the error on stderr and returns the exit status.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     note(format_args!("error: {}", sentence(error)));
     let ours = error.downcast_ref::<train::Error>();
@@ -118,7 +119,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if bad_usage { ExitCode::from(BAD_USAGE) } else { ExitCode::FAILURE }
 }
 
-/// The augmentation's own error, if it is one.
+/// The augmentation error inside of `error`, if there is one.
 fn of_augmentation(error: &anyhow::Error) -> Option<&augment::Error> {
     match (error.downcast_ref(), error.downcast_ref()) {
         (Some(train::Error::Augment(error)), _) | (_, Some(trained::Error::Augment(error))) => Some(error),
@@ -126,7 +127,7 @@ fn of_augmentation(error: &anyhow::Error) -> Option<&augment::Error> {
     }
 }
 
-/// The error and its causes, without what one already said of the next.
+/// The error and its causes. A cause that the previous message already contains is left out.
 pub fn sentence(error: &anyhow::Error) -> String {
     // A recipe's file has keys, not flags.
     let is_recipe = matches!(error.downcast_ref(), Some(train::Error::Recipe { .. }));
@@ -139,14 +140,14 @@ pub fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
-/// What to do about it, in the words of the command line.
+/// A remedy, in terms of the command line.
 fn hint(error: &train::Error) -> Option<&'static str> {
     match error {
         train::Error::Data(cifar::Error::NotFound { .. } | cifar::Error::NoSource { .. }) => Some(
             "--data-dir DIR (or TOWERS_DATA_DIR) names the folder with the files or its parent, --data-url URL another \
              archive, --dataset DIR a folder of class folders with pictures; --dataset synthetic needs no files",
         ),
-        // What is missing says how to do without.
+        // The error of missing data names its remedies.
         train::Error::Cuda(missing) if missing.to_string().contains("--device cpu") => Some(
             "without GPUs, leave --gpus out; for several replicas on the CPU, `towers train` has --replicas N",
         ),
@@ -171,8 +172,8 @@ mod tests {
     #[test]
     fn no_cause_is_told_twice() {
         let io = || std::io::Error::other("the disk is full");
-        let told = train::Error::io("write", "a.csv")(io());
-        assert_eq!(sentence(&told.into()), "can't write a.csv: the disk is full");
+        let error = train::Error::io("write", "a.csv")(io());
+        assert_eq!(sentence(&error.into()), "can't write a.csv: the disk is full");
         let context = Err::<(), _>(io()).context("can't listen").unwrap_err();
         assert_eq!(sentence(&context), "can't listen: the disk is full");
     }

@@ -28,24 +28,24 @@ pub fn run(args: EvaluateArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What was measured on what.
+/// Results, and the data they were measured on.
 struct Measured {
     run: PathBuf,
     data: Dataset,
-    /// How many test images the data set has, where that is known.
+    /// The number of test images of the data set, if it is known.
     all: Option<usize>,
-    /// Whether the run says how many are taken, and not the command line.
+    /// Whether the limit comes from the run, not from the command line.
     as_trained: bool,
 }
 
-/// The data to measure on: those that the flags name, or that the run was trained on, from its configuration or, where that is gone,
-/// from the model's metadata.
+/// The data to measure on: those of the flags, or those that the run was trained on. The latter come from its
+/// configuration or, if that is gone, from the model's metadata.
 pub fn data_of<K: Keys>(run: &Path, classifier: &Classifier, flags: &Flags<K>) -> anyhow::Result<Config> {
     let config = |folder: &Path| -> Option<Config> {
         let text = train::read_text(&folder.join("config.json")).ok()?;
         serde_json::from_str(&text).ok()
     };
-    // A checkpoint lies up to two folders deeper, and a file of `--checkpoint-path` in folders of its own.
+    // A checkpoint is up to two folders deeper; a file of `--checkpoint-path` may be in subfolders.
     let config = run.ancestors().take(4).find_map(config);
     let (mut config, named_by) = match config {
         Some(config) => (config, "the run's config.json"),
@@ -60,7 +60,7 @@ pub fn data_of<K: Keys>(run: &Path, classifier: &Classifier, flags: &Flags<K>) -
     if !flags.has("data.dataset") {
         data.check_folder(named_by)?;
     }
-    // Pictures are scaled to what the network takes, whatever it was that the run's configuration says.
+    // Pictures are scaled to the input size of the network, whatever the run's configuration says.
     let is_folder = Path::new(&data.dataset).is_dir();
     data.image_size = if is_folder { classifier.image_size() } else { ImageSize::default() };
     Ok(config)

@@ -26,7 +26,7 @@ pub struct ExportArgs {
 }
 
 pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
-    // Before anything is read: the ending is soon mended.
+    // A wrong file extension is refused before anything is read.
     Format::of(&args.output)?;
     folder_must_exist("--output", &args.output)?;
     let path = args.model.clone().map_or_else(newest_network, Ok)?;

@@ -1,4 +1,4 @@
-//! `towers bench --first-step`: how soon a process trains.
+//! `towers bench --first-step`: the time until a process trains.
 
 use crate::error::usage;
 use crate::print;
@@ -32,10 +32,10 @@ pub fn run(
         head,
         line("the program runs", at.started_s),
         line("the device is open", at.opened_s),
-        line("all memory has its place", at.built_s),
-        line("every parameter has its first values", at.initialized_s),
+        line("all memory is allocated", at.built_s),
+        line("all parameters are initialized", at.initialized_s),
         line("the first training step begins", at.began_s),
-        line("it is done", at.ended_s),
+        line("it ends", at.ended_s),
         format!("A second step took {:.3} s.", at.second_step_s),
     ])
 }

@@ -1,4 +1,5 @@
-//! Flags of the table of options: one a key, with its help, and the same for every command that has it.
+//! The flags of the table of options: one for each key, with its help, the same for every command that has
+//! it.
 
 use crate::error::usage;
 use crate::keys::flag_of;
@@ -21,12 +22,12 @@ const ALIASES: [(&str, &str); 5] = [
 const CONFLICTS: [(&str, &str); 2] =
     [("--batch-size", "--global-batch-size"), ("--micro-batches", "--virtual-replicas")];
 
-/// Numbers that are 0 where nobody gives them.
+/// Numbers that default to 0, and must be at least 1 if given.
 const FROM_ONE: [&str; 2] = ["devices.replicas", "devices.threads"];
 
-/// Which keys a command has flags for.
+/// The keys that a command has flags for.
 pub trait Keys: Clone + std::fmt::Debug + Default + Send + Sync + 'static {
-    /// Whether a key is among them.
+    /// Whether a key is one of them.
     fn has(key: &str) -> bool;
 }
 
@@ -54,7 +55,7 @@ keys! {
     /// Several devices.
     Several: ["devices.device", "devices.threads", "devices.precision", "devices.deterministic", "devices.no_winograd"
        , "devices.gpus", "devices.replicas"];
-    /// How many test images.
+    /// The number of test images.
     Limit: ["data.limit_test"];
 }
 
@@ -68,7 +69,7 @@ impl Keys for All {
     }
 }
 
-/// What `towers preview` draws.
+/// The options of `towers preview`.
 #[derive(Clone, Debug, Default)]
 pub struct Pictures;
 
@@ -87,7 +88,7 @@ pub struct Flags<K> {
     keys: PhantomData<K>,
 }
 
-/// The options that have a flag and are among `K`, but for those that the command declares by itself.
+/// The options in `K` that have a flag, except for those that the command declares itself.
 fn options<K: Keys>() -> impl Iterator<Item = (&'static Table, &'static Opt, &'static str)> {
     let of = |table: &'static Table| table.options.iter().map(move |option| (table, option));
     let flagged =
@@ -95,7 +96,7 @@ fn options<K: Keys>() -> impl Iterator<Item = (&'static Table, &'static Opt, &'s
     flagged.filter(|(table, option, flag)| K::has(&table.key_of(option)) && *flag != "--lr-scaling")
 }
 
-/// The name of an argument for clap.
+/// The clap id of a flag.
 fn id(flag: &'static str) -> &'static str {
     flag.trim_start_matches("--")
 }
@@ -108,7 +109,7 @@ fn arg<K: Keys>(option: &'static Opt, flag: &'static str) -> Arg {
     arg = arg.value_name(option.value_name().unwrap_or("BOOL"));
     arg = match option.kind.bare() {
         Some(bare) => {
-            // A switch in a sentence of flags: what follows is another one.
+            // A switch in a sentence of flags: the next word is another flag.
             let joined = option.value_name().is_none();
             arg.num_args(0..=1).default_missing_value(bare).require_equals(joined)
         }
@@ -154,7 +155,7 @@ impl<K: Keys> clap::FromArgMatches for Flags<K> {
 }
 
 impl<K: Keys> Flags<K> {
-    /// What the flag of a key says, if it is given.
+    /// The value of a key's flag, if it is given.
     pub fn get(&self, key: &str) -> Option<&str> {
         let (_, texts) = self.given.iter().find(|(given, _)| given == key)?;
         texts.last().map(String::as_str)
@@ -165,7 +166,7 @@ impl<K: Keys> Flags<K> {
         self.get(key).is_some()
     }
 
-    /// The same flags without that of a key.
+    /// The same flags without the flag of a key.
     #[must_use]
     pub fn without(&self, key: &str) -> Self {
         let mut flags = self.clone();
@@ -209,7 +210,7 @@ impl<K: Keys> Flags<K> {
         Ok(())
     }
 
-    /// Makes the places of the data absolute: a run may be resumed from another folder.
+    /// Makes the paths of the data absolute: a run may be resumed from another folder.
     fn find_data(&self, config: &mut Config) {
         let data = &mut config.training.data;
         if self.has("data.dataset")
@@ -225,7 +226,7 @@ impl<K: Keys> Flags<K> {
     }
 }
 
-/// The folder of the data by default: `data/` in the workspace, the user's cache elsewhere.
+/// The default folder of the data: `data/` in the workspace, the user's cache elsewhere.
 pub fn default_dir() -> PathBuf {
     let workspace = |dir: &Path| dir.join("data").is_dir() && dir.join("crates/cifar").is_dir();
     if let Some(dir) = std::env::current_dir()
@@ -240,7 +241,8 @@ pub fn default_dir() -> PathBuf {
     cache.map_or_else(|| PathBuf::from("data"), |cache| cache.join("towers"))
 }
 
-/// The flag with its value that begins the table of a key, if the configuration lacks that table and the key does not begin it.
+/// The flag (with its value) that starts the table of a key, if the configuration lacks that table and the
+/// key does not start it.
 fn absent_table(config: &Config, key: &str) -> Option<String> {
     let (name, option) = key.split_once('.')?;
     let table = tables().iter().find(|table| table.key == name && table.begins.is_some())?;

@@ -4,7 +4,7 @@ use crate::error::{self, INTERRUPTED};
 use crate::print::note;
 use train::StopFlag;
 
-/// A wish to stop that Ctrl-C and SIGTERM raise.
+/// A stop flag that Ctrl-C and SIGTERM raise.
 pub fn stop_flag(raise: fn(&StopFlag)) -> anyhow::Result<StopFlag> {
     let stop = StopFlag::default();
     let raised = stop.clone();
@@ -12,9 +12,10 @@ pub fn stop_flag(raise: fn(&StopFlag)) -> anyhow::Result<StopFlag> {
     Ok(stop)
 }
 
-/// The first Ctrl-C asks the run to stop after the current step; a second one ends the process, as does one before the run.
+/// The first Ctrl-C asks the run to stop after the current step. A second one ends the process, and so does
+/// one before the run.
 pub fn interrupt(stop: &StopFlag) {
-    if stop.is_raised() || !stop.is_heeded() {
+    if stop.is_raised() || !stop.is_watched() {
         end_at_once();
     }
     stop.raise();

@@ -1,4 +1,4 @@
-//! Keys of options as this command line tells them: by their flags.
+//! Option keys as the command line shows them: as flags.
 
 use train::options::{Opt, Table};
 use train::tables;
@@ -16,23 +16,23 @@ pub fn flag_of(key: &str) -> Option<&'static str> {
     }
 }
 
-/// The text with the flags of this command line in the place of keys in backticks: `checkpoints.save_best` as `--save-best`. Values in
+/// Replaces the keys in backticks by their flags: `checkpoints.save_best` by `--save-best`. Values in
 /// backticks stay.
 pub fn in_flags(text: &str) -> String {
-    let mut told = String::new();
+    let mut out = String::new();
     for (k, part) in text.split('`').enumerate() {
-        let is_value = [" is ", "mean ", "there are ", "option "].iter().any(|before| told.ends_with(before));
-        told += &match told_as(part).filter(|_| k % 2 == 1 && !is_value) {
+        let is_value = [" is ", "mean ", "there are ", "option "].iter().any(|before| out.ends_with(before));
+        out += &match flag_or_table(part).filter(|_| k % 2 == 1 && !is_value) {
             Some(flag) => flag,
             None if k % 2 == 1 => format!("`{part}`"),
             None => part.to_owned(),
         };
     }
-    told
+    out
 }
 
-/// How a key is told: its flag, or that of its table.
-fn told_as(key: &str) -> Option<String> {
+/// The flag of a key, or of its table.
+fn flag_or_table(key: &str) -> Option<String> {
     let own = || flag_of(key).or_else(|| flag_of(&format!("augmentation.{key}")));
     let of_table = || {
         let (table, option) = key.split_once('.')?;
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn keys_are_told_as_flags_and_values_are_not() {
-        for (text, told) in [
+        for (text, expected) in [
             ("`batch_size` is 0, but must be at least 1", "--batch-size is 0, but must be at least 1"),
             (
                 "`checkpoints.save_best` is `lr`; did you mean `lr`?",
@@ -58,7 +58,7 @@ mod tests {
             ("`random_crop` is 4, `std` is 2", "--random-crop is 4, `std` is 2"),
             ("`lr_scaling.warmup_epochs` is 3", "--warmup-epochs is 3"),
         ] {
-            assert_eq!(in_flags(text), told);
+            assert_eq!(in_flags(text), expected);
         }
     }
 }

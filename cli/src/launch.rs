@@ -1,21 +1,21 @@
 //! `towers launch`: several processes of this program on this machine.
 
-mod crew;
 mod environment;
+mod process_group;
 mod worker;
 
 use crate::args::LaunchArgs;
 use crate::error::{BAD_USAGE, INTERRUPTED, at_least_one, on_interrupt, usage};
 use crate::print::note;
-use crew::{Crew, Ending};
 use environment::Launch;
+use process_group::{Outcome, ProcessGroup};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// More processes than any machine has use for.
+/// An upper limit, above what any machine can use.
 const MOST: usize = 1024;
 
 pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
@@ -30,25 +30,25 @@ pub fn run(args: LaunchArgs) -> anyhow::Result<ExitCode> {
     on_interrupt(count)?;
     let grace = Duration::from_secs(args.grace);
     for restart in 0.. {
-        let mut crew = Crew::start(&launch, restart, args.verbose)?;
-        let failure = match crew.supervise(&interrupts, grace)? {
-            Ending::Done => break,
-            Ending::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
-            Ending::Failed(failure) => failure,
+        let mut group = ProcessGroup::start(&launch, restart, args.verbose)?;
+        let failure = match group.supervise(&interrupts, grace)? {
+            Outcome::Done => break,
+            Outcome::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+            Outcome::Failed(failure) => failure,
         };
-        failure.tell(launch.processes);
-        // After bad usage starting the same again would end the same way, and after Ctrl-C nobody wants it.
+        failure.report(launch.processes);
+        // Another start would not help after bad usage, and is not wanted after Ctrl-C.
         let unwanted = failure.status == BAD_USAGE || interrupts.load(Ordering::Relaxed) > 0;
         if unwanted || restart >= args.max_restarts {
             return Ok(ExitCode::from(failure.status));
         }
         let (next, most) = (restart + 1, args.max_restarts);
-        note(format_args!("starting anew (restart {next} of {most})"));
+        note(format_args!("restarting all processes (restart {next} of {most})"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many processes to start.
+/// The number of processes to start.
 fn processes(args: &LaunchArgs) -> anyhow::Result<usize> {
     let count = match (&args.processes, &args.gpus) {
         (Some(count), _) => *count,
@@ -70,7 +70,7 @@ fn processes(args: &LaunchArgs) -> anyhow::Result<usize> {
     Ok(count)
 }
 
-/// What is started is this program: its name is not repeated behind `--`.
+/// The command must not begin with the name of this program, which `launch` adds itself.
 fn refuse_own_name(args: &LaunchArgs) -> anyhow::Result<()> {
     let name = args.command.first().and_then(|word| Path::new(word).file_stem());
     if name.is_none_or(|name| name != "towers") {
@@ -81,7 +81,7 @@ fn refuse_own_name(args: &LaunchArgs) -> anyhow::Result<()> {
     ))
 }
 
-/// One launcher is enough: processes that another one started would each start a run of their own.
+/// Refuses to run under another launcher: each of its processes would start a separate run.
 fn refuse_nesting() -> anyhow::Result<()> {
     match train::cluster::discover_here().map_err(train::Error::from)? {
         Some(place) if place.world > 1 => Err(usage(format!(

@@ -1,11 +1,12 @@
-//! CUDA's libraries are found by names that are settled before a program starts.
+//! The search path for CUDA's libraries, which is fixed when a program starts.
 
-/// The variable that says that this was done.
+/// The variable that marks a restarted process.
 #[cfg(target_os = "linux")]
 const DONE: &str = "TOWERS_LIBRARY_PATH_SET";
 
-/// Starts this program anew, as the same process, where the linker would find other versions of CUDA's libraries than are wanted, or not
-/// find NCCL's: see [`train::library_path`]. Does nothing where all is well, or nothing helps.
+/// Restarts this program, as the same process, with a `LD_LIBRARY_PATH` that has the right versions of CUDA's
+/// libraries and NCCL: see [`train::library_path`]. Does nothing if the path is right already, or nothing
+/// helps.
 #[cfg(target_os = "linux")]
 pub fn settle() {
     use std::os::unix::process::CommandExt;
@@ -17,10 +18,10 @@ pub fn settle() {
     let mut arguments = env::args_os();
     let name = arguments.next().unwrap_or_else(|| program.clone().into());
     let mut again = process::Command::new(program);
-    // It returns only where the program can't be started: then all stays as it is.
+    // `exec` returns only on failure; the program then continues with the old path.
     let _ = again.arg0(name).args(arguments).env("LD_LIBRARY_PATH", path).env(DONE, "1").exec();
 }
 
-/// Other systems find libraries by the names that are asked for.
+/// Other systems need no search path.
 #[cfg(not(target_os = "linux"))]
 pub fn settle() {}

@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod configure;
+mod created_paths;
 mod data;
 mod device;
 mod error;
@@ -18,7 +19,6 @@ mod interrupt;
 mod keys;
 mod launch;
 mod libraries;
-mod made;
 mod model;
 mod output;
 mod pictures;
@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = usage::parse().unwrap_or_else(|error| error::refuse(&usage::advised(error)));
-    // Others open no device.
+    // The other commands open no device.
     if !matches!(
         args.command,
         Command::Export(_)

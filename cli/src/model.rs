@@ -10,17 +10,17 @@ use train::augment::TestTime;
 use train::{Config, ModelKind, open_model};
 use trained::{Assumed, Classifier, ImageSize, Preprocessing, Trained, names_classes};
 
-/// What a file that holds weights alone doesn't say.
+/// The properties that a file with only weights does not hold.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Weights of Keras (.keras, .weights.h5, .h5) and PyTorch (.safetensors)")]
 pub struct WeightsArgs {
-    /// The network; by default the one that the weights fit
+    /// The network; by default the one that fits the weights
     #[arg(long, value_name = "NAME")]
     pub network: Option<String>,
-    /// Height and width of its images, as in 64 or 48x40; by default what the file says, or 32x32
+    /// Height and width of the images, as in 64 or 48x40; by default those of the file, or 32x32
     #[arg(long, value_name = "N|HxW", allow_hyphen_values = true, value_parser = image_size)]
     pub image_size: Option<ImageSize>,
-    /// What happens to pixels first: divide-by-255, subtract-pixel-mean or standardize; by default what the file says, or the recipe
+    /// The preprocessing of pixels: divide-by-255, subtract-pixel-mean or standardize; by default that of the file, or of the recipe
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
     pub preprocessing: Option<First>,
 }
@@ -31,9 +31,9 @@ pub enum First {
     /// x / 255
     #[value(name = "divide-by-255")]
     DivideBy255,
-    /// The mean of the training images is subtracted, pixel by pixel
+    /// Subtract the mean of the training images, pixel by pixel
     SubtractPixelMean,
-    /// Each channel's mean is subtracted, then the standard deviation of all values divides
+    /// Subtract each channel's mean, then divide by the standard deviation of all values
     Standardize,
 }
 
@@ -47,7 +47,7 @@ impl From<First> for Preprocessing {
     }
 }
 
-/// What brings a trained network onto a device.
+/// The flags for opening a trained network on a device.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ClassifierArgs {
     /// Average over several views of each picture: --tta=flip, or --tta=flip-translate for six
@@ -65,7 +65,7 @@ pub struct ClassifierArgs {
 }
 
 impl ClassifierArgs {
-    /// Brings the network at `path` onto the device, for batches of up to `batch` pictures.
+    /// Opens the network at `path` on the device, for batches of up to `batch` pictures.
     pub fn open(&self, path: &Path, batch: usize) -> anyhow::Result<Classifier> {
         let device = self.devices.open()?;
         let mut classifier = Classifier::new(&open(path, &self.weights, &self.data)?, &device, batch)?;
@@ -80,7 +80,7 @@ fn test_time(text: &str) -> Result<TestTime, String> {
     text.parse().map_err(|error| format!("{}{}", must_be(&error), near()))
 }
 
-/// Reads the network at `path`, and data where its file doesn't say enough.
+/// Reads the network at `path`, and the data if its file lacks something that they provide.
 pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow::Result<Trained> {
     let assumed = Assumed {
         network: weights.network.clone(),
@@ -88,7 +88,7 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
         preprocessing: weights.preprocessing.map(Into::into),
         dataset: data.get("data.dataset").map(str::to_owned),
     };
-    // Where files are to be found. What is measured on may be other data than those it was trained on.
+    // The folders to search. The data to measure on may differ from the training data.
     let places = data.without("data.dataset");
     places.config()?;
     Ok(open_model(path, &assumed, |set, files| {
@@ -99,7 +99,7 @@ pub fn open(path: &Path, weights: &WeightsArgs, data: &Flags<Source>) -> anyhow:
     })?)
 }
 
-/// Refuses flags about data where none are needed: what was trained or exported here says what its classes are.
+/// Refuses flags for data where none are needed: models of towers hold the names of their classes.
 pub fn refuse_data(path: &Path, data: &Flags<Source>) -> anyhow::Result<()> {
     let given = match (data.get("data.dataset"), data.get("data.data_url")) {
         (Some(dataset), _) => ("--dataset", dataset),
@@ -111,8 +111,8 @@ pub fn refuse_data(path: &Path, data: &Flags<Source>) -> anyhow::Result<()> {
         Err(usage(format!("{flag} is {value}, but must be left out with {}: {why}", path.display())))
     };
     match ModelKind::of(path) {
-        ModelKind::Towers => refuse("a model of towers says what its classes are"),
-        ModelKind::PyTorch if names_classes(path) => refuse("its metadata say what its classes are"),
+        ModelKind::Towers => refuse("a model of towers has the names of its classes"),
+        ModelKind::PyTorch if names_classes(path) => refuse("its metadata have the names of its classes"),
         _ => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
-//! Where a run's files go.
+//! The location of a run's files.
 
+use crate::created_paths::CreatedPaths;
 use crate::error::usage;
 use crate::keys::flag_of;
-use crate::made::Made;
 use crate::print::note;
 use anyhow::{Context, bail};
 use callbacks::Outside;
@@ -12,16 +12,16 @@ use std::path::{Component, Path, PathBuf};
 use train::CHECKPOINTS;
 use trained::MODEL_FILE;
 
-/// The folder of runs that were given no place of their own.
+/// The folder of runs without `--output`.
 const RUNS: &str = "runs";
 
-/// The file in a run's folder that is locked while something writes there.
+/// The lock file in a run's folder.
 const LOCK: &str = ".lock";
 
 /// The file in a run's folder with the figures of its epochs.
 pub const HISTORY_FILE: &str = "history.csv";
 
-/// The files of a run's folder that are there before the first step.
+/// The files of a run's folder that are written before the first step.
 const BEFORE: [&str; 6] =
     ["config.json", "environment.json", HISTORY_FILE, "history.jsonl", "curves.svg", "curves.png"];
 
@@ -29,34 +29,34 @@ const BEFORE: [&str; 6] =
 #[derive(Debug, PartialEq, Eq)]
 pub struct Output {
     pub run: PathBuf,
-    /// Whether the folder's name was chosen here, so that another number does as well.
+    /// Whether the folder's name is generated, so that any number will do.
     pub numbered: bool,
-    /// Whether the run that is in the folder goes on.
-    pub goes_on: bool,
-    /// Whether a launcher has started this job before: what is there without a checkpoint is the job's own.
+    /// Whether the run in the folder is resumed.
+    pub resumed: bool,
+    /// Whether a launcher has started this job before: files without a checkpoint are then the job's.
     pub restarted: bool,
 }
 
 impl Output {
-    /// What `--output` means for a new run of `recipe`: its folder, unless it is a picture.
+    /// The output of a new run of `recipe`. `--output` is its folder, unless it is a picture.
     pub fn new(output: Option<&Path>, recipe: &str) -> Self {
         match output {
             Some(path) if !is_picture(path) => {
-                Output { run: path.to_owned(), numbered: false, goes_on: false, restarted: false }
+                Output { run: path.to_owned(), numbered: false, resumed: false, restarted: false }
             }
             _ => Output {
                 run: Path::new(RUNS).join(format!("{recipe}-1")),
                 numbered: true,
-                goes_on: false,
+                resumed: false,
                 restarted: false,
             },
         }
     }
 
-    /// Refuses what is to be no folder, and one that holds a run already: anything that was learnt. What a run left that ended before
-    /// its first checkpoint is nothing to go on with, and may be replaced.
+    /// Refuses a picture format that is not supported, and a folder that holds a trained run. Files of a run
+    /// that ended before its first checkpoint can't be resumed, and may be replaced.
     pub fn check_unused(&self) -> anyhow::Result<()> {
-        if self.goes_on {
+        if self.resumed {
             return Ok(());
         }
         if let Some(ending) = ending(&self.run).filter(|ending| OTHER_PICTURES.contains(&ending.as_str())) {
@@ -69,48 +69,48 @@ impl Output {
         let visible = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
         let checkpoints = fs::read_dir(at(CHECKPOINTS)).is_ok_and(|all| all.flatten().any(visible));
         let epochs = train::read_text(&at(HISTORY_FILE)).is_ok_and(|text| text.lines().count() > 1);
-        // Figures alone are nothing to go on with. The first model is written before the first checkpoint, so a killed job may
-        // leave it alone.
-        let begun = checkpoints || (epochs && holds_network(&self.run)) || at(MODEL_FILE).exists();
-        if !self.numbered && !self.restarted && begun {
+        // Figures alone can't be resumed. A killed job may leave a model without a checkpoint, since the
+        // model is written first.
+        let has_run = checkpoints || (epochs && holds_network(&self.run)) || at(MODEL_FILE).exists();
+        if !self.numbered && !self.restarted && has_run {
             let run = self.run.display();
             let resume =
-                if checkpoints { format!("go on with it by --resume {run}, or ") } else { String::new() };
+                if checkpoints { format!("resume it by --resume {run}, or ") } else { String::new() };
             let remedy = format!("{resume}choose another --output");
             return Err(usage(format!("{run} already holds a run; {remedy}")));
         }
         Ok(())
     }
 
-    /// Makes the folder, and holds it for as long as the returned file is open: two runs in one folder would
-    /// overwrite each other. A numbered one is new: the first number for which there is nothing.
-    pub fn create(&mut self, made: &mut Made) -> anyhow::Result<Option<File>> {
+    /// Creates the folder, and locks it for as long as the returned file is open: two runs in one folder
+    /// would overwrite each other. A generated name gets the first unused number.
+    pub fn create(&mut self, created: &mut CreatedPaths) -> anyhow::Result<Option<File>> {
         if self.numbered {
-            self.run = self.first_unused(made)?;
+            self.run = self.first_unused(created)?;
         } else {
-            made.folder(&self.run).with_context(|| cannot_make(&self.run))?;
+            created.create_folder(&self.run).with_context(|| cannot_make(&self.run))?;
         }
-        let held = hold(&self.run).inspect_err(|_| made.forget())?;
-        // What is written before the first step.
+        let lock = lock_folder(&self.run).inspect_err(|_| created.forget())?;
+        // The files that are written before the first step.
         for file in BEFORE {
-            made.file(self.run.join(file));
+            created.add_file(self.run.join(file));
         }
-        Ok(held)
+        Ok(lock)
     }
 
-    /// The file that is locked while something writes into the folder.
-    pub fn lock(&self) -> PathBuf {
+    /// The lock file of the folder.
+    pub fn lock_path(&self) -> PathBuf {
         self.run.join(LOCK)
     }
 
-    /// `RECIPE-N` with the first N for which there is nothing, made by us and nobody else.
-    fn first_unused(&self, made: &mut Made) -> anyhow::Result<PathBuf> {
-        made.folder(Path::new(RUNS)).with_context(|| cannot_make(Path::new(RUNS)))?;
+    /// Creates `RECIPE-N` with the first unused N.
+    fn first_unused(&self, created: &mut CreatedPaths) -> anyhow::Result<PathBuf> {
+        created.create_folder(Path::new(RUNS)).with_context(|| cannot_make(Path::new(RUNS)))?;
         let name = self.run.to_string_lossy();
         let stem = name.strip_suffix('1').unwrap_or(&name);
         for number in 1_u64.. {
             let run = PathBuf::from(format!("{stem}{number}"));
-            match made.new_folder(&run) {
+            match created.create_new_folder(&run) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 new => return new.with_context(|| cannot_make(&run)).map(|()| run),
             }
@@ -119,9 +119,9 @@ impl Output {
     }
 }
 
-/// Makes sure of a place outside of a run's folder before there is a run, which would otherwise be left behind. Inside of that folder
-/// all folders are made.
-pub fn make_other(place: &Outside<'_>, run: &Path, made: &mut Made) -> anyhow::Result<()> {
+/// Checks the parent folder of an output outside of the run's folder before the run's folder is created.
+/// Inside of the run's folder, creates all folders.
+pub fn prepare_outside(place: &Outside<'_>, run: &Path, created: &mut CreatedPaths) -> anyhow::Result<()> {
     let is_inside = std::path::absolute(run).is_ok_and(|run| {
         let below = place.path.strip_prefix(run);
         below.is_ok_and(|below| below.components().all(|part| matches!(part, Component::Normal(_))))
@@ -131,13 +131,13 @@ pub fn make_other(place: &Outside<'_>, run: &Path, made: &mut Made) -> anyhow::R
     }
     let folder = if place.is_folder { Some(place.path) } else { place.path.parent() };
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
-    folder.map_or(Ok(()), |folder| made.folder(folder).with_context(|| cannot_make(folder)))
+    folder.map_or(Ok(()), |folder| created.create_folder(folder).with_context(|| cannot_make(folder)))
 }
 
-/// Refuses a place in a folder that is not there: to make it would hide a misspelt path.
+/// Refuses a path in a folder that does not exist: creating it would hide a misspelt path.
 pub fn folder_must_exist(option: &str, path: &Path) -> anyhow::Result<()> {
     match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
-        // There is a better sentence about this.
+        // `cannot_make` has a better message for this.
         Some(folder) if in_the_way(folder).is_some() => Ok(()),
         Some(folder) => Err(usage(format!(
             "{option} is {}, but the folder {} does not exist; make it first, or name another",
@@ -148,12 +148,13 @@ pub fn folder_must_exist(option: &str, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The file where a folder is to be, or one above it.
+/// The file at the path of the folder, or at one of its parents.
 fn in_the_way(folder: &Path) -> Option<&Path> {
     folder.ancestors().find(|place| place.exists()).filter(|place| !place.is_dir())
 }
 
-/// A path as it was given, most likely: paths of files outside of a run's folder are absolute in its configuration.
+/// A path relative to the current folder, as it probably was given: the configuration has absolute paths for
+/// files outside of a run's folder.
 pub fn shown(path: &Path) -> PathBuf {
     std::env::current_dir().map_or_else(|_| path.to_owned(), |here| shown_from(&here, path))
 }
@@ -172,9 +173,9 @@ fn cannot_make(folder: &Path) -> String {
     format!("can't make the folder {}{why}", shown(folder).display())
 }
 
-/// Locks a run's folder until the file is closed, however the process ends. Where there are no locks, as on some
-/// network file systems, nothing is held. Not every system can lock a folder itself: a hidden file stands for it.
-fn hold(run: &Path) -> anyhow::Result<Option<File>> {
+/// Locks a run's folder until the file is closed, however the process ends. Some network file systems have no
+/// locks; then nothing is locked. Not every system can lock a folder, so there is a hidden lock file.
+fn lock_folder(run: &Path) -> anyhow::Result<Option<File>> {
     let lock = File::options().create(true).append(true).open(run.join(LOCK));
     let Ok(lock) = lock else { return Ok(None) };
     match lock.try_lock() {
@@ -186,13 +187,13 @@ fn hold(run: &Path) -> anyhow::Result<Option<File>> {
     }
 }
 
-/// Whether something is writing into a run's folder at this moment.
-pub fn is_held(run: &Path) -> bool {
+/// Whether another process is writing into a run's folder.
+pub fn is_locked(run: &Path) -> bool {
     File::open(run.join(LOCK))
         .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-/// Whether a file of a network is in a folder, or in one inside of it.
+/// Whether a folder or one of its subfolders has a file of a network.
 fn holds_network(folder: &Path) -> bool {
     fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => holds_network(&entry.path()),
@@ -204,14 +205,15 @@ pub fn is_picture(path: &Path) -> bool {
     ending(path).is_some_and(|ending| ending == "png" || ending == "svg")
 }
 
-/// Formats that matplotlib draws and we don't. Whoever names one wants no folder of that name.
+/// Formats of matplotlib that are not supported: a path with one of these extensions is not meant as a
+/// folder.
 const OTHER_PICTURES: [&str; 8] = ["eps", "gif", "jpeg", "jpg", "pdf", "ps", "tif", "webp"];
 
 fn ending(path: &Path) -> Option<String> {
     Some(path.extension()?.to_string_lossy().to_ascii_lowercase())
 }
 
-/// The run among `runs/` that holds one of `files` and was touched last.
+/// The most recently modified run in `runs/` that has one of `files`.
 pub fn newest_run(files: &[&str]) -> anyhow::Result<PathBuf> {
     let runs = fs::read_dir(RUNS).into_iter().flatten().flatten().map(|entry| entry.path());
     let modified = |file: PathBuf| fs::metadata(file).and_then(|about| about.modified()).ok();
@@ -220,7 +222,7 @@ pub fn newest_run(files: &[&str]) -> anyhow::Result<PathBuf> {
     newest.map(|(_, run)| run).with_context(|| format!("there is no run in {RUNS}/; name the run's folder"))
 }
 
-/// The run with the network that was trained last, where no run is named: people are told which one it is.
+/// The most recently trained run, for commands without a run's name; prints its folder.
 pub fn newest_network() -> anyhow::Result<PathBuf> {
     let run = newest_run(&[MODEL_FILE])?;
     note(format_args!("no run is named; taking the newest, {}", run.display()));
@@ -248,7 +250,7 @@ mod tests {
         let folder = Output::new(Some(Path::new("runs/a")), "minigooglenet");
         assert_eq!(
             folder,
-            Output { run: "runs/a".into(), numbered: false, goes_on: false, restarted: false }
+            Output { run: "runs/a".into(), numbered: false, resumed: false, restarted: false }
         );
     }
 }

@@ -4,11 +4,11 @@ use anyhow::anyhow;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// What pictures are called in folders.
+/// The extensions of pictures in folders.
 const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 
-/// The file itself, whatever its name; of a folder the pictures in it and in the folders below, sorted. `refuse` hears of folders
-/// that can't be had; the others go on.
+/// The file itself, whatever its name; for a folder, its pictures and those of its subfolders, sorted. Calls
+/// `refuse` for folders that can't be read, and continues.
 pub fn named(path: &Path, refuse: &mut impl FnMut(&anyhow::Error)) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.to_owned()];
@@ -20,7 +20,8 @@ pub fn named(path: &Path, refuse: &mut impl FnMut(&anyhow::Error)) -> Vec<PathBu
     files
 }
 
-/// Hidden files and folders are passed over, and links to folders, which may lead in a circle. Returns whether all could be listed.
+/// Skips hidden files and folders, and links to folders, which may form a cycle. Returns whether all could be
+/// listed.
 fn walk(folder: &Path, files: &mut Vec<PathBuf>, refuse: &mut impl FnMut(&anyhow::Error)) -> bool {
     let listed: io::Result<Vec<_>> = fs::read_dir(folder).and_then(Iterator::collect);
     let mut entries: Vec<fs::DirEntry> = match listed {

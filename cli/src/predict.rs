@@ -13,19 +13,19 @@ use std::process::ExitCode;
 use train::cifar::folder::picture;
 use trained::{Classifier, ImageSize, Prediction};
 
-/// So many pictures are decoded, classified and printed at a time.
+/// The number of pictures that are decoded, classified and printed together.
 const BATCH: usize = 64;
 
 pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
     at_least_one("--top", args.top)?;
     let path = match &args.model {
         Some(model) => model.clone(),
-        // Runs are easily taken for pictures here.
+        // A run's folder is easily given as a picture here.
         None => newest_network().context("no --model names the network")?,
     };
     model::refuse_data(&path, &args.network.data)?;
     let mut failed = 0;
-    // Told of a picture that is passed over; the others go on.
+    // Reports a picture that is skipped, and continues.
     let mut refuse = |error: &anyhow::Error| {
         note(format_args!("error: {}", sentence(error)));
         failed += 1;
@@ -49,7 +49,7 @@ pub fn run(args: PredictArgs) -> anyhow::Result<ExitCode> {
         for (name, prediction) in names.iter().zip(classifier.classify(&pixels)?) {
             line(&mut out, name, &prediction, &classifier, &args);
         }
-        // Whoever has read enough, as `head` does, needs no more.
+        // A reader such as `head` may close the pipe early.
         if !print::is_read(&out)? {
             break;
         }

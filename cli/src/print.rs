@@ -1,5 +1,5 @@
-//! Everything that the program prints. It survives a closed pipe, as in `towers devices | head -1`, and what it says of files or
-//! classes can't act on a terminal: see [`printable`].
+//! All output of the program. A closed pipe is no error, as in `towers devices | head -1`. Names of files and
+//! classes can't control a terminal: see [`printable`].
 
 use anyhow::Context;
 use serde::Serialize;
@@ -8,12 +8,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use train::{printable, shortened};
 
-/// Prints text to stdout; a reader that has gone is no error.
+/// Prints text to stdout; a closed pipe is no error.
 pub fn text(text: &str) -> anyhow::Result<ExitCode> {
     is_read(text).map(|_| ExitCode::SUCCESS)
 }
 
-/// Prints text to stdout, and tells whether somebody may read it: a reader that has gone is no error.
+/// Prints text to stdout. Returns false if the pipe is closed, which is no error.
 pub fn is_read(text: &str) -> anyhow::Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(printable(text).as_bytes()).and_then(|()| out.flush()) {
@@ -22,10 +22,10 @@ pub fn is_read(text: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// Tells people something on stderr, without the most of any very long value. That nobody reads it, or that the disk of a log is full, is dropped on
-/// purpose: it is no reason to lose a run, and `eprintln!` would panic.
+/// Prints a message on stderr, and shortens long values. A closed pipe or a full disk is ignored on purpose:
+/// it should not end a run, and `eprintln!` would panic.
 pub fn note(text: impl Display) {
-    // In one piece: other processes of a job may write to the same place.
+    // One write: other processes of a job may write to the same stream.
     let _ =
         io::stderr().lock().write_all(printable(&format!("{}\n", shortened(&text.to_string()))).as_bytes());
 }

@@ -21,7 +21,7 @@ const HEAD: [&str; 13] = [
     "share",
 ];
 
-/// The first columns are words, all after them numbers.
+/// The first columns are words; the others are numbers.
 const WORDS: usize = 4;
 
 pub fn run(config: &Config, options: &BenchOptions, json: bool) -> anyhow::Result<ExitCode> {

@@ -18,7 +18,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
         [run] => run.join("report.html"),
         _ => PathBuf::from("report.html"),
     };
-    // Before any network is tested.
+    // A bad path is refused before any network is tested.
     let file = args.output.as_deref().map_or_else(|| Ok(default()), page_file)?;
     folder_must_exist("--output", &file)?;
     let mut reports = Vec::with_capacity(runs.len());
@@ -35,7 +35,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     print::text(&format!("wrote {}\n", file.display()))
 }
 
-/// A run is called as its folder.
+/// The name of a run is that of its folder.
 fn name(run: &Path) -> String {
     let folder = std::path::absolute(run).unwrap_or_else(|_| run.to_owned());
     folder.file_name().map_or_else(|| run.display().to_string(), |name| name.to_string_lossy().into_owned())

@@ -1,14 +1,14 @@
-//! `--resume`: which run goes on, and what may change.
+//! `--resume`: the run to resume, and the options that may change.
 
 use crate::args::TrainArgs;
 use crate::error::usage;
 use crate::keys::flag_of;
-use crate::output::{Output, is_held, is_picture, newest_run};
+use crate::output::{Output, is_locked, is_picture, newest_run};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use train::{Config, Devices, Difference, Process, Resume, differences, find_recipe};
 
-/// A value that is left out.
+/// The text for an option without a value.
 const NONE: &str = "none";
 
 /// Whether a launcher or the cluster has started this job before.
@@ -16,7 +16,7 @@ fn is_restarted() -> anyhow::Result<bool> {
     Ok(train::cluster::is_restarted_here().map_err(train::Error::from)?)
 }
 
-/// What a run begins with.
+/// The start of a run: from the beginning, or from a checkpoint.
 pub struct Start {
     pub config: Config,
     pub output: Output,
@@ -24,42 +24,46 @@ pub struct Start {
 }
 
 impl Start {
-    /// The name of the checkpoint in the run's folder from which the run goes on.
+    /// The name of the checkpoint in the run's folder that the run resumes from.
     fn checkpoint(&self) -> Option<String> {
-        let resume = self.resume.as_ref().filter(|_| self.output.goes_on)?;
+        let resume = self.resume.as_ref().filter(|_| self.output.resumed)?;
         Some(resume.path.file_name()?.to_string_lossy().into_owned())
     }
 }
 
 impl TrainArgs {
-    /// What the run begins with; `again` where what `--output` holds is this run's own.
-    pub fn start(&self, again: bool) -> anyhow::Result<Start> {
-        match self.resumed_run(again)? {
-            Some((run, resume)) => self.going_on(run, resume),
-            None => self.beginning(again),
+    /// The start of the run. `restarted` is true if the contents of `--output` belong to this run.
+    pub fn start(&self, restarted: bool) -> anyhow::Result<Start> {
+        match self.resumed_run(restarted)? {
+            Some((run, resume)) => self.resumed_start(run, resume),
+            None => self.new_start(restarted),
         }
     }
 
-    /// The same for one of several processes. Launchers may say to some alone that this is a restart, and not all may see the
-    /// same checkpoints. So the first one hears what all know, and says where the run goes on.
+    /// The start for one of several processes. A launcher may tell only some of them that this is a restart,
+    /// and not all may see the same checkpoints. So the first process collects the answers, and names the
+    /// checkpoint.
     pub fn agree(&self, process: &mut Process, mut start: Start) -> anyhow::Result<Start> {
         let Some(output) = self.folder().filter(|_| self.keep.resume.is_none()) else { return Ok(start) };
-        let own = self.goes_on()?;
-        let again = process.any_restarted(own)?;
-        if process.is_first() && again != own {
-            start = self.start(again)?;
+        let own = self.owns_output()?;
+        let restarted = process.any_restarted(own)?;
+        if process.is_first() && restarted != own {
+            start = self.start(restarted)?;
         }
         let own = start.checkpoint();
-        let told = process.common_checkpoint(own.clone())?;
-        if told != own {
-            start = match told {
-                None => self.beginning(again)?,
+        let agreed = process.common_checkpoint(own.clone())?;
+        if agreed != own {
+            start = match agreed {
+                None => self.new_start(restarted)?,
                 Some(name) => {
-                    let unseen = || {
+                    let not_visible = || {
                         let output = output.display();
-                        format!("rank 0 goes on from {name}; all processes must see {output}")
+                        format!("rank 0 resumes from {name}; all processes must see {output}")
                     };
-                    self.going_on(output.clone(), Resume::checkpoint(output, &name).with_context(unseen)?)?
+                    self.resumed_start(
+                        output.clone(),
+                        Resume::checkpoint(output, &name).with_context(not_visible)?,
+                    )?
                 }
             };
         }
@@ -67,19 +71,19 @@ impl TrainArgs {
         Ok(start)
     }
 
-    fn going_on(&self, run: PathBuf, resume: Resume) -> anyhow::Result<Start> {
+    fn resumed_start(&self, run: PathBuf, resume: Resume) -> anyhow::Result<Start> {
         let config = self.resumed_config(&resume)?;
-        let output = Output { run, numbered: false, goes_on: true, restarted: false };
+        let output = Output { run, numbered: false, resumed: true, restarted: false };
         Ok(Start { config, output, resume: Some(resume) })
     }
 
-    fn beginning(&self, again: bool) -> anyhow::Result<Start> {
+    fn new_start(&self, restarted: bool) -> anyhow::Result<Start> {
         let mut resume = self.keep.resume_from.as_deref().map(Resume::read).transpose()?;
-        // Those of the run that the file is of.
+        // The outputs of the run that wrote the file.
         resume.iter_mut().for_each(|resume| resume.config.outputs.forget_outside());
         let config = resume.as_ref().map_or_else(|| self.config(), |resume| self.resumed_config(resume))?;
         let new = Output::new(self.keep.output.as_deref(), &config.recipe);
-        Ok(Start { config, output: Output { restarted: again, ..new }, resume })
+        Ok(Start { config, output: Output { restarted, ..new }, resume })
     }
 
     /// The run's folder, if one is named.
@@ -87,10 +91,10 @@ impl TrainArgs {
         self.keep.output.as_ref().filter(|output| !is_picture(output))
     }
 
-    /// The run to go on with: the one `--resume` names, or `--output`, or the newest.
-    fn resumed_run(&self, again: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
+    /// The run to resume: the one of `--resume` or `--output`, or the newest.
+    fn resumed_run(&self, restarted: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
         let run = match &self.keep.resume {
-            None => return self.restarted_run(again),
+            None => return self.restarted_run(restarted),
             Some(Some(run)) => match self.folder().filter(|output| *output != run) {
                 Some(_) => {
                     return Err(usage(
@@ -104,7 +108,7 @@ impl TrainArgs {
                 None => newest_run(&[train::CHECKPOINTS])?,
             },
         };
-        let resume = Resume::newest(&run).map_err(|error| match is_held(&run) {
+        let resume = Resume::newest(&run).map_err(|error| match is_locked(&run) {
             true => anyhow::anyhow!(
                 "a run is writing into {}, and has no checkpoint yet; wait until it has ended",
                 run.display()
@@ -114,24 +118,23 @@ impl TrainArgs {
         Ok(Some((run, resume)))
     }
 
-    /// Whether what `--output` holds is this run's own: a launcher has started it before, or `--backup-and-restore` says so.
-    pub fn goes_on(&self) -> anyhow::Result<bool> {
+    /// Whether the contents of `--output` belong to this run: a launcher has started it before, or
+    /// `--backup-and-restore` is given.
+    pub fn owns_output(&self) -> anyhow::Result<bool> {
         Ok(self.keep.backup_and_restore.is_some() || is_restarted()?)
     }
 
-    /// The run that is started anew after a failure: the one in `--output`, if it has come to a checkpoint. So a
-    /// job goes on by itself; its command line is that of the first start. Checkpoints that can't be read are an error: to begin
-    /// anew would replace them.
-    fn restarted_run(&self, again: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
+    /// The run to resume after a failure: the one in `--output`, if it has a checkpoint. So a job can restart
+    /// with the command line of its first start. Unreadable checkpoints are an error: a new start would
+    /// replace them.
+    fn restarted_run(&self, restarted: bool) -> anyhow::Result<Option<(PathBuf, Resume)>> {
         if let (Some(_), None) = (self.keep.backup_and_restore, self.folder()) {
-            return Err(usage(
-                "--backup-and-restore needs the run's folder as --output, which a picture is not",
-            ));
+            return Err(usage("--backup-and-restore needs the run's folder as --output, not a picture"));
         }
-        let Some(run) = self.folder().filter(|_| again) else { return Ok(None) };
+        let Some(run) = self.folder().filter(|_| restarted) else { return Ok(None) };
         let newest = Resume::newest_if_any(run).map_err(|error| match error {
             train::Error::Run { path, reason } => {
-                let reason = format!("{reason}; mend them, or move them away to begin anew");
+                let reason = format!("{reason}; repair them, or move them away to start again");
                 train::Error::Run { path, reason }
             }
             other => other,
@@ -139,8 +142,8 @@ impl TrainArgs {
         Ok(newest.map(|resume| (run.clone(), resume)))
     }
 
-    /// Refuses flags, and a recipe, that would make a resumed run another one than it was. Its data may come from elsewhere, if they are
-    /// going to be compared with a `fingerprint`.
+    /// Refuses flags and a recipe that would change the results of a resumed run. The path of its data may
+    /// change if they are compared with a `fingerprint`.
     ///
     /// Options that differ from the run's own recipe were given by flags. A resume may leave these flags out.
     pub fn check_resumed(&self, saved: &Config, fingerprint: bool) -> anyhow::Result<()> {
@@ -175,13 +178,13 @@ impl TrainArgs {
         };
         Err(match &self.recipe {
             Some(file) if !by_flags => {
-                refuse(&format!("`{}`", differs.key), &differs.told(), file, "--recipe")
+                refuse(&format!("`{}`", differs.key), &differs.texts(), file, "--recipe")
             }
-            _ => refuse(&self.option(&differs.key), &differs.told(), "this command line", "it"),
+            _ => refuse(&self.option(&differs.key), &differs.texts(), "this command line", "it"),
         })
     }
 
-    /// The flags that set an option.
+    /// The flags for an option.
     fn option(&self, key: &str) -> String {
         match key {
             "lr_scaling" => "--lr-scaling or --warmup-epochs".to_owned(),
@@ -192,26 +195,26 @@ impl TrainArgs {
         }
     }
 
-    /// What the recipe's file says otherwise than the resumed run does it, for people: of what may change, only flags change it.
-    pub fn unheeded(&self, config: &Config) -> anyhow::Result<Vec<String>> {
+    /// Options of the recipe's file that a resumed run ignores, as messages: only flags change a resumed run.
+    pub fn ignored_recipe_options(&self, config: &Config) -> anyhow::Result<Vec<String>> {
         let Some(file) = self.recipe.as_deref().filter(|recipe| Path::new(recipe).is_file()) else {
             return Ok(Vec::new());
         };
-        let unheeded =
-            |differs: &Difference| !differs.is_training() && !config.changed.contains(&differs.key);
-        let told = |differs: Difference| {
-            let [old, new] = differs.told();
+        let ignored = |differs: &Difference| !differs.is_training() && !config.changed.contains(&differs.key);
+        let message = |differs: Difference| {
+            let [old, new] = differs.texts();
             let key = differs.key;
             (new != NONE).then(|| {
-                format!("{file} says {key} = {new}, but the run goes on with {old}: only flags change a resumed run")
+                format!("{file} says {key} = {new}, but the run continues with {old}: only flags change a resumed run")
             })
         };
         let differences = differences(config, &self.config()?).into_iter();
-        Ok(differences.filter(unheeded).filter_map(told).collect())
+        Ok(differences.filter(ignored).filter_map(message).collect())
     }
 
-    /// The configuration of a resumed run: as it was saved, with what may change taken from the flags. The devices are
-    /// those of the flags alone: a run may go on elsewhere. What decides about bits stays.
+    /// The configuration of a resumed run: the saved one, with the changes that flags may make. The devices
+    /// are those of the flags alone, since a run may resume on another machine. Options that decide bits
+    /// stay.
     pub fn resumed_config(&self, resume: &Resume) -> anyhow::Result<Config> {
         self.check_resumed(&resume.config, resume.state.data.is_some())?;
         let mut config = resume.config.clone();
@@ -230,12 +233,13 @@ impl TrainArgs {
                 config.training.epochs
             )));
         }
-        // The whole batch stays what it was, on however many replicas: that is in the state, not among what was asked for.
+        // The global batch size stays the same on any number of replicas: it is in the state, not in the
+        // configuration.
         Ok(config)
     }
 }
 
-/// Refuses to change an option of a resumed run; `source` is what asks for the new value.
+/// The error for a changed option of a resumed run; `source` is the origin of the new value.
 fn refuse(name: &str, [old, new]: &[String; 2], source: &str, left_out: &str) -> anyhow::Error {
     usage(format!(
         "{name} can't change when a run is resumed: the run has {old}, {source} {new}; leave {left_out} out, or start a new run"

@@ -1,4 +1,4 @@
-//! `towers bench --roofline`: what the processor can do at most.
+//! `towers bench --roofline`: the limits of the processor.
 
 use crate::print;
 use std::process::ExitCode;

@@ -1,12 +1,12 @@
 //! `towers train`.
 
 use crate::args::TrainArgs;
+use crate::created_paths::{CreatedPaths, FirstStepFlag};
 use crate::error::{INTERRUPTED, usage};
 use crate::flags::default_dir;
 use crate::interrupt::{end_at_once, interrupt, stop_flag};
 use crate::keys::{flag_of, in_flags};
-use crate::made::{Begun, Made};
-use crate::output::{Output, make_other, shown};
+use crate::output::{Output, prepare_outside, shown};
 use crate::print::note;
 use crate::resume::Start;
 use crate::tui::{self, Tui};
@@ -22,23 +22,23 @@ use train::{Config, End, Observer, Process, Resume, TrainState};
 use trained::ImageSize;
 
 pub fn run(args: TrainArgs) -> anyhow::Result<ExitCode> {
-    let start = args.start(args.goes_on()?)?;
+    let start = args.start(args.owns_output()?)?;
     let process =
         Process::join(&start.config.placement.devices, Duration::from_secs(args.keep.collective_timeout))?;
-    // A device that is not there is told before the data are read.
+    // A missing device is reported before the data are read.
     start.config.check_replicas(match &process {
         Some(process) => process.world(),
         None => train::check_devices(&start.config.placement.devices, &start.config.training.arithmetic)?,
     })?;
     match process {
-        Some(process) if !process.is_first() => follow(process, start, &args),
-        process => lead(process, start, &args),
+        Some(process) if !process.is_first() => run_other(process, start, &args),
+        process => run_first(process, start, &args),
     }
 }
 
-/// Trains, writes the run's files, and tells people.
-fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
-    // From here on: the first process of a container gets no signal that it has no handler for.
+/// Trains, writes the run's files, and prints messages.
+fn run_first(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
+    // Early: the first process of a container ignores signals without a handler.
     let live = args.keep.tui && tui::is_possible();
     let stop = stop_flag(if live { tui::interrupt } else { interrupt })?;
     if let Some(process) = &mut process {
@@ -48,100 +48,106 @@ fn lead(mut process: Option<Process>, mut start: Start, args: &TrainArgs) -> any
     let (output, resume) = (&mut output, resume.as_ref());
     output.check_unused()?;
     let data = load(&mut config, args, resume, |line| note(line))?;
-    let (mut made, mut held) = (Made::default(), None);
-    let begun = Arc::new(AtomicBool::new(false));
+    let (mut created, mut lock) = (CreatedPaths::default(), None);
+    let first_step_done = Arc::new(AtomicBool::new(false));
     let begin = || {
         let before = resume.map_or_else(Vec::new, |resume| resume.config.outputs.outside());
-        for outside in checked_outside(&config.outputs)? {
-            let is_remembered = before.iter().any(|before| before.path == outside.path);
-            make_other(&outside, &output.run, &mut made)
-                .map_err(|error| if is_remembered { remembered(error) } else { error })?;
+        for outside in outside_outputs(&config.outputs)? {
+            let was_written = before.iter().any(|before| before.path == outside.path);
+            prepare_outside(&outside, &output.run, &mut created)
+                .map_err(|error| if was_written { with_remedy(error) } else { error })?;
             if !outside.is_folder {
-                made.file(outside.path.to_owned());
+                created.add_file(outside.path.to_owned());
             }
         }
-        held = output.create(&mut made)?;
+        lock = output.create(&mut created)?;
         output.check_unused()?;
         train::save_config(&config, &output.run)?;
         announce(&config, &data, output, resume);
         if resume.is_some() {
-            args.unheeded(&config)?.iter().for_each(|line| note(format_args!("warning: {line}")));
+            args.ignored_recipe_options(&config)?
+                .iter()
+                .for_each(|line| note(format_args!("warning: {line}")));
         }
         if args.quick && !args.options.has("epochs") && config.recipe != "quick" && resume.is_none() {
-            tell_of_trial(&config);
+            note_quick_recipe(&config);
         }
         let mut observers = observers(&config, &data, output, args)?;
         if live {
             observers[0] =
                 Box::new(Tui::new(&output.run, stop.clone()).context("the terminal can't be drawn on")?);
         }
-        observers.push(Box::new(Begun(Arc::clone(&begun))));
-        // A view gives the terminal back before anything is said: it goes with the observers.
+        observers.push(Box::new(FirstStepFlag(Arc::clone(&first_step_done))));
+        // The view restores the terminal when the observers are dropped, before any message.
         Ok::<_, anyhow::Error>(match process {
             Some(process) => process.train(&config, data, resume, &mut observers, &stop)?,
             None => train::train(&config, data, resume, &mut observers, &stop)?,
         })
     };
     let outcome = begin();
-    // Refused before its first step, it leaves nothing behind.
-    if outcome.is_err() && !begun.load(Ordering::Relaxed) {
-        made.take_back(held.take(), &output.lock());
+    // A run that is refused before its first step leaves no files.
+    if outcome.is_err() && !first_step_done.load(Ordering::Relaxed) {
+        created.remove(lock.take(), &output.lock_path());
     }
     let outcome = outcome?;
     let run = output.run.display();
     match outcome.end {
-        // The run is done and saved, whether or not anybody can read so.
+        // The run is done and saved even if the message can't be printed.
         End::Done => print::text(&format!("done: {run}\n")).or(Ok(ExitCode::SUCCESS)),
         End::Stopped(reason) => {
             let reason = in_flags(&reason);
             print::text(&format!("stopped early: {reason}\ndone: {run}\n")).or(Ok(ExitCode::SUCCESS))
         }
         End::Interrupted => {
-            note(format_args!("interrupted; everything is saved. Go on with: towers train --resume {run}"));
+            note(format_args!("interrupted; everything is saved. Resume with: towers train --resume {run}"));
             Ok(ExitCode::from(INTERRUPTED))
         }
     }
 }
 
-/// Trains with the first process of a job, which writes and talks for all. An interrupted run is no failure here if a launcher
-/// looks after all processes: it would end the first one too, which reports it. Where none does, a process that says that it is
-/// done is not started again to go on.
-fn follow(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
-    let stop = stop_flag(|stop| if stop.is_heeded() { stop.raise() } else { end_at_once() })?;
+/// Trains with the first process of a job, which writes all files and messages. An interrupted run is no
+/// failure here if a launcher watches all processes: a failure would end the first process too, which reports
+/// the interrupt. Without such a launcher, the exit status must say that the process is not done, or it would
+/// not be restarted.
+fn run_other(mut process: Process, start: Start, args: &TrainArgs) -> anyhow::Result<ExitCode> {
+    let stop = stop_flag(|stop| if stop.is_watched() { stop.raise() } else { end_at_once() })?;
     let Start { mut config, resume, .. } = args.agree(&mut process, start)?;
     let data = load(&mut config, args, resume.as_ref(), |_| ())?;
     let alone = process.is_on_its_own();
     let outcome = process.train(&config, data, resume.as_ref(), &mut [], &stop)?;
-    let going_on = alone && matches!(outcome.end, End::Interrupted);
-    Ok(if going_on { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    let unfinished = alone && matches!(outcome.end, End::Interrupted);
+    Ok(if unfinished { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// What is written outside of the run's folder; a folder where a file is to be is refused.
-fn checked_outside(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
+/// The outputs outside of the run's folder; a folder in the place of a file is refused.
+fn outside_outputs(outputs: &Outputs) -> anyhow::Result<Vec<Outside<'_>>> {
     let all = outputs.outside();
     if let Some(Outside { key, path, .. }) =
         all.iter().find(|outside| !outside.is_folder && outside.path.is_dir())
     {
         let flag = flag_of(key).unwrap_or(key);
-        let picture = if *key == "plot" { " to be a picture" } else { "" };
-        return Err(usage(format!("{flag} is {}, but must be no folder{picture}", shown(path).display())));
+        let kind = if *key == "plot" { "picture" } else { "file" };
+        return Err(usage(format!(
+            "{flag} is {}, but must be a {kind}, not a folder",
+            shown(path).display()
+        )));
     }
     Ok(all)
 }
 
-/// What a resumed run can't write, it may be told not to.
-fn remembered(error: anyhow::Error) -> anyhow::Error {
-    let what = "; the run wrote there before: name another place, or leave it out by --forget-outputs";
+/// Adds a remedy to an error about an output that the run wrote before.
+fn with_remedy(error: anyhow::Error) -> anyhow::Error {
+    let what = "; the run wrote there before: name another path, or drop it with --forget-outputs";
     anyhow::anyhow!("{}{what}", error::sentence(&error))
 }
 
-/// The data, with samples to train on and to test: those of the run to go on with. With `--quick` a new one takes synthetic images where
-/// CIFAR can't be had, for whatever reason, unless a folder was named for it.
+/// The data, with training and test samples; for a resumed run, those of the run. A new run with `--quick`
+/// takes synthetic images if CIFAR is not available, unless a data folder is given.
 fn load(
     config: &mut Config,
     args: &TrainArgs,
     resume: Option<&Resume>,
-    tell: fn(&str),
+    warn: fn(&str),
 ) -> anyhow::Result<Dataset> {
     if resume.is_some() && !args.options.has("data.dataset") {
         config.training.data.check_folder("the run's config.json")?;
@@ -154,14 +160,14 @@ fn load(
                 && config.placement.files.data_dir == Some(default_dir())
                 && ["auto", "cifar10", "cifar100"].contains(&config.training.data.dataset.as_str()) =>
         {
-            tell(&format!("warning: {error}"));
-            tell("warning: going on with SYNTHETIC images: drawn figures, not CIFAR");
+            warn(&format!("warning: {error}"));
+            warn("warning: continuing with SYNTHETIC images: drawn figures, not CIFAR");
             config.training.data.dataset = "synthetic".to_owned();
             data::load(&config.training.data, &config.placement.files, args.keep.no_progress)?
         }
         Err(error) => return Err(error.into()),
     };
-    // Before anything of the run is written.
+    // Before any file of the run is written.
     resume.map_or(Ok(()), |resume| resume.check_data(&data))?;
     if data.test.is_empty() {
         return Err(usage("the number of test samples is 0, but must be at least 1; see --limit-test"));
@@ -169,7 +175,7 @@ fn load(
     Ok(data)
 }
 
-/// How many images there are and, of a folder, where those to validate on come from.
+/// The number of images and, for a folder, the source of the validation images.
 fn images(config: &Config, data: &Dataset) -> String {
     let (train, test) = (data.train.len(), data.test.len());
     match (&data.validation_from, config.training.augmentation.validation_split) {
@@ -182,8 +188,8 @@ fn images(config: &Config, data: &Dataset) -> String {
     }
 }
 
-/// Who gives `--quick` may expect little work.
-fn tell_of_trial(config: &Config) {
+/// With `--quick`, little work is expected.
+fn note_quick_recipe(config: &Config) {
     let (recipe, train::Training { model, epochs, .. }) = (&config.recipe, &config.training);
     note(format_args!(
         "--quick leaves network and epochs to --recipe {recipe}: {model}, {epochs} epochs; for a short trial give --epochs N and \
@@ -205,7 +211,7 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
     }
     if let Some(resume) = resume {
         for skipped in &resume.skipped {
-            note(format_args!("warning: a checkpoint was passed over: {skipped}"));
+            note(format_args!("warning: a checkpoint was skipped: {skipped}"));
         }
         let TrainState { epoch, partial, .. } = &resume.state;
         let at = match partial.steps {
@@ -215,7 +221,7 @@ fn announce(config: &Config, data: &Dataset, output: &Output, resume: Option<&Re
         note(format_args!("resuming from {} {at}", resume.path.display()));
         if *epoch >= config.training.epochs {
             note(format_args!(
-                "epoch {epoch} of {} is done; to go on, give a larger --epochs",
+                "epoch {epoch} of {} is done; to continue, give a larger --epochs",
                 config.training.epochs
             ));
         }
@@ -228,9 +234,9 @@ fn observers(
     output: &Output,
     args: &TrainArgs,
 ) -> anyhow::Result<Vec<Box<dyn Observer>>> {
-    // The progress comes first, so that its bar is gone before anybody else writes.
+    // The progress comes first, so that its bar is cleared before other output.
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Progress::new(!args.keep.no_progress))];
-    let goes_on = output.goes_on || output.restarted;
+    let goes_on = output.resumed || output.restarted;
     let title = format!("{} on {}", config.training.model, data.name);
     let run = Run { folder: &output.run, title: &title, goes_on };
     observers.extend(from_config(&config.outputs, &run).map_err(train::Error::from)?);

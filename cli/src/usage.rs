@@ -1,10 +1,10 @@
-//! What is said of a command line that clap refuses.
+//! Messages for command lines that clap refuses.
 
 use crate::args::Args;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
-/// Flags that there are elsewhere under a name that nothing here resembles, and what does the same.
+/// Flags of other programs that are not similar to any flag here, with the way to do the same.
 const ELSEWHERE: [(&str, &[&str], &str); 4] = [
     (
         "train",
@@ -28,24 +28,24 @@ const ELSEWHERE: [(&str, &[&str], &str); 4] = [
     ),
 ];
 
-/// Commands that one might look for, and what does the same.
+/// Commands of other programs, with the way to do the same.
 const COMMANDS: [(&str, &str); 2] = [
-    ("import", "weights of Keras or PyTorch come here by towers export FILE --output model.safetensors"),
-    ("test", "towers evaluate measures a trained network; towers predict says what pictures show"),
+    ("import", "convert weights of Keras or PyTorch by towers export FILE --output model.safetensors"),
+    ("test", "towers evaluate measures a trained network; towers predict classifies pictures"),
 ];
 
-/// Flags that can do without a value.
+/// Flags with an optional value.
 const WITH_EQUALS: [&str; 2] = ["--tta", "--backup-and-restore"];
 
-/// The command line of this process.
+/// Parses the command line of this process.
 pub fn parse() -> Result<Args, clap::Error> {
     let mut command = command();
     let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
     Args::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-/// The commands, each with the usage that its help shows. By itself clap would list every flag that was given, and all that they
-/// exclude. Of a flag that is given twice the last one counts, as scripts expect that add to a line.
+/// The commands, each with the usage of its help: clap would list every given flag, and all conflicting ones.
+/// Of a repeated flag the last one counts, so that scripts can append flags.
 fn command() -> clap::Command {
     let mut built = Args::command();
     built.build();
@@ -58,8 +58,8 @@ fn command() -> clap::Command {
     })
 }
 
-/// The error with advice of ours for a flag or command that is known elsewhere, and without that of clap where it is far from what was
-/// given.
+/// Adds advice for flags and commands of other programs. Removes clap's suggestion if it is not similar to
+/// the given word.
 pub fn advised(mut error: clap::Error) -> clap::Error {
     let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(variable) = variable(&error, &line) {
@@ -83,7 +83,7 @@ pub fn advised(mut error: clap::Error) -> clap::Error {
             if !near || advice.is_some() {
                 error.remove(ContextKind::SuggestedArg);
             }
-            // That the flag might be a value, behind `--`: hardly ever.
+            // A value after `--` is hardly ever meant.
             error.remove(ContextKind::Suggested);
             advice
         }
@@ -99,7 +99,7 @@ pub fn advised(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Which of the values that a flag takes was meant, where clap looks for like letters alone.
+/// Suggests an accepted value; clap itself compares only letters.
 fn suggest_value(error: &mut clap::Error) {
     let (Some(ContextValue::String(given)), Some(ContextValue::Strings(valid))) =
         (error.get(ContextKind::InvalidValue), error.get(ContextKind::ValidValue))
@@ -111,7 +111,7 @@ fn suggest_value(error: &mut clap::Error) {
     }
 }
 
-/// The environment variable that gave the value that is refused, if the command line did not.
+/// The environment variable that gave the refused value, if the command line did not.
 fn variable(error: &clap::Error, line: &[String]) -> Option<String> {
     let Some(ContextValue::String(refused)) = error.get(ContextKind::InvalidArg) else { return None };
     let flag = refused.split_once(' ').map_or(refused.as_str(), |(flag, _)| flag);
@@ -127,7 +127,7 @@ fn variable(error: &clap::Error, line: &[String]) -> Option<String> {
     Some(argument.get_env()?.to_string_lossy().into_owned())
 }
 
-/// What to write for a word of the command line that its command does not take; `near` if it is probably a misspelt flag.
+/// Advice for a word that the command does not take; `near` if it is probably a misspelt flag.
 fn advice(line: &[String], word: &str, near: bool) -> Option<String> {
     let command = line.get(1)?;
     let before = line.iter().position(|other| other == word).and_then(|at| line.get(at.checked_sub(1)?));
@@ -136,14 +136,14 @@ fn advice(line: &[String], word: &str, near: bool) -> Option<String> {
     }
     if command == "launch" && !near {
         let advice =
-            "what is to be started stands behind `--`, as in towers launch --processes 2 -- train --quick";
+            "the command to start comes after `--`, as in towers launch --processes 2 -- train --quick";
         return Some(advice.to_owned());
     }
     let known = |(of, flags, _): &&(&str, &[&str], &str)| of == command && flags.contains(&word);
     ELSEWHERE.iter().find(known).map(|(_, _, advice)| (*advice).to_owned())
 }
 
-/// Whether a flag is probably a misspelt other one, or part of it, or more of it.
+/// Whether a flag is probably a misspelling of another one, or a part or extension of it.
 fn is_near(flag: &str, suggested: &str) -> bool {
     let [flag, suggested] = [flag, suggested].map(|flag| flag.trim_start_matches('-'));
     flag.contains(suggested) || suggested.contains(flag) || train::nearest(flag, [suggested]).is_some()

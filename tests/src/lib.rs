@@ -11,25 +11,25 @@ use train::{
     cifar,
 };
 
-/// What a run left: how it ended, and all its tensors.
+/// The result of a run: its end, and all its tensors.
 pub struct Finished {
-    /// How it ended.
+    /// The end of the run.
     pub outcome: Outcome,
-    /// Parameters, running averages, the optimizer's memory.
+    /// Parameters, running averages, and optimizer state.
     pub tensors: Tensors,
     /// The mean loss of the epoch after each step.
     pub losses: Vec<f64>,
 }
 
 impl Finished {
-    /// Everything of the history but the times, as bits.
+    /// The history as bits, without the times.
     pub fn figures(&self) -> Vec<[u64; 5]> {
         let history = self.outcome.state.history.iter();
         history.map(|r| [r.loss, r.acc, r.val_loss, r.val_acc, r.lr].map(f64::to_bits)).collect()
     }
 }
 
-/// Keeps the tensors at the end of a run and the loss of every step, and raises a flag at a given step.
+/// Stores the tensors at the end of a run and the loss of every step, and raises a flag at a given step.
 struct Recorder {
     kept: Arc<Mutex<(Option<Tensors>, Vec<f64>)>>,
     stop: StopFlag,
@@ -68,10 +68,10 @@ impl Observer for Recorder {
     }
 }
 
-/// Runs `config` on `data` with further observers, and asks it to stop after `stop_after` steps.
+/// Runs `config` on `data` with additional observers, and stops it after `stop_after` steps.
 ///
 /// # Errors
-/// What the run fails with.
+/// Those of the run.
 pub fn run(
     config: &Config,
     data: &cifar::Dataset,
@@ -92,7 +92,7 @@ pub fn run(
 /// As [`run`], on devices that the caller opened.
 ///
 /// # Errors
-/// What the run fails with.
+/// Those of the run.
 pub fn run_on(
     devices: &[Device],
     config: &Config,
@@ -110,10 +110,10 @@ pub fn run_on(
     Ok(Finished { outcome, tensors: tensors.expect("every run that ends well ends with a snapshot"), losses })
 }
 
-/// As [`run_on`], with checkpoints in the folder of a run.
+/// As [`run_on`], with checkpoints in a run's folder.
 ///
 /// # Errors
-/// What the run fails with.
+/// Those of the run.
 pub fn run_in(
     dir: &Path,
     devices: &[Device],

@@ -1,4 +1,5 @@
-//! Augmentation in training runs: resumed exactly, the same for any threads, and on a GPU made by the host where it must be.
+//! Augmentation in training runs: exact after a resume, the same for any number of threads, and on a GPU with
+//! batches from the host where needed.
 
 use augment::{ImageDataGenerator, RandAugment};
 use program::Precision;
@@ -44,14 +45,14 @@ fn a_run_goes_on_bit_for_bit_with_every_option() {
     assert_eq!(resume.config.training.augmentation, config.training.augmentation);
     let resumed = run(&config, &data, Some(&resume), None, Vec::new()).expect("the run goes well");
     assert!(straight.tensors == resumed.tensors, "not the same bits");
-    // The number of towers changes no draw either.
+    // The number of replicas changes no draw either.
     let mut halves = config;
     (halves.training.virtual_replicas, halves.training.global_batch_size) = (Some(2), Some(8));
     let devices = |n| vec![tensor_cpu::device(1); n];
     let [one, two] = [1, 2].map(|n| {
         run_on(&devices(n), &halves, &data, None, None, Vec::new()).expect("the run goes well").tensors
     });
-    assert!(one == two, "not the same bits on two towers");
+    assert!(one == two, "not the same bits on two replicas");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Runs on the CPU with activations in bf16, on processors that have units for its products.
+//! Runs on the CPU with activations in bf16, on processors with matrix units for bf16.
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use tensor_cpu::Cpu;
 use towers_tests::{cpus, run_in, run_on};
 use train::{Config, Resume, cifar, recipe};
 
-/// The devices; `None`, and why, where the processor can't.
+/// The devices, or the reason if the processor has no matrix units.
 fn devices(world: usize, threads: usize) -> Option<Vec<Device>> {
     let devices: Option<Vec<Device>> =
         (0..world).map(|_| Some(Cpu::new(threads).with_bf16()?.into())).collect();
@@ -43,7 +43,7 @@ fn a_run_is_near_the_one_in_fp32() {
     }
 }
 
-/// On any number of threads and devices, and when it was stopped in the middle of an epoch on others.
+/// On any number of threads and devices, and after a resume on others in the middle of an epoch.
 #[test]
 fn a_run_has_the_same_bits_however_it_is_computed() {
     let Some(one) = devices(1, 1) else { return };

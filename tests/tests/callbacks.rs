@@ -1,4 +1,5 @@
-//! Callbacks in whole runs: the learning rate at plateaus, files of the network, backups, an end at losses that are no numbers.
+//! Callbacks in whole runs: the learning rate at plateaus, files of the network, backups, and the end at a
+//! NaN loss.
 
 use checkpoint::Tensors;
 use std::collections::BTreeMap;
@@ -29,25 +30,26 @@ fn ends(config: &Config, resume: Option<&Resume>, others: Vec<Box<dyn Observer>>
     run(config, &data(), resume, None, others).expect("the run goes well")
 }
 
-/// A threshold that nothing passes: every epoch but the first is a plateau.
+/// A threshold that nothing beats: every epoch except the first is a plateau.
 fn plateau() -> ReduceLrOnPlateau {
     ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=2,min_delta=100,cooldown=1,min_lr=1e-5")
         .expect("it is well-formed")
 }
 
-/// The schedule's rate at the last step of an epoch, of which there are `steps`.
+/// The schedule's rate at the last step of an epoch with `steps` steps.
 fn scheduled(config: &Config, epoch: u64, steps: u64) -> f64 {
     let at = optim::Progress::at_step(epoch * steps + steps - 1, steps, config.training.epochs);
     config.training.schedule.lr(config.training.lr, &at)
 }
 
-/// One epoch is the best, two are waited for, one is the cooldown: reductions after epochs 3 and 5 or 6, as in Keras.
+/// The best epoch, a patience of two, a cooldown of one: reductions after epochs 3 and 5 or 6, as in Keras.
 #[test]
 fn a_plateau_reduces_what_the_schedule_says() {
     let config = quick(6).with(|config| config.training.reduce_lr_on_plateau = Some(plateau()));
     let finished = ends(&config, None, Vec::new());
     let rates: Vec<f64> = finished.outcome.state.history.iter().map(|record| record.lr).collect();
-    // After epoch 3 the patience is at its end; epoch 4 is the cooldown's last, and counts; so does epoch 5.
+    // After epoch 3 the patience is used up. Epoch 4 is the last one of the cooldown, and counts; so does
+    // epoch 5.
     let scales = [1.0, 1.0, 1.0, 0.5, 0.5, 0.25];
     for (epoch, (rate, scale)) in (0..).zip(rates.into_iter().zip(scales)) {
         let scheduled = scheduled(&config, epoch, 4);
@@ -55,7 +57,7 @@ fn a_plateau_reduces_what_the_schedule_says() {
     }
 }
 
-/// The rate is reduced on all towers alike, and goes on where it was after a resume in the middle of an epoch.
+/// The rate is reduced on all replicas alike, and stays reduced after a resume in the middle of an epoch.
 #[test]
 fn a_resumed_plateau_has_the_same_bits() {
     for replicas in [1, 3] {
@@ -66,20 +68,20 @@ fn a_resumed_plateau_has_the_same_bits() {
         let straight = ends(&config, None, Vec::new());
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Box::new(Checkpoints::new(folder.path(), &config.outputs.checkpoints).unwrap());
-        // 4 steps an epoch: the wish is heard at the 19th, in the middle of the fifth.
+        // 4 steps an epoch: the request to stop takes effect at the 19th, in the middle of the fifth.
         run(&config, &data(), None, Some(18), vec![checkpoints]).unwrap();
         let resume = Resume::newest(folder.path()).unwrap();
         assert_eq!((resume.state.epoch, resume.state.partial.steps), (4, 3));
         let resumed = ends(&config, Some(&resume), Vec::new());
-        assert_eq!(straight.figures(), resumed.figures(), "{replicas} towers");
-        assert!(straight.tensors == resumed.tensors, "{replicas} towers: not the same bits");
+        assert_eq!(straight.figures(), resumed.figures(), "{replicas} replicas");
+        assert!(straight.tensors == resumed.tensors, "{replicas} replicas: not the same bits");
         let unreduced =
             ends(&config.with(|config| config.training.reduce_lr_on_plateau = None), None, Vec::new());
         assert!(straight.tensors != unreduced.tensors);
     }
 }
 
-/// Files named by their epochs are models that classify, with the optimizer's memory or without.
+/// Files with the epoch in their names are models for inference, with the optimizer's state or without.
 #[test]
 fn named_checkpoints_are_models() {
     let folder = tempfile::tempdir().unwrap();
@@ -126,7 +128,7 @@ fn named_checkpoints_are_models() {
     }
 }
 
-/// A backup in the middle of an epoch: a run that is killed goes on from there with the same bits.
+/// A checkpoint in the middle of an epoch: a killed run resumes from it with the same bits.
 #[test]
 fn a_backup_every_few_batches_is_a_checkpoint() {
     let mut config = quick(2);
@@ -151,7 +153,7 @@ fn a_backup_every_few_batches_is_a_checkpoint() {
     assert!(straight.tensors == resumed.tensors, "not the same bits");
 }
 
-/// The run's model is that of the epoch which early stopping finds to be the best, also when a later one is saved.
+/// The run's model is that of the best epoch by early stopping, even if a later one is saved.
 #[test]
 fn the_best_weights_are_restored() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,8 +180,9 @@ fn the_best_weights_are_restored() {
     assert_ne!(kernel("model.safetensors"), kernel("3.safetensors"));
 }
 
-/// The average takes the place of the weights when early stopping ends the run, as in Keras at the end of `fit`, and again when
-/// the ended run is started again. Where the best epoch's weights are restored, Keras does so behind it.
+/// The average replaces the weights when early stopping ends the run, as in Keras at the end of `fit`. The
+/// same happens when the ended run is started again. If the best epoch's weights are restored, Keras does so
+/// after this.
 #[test]
 fn a_run_that_stops_early_ends_with_the_average() {
     for (replicas, stages, restores) in [(1, 1, false), (3, 1, false), (1, 2, false), (1, 1, true)] {
@@ -207,27 +210,28 @@ fn a_run_that_stops_early_ends_with_the_average() {
         let averages = finished.tensors.iter().filter_map(|t| Some((t.name.strip_prefix("ema/")?, t.data)));
         let averages: Vec<_> = averages.collect();
         assert!(averages.len() > 4);
-        // Biases in front of a normalization stay what they are.
+        // Biases before a normalization do not change.
         for (name, average) in averages.into_iter().filter(|(name, _)| !restores || name.ends_with("kernel"))
         {
             assert_eq!(finished.tensors.get(name).unwrap().data() == average, !restores, "{name}");
             assert_eq!(model().get(name).unwrap().data() == average, !restores, "{name}");
         }
-        // Started again it ends at once, with the same network.
+        // Started again, it ends immediately with the same network.
         let (before, resume) = (model(), Resume::newest(folder.path()).unwrap());
         let again = ends(&config, Some(&resume), observers());
         assert_eq!(again.outcome.state, finished.outcome.state);
         assert!(matches!(again.outcome.end, End::Stopped(_)), "{:?}", again.outcome.end);
-        // Where a pipeline is cut, and with it the order of the tensors, follows from how long its layers took.
+        // The cuts of a pipeline, and so the order of the tensors, depend on measured times.
         let named = |tensors: &Tensors| -> BTreeMap<String, Vec<f32>> {
             tensors.iter().map(|tensor| (tensor.name.to_owned(), tensor.data.to_vec())).collect()
         };
-        assert!(named(&again.tensors) == named(&finished.tensors), "{replicas} towers, {stages} stages");
-        assert!(named(&model()) == named(&before), "{replicas} towers, {stages} stages");
+        assert!(named(&again.tensors) == named(&finished.tensors), "{replicas} replicas, {stages} stages");
+        assert!(named(&model()) == named(&before), "{replicas} replicas, {stages} stages");
     }
 }
 
-/// Whoever asks for the network in the middle of an epoch gets it, whatever the configuration says, on all towers and stages.
+/// An observer that asks for the network in the middle of an epoch gets it on all replicas and stages,
+/// whatever the configuration says.
 #[test]
 fn an_observer_alone_asks_for_the_network() {
     let options = ModelCheckpointOptions {
@@ -244,12 +248,12 @@ fn an_observer_alone_asks_for_the_network() {
         let mut names: Vec<_> =
             std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
-        assert_eq!(names, ["1-3.safetensors", "2-2.safetensors"], "{replicas} towers, {stages} stages");
+        assert_eq!(names, ["1-3.safetensors", "2-2.safetensors"], "{replicas} replicas, {stages} stages");
     }
 }
 
-/// A rate that blows up in the second epoch: the run stops by itself, on however many towers, keeps what was saved, and tells its
-/// observers of the end.
+/// The loss diverges in the second epoch. The run stops by itself on any number of replicas, keeps its saved
+/// files, and calls `on_end`.
 #[test]
 fn a_run_may_end_when_its_loss_is_no_number() {
     let folder = tempfile::tempdir().unwrap();
@@ -289,7 +293,7 @@ print(json.dumps({
 }))
 "#;
 
-/// What the run wrote for TensorBoard, as TensorBoard's own loader reads it; `None` where there is none.
+/// The TensorBoard files of the run, read by TensorBoard's loader; `None` if it is not installed.
 fn read_by_tensorboard(folder: &Path) -> Option<String> {
     let python = std::env::var("TOWERS_PYTHON").unwrap_or_else(|_| "python3".into());
     let output = match Command::new(&python).args(["-c", READER]).arg(folder).output() {

@@ -1,8 +1,8 @@
 //! Whole runs on the CUDA backend: on the emulated GPU, and on a real one where there is one.
 //!
-//! On the emulated GPU the images are few, since it computes on one core. On both, steps from the third of their kind on
-//! are replays of a recording: the emulated driver refuses to allocate or to wait in one, so a run that gets through
-//! does neither.
+//! On the emulated GPU there are few images, since it computes on one core. On both, the third and later
+//! steps of a kind replay a captured graph. The emulated driver refuses to allocate or to wait during
+//! capture, so a successful run does neither.
 
 mod recordings;
 
@@ -13,7 +13,7 @@ use towers_tests::{Finished, distance, run_on};
 use train::callbacks::Checkpoints;
 use train::{Config, End, Error, Observer, Resume, cifar, recipe};
 
-/// Opens a device of each kind that is there, and says which are not.
+/// Opens a device of each available kind, and prints the missing ones.
 fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
     let emulated = || tensor_cuda::emulated(precision);
     match emulated() {
@@ -33,14 +33,14 @@ fn on_gpus(precision: Precision, mut test: impl FnMut(&dyn Fn() -> Device)) {
     }
 }
 
-/// Four batches of 4 and a short one of 2 in an epoch. A group of parameters is trained in the first epoch alone, so steps are
-/// recorded anew; an average of the weights takes their place every other step.
+/// Four batches of 4 and a short one of 2 in an epoch. A group of parameters is trained only in the first
+/// epoch, so steps are captured again. An average of the weights replaces them at every other step.
 fn config(epochs: u64) -> Config {
     let mut config = recipe("quick").expect("it is built in");
     config.training.epochs = epochs;
     config.training.batch_size = 4;
     config.training.schedule = "constant".parse().expect("it is well-formed");
-    // So small that rounding is not blown up.
+    // Small enough not to amplify rounding.
     config.training.lr = 1e-3;
     let groups = ["dense*/bias:lr-multiplier=2,epochs=1", "*/kernel:l2=1e-3"];
     config.training.param_groups = groups.map(|group| group.parse().expect("it is well-formed")).into();
@@ -77,7 +77,7 @@ fn a_gpu_trains_as_the_cpu_does() {
 #[test]
 fn towers_on_one_gpu_equal_one_tower() {
     on_gpus(Precision::Fp32, |open| {
-        // Without normalization, whose statistics are a tower's own.
+        // Without normalization, whose statistics are those of one replica.
         let mut config = config(1);
         (config.training.model, config.training.optimizer) =
             ("keras_cnn".into(), "sgd".parse().expect("it is well-formed"));
@@ -157,7 +157,7 @@ fn a_loss_that_is_no_number_ends_the_run_and_names_the_step() {
     });
 }
 
-/// GPUs run ahead, so each may find that alone, and at another step: they end together all the same.
+/// Each asynchronous GPU may find the NaN loss alone, and at another step: all still end together.
 #[test]
 fn gpus_end_together_at_a_loss_that_is_no_number() {
     on_gpus(Precision::Fp32, |open| {
@@ -177,7 +177,7 @@ fn gpus_end_together_at_a_loss_that_is_no_number() {
     });
 }
 
-/// The second epoch is a plateau, so the recorded steps of the third have another rate.
+/// The second epoch is a plateau, so the captured steps of the third have another rate.
 #[test]
 fn a_plateau_reduces_the_rate_of_recorded_steps() {
     let plateau = train::ReduceLrOnPlateau::parse("val_loss:factor=0.5,patience=1,min_delta=100")
@@ -193,7 +193,7 @@ fn a_plateau_reduces_the_rate_of_recorded_steps() {
     });
 }
 
-/// Who records together with others may have to take it back.
+/// A replica's capture is discarded if another replica can't capture.
 #[test]
 fn recorded_work_may_have_to_run_by_itself_again() {
     on_gpus(Precision::Fp32, |open| {

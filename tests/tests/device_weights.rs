@@ -1,4 +1,5 @@
-//! Towers of unlike speed take unlike slices, and the gradient stays that of the whole batch.
+//! Replicas of different speed take shares of different size, and the gradient remains that of the whole
+//! batch.
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
@@ -23,13 +24,13 @@ fn keras_cnn() -> Config {
     let mut config = recipe("keras-cnn").unwrap();
     config.training.epochs = 1;
     config.training.global_batch_size = Some(14);
-    // Shows the gradients as they are.
+    // SGD shows the gradients directly.
     config.training.optimizer = "sgd:momentum=0.9".parse().unwrap();
     config.training.lr = 0.01;
     config
 }
 
-/// With batch normalization, dropout and augmentation; nothing of the schedule depends on when a run ends.
+/// With batch normalization, dropout and augmentation; the schedule does not depend on the number of epochs.
 fn small_cnn() -> Config {
     let mut config = recipe("quick").unwrap();
     config.training.epochs = 2;
@@ -53,8 +54,8 @@ fn assert_near(a: &Finished, b: &Finished, what: &str) {
     assert_eq!((a.acc, a.val_acc), (b.acc, b.val_acc), "{what}");
 }
 
-/// Every sample weighs the same, whoever computes it. Of a last batch of three some towers get nothing, and join all the
-/// same.
+/// Every sample has the same weight on any replica. Some replicas get no samples of a last batch of three,
+/// and still take part.
 #[test]
 fn uneven_slices_have_the_gradient_of_the_whole_batch() {
     let one = run(&cpus(1, 1), &keras_cnn());
@@ -66,27 +67,27 @@ fn uneven_slices_have_the_gradient_of_the_whole_batch() {
     }
 }
 
-/// That the test above can fail: with batch normalization other slices are another run.
+/// The test above can fail: with batch normalization, other shares give other results.
 #[test]
 fn the_weights_are_taken() {
     let even = run(&cpus(2, 1), &small_cnn());
     assert!(even.tensors != run(&cpus(2, 1), &weighted(&small_cnn(), "3,1")).tensors);
 }
 
-/// With virtual replicas weights say who computes which shards, and no bit depends on that.
+/// With virtual replicas, weights assign shards to replicas, and no bit depends on them.
 #[test]
 fn virtual_replicas_have_the_same_bits_on_uneven_towers() {
     let mut config = small_cnn();
     config.training.virtual_replicas = Some(5);
     let even = run(&cpus(1, 1), &config);
     for weights in ["3,1", "1,100", "1,2,1", "1,1,1,1"] {
-        let towers = weights.split(',').count();
-        assert_same(&even, &run(&cpus(towers, 1), &weighted(&config, weights)), weights);
+        let replicas = weights.split(',').count();
+        assert_same(&even, &run(&cpus(replicas, 1), &weighted(&config, weights)), weights);
     }
     assert_same(&even, &run(&cpus(2, 1), &weighted(&config, "auto")), "measured weights");
 }
 
-/// A tower is a pipeline here; its slice is cut into its micro-batches.
+/// A replica is a pipeline here; its share is split into micro-batches.
 #[test]
 fn pipelines_have_weights_by_towers() {
     let one = run(&cpus(1, 1), &keras_cnn());
@@ -100,7 +101,7 @@ fn pipelines_have_weights_by_towers() {
     assert!(measured.outcome.state.device_weights.split(',').count() == 2);
 }
 
-/// Measuring leaves nothing behind: the run is that of somebody who knew the weights.
+/// The measurement has no side effects: the run equals one with given weights.
 #[test]
 fn measured_weights_are_as_good_as_given_ones() {
     let measured = run(&cpus(3, 1), &weighted(&small_cnn(), "auto"));
@@ -109,10 +110,10 @@ fn measured_weights_are_as_good_as_given_ones() {
     assert_same(&measured, &run(&cpus(3, 1), &weighted(&small_cnn(), &weights)), &weights);
     let alone = run(&cpus(1, 1), &weighted(&small_cnn(), "auto"));
     assert_eq!(alone.outcome.state.device_weights, "even");
-    assert_same(&alone, &run(&cpus(1, 1), &small_cnn()), "one tower");
+    assert_same(&alone, &run(&cpus(1, 1), &small_cnn()), "one replica");
 }
 
-/// Plain loops in f64 beside vectorized code: nobody's clock takes them for equals.
+/// Plain loops in f64 next to vectorized code: any clock shows the difference.
 #[test]
 fn the_slower_device_gets_less() {
     let mut config = weighted(&small_cnn(), "auto");
@@ -127,7 +128,7 @@ fn the_slower_device_gets_less() {
     assert!(shares[0] < shares[1] && weights.to_string().starts_with("1,"), "{weights}");
 }
 
-/// A run that goes on has the weights of its checkpoint; on another number of towers they are measured anew.
+/// A resumed run has the weights of its checkpoint; with another number of replicas they are measured again.
 #[test]
 fn measured_weights_are_part_of_the_run() {
     let (config, dir) = (weighted(&small_cnn(), "auto"), tempfile::tempdir().unwrap());
@@ -150,9 +151,9 @@ fn weights_for_other_towers_are_refused() {
     for (weights, says) in [
         (
             "2,1,1",
-            "`device_weights` is 2,1,1, but must be auto, even, or one number for each of the 2 towers",
+            "`device_weights` is 2,1,1, but must be auto, even, or one number for each of the 2 replicas",
         ),
-        ("100,1", "tower 1 would get none of a batch of 14"),
+        ("100,1", "replica 1 would get none of a batch of 14"),
     ] {
         let error = run_on(&cpus(2, 1), &weighted(&small_cnn(), weights), &data(), None, None, Vec::new());
         let error = error.err().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! Runs that go wrong end with a clear error and lose nothing.
+//! Failed runs end with a clear error and keep their files.
 
 use towers_tests::run;
 use train::callbacks::Checkpoints;
@@ -12,7 +12,7 @@ fn quick() -> Config {
     config
 }
 
-/// A rate that blows up in the second epoch: the error names the step, and the first epoch's checkpoint is there.
+/// The loss diverges in the second epoch: the error names the step, and the first epoch's checkpoint exists.
 #[test]
 fn a_nan_loss_stops_the_run_and_keeps_the_last_good_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
@@ -52,7 +52,7 @@ fn an_observers_error_ends_all_towers() {
     assert_eq!(error.to_string(), "the disk is gone");
 }
 
-/// Stops after the first epoch, on the first replica alone: the others learn of it.
+/// Stops after the first epoch, on the first replica only: the others are notified.
 struct Enough;
 
 impl Observer for Enough {
@@ -75,7 +75,7 @@ fn an_early_stop_is_agreed_on() {
     assert_eq!(finished.outcome.state.epoch, 1);
 }
 
-/// The last batch has fewer samples than there are towers: some have nothing to do in it.
+/// The last batch has fewer samples than replicas: some get none of it.
 #[test]
 fn towers_without_samples_take_part() {
     let mut config = quick();

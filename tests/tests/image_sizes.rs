@@ -1,4 +1,4 @@
-//! Runs on pictures of class folders at another size than 32x32, height and width unlike each other.
+//! Runs on pictures of class folders at another size than 32x32, with different height and width.
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use trained::{evaluate, export};
 
 const SIZE: ImageSize = ImageSize { height: 30, width: 25 };
 
-/// Pictures that are larger than they will be, and no squares.
+/// Pictures that are larger than the network's input, and not square.
 fn draw(folder: &Path, per_class: usize) {
     let drawn = cifar::synthetic(4, 3 * per_class, 0).train;
     for (k, image) in drawn.images.outer_iter().enumerate() {
@@ -58,7 +58,8 @@ fn assert_close(a: &[f32], b: &[f32], what: &str) {
     assert!(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-5 * most), "{what}");
 }
 
-/// Every recipe trains, stops, goes on with the same bits, and what it leaves is evaluated, exported and read again.
+/// Every recipe trains, stops, and resumes with the same bits. Its results are evaluated, exported and read
+/// again.
 #[test]
 fn every_recipe_trains_and_its_network_is_used() {
     let place = tempfile::tempdir().unwrap();
@@ -96,9 +97,9 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
 
     let to = |file: &str| run.join(file);
     export(&trained, &to("net.py")).unwrap();
-    // It says everything but the names of the classes.
+    // It has everything except the names of the classes.
     let dataset = Some(pictures.to_string_lossy().into_owned());
-    // What is divided by a deviation of each channel is no preprocessing that a state dict could stand for.
+    // A state dict can't express a division by each channel's standard deviation.
     let by_channel = name == "airbench94";
     let assumed = Assumed { dataset, ..Assumed::default() };
     let load = |set: train::DataSet, files: train::DataFiles| load_data(&set, &files, |_| ());
@@ -113,13 +114,13 @@ fn is_used(name: &str, run: &Path, pictures: &Path, data: &Dataset, finished: &F
 
     let error = evaluate(&mut classifier, &cifar::synthetic(1, 1, 5), |_, _| {}).unwrap_err().to_string();
     assert!(error.contains("32x32 images, but must be of 30x25 images"), "{error}");
-    // A checkpoint holds no mean: that of the pictures at the run's own size is measured again.
+    // A checkpoint has no mean: it is measured again on the pictures at the run's size.
     let checkpoint = run.join(train::CHECKPOINTS);
     let opened = open_model(&checkpoint, &Assumed::default(), load).unwrap();
     assert_close(&logits(&opened, &test), &expected, name);
 }
 
-/// Virtual replicas have the same bits on any number of devices, and towers the sums of one.
+/// Virtual replicas have the same bits on any number of devices, and replicas compute the sums of one.
 #[test]
 fn towers_and_virtual_replicas_are_one_device() {
     let place = tempfile::tempdir().unwrap();
@@ -136,14 +137,14 @@ fn towers_and_virtual_replicas_are_one_device() {
         assert_eq!(one.figures(), many.figures(), "{world} devices");
         assert!(one.tensors == many.tensors, "{world} devices: other weights");
     }
-    // Without normalizations and dropout, towers compute what one does up to rounding.
+    // Without normalization and dropout, several replicas equal one up to rounding.
     let mut config = config.with(|config| config.training.virtual_replicas = None);
     (config.training.model, config.training.sync_batch_norm) = ("small_cnn".into(), true);
     let loss = |world| run(&cpus(world, 1), &config).outcome.state.history[1].loss;
     assert!((loss(1) - loss(2)).abs() < 1e-4, "{} {}", loss(1), loss(2));
 }
 
-/// The network is made for the images of the data, whatever else a configuration says.
+/// The network is built for the images of the data, even if the configuration has another size.
 #[test]
 fn what_does_not_fit_is_told() {
     let place = tempfile::tempdir().unwrap();
@@ -186,7 +187,7 @@ fn what_does_not_fit_is_told() {
     );
 }
 
-/// What was saved before there were other sizes.
+/// Files from before there were other sizes.
 #[test]
 fn configurations_without_a_size_are_of_32x32() {
     let mut json = serde_json::to_value(recipe("keras-cnn").unwrap()).unwrap();

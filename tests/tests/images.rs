@@ -1,4 +1,4 @@
-//! Batches that a device makes of a set it holds are those of `augment`'s loader, on every device.
+//! Batches that a device makes of its set equal those of `augment`'s loader, on every device.
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use proptest::test_runner::RngSeed;
 
 const CLASSES: usize = 10;
 
-/// Every device, and how far its numbers may be from the pipeline's, as a part of the largest.
+/// Every device, and its largest deviation from the pipeline, relative to the largest value.
 fn devices() -> Vec<(Device, f32)> {
     let mut devices =
         vec![(tensor_cpu::reference(), 1e-5), (tensor_cpu::device(1), 1e-5), (tensor_cpu::device(3), 1e-5)];
@@ -35,7 +35,7 @@ fn load_images(pipeline: &Pipeline) -> LoadImages {
     LoadImages { height, width, channels, constant, scale: pipeline.scale() }
 }
 
-/// What an image's rows and columns show.
+/// The content of an image's rows and columns.
 fn places(pipeline: &Pipeline, draws: &Draws) -> Vec<Place> {
     let place = |place: augment::Place| Place {
         position: place.tap.map(|tap| (tap.low as u32, tap.weight)),
@@ -55,7 +55,7 @@ struct Set {
     to: Ints,
 }
 
-/// Numbers between the pixels of a batch, before it and after it, that stay as they are.
+/// Guard values between the pixels of a batch, before it and after it, which must not change.
 const GAP: usize = 2;
 
 impl Set {
@@ -118,8 +118,8 @@ impl Set {
         batch
     }
 
-    /// How many of the batch's labels are these, and the loss of a network that is certain of them: NaN where a label is
-    /// none of the classes.
+    /// The number of the batch's labels that equal these, and the loss of a network that is certain of them:
+    /// NaN if a label is out of range.
     fn right(&mut self, device: &Device, labels: &[u32]) -> (f32, f32) {
         let (n, mut trial) = (labels.len(), Trial::new(labels.len()));
         let at = Layout::contiguous(program::Shape::vectors(n, CLASSES));
@@ -148,7 +148,7 @@ fn samples(n: usize, [h, w, c]: [usize; 3]) -> Samples {
     Samples::new(images, (0..n).map(|k| (k * 7 % CLASSES) as u16).collect::<Vec<u16>>()).unwrap()
 }
 
-/// Fails with the first number that is too far off.
+/// Panics at the first number that deviates too much.
 fn assert_close(what: &str, device: &Device, got: &[f32], expected: &[f32], tolerance: f32) {
     let largest = expected.iter().fold(256.0 / 255.0, |m: f32, x| m.max(x.abs()));
     assert_eq!(got.len(), expected.len());
@@ -254,7 +254,7 @@ proptest! {
     }
 }
 
-/// Shifts to and over the edges by whole pixels, and by as little from these as f64 can say.
+/// Shifts to and over the edges by whole pixels, and by the smallest f64 differences from these.
 fn edges(len: usize) -> Vec<f64> {
     let whole =
         [0, 1, 2, 3, 5].iter().flat_map(|k| [k - 1, k - len as i32, len as i32 * k, len as i32 - 1 - k]);
@@ -337,7 +337,7 @@ fn a_recorded_step_walks_through_the_epoch() {
 fn draws_that_make_no_sense_are_refused_or_seen_in_the_loss() {
     let samples = samples(3, [2, 3, 3]);
     let pipeline = ImageDataGenerator::new().build([2, 3, 3]).unwrap();
-    // The image's number, a row and a column that the image lacks, and weights that are none.
+    // An image's number, a row and a column out of range, and weights that are not numbers.
     let right = (2, places(&pipeline, &Draws::default()));
     let with = |at: usize, position| {
         let mut wrong = right.clone();

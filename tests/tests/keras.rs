@@ -1,4 +1,4 @@
-//! Weights of Keras' files, as Keras itself wrote them: tests/golden/keras_weights.py.
+//! Weights in Keras' file formats, written by Keras: tests/golden/keras_weights.py.
 #![allow(clippy::unwrap_used)]
 
 use interchange::keras::KerasWeights;
@@ -42,7 +42,7 @@ fn conv_module(g: &mut Graph, x: Value, filters: usize, kernel: usize, stride: u
     g.add(BatchNormalization::new().activation(Relu), x)
 }
 
-/// `tiny` of the script; with other filters in a branch, or another stride at the end.
+/// `tiny` of the script, optionally with other filters in a branch, or another stride at the end.
 fn tiny(ones: usize, stride: usize) -> Result<Model> {
     let mut graph = Graph::new("tiny", [8, 8, 3]);
     let g = &mut graph;
@@ -108,7 +108,7 @@ fn what_does_not_fit_is_one_sentence() {
         let told = refusal(file, model);
         assert!(told.contains(says), "{told}");
     }
-    // The configuration says what shapes can't.
+    // The configuration has properties that shapes don't show.
     let mut graph = Graph::new("other epsilon", [32, 32, 3]);
     let mut x = graph.input();
     for filters in [16, 32, 64] {
@@ -120,7 +120,7 @@ fn what_does_not_fit_is_one_sentence() {
     x = graph.add(Dense::new(10), x).unwrap();
     let told = refusal("small_cnn.keras", Ok(Model::new(graph, x)));
     assert!(told.contains("has epsilon=0.001, but the network normalizes with 0.00001"), "{told}");
-    // Names that somebody chose have no order.
+    // Custom names have no order.
     let mut graph = Graph::new("named", [8, 8, 3]);
     let x = graph.add(Conv2D::new(3, 3), graph.input()).unwrap();
     let x = graph.add(Conv2D::new(3, 3), x).unwrap();
@@ -152,7 +152,7 @@ fn a_model_of_keras_classifies() {
     assert!(error.to_string().contains("fit none of airbench94"), "{error}");
 }
 
-/// What a file claims takes no memory before it is what the network needs.
+/// No memory is allocated for a file's declared size before it matches the network.
 #[test]
 fn values_are_read_where_shapes_fit() {
     let bytes = fs::read(golden("tiny.weights.h5")).unwrap();
@@ -169,7 +169,7 @@ fn values_are_read_where_shapes_fit() {
         weights.assign(&tiny(4, 2).unwrap().steps())
     };
     assert!(with([3, 3, 9, 6]).is_ok());
-    // Values that the file has not.
+    // Values that are not in the file.
     let told = with([3, 3, 9, 1 << 20]).unwrap_err().to_string();
     assert!(
         told.contains("no layer of it is left for the network's") && told.contains("(3, 3, 9, 6)"),
@@ -179,7 +179,7 @@ fn values_are_read_where_shapes_fit() {
     assert!(told.ends_with("would make more than 1024 MiB of weights"), "{told}");
 }
 
-/// Whatever a file holds, reading it ends in weights or in a sentence.
+/// Any file contents result in weights or an error message.
 #[test]
 fn hostile_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,7 +204,7 @@ fn hostile_files_are_refused() {
         for _ in 0..1500 {
             let mut bytes = whole.clone();
             for _ in 0..3 {
-                // Knuth's generator: any sequence does. The structure lies at the beginning for the most part.
+                // Knuth's generator; any sequence would do. Most of the structure is at the beginning.
                 word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let end = if word & 1 == 0 { bytes.len() } else { bytes.len().min(6000) };
                 let place = (word >> 33) as usize % end;

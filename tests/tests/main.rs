@@ -1,4 +1,5 @@
-//! Whole runs, one topic a file. One program, since each is linked by itself; its tests share the processor's cores.
+//! Whole runs, one topic per file. They are one program, since each program is linked separately; its tests
+//! share the processor's cores.
 
 mod augmentation;
 mod bf16;

@@ -1,7 +1,7 @@
-//! Training with one process per replica, under mpirun: the bits of threads, resumes on other numbers, and faults that lose
-//! nothing.
+//! Training with one process per replica, under mpirun: the same bits as with threads, resumes with other
+//! numbers of processes, and faults without loss of files.
 //!
-//! As in the tests of the crate `parallel`, the ranks are this test program itself.
+//! As in the tests of the crate `parallel`, the ranks run this test program.
 #![allow(clippy::unwrap_used, reason = "all of it is a test")]
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ fn mpi() {
     println!("SKIPPED: built without the feature `mpi`; see `cargo xtask test mpi`");
 }
 
-/// What every rank of a job runs; without a job, nothing.
+/// The job of a rank; without a job, this test does nothing.
 #[cfg(feature = "mpi")]
 #[test]
 fn a_rank() {
@@ -36,8 +36,8 @@ mod training {
         TrainState, cifar, recipe,
     };
 
-    /// What the ranks of a job are told: the network, epochs, virtual replicas, their weights, and milliseconds that a step takes
-    /// longer.
+    /// The options of a job: the network, epochs, virtual replicas, their weights, and additional
+    /// milliseconds per step.
     const MODEL: &str = "TOWERS_TEST_MODEL";
     const EPOCHS: &str = "TOWERS_TEST_EPOCHS";
     const VIRTUAL: &str = "TOWERS_TEST_VIRTUAL";
@@ -60,7 +60,7 @@ mod training {
         cifar::synthetic(5, 90, 31)
     }
 
-    /// Makes every step take longer, and leaves a mark after every epoch.
+    /// Delays every step, and writes a file after every epoch.
     struct Slow(Duration, PathBuf);
 
     impl Observer for Slow {
@@ -90,7 +90,7 @@ mod training {
         std::env::var(name).ok()?.parse().ok()
     }
 
-    /// A run on so many threads, in this process; from the newest checkpoint of the folder, if there is one.
+    /// A run on this many threads in this process, from the newest checkpoint of the folder if there is one.
     fn on_threads(mut config: Config, replicas: usize, folder: &Path) -> Outcome {
         config.placement.devices.replicas = replicas;
         let resume = Resume::newest(folder).ok();
@@ -115,7 +115,7 @@ mod training {
         (resume, bytes)
     }
 
-    /// Plays the role that the environment names, and ends the process if that fails.
+    /// Plays the role in the environment, and ends the process if that fails.
     pub fn rank() {
         let Ok(role) = std::env::var(ROLE) else { return };
         if let Err(error) = play(&role) {
@@ -148,7 +148,7 @@ mod training {
         let resume = Resume::newest(&folder).ok();
         let stop = StopFlag::default();
         if role == "interrupted" && rank == 1 {
-            // After a while in the middle of the run, and on one rank alone.
+            // In the middle of the run, and only on one rank.
             let (raised, folder) = (stop.clone(), folder.clone());
             std::thread::spawn(move || {
                 while !mark_file(&folder, "epoch", 0).exists() {
@@ -181,7 +181,7 @@ mod training {
         }
     }
 
-    /// Given weights and measured ones: what the processes measured makes threads repeat their bits.
+    /// Given and measured weights: threads with the weights that the processes measured give the same bits.
     #[test]
     fn processes_of_unlike_speed_train_as_threads_do() {
         if !mpirun_is_there() {
@@ -202,7 +202,7 @@ mod training {
         }
     }
 
-    /// A network whose gradients are added up in several buckets, while backward goes on.
+    /// A network whose gradients are added up in several buckets, during the backward pass.
     #[test]
     fn processes_train_in_buckets_as_threads_do() {
         if !mpirun_is_there() {
@@ -218,7 +218,7 @@ mod training {
         }
     }
 
-    /// Where layers meet in the middle of passes, too.
+    /// Also if layers synchronize in the middle of passes.
     #[test]
     fn processes_normalize_together_as_threads_do() {
         if !mpirun_is_there() {

@@ -1,9 +1,9 @@
-//! A project that is not ours uses `cifar` and `augment` by themselves: it builds, it runs, and it depends on little.
+//! A separate project uses only `cifar` and `augment`: it builds, it runs, and it has few dependencies.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What the page on the crates shows, as a program.
+/// The program of the page on the crates.
 const MAIN: &str = r#"
 use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
 
@@ -27,13 +27,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// `download` is off by default here, so that the program is built and run without it.
 const FEATURES: &str = "[features]\ndownload = [\"cifar/download\"]\n";
 
-/// Packages in all, `cifar` and `augment` and theirs among them. More is a decision.
+/// The number of packages, including `cifar`, `augment` and their dependencies. A larger number is a
+/// decision.
 const MOST: usize = 130;
 
 /// The same without `cifar`'s HTTP client.
 const MOST_WITHOUT_DOWNLOAD: usize = 50;
 
-/// Of `augment` alone.
+/// Only those of `augment`.
 const MOST_OF_AUGMENT: usize = 25;
 
 #[test]
@@ -54,7 +55,7 @@ fn a_project_that_is_not_ours_stands_on_few_crates() {
         "Cargo.toml",
         &format!("{package}{FEATURES}[dependencies]\n{}{}", dependency("cifar"), dependency("augment")),
     );
-    // The versions that are on this machine already.
+    // The versions that are already on this machine.
     std::fs::copy(root.join("Cargo.lock"), place.path().join("Cargo.lock")).expect("a lock file");
 
     if std::env::var_os("TOWERS_ALONE").is_some() {
@@ -73,7 +74,7 @@ fn a_project_that_is_not_ours_stands_on_few_crates() {
     assert!(of_augment <= MOST_OF_AUGMENT, "augment brings {of_augment} packages with it, itself counted");
 }
 
-/// How many packages one is built of.
+/// The number of packages that one is built from.
 fn packages(project: &Path, of: &str, features: &[&str]) -> usize {
     let tree = ["tree", "--offline", "--edges", "normal", "--prefix", "none", "--package", of];
     let tree = cargo(project, &[&tree, features].concat());
@@ -86,7 +87,7 @@ fn packages(project: &Path, of: &str, features: &[&str]) -> usize {
 fn cargo(project: &Path, arguments: &[&str]) -> Output {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
-    // Not the workspace's target folder: its settings are not this project's.
+    // Not the workspace's target folder, whose settings differ.
     command.args(arguments).current_dir(project).env("CARGO_TARGET_DIR", project.join("target"));
     command.output().expect("cargo starts")
 }

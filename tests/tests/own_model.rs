@@ -1,4 +1,4 @@
-//! Runs of networks that no recipe names.
+//! Runs of custom networks.
 
 use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph};
 use models::Model;
@@ -21,7 +21,7 @@ fn run(model: Model, config: &Config) -> Result<Outcome, Error> {
     train_model(model, config, cifar::synthetic(1, 60, 20), None, &mut [], &StopFlag::default())
 }
 
-/// The losses and accuracies, not the times.
+/// The losses and accuracies, without the times.
 fn figures(outcome: &Outcome) -> [u64; 4] {
     let epoch = &outcome.state.history[0];
     [epoch.loss, epoch.acc, epoch.val_loss, epoch.val_acc].map(f64::to_bits)
@@ -44,7 +44,7 @@ fn a_network_for_other_data_is_refused() {
     assert!(told.contains("32x32x3 images into 7 classes") && told.contains("into 10 classes"), "{told}");
 }
 
-/// A network that no name stands for.
+/// A network without a name.
 fn mine(image: [usize; 3], filters: usize, classes: usize) -> Model {
     let mut graph = Graph::new("mine", image);
     let conv = Conv2D::new(filters, 3).same().use_bias(false);
@@ -55,7 +55,7 @@ fn mine(image: [usize; 3], filters: usize, classes: usize) -> Model {
     Model::new(graph, logits)
 }
 
-/// Training images of a size that no data set has.
+/// Training images of a size that no named data set has.
 fn cropped() -> cifar::Dataset {
     let crop = |split: &cifar::Split| {
         let images = split.images.slice(ndarray::s![.., 4..28, 2..30, ..]).to_owned();
@@ -108,7 +108,7 @@ fn a_network_of_ones_own_is_opened_again() {
     let logits = |classifier: &mut Classifier| classifier.logits(&picture).expect("logits");
     assert_eq!(logits(&mut classifier), logits(&mut second));
 
-    // A checkpoint, with the optimizer's memory in it, is the same network.
+    // A checkpoint, which includes the optimizer state, opens as the same network.
     let load = |_, _| Ok(data.clone());
     let checkpoint = train::open_model(&at(train::CHECKPOINTS), &trained::Assumed::default(), load);
     let checkpoint =
@@ -117,7 +117,7 @@ fn a_network_of_ones_own_is_opened_again() {
     assert_eq!(logits(&mut classifier), logits(&mut third));
 }
 
-/// Layers of the network that is trained, not of the one that the configuration names.
+/// Options refer to layers of the trained network, not of the configured one.
 #[test]
 fn parameters_and_stages_are_those_of_the_own_network() {
     let mut config = config();

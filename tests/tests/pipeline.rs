@@ -1,4 +1,4 @@
-//! A network cut into stages on devices of their own trains as the whole network does.
+//! A network in stages on separate devices trains like the whole network.
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
@@ -8,14 +8,14 @@ use towers_tests::{Finished, cpus, run_in, run_on};
 use train::{Config, End, Error, Observer, Resume, cifar, recipe};
 use trained::{Classifier, MODEL_FILE};
 
-/// Batch normalization, dropout and augmentation. Batches of 14 of 45 images: three whole ones, and one of three images, which
-/// leaves most micro-batches without any.
+/// Batch normalization, dropout and augmentation. Batches of 14 of 45 images: three whole ones, and one of
+/// three images, in which most micro-batches are empty.
 fn config(stages: usize) -> Config {
     let mut config = recipe("quick").unwrap();
     config.training.epochs = 2;
     config.training.global_batch_size = Some(14);
     config.placement.devices.pipeline_stages = stages;
-    // Of which nothing depends on when a run ends.
+    // Nothing here depends on the number of epochs.
     config.training.schedule = "constant".parse().unwrap();
     config
 }
@@ -54,7 +54,7 @@ fn stages_train_the_bits_of_the_whole_network() {
     }
 }
 
-/// That the test above can fail, and that micro-batches need no stages.
+/// The test above can fail, and micro-batches need no stages.
 #[test]
 fn other_micro_batches_are_another_run() {
     let three = run(2, &config(2).with(|config| config.training.micro_batches = Some(3)));
@@ -78,7 +78,7 @@ fn stages_and_replicas_go_together() {
     assert_same(&one, &run(8, &shards), "four replicas of two stages, six virtual replicas");
 }
 
-/// The stage with the loss has no images, but knows how they were mixed.
+/// The stage with the loss has no images, but mixes their labels in the same way.
 #[test]
 fn mixed_images_pass_through_stages() {
     let mixing = |config: Config| {
@@ -93,7 +93,7 @@ fn mixed_images_pass_through_stages() {
     assert!(one.losses != run(1, &whole(3)).losses, "that images were mixed at all");
 }
 
-/// Every place where the network can be cut, and the branches of MiniGoogLeNet.
+/// Every possible cut of the network, and the branches of MiniGoogLeNet.
 #[test]
 fn any_cut_will_do() {
     let one = run(1, &whole(2));
@@ -117,7 +117,7 @@ fn in_folder(stages: usize, dir: &Path, resume: Option<&Resume>, stop_after: Opt
     run_in(dir, &cpus(stages, 1), &config, &data(), resume, stop_after).unwrap()
 }
 
-/// Checkpoints and model files have all stages' tensors, whatever stage they come from.
+/// Checkpoints and model files have the tensors of all stages.
 #[test]
 fn a_run_goes_on_with_another_number_of_stages() {
     let straight = run(1, &whole(4));
@@ -176,7 +176,7 @@ fn what_cannot_be_split_is_an_error() {
     assert!(says(1, &alone).contains("`devices.split_at` is flatten, but must be left out, or given with"));
 }
 
-/// Few images: the emulated GPUs compute on one core.
+/// Few images: emulated GPUs compute on one core.
 #[test]
 fn gpus_train_the_same_bits_too() {
     let open = || tensor_cuda::emulated(Precision::Fp32);

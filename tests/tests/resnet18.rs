@@ -1,4 +1,5 @@
-//! The recipe `resnet18`, whose layers join: stages, virtual replicas, towers that normalize together, and a run that goes on.
+//! The recipe `resnet18`, whose layers are joined: stages, virtual replicas, synchronized batch
+//! normalization, and a resume.
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +23,7 @@ fn run(devices: &[Device], config: &Config) -> Finished {
 fn stages_and_towers_train_the_bits_of_two_virtual_replicas() {
     let one = run(&cpus(1, 2), &config().with(|config| config.training.virtual_replicas = Some(2)));
     let two = run(&cpus(2, 1), &config().with(|config| config.training.virtual_replicas = Some(2)));
-    assert!(one.tensors == two.tensors && one.losses == two.losses, "two towers");
+    assert!(one.tensors == two.tensors && one.losses == two.losses, "two replicas");
     let mut split = config().with(|config| config.training.micro_batches = Some(2));
     (split.placement.devices.pipeline_stages, split.placement.devices.split_at) = (2, vec!["add_3".into()]);
     let split = run(&cpus(2, 1), &split);
@@ -40,7 +41,7 @@ fn towers_normalize_together() {
                 .tensors,
         )
     });
-    // On so few images every step enlarges what rounding makes different.
+    // With so few images every step amplifies differences of rounding.
     assert!(together < 0.2 && together * 10.0 < apart, "{together:e}, apart {apart:e}");
 }
 
@@ -53,7 +54,7 @@ fn a_run_that_stops_goes_on_bit_for_bit() {
     let resume = Resume::newest(dir.path()).unwrap();
     let resumed = run_in(dir.path(), &cpus(1, 2), &config, &data, Some(&resume), None).unwrap();
     assert!(straight.tensors == resumed.tensors && straight.figures() == resumed.figures());
-    // What standardizes pictures is kept with the model.
+    // The values for standardizing pictures are stored with the model.
     assert!(dir.path().join(MODEL_FILE).is_file());
     let mut model = Classifier::load(dir.path(), &tensor_cpu::device(1), 3).unwrap();
     let pictures = data.test.images.as_slice().unwrap();

@@ -1,4 +1,4 @@
-//! A run that stops goes on exactly where it was.
+//! A stopped run resumes exactly where it was.
 
 use checkpoint::{Store, Tensors};
 use std::path::Path;
@@ -10,7 +10,7 @@ fn quick(epochs: u64) -> Config {
     let mut config = recipe("quick").expect("it is built in");
     config.training.epochs = epochs;
     config.training.batch_size = 16;
-    // Over four epochs, however many of them this run does.
+    // The schedule is for four epochs, however many of them this run does.
     config.training.schedule = "cosine:epochs=4".parse().expect("it is well-formed");
     config.placement.devices.threads = 2;
     config
@@ -22,7 +22,7 @@ fn in_folder(config: &Config, dir: &Path, resume: Option<&Resume>, stop_after: O
     run(config, &cifar::synthetic(5, 90, 30), resume, stop_after, checkpoints).expect("the run goes well")
 }
 
-/// Everything of the history but the times.
+/// The history without the times.
 fn figures(finished: &Finished) -> Vec<[f64; 5]> {
     finished.outcome.state.history.iter().map(|r| [r.loss, r.acc, r.val_loss, r.val_acc, r.lr]).collect()
 }
@@ -65,17 +65,18 @@ fn an_interrupted_evaluation_begins_again() {
             Box::new(StopInEvaluation(stop.clone())),
         ];
         let outcome = train::train(&config, data.clone(), None, &mut observers, &stop).unwrap();
-        assert_eq!((outcome.end, outcome.state.epoch), (End::Interrupted, 0), "{replicas} towers");
+        assert_eq!((outcome.end, outcome.state.epoch), (End::Interrupted, 0), "{replicas} replicas");
         assert_eq!(outcome.state.partial.samples, 90);
         let resume = Resume::newest(parts.path()).unwrap();
         assert_eq!(resume.state.partial.steps, outcome.state.partial.steps);
         let resumed = run(&config, &data, Some(&resume), None, Vec::new()).unwrap();
-        assert_eq!(figures(&straight), figures(&resumed), "{replicas} towers");
-        assert!(straight.tensors == resumed.tensors, "{replicas} towers: not the same bits");
+        assert_eq!(figures(&straight), figures(&resumed), "{replicas} replicas");
+        assert!(straight.tensors == resumed.tensors, "{replicas} replicas: not the same bits");
     }
 }
 
-/// Both tutorials' optimizers, AdamW, which counts its steps, and one with groups of parameters and an average of the weights; and a stop in the middle of an epoch, at every step of it.
+/// The optimizers of both tutorials; AdamW, which counts its steps; and one with parameter groups and an
+/// average of the weights. Each is stopped in the middle of an epoch, at every step of it.
 #[test]
 fn an_interrupted_epoch_goes_on_at_the_next_step() {
     for optimizer in ["rmsprop", "adamw", "sgd:momentum=0.9", "sgd:momentum=0.8,nesterov,velocity=pytorch"] {
@@ -94,7 +95,7 @@ fn an_interrupted_epoch_goes_on_at_the_next_step() {
         for stop_after in [1, 5, 6, 7, 12] {
             let parts = tempfile::tempdir().unwrap();
             let stopped = in_folder(&config, parts.path(), None, Some(stop_after));
-            // A flag that is raised after the last step of an epoch is seen in the evaluation behind it.
+            // A flag that is raised after the last step of an epoch takes effect in the following evaluation.
             assert_eq!(stopped.outcome.end, End::Interrupted);
             let resume = Resume::newest(parts.path()).unwrap();
             let resumed = in_folder(&config, parts.path(), Some(&resume), None);
@@ -108,16 +109,16 @@ fn an_interrupted_epoch_goes_on_at_the_next_step() {
 fn three_towers_resume_too() {
     let parts = tempfile::tempdir().unwrap();
     let whole = tempfile::tempdir().unwrap();
-    let towers = |epochs| {
+    let replicas = |epochs| {
         let mut config = quick(epochs);
         config.placement.devices.replicas = 3;
         config
     };
-    let straight = in_folder(&towers(2), whole.path(), None, None);
-    in_folder(&towers(2), parts.path(), None, Some(1));
+    let straight = in_folder(&replicas(2), whole.path(), None, None);
+    in_folder(&replicas(2), parts.path(), None, Some(1));
     let resume = Resume::newest(parts.path()).unwrap();
     assert!(resume.state.partial.steps > 0);
-    let resumed = in_folder(&towers(2), parts.path(), Some(&resume), None);
+    let resumed = in_folder(&replicas(2), parts.path(), Some(&resume), None);
     assert!(straight.tensors == resumed.tensors);
 }
 
@@ -149,7 +150,7 @@ fn a_damaged_checkpoint_is_passed_over() {
     assert_eq!((newest.state.epoch, older.state.epoch, older.skipped.len()), (3, 2, 1));
 }
 
-/// Digests tell that a file is whole, not that its tensors are those of the network.
+/// Digests prove that a file is complete, not that its tensors belong to the network.
 #[test]
 fn tensors_of_another_shape_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! With `--sync-batch-norm` several towers train what one tower trains on the whole batch, batch normalization included.
+//! With `--sync-batch-norm`, several replicas train like one replica on the whole batch, with batch
+//! normalization.
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
@@ -6,8 +7,8 @@ use program::{Device, Precision};
 use towers_tests::{Finished, cpus, distance, run_in, run_on};
 use train::{Config, End, Error, Resume, cifar, recipe};
 
-/// Batch normalization, dropout and augmentation, on batches of 14 of 45 images: three whole ones, and one of three images,
-/// which leaves some towers without any.
+/// Batch normalization, dropout and augmentation, on batches of 14 of 45 images: three whole ones, and one of
+/// three images, of which some replicas get none.
 fn config(sync_batch_norm: bool) -> Config {
     let mut config = recipe("quick").unwrap();
     config.training.epochs = 2;
@@ -41,14 +42,14 @@ fn assert_close(one: &Finished, many: &Finished, tolerance: f64, what: &str) {
 fn n_towers_equal_one_on_the_whole_batch() {
     let one = run(1, &config(false));
     assert_eq!((one.outcome.state.step, one.outcome.state.history.len()), (8, 2));
-    // One tower has nobody to meet.
+    // A single replica has no other one to synchronize with.
     assert!(one.tensors == run(1, &config(true)).tensors);
     for world in 2..=4 {
-        assert_close(&one, &run(world, &config(true)), 5e-4, &format!("{world} towers"));
+        assert_close(&one, &run(world, &config(true)), 5e-4, &format!("{world} replicas"));
     }
 }
 
-/// That the test above can fail: without the flag every tower normalizes with its own slice.
+/// The test above can fail: without the flag every replica normalizes only its share.
 #[test]
 fn towers_that_do_not_meet_train_something_else() {
     let one = run(1, &config(false));
@@ -57,7 +58,7 @@ fn towers_that_do_not_meet_train_something_else() {
     assert!(apart.tensors != run(3, &config(true)).tensors);
 }
 
-/// How far a single step of several towers is from that of one: when they normalize together, and apart.
+/// The difference of a single step between several replicas and one, with and without synchronization.
 fn after_a_step(config: &Config, devices: impl Fn(usize) -> Vec<Device>, world: usize) -> [f64; 2] {
     let step = |world: usize, sync_batch_norm| {
         let config = config.with(|config| {
@@ -72,22 +73,25 @@ fn after_a_step(config: &Config, devices: impl Fn(usize) -> Vec<Device>, world: 
     };
     let one = step(1, false);
     let distances = [true, false].map(|sync| distance(&one, &step(world, sync)));
-    println!("{world} towers after a step: {:e}, apart {:e}", distances[0], distances[1]);
+    println!("{world} replicas after a step: {:e}, apart {:e}", distances[0], distances[1]);
     distances
 }
 
-/// All of MiniGoogLeNet's 19 normalizations. On so few images its steps double every difference many times over, so only one
-/// is taken.
+/// All 19 normalizations of MiniGoogLeNet. With so few images its steps amplify every difference, so there is
+/// only one step.
 #[test]
 fn minigooglenet_too() {
     let config = config(true).with(|config| config.training.model = "minigooglenet".into());
     for world in [2, 3] {
         let [together, apart] = after_a_step(&config, |world| cpus(world, 1), world);
-        assert!(together < 1e-2 && together * 20.0 < apart, "{world} towers: {together:e}, apart {apart:e}");
+        assert!(
+            together < 1e-2 && together * 20.0 < apart,
+            "{world} replicas: {together:e}, apart {apart:e}"
+        );
     }
 }
 
-/// A run repeats bit for bit, and with as many virtual replicas as towers it is the same run.
+/// A run repeats bit for bit; with as many virtual replicas as replicas it is the same run.
 #[test]
 fn runs_repeat_bit_for_bit_for_any_number_of_threads() {
     let config = config(true);
@@ -100,7 +104,8 @@ fn runs_repeat_bit_for_bit_for_any_number_of_threads() {
     assert!(first.tensors == run(3, &shards).tensors);
 }
 
-/// Stopped in the middle of an epoch: the same bits on as many towers, the same run but for rounding on others.
+/// Stopped in the middle of an epoch: the same bits with as many replicas, and the same results except for
+/// rounding with others.
 #[test]
 fn a_run_goes_on() {
     let config = config(true);
@@ -113,7 +118,7 @@ fn a_run_goes_on() {
         assert!(resume.config.training.sync_batch_norm && resume.state.partial.steps > 0);
         let resumed =
             run_in(dir.path(), &cpus(world, 1), &resume.config, &data(), Some(&resume), None).unwrap();
-        assert_close(&straight, &resumed, 5e-4, &format!("resumed on {world} towers"));
+        assert_close(&straight, &resumed, 5e-4, &format!("resumed on {world} replicas"));
         assert_eq!(straight.tensors == resumed.tensors, world == 3);
     }
 }
@@ -139,7 +144,7 @@ fn shards_and_micro_batches_are_refused() {
     refused(stages, 2, "left out with `devices.pipeline_stages`");
 }
 
-/// On GPUs such a pass is never recorded. Few images: the emulated ones compute on one core.
+/// On GPUs such a pass is never captured. Few images: emulated GPUs compute on one core.
 #[test]
 fn gpus_train_the_same_too() {
     if let Err(why) = tensor_cuda::emulated(Precision::Fp32) {
@@ -156,7 +161,7 @@ fn gpus_train_the_same_too() {
     let one = run(1);
     assert_eq!(one.outcome.state.step, 5);
     assert_close(&one, &run(2), 5e-4, "two emulated GPUs");
-    // Half formats turn a difference in the last bit into one in the eighth: one step shows that the towers met.
+    // Half formats amplify a difference in the last bit: one step is enough to show the synchronization.
     config.training.arithmetic.precision = Precision::Bf16;
     let [together, apart] = after_a_step(&config, |world| gpus(world, Precision::Bf16), 2);
     assert!(together * 5.0 < apart, "{together:e}, apart {apart:e}");

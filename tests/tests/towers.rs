@@ -1,15 +1,17 @@
-//! Several towers train what one tower trains on the whole batch.
+//! Several replicas train like one replica on the whole batch.
 
 use towers_tests::{distance, run};
 use train::{Config, DeviceKind, cifar, recipe};
 
-/// The tutorial's network without batch normalization, with dropout and augmentation, on batches of 14 of 45 images: three
-/// whole batches and one of three images, so that with four towers the last one has all of it.
+/// The tutorial's network without batch normalization, with dropout and augmentation, on batches of 14 of 45
+/// images. There are three whole batches and one of three images, so with four replicas the last one has all
+/// of it.
 fn config(replicas: usize) -> Config {
     let mut config = recipe("keras-cnn").expect("it is built in");
     config.training.epochs = 1;
     config.training.global_batch_size = Some(14);
-    // RMSprop divides by the size of the gradient and so turns rounding into steps; SGD shows the gradients as they are.
+    // RMSprop divides by the size of the gradient and so amplifies rounding; SGD shows the gradients
+    // directly.
     config.training.optimizer = "sgd:momentum=0.9".parse().expect("it is well-formed");
     config.training.lr = 0.01;
     config.placement.devices.device = DeviceKind::Cpu;
@@ -27,15 +29,15 @@ fn n_towers_equal_one_on_the_whole_batch() {
     for replicas in 2..=4 {
         let many = run(&config(replicas), &data, None, None, Vec::new()).unwrap();
         let distance = distance(&one.tensors, &many.tensors);
-        assert!(distance < 2e-5, "{replicas} towers: the weights differ by {distance:e}");
+        assert!(distance < 2e-5, "{replicas} replicas: the weights differ by {distance:e}");
         let (a, b) = (&one.outcome.state.history[0], &many.outcome.state.history[0]);
         assert!((a.loss - b.loss).abs() < 1e-5 && (a.val_loss - b.val_loss).abs() < 1e-5, "{a:?}\n{b:?}");
-        assert_eq!((a.acc, a.val_acc), (b.acc, b.val_acc), "{replicas} towers");
+        assert_eq!((a.acc, a.val_acc), (b.acc, b.val_acc), "{replicas} replicas");
     }
 }
 
-/// Without the first sample's place, every tower would draw the same dropout masks, and this test would not hold: it makes sure
-/// that the equality above is not one of networks that learned nothing.
+/// Without the first sample's position, every replica would draw the same dropout masks, and the results
+/// would differ. This test shows that the networks of the test above have learned something.
 #[test]
 fn training_moves_the_weights() {
     let data = cifar::synthetic(3, 45, 23);
@@ -46,7 +48,7 @@ fn training_moves_the_weights() {
     assert!(distance(&still.tensors, &moved.tensors) > 1e-2);
 }
 
-/// A batch per tower, as in the tutorials: three towers of 5 make a global batch of 15.
+/// A batch per replica, as in the tutorials: three replicas with 5 samples make a global batch of 15.
 #[test]
 fn the_batch_size_is_per_replica() {
     let mut config = config(3);
@@ -56,8 +58,8 @@ fn the_batch_size_is_per_replica() {
     assert_eq!((many.outcome.state.global_batch, many.outcome.state.step), (15, 3));
 }
 
-/// With batch normalization every tower has statistics of its own, as in Keras; a run still repeats bit for bit, and the
-/// number of threads changes nothing.
+/// With batch normalization every replica has its own statistics, as in Keras. A run still repeats bit for
+/// bit with any number of threads.
 #[test]
 fn runs_repeat_bit_for_bit_for_any_number_of_threads() {
     let data = cifar::synthetic(3, 70, 20);

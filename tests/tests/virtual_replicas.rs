@@ -6,14 +6,14 @@ use program::{Device, Precision};
 use towers_tests::{Finished, cpus, run_in, run_on};
 use train::{Config, End, Error, Resume, cifar, recipe};
 
-/// Batch normalization, dropout and augmentation, groups of parameters and an average of the weights. Batches of 14 of 45 images: three whole ones, and one of three images, which
-/// leaves all shards but the last without any.
+/// Batch normalization, dropout and augmentation, parameter groups and an average of the weights. Batches of
+/// 14 of 45 images: three whole ones, and one of three images, in which all shards except the last are empty.
 fn config(shards: Option<usize>) -> Config {
     let mut config = recipe("quick").unwrap();
     config.training.epochs = 2;
     config.training.global_batch_size = Some(14);
     config.training.virtual_replicas = shards;
-    // Of which nothing depends on when a run ends.
+    // Nothing here depends on the number of epochs.
     config.training.schedule = "constant".parse().unwrap();
     config.training.param_groups =
         vec!["*/beta:lr-multiplier=2".parse().unwrap(), "dense/bias:epochs=1".parse().unwrap()];
@@ -49,7 +49,7 @@ fn any_number_of_devices_trains_the_same_bits() {
     }
 }
 
-/// That the test above can fail: without virtual replicas every tower normalizes with its own slice.
+/// The test above can fail: without virtual replicas every replica normalizes only its share.
 #[test]
 fn other_shards_are_another_run() {
     let four = run(&cpus(2, 1), &config(Some(4)));
@@ -99,7 +99,7 @@ fn the_batch_size_is_per_virtual_replica() {
     }
 }
 
-/// Stopped in the middle of an epoch on three devices, a run goes on on one or four, where it is the same run.
+/// Stopped in the middle of an epoch on three devices, a run resumes on one or four with the same bits.
 #[test]
 fn a_run_goes_on_on_another_number_of_devices() {
     for shards in [4, 5] {
@@ -132,8 +132,8 @@ fn fewer_shards_than_devices_are_an_error() {
     }
 }
 
-/// On GPUs every shard's pass is a recording of its own from its third turn on. Few images: the emulated ones compute on one
-/// core.
+/// On GPUs every shard's pass has a separate graph from its third step on. Few images: emulated GPUs compute
+/// on one core.
 #[test]
 fn gpus_train_the_same_bits_too() {
     let open = || tensor_cuda::emulated(Precision::Fp32);

@@ -1,6 +1,7 @@
-//! Networks in other programs: the scripts of docs/weights.md, as they stand there, in real PyTorch, ONNX Runtime and Keras.
+//! Exported networks in other programs: the scripts of docs/weights.md, unchanged, in real PyTorch, ONNX
+//! Runtime and Keras.
 //!
-//! `TOWERS_PYTHON` names the interpreter; otherwise `python3` is asked. What it can't import is skipped.
+//! `TOWERS_PYTHON` names the interpreter; the default is `python3`. Tests with missing modules are skipped.
 #![allow(clippy::unwrap_used)]
 
 use checkpoint::{Tensors, save_tensors};
@@ -15,7 +16,7 @@ fn python() -> String {
     std::env::var("TOWERS_PYTHON").unwrap_or_else(|_| "python3".to_owned())
 }
 
-/// Whether Python imports all of these; says so where it does not.
+/// Whether Python imports all of these modules; prints the missing ones.
 fn imports(test: &str, modules: &str) -> bool {
     let command = &mut Command::new(python());
     let ran = command.args(["-c", &format!("import {modules}")]).env("KERAS_BACKEND", "torch").output();
@@ -26,7 +27,7 @@ fn imports(test: &str, modules: &str) -> bool {
     there
 }
 
-/// Runs a script in a folder; returns what it printed.
+/// Runs a script in a folder, and returns its output.
 fn run(folder: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(python());
     command
@@ -39,7 +40,7 @@ fn run(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8(ran.stdout).unwrap()
 }
 
-/// Takes a script from the page into a folder, and runs it there.
+/// Copies a script from the page into a folder, and runs it there.
 fn run_script(folder: &Path, name: &str) -> String {
     let page = fs::read_to_string(root().join("docs/weights.md")).unwrap();
     let begin = format!("```python\n# {name}\n");
@@ -52,7 +53,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The numbers that a script printed behind a class.
+/// The numbers that a script printed after a class.
 fn printed(out: &str) -> Vec<f32> {
     let list = out.trim().split_once('[').unwrap_or_else(|| panic!("{out}")).1.trim_end_matches(']');
     list.split(", ").map(|number| number.parse().unwrap()).collect()
@@ -66,12 +67,13 @@ fn assert_close(what: &str, found: &[f32], expected: &[f32], tolerance: f32) {
     assert!(most > 0.1 && worst <= tolerance * most.max(1.0), "{what}: {found:?}\n{expected:?}");
 }
 
-/// A network of this name, with first weights, running averages that are not, and the preprocessing of its tutorial.
+/// A network of this name, with initialized weights, changed running averages, and the preprocessing of its
+/// tutorial.
 fn model_file(folder: &Path, name: &str) -> Trained {
     model_file_for(folder, name, [32, 32, 3])
 }
 
-/// The same for images of another size, which the file of a network for 32x32 needs not say.
+/// The same for images of this size; a file for 32x32 need not have the size.
 fn model_file_for(folder: &Path, name: &str, image: [usize; 3]) -> Trained {
     let model = models::by_name_for(name, image, 10).unwrap().unwrap();
     let device = tensor_cpu::device(1);
@@ -81,7 +83,7 @@ fn model_file_for(folder: &Path, name: &str, image: [usize; 3]) -> Trained {
     for slot in network.arena().slots() {
         let mut values =
             network.arena().storage(slot).to_vec(&device, slot.span.offset, slot.span.len).unwrap();
-        // So that pictures make a difference to the logits.
+        // Makes the logits depend on the pictures.
         let gain = if matches!(name, "resnet18" | "airbench94") { 2.4 } else { 1.5 };
         for (k, value) in values.iter_mut().enumerate() {
             match slot.shape.len() {
@@ -126,7 +128,7 @@ fn model_file_for(folder: &Path, name: &str, image: [usize; 3]) -> Trained {
     Trained::read(&file).unwrap()
 }
 
-/// A picture, also as cat.png in the folder, and what the network thinks of it.
+/// A picture, also as cat.png in the folder, and the network's output for it.
 fn picture(folder: &Path, trained: &Trained) -> Vec<f32> {
     let data = cifar::synthetic(2, 1, 1);
     let bytes = data.test.images.as_slice().unwrap();
@@ -151,14 +153,14 @@ fn pytorch_computes_the_same() {
         let files = export(&trained, &at.join("net.py")).unwrap();
         assert_eq!(files, [at.join("net.py"), at.join("net.safetensors")]);
         assert_close(&format!("{name} in PyTorch"), &printed(&run_script(at, "pytorch.py")), &expected, 1e-5);
-        // And back.
+        // The way back.
         run_script(at, "back.py");
         let back = from_pytorch(&at.join("back.safetensors"));
         assert_close(&format!("{name}, back"), &picture(at, &back), &expected, 1e-5);
     }
 }
 
-/// Rows and columns are not taken for each other, here or there.
+/// Rows and columns are not swapped, in either program.
 #[test]
 fn networks_for_another_size_compute_the_same() {
     let torch = imports("networks_for_another_size_compute_the_same", "torch, safetensors, numpy");
@@ -191,14 +193,14 @@ fn networks_for_another_size_compute_the_same() {
     }
 }
 
-/// The scripts scale pictures of other sizes with the filter that is used here.
+/// The scripts scale pictures of other sizes with the same filter as towers.
 #[test]
 fn pictures_are_scaled_as_in_the_scripts() {
     if !imports("pictures_are_scaled_as_in_the_scripts", "PIL, numpy") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // Sharp edges: other filters differ by far more than roundings do.
+    // Sharp edges: other filters differ by far more than rounding.
     let level = |x: u32, y: u32, c: u32| if (x / 5 + y / 7 + c).is_multiple_of(2) { 250 } else { 10 };
     let page = fs::read_to_string(root().join("docs/weights.md")).unwrap();
     let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("picture = ")).collect();
@@ -236,7 +238,7 @@ fn what_goes_out_to_pytorch_comes_back() {
     }
 }
 
-/// A state dict of PyTorch, which says how pictures become input.
+/// A state dict of PyTorch with the preprocessing.
 fn from_pytorch(path: &Path) -> Trained {
     open_model(path, &Assumed::default(), |_, _| unreachable!("nothing is measured")).unwrap()
 }

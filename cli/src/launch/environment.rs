@@ -1,4 +1,4 @@
-//! What the processes of a launch find in their environment.
+//! The environment of the processes of a launch.
 
 use crate::args::LaunchArgs;
 use crate::error::usage;
@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use train::rendezvous::Secret;
 
-/// Variables of another launcher, or of another run, that would contradict.
+/// Variables of another launcher or run, which would contradict.
 const FOREIGN: &[&str] = &[
     "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_RESTART_COUNT",
@@ -20,14 +20,15 @@ const FOREIGN: &[&str] = &[
 ];
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// What is started.
+/// The settings of a launch.
 pub struct Launch {
     pub processes: usize,
     command: Vec<OsString>,
     port: Option<u16>,
-    /// The GPUs that the processes see: each takes the one of its number.
+    /// `CUDA_VISIBLE_DEVICES` for the processes: each takes the GPU of its local rank.
     visible: Option<String>,
-    /// Known to these processes alone; in the environment, where other users can't read it, and not on the command line.
+    /// The secret of these processes. It is in the environment, which other users can't read, and not on the
+    /// command line.
     secret: String,
     id: String,
 }
@@ -41,7 +42,7 @@ impl Launch {
         Ok(Launch { processes, command, port, visible, secret: draw()?, id })
     }
 
-    /// The port of rank 0: the one that was asked for, or one whose next is free now. There the processes meet.
+    /// The port of rank 0, where the processes meet: the given one, or one with a free next port.
     pub fn port(&self) -> anyhow::Result<u16> {
         match self.port {
             Some(port) => Ok(port),
@@ -52,7 +53,7 @@ impl Launch {
         }
     }
 
-    /// The process `rank`, ready to start.
+    /// The command of the process `rank`.
     pub fn command(&self, rank: usize, port: u16, restart: u32) -> anyhow::Result<Command> {
         let program = env::current_exe().context("can't find this program's own file")?;
         let mut command = Command::new(program);
@@ -79,7 +80,7 @@ impl Launch {
     }
 }
 
-/// The list of GPUs for the processes: `ids` count among those that are visible now.
+/// The list of GPUs for the processes: `ids` are indices into those that are visible now.
 fn visible(ids: &[usize], now: Option<String>) -> anyhow::Result<String> {
     let listed = now.as_ref().map(|now| now.split(',').map(str::trim).collect::<Vec<_>>());
     let name = |id: &usize| match &listed {

@@ -9,58 +9,59 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// So many lines of a process are kept, to be shown if it fails.
+/// The number of lines that are kept of each process, to show if it fails.
 const KEPT: usize = 50;
-/// Longer lines are cut into several.
+/// The longest line; longer ones are split.
 const LONGEST: usize = 4096;
-/// A process has ended, but one that it started may still hold its pipe: that is not waited for.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The longest wait for the output of an ended process: one of its children may still hold the pipe.
+const LAST_LINES_WAIT: Duration = Duration::from_secs(1);
 
-/// A started process. Dropped while it runs, it is killed.
+/// A running process. Dropping it kills the process.
 pub struct Worker {
     pub rank: usize,
     child: Child,
     status: Option<ExitStatus>,
-    listener: Option<JoinHandle<()>>,
+    reader: Option<JoinHandle<()>>,
     kept: Arc<Mutex<VecDeque<String>>>,
 }
 
-/// What a running process is told.
+/// A request to a running process.
 #[derive(Clone, Copy)]
-pub enum Order {
-    /// Ctrl-C: finish the step, save, end.
+pub enum Request {
+    /// As by Ctrl-C: finish the step, save, end.
     Interrupt,
     /// End.
-    End,
-    /// End at once.
+    Terminate,
+    /// End immediately.
     Kill,
 }
 
 impl Worker {
-    /// Starts a process. The first speaks for all; of the others nothing is heard but on `verbose`.
+    /// Starts a process. The first one prints its output; the output of the others is shown only with
+    /// `verbose`.
     pub fn start(rank: usize, mut command: Command, verbose: bool) -> anyhow::Result<Worker> {
         command.stdin(Stdio::null());
         if rank > 0 {
             command.stdout(if verbose { Stdio::piped() } else { Stdio::null() }).stderr(Stdio::piped());
         }
-        // A group of its own: Ctrl-C in a terminal reaches the launcher alone, which passes it on once.
+        // A new process group: Ctrl-C in a terminal reaches only the launcher, which forwards it once.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child =
             command.spawn().with_context(|| format!("the process of rank {rank} can't be started"))?;
-        let mut worker = Worker { rank, child, status: None, listener: None, kept: Arc::default() };
+        let mut worker = Worker { rank, child, status: None, reader: None, kept: Arc::default() };
         if let Some(out) = worker.child.stdout.take() {
-            worker.hear(out, verbose)?;
+            worker.read_output(out, verbose)?;
         }
         if let Some(err) = worker.child.stderr.take() {
-            worker.listener = Some(worker.hear(err, verbose)?);
+            worker.reader = Some(worker.read_output(err, verbose)?);
         }
         Ok(worker)
     }
 
-    fn hear(&self, pipe: impl Read + Send + 'static, verbose: bool) -> anyhow::Result<JoinHandle<()>> {
+    fn read_output(&self, pipe: impl Read + Send + 'static, verbose: bool) -> anyhow::Result<JoinHandle<()>> {
         let (rank, kept) = (self.rank, Arc::clone(&self.kept));
-        let hear = move || {
+        let read_output = move || {
             read_lines(pipe, |line| {
                 if verbose {
                     return note(format_args!("[rank {rank}] {line}"));
@@ -72,11 +73,11 @@ impl Worker {
                 }
             });
         };
-        let started = std::thread::Builder::new().name(format!("rank-{rank}")).spawn(hear);
-        started.context("can't start a thread to hear a process")
+        let started = std::thread::Builder::new().name(format!("rank-{rank}")).spawn(read_output);
+        started.context("can't start a thread to read a process's output")
     }
 
-    /// How the process ended, if it has.
+    /// The exit status, if the process has ended.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() {
             self.status = self.child.try_wait()?;
@@ -84,53 +85,53 @@ impl Worker {
         Ok(self.status)
     }
 
-    /// The last lines of a process that has ended and was not shown.
-    pub fn last_words(&self) -> Vec<String> {
-        let until = Instant::now() + LAST_WORDS;
-        let hearing = || self.listener.as_ref().is_some_and(|listener| !listener.is_finished());
-        while hearing() && Instant::now() < until {
+    /// The last lines of an ended process that were not shown.
+    pub fn last_lines(&self) -> Vec<String> {
+        let until = Instant::now() + LAST_LINES_WAIT;
+        let reading = || self.reader.as_ref().is_some_and(|reader| !reader.is_finished());
+        while reading() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 
-    /// Tells the process something, if it has not ended. Until it is known to have ended its number is nobody else's.
-    pub fn order(&mut self, order: Order) {
+    /// Sends a request to the process, if it has not ended. Until its end is known, its id can't be reused.
+    pub fn request(&mut self, request: Request) {
         if matches!(self.ended(), Ok(None)) {
-            // That it ends at this moment is fine.
-            let _ = send(&mut self.child, order);
+            // The process may end at this moment, which is fine.
+            let _ = send(&mut self.child, request);
         }
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.order(Order::Kill);
+        self.request(Request::Kill);
         if self.status.is_none() {
-            // Killed processes end soon; what is left of them is cleared away.
+            // A killed process ends soon; `wait` frees its id.
             let _ = self.child.wait();
         }
     }
 }
 
 #[cfg(unix)]
-fn send(child: &mut Child, order: Order) -> io::Result<()> {
+fn send(child: &mut Child, request: Request) -> io::Result<()> {
     use nix::sys::signal::{Signal, kill};
-    let signal = match order {
-        Order::Interrupt => Signal::SIGINT,
-        Order::End => Signal::SIGTERM,
-        Order::Kill => return child.kill(),
+    let signal = match request {
+        Request::Interrupt => Signal::SIGINT,
+        Request::Terminate => Signal::SIGTERM,
+        Request::Kill => return child.kill(),
     };
     let id = i32::try_from(child.id()).map_err(io::Error::other)?;
     Ok(kill(nix::unistd::Pid::from_raw(id), signal)?)
 }
 
 #[cfg(not(unix))]
-fn send(child: &mut Child, _: Order) -> io::Result<()> {
+fn send(child: &mut Child, _: Request) -> io::Result<()> {
     child.kill()
 }
 
-/// Hands over each line, until nothing more comes.
+/// Calls `tell` with each line, until the end of the pipe.
 fn read_lines(mut pipe: impl Read, mut tell: impl FnMut(String)) {
     let (mut line, mut buffer) = (Vec::new(), [0; LONGEST]);
     let mut end_line = |line: &mut Vec<u8>| {

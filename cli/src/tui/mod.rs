@@ -1,4 +1,4 @@
-//! `--tui`: a live view of the run, drawn over the terminal and gone when the run ends.
+//! `--tui`: a live view of the run in the terminal, which is restored when the run ends.
 
 mod screen;
 mod view;
@@ -16,17 +16,18 @@ use train::printable;
 use train::{EpochRecord, Flow, Observer, RunInfo, Snapshot, StepInfo, StopFlag, TrainState};
 use view::View;
 
-/// The view is drawn no more often; keys are looked for as often as there are steps.
+/// The least time between two drawings; keys are read at every step.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 
-/// Whether standard output can show a view.
+/// Whether standard output can show the view.
 pub fn is_possible() -> bool {
     io::stdout().is_terminal()
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
         && is_in_foreground()
 }
 
-/// Whether the terminal is this process's to draw on. It stops those in the background that try, such as a launcher's.
+/// Whether this process may draw on the terminal. The terminal stops background processes that draw, such as
+/// those of a launcher.
 #[cfg(unix)]
 fn is_in_foreground() -> bool {
     use nix::unistd::{getpgrp, tcgetpgrp};
@@ -38,16 +39,17 @@ fn is_in_foreground() -> bool {
     true
 }
 
-/// What Ctrl-C, SIGTERM and `q` ask for while there is a view: at first to stop after the step, then, or before the run, at once.
+/// Handles Ctrl-C, SIGTERM and `q` while there is a view. The first one stops the run after the step; the
+/// second, or one before the run, ends it immediately.
 pub fn interrupt(stop: &StopFlag) {
-    if stop.is_raised() || !stop.is_heeded() {
+    if stop.is_raised() || !stop.is_watched() {
         ratatui::restore();
         end_at_once();
     }
     stop.raise();
 }
 
-/// Shows the run on the terminal. What would have been printed stands there afterwards.
+/// Shows the run in the terminal. Afterwards the terminal shows the lines of a run without the view.
 pub struct Tui {
     terminal: DefaultTerminal,
     view: View,
@@ -59,7 +61,7 @@ pub struct Tui {
 }
 
 impl Tui {
-    /// Takes the terminal over; it is given back when this is dropped, whatever happens.
+    /// Takes over the terminal; dropping this restores it.
     ///
     /// # Errors
     /// If the terminal can't be prepared.
@@ -70,7 +72,7 @@ impl Tui {
         Ok(Tui { terminal: ratatui::try_init()?, view, lines, printed, stop, drawn: None })
     }
 
-    /// Draws, if it has been a while, and does what keys ask for. A terminal that is gone ends no run.
+    /// Draws, if enough time has passed, and handles keys. A closed terminal does not end the run.
     fn show(&mut self, at_once: bool) {
         self.keys();
         if at_once || self.drawn.is_none_or(|drawn| drawn.elapsed() >= DRAW_EVERY) {
@@ -80,7 +82,7 @@ impl Tui {
         }
     }
 
-    /// Ctrl-C comes as a key here.
+    /// In raw mode, Ctrl-C is a key.
     fn keys(&mut self) {
         while event::poll(Duration::ZERO).unwrap_or(false) {
             let Ok(Event::Key(key)) = event::read() else { continue };
@@ -157,7 +159,7 @@ impl Observer for Tui {
     }
 }
 
-/// Text that is kept for later.
+/// Text that is printed later.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! How the view is laid out.
+//! The layout of the view.
 
 use super::view::View;
 use ratatui::Frame;
@@ -8,15 +8,15 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, Gauge, GraphType, Paragraph, Sparkline};
 
-/// Training, and validation: blue and orange, which look unlike to everybody.
+/// Blue for training and orange for validation, which colour-blind people can tell apart.
 const TRAINING: Color = Color::LightBlue;
 const VALIDATION: Color = Color::Yellow;
 
-/// Below so many rows there are no charts, below so many columns one beside the other.
+/// With fewer rows there are no charts; with fewer columns the charts are not side by side.
 const ROWS_FOR_CHARTS: u16 = 18;
 const COLUMNS_FOR_TWO: u16 = 70;
 
-/// Lines for the replicas' own throughput.
+/// The most lines for the throughput of single replicas.
 const MOST_REPLICA_LINES: usize = 3;
 
 pub fn draw(frame: &mut Frame<'_>, view: &View) {
@@ -90,7 +90,7 @@ fn figures(view: &View) -> Vec<Line<'_>> {
     vec![Line::raw(step), Line::raw(best)]
 }
 
-/// What each replica does while it computes, as many beside each other as fit.
+/// The throughput of each replica while it computes, as many per line as fit.
 fn replica_lines(view: &View, width: u16) -> Vec<Line<'static>> {
     let each = view.replica_rates.iter().enumerate();
     let each: Vec<String> = each.map(|(rank, rate)| format!("replica {rank}: {rate:.0}")).collect();
@@ -140,14 +140,14 @@ fn chart(
     frame.render_widget(chart.block(Block::bordered().title(Line::from(title))), area);
 }
 
-/// From the lowest to the highest, with a little room.
+/// The range of the values, with some margin.
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) =
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| (low.min(y), high.max(y)));
     match low <= high {
         true => {
             let room = ((high - low) * 0.05).max(1e-3);
-            // Neither losses nor accuracies go below 0.
+            // Losses and accuracies are never below 0.
             ((low - room).max(low.min(0.0)), high + room)
         }
         false => (0.0, 1.0),

@@ -1,46 +1,46 @@
-//! What the view shows: numbers alone, no terminal.
+//! The content of the view: numbers only, no terminal.
 
 use callbacks::Monitor;
 use train::{EpochRecord, RunInfo, StepInfo, printable};
 
-/// The throughput is told as often, in seconds.
+/// The seconds between two values of the throughput.
 const RATE_EVERY: f64 = 0.5;
 
-/// So many of the newest throughputs are kept.
+/// The number of throughput values that are kept.
 const RATES: usize = 240;
 
-/// Everything that is on the screen.
+/// All content of the screen.
 #[derive(Default)]
 pub struct View {
-    /// Where the run is kept.
+    /// The run's folder.
     pub run: String,
     /// The network.
     pub model: String,
     /// The devices, in words.
     pub devices: String,
-    /// How many replicas share the work.
+    /// The number of replicas.
     pub replicas: usize,
     /// Epochs of the run.
     pub epochs: u64,
-    /// The one that is on, from 0.
+    /// The current epoch, from 0.
     pub epoch: u64,
     /// The newest step, if there was one in this epoch.
     pub step: Option<StepInfo>,
-    /// While the validation data are evaluated: done, all.
+    /// While the validation data are evaluated: samples done, and all samples.
     pub evaluating: Option<(usize, usize)>,
-    /// The epochs that are done.
+    /// The finished epochs.
     pub history: Vec<EpochRecord>,
-    /// Images a second, the newest last.
+    /// Images per second, the newest last.
     pub rates: Vec<f64>,
-    /// Images a second of each replica while it computes, by rank; empty where they are not known.
+    /// Images per second of each replica while it computes, by rank; empty if not known.
     pub replica_rates: Vec<f64>,
-    /// What would be printed without the view.
+    /// The lines that a run without the view would print.
     pub log: Vec<String>,
     /// Whether the run was asked to stop.
     pub stopping: bool,
-    /// Where the throughput was told last: seconds and samples of the epoch.
-    told: Option<(f64, u64)>,
-    /// Where the run went on: the epoch, and the steps of it that were done before.
+    /// The seconds and samples of the epoch at the last throughput value.
+    last_rate_at: Option<(f64, u64)>,
+    /// The epoch at which the run resumed, and its steps done before.
     resumed: (u64, u64),
 }
 
@@ -59,20 +59,20 @@ impl View {
     }
 
     pub fn begin_epoch(&mut self, epoch: u64) {
-        (self.epoch, self.step, self.evaluating, self.told) = (epoch, None, None, None);
+        (self.epoch, self.step, self.evaluating, self.last_rate_at) = (epoch, None, None, None);
     }
 
     pub fn step(&mut self, step: &StepInfo) {
         self.step = Some(*step);
-        let Some((seconds, samples)) = self.told else {
-            // The first step of an epoch brings the beginning of the loading with it.
-            self.told = Some((step.seconds, step.samples));
+        let Some((seconds, samples)) = self.last_rate_at else {
+            // The first step of an epoch includes the start of loading.
+            self.last_rate_at = Some((step.seconds, step.samples));
             return;
         };
         if step.seconds - seconds >= RATE_EVERY {
             self.rates.push((step.samples - samples) as f64 / (step.seconds - seconds));
             self.rates.drain(..self.rates.len().saturating_sub(RATES));
-            self.told = Some((step.seconds, step.samples));
+            self.last_rate_at = Some((step.seconds, step.samples));
         }
     }
 
@@ -81,7 +81,7 @@ impl View {
         self.evaluating = None;
     }
 
-    /// The share of the epoch that is done, and in words.
+    /// The finished share of the epoch, and a description.
     pub fn progress(&self) -> (f64, String) {
         if let Some((done, all)) = self.evaluating {
             return (share(done as f64, all as f64), format!("validating, {done} of {all} images"));
@@ -89,7 +89,7 @@ impl View {
         match &self.step {
             Some(step) => {
                 let (done, all) = (step.steps_done as f64, step.steps_per_epoch as f64);
-                // The seconds are those since the run went on.
+                // The seconds count from the resume.
                 let before = if self.resumed.0 == step.epoch { self.resumed.1 as f64 } else { 0.0 };
                 let left = step.seconds / (done - before).max(1.0) * (all - done);
                 let words = format!("step {} of {}, {left:.0} s left", step.steps_done, step.steps_per_epoch);
@@ -99,18 +99,18 @@ impl View {
         }
     }
 
-    /// The newest throughput; that of the last epoch where it is not known yet.
+    /// The newest throughput, or that of the last epoch if there is none yet.
     pub fn rate(&self) -> Option<f64> {
         self.rates.last().copied().or_else(|| Some(self.history.last()?.images_per_second))
     }
 
-    /// The epoch, from 1, with the highest validation accuracy, and that.
+    /// The epoch, from 1, with the highest validation accuracy, and that accuracy.
     pub fn best(&self) -> Option<(u64, f64)> {
         let best = Monitor::default().best_of(&self.history)?;
         Some((best.epoch, best.val_acc))
     }
 
-    /// What an epoch says, over the number of the epoch; what is not finite is left out.
+    /// A value of each epoch over the epoch's number; values that are not finite are left out.
     pub fn curve(&self, value: impl Fn(&EpochRecord) -> f64) -> Vec<(f64, f64)> {
         let points = self.history.iter().map(|record| (record.epoch as f64, value(record)));
         points.filter(|(_, y)| y.is_finite()).collect()
@@ -149,10 +149,10 @@ mod tests {
         }
         assert_eq!(view.rates, [400.0, 200.0]);
         assert_eq!(view.progress(), (0.5, "step 5 of 10, 4 s left".to_owned()));
-        // Of an epoch that was resumed, the steps before took none of these seconds.
+        // The earlier steps of a resumed epoch took none of these seconds.
         view.resumed = (1, 3);
         assert_eq!(view.progress(), (0.5, "step 5 of 10, 9 s left".to_owned()));
-        // Another epoch counts from its own beginning.
+        // Another epoch counts from its beginning.
         view.begin_epoch(2);
         view.step(&step(1, 0.1));
         assert_eq!(view.rate(), Some(200.0));

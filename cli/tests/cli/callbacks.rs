@@ -41,7 +41,7 @@ fn all_callbacks_of_keras_in_one_run() {
         (rows[1][5].parse().expect("a rate"), rows[2][5].parse().expect("a rate"));
     assert!(third < second / 2.0, "the second epoch was a plateau: {second}, {third}");
     assert!(!files(&place, "logs/train").is_empty());
-    // The rate at plateaus belongs to the run.
+    // The learning rate at plateaus belongs to the run.
     place.run("train --resume run --epochs 4").ends(0).says("Epoch 4/4");
     place
         .run("train --resume run --epochs 5 --reduce-lr-on-plateau val_loss:factor=0.1")
@@ -49,7 +49,7 @@ fn all_callbacks_of_keras_in_one_run() {
         .complains("--reduce-lr-on-plateau can't change");
 }
 
-/// Files that flags chose belong to the run: they go on with it, wherever it is resumed from.
+/// Output files that flags chose belong to the run, and a resume continues them from any folder.
 #[test]
 fn a_resumed_run_goes_on_with_its_logs() {
     let place = Place::new();
@@ -67,7 +67,8 @@ fn a_resumed_run_goes_on_with_its_logs() {
     let (rows, events) = (|| place.read("log.csv"), || files(&place, "logs/train").len());
     assert_eq!((rows().lines().count(), events()), (4, 1));
     std::fs::remove_file(place.path().join("plot.svg")).expect("it was drawn");
-    // From another folder; it was killed when the second epoch's row was written, but not its checkpoint.
+    // From another folder. The run was killed after it wrote the second epoch's row, but before its
+    // checkpoint.
     std::fs::create_dir(place.path().join("elsewhere")).expect("a folder");
     std::fs::remove_dir_all(place.path().join("runs/quick-1/checkpoints/epoch-0002")).expect("a checkpoint");
     let resume = "train --resume ../runs/quick-1 --no-progress --epochs 3";
@@ -78,13 +79,13 @@ fn a_resumed_run_goes_on_with_its_logs() {
         rows().lines().map(|row| row.split(';').next().unwrap_or_default().to_owned()).collect();
     assert_eq!(epochs, ["epoch", "0", "0", "1", "2"]);
     assert!(files(&place, "elsewhere").is_empty() && events() == 2 && place.exists("plot.svg"));
-    // Told otherwise.
+    // With other flags.
     let before = rows();
     place
         .run("train --resume runs/quick-1 --epochs 4 --forget-outputs --csv-log new.csv --no-progress")
         .ends(0);
     assert_eq!((rows(), events(), place.read("new.csv").lines().count()), (before, 2, 5));
-    // A run that goes on in a folder of its own is another one, and writes none of the first one's files.
+    // A run resumed into another folder is a new run, and writes none of the first one's files.
     let from =
         place.run(&format!("{SMALL} --epochs 2 --csv-log a.csv --checkpoint-path w-{{epoch}}.safetensors"));
     from.ends(0);
@@ -93,7 +94,7 @@ fn a_resumed_run_goes_on_with_its_logs() {
     assert!(place.read("a.csv") == before && !place.read("on/config.json").contains("a.csv"));
 }
 
-/// Killed between a row and its checkpoint, and another run wrote behind it.
+/// A run is killed between a row and its checkpoint, and another run appends rows.
 #[test]
 fn a_csv_file_has_each_epoch_once() {
     let place = Place::new();
@@ -130,7 +131,7 @@ fn a_csv_file_has_each_epoch_once() {
     }
 }
 
-/// Runs of versions that did not write them down have none to go on with.
+/// Runs of versions that did not store the outputs have none to continue.
 #[test]
 fn a_configuration_without_logs_is_one() {
     let place = Place::new();
@@ -144,7 +145,7 @@ fn a_configuration_without_logs_is_one() {
     serde_json::from_value::<train::Config>(saved["config"].take()).expect("an older configuration");
 }
 
-/// What Keras does by `load_model` and `fit(initial_epoch)`: the rest of the run, in a folder of its own.
+/// As by Keras' `load_model` and `fit(initial_epoch)`: the rest of the run, in another folder.
 #[test]
 fn a_run_goes_on_from_a_file_of_its_network() {
     let place = Place::new();
@@ -159,7 +160,7 @@ fn a_run_goes_on_from_a_file_of_its_network() {
     place.run(&format!("{on} run")).ends(2).complains("run already holds a run");
     place.run(&format!("{on} other --lr 0.5")).ends(2).complains("--lr can't change");
     let weights = "train --resume-from run/model.safetensors --output other";
-    place.run(weights).ends(1).complains("it holds weights alone");
+    place.run(weights).ends(1).complains("it holds only weights");
 }
 
 /// A file that can't be written ends the run before the epoch counts as done, so that a resume writes it.
@@ -178,7 +179,7 @@ fn a_file_that_could_not_be_written_comes_with_the_resume() {
     }
 }
 
-/// The same line begins a run, goes on with it after it was cut off, and does nothing once it is done.
+/// The same command starts a run, resumes it after a failure, and does nothing once it is done.
 #[test]
 fn the_same_command_begins_and_goes_on() {
     let place = Place::new();
@@ -197,7 +198,7 @@ fn the_same_command_begins_and_goes_on() {
     place.run(&line.replace("--output run", "")).ends(2).complains("--output");
 }
 
-/// A run that early stopping has ended stays as it is, until somebody asks for more.
+/// A run that early stopping has ended does not change until more is asked for.
 #[test]
 fn a_run_that_stopped_early_is_done() {
     let place = Place::new();
@@ -209,7 +210,7 @@ fn a_run_that_stopped_early_is_done() {
     let model = || std::fs::read(place.path().join("run/model.safetensors")).expect("a model");
     let before = model();
     let ran = place.run(&format!("{line} {stop}")).ends(0).says("stopped early: val_loss has not improved");
-    ran.says("it had stopped before; to go on, give a larger --epochs").says("done: run");
+    ran.says("it had stopped before; to continue, give a larger --epochs").says("done: run");
     assert!(epochs() == 3 && model() == before);
     place.run("train --resume run --no-progress").ends(0).says("stopped early: ");
     assert_eq!(epochs(), 3);
@@ -229,7 +230,8 @@ fn a_run_may_end_at_a_loss_that_is_no_number() {
     ran.says("stopped early: the loss became ").says("done: other");
     assert_eq!(place.read("other/history.csv").lines().count(), 2);
     place.run("evaluate other").ends(0);
-    // Without a checkpoint it is nothing to go on with, so its folder can be used again. A file of the network is something.
+    // Without a checkpoint there is nothing to resume, so the folder can be used again. A file of the network
+    // counts as a run.
     let none = line.replace("run", "none") + " --terminate-on-nan --save-every 0";
     place.run(&none).ends(0).says("checkpoints saved before, if any, are kept");
     assert_eq!(place.read("none/history.csv").lines().count(), 2);

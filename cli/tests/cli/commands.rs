@@ -4,9 +4,9 @@ use serde_json::Value;
 #[test]
 fn evaluate_measures_what_validation_did() {
     let place = Place::new();
-    // A network that is very sure, and wrong: most losses are those of no probability that 32 bits can hold.
+    // A network that is very sure, and wrong: most losses are those of a probability below the range of f32.
     let train = "train --recipe quick --dataset synthetic --limit-train 40 --limit-test 30 --epochs 2 --batch-size 8 --lr 3";
-    // Plain loops stand in for the matrix units that bf16 needs.
+    // Plain loops replace the matrix units that bf16 needs.
     for (precision, tolerance) in [("fp32", 1e-5), ("bf16", 1e-2)] {
         let run = |args: &str| {
             let mut command = place.command(&format!("{args} --precision {precision}"));
@@ -73,7 +73,7 @@ fn evaluate_and_predict_use_what_was_trained() {
         .run("evaluate runs/quick-1/model.safetensors --dataset synthetic --limit-test 10")
         .ends(0)
         .says("on the first 10 of the 2000 test images of synthetic\n");
-    // The model knows its data when the run's configuration is gone.
+    // The model knows its data without the run's configuration.
     std::fs::write(place.path().join("runs/quick-1/config.json"), "{").expect("the file can be written");
     place
         .run("evaluate --limit-test 10 --offline")
@@ -81,7 +81,7 @@ fn evaluate_and_predict_use_what_was_trained() {
         .says("the first 10 of the 2000 test images of synthetic\n");
     place.run("evaluate --limit-test 9 --offline").ends(0).says("  checkerboard        no images\n");
     place.run("report").ends(1).complains("config.json: the file is damaged");
-    // What has neither a model nor a history is no run to report on, however new.
+    // A folder without a model and a history is no run to report on, however new.
     std::fs::create_dir(place.path().join("runs/quick-2")).expect("the folder can be made");
     std::fs::write(place.path().join("runs/quick-2/config.json"), "{}").expect("the file can be written");
     place.run("report").ends(1).complains("runs/quick-1/config.json");
@@ -97,7 +97,8 @@ fn evaluate_and_predict_use_what_was_trained() {
     assert!(classes.len() == 10 && (sum - 1.0).abs() < 1e-4, "{predicted}");
 }
 
-/// What can't be read is told and passed over; folders stand for all pictures below them. More than a batch of them is printed in order.
+/// Unreadable files are reported and skipped; a folder stands for all pictures below it. More than a batch of
+/// them is printed in order.
 #[test]
 fn predict_goes_on_behind_a_bad_picture() {
     let place = Place::new();
@@ -121,7 +122,7 @@ fn predict_goes_on_behind_a_bad_picture() {
     let image = |line: &str| -> String {
         let object: Value = serde_json::from_str(line).expect("an object a line");
         assert_eq!(object["classes"].as_array().map(Vec::len), Some(3));
-        // Of a backslash of Windows JSON makes two, and what ran says a slash for each.
+        // JSON doubles the backslashes of Windows; the captured output has slashes instead.
         object["image"].as_str().expect("a name").replace("//", "/")
     };
     let images: Vec<_> = ran.out().lines().map(image).collect();
@@ -144,7 +145,7 @@ fn preview_draws_rows_of_samples() {
     assert_eq!(size, ((5 * 34 + 2) * 2, (3 * 34 + 2) * 2));
 }
 
-/// Options of every kind in one run, whose evaluation needs what was measured on its training images.
+/// Options of every kind in one run, whose evaluation needs values measured on its training images.
 #[test]
 fn flags_of_the_augmentation_train_evaluate_and_preview() {
     let place = Place::new();
@@ -293,7 +294,7 @@ fn devices_says_what_there_is_and_why_not_more() {
     assert!(ran.out().matches("the NVIDIA driver can't be loaded").count() < 2, "{}", ran.out());
 }
 
-/// `--help` is one page, not two kinds of it, and what belongs together stands together.
+/// `-h` and `--help` print the same page, and related flags are together.
 #[test]
 fn help_is_short_and_in_groups() {
     let place = Place::new();
@@ -304,8 +305,16 @@ fn help_is_short_and_in_groups() {
     let help = place.run("train --help").ends(0).out();
     let headings: Vec<&str> =
         help.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
-    let expected =
-        ["Options", "Optimizer", "Data", "Augmentation", "Several towers", "Devices", "Output", "Callbacks"];
+    let expected = [
+        "Options",
+        "Optimizer",
+        "Data",
+        "Augmentation",
+        "Several replicas",
+        "Devices",
+        "Output",
+        "Callbacks",
+    ];
     assert_eq!(headings, expected.map(|heading| format!("{heading}:")), "{help}");
 }
 

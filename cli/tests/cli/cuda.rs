@@ -1,5 +1,5 @@
-//! The program that is built for people on stand-ins for CUDA: from the command line to calls into the driver, cuDNN, cuBLASLt and
-//! NCCL. (The program under test could emulate GPUs too, and does not here.)
+//! The released program on stand-ins for CUDA: from the command line to calls into the driver,
+//! cuDNN, cuBLASLt and NCCL. (The program under test could emulate GPUs too, and does not here.)
 
 use crate::Place;
 use crate::ranks::{end, ranks, signal, spawn, wait_for};
@@ -10,13 +10,13 @@ use std::process::{Command, Stdio};
 const TRAIN: &str = "train --recipe quick --dataset synthetic --limit-train 20 --limit-test 8 --global-batch-size 8 --epochs 2 \
                      --virtual-replicas 2 --deterministic --no-progress --device cuda";
 
-/// A place and the stand-ins; none without a compiler.
+/// A folder with the stand-ins; `None` without a compiler.
 fn with_cuda() -> Option<(Place, &'static StandIns)> {
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tensor-cuda/emulation");
     Some((Place::new(), StandIns::find(sources, "the program on stand-ins for CUDA")?))
 }
 
-/// A command for which there are two GPUs.
+/// A command that finds two GPUs.
 fn command((place, stand_ins): &(Place, &StandIns), args: &str) -> Command {
     let mut command = place.command(args);
     stand_ins.prepare(&mut command, true, place.path());
@@ -24,12 +24,12 @@ fn command((place, stand_ins): &(Place, &StandIns), args: &str) -> Command {
     command
 }
 
-/// Runs it to a good end. It returns what was printed, and said.
+/// Runs it, which must succeed, and returns its output.
 fn run(cuda: &(Place, &StandIns), args: &str) -> [String; 2] {
     run_with(cuda, args, &[])
 }
 
-/// The same on stand-ins that are told more.
+/// The same with more variables for the stand-ins.
 fn run_with(cuda: &(Place, &StandIns), args: &str, told: &[(&str, &str)]) -> [String; 2] {
     let output = command(cuda, args).envs(told.iter().copied()).stdin(Stdio::null()).output();
     let output = output.expect("the binary starts");
@@ -62,8 +62,8 @@ fn any_number_of_gpus_trains_the_same_network() {
     }
 }
 
-/// GPUs of one process whose sums NCCL makes within recorded steps, with batches of two sizes and a driver where whoever reserves
-/// something waits for all of them: none waits for itself.
+/// GPUs of one process, with NCCL in captured steps and batches of two sizes. Allocations in this driver wait
+/// for all GPUs; there is no deadlock.
 #[test]
 fn gpus_of_one_process_do_not_wait_for_each_other_without_end() {
     let Some(cuda) = with_cuda() else { return };
@@ -82,7 +82,7 @@ fn gpus_of_one_process_do_not_wait_for_each_other_without_end() {
     assert!(gpus.iter().zip(cpus).all(|(gpu, cpu)| (gpu - cpu).abs() < 1e-3 * cpu), "{losses:?}");
 }
 
-/// NCCL's wheel has no name that is looked for, and an older CUDA's libraries have those that are looked for first.
+/// NCCL's wheel has another file name than expected, and an older CUDA's libraries come first.
 #[test]
 fn libraries_are_found_by_the_names_of_wheels() {
     let Some(cuda) = with_cuda() else { return };
@@ -97,7 +97,7 @@ fn libraries_are_found_by_the_names_of_wheels() {
     }
 }
 
-/// Sums by NCCL within the recorded steps, in half precision; then a rank is killed, and all begin anew from a checkpoint.
+/// NCCL in captured steps, in half precision. Then a rank is killed, and all ranks restart from a checkpoint.
 #[test]
 fn a_killed_process_is_named_and_the_job_goes_on() {
     let Some(cuda) = with_cuda() else { return };
@@ -116,7 +116,7 @@ fn a_killed_process_is_named_and_the_job_goes_on() {
     assert!(model(&cuda, "run") == model(&cuda, "straight"), "the restarted run is another run");
 }
 
-/// A library's algorithm that can't be recorded gives way to its next one, and the step is recorded.
+/// A library's algorithm that can't be captured is replaced by its next one, and the step is captured.
 #[test]
 fn a_step_is_recorded_without_what_can_not_be() {
     let Some(cuda) = with_cuda() else { return };
@@ -124,13 +124,13 @@ fn a_step_is_recorded_without_what_can_not_be() {
     let mut command = command(&cuda, bench);
     let output = command.env("FAKE_CUBLASLT_FAILS", "0:recorded:14").output().expect("the binary starts");
     let out = String::from_utf8_lossy(&output.stdout);
-    // The stand-ins print lines of their own.
+    // The stand-ins print other lines.
     let object = out.lines().find(|line| line.starts_with('{')).expect("an object");
     let measured: serde_json::Value = serde_json::from_str(object).expect("an object");
     assert!(measured["not_recorded"].is_null(), "{measured}");
 }
 
-/// What decides about bits stays without being said again: half precision, and algorithms that repeat them.
+/// Options that decide bits stay without being repeated: half precision, and deterministic algorithms.
 #[test]
 fn a_resumed_run_stays_what_it_was() {
     let Some(cuda) = with_cuda() else { return };

@@ -1,4 +1,4 @@
-//! Folders of class folders: what is measured on them, and runs that go on with them.
+//! Folders of class folders: evaluation on them, and resumes.
 
 use super::Place;
 use image::{Rgb, RgbImage};
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 const TRAIN: &str = "train --recipe quick --batch-size 8 --output run --no-progress";
 
-/// Pictures of about one colour, a file each of these numbers.
+/// Pictures of about one colour, one file for each of these numbers.
 fn draw(place: &Place, folder: &str, colour: [u8; 3], numbers: Range<u32>) {
     let folder = place.path().join(folder);
     fs::create_dir_all(&folder).expect("the folder can be made");
@@ -48,7 +48,7 @@ fn limits_take_pictures_of_every_class() {
     }
 }
 
-/// Epochs are chosen by other pictures than those that are reported.
+/// The pictures that choose the best epoch are not those of the reported result.
 #[test]
 fn runs_validate_on_val_and_are_evaluated_on_test() {
     let place = Place::new();
@@ -59,7 +59,7 @@ fn runs_validate_on_val_and_are_evaluated_on_test() {
         "quick: small_cnn on pictures (72 training images, 18 validation images from test/), into run",
     );
     fs::remove_dir_all(place.path().join("run")).expect("the run can be removed");
-    // Pictures of the wrong colour: whoever validates on them has an accuracy of 0.
+    // Pictures of the wrong colour: validation on them has an accuracy of 0.
     for (class, colour) in [("blue", RED), ("green", BLUE), ("red", GREEN)] {
         draw(&place, &format!("pictures/val/{class}"), colour, 0..4);
     }
@@ -75,7 +75,7 @@ fn runs_validate_on_val_and_are_evaluated_on_test() {
     ran.complains("(72 training images, a share of 0.25 of them for validation)");
 }
 
-/// What a run learned is of the pictures and the labels that it had.
+/// A run belongs to the pictures and labels that it was trained on.
 #[test]
 fn other_pictures_are_another_run() {
     let place = Place::new();
@@ -92,10 +92,10 @@ fn other_pictures_are_another_run() {
     fs::remove_file(at("red/050.png")).expect("the picture can be removed");
     fs::remove_file(at("red/051.png")).expect("the picture can be removed");
     draw(&place, "pictures/train/red", BLUE, 7..8);
-    resumed(2).ends(2).complains("the pixels or the labels of their training samples are others");
+    resumed(2).ends(2).complains("the pixels or the labels of their training samples differ");
     draw(&place, "pictures/train/red", RED, 7..8);
     draw(&place, "pictures/train/white", [230; 3], 0..24);
-    resumed(2).ends(2).complains("they have a class more, white");
+    resumed(2).ends(2).complains("they have one more class, white");
     fs::remove_dir_all(at("white")).expect("the folder can be removed");
     for part in ["train", "test"].map(|part| place.path().join("pictures").join(part)) {
         fs::rename(part.join("blue"), part.join("violet")).expect("the folder can be renamed");
@@ -104,12 +104,12 @@ fn other_pictures_are_another_run() {
     for part in ["train", "test"].map(|part| place.path().join("pictures").join(part)) {
         fs::rename(part.join("violet"), part.join("blue")).expect("the folder can be renamed");
     }
-    // Other test pictures tell something else, and train the same.
+    // Other test pictures change the results, not the training.
     draw(&place, "pictures/test/red", RED, 50..52);
     resumed(2).ends(0);
 }
 
-/// Pictures are what they are wherever they lie.
+/// The path of pictures does not matter.
 #[test]
 fn a_run_goes_on_with_a_folder_that_has_moved() {
     let place = Place::new();
@@ -118,7 +118,8 @@ fn a_run_goes_on_with_a_folder_that_has_moved() {
     let before = object(&place, "evaluate run --json");
     let at = |name: &str| place.path().join(name);
     fs::rename(at("pictures"), at("moved")).expect("the folder can be renamed");
-    let gone = "/pictures, where the run's config.json says that its pictures are; give --dataset DIR if they have moved";
+    let gone =
+        "/pictures, where the run's config.json expects its pictures; give --dataset DIR if they have moved";
     for args in ["train --resume run --epochs 2", "evaluate run", "evaluate run/checkpoints"] {
         let ran = place.run(args).ends(2).complains("error: there is no folder ").complains(gone);
         assert_eq!(ran.err().lines().count(), 1, "{}", ran.err());
@@ -140,12 +141,12 @@ fn a_run_goes_on_with_a_folder_that_has_moved() {
         assert_eq!(after["confusion"], before["confusion"], "{model}");
     }
     place.run("train --resume run --epochs 2 --dataset moved --no-progress").ends(0);
-    // It knows where they are from now on.
+    // The run stores the new path.
     place.run("train --resume run --epochs 3 --no-progress").ends(0);
     place.run("evaluate run").ends(0);
     fs::remove_file(at("run/config.json")).expect("the file can be removed");
     fs::rename(at("moved"), at("again")).expect("the folder can be renamed");
-    let gone = "there is no folder moved, where the model's file says that its pictures are";
+    let gone = "there is no folder moved, where the model's file expects its pictures";
     place.run("evaluate run").ends(2).complains(gone);
 }
 
@@ -162,7 +163,7 @@ fn files_that_are_no_pictures_are_told_of() {
     assert_eq!(ran.err().matches("passed over").count(), 1, "{}", ran.err());
 }
 
-/// Labels number the classes of a data set; what they mean is in the names alone.
+/// Labels are numbers of a data set's classes; only the names have a meaning.
 #[test]
 fn classes_are_the_same_if_their_names_are() {
     let place = Place::new();

@@ -1,9 +1,9 @@
-//! Pictures at another size than 32x32: what the command line says and takes.
+//! Pictures at another size than 32x32, on the command line.
 
 use super::Place;
 use image::{Rgb, RgbImage};
 
-/// Pictures of two colours, larger than they will be.
+/// Pictures of two colours, larger than the network's input.
 fn draw(place: &Place) {
     for (class, colour) in [("blue", [20, 40, 220]), ("red", [220, 40, 20])] {
         let folder = place.path().join("pets").join(class);

@@ -1,4 +1,4 @@
-//! Ctrl-C: the step ends, everything is saved, and the run goes on where it was.
+//! Ctrl-C: the step ends, everything is saved, and the run can be resumed exactly.
 #![cfg(unix)]
 
 use super::Place;

@@ -1,4 +1,4 @@
-//! Several processes on this machine, and what becomes of all when one fails.
+//! Several processes on this machine, and the end of all when one fails.
 
 use super::Place;
 
@@ -25,14 +25,14 @@ fn bad_usage_is_told_and_not_tried_again() {
     let place = Place::new();
     let failed = place.run("launch --processes 2 --max-restarts 3 -- train --recipe nonsense").ends(2);
     let failed = failed.complains("--recipe is `nonsense`").complains("of 2 ended with exit status 2");
-    assert!(!failed.err().contains("anew"), "{}", failed.err());
+    assert!(!failed.err().contains("restarting"), "{}", failed.err());
     place.run("launch --processes 0 -- devices").ends(2).complains("--processes is 0");
     place.run("launch --processes 5000 -- devices").ends(2).complains("at most 1024");
     place.run("launch --processes 2").ends(2).complains("COMMAND");
     place.run("launch --processes 2 --gpus 2 -- devices").ends(2).complains("cannot be used with");
 }
 
-/// Nothing joins processes on CPUs but MPI, which has a launcher of its own.
+/// On CPUs only MPI joins processes, and it has its own launcher.
 #[test]
 fn processes_that_nothing_joins_say_so_after_each_restart() {
     let place = Place::new();
@@ -76,7 +76,7 @@ fn an_environment_that_makes_no_sense_ends_the_training() {
     assert!(!place.exists("run"));
 }
 
-/// A job that failed before its first checkpoint was whole begins again, where a new one would be refused.
+/// A job that failed before its first checkpoint starts again, where a new run would be refused.
 #[test]
 fn a_restarted_job_may_replace_what_it_left() {
     let place = Place::new();
@@ -89,7 +89,7 @@ fn a_restarted_job_may_replace_what_it_left() {
         (["TORCHELASTIC_RESTART_COUNT=1", ""], 0),
         (["TORCHELASTIC_RESTART_COUNT=0", ""], 2),
         (["SLURM_RESTART_COUNT=0", "SLURM_JOB_ID=7"], 2),
-        // A batch script that starts no step, but the program itself.
+        // A batch script that runs the program without a step.
         (["SLURM_RESTART_COUNT=1", "SLURM_JOB_ID=7"], 0),
     ] {
         let mut train = place.command(&format!("train --quick {flags}"));
@@ -99,7 +99,7 @@ fn a_restarted_job_may_replace_what_it_left() {
     }
 }
 
-/// The first model is written before the first checkpoint. Killed between the two, a job has nothing to go on with.
+/// The first model is written before the first checkpoint. A job killed between the two can't be resumed.
 #[test]
 fn a_model_without_a_checkpoint_is_replaced_by_a_restart() {
     let place = Place::new();
@@ -118,7 +118,7 @@ fn a_model_without_a_checkpoint_is_replaced_by_a_restart() {
     place.run(&format!("{train} --output again --backup-and-restore")).ends(0);
 }
 
-/// What can't be read is no reason to begin anew, and to replace it.
+/// Unreadable checkpoints must not be replaced by a new start.
 #[test]
 fn a_restart_tells_of_checkpoints_that_cannot_be_read() {
     let place = Place::new();
@@ -128,18 +128,18 @@ fn a_restart_tells_of_checkpoints_that_cannot_be_read() {
     let state = place.path().join("run/checkpoints/epoch-0001/state.json");
     std::fs::write(&state, "{}").unwrap();
     let told = place.run(&line).ends(1).complains("no valid checkpoint to resume from");
-    told.complains("state.json").complains("move them away to begin anew");
+    told.complains("state.json").complains("move them away to start again");
     assert_eq!(std::fs::read_to_string(state).unwrap(), "{}");
 }
 
-/// With processes that are looked up and killed as Linux has it.
+/// Processes are found and killed with Linux' means.
 #[cfg(target_os = "linux")]
 mod faults {
     use crate::Place;
     use crate::ranks::{all_gone, end, environment, ranks, signal, start, wait_for};
     use std::fs;
 
-    /// Works until it is ended, in one thread, and by itself: it meets no other process.
+    /// Works until it is ended, in one thread, without other processes.
     const ENDLESS: &str = "bench --recipe quick --batch 8 --device cpu --threads 1 --profile --seconds 3000";
 
     #[test]
@@ -186,7 +186,7 @@ mod faults {
         }
     }
 
-    /// A stopped process does not hear that it should end; after a while it is killed.
+    /// A stopped process does not react to signals; after a while it is killed.
     #[test]
     fn who_does_not_end_is_killed() {
         let place = Place::new();
@@ -211,7 +211,7 @@ mod faults {
         all_gone(&ranks);
     }
 
-    /// Waits until a signal is sent to a stopped process, which does not hear it.
+    /// Waits until a signal is pending for a stopped process.
     fn wait_for_pending(id: &str, signal: u32) {
         wait_for(|| {
             let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
@@ -221,7 +221,7 @@ mod faults {
         });
     }
 
-    /// While the others are given time to end, somebody presses Ctrl-C: nothing is started after that.
+    /// Ctrl-C while the others are given time to end: there is no restart.
     #[test]
     fn ctrl_c_after_a_failure_ends_the_launch() {
         let place = Place::new();
@@ -235,11 +235,11 @@ mod faults {
         wait_for(|| launcher.try_wait().expect("it is ours"));
         let (output, err) = end(launcher);
         assert_eq!(output.status.code(), Some(134), "{err}");
-        assert!(err.contains("rank 1 of 2 was ended by signal 6") && !err.contains("anew"), "{err}");
+        assert!(err.contains("rank 1 of 2 was ended by signal 6") && !err.contains("restarting"), "{err}");
         all_gone(&ranks);
     }
 
-    /// Interrupted processes save. One that dies of something else meanwhile may have not.
+    /// Interrupted processes save. A process that fails for another reason may not have saved.
     #[test]
     fn who_dies_after_ctrl_c_is_told() {
         let place = Place::new();
@@ -251,11 +251,11 @@ mod faults {
         signal("-KILL", &ranks[&1]);
         let (output, err) = end(launcher);
         assert_eq!(output.status.code(), Some(137), "{err}");
-        assert!(err.contains("rank 1 of 2 was ended by signal 9") && !err.contains("anew"), "{err}");
+        assert!(err.contains("rank 1 of 2 was ended by signal 9") && !err.contains("restarting"), "{err}");
         all_gone(&ranks);
     }
 
-    /// The command line is that of the first start; a run in the same folder goes on.
+    /// The command line is that of the first start; a run in the same folder is resumed.
     #[test]
     fn a_restarted_training_resumes_by_itself() {
         let place = Place::new();
@@ -263,7 +263,7 @@ mod faults {
         let train = format!("train --quick {flags} --no-progress --threads 1 --output");
         let launcher = start(&place, &format!("launch --processes 1 --max-restarts 1 -- {train} run"));
         let ranks = ranks(&launcher, 1);
-        // With the second epoch told, the first one's checkpoint is whole.
+        // After the second epoch's line, the first one's checkpoint is complete.
         let told = || {
             fs::read_to_string(place.path().join("run/history.csv")).is_ok_and(|csv| csv.lines().count() > 2)
         };

@@ -1,4 +1,4 @@
-//! The command line as its users meet it: every test runs the binary in a folder of its own.
+//! The command line as users see it: every test runs the program in a new folder.
 
 mod callbacks;
 mod commands;
@@ -32,7 +32,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// An empty folder with a home of its own, so that no data of this machine is found.
+/// An empty folder with an empty home, so that no data of this machine is found.
 struct Place(TempDir);
 
 impl Place {
@@ -44,7 +44,7 @@ impl Place {
         self.0.path()
     }
 
-    /// The binary, ready to run here.
+    /// The program, ready to run here.
     fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_towers"));
         command.args(args.split_whitespace()).current_dir(self.path()).env("HOME", self.path());
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-/// A command line and what became of it.
+/// A command line and its result.
 struct Ran(String, Output);
 
 impl Ran {
@@ -99,7 +99,7 @@ impl Ran {
     }
 }
 
-/// What was printed, with the paths of all systems written alike.
+/// Standard output, with `/` in paths on all systems.
 fn text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() }

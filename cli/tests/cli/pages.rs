@@ -1,12 +1,14 @@
-//! The README and the pages of `docs`: every command in them runs, on few and synthetic images where it trains.
+//! The README and the pages of `docs`: every command in them runs, on few and synthetic images where it
+//! trains.
 //!
-//! What can't run here is named in [`ELSEWHERE`] with the reason, so a page can't have a command that nobody has thought of.
+//! [`ELSEWHERE`] names the commands that can't run here, with the reason. So no command of a page is left out
+//! by mistake.
 
 use crate::{Place, Ran};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Programs that aren't ours, and commands of Cargo that the tests are part of.
+/// Other programs, and commands of Cargo that run these tests.
 const ELSEWHERE: [(&str, &str); 14] = [
     ("git clone", "it needs a network"),
     ("cargo build", "Cargo runs the tests; it is locked while they run"),
@@ -29,7 +31,7 @@ struct Shown {
     page: String,
     line: usize,
     words: Vec<String>,
-    /// The file that its output goes to.
+    /// The file of its redirected output.
     into: Option<String>,
 }
 
@@ -78,7 +80,7 @@ impl Shown {
         self.words.join(" ")
     }
 
-    /// The arguments of `towers`, where that is what runs in the end.
+    /// The arguments of `towers`, if the command runs it.
     fn of_towers(&self) -> Option<Vec<String>> {
         match self.words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
             ["towers", "launch", ..] => None,
@@ -95,18 +97,18 @@ impl Shown {
     }
 }
 
-/// What a command is told beside what the page says, so that it takes a moment.
+/// Additional flags, so that a command is quick.
 fn little(args: &[String]) -> Vec<&'static str> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let few =
         [["--limit-train", "64"], ["--limit-test", "10"], ["--epochs", "1"], ["--dataset", "synthetic"]];
     let bench = [["--seconds", "0"], ["--repeats", "1"], ["--batch", "2"]];
     let more: &[[&str; 2]] = match args.first().map(String::as_str) {
-        // A run that goes on knows its data.
+        // A resumed run knows its data.
         Some("train") if has("--resume") => &[],
         Some("train") => &few,
         Some("preview" | "fetch") => &few[3..],
-        // A run knows its data too; weights from elsewhere don't.
+        // A run knows its data too; weights of other programs don't.
         Some("evaluate") if args.iter().any(|arg| arg.ends_with(".keras")) => &[few[1], few[3]],
         Some("bench") => &bench,
         _ => &[],
@@ -117,7 +119,8 @@ fn little(args: &[String]) -> Vec<&'static str> {
     more.chain(quiet).collect()
 }
 
-/// A place with what the pages take for granted: two runs, pictures, a folder of class folders, weights of Keras.
+/// A folder with everything that the pages assume: two runs, pictures, a folder of class folders, weights of
+/// Keras.
 fn furnished() -> Place {
     let place = Place::new();
     let few = "--limit-train 50 --limit-test 10 --epochs 1 --dataset synthetic --no-progress";
@@ -136,7 +139,7 @@ fn furnished() -> Place {
             }
         }
     }
-    // What a picture is says its content, not its name.
+    // The content of a picture decides its format, not its name.
     fs::copy(at("photo.png"), at("photo.jpg")).expect("a copy");
     for name in ["another.png", "cat.png"] {
         fs::copy(at("photo.png"), at(name)).expect("a copy");
@@ -148,7 +151,7 @@ fn furnished() -> Place {
 
 fn run(place: &Place, command: &Shown, args: &[String]) -> Ran {
     let (more, mut args) = (little(args), args.to_vec());
-    // Runs that go on do so for an epoch, not for as many as the page says.
+    // Resumed runs train for one more epoch, not for as many as the page says.
     if let Some(at) = args.iter().position(|arg| arg == "--epochs") {
         args[at + 1] = if args.iter().any(|arg| arg == "--resume") { "2" } else { "1" }.to_owned();
     }

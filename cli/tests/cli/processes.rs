@@ -1,6 +1,7 @@
-//! One process a GPU: from its start by whichever launcher, over the meeting and NCCL, to its end, by force or not.
+//! One process per GPU: from its start by any launcher, over rendezvous and NCCL, to its end, by force or
+//! not.
 //!
-//! The GPUs are emulated, and so is NCCL: as the real one it notices nothing of a process that is gone.
+//! The GPUs are emulated, and so is NCCL. Like the real NCCL, it does not notice a lost process.
 
 use crate::Place;
 use crate::ranks::{end, ranks, signal, spawn, wait_for};
@@ -8,11 +9,12 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 
-/// Two towers, and batches of two and one.
+/// Two replicas, and batches of two and one.
 const TRAIN: &str = "train --quick --dataset synthetic --limit-train 6 --limit-test 4 --global-batch-size 4 \
                      --schedule constant --threads 1 --no-progress --device cuda";
 
-/// A place where this machine seems to have two GPUs, and a folder for what processes leave behind; none without a compiler.
+/// A folder where this machine seems to have two GPUs, with files that processes leave; `None` without a
+/// compiler.
 pub fn with_gpus() -> Option<Place> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "g++".into());
     if let Err(error) = Command::new(&compiler).arg("--version").output() {
@@ -28,7 +30,7 @@ fn command(place: &Place, args: &str) -> Command {
     on_two_gpus(place, place.command(args))
 }
 
-/// A command that finds the two GPUs, and leaves its files in the folder for them.
+/// A command that finds the two GPUs, and writes its files to that folder.
 fn on_two_gpus(place: &Place, mut command: Command) -> Command {
     command.env("TOWERS_EMULATED_GPUS", "2").env("TMPDIR", place.path().join("tmp"));
     command
@@ -39,7 +41,7 @@ fn run(place: &Place, args: &str) -> (Option<i32>, String) {
     (output.status.code(), err)
 }
 
-/// What towers in one process make of the same.
+/// The result of two replicas in one process.
 pub fn expected(place: &Place, epochs: u64) -> Vec<u8> {
     let (status, err) =
         run(place, &format!("{TRAIN} --epochs {epochs} --replicas 2 --gpus 2 --output straight"));
@@ -51,13 +53,13 @@ pub fn model(place: &Place, run: &str) -> Vec<u8> {
     fs::read(place.path().join(run).join("model.safetensors")).expect("a model")
 }
 
-/// A port whose next one is free.
+/// A port with a free next port.
 fn port() -> String {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     (port.expect("a port is free").port() - 1).to_string()
 }
 
-/// Waits until so many epochs are told: then the checkpoint of the last but one is whole.
+/// Waits for the output of so many epochs: then the checkpoint of the last but one is complete.
 fn wait_for_epochs(place: &Place, epochs: usize) {
     let told = || fs::read_to_string(place.path().join("run/history.csv")).unwrap_or_default();
     wait_for(|| (told().lines().count() > epochs).then_some(()));
@@ -75,13 +77,13 @@ fn launched_processes_train_as_towers_of_one() {
     assert_eq!(status, Some(0), "{err}");
     nothing_left(&place);
     assert!(model(&place, "run") == expected(&place, 2), "the processes trained another network");
-    // What rank 0 alone finds out counts, and not what the other makes of its end.
+    // Only the error of rank 0 counts; the other rank may report the failure differently.
     let (status, err) = run(&place, &format!("launch --max-restarts 1 -- {TRAIN} --epochs 2 --output run"));
     assert_eq!(status, Some(2), "{err}");
-    assert!(err.contains("run already holds a run") && !err.contains("anew"), "{err}");
+    assert!(err.contains("run already holds a run") && !err.contains("restarting"), "{err}");
 }
 
-/// Starts one process of a job with these variables, whose `#` is the rank.
+/// Starts one process of a job with these variables; `#` stands for the rank.
 fn process(place: &Place, line: &str, variables: &[(&str, String)], rank: usize) -> Child {
     let mut train = command(place, line);
     for (name, value) in variables {
@@ -90,7 +92,7 @@ fn process(place: &Place, line: &str, variables: &[(&str, String)], rank: usize)
     spawn(train)
 }
 
-/// Starts both, the second one with one option for another.
+/// Starts both, the second with one option changed.
 fn job(place: &Place, variables: &[(&str, String)], (option, other): (&str, &str)) -> [Child; 2] {
     let line = format!("{TRAIN} --epochs 1 --output run");
     [(0, line.clone()), (1, line.replace(option, other))]
@@ -117,7 +119,7 @@ fn of_torchrun() -> Vec<(&'static str, String)> {
 fn processes_of_every_launcher_join() {
     let Some(place) = with_gpus() else { return };
     let expected = expected(&place, 1);
-    // With a secret they meet by TCP in a build with MPI too.
+    // With a secret they use TCP in a build with MPI too.
     let secret = || ("TOWERS_JOB_SECRET", "a secret of the job".to_owned());
     let master = || [("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port()), secret()];
     let with_master = |pairs: &[(&'static str, &str)]| {
@@ -164,7 +166,8 @@ fn processes_of_every_launcher_join() {
     }
 }
 
-/// The line of the documentation, but for the number of machines. A rank is killed, and torchrun starts all anew.
+/// The command of the documentation, except for the number of machines. A rank is killed, and torchrun
+/// restarts all.
 #[test]
 fn torchrun_starts_a_job_and_starts_it_again() {
     let python = std::env::var("TOWERS_PYTHON").unwrap_or_else(|_| "python3".into());
@@ -217,8 +220,8 @@ fn processes_that_do_not_fit_are_refused() {
     assert!(first.contains("rank 1 of 2 did not come") && first.contains("another job secret"), "{first}");
 }
 
-/// What happens to a rank in the middle of a run, and what the other one says then. A new start goes on from the newest
-/// checkpoint and ends where a run without faults does.
+/// A failure of a rank in the middle of a run, and the message of the other one. A restart resumes from the
+/// newest checkpoint and ends as a run without faults does.
 #[test]
 fn lost_processes_are_named_and_the_job_goes_on() {
     let Some(place) = with_gpus() else { return };
@@ -243,8 +246,8 @@ fn lost_processes_are_named_and_the_job_goes_on() {
     }
 }
 
-/// Kubernetes looks at each process for itself, and torchrun at those of one machine: the others of one that is ended have to say
-/// that they are not done, or they would not be started again. The same command goes on then.
+/// Kubernetes watches each process, and torchrun those of one machine. If one is ended, the others must
+/// report that they are not done, or they would not be restarted. Then the same command resumes the run.
 #[test]
 fn processes_without_a_common_launcher_say_that_the_run_goes_on() {
     let Some(place) = with_gpus() else { return };
@@ -270,8 +273,8 @@ fn processes_without_a_common_launcher_say_that_the_run_goes_on() {
     assert!(model(&place, "run") == expected(&place, 12), "the run that went on is another run");
 }
 
-/// torchrun counts restarts on each machine by itself: a machine that takes the place of a lost one counts from 0. Which of the two
-/// knows of a restart makes no difference, and where it goes on is up to rank 0.
+/// torchrun counts restarts on each machine: a machine that replaces a lost one counts from 0. Either rank
+/// may know of the restart, and rank 0 chooses the checkpoint.
 #[test]
 fn processes_that_count_restarts_apart_go_on_together() {
     let Some(place) = with_gpus() else { return };
@@ -279,7 +282,7 @@ fn processes_that_count_restarts_apart_go_on_together() {
         let line = format!("{TRAIN} --epochs {epochs} --output run");
         let variables = of_torchrun();
         let processes = [0, 1].map(|rank| {
-            // The last one of a name counts.
+            // Of a repeated variable the last one counts.
             let own = [("TORCHELASTIC_RESTART_COUNT", counts[rank].to_owned())];
             process(&place, &line, &[variables.clone(), own.to_vec()].concat(), rank)
         });
@@ -292,7 +295,7 @@ fn processes_that_count_restarts_apart_go_on_together() {
     assert!(model(&place, "run") == expected(&place, 4), "the run that went on is another run");
 }
 
-/// Who waits for the others has nothing to save, and they may never come.
+/// A process that waits for the others has nothing to save, and they may never come.
 #[test]
 fn processes_that_wait_end_at_once() {
     let Some(place) = with_gpus() else { return };

@@ -1,4 +1,4 @@
-//! The processes of a launch, looked up and killed as Linux has it.
+//! Finds and kills the processes of a launch, on Linux.
 
 use crate::Place;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub fn spawn(mut command: Command) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
-/// The environment of a process, while there is one.
+/// The environment of a process, if it exists.
 pub fn environment(id: &str) -> Option<BTreeMap<String, String>> {
     let bytes = fs::read(format!("/proc/{id}/environ")).ok()?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -29,7 +29,7 @@ fn parent(id: &str) -> Option<String> {
     Some(stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.to_owned())
 }
 
-/// The processes of a launch by rank, when all are there and have become what they are to be.
+/// The processes of a launch by rank, once all are running the program.
 pub fn ranks(launcher: &Child, count: usize) -> BTreeMap<usize, String> {
     let launcher = launcher.id().to_string();
     wait_for(|| {

@@ -15,9 +15,15 @@ fn bad_values_name_the_option() {
             "train --quick --dataset synthetic --device cpu --replicas 3 --device-weights 2,1",
             "--device-weights is 2,1, but must be auto, even, or one number for each of the 3 replicas",
         ),
-        ("fetch --data-url cifar.tar.gz", "--data-url is `cifar.tar.gz`, but must be the http:// or https:// address"),
+        (
+            "fetch --data-url cifar.tar.gz",
+            "--data-url is `cifar.tar.gz`, but must be the http:// or https:// address",
+        ),
         ("train --power 2 --schedule cosine", "--power"),
-        ("train --patience 3", "--patience is given, but must be left out without --early-stop METRIC[:OPTIONS]"),
+        (
+            "train --patience 3",
+            "--patience is given, but must be left out without --early-stop METRIC[:OPTIONS]",
+        ),
         ("train --recipe minigooglenet --dataset synthetic --limit-train 32", "the batch size is 64"),
         ("train --batch-size -5", "--batch-size is -5, but must be a whole number, 1 or more"),
         ("train --lr 0.1 --lr nan --epochs 1 --epochs 2", "--lr is nan, but must be a number"),

@@ -1,6 +1,6 @@
 //! The batch script of `docs/cluster` under a SLURM of two machines, which are hosts within this one.
 //!
-//! It needs root, SLURM's daemons and emulated GPUs; the cluster is the test's own and lives in its folder.
+//! It needs root, SLURM's daemons and emulated GPUs; the cluster belongs to the test and is in its folder.
 
 use crate::Place;
 use crate::hosts::Hosts;
@@ -10,14 +10,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 
-/// What it trains instead of `--recipe minigooglenet`: what the processes of other launchers do.
+/// The training options instead of `--recipe minigooglenet`: those of the tests with other launchers.
 const TRAIN: &str = "--quick --dataset synthetic --limit-train 6 --limit-test 4 --global-batch-size 4 \
                      --schedule constant --no-progress --device cuda --epochs 8 --threads 2";
 
-/// What SLURM calls the two.
+/// SLURM's names of the two.
 const MACHINES: [&str; 2] = ["one", "two"];
 
-/// In the first run the controller and what users type.
+/// The controller and the users' commands run on the first.
 struct Cluster<'a> {
     place: &'a Place,
     hosts: Hosts,
@@ -39,7 +39,7 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
-    /// A command on one of the machines, which has a name, and knows that of the other.
+    /// A command on one of the machines, which knows its name and that of the other.
     fn on(&self, host: usize, program: &str) -> Command {
         let folder = self.place.path();
         let name_it = r#"hostname "$1"; mount --bind "$2" /etc/hosts; shift 2; exec "$@""#;
@@ -80,7 +80,7 @@ impl<'a> Cluster<'a> {
         command.spawn().expect("it starts")
     }
 
-    /// What a user types, and its answer.
+    /// A user's command, and its output.
     fn ask(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.on(0, program).args(arguments).output().expect("it starts");
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -98,7 +98,7 @@ impl Drop for Cluster<'_> {
     }
 }
 
-/// The script of the documentation, for the network and the data of this test. Machines without GPUs of SLURM's get emulated ones.
+/// The script of the documentation, with the network and data of this test. Machines get emulated GPUs.
 fn script(place: &Place) {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cluster/towers.sbatch");
     let page = fs::read_to_string(page).expect("the script is there");
@@ -128,7 +128,8 @@ fn rank(cluster: &Cluster<'_>, host: usize) -> String {
     })
 }
 
-/// A rank is killed: the others say so, the script asks for a restart, and the job ends with the weights of a run without faults.
+/// A rank is killed. The others report it, the script asks for a restart, and the job ends with the weights
+/// of a run without faults.
 #[test]
 fn slurm_runs_the_script_and_starts_it_again() {
     let Some(place) = with_gpus() else { return };
@@ -158,7 +159,7 @@ fn slurm_runs_the_script_and_starts_it_again() {
         || fs::read_to_string(place.path().join(format!("runs/{job}/history.csv"))).unwrap_or_default();
     wait_for(|| (told().lines().count() > 2).then_some(()));
     signal("-KILL", &rank(&cluster, 1));
-    // SLURM lets a job wait two minutes before it starts it again.
+    // SLURM waits two minutes before it restarts a job.
     wait_for(|| cluster.ask("squeue", &["-h", "-o", "%t %r"]).contains("BeginTime").then_some(()));
     cluster.ask("scontrol", &["update", &format!("JobId={job}"), "StartTime=now"]);
     wait_for(|| cluster.ask("squeue", &["-h"]).is_empty().then_some(()));

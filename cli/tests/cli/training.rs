@@ -13,7 +13,7 @@ fn history(place: &Place, run: &str, column: &str) -> Vec<f64> {
     lines.map(|line| line.split(',').nth(k).expect("a figure").parse().expect("a number")).collect()
 }
 
-/// `--quick` with another recipe is as long as that, and a run of another recipe is no trial to go on with.
+/// `--quick` with another recipe keeps that recipe's length, and can't resume a run of another recipe.
 #[test]
 fn quick_beside_another_recipe() {
     let place = Place::new();
@@ -39,7 +39,8 @@ fn quick_beside_another_recipe() {
     assert!(!again.err().contains("--quick"), "{}", again.err());
 }
 
-/// The main job without network: a loud warning, synthetic images, at least 90% in two epochs, everything in its place.
+/// The main task without a network: a loud warning, synthetic images, at least 90% in two epochs, all files
+/// present.
 #[test]
 fn quick_learns_the_synthetic_set_in_two_epochs() {
     let place = Place::new();
@@ -66,14 +67,15 @@ fn quick_learns_the_synthetic_set_in_two_epochs() {
     assert!(place.read("runs/quick-1/curves.svg").contains("small_cnn on synthetic"));
 }
 
-/// Only a new run may take synthetic images: one of CIFAR whose data are gone would go on with others.
+/// Only a new run may take synthetic images: a resumed run on CIFAR would otherwise continue on other data.
 #[test]
 fn quick_goes_on_with_the_images_that_it_began_with() {
     let place = Place::new();
     place.run(&format!("{SMALL} --epochs 1 --output run --checkpoint-path w.safetensors")).ends(0);
     let file = place.path().join("run/w.safetensors");
     let bytes = std::fs::read(&file).expect("the file of the network");
-    // In the file's header is the configuration, as text in text. It says cifar10 now, in as many bytes.
+    // The file's header has the configuration, as JSON within JSON. It says cifar10 now, with the same
+    // length.
     let (said, says) = (br#"\"synthetic\""#, br#"\"cifar10\"  "#);
     let at = bytes.windows(said.len()).position(|part| part == said).expect("it names its data");
     let cifar = [&bytes[..at], says, &bytes[at + said.len()..]].concat();
@@ -95,7 +97,7 @@ fn one_epoch_and_one_more_are_two() {
     }
     let model = |run: &str| std::fs::read(place.path().join(run).join("model.safetensors")).expect("a model");
     assert!(model("whole") == model("parts"), "the models differ");
-    // All done: nothing happens, and it says so.
+    // All epochs are done: nothing happens, with a message.
     place.run("train --resume parts").ends(0).complains("epoch 2 of 2 is done; to go on");
 }
 
@@ -108,7 +110,8 @@ fn three_towers_on_the_cpu() {
     assert!(place.read("towers/config.json").contains("\"replicas\": 3"));
 }
 
-/// What was asked for stays in the configuration, so that the same flags fit a run that went on with other towers.
+/// The configuration keeps the given values, so that the same flags fit a run that resumed with other
+/// replicas.
 #[test]
 fn the_same_flags_fit_after_another_number_of_towers() {
     let place = Place::new();
@@ -126,7 +129,7 @@ fn the_same_flags_fit_after_another_number_of_towers() {
         );
         let state = place.read(&format!("run/checkpoints/epoch-000{epochs}/state.json"));
         let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
-        // 300 images in batches of 20, on one tower as on two.
+        // 300 images in batches of 20, on one replica as on two.
         assert_eq!(
             (&state["state"]["global_batch"], &state["state"]["step"]),
             (&20.into(), &(15 * epochs).into())
@@ -134,7 +137,8 @@ fn the_same_flags_fit_after_another_number_of_towers() {
     }
 }
 
-/// Four times the batch, four times the rate, in a straight line from the rate of one tower; a resume goes on on the line.
+/// Four times the batch, four times the rate, with a linear warm-up from the rate of one replica; a resume
+/// stays on the line.
 #[test]
 fn a_scaled_rate_rises_from_that_of_one_tower() {
     let place = Place::new();
@@ -144,7 +148,7 @@ fn a_scaled_rate_rises_from_that_of_one_tower() {
     place.run(&format!("{small} --epochs 3 --output whole")).ends(0).says(said);
     place.run(&format!("{small} --epochs 1 --output parts")).ends(0);
     place.run("train --resume parts --epochs 3").ends(0).says(said);
-    // Of the last of eight steps an epoch.
+    // The rate of the last of eight steps per epoch.
     let rates = history(&place, "whole", "lr");
     let expected = [0.01 + 0.03 * 7.0 / 16.0, 0.01 + 0.03 * 15.0 / 16.0, 0.04];
     assert!(rates.iter().zip(expected).all(|(lr, expected)| (lr - expected).abs() < 1e-9), "{rates:?}");
@@ -153,7 +157,7 @@ fn a_scaled_rate_rises_from_that_of_one_tower() {
     }
 }
 
-/// Measured weights are told and kept; other towers need other weights.
+/// Measured weights are printed and kept; another number of replicas needs other weights.
 #[test]
 fn towers_may_take_unlike_slices() {
     let place = Place::new();
@@ -172,7 +176,7 @@ fn towers_may_take_unlike_slices() {
     assert!(place.read("measured/config.json").contains("\"device_weights\": \"auto\""));
 }
 
-/// A run on three towers goes on on one, and stays the run that two would have done.
+/// A run on three replicas resumes on one, with the results of two.
 #[test]
 fn virtual_replicas_go_on_on_another_number_of_towers() {
     let place = Place::new();
@@ -206,7 +210,7 @@ fn a_run_is_never_overwritten() {
     let before = place.read("run/history.csv");
     place.run(&format!("{SMALL} --epochs 1 --output run")).ends(2).complains("already holds a run");
     assert_eq!(before, place.read("run/history.csv"));
-    // A run is what was learnt, not its config.json.
+    // A run is its trained network, not its config.json.
     std::fs::remove_file(place.path().join("run/config.json")).expect("the file can be removed");
     place.run(&format!("{SMALL} --epochs 1 --output run")).ends(2).complains("already holds a run");
     std::fs::remove_dir_all(place.path().join("run/checkpoints")).expect("the folder can be removed");
@@ -214,7 +218,7 @@ fn a_run_is_never_overwritten() {
     assert_eq!(before, place.read("run/history.csv"));
 }
 
-/// Ended before its first checkpoint, a run is nothing to go on with: its folder can be used again.
+/// A run that ended before its first checkpoint can't be resumed, and its folder can be used again.
 #[test]
 fn a_run_that_learnt_nothing_is_no_obstacle() {
     let place = Place::new();
@@ -223,7 +227,7 @@ fn a_run_that_learnt_nothing_is_no_obstacle() {
     place.run(&format!("{SMALL} --epochs 1 --output run")).ends(0);
 }
 
-/// Whoever reads the output may go, and a disk with a log may be full: the run goes on.
+/// A closed pipe and a full disk for the log do not end a run.
 #[cfg(unix)]
 #[test]
 fn a_run_outlives_its_readers() {
@@ -247,7 +251,7 @@ fn a_run_outlives_its_readers() {
     }
 }
 
-/// Runs that start together get folders of their own, and no two ever write into one.
+/// Runs that start together get different folders, and no two ever write into one.
 #[test]
 fn runs_that_start_together_keep_apart() {
     let place = Place::new();
@@ -270,11 +274,11 @@ fn runs_that_start_together_keep_apart() {
 #[test]
 fn quick_goes_on_where_the_data_folder_cannot_be_made() {
     let place = Place::new();
-    // The folder of data is in here, where nobody names another.
+    // The data folder is in here, unless another is named.
     std::fs::write(place.path().join(".cache"), "").expect("the file can be written");
     let flags = "--data-url http://127.0.0.1:9/x.tar.gz --limit-train 100 --limit-test 50";
     place.run(&format!("train --quick --epochs 1 {flags}")).ends(0).complains("SYNTHETIC");
-    // What is named is meant.
+    // A named data set is meant.
     place
         .run(&format!("train --quick --epochs 1 {flags} --data-dir .cache/data"))
         .ends(1)
@@ -291,7 +295,7 @@ fn early_stopping_and_the_best_model() {
     assert!(place.exists("run/model.safetensors"));
 }
 
-/// Pictures of one's own, of any size, in class folders.
+/// Pictures of any size in class folders.
 #[test]
 fn class_folders_are_a_data_set() {
     let place = Place::new();

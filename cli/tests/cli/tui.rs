@@ -1,4 +1,4 @@
-//! `--tui`: a view where there is a terminal, plain lines where there is none.
+//! `--tui`: a view in a terminal, plain lines otherwise.
 
 use crate::Place;
 use std::process::Command;
@@ -6,13 +6,13 @@ use std::process::Command;
 const TRAIN: &str =
     "train --quick --dataset synthetic --limit-train 100 --limit-test 20 --epochs 2 --output run --tui";
 
-/// What a terminal is told to show another screen than that with the prompt, and to come back.
+/// The control sequences for the alternate screen, on and off.
 const ANOTHER_SCREEN: [&str; 2] = ["\x1b[?1049h", "\x1b[?1049l"];
 
-/// What a terminal is told by a command with these words before it; nothing where there is no `script`.
+/// The terminal output of a command with these words before it; `None` where there is no `script`.
 fn on_terminal(place: &Place, before: &str) -> Option<String> {
     let line = format!("stty rows 40 columns 100; {} {before}{TRAIN}", env!("CARGO_BIN_EXE_towers"));
-    // `script` of util-linux gives a command a terminal, and writes down what that is told.
+    // `script` of util-linux gives a command a terminal, and writes the terminal's output to a file.
     let mut command = Command::new("script");
     command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
     command.current_dir(place.path()).env("HOME", place.path()).env("TERM", "xterm-256color");
@@ -39,7 +39,8 @@ fn a_terminal_shows_the_view_and_keeps_the_lines() {
     assert!(after.contains("Epoch 2/2") && after.contains("done: run"), "{after:?}");
 }
 
-/// The processes of a launch are in the background of its terminal, which stops who draws there.
+/// The processes of a launch are in the background of its terminal, which stops background processes that
+/// draw.
 #[test]
 fn a_launched_process_writes_plain_lines() {
     let Some(text) = on_terminal(&Place::new(), "launch --processes 1 -- ") else { return };

@@ -2,7 +2,7 @@ use super::Place;
 use serde_json::Value;
 use std::path::Path;
 
-/// An exported module knows its classes, and how pictures were standardized channel by channel.
+/// An exported module has the names of its classes, and its standardization of each channel.
 #[test]
 fn a_state_dict_brings_names_and_standardization() {
     let place = Place::new();
@@ -34,10 +34,11 @@ fn a_state_dict_brings_names_and_standardization() {
     place
         .run("predict a.png --model net.safetensors --dataset cifar10")
         .ends(2)
-        .complains("must be left out with net.safetensors: its metadata say what its classes are");
+        .complains("must be left out with net.safetensors: its metadata have the names of its classes");
 }
 
-/// What a run trained goes out in every format; a checkpoint and what came out of towers for towers measure the same.
+/// A trained network is exported in every format. A checkpoint and an exported model of towers measure the
+/// same.
 #[test]
 fn networks_go_out_and_come_in() {
     let place = Place::new();

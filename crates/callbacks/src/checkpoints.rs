@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub const CHECKPOINTS: &str = "checkpoints";
 
 options! {
-    /// Which checkpoints of a run are kept.
+    /// The checkpoints of a run to keep.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CheckpointOptions {
         ["Output"]
@@ -35,19 +35,20 @@ options! {
 pub(crate) const TABLE: Table =
     Table { key: "checkpoints", options: CheckpointOptions::OPTIONS, begins: None };
 
-/// Keeps what a resume needs in `checkpoints/`, and the trained network in `model.safetensors`.
+/// Saves the state of the run in `checkpoints/`, and the trained network in `model.safetensors`.
 ///
-/// A checkpoint is saved after every so many epochs, after each epoch that is the best by the metric of
-/// `--save-best`, when the run ends, and when it is interrupted or a number of steps says so (then named by its step). The
-/// last few are kept, and the best one.
+/// A checkpoint is saved after every so many epochs, and after each epoch that is the best by the metric of
+/// `--save-best`. Another one is saved when the run ends, when it is interrupted, and after the configured
+/// number of steps; it is then named by its step. The last few checkpoints and the best one are kept.
 ///
-/// `model.safetensors` is the best network with `--save-best`, replaced at every improvement, and with `restore_best_weights`
-/// that which [`EarlyStopping`] finds to be the best; without, it is the newest one, replaced with every checkpoint of a whole epoch. It is written before the checkpoint: a
-/// run killed between the two repeats the epoch and writes it again, instead of believing that it is there.
+/// With `--save-best`, `model.safetensors` is the best network; with `restore_best_weights` it is the best
+/// one by [`EarlyStopping`]. Both are replaced at every improvement. Otherwise it is the newest network,
+/// replaced with every checkpoint of a whole epoch. The model is written before the checkpoint. So a run that
+/// is killed between the two repeats the epoch, and writes the model again.
 ///
-/// After a resume the best value so far is that of the epochs before, if its checkpoint is in this folder; its network becomes the model
-/// again if another is. A best epoch without a checkpoint, as after a resume from another folder, is forgotten: the best of the epochs
-/// that come takes its place.
+/// After a resume the best value so far is that of the previous epochs, if its checkpoint is in this folder;
+/// its network becomes the model again. A best epoch without a checkpoint is forgotten, as after a resume
+/// into another folder: the best of the next epochs replaces it.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     store: Store,
@@ -55,16 +56,16 @@ pub struct Checkpoints {
     policy: Policy,
     every_steps: u64,
     best: Option<BestSoFar>,
-    /// Says which is the best, where its weights are to be restored.
+    /// Finds the best epoch, if its weights are to be restored.
     stopping: Option<EarlyStopping>,
-    /// The epochs and steps done at the checkpoint saved last: the end of an epoch adds no step.
+    /// The epochs and steps of the checkpoint saved last: the end of an epoch adds no step.
     saved: Option<(u64, u64)>,
-    /// The best network so far, where the model's file holds another.
+    /// The best network so far, if the model's file has another one.
     restore: Option<Tensors>,
 }
 
 impl Checkpoints {
-    /// For a run directory.
+    /// Checkpoints in a run directory.
     ///
     /// # Errors
     /// [`Error::Option`] when there is no metric of that name, [`Error::Checkpoint`] when the folder can't be used.
@@ -90,7 +91,7 @@ impl Checkpoints {
         })
     }
 
-    /// Has the network of the best epoch be the model, by the rule of early stopping.
+    /// Makes the network of the best epoch the model, by the rule of early stopping.
     ///
     /// # Errors
     /// [`Error::Option`] for options that make no sense.
@@ -98,13 +99,12 @@ impl Checkpoints {
         Ok(Checkpoints { stopping: Some(EarlyStopping::with(stop.clone())?), ..self })
     }
 
-    /// The best epoch so far, as the name of its checkpoint and the metric's value, where a metric is
-    /// watched.
+    /// The best epoch so far, if a metric is watched: the name of its checkpoint and the metric's value.
     pub fn best(&self) -> Option<&BestSoFar> {
         self.best.as_ref()
     }
 
-    /// Decides about an epoch, and remembers it if it is the best.
+    /// Decides whether to save after an epoch, and remembers the best one.
     fn decide(&mut self, record: &EpochRecord) -> checkpoint::Decision {
         let mut value = self.policy.best.as_ref().and_then(|best| record.metric(&best.metric));
         let mut decision = self.policy.decide(record.epoch, value, self.best.as_ref());
@@ -118,8 +118,8 @@ impl Checkpoints {
         decision
     }
 
-    /// Finds the best of the epochs before, of those that this folder can have had: without the first ones, as long as there is no
-    /// checkpoint of the best.
+    /// Finds the best of the previous epochs whose checkpoint is in this folder. Leaves out the first epochs
+    /// until the best one has a checkpoint.
     fn catch_up(&mut self, history: &[EpochRecord]) -> Result<()> {
         let kept: Vec<String> = self.store.list()?.entries.into_iter().map(|entry| entry.name).collect();
         for from in 0..=history.len() {
@@ -142,7 +142,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Whether these are the weights of the model's file.
+    /// Whether the model's file holds these weights.
     fn is_model(&self, tensors: &Tensors) -> bool {
         let Ok(model) = load_tensors(&self.model) else { return false };
         let bits = |data: &[f32]| data.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
@@ -151,7 +151,7 @@ impl Checkpoints {
         !same.is_empty() && same.into_iter().all(|same| same)
     }
 
-    /// Whether the model is that of the best epoch.
+    /// Whether the model is the best epoch's.
     fn watches(&self) -> bool {
         self.policy.best.is_some() || self.stopping.is_some()
     }
@@ -169,7 +169,7 @@ impl Checkpoints {
         Ok(save_tensors(&self.model, &tensors, tensors.metadata())?)
     }
 
-    /// Makes the model that of the best epoch again. What is beside the weights is the same in all epochs.
+    /// Writes the best epoch's network to the model again. The metadata are the same in all epochs.
     fn restore_model(&mut self, snapshot: &dyn Snapshot) -> Result<()> {
         let Some(best) = self.restore.take() else { return Ok(()) };
         let model = snapshot.model_tensors()?;
@@ -180,7 +180,7 @@ impl Checkpoints {
 
 impl Observer for Checkpoints {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        // A place that can't be written to is found now rather than after the first epoch.
+        // A folder that can't be written is reported now, not after the first epoch.
         if let Some(folder) = self.model.parent() {
             fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
@@ -224,11 +224,11 @@ impl Observer for Checkpoints {
     fn on_end(&mut self, state: &TrainState, snapshot: &dyn Snapshot) -> Result<()> {
         self.restore_model(snapshot)?;
         if state.partial.steps > 0 {
-            // The loss is not finite, and neither may the network be: what was saved before stays.
+            // The loss is not finite, and neither may the network be: the saved files stay.
             return Ok(());
         }
-        // Also when a metric is watched that never was finite: a run that ended leaves a model. After an early stop the network may
-        // be another one than that of its last epoch.
+        // A run that ended leaves a model, even if the watched metric was never finite. After an early stop
+        // the network may differ from that of the last epoch.
         if self.best.is_none() || !self.model.exists() {
             self.save_model(snapshot)?;
         }
@@ -249,7 +249,7 @@ mod tests {
         CheckpointOptions { every_epochs, keep_last, save_best, ..CheckpointOptions::default() }
     }
 
-    /// Runs epochs with these validation accuracies, from where `state` is.
+    /// Runs epochs with these validation accuracies, starting from `state`.
     fn epochs(observer: &mut Checkpoints, state: &mut TrainState, accuracies: &[f64]) {
         observer.on_begin(&run(20, state)).unwrap();
         for &val_acc in accuracies {
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(model(folder.path()), Some(60.0));
     }
 
-    /// A folder in which the best epoch never was: the first one of its own is the best so far.
+    /// A folder that never had the best epoch: its own first epoch is the best so far.
     #[test]
     fn the_best_of_another_folder_is_forgotten() {
         for restores in [false, true] {
@@ -353,7 +353,8 @@ mod tests {
         }
     }
 
-    /// The best is asked for when the model is the last epoch's: it becomes the best one's, or the best of those kept.
+    /// The best is requested when the model is the last epoch's: the model becomes the best one, or the best
+    /// of the kept checkpoints.
     #[test]
     fn a_resume_that_asks_for_the_best_makes_it_the_model() {
         for (keep_last, kept, after) in [(3, 10.0, 1), (2, 30.0, 3)] {
@@ -370,7 +371,7 @@ mod tests {
                 (observer.best().unwrap().name.clone(), model(folder.path())),
                 (epoch_name(after), Some(kept))
             );
-            // Also if the run is done, and something has taken the model away.
+            // Also if the run is done, and the model was deleted.
             fs::remove_file(folder.path().join(MODEL_FILE)).unwrap();
             observer.on_begin(&run(20, &state)).unwrap();
             observer.on_end(&state, &Fake(40.0)).unwrap();
@@ -453,7 +454,7 @@ mod tests {
         let mut state = state(vec![]);
         epochs(&mut observer, &mut state, &[0.5]);
         assert_eq!((names(&observer).len(), model(&new)), (1, Some(10.0)));
-        // What can't be made is told when the run begins.
+        // A folder that can't be created is reported when the run begins.
         fs::remove_dir_all(folder.path().join("runs")).unwrap();
         fs::write(folder.path().join("runs"), "in the way").unwrap();
         let error = observer.on_begin(&run(20, &state)).unwrap_err().to_string();

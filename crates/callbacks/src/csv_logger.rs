@@ -7,15 +7,16 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 options! {
-    /// A CSV file of the epochs' figures: Keras' `CSVLogger`. The path is missing in the defaults, which a run refuses. [`CsvLogger`] writes it.
+    /// A CSV file of the epochs' figures, as by Keras' `CSVLogger`. [`CsvLogger`] writes it. By default the
+    /// path is empty, which a run refuses.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CsvLogOptions {
         ["Callbacks"]
         /// Write the epochs' figures to FILE as Keras' CSVLogger does
         path: PathBuf = PathBuf::new(), Kind::form(options::path, "a path in quotes"), "--csv-log FILE";
-        /// The character between the figures of a line of --csv-log; by default a comma
+        /// The separator of the columns of --csv-log; by default a comma
         separator: char = ',', SEPARATOR, "--csv-separator CHAR";
-        /// Add to the file of --csv-log instead of beginning it anew; a resumed run always adds
+        /// Append to the file of --csv-log instead of replacing it; a resumed run always appends
         append: bool = false, Kind::Switch, "--csv-append";
     }
 }
@@ -43,10 +44,10 @@ fn read_separator(text: &str) -> Result<serde_json::Value, Refused> {
 
 /// Writes the epochs' figures to a CSV file as Keras' `CSVLogger` does: its column names in its order, epochs from 0.
 ///
-/// Without `append` a new run begins the file anew; with it, the epochs are added to what is there, below one header. A run that goes
-/// on adds to the file either way: rows of other runs stay, its own of epochs that it does again are taken back (see
-/// [`written`](CsvLogger::written)), and those of the epochs before are written if the file lacks them. `history.csv` of the run's folder
-/// is written in any case, by [`History`](crate::History).
+/// Without `append` a new run replaces the file; with it, the epochs are appended below one header. A resumed
+/// run always appends, and keeps the rows of other runs. It removes its rows of epochs that it repeats (see
+/// [`written`](CsvLogger::written)), and adds missing rows of previous epochs. `history.csv` in the run's
+/// folder is written in any case, by [`History`](crate::History).
 ///
 /// ```
 /// use callbacks::{CsvLogger, Observer};
@@ -62,27 +63,27 @@ pub struct CsvLogger {
     file: Option<File>,
 }
 
-/// Keras sorts them.
+/// In Keras' order.
 const COLUMNS: [&str; 6] = ["epoch", "accuracy", "learning_rate", "loss", "val_accuracy", "val_loss"];
 
 impl CsvLogger {
-    /// Into this file, with commas, begun anew.
+    /// A new file with commas.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         CsvLogger { path: path.into(), separator: ',', append: false, written: Vec::new(), file: None }
     }
 
-    /// What stands between the figures of a line.
+    /// Sets the separator of the columns.
     pub fn separator(self, separator: char) -> Self {
         CsvLogger { separator, ..self }
     }
 
-    /// Whether lines are added to a file that is there.
+    /// Sets whether rows are appended to an existing file.
     pub fn append(self, append: bool) -> Self {
         CsvLogger { append, ..self }
     }
 
-    /// What the run has written before it was cut off, as [`read_history`](crate::read_history) tells: the rows behind its checkpoint
-    /// are taken back.
+    /// The epochs that the run had written before it was interrupted, as
+    /// [`read_history`](crate::read_history) returns them. Rows after its checkpoint are removed.
     pub fn written(self, history: Vec<EpochRecord>) -> Self {
         CsvLogger { written: history, ..self }
     }
@@ -98,27 +99,28 @@ impl CsvLogger {
 
     fn write(&mut self, rows: &[String]) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        // One write a line: whoever reads along sees whole ones. Python's csv ends them like this.
+        // One write per line, so that concurrent readers see whole lines. The line ends are those of Python's
+        // csv.
         let mut lines = rows.iter().map(|row| file.write_all(format!("{row}\r\n").as_bytes()));
         lines.try_for_each(|line| line).map_err(Error::io("write", &self.path))
     }
 
-    /// Opens the file, empty.
-    fn begin_anew(&mut self) -> Result<()> {
+    /// Opens the file, and empties it.
+    fn start_new_file(&mut self) -> Result<()> {
         let file = File::create(&self.path).map_err(Error::io("write", &self.path))?;
         self.file = Some(file);
         self.write(&[self.header()])
     }
 
-    /// Opens the file to add to it what comes behind the epochs that are `done`.
-    fn go_on(&mut self, done: &[EpochRecord]) -> Result<()> {
+    /// Opens the file, to append rows after the epochs that are `done`.
+    fn append_after(&mut self, done: &[EpochRecord]) -> Result<()> {
         let behind = done.last().map_or(0, |last| last.epoch);
         let (done, undone) =
             (self.rows(done), self.rows(self.written.iter().filter(|record| record.epoch > behind)));
-        // Nothing is read from what is no file, such as a pipe. What is no text has no rows.
+        // A pipe is not read. A file that is not text has no rows.
         let is_file = fs::metadata(&self.path).is_ok_and(|about| about.is_file());
         let text = if is_file { fs::read_to_string(&self.path).unwrap_or_default() } else { String::new() };
-        let Left { text: left, has_done } = take_back(&text, &done, &undone);
+        let Remaining { text: left, has_done } = remove_rows(&text, &done, &undone);
         let io = |error| Error::io("write", &self.path)(error);
         if left != text {
             replace_end(&self.path, &text, &left).map_err(io)?;
@@ -140,16 +142,16 @@ impl CsvLogger {
     }
 }
 
-/// What is left of a file.
-struct Left {
+/// The remaining rows of a file.
+struct Remaining {
     text: String,
-    /// Whether the rows of the epochs done are in it.
+    /// Whether the rows of the finished epochs are in it.
     has_done: bool,
 }
 
-/// Takes the rows `undone` of a run out of a file, which stand in this order behind the last one `done`. Those of other runs may stand
-/// anywhere. The last row may have been cut off.
-fn take_back(text: &str, done: &[String], undone: &[String]) -> Left {
+/// Removes the `undone` rows of a run from a file. They are in this order after the last row of `done`, with
+/// rows of other runs in between. The last row may be incomplete.
+fn remove_rows(text: &str, done: &[String], undone: &[String]) -> Remaining {
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     let is = |line: &&str, row: &str| line.trim_end_matches(['\r', '\n']) == row;
     let last = |lines: &[&str], row: &str| lines.iter().rposition(|line| is(line, row));
@@ -163,10 +165,10 @@ fn take_back(text: &str, done: &[String], undone: &[String]) -> Left {
         }
     }
     lines.pop_if(|line| !line.ends_with('\n') && undone.iter().any(|row| row.starts_with(*line)));
-    Left { text: lines.concat(), has_done: done.is_empty() || last_done.is_some() }
+    Remaining { text: lines.concat(), has_done: done.is_empty() || last_done.is_some() }
 }
 
-/// Changes the end of a file, in place: another run may be adding to it.
+/// Replaces the end of a file in place: another run may be appending to it.
 fn replace_end(path: &Path, before: &str, after: &str) -> io::Result<()> {
     let same = before.bytes().zip(after.bytes()).take_while(|(before, after)| before == after).count();
     let mut file = OpenOptions::new().write(true).open(path)?;
@@ -187,7 +189,7 @@ impl Observer for CsvLogger {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         folder.map(fs::create_dir_all).transpose().map_err(Error::io("create the folder of", &self.path))?;
         let is_new = run.state.step == 0 && self.written.is_empty();
-        if is_new && !self.append { self.begin_anew() } else { self.go_on(&run.state.history) }
+        if is_new && !self.append { self.start_new_file() } else { self.append_after(&run.state.history) }
     }
 
     fn on_epoch_end(&mut self, record: &EpochRecord, _: &TrainState, _: &dyn Snapshot) -> Result<Flow> {
@@ -203,7 +205,7 @@ mod tests {
 
     const HEADER: &str = "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss\r\n";
 
-    /// Runs an epoch after those of `before`, and reads the file.
+    /// Runs an epoch after those of `before`, and returns the file.
     fn log(observer: CsvLogger, before: u64) -> String {
         let mut observer = observer;
         let (epochs, start) = (9, state((1..=before).map(|k| record(k, [1.0, 0.5, 2.0, 0.25])).collect()));
@@ -213,7 +215,7 @@ mod tests {
         fs::read_to_string(&observer.path).unwrap()
     }
 
-    /// `tests/golden/csv_logger.py` had Keras write it.
+    /// Keras' output, written by `tests/golden/csv_logger.py`.
     #[test]
     fn lines_are_keras() {
         let folder = tempfile::tempdir().unwrap();
@@ -231,17 +233,18 @@ mod tests {
         let third = EpochRecord { lr: 1e16, ..record(3, [1e-7, 1.0, f64::INFINITY, 0.0]) };
         log(CsvLogger::new(&file), &[first, second]);
         log(CsvLogger::new(&file).append(true), &[third]);
-        // Git may have changed the ends of the lines.
+        // Git may have changed the line ends.
         let expected = include_str!("../../../tests/golden/csv_logger.csv").replace("\r\n", "\n");
         assert_eq!(fs::read_to_string(file).unwrap(), expected.replace('\n', "\r\n"));
     }
 
-    /// The rows of four epochs of a run; `figure` tells runs from others.
+    /// The rows of four epochs of a run; `figure` distinguishes runs.
     fn epochs(figure: f64) -> Vec<EpochRecord> {
         (1..=4).map(|k| record(k, [figure / k as f64, 0.5, 2.0, 0.25])).collect()
     }
 
-    /// A run with `all` of its epochs goes on behind the first `from`, to the first `to`; it wrote `written` before.
+    /// A run with the epochs `all` resumes after the first `from`, up to the first `to`; it had `written`
+    /// rows before.
     fn go(observer: CsvLogger, all: &[EpochRecord], from: usize, to: usize, written: usize) -> String {
         let (mut observer, epochs) = (observer.written(all[..written].to_vec()), 9);
         observer.on_begin(&run(epochs, &state(all[..from].to_vec()))).unwrap();
@@ -251,7 +254,7 @@ mod tests {
         fs::read_to_string(&observer.path).unwrap()
     }
 
-    /// Runs that were cut off when more rows were written than checkpoints.
+    /// Interrupted runs with more rows than checkpoints.
     #[test]
     fn epochs_that_are_done_again_are_not_written_twice() {
         let folder = tempfile::tempdir().unwrap();
@@ -261,16 +264,16 @@ mod tests {
         let whole = go(logger(), &all, 0, 4, 0);
         assert_eq!(go(logger(), &all, 2, 4, 4), whole);
         assert_eq!(go(logger(), &all, 4, 4, 4), whole);
-        // No checkpoint at all, so that it begins again.
+        // Without a checkpoint it starts again.
         assert_eq!(go(logger(), &all, 0, 4, 4), whole);
         assert_eq!(go(logger(), &all, 0, 0, 4), before);
-        // The last row was on its way.
+        // The last row is incomplete.
         let row = |k: usize| logger().rows([&all[k]]).remove(0);
         fs::write(&file, format!("{before}{}\r\n{}", row(0), &row(1)[..9])).unwrap();
         assert_eq!(go(logger(), &all, 0, 4, 2), whole);
         fs::write(&file, format!("{before}{}\r\n{}", row(0), row(1))).unwrap();
         assert_eq!(go(logger(), &all, 1, 4, 2), whole);
-        // Another run's was, and stays.
+        // Another run's row is complete, and stays.
         fs::write(&file, format!("{before}9,0.1")).unwrap();
         assert_eq!(go(logger(), &all, 4, 4, 4), format!("{before}9,0.1\r\n"));
     }
@@ -291,7 +294,7 @@ mod tests {
             let both = format!("{HEADER}{}{}{}", rows(&mine[..1]), rows(&others), rows(&mine[1..]));
             assert_eq!(go(logger(), &mine, 1, 4, 3), both, "in the midst of the file");
             assert_eq!(go(logger(), &mine, 4, 4, 4), both);
-            // A new run began the file anew. The epochs behind those of the first are not the first one's.
+            // A new run replaced the file. The rows after those of the first run are not the first one's.
             let anew = go(CsvLogger::new(&file), &others, 0, 4, 0);
             assert_eq!(go(logger(), &mine, 2, 4, 3), format!("{anew}{}", rows(&mine)));
             let branch = [&mine[..2], &others[2..]].concat();

@@ -4,24 +4,24 @@ use checkpoint::Mode;
 use options::{Kind, Refused, Table, options};
 
 options! {
-    /// When to stop before the last epoch: Keras' `EarlyStopping`, but for a patience of 5 where Keras has 0, which ends a run at the first
-    /// worse epoch. [`EarlyStopping`] does it.
+    /// The options of early stopping, as in Keras' `EarlyStopping`. The default patience is 5; Keras has 0,
+    /// which ends a run at the first worse epoch. [`EarlyStopping`] is the callback.
     #[derive(Clone, Debug, PartialEq)]
     pub struct EarlyStop {
         ["Callbacks"]
         /// The metric to watch
         monitor: String = "val_loss".to_owned(), METRIC;
-        /// Which way the metric gets better: min, max, or auto by its name
+        /// The direction of improvement: min, max, or auto by the metric's name
         mode: Mode = Mode::Auto, MODE;
         /// A change of this much or less is no improvement
         min_delta: f64 = 0.0, Kind::Number;
         /// Epochs without improvement before the run stops
         patience: u64 = 5, Kind::Whole(0), "--patience N";
-        /// A value that must be beaten before the patience begins again
+        /// A value that the metric must also beat to reset the patience
         baseline: Option<f64> = None, Kind::Number;
-        /// Leave the network of the best epoch in model.safetensors, instead of the last one
+        /// Write the network of the best epoch to model.safetensors, instead of the last one
         restore_best_weights: bool = false, Kind::Switch;
-        /// Epochs at the beginning that do not count
+        /// Epochs at the beginning that are ignored
         start_from_epoch: u64 = 0, Kind::Whole(0);
     }
 }
@@ -43,7 +43,7 @@ impl EarlyStop {
     /// ```
     ///
     /// # Errors
-    /// What is wrong, and what is accepted.
+    /// The value and the accepted values.
     pub fn parse(text: &str) -> Result<Self, Refused> {
         options::parse_table(Self::OPTIONS, "monitor", text)
     }
@@ -51,14 +51,14 @@ impl EarlyStop {
 
 /// Stops a run when a metric has stopped improving: Keras' `EarlyStopping`, with its names and defaults.
 ///
-/// An epoch counts as an improvement when it beats the best one by more than `min_delta`. The run stops after
-/// `patience` epochs in a row without (0: at the first one). With a `baseline` the patience starts anew only
-/// at improvements that also beat the baseline. After a resume the epochs done before count as if there had
-/// been no pause.
+/// An epoch is an improvement if it beats the best one by more than `min_delta`. The run stops after
+/// `patience` epochs in a row without improvement; with 0, after the first one. With a `baseline`, only
+/// improvements that also beat the baseline reset the patience. After a resume the previous epochs count as
+/// if there had been no pause.
 ///
-/// As in Keras 3, the first epoch never stops a run. Other than there, a value that is not finite is never an
-/// improvement: a first NaN would otherwise be a best that nothing beats. An observer can't change a network: the best weights
-/// are a file, which [`Checkpoints`](crate::Checkpoints) writes with `restore_best_weights`.
+/// As in Keras 3, the first epoch never stops a run. Unlike in Keras, a value that is not finite is never an
+/// improvement: nothing could beat a best value of NaN. An observer can't change a network, so the best
+/// weights are a file: [`Checkpoints`](crate::Checkpoints) writes it with `restore_best_weights`.
 ///
 /// ```
 /// use callbacks::EarlyStopping;
@@ -71,20 +71,20 @@ impl EarlyStop {
 pub struct EarlyStopping {
     options: EarlyStop,
     monitor: Monitor,
-    /// The value and the epoch of the best one.
+    /// The value and the number of the best epoch.
     best: Option<(f64, u64)>,
-    /// Epochs since an improvement that counts.
+    /// Epochs since the patience was reset.
     wait: u64,
     /// Whether the last epoch was one to stop after.
     stopped: bool,
 }
 
-/// What is said of an epoch.
+/// The decision about an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// It is the best so far.
     pub(crate) best: bool,
-    /// The patience is at its end.
+    /// The patience is used up.
     pub(crate) stop: bool,
 }
 
@@ -97,7 +97,7 @@ impl EarlyStopping {
         EarlyStopping::with(EarlyStop { monitor: monitor.to_owned(), patience: 0, ..EarlyStop::default() })
     }
 
-    /// Does what the options of a run say.
+    /// Early stopping with these options.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) for options that make no sense.
@@ -107,7 +107,7 @@ impl EarlyStopping {
         Ok(EarlyStopping { options, monitor, best: None, wait: 0, stopped: false })
     }
 
-    /// Which way is better; `auto` is `max` for accuracies, else `min`.
+    /// The direction of improvement; `auto` is `max` for accuracies, else `min`.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.monitor.best.mode = mode;
         self
@@ -119,7 +119,7 @@ impl EarlyStopping {
         self
     }
 
-    /// The epochs without improvement after which the run stops.
+    /// The number of epochs without improvement after which the run stops.
     pub fn patience(mut self, patience: u64) -> Self {
         self.options.patience = patience;
         self
@@ -131,7 +131,7 @@ impl EarlyStopping {
         self
     }
 
-    /// So many epochs at the beginning don't count.
+    /// Ignores the first `epochs` epochs.
     pub fn start_from_epoch(mut self, epochs: u64) -> Self {
         self.options.start_from_epoch = epochs;
         self
@@ -215,7 +215,8 @@ mod tests {
     use crate::testing::{Fake, record, run, state};
     use serde_json::Value;
 
-    /// The epoch (from 1) after which `observer` stops, with the values in `val_loss` and in `acc`.
+    /// The epoch (from 1) after which `observer` stops, and its reason, with `values` as `val_loss` and as
+    /// `acc`.
     fn stop(observer: &mut EarlyStopping, values: &[f64]) -> Option<(u64, String)> {
         values.iter().zip(1..).find_map(|(&value, epoch)| {
             let record = record(epoch, [0.0, value, value, 0.0]);
@@ -226,7 +227,7 @@ mod tests {
         })
     }
 
-    /// `tests/golden/early_stopping.py` made the sequences and ran Keras on them.
+    /// Keras' results, written by `tests/golden/early_stopping.py`.
     #[test]
     fn stops_when_keras_stops() {
         let text = include_str!("../../../tests/golden/early_stopping.json");
@@ -243,7 +244,7 @@ mod tests {
                 observer = observer.baseline(baseline);
             }
             assert_eq!(stop(&mut observer, &values).map(|stop| stop.0), case["stopped"].as_u64(), "{case}");
-            // Without a best epoch Keras leaves the weights as they are.
+            // Without a best epoch Keras keeps the weights.
             let restored = observer.best().map_or(values.len() as u64, |(_, epoch)| epoch);
             assert_eq!(Some(restored), case["restored"].as_u64(), "{case}");
         }

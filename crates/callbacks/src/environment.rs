@@ -3,14 +3,14 @@ use checkpoint::write_file;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Writes what a run was computed with to `environment.json` in the run directory: version, system, processor, devices.
+/// Writes version, system, processor and devices of a run to `environment.json` in the run directory.
 ///
-/// After a resume it says what the run goes on with.
+/// After a resume it has those of the resumed run.
 #[derive(Clone, Debug)]
 pub struct Environment(PathBuf);
 
 impl Environment {
-    /// For a run directory.
+    /// The file in a run directory.
     pub fn new(run_dir: impl AsRef<Path>) -> Self {
         Environment(run_dir.as_ref().join("environment.json"))
     }
@@ -33,7 +33,7 @@ impl Observer for Environment {
     }
 }
 
-/// The processor's name where the system tells it.
+/// The processor's name, if the system has it.
 fn processor() -> Option<String> {
     let about = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = about.lines().find(|line| line.starts_with("model name"))?;

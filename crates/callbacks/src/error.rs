@@ -15,11 +15,11 @@ pub enum Error {
     /// A file that can't be read or written.
     #[error("can't {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A picture that can't be drawn or written.
@@ -27,16 +27,16 @@ pub enum Error {
     Picture {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A file that is no history of epochs.
-    #[error("{}: this is no history of `towers train`", .0.display())]
+    #[error("{}: this is not a history of `towers train`", .0.display())]
     NoHistory(PathBuf),
     /// A checkpoint can't be written or read.
     #[error(transparent)]
     Checkpoint(#[from] checkpoint::Error),
-    /// Whatever else an [`Observer`](crate::Observer) or a [`Snapshot`](crate::Snapshot) has to say.
+    /// Any other error of an [`Observer`](crate::Observer) or a [`Snapshot`](crate::Snapshot).
     #[error(transparent)]
     Other(Box<dyn StdError + Send + Sync>),
 }
@@ -48,7 +48,7 @@ impl Error {
         move |source| Error::Io { action, path, source }
     }
 
-    /// An error of an observer of one's own.
+    /// An error of a custom observer.
     pub fn other(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Error::Other(error.into())
     }

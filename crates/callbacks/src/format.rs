@@ -1,10 +1,10 @@
-//! Numbers as Python's `str.format` writes them, so far as names of files need it:
+//! Numbers as Python's `str.format` writes them, as far as names of files need it:
 //! `[[fill]align][sign][0][width][.precision][type]` with the types `d`, `e`, `E`, `f`, `F`, `g`, `G` and `%`.
 
-/// The most that a width or a precision may be.
+/// The largest width or precision.
 const MOST: usize = 32;
 
-/// What stands behind the colon of `{epoch:02d}`.
+/// The part after the colon in `{epoch:02d}`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Format {
     fill: char,
@@ -37,7 +37,8 @@ impl Align {
 }
 
 impl Format {
-    /// Reads a format for a whole number or for a fraction; `None` where Python would refuse it, or it is more than names of files need.
+    /// Reads a format for a whole number or a fraction; `None` if Python would refuse it, or names of files
+    /// don't need it.
     pub(crate) fn parse(text: &str, whole: bool) -> Option<Format> {
         let mut rest: Vec<char> = text.chars().collect();
         rest.reverse();
@@ -78,7 +79,7 @@ impl Format {
         })
     }
 
-    /// The number as Python writes it.
+    /// The number in Python's format.
     pub(crate) fn whole(&self, value: u64) -> String {
         match self.kind {
             None | Some('d') => self.pad(false, value.to_string()),
@@ -86,7 +87,7 @@ impl Format {
         }
     }
 
-    /// The number as Python writes it.
+    /// The number in Python's format.
     pub(crate) fn fraction(&self, value: f64) -> String {
         let (negative, size) = (value.is_sign_negative() && !value.is_nan(), value.abs());
         let precision = self.precision.unwrap_or(6);
@@ -123,7 +124,7 @@ impl Format {
     }
 }
 
-/// The number that comes next: `None` where none does, and `Some(None)` where it is too large.
+/// Reads the next number: `None` if there is none, and `Some(None)` if it is too large.
 fn digits(rest: &mut Vec<char>) -> Option<Option<usize>> {
     let mut text = String::new();
     while let Some(digit) = rest.pop_if(|mark| mark.is_ascii_digit()) {
@@ -140,8 +141,8 @@ fn exponent(text: &str) -> String {
     format!("{digits}e{sign}{power:0>2}")
 }
 
-/// So many digits, with an exponent where the number is very large or small. With `point` it shows that it is a fraction: Python's
-/// way where no type is given.
+/// A number with so many digits, and an exponent if it is very large or small. With `point` it always has a
+/// decimal point, as in Python without a type.
 fn general(size: f64, digits: usize, point: bool) -> String {
     let scientific = format!("{size:.*e}", digits - 1);
     let power: i32 = scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
@@ -154,13 +155,13 @@ fn general(size: f64, digits: usize, point: bool) -> String {
     with_point(trim(&fixed).to_owned(), point)
 }
 
-/// A number as Python's `repr` writes it.
+/// A number in the format of Python's `repr`.
 pub(crate) fn repr(value: f64) -> String {
     let plain = Format { fill: ' ', align: Align::Right, sign: None, width: 0, precision: None, kind: None };
     plain.fraction(value)
 }
 
-/// The fewest digits that read back as the same number.
+/// The fewest digits that parse to the same number.
 fn shortest(size: f64) -> String {
     let scientific = format!("{size:e}");
     let power: i32 = scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
@@ -180,7 +181,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// `tests/golden/checkpoint_path.py` had Python write them.
+    /// Python's output, written by `tests/golden/checkpoint_path.py`.
     #[test]
     fn numbers_are_written_as_python_writes_them() {
         let text = include_str!("../../../tests/golden/checkpoint_path.json");

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 /// Writes the figures of the epochs to `history.csv` and `history.jsonl` in the run directory.
 ///
-/// Both have `epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second`, a line an epoch. Numbers
-/// have as many digits as it takes to read the same number back. What is not finite is `NaN`, `inf` or `-inf`
-/// in the CSV file and `null` in the other, since JSON has no such numbers.
+/// Both have `epoch, loss, acc, val_loss, val_acc, lr, seconds, images_per_second`, one line per epoch.
+/// Numbers have the fewest digits that parse to the same number. Values that are not finite are `NaN`, `inf`
+/// or `-inf` in the CSV file, and `null` in the other one, since JSON has no such numbers.
 ///
-/// After every epoch both files are replaced as a whole: a resumed run continues them, epochs that a resume
-/// takes back are gone from them, and no line is ever half written.
+/// After every epoch both files are replaced as a whole. So a resumed run continues them without the epochs
+/// that it repeats, and no line is ever incomplete.
 ///
 /// ```
 /// use callbacks::{History, Observer};
@@ -26,7 +26,7 @@ const COLUMNS: [&str; 8] =
     ["epoch", "loss", "acc", "val_loss", "val_acc", "lr", "seconds", "images_per_second"];
 
 impl History {
-    /// For a run directory.
+    /// The files in a run directory.
     pub fn new(run_dir: impl AsRef<Path>) -> Self {
         let run_dir = run_dir.as_ref();
         History { csv: run_dir.join("history.csv"), jsonl: run_dir.join("history.jsonl") }
@@ -45,7 +45,7 @@ impl History {
     }
 }
 
-/// The CSV file. `{:?}` is the shortest decimal that reads back as the same f64.
+/// The CSV file. `{:?}` is the shortest decimal that parses to the same f64.
 fn table(history: &[EpochRecord]) -> csv::Result<Vec<u8>> {
     let mut table = Vec::new();
     let mut writer = csv::Writer::from_writer(&mut table);
@@ -61,10 +61,10 @@ fn table(history: &[EpochRecord]) -> csv::Result<Vec<u8>> {
     Ok(table)
 }
 
-/// The figures of the epochs of a run, from its `history.csv`; none, where it has not begun.
+/// The figures of a run's epochs, from its `history.csv`; empty if the run has not begun.
 ///
 /// # Errors
-/// [`Error::Io`] if the file can't be read, [`Error::NoHistory`] if it is none of ours.
+/// [`Error::Io`] if the file can't be read, [`Error::NoHistory`] if it has another format.
 pub fn read_history(run: &Path) -> Result<Vec<EpochRecord>> {
     let path = run.join("history.csv");
     let text = match checkpoint::read_text(&path) {
@@ -81,7 +81,7 @@ pub fn read_history(run: &Path) -> Result<Vec<EpochRecord>> {
 
 impl Observer for History {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        // A folder that can't be written to is found now rather than after the first epoch.
+        // A folder that can't be written is reported now, not after the first epoch.
         self.write(&run.state.history)
     }
 

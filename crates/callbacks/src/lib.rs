@@ -1,8 +1,8 @@
 //! The callbacks of a training run: checkpoints, early stopping, history, curves, TensorBoard and CSV files, progress.
 //!
-//! A callback is an [`Observer`]: it sees figures and, on request, copies of tensors, never a device. Each file of this crate is one
-//! callback: its options, how they are read, and its observer. [`Outputs`] holds the options of all, and [`from_config`] builds those
-//! that a configuration asks for.
+//! A callback is an [`Observer`]: it sees figures and, on request, copies of tensors, never a device. Each
+//! file of this crate is one callback, with its options, their parsing, and its observer. [`Outputs`] holds
+//! the options of all, and [`from_config`] builds the callbacks of a configuration.
 #![forbid(unsafe_code)]
 
 mod checkpoints;

@@ -11,14 +11,15 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 options! {
-    /// Which files of the network a run writes besides its own: Keras' `ModelCheckpoint`, with its names and defaults. The path is missing
-    /// in the defaults, which a run refuses. [`ModelCheckpoint`] does it.
+    /// The files of the network that a run writes besides its own, as by Keras' `ModelCheckpoint`, with its
+    /// names and defaults. [`ModelCheckpoint`] writes them. By default the path is empty, which a run
+    /// refuses.
     #[derive(Clone, Debug, PartialEq)]
     pub struct ModelCheckpointOptions {
         ["Callbacks"]
         /// Also write the network into files inside the run's folder: 'w-{epoch:02d}-{val_acc:.2f}.safetensors'
         path: String = String::new(), Kind::Text, "--checkpoint-path PATTERN";
-        /// The metric that says which file of --checkpoint-path is the best: loss, acc, val_loss (default) or val_acc
+        /// The metric by which a file of --checkpoint-path is the best: loss, acc, val_loss (default) or val_acc
         monitor: String = "val_loss".to_owned(), METRIC, "--monitor METRIC";
         /// Whether a lower or a higher --monitor is better: min, max, or auto by the metric's name
         mode: Mode = Mode::Auto, MODE, "--mode MODE";
@@ -28,7 +29,7 @@ options! {
         save_weights_only: bool = false, Kind::Switch, "--save-weights-only";
         /// Write a file of --checkpoint-path after every epoch, or after every N batches
         save_freq: SaveFreq = SaveFreq::Epoch, SAVE_FREQ, "--save-freq epoch|N";
-        /// The value that --monitor must beat in the first place
+        /// The value that --monitor must beat at first
         initial_value_threshold: Option<f64> = None, Kind::Number, "--initial-value-threshold X";
     }
 }
@@ -46,7 +47,7 @@ fn read_save_freq(text: &str) -> Result<serde_json::Value, Refused> {
     text.parse::<SaveFreq>().map(|freq| json!(freq))
 }
 
-/// When [`ModelCheckpointOptions`] writes: `"epoch"` or a number of batches.
+/// The frequency of [`ModelCheckpointOptions`]: `"epoch"` or a number of batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum SaveFreq {
@@ -57,7 +58,7 @@ pub enum SaveFreq {
     Batches(u64),
 }
 
-/// As it stands in JSON and TOML.
+/// The form in JSON and TOML.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -107,7 +108,7 @@ impl ModelCheckpointOptions {
     /// Checks the values.
     ///
     /// # Errors
-    /// [`Error::Option`] with the option, its value and what is accepted.
+    /// [`Error::Option`] with the option, its value and the accepted values.
     pub fn check(&self) -> Result<()> {
         options::check(self, &TABLE)?;
         if let (SaveFreq::Batches(batches), true) = (self.save_freq, self.save_best_only) {
@@ -118,13 +119,15 @@ impl ModelCheckpointOptions {
     }
 }
 
-/// Writes the network into files whose names tell of the epoch: Keras' `ModelCheckpoint`.
+/// Writes the network into files with names made from the epoch's figures, as Keras' `ModelCheckpoint` does.
 ///
-/// The files are safetensors that `towers evaluate` and `towers predict` read. They hold what the optimizer remembers and where the run
-/// stands as well, unless only the weights are asked for: `train::Resume::read` goes on from there.
-/// A run that goes on in its folder needs none of them, since [`Checkpoints`](crate::Checkpoints) keeps its own.
+/// The files are safetensors that `towers evaluate` and `towers predict` read. Unless only the weights are
+/// saved, they also hold the optimizer's state and the state of the run: `train::Resume::read` resumes from
+/// them. To resume a run in its folder they are not needed: [`Checkpoints`](crate::Checkpoints) saves other
+/// files for that.
 ///
-/// After a resume the best value so far is that of the epochs before. A value that is not finite is never the best.
+/// After a resume the best value so far is that of the previous epochs. A value that is not finite is never
+/// the best.
 ///
 /// ```
 /// use callbacks::{ModelCheckpoint, ModelCheckpointOptions};
@@ -143,10 +146,10 @@ pub struct ModelCheckpoint {
 }
 
 impl ModelCheckpoint {
-    /// For a run directory.
+    /// Files in a run directory.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for options that make no sense, a path outside of the directory among them.
+    /// [`Error::Option`](crate::Error::Option) for invalid options, such as a path outside of the directory.
     pub fn new(run_dir: impl AsRef<Path>, options: ModelCheckpointOptions) -> Result<Self> {
         options.check()?;
         let pattern = options.pattern()?;
@@ -155,7 +158,7 @@ impl ModelCheckpoint {
         Ok(ModelCheckpoint { run_dir: run_dir.as_ref().to_owned(), options, pattern, monitor, best })
     }
 
-    /// Whether an epoch is to be written; remembers it if it is the best.
+    /// Whether to write a file after an epoch; remembers the best one.
     fn decide(&mut self, record: &EpochRecord) -> bool {
         let value = self.monitor.value(record);
         let best = value.filter(|value| self.monitor.improves(*value, self.best));
@@ -179,7 +182,7 @@ impl ModelCheckpoint {
 
 impl Observer for ModelCheckpoint {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        // A place that can't be written to is found now rather than after the first epoch.
+        // A folder that can't be written is reported now, not after the first epoch.
         std::fs::create_dir_all(&self.run_dir).map_err(Error::io("create", &self.run_dir))?;
         self.best = self.options.initial_value_threshold;
         for record in &run.state.history {
@@ -227,7 +230,8 @@ mod tests {
         ModelCheckpointOptions { path: path.to_owned(), ..ModelCheckpointOptions::default() }
     }
 
-    /// Runs epochs with these validation accuracies after those of `before`, and tells the files there are then.
+    /// Runs epochs with these validation accuracies after those of `before`, and returns the names of the
+    /// files.
     fn names(options: ModelCheckpointOptions, before: &[f64], accuracies: &[f64]) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let mut observer = ModelCheckpoint::new(folder.path(), options).unwrap();

@@ -1,4 +1,5 @@
-//! Which epoch is the best: the one rule of checkpoints, best weights, early stopping, plateaus and the live view.
+//! The rule for the best epoch, shared by checkpoints, best weights, early stopping, plateaus and the live
+//! view.
 
 use crate::EpochRecord;
 use checkpoint::{Best, Mode};
@@ -8,13 +9,13 @@ use options::Kind;
 pub(crate) const METRIC: Kind =
     Kind::OneOf(&["loss", "acc", "val_loss", "val_acc", "accuracy", "val_accuracy"]);
 
-/// Which way a metric gets better.
+/// The direction in which a metric improves.
 pub(crate) const MODE: Kind = Kind::OneOf(&["auto", "min", "max"]);
 
-/// A metric, the direction in which it gets better, and how much of a change counts: Keras' `MonitorCallback`.
+/// A metric, its direction of improvement, and the least change that counts: Keras' `MonitorCallback`.
 ///
-/// The first finite value is the best so far. A later one is better if it beats the best by more than `min_delta`. Of equal values the
-/// first stays the best.
+/// The first finite value is the best so far. A later one is better if it beats the best by more than
+/// `min_delta`. The first of equal values stays the best.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     pub(crate) best: Best,
@@ -50,7 +51,7 @@ impl Monitor {
 
     /// Whether `value` is better than `reference` by more than `min_delta`; the first finite one is.
     pub fn improves(&self, value: f64, reference: Option<f64>) -> bool {
-        // The value is handicapped by `min_delta` in the direction that is worse.
+        // `min_delta` makes the value worse, in the direction of the metric.
         let sign = if self.best.improves(1.0, Some(0.0)) { -1.0 } else { 1.0 };
         match reference {
             None => value.is_finite(),

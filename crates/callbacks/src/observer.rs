@@ -3,7 +3,7 @@ use crate::state::{EpochRecord, TrainState};
 use checkpoint::Tensors;
 use serde_json::Value;
 
-/// What an observer learns at the start of a run.
+/// The information for an observer at the start of a run.
 pub struct RunInfo<'a> {
     /// The recipe.
     pub recipe: &'a str,
@@ -11,15 +11,15 @@ pub struct RunInfo<'a> {
     pub model: &'a str,
     /// Epochs that the run is to have.
     pub epochs: u64,
-    /// Where the run stands: epochs done before (after a resume), or none.
+    /// The state of the run: the epochs of before a resume, or none.
     pub state: &'a TrainState,
     /// Training samples.
     pub train_samples: usize,
     /// Validation samples.
     pub val_samples: usize,
-    /// Steps of an epoch.
+    /// Steps per epoch.
     pub steps_per_epoch: u64,
-    /// How many replicas share the work.
+    /// The number of replicas.
     pub replicas: usize,
     /// The device's name and the number of replicas, e.g. `the CPU (2 threads)`.
     pub devices: String,
@@ -31,18 +31,18 @@ pub struct RunInfo<'a> {
     pub notes: Vec<String>,
 }
 
-/// A picture, as its PNG.
+/// A picture as a PNG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Pixels of a row.
+    /// Its width in pixels.
     pub width: u32,
-    /// Rows.
+    /// Its height in pixels.
     pub height: u32,
     /// The file.
     pub png: Vec<u8>,
 }
 
-/// What an observer learns after a step. Losses and accuracies are means over the epoch so far.
+/// The information for an observer after a step. Losses and accuracies are means over the epoch so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepInfo {
     /// The epoch, from 0.
@@ -51,7 +51,7 @@ pub struct StepInfo {
     pub epochs: u64,
     /// Steps done in this epoch.
     pub steps_done: u64,
-    /// Steps of an epoch.
+    /// Steps per epoch.
     pub steps_per_epoch: u64,
     /// Samples seen in this epoch.
     pub samples: u64,
@@ -65,33 +65,33 @@ pub struct StepInfo {
     pub seconds: f64,
 }
 
-/// A copy of the network and the optimizer, made when it is asked for.
+/// A copy of the network and the optimizer, made on request.
 pub trait Snapshot {
-    /// Parameters, running averages, and the optimizer's state, by name: what a resume needs.
+    /// Parameters, running averages, and the optimizer's state, by name: the tensors of a checkpoint.
     ///
     /// # Errors
-    /// What the device says.
+    /// Those of the device.
     fn all_tensors(&self) -> Result<Tensors>;
 
-    /// What of [`all_tensors`](Snapshot::all_tensors) training alone needs: the optimizer's state.
+    /// The part of [`all_tensors`](Snapshot::all_tensors) that only training needs: the optimizer's state.
     ///
     /// # Errors
-    /// What the device says.
+    /// Those of the device.
     fn optimizer_tensors(&self) -> Result<Tensors>;
 
-    /// Parameters and running averages with what inference needs besides: the content of `model.safetensors`.
+    /// Parameters and running averages, and all other content of `model.safetensors`.
     ///
     /// # Errors
-    /// What the device says.
+    /// Those of the device.
     fn model_tensors(&self) -> Result<Tensors>;
 
-    /// The configuration and the state of the run, as JSON: what a resume needs beside the tensors.
+    /// The configuration and the state of the run, as JSON: the part of a checkpoint without the tensors.
     ///
     /// # Errors
     /// If they can't be written as JSON.
     fn saved(&self) -> Result<Value>;
 
-    /// The first `count` images of the first batch of the epoch that has just ended, as the augmentation made them, where there are any.
+    /// The first `count` augmented images of the first batch of the finished epoch, if there are any.
     ///
     /// # Errors
     /// If they can't be made or drawn.
@@ -100,10 +100,10 @@ pub trait Snapshot {
     }
 }
 
-/// Whether a run goes on after an epoch.
+/// Whether a run continues after an epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// On with the next epoch.
+    /// Continue with the next epoch.
     Continue,
     /// The run is done, for this reason.
     Stop(String),
@@ -111,8 +111,8 @@ pub enum Flow {
 
 /// Watches a run on its first replica: progress, history, plots, checkpoints, early stopping.
 ///
-/// An observer sees numbers and, on request, copies of tensors, never a device. After a resume `on_begin` brings the
-/// epochs that were done before, so that observers which remember something can catch up.
+/// An observer sees numbers and, on request, copies of tensors, never a device. After a resume `on_begin` has the
+/// finished epochs, so that an observer can restore its state.
 ///
 /// ```
 /// use callbacks::{EpochRecord, Flow, Observer, Result, Snapshot, TrainState};
@@ -135,8 +135,9 @@ pub trait Observer: Send {
         Ok(())
     }
 
-    /// Before the first step of a run that goes on at the end of an epoch, with no more epochs than it was to have and the same early
-    /// stopping: whether it was done there. Not asked if there is no epoch left.
+    /// Before the first step of a run that resumes at the end of an epoch, if neither the epochs nor early
+    /// stopping were changed. Returns `Stop` if the run had ended there. Not called if there is no epoch
+    /// left.
     ///
     /// # Errors
     /// An error ends the run.
@@ -144,7 +145,7 @@ pub trait Observer: Send {
         Ok(Flow::Continue)
     }
 
-    /// When an epoch begins (counted from 0), also one that is resumed half-way.
+    /// At the beginning of an epoch (counted from 0), and at a resume in the middle of one.
     ///
     /// # Errors
     /// An error ends the run.
@@ -160,11 +161,12 @@ pub trait Observer: Send {
         Ok(())
     }
 
-    /// After some steps of an epoch, and its last, where several replicas train: the images a second of each one while it computes, by
-    /// rank. What it waits for the others, and the sum over all replicas, are not counted, so together they say more than a run
-    /// reaches, and the slowest says what the others wait for.
+    /// After some steps of an epoch and after its last step, if several replicas train: the images per second
+    /// of each one while it computes, by rank. Waiting for other replicas and the sum over the replicas are
+    /// not counted. So the rates add up to more than the throughput of the run, and the slowest replica is
+    /// the one that the others wait for.
     ///
-    /// GPUs compute behind the host's back, so of them nobody hears.
+    /// Not called for GPUs, which compute asynchronously.
     ///
     /// # Errors
     /// An error ends the run.
@@ -172,13 +174,14 @@ pub trait Observer: Send {
         Ok(())
     }
 
-    /// After how many steps, counted over the whole run, this observer is to see the network each time: see
-    /// [`on_snapshot`](Observer::on_snapshot). `None` for never. Asked before the run.
+    /// The number of steps, counted over the whole run, between two calls of
+    /// [`on_snapshot`](Observer::on_snapshot); `None` for never. Called before the run.
     fn snapshot_every(&self) -> Option<u64> {
         None
     }
 
-    /// In the middle of an epoch, after the steps that [`snapshot_every`](Observer::snapshot_every) names; behind `on_step`.
+    /// In the middle of an epoch, after the steps of [`snapshot_every`](Observer::snapshot_every) and after
+    /// `on_step`.
     ///
     /// # Errors
     /// An error ends the run.
@@ -186,7 +189,7 @@ pub trait Observer: Send {
         Ok(())
     }
 
-    /// While the validation data are evaluated: samples done of all.
+    /// While the validation data are evaluated: samples done, and all samples.
     ///
     /// # Errors
     /// An error ends the run.
@@ -194,7 +197,7 @@ pub trait Observer: Send {
         Ok(())
     }
 
-    /// When something is worth telling people that does not keep the run from going on: once each.
+    /// A warning for the user that does not end the run; once each.
     ///
     /// # Errors
     /// An error ends the run.
@@ -210,7 +213,8 @@ pub trait Observer: Send {
         Ok(Flow::Continue)
     }
 
-    /// When the run is asked to stop in the middle of an epoch (Ctrl-C), after the current step or batch of the evaluation.
+    /// When the run is asked to stop in the middle of an epoch (Ctrl-C), after the current step or evaluation
+    /// batch.
     ///
     /// # Errors
     /// An error ends the run.
@@ -218,9 +222,9 @@ pub trait Observer: Send {
         Ok(())
     }
 
-    /// After the last epoch. The network is the run's last one: after an early stop, the average of the weights where there is one.
-    /// Where `terminate_on_nan` ended the run, `state` has steps of an epoch that is not over, and the network
-    /// may hold numbers that are not finite: nothing to be saved.
+    /// After the last epoch. The network is the run's last one; after an early stop, the average of the
+    /// weights if there is one. If `terminate_on_nan` ended the run, `state` has an unfinished epoch, and the
+    /// network may have values that are not finite and must not be saved.
     ///
     /// # Errors
     /// An error ends the run.

@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 options! {
-    /// What is kept and shown of a run: the options of all callbacks. None of them changes a bit of the network.
+    /// The outputs of a run: the options of all callbacks. None of them changes a bit of the network.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Outputs {
         ["Callbacks"]
         /// Stop when METRIC no longer improves: val_loss:patience=10,restore_best_weights; also min_delta, mode, baseline, start_from_epoch
         early_stop: Option<EarlyStop> = None, Kind::form(read_early_stop, "METRIC[:OPTIONS]"), "--early-stop METRIC[:OPTIONS]";
-        /// Stop, with what was saved before, when the loss is not a number any more; without, that is an error
+        /// Stop when the loss is NaN or infinite, and keep the saved files; without, that is an error
         terminate_on_nan: bool = false, Kind::Switch, "--terminate-on-nan";
-        /// One more file for the curves, a .png or a .svg, besides those in the run's folder
+        /// Another file for the curves, a .png or a .svg, besides those in the run's folder
         plot: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes");
         +
-        /// Which checkpoints are kept.
+        /// The checkpoints to keep.
         checkpoints: CheckpointOptions;
         /// Files of the network besides the run's own.
         model_checkpoint: Option<ModelCheckpointOptions>;
@@ -44,7 +44,7 @@ fn read_early_stop(text: &str) -> Result<Value, Refused> {
     EarlyStop::parse(text).map(|stop| json!(stop))
 }
 
-/// A file or folder that a run writes outside of its own folder.
+/// A file or folder that a run writes outside of its folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outside<'a> {
     /// The key of the option that names it.
@@ -59,7 +59,7 @@ impl Outputs {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Option`] with the option, its value and what is accepted.
+    /// [`Error::Option`] with the option, its value and the accepted values.
     pub fn check(&self) -> Result<()> {
         options::check(&self.checkpoints, &checkpoints::TABLE)?;
         if let Some(stop) = &self.early_stop {
@@ -83,7 +83,7 @@ impl Outputs {
         }
     }
 
-    /// What is written outside of the run's folder.
+    /// The files and folders outside of the run's folder.
     pub fn outside(&self) -> Vec<Outside<'_>> {
         let csv = self.csv_log.as_ref().map(|log| log.path.as_path());
         let board = self.tensorboard.as_ref().map(|board| board.path.as_path());
@@ -96,12 +96,13 @@ impl Outputs {
         all.into_iter().filter_map(present).collect()
     }
 
-    /// Has nothing written outside of the run's folder: no CSV file, no files for TensorBoard, no plot.
+    /// Turns off all outputs outside of the run's folder: the CSV file, TensorBoard files and the plot.
     pub fn forget_outside(&mut self) {
         (self.csv_log, self.tensorboard, self.plot) = (None, None, None);
     }
 
-    /// Makes the paths of what is written outside of the run's folder absolute, so that a resume elsewhere finds the same files.
+    /// Makes the paths outside of the run's folder absolute, so that a resume from elsewhere finds the same
+    /// files.
     ///
     /// # Errors
     /// [`Error::Io`] if there is no current folder.
@@ -117,22 +118,22 @@ impl Outputs {
     }
 }
 
-/// The run whose files callbacks write.
+/// The run whose files the callbacks write.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// Its folder.
     pub folder: &'a Path,
     /// The network and the data set, as in `minigooglenet on CIFAR-10`: the title of the curves.
     pub title: &'a str,
-    /// Whether the run in the folder goes on, and its files with it.
+    /// Whether the run in the folder is resumed, and its files are continued.
     pub goes_on: bool,
 }
 
-/// The callbacks that may stop a run before its last epoch. `train::train` runs them by itself, so that a configuration means the same
-/// for every caller.
+/// The callbacks that may stop a run before its last epoch. `train::train` adds them, so that a configuration
+/// means the same for every caller.
 ///
 /// # Errors
-/// [`Error::Option`] for options that make no sense.
+/// [`Error::Option`] for invalid options.
 pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
     let mut callbacks: Vec<Box<dyn Observer>> = Vec::new();
     if let Some(options) = &outputs.early_stop {
@@ -141,10 +142,11 @@ pub fn stopping(outputs: &Outputs) -> Result<Vec<Box<dyn Observer>>> {
     Ok(callbacks)
 }
 
-/// The callbacks that write files of a run: history, environment, checkpoints, curves, and whatever else `outputs` names. Those of
-/// [`stopping`] are not among them.
+/// The callbacks that write files of a run: history, environment, checkpoints, curves, and those of
+/// `outputs`. The callbacks of [`stopping`] are not included.
 ///
-/// Files that a resume does not write again come before the checkpoints: if one can't be written, a resume does the epoch again.
+/// Files that a resume does not write again come before the checkpoints: if one can't be written, a resume
+/// repeats the epoch.
 ///
 /// ```
 /// use callbacks::{Outputs, Run};
@@ -166,7 +168,7 @@ pub fn from_config(outputs: &Outputs, run: &Run<'_>) -> Result<Vec<Box<dyn Obser
         callbacks.push(Box::new(ModelCheckpoint::new(folder, options.clone())?));
     }
     if let Some(CsvLogOptions { path, separator, append }) = &outputs.csv_log {
-        // Figures that can't be read take nothing back.
+        // If the history can't be read, no rows are removed.
         let written = if run.goes_on { read_history(folder).unwrap_or_default() } else { Vec::new() };
         callbacks.push(Box::new(CsvLogger::new(path).separator(*separator).append(*append).written(written)));
     }

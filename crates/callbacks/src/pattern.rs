@@ -1,4 +1,5 @@
-//! Names of files with figures in them: `w-{epoch:02d}-{val_acc:.2f}.safetensors`, as Keras' `ModelCheckpoint` forms them.
+//! File names with figures in them: `w-{epoch:02d}-{val_acc:.2f}.safetensors`, as for Keras'
+//! `ModelCheckpoint`.
 
 use crate::format::Format;
 use crate::{EpochRecord, Error, Result};
@@ -7,17 +8,17 @@ use std::path::PathBuf;
 
 const OPTION: &str = "model_checkpoint.path";
 
-/// What a name may tell of an epoch.
+/// The figures of a name after an epoch.
 const AFTER_EPOCHS: [&str; 9] =
     ["epoch", "loss", "acc", "val_loss", "val_acc", "lr", "accuracy", "val_accuracy", "learning_rate"];
 
-/// What it may tell in the middle of one, where nothing has been evaluated.
+/// The figures of a name in the middle of an epoch, before an evaluation.
 const AFTER_BATCHES: [&str; 7] = ["epoch", "batch", "loss", "acc", "lr", "accuracy", "learning_rate"];
 
 /// The figures that fill a pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figures {
-    /// From 1, as in Keras' names.
+    /// From 1, as in Keras.
     pub(crate) epoch: u64,
     /// The batch of the epoch, from 1.
     pub(crate) batch: u64,
@@ -86,7 +87,7 @@ impl Pattern {
         Ok(pattern)
     }
 
-    /// The file's path inside of the run's folder.
+    /// The file's path inside the run's folder.
     pub(crate) fn path(&self, figures: &Figures) -> PathBuf {
         self.write(|key, format| figures.write(key, format)).into()
     }
@@ -99,8 +100,8 @@ impl Pattern {
         self.0.iter().map(piece).collect()
     }
 
-    /// Whatever the figures are, the path stays inside the run's folder and takes no other file's place there: a figure has a digit or
-    /// a letter in it and never a slash.
+    /// For all figures, the path stays inside the run's folder and differs from the run's own files: a figure
+    /// contains a digit or a letter, and never a slash.
     fn check(&self) -> core::result::Result<(), String> {
         let path = self.write(|_, _| "0".to_owned());
         let inside = |part: &str| !part.is_empty() && part != "." && part != "..";
@@ -128,7 +129,7 @@ fn push(pieces: &mut Vec<Piece>, more: &str) {
     }
 }
 
-/// What stands between braces.
+/// The part between braces.
 fn figure(field: &str, batches: bool) -> core::result::Result<Piece, String> {
     let (key, format) = field.split_once(':').unwrap_or((field, ""));
     let known: &[&'static str] = if batches { &AFTER_BATCHES } else { &AFTER_EPOCHS };

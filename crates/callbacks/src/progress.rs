@@ -2,29 +2,29 @@ use crate::{EpochRecord, Flow, Observer, Result, RunInfo, Snapshot, StepInfo, Tr
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 
-/// Seconds between two drawings of the bar, and between two lines where there is no bar.
+/// The seconds between two drawings of the bar.
 const BAR_EVERY: f64 = 0.05;
 const LINE_EVERY: f64 = 30.0;
 
-/// Says how the run goes, in Keras' words.
+/// Prints the progress of a run, in Keras' format.
 ///
-/// Standard output gets the two lines an epoch that Keras prints with `verbose=2`:
+/// Standard output gets the two lines per epoch that Keras prints with `verbose=2`:
 ///
 /// ```text
 /// Epoch 3/70
 ///  - 63s - loss: 0.8554 - acc: 0.6997 - val_loss: 1.5473 - val_acc: 0.5592
 /// ```
 ///
-/// From ten seconds on the seconds are whole, below they have a digit after the point. While an epoch runs, a
-/// terminal shows a bar on standard error, which is gone when the second line comes; without a terminal there
-/// is a plain line on standard error every 30 seconds, so that a log shows life:
+/// Seconds are whole from ten on; below, they have one decimal. While an epoch runs, a terminal shows a bar
+/// on standard error, which is cleared before the second line. Without a terminal, standard error gets a line
+/// every 30 seconds:
 ///
 /// ```text
 /// 312/1563 [=====>......................] - ETA: 12s - 71 img/s - loss: 1.1012 - acc: 0.6043
 /// Epoch 3/70: 312/1563 - ETA: 12s - 71 img/s - loss: 1.1012 - acc: 0.6043
 /// ```
 ///
-/// Nothing that happens to the output (a closed pipe, a full disk) ends a run.
+/// No error of the output (a closed pipe, a full disk) ends a run.
 ///
 /// ```
 /// use callbacks::{Observer, Progress};
@@ -37,7 +37,7 @@ pub struct Progress<O = io::Stdout, E = io::Stderr> {
     live: Live<E>,
     epochs: u64,
     steps_per_epoch: u64,
-    /// Where this run began: the epoch, and the steps and samples of it that were done before.
+    /// The epoch at which this run began, and its steps and samples done before.
     resumed: Done,
     /// The same for the current epoch.
     before: Done,
@@ -50,15 +50,15 @@ struct Done {
     samples: u64,
 }
 
-/// What is shown while an epoch runs, and in which second of the epoch it was last.
+/// The display while an epoch runs, and the second of the epoch of its last line.
 enum Live<E> {
     Bar { bar: ProgressBar, last: f64 },
     Lines { err: E, last: f64 },
 }
 
 impl Progress {
-    /// On standard output and standard error, with a bar if that is wished for and standard error is a
-    /// terminal that can show one.
+    /// Prints to standard output and standard error, with a bar if `bar` is true and standard error is a
+    /// suitable terminal.
     pub fn new(bar: bool) -> Self {
         let able = io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         if bar && able {
@@ -70,13 +70,13 @@ impl Progress {
 }
 
 impl<O: Write, E: Write> Progress<O, E> {
-    /// Plain lines: those of the epochs to `out`, signs of life to `err`.
+    /// Plain lines: those of the epochs to `out`, the others to `err`.
     pub fn plain(out: O, err: E) -> Self {
         Progress::with(out, Live::Lines { err, last: 0.0 })
     }
 
     fn bar(out: O, target: ProgressDrawTarget) -> Self {
-        // A run that ends in an error takes its bar along.
+        // An error of the run clears its bar.
         let bar = ProgressBar::with_draw_target(None, target).with_finish(ProgressFinish::AndClear);
         Progress::with(out, Live::Bar { bar, last: 0.0 })
     }
@@ -92,7 +92,7 @@ impl<O: Write, E: Write> Progress<O, E> {
         }
     }
 
-    /// What remains of the epoch, how fast it goes, and the figures so far.
+    /// The time left in the epoch, the throughput, and the figures so far.
     fn figures(&self, step: &StepInfo) -> String {
         let steps = step.steps_done.saturating_sub(self.before.steps).max(1) as f64;
         let samples = step.samples.saturating_sub(self.before.samples) as f64;
@@ -108,12 +108,12 @@ impl<O: Write, E: Write> Progress<O, E> {
     }
 }
 
-/// The outcome is dropped on purpose: a reader that has gone or a full disk is no reason to lose a run.
+/// Errors are ignored on purpose: a closed pipe or a full disk should not end a run.
 fn say(out: &mut impl Write, text: &str) {
     let _ = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush());
 }
 
-/// A figure as Keras prints it: four digits after the point, small ones with an exponent.
+/// A figure in Keras' format: four decimals, and an exponent if it is small.
 fn figure(value: f64) -> String {
     if value.is_nan() {
         "nan".to_owned()
@@ -128,12 +128,12 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// Seconds of an epoch.
+/// The duration of an epoch.
 fn seconds(seconds: f64) -> String {
     if seconds < 9.95 { format!("{seconds:.1}s") } else { format!("{seconds:.0}s") }
 }
 
-/// Time to go, as Keras prints it: `12s`, `1:02`, `1:02:03`.
+/// The remaining time in Keras' format: `12s`, `1:02`, `1:02:03`.
 fn duration(seconds: f64) -> String {
     let whole = seconds.round().max(0.0) as u64;
     let (h, m, s) = (whole / 3600, whole / 60 % 60, whole % 60);
@@ -145,7 +145,7 @@ fn duration(seconds: f64) -> String {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    // The templates are constants of this file, which a test draws.
+    // The templates are constants of this file, and a test draws them.
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     style.progress_chars("=>.")
 }

@@ -1,4 +1,4 @@
-//! Keras' `ReduceLROnPlateau`, which multiplies the learning rate of the schedule.
+//! Keras' `ReduceLROnPlateau`: it multiplies the learning rate of the schedule.
 
 use crate::monitor::{METRIC, MODE};
 use crate::{EpochRecord, Monitor, Result};
@@ -6,23 +6,23 @@ use checkpoint::Mode;
 use options::{Kind, Refused, options};
 
 options! {
-    /// When the learning rate is reduced, and by how much. Names and defaults are those of Keras' `ReduceLROnPlateau`.
+    /// The options for reducing the learning rate, with the names and defaults of Keras' `ReduceLROnPlateau`.
     #[derive(Clone, Debug, PartialEq)]
     pub struct ReduceLrOnPlateau {
         ["Callbacks"]
         /// The metric to watch
         monitor: String = "val_loss".to_owned(), METRIC;
-        /// Which way the metric gets better: min, max, or auto by its name
+        /// The direction of improvement: min, max, or auto by the metric's name
         mode: Mode = Mode::Auto, MODE;
-        /// The factor that the learning rate is multiplied by
+        /// The factor for the learning rate
         factor: f64 = 0.1, Kind::Such(|factor| (0.0..1.0).contains(&factor), "a number from 0 to below 1: the learning rate is multiplied by it");
         /// Epochs without improvement before the rate is reduced
         patience: u64 = 10, Kind::Whole(0);
         /// A change of this much or less is no improvement
         min_delta: f64 = 1e-4, Kind::Number;
-        /// Epochs after a reduction that do not count
+        /// Epochs after a reduction that are ignored
         cooldown: u64 = 0, Kind::Whole(0);
-        /// The rate is never reduced below this
+        /// The lowest reduced rate
         min_lr: f64 = 0.0, Kind::Such(|lr| lr >= 0.0, "a number of at least 0");
     }
 }
@@ -36,19 +36,20 @@ impl ReduceLrOnPlateau {
     /// ```
     ///
     /// # Errors
-    /// What is wrong, and what is accepted.
+    /// The value and the accepted values.
     pub fn parse(text: &str) -> Result<Self, Refused> {
         options::parse_table(Self::OPTIONS, "monitor", text)
     }
 }
 
-/// [`ReduceLrOnPlateau`] at work.
+/// The state of [`ReduceLrOnPlateau`].
 ///
-/// It is a function of the epochs done and nothing else: every replica has the same figures and decides alike, and a resumed run
-/// decides again what it decided before ([`Plateau::after`]), so the rate has the same bits as without the pause.
+/// It depends only on the finished epochs. So every replica decides the same, and a resumed run repeats the
+/// decisions ([`Plateau::after`]): the rate has the same bits as without the pause.
 ///
-/// With Keras' constant rate it does what Keras does. Above a schedule the rate is the schedule's, times `factor` for every plateau so
-/// far, but not below `min_lr`; where the schedule itself is below that, as in a warm-up, the rate is the schedule's.
+/// With a constant rate it equals Keras. With a schedule, the rate is that of the schedule times `factor` for
+/// every plateau so far, but at least `min_lr`. Where the schedule itself is below `min_lr`, as in a warm-up,
+/// the schedule's rate is used.
 ///
 /// ```
 /// use callbacks::{Plateau, ReduceLrOnPlateau};
@@ -72,20 +73,20 @@ pub struct Plateau {
     best: Option<f64>,
     /// Epochs since the best one, or since the last reduction.
     wait: u64,
-    /// Epochs left that don't count.
+    /// Epochs left to ignore.
     cooldown: u64,
-    /// What the schedule's rate is multiplied with.
+    /// The factor for the schedule's rate.
     scale: f64,
 }
 
 impl Plateau {
-    /// Before the first epoch.
+    /// The state before the first epoch.
     pub fn new(options: ReduceLrOnPlateau) -> Self {
         let monitor = Monitor::new(&options.monitor, options.mode, options.min_delta);
         Plateau { options, monitor, best: None, wait: 0, cooldown: 0, scale: 1.0 }
     }
 
-    /// After these epochs.
+    /// The state after these epochs.
     pub fn after(options: ReduceLrOnPlateau, history: &[EpochRecord]) -> Self {
         let mut plateau = Plateau::new(options);
         history.iter().for_each(|record| plateau.observe_epoch(record));
@@ -99,7 +100,7 @@ impl Plateau {
         }
     }
 
-    /// Takes the metric's value after an epoch into account, whose last step had the learning rate `lr`.
+    /// Takes the metric's value of an epoch into account; its last step had the learning rate `lr`.
     pub fn observe(&mut self, value: f64, lr: f64) {
         if self.cooldown > 0 {
             self.cooldown -= 1;
@@ -109,7 +110,7 @@ impl Plateau {
             (self.best, self.wait) = (Some(value), 0);
         } else if self.cooldown == 0 {
             self.wait += 1;
-            // At the least rate the patience is at its end for good, as in Keras.
+            // As in Keras, there is no reduction at the lowest rate, and the wait is not reset.
             if self.wait >= self.options.patience && lr > self.options.min_lr {
                 self.scale *= self.options.factor;
                 (self.cooldown, self.wait) = (self.options.cooldown, 0);
@@ -117,7 +118,7 @@ impl Plateau {
         }
     }
 
-    /// The rate where the schedule says `scheduled`.
+    /// The learning rate, for a schedule's rate of `scheduled`.
     pub fn lr(&self, scheduled: f64) -> f64 {
         (scheduled * self.scale).max(self.options.min_lr.min(scheduled))
     }
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// `tests/golden/plateau.py` made the sequences and ran Keras on them.
+    /// Keras' results, written by `tests/golden/plateau.py`.
     #[test]
     fn reduces_when_keras_reduces() {
         let text = include_str!("../../../tests/golden/plateau.json");
@@ -150,7 +151,7 @@ mod tests {
             let mut before = 1.0;
             for (value, rate) in values.into_iter().zip(rates) {
                 plateau.observe(value, before);
-                // Keras keeps the rate in f32.
+                // Keras stores the rate as f32.
                 assert!(
                     (plateau.lr(1.0) / rate - 1.0).abs() < 1e-6,
                     "{} is not {rate}: {case}",

@@ -22,7 +22,7 @@ pub struct EpochRecord {
 }
 
 impl EpochRecord {
-    /// The figure called `metric` as Keras calls it: `loss`, `acc` (or `accuracy`), `val_loss`, `val_acc` (or
+    /// The figure with Keras' name `metric`: `loss`, `acc` (or `accuracy`), `val_loss`, `val_acc` (or
     /// `val_accuracy`), `lr`.
     pub fn metric(&self, metric: &str) -> Option<f64> {
         match metric {
@@ -36,7 +36,7 @@ impl EpochRecord {
     }
 }
 
-/// The sums of an epoch that is not over.
+/// The sums of an unfinished epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Partial {
     /// Steps done in this epoch.
@@ -45,7 +45,7 @@ pub struct Partial {
     pub samples: u64,
     /// The sum of their losses.
     pub loss_sum: f64,
-    /// How many were classified correctly.
+    /// The number of correctly classified samples.
     pub correct: f64,
     /// Seconds spent on them.
     pub seconds: f64,
@@ -61,32 +61,32 @@ impl Partial {
     }
 }
 
-/// Where a run stands: with the tensors, all that a resume needs.
+/// The state of a run: with the tensors, everything for a resume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrainState {
     /// Epochs done.
     pub epoch: u64,
     /// Steps done in the whole run.
     pub step: u64,
-    /// What has been done of the epoch after those.
+    /// The unfinished epoch after those.
     pub partial: Partial,
-    /// Samples of a whole batch over all replicas.
+    /// Samples per batch over all replicas.
     pub global_batch: usize,
-    /// The share of every batch that each replica computes: `even`, or a weight for each as in `2,1,1`. Measured weights are here, where the
-    /// configuration says `auto`.
+    /// The share of every batch that each replica computes: `even`, or a weight for each, as in `2,1,1`. With
+    /// `auto` in the configuration, these are the measured weights.
     pub device_weights: String,
-    /// What it is trained on.
+    /// Its training data.
     pub data: Option<Fingerprint>,
-    /// A figure for each epoch done.
+    /// The figures of each finished epoch.
     pub history: Vec<EpochRecord>,
 }
 
-/// What a run is trained on: enough to tell other data apart.
+/// The identity of the training data, to detect other data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// The class names, by label.
     pub classes: Vec<String>,
-    /// The number of training samples, those included that are held back from training.
+    /// The number of training samples, including those of the validation split.
     pub samples: usize,
     /// SHA-256 of their labels and pixels, in hexadecimal.
     pub sha256: String,

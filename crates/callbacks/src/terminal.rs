@@ -1,22 +1,22 @@
-//! Text of others, such as names of files and classes, made fit to be shown to people.
+//! Makes text of others, such as names of files and classes, safe and short enough to print.
 
 use std::ops::RangeInclusive;
 
-/// What errors quote is no longer than this, in characters.
+/// The longest quotation in an error, in characters.
 const LONGEST: usize = 80;
-/// So many characters of it are kept at the end.
+/// The number of its last characters that are kept.
 const KEPT_AT_END: usize = 20;
-/// Stands for what was left out.
+/// The mark for omitted characters.
 const LEFT_OUT: &str = "[...]";
-/// Paths are shown whole: Linux takes none that is longer, in bytes.
+/// Paths are shown whole: longer ones, in bytes, are invalid on Linux.
 const LONGEST_PATH: usize = 4096;
 
-/// Characters that change the direction of the text around them, so that it reads as something else (CVE-2021-42574).
+/// Characters that change the direction of the surrounding text, and can disguise it (CVE-2021-42574).
 const DIRECTION: [RangeInclusive<char>; 4] =
     ['\u{61c}'..='\u{61c}', '\u{200e}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
 
-/// Whether a character acts on what shows it instead of being shown: the controls of ASCII (C0, DEL) and of Latin-1 (C1), and marks
-/// of direction.
+/// Whether a character controls a terminal: the control characters of ASCII (C0, DEL) and of Latin-1 (C1),
+/// and marks of direction.
 ///
 /// ```
 /// assert!(callbacks::is_control('\u{1b}') && callbacks::is_control('\u{202e}') && !callbacks::is_control('a'));
@@ -25,8 +25,7 @@ pub fn is_control(c: char) -> bool {
     c.is_control() || DIRECTION.iter().any(|some| some.contains(&c))
 }
 
-/// The text without what would act on a terminal: control characters are written as JSON writes them, `\u001b`. Line feeds and tabs
-/// stay, since text has lines. JSON means the same as before.
+/// Escapes control characters as JSON does: `\u001b`. Line feeds and tabs stay. JSON keeps its meaning.
 ///
 /// ```
 /// assert_eq!(callbacks::printable("cat\u{1b}[2J\n"), "cat\\u001b[2J\n");
@@ -44,8 +43,8 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// The text with no more than some 80 characters of each word and of each part between backticks or quotation marks; paths stay
-/// whole, and lines of more than 4096 characters do not.
+/// Shortens each word, and each part between backticks or quotation marks, to about 80 characters. Paths stay
+/// whole; lines are shortened to 4096 characters.
 ///
 /// ```
 /// let long = "x".repeat(1000);
@@ -61,7 +60,7 @@ fn shortened_line(line: &str) -> String {
     while let Some(first) = rest.chars().next() {
         let quoted = quoted(first, &rest[first.len_utf8()..]);
         let is_end = |c: char| c.is_whitespace() || "`\"".contains(c);
-        // A mark without its other half is a character like any other.
+        // A mark without a closing one is an ordinary character.
         let len = quoted.unwrap_or_else(|| {
             rest[first.len_utf8()..].find(is_end).unwrap_or(rest.len() - first.len_utf8())
         });
@@ -73,13 +72,13 @@ fn shortened_line(line: &str) -> String {
     shown
 }
 
-/// The length of what stands behind an opening mark, as far as the closing one.
+/// The length of the quoted text after an opening mark, up to the closing one.
 fn quoted(mark: char, behind: &str) -> Option<usize> {
     if "`\"".contains(mark) { behind.find(mark) } else { None }
 }
 
 fn shortened_to(text: &str, longest: usize) -> String {
-    // Most texts are short, and bytes are counted at once.
+    // Most texts are short, and counting bytes is fast.
     let count = if text.len() <= longest { 0 } else { text.chars().count() };
     if count <= longest {
         return text.to_owned();
@@ -110,19 +109,19 @@ mod tests {
         assert_eq!(shortened(&plain), plain);
         for (long, between) in [("x", ["", ""]), ("a b ", ["`", "`"]), ("é ", ["\"", "\""])] {
             let [open, close] = between;
-            let told =
+            let shown =
                 shortened(&format!("lr is {open}{}{close}, but must be less\nhint", long.repeat(5_000_000)));
-            assert!(told.chars().count() < 150 && told.contains("[...]"), "{told}");
+            assert!(shown.chars().count() < 150 && shown.contains("[...]"), "{shown}");
             assert!(
-                told.starts_with(&format!("lr is {open}{long}"))
-                    && told.ends_with(", but must be less\nhint"),
-                "{told}"
+                shown.starts_with(&format!("lr is {open}{long}"))
+                    && shown.ends_with(", but must be less\nhint"),
+                "{shown}"
             );
         }
         for odd in ["a ", "\"x` ", "//"] {
-            let told = shortened(&odd.repeat(1_000_000));
-            assert!(told.chars().count() <= LONGEST_PATH, "{}", told.len());
-            assert_eq!(shortened(&told), told);
+            let shown = shortened(&odd.repeat(1_000_000));
+            assert!(shown.chars().count() <= LONGEST_PATH, "{}", shown.len());
+            assert_eq!(shortened(&shown), shown);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What tests of callbacks share.
+//! Shared parts of the tests of callbacks.
 
 use crate::{EpochRecord, Result, RunInfo, Snapshot, TrainState};
 use checkpoint::Tensors;
 
-/// An epoch; `figures` are loss, accuracy, validation loss, validation accuracy.
+/// An epoch with the figures loss, accuracy, validation loss, validation accuracy.
 pub fn record(epoch: u64, figures: [f64; 4]) -> EpochRecord {
     let [loss, acc, val_loss, val_acc] = figures;
     EpochRecord { epoch, loss, acc, val_loss, val_acc, lr: 0.005, seconds: 63.2, images_per_second: 791.5 }
@@ -15,7 +15,7 @@ pub fn state(history: Vec<EpochRecord>) -> TrainState {
     TrainState { epoch, step: 10 * epoch, history, ..TrainState::default() }
 }
 
-/// A run of so many epochs that stands there.
+/// A run of `epochs` epochs with this state.
 pub fn run(epochs: u64, state: &TrainState) -> RunInfo<'_> {
     RunInfo {
         recipe: "quick",
@@ -33,7 +33,7 @@ pub fn run(epochs: u64, state: &TrainState) -> RunInfo<'_> {
     }
 }
 
-/// A network of one number, the step it is at.
+/// A network of one number: its step.
 pub struct Fake(pub f32);
 
 impl Snapshot for Fake {

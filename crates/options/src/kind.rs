@@ -10,21 +10,22 @@ pub enum Kind {
     Between(u64, u64),
     /// A finite number.
     Number,
-    /// A finite number for which this holds, as these words say.
+    /// A finite number that satisfies a condition, and the description of the condition.
     Such(fn(f64) -> bool, &'static str),
-    /// True or false; on the command line, true where the flag has no value.
+    /// True or false; on the command line, a flag without a value means true.
     Switch,
     /// A text.
     Text,
     /// One of these words.
     OneOf(&'static [&'static str]),
-    /// A text that a function reads, such as `sgd:momentum=0.9`; in files also other values, which the field's type reads.
+    /// A text that a function parses, such as `sgd:momentum=0.9`. In files, also any value that the field's
+    /// type reads.
     Form {
-        /// From a text to the value that stands in files.
+        /// Parses the text into the value for files.
         parse: fn(&str) -> Result<Value, Refused>,
-        /// What is accepted, in words.
+        /// The accepted texts, in words.
         accepted: &'static str,
-        /// What a flag without a value means, if it may have none.
+        /// The meaning of a flag without a value, if that is allowed.
         bare: Option<&'static str>,
     },
     /// Any value that the field's type reads.
@@ -33,10 +34,10 @@ pub enum Kind {
     List(&'static Kind, Option<char>),
 }
 
-/// Reads a path: the form of options that name a file or a folder.
+/// Reads a path: the kind of options that name a file or a folder.
 ///
 /// # Errors
-/// That it is empty.
+/// If the path is empty.
 pub fn path(text: &str) -> Result<Value, Refused> {
     if text.is_empty() {
         Err(Refused::MustBe("the path of a file or folder".to_owned()))
@@ -45,10 +46,10 @@ pub fn path(text: &str) -> Result<Value, Refused> {
     }
 }
 
-/// Why a value is refused.
+/// The reason for refusing a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It must be this.
+    /// The accepted values.
     MustBe(String),
     /// A whole sentence.
     Because(String),
@@ -60,7 +61,7 @@ impl Kind {
         Kind::Form { parse, accepted, bare: None }
     }
 
-    /// What is accepted, in words.
+    /// The accepted values, in words.
     pub fn accepted(&self) -> String {
         match self {
             Kind::Whole(least) => format!("a whole number, {least} or more"),
@@ -76,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// What a flag without a value means, if it may have none.
+    /// The meaning of a flag without a value, if that is allowed.
     pub fn bare(&self) -> Option<&'static str> {
         match self {
             Kind::Switch => Some("true"),
@@ -90,10 +91,10 @@ impl Kind {
         matches!(self, Kind::Whole(_) | Kind::Between(..) | Kind::Number | Kind::Such(..))
     }
 
-    /// Reads a text of the command line.
+    /// Parses a text of the command line.
     ///
     /// # Errors
-    /// What would be accepted.
+    /// The accepted values.
     pub fn parse(&self, text: &str) -> Result<Value, Refused> {
         let refuse = || Refused::MustBe(self.accepted());
         match self {
@@ -122,10 +123,10 @@ impl Kind {
         }
     }
 
-    /// Reads a value of a file: the same value, or that which its text stands for.
+    /// Reads a value of a file: the value itself, or a text that stands for it.
     ///
     /// # Errors
-    /// What would be accepted.
+    /// The accepted values.
     pub fn read(&self, value: &Value) -> Result<Value, Refused> {
         let fits = match self {
             Kind::Whole(least) => value.as_u64().is_some_and(|number| number >= *least),

@@ -1,8 +1,8 @@
 //! Options declared once: for the command line, for files, and for the documentation.
 //!
-//! The macro [`options!`] declares a struct, its defaults, and an [`Opt`] for each field: its key, flag, [`Kind`] of value and help. A
-//! [`Table`] puts such a struct under a key of a configuration. [`set`] and [`set_text`] change one option by its key, and say what is
-//! wrong in the words of a user: the key, the value, and what would be accepted.
+//! The macro [`options!`] declares a struct, its defaults, and an [`Opt`] for each field: its key, flag,
+//! [`Kind`] of value and help. A [`Table`] puts such a struct under a key of a configuration. [`set`] and
+//! [`set_text`] change one option by its key. Their errors name the key, the value, and the accepted values.
 #![forbid(unsafe_code)]
 
 // The macro names this crate.
@@ -22,8 +22,9 @@ pub use serde;
 
 /// Declares a struct whose fields are options.
 ///
-/// Each field has a documentation comment, which is its help too; a type and a default; a [`Kind`]; and, where the command line knows it,
-/// a flag with the name of its value. A heading in brackets stands before each group. Fields behind a `+` are tables of their own, with `as` under another key.
+/// Each field has a documentation comment, which is also its help; a type and a default; a [`Kind`]; and
+/// optionally a flag with the name of its value. A heading in brackets comes before each group. Fields after
+/// a `+` are separate tables; `as` gives a table another key.
 ///
 /// The struct implements `Default`, `Serialize` and `Deserialize`, and has a constant `OPTIONS`.
 #[macro_export]

@@ -1,13 +1,13 @@
-//! What a misspelt name was meant to be.
+//! Suggestions for misspelt names.
 
 use strsim::osa_distance;
 
-/// Other programs' words, and ours.
+/// Names of other programs, and those of towers.
 const SYNONYMS: [(&str, &str); 4] =
     [("gpu", "cuda"), ("edge", "nearest"), ("replicate", "nearest"), ("symmetric", "reflect")];
 
-/// The known name that is closest to `name`, if one is close enough: another program's word for it, one that begins so, or one with few
-/// other letters. Two letters in the wrong order are one mistake; capital letters are none.
+/// The known name that is closest to `name`, if one is close enough: a synonym, a name with this prefix, or a
+/// name with few different letters. Two swapped letters are one mistake; upper case is none.
 ///
 /// ```
 /// assert_eq!(options::nearest("gpu", ["cpu", "cuda"]), Some("cuda"));
@@ -19,7 +19,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let name = name.to_lowercase();
     let synonym = SYNONYMS.iter().find(|(other, own)| *other == name && known.contains(own));
     let begins = || known.iter().find(|known| !name.is_empty() && known.starts_with(&name));
-    // A name of a megabyte is far from all, and takes long to be compared.
+    // Very long names are similar to none, and slow to compare.
     let length = name.chars().count();
     let distance = |known: &&str| match known.chars().count().abs_diff(length) {
         0..=4 => osa_distance(&name, known),

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 pub struct Opt {
     /// The field, and the last part of its key.
     pub name: &'static str,
-    /// What it takes.
+    /// Its kind of value.
     pub kind: Kind,
-    /// The group that it belongs to in a list of flags; may be empty.
+    /// Its group in a list of flags; may be empty.
     pub heading: &'static str,
     flag: &'static str,
     doc: &'static str,
@@ -23,13 +23,13 @@ impl Opt {
         Opt { name, kind, heading: "", flag: "", doc }
     }
 
-    /// With a flag and the name of its value, as in `--epochs N`.
+    /// Adds a flag and the name of its value, as in `--epochs N`.
     #[must_use]
     pub const fn with_flag(self, flag: &'static str) -> Self {
         Opt { flag, ..self }
     }
 
-    /// In a group of flags.
+    /// Puts it into a group of flags.
     #[must_use]
     pub const fn under(self, heading: &'static str) -> Self {
         Opt { heading, ..self }
@@ -45,7 +45,7 @@ impl Opt {
         self.flag.split_once(' ').map(|(_, value)| value)
     }
 
-    /// What it does.
+    /// Its help.
     pub fn help(&self) -> &'static str {
         self.doc.trim()
     }
@@ -56,20 +56,20 @@ impl Opt {
 pub struct Table {
     /// The key; empty for the top level.
     pub key: &'static str,
-    /// What it has.
+    /// Its options.
     pub options: &'static [Opt],
-    /// Where the table may be absent, what it begins with.
+    /// For a table that may be absent: its initial value.
     pub begins: Option<fn() -> Value>,
 }
 
 impl Table {
-    /// The whole key of an option.
+    /// The full key of an option.
     pub fn key_of(&self, option: &Opt) -> String {
         if self.key.is_empty() { option.name.to_owned() } else { format!("{}.{}", self.key, option.name) }
     }
 }
 
-/// Why an option can't have a value.
+/// The reason for refusing a key or a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The value makes no sense.
@@ -77,9 +77,9 @@ pub enum Error {
     Value {
         /// The option.
         key: String,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What would be accepted.
+        /// The accepted values.
         accepted: String,
     },
     /// The value can't be read.
@@ -87,15 +87,15 @@ pub enum Error {
     Unreadable {
         /// The option.
         key: String,
-        /// What is wrong with its value.
+        /// The reason.
         reason: String,
     },
     /// There is no such option.
     #[error("there is no key `{key}`; there are {known}{meant}")]
     Unknown {
-        /// What was given.
+        /// The given key.
         key: String,
-        /// The options that there are, separated by commas.
+        /// The known options, separated by commas.
         known: String,
         /// `; did you mean ...?`, or nothing.
         meant: String,
@@ -111,13 +111,13 @@ impl Error {
     }
 }
 
-/// The table and the option of a whole key.
+/// The table and the option of a full key.
 fn find<'t>(tables: &'t [Table], key: &str) -> Option<(&'t Table, &'t Opt)> {
     let of = |table: &'t Table| table.options.iter().find(|option| table.key_of(option) == key);
     tables.iter().find_map(|table| Some((table, of(table)?)))
 }
 
-/// That there is no option of this key, which is in the table `table`.
+/// The error for an unknown key, in the table `table`.
 pub fn unknown(tables: &[Table], key: &str) -> Error {
     let (table, name) = key.rsplit_once('.').unwrap_or(("", key));
     let own = tables.iter().filter(|other| other.key == table).flat_map(|table| table.options);
@@ -130,10 +130,10 @@ pub fn unknown(tables: &[Table], key: &str) -> Error {
     Error::Unknown { key: key.to_owned(), known: known.join(", "), meant: hint(name, known.iter().copied()) }
 }
 
-/// Checks the values of a struct that was built by hand.
+/// Checks the values of a struct that was not read by this crate.
 ///
 /// # Errors
-/// [`Error::Value`] for the first option that has a value which makes no sense.
+/// [`Error::Value`] for the first option with an invalid value.
 pub fn check<T: Serialize + Default>(options: &T, table: &Table) -> Result<(), Error> {
     let json = |options: &T| serde_json::to_value(options).unwrap_or(Value::Null);
     let (values, defaults) = (json(options), json(&T::default()));
@@ -144,8 +144,8 @@ pub fn check<T: Serialize + Default>(options: &T, table: &Table) -> Result<(), E
             true => Err(Refused::MustBe(option.kind.accepted())),
             false => option.kind.read(value).map(|_| ()),
         };
-        let told = if value.is_null() { "no finite number".to_owned() } else { value.to_string() };
-        refused.map_err(|refused| Error::of(table.key_of(option), told, refused))?;
+        let shown = if value.is_null() { "no finite number".to_owned() } else { value.to_string() };
+        refused.map_err(|refused| Error::of(table.key_of(option), shown, refused))?;
     }
     Ok(())
 }
@@ -153,7 +153,7 @@ pub fn check<T: Serialize + Default>(options: &T, table: &Table) -> Result<(), E
 /// The configuration with one option set to a value of a file.
 ///
 /// # Errors
-/// [`Error`] naming the key, the value, and what would be accepted.
+/// [`Error`] with the key, the value, and the accepted values.
 pub fn set<C: Serialize + DeserializeOwned>(
     config: &C,
     tables: &[Table],
@@ -161,16 +161,16 @@ pub fn set<C: Serialize + DeserializeOwned>(
     value: &Value,
 ) -> Result<C, Error> {
     let (table, option) = find(tables, key).ok_or_else(|| unknown(tables, key))?;
-    let told = || Error::of(key.to_owned(), value.to_string(), Refused::MustBe(option.kind.accepted()));
+    let error = || Error::of(key.to_owned(), value.to_string(), Refused::MustBe(option.kind.accepted()));
     let read =
         option.kind.read(value).map_err(|refused| Error::of(key.to_owned(), value.to_string(), refused))?;
-    insert(config, table, option, read).ok_or_else(told)
+    insert(config, table, option, read).ok_or_else(error)
 }
 
-/// The configuration with one option set to what the command line says. A flag that is repeated gives several texts.
+/// The configuration with one option set from the command line. A repeated flag has several texts.
 ///
 /// # Errors
-/// [`Error`] naming the key, the value, and what would be accepted.
+/// [`Error`] with the key, the value, and the accepted values.
 pub fn set_text<C: Serialize + DeserializeOwned>(
     config: &C,
     tables: &[Table],
@@ -179,8 +179,8 @@ pub fn set_text<C: Serialize + DeserializeOwned>(
 ) -> Result<C, Error> {
     let (table, option) = find(tables, key).ok_or_else(|| unknown(tables, key))?;
     let refuse = |text: &str, refused| {
-        let told = if option.kind.is_number() { text.to_owned() } else { format!("`{text}`") };
-        Error::of(key.to_owned(), told, refused)
+        let shown = if option.kind.is_number() { text.to_owned() } else { format!("`{text}`") };
+        Error::of(key.to_owned(), shown, refused)
     };
     let read = |text: &&str| option.kind.parse(text).map_err(|refused| refuse(text, refused));
     let value = match option.kind {
@@ -218,11 +218,12 @@ fn insert<C: Serialize + DeserializeOwned>(
     serde_json::from_value(all).ok()
 }
 
-/// Reads a whole table as one text, `HEAD:OPTION=VALUE,...`, as in `val_loss:patience=3,restore_best_weights`. What stands before the colon
-/// is the option `head`. Names may be written with `-` for `_`; an option without a value is a switch.
+/// Parses a whole table from one text, `HEAD:OPTION=VALUE,...`, as in
+/// `val_loss:patience=3,restore_best_weights`. The part before the colon is the option `head`. Names may be
+/// written with `-` for `_`; an option without a value is a switch.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason for refusing it.
 pub fn parse_table<T: Serialize + DeserializeOwned + Default>(
     options: &'static [Opt],
     head: &str,
@@ -230,7 +231,7 @@ pub fn parse_table<T: Serialize + DeserializeOwned + Default>(
 ) -> Result<T, Refused> {
     let table = [Table { key: "", options, begins: None }];
     let (first, rest) = text.split_once(':').unwrap_or((text, ""));
-    let told = |error| match error {
+    let error = |error| match error {
         Error::Value { key, value, accepted } => {
             Refused::Because(format!("{key} is {value}, but must be {accepted}"))
         }
@@ -240,14 +241,14 @@ pub fn parse_table<T: Serialize + DeserializeOwned + Default>(
         }
     };
     let mut given = vec![head.to_owned()];
-    let mut read = set_text(&T::default(), &table, head, &[first.trim()]).map_err(told)?;
+    let mut read = set_text(&T::default(), &table, head, &[first.trim()]).map_err(error)?;
     for pair in rest.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, "true"));
         let name = name.trim().replace('-', "_");
         if given.contains(&name) {
             return Err(Refused::MustBe(format!("given with {name} once")));
         }
-        read = set_text(&read, &table, &name, &[value.trim()]).map_err(told)?;
+        read = set_text(&read, &table, &name, &[value.trim()]).map_err(error)?;
         given.push(name);
     }
     Ok(read)

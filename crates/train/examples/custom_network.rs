@@ -1,5 +1,6 @@
-//! A network of one's own from its layers to a prediction: trained with validation and a learning-rate schedule, saved, opened again,
-//! exported. `cargo run --release -p towers-train --example custom_network`, with the name of a folder of class folders for its own pictures.
+//! A custom network from its layers to a prediction: trained with validation and a learning-rate schedule,
+//! saved, opened again, exported. `cargo run --release -p towers-train --example custom_network` takes a folder of
+//! class folders as an optional argument.
 
 use layers::{BatchNormalization, Conv2D, Dense, GlobalAveragePooling2D, Graph, MaxPooling2D};
 use models::Model;
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = mine(data.train.shape(), data.classes.len())?;
     println!("{}", model.summary());
 
-    // Everything about a run; what is not set here is as in the recipe.
+    // All options of a run; the others are those of the recipe.
     let mut config = recipe("quick")?;
     (config.training.model, config.training.epochs, config.training.batch_size) = ("mine".to_owned(), 3, 50);
     config.training.optimizer = "adam".parse()?;
@@ -50,7 +51,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ];
     train_model(model, &config, data.clone(), None, &mut observers, &StopFlag::default())?;
 
-    // In another program: the file has the parameters, the classes and what happens to pixels first, and the code the layers.
+    // In another program: the file has the parameters, the classes and the preprocessing; the code has the
+    // layers.
     use_it(&run, &data)
 }
 
@@ -62,7 +64,7 @@ fn use_it(run: &Path, data: &cifar::Dataset) -> Result<(), Box<dyn std::error::E
     let test = evaluate(&mut classifier, data, |_, _| ())?;
     println!("loss {:.3}, accuracy {:.3} on {} test images", test.loss, test.acc, test.samples);
 
-    // Of a file, these are the bytes that `cifar::folder::picture(file, [height, width])` reads.
+    // For a picture file, `cifar::folder::picture(file, [height, width])` reads these bytes.
     let picture: Vec<u8> = data.test.take(1).images.iter().copied().collect();
     let (label, probability) = classifier.classify(&picture)?[0].ranked()[0];
     println!("the first test image shows a {} ({:.0}%)", trained.classes[label], 100.0 * probability);

@@ -1,4 +1,4 @@
-//! A training loop of one's own, step by step: `cargo run --release -p towers-train --example own_loop`.
+//! A custom training loop, step by step: `cargo run --release -p towers-train --example own_loop`.
 
 use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
 use layers::{BatchNormalization, Conv2D, Dense, Draws, Flatten, Graph, MaxPooling2D, Mode};

@@ -1,4 +1,5 @@
-//! An observer of one's own in ten lines: it stops a run that has had its time. `cargo run --release -p towers-train --example own_observer`
+//! A custom observer in ten lines, which stops a run after a time limit. `cargo run --release -p train
+//! --example own_observer`
 
 use std::time::{Duration, Instant};
 use train::{

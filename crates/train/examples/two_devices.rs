@@ -1,6 +1,6 @@
-//! Model parallelism as the tutorial describes it: "5 layers to GPU 1, 5 layers to GPU 2". Ten layers, the first five on one
-//! device and the others on a second one, learn to tell the synthetic classes apart. Here both devices are the CPU's; with two
-//! GPUs, `tensor_cuda::device` opens them.
+//! Model parallelism as the tutorial describes it: "5 layers to GPU 1, 5 layers to GPU 2". Ten layers, the
+//! first five on one device and the others on a second one, learn to classify synthetic images. Both devices
+//! are the CPU; with two GPUs, use `tensor_cuda::device`.
 //!
 //! `cargo run --release -p towers-train --example two_devices`; `towers train --pipeline-stages 2` does the same with any recipe.
 
@@ -44,7 +44,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What one device does: its five layers, forward and backward, and their parameters' steps.
+/// One device: its five layers, their forward and backward passes, and the updates of their parameters.
 fn train(
     device: &Device,
     stage: &Stage,
@@ -61,7 +61,7 @@ fn train(
         Optimizer::Sgd(Sgd::keras().momentum(0.9)),
         network.arena().trainable.len,
     )?;
-    // Gradients of the micro-batches, one after the other.
+    // Sums the gradients of the micro-batches.
     let mut sums = vec![0.0; network.arena().trainable.len];
     for step in 0..STEPS {
         sums.fill(0.0);
@@ -71,7 +71,7 @@ fn train(
             network.choose_lane(m % lanes)?;
             let first = step * BATCH + m * micro;
             let draws = Draws { seed: 1, step: step as u64, first_sample: (m * micro) as u32 };
-            // What crosses between the stages is a part of their programs.
+            // The programs of the stages contain the exchange of tensors between them.
             let exchanges = Exchanges::of_stage(stage);
             match pass {
                 Pass::Forward(_) => {

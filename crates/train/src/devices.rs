@@ -5,19 +5,19 @@ use std::fmt::Write;
 use tensor_cpu::{Cpu, SIMD_LEVELS};
 use tensor_cuda::{self as cuda, Cuda, Gpu, Library, Options as CudaOptions};
 
-/// Where the stages of replicas go, those of the first replica first. Most replicas have one stage.
+/// The devices of all stages, those of the first replica first. Most replicas have one stage.
 #[derive(Clone, Debug, PartialEq)]
 enum StageDevices {
-    /// So many stages of replicas on the CPU, with so many threads each.
+    /// This many stages on the CPU, with this many threads each.
     Cpu { stages: usize, threads: usize },
-    /// A stage on each of these GPUs; a number that comes several times makes stages that share it.
+    /// One stage on each of these GPUs; stages with the same number share a GPU.
     Gpus(Vec<usize>),
 }
 
-/// Checks, without opening any, that [`open_devices`] will find the devices; says how many replicas they are for.
+/// Checks that [`open_devices`] will find the devices, without opening any. Returns their number of replicas.
 ///
 /// # Errors
-/// [`Error::Device`] if a device is asked for that is not there; [`Error::Option`] for absurd numbers.
+/// [`Error::Device`] if a device does not exist; [`Error::Option`] for numbers out of range.
 pub fn check_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<usize> {
     let devices = match stage_devices(options, usable_gpus)? {
         StageDevices::Cpu { stages, .. } => {
@@ -29,10 +29,11 @@ pub fn check_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<usize
     Ok(devices / options.stages())
 }
 
-/// Opens a device for each stage of each replica, those of the first replica first. On the CPU, threads are shared out evenly, at least one each.
+/// Opens a device for each stage of each replica, those of the first replica first. On the CPU, threads are
+/// divided evenly, with at least one each.
 ///
 /// # Errors
-/// As [`check_devices`], and what a GPU's libraries say when it is opened.
+/// As [`check_devices`], and the errors of a GPU's libraries.
 pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<Device>> {
     match stage_devices(options, usable_gpus)? {
         StageDevices::Cpu { stages, threads } => {
@@ -54,7 +55,7 @@ pub fn open_devices(options: &Devices, arithmetic: &Arithmetic) -> Result<Vec<De
     }
 }
 
-/// The GPUs, where everything is there that is needed to use them.
+/// The GPUs, if all libraries for them are present.
 pub(crate) fn usable_gpus() -> cuda::Result<Vec<Gpu>> {
     #[cfg(feature = "emulation")]
     if let Some(gpus) = crate::emulated::gpus() {
@@ -81,13 +82,13 @@ pub(crate) fn nccl_available() -> cuda::Result<()> {
     cuda::nccl::available()
 }
 
-/// How many GPUs can be used; 0 where there is none, or something is missing.
+/// The number of usable GPUs; 0 if there is none, or a library is missing.
 pub fn count_gpus() -> usize {
     usable_gpus().map_or(0, |gpus| gpus.len())
 }
 
-/// Why a GPU of this machine is left alone where the choice is automatic: a library is missing. `None` where there is no GPU,
-/// or it is used.
+/// The reason for not using a GPU of this machine where the choice is automatic: a library is missing. `None`
+/// if there is no GPU, or it is used.
 pub fn unused_gpu(options: &Devices) -> Option<String> {
     if options.device != DeviceKind::Auto {
         return None;
@@ -100,7 +101,7 @@ pub fn unused_gpu(options: &Devices) -> Option<String> {
 /// Refuses a `TOWERS_SIMD` that names no instruction set.
 ///
 /// # Errors
-/// [`Error::Option`] with the names that there are.
+/// [`Error::Option`] with the known names.
 pub fn check_simd() -> Result<()> {
     let Some(name) = tensor_cpu::unknown_simd_level() else { return Ok(()) };
     let accepted = format!("one of {}{}", SIMD_LEVELS.join(", "), hint(&name, SIMD_LEVELS));
@@ -150,7 +151,7 @@ fn on_cpu(options: &Devices) -> Result<StageDevices> {
     Ok(StageDevices::Cpu { stages, threads: (threads / stages).max(1) })
 }
 
-/// Refuses a precision that the CPU does not have.
+/// Refuses a precision that the CPU does not support.
 fn check_cpu(precision: Precision) -> Result<()> {
     let bf16 = precision == Precision::Bf16 && tensor_cpu::bf16_level().is_some();
     if precision == Precision::Fp32 || bf16 { Ok(()) } else { Err(not_on_cpu(precision)) }
@@ -165,7 +166,7 @@ fn not_on_cpu(precision: Precision) -> Error {
     Error::Option { option: "`devices.precision`", value: precision.to_string(), accepted }
 }
 
-/// What `towers devices` prints: what there is, and why not more.
+/// The output of `towers devices`: the devices, and the reasons for missing ones.
 pub fn describe_devices() -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let bf16 = tensor_cpu::bf16_level().map_or(String::new(), |level| format!(", bf16 by {level}"));
@@ -175,14 +176,15 @@ pub fn describe_devices() -> Vec<String> {
         Ok(gpus) => lines.extend(gpus.iter().map(gpu_line)),
         Err(why) => lines.push(format!("cuda: none; {why}")),
     }
-    // A library that is why there is none has been named.
+    // A missing library that is the reason was already listed.
     let named = |library: &Library| matches!((&library.state, &gpus), (Err(own), Err(why)) if own == why);
     lines.extend(cuda::libraries().iter().filter(|library| !named(library)).map(library_line));
     lines.extend(first_gpu());
     lines
 }
 
-/// What computes on the first GPU, once it has been opened: a driver and libraries that are there need not work.
+/// The engine of the first GPU, once it has been opened: drivers and libraries may be present and still not
+/// work.
 fn first_gpu() -> Vec<String> {
     if usable_gpus().is_err() {
         return Vec::new();
@@ -290,7 +292,7 @@ mod tests {
             let expected = match precision {
                 Precision::Fp32 => None,
                 Precision::Bf16 if tensor_cpu::bf16_level().is_some() => None,
-                // No precision is offered that would then be refused.
+                // An error does not suggest a precision that would be refused.
                 _ if tensor_cpu::bf16_level().is_none() => Some("but must be fp32 on a processor without"),
                 _ => Some("but must be fp32 or bf16 on the CPU"),
             };

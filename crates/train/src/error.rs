@@ -3,35 +3,35 @@ use std::path::PathBuf;
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// What can end a run early.
+/// The reasons for an early end of a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An option with a value that makes no sense.
+    /// An invalid value of an option.
     #[error("{option} is {value}, but must be {accepted}")]
     Option {
         /// The option: its key in backticks, or another name in words.
         option: &'static str,
         /// The value given.
         value: String,
-        /// What would be accepted.
+        /// The accepted values.
         accepted: String,
     },
-    /// A value that the table of options refuses, or a key that it does not have.
+    /// A value that the table of options refuses, or an unknown key.
     #[error(transparent)]
     Key(#[from] options::Error),
-    /// A recipe's file that makes no sense.
+    /// An invalid recipe file.
     #[error("the recipe {name}: {reason}")]
     Recipe {
-        /// The file or, where it has none, the recipe.
+        /// The file; without one, the recipe.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A place where the network can't be cut into stages.
     #[error("`devices.split_at`: {0}")]
     Cut(layers::Error),
-    /// The loss is not a number any more.
+    /// The loss is NaN or infinite.
     #[error(
         "the loss became {loss} in epoch {epoch}, step {step}; try a lower `lr`; checkpoints saved before, if any, are kept"
     )]
@@ -43,26 +43,26 @@ pub enum Error {
         /// The step of the epoch, from 1.
         step: u64,
     },
-    /// A run directory or model file without what is needed.
+    /// A run directory or model file that lacks something.
     #[error("{}: {reason}", path.display())]
     Run {
         /// The file or folder.
         path: PathBuf,
-        /// What is missing or wrong, and what to do.
+        /// The missing or invalid part, and a remedy.
         reason: String,
     },
-    /// A folder of pictures that is gone.
+    /// A folder of pictures that no longer exists.
     #[error(
-        "there is no folder {}, where {named_by} says that its pictures are; give `data.dataset` if they have moved",
+        "there is no folder {}, where {named_by} expects its pictures; give `data.dataset` if they have moved",
         folder.display()
     )]
     Moved {
         /// The folder.
         folder: PathBuf,
-        /// What names it.
+        /// The source of the path.
         named_by: &'static str,
     },
-    /// Data other than those of the run that is to go on.
+    /// Data other than those of the run to resume.
     #[error(
         "these are not the data that the run was trained on: {0}; give those by `data.dataset`, or start a new run"
     )]
@@ -70,11 +70,11 @@ pub enum Error {
     /// A file that can't be read or written.
     #[error("can't {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A picture that can't be read or written.
@@ -82,13 +82,13 @@ pub enum Error {
     Picture {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A device that is not there.
+    /// A missing device.
     #[error("{0}")]
     Device(String),
-    /// The data can't be had.
+    /// The data are not available.
     #[error(transparent)]
     Data(#[from] cifar::Error),
     /// The augmentation's options don't fit.
@@ -109,10 +109,10 @@ pub enum Error {
     /// A checkpoint can't be written or read.
     #[error(transparent)]
     Checkpoint(#[from] checkpoint::Error),
-    /// Weights of another program that don't fit, or a network that can't be written for one.
+    /// Weights of another program that don't fit, or a network that can't be exported.
     #[error(transparent)]
     Interchange(#[from] interchange::Error),
-    /// A GPU or one of its libraries is not there.
+    /// A missing GPU or library.
     #[error(transparent)]
     Cuda(#[from] tensor_cuda::Error),
     /// A device failed.
@@ -134,7 +134,7 @@ impl From<callbacks::Error> for Error {
             callbacks::Error::Option(error) => error.into(),
             callbacks::Error::Io { action, path, source } => Error::Io { action, path, source },
             callbacks::Error::Checkpoint(error) => error.into(),
-            // What a snapshot said that this crate took.
+            // An error of this crate within one of a snapshot.
             callbacks::Error::Other(error) => match error.downcast::<Error>() {
                 Ok(own) => *own,
                 Err(error) => Error::Callback(callbacks::Error::Other(error)),

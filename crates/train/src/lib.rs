@@ -1,7 +1,7 @@
 //! The training loop of `towers`: recipes, observers, checkpoints.
 //!
-//! A [`Config`] says everything about a run and is saved with it; a [`recipe`] is a named one. [`train`] runs it on data
-//! in memory, one replica a device, and tells [`Observer`]s what happens.
+//! A [`Config`] has all options of a run and is saved with it; a [`recipe`] is a named one. [`train`] runs it
+//! on data in memory, with one replica per device, and reports to [`Observer`]s.
 //!
 //! ```
 //! use train::{Config, StopFlag, recipe, train};
@@ -56,7 +56,7 @@ pub use run::{
 pub use tensor_cuda::library_path;
 pub use trained::{ImageSize, Preprocessing};
 
-/// The data sets' crate, for callers that hand in data of their own.
+/// The data sets' crate, for callers with their own data.
 pub use augment;
 /// The callbacks of a run.
 pub use callbacks;
@@ -66,7 +66,7 @@ pub use cifar;
 pub use optim;
 /// The table of options.
 pub use options;
-/// Where this process stands among others, and how they find each other.
+/// The place of this process among others, and their rendezvous.
 pub use parallel::{cluster, rendezvous};
 
 use trained::standardization;

@@ -1,4 +1,4 @@
-//! Trained networks from wherever they are: runs, checkpoints, files of Keras and of PyTorch.
+//! Opens trained networks: runs, checkpoints, files of Keras and of PyTorch.
 
 use crate::check_data;
 use crate::data::split;
@@ -13,11 +13,12 @@ use std::path::Path;
 use trained::standardization::measure;
 use trained::{Assumed, Description, ForeignWeights, Preprocessing, Trained};
 
-/// Reads the trained network at `path`: a run's folder or model file, a checkpoint (its folder, or the folder of all for the
-/// newest), weights of Keras (`.keras`, `.weights.h5`, `.h5`), or a state dict of PyTorch for an exported network (`.safetensors`).
+/// Reads the trained network at `path`, which may be a run's folder, a model file, or a checkpoint; a folder
+/// of checkpoints stands for the newest. It may also be weights of Keras (`.keras`, `.weights.h5`, `.h5`), or
+/// a state dict of PyTorch for an exported network (`.safetensors`).
 ///
-/// `load` gets the data for what neither a checkpoint nor such files hold, such as the mean of the training images: those that the
-/// network was trained on, whatever it is measured on later.
+/// `load` loads the data for values that are in neither a checkpoint nor such files, such as the mean of the
+/// training images. They must be the training data of the network, whatever it is evaluated on later.
 ///
 /// # Errors
 /// [`Error::Run`] if there is no model at `path`; [`Error::Interchange`] if weights of another program don't fit the network;
@@ -51,12 +52,12 @@ pub fn open_model(
     }
 }
 
-/// What there is at a path for [`open_model`].
+/// The kind of model at a path for [`open_model`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelKind {
-    /// A run's folder or a model file of towers, which says all about the network; or nothing at all.
+    /// A run's folder or a model file of towers, which describes the whole network; or nothing at all.
     Towers,
-    /// A checkpoint, or a folder of checkpoints: what was measured on the training data is measured again.
+    /// A checkpoint, or a folder of checkpoints: values of the training data are measured again.
     Checkpoint,
     /// Weights of Keras.
     Keras,
@@ -65,13 +66,13 @@ pub enum ModelKind {
 }
 
 impl ModelKind {
-    /// What there is at `path`, as its first bytes say.
+    /// The kind of model at `path`, from its first bytes.
     pub fn of(path: &Path) -> Self {
         if path.is_dir() {
             let checkpoint = folder_name(path) == CHECKPOINTS || path.join("complete.json").is_file();
             return if checkpoint { ModelKind::Checkpoint } else { ModelKind::Towers };
         }
-        // Nothing is read from what is no file, such as a pipe: it may never come to its end.
+        // A pipe is not read: it may never end.
         if !path.is_file() {
             return ModelKind::Towers;
         }
@@ -80,13 +81,14 @@ impl ModelKind {
         match sniffed.map(|()| start) {
             Ok(start) if start == *b"\x89HDF" || start == *b"PK\x03\x04" => ModelKind::Keras,
             Ok(_) if !has_ending(path, "onnx") && is_state_dict(path) => ModelKind::PyTorch,
-            // A safetensors file, or none at all: reading it says so.
+            // A safetensors file, or an invalid one, which is reported when it is read.
             _ => ModelKind::Towers,
         }
     }
 }
 
-/// The network of weights of another program. Pixels are taken as in the first recipe with this network.
+/// The network for weights of another program. The preprocessing is that of the first recipe with this
+/// network.
 fn foreign(
     weights: ForeignWeights,
     path: &Path,

@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What `state.json` of a checkpoint holds.
+/// The content of a checkpoint's `state.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Saved {
     /// The run's configuration.
     pub config: Config,
-    /// Where it stands.
+    /// The state of the run.
     pub state: TrainState,
 }
 
-/// A checkpoint to go on from.
+/// A checkpoint to resume from.
 pub struct Resume {
     /// The checkpoint's folder.
     pub path: PathBuf,
     /// The run's configuration.
     pub config: Config,
-    /// Where it stands.
+    /// The state of the run.
     pub state: TrainState,
-    /// Checkpoints that were passed over, and why.
+    /// Checkpoints that were skipped, with the reasons.
     pub skipped: Vec<String>,
     tensors: Tensors,
 }
@@ -37,7 +37,7 @@ impl Resume {
         let folder = run.join(CHECKPOINTS);
         if !folder.is_dir() {
             let reason = if run.join("config.json").is_file() {
-                "the run has no checkpoint: it ended before its first one, or they are gone; start it again"
+                "the run has no checkpoint: it ended before its first one, or they were deleted; start it again"
             } else {
                 "no run to resume here; name the run's folder, as in --resume runs/a"
             };
@@ -68,7 +68,7 @@ impl Resume {
         Ok(Store::open(run.join(CHECKPOINTS))?.load::<Saved>(name)?.into())
     }
 
-    /// As [`newest`](Resume::newest); `None` where the run has come to no checkpoint at all.
+    /// As [`newest`](Resume::newest); `None` if the run has no checkpoint at all.
     ///
     /// # Errors
     /// [`Error::Run`] if there are checkpoints, but none that can be read.
@@ -78,7 +78,7 @@ impl Resume {
             return Ok(None);
         }
         let Listing { entries, skipped } = Store::open(folder)?.list()?;
-        // A checkpoint gets its place when all its files are there. With nothing in it a folder never was one.
+        // A checkpoint is renamed when all its files are complete. So an empty folder never was one.
         let empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut files| files.next().is_none());
         if entries.is_empty() && skipped.iter().all(|skipped| empty(&skipped.path)) {
             return Ok(None);
@@ -86,32 +86,32 @@ impl Resume {
         Self::newest(run).map(Some)
     }
 
-    /// Where a run stood when [`ModelCheckpoint`](callbacks::ModelCheckpoint) wrote `file`.
+    /// The state of a run in a `file` of [`ModelCheckpoint`](callbacks::ModelCheckpoint).
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] if it can't be read; [`Error::Run`] if it holds weights alone.
+    /// [`Error::Checkpoint`] if it can't be read; [`Error::Run`] if it holds only weights.
     pub fn read(file: &Path) -> Result<Self> {
         let mut tensors = load_tensors(file)?;
         let refuse = |reason: &str| Error::Run { path: file.to_owned(), reason: reason.to_owned() };
         let text = tensors.metadata_mut().remove(SAVED).ok_or_else(|| {
-            refuse("it holds weights alone, and nothing of the run; files of `model_checkpoint.path` without `model_checkpoint.save_weights_only` do")
+            refuse("it holds only weights, not the state of the run; files of `model_checkpoint.path` without `model_checkpoint.save_weights_only` do")
         })?;
         let saved = serde_json::from_str(&text);
         let Saved { config, state } =
-            saved.map_err(|_| refuse("what it says of its run can't be read by this version"))?;
+            saved.map_err(|_| refuse("its state of the run can't be read by this version"))?;
         Ok(Resume { path: file.to_owned(), config, state, skipped: Vec::new(), tensors })
     }
 
-    /// Refuses other data than those that the run was trained on, where the checkpoint has their fingerprint.
+    /// Refuses data other than the training data of the run, if the checkpoint has their fingerprint.
     ///
     /// # Errors
-    /// [`Error::OtherData`] with what differs.
+    /// [`Error::OtherData`] with the difference.
     pub fn check_data(&self, data: &Dataset) -> Result<()> {
         self.state.data.as_ref().map_or(Ok(()), |trained_on| check_data(trained_on, data))
     }
 
-    /// Whether the run may have been ended here by its observers, so that they are to be asked: an epoch is done, and `config` asks
-    /// for no more epochs than it was to have, nor for other early stopping.
+    /// Whether observers may have ended the run here, so that they must be asked: an epoch is done, and
+    /// `config` has neither more epochs nor other early stopping.
     pub(crate) fn may_have_ended(&self, config: &Config) -> bool {
         let Resume { config: saved, state, .. } = self;
         let left = state.partial.steps == 0 && state.epoch < config.training.epochs;
@@ -119,7 +119,7 @@ impl Resume {
             && config.outputs.early_stop == saved.outputs.early_stop
     }
 
-    /// The values of a tensor, if it has this shape.
+    /// The values of a tensor of this name and shape.
     pub(crate) fn values(&self, name: &str, shape: &[usize]) -> Result<&[f32]> {
         Ok(trained::values(&self.tensors, &self.path, name, shape)?)
     }

@@ -1,4 +1,4 @@
-//! Errors of the crate `trained` as errors of this one: each variant has its like here.
+//! Conversion of errors of the crate `trained`: each variant has an equivalent in this crate.
 
 use crate::Error;
 use crate::config::unknown_network;

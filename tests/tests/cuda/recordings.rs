@@ -1,4 +1,4 @@
-//! Recorded steps: pieces of work that memory does not order run in any order, and change no bit.
+//! Captured steps: work without data dependencies runs in any order, with the same bits.
 
 use super::on_gpus;
 use layers::{
@@ -15,7 +15,7 @@ fn conv_module(g: &mut Graph, x: Value, filters: usize, kernel: usize) -> Value 
     g.add(BatchNormalization::new().activation(Activation::Relu), x).expect("it fits")
 }
 
-/// Branches side by side twice, once with a bias and no normalization, and what does not branch.
+/// Parallel branches twice, once with a bias and no normalization, and a part without branches.
 fn network(device: &Device) -> Network {
     let mut graph = Graph::new("branches", [9, 9, 3]);
     let g = &mut graph;
@@ -37,7 +37,7 @@ fn network(device: &Device) -> Network {
     network
 }
 
-/// Parameters, running averages and the optimizer's memory after some steps, and the size of the recording.
+/// Parameters, running averages and optimizer state after several steps, and the size of the graph.
 fn train(device: &Device, optimizer: Optimizer, steps: u64, recorded: bool) -> (Vec<f32>, [usize; 2]) {
     let mut network = network(device);
     let trainable = network.arena().trainable;
@@ -81,7 +81,7 @@ fn steps_have_the_same_bits_whatever_runs_beside_what() {
             let (recorded, [works, chain]) = train(&open(), optimizer, 9, true);
             let differ = expected.iter().zip(&recorded).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
             assert_eq!(differ, 0, "of {} numbers, in {precision}", expected.len());
-            // Branches run side by side, and the two gradients of each convolution.
+            // Branches run in parallel, and so do the two gradients of each convolution.
             assert!(chain * 4 < works * 3, "{works} pieces of work, {chain} in a chain");
             assert!(chain * 2 > works, "{works} pieces of work, {chain} in a chain");
         });

@@ -1,4 +1,4 @@
-//! The picture: two panels, drawn on whatever surface is given.
+//! The picture: two panels, drawn on any surface.
 
 use crate::{EpochRecord, Monitor};
 use plot::Axis;
@@ -11,11 +11,11 @@ use std::sync::Once;
 /// Width and height of the picture, in pixels.
 pub(super) const SIZE: (u32, u32) = (1600, 700);
 
-/// Where the font below is known by name the SVG uses it, elsewhere something of nearly the same widths.
+/// The SVG uses this font where it is installed, elsewhere one of similar width.
 const FONT: &str = "DejaVu Sans, Verdana, sans-serif";
 static DEJAVU_SANS: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
 
-/// Blue and vermilion of M. Okabe and K. Ito's palette, which colour-blind readers can tell apart.
+/// Blue and vermilion of M. Okabe and K. Ito's palette, which colour-blind readers can distinguish.
 const TRAINING: RGBColor = RGBColor(0, 114, 178);
 const VALIDATION: RGBColor = RGBColor(213, 94, 0);
 const INK: RGBColor = RGBColor(34, 34, 34);
@@ -25,7 +25,7 @@ const GRID: RGBColor = RGBColor(228, 228, 228);
 /// With more epochs than this, points have no marks.
 const MARKED: usize = 30;
 
-/// With more epochs than this, points are so near to each other that lines must be thin and plain.
+/// With more epochs than this, lines are thin and plain.
 const DENSE: usize = 120;
 
 type Outcome<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
@@ -39,7 +39,7 @@ struct Curve {
     figure: fn(&EpochRecord) -> f64,
 }
 
-/// What one panel shows.
+/// The content of a panel.
 struct Panel<'a> {
     title: &'static str,
     history: &'a [EpochRecord],
@@ -48,7 +48,7 @@ struct Panel<'a> {
     best: Option<&'a EpochRecord>,
 }
 
-/// Draws on a whole surface; a bigger one with a bigger `pen.unit` gives the same picture, only finer.
+/// Draws on a surface; a larger one with a larger `pen.unit` has the same picture in a higher resolution.
 pub(super) fn draw<B: DrawingBackend>(
     root: &DrawingArea<B, Shift>,
     pen: Pen,
@@ -56,7 +56,7 @@ pub(super) fn draw<B: DrawingBackend>(
     history: &[EpochRecord],
 ) -> Outcome<B> {
     static FONT_KNOWN: Once = Once::new();
-    // The font is part of the program; a test reads it.
+    // The font is part of the program; a test loads it.
     FONT_KNOWN.call_once(|| drop(register_font(FONT, FontStyle::Normal, DEJAVU_SANS)));
     root.fill(&WHITE)?;
     let best = Monitor::default().best_of(history);
@@ -97,7 +97,7 @@ impl<'a> Panel<'a> {
         self.history.len() > DENSE
     }
 
-    /// The points of a curve in pieces, broken where a value is not finite; with values cut to the axis.
+    /// The segments of a curve, split at values that are not finite; values are cut to the axis.
     fn pieces(&self, curve: &Curve) -> Vec<Vec<(f64, f64)>> {
         let mut pieces = vec![Vec::new()];
         for record in self.history {
@@ -123,8 +123,8 @@ impl<'a> Panel<'a> {
         above.map(move |record| (record.epoch as f64, top))
     }
 
-    /// The corner for a legend that is `width` x `height` of the plot: the one with the fewest points in it.
-    /// Gives whether it is on the right, and whether at the top.
+    /// The corner with the fewest points, for a legend that is `width` x `height` of the plot. Returns
+    /// whether it is on the right, and whether it is at the top.
     fn corner(&self, x: &Axis, width: f64, height: f64) -> (bool, bool) {
         let crowd = |&(right, top): &(bool, bool)| {
             let points = self.curves.iter().flat_map(|curve| self.pieces(curve)).flatten();
@@ -135,20 +135,19 @@ impl<'a> Panel<'a> {
             });
             near.count()
         };
-        // In a tie the first one wins: losses fall away from the upper right, accuracies rise from the lower
-        // right.
+        // In a tie the first one wins: losses leave the upper right free, accuracies the lower right.
         let rising = self.best.is_some();
         let corners = [(true, !rising), (true, rising), (false, !rising), (false, rising)];
         corners.into_iter().min_by_key(crowd).unwrap_or((true, true))
     }
 }
 
-/// Sizes and styles on one kind of surface.
+/// Sizes and styles on a surface.
 #[derive(Clone, Copy)]
 pub(super) struct Pen {
     /// Pixels of the surface for a unit; the picture is [`SIZE`] units big.
     pub unit: f64,
-    /// How many units too high the surface sets text that should be centred on a line.
+    /// The units by which the surface sets centred text too high.
     pub lift: f64,
 }
 
@@ -205,7 +204,7 @@ impl Pen {
         let style = self.line(curve.colour, if panel.is_dense() { 1.5 } else { 3.0 });
         let all_marked = panel.history.len() <= MARKED;
         for piece in panel.pieces(curve) {
-            // A point with gaps on both sides shows only by its mark.
+            // A single point between gaps has only its mark.
             let marked = if all_marked || piece.len() == 1 { piece.as_slice() } else { &[] };
             plot.draw_series(marked.iter().map(|&at| Circle::new(at, self.px(5.0), curve.colour.filled())))?;
             if curve.dashed && !panel.is_dense() {

@@ -10,19 +10,18 @@ use plotters::prelude::*;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Pixels of the drawing for each pixel of a PNG, along each side: smooth edges.
+/// Pixels of the drawing per pixel of a PNG, along each side, for smooth edges.
 const FINE: u32 = 2;
 
-/// What share of the run's time drawing may take: one part in so many.
+/// The most time for drawing, as a fraction of the run's time: one part in so many.
 const SHARE: u32 = 20;
 
-/// Draws loss and accuracy, training and validation, as `curves.svg` and `curves.png` in the run directory,
-/// and as one more file if asked.
+/// Draws loss and accuracy of training and validation to `curves.svg` and `curves.png` in the run directory,
+/// and optionally to one more file.
 ///
-/// The files are replaced as a whole after an epoch and when the run ends. Where epochs are so short that
-/// drawing would take more than a twentieth of the run's time, some epochs are left to the next drawing.
-/// Values that are not finite leave a gap; a few losses far above all others are cut off, with an arrowhead
-/// at the upper edge.
+/// The files are replaced as a whole after an epoch and when the run ends. Drawing takes at most a twentieth
+/// of the run's time: with short epochs, some are drawn later. Values that are not finite leave a gap. A few
+/// losses far above all others are cut off, with an arrowhead at the upper edge.
 ///
 /// ```
 /// use callbacks::Curves;
@@ -35,7 +34,7 @@ const SHARE: u32 = 20;
 pub struct Curves {
     title: String,
     files: Vec<(PathBuf, Format)>,
-    /// When the last drawing ended, and how long it took.
+    /// The end and the duration of the last drawing.
     last: Option<(Instant, Duration)>,
 }
 
@@ -46,14 +45,14 @@ enum Format {
 }
 
 impl Curves {
-    /// For a run directory. `title` stands above the picture: "MODEL on DATASET".
+    /// Curves in a run directory. `title` is above the picture: "MODEL on DATASET".
     pub fn new(run_dir: impl AsRef<Path>, title: impl Into<String>) -> Self {
         let at = |name| run_dir.as_ref().join(name);
         let files = vec![(at("curves.svg"), Format::Svg), (at("curves.png"), Format::Png)];
         Curves { title: title.into(), files, last: None }
     }
 
-    /// Draws `path`, too: a `.png` or a `.svg`.
+    /// Also draws to `path`: a `.png` or a `.svg`.
     ///
     /// # Errors
     /// [`Error::Picture`] for another ending.
@@ -95,7 +94,7 @@ impl Curves {
 
 impl Observer for Curves {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
-        // A place that can't be written to is found now rather than after the first epoch.
+        // A folder that can't be written is reported now, not after the first epoch.
         self.draw(&run.state.history)?;
         self.last = None;
         Ok(())

@@ -15,7 +15,7 @@ fn history(epochs: u64) -> Vec<EpochRecord> {
     (1..=epochs).map(at).collect()
 }
 
-/// Every way a history can look, by name.
+/// All kinds of histories, by name.
 fn cases() -> Vec<(&'static str, Vec<EpochRecord>)> {
     let mut holes = history(20);
     holes[4].val_loss = f64::NAN;
@@ -65,7 +65,7 @@ fn every_history_can_be_drawn() {
         let picture = image::load_from_memory(&png).unwrap().into_rgb8();
         assert_eq!(picture.dimensions(), chart::SIZE, "{name}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name}");
-        // `CURVES=DIR` keeps the pictures for people to look at.
+        // `CURVES=DIR` keeps the pictures.
         if let Some(folder) = std::env::var_os("CURVES") {
             std::fs::write(Path::new(&folder).join(format!("{name}.png")), png).unwrap();
             std::fs::write(Path::new(&folder).join(format!("{name}.svg")), svg).unwrap();
@@ -87,7 +87,7 @@ fn the_svg_says_in_words_what_it_shows() {
 fn text_is_drawn_into_the_png() {
     let ink = |title: &str| {
         let picture = image::load_from_memory(&render_png(title, &[]).unwrap()).unwrap().into_rgb8();
-        // The title's place, above the panels.
+        // The title's area, above the panels.
         picture.rows().take(55).flatten().filter(|pixel| pixel.0[0] < 128).count()
     };
     assert_eq!(ink(""), 0);

@@ -3,7 +3,7 @@ use crate::testing::{Fake, record, run, state};
 use indicatif::TermLike;
 use std::sync::{Arc, Mutex};
 
-/// A stream that can be read while somebody else writes to it.
+/// A stream that can be read while another thread writes to it.
 #[derive(Clone, Debug, Default)]
 struct Tape(Arc<Mutex<String>>);
 
@@ -78,7 +78,7 @@ fn step(steps_done: u64, seconds: f64) -> StepInfo {
     }
 }
 
-/// `before`: what was done of epoch 2 before a resume.
+/// `before`: the steps of epoch 2 that were done before a resume.
 fn begin<O: Write + Send, E: Write + Send>(progress: &mut Progress<O, E>, before: u64) {
     let epochs = 70;
     let mut start = state((1..=2).map(|epoch| record(epoch, [1.0; 4])).collect());
@@ -106,7 +106,7 @@ fn an_epoch_reads_as_in_keras() {
     assert_eq!(err.take(), "");
 }
 
-/// Where people look, and not where scripts read.
+/// Warnings go to standard error, where scripts don't read.
 #[test]
 fn warnings_go_to_standard_error() {
     let (out, err) = (Tape::default(), Tape::default());

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A file that grows by whole records.
+/// An event file, which grows by whole records.
 #[derive(Debug)]
 pub(super) struct EventFile {
     path: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// A new file in `folder`, named so that TensorBoard finds it and reads it after older ones.
+    /// A new file in `folder`, with a name that TensorBoard reads after those of older files.
     pub fn create(folder: &Path) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
@@ -143,7 +143,7 @@ impl Event {
         Event::new(0, What::FileVersion("brain.Event:2".to_owned()))
     }
 
-    /// A run goes on at `step`: what was written before of this and later steps is void.
+    /// A run resumes at `step`: earlier events of this and later steps are void.
     pub fn start(step: i64) -> Event {
         Event::new(step, What::SessionLog(SessionLog { status: SessionStatus::Start.into() }))
     }
@@ -199,7 +199,7 @@ fn frame(record: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The CRC-32C of some bytes with TFRecord's mask: it keeps a checksum of data that hold checksums from degenerating.
+/// The CRC-32C with TFRecord's mask, which is needed for data that contain checksums.
 fn masked_crc(bytes: &[u8]) -> u32 {
     static CRC_32C: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
     CRC_32C.checksum(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
@@ -209,7 +209,7 @@ fn masked_crc(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// The bytes are those of TensorBoard's own `RecordWriter` for this event.
+    /// The bytes are those of TensorBoard's `RecordWriter` for this event.
     #[test]
     fn a_scalar_is_framed_as_tensorboard_frames_it() {
         let framed =

@@ -1,4 +1,5 @@
-//! What TensorBoard's event files of a folder say of one scalar: enough to know whether a run's epochs are in them.
+//! Reads one scalar from the TensorBoard event files of a folder, to find out whether a run's epochs are in
+//! them.
 
 use super::event::{Content, Event, SessionStatus, What};
 use prost::Message;
@@ -6,11 +7,11 @@ use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// A longer record is none of ours.
+/// The longest record; longer ones are from other programs.
 const MOST: u64 = 256 << 20;
 
-/// The points of the curve `tag` in the event files of `folder`, as TensorBoard shows them: in the order of the files' names, without
-/// those that a restart took back. What can't be read is left out.
+/// The points of the curve `tag` in the event files of `folder`, as TensorBoard shows them: in the order of
+/// the files' names, without those that a restart made void. Unreadable parts are left out.
 pub(super) fn points(folder: &Path, tag: &str) -> Vec<(i64, f32)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_log = |path: &PathBuf| path.to_string_lossy().contains("tfevents") && path.is_file();
@@ -28,7 +29,8 @@ pub(super) fn points(folder: &Path, tag: &str) -> Vec<(i64, f32)> {
     points
 }
 
-/// The next record of a file: behind its length and a checksum, before another one. `None` at the end, and where it was cut off.
+/// The next record of a file: a length and a checksum, the data, and another checksum. `None` at the end, and
+/// if it is incomplete.
 fn record(file: &mut impl Read) -> Option<Vec<u8>> {
     let (mut head, mut tail) = ([0; 12], [0; 4]);
     file.read_exact(&mut head).ok()?;
@@ -39,7 +41,7 @@ fn record(file: &mut impl Read) -> Option<Vec<u8>> {
     (read as u64 == len).then_some(record)
 }
 
-/// Takes the points of an event, or takes back those that it makes void.
+/// Adds the points of an event, or removes those that it makes void.
 fn take(event: Event, tag: &str, points: &mut Vec<(i64, f32)>) {
     match event.what {
         Some(What::Summary(summary)) => {
@@ -77,7 +79,7 @@ mod tests {
         file.write(&Event::scalar(298, "epoch_loss", 7.0)).unwrap();
         let all = points(folder.path(), "epoch_loss");
         assert_eq!((all.len(), all[297], all[298]), (299, (297, 297.0), (298, 7.0)));
-        // What a killed process left, and what is no such file.
+        // An incomplete file of a killed process, and a file of another format.
         let path = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 3]).unwrap();

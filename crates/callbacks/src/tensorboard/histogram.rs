@@ -1,6 +1,6 @@
-//! How often values of which size occur: what TensorBoard draws of weights.
+//! Histograms of weights for TensorBoard.
 
-/// As many as Keras' callback has.
+/// As in Keras' callback.
 const BUCKETS: usize = 30;
 
 /// The counts of finite values in buckets of the same width.
@@ -16,7 +16,7 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// Of these values; what is not finite is left out. `None` if nothing is left.
+    /// The histogram of the finite values; `None` if there are none.
     pub(super) fn of(values: &[f32]) -> Option<Histogram> {
         let finite = || values.iter().filter(|value| value.is_finite()).map(|value| f64::from(*value));
         let (min, max) = finite().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));

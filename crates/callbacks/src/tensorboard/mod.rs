@@ -11,8 +11,8 @@ use serde_json::json;
 use std::path::PathBuf;
 
 options! {
-    /// TensorBoard's event files, with what is in them beside the epochs' figures. The path is missing in the defaults, which a run refuses.
-    /// [`TensorBoard`] writes them.
+    /// The options of TensorBoard's event files. [`TensorBoard`] writes the files. By default the path is
+    /// empty, which a run refuses.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct TensorBoardOptions {
         ["Callbacks"]
@@ -35,13 +35,14 @@ pub(crate) const TABLE: Table = Table {
 /// Writes the epochs' figures for TensorBoard: `tensorboard --logdir DIR` shows them.
 ///
 /// The folders and names are those of Keras' callback: `DIR/train` and `DIR/validation`, each with
-/// `epoch_loss` and `epoch_accuracy`, and `epoch_learning_rate` in the former; epochs count from 0 there.
-/// With [`histograms`](TensorBoard::histograms) the former also holds how the weights are distributed, as `LAYER/WEIGHT/histogram`, and
-/// with [`images`](TensorBoard::images) what the augmentation made of the epoch's first batch, as `augmented_batch`.
+/// `epoch_loss` and `epoch_accuracy`. The former also has `epoch_learning_rate`. Epochs count from 0. With
+/// [`histograms`](TensorBoard::histograms) the former has the distribution of the weights, as
+/// `LAYER/WEIGHT/histogram`. With [`images`](TensorBoard::images) it has augmented images of the epoch's
+/// first batch, as `augmented_batch`.
 ///
-/// Every start of a run begins new event files. Where older ones in the folder hold the epochs done before, a mark takes back
-/// whatever they say of later epochs. Otherwise it takes back all that they say, and the epochs done before are written again;
-/// histograms and images of those are gone then.
+/// Every start of a run begins new event files. If older files in the folder have the finished epochs, a mark
+/// makes their later epochs void. Otherwise it makes all older events void, and the finished epochs are
+/// written again, without histograms and images.
 ///
 /// ```
 /// use callbacks::{Observer, TensorBoard};
@@ -51,30 +52,30 @@ pub(crate) const TABLE: Table = Table {
 #[derive(Debug)]
 pub struct TensorBoard {
     folder: PathBuf,
-    /// Epochs from one histogram to the next; 0 for none.
+    /// Epochs between two histograms; 0 for none.
     histograms: u64,
-    /// Images of a batch; 0 for none.
+    /// Images per batch; 0 for none.
     images: usize,
     files: Option<[EventFile; 2]>,
 }
 
 impl TensorBoard {
-    /// Below a folder, which need not exist.
+    /// Files in a folder, which need not exist.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         TensorBoard { folder: folder.into(), histograms: 0, images: 0, files: None }
     }
 
-    /// Histograms of all weights after every so many epochs: Keras' `histogram_freq`; 0 for none.
+    /// Histograms of all weights after every `every_epochs` epochs: Keras' `histogram_freq`; 0 for none.
     pub fn histograms(self, every_epochs: u64) -> Self {
         TensorBoard { histograms: every_epochs, ..self }
     }
 
-    /// So many augmented images of each epoch's first batch; 0 for none.
+    /// The first `count` augmented images of each epoch's first batch; 0 for none.
     pub fn images(self, count: usize) -> Self {
         TensorBoard { images: count, ..self }
     }
 
-    /// Whether older files have all of these epochs, once each: those of this run.
+    /// Whether older files have exactly these epochs.
     fn holds(&self, history: &[EpochRecord]) -> bool {
         let in_folder = |name: &str, loss: fn(&EpochRecord) -> f64| {
             let points = points(&self.folder.join(name), "epoch_loss");
@@ -93,7 +94,7 @@ impl TensorBoard {
         let step = record.epoch.saturating_sub(1) as i64;
         if self.histograms > 0 && record.epoch.is_multiple_of(self.histograms) {
             let tensors = snapshot.model_tensors()?;
-            // What the preprocessing measured does not change.
+            // The measured tensors of the preprocessing do not change.
             for tensor in tensors.iter().filter(|tensor| !tensor.name.starts_with("input/")) {
                 if let Some(histogram) = Histogram::of(tensor.data) {
                     let tag = format!("{}/histogram", tensor.name);
@@ -126,7 +127,7 @@ impl TensorBoard {
 impl Observer for TensorBoard {
     fn on_begin(&mut self, run: &RunInfo<'_>) -> Result<()> {
         let history = &run.state.history;
-        // A first start has nothing to look for.
+        // A new run has no older files to continue.
         let there = !history.is_empty() && self.holds(history);
         let create = |name| EventFile::create(&self.folder.join(name));
         let mut files = [create("train")?, create("validation")?];
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!((count(), last()), (2, 2), "only what is new");
         go(4, 4);
         assert_eq!(last(), 0);
-        // Another run's files, or none any more.
+        // Files of another run, or no files.
         fs::remove_dir_all(folder.path().join("validation")).unwrap();
         go(3, 4);
         assert_eq!(last(), 4, "all is written again");

@@ -25,20 +25,15 @@ const RAND_AUGMENT: Kind = Kind::Form {
 };
 
 const OPTIONS: &[Opt] = &[
-    option("rotation_range", "--rotation-range DEGREES", Kind::Number, "Rotate by up to so many degrees"),
+    option("rotation_range", "--rotation-range DEGREES", Kind::Number, "Rotate by up to DEGREES degrees"),
     option(
         "width_shift_range",
         "--width-shift-range R",
         SHIFT,
-        "Shift sideways: 0.1 for a tenth of the width, 4 for whole pixels below 4, 4.0 for up to 4 pixels, 0,2 for one of these",
+        "Shift horizontally: 0.1 for up to a tenth of the width, 4 for whole pixels below 4, 4.0 for up to 4 pixels, 0,2 for one of these",
     ),
-    option(
-        "height_shift_range",
-        "--height-shift-range R",
-        SHIFT,
-        "Shift up and down, as --width-shift-range",
-    ),
-    option("shear_range", "--shear-range DEGREES", Kind::Number, "Shear by up to so many degrees"),
+    option("height_shift_range", "--height-shift-range R", SHIFT, "Shift vertically, as --width-shift-range"),
+    option("shear_range", "--shear-range DEGREES", Kind::Number, "Shear by up to DEGREES degrees"),
     option(
         "zoom_range",
         "--zoom-range Z|LOW,HIGH",
@@ -49,7 +44,7 @@ const OPTIONS: &[Opt] = &[
         "channel_shift_range",
         "--channel-shift-range X",
         Kind::Number,
-        "Add up to so much, of 255, to all values",
+        "Shift all values, which are from 0 to 255, by up to X",
     ),
     option(
         "brightness_range",
@@ -61,14 +56,14 @@ const OPTIONS: &[Opt] = &[
         "fill_mode",
         "--fill-mode MODE",
         FILL,
-        "Beyond the edge: constant, nearest, reflect, wrap or mirror (reflect without the edge twice, as PyTorch pads)",
+        "Pixels beyond the edge: constant, nearest, reflect, wrap or mirror (PyTorch's reflect, which does not repeat the edge)",
     ),
     option("cval", "--cval X", Kind::Number, "The value beyond the edge with --fill-mode constant"),
     option(
         "interpolation_order",
         "--interpolation-order N",
         Kind::Between(0, 1),
-        "0 for the nearest pixel, 1 for a bilinear mixture",
+        "0 for the nearest pixel, 1 for bilinear interpolation",
     ),
     option(
         "horizontal_flip",
@@ -81,38 +76,38 @@ const OPTIONS: &[Opt] = &[
         "alternating_flip",
         "--alternating-flip BOOL",
         Kind::Switch,
-        "Mirror every image left to right in exactly every second epoch",
+        "Mirror every image left to right in every second epoch",
     ),
     option(
         "random_crop",
         "--random-crop N",
         Kind::Whole(0),
-        "Pad by N pixels and cut out an image of the old size",
+        "Pad by N pixels and crop to the old size at a random place",
     ),
     option(
         "random_resized_crop",
         "--random-resized-crop LOW,HIGH[,NARROW,WIDE]",
         CROP,
-        "Cut out a part of LOW to HIGH of the area and enlarge it; by default of 0.08 to 1",
+        "Crop a part with LOW to HIGH of the area and resize it to the old size; by default 0.08 to 1",
     ),
-    option("cutout", "--cutout N", Kind::Whole(0), "Blank a square of N pixels"),
+    option("cutout", "--cutout N", Kind::Whole(0), "Erase a square of N pixels per side"),
     option(
         "rand_augment",
         "--rand-augment OPS,MAGNITUDE",
         RAND_AUGMENT,
-        "RandAugment: OPS operations of strength MAGNITUDE, of 31; by default 2,9",
+        "RandAugment: OPS operations of strength MAGNITUDE, below 31; by default 2,9",
     ),
     option(
         "mixup",
         "--mixup ALPHA",
         Kind::Number,
-        "Mix images and labels in pairs, in shares from Beta(ALPHA, ALPHA)",
+        "Mixup: mix pairs of images and labels, with weights from Beta(ALPHA, ALPHA)",
     ),
     option(
         "cutmix",
         "--cutmix ALPHA",
         Kind::Number,
-        "Put a rectangle of another image into each, its share from Beta(ALPHA, ALPHA)",
+        "CutMix: paste a rectangle of another image, with a share of the area from Beta(ALPHA, ALPHA)",
     ),
     option(
         "rescale",
@@ -130,37 +125,37 @@ const OPTIONS: &[Opt] = &[
         "featurewise_std_normalization",
         "--featurewise-std-normalization BOOL",
         Kind::Switch,
-        "Divide by each channel's deviation over the training images",
+        "Divide by each channel's standard deviation over the training images",
     ),
     option("samplewise_center", "--samplewise-center BOOL", Kind::Switch, "Subtract each image's own mean"),
     option(
         "samplewise_std_normalization",
         "--samplewise-std-normalization BOOL",
         Kind::Switch,
-        "Divide by each image's own deviation",
+        "Divide by each image's own standard deviation",
     ),
     option(
         "zca_whitening",
         "--zca-whitening BOOL",
         Kind::Switch,
-        "Decorrelate the values of an image; takes minutes to begin",
+        "ZCA whitening, which decorrelates the values of an image; takes minutes to start",
     ),
     option(
         "zca_epsilon",
         "--zca-epsilon X",
         Kind::Number,
-        "The number that is added to the eigenvalues of the covariance",
+        "The number that is added to the eigenvalues of the covariance in --zca-whitening",
     ),
     Opt::new(
         "validation_split",
         Kind::Number,
-        "Validate on this share of the training images, which is held back, instead of the test images",
+        "Hold back this share of the training images for validation, instead of the test images",
     )
     .with_flag("--validation-split SHARE"),
-    Opt::new("preprocess", Kind::Any, "The preprocessing before the augmentation, of library users"),
-    Opt::new("mean", Kind::Any, "A mean that is given instead of measured, by library users"),
-    Opt::new("std", Kind::Any, "A deviation that is given instead of measured, by library users"),
-    Opt::new("whitening", Kind::Any, "A whitening that is given instead of measured, by library users"),
+    Opt::new("preprocess", Kind::Any, "The preprocessing before the augmentation, for library users"),
+    Opt::new("mean", Kind::Any, "A given mean instead of a measured one, for library users"),
+    Opt::new("std", Kind::Any, "A given standard deviation instead of a measured one, for library users"),
+    Opt::new("whitening", Kind::Any, "A given whitening instead of a measured one, for library users"),
 ];
 
 fn fill_mode(text: &str) -> Result<Value, Refused> {
@@ -173,7 +168,7 @@ fn fill_mode(text: &str) -> Result<Value, Refused> {
     })
 }
 
-/// Two numbers with a comma.
+/// Two numbers separated by a comma.
 fn bounds(text: &str) -> Result<Value, Refused> {
     let two = text
         .split_once(',')

@@ -4,7 +4,7 @@ use core::str::FromStr;
 use parallel::Weights;
 use serde::{Deserialize, Serialize};
 
-/// What decides how much of every batch each replica computes.
+/// The rule for the share of every batch that each replica computes.
 ///
 /// ```
 /// use train::DeviceWeights;
@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum DeviceWeights {
-    /// The same for all, and the last takes the remainder too: the tutorials' rule.
+    /// The same share for all; the last replica also takes the remainder, as in the tutorials.
     #[default]
     Even,
     /// In proportion to the speeds that the replicas measure before the first epoch.
     Auto,
-    /// In proportion to these.
+    /// In proportion to these weights.
     Given(Weights),
 }
 
@@ -70,8 +70,9 @@ impl DeviceWeights {
     pub(crate) const ACCEPTED: &'static str =
         "auto, even, or a positive finite number for each replica, as in 2,1,1";
 
-    /// What the batches of a run of `world` replicas are cut by: never [`Auto`](DeviceWeights::Auto). Speeds are measured once
-    /// in a run: one that goes on has those of its checkpoint, unless they were of another number of replicas.
+    /// The weights of a run with `world` replicas: never [`Auto`](DeviceWeights::Auto). Speeds are measured
+    /// once in a run: a resumed run takes the weights of its checkpoint if the number of replicas is the
+    /// same.
     pub(crate) fn settle(
         &self,
         measured_before: Option<&DeviceWeights>,

@@ -6,9 +6,9 @@ use serde_json::Value;
 pub struct Difference {
     /// Its key, such as `devices.replicas`.
     pub key: String,
-    /// Its value in the first one.
+    /// Its value in the first configuration.
     pub old: Value,
-    /// Its value in the second one.
+    /// Its value in the second configuration.
     pub new: Value,
 }
 
@@ -18,8 +18,8 @@ impl Difference {
         is_training(&self.key)
     }
 
-    /// Both values as people write them.
-    pub fn told(&self) -> [String; 2] {
+    /// Both values as text.
+    pub fn texts(&self) -> [String; 2] {
         [&self.old, &self.new].map(|value| match value {
             Value::Null => "none".to_owned(),
             Value::String(text) => text.clone(),
@@ -28,11 +28,11 @@ impl Difference {
     }
 }
 
-/// The options in which two configurations differ, in the order of the table.
+/// The options in which two configurations differ, in the order of the tables.
 pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
     let [old, new] = [old, new].map(|config| {
         let mut config = config.clone();
-        // By default they follow from the stages.
+        // The default depends on the number of stages.
         config.training.micro_batches = Some(config.micro_batches());
         serde_json::to_value(config).unwrap_or_default()
     });
@@ -40,7 +40,7 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
     for table in tables() {
         let of = |all: &Value| if table.key.is_empty() { all.clone() } else { all[table.key].clone() };
         let (old, new) = (of(&old), of(&new));
-        // A table that one of them lacks is an option of its own.
+        // A table that only one of them has counts as one option.
         if old.is_null() || new.is_null() {
             continue;
         }
@@ -56,7 +56,8 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
     found
 }
 
-/// The options that all ranks must agree on, with their values: whatever decides bits, but for the place of the data.
+/// The options that all ranks must agree on, with their values: all that decide bits, except for the path of
+/// the data.
 pub(crate) fn agreed(config: &Config) -> Vec<(String, Value)> {
     let all = serde_json::to_value(config).unwrap_or_default();
     let of_table = tables().iter().flat_map(|table| table.options.iter().map(|option| table.key_of(option)));
@@ -85,11 +86,11 @@ mod tests {
             found.iter().map(|found| (found.key.as_str(), found.is_training())).collect();
         let expected = [("epochs", false), ("seed", true), ("devices.threads", false), ("early_stop", false)];
         assert_eq!(keys, expected);
-        assert_eq!(found[1].told(), ["1", "4"]);
-        assert!(found[3].told()[1].contains("patience:5"), "{:?}", found[3].told());
+        assert_eq!(found[1].texts(), ["1", "4"]);
+        assert!(found[3].texts()[1].contains("patience:5"), "{:?}", found[3].texts());
     }
 
-    /// Equality of the part and the differences of the table say the same.
+    /// `PartialEq` and the differences of the table agree.
     #[test]
     fn every_change_of_training_is_a_difference() {
         let old = recipe("quick").unwrap();

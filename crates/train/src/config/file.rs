@@ -1,6 +1,7 @@
-//! Recipes as TOML: what `towers recipes NAME` prints and `--recipe FILE.toml` reads; and runs as recipes.
+//! Recipes as TOML, for `towers recipes NAME` and `--recipe FILE.toml`; and runs as recipes.
 //!
-//! A file has the keys of the table of options. It is read key by key, so that an error names the line, the key and what would be accepted.
+//! A file has the keys of the table of options. It is read key by key, so that an error names the line, the
+//! key and the accepted values.
 
 use super::recipe::{RECIPES, names};
 use super::{Config, Placement, tables};
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// The keys that a recipe must have if it is not `like` another one. They are written first, and always.
+/// The keys of a recipe that is not `like` another one. They are always written, and first.
 const NEEDED: [&str; 8] =
     ["model", "epochs", "batch_size", "lr", "schedule", "optimizer", "preprocessing", "drop_last"];
 
@@ -38,17 +39,19 @@ pub fn recipe(name: &str) -> Result<Config> {
     read(text, name)
 }
 
-/// The recipe of this name; of the file, if it ends with `.toml`; or that of a run, if it is its folder or its `config.json`.
+/// The recipe with this name; of a file, if the name ends with `.toml`; or of a run, if it is a run's folder
+/// or `config.json`.
 ///
-/// Data that a file names may lie beside it: a relative `dataset` is a folder there, or else of the current folder. The outputs that it
-/// names (`csv_log`, `tensorboard`, `plot`) are of the current folder, as on the command line.
+/// A relative `dataset` of a file is a folder next to the file or, if there is none, in the current folder.
+/// The outputs of a file (`csv_log`, `tensorboard`, `plot`) are relative to the current folder, as on the
+/// command line.
 ///
-/// The recipe of a run has its options, its replicas and its data, so that it trains the same network again. Its devices are the caller's,
-/// and nothing that it wrote outside of its folder is written again.
+/// The recipe of a run has its options, replicas and data, so that it trains the same network again. The
+/// devices are not taken over, and neither are outputs outside of the run's folder.
 ///
 /// # Errors
-/// [`Error::Option`] for a name that is not among [`RECIPES`], [`Error::Recipe`] for a file that makes no sense; [`Error::Io`] if there is
-/// no such file.
+/// [`Error::Option`] for a name that is not among [`RECIPES`], [`Error::Recipe`] for an invalid file;
+/// [`Error::Io`] if the file can't be read.
 pub fn find_recipe(name: &str) -> Result<Config> {
     let path = Path::new(name);
     let ends_with = |ending: &str| path.extension().is_some_and(|own| own == ending);
@@ -88,7 +91,7 @@ fn of_run(path: &Path) -> Result<Config> {
     Ok(config)
 }
 
-/// A folder of pictures that a recipe's file names is meant beside that file, if there is one.
+/// Resolves a folder of pictures relative to the recipe's file, if it exists there.
 fn beside(recipe: &Path, config: &mut Config) -> Result<(), String> {
     let data = &mut config.training.data;
     let folder = recipe.parent().map(|folder| folder.join(&data.dataset)).filter(|folder| folder.is_dir());
@@ -100,15 +103,15 @@ fn beside(recipe: &Path, config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// A path as a configuration has it.
+/// A path as a string of a configuration.
 fn text_of(path: PathBuf) -> Result<String, String> {
     path.into_os_string().into_string().map_err(|path| {
         format!("its pictures are in {}, a path that is not UTF-8; rename the folder", path.display())
     })
 }
 
-/// Reads a recipe in TOML, which is called `name` if it has no name of its own. Keys that it leaves out are as in the recipe that it is
-/// `like`.
+/// Reads a recipe in TOML. Its name is `name` if the text has none. Missing keys are those of the recipe that
+/// it is `like`.
 ///
 /// ```
 /// let config = train::read_recipe("like = 'resnet18'\nepochs = 15\n[augmentation]\nvertical_flip = true", "short")?;
@@ -119,14 +122,14 @@ fn text_of(path: PathBuf) -> Result<String, String> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Recipe`] naming the line, the key, its value and what is wrong with it.
+/// [`Error::Recipe`] with the line, the key, its value and the reason.
 pub fn read_recipe(text: &str, name: &str) -> Result<Config> {
     let config = read(text, name)?;
     check(&config).map_err(|reason| Error::Recipe { name: name.to_owned(), reason })?;
     Ok(config)
 }
 
-/// The same without checking what options mean together.
+/// As [`read_recipe`], without checks of options against each other.
 fn read(text: &str, name: &str) -> Result<Config> {
     let refuse = |reason: String| Error::Recipe { name: name.to_owned(), reason };
     let mut file = parse(text).map_err(refuse)?;
@@ -156,8 +159,8 @@ fn read(text: &str, name: &str) -> Result<Config> {
     config.recipe = name.to_owned();
     for (key, value) in file {
         let set = |config: &mut Config, path: &[&str], value: &Value| {
-            let told = |error: Error| refuse(format!("{}{error}", line(text, path)));
-            config.set(&path.join("."), value).map_err(told)
+            let with_line = |error: Error| refuse(format!("{}{error}", line(text, path)));
+            config.set(&path.join("."), value).map_err(with_line)
         };
         match table(&key).zip(value.as_object()) {
             Some((table, own)) => {
@@ -165,9 +168,9 @@ fn read(text: &str, name: &str) -> Result<Config> {
                 own.iter().try_for_each(|(option, value)| set(&mut config, &[&key, option], value))?;
             }
             None if table(&key).is_some() && !is_option(&key) => {
-                let told =
+                let message =
                     format!("{}`{key}` is {value}, but must be a table of options", line(text, &[&key]));
-                return Err(refuse(told));
+                return Err(refuse(message));
             }
             None => set(&mut config, &[&key], &value)?,
         }
@@ -175,7 +178,7 @@ fn read(text: &str, name: &str) -> Result<Config> {
     Ok(config)
 }
 
-/// The sentence that a recipe says about itself.
+/// The recipe's description of itself.
 fn about(text: &str) -> Option<String> {
     parse(text).ok()?.get("about")?.as_str().map(str::to_owned)
 }
@@ -187,11 +190,11 @@ fn parse(text: &str) -> Result<Map<String, Value>, String> {
     })?;
     match serde_json::to_value(table) {
         Ok(Value::Object(file)) => Ok(file),
-        _ => Err("it is no table of keys and values".to_owned()),
+        _ => Err("it is not a table of keys and values".to_owned()),
     }
 }
 
-/// The number of the line at a place in a text, from 1.
+/// The line number of a position in a text, from 1.
 fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }
@@ -216,31 +219,31 @@ fn table(key: &str) -> Option<&'static Table> {
     tables().iter().find(|table| table.key == key && !key.is_empty())
 }
 
-/// Whether an option at the top level has this key, as the compact form of a table has.
+/// Whether an option at the top level has this key, such as the compact form of a table.
 fn is_option(key: &str) -> bool {
     let top = tables().iter().filter(|table| table.key.is_empty());
     top.flat_map(|table| table.options).any(|option| option.name == key)
 }
 
-/// Has the table of a callback begin, if it has not.
+/// Adds the table of a callback, if it is absent.
 fn begin(config: &mut Config, table: &Table) {
     let all = serde_json::to_value(&*config).unwrap_or_default();
     if let (true, Some(begins), Value::Object(mut all)) = (all[table.key].is_null(), table.begins, all) {
         all.insert(table.key.to_owned(), begins());
-        if let Ok(begun) = Config::try_from(all) {
-            *config = begun;
+        if let Ok(with_table) = Config::try_from(all) {
+            *config = with_table;
         }
     }
 }
 
-/// Checks what options mean together.
+/// Checks options against each other.
 fn check(config: &Config) -> Result<(), String> {
     if config.training.data.dataset.is_empty() {
         return Err(
             "`data.dataset` is empty; name a data set or a folder of pictures, or leave it out".to_owned()
         );
     }
-    // It becomes a part of a path.
+    // The name becomes a part of a path.
     let plain = |ch: char| ch.is_ascii_alphanumeric() || "-_.".contains(ch);
     if config.recipe.is_empty() || config.recipe.starts_with('.') || !config.recipe.chars().all(plain) {
         return Err(
@@ -254,7 +257,7 @@ fn check(config: &Config) -> Result<(), String> {
     })
 }
 
-/// A recipe as TOML. Given back to [`read_recipe`] it is the same recipe, and so the same run bit for bit.
+/// A recipe as TOML. [`read_recipe`] reads it back as the same recipe, and so the same run bit for bit.
 ///
 /// # Errors
 /// [`Error::Recipe`] if a value can't be written.
@@ -282,12 +285,12 @@ pub fn write_recipe(config: &Config) -> Result<String> {
     for Table { key, begins, .. } in tables().iter().filter(|table| !table.key.is_empty()) {
         let Some(own) = own[key].as_object().filter(|_| !written.contains(key)) else { continue };
         written.push(*key);
-        let begun = begins.filter(|_| blank[key].is_null()).map(|begins| begins());
-        let blank = begun.as_ref().unwrap_or(&blank[key]);
+        let defaults = begins.filter(|_| blank[key].is_null()).map(|begins| begins());
+        let blank = defaults.as_ref().unwrap_or(&blank[key]);
         let differs: Vec<_> =
             own.iter().filter(|(name, value)| !value.is_null() && blank[name.as_str()] != **value).collect();
-        // A callback with its defaults is one as well.
-        if begun.is_some() || !differs.is_empty() {
+        // A callback with default options is written too.
+        if defaults.is_some() || !differs.is_empty() {
             text += &format!("\n[{key}]\n");
         }
         for (name, value) in differs {
@@ -362,8 +365,8 @@ mod tests {
     fn a_path_that_is_no_text_is_not_garbled() {
         use std::os::unix::ffi::OsStringExt as _;
         let path = PathBuf::from(std::ffi::OsString::from_vec(b"/data/caf\xe9".to_vec()));
-        let told = text_of(path).unwrap_err();
-        assert!(told.ends_with("a path that is not UTF-8; rename the folder"), "{told}");
+        let error = text_of(path).unwrap_err();
+        assert!(error.ends_with("a path that is not UTF-8; rename the folder"), "{error}");
         assert_eq!(text_of("/data/café".into()).as_deref(), Ok("/data/café"));
     }
 

@@ -1,4 +1,4 @@
-//! How texts become values: the compact forms of the command line and of recipes.
+//! Parsers for the compact forms of the command line and of recipes.
 
 use super::device_weights::DeviceWeights;
 use crate::{Error, ImageSize};
@@ -8,7 +8,7 @@ use options::{Refused, hint};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// More replicas, or threads, than any machine has use for.
+/// An upper limit for replicas and threads, above what any machine can use.
 pub(crate) const MOST: usize = 1024;
 
 /// A form of the crate `optim`, such as `sgd:momentum=0.9`.
@@ -40,7 +40,8 @@ pub(super) fn plateau(text: &str) -> Result<Value, Refused> {
     ReduceLrOnPlateau::parse(text).map(|plateau| json!(plateau))
 }
 
-/// A rule of scaling depends on the batch size and the schedule: [`Config::set_lr_scaling`](crate::Config::set_lr_scaling) reads it.
+/// A scaling rule depends on the batch size and the schedule, so
+/// [`Config::set_lr_scaling`](crate::Config::set_lr_scaling) parses it.
 pub(super) fn scaling(_: &str) -> Result<Value, Refused> {
     Err(Refused::MustBe("a table of base_batch and warmup_epochs".to_owned()))
 }
@@ -49,7 +50,7 @@ pub(super) fn gpus(text: &str) -> Result<Value, Refused> {
     parse_gpus(text).map(|ids| json!(ids)).map_err(Refused::MustBe)
 }
 
-/// Reads a number of GPUs, or their ids. An id that comes several times makes several replicas on one GPU.
+/// Parses a number of GPUs, or their ids. A repeated id puts several replicas on one GPU.
 ///
 /// ```
 /// assert_eq!(train::parse_gpus("3"), Ok(vec![0, 1, 2]));
@@ -58,7 +59,7 @@ pub(super) fn gpus(text: &str) -> Result<Value, Refused> {
 /// ```
 ///
 /// # Errors
-/// What would be accepted.
+/// The accepted values.
 pub fn parse_gpus(text: &str) -> Result<Vec<usize>, String> {
     let number = |part: &str| part.trim().parse::<usize>();
     let wrong = |_| "a number of GPUs, as in 3, or their ids, as in 0,2,3".to_owned();
@@ -73,7 +74,7 @@ pub fn parse_gpus(text: &str) -> Result<Vec<usize>, String> {
     }
 }
 
-/// What an optimizer or a schedule refused, with the name that was probably meant.
+/// The error of an optimizer or a schedule, with a similar name if there is one.
 pub(super) fn spelled(error: &optim::Error) -> String {
     let meant = match error {
         optim::Error::UnknownName { name, accepted, .. } => hint(name, accepted.split(", ")),
@@ -84,7 +85,7 @@ pub(super) fn spelled(error: &optim::Error) -> String {
             "; give the learning rate by `lr`".to_owned()
         }
         optim::Error::UnknownOption { option, accepted, .. } => hint(option, accepted.split(", ")),
-        // Where words are accepted instead of numbers.
+        // For values that are words, not numbers.
         optim::Error::Value { value, accepted, .. } if !accepted.contains("number") => {
             hint(value, accepted.split([',', ' ']).filter(|word| word.len() > 2))
         }

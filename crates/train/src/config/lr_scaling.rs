@@ -1,15 +1,15 @@
-//! `--lr-scaling`: rates for batches that grow with the number of replicas.
+//! `--lr-scaling`: learning rates for batches that grow with the number of replicas.
 
 use super::few_digits;
 use crate::{Config, Error, Result};
 use optim::{LinearScaling, Optimizer, Progress};
 
-/// Epochs of the warm-up where nothing is said of it: those of Goyal et al.
+/// The default warm-up in epochs: that of Goyal et al.
 const WARMUP_EPOCHS: u64 = 5;
 
 impl Config {
-    /// Sets `--lr-scaling`: `none`, `linear` for a rate that is meant for the batch of one replica, or `linear:base=N` for one
-    /// that is meant for batches of N. A schedule with a warm-up of its own gets no second one.
+    /// Sets `--lr-scaling`: `none`, `linear` if the learning rate is for the batch of one replica, or
+    /// `linear:base=N` if it is for batches of N. A schedule with its own warm-up gets no second one.
     ///
     /// ```
     /// let mut config = train::recipe("minigooglenet")?;
@@ -60,7 +60,7 @@ impl Config {
         }
     }
 
-    /// Sets `--warmup-epochs`: how long a scaled rate takes to rise; 0 for the full one at once.
+    /// Sets `--warmup-epochs`: the length of the warm-up of a scaled rate; 0 for none.
     ///
     /// # Errors
     /// [`Error::Option`] where the rate is not scaled.
@@ -82,7 +82,7 @@ impl Config {
         scaling.validate()?;
         match self.training.schedule.warmup {
             Some(_) if scaling.warmup_epochs > 0 => {
-                refuse(scaling.warmup_epochs, "0 with a schedule that has a warm-up of its own")
+                refuse(scaling.warmup_epochs, "0 with a schedule that has its own warm-up")
             }
             _ => Ok(()),
         }
@@ -94,10 +94,10 @@ impl Config {
         self.training.schedule.lr(self.training.lr, progress) * scale
     }
 
-    /// What scaling does to the base rate, for people.
+    /// A description of the scaled base rate.
     pub(crate) fn describe_lr_scaling(&self, batch: usize) -> Option<String> {
         let LinearScaling { base_batch, warmup_epochs } = self.training.lr_scaling?;
-        // A few digits, as it was typed.
+        // Rounded to a few digits.
         let full = self.training.lr * batch as f64 / base_batch as f64;
         let full = few_digits((full * 1e6).round() / 1e6);
         let warmup = match warmup_epochs {
@@ -159,7 +159,7 @@ mod tests {
         let error = config.check().unwrap_err().to_string();
         assert_eq!(
             error,
-            "`lr_scaling.warmup_epochs` is 3, but must be 0 with a schedule that has a warm-up of its own"
+            "`lr_scaling.warmup_epochs` is 3, but must be 0 with a schedule that has its own warm-up"
         );
     }
 
@@ -168,12 +168,12 @@ mod tests {
         let mut config = recipe("quick").unwrap();
         config.training.epochs = 5;
         config.set_lr_scaling("linear").unwrap();
-        assert!(config.oddities().is_empty());
+        assert!(config.warnings().is_empty());
         config.set_warmup_epochs(6).unwrap();
-        let says = "the warm-up takes 6 epochs of 5: the learning rate never comes to its full value";
-        assert_eq!(config.oddities(), [says]);
+        let says = "the warm-up takes 6 epochs of 5: the learning rate never reaches its full value";
+        assert_eq!(config.warnings(), [says]);
         config.training.schedule = "cosine+warmup:epochs=9".parse().unwrap();
-        assert!(config.oddities()[0].contains("takes 9 epochs of 5"));
+        assert!(config.warnings()[0].contains("takes 9 epochs of 5"));
     }
 
     #[test]

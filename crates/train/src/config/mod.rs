@@ -1,4 +1,4 @@
-//! The configuration of a run, in three parts by meaning, and the table of its options.
+//! The configuration of a run, in three parts, and the table of its options.
 
 mod augmentation;
 mod device_weights;
@@ -37,21 +37,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// Everything about a run: what `config.json` holds, enough to repeat it.
+/// All options of a run: the content of `config.json`, enough to repeat the run.
 ///
-/// Its keys in files are those of [`tables`], whatever part holds them: `epochs`, `devices.replicas`, `checkpoints.save_best`.
+/// The keys in files are those of [`tables`], whatever the part: `epochs`, `devices.replicas`,
+/// `checkpoints.save_best`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "Map<String, Value>", try_from = "Map<String, Value>")]
 pub struct Config {
-    /// The recipe it began as.
+    /// The recipe that it is based on.
     pub recipe: String,
-    /// The keys that differ from the recipe, for people and for a resume.
+    /// The keys that differ from the recipe, for users and for a resume.
     pub changed: Vec<String>,
-    /// What decides the bits of the run.
+    /// The options that decide the bits of the run.
     pub training: Training,
-    /// Where it happens.
+    /// The devices and the location of the data.
     pub placement: Placement,
-    /// What is kept and shown of it.
+    /// The outputs of the run.
     pub outputs: Outputs,
 }
 
@@ -83,7 +84,7 @@ impl From<Config> for Map<String, Value> {
     }
 }
 
-/// Adds the keys of `part` to `all`, and those of tables to the tables.
+/// Adds the keys of `part` to `all`, and merges tables.
 fn merge(all: &mut Map<String, Value>, part: Value) {
     let Value::Object(part) = part else { return };
     for (key, value) in part {
@@ -102,24 +103,24 @@ impl TryFrom<Map<String, Value>> for Config {
     fn try_from(all: Map<String, Value>) -> Result<Self, String> {
         table::check_keys(&all).map_err(|error| error.to_string())?;
         let all = Value::Object(all);
-        let told = |error: serde_json::Error| error.to_string();
+        let message = |error: serde_json::Error| error.to_string();
         Ok(Config {
             recipe: all["recipe"].as_str().unwrap_or_default().to_owned(),
             changed: serde_json::from_value(all.get("changed").cloned().unwrap_or_default())
                 .unwrap_or_default(),
-            training: Training::deserialize(&all).map_err(told)?,
-            placement: Placement::deserialize(&all).map_err(told)?,
-            outputs: Outputs::deserialize(&all).map_err(told)?,
+            training: Training::deserialize(&all).map_err(message)?,
+            placement: Placement::deserialize(&all).map_err(message)?,
+            outputs: Outputs::deserialize(&all).map_err(message)?,
         })
     }
 }
 
-/// Refuses a value.
+/// The error for a refused value.
 fn refuse<T>(option: &'static str, value: impl ToString, accepted: impl Into<String>) -> Result<T> {
     Err(Error::Option { option, value: value.to_string(), accepted: accepted.into() })
 }
 
-/// A number in few digits, however large it is.
+/// A number with few digits, however large it is.
 fn few_digits(number: f64) -> String {
     if number.is_finite() && number.abs() >= 1e16 { format!("{number:e}") } else { number.to_string() }
 }
@@ -142,13 +143,13 @@ impl Config {
     /// Sets one option by its key, such as `devices.replicas`, to a value of a file.
     ///
     /// # Errors
-    /// [`Error::Key`] naming the key, its value and what would be accepted.
+    /// [`Error::Key`] with the key, its value and the accepted values.
     pub fn set(&mut self, key: &str, value: &Value) -> Result<()> {
         *self = options::set(self, tables(), key, value)?;
         Ok(())
     }
 
-    /// Sets one option by its key to a text of the command line; a flag that is repeated gives several.
+    /// Sets one option by its key to a text of the command line. A repeated flag has several texts.
     ///
     /// # Errors
     /// As [`set`](Config::set).
@@ -157,38 +158,39 @@ impl Config {
         Ok(())
     }
 
-    /// Stages of each replica: at least 1.
+    /// The number of stages of each replica, at least 1.
     pub fn stages(&self) -> usize {
         self.placement.devices.stages()
     }
 
-    /// Samples of a batch over `replicas` replicas, or over the virtual ones.
+    /// Samples per batch over `replicas` replicas, or over the virtual ones.
     pub fn global_batch(&self, replicas: usize) -> usize {
         let Training { batch_size, global_batch_size, virtual_replicas, .. } = self.training;
         global_batch_size.unwrap_or(batch_size.saturating_mul(virtual_replicas.unwrap_or(replicas)))
     }
 
-    /// Micro-batches of a replica.
+    /// The number of micro-batches of a replica.
     pub fn micro_batches(&self) -> usize {
         let stages = self.stages();
         self.training.micro_batches.unwrap_or(if stages > 1 { 2 * stages } else { 1 })
     }
 
-    /// How many shards every batch is cut into over `replicas` replicas, each with a pass of its own.
+    /// The number of shards per batch over `replicas` replicas; each shard has a separate pass.
     pub fn shards(&self, replicas: usize) -> usize {
         self.training.virtual_replicas.unwrap_or(replicas.saturating_mul(self.micro_batches()))
     }
 
-    /// Whether results are promised to be the same on other devices, so that only algorithms that repeat will do.
+    /// Whether results must be the same on other devices, so that only deterministic algorithms are allowed.
     pub(crate) fn repeats(&self) -> bool {
         self.training.virtual_replicas.is_some() || self.stages() > 1
     }
 
-    /// Checks that `replicas` replicas all have something to do, and can share their statistics if they are to.
+    /// Checks that each of `replicas` replicas has work, and that they can share statistics if they should.
     ///
     /// # Errors
-    /// [`Error::Option`] if a batch has fewer samples, or there are fewer virtual replicas, or with
-    /// [`sync_batch_norm`](Training::sync_batch_norm) more, or weights for another number, or more micro-batches than a replica has samples.
+    /// [`Error::Option`] if a batch has fewer samples than replicas; if there are fewer virtual replicas, or
+    /// more with [`sync_batch_norm`](Training::sync_batch_norm); if the weights are for another number of
+    /// replicas; if there are more micro-batches than samples of a replica.
     pub fn check_replicas(&self, replicas: usize) -> Result<()> {
         self.check_weights(replicas)?;
         let Training { global_batch_size, virtual_replicas, sync_batch_norm, .. } = self.training;
@@ -219,7 +221,7 @@ impl Config {
         }
     }
 
-    /// Checks that weights are for as many replicas, and that each of them gets something of a whole batch.
+    /// Checks that there is one weight for each replica, and that each replica gets samples of a whole batch.
     fn check_weights(&self, replicas: usize) -> Result<()> {
         let DeviceWeights::Given(weights) = &self.placement.device_weights else { return Ok(()) };
         if weights.len() != replicas {
@@ -250,10 +252,10 @@ impl Config {
         }
     }
 
-    /// Checks what the parts can't check on their own.
+    /// Checks options against each other.
     ///
     /// # Errors
-    /// [`Error::Option`] naming the option, its value and what is accepted.
+    /// [`Error::Option`] with the option, its value and the accepted values.
     pub fn check(&self) -> Result<()> {
         self.check_name()?;
         let image_size = self.training.data.image_size;
@@ -269,12 +271,13 @@ impl Config {
         }
     }
 
-    /// As [`check`](Self::check), for data with images of this height, width and channels: theirs counts, not what the options say.
+    /// As [`check`](Self::check), for data with images of this height, width and channels, which override the
+    /// options.
     pub(crate) fn check_for(&self, image: [usize; 3]) -> Result<()> {
         self.check_name()?;
         self.check_options(image)?;
-        // Told before a run's folder is made. The number of classes makes no difference to where a network can be cut, nor to the names
-        // of its parameters.
+        // Reported before a run's folder is created. The number of classes affects neither the possible cuts
+        // of a network nor the names of its parameters.
         if self.stages() == 1 && self.training.param_groups.is_empty() {
             return Ok(());
         }
@@ -293,15 +296,15 @@ impl Config {
         }
     }
 
-    /// The network that it names, for its images and so many classes; `None` if there is no such network.
+    /// The configured network, for its images and this number of classes; `None` if there is no such network.
     pub(crate) fn model(&self, classes: usize) -> Option<layers::Result<models::Model>> {
         models::by_name_for(&self.training.model, self.training.data.image_size.shape(), classes)
     }
 
-    /// As [`check_for`](Self::check_for) but for the name of the network, which may be one's own.
+    /// As [`check_for`](Self::check_for), except for the name of the network, which may be a custom one.
     pub(crate) fn check_options(&self, image: [usize; 3]) -> Result<()> {
         ImageSize::of(image).check()?;
-        // Model files say nothing of channels, and reports show colours.
+        // Model files have no number of channels, and reports need colours.
         if image[2] != cifar::CHANNELS {
             let remedy = "3: red, green and blue; repeat the one of grey images";
             return refuse("the number of channels of the images", image[2], remedy);
@@ -328,7 +331,7 @@ impl Config {
         Ok(self.outputs.check()?)
     }
 
-    /// Checks every value by itself, as the table of options says.
+    /// Checks each value against the table of options.
     fn check_values(&self) -> Result<()> {
         let Config { training, placement, .. } = self;
         let [root, _, data, arithmetic, plateau] = &training::TABLES;
@@ -356,7 +359,7 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that batch normalization can be synchronized, where it is to be.
+    /// Checks whether batch normalization can be synchronized, if it should be.
     fn check_sync(&self) -> Result<()> {
         if !self.training.sync_batch_norm || self.micro_batches() == 1 {
             return Ok(());
@@ -368,29 +371,29 @@ impl Config {
         refuse("`sync_batch_norm`", "given", accepted)
     }
 
-    /// What of it is allowed, but hardly meant: a sentence each.
-    pub(crate) fn oddities(&self) -> Vec<String> {
+    /// Warnings about options that are allowed, but hardly meant.
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let Training { schedule, lr_scaling, epochs, .. } = &self.training;
         let of_schedule =
             schedule.warmup.filter(|warmup| warmup.per == Per::Epoch).map(|warmup| warmup.length);
         let of_scaling = lr_scaling.map(|scaling| scaling.warmup_epochs);
         let longest = of_schedule.max(of_scaling).filter(|length| length > epochs);
-        let told = |length| {
+        let message = |length| {
             format!(
-                "the warm-up takes {length} epochs of {epochs}: the learning rate never comes to its full value"
+                "the warm-up takes {length} epochs of {epochs}: the learning rate never reaches its full value"
             )
         };
-        longest.map(told).into_iter().collect()
+        longest.map(message).into_iter().collect()
     }
 }
 
-/// Refuses an `option` that names none of [`models::NAMES`].
+/// The error for an `option` that is not one of [`models::NAMES`].
 pub(crate) fn unknown_network(option: &'static str, name: &str) -> Error {
     let accepted = format!("one of {}{}", models::NAMES.join(", "), hint(name, models::NAMES));
     Error::Option { option, value: format!("`{name}`"), accepted }
 }
 
-/// Writes `config.json` into a run directory: whole or not at all.
+/// Writes `config.json` into a run directory, atomically.
 ///
 /// # Errors
 /// [`Error::Io`] if it can't be written.
@@ -398,7 +401,7 @@ pub fn save_config(config: &Config, run: &Path) -> Result<()> {
     let path = run.join("config.json");
     let text = serde_json::to_string_pretty(config).map_err(std::io::Error::from);
     let text = text.map_err(Error::io("write", &path))?;
-    // To write into a pipe is to wait for its reader.
+    // Writing to a pipe would wait for a reader.
     if std::fs::metadata(&path).is_ok_and(|about| !about.is_file()) {
         let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file");
         return Err(Error::Io { action: "write", path, source });
@@ -425,7 +428,7 @@ mod tests {
             [says(&config, "2,1", 2), says(&config, "auto", 7), says(&config, "even", 7)],
             ["", "", ""]
         );
-        // Each replica has a shard of its own then.
+        // Each replica then has one shard.
         config.training.virtual_replicas = Some(2);
         assert_eq!(says(&config, "100,1", 2), "");
     }

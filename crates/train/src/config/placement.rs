@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 options! {
-    /// Where a run happens: it may change from one resume to the next.
+    /// The devices and the location of the data of a run. They may change at a resume.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Placement {
         ["Several replicas"]
@@ -21,17 +21,17 @@ options! {
 }
 
 options! {
-    /// Where the files of the data are.
+    /// The location of the data's files.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct DataFiles {
         ["Data"]
-        /// The folder of the data; by default data/ in the workspace of towers, elsewhere the user's cache
+        /// The folder of the data; by default data/ in the workspace of towers, or else in the user's cache
         data_dir: Option<PathBuf> = None, Kind::form(options::path, "a path in quotes"), "--data-dir DIR";
-        /// An archive to fetch instead of the official one; may be given several times
+        /// The URL of an archive to download instead of the official one; may be repeated
         data_url: Vec<String> = Vec::new(), Kind::List(&Kind::Text, None), "--data-url URL";
-        /// Never fetch anything
+        /// Never download anything
         offline: bool = false, Kind::Switch, "--offline";
-        /// Only the first N test samples; of class folders, as many of each class
+        /// Use only the first N test samples; of class folders, N of each class
         limit_test: Option<usize> = None, Kind::Whole(1), "--limit-test N";
     }
 }
@@ -41,24 +41,24 @@ options! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Devices {
         ["Devices"]
-        /// auto (CUDA where a GPU works, else the CPU), cpu or cuda
+        /// The devices: auto (CUDA if a GPU works, else the CPU), cpu or cuda
         device: DeviceKind = DeviceKind::Auto, Kind::OneOf(&["auto", "cpu", "cuda"]), "--device NAME";
-        /// That many GPUs, or those ids, e.g. 3 or 0,2,3; implies --device cuda
+        /// The GPUs: a number or a list of ids, as in 3 or 0,2,3; implies --device cuda
         gpus: Option<Vec<usize>> = None, Kind::form(forms::gpus, "a number of GPUs, as in 3, or a list of their ids, as in [0, 2]"), "--gpus N|IDS";
-        /// Replicas: copies of the network that share every batch; by default one a device
+        /// Replicas, which are copies of the network that share every batch; by default one per device
         replicas: usize = 0, Kind::Between(0, MOST as u64), "--replicas N";
-        /// CPU threads in all; by default one a core
+        /// CPU threads in total; by default one per core
         threads: usize = 0, Kind::Between(0, MOST as u64), "--threads N";
         ["Several replicas"]
-        /// Cut the network of every replica into S stages of consecutive layers, each on a device of its own
+        /// Split the network of every replica into S stages of consecutive layers, each on a separate device
         pipeline_stages: usize = 0, Kind::Between(0, MOST as u64), "--pipeline-stages S";
-        /// The last layer of each stage but the last; by default every piece is timed, so that all stages take about as long
+        /// The last layer of each stage except the last; by default layers are timed, and all stages take about as long
         split_at: Vec<String> = Vec::new(), Kind::List(&Kind::Text, Some(',')), "--split-at LAYER,...";
     }
 }
 
 impl Devices {
-    /// Stages of each replica: at least 1.
+    /// The number of stages of each replica, at least 1.
     pub fn stages(&self) -> usize {
         self.pipeline_stages.max(1)
     }
@@ -68,7 +68,7 @@ impl Devices {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
-    /// CUDA where a GPU works, else the CPU.
+    /// CUDA if a GPU works, else the CPU.
     #[default]
     Auto,
     /// The CPU.

@@ -1,4 +1,4 @@
-//! A precision by its name.
+//! The names of precisions.
 
 use program::Precision;
 use serde::{Deserialize, Deserializer, Serializer, de::Error};

@@ -1,6 +1,6 @@
 //! The built-in recipes.
 
-/// The built-in recipes: their names and their texts.
+/// The built-in recipes, as names and texts.
 pub const RECIPES: [(&str, &str); 8] = [
     ("minigooglenet", include_str!("recipes/minigooglenet.toml")),
     ("keras-cnn", include_str!("recipes/keras-cnn.toml")),

@@ -1,4 +1,4 @@
-//! That the steps of a recipe are those of its source: loss, rates, momentum, groups, average.
+//! The steps of a recipe equal those of its source: loss, rates, momentum, groups, average.
 
 use crate::recipe;
 use crate::run::average::Average;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const BATCH: usize = 8;
 
-/// As `tests/golden/airbench_steps.py` has it.
+/// As in `tests/golden/airbench_steps.py`.
 fn network(device: &Device) -> Network {
     let mut graph = Graph::new("small", [8, 8, 3]);
     let x =
@@ -34,8 +34,8 @@ fn floats(value: &Value) -> Vec<f32> {
     value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()
 }
 
-/// Twelve epochs of one batch each, against PyTorch: rates that rise and fall, the first bias trained for three of them, and averages
-/// after the fifth, the tenth and the last.
+/// Twelve epochs of one batch each, against PyTorch. The rates rise and fall, the first bias is trained for
+/// three epochs, and averages follow the fifth, tenth and last one.
 #[test]
 fn airbench94_steps_as_its_source() {
     let golden: Value =

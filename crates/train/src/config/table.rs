@@ -3,7 +3,7 @@ use options::{Error, Kind, Opt, Table};
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
-/// The name of the recipe, which decides nothing by itself.
+/// The options that decide nothing.
 const OWN: &[Opt] = &[
     Opt::new("recipe", Kind::Text, "The name of the recipe, which names the run's folder"),
     Opt::new("changed", Kind::Any, "The keys that differ from the recipe"),
@@ -15,13 +15,13 @@ static ALL: LazyLock<Vec<Table>> = LazyLock::new(|| {
     [own].into_iter().chain(parts.into_iter().flatten().copied()).collect()
 });
 
-/// The table of options: every key of a configuration, with its flag, kind and help. The command line, recipes, `config.json`, the
-/// reference page and all errors read it.
+/// The table of options: every key of a configuration, with its flag, kind and help. The command line,
+/// recipes, `config.json`, the reference page and all errors use it.
 pub fn tables() -> &'static [Table] {
     &ALL
 }
 
-/// Whether a key decides the bits of a run, so that a resume and all ranks must have the same value.
+/// Whether a key decides the bits of a run: a resume and all ranks must then have the same value.
 pub fn is_training(key: &str) -> bool {
     let has = |table: &Table| table.options.iter().any(|option| table.key_of(option) == key);
     key != "epochs" && training::TABLES.iter().any(has)
@@ -35,7 +35,7 @@ pub fn key_of_flag(flag: &str) -> Option<String> {
     tables().iter().find_map(of)
 }
 
-/// Refuses keys that no option has.
+/// Refuses unknown keys.
 pub(super) fn check_keys(all: &Map<String, Value>) -> Result<(), Error> {
     let is_known = |key: &str| {
         tables().iter().any(|table| table.options.iter().any(|option| table.key_of(option) == key))
@@ -61,7 +61,7 @@ mod tests {
     use crate::Config;
     use std::collections::BTreeSet;
 
-    /// The keys of JSON, one level of tables deep.
+    /// The keys of a JSON object, one level of tables deep.
     fn keys(all: &Value) -> BTreeSet<String> {
         let is_table = |key: &str| tables().iter().any(|table| table.key == key);
         let mut keys = BTreeSet::new();

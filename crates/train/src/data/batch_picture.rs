@@ -1,16 +1,16 @@
-//! What augmentation made of the images of a batch, as a picture for people.
+//! The augmented images of a batch, as a picture.
 
 use crate::{Error, Picture, Result};
 use augment::{ImageDataGenerator, Loader, LoaderOptions, Samples};
 use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage, codecs::png::PngEncoder};
 
-/// Images in a row.
+/// Images per row.
 const COLUMNS: u32 = 8;
 /// White pixels between them.
 const GAP: u32 = 2;
 
-/// The first `count` images of an epoch's first batch, as the augmentation made them: eight in a row. Only what changes the picture is
-/// done; centering, normalization and whitening are left out.
+/// The first `count` augmented images of an epoch's first batch, eight per row. Only visible steps are
+/// applied: centering, normalization and whitening are left out.
 pub(crate) fn draw(
     samples: &Samples,
     augmentation: &ImageDataGenerator,
@@ -44,7 +44,7 @@ pub(crate) fn draw(
     Ok(Picture { width: full_width, height: full_height, png })
 }
 
-/// The augmentation without what only shifts and scales numbers.
+/// The augmentation without the steps that only shift and scale values.
 fn pictures_only(augmentation: &ImageDataGenerator) -> ImageDataGenerator {
     let mut options = augmentation.clone();
     (options.featurewise_center, options.featurewise_std_normalization) = (false, false);
@@ -67,7 +67,7 @@ mod tests {
         let picture = draw(&samples, &flip, 7, 3, 10).unwrap();
         assert_eq!((picture.width, picture.height), (8 * 34 - 2, 2 * 34 - 2));
         let sheet = image::load_from_memory(&picture.png).unwrap().to_rgb8();
-        // The run's own order and draws.
+        // The order and the random draws of the run.
         let options = LoaderOptions::new().batch_size(20).seed(7);
         let mut loader = Loader::new(samples.clone(), flip.build([32, 32, 3]).unwrap(), options).unwrap();
         let batch = loader.epoch(3, 0).unwrap().next().unwrap().unwrap();

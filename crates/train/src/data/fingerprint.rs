@@ -5,16 +5,16 @@ use ndarray::ArrayView4;
 use sha2::{Digest, Sha256};
 use trained::listed;
 
-/// The fingerprint of these data.
+/// The fingerprint of a data set.
 pub fn fingerprint(data: &Dataset) -> Fingerprint {
     let sha256 = digest(&data.train.labels, data.train.images.view());
     Fingerprint { classes: data.classes.clone(), samples: data.train.len(), sha256 }
 }
 
-/// Refuses other data than those that a run was trained on.
+/// Refuses data other than the training data of a run.
 ///
 /// # Errors
-/// [`Error::OtherData`] with what differs.
+/// [`Error::OtherData`] with the difference.
 pub fn check_data(trained_on: &Fingerprint, data: &Dataset) -> Result<()> {
     compare(trained_on, &fingerprint(data))
 }
@@ -32,10 +32,10 @@ pub(crate) fn compare(trained_on: &Fingerprint, found: &Fingerprint) -> Result<(
             format!("they have {samples} training samples, not {}", trained_on.samples)
         }
         ([], []) if *sha256 != trained_on.sha256 => {
-            "the pixels or the labels of their training samples are others".to_owned()
+            "the pixels or the labels of their training samples differ".to_owned()
         }
         ([], []) => return Ok(()),
-        (new, []) => format!("they have a class more, {}", listed(new)),
+        (new, []) => format!("they have one more class, {}", listed(new)),
         ([], gone) => format!("they lack the class {}", listed(gone)),
         (new, gone) => format!("they have the class {} instead of {}", listed(new), listed(gone)),
     };
@@ -60,24 +60,24 @@ mod tests {
         type Change<'a> = &'a dyn Fn(&mut Dataset);
         let data = cifar::synthetic(1, 40, 10);
         let own = fingerprint(&data);
-        let told = |change: Change<'_>| {
+        let refused = |change: Change<'_>| {
             let mut other = data.clone();
             change(&mut other);
             check_data(&own, &other).map_err(|error| error.to_string())
         };
-        assert_eq!(told(&|data| data.test = data.test.take(2)), Ok(()));
-        assert_eq!(told(&|data| data.name = "a folder".into()), Ok(()));
+        assert_eq!(refused(&|data| data.test = data.test.take(2)), Ok(()));
+        assert_eq!(refused(&|data| data.name = "a folder".into()), Ok(()));
         let changes: [(Change<'_>, &str); 7] = [
             (&|data| data.train.images[[39, 31, 31, 2]] ^= 1, "the pixels or the labels"),
             (&|data| data.train.labels.swap(0, 1), "the pixels or the labels"),
             (&|data| data.train = data.train.take(39), "they have 39 training samples, not 40"),
             (&|data| data.classes.swap(0, 1), "another order"),
-            (&|data| data.classes.push("fox".into()), "a class more, fox"),
+            (&|data| data.classes.push("fox".into()), "one more class, fox"),
             (&|data| data.classes.truncate(9), "they lack the class checkerboard"),
             (&|data| data.classes[9] = "fox".into(), "the class fox instead of checkerboard"),
         ];
         for (change, says) in changes {
-            let error = told(change).unwrap_err();
+            let error = refused(change).unwrap_err();
             assert!(error.starts_with("these are not the data that the run was trained on: "), "{error}");
             assert!(error.contains(says), "{error}");
         }

@@ -8,10 +8,10 @@ use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::thread::{self, available_parallelism};
 
-/// A data set in a device's memory: the device cuts batches out of it and augments them by itself.
+/// A data set in a device's memory: the device makes batches of it and augments them.
 ///
-/// What is drawn for each image is drawn here, by the same code and so with the same numbers as for batches that the
-/// host makes: once an epoch, for all of it.
+/// The random draws for each image are made on the host, once per epoch for the whole set. The code is that
+/// of batches made by the host, and so are the numbers.
 pub(crate) struct ImageSet {
     len: usize,
     pipeline: Pipeline,
@@ -21,18 +21,18 @@ pub(crate) struct ImageSet {
     labels: Ints,
     means: Storage,
     draws: Ints,
-    /// The draws on their way to the device: 2 words for each row and column of an image.
+    /// The draws to copy to the device: 2 words for each row and column of an image.
     table: Vec<u32>,
 }
 
 /// A replica's share of a batch of an [`ImageSet`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rows {
-    /// Its first place in the epoch's order.
+    /// Its first position in the epoch's order.
     pub(crate) first: usize,
-    /// Samples in it.
+    /// Its number of samples.
     pub(crate) own: usize,
-    /// Samples in the whole batch.
+    /// Samples of the whole batch.
     pub(crate) global: usize,
 }
 
@@ -67,7 +67,7 @@ impl ImageSet {
         Ok(set)
     }
 
-    /// Draws what happens to every image in `epoch`, and sends it to the device.
+    /// Makes the draws for every image in `epoch`, and copies them to the device.
     pub(crate) fn begin_epoch(&mut self, device: &Device, epoch: u64) -> Result<()> {
         let order = self.options.order(epoch, self.len);
         let threads = available_parallelism().map_or(1, NonZero::get);
@@ -100,12 +100,12 @@ impl ImageSet {
         Ok(())
     }
 
-    /// Batches in an epoch.
+    /// Batches per epoch.
     pub(crate) fn steps(&self) -> usize {
         self.options.steps(self.len)
     }
 
-    /// The shares of a replica with these shards in the batches of an epoch from `step` on.
+    /// The shares of a replica with these shards in the batches of an epoch, starting with `step`.
     pub(crate) fn shares(&self, step: usize, shards: &Shards) -> impl Iterator<Item = Rows> + use<> {
         let (options, len, shards) = (self.options.clone(), self.len, shards.clone());
         (step..self.steps()).map(move |step| {
@@ -115,7 +115,7 @@ impl ImageSet {
         })
     }
 
-    /// Has the device put a share in place as the network's input.
+    /// Makes a share the network's input, on the device.
     pub(crate) fn load(&self, device: &Device, rows: Rows, network: &mut Network) -> Result<()> {
         network.load_input(rows.own, |x, labels| -> Result<()> {
             let set = program::ImageSet { images: &self.images, labels: &self.labels, means: &self.means };
@@ -131,7 +131,7 @@ mod tests {
     use layers::Mode;
     use ndarray::Array4;
 
-    /// The batches that the device makes are those that the host makes.
+    /// Batches made by the device equal those made by the host.
     #[test]
     fn a_device_loads_what_a_loader_loads() {
         for image in [[32, 32, 3], [20, 36, 3]] {

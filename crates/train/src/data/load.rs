@@ -5,19 +5,20 @@ use ndarray::{Array, Axis, RemoveAxis, Slice};
 use options::hint;
 use std::path::Path;
 
-/// The synthetic data set is the same in every run: only training depends on the run's seed.
+/// The seed of the synthetic data set: it is the same in every run, and only training depends on the run's
+/// seed.
 const SYNTHETIC_SEED: u64 = 0;
 
-/// The data sets that have a name.
+/// The named data sets.
 const NAMES: [&str; 4] = ["auto", "cifar10", "cifar100", "synthetic"];
 
 impl DataSet {
-    /// Whether the data set is one that has a name, not a folder.
+    /// Whether this is a named data set, not a folder.
     pub(crate) fn is_named(&self) -> bool {
         NAMES.contains(&self.dataset.as_str())
     }
 
-    /// Refuses another size than 32x32 for images that have that one, and sizes that no image may have.
+    /// Refuses a size other than 32x32 for CIFAR and synthetic images, and sizes out of range.
     fn check_image_size(&self) -> Result<()> {
         self.image_size.check()?;
         if self.image_size == ImageSize::default() || !self.is_named() {
@@ -31,7 +32,8 @@ impl DataSet {
         Err(Error::Option { option, value, accepted })
     }
 
-    /// Refuses a folder of class folders that is not there any more. `named_by` is what names it, such as `the run's config.json`.
+    /// Refuses a folder of class folders that no longer exists. `named_by` is its source, such as `the run's
+    /// config.json`.
     ///
     /// # Errors
     /// [`Error::Moved`].
@@ -44,12 +46,12 @@ impl DataSet {
     }
 }
 
-/// The data set, cut to its limits: found on this machine, fetched, or drawn.
+/// The data set, cut to its limits: found on this machine, downloaded, or generated.
 ///
-/// `listener` hears of downloads, and of files in class folders that are passed over.
+/// `listener` is called for downloads, and for files in class folders that are skipped.
 ///
 /// # Errors
-/// [`Error::Data`] with the remedies if it can't be had; [`Error::Option`] for a name that is neither a data set nor a folder.
+/// [`Error::Data`] with the remedies if it is not available; [`Error::Option`] for a name that is neither a data set nor a folder.
 pub fn load_data(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -> Result<Dataset> {
     let data = load(set, files, listener)?;
     if data.train.is_empty() {
@@ -59,7 +61,7 @@ pub fn load_data(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress
     Ok(data)
 }
 
-/// As [`load_data`] without samples to train on: of class folders, only the others are decoded.
+/// As [`load_data`] without training samples: of class folders, only the others are decoded.
 ///
 /// # Errors
 /// As [`load_data`].
@@ -83,7 +85,8 @@ fn load(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) ->
             limit(files.limit_test, SYNTHETIC_TEST),
         ),
         folder if Path::new(folder).is_dir() => {
-            // Here and not below: sorted by class, the first of its pictures are all of one.
+            // The limit is applied here: the first pictures of a set that is sorted by class are all of one
+            // class.
             let all = usize::MAX;
             let (train, test) = (limit(set.limit_train, all), limit(files.limit_test, all));
             let ImageSize { height, width } = set.image_size;
@@ -91,7 +94,7 @@ fn load(set: &DataSet, files: &DataFiles, listener: impl FnMut(Progress<'_>)) ->
             folders.limit_train(train).limit_test(test).progress(listener).read()?
         }
         name => {
-            let found = if Path::new(name).exists() { "is no folder" } else { "does not exist" };
+            let found = if Path::new(name).exists() { "is not a folder" } else { "does not exist" };
             return Err(Error::Option {
                 option: "`data.dataset`",
                 value: format!("`{name}`, which {found}"),
@@ -129,8 +132,8 @@ fn official(kind: Kind, files: &DataFiles, listener: impl FnMut(Progress<'_>)) -
     Ok(cifar.load()?)
 }
 
-/// The data as a run takes them: with a `validation_split` it validates on training samples instead of the test samples, else on
-/// those that the data have for it.
+/// The data for a run. With a `validation_split` it validates on training samples, else on the validation or
+/// test samples of the data.
 pub(crate) fn split(config: &Config, mut data: Dataset) -> Result<Dataset> {
     let validation = data.validation.take();
     match config.training.augmentation.validation_split {
@@ -139,8 +142,8 @@ pub(crate) fn split(config: &Config, mut data: Dataset) -> Result<Dataset> {
     }
 }
 
-/// Validates on a `share` of the training samples, which is held back from training, instead of the test samples. The seed says
-/// which: a set may be sorted by class.
+/// Validates on a `share` of the training samples, which is held back from training. The seed chooses them,
+/// since a set may be sorted by class.
 fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     let cut = (data.train.len() as f64 * share) as usize;
     if !(1..data.train.len()).contains(&cut) {
@@ -158,35 +161,36 @@ fn hold_back(data: Dataset, share: f64, seed: u64) -> Result<Dataset> {
     order[..cut].sort_unstable();
     order[cut..].sort_unstable();
     let Split { images, labels, coarse } = data.train;
-    let [images, held_images] = parted(images, &order, cut);
-    let [labels, held_labels] = parted(labels, &order, cut);
-    let (coarse, held_coarse) = coarse.map(|coarse| parted(coarse, &order, cut).into()).unzip();
+    let [images, held_images] = partition(images, &order, cut);
+    let [labels, held_labels] = partition(labels, &order, cut);
+    let (coarse, held_coarse) = coarse.map(|coarse| partition(coarse, &order, cut).into()).unzip();
     let train = Split { images, labels, coarse };
     let test = Split { images: held_images, labels: held_labels, coarse: held_coarse };
     Ok(Dataset { train, test, ..data })
 }
 
-/// The rows that `order` has from place `cut` on, then those before. The former stay where the array is: there may not be the memory
-/// for a second one.
-fn parted<T: Copy, D: RemoveAxis>(rows: Array<T, D>, order: &[usize], cut: usize) -> [Array<T, D>; 2] {
-    let held = rows.select(Axis(0), &order[..cut]);
+/// The rows of `order` from position `cut` on, and those before. The former stay in the array: there may be
+/// no memory for a copy.
+fn partition<T: Copy, D: RemoveAxis>(rows: Array<T, D>, order: &[usize], cut: usize) -> [Array<T, D>; 2] {
+    let taken = rows.select(Axis(0), &order[..cut]);
     let mut rows = if rows.is_standard_layout() { rows } else { rows.as_standard_layout().into_owned() };
     let len = rows.len() / order.len();
-    // They are in the order of the array, so each moves to the front.
+    // The order is ascending, so each row moves to the front.
     if let Some(values) = rows.as_slice_mut() {
         for (to, from) in order[cut..].iter().enumerate() {
             values.copy_within(from * len..(from + 1) * len, to * len);
         }
     }
     rows.slice_axis_inplace(Axis(0), Slice::from(..order.len() - cut));
-    [rows, held]
+    [rows, taken]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Those of the data count, not what the options say. What a model file could not say is refused before the training.
+    /// The size of the data's images overrides the options. Sizes that a model file can't hold are refused
+    /// before the training.
     #[test]
     fn a_run_is_checked_for_its_images() {
         let mut config = crate::recipe("quick").unwrap();

@@ -1,4 +1,4 @@
-//! The data of a run: loaded, told apart from others, cut into shares, and shown.
+//! The data of a run: loading, fingerprints, shares of batches, and previews.
 
 mod batch_picture;
 mod fingerprint;

@@ -8,29 +8,29 @@ use std::io::Cursor;
 use std::path::Path;
 use trained::standardization;
 
-/// A bigger picture would fill the memory, and few programs could show it.
+/// The largest picture: more would need too much memory, and few programs could show it.
 const MOST_PIXELS: usize = 100_000_000;
 
-/// What a preview shows: a row each for the first `samples` images of a set, or of a set that is sorted by class for as many of each
-/// class, the original in the first column, then
-/// `columns - 1` draws.
+/// The options of a preview: one row for each of the first `samples` images of a set. Of a set that is sorted
+/// by class, it takes as many images of each class. The first column is the original, the others are `columns
+/// - 1` draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preview {
-    /// Training images, a row each.
+    /// The number of training images, one per row.
     pub samples: usize,
-    /// Pictures in a row.
+    /// Pictures per row.
     pub columns: usize,
-    /// The seed of the draws.
+    /// The random seed.
     pub seed: u64,
-    /// How many times every pixel is enlarged.
+    /// The size of a pixel in the picture.
     pub zoom: u32,
 }
 
 impl Preview {
-    /// Refuses a preview of nothing, and one that is too large.
+    /// Refuses an empty preview, and one that is too large.
     ///
     /// # Errors
-    /// [`Error::Option`] with the option, the value and what is accepted.
+    /// [`Error::Option`] with the option, the value and the accepted values.
     pub fn check(&self) -> Result<()> {
         let Preview { samples, columns, zoom, .. } = *self;
         for (option, value, most) in
@@ -45,7 +45,7 @@ impl Preview {
     }
 }
 
-/// Writes a PNG with a grid of augmented training images. The file's folder is made where it is missing.
+/// Writes a PNG with a grid of augmented training images. Creates the file's folder if it does not exist.
 ///
 /// # Errors
 /// If the options don't fit, or the file can't be written.
@@ -83,7 +83,7 @@ pub fn preview(
     checkpoint::write_file(path, png.get_ref()).map_err(Error::io("write", path))
 }
 
-/// Refuses the ending of another format than that which is written.
+/// Refuses a file extension other than that of PNG.
 fn check_ending(path: &Path) -> Result<()> {
     let other = path.extension().filter(|ending| !ending.eq_ignore_ascii_case("png"));
     let refuse = |_| Error::Option {
@@ -94,8 +94,8 @@ fn check_ending(path: &Path) -> Result<()> {
     other.map(refuse).map_or(Ok(()), Err)
 }
 
-/// Writes every augmented picture of a preview on its own into `folder`, called `PREFIX_SAMPLE_EPOCH.png` as by a run's own loader,
-/// its values stretched to 0..=255; gives their number.
+/// Writes every augmented picture of a preview to a separate file in `folder`, called
+/// `PREFIX_SAMPLE_EPOCH.png` as by a run's loader, with values stretched to 0..=255. Returns their number.
 ///
 /// # Errors
 /// If the options don't fit, or a file can't be written.
@@ -123,7 +123,7 @@ pub fn save_pictures(
     Ok(pictures)
 }
 
-/// Which samples get a row. The first ones of a set that is sorted by class would all be of one.
+/// The samples that get a row. The first ones of a set that is sorted by class would all be of one class.
 fn places(split: &Split, samples: usize) -> Vec<usize> {
     match split.labels.as_slice() {
         Some(labels) if labels.is_sorted() => cifar::folder::evenly(labels, samples),

@@ -8,21 +8,21 @@ use program::{Device, Target};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Threads that make batches for a device. Several replicas on a machine share its cores.
+/// The most threads that make batches for a device. Several replicas on a machine share its cores.
 const MOST_WORKERS: usize = 8;
 
-/// Where batches come from.
+/// The source of batches.
 pub(crate) enum Source {
-    /// Threads of the host make them.
+    /// Threads of the host.
     Host(Loader),
-    /// The device itself does, of these shards.
+    /// The device itself, for these shards.
     Device(Rc<RefCell<ImageSet>>, Shards),
-    /// Another stage has the images: only their labels are needed.
+    /// Another stage has the images: only labels are needed.
     Labels(Box<Labels>),
 }
 
 impl Source {
-    /// Batches in an epoch.
+    /// Batches per epoch.
     pub(crate) fn steps(&self) -> usize {
         match self {
             Source::Host(loader) => loader.steps_per_epoch(),
@@ -31,8 +31,8 @@ impl Source {
         }
     }
 
-    /// A replica's share of every batch: its shards. A device that runs ahead loads them by itself, since no host makes them
-    /// fast enough, unless the pipeline does what [`program::Backend::load_images`] can't do.
+    /// The shards of a replica in every batch. An asynchronous device makes batches itself, since no host is
+    /// fast enough, unless the pipeline has a step that [`program::Backend::load_images`] does not support.
     pub(crate) fn new(
         device: &Device,
         samples: &Samples,
@@ -46,14 +46,14 @@ impl Source {
             return Ok(Source::Device(Rc::new(RefCell::new(set)), shards.clone()));
         }
         let own = shards.clone();
-        // Where the device computes, all but one of the cores may make batches; otherwise they compute.
+        // If the device computes, all but one of the cores may make batches; otherwise the cores compute.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = if ahead { (cores - 1).clamp(1, MOST_WORKERS) } else { options.workers };
         let options = options.workers(workers).rows(augment::Rows::by(move |len| own.own_rows(len)));
         Ok(Source::Host(Loader::new(samples.clone(), pipeline, options)?))
     }
 
-    /// The same for a stage that other stages send what they made of the images; the pipeline says how they are mixed.
+    /// The same for a stage without images: the pipeline only mixes their labels.
     pub(crate) fn labels(
         samples: &Samples,
         pipeline: Pipeline,
@@ -64,7 +64,7 @@ impl Source {
         Source::Labels(Box::new(Labels { samples, pipeline, options, shards }))
     }
 
-    /// The shares in the batches of `epoch` from `step` on.
+    /// The shares in the batches of `epoch`, starting with `step`.
     pub(crate) fn epoch(&mut self, device: &Device, epoch: u64, step: usize) -> Result<Shares<'_>> {
         match self {
             Source::Host(loader) => {
@@ -96,28 +96,28 @@ impl Labels {
             let batch = options.batch(step, samples.len());
             let own = shards.own_rows(batch.len());
             let places = &order[batch.start + own.start..batch.start + own.end];
-            Ok(Share::Labels { answers: self.answers(epoch, places), global: batch.len() })
+            Ok(Share::Labels { targets: self.targets(epoch, places), global: batch.len() })
         })
     }
 
-    /// What is right for these samples. How they are mixed depends on nothing but (seed, epoch, sample), so the stage with the
-    /// images and this one need not tell each other.
-    fn answers(&self, epoch: u64, places: &[u32]) -> Answers {
+    /// The targets of these samples. Mixing depends only on (seed, epoch, sample), so the stage with the
+    /// images and this one agree without communication.
+    fn targets(&self, epoch: u64, places: &[u32]) -> Targets {
         let Labels { samples, pipeline, options, .. } = self;
         let label = |place: u32| u32::from(samples.labels()[place as usize]);
         if !(options.augment && pipeline.options().mixes()) {
-            return Answers::One(places.iter().map(|&place| label(place)).collect());
+            return Targets::One(places.iter().map(|&place| label(place)).collect());
         }
         let mixed = places.iter().filter_map(|&place| {
             let mix = pipeline.mix(options.seed, epoch, place, samples.len() as u32)?;
             Some(Target { label: label(place), other: label(mix.partner), weight: mix.weight })
         });
-        Answers::Two(mixed.collect())
+        Targets::Two(mixed.collect())
     }
 }
 
-/// A label for each sample, or two with mixup and cutmix.
-pub(crate) enum Answers {
+/// One label for each sample, or two with mixup and cutmix.
+pub(crate) enum Targets {
     One(Vec<u32>),
     Two(Vec<Target>),
 }
@@ -126,14 +126,14 @@ pub(crate) enum Answers {
 pub(crate) enum Share {
     /// Images and labels in host memory.
     Images(Box<Batch>),
-    /// Places of a set on the device.
+    /// Positions of a set on the device.
     Rows(Rows, Rc<RefCell<ImageSet>>),
-    /// The labels alone, and the samples in the whole batch.
-    Labels { answers: Answers, global: usize },
+    /// Only the labels, and the samples of the whole batch.
+    Labels { targets: Targets, global: usize },
 }
 
 impl Share {
-    /// Samples in the whole batch.
+    /// Samples of the whole batch.
     pub(crate) fn global(&self) -> usize {
         match self {
             Share::Images(batch) => batch.global_len,
@@ -142,7 +142,7 @@ impl Share {
         }
     }
 
-    /// What of it is in the replica's shard `own`, counted from its first one.
+    /// The rows of the replica's shard `own`, counted from its first one.
     pub(crate) fn piece_of(&self, shards: &Shards, own: usize) -> Piece<'_> {
         let start = shards.own_rows(self.global()).start;
         let rows = shards.rows(self.global(), shards.own().start + own);
@@ -150,14 +150,14 @@ impl Share {
     }
 }
 
-/// Some rows of a share: what one pass takes.
+/// Some rows of a share, for one pass.
 pub(crate) struct Piece<'a> {
     share: &'a Share,
     rows: Range<usize>,
 }
 
 impl Piece<'_> {
-    /// Its first place in the epoch's order, for a device that finds it by itself.
+    /// Its first position in the epoch's order, for a device that has the set.
     pub(crate) fn first(&self) -> u32 {
         match self.share {
             Share::Images(_) | Share::Labels { .. } => 0,
@@ -165,7 +165,7 @@ impl Piece<'_> {
         }
     }
 
-    /// Puts it in place, as far as the host has to.
+    /// Copies the part that the host has to the network.
     pub(crate) fn send(&self, network: &mut Network) -> Result<()> {
         match self.share {
             Share::Images(batch) => {
@@ -184,16 +184,16 @@ impl Piece<'_> {
                 Ok(network.set_mixed_input(images, &targets)?)
             }
             Share::Rows(..) => Ok(network.set_batch(self.rows.len())?),
-            Share::Labels { answers: Answers::One(labels), .. } => {
+            Share::Labels { targets: Targets::One(labels), .. } => {
                 Ok(network.set_labels(&labels[self.rows.clone()])?)
             }
-            Share::Labels { answers: Answers::Two(targets), .. } => {
+            Share::Labels { targets: Targets::Two(targets), .. } => {
                 Ok(network.set_mixed_labels(&targets[self.rows.clone()])?)
             }
         }
     }
 
-    /// Has the device put it in place, as far as it does so by itself.
+    /// Makes the device load its part.
     pub(crate) fn load(&self, device: &Device, network: &mut Network) -> Result<()> {
         match self.share {
             Share::Images(_) | Share::Labels { .. } => Ok(()),
@@ -205,5 +205,5 @@ impl Piece<'_> {
     }
 }
 
-/// Shares of batches, one after the other.
+/// Shares of consecutive batches.
 pub(crate) type Shares<'a> = Box<dyn Iterator<Item = Result<Share>> + 'a>;

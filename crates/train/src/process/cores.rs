@@ -1,12 +1,12 @@
 use parallel::cluster::{Place, Source};
 use std::fs;
 
-/// How many threads this process may keep busy, where nobody says.
+/// The default number of threads of this process.
 ///
-/// Launchers of MPI and SLURM often give every process cores of its own, and then there is nothing left to divide; others never
-/// do, and a set of cores that this process is held to is held to by all. So the share of one process is that of the cores
-/// that all of this machine's have together, and at most what it may use itself. The limit of a container is another thing: it is
-/// that of all its processes together, which have to divide it.
+/// Launchers of MPI and SLURM often assign separate cores to every process, and then there is nothing to
+/// divide. Others never do, and all processes share this one's set of cores. So the share of one process is
+/// that of the union of the cores of all processes on this machine, and at most its own set. The limit of a
+/// container is for all its processes together, which divide it.
 pub(super) fn threads(place: &Place) -> usize {
     let own = std::thread::available_parallelism().map_or(1, usize::from);
     let status = fs::read_to_string("/proc/thread-self/status").ok();
@@ -15,12 +15,12 @@ pub(super) fn threads(place: &Place) -> usize {
     share(place, set, together(place.source, |name| std::env::var(name).ok()), limit)
 }
 
-/// The size of the set of cores that a thread is held to, as Linux tells it; no limit of processor time counts here.
+/// The size of a thread's set of cores, from Linux; limits of processor time don't count here.
 fn allowed(status: &str) -> Option<usize> {
     count(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)
 }
 
-/// The cores of all processes of this machine, where that is told and may be more than this one's.
+/// The number of cores of all processes on this machine, if it is known and may exceed this process's.
 fn together(source: Source, env: impl Fn(&str) -> Option<String>) -> Option<usize> {
     match source {
         Source::OpenMpi | Source::Mpich | Source::Slurm => {
@@ -36,7 +36,7 @@ fn share(place: &Place, set: usize, together: Option<usize>, limit: Option<usize
     limit.map_or(cores, |limit| cores.min(limit / place.local_world)).max(1)
 }
 
-/// How many numbers there are in a list as Linux writes it: `0-3,8,10-11`.
+/// The number of entries in a list in Linux' format: `0-3,8,10-11`.
 fn count(list: &str) -> Option<usize> {
     let range = |range: &str| {
         let (from, to) = range.split_once('-').unwrap_or((range, range));
@@ -55,16 +55,16 @@ mod tests {
         for (set, together, limit, expected) in [
             (64, None, None, 16),
             (8, None, None, 2),
-            // Each process was given its own.
+            // Each process has separate cores.
             (16, Some(64), None, 16),
             (1, Some(64), None, 1),
-            // Two of them share a socket's.
+            // Two of them share a socket's cores.
             (32, Some(64), None, 16),
-            // Nobody gave out any.
+            // No cores are assigned.
             (64, Some(64), None, 16),
             (3, None, None, 1),
             (2, Some(2), None, 1),
-            // A container may use less.
+            // A container may use fewer.
             (64, Some(64), Some(8), 2),
             (64, None, Some(8), 2),
             (64, None, Some(3), 1),

@@ -4,7 +4,7 @@ use crate::{Arithmetic, Config, DeviceKind, Devices, Error, Result, open_devices
 use parallel::cluster::{Place, Source};
 use program::Device;
 
-/// This process's device.
+/// Opens this process's device.
 pub(super) fn open(config: &Config, place: &Place) -> Result<Device> {
     let deterministic = config.training.arithmetic.deterministic || config.repeats();
     let arithmetic = Arithmetic { deterministic, ..config.training.arithmetic };
@@ -12,7 +12,7 @@ pub(super) fn open(config: &Config, place: &Place) -> Result<Device> {
     devices.pop().ok_or_else(|| Error::Device("there is no device to train on".into()))
 }
 
-/// What of the machine's devices, of which this process sees so many GPUs, is its own.
+/// This process's part of the machine's devices; `present` is the number of GPUs that it sees.
 fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {
     let options = &config.placement.devices;
     if options.stages() > 1 {
@@ -34,7 +34,8 @@ fn share(config: &Config, place: &Place, present: usize) -> Result<Devices> {
     };
     let gpu = match options.gpus.as_deref() {
         Some(gpus @ [_, ..]) => gpus[place.local_rank % gpus.len()],
-        // Launchers of clusters may show each process its own GPU alone. Ours shows all to all.
+        // Launchers of clusters may show each process only its GPU. `towers launch` shows all of them to all
+        // processes.
         _ if present == 1 && place.source != Source::Launch => 0,
         _ => place.local_rank,
     };

@@ -5,7 +5,8 @@ use crate::run::PreparedRun;
 use parallel::Facts;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What must be the same in all processes: every option that decides bits, the network, the data, and where the run goes on.
+/// The values that must agree across processes: every option that decides bits, the network, the data, and
+/// the first step.
 pub(super) fn facts(run: &PreparedRun<'_>) -> Facts {
     let mut facts = Facts::new();
     for (key, value) in agreed(run.config) {
@@ -27,7 +28,8 @@ pub(super) fn facts(run: &PreparedRun<'_>) -> Facts {
     facts.with("a first step of", run.resume.map_or(0, |resume| resume.state.step))
 }
 
-/// Adds how the devices compute: sums in the order of the ranks are other calls. Which devices a process has is its own affair.
+/// Adds the arithmetic of the devices: sums in the order of the ranks use other calls. The choice of devices
+/// need not agree.
 ///
 /// ```
 /// use parallel::Facts;
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
     use crate::recipe;
 
-    /// Each rank says how good the network is on its part of them, so they must be the same.
+    /// Each rank evaluates its part of the validation images, so they must be the same.
     #[test]
     fn other_pixels_are_seen_in_both_splits() {
         type Change = fn(&mut cifar::Dataset);

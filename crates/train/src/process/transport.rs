@@ -6,34 +6,34 @@ use parallel::{Error, Facts, NcclProcess, Replica};
 use program::Device;
 use std::time::Duration;
 
-/// What joins the processes of a run.
+/// The transport between the processes of a run.
 pub(super) enum Transport {
-    /// NCCL, its id handed over by a rendezvous.
+    /// NCCL; its id is exchanged by a rendezvous.
     Nccl {
-        /// How the processes find each other.
+        /// The settings of the rendezvous.
         settings: Settings,
-        /// How long they wait for each other once they have.
+        /// The longest wait for other processes after it.
         timeout: Duration,
     },
     /// MPI.
     #[cfg(feature = "mpi")]
     Mpi {
         mpi: parallel::Mpi,
-        /// NCCL adds up; MPI hands over its id, and brings the processes to a common end.
+        /// NCCL adds up; MPI exchanges its id, and ends the processes together.
         nccl: bool,
         timeout: Duration,
     },
 }
 
 impl Transport {
-    /// NCCL where this process has a GPU, MPI where that started it and this build has it.
+    /// NCCL if this process has a GPU; MPI if that started it and is built in.
     pub(super) fn choose(place: &Place, devices: &Devices, timeout: Duration) -> Result<Transport> {
         let settings =
             Settings::discover(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))?;
         #[cfg(feature = "mpi")]
         if matches!(place.source, Source::OpenMpi | Source::Mpich | Source::Slurm) {
             let nccl = devices.device != DeviceKind::Cpu && usable_gpus().is_ok() && nccl_available().is_ok();
-            // Who says how to meet wants to do without MPI.
+            // A secret or a folder for the rendezvous means that MPI is not wanted.
             if !nccl || (settings.secret.is_none() && settings.folder.is_none()) {
                 let options = parallel::MpiOptions::default().timeout(timeout).world(place.world);
                 return Ok(Transport::Mpi { mpi: parallel::Mpi::start(options)?, nccl, timeout });
@@ -55,7 +55,7 @@ impl Transport {
         Ok(Transport::Nccl { settings, timeout })
     }
 
-    /// How the processes find each other, where they do so by themselves.
+    /// The settings of the rendezvous, if there is one.
     pub(super) fn settings(&self) -> Option<&Settings> {
         match self {
             Transport::Nccl { settings, .. } => Some(settings),
@@ -64,11 +64,12 @@ impl Transport {
         }
     }
 
-    /// Runs `body` as this process's replica, together with those of the others, who must have the same facts. They may have `met`.
+    /// Runs `body` as this process's replica, together with the others, whose facts must agree. They may have a
+    /// `meeting` already.
     pub(super) fn run<T, F>(
         self,
         place: &Place,
-        met: Option<Meeting>,
+        meeting: Option<Meeting>,
         device: Device,
         facts: &Facts,
         body: F,
@@ -78,7 +79,7 @@ impl Transport {
     {
         match self {
             Transport::Nccl { settings, timeout } => {
-                NcclProcess { place, settings: &settings, facts, timeout, met }.run(device, body)
+                NcclProcess { place, settings: &settings, facts, timeout, met: meeting }.run(device, body)
             }
             #[cfg(feature = "mpi")]
             Transport::Mpi { mpi, nccl, timeout } => {
@@ -95,7 +96,7 @@ impl Transport {
     }
 }
 
-/// What to do about processes without GPUs.
+/// A remedy for processes without GPUs.
 fn on_cpus(place: &Place) -> String {
     let alone = "or leave the launcher out and train with --replicas in one process";
     match (cfg!(feature = "mpi"), place.source) {

@@ -1,4 +1,4 @@
-//! A moving average of a replica's weights and running statistics, at work.
+//! A moving average of a replica's weights and running statistics.
 
 use crate::Result;
 use checkpoint::Tensors;
@@ -7,18 +7,18 @@ use optim::{Ema, Progress};
 use program::{Device, Span, Storage};
 use trained::AVERAGE;
 
-/// The averages of one network, laid out as its arenas.
+/// The averages of one network, in the layout of its arenas.
 pub(crate) struct Average {
     ema: Ema,
     params: Storage,
     running: Storage,
-    /// What of the parameters is trained; the rest stays what it is.
+    /// The trained part of the parameters; the rest does not change.
     trained: Span,
     statistics: Span,
 }
 
 impl Average {
-    /// Averages that begin with what the network holds.
+    /// Averages with the network's current values.
     pub(crate) fn new(ema: Ema, device: &Device, network: &Network) -> Result<Self> {
         let arena = network.arena();
         let (trained, statistics) = (arena.trainable, Span::new(0, arena.running.len()));
@@ -28,7 +28,7 @@ impl Average {
         Ok(average)
     }
 
-    /// What follows the steps that are `done`.
+    /// Updates the averages after the steps that are `done`.
     pub(crate) fn after(&mut self, done: &Progress, device: &Device, network: &mut Network) -> Result<()> {
         if let Some(momentum) = self.ema.momentum_after(done) {
             self.mix(momentum as f32, device, network)?;
@@ -36,19 +36,19 @@ impl Average {
         if self.has_overwritten(done) { self.overwrite(device, network) } else { Ok(()) }
     }
 
-    /// Whether they have taken the network's place after the steps that are `done`.
+    /// Whether the averages have replaced the weights after the steps that are `done`.
     pub(crate) fn has_overwritten(&self, done: &Progress) -> bool {
         self.ema.overwrites_after(done)
     }
 
-    /// They take the network's place.
+    /// Replaces the network's weights by the averages.
     pub(crate) fn overwrite(&self, device: &Device, network: &mut Network) -> Result<()> {
         let (arena, statistics) = (network.arena_mut(), self.statistics);
         device.ema_step(0.0, 1.0, &self.params, self.trained, &mut arena.params, self.trained)?;
         Ok(device.ema_step(0.0, 1.0, &self.running, statistics, &mut arena.running, statistics)?)
     }
 
-    /// Leaves `momentum` of the averages, and takes the rest from the network.
+    /// Multiplies the averages by `momentum`, and adds the rest from the network.
     fn mix(&mut self, momentum: f32, device: &Device, network: &Network) -> Result<()> {
         let arena = network.arena();
         device.ema_step(momentum, 1.0, &arena.params, self.trained, &mut self.params, self.trained)?;
@@ -66,7 +66,7 @@ impl Average {
         Ok(())
     }
 
-    /// Takes the averages of a checkpoint, whose tensors `values` finds.
+    /// Restores the averages of a checkpoint; `values` finds its tensors.
     pub(crate) fn import<'t>(
         &mut self,
         device: &Device,
@@ -85,7 +85,7 @@ fn name(slot: &Slot) -> String {
     format!("{AVERAGE}/{}", slot.name)
 }
 
-/// Whatever changes in training.
+/// All parameters and statistics that change in training.
 fn averaged(network: &Network) -> impl Iterator<Item = &Slot> {
     let changes = |slot: &&Slot| matches!(slot.role, Role::Trainable | Role::Running { .. });
     network.arena().slots().iter().filter(changes)

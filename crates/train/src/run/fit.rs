@@ -1,4 +1,4 @@
-//! The loop of one replica: its epochs, and the observers of the first replica.
+//! The training loop of one replica, with the observers of the first replica.
 
 use crate::data::Source;
 use crate::run::pipeline::PipelineStage;
@@ -16,23 +16,23 @@ pub enum End {
     Done,
     /// An observer stopped it after an epoch, for this reason.
     Stopped(String),
-    /// It was asked to stop, and can go on from its last checkpoint.
+    /// It was interrupted, and can be resumed from its last checkpoint.
     Interrupted,
 }
 
-/// What a run leaves.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// How it ended.
     pub end: End,
-    /// Where it stands.
+    /// Its final state.
     pub state: TrainState,
 }
 
 pub(crate) type Observers<'o> = &'o mut [Box<dyn Observer>];
 
 impl PreparedRun<'_> {
-    /// Runs one replica, or a stage of one; the observers see it.
+    /// Runs one replica, or a stage of one, with these observers.
     pub(crate) fn stage(
         &self,
         replica: Replica,
@@ -44,15 +44,15 @@ impl PreparedRun<'_> {
         let first = replica.rank() == 0 && stage.is_first();
         let stopping = if first { callbacks::stopping(&self.config.outputs)? } else { Vec::new() };
         let stage = PipelineStage { stage, tensors: &self.stage_tensors, cuts: &self.cuts };
-        stop.heed();
+        stop.mark_watched();
         let (worker, train) = Worker::new(self.config, &self.data, model, self.resume, replica, stage)?;
         let ended = self.resume.is_some_and(|resume| resume.may_have_ended(self.config));
         let snapshots = &self.snapshots;
-        Run { worker, train, observers, stopping, snapshots, stop, ended, told: false }.fit()
+        Run { worker, train, observers, stopping, snapshots, stop, ended, warned: false }.fit()
     }
 }
 
-/// The observers that say whether the run goes on: those of the caller, then those of the configuration.
+/// The observers that may stop the run: those of the caller, then those of the configuration.
 fn deciding<'d>(
     observers: &'d mut [Box<dyn Observer>],
     stopping: &'d mut [Box<dyn Observer>],
@@ -67,20 +67,20 @@ struct Run<'a, 'o> {
     observers: Observers<'o>,
     /// The callbacks of the configuration that may stop the run, on the first replica.
     stopping: Vec<Box<dyn Observer>>,
-    /// After how many steps each observer wants to see the network.
+    /// For each observer, the number of steps between snapshots.
     snapshots: &'a [Option<u64>],
     stop: &'a StopFlag,
-    /// Whether it may be that observers ended the run where it goes on.
+    /// Whether observers may have ended the run at the point of the resume.
     ended: bool,
-    /// Whether the observers have heard why steps can't be recorded.
-    told: bool,
+    /// Whether the observers have been warned why steps can't be captured.
+    warned: bool,
 }
 
 impl Run<'_, '_> {
     fn fit(mut self) -> Result<Outcome> {
         self.begin()?;
         let (mut end, diverged) = match self.epochs() {
-            // All replicas have come here after the same step. What was saved before stays the run's last state.
+            // All replicas stop after the same step. The saved files remain the run's last state.
             Err(error @ Error::NotFinite { .. }) if self.worker.config.outputs.terminate_on_nan => {
                 (End::Stopped(error.to_string()), true)
             }
@@ -105,14 +105,15 @@ impl Run<'_, '_> {
         Ok(Outcome { end, state: self.worker.state })
     }
 
-    /// The epochs that are left, until all are done or the run is to end.
+    /// Runs the remaining epochs, until all are done or the run is stopped.
     fn epochs(&mut self) -> Result<End> {
         if self.ended {
             let Run { worker, observers, stopping, .. } = self;
-            let wishes = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
-            let wishes = wishes.collect::<callbacks::Result<Vec<_>>>()?;
-            if let Flow::Stop(reason) = self.settle(wishes)? {
-                let more = "it had stopped before; to go on, give a larger `epochs` or another `early_stop`";
+            let decisions = deciding(observers, stopping).map(|observer| observer.on_resume(&worker.state));
+            let decisions = decisions.collect::<callbacks::Result<Vec<_>>>()?;
+            if let Flow::Stop(reason) = self.agree_on(decisions)? {
+                let more =
+                    "it had stopped before; to continue, give a larger `epochs` or another `early_stop`";
                 return Ok(End::Stopped(format!("{reason}; {more}")));
             }
         }
@@ -146,15 +147,15 @@ impl Run<'_, '_> {
             notes: worker.config.describe_lr_scaling(worker.state.global_batch).into_iter().collect(),
         };
         deciding(observers, stopping).try_for_each(|observer| observer.on_begin(&run))?;
-        for oddity in worker.config.oddities() {
-            observers.iter_mut().try_for_each(|observer| observer.on_warning(&oddity))?;
+        for warning in worker.config.warnings() {
+            observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
         }
         Ok(())
     }
 
-    /// The steps of one epoch, or of what is left of it; true if the run was asked to stop.
+    /// Runs the remaining steps of one epoch; returns true if the run was asked to stop.
     fn epoch(&mut self) -> Result<bool> {
-        let Run { worker, train, observers, snapshots, stop, told, .. } = self;
+        let Run { worker, train, observers, snapshots, stop, warned, .. } = self;
         let (epoch, done) = (worker.state.epoch, worker.state.partial);
         let began = Instant::now();
         worker.begin_epoch()?;
@@ -184,15 +185,15 @@ impl Run<'_, '_> {
         }
         worker.read_losses()?;
         worker.state.partial.seconds = done.seconds + began.elapsed().as_secs_f64();
-        if let Some(why) = worker.not_recorded().filter(|_| !core::mem::replace(told, true)) {
+        if let Some(why) = worker.capture_refusal().filter(|_| !core::mem::replace(warned, true)) {
             let warning = format!("steps run op by op, which takes longer: {why}");
             observers.iter_mut().try_for_each(|observer| observer.on_warning(&warning))?;
         }
         Ok(false)
     }
 
-    /// Evaluates, records, and lets the observers decide whether to go on. `None` if the run was asked to stop in between: all
-    /// steps of the epoch are done then, and a resume begins with the evaluation.
+    /// Evaluates, records, and asks the observers whether to continue. `None` if the run was asked to stop in
+    /// between: all steps of the epoch are done then, and a resume begins with the evaluation.
     fn end_epoch(&mut self) -> Result<Option<Flow>> {
         let Run { worker, observers, stopping, stop, .. } = self;
         let began = Instant::now();
@@ -218,14 +219,14 @@ impl Run<'_, '_> {
         };
         worker.record(record.clone());
         worker.meet_for_snapshot()?;
-        let wishes = deciding(observers, stopping).map(|o| o.on_epoch_end(&record, &worker.state, worker));
-        let wishes = wishes.collect::<callbacks::Result<Vec<_>>>()?;
-        self.settle(wishes).map(Some)
+        let decisions = deciding(observers, stopping).map(|o| o.on_epoch_end(&record, &worker.state, worker));
+        let decisions = decisions.collect::<callbacks::Result<Vec<_>>>()?;
+        self.agree_on(decisions).map(Some)
     }
 
-    /// What all replicas do, of which the first one's observers wish this: the first who wishes to stop says why.
-    fn settle(&mut self, wishes: Vec<Flow>) -> Result<Flow> {
-        let flow = wishes.into_iter().find(|wish| *wish != Flow::Continue).unwrap_or(Flow::Continue);
+    /// The common decision of all replicas. The first observer that stops the run gives the reason.
+    fn agree_on(&mut self, decisions: Vec<Flow>) -> Result<Flow> {
+        let flow = decisions.into_iter().find(|flow| *flow != Flow::Continue).unwrap_or(Flow::Continue);
         let stop = self.worker.agree(flow != Flow::Continue)?;
         Ok(match flow {
             Flow::Continue if stop => Flow::Stop("the first replica stopped".into()),

@@ -2,11 +2,12 @@ use crate::Result;
 use parallel::Collective;
 use program::{Device, Prepared, Recorder, Turn};
 
-/// CUDA graph capture of the work that all replicas repeat from step to step, in the same order.
+/// CUDA graph capture of the work that all replicas repeat at every step, in the same order.
 ///
-/// A device without graphs runs the work every time. A GPU runs it the first time, reserves memory and chooses algorithms; it captures
-/// the work the second time, and replays it from then on. Until some work comes a third time the operations of the collective go one
-/// by one. If one replica can't capture the work, none does: [`Nccl`](parallel::Nccl) says why.
+/// A device without graphs runs the work every time. A GPU runs it the first time, reserves memory and
+/// chooses algorithms. The second time it captures the work, and from then on it replays the graph. Until
+/// some work comes a third time, the operations of the collective run one by one. If one replica can't
+/// capture the work, none does: [`Nccl`](parallel::Nccl) explains why.
 ///
 /// ```
 /// use parallel::run_replicas;
@@ -29,12 +30,12 @@ use program::{Device, Prepared, Recorder, Turn};
 /// ```
 pub struct GraphCapture<K> {
     recorder: Recorder<(K, usize)>,
-    /// The work so far, and its phase. All replicas have the same here, whichever shards are theirs.
+    /// The known work, and its phase. It is the same on all replicas, whichever shards they have.
     known: Vec<(K, Phase)>,
     settled: bool,
 }
 
-/// What happens to some work this time.
+/// The phase of some work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Phase {
     WarmUp,
@@ -49,7 +50,7 @@ impl<K> Default for GraphCapture<K> {
 }
 
 impl<K: Clone + PartialEq> GraphCapture<K> {
-    /// Begins the next phase of the work of `key`. All replicas come together for it, except to replay.
+    /// Begins the next phase of the work of `key`. All replicas call it together, except for replays.
     pub(crate) fn begin(&mut self, collective: &mut dyn Collective, key: &K) -> Result<Phase> {
         let phase = match self.known.iter_mut().find(|(known, _)| known == key) {
             Some((_, phase)) => {
@@ -70,7 +71,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         Ok(phase)
     }
 
-    /// In the phase of capture: captures the work of `key` on one of this replica's shards.
+    /// In the phase of capture: captures the work of `key` for one of this replica's shards.
     pub(crate) fn capture(
         &mut self,
         device: &Device,
@@ -81,8 +82,8 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         self.recorder.prepare(device, &(key.clone(), shard), work)
     }
 
-    /// In the phase of capture, before anything is replayed: has the replicas agree on what becomes of the work of `key`. This one's shards
-    /// are at best `prepared` so far.
+    /// In the phase of capture, before any replay: the replicas agree on the next phase of the work of `key`.
+    /// The shards of this one are at best `prepared` so far.
     pub(crate) fn agree(
         &mut self,
         collective: &mut dyn Collective,
@@ -102,7 +103,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
             }
         }
         if again {
-            // The next time is the warm-up once more.
+            // The next time is a warm-up again.
             self.known
                 .iter_mut()
                 .filter(|(known, _)| known == key)
@@ -111,7 +112,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         Ok(())
     }
 
-    /// Runs or replays the work of `key` on one of this replica's shards, in a phase that has begun.
+    /// Runs or replays the work of `key` for one of this replica's shards, in a phase that has begun.
     pub(crate) fn play(
         &mut self,
         device: &Device,
@@ -123,10 +124,10 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         self.recorder.play(device, (key.clone(), shard), turn, work)
     }
 
-    /// Runs, captures or replays work that has nothing to do with shards, whichever is its turn.
+    /// Runs, captures or replays work that is independent of shards, in its current phase.
     ///
     /// # Errors
-    /// Those of the work, and what ends the collective.
+    /// Those of the work and of the collective.
     pub fn run(
         &mut self,
         device: &Device,
@@ -142,7 +143,7 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         self.play(device, key, 0, turn, || work(collective))
     }
 
-    /// Why work runs op by op every time, if some does.
+    /// The reason if some work is never captured.
     pub fn refusal(&self) -> Option<&str> {
         self.recorder.refusal()
     }
@@ -155,7 +156,7 @@ mod tests {
     use parallel::Result as Met;
     use program::{Span, Storage};
 
-    /// Another replica's part: what it says when all come together, and what was asked of the collective.
+    /// Another replica: its answer when all meet, and the calls of the collective.
     #[derive(Default)]
     struct Other {
         says: Vec<bool>,
@@ -223,7 +224,7 @@ mod tests {
     fn what_one_writes_down_later_all_write_down_later() {
         let (mut capture, mut other) = (GraphCapture::default(), Other::default());
         assert_eq!(heard(&mut capture, &mut other, "a step"), "");
-        // The other one's algorithm gives way: both try again.
+        // The other replica's algorithm is replaced: both try again.
         other.says = vec![true, false];
         assert_eq!(heard(&mut capture, &mut other, "a step"), "together together ");
         assert_eq!(heard(&mut capture, &mut other, "a step"), "together ");

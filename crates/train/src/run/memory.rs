@@ -1,4 +1,4 @@
-//! What to say when a device's memory does not suffice: the batch that would fit.
+//! Error messages for too little memory, with a batch size that would fit.
 
 use crate::{Config, Error, Result};
 use layers::Mode;
@@ -8,11 +8,12 @@ use program::{Device, Precision};
 use tensor_cpu::Cpu;
 use tensor_cuda::{Cuda, gpus};
 
-/// What a device needs beside activations: its libraries' scratch memory, the data, parameters and what goes with them.
+/// The memory that a device needs besides activations: scratch memory of libraries, the data, parameters and
+/// optimizer state.
 const BESIDE: u64 = 1 << 30;
 
-/// The error of a network that could not be built on `device` for batches of `batch` samples. Where memory was short and
-/// the device says how much there is, it names the largest batch that would fit.
+/// The error of a network that could not be built on `device` for batches of `batch` samples. If memory was
+/// short and the device reports its size, the error has the largest batch that would fit.
 pub(crate) fn explain(error: layers::Error, model: &Model, device: &Device, batch: usize) -> Error {
     let short = match &error {
         layers::Error::Tensor(error) => matches!(error, program::Error::OutOfMemory { .. }),
@@ -43,7 +44,7 @@ fn sentence(model: &Model, precision: Precision, batch: usize, free: u64) -> Opt
     ))
 }
 
-/// A run on the CPU, as far as its memory goes.
+/// The memory-related properties of a run on the CPU.
 pub(crate) struct HostRun<'a> {
     pub(crate) config: &'a Config,
     pub(crate) stages: &'a [Model],
@@ -54,12 +55,12 @@ pub(crate) struct HostRun<'a> {
     pub(crate) world: usize,
     /// Samples of a whole batch: at most those of the data.
     pub(crate) batch: usize,
-    /// Whether it goes on from a checkpoint.
+    /// Whether it resumes from a checkpoint.
     pub(crate) resumes: bool,
 }
 
-/// Refuses a run whose activations alone are more than all memory of the machine: the system would end it in the midst of its first
-/// steps. GPUs say by themselves that their memory does not suffice.
+/// Refuses a run whose activations alone exceed the memory of the machine: the system would kill it during
+/// the first steps. GPUs report too little memory themselves.
 ///
 /// # Errors
 /// [`Error::Device`].
@@ -74,13 +75,13 @@ impl HostRun<'_> {
     fn check_within(&self, total: u64) -> Result<()> {
         let HostRun { config, stages, replicas, world, .. } = *self;
         let shards = config.shards(world);
-        // The least that a replica computes at a time.
+        // The smallest part that a replica computes at a time.
         let each = self.batch / shards;
         let needed = self.activations(each)?;
         if needed <= total {
             return Ok(());
         }
-        // Parameters, gradients and the optimizer's memory; the rest is for the data and the program.
+        // Parameters, gradients and the optimizer's state; the rest is left for the data and the program.
         let parameters: usize = stages.iter().map(|stage| stage.summary().trainable).sum();
         let room = (total / 8 * 7).saturating_sub(parameters as u64 * 16 * replicas as u64);
         let fits = largest(each, |&batch| self.activations(batch).is_ok_and(|bytes| bytes <= room));
@@ -91,7 +92,7 @@ impl HostRun<'_> {
             }
         };
         let advice = match fits {
-            _ if self.resumes => "go on with the run on a machine with more".to_owned(),
+            _ if self.resumes => "resume the run on a machine with more".to_owned(),
             0 => "not even a batch of 1 would fit; use smaller images, or a smaller network".to_owned(),
             _ => format!("{flag} would fit"),
         };
@@ -103,7 +104,7 @@ impl HostRun<'_> {
         )))
     }
 
-    /// Bytes of all activations and their gradients with batches of so many samples.
+    /// Bytes of all activations and their gradients, with batches of this many samples.
     fn activations(&self, batch: usize) -> Result<u64> {
         let HostRun { stages, device, replicas, .. } = *self;
         let micro_batches = self.config.shards(self.world) / self.world;
@@ -128,9 +129,9 @@ fn size_of(precision: Precision) -> u64 {
     }
 }
 
-/// Bytes that a network takes for batches of so many samples, roughly.
+/// The approximate bytes of a network for batches of this many samples.
 fn bytes(model: &Model, precision: Precision, batch: usize) -> Result<u64> {
-    // GPUs keep what they have computed.
+    // GPUs keep all activations.
     let numbers = model.activation_len(batch, Mode::Training, false)? as u64;
     Ok(numbers.saturating_mul(size_of(precision)).saturating_add(BESIDE))
 }
@@ -156,7 +157,7 @@ mod tests {
     use crate::recipe;
     use crate::run::prepared_run::PreparedRun;
 
-    /// A run whose whole batch is of 64 images; what becomes of it with so much memory.
+    /// Checks a run with a whole batch of 64 images against this much memory.
     fn checked(config: &Config, replicas: usize, total: u64) -> Result<()> {
         let (data, device) = (cifar::synthetic(1, 90, 10), tensor_cpu::device(1));
         let model = models::small_cnn(10).unwrap();
@@ -170,36 +171,36 @@ mod tests {
         let len = |batch| models::small_cnn(10).unwrap().activation_len(batch, Mode::Training, true).unwrap();
         let (whole, half) = (4 * len(64) as u64, 4 * len(32) as u64);
         checked(&config, 1, whole).expect("it may be just enough");
-        let told = checked(&config, 1, whole - 1).unwrap_err().to_string();
+        let error = checked(&config, 1, whole - 1).unwrap_err().to_string();
         assert!(
-            told.starts_with("a batch of 64 needs about 0.0 GiB of memory, but there are 0.0 GiB"),
-            "{told}"
+            error.starts_with("a batch of 64 needs about 0.0 GiB of memory, but there are 0.0 GiB"),
+            "{error}"
         );
-        let named = |told: &str, flag: &str| -> usize {
-            let (_, rest) = told.split_once(flag).unwrap_or_else(|| panic!("{told}"));
+        let named = |error: &str, flag: &str| -> usize {
+            let (_, rest) = error.split_once(flag).unwrap_or_else(|| panic!("{error}"));
             rest.strip_suffix(" would fit").unwrap().parse().unwrap()
         };
-        let fits = named(&told, "; --batch-size ");
-        assert!((30..64).contains(&fits), "{told}");
+        let fits = named(&error, "; --batch-size ");
+        assert!((30..64).contains(&fits), "{error}");
         checked(&config.with(|config| config.training.batch_size = fits), 1, whole - 1)
-            .expect("what is told fits");
+            .expect("the suggested batch fits");
 
-        // All replicas of the machine count. A batch can't be larger than the data.
-        let told = checked(&config, 2, whole).unwrap_err().to_string();
-        assert!(told.starts_with("a batch of 45 on each of 2 replicas needs"), "{told}");
+        // All replicas of the machine count. A batch is at most as large as the data.
+        let error = checked(&config, 2, whole).unwrap_err().to_string();
+        assert!(error.starts_with("a batch of 45 on each of 2 replicas needs"), "{error}");
         let global = config.with(|config| config.training.global_batch_size = Some(64));
         checked(&global, 2, 2 * half).expect("it may be just enough");
-        let told = checked(&global, 2, 2 * half - 1).unwrap_err().to_string();
-        let fits = named(&told, "; --global-batch-size ");
+        let error = checked(&global, 2, 2 * half - 1).unwrap_err().to_string();
+        let fits = named(&error, "; --global-batch-size ");
         checked(&config.with(|config| config.training.global_batch_size = Some(fits)), 2, 2 * half - 1)
             .unwrap();
-        // Virtual ones are computed one after the other.
+        // Virtual replicas are computed one after the other.
         let virtual_replicas = config.with(|config| config.training.virtual_replicas = Some(2));
         checked(&virtual_replicas, 1, 4 * len(45) as u64).expect("it may be just enough");
-        let told = checked(&config, 1, 9).unwrap_err().to_string();
+        let error = checked(&config, 1, 9).unwrap_err().to_string();
         assert!(
-            told.ends_with("not even a batch of 1 would fit; use smaller images, or a smaller network"),
-            "{told}"
+            error.ends_with("not even a batch of 1 would fit; use smaller images, or a smaller network"),
+            "{error}"
         );
     }
 

@@ -3,13 +3,13 @@ use crate::Result;
 use layers::Network;
 use program::{Device, Storage};
 
-/// Elements of a meter: the sum of the losses in two parts, correct answers, steps.
+/// The elements of a meter: the sum of the losses in two parts, correct answers, steps.
 const LEN: usize = 4;
 
-/// The sums of losses and correct answers over some steps, on the device: see [`program::Backend::meter`].
+/// The sums of losses and correct answers over several steps, on the device: see [`program::Backend::meter`].
 pub struct Meter(Storage);
 
-/// What a [`Meter`] has added up.
+/// The sums of a [`Meter`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Totals {
     /// The sum of the losses of all samples.
@@ -21,15 +21,15 @@ pub struct Totals {
 }
 
 impl Meter {
-    /// A meter of no steps.
+    /// A meter without steps.
     ///
     /// # Errors
-    /// What the device says.
+    /// Those of the device.
     pub fn new(device: &Device) -> Result<Self> {
         Ok(Meter(device.alloc(LEN)?))
     }
 
-    /// Begins again with the sums of an epoch so far.
+    /// Starts with the sums of an unfinished epoch.
     pub(crate) fn set(&mut self, device: &Device, sums: &Partial) -> Result<()> {
         let high = sums.loss_sum as f32;
         let low = (sums.loss_sum - f64::from(high)) as f32;
@@ -42,10 +42,10 @@ impl Meter {
         Ok(network.device().meter(&arena.grads, arena.metrics, &mut self.0)?)
     }
 
-    /// Reads the sums; waits for a device that runs ahead.
+    /// Reads the sums; waits for an asynchronous device.
     ///
     /// # Errors
-    /// What the device says.
+    /// Those of the device.
     pub fn read(&self, device: &Device) -> Result<Totals> {
         let mut numbers = [0.0; LEN];
         device.download(&self.0, 0, &mut numbers)?;

@@ -1,4 +1,4 @@
-//! A run: its preparation, the loop of each replica, and a training step.
+//! A run: its preparation, the training loop of each replica, and a training step.
 
 pub(crate) mod average;
 mod fit;

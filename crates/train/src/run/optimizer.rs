@@ -1,14 +1,14 @@
-//! The optimizer of a configuration, at work on the parameters of a network.
+//! The optimizer of a configuration, for the parameters of a network.
 
 use crate::{Config, Result};
 use layers::{Graph, Network, Role};
 use optim::{OptimizerState, ParamGroup};
 
 impl Config {
-    /// What steps over the parameters of a network, or of a pipeline's stage of it.
+    /// The optimizer state for the parameters of a network, or of one pipeline stage.
     ///
     /// # Errors
-    /// [`Error::Optimizer`](crate::Error::Optimizer) for options that make no sense, and what the device says.
+    /// [`Error::Optimizer`](crate::Error::Optimizer) for invalid options, and the errors of the device.
     pub fn optimizer_on(&self, network: &Network) -> Result<OptimizerState> {
         let arena = network.arena();
         let state = OptimizerState::new(network.device(), self.training.optimizer, arena.trainable.len)?;
@@ -17,7 +17,7 @@ impl Config {
             .grouped(&self.training.param_groups, trainable.map(|slot| (slot.name.as_str(), slot.span)))?)
     }
 
-    /// Refuses parameter groups that take none of the network's parameters: misspelt ones, most likely.
+    /// Refuses parameter groups without parameters: they are probably misspelt.
     pub(crate) fn check_groups(&self, graph: &Graph) -> Result<()> {
         if self.training.param_groups.is_empty() {
             return Ok(());

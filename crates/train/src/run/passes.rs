@@ -6,28 +6,30 @@ use layers::Network;
 use parallel::{Collective, Exchanges, Shards};
 use program::{Device, Prepared, Span, Storage, Turn};
 
-/// One of a replica's shards of a batch, to be passed.
+/// A pass over one of a replica's shards of a batch.
 pub(crate) struct Pass<'a> {
     /// Its first sample in the whole batch.
     pub(crate) first: usize,
-    /// With other replicas, where the pass has any.
+    /// The exchanges with other replicas, if the pass has any.
     pub(crate) exchanges: Option<Exchanges<'a>>,
 }
 
-/// The passes of a replica over its shards of every batch, and the way of what they leave to the sum over all replicas.
+/// The passes of a replica over its shards of every batch, and the sum of their results over all replicas.
 pub(crate) struct Passes {
     shards: Shards,
-    /// With virtual replicas or micro-batches: what the pass over each own shard left in `grads`, until all are added up in the order of the
-    /// shards. Otherwise the only pass leaves it in place.
+    /// With virtual replicas or micro-batches: the contents of `grads` after the pass over each of the
+    /// replica's shards. They are added up in the order of the shards. Otherwise the only pass leaves its
+    /// result in `grads`.
     parts: Vec<Storage>,
-    /// The runs in which replicas add up their gradients. Sums begin during the pass over the last own shard.
+    /// The spans in which replicas add up their gradients. The sums begin during the pass over the replica's
+    /// last shard.
     buckets: Vec<Span>,
-    /// What the last passes were for.
+    /// The kind of the last passes.
     kind: Option<Kind>,
     capture: GraphCapture<Work>,
 }
 
-/// Work that repeats from step to step, for batches of so many samples.
+/// Work that repeats at every step, for batches of this many samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Work {
     kind: Kind,
@@ -36,26 +38,26 @@ struct Work {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
-    /// A whole step, where the batch is one shard: one that moves so many runs of parameters, which become fewer when a group
-    /// of them is trained no more.
+    /// A whole step, if the batch is one shard. It updates this number of spans of parameters, which shrinks
+    /// when the training of a parameter group ends.
     Step {
         runs: usize,
     },
-    /// What comes before the sum over the shards, and what comes after it.
+    /// The passes up to the sum over the shards, and the update after it.
     Gradients,
     Update {
         runs: usize,
     },
-    /// As [`Kind::Gradients`], with layers that meet those of other replicas. The threads of the host meet too, which can't be
-    /// written down.
-    Meeting,
+    /// As [`Kind::Gradients`], with layers that synchronize with those of other replicas. Threads of the host
+    /// meet as well, which can't be captured.
+    Synchronized,
     /// A batch of the validation data.
     Evaluation,
 }
 
 impl Passes {
-    /// All memory is allocated here. With `in_order` sums have the order of the shards, however many replicas there
-    /// are; replicas with several shards each need that.
+    /// Allocates all memory. With `in_order`, sums have the order of the shards on any number of replicas;
+    /// replicas with several shards each need that.
     pub(crate) fn new(network: &Network, shards: Shards, in_order: bool) -> Result<Self> {
         let parts = if in_order && shards.total() > 1 { shards.own().len() } else { 0 };
         let part = || network.device().alloc(network.arena().grads.len());
@@ -64,16 +66,16 @@ impl Passes {
     }
 
     /// Whether every batch is one shard, so that there is nothing to add up.
-    pub(crate) fn alone(&self) -> bool {
+    pub(crate) fn is_single(&self) -> bool {
         self.shards.total() == 1
     }
 
-    /// Why recorded work has to run every time, if some does.
-    pub(crate) fn not_recorded(&self) -> Option<&str> {
+    /// The reason if some work is never captured.
+    pub(crate) fn capture_refusal(&self) -> Option<&str> {
         self.capture.refusal()
     }
 
-    /// Which shards are this replica's.
+    /// The shards of this replica.
     pub(crate) fn shards(&self) -> &Shards {
         &self.shards
     }
@@ -83,7 +85,7 @@ impl Passes {
         self.shards.rows(global, self.shards.own().start + own).start
     }
 
-    /// Runs a pass, or a piece of one, that writes where the part of the shard `own` lies.
+    /// Runs a pass, or a part of one, that writes to the result of the shard `own`.
     pub(crate) fn with_part(
         &mut self,
         network: &mut Network,
@@ -97,7 +99,7 @@ impl Passes {
         done
     }
 
-    /// Runs `pass` on each of this replica's shards of a batch, after it has been put in place.
+    /// Loads each of this replica's shards of a batch, and runs `pass` on it.
     pub(crate) fn each(
         &mut self,
         network: &mut Network,
@@ -110,7 +112,7 @@ impl Passes {
         self.kind = Some(kind);
         let (device, shards) = (network.device().clone(), self.shards.own());
         let work = Work { kind, global: batch.global() };
-        if self.capture.begin(collective, &work)? == Phase::Capture && kind != Kind::Meeting {
+        if self.capture.begin(collective, &work)? == Phase::Capture && kind != Kind::Synchronized {
             let mut prepared = Prepared::Yes;
             for own in 0..shards.len() {
                 let shard = self.shard(network, collective, batch, own, &mut pass, |capture, shard, run| {
@@ -125,14 +127,14 @@ impl Passes {
             piece.send(network)?;
             let turn = Turn { first: piece.first(), ..*turn };
             self.shard(network, collective, batch, own, &mut pass, |capture, shard, run| match kind {
-                Kind::Meeting => run(),
+                Kind::Synchronized => run(),
                 _ => capture.play(&device, &work, shard, &turn, run),
             })?;
         }
         Ok(())
     }
 
-    /// Has `act` run `pass` on one of this replica's shards of a batch.
+    /// Lets `act` run `pass` on one of this replica's shards of a batch.
     fn shard<T>(
         &mut self,
         network: &mut Network,
@@ -150,13 +152,13 @@ impl Passes {
         let (in_order, before) = (!parts.is_empty(), own.min(parts.len()));
         let (earlier, parts) = parts.split_at_mut(before);
         let (earlier, mut part) = (in_order.then_some(&*earlier), parts.first_mut());
-        // The pass writes where the shard's part lies: the same memory each time, as a recording needs it.
+        // The pass writes to the shard's result directly: a captured graph needs the same memory each time.
         part.iter_mut().for_each(|part| swap(&mut network.arena_mut().grads, part));
         let acted = act(capture, shard, &mut || {
             piece.load(&device, network)?;
             let with_others = Exchanges::of_replicas(collective);
             let exchanges = match kind {
-                Some(Kind::Meeting) => Some(with_others),
+                Some(Kind::Synchronized) => Some(with_others),
                 _ => sums.then(|| with_others.with_sums(earlier)),
             };
             pass(network, Pass { first, exchanges })
@@ -165,7 +167,8 @@ impl Passes {
         acted
     }
 
-    /// Runs what comes after the sum over the shards of a batch of `global` samples, and moves so many runs of parameters.
+    /// Runs the update after the sum over the shards of a batch of `global` samples, with this number of
+    /// spans of parameters.
     pub(crate) fn update(
         &mut self,
         device: &Device,
@@ -178,12 +181,12 @@ impl Passes {
         self.capture.run(device, collective, &Work { kind: Kind::Update { runs }, global }, turn, |_| work())
     }
 
-    /// Where this replica can leave a number of its own for the next sum: in its first shard's part.
+    /// The place for this replica's own number in the next sum: the result of its first shard.
     pub(crate) fn own<'a>(&'a mut self, network: &'a mut Network) -> &'a mut Storage {
         self.parts.first_mut().unwrap_or(&mut network.arena_mut().grads)
     }
 
-    /// Replaces `grads` by the sum over all shards of all replicas, as far as it hasn't been added up yet.
+    /// Replaces `grads` by the sum over all shards of all replicas, except for parts that are summed yet.
     pub(crate) fn finish(&mut self, collective: &mut dyn Collective, network: &mut Network) -> Result<()> {
         if self.kind.take() != Some(Kind::Gradients) {
             return self.add_up(collective, network, Span::new(0, network.arena().grads.len()));
@@ -196,7 +199,7 @@ impl Passes {
         Ok(collective.finish_in_order(&device, &self.parts, &self.buckets, grads)?)
     }
 
-    /// Replaces the run `at` of `grads` by the sum over all shards of all replicas.
+    /// Replaces the span `at` of `grads` by the sum over all shards of all replicas.
     pub(crate) fn add_up(
         &self,
         collective: &mut dyn Collective,

@@ -1,4 +1,5 @@
-//! A run that is checked and prepared: its data, its network or stages, and what all replicas share.
+//! A prepared run: its checked options, its data, its network or stages, and the state that all replicas
+//! share.
 
 use crate::data::split as validation_split;
 use crate::data::{compare, fingerprint};
@@ -13,14 +14,14 @@ use program::Device;
 use trained::standardization::measure;
 use trained::{Task, check_labels};
 
-/// The network that the configuration names.
+/// The configured network.
 pub(crate) fn named(config: &Config, data: &Dataset) -> Result<Model> {
     let unknown = || Error::Device(format!("there is no network {}", config.training.model));
     let model = models::by_name_for(&config.training.model, data.train.shape(), data.classes.len());
     Ok(model.ok_or_else(unknown)??)
 }
 
-/// Refuses a network for other images, or with a number for other than each class.
+/// Refuses a network for images of another size, or with another number of classes.
 fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
     let own = Task::of(model);
     let wanted = Task { image: data.train.shape(), classes: data.classes.len() };
@@ -34,23 +35,24 @@ fn check_fit(model: &Model, data: &Dataset) -> Result<()> {
     })
 }
 
-/// What all replicas of a run share.
+/// The state that all replicas of a run share.
 pub(crate) struct PreparedRun<'a> {
     pub(crate) config: &'a Config,
     pub(crate) resume: Option<&'a Resume>,
-    /// The network, or the stages that it is cut into.
+    /// The network, or its stages.
     pub(crate) stages: Vec<Model>,
-    /// Where it is cut: the last layer of each stage but the last.
+    /// The cuts: the last layer of each stage except the last.
     pub(super) cuts: String,
     pub(super) stage_tensors: StageTensors,
     pub(crate) data: RunData,
-    /// After how many steps each observer wants to see the network in the middle of an epoch. All stages of a pipeline must know: they
-    /// hand their tensors over.
+    /// For each observer, the number of steps between snapshots in an epoch. All stages of a pipeline need
+    /// it, since they pass their tensors on.
     pub(super) snapshots: Vec<Option<u64>>,
 }
 
 impl<'a> PreparedRun<'a> {
-    /// Prepares a run of so many `replicas` on devices like this one. The configuration has been checked but for their number.
+    /// Prepares a run of `replicas` replicas on devices like this one. The configuration was checked, except
+    /// for the number of replicas.
     pub(crate) fn prepare(
         config: &'a Config,
         model: Model,
@@ -93,7 +95,7 @@ impl<'a> PreparedRun<'a> {
         Ok(PreparedRun { config, resume, stages, cuts, stage_tensors, data: run_data, snapshots })
     }
 
-    /// The run with those who are going to watch it.
+    /// The run with the snapshots that these observers need.
     pub(crate) fn watched_by(self, observers: &[Box<dyn Observer>]) -> Self {
         PreparedRun {
             snapshots: observers.iter().map(|observer| observer.snapshot_every()).collect(),
@@ -101,7 +103,8 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// Refuses a run on the CPU that needs more memory than there is, for so many `replicas` of this process of `world` in all.
+    /// Refuses a run on the CPU that needs more memory than there is: `replicas` replicas of this process,
+    /// and `world` in total.
     ///
     /// # Errors
     /// [`Error::Device`].
@@ -109,7 +112,7 @@ impl<'a> PreparedRun<'a> {
         memory::check_host(&self.on_host(device, replicas, world))
     }
 
-    /// The run, as far as its memory goes.
+    /// The memory-related properties of the run.
     pub(super) fn on_host<'r>(&'r self, device: &'r Device, replicas: usize, world: usize) -> HostRun<'r> {
         let batch = global_batch(self.config, self.resume, world).min(self.data.train.len());
         let (config, stages, resumes) = (self.config, &self.stages[..], self.resume.is_some());
@@ -117,7 +120,7 @@ impl<'a> PreparedRun<'a> {
     }
 }
 
-/// Samples of a whole batch; a run that goes on keeps its own.
+/// Samples of a whole batch; a resumed run keeps its own.
 fn global_batch(config: &Config, resume: Option<&Resume>, replicas: usize) -> usize {
     resume.map_or(config.global_batch(replicas), |resume| resume.state.global_batch)
 }

@@ -7,7 +7,7 @@ pub(crate) struct RunData {
     pub(crate) train: Samples,
     pub(crate) val: Samples,
     pub(crate) input: Input,
-    /// With the steps of `input`, and with what was measured for the others.
+    /// The augmentation with the steps of `input`, and with the measured values for the others.
     pub(crate) augmentation: ImageDataGenerator,
     pub(crate) classes: Vec<String>,
     pub(crate) dataset: String,

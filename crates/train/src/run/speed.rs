@@ -1,7 +1,7 @@
-//! How long training passes take on a device, measured before a run: where batches, or networks, are to be cut by it.
+//! Measures training passes on a device before a run, for weights of replicas and for cuts of a network.
 //!
-//! A network of its own makes the passes and is given back afterwards. The run's network, optimizer and random numbers don't
-//! exist yet, so nothing of them can change.
+//! It builds a separate network and frees it afterwards. The run's network, optimizer and random numbers
+//! don't exist yet, so the measurement can't change them.
 
 use crate::Result;
 use crate::run::memory;
@@ -13,15 +13,15 @@ use program::ops::Neighbor;
 use program::{Device, Layout, Span, Storage};
 use std::time::{Duration, Instant};
 
-/// Passes before the first that counts: the first one compiles kernels and chooses algorithms.
+/// Passes before the measurement: the first one compiles kernels and chooses algorithms.
 const WARM_UP: usize = 2;
 
-/// The least that counts: so many passes, and so long.
+/// The least number of measured passes, and their least duration.
 const LEAST_PASSES: usize = 3;
 const LEAST_TIME: Duration = Duration::from_millis(300);
 
-/// Measures all replicas at once, as they will work, with training passes over `batch` samples each, and returns the same
-/// weights on all. A pipeline is as fast as its slowest stage.
+/// Measures all replicas at once, as they work in training, with passes over `batch` samples each. Returns
+/// the same weights on all. A pipeline is as fast as its slowest stage.
 pub(crate) fn measure(
     model: &Model,
     device: &Device,
@@ -52,7 +52,7 @@ pub(crate) fn measure(
 /// ```
 ///
 /// # Panics
-/// If there are none.
+/// If `values` is empty.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -60,7 +60,7 @@ pub fn median(values: &[f64]) -> f64 {
     (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0
 }
 
-/// A network, or a piece of one, with a batch in place that means nothing.
+/// A network, or a piece of one, with an arbitrary batch.
 pub(crate) struct Trial {
     network: Network,
     draws: Draws,
@@ -68,7 +68,7 @@ pub(crate) struct Trial {
     neighbors: Neighbors,
 }
 
-/// Stands in for the stages next to a piece: an output that it sends comes back as its own gradient.
+/// Replaces the stages next to a piece: an output that it sends comes back as its gradient.
 #[derive(Default)]
 struct Neighbors(Vec<f32>);
 
@@ -105,7 +105,7 @@ impl Trial {
         Ok(Trial { network, draws, batch, neighbors: Neighbors::default() })
     }
 
-    /// How long a training pass takes.
+    /// The duration of a training pass.
     pub(crate) fn pass(&mut self) -> Result<Duration> {
         let Trial { network, draws, batch, neighbors } = self;
         let device = network.device().clone();

@@ -1,5 +1,4 @@
-//! A training step: the gradients of a batch, and the update that follows from them. A run takes its steps by these functions, and so
-//! does every benchmark.
+//! A training step: the gradients of a batch, and the update. Runs and benchmarks use the same functions.
 
 use crate::run::meter::{Meter, Totals};
 use crate::{Error, Result};
@@ -11,7 +10,7 @@ use parallel::Exchanges;
 /// The numbers of a training step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepOptions {
-    /// The source of the random draws, and the place of the first sample in the whole batch.
+    /// The source of random draws, and the position of the first sample in the whole batch.
     pub draws: Draws,
     /// Between 0 and 1; 0 for one-hot targets.
     pub label_smoothing: f32,
@@ -19,11 +18,11 @@ pub struct StepOptions {
     pub lr: f64,
     /// Samples of the whole batch, over all replicas.
     pub global_batch: usize,
-    /// The epoch, from 0, for errors.
+    /// The epoch, from 0, for error messages.
     pub epoch: u64,
 }
 
-/// A whole training step on the batch in place, for a replica without others: [`gradients`], then [`update`].
+/// A whole training step on the loaded batch, for a single replica: [`gradients`], then [`update`].
 ///
 /// ```
 /// use layers::{Draws, Mode};
@@ -48,7 +47,7 @@ pub struct StepOptions {
 /// ```
 ///
 /// # Errors
-/// What the device says, and [`Error::NotFinite`] as [`update`].
+/// Those of the device, and [`Error::NotFinite`] as in [`update`].
 pub fn train_step(
     network: &mut Network,
     optimizer: &mut OptimizerState,
@@ -59,11 +58,12 @@ pub fn train_step(
     update(network, optimizer, meter, options)
 }
 
-/// The forward and the backward pass over the batch in place. The gradients are divided by the samples of the whole batch, so those of all
-/// replicas are summed afterwards; with `exchanges` the sums start during the pass. Returns how long the pass waited for other replicas.
+/// The forward and the backward pass over the loaded batch. The gradients are divided by the samples of the
+/// whole batch, so those of all replicas are summed afterwards; with `exchanges` the sums start during the
+/// pass. Returns how long the pass waited for other replicas.
 ///
 /// # Errors
-/// What the device says, and what ends an exchange.
+/// Those of the device and of an exchange.
 pub fn gradients(
     network: &mut Network,
     options: &StepOptions,
@@ -77,12 +77,12 @@ pub fn gradients(
     exchanges.run(|exchange| Ok(network.train_pass_with(draws, label_smoothing, global_batch, exchange)?))
 }
 
-/// The rest of a step once the gradients of all replicas are summed: the metrics go to the meter, the running averages move, and the
-/// optimizer moves the weights.
+/// The rest of a step, after the gradients of all replicas are summed: updates the meter, the running
+/// averages and the weights.
 ///
 /// # Errors
-/// What the device says. [`Error::NotFinite`] for a loss that is not finite, before any parameter has moved. A device that runs ahead of
-/// the host ignores the update instead, and [`Meter::read`] tells later.
+/// Those of the device. [`Error::NotFinite`] for a loss that is not finite, before any parameter has changed.
+/// An asynchronous device ignores the update instead, and [`Meter::read`] reports the loss later.
 pub fn update(
     network: &mut Network,
     optimizer: &mut OptimizerState,

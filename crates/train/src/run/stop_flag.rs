@@ -8,7 +8,7 @@ pub struct StopFlag(Arc<Flags>);
 #[derive(Debug, Default)]
 struct Flags {
     raised: AtomicBool,
-    heeded: AtomicBool,
+    watched: AtomicBool,
 }
 
 impl StopFlag {
@@ -22,14 +22,14 @@ impl StopFlag {
         self.0.raised.load(Ordering::Relaxed)
     }
 
-    /// Whether a run has begun, which looks at the flag. Before that there is nothing to save, and who waits for another
-    /// process may wait long.
-    pub fn is_heeded(&self) -> bool {
-        self.0.heeded.load(Ordering::Relaxed)
+    /// Whether a run has begun to check the flag. Before that there is nothing to save, and a process may
+    /// wait long for another one.
+    pub fn is_watched(&self) -> bool {
+        self.0.watched.load(Ordering::Relaxed)
     }
 
-    /// Says that a run looks at the flag from now on.
-    pub(crate) fn heed(&self) {
-        self.0.heeded.store(true, Ordering::Relaxed);
+    /// Marks that a run checks the flag from now on.
+    pub(crate) fn mark_watched(&self) {
+        self.0.watched.store(true, Ordering::Relaxed);
     }
 }

@@ -1,25 +1,24 @@
-//! How fast each replica computes beside the others: what says which one the rest wait for.
+//! The throughput of each replica, which shows the one that the others wait for.
 
 use crate::Result;
 use parallel::{Collective, gather_numbers};
 use program::Device;
 use std::time::Duration;
 
-/// In steps of an epoch: replicas tell each other their speeds after 4, 8, 16 steps and so on, soon at first and seldom later, and after
-/// the last.
-const FIRST_TOLD: u64 = 4;
+/// Replicas exchange their throughput after 4, 8, 16 steps of an epoch and so on, and after the last step.
+const FIRST_EXCHANGE: u64 = 4;
 
-/// What one replica has computed since the replicas told each other last.
+/// One replica's work since the last exchange.
 pub(crate) struct Throughput {
-    /// Whether all have something to tell, which all know of each other.
+    /// Whether all replicas know their throughput; the same on all.
     known: bool,
     samples: usize,
     computing: Duration,
 }
 
 impl Throughput {
-    /// Agrees whether throughputs will be told. The clock of the host says nothing of a device that runs ahead of it, and the throughputs of
-    /// some replicas don't say for whom all wait.
+    /// The replicas agree whether to exchange their throughput. The host can't time an asynchronous device,
+    /// and the throughput of only some replicas does not show the slowest.
     pub(crate) fn agree(device: &Device, collective: &mut dyn Collective) -> Result<Throughput> {
         let (samples, computing) = (0, Duration::ZERO);
         let alone = collective.world() == 1;
@@ -28,21 +27,22 @@ impl Throughput {
         Ok(Throughput { known, samples, computing })
     }
 
-    /// Whether all tell each other after so many steps of an epoch. No clock decides: all must come together.
+    /// Whether replicas exchange after this many steps of an epoch. No clock decides, since all must take
+    /// part.
     pub(crate) fn is_due(steps_done: u64, steps_per_epoch: u64) -> bool {
-        steps_done == steps_per_epoch || (steps_done >= FIRST_TOLD && steps_done.is_power_of_two())
+        steps_done == steps_per_epoch || (steps_done >= FIRST_EXCHANGE && steps_done.is_power_of_two())
     }
 
-    /// Counts a step: this replica's samples, and how long it computed, waiting for nobody.
+    /// Counts a step: this replica's samples, and its computing time without waiting.
     pub(crate) fn add(&mut self, samples: usize, computing: Duration) {
         self.samples += samples;
         self.computing += computing;
     }
 
-    /// The images a second of every replica while it computes, by rank, and begins anew.
+    /// Returns the images per second of every replica while it computes, by rank, and resets the counts.
     ///
-    /// `None` where they are not known; then nobody asks.
-    pub(crate) fn tell(
+    /// `None` if they are not known; then there is no exchange.
+    pub(crate) fn exchange(
         &mut self,
         device: &Device,
         collective: &mut dyn Collective,
@@ -52,7 +52,7 @@ impl Throughput {
         }
         let samples = core::mem::take(&mut self.samples);
         let computing = core::mem::take(&mut self.computing);
-        // No number after no time: then it is known to nobody.
+        // Samples without computing time have no throughput; then it is unknown.
         let all = gather_numbers(collective, device, &[samples as f64 / computing.as_secs_f64()])?;
         Ok(Some(all).filter(|all| all.iter().all(|rate| rate.is_finite())))
     }
@@ -66,34 +66,34 @@ mod tests {
 
     #[test]
     fn all_replicas_know_every_speed() {
-        let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
+        let rates = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
             let rank = replica.rank();
             let mut throughput = Throughput::agree(&replica.device, replica.collective.as_mut())?;
             throughput.add(10, Duration::from_millis(50));
             throughput.add(30 * rank, Duration::from_millis(50));
-            let told = throughput.tell(&replica.device, replica.collective.as_mut())?;
-            let again = throughput.tell(&replica.device, replica.collective.as_mut())?;
-            Ok::<_, Error>((told, again))
+            let rates = throughput.exchange(&replica.device, replica.collective.as_mut())?;
+            let again = throughput.exchange(&replica.device, replica.collective.as_mut())?;
+            Ok::<_, Error>((rates, again))
         });
-        assert_eq!(told.unwrap(), vec![(Some(vec![100.0, 400.0]), None); 2]);
+        assert_eq!(rates.unwrap(), vec![(Some(vec![100.0, 400.0]), None); 2]);
     }
 
-    /// One of two asks, and would wait for the other.
+    /// With one of two replicas measuring, it would wait for the other.
     #[test]
     fn nobody_gathers_what_is_not_known() {
-        let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
+        let rates = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
             let mut throughput = Throughput { known: false, samples: 1, computing: Duration::from_secs(1) };
             match replica.rank() {
-                0 => Ok::<_, Error>(throughput.tell(&replica.device, replica.collective.as_mut())?),
+                0 => Ok::<_, Error>(throughput.exchange(&replica.device, replica.collective.as_mut())?),
                 _ => Ok(None),
             }
         });
-        assert_eq!(told.unwrap(), [None, None]);
+        assert_eq!(rates.unwrap(), [None, None]);
     }
 
     #[test]
     fn speeds_are_told_soon_and_then_seldom() {
-        let told: Vec<u64> = (1..=20).filter(|&done| Throughput::is_due(done, 20)).collect();
-        assert_eq!(told, [4, 8, 16, 20]);
+        let due: Vec<u64> = (1..=20).filter(|&done| Throughput::is_due(done, 20)).collect();
+        assert_eq!(due, [4, 8, 16, 20]);
     }
 }

@@ -1,4 +1,4 @@
-//! The ways to train: a named network or one of your own, on devices that are opened here or by the caller.
+//! The functions that train: a named or a custom network, on devices opened here or by the caller.
 
 use crate::run::fit::{Observers, Outcome};
 use crate::run::prepared_run::{PreparedRun, named};
@@ -10,16 +10,17 @@ use parallel::{Replica, Stage, run_stages};
 use program::Device;
 use std::sync::Mutex;
 
-/// Trains a network on `data` as `config` says, one replica a device, from the start or from a checkpoint.
+/// Trains a network on `data` as `config` says, with one replica per device, from the start or from a
+/// checkpoint.
 ///
-/// The observers see the first replica. Every replica reads its own share of every batch; gradients are added in
-/// the order of the ranks, so a run repeats bit for bit, whatever the number of threads. With
-/// [`virtual_replicas`](crate::Training::virtual_replicas) the number of devices changes no bit either; on GPUs that asks for
-/// algorithms that repeat, so they are chosen.
+/// The observers see the first replica. Every replica reads its own share of every batch. Gradients are added
+/// in the order of the ranks, so a run repeats bit for bit with any number of threads. With
+/// [`virtual_replicas`](crate::Training::virtual_replicas) the number of devices changes no bit either; on
+/// GPUs, this selects deterministic algorithms.
 ///
 /// # Errors
-/// Whatever keeps the run from going on; see [`Error`]. Data that the run to go on with was not trained on are
-/// [`Error::OtherData`]. A loss that is not a number is [`Error::NotFinite`].
+/// All reasons for an early end; see [`Error`]. Data other than those of the resumed run are
+/// [`Error::OtherData`]. A loss that is NaN or infinite is [`Error::NotFinite`].
 pub fn train(
     config: &Config,
     data: Dataset,
@@ -31,8 +32,9 @@ pub fn train(
     run(named(config, &data)?, &devices_of(config)?, config, data, resume, observers, stop)
 }
 
-/// As [`train`], but a network of your own, whatever name the configuration gives it: replicas, checkpoints, resume and observers all
-/// the same. [`Trained::with_model`](trained::Trained::with_model) opens it again; the command line knows the networks of [`models`] alone.
+/// As [`train`], with a custom network and any name in the configuration. Replicas, checkpoints, resume and
+/// observers work the same way. [`Trained::with_model`](trained::Trained::with_model) opens it again; the
+/// command line knows only the networks of [`models`].
 ///
 /// ```
 /// use layers::{Conv2D, Dense, Flatten, Graph, MaxPooling2D};
@@ -54,8 +56,8 @@ pub fn train(
 /// ```
 ///
 /// # Errors
-/// As [`train`]; and if the network takes other images than those of the data, or tells other classes apart. Images must have 3
-/// channels: files of models say nothing of them.
+/// As [`train`]; and if the network is for other images, or for another number of classes, than the data.
+/// Images must have 3 channels: files of models don't store the number.
 pub fn train_model(
     model: Model,
     config: &Config,
@@ -69,13 +71,13 @@ pub fn train_model(
 }
 
 fn devices_of(config: &Config) -> Result<Vec<Device>> {
-    // Two kinds of algorithms would not add up to the same bits.
+    // Two kinds of algorithms would not give the same bits.
     let deterministic = config.training.arithmetic.deterministic || config.repeats();
     open_devices(&config.placement.devices, &Arithmetic { deterministic, ..config.training.arithmetic })
 }
 
-/// As [`train`], on devices that the caller opened: one replica on each, or on as many as it has pipeline stages, whatever
-/// else the configuration says of devices.
+/// As [`train`], on devices that the caller opened: one replica on each, or one on as many as it has pipeline
+/// stages. The devices of the configuration are ignored.
 ///
 /// # Errors
 /// As [`train`].
@@ -91,7 +93,7 @@ pub fn train_on(
     run(named(config, &data)?, devices, config, data, resume, observers, stop)
 }
 
-/// What all ways to train come to, once the configuration has been checked.
+/// The common part of all functions that train, once the configuration has been checked.
 fn run(
     model: Model,
     devices: &[Device],

@@ -1,4 +1,4 @@
-//! First layers that whiten the patches of the training images.
+//! First layers that whiten the patches of training images.
 
 use crate::Result;
 use crate::run::run_data::RunData;
@@ -7,11 +7,11 @@ use layers::{Initializer, Network};
 use parallel::Collective;
 use program::Span;
 
-/// Whitening filters follow from the first so many images: millions of patches.
+/// The images for whitening filters, which have millions of patches.
 const IMAGES: usize = 5000;
 
-/// Gives the layers that begin with [`Initializer::Whitening`] their filters, from the first training images as evaluation would
-/// show them. The first replica computes them for all.
+/// Computes the filters of layers that begin with [`Initializer::Whitening`], from the first training images,
+/// preprocessed as in evaluation. The first replica computes them for all.
 pub(crate) fn whiten(network: &mut Network, data: &RunData, collective: &mut dyn Collective) -> Result<()> {
     let device = network.device().clone();
     for slot in network.arena().slots().to_vec() {
@@ -71,10 +71,10 @@ mod tests {
         arena.slots().iter().map(|slot| values(slot).unwrap()).collect()
     }
 
-    /// Each replica has other images here, so the filters show whose they follow from.
+    /// Each replica has other images here, so the filters show which ones were used.
     #[test]
     fn the_first_layer_gets_the_filters_of_the_first_replica_and_no_other() {
-        let told = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
+        let results = run_replicas(&[tensor_cpu::device(1), tensor_cpu::device(1)], |mut replica| {
             let mut network = models::airbench94(10)?.build(&replica.device, 1, Mode::Inference)?;
             network.init(1)?;
             let before = read(&network);
@@ -83,10 +83,10 @@ mod tests {
             let own = filters(&prepared, [2, 2], 5e-4)?;
             Ok::<_, Error>((before, read(&network), own))
         });
-        let told = told.unwrap();
-        let first = &told[0].2;
-        assert!(*first != told[1].2, "the images are the same");
-        for (before, after, _) in &told {
+        let results = results.unwrap();
+        let first = &results[0].2;
+        assert!(*first != results[1].2, "the images are the same");
+        for (before, after, _) in &results {
             assert!(after[0] == *first && after[0] != before[0] && after[1..] == before[1..]);
         }
         let opposite = |row: &[f32]| (0..12).all(|k| row[k] == -row[12 + k]);

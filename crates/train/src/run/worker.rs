@@ -30,36 +30,39 @@ pub(crate) struct Worker<'a> {
     pub(crate) config: &'a Config,
     pub(crate) data: &'a RunData,
     pub(crate) state: TrainState,
-    /// What reduces the schedule's rate, after the epochs of `state`.
+    /// Reduces the schedule's rate, after the epochs of `state`.
     plateau: Option<Plateau>,
-    /// Whether this replica alone knows yet that the losses are no numbers any more, and that the run is to end for it.
+    /// Whether this replica has found a NaN or infinite loss that the others don't know of yet; the run will
+    /// end.
     diverged: bool,
     steps_per_epoch: u64,
     device: Device,
-    /// In front of the collective, so that it goes first: NCCL parts from nobody while there are recordings of its sums.
+    /// Dropped before the collective: NCCL can't end while there are captured graphs with its operations.
     passes: Passes,
     collective: Box<dyn Collective>,
     network: Network,
     optimizer: OptimizerState,
     average: Option<Average>,
     val: Source,
-    /// Whether layers compute with the whole batch, and so meet those of the other replicas.
-    meets: bool,
+    /// Whether layers compute statistics over the whole batch, and so synchronize with those of other
+    /// replicas.
+    syncs_batch_norm: bool,
     stage: PipelineStage<'a>,
     /// Losses and correct answers of the epoch so far.
     meter: Meter,
-    /// When the meter was read last.
+    /// The last time the meter was read.
     read: Instant,
     throughput: Throughput,
 }
 
-/// Devices that run ahead are asked for their losses no more often: every time means to wait for them.
+/// The least time between two readings of losses from an asynchronous device: every reading waits for it.
 const READ_EVERY: Duration = Duration::from_millis(100);
 
-/// Nor, in steps, whether a replica wishes to stop. All must look after the same step, so no clock decides.
-const WISHES_EVERY: u64 = 16;
+/// The least number of steps between two checks for requests to stop. All ranks must check after the same
+/// step, so no clock decides.
+const STOP_CHECK_EVERY: u64 = 16;
 
-/// Refuses a batch larger than the data, where short batches are left out.
+/// The error for a batch larger than the data, if short batches are left out.
 fn too_large(config: &Config, global: usize, world: usize, samples: usize) -> Error {
     let remedy = match samples / config.training.virtual_replicas.unwrap_or(world) {
         _ if config.training.global_batch_size.is_some() => {
@@ -85,7 +88,7 @@ impl<'a> Worker<'a> {
     ) -> Result<(Self, Source)> {
         let (rank, world) = (replica.rank(), replica.world());
         let Replica { device, mut collective } = replica;
-        // Weights that were measured in the run to go on with.
+        // The weights that were measured in the resumed run.
         let measured = |resume: &&Resume| resume.config.placement.device_weights == DeviceWeights::Auto;
         let measured_before =
             resume.filter(measured).and_then(|resume| resume.state.device_weights.parse().ok());
@@ -95,14 +98,14 @@ impl<'a> Worker<'a> {
             speed::measure(model, &device, collective.as_mut(), &mut stage, each)
         })?;
         let own = config.shards_of(&weights, world, rank);
-        // Of all batches that will come this replica needs room for the largest of its own shards.
+        // This replica needs memory for the largest of its shards over all batches.
         let largest = |samples: usize, drop_last: bool| {
             let rest = if drop_last { 0 } else { samples % global };
             own.largest(global.min(samples)).max(own.largest(rest))
         };
         let batch =
             largest(data.train.len(), config.training.drop_last).max(largest(data.val.len(), false)).max(1);
-        let lanes = pipeline::lanes(&stage.stage, own.own().len());
+        let lanes = pipeline::max_in_flight(&stage.stage, own.own().len());
         let (first, mode) = (stage.stage.is_first(), Mode::Training);
         let built = if stage.stage.is_last() {
             model.build(&device, batch, mode)
@@ -114,7 +117,7 @@ impl<'a> Worker<'a> {
         if resume.is_none() {
             whitening::whiten(&mut network, data, collective.as_mut())?;
         }
-        let meets =
+        let syncs_batch_norm =
             config.training.sync_batch_norm && world > 1 && network.synchronize(collective.rank(), world)?;
         let optimizer = config.optimizer_on(&network)?;
         let average = config.training.ema.map(|ema| Average::new(ema, &device, &network)).transpose()?;
@@ -156,7 +159,7 @@ impl<'a> Worker<'a> {
             average,
             val,
             passes,
-            meets,
+            syncs_batch_norm,
             stage,
             meter,
             read: Instant::now(),
@@ -167,7 +170,7 @@ impl<'a> Worker<'a> {
             worker.state.device_weights = weights.to_string();
         }
         worker.state.data = Some(data.fingerprint.clone());
-        // Before anybody writes a file for the run.
+        // Before any file of the run is written.
         let lr = worker.lr();
         if !(lr as f32).is_finite() {
             return Err(optim::Error::LearningRate { lr }.into());
@@ -180,7 +183,7 @@ impl<'a> Worker<'a> {
         &self.device
     }
 
-    /// Where the run stands.
+    /// The progress of the run.
     fn progress(&self) -> Progress {
         let TrainState { epoch, step, .. } = self.state;
         Progress { step, epoch, steps_per_epoch: self.steps_per_epoch, epochs: self.config.training.epochs }
@@ -192,7 +195,7 @@ impl<'a> Worker<'a> {
         self.plateau.as_ref().map_or(lr, |plateau| plateau.lr(lr))
     }
 
-    /// What observers learn after a step.
+    /// The information for observers after a step.
     pub(crate) fn step_info(&self, seconds: f64) -> StepInfo {
         let TrainState { epoch, partial, .. } = &self.state;
         let (loss, acc) = partial.means();
@@ -209,32 +212,32 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Makes ready for an epoch, or for the rest of one: its sums so far go to the device.
+    /// Prepares an epoch, or the rest of one: copies its sums so far to the device.
     pub(crate) fn begin_epoch(&mut self) -> Result<()> {
         self.optimizer.begin_epoch(self.state.epoch);
         self.meter.set(&self.device, &self.state.partial)
     }
 
-    /// One training step on this replica's shards of a batch. Returns whether any replica was asked to stop, which replicas on
-    /// devices that run ahead learn some steps late.
+    /// One training step on this replica's shards of a batch. Returns whether any replica was asked to stop;
+    /// replicas on asynchronous devices learn it some steps late.
     ///
-    /// A device that runs ahead has only been told what to do: a loss that is not a number is found when the losses are
-    /// read, and has moved no parameter until then.
+    /// An asynchronous device only gets the commands here. A NaN or infinite loss is found when the losses
+    /// are read, and has changed no parameter until then.
     pub(crate) fn step(&mut self, batch: &Share, stop: bool) -> Result<bool> {
         self.collective.at_step(self.state.step);
         let (lr, global, split) = (self.lr(), batch.global(), self.stage.stages() > 1);
-        let alone = self.passes.alone() && !split;
+        let alone = self.passes.is_single() && !split;
         let turn = Turn { step: self.state.step, lr: lr as f32, first: 0 };
         let (seed, step, smoothing) =
             (self.config.training.seed, self.state.step, self.config.training.label_smoothing as f32);
         let draws = Draws { seed, step, first_sample: 0 };
         let epoch = self.state.epoch;
         let options = StepOptions { draws, label_smoothing: smoothing, lr, global_batch: global, epoch };
-        let Worker { passes, network, optimizer, meter, stage, collective, meets, .. } = self;
+        let Worker { passes, network, optimizer, meter, stage, collective, syncs_batch_norm, .. } = self;
         let runs = optimizer.runs();
-        let kind = match (alone, *meets) {
+        let kind = match (alone, *syncs_batch_norm) {
             (true, _) => Kind::Step { runs },
-            (_, true) => Kind::Meeting,
+            (_, true) => Kind::Synchronized,
             _ => Kind::Gradients,
         };
         let (began, mut waited) = (Instant::now(), Duration::ZERO);
@@ -253,7 +256,7 @@ impl<'a> Worker<'a> {
         }
         let own = self.passes.shards().own_rows(global).len();
         self.throughput.add(own, began.elapsed().saturating_sub(waited));
-        // Whoever alone found the losses to be no numbers brings all to an end together.
+        // A rank that found a NaN loss ends the run of all together.
         let mut stop = stop || self.diverged;
         if !alone {
             self.add_up(stop)?;
@@ -263,11 +266,11 @@ impl<'a> Worker<'a> {
                 update(network, optimizer, meter, &options)
             })?;
             self.throughput.add(0, began.elapsed());
-            // Whoever wishes to stop still does so when all look.
+            // The request remains until all check.
             let ahead = self.runs_ahead_of_others();
             let last = self.state.partial.steps + 1 == self.steps_per_epoch;
-            let look = !ahead || last || step % WISHES_EVERY == 0;
-            stop = look && self.read_wishes(stop)?;
+            let check = !ahead || last || step % STOP_CHECK_EVERY == 0;
+            stop = check && self.read_stop_requests(stop)?;
         }
         self.state.step += 1;
         let done = self.progress();
@@ -284,8 +287,8 @@ impl<'a> Worker<'a> {
         Ok(stop)
     }
 
-    /// As [`read_losses`](Self::read_losses); whether they are finite, where a run with others ends in order if they are not: at
-    /// a step after which all look.
+    /// As [`read_losses`](Self::read_losses), but returns whether the losses are finite. With other replicas,
+    /// a loss that is not ends the run in order, at a step after which all check.
     pub(crate) fn read_losses_in_order(&mut self) -> Result<bool> {
         match self.read_losses() {
             Err(Error::NotFinite { .. }) if self.config.outputs.terminate_on_nan && self.has_others() => {
@@ -296,15 +299,16 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// How fast every replica computes, by rank, at the steps after which they tell each other; all come here after every step.
+    /// The throughput of every replica, by rank, at the steps with an exchange; called by all after every
+    /// step.
     pub(crate) fn replica_rates(&mut self) -> Result<Option<Vec<f64>>> {
         match Throughput::is_due(self.state.partial.steps, self.steps_per_epoch) {
-            true => self.throughput.tell(&self.device, self.collective.as_mut()),
+            true => self.throughput.exchange(&self.device, self.collective.as_mut()),
             false => Ok(None),
         }
     }
 
-    /// Brings the sums of the epoch up to date; waits for a device that runs ahead.
+    /// Brings the sums of the epoch up to date; waits for an asynchronous device.
     pub(crate) fn read_losses(&mut self) -> Result<()> {
         let Totals { loss_sum, correct, steps } = self.meter.read(&self.device)?;
         self.read = Instant::now();
@@ -321,48 +325,48 @@ impl<'a> Worker<'a> {
 
     /// Whether any replica wants the run to stop.
     pub(crate) fn agree(&mut self, stop: bool) -> Result<bool> {
-        self.wish(stop)?;
+        self.request_stop(stop)?;
         let Worker { network, collective, passes, stage, .. } = self;
         let signal = network.arena().signal;
         passes.add_up(collective.as_mut(), network, signal)?;
-        stage.tell(network, signal)?;
-        self.read_wishes(stop)
+        stage.sum_over_stages(network, signal)?;
+        self.read_stop_requests(stop)
     }
 
-    /// Leaves this replica's wish to stop for the next sum.
-    fn wish(&mut self, stop: bool) -> Result<()> {
+    /// Leaves this replica's request to stop for the next sum.
+    fn request_stop(&mut self, stop: bool) -> Result<()> {
         let signal = self.network.arena().signal;
         Ok(self.device.fill(f32::from(u8::from(stop)), self.passes.own(&mut self.network), signal)?)
     }
 
-    /// Adds up what the shards of all replicas have in `grads`: gradients, sums, metrics and, at the end, the replicas' wishes
-    /// to stop, of which `stop` is this one's.
+    /// Adds up `grads` over the shards of all replicas: gradients, sums, metrics and, at the end, the
+    /// replicas' requests to stop. `stop` is this one's request.
     fn add_up(&mut self, stop: bool) -> Result<()> {
-        self.wish(stop)?;
+        self.request_stop(stop)?;
         let Worker { network, collective, passes, stage, .. } = self;
         passes.finish(collective.as_mut(), network)?;
         let (metrics, signal) = (network.arena().metrics, network.arena().signal);
-        stage.tell(network, Span::new(metrics.offset, signal.end() - metrics.offset))
+        stage.sum_over_stages(network, Span::new(metrics.offset, signal.end() - metrics.offset))
     }
 
-    /// Whether any replica wished to stop when all were added up last; waits for a device that runs ahead.
-    fn read_wishes(&self, stop: bool) -> Result<bool> {
-        if self.has_others() { wishes(&self.device, &self.network) } else { Ok(stop) }
+    /// Whether any replica requested to stop at the last sum; waits for an asynchronous device.
+    fn read_stop_requests(&self, stop: bool) -> Result<bool> {
+        if self.has_others() { any_stop_request(&self.device, &self.network) } else { Ok(stop) }
     }
 
-    /// Whether others compute parts of the same steps.
+    /// Whether other replicas or stages compute parts of the same steps.
     fn has_others(&self) -> bool {
         self.collective.world() > 1 || self.stage.stages() > 1
     }
 
-    /// Whether this device runs ahead, so that to look what other replicas wish would hold it up.
+    /// Whether this device is asynchronous, so that checking the requests of other replicas would delay it.
     fn runs_ahead_of_others(&self) -> bool {
         self.device.runs_ahead() && self.collective.world() > 1
     }
 
-    /// Why a device that can play back recorded steps is told each op of each step; `None` where all is as it should be.
-    pub(crate) fn not_recorded(&self) -> Option<&str> {
-        self.passes.not_recorded()
+    /// The reason if a device that can capture steps runs them op by op; `None` otherwise.
+    pub(crate) fn capture_refusal(&self) -> Option<&str> {
+        self.passes.capture_refusal()
     }
 
     /// The mean loss and accuracy on the validation data, over all replicas; NaN without data. `None` if a replica was asked to
@@ -394,16 +398,16 @@ impl<'a> Worker<'a> {
                     |network, _| Ok(network.evaluate_pass()?),
                 )?;
             }
-            let wish = stop.is_raised();
-            device.fill(f32::from(u8::from(wish)), passes.own(network), signal)?;
+            let requested = stop.is_raised();
+            device.fill(f32::from(u8::from(requested)), passes.own(network), signal)?;
             passes.add_up(collective.as_mut(), network, sums)?;
-            stage.tell(network, sums)?;
+            stage.sum_over_stages(network, sums)?;
             meter.add(network)?;
             done += batch.global();
             progress(done, all)?;
             let alone = collective.world() == 1 && stage.stages() == 1;
-            let look = done < all && (!ahead || number % WISHES_EVERY == 0);
-            if look && (if alone { wish } else { wishes(device, network)? }) {
+            let check = done < all && (!ahead || number % STOP_CHECK_EVERY == 0);
+            if check && (if alone { requested } else { any_stop_request(device, network)? }) {
                 return Ok(None);
             }
         }
@@ -411,13 +415,13 @@ impl<'a> Worker<'a> {
         Ok(Some((loss_sum / all as f64, correct / all as f64)))
     }
 
-    /// Ends an epoch: the next one begins with empty sums.
+    /// Ends an epoch: the next one starts with empty sums.
     pub(crate) fn end_epoch(&mut self) -> Partial {
         self.state.epoch += 1;
         core::mem::take(&mut self.state.partial)
     }
 
-    /// Remembers the figures of an epoch; every replica has the same.
+    /// Stores the figures of an epoch, which are the same on every replica.
     pub(crate) fn record(&mut self, record: EpochRecord) {
         if let Some(plateau) = &mut self.plateau {
             plateau.observe_epoch(&record);
@@ -426,10 +430,10 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Whether any replica wished to stop when all were added up last; waits for a device that runs ahead.
-fn wishes(device: &Device, network: &Network) -> Result<bool> {
+/// Whether any replica requested to stop at the last sum; waits for an asynchronous device.
+fn any_stop_request(device: &Device, network: &Network) -> Result<bool> {
     let Arena { grads, signal, .. } = network.arena();
-    let mut wishes = [0.0];
-    device.download(grads, signal.offset, &mut wishes)?;
-    Ok(wishes[0] > 0.0)
+    let mut requests = [0.0];
+    device.download(grads, signal.offset, &mut requests)?;
+    Ok(requests[0] > 0.0)
 }

@@ -1,12 +1,12 @@
-//! Where a network is cut into the stages of a pipeline.
+//! The cuts of a network into pipeline stages.
 
 use crate::{Error, Result};
 use layers::Cut;
 use models::Model;
 use parallel::balance;
 
-/// Where to cut a network into so many stages: behind the layers of `split_at` or, if there are none, so that the stage with the
-/// greatest `cost` has as little as can be.
+/// Cuts a network into `stages` stages, after the layers of `split_at`. If there are none, the greatest
+/// `cost` of a stage is as small as possible.
 ///
 /// ```
 /// let model = models::small_cnn(10)?;
@@ -29,14 +29,14 @@ pub fn pipeline_cuts(
     }
 }
 
-/// Checks that a network can be cut into so many stages, behind the layers of `split_at` if there are any.
+/// Checks that a network can be cut into this many stages, after the layers of `split_at` if there are any.
 pub(crate) fn check_cuts(stages: usize, split_at: &[String], model: &Model) -> Result<()> {
     let cuts = chosen(stages, split_at, model)?;
     model.split(&cuts.unwrap_or_default()).map_err(Error::Cut)?;
     Ok(())
 }
 
-/// The cuts behind the layers of `split_at`; `None` if there are none.
+/// The cuts after the layers of `split_at`; `None` if there are none.
 fn chosen(stages: usize, layers: &[String], model: &Model) -> Result<Option<Vec<Cut>>> {
     let most = model.cuts().len() + 1;
     if stages > most {
@@ -59,14 +59,14 @@ fn chosen(stages: usize, layers: &[String], model: &Model) -> Result<Option<Vec<
     Ok(Some(cuts.map_err(Error::Cut)?))
 }
 
-/// The last layers of the stages but the last, as `--split-at` takes them.
+/// The last layer of each stage except the last, in the form of `--split-at`.
 pub(crate) fn cut_names(stages: &[Model]) -> String {
     let before = &stages[..stages.len() - 1];
     let last = |stage: &Model| Some(stage.summary().rows.last()?.name.clone());
     before.iter().filter_map(last).collect::<Vec<_>>().join(",")
 }
 
-/// Cuts that leave the busiest stage as little as can be.
+/// Cuts with the least cost of the most expensive stage.
 fn balanced(model: &Model, stages: usize, cost: impl Fn(&Model) -> Result<u64>) -> Result<Vec<Cut>> {
     let cuts = model.cuts();
     let costs = model.split(&cuts)?.iter().map(cost).collect::<Result<Vec<_>>>()?;
@@ -82,7 +82,7 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    /// Parameters stand in for time, so that the test knows what is right.
+    /// The cost is the number of parameters, so that the result is known.
     #[test]
     fn stages_cost_about_as_much() {
         let model = models::minigooglenet(10).unwrap();

@@ -6,12 +6,13 @@ use crate::{Error, Result};
 use layers::{Draws, Network};
 use parallel::{Exchanges, Pass, Shards, Stage, in_flight, one_forward_one_backward};
 
-/// How many batches a stage holds at a time.
-pub(crate) fn lanes(stage: &Stage, micro_batches: usize) -> usize {
+/// The number of micro-batches that a stage holds at a time.
+pub(crate) fn max_in_flight(stage: &Stage, micro_batches: usize) -> usize {
     in_flight(stage.stages(), stage.number(), micro_batches).max(1)
 }
 
-/// The training passes of a step: one forward, one backward. Each micro-batch leaves the gradients of this stage in its part.
+/// The training passes of a step: one forward, one backward. Each micro-batch leaves this stage's gradients
+/// in its part.
 pub(crate) fn train(
     passes: &mut Passes,
     stage: &Stage,
@@ -21,11 +22,11 @@ pub(crate) fn train(
     label_smoothing: f32,
 ) -> Result<()> {
     let micro_batches = passes.shards().own().len();
-    let lanes = lanes(stage, micro_batches);
+    let max_in_flight = max_in_flight(stage, micro_batches);
     let global = batch.global();
     for pass in one_forward_one_backward(stage.stages(), stage.number(), micro_batches) {
         let (Pass::Forward(own) | Pass::Backward(own)) = pass;
-        network.choose_lane(own % lanes)?;
+        network.choose_lane(own % max_in_flight)?;
         let first_sample = passes.first_row(global, own) as u32;
         let draws = Draws { first_sample, ..draws };
         passes.with_part(network, own, |network, shards| {
@@ -62,7 +63,7 @@ pub(crate) fn evaluate(
     Ok(())
 }
 
-/// Puts a micro-batch in place: images and labels, or the labels alone of images that other stages have.
+/// Loads a micro-batch: images and labels, or only the labels if another stage has the images.
 fn put_in_place(network: &mut Network, batch: &Share, shards: &Shards, own: usize) -> Result<()> {
     let piece = batch.piece_of(shards, own);
     piece.send(network)?;

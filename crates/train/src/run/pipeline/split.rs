@@ -1,4 +1,4 @@
-//! The stages of a network that take about as long.
+//! Stages of a network with about the same duration.
 
 use crate::run::pipeline::pipeline_cuts;
 use crate::run::speed::Trial;
@@ -6,11 +6,11 @@ use crate::{Config, Result};
 use models::Model;
 use program::Device;
 
-/// Passes over a piece of a network that are timed, after one that is not.
+/// The timed passes over a piece of a network, after one warm-up pass.
 const PASSES: usize = 3;
 
-/// The stages of a network: cut where the configuration says, or so that all take about as long on `device` for a micro-batch of
-/// up to `batch` samples. Where it is cut changes no result, so no result depends on what a clock says.
+/// The stages of a network, cut as configured, or so that all take about the same time on `device` for a
+/// micro-batch of up to `batch` samples. The cuts change no result, so no result depends on a measured time.
 pub(crate) fn split(config: &Config, model: Model, device: &Device, batch: usize) -> Result<Vec<Model>> {
     let stages = config.stages();
     if stages == 1 {
@@ -22,7 +22,7 @@ pub(crate) fn split(config: &Config, model: Model, device: &Device, batch: usize
     Ok(model.split(&cuts)?)
 }
 
-/// The nanoseconds that a piece of a network takes for a training pass over `batch` samples: the fastest of some.
+/// The nanoseconds of a training pass of a piece over `batch` samples: the fastest of several.
 fn measure(piece: &Model, device: &Device, batch: usize) -> Result<u64> {
     let mut trial = Trial::new(piece, device, batch)?;
     trial.pass()?;
@@ -34,7 +34,8 @@ fn measure(piece: &Model, device: &Device, batch: usize) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// Each piece is measured by itself, wherever it lies, and leaves nothing behind: the stages are whole again.
+    /// Each piece is measured separately, at any position, without side effects: the stages are the whole
+    /// network.
     #[test]
     fn measured_stages_are_the_network() {
         let model = models::small_cnn(10).unwrap();

@@ -1,4 +1,4 @@
-//! A stage of a pipeline, and the tensors that it hands to the first one.
+//! A pipeline stage, and the tensors that it passes to the first stage.
 
 use crate::Result;
 use checkpoint::Tensors;
@@ -7,10 +7,10 @@ use parallel::Stage;
 use program::Span;
 use std::sync::{Mutex, MutexGuard};
 
-/// Parameters, and what the optimizer remembers, of one stage.
+/// The parameters and the optimizer state of one stage.
 type OfStage = (Tensors, Tensors);
 
-/// Where the stages of the first replica leave copies of their tensors for whoever saves them.
+/// The stages of the first replica leave copies of their tensors here, for checkpoints.
 #[derive(Default)]
 pub(crate) struct StageTensors(Mutex<Vec<(usize, OfStage)>>);
 
@@ -24,7 +24,7 @@ impl StageTensors {
 pub(crate) struct PipelineStage<'a> {
     pub(crate) stage: Stage,
     pub(crate) tensors: &'a StageTensors,
-    /// The last layers of the stages but the last, for people.
+    /// The last layer of each stage except the last, as text.
     pub(crate) cuts: &'a str,
 }
 
@@ -33,9 +33,9 @@ impl PipelineStage<'_> {
         self.stage.stages()
     }
 
-    /// Adds up some numbers of `grads` over the stages of this replica: the metrics, that the last one alone knows, and wishes
-    /// to stop. After the sum over the replicas this is the way to the same numbers everywhere.
-    pub(crate) fn tell(&mut self, network: &mut Network, numbers: Span) -> Result<()> {
+    /// Adds up some numbers of `grads` over the stages of this replica: the metrics, which only the last one
+    /// has, and requests to stop. With the sum over the replicas, all stages get the same numbers.
+    pub(crate) fn sum_over_stages(&mut self, network: &mut Network, numbers: Span) -> Result<()> {
         if self.stages() == 1 {
             return Ok(());
         }
@@ -43,7 +43,7 @@ impl PipelineStage<'_> {
         Ok(self.stage.replica.all_reduce_sum(&device, &mut network.arena_mut().grads, numbers)?)
     }
 
-    /// Leaves a copy of a stage's tensors for the first stage, and waits until all stages have.
+    /// Leaves a copy of a stage's tensors for the first stage, and waits until all stages have done so.
     pub(crate) fn hand_over(&mut self, own: Option<OfStage>) -> Result<()> {
         if let Some(own) = own {
             let number = self.stage.number();

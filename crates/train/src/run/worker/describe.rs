@@ -1,15 +1,15 @@
-//! What observers learn of where a run happens.
+//! Descriptions of the devices of a run, for observers.
 
 use super::Worker;
 use crate::DeviceWeights;
 
 impl Worker<'_> {
-    /// How many replicas share the work.
+    /// The number of replicas.
     pub(crate) fn replicas(&self) -> usize {
         self.collective.world()
     }
 
-    /// The devices, in words.
+    /// A description of the devices.
     pub(crate) fn describe(&self) -> String {
         let devices = match self.collective.world() {
             1 => self.device.name(),
@@ -17,7 +17,7 @@ impl Worker<'_> {
         };
         let devices = match self.stage.stages() {
             1 => devices,
-            stages => format!("{devices}, a pipeline of {stages} stages cut behind {}", self.stage.cuts),
+            stages => format!("{devices}, a pipeline of {stages} stages cut after {}", self.stage.cuts),
         };
         let devices = match (self.state.device_weights.as_str(), &self.config.placement.device_weights) {
             ("even", _) => devices,
@@ -32,7 +32,7 @@ impl Worker<'_> {
     }
 }
 
-/// A device's name without the number of its GPU, which is this replica's alone.
+/// A device's name without the number of its GPU, which differs between replicas.
 fn kind(name: &str) -> &str {
     name.rsplit_once(" (cuda:").map_or(name, |(kind, _)| kind)
 }

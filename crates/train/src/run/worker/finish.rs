@@ -1,11 +1,11 @@
-//! What is left to do when a run ends early.
+//! The last steps of a run that ends early.
 
 use super::Worker;
 use crate::Result;
 
 impl Worker<'_> {
-    /// Lets the average of the weights take their place where the run ends before the step that would have done so; whether it has.
-    /// Not where the model is that of the best epoch: that stays as it was measured.
+    /// Replaces the weights by their average if the run ends before the step that would have done so; returns
+    /// whether it has. Not if the model is that of the best epoch, which stays as it was measured.
     pub(crate) fn take_average(&mut self) -> Result<bool> {
         let done = self.progress();
         let restores = self.config.outputs.early_stop.as_ref().is_some_and(|stop| stop.restore_best_weights);

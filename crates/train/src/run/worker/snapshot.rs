@@ -1,4 +1,4 @@
-//! Copies of a replica's tensors, for whoever wants to save them, and the way back.
+//! Copies of a replica's tensors for checkpoints, and their restoration.
 
 use super::Worker;
 use crate::data::draw_batch as draw;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use trained::{Description, LOSS_SCALE, OPTIMIZER_STEPS};
 
 impl Worker<'_> {
-    /// Makes this replica what it was when the checkpoint was written.
+    /// Restores this replica from a checkpoint.
     pub(super) fn restore(&mut self, resume: &Resume) -> Result<()> {
         let arena = self.network.arena_mut();
         let slots = arena.slots().to_vec();
@@ -44,7 +44,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Where a snapshot may be taken next: the stages of a pipeline hand their tensors to the first one.
+    /// Allows a snapshot: the stages of a pipeline pass their tensors to the first one.
     pub(crate) fn meet_for_snapshot(&mut self) -> Result<()> {
         if self.stage.stages() == 1 {
             return Ok(());
@@ -61,7 +61,7 @@ impl Worker<'_> {
         Ok(tensors)
     }
 
-    /// Those of this stage, copied from the device.
+    /// The parameters and running averages of this stage, copied from the device.
     fn own_parameters(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
         let arena = self.network.arena();
@@ -72,7 +72,7 @@ impl Worker<'_> {
         Ok(tensors)
     }
 
-    /// What this stage's optimizer and average remember, copied from the device.
+    /// The optimizer state and averages of this stage, copied from the device.
     fn own_memory(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
         if let Some(average) = &self.average {
@@ -87,7 +87,7 @@ impl Worker<'_> {
         Ok(tensors)
     }
 
-    /// What training alone needs: the optimizer's state, the average, and the loss scale.
+    /// The tensors that only training needs: the optimizer's state, the average, and the loss scale.
     fn memory(&self) -> Result<Tensors> {
         let mut tensors = Tensors::new();
         if let Some(state) = self.device.loss_scale()? {

@@ -1,7 +1,7 @@
-//! All processes of a launch, from their start to their end.
+//! All processes of a launch, from start to end.
 
 use super::environment::Launch;
-use super::worker::{Order, Worker};
+use super::worker::{Request, Worker};
 use crate::error::INTERRUPTED;
 use crate::print::note;
 use anyhow::Context;
@@ -9,13 +9,13 @@ use std::process::ExitStatus;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two looks at the processes.
+/// The time between two checks of the processes.
 const PAUSE: Duration = Duration::from_millis(20);
 
-pub struct Crew(Vec<Worker>);
+pub struct ProcessGroup(Vec<Worker>);
 
 /// How a launch ended.
-pub enum Ending {
+pub enum Outcome {
     Done,
     Interrupted,
     Failed(Failure),
@@ -24,63 +24,63 @@ pub enum Ending {
 /// The first process that failed.
 pub struct Failure {
     rank: usize,
-    how: String,
-    /// Its exit status, as shells count it.
+    end: String,
+    /// The exit status, as shells count it.
     pub status: u8,
-    last_words: Vec<String>,
+    last_lines: Vec<String>,
 }
 
-impl Crew {
-    pub fn start(launch: &Launch, restart: u32, verbose: bool) -> anyhow::Result<Crew> {
+impl ProcessGroup {
+    pub fn start(launch: &Launch, restart: u32, verbose: bool) -> anyhow::Result<ProcessGroup> {
         let port = launch.port()?;
         let start = |rank| Worker::start(rank, launch.command(rank, port, restart)?, verbose);
-        // Where one can't be started, those that were are dropped, and so end.
-        Ok(Crew((0..launch.processes).map(start).collect::<anyhow::Result<_>>()?))
+        // If one process can't be started, the others are dropped, which ends them.
+        Ok(ProcessGroup((0..launch.processes).map(start).collect::<anyhow::Result<_>>()?))
     }
 
-    /// Waits for all processes. When one fails, the others are asked to end, and killed after `grace`. Ctrl-C is passed on; after
-    /// the second one the processes have `grace`, too. `interrupts` are those of the whole launch: one that came between two
-    /// starts is for these processes too.
-    pub fn supervise(&mut self, interrupts: &AtomicUsize, grace: Duration) -> anyhow::Result<Ending> {
-        let (mut passed, mut failure, mut kill_at) = (0, None, None);
+    /// Waits for all processes. When one fails, the others are asked to end, and killed after `grace`. Ctrl-C
+    /// is passed on; after the second one the processes also have `grace`. `interrupts` counts those of the
+    /// whole launch, so that one between two starts is not lost.
+    pub fn supervise(&mut self, interrupts: &AtomicUsize, grace: Duration) -> anyhow::Result<Outcome> {
+        let (mut passed_on, mut failure, mut kill_at) = (0, None, None);
         let mut killed = false;
         while self.running()? {
-            let came = interrupts.load(Ordering::Relaxed);
-            if came > passed {
-                passed = came;
-                let impatient = failure.is_some() || passed > 2;
-                killed |= impatient;
-                self.order(if impatient { Order::Kill } else { Order::Interrupt });
-                kill_at = kill_at.or((passed > 1).then(|| Instant::now() + grace));
+            let count = interrupts.load(Ordering::Relaxed);
+            if count > passed_on {
+                passed_on = count;
+                let kill = failure.is_some() || passed_on > 2;
+                killed |= kill;
+                self.request(if kill { Request::Kill } else { Request::Interrupt });
+                kill_at = kill_at.or((passed_on > 1).then(|| Instant::now() + grace));
             }
-            if failure.is_none() && passed == 0 {
+            if failure.is_none() && passed_on == 0 {
                 failure = self.failure(|status| !status.success())?;
                 if failure.is_some() {
-                    self.order(Order::End);
+                    self.request(Request::Terminate);
                     kill_at = Some(Instant::now() + grace);
                 }
             }
             if kill_at.is_some_and(|at| Instant::now() >= at) {
                 killed = true;
-                self.order(Order::Kill);
+                self.request(Request::Kill);
             }
             std::thread::sleep(PAUSE);
         }
         Ok(match failure {
-            Some(failure) => Ending::Failed(failure),
-            None if passed == 0 => {
-                self.failure(|status| !status.success())?.map_or(Ending::Done, Ending::Failed)
+            Some(failure) => Outcome::Failed(failure),
+            None if passed_on == 0 => {
+                self.failure(|status| !status.success())?.map_or(Outcome::Done, Outcome::Failed)
             }
-            // Who can't save, or dies of something else, is told all the same.
+            // A process that can't save, or fails for another reason, is reported.
             None => {
                 let failure = self.failure(|status| !is_interrupted(status, killed))?;
-                failure.map_or(Ending::Interrupted, Ending::Failed)
+                failure.map_or(Outcome::Interrupted, Outcome::Failed)
             }
         })
     }
 
-    fn order(&mut self, order: Order) {
-        self.0.iter_mut().for_each(|worker| worker.order(order));
+    fn request(&mut self, request: Request) {
+        self.0.iter_mut().for_each(|worker| worker.request(request));
     }
 
     fn running(&mut self) -> anyhow::Result<bool> {
@@ -92,13 +92,13 @@ impl Crew {
         Ok(running)
     }
 
-    /// The first by rank that has ended in a way that is a failure.
+    /// The first failed process, by rank.
     fn failure(&mut self, failed: impl Fn(&ExitStatus) -> bool) -> anyhow::Result<Option<Failure>> {
         for worker in &mut self.0 {
             if let Some(status) = worker.ended()?.filter(&failed) {
-                let (how, status) = describe(status);
-                let last_words = worker.last_words();
-                return Ok(Some(Failure { rank: worker.rank, how, status, last_words }));
+                let (end, status) = describe(status);
+                let last_lines = worker.last_lines();
+                return Ok(Some(Failure { rank: worker.rank, end, status, last_lines }));
             }
         }
         Ok(None)
@@ -106,15 +106,15 @@ impl Crew {
 }
 
 impl Failure {
-    pub fn tell(&self, processes: usize) {
-        self.last_words.iter().for_each(|line| note(format_args!("[rank {}] {line}", self.rank)));
-        let Failure { rank, how, .. } = self;
+    pub fn report(&self, processes: usize) {
+        self.last_lines.iter().for_each(|line| note(format_args!("[rank {}] {line}", self.rank)));
+        let Failure { rank, end, .. } = self;
         let rest = if processes > 1 { "; the others were ended" } else { "" };
-        note(format_args!("error: rank {rank} of {processes} {how}{rest}"));
+        note(format_args!("error: rank {rank} of {processes} {end}{rest}"));
     }
 }
 
-/// Whether a process ended as those do that were interrupted; `killed` are also those that took too long.
+/// Whether a process ended because of the interrupt; `killed` says that some were killed after the timeout.
 fn is_interrupted(status: &ExitStatus, killed: bool) -> bool {
     let own = [0, i32::from(INTERRUPTED)].into_iter().any(|code| status.code() == Some(code));
     #[cfg(unix)]
@@ -125,12 +125,12 @@ fn is_interrupted(status: &ExitStatus, killed: bool) -> bool {
     }
     #[cfg(not(unix))]
     {
-        // There an interrupt ends a process, with whatever status.
+        // On other systems an interrupt may end a process with any status.
         own || killed || !status.success()
     }
 }
 
-/// The end of a process in words, and as an exit status.
+/// The end of a process as a message, and as an exit status.
 #[cfg(unix)]
 fn describe(status: ExitStatus) -> (String, u8) {
     use std::os::unix::process::ExitStatusExt;

@@ -1,4 +1,4 @@
-//! What a run makes before its first step, to be taken back where it is refused.
+//! The files and folders that a run creates before its first step, to be removed if the run is refused.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use train::{Observer, StepInfo};
 
-/// Folders and files that were not there before.
+/// Paths that did not exist before the run.
 #[derive(Debug, Default)]
-pub struct Made {
+pub struct CreatedPaths {
     /// Absolute: some of a run's paths are relative.
     folders: Vec<PathBuf>,
     files: Vec<PathBuf>,
 }
 
-impl Made {
-    /// Makes a folder, and those above it.
-    pub fn folder(&mut self, folder: &Path) -> io::Result<()> {
+impl CreatedPaths {
+    /// Creates a folder and its parents.
+    pub fn create_folder(&mut self, folder: &Path) -> io::Result<()> {
         let folder = std::path::absolute(folder)?;
         let above = folder.ancestors().filter(|folder| !folder.as_os_str().is_empty());
         let missing: Vec<_> = above.take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
@@ -26,39 +26,39 @@ impl Made {
         Ok(())
     }
 
-    /// Makes a folder where there is nothing.
-    pub fn new_folder(&mut self, folder: &Path) -> io::Result<()> {
+    /// Creates a folder; an existing one is an error.
+    pub fn create_new_folder(&mut self, folder: &Path) -> io::Result<()> {
         fs::create_dir(folder)?;
         self.folders.push(std::path::absolute(folder)?);
         Ok(())
     }
 
-    /// A file that is about to be written.
-    pub fn file(&mut self, file: PathBuf) {
+    /// Registers a file that is about to be written.
+    pub fn add_file(&mut self, file: PathBuf) {
         if !file.exists() {
             self.files.push(file);
         }
     }
 
-    /// Whether the folder was not there before.
-    pub fn has(&self, folder: &Path) -> bool {
+    /// Whether the folder did not exist before.
+    pub fn contains(&self, folder: &Path) -> bool {
         std::path::absolute(folder).is_ok_and(|folder| self.folders.contains(&folder))
     }
 
-    /// Forgets all: it is somebody else's.
+    /// Forgets all paths: they belong to another run.
     pub fn forget(&mut self) {
-        *self = Made::default();
+        *self = CreatedPaths::default();
     }
 
-    /// Takes all of it back, but for folders in which there is anything else; `held` is the run's lock.
-    pub fn take_back(&mut self, held: Option<File>, lock: &Path) {
-        // The run has failed already; what can't be removed does no harm.
+    /// Removes all paths, except for folders with other contents.
+    pub fn remove(&mut self, lock: Option<File>, lock_path: &Path) {
+        // The run has failed already; a path that can't be removed does no harm.
         for file in self.files.drain(..) {
             let _ = fs::remove_file(file);
         }
-        drop(held);
-        if lock.parent().is_some_and(|run| self.has(run)) {
-            let _ = fs::remove_file(lock);
+        drop(lock);
+        if lock_path.parent().is_some_and(|run| self.contains(run)) {
+            let _ = fs::remove_file(lock_path);
         }
         for folder in self.folders.drain(..).rev() {
             let _ = fs::remove_dir(folder);
@@ -66,10 +66,10 @@ impl Made {
     }
 }
 
-/// Notices that a run has done its first step: until then its values may be refused.
-pub struct Begun(pub Arc<AtomicBool>);
+/// Sets a flag at a run's first step. Until then an error may be a refusal.
+pub struct FirstStepFlag(pub Arc<AtomicBool>);
 
-impl Observer for Begun {
+impl Observer for FirstStepFlag {
     fn on_step(&mut self, _: &StepInfo) -> callbacks::Result<()> {
         self.0.store(true, Ordering::Relaxed);
         Ok(())
@@ -87,20 +87,24 @@ mod tests {
         fs::create_dir(at("runs")).unwrap();
         fs::create_dir(at("mine")).unwrap();
         fs::write(at("mine/config.json"), "before").unwrap();
-        let mut made = Made::default();
-        made.folder(&at("runs/a/b")).unwrap();
-        made.folder(&at("mine")).unwrap();
-        made.folder(&at("logs")).unwrap();
-        assert!(made.new_folder(&at("mine")).is_err() && made.has(&at("runs/a/b")) && !made.has(&at("mine")));
+        let mut created = CreatedPaths::default();
+        created.create_folder(&at("runs/a/b")).unwrap();
+        created.create_folder(&at("mine")).unwrap();
+        created.create_folder(&at("logs")).unwrap();
+        assert!(
+            created.create_new_folder(&at("mine")).is_err()
+                && created.contains(&at("runs/a/b"))
+                && !created.contains(&at("mine"))
+        );
         for file in ["runs/a/b/config.json", "mine/config.json", "mine/history.csv", "logs/event"] {
-            made.file(at(file));
+            created.add_file(at(file));
             fs::write(at(file), "now").unwrap();
         }
-        // Somebody else writes there as well.
+        // A file of another program.
         fs::write(at("logs/notes"), "now").unwrap();
-        let lock = at("runs/a/b/.lock");
-        let held = File::create(&lock).unwrap();
-        made.take_back(Some(held), &lock);
+        let lock_path = at("runs/a/b/.lock");
+        let lock = File::create(&lock_path).unwrap();
+        created.remove(Some(lock), &lock_path);
         assert!(at("runs").is_dir() && !at("runs/a").exists());
         assert!(at("mine/config.json").exists() && !at("mine/history.csv").exists());
         assert!(at("logs/notes").exists() && !at("logs/event").exists());
