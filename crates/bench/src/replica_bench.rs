@@ -3,7 +3,7 @@ use crate::subject::{self, step_options};
 use crate::{BenchOptions, Error, Result};
 use layers::Network;
 use optim::OptimizerState;
-use parallel::{Collective, Exchanges, Facts, Replica, gather_numbers, run_replicas};
+use parallel::{Agreement, Collective, Exchanges, Replica, gather_numbers, run_replicas};
 use program::{Device, Span, Turn};
 use serde::Serialize;
 use std::time::Instant;
@@ -78,8 +78,8 @@ pub fn bench_process(process: Process, config: &Config, options: &BenchOptions) 
 }
 
 /// What must be the same in all processes that measure together.
-fn facts(config: &Config, options: &BenchOptions) -> Facts {
-    let facts = Facts::new()
+fn facts(config: &Config, options: &BenchOptions) -> Agreement {
+    let facts = Agreement::new()
         .with("the network", &config.training.model)
         .with("the optimizer", config.training.optimizer);
     with_device_facts(facts, config)
@@ -239,7 +239,7 @@ impl<'a> Subject<'a> {
             gradients(network, &numbers, exchanges).map(drop)
         })?;
         let before = began.elapsed().as_secs_f64();
-        collective.finish_sum(device, buckets, &mut network.arena_mut().grads)?;
+        collective.finish_all_reduce(device, buckets, &mut network.arena_mut().grads)?;
         let began = Instant::now();
         capture.run(device, collective.as_mut(), &Half::Update, &turn, |_| {
             update(network, optimizer, meter, &numbers)

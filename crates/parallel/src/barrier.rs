@@ -1,5 +1,5 @@
 use crate::Result;
-use crate::meeting::{Ended, Meeting};
+use crate::abort::{AbortState, Abortable};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// A meeting point of a fixed number of threads that any of them can call off.
@@ -17,7 +17,7 @@ struct State {
     /// Whether somebody did in the round before.
     said_no: bool,
     round: u64,
-    ended: Ended,
+    ended: AbortState,
 }
 
 impl Barrier {
@@ -62,7 +62,7 @@ impl Barrier {
     }
 }
 
-impl Meeting for Barrier {
+impl Abortable for Barrier {
     fn abort(&self, rank: usize, reason: &str) -> bool {
         let first = self.lock().ended.abort(rank, reason);
         self.changed.notify_all();

@@ -35,34 +35,34 @@ pub trait Collective: Send {
 
     /// Begins to replace the run `at` of `data` by its sum over all replicas, as [`all_reduce_sum`](Collective::all_reduce_sum)
     /// does, while the caller goes on with other runs of it. This one is left alone until
-    /// [`finish_sum`](Collective::finish_sum).
+    /// [`finish_all_reduce`](Collective::finish_all_reduce).
     ///
     /// All replicas begin with the same [buckets](layers::Network::buckets) of gradients, in their order. The last run, without gradients,
-    /// is left to [`finish_sum`](Collective::finish_sum). On a device that records its work this may be part of a recording: then a
+    /// is left to [`finish_all_reduce`](Collective::finish_all_reduce). On a device that records its work this may be part of a recording: then a
     /// replay does it again, and nobody calls this.
     ///
     /// By default nothing is begun, for a collective that would gain nothing.
     ///
     /// # Errors
     /// If another replica failed.
-    fn begin_sum(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> Result<()> {
+    fn start_all_reduce(&mut self, _device: &Device, _data: &mut Storage, _at: Span) -> Result<()> {
         Ok(())
     }
 
-    /// Ends what [`begin_sum`](Collective::begin_sum) began with every run of gradients, and adds up what lies behind them: then
+    /// Ends what [`start_all_reduce`](Collective::start_all_reduce) began with every run of gradients, and adds up what lies behind them: then
     /// all of `data` is as after [`all_reduce_sum`](Collective::all_reduce_sum).
     ///
     /// # Errors
     /// If another replica failed, or brought another number of elements.
-    fn finish_sum(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
+    fn finish_all_reduce(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
         self.all_reduce_sum(device, data, whole(buckets))
     }
 
-    /// As [`begin_sum`](Collective::begin_sum), for the run `at` of this replica's parts in order: `earlier` ones, and its last.
+    /// As [`start_all_reduce`](Collective::start_all_reduce), for the run `at` of this replica's parts in order: `earlier` ones, and its last.
     ///
     /// # Errors
     /// If another replica failed.
-    fn begin_in_order(
+    fn start_all_reduce_in_order(
         &mut self,
         _device: &Device,
         _earlier: &[Storage],
@@ -72,12 +72,12 @@ pub trait Collective: Send {
         Ok(())
     }
 
-    /// Ends what [`begin_in_order`](Collective::begin_in_order) began, and adds up what lies behind the gradients: then all of
+    /// Ends what [`start_all_reduce_in_order`](Collective::start_all_reduce_in_order) began, and adds up what lies behind the gradients: then all of
     /// `into` is as after [`all_reduce_in_order`](Collective::all_reduce_in_order) of these parts.
     ///
     /// # Errors
     /// If another replica failed, or brought another number of elements.
-    fn finish_in_order(
+    fn finish_all_reduce_in_order(
         &mut self,
         device: &Device,
         parts: &[Storage],
@@ -128,7 +128,7 @@ pub trait Collective: Send {
     ///
     /// # Errors
     /// If another replica failed.
-    fn come_together(&mut self, well: bool) -> Result<bool> {
+    fn all_agree(&mut self, well: bool) -> Result<bool> {
         Ok(well)
     }
 
@@ -137,7 +137,7 @@ pub trait Collective: Send {
     /// ahead of the host.
     ///
     /// By default that makes no difference.
-    fn one_by_one(&mut self, _one_by_one: bool) {}
+    fn set_blocking(&mut self, _blocking: bool) {}
 
     /// Says which step this replica has come to. Who watches over processes tells it when one is lost.
     fn at_step(&self, _step: u64) {}

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 ///     let exchanges = Exchanges::of_replicas(replica.collective.as_mut()).with_sums(None);
 ///     exchanges.run(|exchange| Ok::<_, Error>(network.train_pass_with(draws, 0.0, 2, exchange)?))?;
 ///     let buckets = network.buckets();
-///     replica.collective.finish_sum(&replica.device, &buckets, &mut network.arena_mut().grads)?;
+///     replica.collective.finish_all_reduce(&replica.device, &buckets, &mut network.arena_mut().grads)?;
 ///     Ok::<_, Error>(network.metrics()?.loss_sum)
 /// })?;
 /// assert_eq!(losses[0], losses[1]);
@@ -63,7 +63,7 @@ impl<'a> Exchanges<'a> {
     }
 
     /// The same, and sums of gradients start in the pass. With `earlier` ones, gradients are added behind those in their order; see
-    /// [`Collective::begin_in_order`].
+    /// [`Collective::start_all_reduce_in_order`].
     pub fn with_sums(self, earlier: Option<&'a [Storage]>) -> Self {
         let sums = earlier.map_or(Sums::Own, Sums::InOrder);
         let way = match self.way {
@@ -122,9 +122,9 @@ impl<'a> Exchanges<'a> {
 impl Exchange for Exchanges<'_> {
     fn all_reduce_start(&mut self, device: &Device, grads: &mut Storage, at: Span) -> program::Result<()> {
         let begun = match &mut self.way {
-            Way::Replicas { collective, sums: Sums::Own } => collective.begin_sum(device, grads, at),
+            Way::Replicas { collective, sums: Sums::Own } => collective.start_all_reduce(device, grads, at),
             Way::Replicas { collective, sums: Sums::InOrder(earlier) } => {
-                collective.begin_in_order(device, earlier, grads, at)
+                collective.start_all_reduce_in_order(device, earlier, grads, at)
             }
             Way::Replicas { sums: Sums::None, .. } | Way::Stages(_) => Ok(()),
         };

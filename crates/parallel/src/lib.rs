@@ -37,18 +37,18 @@
 //! A process finds its place among others by [`cluster`], and hears from the first one by [`rendezvous`].
 #![forbid(unsafe_code)]
 
+mod abort;
+mod agreement;
 mod balance;
 mod barrier;
 pub mod cluster;
 mod collective;
 mod error;
 mod exchanges;
-mod facts;
 mod gather;
 mod in_order;
 mod link;
 mod local;
-mod meeting;
 mod members;
 #[cfg(feature = "mpi")]
 mod mpi;
@@ -62,11 +62,11 @@ mod slice;
 mod stages;
 mod weights;
 
+pub use agreement::Agreement;
 pub use balance::balance;
 pub use collective::Collective;
 pub use error::{Error, Result};
 pub use exchanges::Exchanges;
-pub use facts::Facts;
 pub use gather::gather_numbers;
 pub use local::Local;
 #[cfg(feature = "mpi")]

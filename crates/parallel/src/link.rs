@@ -1,4 +1,4 @@
-use crate::meeting::{Ended, Meeting};
+use crate::abort::{AbortState, Abortable};
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -16,7 +16,7 @@ struct State {
     sent: VecDeque<Vec<f32>>,
     /// Memory that has been read.
     free: Vec<Vec<f32>>,
-    ended: Ended,
+    ended: AbortState,
 }
 
 impl Link {
@@ -65,7 +65,7 @@ impl Link {
     }
 }
 
-impl Meeting for Link {
+impl Abortable for Link {
     fn abort(&self, number: usize, reason: &str) -> bool {
         let first = self.lock().ended.abort(number, reason);
         self.changed.notify_all();

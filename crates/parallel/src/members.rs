@@ -8,25 +8,25 @@ use tensor_cuda::{Cuda, nccl};
 /// The members of a group of threads, by rank, and where who runs them calls their meetings off.
 pub(crate) struct Members {
     pub(crate) collectives: Vec<Box<dyn Collective>>,
-    pub(crate) meeting: Arc<Barrier>,
+    pub(crate) barrier: Arc<Barrier>,
 }
 
 impl Members {
     /// A group on these devices: by NCCL where each has a GPU of its own and NCCL is installed, else [`Local`].
     pub(crate) fn of(devices: &[Device]) -> Result<Members> {
-        let meeting = Arc::new(Barrier::new(devices.len()));
+        let barrier = Arc::new(Barrier::new(devices.len()));
         let collectives = if on_gpus_of_their_own(devices) && nccl::available().is_ok() {
-            boxed(Nccl::meeting_at(&meeting, devices)?)
+            boxed(Nccl::on_with_barrier(&barrier, devices)?)
         } else {
-            boxed(Local::meeting_at(&meeting, devices)?)
+            boxed(Local::on_with_barrier(&barrier, devices)?)
         };
-        Ok(Members { collectives, meeting })
+        Ok(Members { collectives, barrier })
     }
 
     /// A group that exchanges a few numbers, wherever its members' devices are.
     pub(crate) fn in_host_memory(world: usize) -> Members {
-        let meeting = Arc::new(Barrier::new(world));
-        Members { collectives: boxed(Local::group_at(&meeting, world)), meeting }
+        let barrier = Arc::new(Barrier::new(world));
+        Members { collectives: boxed(Local::with_barrier(&barrier, world)), barrier }
     }
 }
 

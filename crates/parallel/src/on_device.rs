@@ -29,7 +29,7 @@ impl OnDevice {
         data: &mut Storage,
         at: Span,
     ) -> Result<()> {
-        self.peers.all_reduce_sum(rank, data, at, self.meeting(rank, barrier, at.len, None))
+        self.peers.all_reduce_sum(rank, data, at, self.host_barrier(rank, barrier, at.len, None))
     }
 
     pub(crate) fn all_reduce_in_order(
@@ -40,7 +40,7 @@ impl OnDevice {
         at: Span,
         into: &mut Storage,
     ) -> Result<()> {
-        self.peers.all_reduce_in_order(rank, parts, at, into, self.meeting(rank, barrier, at.len, None))
+        self.peers.all_reduce_in_order(rank, parts, at, into, self.host_barrier(rank, barrier, at.len, None))
     }
 
     pub(crate) fn broadcast(
@@ -51,7 +51,7 @@ impl OnDevice {
         at: Span,
         root: usize,
     ) -> Result<()> {
-        self.peers.broadcast(rank, data, at, root, self.meeting(rank, barrier, at.len, Some(root)))
+        self.peers.broadcast(rank, data, at, root, self.host_barrier(rank, barrier, at.len, Some(root)))
     }
 
     pub(crate) fn all_gather(
@@ -62,12 +62,12 @@ impl OnDevice {
         at: Span,
     ) -> Result<()> {
         equal_part(at, self.lens.len(), rank)?;
-        self.peers.all_gather(rank, data, at, self.meeting(rank, barrier, at.len, None))
+        self.peers.all_gather(rank, data, at, self.host_barrier(rank, barrier, at.len, None))
     }
 
     /// How replicas meet within an operation. The first time, each compares what it brings with what the others do, or with
     /// what the root of a broadcast does.
-    fn meeting<'a>(
+    fn host_barrier<'a>(
         &'a self,
         rank: usize,
         barrier: &'a Barrier,

@@ -1,4 +1,4 @@
-use crate::meeting::{Meeting, Ties};
+use crate::abort::{Abortable, Participant};
 use crate::members::Members;
 use crate::{Collective, Error, Local};
 use program::Device;
@@ -61,19 +61,24 @@ where
     E: From<Error> + core::fmt::Display + Send,
     F: Fn(Replica) -> Result<T, E> + Sync,
 {
-    let Members { collectives, meeting } = group;
-    let all: Arc<[Arc<dyn Meeting>]> = Arc::new([meeting]);
+    let Members { collectives, barrier } = group;
+    let all: Arc<[Arc<dyn Abortable>]> = Arc::new([barrier]);
     let member = |(device, collective): (&Device, Box<dyn Collective>)| {
         let (rank, all) = (collective.rank(), Arc::clone(&all));
-        let ties =
-            Ties { number: rank, replica: rank, who: format!("replica {rank}"), own: all.to_vec(), all };
-        (Replica { device: device.clone(), collective }, ties)
+        let participant = Participant {
+            number: rank,
+            replica: rank,
+            who: format!("replica {rank}"),
+            own: all.to_vec(),
+            all,
+        };
+        (Replica { device: device.clone(), collective }, participant)
     };
     run_threads(devices.iter().zip(collectives).map(member).collect(), body)
 }
 
 /// Runs `body` once for each member, each on a thread of its own.
-pub(crate) fn run_threads<M, T, E, F>(members: Vec<(M, Ties)>, body: F) -> Result<Vec<T>, E>
+pub(crate) fn run_threads<M, T, E, F>(members: Vec<(M, Participant)>, body: F) -> Result<Vec<T>, E>
 where
     M: Send,
     T: Send,
@@ -82,14 +87,14 @@ where
 {
     let body = &body;
     let results: Vec<Result<T, Failure<E>>> = std::thread::scope(|scope| {
-        let spawn = |(member, ties): (M, Ties)| {
-            let (name, replica) = (ties.who.replace(' ', "-"), ties.replica);
-            let ties = Arc::new(ties);
-            let own = Arc::clone(&ties);
+        let spawn = |(member, participant): (M, Participant)| {
+            let (name, replica) = (participant.who.replace(' ', "-"), participant.replica);
+            let participant = Arc::new(participant);
+            let own = Arc::clone(&participant);
             let run = move || run_one(member, &own, body);
             let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, run);
             if let Err(source) = &thread {
-                ties.abort(&format!("could not be started: {source}"));
+                participant.abort(&format!("could not be started: {source}"));
             }
             (replica, thread)
         };
@@ -128,20 +133,20 @@ impl<E: From<Error>> Failure<E> {
 }
 
 /// Runs one body; the others are told when it has ended, and how.
-fn run_one<M, T, E, F>(member: M, ties: &Ties, body: &F) -> Result<T, Failure<E>>
+fn run_one<M, T, E, F>(member: M, participant: &Participant, body: &F) -> Result<T, Failure<E>>
 where
     E: From<Error> + core::fmt::Display,
     F: Fn(M) -> Result<T, E>,
 {
     match catch_unwind(AssertUnwindSafe(|| body(member))) {
         Ok(Ok(done)) => {
-            ties.leave();
+            participant.leave();
             Ok(done)
         }
-        Ok(Err(error)) => Err(Failure { first: ties.abort(&format!("failed: {error}")), error }),
+        Ok(Err(error)) => Err(Failure { first: participant.abort(&format!("failed: {error}")), error }),
         Err(panic) => {
-            let first = ties.abort(&format!("panicked: {}", message(panic.as_ref())));
-            Err(Failure::panicked(ties.replica, panic.as_ref(), first))
+            let first = participant.abort(&format!("panicked: {}", message(panic.as_ref())));
+            Err(Failure::panicked(participant.replica, panic.as_ref(), first))
         }
     }
 }

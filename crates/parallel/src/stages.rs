@@ -1,6 +1,6 @@
+use crate::abort::{Abortable, Participant};
 use crate::barrier::Barrier;
 use crate::link::Link;
-use crate::meeting::{Meeting, Ties};
 use crate::members::Members;
 use crate::replicas::run_threads;
 use crate::{Collective, Error, Local, Replica, Result, run_replicas};
@@ -146,18 +146,18 @@ where
 type Member = (Replica, Stage);
 
 /// Who takes part, replica by replica, and what each is tied to.
-fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Ties)>> {
+fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Participant)>> {
     let replicas = devices.len() / stages;
     let mut across = Vec::new();
     for stage in 0..stages {
         let of_stage: Vec<Device> = devices.iter().skip(stage).step_by(stages).cloned().collect();
         let group = if replicas == 1 { Members::in_host_memory(1) } else { Members::of(&of_stage)? };
-        let Members { collectives, meeting } = group;
-        across.push((collectives.into_iter(), meeting));
+        let Members { collectives, barrier } = group;
+        across.push((collectives.into_iter(), barrier));
     }
-    let (mut members, mut own) = (Vec::new(), Vec::<Vec<Arc<dyn Meeting>>>::new());
+    let (mut members, mut own) = (Vec::new(), Vec::<Vec<Arc<dyn Abortable>>>::new());
     for devices in devices.chunks(stages) {
-        let Members { collectives, meeting: within } = Members::in_host_memory(stages);
+        let Members { collectives, barrier: within } = Members::in_host_memory(stages);
         let on: Vec<Arc<Link>> = (1..stages).map(|_| Link::new()).collect();
         let back: Vec<Arc<Link>> = (1..stages).map(|_| Link::new()).collect();
         for ((number, collective), device) in collectives.into_iter().enumerate().zip(devices) {
@@ -166,25 +166,25 @@ fn members(devices: &[Device], stages: usize) -> Result<Vec<(Member, Ties)>> {
                 (number > 0).then(|| Ways { from: link(&on, number - 1), to: link(&back, number - 1) });
             let behind =
                 (number + 1 < stages).then(|| Ways { from: link(&back, number), to: link(&on, number) });
-            let (group, meeting) = &mut across[number];
-            let mut meetings: Vec<Arc<dyn Meeting>> =
-                vec![Arc::clone(meeting) as _, Arc::clone(&within) as _];
+            let (group, barrier) = &mut across[number];
+            let mut abortables: Vec<Arc<dyn Abortable>> =
+                vec![Arc::clone(barrier) as _, Arc::clone(&within) as _];
             for side in before.iter().chain(&behind) {
-                meetings.extend([Arc::clone(&side.from) as Arc<dyn Meeting>, Arc::clone(&side.to) as _]);
+                abortables.extend([Arc::clone(&side.from) as Arc<dyn Abortable>, Arc::clone(&side.to) as _]);
             }
-            own.push(meetings);
+            own.push(abortables);
             let collective_across = group.next().ok_or(Error::Uneven { devices: devices.len(), stages })?;
             let across = Replica { device: device.clone(), collective: collective_across };
             members.push((across, Stage { number, stages, before, behind, replica: collective }));
         }
     }
     // Nobody meets at the first: it only remembers who failed first.
-    let ledger: Arc<dyn Meeting> = Arc::new(Barrier::new(devices.len()));
-    let all: Arc<[Arc<dyn Meeting>]> = [ledger].into_iter().chain(own.iter().flatten().cloned()).collect();
+    let ledger: Arc<dyn Abortable> = Arc::new(Barrier::new(devices.len()));
+    let all: Arc<[Arc<dyn Abortable>]> = [ledger].into_iter().chain(own.iter().flatten().cloned()).collect();
     let tie = |(number, own)| {
         let (replica, stage) = (number / stages, number % stages);
         let who = format!("stage {stage} of replica {replica}");
-        Ties { number, replica, who, own, all: Arc::clone(&all) }
+        Participant { number, replica, who, own, all: Arc::clone(&all) }
     };
     Ok(members.into_iter().zip(own.into_iter().enumerate().map(tie)).collect())
 }

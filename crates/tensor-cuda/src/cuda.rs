@@ -203,7 +203,7 @@ impl Cuda {
     }
 
     /// Lets a second stream of the device go on beside the first one, from behind all that was asked for so far: the sums that
-    /// [`Communicator::begin_sum`](crate::nccl::Communicator::begin_sum) begins. Ops are always on the first.
+    /// [`Communicator::start_all_reduce`](crate::nccl::Communicator::start_all_reduce) begins. Ops are always on the first.
     ///
     /// # Errors
     /// What the driver says.

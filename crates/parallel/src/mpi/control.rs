@@ -12,8 +12,8 @@ pub(super) mod tag {
     pub(in crate::mpi) const SUMS: Tag = 3;
     /// A [`Note`](super::Note).
     pub(in crate::mpi) const NOTE: Tag = 4;
-    /// A fact of a rank's configuration; an empty one ends them.
-    pub(in crate::mpi) const FACT: Tag = 5;
+    /// An entry of a rank's agreement; an empty one ends them.
+    pub(in crate::mpi) const AGREEMENT: Tag = 5;
 }
 
 /// What ranks come together for.

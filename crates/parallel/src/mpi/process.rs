@@ -20,7 +20,7 @@ impl Mpi {
         E: From<Error> + Display,
         F: FnOnce(Replica) -> Result<T, E>,
     {
-        let member = Mpi::at(Arc::clone(&self.line), self.place);
+        let member = Mpi::at(Arc::clone(&self.worker), self.place);
         let replica = Replica { device, collective: Box::new(member) };
         match catch_unwind(AssertUnwindSafe(|| body(replica))) {
             Ok(Ok(done)) => {

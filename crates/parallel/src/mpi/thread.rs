@@ -1,7 +1,7 @@
 use super::control::Operation;
-use super::endpoint::Endpoint;
 use super::options::MpiOptions;
-use crate::{Error, Facts, Result};
+use super::worker::Worker;
+use crate::{Agreement, Error, Result};
 use ::mpi::Threading;
 use ::mpi::environment::Universe;
 use ::mpi::traits::*;
@@ -20,21 +20,21 @@ const SLACK: Duration = Duration::from_secs(10);
 
 /// What the thread that talks to the others is asked to do. Every command gets one answer.
 pub(super) enum Command {
-    Agree(Facts),
-    /// From the place `first` on the board has `parts` times `len` numbers, and room for the sums.
+    Agree(Agreement),
+    /// From the place `first` on the buffer has `parts` times `len` numbers, and room for the sums.
     Reduce {
-        board: HostBuffer,
+        buffer: HostBuffer,
         first: usize,
         parts: usize,
         len: usize,
     },
     Broadcast {
-        board: HostBuffer,
+        buffer: HostBuffer,
         at: Span,
         root: usize,
     },
     Gather {
-        board: HostBuffer,
+        buffer: HostBuffer,
         at: Span,
     },
     Barrier,
@@ -42,11 +42,11 @@ pub(super) enum Command {
     Finish,
 }
 
-/// The board that came with a command, or an empty one.
+/// The buffer that came with a command, or an empty one.
 type Answer = Result<HostBuffer>;
 
 /// The way to the thread that talks to the others.
-pub(super) struct Line {
+pub(super) struct WorkerHandle {
     ends: Mutex<Ends>,
     timeout: Duration,
     /// Grows while the thread waits for others, and does not while a call into MPI keeps it.
@@ -60,16 +60,16 @@ struct Ends {
     unanswered: usize,
 }
 
-impl Line {
+impl WorkerHandle {
     /// Starts MPI on a thread of its own, and finds this rank's place in the job.
-    pub(super) fn open(options: MpiOptions) -> Result<(Line, Place)> {
+    pub(super) fn open(options: MpiOptions) -> Result<(WorkerHandle, RankInfo)> {
         let (commands, received) = channel();
         let (answers, answered) = channel();
         let (started, placed) = channel();
         let (timeout, beats) = (options.timeout, Arc::<AtomicU64>::default());
-        let calls = Calls { commands: received, answers, beats: Arc::clone(&beats) };
-        let run = move || match Endpoint::start(options, calls, &started) {
-            Ok((endpoint, universe)) => endpoint.run(universe),
+        let queue = CommandQueue { commands: received, answers, beats: Arc::clone(&beats) };
+        let run = move || match Worker::start(options, queue, &started) {
+            Ok((worker, universe)) => worker.run(universe),
             // Nobody listens any more if it took too long.
             Err(error) => _ = started.send(Err(error)),
         };
@@ -81,14 +81,14 @@ impl Line {
             what: format!("not all processes of the job started it within {} seconds", timeout.as_secs_f64()),
         })??;
         let ends = Mutex::new(Ends { commands, answers: answered, unanswered: 0 });
-        Ok((Line { ends, timeout, beats }, place))
+        Ok((WorkerHandle { ends, timeout, beats }, place))
     }
 
     fn lock(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Has a command carried out, once those before it are; [`next`](Line::next) has the answer.
+    /// Has a command carried out, once those before it are; [`next`](WorkerHandle::next) has the answer.
     pub(super) fn begin(&self, command: Command) -> Result<()> {
         let mut ends = self.lock();
         ends.commands.send(command).map_err(|_| lost("it was ended before"))?;
@@ -142,14 +142,14 @@ impl Ends {
     }
 }
 
-/// The thread's end of the line.
-pub(super) struct Calls {
+/// The worker thread's end of the two channels.
+pub(super) struct CommandQueue {
     commands: Receiver<Command>,
     answers: Sender<Answer>,
     beats: Arc<AtomicU64>,
 }
 
-impl Calls {
+impl CommandQueue {
     /// Says that the thread is not stuck.
     pub(super) fn beat(&self) {
         self.beats.fetch_add(1, Ordering::Relaxed);
@@ -180,20 +180,20 @@ impl Calls {
 
 /// Who this rank is.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct RankInfo {
     pub(super) rank: usize,
     pub(super) world: usize,
     /// Whether sums go on while the process computes.
     pub(super) overlaps: bool,
 }
 
-impl Endpoint {
+impl Worker {
     /// Starts MPI on this thread, and says who this rank is.
     fn start(
         options: MpiOptions,
-        calls: Calls,
-        started: &Sender<Result<Place>>,
-    ) -> Result<(Endpoint, Universe)> {
+        queue: CommandQueue,
+        started: &Sender<Result<RankInfo>>,
+    ) -> Result<(Worker, Universe)> {
         let refuse = |what: &str| Error::Transport { what: what.to_owned() };
         let initialized = ::mpi::initialize_with_threading(Threading::Funneled);
         let (mut universe, threading) = initialized.ok_or_else(|| refuse("it was started before"))?;
@@ -210,32 +210,32 @@ impl Endpoint {
                 ),
             });
         }
-        // At most two short messages to a rank are on their way at a time, and one rank's facts.
+        // At most two short messages to a rank are on their way at a time, and one rank's agreement.
         universe.set_buffer_size((1 << 20) + world * (8 << 10));
         let over_machines = || (communicator.split_shared(0).size() as usize) < world;
         let overlaps = world > 1 && options.overlap.unwrap_or_else(over_machines);
-        let _ = started.send(Ok(Place { rank, world, overlaps }));
+        let _ = started.send(Ok(RankInfo { rank, world, overlaps }));
         let (received, timeout) = (Vec::new(), options.timeout);
-        Ok((Endpoint { communicator, rank, world, timeout, calls, received }, universe))
+        Ok((Worker { communicator, rank, world, timeout, queue, received }, universe))
     }
 
     /// Carries out commands until the last.
     fn run(mut self, universe: Universe) {
-        while let Ok(command) = self.calls.commands.recv() {
+        while let Ok(command) = self.queue.commands.recv() {
             let mut answer = HostBuffer::default();
             match command {
-                Command::Agree(facts) => self.agree(&facts),
-                Command::Reduce { mut board, first, parts, len } => {
-                    self.reduce(&mut board[first..][..parts.max(1) * len], parts, len);
-                    answer = board;
+                Command::Agree(agreement) => self.agree(&agreement),
+                Command::Reduce { mut buffer, first, parts, len } => {
+                    self.reduce(&mut buffer[first..][..parts.max(1) * len], parts, len);
+                    answer = buffer;
                 }
-                Command::Broadcast { mut board, at, root } => {
-                    self.broadcast(&mut board[at.range()], root);
-                    answer = board;
+                Command::Broadcast { mut buffer, at, root } => {
+                    self.broadcast(&mut buffer[at.range()], root);
+                    answer = buffer;
                 }
-                Command::Gather { mut board, at } => {
-                    self.all_gather(&mut board[at.range()]);
-                    answer = board;
+                Command::Gather { mut buffer, at } => {
+                    self.all_gather(&mut buffer[at.range()]);
+                    answer = buffer;
                 }
                 Command::Barrier => _ = self.arrive(Operation::Barrier, 0, 0),
                 Command::Abort(reason) => {
@@ -246,10 +246,10 @@ impl Endpoint {
                     self.arrive(Operation::Finish, 0, 0);
                     // All have come, so this returns. It ends MPI.
                     drop(universe);
-                    return self.calls.answer(Ok(HostBuffer::default()));
+                    return self.queue.answer(Ok(HostBuffer::default()));
                 }
             }
-            self.calls.answer(Ok(answer));
+            self.queue.answer(Ok(answer));
         }
     }
 }

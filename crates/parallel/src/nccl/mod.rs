@@ -2,10 +2,10 @@ mod process;
 
 pub use process::NcclProcess;
 
+use crate::abort::Abortable;
 use crate::barrier::Barrier;
 use crate::collective::{behind, whole};
 use crate::in_order::add_in_order;
-use crate::meeting::Meeting;
 use crate::{Collective, Error, Result};
 use program::{Device, Span, Storage};
 use std::sync::atomic::Ordering;
@@ -34,9 +34,9 @@ type Failed = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 ///
 /// Threads of one process share a driver, where a call that reserves memory or makes a graph may wait for the kernels of all GPUs;
 /// one of NCCL's may wait for the thread that called. So at first threads ask for operations together, [one by
-/// one](Collective::one_by_one).
+/// one](Collective::set_blocking).
 /// <https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html> asks all ranks to record an operation, or none
-/// ([`come_together`](Collective::come_together)).
+/// ([`all_agree`](Collective::all_agree)).
 pub struct Nccl {
     /// Taken when it is dropped.
     communicator: Option<Communicator>,
@@ -50,7 +50,7 @@ pub struct Nccl {
 
 /// What members on threads of one process share.
 struct Threads {
-    meeting: Arc<Barrier>,
+    barrier: Arc<Barrier>,
     /// Those of members that are gone. They part from each other together, when all are.
     parted: Mutex<Vec<Communicator>>,
 }
@@ -58,7 +58,7 @@ struct Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         let parted = self.parted.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reason) = self.meeting.failure() {
+        if let Some(reason) = self.barrier.failure() {
             parted.iter().for_each(|communicator| communicator.abort(&reason));
         }
         parted.iter_mut().for_each(Communicator::begin_close);
@@ -125,25 +125,25 @@ impl Nccl {
     /// # Errors
     /// If a device is no GPU, two are the same, or NCCL is missing.
     pub fn group(devices: &[Device]) -> Result<Vec<Nccl>> {
-        Nccl::meeting_at(&Arc::new(Barrier::new(devices.len())), devices)
+        Nccl::on_with_barrier(&Arc::new(Barrier::new(devices.len())), devices)
     }
 
     /// The same; who runs the members calls their meetings off when one has ended.
-    pub(crate) fn meeting_at(meeting: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Nccl>> {
+    pub(crate) fn on_with_barrier(barrier: &Arc<Barrier>, devices: &[Device]) -> Result<Vec<Nccl>> {
         let (id, world) = (unique_id()?, devices.len());
         let begin = |(rank, device)| {
-            let failed = told_by(meeting);
+            let failed = failure_of(barrier);
             let failed = Some(Box::new(move || failed()) as nccl::Failed);
             Communicator::begin(gpu(device)?, Join { id, rank, world, patience: PATIENCE, failed })
         };
         let joining = devices.iter().enumerate().map(begin).collect::<program::Result<Vec<_>>>()?;
         let joined: program::Result<Vec<_>> = joining.into_iter().map(|joining| joining.finish()).collect();
-        Ok(Nccl::on_threads(meeting, joined?))
+        Ok(Nccl::on_threads(barrier, joined?))
     }
 
-    pub(crate) fn on_threads(meeting: &Arc<Barrier>, communicators: Vec<Communicator>) -> Vec<Nccl> {
-        let threads = Arc::new(Threads { meeting: Arc::clone(meeting), parted: Mutex::default() });
-        let member = |communicator| Nccl::of(communicator, Some(Arc::clone(&threads)), told_by(meeting));
+    pub(crate) fn on_threads(barrier: &Arc<Barrier>, communicators: Vec<Communicator>) -> Vec<Nccl> {
+        let threads = Arc::new(Threads { barrier: Arc::clone(barrier), parted: Mutex::default() });
+        let member = |communicator| Nccl::of(communicator, Some(Arc::clone(&threads)), failure_of(barrier));
         communicators.into_iter().map(member).collect()
     }
 
@@ -152,7 +152,7 @@ impl Nccl {
         let in_order = communicator.cuda().options().deterministic;
         let communicator = Some(communicator);
         let mut member = Nccl { communicator, threads, process: None, failed, in_order, rank, world };
-        member.one_by_one(true);
+        member.set_blocking(true);
         member
     }
 
@@ -200,9 +200,9 @@ impl Nccl {
 }
 
 /// Who failed of the threads that meet there.
-fn told_by(meeting: &Arc<Barrier>) -> Failed {
-    let meeting = Arc::clone(meeting);
-    Arc::new(move || meeting.failure())
+fn failure_of(barrier: &Arc<Barrier>) -> Failed {
+    let barrier = Arc::clone(barrier);
+    Arc::new(move || barrier.failure())
 }
 
 fn gpu(device: &Device) -> program::Result<&Cuda> {
@@ -241,18 +241,18 @@ impl Collective for Nccl {
 
     /// On the device's second stream, also in recordings. Sums in the order of the ranks, which take memory of their own, wait
     /// for the end.
-    fn begin_sum(&mut self, _device: &Device, data: &mut Storage, at: Span) -> Result<()> {
+    fn start_all_reduce(&mut self, _device: &Device, data: &mut Storage, at: Span) -> Result<()> {
         if self.in_order {
             return Ok(());
         }
-        self.call(data, |communicator, data| communicator.begin_sum(data, at))
+        self.call(data, |communicator, data| communicator.start_all_reduce(data, at))
     }
 
-    fn finish_sum(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
+    fn finish_all_reduce(&mut self, device: &Device, buckets: &[Span], data: &mut Storage) -> Result<()> {
         if self.in_order {
             return self.all_reduce_sum(device, data, whole(buckets));
         }
-        self.call(data, |communicator, data| communicator.finish_sum(data, behind(buckets)))
+        self.call(data, |communicator, data| communicator.finish_all_reduce(data, behind(buckets)))
     }
 
     fn broadcast(&mut self, _device: &Device, data: &mut Storage, at: Span, root: usize) -> Result<()> {
@@ -264,13 +264,13 @@ impl Collective for Nccl {
     }
 
     fn barrier(&mut self) -> Result<()> {
-        self.come_together(true).map(drop)
+        self.all_agree(true).map(drop)
     }
 
-    fn come_together(&mut self, well: bool) -> Result<bool> {
+    fn all_agree(&mut self, well: bool) -> Result<bool> {
         self.enter();
         match (&self.threads, &mut self.communicator) {
-            (Some(threads), _) => threads.meeting.all(well),
+            (Some(threads), _) => threads.barrier.all(well),
             (None, Some(communicator)) => {
                 let all = communicator.agree(well);
                 self.telling(all)
@@ -279,13 +279,13 @@ impl Collective for Nccl {
         }
     }
 
-    fn one_by_one(&mut self, one_by_one: bool) {
+    fn set_blocking(&mut self, set_blocking: bool) {
         let (Some(threads), Some(communicator)) = (&self.threads, &mut self.communicator) else { return };
-        communicator.one_by_one(one_by_one.then(|| {
-            let meeting = Arc::clone(&threads.meeting);
+        communicator.set_blocking(set_blocking.then(|| {
+            let barrier = Arc::clone(&threads.barrier);
             let called_off =
                 |error: Error| program::Error::Device { device: "NCCL".into(), message: error.to_string() };
-            Box::new(move || meeting.wait().map_err(called_off)) as nccl::Meet
+            Box::new(move || barrier.wait().map_err(called_off)) as nccl::HostBarrier
         }));
     }
 
@@ -297,7 +297,7 @@ impl Collective for Nccl {
 
     fn abort(&self, reason: &str) {
         if let Some(threads) = &self.threads {
-            threads.meeting.abort(self.rank, reason);
+            threads.barrier.abort(self.rank, reason);
         }
         if let Some(communicator) = &self.communicator {
             communicator.abort(reason);

@@ -1,8 +1,8 @@
 use super::{Nccl, NcclJoin};
 use crate::cluster::Place;
-use crate::rendezvous::{Hello, Meeting, Settings, Watch, meet};
+use crate::rendezvous::{Hello, ProcessGroup, Settings, Watchdog, connect};
 use crate::replicas::message;
-use crate::{Error, Facts, Replica, Result};
+use crate::{Agreement, Error, Replica, Result};
 use core::fmt::Display;
 use program::Device;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,11 +25,11 @@ pub struct NcclProcess<'a> {
     /// How they find each other.
     pub settings: &'a Settings,
     /// What must be the same in all of them.
-    pub facts: &'a Facts,
+    pub agreement: &'a Agreement,
     /// How long another process may keep this one waiting, once all have met.
     pub timeout: Duration,
-    /// The meeting of the processes, if they have met before they knew what they would do.
-    pub met: Option<Meeting>,
+    /// The group of the processes, if they have met before they knew what they would do.
+    pub group: Option<ProcessGroup>,
 }
 
 /// What outlives the member that a body works with.
@@ -59,7 +59,7 @@ impl NcclProcess<'_> {
         F: FnOnce(Replica) -> Result<T, E>,
     {
         let (rank, timeout) = (self.place.rank, self.timeout);
-        let (id, watch) = self.meet(&device)?;
+        let (id, watch) = self.connect(&device)?;
         let shared = Arc::new(Shared {
             at_step: Box::new(watch.steps()),
             enter: Box::new(watch.entries()),
@@ -98,19 +98,19 @@ impl NcclProcess<'_> {
     }
 
     /// Brings the processes together: the id of their group, and the watch over them.
-    fn meet(&mut self, device: &Device) -> Result<([u8; 128], Watch)> {
+    fn connect(&mut self, device: &Device) -> Result<([u8; 128], Watchdog)> {
         let Place { rank, world, .. } = *self.place;
         let id = if rank == 0 { Some(Nccl::draw_id(device)?) } else { None };
         let timeout = format!("{} seconds", self.timeout.as_secs_f64());
-        let facts = self.facts.clone().with("a time-out of", timeout);
+        let agreement = self.agreement.clone().with("a time-out of", timeout);
         let blob = id.as_ref().map(|id| &id[..]);
-        let meeting = match self.met.take() {
-            Some(mut meeting) => meeting.agree(facts, blob).map(|()| meeting)?,
-            None => meet(self.place, self.settings, &Hello { rank, world, facts }, blob)?,
+        let group = match self.group.take() {
+            Some(mut group) => group.agree(agreement, blob).map(|()| group)?,
+            None => connect(self.place, self.settings, &Hello { rank, world, agreement }, blob)?,
         };
-        let id = meeting.blob.as_slice().try_into();
+        let id = group.blob.as_slice().try_into();
         let id = id.map_err(|_| Error::Rendezvous("what rank 0 handed out is no id of NCCL".into()))?;
-        Ok((id, Watch::start_together(meeting, self.timeout.min(SILENCE), self.timeout)?))
+        Ok((id, Watchdog::start_together(group, self.timeout.min(SILENCE), self.timeout)?))
     }
 }
 
@@ -140,7 +140,7 @@ impl Shared {
 }
 
 /// What the watch knows, or is about to know.
-fn soon(watch: &Watch) -> Option<String> {
+fn soon(watch: &Watchdog) -> Option<String> {
     let until = Instant::now() + MOMENT;
     loop {
         let failed = watch.failed();

@@ -1,6 +1,6 @@
 //! What replicas see of NCCL, whose place an exchange between emulated GPUs takes; and NCCL itself where there are GPUs.
 
-use super::{Nccl, NcclJoin, PATIENCE, told_by};
+use super::{Nccl, NcclJoin, PATIENCE, failure_of};
 use crate::barrier::Barrier;
 use crate::members::{Members, boxed};
 use crate::replicas::run_members;
@@ -19,16 +19,16 @@ fn gpus(count: usize) -> Option<Vec<Device>> {
 
 /// A group on emulated GPUs.
 fn emulated(devices: &[Device], in_order: bool, patience: Duration) -> Members {
-    let meeting = Arc::new(Barrier::new(devices.len()));
+    let barrier = Arc::new(Barrier::new(devices.len()));
     let gpus: Vec<Cuda> = devices.iter().map(|device| super::gpu(device).unwrap().clone()).collect();
     let failed = |_| {
-        let failed = told_by(&meeting);
+        let failed = failure_of(&barrier);
         Some(Box::new(move || failed()) as nccl::Failed)
     };
     let communicators = nccl::emulated(&gpus, patience, failed).unwrap();
-    let members = Nccl::on_threads(&meeting, communicators);
+    let members = Nccl::on_threads(&barrier, communicators);
     let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-    Members { collectives: boxed(members), meeting }
+    Members { collectives: boxed(members), barrier }
 }
 
 /// Numbers of such different sizes that every order of adding them gives other bits.
@@ -110,8 +110,8 @@ const THREE_BUCKETS: [Span; 4] = [Span::new(96, 9), Span::new(32, 64), Span::new
 /// Adds up as a training pass does, from the last layer on.
 fn sum_by_buckets(replica: &mut Replica, data: &mut Storage) -> Result<(), Error> {
     let Replica { device, collective } = replica;
-    THREE_BUCKETS[..3].iter().try_for_each(|run| collective.begin_sum(device, data, *run))?;
-    collective.finish_sum(device, &THREE_BUCKETS, data)
+    THREE_BUCKETS[..3].iter().try_for_each(|run| collective.start_all_reduce(device, data, *run))?;
+    collective.finish_all_reduce(device, &THREE_BUCKETS, data)
 }
 
 /// Sums that are begun bucket by bucket are those of the whole, in NCCL's order and in that of the ranks.
@@ -170,7 +170,7 @@ fn all_learn_whether_it_went_well_for_all() {
     let Some(devices) = gpus(3) else { return };
     let ask = |mut replica: Replica| {
         let well = [0, 1, 2].map(|turn| turn != 1 || replica.rank() != 2);
-        well.into_iter().map(|well| replica.collective.come_together(well)).collect::<Result<Vec<_>, _>>()
+        well.into_iter().map(|well| replica.collective.all_agree(well)).collect::<Result<Vec<_>, _>>()
     };
     let told = run_members(&devices, emulated(&devices, false, PATIENCE), ask).unwrap();
     assert_eq!(told, vec![[true, false, true]; 3]);
@@ -225,7 +225,7 @@ fn a_replica_that_does_not_come_is_not_waited_for_without_end() {
     let group = emulated(&devices, false, Duration::from_millis(50));
     let result = run_members(&devices, group, |mut replica: Replica| {
         let mut data = replica.device.alloc(4)?;
-        replica.collective.one_by_one(false);
+        replica.collective.set_blocking(false);
         match replica.rank() {
             0 => replica.collective.all_reduce_sum(&replica.device, &mut data, Span::new(0, 4)),
             _ => Ok(()),
@@ -315,10 +315,10 @@ fn real_gpus_add_up_by_nccl() {
         let devices: Vec<Device> = (0..world).map(open).collect();
         for in_order in [false, true] {
             let group = || {
-                let meeting = Arc::new(Barrier::new(world));
-                let members = Nccl::meeting_at(&meeting, &devices).unwrap();
+                let barrier = Arc::new(Barrier::new(world));
+                let members = Nccl::on_with_barrier(&barrier, &devices).unwrap();
                 let members = members.into_iter().map(|member| member.in_order(in_order)).collect();
-                Members { collectives: boxed(members), meeting }
+                Members { collectives: boxed(members), barrier }
             };
             let whole = (1..=world).sum::<usize>() as f32;
             assert_eq!(run_members(&devices, group(), recorded).unwrap(), vec![vec![whole; 4 * 110]; world]);

@@ -11,7 +11,7 @@ const OTHER_SECRET: u32 = u32::MAX;
 
 /// Why nothing came.
 #[derive(Debug)]
-pub(super) enum Silence {
+pub(super) enum ReceiveError {
     /// The time is up.
     Late,
     /// The other side has closed the connection, or the network has.
@@ -80,20 +80,20 @@ impl Sender {
 
 impl Receiver {
     /// The next message, if it comes before `until`.
-    pub(super) fn receive(&mut self, until: Instant) -> Result<Message, Silence> {
+    pub(super) fn receive(&mut self, until: Instant) -> Result<Message, ReceiveError> {
         let mut length = [0; 4];
         self.stream.read_until(&mut length, until)?;
         let length = match u32::from_le_bytes(length) {
-            OTHER_SECRET => return Err(Silence::OtherSecret),
+            OTHER_SECRET => return Err(ReceiveError::OtherSecret),
             length => length as usize,
         };
         if length > LONGEST {
-            return Err(Silence::Forged);
+            return Err(ReceiveError::Forged);
         }
         let (mut body, mut code) = (vec![0; length], [0; TAG]);
         self.stream.read_until(&mut body, until)?;
         self.stream.read_until(&mut code, until)?;
         let genuine = self.seal.open(&mut body, &code);
-        genuine.then(|| Message::from_bytes(&body)).flatten().ok_or(Silence::Forged)
+        genuine.then(|| Message::from_bytes(&body)).flatten().ok_or(ReceiveError::Forged)
     }
 }

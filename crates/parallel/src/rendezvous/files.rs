@@ -7,7 +7,7 @@
 //! Who closes a conversation gives its file a name that says so, for the other side to read to the end and take away. The last
 //! one to leave takes the folder away.
 
-use super::channel::Silence;
+use super::channel::ReceiveError;
 use super::folder::{create, token, within};
 use super::stream::left;
 use crate::{Error, Result};
@@ -25,10 +25,10 @@ const FROM_OTHER: &str = "in";
 const FROM_FIRST: &str = "out";
 const ENDED: &str = "end";
 /// What rank 0 holds while it lets others in.
-const DOOR: &str = "first";
+const LOCK: &str = "first";
 
 /// Where rank 0 finds who has come.
-pub(super) struct Door {
+pub(super) struct FolderListener {
     folder: PathBuf,
     seen: HashSet<PathBuf>,
     looked: Option<Instant>,
@@ -36,9 +36,9 @@ pub(super) struct Door {
     held: Option<File>,
 }
 
-impl Door {
-    pub(super) fn open(folder: &Path) -> Result<Door> {
-        let path = folder.join(DOOR);
+impl FolderListener {
+    pub(super) fn open(folder: &Path) -> Result<FolderListener> {
+        let path = folder.join(LOCK);
         let file = within(folder, || File::options().create(true).append(true).open(&path))?;
         let held = match file.try_lock() {
             Ok(()) => Some(file),
@@ -57,7 +57,7 @@ impl Door {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        Ok(Door { folder: folder.to_owned(), seen: HashSet::new(), looked: None, held })
+        Ok(FolderListener { folder: folder.to_owned(), seen: HashSet::new(), looked: None, held })
     }
 
     /// The next one who has come.
@@ -77,7 +77,7 @@ impl Door {
     }
 }
 
-impl Door {
+impl FolderListener {
     /// The file of one who was not seen before.
     fn look(&self) -> Option<PathBuf> {
         let entries = fs::read_dir(&self.folder).ok()?.flatten();
@@ -87,9 +87,9 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for FolderListener {
     fn drop(&mut self) {
-        let _ = fs::remove_file(self.folder.join(DOOR));
+        let _ = fs::remove_file(self.folder.join(LOCK));
         // Not every system takes a file away that is open.
         drop(self.held.take());
         let _ = fs::remove_dir(&self.folder);
@@ -105,7 +105,7 @@ fn machine() -> String {
 }
 
 /// Comes to rank 0.
-pub(super) fn knock(folder: &Path) -> Result<Files> {
+pub(super) fn connect_in(folder: &Path) -> Result<Files> {
     let told = folder.join(format!("{}-{}.{FROM_OTHER}", machine(), token()?));
     within(folder, || create(&told))?;
     Ok(Files::new(told.with_extension(FROM_FIRST), told, "the same folder".into(), false))
@@ -149,12 +149,12 @@ impl Files {
         OpenOptions::new().append(true).open(&self.pair.told)?.write_all(bytes)
     }
 
-    pub(super) fn read_until(&mut self, mut bytes: &mut [u8], until: Instant) -> Result<(), Silence> {
+    pub(super) fn read_until(&mut self, mut bytes: &mut [u8], until: Instant) -> Result<(), ReceiveError> {
         while !bytes.is_empty() {
             // The end is asked for first: what was said before it is there then.
             let ended = ended(&self.pair.heard).exists();
             match self.read(bytes) {
-                Ok(0) if ended => return Err(Silence::Gone),
+                Ok(0) if ended => return Err(ReceiveError::Gone),
                 Ok(0) => std::thread::sleep(left(until)?.min(PAUSE)),
                 Ok(count) => {
                     self.read += count as u64;
@@ -163,7 +163,7 @@ impl Files {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !self.seen => {
                     std::thread::sleep(left(until)?.min(PAUSE));
                 }
-                Err(_) => return Err(Silence::Gone),
+                Err(_) => return Err(ReceiveError::Gone),
             }
         }
         Ok(())

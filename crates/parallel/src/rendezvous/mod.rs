@@ -9,40 +9,40 @@
 //!
 //! ```
 //! use parallel::cluster::discover;
-//! use parallel::Facts;
+//! use parallel::Agreement;
 //! use parallel::rendezvous::{Hello, Settings, exchange};
 //!
 //! // What `towers launch` sets, for the only process of a run.
 //! let variables = [("RANK", "0"), ("WORLD_SIZE", "1"), ("TOWERS_JOB_SECRET", "correct horse battery")];
 //! let env = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string());
 //! let place = discover(env)?.expect("there is a rank");
-//! let facts = Facts::new().with("the batch size", 64);
-//! let own = Hello { rank: place.rank, world: place.world, facts };
+//! let agreement = Agreement::new().with("the batch size", 64);
+//! let own = Hello { rank: place.rank, world: place.world, agreement };
 //! let id = exchange(&place, &Settings::discover(env)?, &own, Some(b"NCCL's id"))?;
 //! assert_eq!(id, b"NCCL's id");
 //! # Ok::<(), parallel::Error>(())
 //! ```
 
 mod channel;
+mod collectives;
+mod endpoint;
 mod files;
-mod first;
 mod folder;
-mod greeting;
-mod meeting;
+mod group;
+mod handshake;
 mod message;
-mod other;
+mod other_ranks;
+mod rank_zero;
 mod seal;
 mod secret;
 mod settings;
-mod spot;
 mod stream;
-mod talk;
-mod watch;
+mod watchdog;
 
-pub use meeting::{Hello, Meeting, exchange, meet};
+pub use group::{Hello, ProcessGroup, connect, exchange};
 pub use secret::Secret;
 pub use settings::Settings;
-pub use watch::Watch;
+pub use watchdog::Watchdog;
 
 /// SHA-256.
 fn digest(bytes: &[u8]) -> [u8; 32] {

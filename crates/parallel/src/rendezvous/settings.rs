@@ -1,6 +1,6 @@
 use super::Secret;
+use super::endpoint::Endpoint;
 use super::folder::{clear_earlier, folder_of};
-use super::spot::Spot;
 use crate::cluster::{Environment, Place};
 use crate::{Error, Result};
 use core::time::Duration;
@@ -52,14 +52,14 @@ impl Settings {
     /// # Errors
     /// [`Error::Variable`] with what is missing.
     pub fn check(&self, place: &Place) -> Result<()> {
-        self.secret_for(&self.spot(place)?).map(drop)
+        self.secret_for(&self.endpoint(place)?).map(drop)
     }
 
     /// Where the processes meet.
-    pub(super) fn spot(&self, place: &Place) -> Result<Spot> {
+    pub(super) fn endpoint(&self, place: &Place) -> Result<Endpoint> {
         match &self.folder {
-            Some(shared) => Ok(Spot::Folder(folder_of(shared, place))),
-            None => self.address(place).map(|(host, port)| Spot::Port(host, port)),
+            Some(shared) => Ok(Endpoint::Folder(folder_of(shared, place))),
+            None => self.address(place).map(|(host, port)| Endpoint::Port(host, port)),
         }
     }
 
@@ -82,13 +82,13 @@ impl Settings {
         Ok((host, self.port.map_or_else(after, Ok)?))
     }
 
-    /// The secret for a meeting there: only what other users can't reach is safe without one.
-    pub(super) fn secret_for(&self, spot: &Spot) -> Result<Secret> {
-        match (&self.secret, spot) {
+    /// The secret for a group there: only what other users can't reach is safe without one.
+    pub(super) fn secret_for(&self, endpoint: &Endpoint) -> Result<Secret> {
+        match (&self.secret, endpoint) {
             (Some(secret), _) => Ok(secret.clone()),
-            (None, Spot::Folder(_)) => Ok(Secret::none()),
-            (None, Spot::Port(host, _)) if is_loopback(host) => Ok(Secret::none()),
-            (None, Spot::Port(host, _)) => Err(Error::missing(
+            (None, Endpoint::Folder(_)) => Ok(Secret::none()),
+            (None, Endpoint::Port(host, _)) if is_loopback(host) => Ok(Secret::none()),
+            (None, Endpoint::Port(host, _)) => Err(Error::missing(
                 "TOWERS_JOB_SECRET",
                 format!(
                     "the same 16 or more random characters in all processes (or TOWERS_JOB_SECRET_FILE a file with \

@@ -1,4 +1,4 @@
-use super::channel::Silence;
+use super::channel::ReceiveError;
 use super::files::Files;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -60,7 +60,7 @@ impl Stream {
     }
 
     /// Fills `bytes`, however slowly they drip, before `until`.
-    pub(super) fn read_until(&mut self, bytes: &mut [u8], until: Instant) -> Result<(), Silence> {
+    pub(super) fn read_until(&mut self, bytes: &mut [u8], until: Instant) -> Result<(), ReceiveError> {
         match self {
             Stream::Tcp(stream) => read_until(stream, bytes, until),
             Stream::Files(files) => files.read_until(bytes, until),
@@ -75,14 +75,14 @@ impl Stream {
     }
 }
 
-fn read_until(mut stream: &TcpStream, mut bytes: &mut [u8], until: Instant) -> Result<(), Silence> {
+fn read_until(mut stream: &TcpStream, mut bytes: &mut [u8], until: Instant) -> Result<(), ReceiveError> {
     while !bytes.is_empty() {
-        stream.set_read_timeout(Some(left(until)?)).map_err(|_| Silence::Gone)?;
+        stream.set_read_timeout(Some(left(until)?)).map_err(|_| ReceiveError::Gone)?;
         match stream.read(bytes) {
-            Ok(0) => return Err(Silence::Gone),
+            Ok(0) => return Err(ReceiveError::Gone),
             Ok(count) => bytes = &mut bytes[count..],
             Err(error) if passes(&error) => {}
-            Err(_) => return Err(Silence::Gone),
+            Err(_) => return Err(ReceiveError::Gone),
         }
     }
     Ok(())
@@ -103,10 +103,10 @@ fn write_until(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::
 }
 
 /// The time until then.
-pub(super) fn left(until: Instant) -> Result<Duration, Silence> {
+pub(super) fn left(until: Instant) -> Result<Duration, ReceiveError> {
     let left = until.saturating_duration_since(Instant::now());
     // A time-out of zero is refused by the system.
-    if left.is_zero() { Err(Silence::Late) } else { Ok(left) }
+    if left.is_zero() { Err(ReceiveError::Late) } else { Ok(left) }
 }
 
 /// Whether it is worth another look at the clock: a time-out or a signal.

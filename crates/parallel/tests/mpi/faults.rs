@@ -101,7 +101,7 @@ fn different_operations_are_refused() {
 
 #[test]
 fn different_configurations_are_refused() {
-    fails("facts", 3, "rank 1 has the learning rate 0.2, but rank 0 has 0.1");
+    fails("agreement", 3, "rank 1 has the learning rate 0.2, but rank 0 has 0.1");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the ranks of a job do.
 
 use crate::job::{FOLDER, ROLE, mark_file};
-use parallel::{Error, Facts, Mpi, MpiOptions, Replica, Result};
+use parallel::{Agreement, Error, Mpi, MpiOptions, Replica, Result};
 use program::{Device, Span, Storage};
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub fn play() {
         "sums" => run(|replica, folder| sums(replica, &folder)),
         "sums-beside" => run_with(options().overlap(true), |replica, folder| sums(replica, &folder)),
         "broadcast" => run(|replica, _| broadcast(replica)),
-        "facts" => facts(),
+        "agreement" => agreement(),
         "world" => Mpi::start(options().world(5)).map(|_| ()),
         "late" => run(late),
         "fails" => run(|replica, _| match replica.rank() {
@@ -120,12 +120,12 @@ fn breaks_off(mut replica: Replica, _: PathBuf) -> Result<()> {
     let device = replica.device.clone();
     let mut data = device.alloc(100_000)?;
     let runs = [Span::new(60_000, 40_000), Span::new(20_000, 40_000)];
-    runs.iter().try_for_each(|run| replica.collective.begin_sum(&device, &mut data, *run))?;
+    runs.iter().try_for_each(|run| replica.collective.start_all_reduce(&device, &mut data, *run))?;
     if replica.rank() == 1 {
         return Err(Error::Transport { what: "this rank breaks off on purpose".into() });
     }
     let buckets = [runs[0], runs[1], Span::new(0, 20_000), Span::new(100_000, 0)];
-    replica.collective.finish_sum(&device, &buckets, &mut data)
+    replica.collective.finish_all_reduce(&device, &buckets, &mut data)
 }
 
 fn all_reduce(mut replica: Replica, length: usize) -> Result<()> {
@@ -135,10 +135,10 @@ fn all_reduce(mut replica: Replica, length: usize) -> Result<()> {
 }
 
 /// Ranks that were started with different options.
-fn facts() -> Result<()> {
+fn agreement() -> Result<()> {
     let mpi = Mpi::start(options())?;
     let lr = if mpi.rank() == 1 { 0.2 } else { 0.1 };
-    mpi.agree(&Facts::new().with("the model", "small_cnn").with("the learning rate", lr))?;
+    mpi.agree(&Agreement::new().with("the model", "small_cnn").with("the learning rate", lr))?;
     mpi.finish()
 }
 
@@ -193,8 +193,8 @@ fn bucket_sums(replica: &mut Replica, length: usize, bits: &mut Vec<u32>) -> Res
         if let Some((last, earlier)) = parts.split_last_mut() {
             for run in &buckets[..3] {
                 match in_order {
-                    true => replica.collective.begin_in_order(&device, earlier, last, *run)?,
-                    false => replica.collective.begin_sum(&device, last, *run)?,
+                    true => replica.collective.start_all_reduce_in_order(&device, earlier, last, *run)?,
+                    false => replica.collective.start_all_reduce(&device, last, *run)?,
                 }
                 // Meanwhile the pass goes on.
                 device.fill(run.offset as f32, last, Span::new(0, run.offset))?;
@@ -204,10 +204,10 @@ fn bucket_sums(replica: &mut Replica, length: usize, bits: &mut Vec<u32>) -> Res
         let mut sum = device.alloc(length)?;
         match parts.first_mut() {
             Some(data) if !in_order => {
-                replica.collective.finish_sum(&device, &buckets, data)?;
+                replica.collective.finish_all_reduce(&device, &buckets, data)?;
                 keep(bits, &device, data)?;
             }
-            _ => replica.collective.finish_in_order(&device, &parts, &buckets, &mut sum)?,
+            _ => replica.collective.finish_all_reduce_in_order(&device, &parts, &buckets, &mut sum)?,
         }
         keep(bits, &device, &sum)?;
     }

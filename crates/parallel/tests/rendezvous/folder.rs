@@ -3,7 +3,7 @@
 use super::{BLOB, LONG, all, at, come, sentences};
 use parallel::Error;
 use parallel::cluster::Place;
-use parallel::rendezvous::{Hello, Settings, Watch, meet};
+use parallel::rendezvous::{Hello, Settings, Watchdog, connect};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -162,21 +162,20 @@ fn a_missing_folder_is_an_error_at_once() {
 #[test]
 fn a_silent_rank_is_named_and_who_is_done_is_not() {
     let folder = tempfile::tempdir().unwrap();
-    let met = |rank| {
+    let connected = |rank| {
         let (place, settings, hello) = inside(folder.path(), rank, 3, 0);
-        thread::spawn(move || meet(&place, &settings, &hello, (rank == 0).then_some(BLOB)).unwrap())
+        thread::spawn(move || connect(&place, &settings, &hello, (rank == 0).then_some(BLOB)).unwrap())
     };
-    let threads: Vec<_> = (0..3).map(met).collect();
-    let mut meetings: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    let silent = meetings.pop().unwrap();
+    let threads: Vec<_> = (0..3).map(connected).collect();
+    let mut groups: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let silent = groups.pop().unwrap();
     let timeout = Duration::from_millis(600);
-    let watches: Vec<_> =
-        meetings.into_iter().map(|meeting| Watch::start(meeting, timeout).unwrap()).collect();
+    let watches: Vec<_> = groups.into_iter().map(|group| Watchdog::start(group, timeout).unwrap()).collect();
     for watch in &watches {
         let told = wait_for(|| watch.failed());
         assert!(told.starts_with("rank 2 (") && told.contains("has not been heard of for 0.6 s"), "{told}");
     }
-    watches.into_iter().for_each(Watch::finish);
+    watches.into_iter().for_each(Watchdog::finish);
     drop(silent);
     wait_for(|| below(folder.path()).is_empty().then_some(()));
 }

@@ -3,14 +3,14 @@
 // A test panics where something fails, its own helper functions too.
 #![allow(clippy::unwrap_used)]
 
+mod collectives;
 mod folder;
 mod processes;
-mod talk;
-mod watch;
+mod watchdog;
 
 use parallel::cluster::{Place, Source};
 use parallel::rendezvous::{Hello, Secret, Settings, exchange};
-use parallel::{Error, Facts, Result};
+use parallel::{Agreement, Error, Result};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
@@ -34,7 +34,7 @@ fn at(rank: usize, world: usize, port: u16) -> (Place, Settings, Hello) {
     };
     let secret = Some(Secret::new("the secret of the tests").unwrap());
     let settings = Settings { secret, port: Some(port), folder: None, start: LONG };
-    (place, settings, Hello { rank, world, facts: Facts::new().with("the batch size", 64) })
+    (place, settings, Hello { rank, world, agreement: Agreement::new().with("the batch size", 64) })
 }
 
 /// A port that is free, until somebody else takes it.
@@ -47,9 +47,9 @@ fn come((place, settings, hello): (Place, Settings, Hello)) -> Result<Vec<u8>> {
 }
 
 /// All of these at once; what each learned.
-fn all(guests: Vec<(Place, Settings, Hello)>) -> Vec<Result<Vec<u8>, String>> {
+fn all(arrivals: Vec<(Place, Settings, Hello)>) -> Vec<Result<Vec<u8>, String>> {
     let come = |guest| thread::spawn(move || come(guest).map_err(|error| error.to_string()));
-    let threads: Vec<_> = guests.into_iter().map(come).collect();
+    let threads: Vec<_> = arrivals.into_iter().map(come).collect();
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
@@ -80,7 +80,7 @@ fn who_comes_early_waits_for_rank_0() {
 fn ranks_that_do_not_fit_are_named_on_all() {
     let port = free_port();
     let mut other = at(2, 3, port);
-    other.2.facts = Facts::new().with("the batch size", 65);
+    other.2.agreement = Agreement::new().with("the batch size", 65);
     let mut third = at(1, 3, port);
     third.1.start = Duration::from_secs(3);
     let outcomes = all(vec![at(0, 3, port), third, other]);
@@ -342,8 +342,8 @@ fn callers_that_contradict_themselves_are_refused() {
     assert!(refused(of(0), None).contains("nothing to hand out"));
     assert!(refused(of(2), None).contains("rank 2 of 2"));
     assert!(refused(of(0), Some(&[0; 70_000])).contains("70000 bytes"));
-    let facts = (0..100).fold(Facts::new(), |facts, k| facts.with(k, "x".repeat(900)));
-    assert!(refused(Hello { facts, ..of(1) }, None).contains("bytes to say, but at most 65536"));
+    let agreement = (0..100).fold(Agreement::new(), |agreement, k| agreement.with(k, "x".repeat(900)));
+    assert!(refused(Hello { agreement, ..of(1) }, None).contains("bytes to say, but at most 65536"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use program::{Error, Result, Span, Storage};
 use std::sync::Arc;
 
 /// Waits until all ranks that are threads of this process have come.
-pub type Meet = Box<dyn Fn() -> Result<()> + Send>;
+pub type HostBarrier = Box<dyn Fn() -> Result<()> + Send>;
 
 /// A rank that has begun to join a group.
 pub struct Joining {
@@ -31,7 +31,7 @@ pub struct Communicator {
     pub(super) sums: Scratch,
     /// How many parts each rank brings to a sum in order.
     pub(super) parts: Option<Vec<usize>>,
-    meet: Option<Meet>,
+    barrier: Option<HostBarrier>,
     closing: bool,
 }
 
@@ -45,7 +45,7 @@ impl Joining {
         session.joined()?;
         cuda.driver().set_watch(Some(session.clone()));
         let (inbox, sums) = (Scratch::default(), Scratch::default());
-        Ok(Communicator { session, cuda, inbox, sums, parts: None, meet: None, closing: false })
+        Ok(Communicator { session, cuda, inbox, sums, parts: None, barrier: None, closing: false })
     }
 }
 
@@ -105,8 +105,8 @@ impl Communicator {
 
     /// From now on has all ranks `meet` before each thing that NCCL is asked for outside of recordings, and waits for its end. `None`
     /// lets the device go on by itself.
-    pub fn one_by_one(&mut self, meet: Option<Meet>) {
-        self.meet = meet;
+    pub fn set_blocking(&mut self, barrier: Option<HostBarrier>) {
+        self.barrier = barrier;
     }
 
     /// Replaces the run `at` of `data` by its sum over all ranks, in an order that NCCL chooses: the same bits on all ranks,
@@ -125,14 +125,14 @@ impl Communicator {
 
     /// Begins to replace the run `at` of `data` by its sum over all ranks, as [`all_reduce_sum`](Communicator::all_reduce_sum)
     /// does, beside what the device is asked for from now on: on a stream of its own, behind all that was asked for so far.
-    /// Nothing else may use the run until [`finish_sum`](Communicator::finish_sum).
+    /// Nothing else may use the run until [`finish_all_reduce`](Communicator::finish_all_reduce).
     ///
     /// It may be part of a recording, of which the two streams are then a fork and a join.
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
-    pub fn begin_sum(&mut self, data: &mut Storage, at: Span) -> Result<()> {
-        let run = self.cuda.run("begin_sum", "the run", data.on("collective")?, at)?;
+    pub fn start_all_reduce(&mut self, data: &mut Storage, at: Span) -> Result<()> {
+        let run = self.cuda.run("start_all_reduce", "the run", data.on("collective")?, at)?;
         if at.len == 0 {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`all_reduce_sum`](Communicator::all_reduce_sum).
-    pub fn finish_sum(&mut self, data: &mut Storage, rest: Span) -> Result<()> {
+    pub fn finish_all_reduce(&mut self, data: &mut Storage, rest: Span) -> Result<()> {
         self.cuda.join()?;
         self.all_reduce_sum(data, rest)
     }
@@ -232,12 +232,12 @@ impl Communicator {
     }
 
     fn ask(&self, call: &'static str, ops: &[Op], way: Way) -> Result<()> {
-        let meet = self.meet.as_ref().filter(|_| !self.cuda.is_recording());
-        meet.map_or(Ok(()), |meet| meet())?;
+        let barrier = self.barrier.as_ref().filter(|_| !self.cuda.is_recording());
+        barrier.map_or(Ok(()), |barrier| barrier())?;
         // SAFETY: the runs lie in buffers that were found as large, and in scratch memory that was made so. Their owners give
         // them back by way of the driver, which waits for the stream, and that for the second one.
         unsafe { self.session.run(call, ops, way) }?;
-        meet.map_or(Ok(()), |_| self.cuda.driver().synchronize())
+        barrier.map_or(Ok(()), |_| self.cuda.driver().synchronize())
     }
 
     fn check_rank(&self, op: &'static str, rank: usize) -> Result<()> {

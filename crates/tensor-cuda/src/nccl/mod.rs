@@ -32,7 +32,7 @@ mod session;
 mod tests;
 
 pub use calls::UniqueId;
-pub use communicator::{Communicator, Joining, Meet};
+pub use communicator::{Communicator, HostBarrier, Joining};
 #[cfg(feature = "emulation")]
 pub use emulated::emulated;
 pub use installed::{available, unique_id};

@@ -219,17 +219,17 @@ fn buckets_are_a_fork_and_a_join() {
     let mut pass = |communicator: &mut Communicator| {
         for run in [Span::new(60, 30), Span::new(20, 40), Span::new(10, 0), Span::new(0, 20)] {
             cuda.fill(1.0, &mut grads, run).unwrap();
-            communicator.begin_sum(&mut grads, run).unwrap();
+            communicator.start_all_reduce(&mut grads, run).unwrap();
         }
     };
     let mut rest = cuda.alloc(10).unwrap();
     pass(&mut communicator);
-    communicator.finish_sum(&mut rest, Span::new(0, 10)).unwrap();
+    communicator.finish_all_reduce(&mut rest, Span::new(0, 10)).unwrap();
     cuda.begin_recording().unwrap();
     pass(&mut communicator);
     let recording = cuda.end_recording().unwrap();
     recording.replay(&Turn::default()).unwrap();
-    communicator.finish_sum(&mut rest, Span::new(0, 10)).unwrap();
+    communicator.finish_all_reduce(&mut rest, Span::new(0, 10)).unwrap();
     drop(communicator);
     let buckets = ["all_reduce 30 aside", "all_reduce 40 aside", "all_reduce 20 aside"];
     let step = [&buckets[..], &["all_reduce 10", "mark"]].concat();

@@ -88,9 +88,9 @@ impl Rank {
         let [head, tail] = [Span::new(AT.offset, LEN / 2), Span::new(AT.offset + LEN / 2, LEN - LEN / 2)];
         let mut other = self.cuda.alloc(LEN).unwrap();
         let mut step = |to_others: &mut Communicator, cuda: &Cuda, data: &mut Storage| {
-            to_others.begin_sum(data, tail).unwrap();
+            to_others.start_all_reduce(data, tail).unwrap();
             cuda.fill(1.0, &mut other, Span::new(0, LEN)).unwrap();
-            to_others.finish_sum(data, head).unwrap();
+            to_others.finish_all_reduce(data, head).unwrap();
         };
         self.put(data, 0);
         step(&mut self.to_others, &self.cuda, data);

@@ -7,8 +7,8 @@ use crate::run::{Observers, PreparedRun, named};
 use crate::{Config, Devices, Outcome, Result, Resume, StopFlag};
 use cifar::Dataset;
 use parallel::cluster::{Place, Source, discover_here};
-use parallel::rendezvous::{Hello, Meeting, meet};
-use parallel::{Facts, Replica, Stage};
+use parallel::rendezvous::{Hello, ProcessGroup, connect};
+use parallel::{Agreement, Replica, Stage};
 use std::time::Duration;
 use transport::Transport;
 
@@ -22,7 +22,7 @@ pub struct Process {
     place: Place,
     transport: Transport,
     /// The meeting of the processes, if they have met to speak of where the run begins.
-    met: Option<Meeting>,
+    met: Option<ProcessGroup>,
 }
 
 impl Process {
@@ -70,9 +70,9 @@ impl Process {
     pub fn any_restarted(&mut self, restarted: bool) -> Result<bool> {
         let Some(settings) = self.transport.settings() else { return Ok(restarted) };
         let Place { rank, world, .. } = self.place;
-        let own = Hello { rank, world, facts: Facts::new() };
-        let mut meeting = meet(&self.place, settings, &own, (rank == 0).then_some(&[]))?;
-        let said = meeting.collect(&[u8::from(restarted)])?;
+        let own = Hello { rank, world, agreement: Agreement::new() };
+        let mut meeting = connect(&self.place, settings, &own, (rank == 0).then_some(&[]))?;
+        let said = meeting.gather(&[u8::from(restarted)])?;
         self.met = Some(meeting);
         Ok(restarted || said.contains(&vec![u8::from(true)]))
     }
@@ -86,7 +86,7 @@ impl Process {
         let first = self.is_first();
         let Some(meeting) = &mut self.met else { return Ok(own) };
         let name = own.unwrap_or_default();
-        let told = meeting.hand_out(first.then_some(name.as_bytes()))?;
+        let told = meeting.broadcast(first.then_some(name.as_bytes()))?;
         let told = String::from_utf8_lossy(&told).into_owned();
         Ok(Some(told).filter(|name| !name.is_empty()))
     }
@@ -123,7 +123,7 @@ impl Process {
     pub fn run<T>(
         self,
         config: &Config,
-        facts: &Facts,
+        facts: &Agreement,
         body: impl FnOnce(Replica) -> Result<T>,
     ) -> Result<T> {
         let device = device::open(config, &self.place)?;

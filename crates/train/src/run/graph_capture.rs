@@ -63,8 +63,8 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         };
         let settled = phase == Phase::Replay;
         if settled != self.settled {
-            collective.come_together(true)?;
-            collective.one_by_one(!settled);
+            collective.all_agree(true)?;
+            collective.set_blocking(!settled);
             self.settled = settled;
         }
         Ok(phase)
@@ -90,10 +90,10 @@ impl<K: Clone + PartialEq> GraphCapture<K> {
         shards: core::ops::Range<usize>,
         prepared: Prepared,
     ) -> Result<()> {
-        if collective.come_together(prepared == Prepared::Yes)? {
+        if collective.all_agree(prepared == Prepared::Yes)? {
             return Ok(());
         }
-        let again = collective.come_together(prepared != Prepared::Never)?;
+        let again = collective.all_agree(prepared != Prepared::Never)?;
         for shard in shards {
             let of_shard = (key.clone(), shard);
             match again {
@@ -191,13 +191,13 @@ mod tests {
             Ok(())
         }
 
-        fn come_together(&mut self, well: bool) -> Met<bool> {
+        fn all_agree(&mut self, well: bool) -> Met<bool> {
             self.heard += if well { "together " } else { "not well " };
             Ok(well && self.says.pop().unwrap_or(true))
         }
 
-        fn one_by_one(&mut self, one_by_one: bool) {
-            self.heard += if one_by_one { "one by one " } else { "ahead " };
+        fn set_blocking(&mut self, blocking: bool) {
+            self.heard += if blocking { "one by one " } else { "ahead " };
         }
 
         fn abort(&self, _: &str) {}

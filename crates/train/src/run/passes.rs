@@ -191,9 +191,9 @@ impl Passes {
         let device = network.device().clone();
         let grads = &mut network.arena_mut().grads;
         if self.parts.is_empty() {
-            return Ok(collective.finish_sum(&device, &self.buckets, grads)?);
+            return Ok(collective.finish_all_reduce(&device, &self.buckets, grads)?);
         }
-        Ok(collective.finish_in_order(&device, &self.parts, &self.buckets, grads)?)
+        Ok(collective.finish_all_reduce_in_order(&device, &self.parts, &self.buckets, grads)?)
     }
 
     /// Replaces the run `at` of `grads` by the sum over all shards of all replicas.

@@ -1,10 +1,10 @@
 //! What processes that have met tell each other before they begin.
 
-use super::channel::Silence;
-use super::meeting::{Hello, Meeting, check};
+use super::channel::ReceiveError;
+use super::group::{Hello, ProcessGroup, check};
 use super::message::Message;
-use super::other::GRACE;
-use crate::{Error, Facts, Result};
+use super::other_ranks::GRACE;
+use crate::{Agreement, Error, Result};
 use std::time::{Duration, Instant};
 
 /// What rank 0 says must be taken within so long.
@@ -12,12 +12,12 @@ const TAKEN: Duration = Duration::from_secs(5);
 /// The end of a process is known to its launcher within so long.
 const MOMENT: Duration = Duration::from_secs(1);
 
-impl Meeting {
+impl ProcessGroup {
     /// Brings what each process says to rank 0, which gets all of it by rank. The others get nothing.
     ///
     /// # Errors
     /// [`Error::Rendezvous`] on every rank if one is gone or says nothing in time.
-    pub fn collect(&mut self, said: &[u8]) -> Result<Vec<Vec<u8>>> {
+    pub fn gather(&mut self, said: &[u8]) -> Result<Vec<Vec<u8>>> {
         if self.own.rank > 0 {
             return self.say(&Message::Blob(said.to_vec())).map(|()| Vec::new());
         }
@@ -36,7 +36,7 @@ impl Meeting {
     ///
     /// # Errors
     /// [`Error::Rendezvous`] if rank 0 is gone or says nothing in time.
-    pub fn hand_out(&mut self, blob: Option<&[u8]>) -> Result<Vec<u8>> {
+    pub fn broadcast(&mut self, blob: Option<&[u8]>) -> Result<Vec<u8>> {
         check(&self.own, blob)?;
         match blob {
             Some(blob) => {
@@ -47,20 +47,20 @@ impl Meeting {
         }
     }
 
-    /// As [`meet`](super::meet) once more, now that each knows what it is about to do: all must have the same `facts`, and `blob`
+    /// As [`connect`](super::connect) once more, now that each knows what it is about to do: all must have the same `agreement`, and `blob`
     /// takes the place of what rank 0 brought before.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`] on every rank if one is gone, says nothing in time, or has other facts.
-    pub fn agree(&mut self, facts: Facts, blob: Option<&[u8]>) -> Result<()> {
-        self.own.facts = facts;
+    /// [`Error::Rendezvous`] on every rank if one is gone, says nothing in time, or has other agreement.
+    pub fn agree(&mut self, agreement: Agreement, blob: Option<&[u8]>) -> Result<()> {
+        self.own.agreement = agreement;
         check(&self.own, blob)?;
         self.blob = match blob {
             Some(blob) => {
-                let own = self.own.facts.clone();
+                let own = self.own.agreement.clone();
                 self.hear_all(|rank, message| match message {
-                    Message::Hello(Hello { facts, .. }) => {
-                        own.difference(rank, &facts).map(|error| error.to_string())
+                    Message::Hello(Hello { agreement, .. }) => {
+                        own.difference(rank, &agreement).map(|error| error.to_string())
                     }
                     _ => Some(other(rank)),
                 })?;
@@ -126,13 +126,13 @@ impl Meeting {
         Ok(())
     }
 
-    fn silent(&self, name: &str, silence: &Silence) -> String {
+    fn silent(&self, name: &str, silence: &ReceiveError) -> String {
         match silence {
-            Silence::Late => {
+            ReceiveError::Late => {
                 format!("{name} said nothing within {} seconds of its start", self.start.as_secs_f64())
             }
-            Silence::Gone => gone(name),
-            Silence::Forged | Silence::OtherSecret => format!("somebody else spoke for {name}"),
+            ReceiveError::Gone => gone(name),
+            ReceiveError::Forged | ReceiveError::OtherSecret => format!("somebody else spoke for {name}"),
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::Secret;
-use super::channel::{Channel, Silence};
+use super::channel::{Channel, ReceiveError};
 use super::seal::Seal;
 use super::secret::random;
 use super::stream::Stream;
@@ -10,7 +10,7 @@ const MAGIC: &[u8; 8] = b"towers-1";
 const NONCE: usize = 32;
 
 /// Why no conversation began.
-pub(super) enum Rude {
+pub(super) enum HandshakeError {
     /// Nothing came, or not in time.
     Silent,
     /// The other side is something else than towers, or of another version.
@@ -19,51 +19,60 @@ pub(super) enum Rude {
     Failed(crate::Error),
 }
 
-impl From<Silence> for Rude {
-    fn from(_: Silence) -> Self {
-        Rude::Silent
+impl From<ReceiveError> for HandshakeError {
+    fn from(_: ReceiveError) -> Self {
+        HandshakeError::Silent
     }
 }
 
 /// The first side's half: says who it claims to be, and begins the conversation.
-pub(super) fn greet(
+pub(super) fn connect_handshake(
     mut stream: Stream,
     secret: &Secret,
     rank: usize,
     until: Instant,
-) -> Result<Channel, Rude> {
-    let own = random::<NONCE>().map_err(Rude::Failed)?;
+) -> Result<Channel, HandshakeError> {
+    let own = random::<NONCE>().map_err(HandshakeError::Failed)?;
     let greeting = [&MAGIC[..], &(rank as u64).to_le_bytes(), &own].concat();
-    stream.write_until(&greeting, until).map_err(|_| Rude::Silent)?;
+    stream.write_until(&greeting, until).map_err(|_| HandshakeError::Silent)?;
     let mut answer = [0; MAGIC.len() + NONCE];
     stream.read_until(&mut answer, until)?;
     let (magic, nonce) = answer.split_at(MAGIC.len());
     if magic != MAGIC {
-        return Err(Rude::Foreign);
+        return Err(HandshakeError::Foreign);
     }
     begin(stream, secret, [&own, nonce], true)
 }
 
 /// Rank 0's half: the conversation, and the rank that the other side claims to be.
-pub(super) fn answer(mut stream: Stream, secret: &Secret, until: Instant) -> Result<(Channel, u64), Rude> {
+pub(super) fn accept_handshake(
+    mut stream: Stream,
+    secret: &Secret,
+    until: Instant,
+) -> Result<(Channel, u64), HandshakeError> {
     let mut greeting = [0; MAGIC.len() + 8 + NONCE];
     stream.read_until(&mut greeting[..MAGIC.len()], until)?;
     if !greeting.starts_with(MAGIC) {
-        return Err(Rude::Foreign);
+        return Err(HandshakeError::Foreign);
     }
     stream.read_until(&mut greeting[MAGIC.len()..], until)?;
     let (rank, nonce) = greeting[MAGIC.len()..].split_at(8);
-    let own = random::<NONCE>().map_err(Rude::Failed)?;
-    stream.write_until(&[&MAGIC[..], &own].concat(), until).map_err(|_| Rude::Silent)?;
+    let own = random::<NONCE>().map_err(HandshakeError::Failed)?;
+    stream.write_until(&[&MAGIC[..], &own].concat(), until).map_err(|_| HandshakeError::Silent)?;
     let rank = rank.iter().rev().fold(0, |rank, byte| rank << 8 | u64::from(*byte));
     Ok((begin(stream, secret, [nonce, &own], false)?, rank))
 }
 
-fn begin(stream: Stream, secret: &Secret, nonces: [&[u8]; 2], coming: bool) -> Result<Channel, Rude> {
+fn begin(
+    stream: Stream,
+    secret: &Secret,
+    nonces: [&[u8]; 2],
+    coming: bool,
+) -> Result<Channel, HandshakeError> {
     let mut both = [0; 2 * NONCE];
     both[..NONCE].copy_from_slice(nonces[0]);
     both[NONCE..].copy_from_slice(nonces[1]);
     let seal =
         |to_first: bool| Seal::new(secret, if to_first { b"to rank 0" } else { b"from rank 0" }, &both);
-    Channel::new(stream, seal(coming), seal(!coming)).map_err(|_| Rude::Silent)
+    Channel::new(stream, seal(coming), seal(!coming)).map_err(|_| HandshakeError::Silent)
 }

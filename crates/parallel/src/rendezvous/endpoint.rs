@@ -1,4 +1,4 @@
-use super::files::Door;
+use super::files::FolderListener;
 use super::settings::is_loopback;
 use super::stream::Stream;
 use crate::{Error, Result};
@@ -15,28 +15,28 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where processes meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Spot {
+pub(super) enum Endpoint {
     /// At a port of rank 0's machine.
     Port(String, u16),
     /// In a folder that all see.
     Folder(PathBuf),
 }
 
-impl Spot {
+impl Endpoint {
     /// Rank 0's machine, for sentences.
     pub(super) fn host(&self) -> String {
         match self {
-            Spot::Port(host, _) => host.clone(),
-            Spot::Folder(folder) => folder.display().to_string(),
+            Endpoint::Port(host, _) => host.clone(),
+            Endpoint::Folder(folder) => folder.display().to_string(),
         }
     }
 }
 
-impl fmt::Display for Spot {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Spot::Port(host, port) => write!(f, "at {host}:{port}"),
-            Spot::Folder(folder) => write!(f, "in {}", folder.display()),
+            Endpoint::Port(host, port) => write!(f, "at {host}:{port}"),
+            Endpoint::Folder(folder) => write!(f, "in {}", folder.display()),
         }
     }
 }
@@ -44,17 +44,17 @@ impl fmt::Display for Spot {
 /// Where rank 0 waits for the others.
 pub(super) enum Listener {
     Port(TcpListener),
-    Folder(Door),
+    Folder(FolderListener),
 }
 
 impl Listener {
-    /// Opens the spot to the others; a port that is taken must be free before `until`.
-    pub(super) fn open(spot: &Spot, until: Instant) -> Result<Listener> {
-        match spot {
-            Spot::Port(host, port) => {
+    /// Opens the endpoint to the others; a port that is taken must be free before `until`.
+    pub(super) fn open(endpoint: &Endpoint, until: Instant) -> Result<Listener> {
+        match endpoint {
+            Endpoint::Port(host, port) => {
                 listen((host.as_str(), *port), until.min(Instant::now() + PORT)).map(Listener::Port)
             }
-            Spot::Folder(folder) => Door::open(folder).map(Listener::Folder),
+            Endpoint::Folder(folder) => FolderListener::open(folder).map(Listener::Folder),
         }
     }
 

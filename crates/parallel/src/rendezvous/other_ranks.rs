@@ -1,10 +1,10 @@
 use super::Secret;
-use super::channel::{Channel, Silence};
-use super::files::knock;
-use super::greeting::{Rude, greet};
-use super::meeting::{Hello, Peer};
+use super::channel::{Channel, ReceiveError};
+use super::endpoint::Endpoint;
+use super::files::connect_in;
+use super::group::{Hello, Peer};
+use super::handshake::{HandshakeError, connect_handshake};
 use super::message::Message;
-use super::spot::Spot;
 use super::stream::Stream;
 use crate::{Error, Result};
 use std::io;
@@ -19,54 +19,61 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// Comes to rank 0, and waits for what it hands out.
-pub(super) fn join(spot: &Spot, secret: &Secret, own: &Hello, until: Instant) -> Result<(Vec<u8>, Peer)> {
+pub(super) fn join(
+    endpoint: &Endpoint,
+    secret: &Secret,
+    own: &Hello,
+    until: Instant,
+) -> Result<(Vec<u8>, Peer)> {
     let rank = own.rank;
     let failed = |sentence: String| Err(Error::Rendezvous(sentence));
-    let mut channel = reach(spot, secret, rank, until)?;
-    let gone = format!("rank 0 {spot} ended before all ranks had come");
+    let mut channel = reach(endpoint, secret, rank, until)?;
+    let gone = format!("rank 0 {endpoint} ended before all ranks had come");
     if channel.sender.send(&Message::Hello(own.clone()), until).is_err() {
         return failed(gone);
     }
     match channel.receiver.receive(until + GRACE) {
         Ok(Message::Blob(blob)) => {
-            let host = spot.host();
+            let host = endpoint.host();
             Ok((blob, Peer { rank: 0, host, channel }))
         }
         Ok(Message::Failed(sentence)) => failed(sentence),
-        Err(Silence::OtherSecret) => failed(format!(
-            "rank 0 {spot} has another job secret than rank {rank}, or is of another job or start: TOWERS_JOB_SECRET \
+        Err(ReceiveError::OtherSecret) => failed(format!(
+            "rank 0 {endpoint} has another job secret than rank {rank}, or is of another job or start: TOWERS_JOB_SECRET \
              or TOWERS_JOB_SECRET_FILE must be the same in all processes"
         )),
-        Err(Silence::Late) => failed(format!("rank 0 {spot} did not answer rank {rank} in time")),
-        Err(Silence::Gone) => failed(gone),
-        Ok(_) | Err(Silence::Forged) => {
-            failed(format!("who answered rank {rank} {spot} does not know the job secret"))
+        Err(ReceiveError::Late) => failed(format!("rank 0 {endpoint} did not answer rank {rank} in time")),
+        Err(ReceiveError::Gone) => failed(gone),
+        Ok(_) | Err(ReceiveError::Forged) => {
+            failed(format!("who answered rank {rank} {endpoint} does not know the job secret"))
         }
     }
 }
 
 /// Tries until rank 0 listens.
-fn reach(spot: &Spot, secret: &Secret, rank: usize, until: Instant) -> Result<Channel> {
+fn reach(endpoint: &Endpoint, secret: &Secret, rank: usize, until: Instant) -> Result<Channel> {
     let began = Instant::now();
     let mut pause = PAUSES[0];
     loop {
-        let connected = match spot {
-            Spot::Port(host, port) => connect((host.as_str(), *port), until).map(Stream::Tcp),
-            Spot::Folder(folder) => Ok(Stream::Files(knock(folder)?)),
+        let connected = match endpoint {
+            Endpoint::Port(host, port) => connect((host.as_str(), *port), until).map(Stream::Tcp),
+            Endpoint::Folder(folder) => Ok(Stream::Files(connect_in(folder)?)),
         };
         let tried = match connected {
-            Ok(stream) => match greet(stream, secret, rank, until.min(Instant::now() + 2 * TRY)) {
-                Ok(channel) => return Ok(channel),
-                Err(Rude::Silent) => "nobody answers".to_owned(),
-                Err(Rude::Foreign) => "something else, or another version, answers".to_owned(),
-                Err(Rude::Failed(error)) => return Err(error),
-            },
+            Ok(stream) => {
+                match connect_handshake(stream, secret, rank, until.min(Instant::now() + 2 * TRY)) {
+                    Ok(channel) => return Ok(channel),
+                    Err(HandshakeError::Silent) => "nobody answers".to_owned(),
+                    Err(HandshakeError::Foreign) => "something else, or another version, answers".to_owned(),
+                    Err(HandshakeError::Failed(error)) => return Err(error),
+                }
+            }
             Err(error) => error.to_string(),
         };
         if Instant::now() + pause >= until {
             let waited = began.elapsed().as_secs();
             return Err(Error::Rendezvous(format!(
-                "rank {rank} did not reach rank 0 {spot} within {waited} seconds: {tried}"
+                "rank {rank} did not reach rank 0 {endpoint} within {waited} seconds: {tried}"
             )));
         }
         std::thread::sleep(pause);

@@ -1,5 +1,5 @@
-use super::channel::{Receiver, Sender, Silence};
-use super::meeting::{Meeting, Peer};
+use super::channel::{ReceiveError, Receiver, Sender};
+use super::group::{Peer, ProcessGroup};
 use super::message::{Message, Progress};
 use crate::{Error, Result};
 use std::io;
@@ -17,9 +17,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 ///
 /// All processes send rank 0 a sign of life with their step, and it sends them its own. When one has not been heard of for the
 /// time-out, or its connection has ended before it said that it is done, rank 0 tells everybody. What a process has to wait for
-/// (NCCL, MPI) can ask [`failed`](Watch::failed) and give up with a name. Slow steps are no failure: signs of life come from a
+/// (NCCL, MPI) can ask [`failed`](Watchdog::failed) and give up with a name. Slow steps are no failure: signs of life come from a
 /// thread of their own.
-pub struct Watch {
+pub struct Watchdog {
     shared: Arc<Shared>,
     listeners: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -39,27 +39,27 @@ struct Shared {
     patience: Option<Duration>,
 }
 
-impl Watch {
+impl Watchdog {
     /// Watches those who have met. Needs `timeout` to notice one who is silent; all give the same.
     ///
     /// # Errors
     /// If a thread can't be started.
-    pub fn start(meeting: Meeting, timeout: Duration) -> Result<Watch> {
-        Watch::with_patience(meeting, timeout, None)
+    pub fn start(group: ProcessGroup, timeout: Duration) -> Result<Watchdog> {
+        Watchdog::with_patience(group, timeout, None)
     }
 
-    /// The same for processes that take their [`step`](Watch::step)s and [`enter`](Watch::enter) their collectives together: one
+    /// The same for processes that take their [`step`](Watchdog::step)s and [`enter`](Watchdog::enter) their collectives together: one
     /// that is there, but stays behind the others for `patience`, is named too.
     ///
     /// # Errors
-    /// As [`start`](Watch::start).
-    pub fn start_together(meeting: Meeting, timeout: Duration, patience: Duration) -> Result<Watch> {
-        Watch::with_patience(meeting, timeout, Some(patience))
+    /// As [`start`](Watchdog::start).
+    pub fn start_together(group: ProcessGroup, timeout: Duration, patience: Duration) -> Result<Watchdog> {
+        Watchdog::with_patience(group, timeout, Some(patience))
     }
 
-    fn with_patience(meeting: Meeting, timeout: Duration, patience: Option<Duration>) -> Result<Watch> {
+    fn with_patience(group: ProcessGroup, timeout: Duration, patience: Option<Duration>) -> Result<Watchdog> {
         let (mut senders, mut receivers, mut heard) = (Vec::new(), Vec::new(), Vec::new());
-        for Peer { rank, host, channel } in meeting.peers {
+        for Peer { rank, host, channel } in group.peers {
             senders.push(Some(channel.sender));
             receivers.push(channel.receiver);
             heard.push((format!("rank {rank} ({host})"), Mutex::default()));
@@ -72,10 +72,10 @@ impl Watch {
             wake: Condvar::new(),
             timeout,
             heard,
-            patience: patience.filter(|_| meeting.own.rank == 0),
+            patience: patience.filter(|_| group.own.rank == 0),
         });
-        let watch = Watch { shared: Arc::clone(&shared), listeners: Mutex::default() };
-        let failed = |source| Error::Spawn { rank: meeting.own.rank, source };
+        let watch = Watchdog { shared: Arc::clone(&shared), listeners: Mutex::default() };
+        let failed = |source| Error::Spawn { rank: group.own.rank, source };
         for (at, receiver) in receivers.into_iter().enumerate() {
             let shared = Arc::clone(&shared);
             let listener = spawn("listener", move || shared.listen(at, receiver)).map_err(failed)?;
@@ -100,19 +100,19 @@ impl Watch {
         self.shared.failed.get().cloned()
     }
 
-    /// What asks [`failed`](Watch::failed) from anywhere, also when the watch has ended.
+    /// What asks [`failed`](Watchdog::failed) from anywhere, also when the watch has ended.
     pub fn failures(&self) -> impl Fn() -> Option<String> + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.failed.get().cloned()
     }
 
-    /// What says [`step`](Watch::step) from anywhere.
+    /// What says [`step`](Watchdog::step) from anywhere.
     pub fn steps(&self) -> impl Fn(u64) + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move |step| shared.step(step)
     }
 
-    /// What says [`enter`](Watch::enter) from anywhere.
+    /// What says [`enter`](Watchdog::enter) from anywhere.
     pub fn entries(&self) -> impl Fn() + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.enter()
@@ -138,8 +138,8 @@ impl Watch {
     }
 }
 
-/// Without [`finish`](Watch::finish) the others take this process for lost, at once.
-impl Drop for Watch {
+/// Without [`finish`](Watchdog::finish) the others take this process for lost, at once.
+impl Drop for Watchdog {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         self.shared.lock().iter_mut().for_each(|sender| sender.take().iter().for_each(Sender::close));
@@ -170,14 +170,14 @@ impl Shared {
                 Ok(Message::Beat(latest)) => *progress(last) = latest,
                 Ok(Message::Done) => break None,
                 Ok(Message::Failed(sentence)) => break Some(sentence),
-                Err(Silence::Late) => {
+                Err(ReceiveError::Late) => {
                     let seconds = self.timeout.as_secs_f64();
                     break Some(format!("{name} has not been heard of for {seconds} s (last step {step})"));
                 }
-                Err(Silence::Gone) => {
+                Err(ReceiveError::Gone) => {
                     break Some(format!("{name} has ended unexpectedly (last step {step})"));
                 }
-                Ok(_) | Err(Silence::Forged | Silence::OtherSecret) => {
+                Ok(_) | Err(ReceiveError::Forged | ReceiveError::OtherSecret) => {
                     break Some(format!("somebody else spoke for {name} (last step {step})"));
                 }
             }

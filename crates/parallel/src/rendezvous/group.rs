@@ -1,8 +1,8 @@
 use super::channel::{Channel, LONGEST};
 use super::message::Message;
-use super::{Settings, first, other};
+use super::{Settings, other_ranks, rank_zero};
 use crate::cluster::Place;
-use crate::{Error, Facts, Result};
+use crate::{Agreement, Error, Result};
 use std::time::{Duration, Instant};
 
 /// Who comes, and what for.
@@ -13,11 +13,11 @@ pub struct Hello {
     /// How many processes it expects.
     pub world: usize,
     /// What it is about to do. All must have the same.
-    pub facts: Facts,
+    pub agreement: Agreement,
 }
 
 /// Processes that have come together.
-pub struct Meeting {
+pub struct ProcessGroup {
     /// What rank 0 brought.
     pub blob: Vec<u8>,
     pub(super) own: Hello,
@@ -47,32 +47,32 @@ impl Peer {
 /// [`Error::Rendezvous`] on every rank if one does not come in time, has another secret, number of processes or configuration,
 /// or two are the same; [`Error::Variable`] where the settings don't say how to meet.
 pub fn exchange(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<Vec<u8>> {
-    Ok(meet(place, settings, own, blob)?.blob)
+    Ok(connect(place, settings, own, blob)?.blob)
 }
 
-/// As [`exchange`], with connections that stay, for a [`Watch`](super::Watch).
+/// As [`exchange`], with connections that stay, for a [`Watchdog`](super::Watchdog).
 ///
 /// # Errors
 /// As [`exchange`].
-pub fn meet(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<Meeting> {
+pub fn connect(place: &Place, settings: &Settings, own: &Hello, blob: Option<&[u8]>) -> Result<ProcessGroup> {
     check(own, blob)?;
     let own = own.clone();
     if own.world == 1 {
         let blob = blob.unwrap_or_default().to_vec();
-        return Ok(Meeting { blob, own, peers: Vec::new(), start: settings.start });
+        return Ok(ProcessGroup { blob, own, peers: Vec::new(), start: settings.start });
     }
-    let spot = settings.spot(place)?;
-    let secret = settings.secret_for(&spot)?.of_start(place);
+    let endpoint = settings.endpoint(place)?;
+    let secret = settings.secret_for(&endpoint)?.of_start(place);
     settings.clear_earlier(place);
     let until = Instant::now() + settings.start;
     let (blob, peers) = match blob {
-        Some(blob) => (blob.to_vec(), first::gather(&spot, secret, &own, blob, settings.start)?),
+        Some(blob) => (blob.to_vec(), rank_zero::gather(&endpoint, secret, &own, blob, settings.start)?),
         None => {
-            let (blob, first) = other::join(&spot, &secret, &own, until)?;
+            let (blob, first) = other_ranks::join(&endpoint, &secret, &own, until)?;
             (blob, vec![first])
         }
     };
-    Ok(Meeting { blob, own, peers, start: settings.start })
+    Ok(ProcessGroup { blob, own, peers, start: settings.start })
 }
 
 pub(super) fn check(own: &Hello, blob: Option<&[u8]>) -> Result<()> {

@@ -1,5 +1,5 @@
 use super::control::{Arrival, Note, Operation, tag};
-use super::thread::Calls;
+use super::thread::CommandQueue;
 use super::wait::Wait;
 use crate::Error;
 use ::mpi::point_to_point::Message;
@@ -15,19 +15,19 @@ const TELLING: Duration = Duration::from_millis(300);
 
 /// This rank's end of the job: where it meets the others, on the thread that makes all MPI calls.
 ///
-/// A failure never returns: [`fail`](Endpoint::fail) answers for the rest of the process. So buffers that MPI may still read or
+/// A failure never returns: [`fail`](Worker::fail) answers for the rest of the process. So buffers that MPI may still read or
 /// write stay where they are, borrowed by the operation that failed.
-pub(super) struct Endpoint {
+pub(super) struct Worker {
     pub(super) communicator: SimpleCommunicator,
     pub(super) rank: usize,
     pub(super) world: usize,
     pub(super) timeout: Duration,
-    pub(super) calls: Calls,
+    pub(super) queue: CommandQueue,
     /// Numbers from others, kept from one operation to the next.
     pub(super) received: Vec<f32>,
 }
 
-impl Endpoint {
+impl Worker {
     pub(super) fn process(&self, rank: usize) -> Process<'_> {
         self.communicator.process_at_rank(rank as i32)
     }
@@ -88,7 +88,7 @@ impl Endpoint {
         news: bool,
         missing: impl Fn() -> Vec<usize>,
     ) {
-        self.calls.beat();
+        self.queue.beat();
         if news {
             return wait.again();
         }
@@ -153,7 +153,7 @@ impl Endpoint {
 
     /// Answers this call with the error and all later ones with its text; then ends the job, should this process still be there.
     pub(super) fn serve(&self, error: Error) -> ! {
-        self.calls.refuse(error);
+        self.queue.refuse(error);
         self.communicator.abort(1)
     }
 }

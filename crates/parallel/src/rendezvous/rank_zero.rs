@@ -1,9 +1,9 @@
 use super::Secret;
-use super::channel::Silence;
-use super::greeting::answer;
-use super::meeting::{Hello, Peer};
+use super::channel::ReceiveError;
+use super::endpoint::{Endpoint, Listener};
+use super::group::{Hello, Peer};
+use super::handshake::accept_handshake;
 use super::message::Message;
-use super::spot::{Listener, Spot};
 use super::stream::Stream;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
@@ -33,34 +33,35 @@ enum Arrival {
 
 /// Waits for all others, hands out `blob`, and returns them by rank. If something is wrong, all who came are told.
 pub(super) fn gather(
-    spot: &Spot,
+    endpoint: &Endpoint,
     secret: Secret,
     own: &Hello,
     blob: &[u8],
     start: Duration,
 ) -> Result<Vec<Peer>> {
     let until = Instant::now() + start;
-    let mut listener = Listener::open(spot, until)?;
-    let mut guests = Guests { own, peers: Vec::new(), strangers: BTreeMap::new(), ended: BTreeMap::new() };
-    let gathered = guests.receive(&mut listener, secret, until);
+    let mut listener = Listener::open(endpoint, until)?;
+    let mut arrivals =
+        Arrivals { own, peers: Vec::new(), strangers: BTreeMap::new(), ended: BTreeMap::new() };
+    let gathered = arrivals.receive(&mut listener, secret, until);
     let sentence = gathered.err().map(|reason| match reason {
         Some(sentence) => sentence,
-        None => guests.missing(spot, start),
+        None => arrivals.missing(endpoint, start),
     });
     let message =
         sentence.as_ref().map_or_else(|| Message::Blob(blob.to_vec()), |s| Message::Failed(s.clone()));
-    let gone = guests.tell(&message);
+    let gone = arrivals.tell(&message);
     match sentence.or_else(|| gone.map(|name| format!("{name} ended before all ranks had come"))) {
         Some(sentence) => Err(Error::Rendezvous(sentence)),
         None => {
-            guests.peers.sort_by_key(|peer| peer.rank);
-            Ok(guests.peers)
+            arrivals.peers.sort_by_key(|peer| peer.rank);
+            Ok(arrivals.peers)
         }
     }
 }
 
 /// Those who have come.
-struct Guests<'a> {
+struct Arrivals<'a> {
     own: &'a Hello,
     peers: Vec<Peer>,
     /// Where those came from who say to be a rank and have another secret.
@@ -69,7 +70,7 @@ struct Guests<'a> {
     ended: BTreeMap<usize, String>,
 }
 
-impl Guests<'_> {
+impl Arrivals<'_> {
     /// Lets everybody in until all have come; the error is what is wrong with whom, or that the time is up.
     fn receive(
         &mut self,
@@ -87,7 +88,7 @@ impl Guests<'_> {
                 let Some(stream) = listener.accept() else { break };
                 let (secret, arrive) = (secret.clone(), arrive.clone());
                 let talk = move || {
-                    // Nobody waits any more if the meeting is over.
+                    // Nobody waits any more if the group is over.
                     let _ = arrive.send(talk(stream, &secret));
                 };
                 // Without a thread for it the connection is dropped, and its owner tries again.
@@ -140,7 +141,7 @@ impl Guests<'_> {
 
     /// Forgets those who have ended while they waited. They may come back.
     fn let_go(&mut self) {
-        let Guests { peers, ended, .. } = self;
+        let Arrivals { peers, ended, .. } = self;
         peers.retain(|peer| {
             let closed = peer.channel.is_closed();
             if closed {
@@ -175,11 +176,11 @@ impl Guests<'_> {
                 hello.rank, other.host, peer.host
             ));
         }
-        own.facts.difference(hello.rank, &hello.facts).map(|error| error.to_string())
+        own.agreement.difference(hello.rank, &hello.agreement).map(|error| error.to_string())
     }
 
     /// Who has not come, and why if that is known.
-    fn missing(&self, spot: &Spot, start: Duration) -> String {
+    fn missing(&self, endpoint: &Endpoint, start: Duration) -> String {
         let missing: Vec<usize> = (1..self.own.world).filter(|rank| self.find(*rank).is_none()).collect();
         let mut names: Vec<String> = missing.iter().take(NAMED).map(usize::to_string).collect();
         if missing.len() > NAMED {
@@ -188,7 +189,7 @@ impl Guests<'_> {
         let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
         let (names, world, seconds) = (names.join(", "), self.own.world, start.as_secs_f64());
         let sentence =
-            format!("{ranks} {names} of {world} did not come to rank 0 {spot} within {seconds} seconds");
+            format!("{ranks} {names} of {world} did not come to rank 0 {endpoint} within {seconds} seconds");
         if let Some((_, name)) = self.ended.iter().find(|(rank, _)| missing.contains(rank)) {
             return format!("{sentence}; {name} came, ended, and did not come back");
         }
@@ -214,14 +215,14 @@ impl Guests<'_> {
 /// Lets one in, however slowly it speaks: each has a thread.
 fn talk(stream: Stream, secret: &Secret) -> Arrival {
     let until = Instant::now() + GREETING;
-    let Ok((mut channel, claimed)) = answer(stream, secret, until) else { return Arrival::Nobody };
+    let Ok((mut channel, claimed)) = accept_handshake(stream, secret, until) else { return Arrival::Nobody };
     let host = channel.host();
     match channel.receiver.receive(until) {
         Ok(Message::Hello(hello)) => {
             let peer = Peer { rank: hello.rank, host, channel };
             Arrival::Known(hello, Box::new(peer))
         }
-        Err(Silence::Forged) => {
+        Err(ReceiveError::Forged) => {
             // Who does not hear it finds out by its own time-out.
             let _ = channel.sender.refuse_secret(until);
             Arrival::OtherSecret(claimed, host)
